@@ -16,7 +16,7 @@ const FACTORS: [f64; 5] = [0.25, 0.5, 1.0, 2.0, 4.0];
 pub(crate) fn advise(options: &AdviseOptions) -> Result<String, String> {
     let (mut client, host) = reach::asked(&options.asked)?;
     let mut command = Builder::new();
-    command.append("vellumWorkingSet", 1).append("$db", "admin");
+    command.append(c"vellumWorkingSet", 1).append(c"$db", "admin");
     let reply = client.command(&command.finish()).map_err(|error| format!("{host}: {error}"))?;
     let reply = reply.view();
     if options.json {

@@ -95,15 +95,15 @@ fn receive(
     part: &mut PartWriter<'_>,
 ) -> Result<Option<String>, String> {
     let mut command = Builder::new();
-    command.append("vellumBackup", 1);
+    command.append(c"vellumBackup", 1);
     if let Some(since) = since {
         command
-            .begin_document("since")
-            .append("id", since.id as i64)
-            .append("position", since.position as i64);
+            .begin_document(c"since")
+            .append(c"id", since.id as i64)
+            .append(c"position", since.position as i64);
         command.end();
     }
-    command.append("$db", "admin");
+    command.append(c"$db", "admin");
     let mut ask = |command: &DocumentBuf| {
         client.set_deadline(Instant::now() + timeout);
         client.command(command)
@@ -125,7 +125,7 @@ fn receive(
             return Ok(why);
         }
         let mut more = Builder::new();
-        more.append("getMore", id).append("collection", "$cmd.vellumBackup").append("$db", "admin");
+        more.append(c"getMore", id).append(c"collection", "$cmd.vellumBackup").append(c"$db", "admin");
         reply = ask(&more.finish())?;
         batch = "nextBatch";
     }

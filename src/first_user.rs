@@ -43,15 +43,15 @@ impl FirstUser {
         const IS_THERE: i64 = 51_003;
         let mut connection = LocalConnection::of_server(server);
         let mut asked = base::bson::Builder::new();
-        asked.begin_document("usersInfo").append("forAllDBs", true).end().append("$db", "admin");
+        asked.begin_document(c"usersInfo").append(c"forAllDBs", true).end().append(c"$db", "admin");
         let found = connection.command(asked.finish().view());
         let users = found.as_ref().and_then(|found| found.view().get("users")?.as_array());
         if users.is_some_and(|users| !users.is_empty()) {
             return Ok(());
         }
         let mut command = base::bson::Builder::new();
-        command.append("createUser", &self.name).append("pwd", &self.password);
-        command.begin_array("roles").push("root").end().append("$db", "admin");
+        command.append(c"createUser", &self.name).append(c"pwd", &self.password);
+        command.begin_array(c"roles").push("root").end().append(c"$db", "admin");
         let reply = connection.command(command.finish().view());
         let Some(reply) = reply else { return Err(format!("{NAME}: no answer")) };
         let number = |name: &str| reply.view().get(name).and_then(|value| value.as_i64());

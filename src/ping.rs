@@ -31,7 +31,7 @@ pub(crate) fn ping(options: &PingOptions) -> Result<String, String> {
 fn ask(host: &str, uri: &ConnectionString, deadline: Instant) -> Result<String, String> {
     let mut client = Client::connect(host, uri, deadline)?;
     let mut hello = Builder::new();
-    hello.append("hello", 1).append("$db", "admin");
+    hello.append(c"hello", 1).append(c"$db", "admin");
     let reply = client.command(&hello.finish())?;
     let reply = reply.view();
     let set = reply.get("setName").and_then(|value| value.as_str());

@@ -4,7 +4,7 @@ use crate::banner::{self, Start};
 use crate::config::{Config, Greeting};
 use crate::data_errors::{Purpose, explained};
 use crate::{descriptors, init_scripts, mongod, signals};
-use base::bson::{Builder, Value};
+use base::bson::{Builder, FieldName, Value};
 use database::{Clock, Database, SettableClock};
 use postgres::PostgresStore;
 use server::{LocalConnection, Server};
@@ -197,8 +197,11 @@ fn set_parameters(server: &Arc<Server>, parameters: &[(String, String)]) -> Resu
             (_, _, Ok(number)) => Value::Double(number),
             (text, ..) => Value::String(text),
         };
+        let field = FieldName::new(name).map_err(|_| {
+            Failure::new(Kind::Options, format!("--setParameter {name:?}: a name has no zero byte"))
+        })?;
         let mut command = Builder::new();
-        command.append("setParameter", 1).append(name, value).append("$db", "admin");
+        command.append(c"setParameter", 1).append(field, value).append(c"$db", "admin");
         let reply = connection.command(command.finish().view());
         let refused = match &reply {
             None => Some("no answer"),
@@ -215,7 +218,7 @@ fn set_parameters(server: &Arc<Server>, parameters: &[(String, String)]) -> Resu
 /// Whether somebody can log in.
 fn has_users(server: &Arc<Server>) -> bool {
     let mut command = Builder::new();
-    command.append("count", "system.users").append("$db", "admin");
+    command.append(c"count", "system.users").append(c"$db", "admin");
     let reply = LocalConnection::of_server(server).command(command.finish().view());
     let count = reply.and_then(|reply| reply.view().get("n").and_then(|count| count.as_i64()));
     count != Some(0)

@@ -10,6 +10,7 @@ use crate::data_errors::{Purpose, explained};
 use base::bson::{Builder, DocumentBuf, Value};
 use database::{Database, SystemClock};
 use server::{LocalConnection, Server, Settings};
+use std::ffi::CStr;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -140,7 +141,7 @@ fn directory(data: &Path, options: &VerifyOptions, report: &mut Report) -> Resul
     let engine: Arc<dyn Engine> = still;
     let database = Database::open(engine, Arc::new(SystemClock), server::seed()).map_err(damaged)?;
     let mut commands = LocalConnection::of_server(&Arc::new(Server::new(Settings::default(), database)));
-    let names = names(&mut commands, "admin", "listDatabases", "databases")?;
+    let names = names(&mut commands, "admin", c"listDatabases", "databases")?;
     for database in names {
         for collection in names_of_collections(&mut commands, &database)? {
             validate(&mut commands, &database, &collection, report)?;
@@ -151,7 +152,7 @@ fn directory(data: &Path, options: &VerifyOptions, report: &mut Report) -> Resul
 
 /// Runs a command on a database.
 fn run(commands: &mut LocalConnection, database: &str, mut command: Builder) -> Result<DocumentBuf, Failure> {
-    command.append("$db", database);
+    command.append(c"$db", database);
     let reply = commands.command(command.finish().view());
     let reply = reply.ok_or_else(|| Failure::Damaged("a command made the server stumble".to_string()))?;
     match reply.view().get("ok").and_then(|ok| ok.as_i64()) {
@@ -166,11 +167,11 @@ fn run(commands: &mut LocalConnection, database: &str, mut command: Builder) -> 
 fn names(
     commands: &mut LocalConnection,
     database: &str,
-    command: &str,
+    command: &'static CStr,
     list: &str,
 ) -> Result<Vec<String>, Failure> {
     let mut asked = Builder::new();
-    asked.append(command, 1).append("nameOnly", true);
+    asked.append(command, 1).append(c"nameOnly", true);
     let reply = run(commands, database, asked)?;
     let list = reply.view().get(list).and_then(|list| list.as_array());
     let documents = list.into_iter().flat_map(|list| list.iter()).filter_map(|value| value.as_document());
@@ -180,8 +181,8 @@ fn names(
 /// The collections of a database; views have nothing to read.
 fn names_of_collections(commands: &mut LocalConnection, database: &str) -> Result<Vec<String>, Failure> {
     let mut asked = Builder::new();
-    asked.append("listCollections", 1).append("nameOnly", true);
-    asked.begin_document("cursor").append("batchSize", i64::from(i32::MAX)).end();
+    asked.append(c"listCollections", 1).append(c"nameOnly", true);
+    asked.begin_document(c"cursor").append(c"batchSize", i64::from(i32::MAX)).end();
     let reply = run(commands, database, asked)?;
     let cursor = reply.view().get("cursor").and_then(|cursor| cursor.as_document());
     let batch = cursor.and_then(|cursor| cursor.get("firstBatch")).and_then(|batch| batch.as_array());
@@ -200,7 +201,7 @@ fn validate(
     report: &mut Report,
 ) -> Result<(), Failure> {
     let mut command = Builder::new();
-    command.append("validate", collection).append("full", true);
+    command.append(c"validate", collection).append(c"full", true);
     let reply = run(commands, database, command)?;
     let reply = reply.view();
     let count = |name: &str| reply.get(name).and_then(|count| count.as_i64()).unwrap_or_default();

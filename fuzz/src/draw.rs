@@ -3,7 +3,7 @@
 //! Random bytes are hardly ever BSON, so the parsers of filters, updates and pipelines would see
 //! nothing. Here every byte decides: a name of a dictionary, a type, a value.
 
-use base::bson::{Builder, Decimal128, DocumentBuf, ObjectId, Value};
+use base::bson::{Builder, Decimal128, DocumentBuf, FieldName, ObjectId, RegexText, Value};
 
 /// Reads decisions from bytes; all zero once they are used up.
 pub(crate) struct Draw<'a> {
@@ -40,16 +40,16 @@ impl<'a> Draw<'a> {
     }
 
     /// A document whose names are fields or words of the dictionary.
-    pub(crate) fn document(&mut self, words: &[&str]) -> DocumentBuf {
+    pub(crate) fn document(&mut self, words: &[&'static str]) -> DocumentBuf {
         let mut out = Builder::new();
         self.fields(words, 0, &mut out);
         out.finish()
     }
 
     /// An array of documents with one word of the dictionary each, as the field `stages`.
-    pub(crate) fn stages(&mut self, stages: &[&str], words: &[&str]) -> DocumentBuf {
+    pub(crate) fn stages(&mut self, stages: &[&'static str], words: &[&'static str]) -> DocumentBuf {
         let mut out = Builder::new();
-        out.begin_array("stages");
+        out.begin_array(c"stages");
         for _ in 0..1 + self.below(4) {
             out.push_document();
             let stage = stages[self.below(stages.len())];
@@ -60,7 +60,7 @@ impl<'a> Draw<'a> {
         out.finish()
     }
 
-    fn fields(&mut self, words: &[&str], depth: usize, out: &mut Builder) {
+    fn fields(&mut self, words: &[&'static str], depth: usize, out: &mut Builder) {
         for _ in 0..self.below(4) {
             let name = match self.below(2) {
                 0 => FIELDS[self.below(FIELDS.len())],
@@ -74,7 +74,8 @@ impl<'a> Draw<'a> {
         (usize::from(self.byte()) << 8 | usize::from(self.byte())) % count.max(1)
     }
 
-    fn field(&mut self, name: &str, words: &[&str], depth: usize, out: &mut Builder) {
+    fn field(&mut self, name: &'static str, words: &[&'static str], depth: usize, out: &mut Builder) {
+        let name = FieldName::literal(name);
         match self.below(8) {
             0..=2 if depth < DEPTH_MAX => {
                 out.begin_document(name);
@@ -94,7 +95,7 @@ impl<'a> Draw<'a> {
         }
     }
 
-    fn element(&mut self, words: &[&str], depth: usize, out: &mut Builder) {
+    fn element(&mut self, words: &[&'static str], depth: usize, out: &mut Builder) {
         if self.below(3) == 0 && depth < DEPTH_MAX {
             out.push_document();
             self.fields(words, depth + 1, out);
@@ -118,7 +119,10 @@ impl<'a> Draw<'a> {
             8 => Value::DateTime(i64::from(self.byte()) << 40),
             9 => Value::DateTime(i64::MIN),
             10 => Value::ObjectId(ObjectId([7; 12])),
-            11 => Value::Regex { pattern: text, options: "i" },
+            11 => Value::Regex {
+                pattern: RegexText::new(text).unwrap_or_default(),
+                options: RegexText::literal("i"),
+            },
             12 => Value::Binary { subtype: 4, bytes: &[1; 16] },
             13 => Value::Timestamp(1 << 33),
             14 => Value::MinKey,

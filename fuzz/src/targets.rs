@@ -2,7 +2,7 @@
 
 use crate::Target;
 use crate::draw::Draw;
-use base::bson::{Array, Builder, Document, DocumentBuf, Value, extended_json, validate};
+use base::bson::{Array, Builder, Document, DocumentBuf, RegexText, Value, extended_json, validate};
 use base::key_string;
 use database::{Database, SystemClock};
 use query::change::{self, Entry, ResumeToken};
@@ -46,12 +46,12 @@ fn nothing() -> Vec<Vec<u8>> {
 
 fn sample() -> DocumentBuf {
     let mut out = Builder::new();
-    out.append("_id", 1i32).append("text", "x").append("double", 1.5).append("null", Value::Null);
-    out.begin_array("a").push(1i32).push("two").push_document().append("b", 3i64).end().end();
-    out.begin_document("d").append("e", true).append("when", Value::DateTime(5)).end();
-    out.append("r", Value::Regex { pattern: "a", options: "i" });
-    out.append("code", Value::JavaScriptWithScope { code: "x", scope: Document::EMPTY });
-    out.append("bin", Value::Binary { subtype: 2, bytes: &[1, 0, 0, 0, 9] });
+    out.append(c"_id", 1i32).append(c"text", "x").append(c"double", 1.5).append(c"null", Value::Null);
+    out.begin_array(c"a").push(1i32).push("two").push_document().append(c"b", 3i64).end().end();
+    out.begin_document(c"d").append(c"e", true).append(c"when", Value::DateTime(5)).end();
+    out.append(c"r", Value::Regex { pattern: RegexText::literal("a"), options: RegexText::literal("i") });
+    out.append(c"code", Value::JavaScriptWithScope { code: "x", scope: Document::EMPTY });
+    out.append(c"bin", Value::Binary { subtype: 2, bytes: &[1, 0, 0, 0, 9] });
     out.finish()
 }
 
@@ -174,7 +174,7 @@ fn bson(data: &[u8]) {
     let document = Document::from_valid(data);
     let mut copy = Builder::new();
     for element in document {
-        copy.append(element.name(), element.value());
+        copy.append(element.field_name(), element.value());
     }
     assert_eq!(copy.finish().bytes(), data, "a validated document is copied to the byte");
 }
@@ -340,7 +340,7 @@ fn tokens() -> Vec<Vec<u8>> {
 fn resume_token(data: &[u8]) {
     let hex: String = data.iter().map(|byte| format!("{byte:02X}")).collect();
     let mut out = Builder::new();
-    out.append("_data", hex.as_str());
+    out.append(c"_data", hex.as_str());
     let Ok(token) = ResumeToken::parse(out.finish().view()) else { return };
     assert_eq!(token.hex(), hex, "a token keeps its bytes");
     assert!(token.parts().is_ok_and(|parts| ResumeToken::before(parts.time).parts().is_ok()));
@@ -465,7 +465,7 @@ fn frames() -> Vec<Vec<u8>> {
     let mut message = vec![0; 16];
     message.extend_from_slice(&[0; 5]);
     let mut command = Builder::new();
-    command.append("insert", "c").begin_array("documents").push(&sample()).end().append("$db", "d");
+    command.append(c"insert", "c").begin_array(c"documents").push(&sample()).end().append(c"$db", "d");
     message.extend_from_slice(command.finish().bytes());
     let length = message.len() as i32;
     message[..4].copy_from_slice(&length.to_le_bytes());
@@ -492,7 +492,7 @@ fn wire_frame(data: &[u8]) {
         let mut connection = LocalConnection::new(server);
         connection.frame(&frame, &mut Vec::new());
         let mut ping = Builder::new();
-        ping.append("ping", 1i32).append("$db", "admin");
+        ping.append(c"ping", 1i32).append(c"$db", "admin");
         let reply = LocalConnection::new(server).command(ping.finish().view());
         let ok = reply.and_then(|reply| reply.view().get("ok").and_then(|ok| ok.as_i64()));
         assert_eq!(ok, Some(1), "the server serves others");

@@ -12,6 +12,7 @@ use crate::reach;
 use base::bson::{Builder, Document, DocumentBuf};
 use figures::Figures;
 use page::{Running, Shown};
+use std::ffi::CStr;
 use std::io::{self, IsTerminal, Write};
 use std::time::{Duration, Instant};
 use wire::client::Client;
@@ -107,25 +108,25 @@ struct Server {
 }
 
 impl Server {
-    fn ask(&mut self, name: &str) -> Result<DocumentBuf, String> {
+    fn ask(&mut self, name: &'static CStr) -> Result<DocumentBuf, String> {
         let mut command = Builder::new();
-        command.append(name, 1).append("$db", "admin");
+        command.append(name, 1).append(c"$db", "admin");
         self.client.set_deadline(Instant::now() + self.timeout);
         self.client.command(&command.finish())
     }
 
     /// What it tells, and why it doesn't tell times by collection, if it doesn't.
     fn figures(&mut self) -> Result<(Figures, Option<String>), String> {
-        let status = self.ask("serverStatus")?;
+        let status = self.ask(c"serverStatus")?;
         let at = Instant::now();
-        let top = self.ask("top");
+        let top = self.ask(c"top");
         let view = top.as_ref().ok().map(|top| top.view());
         Ok((Figures::read(status.view(), view, at), top.as_ref().err().cloned()))
     }
 
     /// What runs, this question left out, the longest first.
     fn running(&mut self) -> Result<Vec<Running>, String> {
-        let reply = self.ask("currentOp")?;
+        let reply = self.ask(c"currentOp")?;
         let mut running: Vec<Running> = Vec::new();
         for operation in reply
             .view()

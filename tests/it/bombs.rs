@@ -52,7 +52,7 @@ fn command(text: &str, more: impl FnOnce(&mut Builder)) -> Result<DocumentBuf, S
     let mut out = Builder::new();
     out.append_all(parsed.view());
     more(&mut out);
-    out.append("$db", "bombs");
+    out.append(c"$db", "bombs");
     Ok(out.finish())
 }
 
@@ -72,28 +72,28 @@ fn fill(client: &mut Client) -> Result<(), String> {
     };
     carry_out(client, &command("{dropDatabase: 1}", |_| {})?)?;
     let insert = command("{insert: 'c'}", |out| {
-        out.begin_array("documents");
+        out.begin_array(c"documents");
         for id in 0..60 {
-            out.push_document().append("_id", id).append("k", id % 7).append("next", (id + 1) % 60);
-            out.append("s", "abcdefgh a".repeat(20).as_str()).append("x", id * 7919 % 60);
-            out.append("d", base::bson::Value::DateTime(1_700_000_000_000 + i64::from(id)));
-            out.begin_array("l");
+            out.push_document().append(c"_id", id).append(c"k", id % 7).append(c"next", (id + 1) % 60);
+            out.append(c"s", "abcdefgh a".repeat(20).as_str()).append(c"x", id * 7919 % 60);
+            out.append(c"d", base::bson::Value::DateTime(1_700_000_000_000 + i64::from(id)));
+            out.begin_array(c"l");
             (0..100).for_each(|n| _ = out.push(n));
             out.end();
-            out.begin_array("m");
+            out.begin_array(c"m");
             for _ in 0..20 {
-                out.push_document().begin_array("v");
+                out.push_document().begin_array(c"v");
                 for w in 0..20 {
-                    out.push_document().append("w", w).end();
+                    out.push_document().append(c"w", w).end();
                 }
                 out.end().end();
             }
             out.end();
-            (0..60).for_each(|_| _ = out.begin_document("deep"));
-            out.append("a", 1);
+            (0..60).for_each(|_| _ = out.begin_document(c"deep"));
+            out.append(c"a", 1);
             (0..60).for_each(|_| _ = out.end());
-            out.begin_document("o").append("p", 1).end();
-            out.begin_array("g").push(f64::from(id)).push(f64::from(id)).end().end();
+            out.begin_document(c"o").append(c"p", 1).end();
+            out.begin_array(c"g").push(f64::from(id)).push(f64::from(id)).end().end();
         }
         out.end();
     });
@@ -108,7 +108,7 @@ fn fill(client: &mut Client) -> Result<(), String> {
 
 /// Throws one; how late the answer was, and its code.
 fn throw(client: &mut Client, text: &str) -> Result<(Duration, i64), String> {
-    let bomb = command(text, |out| _ = out.append("maxTimeMS", MAX_TIME.as_millis() as i32))?;
+    let bomb = command(text, |out| _ = out.append(c"maxTimeMS", MAX_TIME.as_millis() as i32))?;
     let begun = Instant::now();
     let reply = client.command(&bomb).map_err(|error| format!("no answer: {error}"))?;
     let late = begun.elapsed().saturating_sub(MAX_TIME);
@@ -120,7 +120,7 @@ fn throw(client: &mut Client, text: &str) -> Result<(Duration, i64), String> {
     }
     let cursor = reply.view().get("cursor").and_then(|cursor| cursor.as_document()?.get("id")?.as_i64());
     if let Some(id) = cursor.filter(|id| *id != 0) {
-        let close = command("{killCursors: 'c'}", |out| _ = out.begin_array("cursors").push(id).end());
+        let close = command("{killCursors: 'c'}", |out| _ = out.begin_array(c"cursors").push(id).end());
         client.command(&close?).map_err(|error| format!("no answer to killCursors: {error}"))?;
     }
     Ok((late, code))

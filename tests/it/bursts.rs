@@ -18,7 +18,7 @@ fn command(client: &mut Client, text: &str) -> DocumentBuf {
 
 fn with_database(text: &str) -> DocumentBuf {
     let mut sent = Builder::new();
-    sent.append_all(parse(text).unwrap().view()).append("$db", "test");
+    sent.append_all(parse(text).unwrap().view()).append(c"$db", "test");
     sent.finish()
 }
 
@@ -73,12 +73,12 @@ fn read_slowly(server: &Server) {
     let mut client = server.connect().unwrap();
     for id in 0..DOCUMENTS {
         let mut sent = Builder::new();
-        sent.append("insert", "c").begin_array("documents").push_document();
-        sent.append("_id", id)
-            .append("text", "x".repeat(1_000_000).as_str())
+        sent.append(c"insert", "c").begin_array(c"documents").push_document();
+        sent.append(c"_id", id)
+            .append(c"text", "x".repeat(1_000_000).as_str())
             .end()
             .end()
-            .append("$db", "test");
+            .append(c"$db", "test");
         assert_eq!(number(&client.command(&sent.finish()).unwrap(), "n"), 1);
     }
     let mut clients: Vec<Client> = (0..CLIENTS).map(|_| server.connect().unwrap()).collect();

@@ -82,15 +82,15 @@ impl Client {
         let wrong = |why| io::Error::new(io::ErrorKind::InvalidData, why);
         let client = Scram::new(mechanism, user, password).map_err(wrong)?;
         let mut start = Builder::new();
-        start.append("saslStart", 1).append("mechanism", mechanism.name());
-        start.append("payload", Value::Binary { subtype: 0, bytes: client.first().as_bytes() });
-        start.begin_document("options").append("skipEmptyExchange", true).end().append("$db", db);
+        start.append(c"saslStart", 1).append(c"mechanism", mechanism.name());
+        start.append(c"payload", Value::Binary { subtype: 0, bytes: client.first().as_bytes() });
+        start.begin_document(c"options").append(c"skipEmptyExchange", true).end().append(c"$db", db);
         let reply = self.command(&start.finish())?;
         let Some(payload) = payload(&reply) else { return Ok(reply) };
         let (verifier, proof) = client.reply(&payload).map_err(wrong)?;
         let mut go_on = Builder::new();
-        go_on.append("saslContinue", 1).append("conversationId", 1);
-        go_on.append("payload", Value::Binary { subtype: 0, bytes: proof.as_bytes() }).append("$db", db);
+        go_on.append(c"saslContinue", 1).append(c"conversationId", 1);
+        go_on.append(c"payload", Value::Binary { subtype: 0, bytes: proof.as_bytes() }).append(c"$db", db);
         let reply = self.command(&go_on.finish())?;
         if let Some(payload) = self::payload(&reply) {
             verifier.check(&payload).map_err(wrong)?;

@@ -9,7 +9,7 @@
 use crate::client::Client;
 use crate::server::Server;
 use crate::{bless, root, say};
-use base::bson::{Builder, DocumentBuf, Value};
+use base::bson::{Builder, DocumentBuf, FieldName, Value};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
 use std::path::Path;
@@ -113,7 +113,7 @@ tests/drivers/README.md.
 /// Parameters: those that the server tells, and those that it knows from MongoDB and refuses.
 fn parameters(client: &mut Client, page: &mut String) {
     let mut all = Builder::new();
-    all.append("getParameter", "*").append("$db", "admin");
+    all.append(c"getParameter", "*").append(c"$db", "admin");
     let reply = client.command(&all.finish()).unwrap();
     let told: Vec<&str> = reply.view().iter().map(|parameter| parameter.name()).collect();
     let refused = std::fs::read_to_string(root().join("crates/server/src/parameters/elsewhere.rs")).unwrap();
@@ -138,7 +138,7 @@ fn section(page: &mut String, title: &str, names: &[&str], mut refused: impl FnM
 
 fn commands(client: &mut Client, page: &mut String) {
     let mut list = Builder::new();
-    list.append("listCommands", 1i32).append("$db", "admin");
+    list.append(c"listCommands", 1i32).append(c"$db", "admin");
     let reply = client.command(&list.finish()).unwrap();
     let commands = reply.view().get("commands").and_then(|value| value.as_document()).unwrap();
     let fields = declared_fields();
@@ -179,38 +179,38 @@ fn is_refused(client: &mut Client, command: &DocumentBuf) -> bool {
 
 fn filter_probe(name: &str) -> DocumentBuf {
     let mut out = Builder::new();
-    out.append("find", "compatibility").begin_document("filter");
+    out.append(c"find", "compatibility").begin_document(c"filter");
     let top = query::matcher::operators::OPERATORS.iter().any(|o| o.name == name && o.is_top_level());
     if !top {
-        out.begin_document("a");
+        out.begin_document(c"a");
     }
-    out.append(name, 1i32);
+    out.append(FieldName::before_zero(name), 1i32);
     out.end();
     if !top {
         out.end();
     }
-    out.append("$db", "compatibility");
+    out.append(c"$db", "compatibility");
     out.finish()
 }
 
 fn pipeline_probe(write: impl FnOnce(&mut Builder)) -> DocumentBuf {
     let mut out = Builder::new();
-    out.append("aggregate", "compatibility").begin_array("pipeline").push_document();
+    out.append(c"aggregate", "compatibility").begin_array(c"pipeline").push_document();
     write(&mut out);
-    out.end().end().begin_document("cursor").end().append("$db", "compatibility");
+    out.end().end().begin_document(c"cursor").end().append(c"$db", "compatibility");
     out.finish()
 }
 
 fn stage_probe(name: &str) -> DocumentBuf {
     pipeline_probe(|out| {
-        out.begin_document(name).end();
+        out.begin_document(FieldName::before_zero(name)).end();
     })
 }
 
 fn accumulator_probe(name: &str) -> DocumentBuf {
     pipeline_probe(|out| {
-        out.begin_document("$group").append("_id", Value::Null).begin_document("a");
-        out.begin_document(name).end().end().end();
+        out.begin_document(c"$group").append(c"_id", Value::Null).begin_document(c"a");
+        out.begin_document(FieldName::before_zero(name)).end().end().end();
     })
 }
 
@@ -219,7 +219,11 @@ fn accumulator_probe(name: &str) -> DocumentBuf {
 fn expression_probes(name: &str) -> Vec<DocumentBuf> {
     let argument = |value: Value<'static>| {
         pipeline_probe(|out| {
-            out.begin_document("$project").begin_document("a").append(name, value).end().end();
+            out.begin_document(c"$project")
+                .begin_document(c"a")
+                .append(FieldName::before_zero(name), value)
+                .end()
+                .end();
         })
     };
     let empty = base::bson::Document::EMPTY;

@@ -12,7 +12,7 @@ const MEMORY: u64 = 3 << 20;
 /// Sends a command; the reply's code, zero where it was carried out.
 fn code(client: &mut Client, command: &str) -> i64 {
     let mut sent = Builder::new();
-    sent.append_all(parse(command).unwrap().view()).append("$db", "test");
+    sent.append_all(parse(command).unwrap().view()).append(c"$db", "test");
     let reply = client.command(&sent.finish()).unwrap_or_else(|error| panic!("{command:.300}: {error}"));
     code_of(&reply)
 }

@@ -46,7 +46,7 @@ fn dotted(levels: usize) -> String {
 fn send(client: &mut Client, database: &str, command: &str) -> Result<DocumentBuf, String> {
     let parsed = parse(command).map_err(|error| format!("{error:?} in {command:.300}"))?;
     let mut sent = Builder::new();
-    sent.append_all(parsed.view()).append("$db", database);
+    sent.append_all(parsed.view()).append(c"$db", database);
     client.command(&sent.finish()).map_err(|error| format!("{error}: {command:.300}"))
 }
 

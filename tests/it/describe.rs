@@ -1,7 +1,7 @@
 //! Documents laid out for people: short ones on one line, long ones a field a line.
 
 use base::bson::extended_json::value_to_shell;
-use base::bson::{Builder, DocumentBuf, Value};
+use base::bson::{Builder, DocumentBuf, FieldName, Value};
 
 /// Lines are broken where they would be longer.
 const WIDTH: usize = 110;
@@ -43,7 +43,7 @@ fn lay_out(value: Value<'_>, indent: usize, used: usize, out: &mut String) {
 /// A field's name as the shell form writes it.
 fn field_name(name: &str) -> String {
     let mut holder = Builder::new();
-    holder.append(name, 1i32);
+    holder.append(FieldName::before_zero(name), 1i32);
     let text = value_to_shell(Value::Document(holder.finish().view()));
     text.strip_prefix('{').and_then(|t| t.strip_suffix(": 1}")).unwrap_or(name).to_string()
 }
@@ -66,8 +66,8 @@ fn rewrite_fields(
     out: &mut Builder,
 ) {
     for element in document {
-        let (name, value) = (element.name(), element.value());
-        match (change(if is_array { "" } else { name }, value), value) {
+        let (name, value) = (element.field_name(), element.value());
+        match (change(if is_array { "" } else { name.as_str() }, value), value) {
             (None, _) => {}
             (Some(Some(changed)), _) if is_array => {
                 out.push(&changed);

@@ -38,9 +38,9 @@ fn every_place_is_settled_where_the_list_says() {
 fn two_ids_in_a_document_are_refused() {
     let Some(server) = Server::start() else { return say("fidelity: skipped, no server yet") };
     let mut command = Builder::new();
-    command.append("insert", "raw").begin_array("documents");
-    command.push_document().append("_id", 1i32).append("_id", 2i32).end();
-    command.end().append("$db", "fidelity");
+    command.append(c"insert", "raw").begin_array(c"documents");
+    command.push_document().append(c"_id", 1i32).append(c"_id", 2i32).end();
+    command.end().append(c"$db", "fidelity");
     let reply = server.connect().unwrap().command(&command.finish()).unwrap();
     let text = reply.to_string();
     assert!(
@@ -91,7 +91,7 @@ fn many_values_are_found_and_explained_in_time() {
     run(&mut client, "{createIndexes: 'many', indexes: [{key: {a: 1}, name: 'a_1'}], $db: 'fidelity'}");
     run(&mut client, "{insert: 'many', documents: [{a: 5}, {a: 99999}, {a: -1}], $db: 'fidelity'}");
     let mut values = Builder::new();
-    values.begin_document("a").begin_array("$in");
+    values.begin_document(c"a").begin_array(c"$in");
     (0..100_000).for_each(|value: i32| {
         values.push(value);
     });
@@ -99,7 +99,7 @@ fn many_values_are_found_and_explained_in_time() {
     let filter = values.finish();
     let find = |filter: Document<'_>| {
         let mut find = Builder::new();
-        find.append("find", "many").append("filter", filter).append("$db", "fidelity");
+        find.append(c"find", "many").append(c"filter", filter).append(c"$db", "fidelity");
         find.finish()
     };
     let begin = Instant::now();
@@ -109,9 +109,9 @@ fn many_values_are_found_and_explained_in_time() {
     assert_eq!(batch.map(|batch| batch.len()), Some(2), "{:.300}", found.to_string());
     let mut explain = Builder::new();
     explain
-        .append("explain", &find(filter.view()))
-        .append("verbosity", "queryPlanner")
-        .append("$db", "fidelity");
+        .append(c"explain", &find(filter.view()))
+        .append(c"verbosity", "queryPlanner")
+        .append(c"$db", "fidelity");
     let plan = client.command(&explain.finish()).unwrap();
     assert!(plan.view().get("queryPlanner").is_some(), "{:.200}", plan.to_string());
     // Seconds in a debug build on a busy machine; without an index on values it had been minutes.

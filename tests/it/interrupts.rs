@@ -164,7 +164,7 @@ fn command(text: &str, more: impl FnOnce(&mut Builder)) -> DocumentBuf {
     let mut out = Builder::new();
     out.append_all(parse(text).unwrap().view());
     more(&mut out);
-    out.append("$db", "test");
+    out.append(c"$db", "test");
     out.finish()
 }
 
@@ -179,12 +179,12 @@ fn code(reply: &DocumentBuf) -> Option<i64> {
 fn fill(client: &mut Client) {
     for from in (0..DOCUMENTS).step_by(1000) {
         let insert = command("{insert: 'big'}", |out| {
-            out.begin_array("documents");
+            out.begin_array(c"documents");
             for id in from..from + 1000 {
-                out.push_document().append("_id", id).append("next", id + 1);
-                out.append("a", id.wrapping_mul(7919) % 1009).append("b", id % 1009);
-                out.append("s", "a".repeat(90).as_str());
-                out.begin_array("deep");
+                out.push_document().append(c"_id", id).append(c"next", id + 1);
+                out.append(c"a", id.wrapping_mul(7919) % 1009).append(c"b", id % 1009);
+                out.append(c"s", "a".repeat(90).as_str());
+                out.begin_array(c"deep");
                 (0..60).for_each(|k| _ = out.push(k));
                 out.end().end();
             }
@@ -198,7 +198,7 @@ fn fill(client: &mut Client) {
 /// The number by which killOp knows what the connection from an address does, once it does.
 fn operation(client: &mut Client, address: &str) -> Option<i64> {
     let mut current = Builder::new();
-    current.append("currentOp", 1).append("client", address).append("$db", "admin");
+    current.append(c"currentOp", 1).append(c"client", address).append(c"$db", "admin");
     let current = current.finish();
     for _ in 0..2000 {
         let reply = client.command(&current).unwrap();
@@ -223,7 +223,7 @@ fn killed(server: &Server, text: &str) -> Result<Duration, String> {
     let told = Instant::now();
     if let Some(number) = number {
         let mut kill = Builder::new();
-        kill.append("killOp", 1).append("op", number).append("$db", "admin");
+        kill.append(c"killOp", 1).append(c"op", number).append(c"$db", "admin");
         killer.command(&kill.finish()).unwrap();
     }
     let (reply, ended) = work.join().unwrap();
@@ -234,7 +234,7 @@ fn killed(server: &Server, text: &str) -> Result<Duration, String> {
 /// Runs the command under a time limit, and says by how much it was late.
 fn timed(server: &Server, text: &str) -> Result<Duration, String> {
     let mut client = server.connect().unwrap();
-    let slow = command(text, |out| _ = out.append("maxTimeMS", MAX_TIME.as_millis() as i32));
+    let slow = command(text, |out| _ = out.append(c"maxTimeMS", MAX_TIME.as_millis() as i32));
     let begun = Instant::now();
     expect(50, client.command(&slow))?;
     Ok(begun.elapsed().saturating_sub(MAX_TIME))

@@ -16,18 +16,18 @@ const PATIENCE: Duration = Duration::from_secs(20);
 fn command(client: &mut Client, text: &str) -> DocumentBuf {
     let mut sent = Builder::new();
     sent.append_all(parse(text).unwrap().view());
-    sent.append("$db", if text.contains("currentOp") { "admin" } else { "test" });
+    sent.append(c"$db", if text.contains("currentOp") { "admin" } else { "test" });
     client.command(&sent.finish()).unwrap()
 }
 
 /// Inserts two megabytes; the code of the write error, zero where there is none.
 fn insert(client: &mut Client) -> i64 {
     let mut sent = Builder::new();
-    sent.append("insert", "c").begin_array("documents");
+    sent.append(c"insert", "c").begin_array(c"documents");
     for _ in 0..20 {
-        sent.push_document().append("text", "x".repeat(100_000).as_str()).end();
+        sent.push_document().append(c"text", "x".repeat(100_000).as_str()).end();
     }
-    sent.end().append("$db", "test");
+    sent.end().append(c"$db", "test");
     let reply = client.command(&sent.finish()).unwrap();
     let first = reply.view().get("writeErrors").and_then(|errors| errors.as_array()?.get(0)?.as_document());
     let text = first.and_then(|error| error.get("errmsg")?.as_str()).unwrap_or("--memory-limit");
@@ -78,11 +78,11 @@ fn what_was_dropped_goes_back_to_the_system_though_something_between_it_stays() 
     let before = resident_megabytes(&mut client);
     for id in 0..100 {
         let mut sent = Builder::new();
-        sent.append("insert", "c").begin_array("documents");
+        sent.append(c"insert", "c").begin_array(c"documents");
         for length in 0..1000 {
-            sent.push_document().append("text", "x".repeat(length % 400).as_str()).end();
+            sent.push_document().append(c"text", "x".repeat(length % 400).as_str()).end();
         }
-        sent.end().append("$db", "test");
+        sent.end().append(c"$db", "test");
         assert_eq!(number(&client.command(&sent.finish()).unwrap(), "n"), 1000);
         command(&mut client, &format!("{{insert: 'kept', documents: [{{_id: {id}}}]}}"));
     }
@@ -108,8 +108,8 @@ fn one_operation_holds_no_more_than_it_may() {
     let mut client = server.connect().unwrap();
     let set = |client: &mut Client, bytes: i64| {
         let mut sent = Builder::new();
-        sent.append("setParameter", 1).append("internalQueryMaxOperationMemoryBytes", bytes);
-        sent.append("$db", "admin");
+        sent.append(c"setParameter", 1).append(c"internalQueryMaxOperationMemoryBytes", bytes);
+        sent.append(c"$db", "admin");
         number(&client.command(&sent.finish()).unwrap(), "was")
     };
     let was = set(&mut client, 5_000_000);
@@ -130,7 +130,7 @@ fn reads_end_with_their_client() {
     let mut leaving = Client::connect(server.address(), Duration::from_millis(500)).unwrap();
     let mut sent = Builder::new();
     let text = format!("{{aggregate: 1, cursor: {{}}, pipeline: [{endless}]}}");
-    sent.append_all(parse(&text).unwrap().view()).append("$db", "test");
+    sent.append_all(parse(&text).unwrap().view()).append(c"$db", "test");
     let address = leaving.address();
     assert!(leaving.command(&sent.finish()).is_err(), "that takes longer");
     let runs = |second: &mut Client| {
@@ -167,7 +167,7 @@ fn waiting_inserts_need_no_thread_each() {
     for concern in ["{w: 1, j: true}", "{w: 1, j: true, wtimeout: 60000}"] {
         let text = format!("{{insert: 'c', documents: [{{a: 1}}], writeConcern: {concern}}}");
         let mut sent = Builder::new();
-        sent.append_all(parse(&text).unwrap().view()).append("$db", "test");
+        sent.append_all(parse(&text).unwrap().view()).append(c"$db", "test");
         let insert = sent.finish();
         clients.iter_mut().for_each(|client| client.ask(&insert).unwrap());
         for client in &mut clients {
@@ -197,9 +197,9 @@ fn patterns_are_the_operations_memory() {
     assert_eq!(ids, Some(vec![1]), "{found:.300}");
     let set = |client: &mut Client, bytes: i64| {
         let mut sent = Builder::new();
-        sent.append("setParameter", 1)
-            .append("internalQueryMaxOperationMemoryBytes", bytes)
-            .append("$db", "admin");
+        sent.append(c"setParameter", 1)
+            .append(c"internalQueryMaxOperationMemoryBytes", bytes)
+            .append(c"$db", "admin");
         number(&client.command(&sent.finish()).unwrap(), "was")
     };
     let was = set(&mut client, 20_000_000);

@@ -201,7 +201,7 @@ fn with_database(command: DocumentBuf, database: &str) -> DocumentBuf {
         return command;
     }
     let mut out = Builder::new();
-    out.append_all(command.view()).append("$db", database);
+    out.append_all(command.view()).append(c"$db", database);
     out.finish()
 }
 

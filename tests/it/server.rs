@@ -304,7 +304,7 @@ fn reset(client: &mut Client) -> io::Result<()> {
     for snapshot in snapshots.iter().flat_map(|array| array.iter()).filter_map(|v| v.as_document()) {
         let field = |name| snapshot.get(name).and_then(|v| v.as_str()).unwrap_or("");
         let mut command = Builder::new();
-        command.append("dropSnapshot", field("db")).append("name", field("name")).append("$db", "admin");
+        command.append(c"dropSnapshot", field("db")).append(c"name", field("name")).append(c"$db", "admin");
         client.command(&command.finish())?;
     }
     for name in ["failCommand", "failGetMoreAfterCursorCheckout", "maxTimeAlwaysTimeOut"] {
@@ -317,7 +317,7 @@ fn reset(client: &mut Client) -> io::Result<()> {
 
 fn drop_database(name: &str) -> DocumentBuf {
     let mut command = Builder::new();
-    command.append("dropDatabase", 1i32).append("$db", name);
+    command.append(c"dropDatabase", 1i32).append(c"$db", name);
     command.finish()
 }
 

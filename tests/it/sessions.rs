@@ -23,7 +23,7 @@ fn run(client: &mut Client, command: &str) -> DocumentBuf {
 
 fn on(database: &str, command: &str) -> DocumentBuf {
     let mut out = Builder::new();
-    out.append_all(parse(command).unwrap().view()).append("$db", database);
+    out.append_all(parse(command).unwrap().view()).append(c"$db", database);
     out.finish()
 }
 

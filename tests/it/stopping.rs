@@ -37,9 +37,9 @@ fn write(client: &mut Client, writer: usize, written: &AtomicUsize) -> Seen {
     for number in 0.. {
         let id = (number * WRITERS + writer) as i64;
         let mut insert = Builder::new();
-        insert.append("insert", "c").begin_array("documents");
-        insert.push_document().append("_id", id).append("pad", "x".repeat(200).as_str()).end().end();
-        insert.append("$db", "test");
+        insert.append(c"insert", "c").begin_array(c"documents");
+        insert.push_document().append(c"_id", id).append(c"pad", "x".repeat(200).as_str()).end().end();
+        insert.append(c"$db", "test");
         match client.command(&insert.finish()) {
             Ok(reply) if code(&reply) == 0 => {
                 seen.acknowledged.push(id);
@@ -114,9 +114,9 @@ fn check(data: &Scratch, seen: &[Seen]) {
     let mut client = server.connect().unwrap();
     for writer in seen {
         let mut count = Builder::new();
-        count.append("count", "c").begin_document("query").begin_document("_id").begin_array("$in");
+        count.append(c"count", "c").begin_document(c"query").begin_document(c"_id").begin_array(c"$in");
         writer.acknowledged.iter().for_each(|id| _ = count.push(*id));
-        count.end().end().end().append("$db", "test");
+        count.end().end().end().append(c"$db", "test");
         let reply = client.command(&count.finish()).unwrap();
         let found = reply.view().get("n").and_then(|n| n.as_i64());
         assert_eq!(found, Some(writer.acknowledged.len() as i64), "{reply}");

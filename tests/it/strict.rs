@@ -7,11 +7,11 @@ use base::bson::{Builder, DocumentBuf, Value};
 /// 1,001 documents: one more than a scan may go through unreported.
 fn insert() -> DocumentBuf {
     let mut out = Builder::new();
-    out.append("insert", "c").begin_array("documents");
+    out.append(c"insert", "c").begin_array(c"documents");
     for n in 0..1001 {
-        out.push_document().append("_id", n).append("a", n).end();
+        out.push_document().append(c"_id", n).append(c"a", n).end();
     }
-    out.end().append("$db", "test");
+    out.end().append(c"$db", "test");
     out.finish()
 }
 

@@ -343,8 +343,8 @@ fn a_waiting_client_that_leaves_is_noticed() {
     let mut leaves = setting.secure(None).unwrap();
     let hello = run(&mut leaves, "{hello: 1, $db: 'admin'}").unwrap();
     let mut waits = base::bson::Builder::new();
-    waits.append("hello", 1).append("topologyVersion", hello.view().get("topologyVersion").unwrap());
-    waits.append("maxAwaitTimeMS", 600_000).append("$db", "admin");
+    waits.append(c"hello", 1).append(c"topologyVersion", hello.view().get("topologyVersion").unwrap());
+    waits.append(c"maxAwaitTimeMS", 600_000).append(c"$db", "admin");
     leaves.command_unacknowledged(&waits.finish()).unwrap();
     let end = Instant::now() + Duration::from_secs(10);
     while connections("awaitingTopologyChanges") == 0 {

@@ -1,6 +1,8 @@
 //! Random values for property tests: all types, nested, with the awkward ones often.
 
-use crate::bson::{Builder, Decimal128, DecimalParts, DocumentBuf, ObjectId, Value, ValueBuf};
+use crate::bson::{
+    Builder, Decimal128, DecimalParts, DocumentBuf, FieldName, ObjectId, RegexText, Value, ValueBuf,
+};
 use proptest::prelude::*;
 
 /// Text with NULs, control characters and what lies outside ASCII.
@@ -94,6 +96,10 @@ pub(crate) fn number() -> BoxedStrategy<ValueBuf> {
     .boxed()
 }
 
+fn regex<'a>(pattern: &'a str, options: &'a str) -> Value<'a> {
+    Value::Regex { pattern: RegexText::new(pattern).unwrap(), options: RegexText::new(options).unwrap() }
+}
+
 fn scalar() -> impl Strategy<Value = ValueBuf> {
     prop_oneof![
         6 => number(),
@@ -109,7 +115,7 @@ fn scalar() -> impl Strategy<Value = ValueBuf> {
         1 => any::<bool>().prop_map(|b| Value::Boolean(b).to_owned()),
         1 => long().prop_map(|t| Value::DateTime(t).to_owned()),
         1 => any::<u64>().prop_map(|t| Value::Timestamp(t).to_owned()),
-        1 => (name(), "[imsx]{0,2}").prop_map(|(p, o)| Value::Regex { pattern: &p, options: &o }.to_owned()),
+        1 => (name(), "[imsx]{0,2}").prop_map(|(p, o)| regex(&p, &o).to_owned()),
         1 => (text(), any::<[u8; 12]>())
             .prop_map(|(n, id)| Value::DbPointer { namespace: &n, id: ObjectId(id) }.to_owned()),
         1 => prop::sample::select(vec![Value::Null, Value::Undefined, Value::MinKey, Value::MaxKey])
@@ -120,7 +126,7 @@ fn scalar() -> impl Strategy<Value = ValueBuf> {
 fn assemble(fields: &[(String, ValueBuf)]) -> DocumentBuf {
     let mut builder = Builder::new();
     for (name, value) in fields {
-        builder.append(name, value);
+        builder.append(FieldName::new(name).unwrap(), value);
     }
     builder.finish()
 }
@@ -136,7 +142,7 @@ pub(crate) fn any_value() -> impl Strategy<Value = ValueBuf> {
             }),
             prop::collection::vec(inner, 0..4).prop_map(|values| {
                 let mut builder = Builder::new();
-                builder.begin_array("a");
+                builder.begin_array(c"a");
                 for value in &values {
                     builder.push(value);
                 }

@@ -52,12 +52,12 @@ impl Stage for Pieces {
         let mut document = Builder::new();
         if !self.told {
             self.told = true;
-            document.append("kind", self.backup.kind().name());
-            document.append_optional("why", self.backup.why_full());
+            document.append(c"kind", self.backup.kind().name());
+            document.append_optional(c"why", self.backup.why_full());
             return Ok(Some(document.finish().into()));
         }
         let Some(piece) = self.backup.piece().map_err(storage_error)? else { return Ok(None) };
-        document.append("data", Value::Binary { subtype: 0, bytes: &piece });
+        document.append(c"data", Value::Binary { subtype: 0, bytes: &piece });
         Ok(Some(document.finish().into()))
     }
 }

@@ -18,28 +18,28 @@ pub(crate) fn entry(collection: &Collection) -> DocumentBuf {
 pub(crate) fn entry_with(collection: &Collection, learnt: &[(Arc<Index>, Vec<u32>)]) -> DocumentBuf {
     // Room for a few indexes, so that the buffer seldom moves.
     let mut out = Builder::with_buffer(Vec::with_capacity(512));
-    out.append("ns", collection.namespace.as_str());
-    out.append("uuid", Value::Binary { subtype: 4, bytes: &collection.uuid });
-    out.append("options", &collection.options.to_document());
-    out.append("generation", collection.generation as i64);
+    out.append(c"ns", collection.namespace.as_str());
+    out.append(c"uuid", Value::Binary { subtype: 4, bytes: &collection.uuid });
+    out.append(c"options", &collection.options.to_document());
+    out.append(c"generation", collection.generation as i64);
     if let Some(data) = &collection.data {
-        out.append("ident", data.ident.0 as i64).begin_array("indexes");
+        out.append(c"ident", data.ident.0 as i64).begin_array(c"indexes");
         for index in &data.indexes {
-            out.push_document().begin_document("spec");
+            out.push_document().begin_document(c"spec");
             index.spec.append_to(&mut out);
-            out.end().append("ident", index.ident.0 as i64).append("since", index.since_millis);
+            out.end().append(c"ident", index.ident.0 as i64).append(c"since", index.since_millis);
             append_multikey(index, learnt, &mut out);
             out.end();
         }
         out.end();
         // For others who share the store; dropped by whoever opens the database after a crash.
         if !data.building.is_empty() {
-            out.begin_array("building");
+            out.begin_array(c"building");
             for building in &data.building {
                 let index = &building.index;
-                out.push_document().begin_document("spec");
+                out.push_document().begin_document(c"spec");
                 index.spec.append_to(&mut out);
-                out.end().append("ident", index.ident.0 as i64).append("since", index.since_millis);
+                out.end().append(c"ident", index.ident.0 as i64).append(c"since", index.since_millis);
                 append_multikey(index, learnt, &mut out);
                 out.end();
             }
@@ -51,7 +51,7 @@ pub(crate) fn entry_with(collection: &Collection, learnt: &[(Arc<Index>, Vec<u32
 
 /// Appends what is known of arrays on an index's paths, and what is about to be learnt.
 fn append_multikey(index: &Arc<Index>, learnt: &[(Arc<Index>, Vec<u32>)], out: &mut Builder) {
-    out.begin_array("multikey");
+    out.begin_array(c"multikey");
     let learnt = learnt.iter().find(|(known, _)| Arc::ptr_eq(known, index)).map(|(_, bits)| bits);
     for (part, bits) in index.multikey_bits().into_iter().enumerate() {
         let more = learnt.and_then(|learnt| learnt.get(part)).copied().unwrap_or(0);

@@ -94,7 +94,7 @@ impl Database {
         };
         let mut filter = Builder::new();
         for part in key {
-            filter.begin_document(part.name()).append("$eq", part.value()).end();
+            filter.begin_document(part.field_name()).append(c"$eq", part.value()).end();
         }
         let filter = filter.finish();
         let context = Arc::new(context.with_collation(collection.options.collation.clone()));

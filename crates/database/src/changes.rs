@@ -77,6 +77,12 @@ struct UniqueKey {
     index: Arc<Index>,
 }
 
+/// A document as the store takes it. Debug builds check that it is valid BSON.
+fn stored(document: Arc<[u8]>) -> Value {
+    debug_assert!(base::bson::is_well_formed(&document), "a document that is stored is valid BSON");
+    Value::from(document)
+}
+
 impl Changes {
     /// Changes whose log is kept where `logs` says so.
     pub(crate) fn new(logs: bool) -> Changes {
@@ -126,7 +132,7 @@ impl Changes {
         }
         self.count(collection, data, 1, document.len() as i64);
         self.stores = true;
-        let document = Value::from(document);
+        let document = stored(document);
         if let Some(logged) = &mut self.logged {
             logged.push(Logged::insert(collection, document.clone()));
         }
@@ -173,7 +179,7 @@ impl Changes {
         self.mark(data, id);
         self.count(collection, data, 0, document.len() as i64 - before.len() as i64);
         self.stores |= document.len() > before.len();
-        let document = Value::from(document);
+        let document = stored(document);
         if let Some(logged) = &mut self.logged {
             logged.push(Logged::update(collection, before, document.clone(), diff));
         }

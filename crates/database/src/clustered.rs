@@ -24,9 +24,9 @@ pub(crate) fn parse(value: Value<'_>) -> Result<Option<String>> {
 
 /// Appends the option as listCollections shows it and the catalog keeps it.
 pub(crate) fn append_to(name: &str, out: &mut Builder) {
-    out.begin_document("clusteredIndex").append("v", 2i32);
-    out.begin_document("key").append("_id", 1i32).end();
-    out.append("name", name).append("unique", true).end();
+    out.begin_document(c"clusteredIndex").append(c"v", 2i32);
+    out.begin_document(c"key").append(c"_id", 1i32).end();
+    out.append(c"name", name).append(c"unique", true).end();
 }
 
 /// An age at which documents expire.

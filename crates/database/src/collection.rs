@@ -7,6 +7,7 @@ use crate::validator::Validator;
 use base::bson::{Builder, DocumentBuf, Value, ValueBuf};
 use base::{Namespace, Result, err};
 use query::Collation;
+use std::ffi::CStr;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use storage::Ident;
@@ -153,32 +154,32 @@ impl Options {
     pub fn to_document(&self) -> DocumentBuf {
         let mut out = Builder::new();
         if let Some(capped) = self.capped {
-            out.append("capped", true);
-            append_size(&mut out, "size", capped.size);
+            out.append(c"capped", true);
+            append_size(&mut out, c"size", capped.size);
             if capped.max > 0 {
-                append_size(&mut out, "max", capped.max);
+                append_size(&mut out, c"max", capped.max);
             }
         }
         if let Some(name) = &self.clustered {
             crate::clustered::append_to(name, &mut out);
         }
-        out.append_optional("expireAfterSeconds", self.expire_after_seconds.map(Value::Int64));
+        out.append_optional(c"expireAfterSeconds", self.expire_after_seconds.map(Value::Int64));
         if self.pre_images {
-            out.begin_document("changeStreamPreAndPostImages").append("enabled", true).end();
+            out.begin_document(c"changeStreamPreAndPostImages").append(c"enabled", true).end();
         }
         if let Some(view) = &self.view {
-            out.append("viewOn", view.on.as_str()).append("pipeline", &view.pipeline);
+            out.append(c"viewOn", view.on.as_str()).append(c"pipeline", &view.pipeline);
         }
         if let Some(validator) = &self.validator {
             validator.append_to(&mut out);
         }
         out.append_all(self.kept.view());
-        out.append_optional("collation", self.collation.document());
+        out.append_optional(c"collation", self.collation.document());
         out.finish()
     }
 }
 
-fn append_size(out: &mut Builder, name: &str, size: i64) {
+fn append_size(out: &mut Builder, name: &'static CStr, size: i64) {
     match i32::try_from(size) {
         Ok(small) => out.append(name, small),
         Err(_) => out.append(name, size),

@@ -19,6 +19,7 @@ use base::{Namespace, Result, err};
 use query::change::{between, describe, same_value};
 use query::{Context, Interrupt, Stage};
 use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
+use std::ffi::CStr;
 use std::sync::Arc;
 use storage::{Differences, Value};
 
@@ -132,7 +133,7 @@ impl Changes {
             let event = |kind: &str| self.event(kind, &name);
             match (&pair.before, &pair.after) {
                 (None, Some(after)) => {
-                    vec![whole(event("create"), "operationDescription", &after.options_document())]
+                    vec![whole(event("create"), c"operationDescription", &after.options_document())]
                 }
                 (Some(_), None) => vec![event("drop").finish()],
                 (Some(before), Some(after)) => changes_of_collection(before, after, &event),
@@ -185,7 +186,7 @@ impl Changes {
             None => {
                 let mut event = self.event("insert", name);
                 key(&mut event, after);
-                self.ready.push_back(whole(event, "fullDocument", &after.to_owned()));
+                self.ready.push_back(whole(event, c"fullDocument", &after.to_owned()));
             }
         }
         Ok(())
@@ -204,7 +205,7 @@ impl Changes {
     fn changed(&mut self, name: &str, before: Document<'_>, after: Document<'_>) -> Result<()> {
         let mut event = self.event("update", name);
         key(&mut event, after);
-        event.begin_document("updateDescription");
+        event.begin_document(c"updateDescription");
         let told = match between(before, after) {
             Some(diff) => describe(diff.view(), false, &mut event).map(|()| true)?,
             None => describe_fields(before, after, &mut event),
@@ -213,7 +214,7 @@ impl Changes {
         if !told {
             event = self.event("replace", name);
             key(&mut event, after);
-            event.append("fullDocument", after);
+            event.append(c"fullDocument", after);
         }
         self.ready.push_back(event.finish());
         Ok(())
@@ -235,8 +236,8 @@ impl Changes {
     /// A change, begun.
     fn event(&self, kind: &str, collection: &str) -> Builder {
         let mut event = Builder::new();
-        event.append("operationType", kind);
-        event.begin_document("ns").append("db", self.database.as_str()).append("coll", collection).end();
+        event.append(c"operationType", kind);
+        event.begin_document(c"ns").append(c"db", self.database.as_str()).append(c"coll", collection).end();
         event
     }
 }
@@ -254,7 +255,7 @@ fn have_same_id(before: Document<'_>, after: Document<'_>) -> bool {
 
 /// Appends what identifies a document.
 fn key(event: &mut Builder, of: Document<'_>) {
-    event.begin_document("documentKey");
+    event.begin_document(c"documentKey");
     if let Some(id) = of.find("_id") {
         event.append_element(&id);
     }
@@ -268,24 +269,24 @@ fn describe_fields(before: Document<'_>, after: Document<'_>, event: &mut Builde
     let was: HashMap<&[u8], Element<'_>> = before.iter().map(|field| (field.name_bytes(), field)).collect();
     let is: HashSet<&[u8]> = after.iter().map(|field| field.name_bytes()).collect();
     let mut differ = false;
-    event.begin_document("updatedFields");
+    event.begin_document(c"updatedFields");
     for element in after {
         if was.get(element.name_bytes()).is_none_or(|old| !same_value(old, &element)) {
             event.append_element(&element);
             differ = true;
         }
     }
-    event.end().begin_array("removedFields");
+    event.end().begin_array(c"removedFields");
     for element in before.iter().filter(|element| !is.contains(element.name_bytes())) {
         event.push(element.name());
         differ = true;
     }
-    event.end().begin_array("truncatedArrays").end();
+    event.end().begin_array(c"truncatedArrays").end();
     differ
 }
 
 /// Ends a change with a document.
-fn whole(mut event: Builder, name: &str, document: &DocumentBuf) -> DocumentBuf {
+fn whole(mut event: Builder, name: &'static CStr, document: &DocumentBuf) -> DocumentBuf {
     event.append(name, document);
     event.finish()
 }
@@ -300,8 +301,8 @@ fn changes_of_collection(
     let (was, is) = (before.options_document(), after.options_document());
     if was != is || before.is_view() != after.is_view() {
         let mut modified = event("modify");
-        modified.append("operationDescription", &is);
-        modified.begin_document("stateBeforeChange").append("collectionOptions", &was).end();
+        modified.append(c"operationDescription", &is);
+        modified.begin_document(c"stateBeforeChange").append(c"collectionOptions", &was).end();
         events.push(modified.finish());
     }
     let gone = missing(before, after);
@@ -326,7 +327,7 @@ fn missing(of: &Collection, among: &Collection) -> Vec<DocumentBuf> {
 }
 
 fn of_indexes(mut event: Builder, specs: &[DocumentBuf]) -> DocumentBuf {
-    event.begin_document("operationDescription").begin_array("indexes");
+    event.begin_document(c"operationDescription").begin_array(c"indexes");
     specs.iter().for_each(|spec| _ = event.push(spec.view()));
     event.end().end();
     event.finish()

@@ -10,8 +10,8 @@ use query::Collation;
 pub(crate) fn duplicate_key(namespace: &Namespace, index: &Index, key: &KeyOf) -> Error {
     let value = key_value(index, key);
     let mut info = Builder::new();
-    info.append("keyPattern", &index.spec.key).append("keyValue", &value);
-    info.append_optional("collation", index.spec.collation.document());
+    info.append(c"keyPattern", &index.spec.key).append(c"keyValue", &value);
+    info.append_optional(c"collation", index.spec.collation.document());
     let collation = match index.spec.collation.document() {
         Some(collation) => format!(" collation: {collation}"),
         None => String::new(),
@@ -40,7 +40,7 @@ fn key_value(index: &Index, key: &KeyOf) -> DocumentBuf {
     let mut out = Builder::new();
     let values = index.spec.decode(&key.key_string, &key.type_bits).unwrap_or_default();
     for (part, value) in index.spec.parts.iter().zip(&values) {
-        out.append(part.path.as_str(), value);
+        out.append(&part.path, value);
     }
     out.finish()
 }

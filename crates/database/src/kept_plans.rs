@@ -85,26 +85,28 @@ impl KeptPlan {
         let Shown { filter, sort, projection, collation, hashes: (shape, key), filtered, stages } =
             &self.shown;
         let mut out = Builder::new();
-        out.append("version", "1").append("queryHash", shape.as_str());
-        out.append("planCacheShapeHash", shape.as_str()).append("planCacheKey", key.as_str());
-        out.append("isActive", self.active).append("works", self.works as i64).append("worksType", "works");
-        out.append("timeOfCreation", Value::DateTime(self.since_millis));
-        out.begin_document("createdFromQuery");
-        out.append("query", filter).append("sort", sort).append("projection", projection);
-        out.append_optional("collation", collation.as_ref()).end();
-        out.append_optional("cachedPlan", stages.first());
-        out.begin_array("creationExecStats");
+        out.append(c"version", "1").append(c"queryHash", shape.as_str());
+        out.append(c"planCacheShapeHash", shape.as_str()).append(c"planCacheKey", key.as_str());
+        out.append(c"isActive", self.active)
+            .append(c"works", self.works as i64)
+            .append(c"worksType", "works");
+        out.append(c"timeOfCreation", Value::DateTime(self.since_millis));
+        out.begin_document(c"createdFromQuery");
+        out.append(c"query", filter).append(c"sort", sort).append(c"projection", projection);
+        out.append_optional(c"collation", collation.as_ref()).end();
+        out.append_optional(c"cachedPlan", stages.first());
+        out.begin_array(c"creationExecStats");
         for (keys, stages) in self.trial.keys.iter().zip(stages) {
             out.push_document()
-                .append("totalKeysExamined", *keys as i64)
-                .append("executionStages", stages)
+                .append(c"totalKeysExamined", *keys as i64)
+                .append(c"executionStages", stages)
                 .end();
         }
-        out.end().append("indexFilterSet", *filtered);
+        out.end().append(c"indexFilterSet", *filtered);
         let documents =
             [filter, sort, projection].into_iter().chain(stages).map(|shown| shown.view().bytes().len());
         let size = documents.sum::<usize>() + self.trial.shape.len() + size_of::<KeptPlan>();
-        out.append("estimatedSizeBytes", size as i64).append("host", host);
+        out.append(c"estimatedSizeBytes", size as i64).append(c"host", host);
         out.finish()
     }
 

@@ -120,10 +120,10 @@ impl LoggedCommand {
     /// A collection or view was created.
     pub(crate) fn create(collection: &Collection) -> LoggedCommand {
         let mut object = Builder::new();
-        object.append("create", collection.namespace.collection());
+        object.append(c"create", collection.namespace.collection());
         object.append_all(collection.options_document().view());
         if let Some(index) = collection.data.as_ref().and_then(|data| data.id_index()) {
-            object.append("idIndex", &index.spec.to_document());
+            object.append(c"idIndex", &index.spec.to_document());
         }
         LoggedCommand::new(collection, object.finish(), None)
     }
@@ -131,28 +131,28 @@ impl LoggedCommand {
     /// A collection or view was dropped.
     pub(crate) fn drop(collection: &Collection) -> LoggedCommand {
         let (mut object, mut before) = (Builder::new(), Builder::new());
-        object.append("drop", collection.namespace.collection());
-        before.append("numRecords", collection.records());
+        object.append(c"drop", collection.namespace.collection());
+        before.append(c"numRecords", collection.records());
         LoggedCommand::new(collection, object.finish(), Some(before.finish()))
     }
 
     /// A database was dropped, after its collections.
     pub(crate) fn drop_database(database: &str) -> LoggedCommand {
         let mut object = Builder::new();
-        object.append("dropDatabase", 1);
+        object.append(c"dropDatabase", 1);
         LoggedCommand { database: database.to_string(), uuid: None, object: object.finish(), before: None }
     }
 
     /// A collection was renamed, in place of another perhaps.
     pub(crate) fn rename(from: &Collection, to: &Namespace, dropped: Option<&Collection>) -> LoggedCommand {
         let mut object = Builder::new();
-        object.append("renameCollection", from.namespace.as_str()).append("to", to.as_str());
-        object.append("stayTemp", false);
+        object.append(c"renameCollection", from.namespace.as_str()).append(c"to", to.as_str());
+        object.append(c"stayTemp", false);
         let uuid = dropped.map(|dropped| Bson::Binary { subtype: 4, bytes: &dropped.uuid });
-        object.append_optional("dropTarget", uuid);
+        object.append_optional(c"dropTarget", uuid);
         let before = dropped.map(|dropped| {
             let mut before = Builder::new();
-            before.append("numRecords", dropped.records());
+            before.append(c"numRecords", dropped.records());
             before.finish()
         });
         LoggedCommand::new(from, object.finish(), before)
@@ -161,7 +161,7 @@ impl LoggedCommand {
     /// An index was created.
     pub(crate) fn create_index(collection: &Collection, spec: &IndexSpec) -> LoggedCommand {
         let mut object = Builder::new();
-        object.append("createIndexes", collection.namespace.collection());
+        object.append(c"createIndexes", collection.namespace.collection());
         object.append_all(spec.to_document().view());
         LoggedCommand::new(collection, object.finish(), None)
     }
@@ -169,7 +169,7 @@ impl LoggedCommand {
     /// An index was dropped.
     pub(crate) fn drop_index(collection: &Collection, spec: &IndexSpec) -> LoggedCommand {
         let mut object = Builder::new();
-        object.append("dropIndexes", collection.namespace.collection()).append("index", &*spec.name);
+        object.append(c"dropIndexes", collection.namespace.collection()).append(c"index", &*spec.name);
         LoggedCommand::new(collection, object.finish(), Some(spec.to_document()))
     }
 
@@ -178,15 +178,15 @@ impl LoggedCommand {
         let (mut object, mut old) = (Builder::new(), Builder::new());
         match (before.options.capped, after.options.capped) {
             (None, Some(capped)) => {
-                object.append("convertToCapped", after.namespace.collection()).append("size", capped.size);
+                object.append(c"convertToCapped", after.namespace.collection()).append(c"size", capped.size);
             }
             _ => {
-                object.append("collMod", after.namespace.collection());
+                object.append(c"collMod", after.namespace.collection());
                 let (before, after) = (before.options_document(), after.options_document());
                 object.append_all(asked(before.view(), after.view()).view());
             }
         }
-        old.append("collectionOptions_old", &before.options_document());
+        old.append(c"collectionOptions_old", &before.options_document());
         let indexes = |collection: &Collection| -> Vec<Arc<Index>> {
             collection.data.iter().flat_map(|data| data.indexes.iter().cloned()).collect()
         };
@@ -194,9 +194,9 @@ impl LoggedCommand {
             let (before, now) = (before.spec.to_document(), after.spec.to_document());
             let differs = changed(before.view(), now.view());
             if !differs.view().is_empty() {
-                object.begin_document("index").append("name", &*after.spec.name);
+                object.begin_document(c"index").append(c"name", &*after.spec.name);
                 object.append_all(differs.view()).end();
-                old.append("indexOptions_old", &changed(now.view(), before.view()));
+                old.append(c"indexOptions_old", &changed(now.view(), before.view()));
             }
         }
         LoggedCommand::new(after, object.finish(), Some(old.finish()))
@@ -221,7 +221,7 @@ fn changed(before: Document<'_>, after: Document<'_>) -> DocumentBuf {
         }
     }
     for gone in before.iter().filter(|field| after.find(field.name()).is_none()) {
-        out.append(gone.name(), false);
+        out.append(gone.field_name(), false);
     }
     out.finish()
 }
@@ -232,16 +232,16 @@ fn asked(before: Document<'_>, after: Document<'_>) -> DocumentBuf {
     for field in changed(before, after).view() {
         let is_gone = after.find(field.name()).is_none();
         match field.name() {
-            "validator" if is_gone => _ = out.begin_document("validator").end(),
-            "validationLevel" if is_gone => _ = out.append("validationLevel", "strict"),
-            "validationAction" if is_gone => _ = out.append("validationAction", "error"),
-            "expireAfterSeconds" if is_gone => _ = out.append("expireAfterSeconds", "off"),
+            "validator" if is_gone => _ = out.begin_document(c"validator").end(),
+            "validationLevel" if is_gone => _ = out.append(c"validationLevel", "strict"),
+            "validationAction" if is_gone => _ = out.append(c"validationAction", "error"),
+            "expireAfterSeconds" if is_gone => _ = out.append(c"expireAfterSeconds", "off"),
             "changeStreamPreAndPostImages" if is_gone => {
-                out.begin_document("changeStreamPreAndPostImages").append("enabled", false).end();
+                out.begin_document(c"changeStreamPreAndPostImages").append(c"enabled", false).end();
             }
-            "max" if is_gone => _ = out.append("cappedMax", 0),
-            "size" => _ = out.append("cappedSize", field.value()),
-            "max" => _ = out.append("cappedMax", field.value()),
+            "max" if is_gone => _ = out.append(c"cappedMax", 0),
+            "size" => _ = out.append(c"cappedSize", field.value()),
+            "max" => _ = out.append(c"cappedMax", field.value()),
             _ => _ = out.append_element(&field),
         }
     }
@@ -303,7 +303,7 @@ pub(crate) fn put_commands(change: &mut Change, moment: Moment, commands: &[Logg
 /// Puts an entry that says something of the set.
 pub(crate) fn put_note(change: &mut Change, moment: Moment, message: &str) {
     let mut note = Builder::new();
-    note.append("msg", message);
+    note.append(c"msg", message);
     let mut recorder = Recorder::new(moment, None, false);
     let source = Source { namespace: "", uuid: None };
     recorder.push(source, None, change::Change::Note(note.finish().view()), None);

@@ -23,7 +23,7 @@ impl Database {
             return Ok(());
         }
         let mut options = Builder::new();
-        options.append("capped", true).append("size", BYTES);
+        options.append(c"capped", true).append(c"size", BYTES);
         self.create_collection_as(operation, &namespace, options.finish().view(), None, context).map(drop)
     }
 

@@ -66,8 +66,8 @@ impl SavedState {
         let StateName { database, name } = &self.name;
         let key = [SAVED, database.as_bytes(), b"\0", name.as_bytes()].concat();
         let mut head = Builder::new();
-        head.append("snapshot", &**name).append("db", &**database);
-        head.append("taken", Value::DateTime(self.taken_millis));
+        head.append(c"snapshot", &**name).append(c"db", &**database);
+        head.append(c"taken", Value::DateTime(self.taken_millis));
         let member = |collection: &Arc<Collection>| {
             let name = collection.namespace.collection().as_bytes();
             ([&key, &b"\0"[..], name].concat(), entry(collection))

@@ -6,7 +6,7 @@ use crate::database::Database;
 use crate::index::Index;
 use crate::kept_plans::{KeptPlan, fingerprint};
 use crate::storage_error;
-use base::bson::{Builder, Document, DocumentBuf, Element, Value};
+use base::bson::{Builder, Document, DocumentBuf, Element, FieldName, Value};
 use base::{Namespace, Result, err};
 use query::change::Entry;
 use std::ops::Bound;
@@ -140,9 +140,9 @@ impl Database {
             )),
         };
         let mut out = Builder::new();
-        out.append("ns", namespace.as_str()).append("localTime", Value::DateTime(self.now_millis()));
+        out.append(c"ns", namespace.as_str()).append(c"localTime", Value::DateTime(self.now_millis()));
         if asked.latencies {
-            out.begin_document("latencyStats");
+            out.begin_document(c"latencyStats");
             for document in latencies()? {
                 out.append_all(document.view());
             }
@@ -150,13 +150,13 @@ impl Database {
         }
         if let Some(scale) = asked.scale {
             must_be_there("storageStats")?;
-            out.begin_document("storageStats");
+            out.begin_document(c"storageStats");
             statistics.append_to(&mut out, scale);
             out.end();
         }
         if asked.count {
             must_be_there("count")?;
-            out.append_number("count", statistics.count);
+            out.append_number(c"count", statistics.count);
         }
         Ok(out.finish())
     }
@@ -179,12 +179,12 @@ impl Database {
         let Some(collection) = self.collection(namespace) else { return Ok(Vec::new()) };
         let describe = |index: &Arc<Index>| {
             let mut out = Builder::new();
-            out.append("name", index.spec.name.as_str())
-                .append("key", &index.spec.key)
-                .append("host", self.host());
-            out.begin_document("accesses").append("ops", index.uses.load(Relaxed) as i64);
-            out.append("since", Value::DateTime(index.since_millis)).end();
-            out.append("spec", &index.spec.to_document());
+            out.append(c"name", index.spec.name.as_str())
+                .append(c"key", &index.spec.key)
+                .append(c"host", self.host());
+            out.begin_document(c"accesses").append(c"ops", index.uses.load(Relaxed) as i64);
+            out.append(c"since", Value::DateTime(index.since_millis)).end();
+            out.append(c"spec", &index.spec.to_document());
             out.finish()
         };
         Ok(collection.data.iter().flat_map(|data| data.indexes.iter()).map(describe).collect())
@@ -302,39 +302,39 @@ fn parse_scale(scale: Value<'_>) -> Result<i64> {
 impl CollectionStatistics {
     /// Appends the fields that collStats and `$collStats` share, sizes divided by `scale`.
     pub fn append_to(&self, out: &mut Builder, scale: i64) {
-        out.append_number("size", self.size / scale);
-        out.append_number("count", self.count);
+        out.append_number(c"size", self.size / scale);
+        out.append_number(c"count", self.count);
         if self.count > 0 {
-            out.append_number("avgObjSize", self.size / self.count);
+            out.append_number(c"avgObjSize", self.size / self.count);
         }
-        out.append_number("numOrphanDocs", 0);
-        out.append_number("storageSize", self.storage_size / scale);
-        out.append_number("freeStorageSize", 0);
-        out.append_number("nindexes", self.index_sizes.len() as i64);
-        out.append_number("totalIndexSize", self.total_index_size() / scale);
-        out.append_number("totalSize", (self.storage_size + self.total_index_size()) / scale);
-        out.begin_document("indexSizes");
+        out.append_number(c"numOrphanDocs", 0);
+        out.append_number(c"storageSize", self.storage_size / scale);
+        out.append_number(c"freeStorageSize", 0);
+        out.append_number(c"nindexes", self.index_sizes.len() as i64);
+        out.append_number(c"totalIndexSize", self.total_index_size() / scale);
+        out.append_number(c"totalSize", (self.storage_size + self.total_index_size()) / scale);
+        out.begin_document(c"indexSizes");
         for (name, size) in &self.index_sizes {
-            out.append_number(name, size / scale);
+            out.append_number(FieldName::before_zero(name), size / scale);
         }
         out.end();
         // The engine tells nothing of one index but its size.
-        out.begin_document("indexDetails");
+        out.begin_document(c"indexDetails");
         for (name, _) in &self.index_sizes {
-            out.begin_document(name).end();
+            out.begin_document(FieldName::before_zero(name)).end();
         }
         out.end();
-        out.begin_array("indexBuilds");
+        out.begin_array(c"indexBuilds");
         for name in &self.index_builds {
             out.push(name.as_str());
         }
         out.end();
-        out.append("capped", self.capped.is_some());
+        out.append(c"capped", self.capped.is_some());
         if let Some(capped) = self.capped {
             // MongoDB writes "no limit" as -1 here.
-            out.append_number("max", if capped.max == 0 { -1 } else { capped.max });
-            out.append_number("maxSize", capped.size / scale);
+            out.append_number(c"max", if capped.max == 0 { -1 } else { capped.max });
+            out.append_number(c"maxSize", capped.size / scale);
         }
-        out.append_number("scaleFactor", scale);
+        out.append_number(c"scaleFactor", scale);
     }
 }

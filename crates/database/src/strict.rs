@@ -14,7 +14,7 @@ use crate::catalog::Catalog;
 use crate::collection::Collection;
 use crate::index::Index;
 use crate::plan::Plan;
-use base::bson::{Builder, DocumentBuf};
+use base::bson::{Builder, DocumentBuf, FieldName};
 use parking_lot::Mutex;
 use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -163,10 +163,10 @@ impl Seen {
         found.sort_by_key(|counts| (-count(counts), &counts.ns, counts.shape.view().bytes()));
         let describe = |counts: &ReadCounts| {
             let mut out = Builder::new();
-            out.append("ns", counts.ns.as_str()).append_all(counts.shape.view());
-            out.append("count", count(counts));
+            out.append(c"ns", counts.ns.as_str()).append_all(counts.shape.view());
+            out.append(c"count", count(counts));
             if with_documents {
-                out.append("documents", counts.documents);
+                out.append(c"documents", counts.documents);
             }
             out.finish()
         };
@@ -188,9 +188,9 @@ fn identity(collection: &Collection, index: &Index) -> Vec<u8> {
 
 fn describe(collection: &Collection, index: &Index, covered_by: Option<&Index>) -> DocumentBuf {
     let mut out = Builder::new();
-    out.append("ns", collection.namespace.as_str()).append("name", index.spec.name.as_str());
-    out.append("key", &index.spec.key);
-    out.append_optional("coveredBy", covered_by.map(|other| other.spec.name.as_str()));
+    out.append(c"ns", collection.namespace.as_str()).append(c"name", index.spec.name.as_str());
+    out.append(c"key", &index.spec.key);
+    out.append_optional(c"coveredBy", covered_by.map(|other| other.spec.name.as_str()));
     out.finish()
 }
 
@@ -213,13 +213,13 @@ impl StrictReport {
     /// Appends the findings as arrays, `readsLeftOut` with them.
     pub fn append_to(&self, out: &mut Builder) {
         for (name, _, findings) in self.kinds() {
-            out.begin_array(name);
+            out.begin_array(FieldName::literal(name));
             for finding in findings {
                 out.push(finding);
             }
             out.end();
         }
-        out.append("readsLeftOut", self.left_out as i64);
+        out.append(c"readsLeftOut", self.left_out as i64);
     }
 
     /// A line for each finding; one that says so where there is none.

@@ -59,7 +59,7 @@ impl Database {
     ) -> Result<Option<Committed>> {
         let key = RetryKey { session, number, statement: COMMIT }.to_key();
         let mut never = Builder::new();
-        never.append("never", true);
+        never.append(c"never", true);
         let never = never.finish();
         loop {
             operation.check()?;

@@ -4,7 +4,7 @@
 use crate::database::Database;
 use crate::plan::Hint;
 use crate::write::DeleteRequest;
-use base::bson::{Builder, Value};
+use base::bson::{Builder, FieldName, Value};
 use base::{Namespace, Result};
 use query::Context;
 use query::matcher::Matcher;
@@ -42,7 +42,7 @@ impl Database {
     fn sweep(self: &Arc<Self>, namespace: &Namespace, path: &str, index: &str, before: i64) -> Result<u64> {
         let mut filter = Builder::new();
         // Comparison with a date matches dates alone, so other values never expire.
-        filter.begin_document(path).append("$lte", Value::DateTime(before)).end();
+        filter.begin_document(FieldName::before_zero(path)).append(c"$lte", Value::DateTime(before)).end();
         let operation = Arc::new(self.operation(0));
         let context = Arc::new(Context::new(self.now_millis(), 1, operation.clone()));
         let request = DeleteRequest {

@@ -105,7 +105,7 @@ impl Session {
 
     fn find(&self, namespace: &str) -> Vec<String> {
         let mut out = Builder::new();
-        out.begin_array("");
+        out.begin_array(c"");
         self.cursor(namespace).next_batch(10_000, &mut out).unwrap();
         out.end();
         let out = out.finish();
@@ -237,7 +237,7 @@ fn open_cursors_of_what_is_dropped_hold_nothing() {
         let found = s.database.find(&operation, &ns(namespace), &FindRequest::new(filter.view()), &context);
         let mut cursor = found.unwrap();
         let mut out = Builder::new();
-        out.begin_array("");
+        out.begin_array(c"");
         assert_eq!(cursor.next_batch(1, &mut out).unwrap(), (1, false));
         (s.database.keep_cursor(cursor), Arc::downgrade(&operation))
     };
@@ -298,7 +298,7 @@ fn a_reader_keeps_the_view_it_began_with() {
     s.database.restore_database(&Uninterrupted, &state("t", "s")).unwrap();
     s.delete("t.people", "{}");
     let mut out = Builder::new();
-    out.begin_array("");
+    out.begin_array(c"");
     let (count, _) = cursor.next_batch(10, &mut out).unwrap();
     assert_eq!(count, 2);
 }

@@ -80,7 +80,7 @@ impl Client {
         let mut cursor =
             self.database.find(&self.operation, &self.namespace, &request, &self.context).unwrap();
         let mut out = Builder::new();
-        out.begin_array("d");
+        out.begin_array(c"d");
         cursor.next_batch(u64::MAX, &mut out).unwrap();
         out.end();
         let out = out.finish();

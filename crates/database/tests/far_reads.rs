@@ -62,7 +62,7 @@ impl Place {
         let open = || self.database.find(operation, &self.namespace, &request, &self.context);
         let mut cursor = self.database.by_latest_catalog(open).unwrap();
         let mut out = Builder::new();
-        out.begin_array("found");
+        out.begin_array(c"found");
         cursor.next_batch(u64::MAX, &mut out).unwrap();
         out.end();
         let found = out.finish();

@@ -109,7 +109,7 @@ mod schedules {
             let request = FindRequest::new(filter.view());
             let found = self.database.find(&operation, &self.namespace, &request, &context(&operation));
             let mut out = Builder::new();
-            out.begin_array("b");
+            out.begin_array(c"b");
             found.unwrap().next_batch(1, &mut out).unwrap();
             out.end();
             let out = out.finish();

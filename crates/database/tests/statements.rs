@@ -89,7 +89,7 @@ impl Session {
 
 fn show(mut cursor: database::Cursor) -> String {
     let mut out = Builder::new();
-    out.begin_array("");
+    out.begin_array(c"");
     cursor.next_batch(1000, &mut out).unwrap();
     out.end();
     let out = out.finish();

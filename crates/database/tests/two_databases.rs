@@ -106,7 +106,7 @@ impl Front {
         let find = || self.database.find(&operation, &self.namespace, &request, &self.context);
         let cursor = self.database.by_latest_catalog(find);
         let mut out = base::bson::Builder::new();
-        out.begin_array("found");
+        out.begin_array(c"found");
         cursor.unwrap().next_batch(u64::MAX, &mut out).unwrap();
         out.end();
         let found = out.finish();
@@ -196,7 +196,7 @@ fn a_cursor_left_open_keeps_no_connection(cluster: &Cluster) {
     let mut cursors = [open().unwrap(), open().unwrap()];
     let batch = |cursor: &mut database::Cursor, most: u64| {
         let mut out = base::bson::Builder::new();
-        out.begin_array("found");
+        out.begin_array(c"found");
         let read = cursor.next_batch(most, &mut out);
         out.end();
         let found = out.finish();

@@ -7,7 +7,7 @@
 
 #![expect(clippy::print_stdout, reason = "printing a table is its purpose")]
 
-use base::bson::{Builder, DocumentBuf, extended_json};
+use base::bson::{Builder, DocumentBuf, FieldName, extended_json};
 use query::{Context, Matcher};
 use std::hint::black_box;
 use std::time::Instant;
@@ -33,22 +33,22 @@ fn problem(number: usize) -> DocumentBuf {
         ["NoMethodError", "ArgumentError", "Timeout::Error", "ActiveRecord::RecordNotFound"];
     let words: Vec<String> = (0..8).map(|at| word(number * 31 + at)).collect();
     let mut out = Builder::new();
-    out.append("_id", number as i64).append("app_id", number as i64 % 10);
-    out.append("fingerprint", format!("{number:032x}").as_str());
-    out.append("app_name", format!("app-{}", number % 10).as_str()).append("environment", "production");
-    out.append("error_class", CLASSES[number % 4])
-        .append("where", format!("orders_{}#update", number % 97).as_str());
+    out.append(c"_id", number as i64).append(c"app_id", number as i64 % 10);
+    out.append(c"fingerprint", format!("{number:032x}").as_str());
+    out.append(c"app_name", format!("app-{}", number % 10).as_str()).append(c"environment", "production");
+    out.append(c"error_class", CLASSES[number % 4])
+        .append(c"where", format!("orders_{}#update", number % 97).as_str());
     let message = format!("undefined method `{}' for {}", words[..2].join("_"), words[2..].join(" "));
-    out.append("message", message.as_str()).begin_array("words");
+    out.append(c"message", message.as_str()).begin_array(c"words");
     for word in &words {
         out.push(word.as_str());
     }
-    out.end().append("resolved", false).append("comments_count", 0).append("notices_count", 7);
-    out.begin_document("hosts");
+    out.end().append(c"resolved", false).append(c"comments_count", 0).append(c"notices_count", 7);
+    out.begin_document(c"hosts");
     for host in 0..5 {
-        out.append(&format!("h{host}"), host);
+        out.append(FieldName::before_zero(&format!("h{host}")), host);
     }
-    out.end().append("note", words.join(" the quick brown fox ").repeat(2).as_str());
+    out.end().append(c"note", words.join(" the quick brown fox ").repeat(2).as_str());
     out.finish()
 }
 
@@ -57,7 +57,7 @@ fn article(number: usize) -> DocumentBuf {
     let text =
         format!("La connexion a été refusée par le serveur n° {number}; connection refused. ").repeat(14);
     let mut out = Builder::new();
-    out.append("_id", number as i64).append("text", text.as_str());
+    out.append(c"_id", number as i64).append(c"text", text.as_str());
     out.finish()
 }
 

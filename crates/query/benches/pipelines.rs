@@ -5,7 +5,7 @@
 
 #![expect(clippy::print_stdout, clippy::unwrap_used, reason = "printing a table is its purpose")]
 
-use base::bson::{Builder, Document, DocumentBuf, DocumentCow, Value, extended_json};
+use base::bson::{Builder, Document, DocumentBuf, DocumentCow, FieldNameBuf, Value, extended_json};
 use base::{Result, err};
 use query::pipeline::{Collections, Environment, Namespace, Stream, from_iter};
 use query::{Context, Pipeline};
@@ -49,14 +49,14 @@ const PIPELINES: &[(&str, &str)] = &[
 
 fn document(number: usize) -> Arc<[u8]> {
     let mut out = Builder::new();
-    out.append("_id", number as i64)
-        .append("g", (number % 100) as i32)
-        .append("n", (number * 7 % 1000) as i32);
-    out.append("s", "some text of a few words").begin_array("l");
+    out.append(c"_id", number as i64)
+        .append(c"g", (number % 100) as i32)
+        .append(c"n", (number * 7 % 1000) as i32);
+    out.append(c"s", "some text of a few words").begin_array(c"l");
     (0..20).for_each(|at| _ = out.push(at));
     out.end();
     for field in 0..10 {
-        out.append(&format!("field{field}"), "x".repeat(40).as_str());
+        out.append(&FieldNameBuf::new(format!("field{field}")).unwrap(), "x".repeat(40).as_str());
     }
     out.finish().into_bytes().into()
 }

@@ -92,7 +92,7 @@ fn parse_fields(fields: Document<'_>) -> Result<Vec<(Path, Direction)>> {
         if name.split('.').any(str::is_empty) {
             return Err(err!(BadValue, "The $sort field is a dotted field but has an empty part: {name}"));
         }
-        order.push((Path::new(name), direction));
+        order.push((Path::new(field.field_name()), direction));
     }
     Ok(order)
 }

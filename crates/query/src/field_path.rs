@@ -1,7 +1,7 @@
 //! Which paths may name fields in sorts, projections, expressions and stages: MongoDB's checks of a
 //! `FieldPath`. Filters take any path.
 
-use base::bson::{MAX_DEPTH, Path};
+use base::bson::{FieldName, MAX_DEPTH, Path};
 use base::{Result, err};
 
 /// The names with a dollar sign that a path may have: the parts of a DBRef, and what servers attach to
@@ -24,7 +24,7 @@ pub fn checked_path(text: &str) -> Result<Path> {
         return Err(err!(Overflow, "FieldPath is too long"));
     }
     text.split('.').try_for_each(check_field_name)?;
-    Ok(Path::new(text))
+    Ok(Path::new(FieldName::new(text)?))
 }
 
 /// Checks one name of a path or an object literal.

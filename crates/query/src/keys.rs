@@ -203,12 +203,12 @@ fn picked<'a>(walk: &Walk<'_, 'a>) -> Result<Option<Value<'a>>> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use base::bson::extended_json;
+    use base::bson::{FieldName, extended_json};
 
     /// The keys as text, missing values as a dash; a star in front where an array was met.
     fn keys(paths: &[&str], document: &str) -> String {
         let document = extended_json::parse(document).unwrap();
-        let paths: Vec<_> = paths.iter().map(|path| Path::new(path)).collect();
+        let paths: Vec<_> = paths.iter().map(|path| Path::new(FieldName::new(path).unwrap())).collect();
         let mut found = Vec::new();
         let mut multikey = false;
         let mut fans_out = |_, _| {

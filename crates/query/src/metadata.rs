@@ -25,7 +25,7 @@ pub(crate) use kind::unavailable;
 pub use kind::{MetaKind, MetaKinds};
 
 use base::Result;
-use base::bson::{Builder, Document, DocumentBuf, Value, ValueBuf};
+use base::bson::{Builder, Document, DocumentBuf, FieldName, Value, ValueBuf};
 use parking_lot::{Mutex, MutexGuard};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU16, Ordering::Relaxed};
@@ -64,7 +64,7 @@ impl DocumentMetadata {
     /// Appends all there is under the names that `$meta` gives it.
     pub fn append_to(&self, out: &mut Builder) {
         for kind in MetaKind::ALL {
-            out.append_optional(kind.name(), self.get(kind));
+            out.append_optional(FieldName::literal(kind.name()), self.get(kind));
         }
     }
 

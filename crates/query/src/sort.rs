@@ -9,7 +9,7 @@ use crate::field_path::checked_path;
 use crate::keys::compound_keys;
 use crate::metadata::unavailable;
 use crate::{Collation, Context, DocumentMetadata, Interrupt, MetaKind};
-use base::bson::{Array, Builder, Document, DocumentBuf, Path, Value, ValueBuf};
+use base::bson::{Array, Builder, Document, DocumentBuf, FieldName, FieldNameBuf, Path, Value, ValueBuf};
 use base::{ErrorCode, Result, err};
 
 /// How many keys a pattern may have, as MongoDB documents it.
@@ -101,9 +101,13 @@ impl SortPattern {
         let mut by = self.metadata.iter().enumerate().peekable();
         for position in 0..self.len() {
             if let Some((at, by)) = by.next_if(|(_, by)| by.position == position) {
-                out.begin_document(&format!("$computed{at}")).append("$meta", by.kind.name()).end();
+                out.begin_document(
+                    &FieldName::literal("$computed").joined(FieldNameBuf::of_number(at).view()),
+                )
+                .append(c"$meta", by.kind.name())
+                .end();
             } else if let Some((path, ascending)) = fields.next() {
-                out.append(path.as_str(), if *ascending { 1i32 } else { -1 });
+                out.append(path, if *ascending { 1i32 } else { -1 });
             }
         }
     }
@@ -230,7 +234,7 @@ impl SortPattern {
     /// One compound key as the array `key` of a document.
     fn shown(&self, key: &[Option<Value<'_>>], metadata: &DocumentMetadata) -> DocumentBuf {
         let mut out = Builder::new();
-        out.begin_array("key");
+        out.begin_array(c"key");
         for (value, _) in self.each(key, metadata) {
             match (value.unwrap_or(Value::Null), self.collation.collator()) {
                 (Value::String(text), Some(collator)) => {

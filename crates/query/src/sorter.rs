@@ -302,7 +302,7 @@ mod tests {
         let mut sorter = Sorter::new(limit, memory, true);
         for number in 0..count {
             let mut builder = Builder::new();
-            builder.append("n", number as i64);
+            builder.append(c"n", number as i64);
             sorter.add(&[(number * 7919 % 50) as u8], number, builder.finish().into()).unwrap();
             assert!(sorter.held <= memory, "{} bytes held", sorter.held);
         }

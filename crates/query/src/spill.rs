@@ -283,7 +283,7 @@ mod tests {
         let mut writer = file.begin().unwrap();
         for number in numbers {
             let mut builder = Builder::new();
-            builder.append("n", number).append("pad", "x".repeat(number as usize % 300).as_str());
+            builder.append(c"n", number).append(c"pad", "x".repeat(number as usize % 300).as_str());
             writer.write(&number.to_be_bytes(), number as u64, builder.finish().bytes()).unwrap();
         }
         file.end(writer).unwrap()

@@ -291,7 +291,7 @@ mod tests {
 
     fn file() -> Vec<u8> {
         let mut header = Builder::new();
-        header.append("upstream", "mongodb://h:1/");
+        header.append(c"upstream", "mongodb://h:1/");
         let mut out = begin(&header.finish());
         events().iter().for_each(|event| encode(event, &mut out));
         out

@@ -1,7 +1,7 @@
 //! Answers to hello, with the recorder in the place of the server, so that drivers stay with it.
 
 use super::message::{CHECKSUM, HEADER, MORE_TO_COME, Message, OP_REPLY, REPLY_PREFIX, checked, int};
-use base::bson::{Builder, Document, DocumentBuf};
+use base::bson::{Builder, Document, DocumentBuf, FieldName};
 
 /// The same frame, unpacked, with every member of the set being at `address`; `None` if it holds no document.
 pub(super) fn rewritten(frame: &[u8], address: &str) -> Option<Vec<u8>> {
@@ -34,10 +34,10 @@ fn here(document: Document<'_>, address: &str) -> DocumentBuf {
     for element in document {
         match element.name() {
             name @ ("me" | "primary") => {
-                out.append(name, address);
+                out.append(FieldName::before_zero(name), address);
             }
             "hosts" => {
-                out.begin_array("hosts").push(address).end();
+                out.begin_array(c"hosts").push(address).end();
             }
             // Members that can't be reached through the recorder.
             "passives" | "arbiters" => {}

@@ -102,9 +102,9 @@ impl Recorder {
 
 fn sink(settings: &Settings, server: &str) -> io::Result<Sink> {
     let mut header = Builder::new();
-    header.append("started", Timestamp::now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string().as_str());
-    header.append("lab", env!("CARGO_PKG_VERSION")).append("server", server);
-    header.append("upstream", settings.shown.as_str()).begin_array("redacted");
+    header.append(c"started", Timestamp::now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string().as_str());
+    header.append(c"lab", env!("CARGO_PKG_VERSION")).append(c"server", server);
+    header.append(c"upstream", settings.shown.as_str()).begin_array(c"redacted");
     for path in &settings.redact {
         header.push(path.as_str());
     }

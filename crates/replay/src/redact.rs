@@ -8,7 +8,7 @@
 
 use super::message::Parts;
 use super::walk::{Change, copy, look};
-use base::bson::{Document, DocumentBuf, Number, ObjectId, Value, ValueBuf};
+use base::bson::{Document, DocumentBuf, Number, ObjectId, RegexText, Value, ValueBuf};
 use base::random::Random;
 use std::collections::hash_map::RandomState;
 use std::hash::BuildHasher;
@@ -115,9 +115,11 @@ impl Redactor {
             Value::JavaScriptWithScope { code, .. } => {
                 Value::JavaScriptWithScope { code: &letters(code), scope: Document::EMPTY }.to_owned()
             }
-            Value::Regex { pattern, options } => {
-                Value::Regex { pattern: &letters(pattern), options }.to_owned()
+            Value::Regex { pattern, options } => Value::Regex {
+                pattern: RegexText::new(&letters(pattern.as_str())).unwrap_or_default(),
+                options: *options,
             }
+            .to_owned(),
             Value::Binary { subtype, bytes } => {
                 let random = draw(bytes);
                 let other: Vec<u8> = bytes.iter().map(|_| random.draw() as u8).collect();

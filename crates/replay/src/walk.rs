@@ -1,6 +1,6 @@
 //! Copying documents with some of their values replaced.
 
-use base::bson::{Array, Builder, Document, DocumentBuf, Value, ValueBuf};
+use base::bson::{Array, Builder, Document, DocumentBuf, FieldName, Value, ValueBuf};
 
 /// What becomes of a value.
 pub(crate) enum Change {
@@ -35,15 +35,15 @@ fn fill<'a>(document: Document<'a>, path: &mut Vec<&'a str>, visit: &mut Visit<'
         match (visit(path, &value), value) {
             (Change::Drop, _) => {}
             (Change::To(other), _) => {
-                out.append(name, other.view());
+                out.append(FieldName::before_zero(name), other.view());
             }
             (Change::Into, Value::Document(inner)) => {
-                out.begin_document(name);
+                out.begin_document(FieldName::before_zero(name));
                 fill(inner, path, visit, out);
                 out.end();
             }
             (Change::Into, Value::Array(inner)) => {
-                out.begin_array(name);
+                out.begin_array(FieldName::before_zero(name));
                 each(inner, path, visit, out);
                 out.end();
             }

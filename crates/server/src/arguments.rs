@@ -238,11 +238,11 @@ fn max_time(element: &Element<'_>, command: &Command) -> Result<Option<Duration>
 #[cfg(test)]
 mod tests {
     use super::*;
-    use base::bson::Builder;
+    use base::bson::{Builder, FieldName};
 
     fn read_as(name: &str, is_replica_set: bool, build: impl FnOnce(&mut Builder)) -> Result<()> {
         let mut builder = Builder::new();
-        builder.append(name, "c");
+        builder.append(FieldName::before_zero(name), "c");
         build(&mut builder);
         let document = builder.finish();
         let command = crate::command::find(name).unwrap();
@@ -265,7 +265,7 @@ mod tests {
     #[test]
     fn snapshots_are_for_reads_on_a_replica_set() {
         let snapshot = |builder: &mut Builder| {
-            _ = builder.begin_document("readConcern").append("level", "snapshot").end()
+            _ = builder.begin_document(c"readConcern").append(c"level", "snapshot").end()
         };
         assert_eq!(code(read_as("find", true, snapshot)), 0);
         assert_eq!(code(read_as("find", false, snapshot)), 123);
@@ -274,20 +274,20 @@ mod tests {
 
     #[test]
     fn nonsense_in_general_arguments_is_refused() {
-        assert_eq!(code(read(|b| _ = b.append("maxTimeMS", 5))), 0);
-        assert_eq!(code(read(|b| _ = b.append("maxTimeMS", -1))), 2);
-        assert_eq!(code(read(|b| _ = b.append("maxTimeMS", "1"))), 14);
-        assert_eq!(code(read(|b| _ = b.append("lsid", 1))), 14);
-        assert_eq!(code(read(|b| _ = b.append("txnNumber", 1i64))), 72);
-        assert_eq!(code(read(|b| _ = b.append("apiStrict", true))), 4_886_600);
-        assert_eq!(code(read(|b| _ = b.append("apiVersion", "2"))), 322);
-        assert_eq!(code(read(|b| _ = b.append("startTransaction", true))), 72);
-        assert_eq!(code(read(|b| _ = b.begin_document("writeConcern").append("w", 1).end())), 72);
-        assert_eq!(code(read(|b| _ = b.begin_document("readConcern").append("level", "x").end())), 2);
+        assert_eq!(code(read(|b| _ = b.append(c"maxTimeMS", 5))), 0);
+        assert_eq!(code(read(|b| _ = b.append(c"maxTimeMS", -1))), 2);
+        assert_eq!(code(read(|b| _ = b.append(c"maxTimeMS", "1"))), 14);
+        assert_eq!(code(read(|b| _ = b.append(c"lsid", 1))), 14);
+        assert_eq!(code(read(|b| _ = b.append(c"txnNumber", 1i64))), 72);
+        assert_eq!(code(read(|b| _ = b.append(c"apiStrict", true))), 4_886_600);
+        assert_eq!(code(read(|b| _ = b.append(c"apiVersion", "2"))), 322);
+        assert_eq!(code(read(|b| _ = b.append(c"startTransaction", true))), 72);
+        assert_eq!(code(read(|b| _ = b.begin_document(c"writeConcern").append(c"w", 1).end())), 72);
+        assert_eq!(code(read(|b| _ = b.begin_document(c"readConcern").append(c"level", "x").end())), 2);
         let preference = |mode: &str, seconds: i32| {
             code(read(|b| {
-                let document = b.begin_document("$readPreference").append("mode", mode);
-                document.append("maxStalenessSeconds", seconds).end();
+                let document = b.begin_document(c"$readPreference").append(c"mode", mode);
+                document.append(c"maxStalenessSeconds", seconds).end();
             }))
         };
         assert_eq!(preference("x", 0), 2);

@@ -57,14 +57,14 @@ impl ChangeStreamOptions {
 
     /// Appends the parameter as it is stored and shown; a standalone has no cluster time to show.
     pub(crate) fn append_to(&self, has_time: bool, out: &mut Builder) {
-        out.append("_id", CHANGE_STREAM_OPTIONS);
+        out.append(c"_id", CHANGE_STREAM_OPTIONS);
         if has_time {
-            out.append("clusterParameterTime", Value::Timestamp(self.time));
+            out.append(c"clusterParameterTime", Value::Timestamp(self.time));
         }
-        out.begin_document("preAndPostImages");
+        out.begin_document(c"preAndPostImages");
         match self.expire_after_seconds {
-            Some(seconds) => out.append("expireAfterSeconds", seconds),
-            None => out.append("expireAfterSeconds", "off"),
+            Some(seconds) => out.append(c"expireAfterSeconds", seconds),
+            None => out.append(c"expireAfterSeconds", "off"),
         };
         out.end();
     }
@@ -108,8 +108,8 @@ impl Server {
     /// Takes up what an earlier process stored. What can't be read counts as never set, and is told.
     pub(crate) fn load_cluster_parameters(&self) {
         let mut find = Builder::new();
-        find.append("find", "clusterParameters").begin_document("filter");
-        find.append("_id", CHANGE_STREAM_OPTIONS).end().append("limit", 1).append("$db", "config");
+        find.append(c"find", "clusterParameters").begin_document(c"filter");
+        find.append(c"_id", CHANGE_STREAM_OPTIONS).end().append(c"limit", 1).append(c"$db", "config");
         let loaded = direct::run(self, find.finish().view()).and_then(|reply| {
             let batch = reply.view().get("cursor").and_then(|cursor| cursor.as_document()?.get("firstBatch"));
             let batch = batch.and_then(|batch| batch.as_array());
@@ -133,11 +133,11 @@ impl Server {
     pub(crate) fn set_change_stream_options(&self, options: ChangeStreamOptions) -> Result<()> {
         let options = ChangeStreamOptions { time: self.cluster_time(), ..options };
         let mut update = Builder::new();
-        update.append("update", "clusterParameters").begin_array("updates").push_document();
-        update.begin_document("q").append("_id", CHANGE_STREAM_OPTIONS).end();
-        options.append_to(true, update.begin_document("u"));
-        update.end().append("upsert", true).end().end();
-        update.begin_document("writeConcern").append("w", 1).end().append("$db", "config");
+        update.append(c"update", "clusterParameters").begin_array(c"updates").push_document();
+        update.begin_document(c"q").append(c"_id", CHANGE_STREAM_OPTIONS).end();
+        options.append_to(true, update.begin_document(c"u"));
+        update.end().append(c"upsert", true).end().end();
+        update.begin_document(c"writeConcern").append(c"w", 1).end().append(c"$db", "config");
         direct::run(self, update.finish().view())?;
         self.honour(options);
         Ok(())

@@ -333,6 +333,7 @@ fn conclude(
     if envelope.more_to_come {
         return Outcome::NoReply;
     }
+    debug_assert!(base::bson::is_well_formed(reply.so_far().bytes()), "a reply is valid BSON");
     *out = reply.into_buffer();
     if let Some(topology_version) = streams {
         message::set_more_to_come(out);

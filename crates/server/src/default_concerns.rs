@@ -58,8 +58,8 @@ impl Server {
     /// Takes up what an earlier process stored. What can't be read counts as never set, and is told.
     pub(crate) fn load_default_concerns(&self) {
         let mut find = Builder::new();
-        find.append("find", "settings").begin_document("filter").append("_id", STORED_ID).end();
-        find.append("limit", 1).append("$db", "config");
+        find.append(c"find", "settings").begin_document(c"filter").append(c"_id", STORED_ID).end();
+        find.append(c"limit", 1).append(c"$db", "config");
         let loaded = direct::run(self, find.finish().view()).and_then(|reply| {
             let batch = reply.view().get("cursor").and_then(|cursor| cursor.as_document()?.get("firstBatch"));
             let batch = batch.and_then(|batch| batch.as_array());
@@ -77,11 +77,11 @@ impl Server {
     /// Errors: those of the write.
     pub(crate) fn set_default_concerns(&self, custom: Custom) -> Result<()> {
         let mut update = Builder::new();
-        update.append("update", "settings").begin_array("updates").push_document();
-        update.begin_document("q").append("_id", STORED_ID).end();
-        custom.append_to(update.begin_document("u"));
-        update.end().append("upsert", true).end().end();
-        update.begin_document("writeConcern").append("w", 1).end().append("$db", "config");
+        update.append(c"update", "settings").begin_array(c"updates").push_document();
+        update.begin_document(c"q").append(c"_id", STORED_ID).end();
+        custom.append_to(update.begin_document(c"u"));
+        update.end().append(c"upsert", true).end().end();
+        update.begin_document(c"writeConcern").append(c"w", 1).end().append(c"$db", "config");
         direct::run(self, update.finish().view())?;
         *self.default_concerns.custom.write() = custom;
         Ok(())
@@ -107,15 +107,15 @@ impl Custom {
     /// Appends what was set and when.
     pub(crate) fn append_to(&self, document: &mut Builder) {
         if let Some(level) = self.read {
-            document.begin_document("defaultReadConcern").append("level", level.name()).end();
+            document.begin_document(c"defaultReadConcern").append(c"level", level.name()).end();
         }
         if let Some(concern) = &self.write {
-            concern.append_to(document.begin_document("defaultWriteConcern"));
+            concern.append_to(document.begin_document(c"defaultWriteConcern"));
             document.end();
         }
         if let Some((time, millis)) = self.updated {
-            document.append("updateOpTime", Value::Timestamp(time));
-            document.append("updateWallClockTime", Value::DateTime(millis));
+            document.append(c"updateOpTime", Value::Timestamp(time));
+            document.append(c"updateWallClockTime", Value::DateTime(millis));
         }
     }
 

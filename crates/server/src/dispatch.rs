@@ -439,11 +439,11 @@ impl<'a> Run<'a> {
             Answer::Done => {
                 self.labels = failure.labels;
                 self.append_write_concern_error(reply, failure.write_concern_error);
-                reply.append("ok", 1.0);
+                reply.append(c"ok", 1.0);
                 if is_of_transaction && self.server.settings.shared {
                     // What drivers send back with the commit, so that another router finds its outcome. A front does so
                     // by the session and the number; what is empty PyMongo wouldn't send.
-                    reply.begin_document("recoveryToken").append("recoveryShardId", "postgres").end();
+                    reply.begin_document(c"recoveryToken").append(c"recoveryShardId", "postgres").end();
                 }
                 append_cluster_time(self.server, state, reply);
                 if durable {
@@ -653,7 +653,7 @@ impl<'a> Run<'a> {
         let error = error.view();
         let code = error.get("code").and_then(|code| code.as_i64()).and_then(|code| i32::try_from(code).ok());
         let code = ErrorCode::from_number(code.unwrap_or_default());
-        reply.append("writeConcernError", error);
+        reply.append(c"writeConcernError", error);
         match &self.labels {
             Some(labels) => reply::append_labels(reply, labels),
             None => reply::append_labels(reply, reply::labels(None, Some(code), self.context)),
@@ -694,10 +694,10 @@ fn append_cluster_time(server: &Server, state: &ConnectionState, reply: &mut Bui
         return;
     }
     let time = Value::Timestamp(server.cluster_time());
-    reply.begin_document("$clusterTime").append("clusterTime", time);
+    reply.begin_document(c"$clusterTime").append(c"clusterTime", time);
     // Without keys to sign with, the signature is empty, as in a set without authentication.
-    reply.begin_document("signature");
-    reply.append("hash", Value::Binary { subtype: 0, bytes: &[0; 20] }).append("keyId", 0i64);
+    reply.begin_document(c"signature");
+    reply.append(c"hash", Value::Binary { subtype: 0, bytes: &[0; 20] }).append(c"keyId", 0i64);
     reply.end().end();
-    reply.append("operationTime", time);
+    reply.append(c"operationTime", time);
 }

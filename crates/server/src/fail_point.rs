@@ -383,7 +383,7 @@ mod tests {
 
     fn times(count: i32) -> DocumentBuf {
         let mut mode = Builder::new();
-        mode.append("times", count);
+        mode.append(c"times", count);
         mode.finish()
     }
 
@@ -391,8 +391,8 @@ mod tests {
     fn a_command_fails_as_often_as_it_is_told() {
         let points = FailPoints::new(true);
         let mut data = Builder::new();
-        data.begin_array("failCommands").push("find").end();
-        data.append("errorCode", 10107).append("appName", "app");
+        data.begin_array(c"failCommands").push("find").end();
+        data.append(c"errorCode", 10107).append(c"appName", "app");
         let data = data.finish();
         points.configure("failCommand", (&times(2)).into(), data.view()).unwrap();
         assert!(points.check(&target("insert")).is_none());
@@ -411,8 +411,8 @@ mod tests {
         let points = FailPoints::new(true);
         let fails = |thread: &str, probability: f64| {
             let (mut mode, mut data) = (Builder::new(), Builder::new());
-            mode.append("activationProbability", probability);
-            data.append("errorCode", 6).append("threadName", thread);
+            mode.append(c"activationProbability", probability);
+            data.append(c"errorCode", 6).append(c"threadName", thread);
             points
                 .configure("failGetMoreAfterCursorCheckout", (&mode.finish()).into(), data.finish().view())
                 .unwrap();
@@ -428,7 +428,7 @@ mod tests {
     fn what_a_fail_point_does_not_know_is_refused() {
         let points = FailPoints::new(true);
         let mut data = Builder::new();
-        data.append("nonsense", 1);
+        data.append(c"nonsense", 1);
         let data = data.finish();
         let configure = |name, mode: Value<'_>| points.configure(name, mode, data.view());
         assert_eq!(configure("failCommand", "alwaysOn".into()).unwrap_err().code().number(), 40415);

@@ -294,9 +294,9 @@ mod tests {
 
     fn command(build: impl FnOnce(&mut Builder)) -> DocumentBuf {
         let mut builder = Builder::new();
-        builder.append("find", "c");
+        builder.append(c"find", "c");
         build(&mut builder);
-        builder.append("$db", "d");
+        builder.append(c"$db", "d");
         builder.finish()
     }
 
@@ -314,7 +314,7 @@ mod tests {
 
     #[test]
     fn what_nobody_takes_is_unknown() {
-        let document = command(|b| _ = b.append("limit", 3.7).append("x", 1));
+        let document = command(|b| _ = b.append(c"limit", 3.7).append(c"x", 1));
         let request = Request::new(document.view(), Vec::new()).unwrap();
         let mut fields = Fields::of_command(&request, |name| name == "$db");
         fields.command_value();
@@ -324,7 +324,7 @@ mod tests {
 
     #[test]
     fn null_counts_as_missing_and_other_types_are_refused() {
-        let document = command(|b| _ = b.append("a", Value::Null).append("b", "text").append("c", -1));
+        let document = command(|b| _ = b.append(c"a", Value::Null).append(c"b", "text").append(c"c", -1));
         with_fields(&document, |fields| {
             assert_eq!(fields.boolean("a").unwrap(), None);
             let expected = "BSON field 'find.b' is the wrong type 'string', \
@@ -338,14 +338,14 @@ mod tests {
 
     #[test]
     fn a_field_given_twice_is_refused() {
-        let document = command(|b| _ = b.append("a", 1).append("a", 2));
+        let document = command(|b| _ = b.append(c"a", 1).append(c"a", 2));
         with_fields(&document, |fields| assert_eq!(message(fields.any("a")).0, 40413));
     }
 
     #[test]
     fn lists_of_documents_come_from_both_places() {
         let document = command(|b| {
-            b.begin_array("docs").push_document().append("a", 1).end().push(5).end();
+            b.begin_array(c"docs").push_document().append(c"a", 1).end().push(5).end();
         });
         with_fields(&document, |fields| {
             let text = "BSON field 'find.docs.1' is the wrong type 'int', expected type 'object'";
@@ -362,7 +362,7 @@ mod tests {
 
     #[test]
     fn fields_without_an_implementation_may_only_be_given_without_effect() {
-        let document = command(|b| _ = b.append("a", false).append("b", true));
+        let document = command(|b| _ = b.append(c"a", false).append(c"b", true));
         with_fields(&document, |fields| {
             assert!(fields.refuse_unless_default("a").is_ok());
             assert_eq!(message(fields.refuse_unless_default("b")).0, 238);

@@ -97,9 +97,9 @@ mod tests {
         let server = Arc::new(Server::new(Settings::default(), database));
         let mut connection = LocalConnection::new(&server);
         let mut hello = Builder::new();
-        hello.append("hello", 1).append("maxAwaitTimeMS", 5).begin_document("topologyVersion");
-        hello.append("processId", server.topology.process_id).append("counter", 0i64).end();
-        hello.append("$db", "admin");
+        hello.append(c"hello", 1).append(c"maxAwaitTimeMS", 5).begin_document(c"topologyVersion");
+        hello.append(c"processId", server.topology.process_id).append(c"counter", 0i64).end();
+        hello.append(c"$db", "admin");
         let began = Instant::now();
         let reply = connection.command(hello.finish().view()).unwrap();
         assert!(reply.view().find("isWritablePrimary").is_some());

@@ -239,13 +239,13 @@ fn holders(server: &Server) -> Vec<(u64, Holder)> {
 /// The part of serverStatus that tells of all this.
 pub(crate) fn append_status(server: &Server, reply: &mut Builder) {
     let ended = &server.ended;
-    reply.begin_document("memory");
+    reply.begin_document(c"memory");
     if let Some(limit) = &server.settings.memory_limit {
-        reply.append("limitBytes", limit.bytes as i64).append("limitFrom", &limit.from);
+        reply.append(c"limitBytes", limit.bytes as i64).append(c"limitFrom", &limit.from);
     }
-    reply.append("residentBytes", ended.resident.load(Relaxed) as i64);
-    reply.append("operationLimitBytes", server.parameters.operation_memory() as i64);
-    reply.append("operationsEnded", ended.operations.get()).append("cursorsEnded", ended.cursors.get());
-    reply.append("connectionsEnded", ended.connections.get());
-    reply.append("refusesGrowth", server.database.refuses_growth()).end();
+    reply.append(c"residentBytes", ended.resident.load(Relaxed) as i64);
+    reply.append(c"operationLimitBytes", server.parameters.operation_memory() as i64);
+    reply.append(c"operationsEnded", ended.operations.get()).append(c"cursorsEnded", ended.cursors.get());
+    reply.append(c"connectionsEnded", ended.connections.get());
+    reply.append(c"refusesGrowth", server.database.refuses_growth()).end();
 }

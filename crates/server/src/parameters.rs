@@ -5,7 +5,7 @@
 
 pub(crate) mod elsewhere;
 
-use base::bson::{Builder, Value};
+use base::bson::{Builder, FieldName, Value};
 use base::{Result, err};
 use database::OPERATION_MEMORY;
 use database::language::{DEFAULT_BYTES, Limits};
@@ -32,11 +32,11 @@ impl Setting {
     /// Appends the value to a reply.
     pub(crate) fn append_to(&self, reply: &mut Builder, name: &str) {
         match self {
-            Setting::Boolean(value) => reply.append(name, *value),
-            Setting::Integer(value) => reply.append(name, *value),
-            Setting::Long(value) => reply.append(name, *value),
-            Setting::Double(value) => reply.append(name, *value),
-            Setting::Word(value) => reply.append(name, *value),
+            Setting::Boolean(value) => reply.append(FieldName::before_zero(name), *value),
+            Setting::Integer(value) => reply.append(FieldName::before_zero(name), *value),
+            Setting::Long(value) => reply.append(FieldName::before_zero(name), *value),
+            Setting::Double(value) => reply.append(FieldName::before_zero(name), *value),
+            Setting::Word(value) => reply.append(FieldName::before_zero(name), *value),
         };
     }
 }

@@ -159,8 +159,8 @@ impl Server {
 
     fn stored_set_config(&self, name: &str) -> Result<Option<SetConfig>> {
         let mut find = Builder::new();
-        find.append("find", "system.replset").begin_document("filter").append("_id", name).end();
-        find.append("limit", 1).append("$db", "local");
+        find.append(c"find", "system.replset").begin_document(c"filter").append(c"_id", name).end();
+        find.append(c"limit", 1).append(c"$db", "local");
         let reply = direct::run(self, find.finish().view())?;
         let batch = reply.view().get("cursor").and_then(|cursor| cursor.as_document()?.get("firstBatch"));
         let batch = batch.and_then(|batch| batch.as_array());
@@ -204,11 +204,11 @@ impl Server {
     /// Errors: those of the write.
     pub(crate) fn store_set_config(&self, set: &ReplicaSet, config: &SetConfig, host: &str) -> Result<()> {
         let mut update = Builder::new();
-        update.append("update", "system.replset").begin_array("updates").push_document();
-        update.begin_document("q").append("_id", &set.name).end();
-        config.append_to(&set.name, host, update.begin_document("u"));
-        update.end().append("upsert", true).end().end();
-        update.begin_document("writeConcern").append("w", 1).end().append("$db", "local");
+        update.append(c"update", "system.replset").begin_array(c"updates").push_document();
+        update.begin_document(c"q").append(c"_id", &set.name).end();
+        config.append_to(&set.name, host, update.begin_document(c"u"));
+        update.end().append(c"upsert", true).end().end();
+        update.begin_document(c"writeConcern").append(c"w", 1).end().append(c"$db", "local");
         direct::run(self, update.finish().view()).map(drop)
     }
 }

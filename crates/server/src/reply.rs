@@ -118,7 +118,7 @@ pub(crate) fn append_labels<S: AsRef<str>>(reply: &mut Builder, labels: &[S]) {
     if labels.is_empty() {
         return;
     }
-    reply.begin_array("errorLabels");
+    reply.begin_array(c"errorLabels");
     for label in labels {
         reply.push(label.as_ref());
     }
@@ -129,26 +129,26 @@ pub(crate) fn append_labels<S: AsRef<str>>(reply: &mut Builder, labels: &[S]) {
 pub(crate) fn failure<S: AsRef<str>>(reply: &mut Builder, error: &Error, labels: &[S]) {
     append_labels(reply, labels);
     let code = error.code();
-    reply.append("ok", 0.0).append("errmsg", error.message());
-    reply.append("code", code.number()).append("codeName", &code.name());
+    reply.append(c"ok", 0.0).append(c"errmsg", error.message());
+    reply.append(c"code", code.number()).append(c"codeName", &code.name());
     reply.append_all(error.info().unwrap_or(Document::EMPTY));
 }
 
 /// Appends an element of the open array `writeErrors`. `index` is the statement's position.
 pub(crate) fn write_error(errors: &mut Builder, index: i32, error: &Error) {
     errors.push_document();
-    errors.append("index", index).append("code", error.code().number());
+    errors.append(c"index", index).append(c"code", error.code().number());
     errors.append_all(error.info().unwrap_or(Document::EMPTY));
-    errors.append("errmsg", error.message()).end();
+    errors.append(c"errmsg", error.message()).end();
 }
 
 /// Appends `writeConcernError`: the write is applied, what the client asked for beyond isn't met.
 pub(crate) fn write_concern_error(reply: &mut Builder, error: &Error) {
-    reply.begin_document("writeConcernError");
-    reply.append("code", error.code().number()).append("codeName", &error.code().name());
-    reply.append("errmsg", error.message());
+    reply.begin_document(c"writeConcernError");
+    reply.append(c"code", error.code().number()).append(c"codeName", &error.code().name());
+    reply.append(c"errmsg", error.message());
     if let Some(info) = error.info() {
-        reply.append("errInfo", info);
+        reply.append(c"errInfo", info);
     }
     reply.end();
 }
@@ -161,7 +161,7 @@ mod tests {
     #[test]
     fn a_failed_command_carries_what_clients_read() {
         let mut info = Builder::new();
-        info.begin_document("keyValue").append("a", 1).end();
+        info.begin_document(c"keyValue").append(c"a", 1).end();
         let error = err!(DuplicateKey, "E11000 …").with_info(info.finish());
         let mut reply = Builder::new();
         failure(&mut reply, &error, &["RetryableWriteError"]);

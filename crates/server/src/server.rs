@@ -170,8 +170,8 @@ pub(crate) struct TopologyState {
 impl TopologyState {
     /// Appends `topologyVersion`, by which clients tell newer news from older.
     pub(crate) fn append_version(&self, reply: &mut Builder) {
-        reply.begin_document("topologyVersion").append("processId", self.process_id);
-        reply.append("counter", self.changed.count() as i64).end();
+        reply.begin_document(c"topologyVersion").append(c"processId", self.process_id);
+        reply.append(c"counter", self.changed.count() as i64).end();
     }
 }
 

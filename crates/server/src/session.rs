@@ -311,9 +311,9 @@ impl Sessions {
         let describe = |session: &Arc<Session>| {
             let unused = now.saturating_sub(session.last_use.load(Ordering::Relaxed));
             let mut document = Builder::new();
-            session_id::append(document.begin_document("_id"), &session.id);
+            session_id::append(document.begin_document(c"_id"), &session.id);
             document.end();
-            document.append("lastUse", Value::DateTime(now_millis - unused as i64 * 1000));
+            document.append(c"lastUse", Value::DateTime(now_millis - unused as i64 * 1000));
             document.finish()
         };
         let is_wanted = |session: &&Arc<Session>| users.is_none_or(|users| users.contains(session.id.user()));
@@ -366,7 +366,7 @@ mod tests {
 
     fn answer(size: usize) -> DocumentBuf {
         let mut answer = Builder::new();
-        answer.append("text", &"x".repeat(size));
+        answer.append(c"text", &"x".repeat(size));
         answer.finish()
     }
 

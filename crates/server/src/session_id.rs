@@ -67,8 +67,8 @@ pub(crate) fn digest_of(user: &str, database: &str) -> [u8; 32] {
 
 /// Appends `id` and `uid`.
 pub(crate) fn append(document: &mut Builder, session: &SessionId) {
-    document.append("id", Value::Binary { subtype: 4, bytes: &session.uuid });
-    document.append("uid", Value::Binary { subtype: 0, bytes: session.user() });
+    document.append(c"id", Value::Binary { subtype: 4, bytes: &session.uuid });
+    document.append(c"uid", Value::Binary { subtype: 0, bytes: session.user() });
 }
 
 /// The id as messages show it: UUID, digest, and room for what only a cluster's members send.
@@ -91,11 +91,11 @@ mod tests {
         let uuid = [3; 16];
         let with = |user: &[u8]| {
             read_of(|b| {
-                b.append("id", Value::Binary { subtype: 4, bytes: &uuid });
-                b.append("uid", Value::Binary { subtype: 0, bytes: user });
+                b.append(c"id", Value::Binary { subtype: 4, bytes: &uuid });
+                b.append(c"uid", Value::Binary { subtype: 0, bytes: user });
             })
         };
-        let nobody = read_of(|b| _ = b.append("id", Value::Binary { subtype: 4, bytes: &uuid })).unwrap();
+        let nobody = read_of(|b| _ = b.append(c"id", Value::Binary { subtype: 4, bytes: &uuid })).unwrap();
         assert_eq!(with(&digest_of("", "")).unwrap(), nobody);
         let somebody = with(&digest_of("u", "admin")).unwrap();
         assert!(somebody != nobody && somebody.uuid == nobody.uuid);
@@ -117,10 +117,10 @@ mod tests {
         let code = |result: Result<SessionId>| result.unwrap_err().code().number();
         assert_eq!(code(read(Value::Int32(1)).map(|named| named.id)), 14);
         assert_eq!(code(read_of(|_| ())), 40_414);
-        assert_eq!(code(read_of(|b| _ = b.append("id", 1))), 14);
-        assert_eq!(code(read_of(|b| _ = b.append("id", Value::Binary { subtype: 4, bytes: &[1] }))), 207);
-        assert_eq!(code(read_of(|b| _ = b.append("id", id).append("uid", 1))), 14);
-        assert_eq!(code(read_of(|b| _ = b.append("id", id).append("txnNumber", 1i64))), 238);
-        assert_eq!(code(read_of(|b| _ = b.append("id", id).append("x", 1))), 40_415);
+        assert_eq!(code(read_of(|b| _ = b.append(c"id", 1))), 14);
+        assert_eq!(code(read_of(|b| _ = b.append(c"id", Value::Binary { subtype: 4, bytes: &[1] }))), 207);
+        assert_eq!(code(read_of(|b| _ = b.append(c"id", id).append(c"uid", 1))), 14);
+        assert_eq!(code(read_of(|b| _ = b.append(c"id", id).append(c"txnNumber", 1i64))), 238);
+        assert_eq!(code(read_of(|b| _ = b.append(c"id", id).append(c"x", 1))), 40_415);
     }
 }

@@ -1,7 +1,7 @@
 //! The configuration of a replica set of one member: what it says, how it is read, and what it may not be.
 
 use crate::fields::Fields;
-use base::bson::{Builder, Document, DocumentBuf, ObjectId, Value};
+use base::bson::{Builder, Document, DocumentBuf, FieldName, ObjectId, Value};
 use base::{Result, err};
 
 /// The settings that may be given, and what they are where they aren't. They are about other members, of
@@ -104,7 +104,7 @@ impl SetConfig {
         let mut given = Builder::new();
         given.append_all(document);
         if document.get("version").is_none() {
-            given.append("version", 1);
+            given.append(c"version", 1);
         }
         let (config, named) = SetConfig::read(given.finish().view(), set_id)?;
         if named.set != name {
@@ -255,20 +255,20 @@ impl SetConfig {
 
     /// Appends the configuration as replSetGetConfig shows it.
     pub(crate) fn append_to(&self, name: &str, host: &str, out: &mut Builder) {
-        out.append("_id", name).append("version", self.version);
-        out.append("term", i32::try_from(self.term).unwrap_or(i32::MAX));
-        out.begin_array("members").push_document();
-        out.append("_id", self.member_id).append("host", host).append("arbiterOnly", false);
-        out.append("buildIndexes", true).append("hidden", false).append("priority", self.priority);
-        out.append("tags", &self.tags).append("secondaryDelaySecs", 0i64).append("votes", 1).end().end();
-        out.append("protocolVersion", 1i64).append("writeConcernMajorityJournalDefault", true);
-        out.begin_document("settings").append("chainingAllowed", self.chaining);
+        out.append(c"_id", name).append(c"version", self.version);
+        out.append(c"term", i32::try_from(self.term).unwrap_or(i32::MAX));
+        out.begin_array(c"members").push_document();
+        out.append(c"_id", self.member_id).append(c"host", host).append(c"arbiterOnly", false);
+        out.append(c"buildIndexes", true).append(c"hidden", false).append(c"priority", self.priority);
+        out.append(c"tags", &self.tags).append(c"secondaryDelaySecs", 0i64).append(c"votes", 1).end().end();
+        out.append(c"protocolVersion", 1i64).append(c"writeConcernMajorityJournalDefault", true);
+        out.begin_document(c"settings").append(c"chainingAllowed", self.chaining);
         for ((name, _), value) in SETTINGS.iter().zip(self.settings) {
-            out.append(name, value);
+            out.append(FieldName::before_zero(name), value);
         }
-        out.begin_document("getLastErrorModes").end();
-        out.begin_document("getLastErrorDefaults").append("w", 1).append("wtimeout", 0).end();
-        out.append("replicaSetId", self.set_id).end();
+        out.begin_document(c"getLastErrorModes").end();
+        out.begin_document(c"getLastErrorDefaults").append(c"w", 1).append(c"wtimeout", 0).end();
+        out.append(c"replicaSetId", self.set_id).end();
     }
 
     /// What this becomes by a reconfig to another, which `named` belongs to; `own` is the member's address.

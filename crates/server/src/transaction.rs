@@ -256,18 +256,18 @@ impl Session {
         }
         let time_open = open.began.elapsed();
         let active = open.active + open.running.map_or(Duration::ZERO, |since| since.elapsed());
-        out.begin_document("transaction").begin_document("parameters");
-        out.append("txnNumber", own.number.unwrap_or_default()).append("autocommit", false);
-        out.begin_document("readConcern");
-        out.append_optional("level", open.read_concern.map(|concern| Value::String(concern.name())));
+        out.begin_document(c"transaction").begin_document(c"parameters");
+        out.append(c"txnNumber", own.number.unwrap_or_default()).append(c"autocommit", false);
+        out.begin_document(c"readConcern");
+        out.append_optional(c"level", open.read_concern.map(|concern| Value::String(concern.name())));
         out.end().end();
-        out.append("readTimestamp", Value::Timestamp(open.transaction.time()));
-        out.append("startWallClockTime", &crate::logging::format_time(open.began_millis));
-        out.append("timeOpenMicros", time_open.as_micros() as i64);
-        out.append("timeActiveMicros", active.as_micros() as i64);
-        out.append("timeInactiveMicros", time_open.saturating_sub(active).as_micros() as i64);
+        out.append(c"readTimestamp", Value::Timestamp(open.transaction.time()));
+        out.append(c"startWallClockTime", &crate::logging::format_time(open.began_millis));
+        out.append(c"timeOpenMicros", time_open.as_micros() as i64);
+        out.append(c"timeActiveMicros", active.as_micros() as i64);
+        out.append(c"timeInactiveMicros", time_open.saturating_sub(active).as_micros() as i64);
         let expiry = open.began_millis + lifetime.as_millis() as i64;
-        out.append("expiryTime", &crate::logging::format_time(expiry)).end();
+        out.append(c"expiryTime", &crate::logging::format_time(expiry)).end();
         true
     }
 }
@@ -378,13 +378,13 @@ impl TransactionCounters {
     /// Appends what serverStatus' section has.
     pub(crate) fn append_to(&self, out: &mut Builder) {
         let TransactionFigures { open, active, started, committed, aborted } = self.figures();
-        out.append("retriedCommandsCount", 0i64).append("retriedStatementsCount", 0i64);
-        out.append("transactionsCollectionWriteCount", 0i64);
-        out.append("currentActive", active).append("currentInactive", open - active);
-        out.append("currentOpen", open).append("totalAborted", aborted);
-        out.append("totalCommitted", committed).append("totalStarted", started);
-        out.append("totalPrepared", 0i64).append("totalPreparedThenCommitted", 0i64);
-        out.append("totalPreparedThenAborted", 0i64).append("currentPrepared", 0i64);
+        out.append(c"retriedCommandsCount", 0i64).append(c"retriedStatementsCount", 0i64);
+        out.append(c"transactionsCollectionWriteCount", 0i64);
+        out.append(c"currentActive", active).append(c"currentInactive", open - active);
+        out.append(c"currentOpen", open).append(c"totalAborted", aborted);
+        out.append(c"totalCommitted", committed).append(c"totalStarted", started);
+        out.append(c"totalPrepared", 0i64).append(c"totalPreparedThenCommitted", 0i64);
+        out.append(c"totalPreparedThenAborted", 0i64).append(c"currentPrepared", 0i64);
     }
 }
 

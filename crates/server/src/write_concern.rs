@@ -6,7 +6,7 @@
 
 use crate::arguments::Topology;
 use crate::command::Command;
-use base::bson::{Builder, Document, Value};
+use base::bson::{Builder, Document, FieldName, Value};
 use base::{Error, Result, err};
 use database::Acknowledged;
 use std::time::Duration;
@@ -151,16 +151,16 @@ impl WriteConcern {
     pub(crate) fn append_to(&self, document: &mut Builder) {
         match &self.w {
             Some(Acknowledgement::Members(members)) => {
-                document.append("w", i32::try_from(*members).unwrap_or(i32::MAX))
+                document.append(c"w", i32::try_from(*members).unwrap_or(i32::MAX))
             }
-            Some(Acknowledgement::Majority) => document.append("w", "majority"),
-            Some(Acknowledgement::Named(name)) => document.append("w", name),
-            None => document.append("w", 1),
+            Some(Acknowledgement::Majority) => document.append(c"w", "majority"),
+            Some(Acknowledgement::Named(name)) => document.append(c"w", name),
+            None => document.append(c"w", 1),
         };
         if let Some(journal) = self.journal {
-            document.append(if self.fsync { "fsync" } else { "j" }, journal);
+            document.append(FieldName::before_zero(if self.fsync { "fsync" } else { "j" }), journal);
         }
-        document.append("wtimeout", i32::try_from(self.timeout_millis).unwrap_or(i32::MAX));
+        document.append(c"wtimeout", i32::try_from(self.timeout_millis).unwrap_or(i32::MAX));
     }
 
     /// What can't be had of so many members, who are counted where it matters; the write itself is applied.
@@ -258,15 +258,15 @@ impl Effective {
     fn describe(&self, error: Error, timed_out: bool) -> Error {
         let mut info = Builder::new();
         if timed_out {
-            info.append("wtimeout", true);
+            info.append(c"wtimeout", true);
         }
-        self.concern.append_to(info.begin_document("writeConcern"));
+        self.concern.append_to(info.begin_document(c"writeConcern"));
         let provenance = match self.provenance {
             Provenance::Client => "clientSupplied",
             Provenance::CustomDefault => "customDefault",
             Provenance::ImplicitDefault => "implicitDefault",
         };
-        info.append("provenance", provenance).end();
+        info.append(c"provenance", provenance).end();
         error.with_info(info.finish())
     }
 }

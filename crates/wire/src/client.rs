@@ -145,7 +145,7 @@ impl Client {
     fn mechanism(&mut self, login: &Login) -> Result<Mechanism, String> {
         let mut hello = Builder::new();
         let user = format!("{}.{}", login.source, login.user.as_deref().unwrap_or_default());
-        hello.append("hello", 1).append("saslSupportedMechs", &user).append("$db", "admin");
+        hello.append(c"hello", 1).append(c"saslSupportedMechs", &user).append(c"$db", "admin");
         let reply = self.command(&hello.finish())?;
         let offered = reply.view().get("saslSupportedMechs").and_then(|offered| offered.as_array());
         let offers = |mechanism: &Mechanism| {
@@ -159,10 +159,10 @@ impl Client {
             (login.user.as_deref().unwrap_or_default(), login.password.as_deref().unwrap_or_default());
         let scram = Scram::new(mechanism, user, password).map_err(|refusal| refusal.to_string())?;
         let mut start = Builder::new();
-        start.append("saslStart", 1).append("mechanism", mechanism.name());
-        start.append("payload", Value::Binary { subtype: 0, bytes: scram.first().as_bytes() });
-        start.begin_document("options").append("skipEmptyExchange", true).end();
-        start.append("$db", login.source.as_str());
+        start.append(c"saslStart", 1).append(c"mechanism", mechanism.name());
+        start.append(c"payload", Value::Binary { subtype: 0, bytes: scram.first().as_bytes() });
+        start.begin_document(c"options").append(c"skipEmptyExchange", true).end();
+        start.append(c"$db", login.source.as_str());
         let reply = self.command(&start.finish())?;
         let (verifier, proof) = scram.reply(payload(reply.view())?).map_err(|refusal| refusal.to_string())?;
         let mut reply = self.step(login, reply.view(), proof.as_bytes())?;
@@ -180,19 +180,19 @@ impl Client {
     fn step(&mut self, login: &Login, before: Document<'_>, payload: &[u8]) -> Result<DocumentBuf, String> {
         let conversation = before.get("conversationId").ok_or("the reply names no conversation")?;
         let mut next = Builder::new();
-        next.append("saslContinue", 1).append("conversationId", conversation);
-        next.append("payload", Value::Binary { subtype: 0, bytes: payload });
-        next.append("$db", login.source.as_str());
+        next.append(c"saslContinue", 1).append(c"conversationId", conversation);
+        next.append(c"payload", Value::Binary { subtype: 0, bytes: payload });
+        next.append(c"$db", login.source.as_str());
         self.command(&next.finish())
     }
 
     fn log_in_by_certificate(&mut self, login: &Login) -> Result<(), String> {
         let mut command = Builder::new();
-        command.append("authenticate", 1).append("mechanism", "MONGODB-X509");
+        command.append(c"authenticate", 1).append(c"mechanism", "MONGODB-X509");
         if let Some(user) = &login.user {
-            command.append("user", user.as_str());
+            command.append(c"user", user.as_str());
         }
-        command.append("$db", login.source.as_str());
+        command.append(c"$db", login.source.as_str());
         self.command(&command.finish()).map(drop)
     }
 }

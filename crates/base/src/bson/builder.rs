@@ -1,6 +1,6 @@
 //! Writes documents by appending; elements of other documents are copied undecoded.
 
-use super::{Document, DocumentBuf, Element, Value};
+use super::{Document, DocumentBuf, Element, FieldName, Value};
 use std::io::Write;
 
 /// An appending writer of one document and whatever it nests.
@@ -40,15 +40,22 @@ impl Builder {
     }
 
     /// Appends an element.
-    pub fn append<'v>(&mut self, name: &str, value: impl Into<Value<'v>>) -> &mut Self {
-        let value = value.into();
-        self.header(value.kind().tag(), name.as_bytes());
+    pub fn append<'n, 'v>(
+        &mut self,
+        name: impl Into<FieldName<'n>>,
+        value: impl Into<Value<'v>>,
+    ) -> &mut Self {
+        self.append_value(name.into(), value.into())
+    }
+
+    fn append_value(&mut self, name: FieldName<'_>, value: Value<'_>) -> &mut Self {
+        self.header(value.kind().tag(), name);
         value.write_to(&mut self.bytes);
         self
     }
 
     /// Appends a whole number as an int32 where it fits, as MongoDB shows sizes and counts.
-    pub fn append_number(&mut self, name: &str, number: i64) -> &mut Self {
+    pub fn append_number<'n>(&mut self, name: impl Into<FieldName<'n>>, number: i64) -> &mut Self {
         match i32::try_from(number) {
             Ok(small) => self.append(name, small),
             Err(_) => self.append(name, number),
@@ -56,7 +63,11 @@ impl Builder {
     }
 
     /// Appends an element unless the value is `None`.
-    pub fn append_optional<'v>(&mut self, name: &str, value: Option<impl Into<Value<'v>>>) -> &mut Self {
+    pub fn append_optional<'n, 'v>(
+        &mut self,
+        name: impl Into<FieldName<'n>>,
+        value: Option<impl Into<Value<'v>>>,
+    ) -> &mut Self {
         if let Some(value) = value {
             self.append(name, value);
         }
@@ -65,12 +76,12 @@ impl Builder {
 
     /// Appends an element of another document as it stands.
     pub fn append_element(&mut self, element: &Element<'_>) -> &mut Self {
-        self.append_renamed(element.name_bytes(), element)
+        self.append_renamed(element.field_name(), element)
     }
 
     /// Appends the value of an element under another name.
-    pub fn append_renamed(&mut self, name: &[u8], element: &Element<'_>) -> &mut Self {
-        self.header(element.kind().tag(), name);
+    pub fn append_renamed<'n>(&mut self, name: impl Into<FieldName<'n>>, element: &Element<'_>) -> &mut Self {
+        self.header(element.kind().tag(), name.into());
         self.bytes.extend_from_slice(element.value_bytes());
         self
     }
@@ -90,14 +101,14 @@ impl Builder {
     }
 
     /// Opens an embedded document.
-    pub fn begin_document(&mut self, name: &str) -> &mut Self {
-        self.header(0x03, name.as_bytes());
+    pub fn begin_document<'n>(&mut self, name: impl Into<FieldName<'n>>) -> &mut Self {
+        self.header(0x03, name.into());
         self.open_frame()
     }
 
     /// Opens an array.
-    pub fn begin_array(&mut self, name: &str) -> &mut Self {
-        self.header(0x04, name.as_bytes());
+    pub fn begin_array<'n>(&mut self, name: impl Into<FieldName<'n>>) -> &mut Self {
+        self.header(0x04, name.into());
         self.open_frame()
     }
 
@@ -159,10 +170,9 @@ impl Builder {
         self.bytes
     }
 
-    fn header(&mut self, tag: u8, name: &[u8]) {
-        debug_assert!(!name.contains(&0), "a field name has no NUL");
+    fn header(&mut self, tag: u8, name: FieldName<'_>) {
         self.bytes.push(tag);
-        self.bytes.extend_from_slice(name);
+        self.bytes.extend_from_slice(name.bytes());
         self.bytes.push(0);
     }
 
@@ -205,11 +215,11 @@ mod tests {
     #[test]
     fn nested_documents_get_their_lengths() {
         let mut builder = Builder::new();
-        builder.append("a", 1i32).begin_document("b").begin_array("c");
+        builder.append(c"a", 1i32).begin_document(c"b").begin_array(c"c");
         for i in 0..12 {
             builder.push(i);
         }
-        builder.push_document().append("d", "e").end().end().end();
+        builder.push_document().append(c"d", "e").end().end().end();
         let document = builder.finish();
         validate(document.bytes()).unwrap();
         let inner = document.view().get("b").unwrap().as_document().unwrap();
@@ -221,7 +231,7 @@ mod tests {
     #[test]
     fn a_buffer_keeps_what_stood_before() {
         let mut builder = Builder::with_buffer(vec![9, 9]);
-        builder.append("ok", 1.0);
+        builder.append(c"ok", 1.0);
         let buffer = builder.into_buffer();
         assert_eq!(&buffer[..2], &[9, 9]);
         validate(&buffer[2..]).unwrap();

@@ -102,14 +102,14 @@ fn arrays(a: Array<'_>, b: Array<'_>, strings: &dyn Fn(&str, &str) -> Ordering) 
 
 #[cfg(test)]
 mod tests {
-    use super::super::Builder;
+    use super::super::{Builder, RegexText};
     use super::*;
 
     #[test]
     fn types_order_as_mongodb_documents() {
         let array = {
             let mut b = Builder::new();
-            b.begin_array("a").push(1i32).end();
+            b.begin_array(c"a").push(1i32).end();
             b.finish()
         };
         let array = array.view().get("a").unwrap();
@@ -125,7 +125,7 @@ mod tests {
             Value::Boolean(false),
             Value::DateTime(0),
             Value::Timestamp(0),
-            Value::Regex { pattern: "", options: "" },
+            Value::Regex { pattern: RegexText::default(), options: RegexText::default() },
             Value::JavaScript(""),
             Value::MaxKey,
         ];

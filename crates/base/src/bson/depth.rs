@@ -79,14 +79,14 @@ mod tests {
         for level in 1..levels {
             let mut outer = Builder::new();
             if beside > 0 {
-                outer.append("beside", "x".repeat(beside).as_str());
+                outer.append(c"beside", "x".repeat(beside).as_str());
             }
             match (level + kind) % 3 {
-                0 => outer.append("", &inner),
-                1 => outer.append("0", Value::Array(super::super::Array::from_valid(inner.bytes()))),
-                _ => outer.append("", Value::JavaScriptWithScope { code: "", scope: inner.view() }),
+                0 => outer.append(c"", &inner),
+                1 => outer.append(c"0", Value::Array(super::super::Array::from_valid(inner.bytes()))),
+                _ => outer.append(c"", Value::JavaScriptWithScope { code: "", scope: inner.view() }),
             };
-            outer.append("after", true);
+            outer.append(c"after", true);
             inner = outer.finish();
         }
         inner
@@ -114,7 +114,7 @@ mod tests {
         let mut inner = Builder::new().finish();
         for _ in 1..201 {
             let mut outer = Builder::new();
-            outer.append("", &inner);
+            outer.append(c"", &inner);
             inner = outer.finish();
         }
         assert_eq!(inner.bytes().len(), 5 + 200 * LEVEL_BYTES);

@@ -177,9 +177,9 @@ mod tests {
     #[test]
     fn documents_print_as_in_mongodb_messages() {
         let mut builder = Builder::new();
-        builder.append("a", 4.0).append("b", 1i32).begin_array("c").push("x\n").push(true).end();
-        builder.begin_document("d").end().begin_array("e").end();
-        builder.append("f", ObjectId([0xAB; 12])).append("g", Value::Null);
+        builder.append(c"a", 4.0).append(c"b", 1i32).begin_array(c"c").push("x\n").push(true).end();
+        builder.begin_document(c"d").end().begin_array(c"e").end();
+        builder.append(c"f", ObjectId([0xAB; 12])).append(c"g", Value::Null);
         assert_eq!(
             builder.finish().to_string(),
             r#"{ a: 4.0, b: 1, c: [ "x\n", true ], d: {}, e: [], f: ObjectId('abababababababababababab'), g: null }"#

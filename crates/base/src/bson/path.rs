@@ -1,27 +1,28 @@
 //! Dotted field paths, split once.
 
-use super::{Document, Value};
+use super::{Document, FieldName, FieldNameBuf, Value};
 use std::fmt;
 
 /// A dotted path such as `a.b.0.c`, split into its components. Any text is a path: which paths
 /// an operator takes is for it to say.
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub struct Path {
-    text: Box<str>,
+    text: FieldNameBuf,
     components: Box<[PathComponent]>,
 }
 
 /// One component of a path.
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub struct PathComponent {
-    name: Box<str>,
+    name: FieldNameBuf,
     index: Option<u32>,
 }
 
 impl Path {
-    /// Splits the text at its dots.
-    pub fn new(text: &str) -> Path {
-        Path { text: text.into(), components: text.split('.').map(PathComponent::new).collect() }
+    /// Splits the name at its dots.
+    pub fn new<'n>(name: impl Into<FieldName<'n>>) -> Path {
+        let name = name.into();
+        Path { text: name.to_owned(), components: name.components().map(PathComponent::new).collect() }
     }
 
     /// The whole path.
@@ -37,6 +38,11 @@ impl Path {
     /// The first component's name.
     pub fn first(&self) -> &str {
         self.components.first().map_or("", PathComponent::name)
+    }
+
+    /// The first component as a field name.
+    pub fn first_name(&self) -> FieldName<'_> {
+        self.components.first().map_or(FieldName::literal(""), FieldName::from)
     }
 
     /// Whether this path is `other` or lies below it.
@@ -57,11 +63,12 @@ impl Path {
 }
 
 impl PathComponent {
-    fn new(name: &str) -> PathComponent {
+    fn new(field_name: FieldName<'_>) -> PathComponent {
+        let name = field_name.as_str();
         let digits = !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_digit());
         // A position has no leading zeros: "00" is only a field name.
         let plain = digits && (name.len() == 1 || !name.starts_with('0'));
-        PathComponent { name: name.into(), index: if plain { name.parse().ok() } else { None } }
+        PathComponent { name: field_name.to_owned(), index: if plain { name.parse().ok() } else { None } }
     }
 
     /// The component as a field name.
@@ -72,6 +79,18 @@ impl PathComponent {
     /// The component as a position in an array, if it can be one.
     pub fn index(&self) -> Option<usize> {
         self.index.map(|index| index as usize)
+    }
+}
+
+impl<'a> From<&'a Path> for FieldName<'a> {
+    fn from(path: &'a Path) -> Self {
+        path.text.view()
+    }
+}
+
+impl<'a> From<&'a PathComponent> for FieldName<'a> {
+    fn from(component: &'a PathComponent) -> Self {
+        component.name.view()
     }
 }
 
@@ -99,10 +118,10 @@ mod tests {
 
     #[test]
     fn components_know_positions() {
-        let path = Path::new("a.10.00.x");
+        let path = Path::new(c"a.10.00.x");
         let indexes: Vec<_> = path.components().iter().map(PathComponent::index).collect();
         assert_eq!(indexes, [None, Some(10), None, None]);
-        assert!(path.starts_with(&Path::new("a.10")));
-        assert!(!path.starts_with(&Path::new("a.1")));
+        assert!(path.starts_with(&Path::new(c"a.10")));
+        assert!(!path.starts_with(&Path::new(c"a.1")));
     }
 }

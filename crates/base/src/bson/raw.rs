@@ -4,7 +4,7 @@
 //! [`Builder`](super::Builder)). Reading never panics all the same: a view of broken bytes simply
 //! ends early.
 
-use super::{Type, Value};
+use super::{FieldName, Type, Value};
 use std::fmt;
 
 /// A document, borrowed. Copying it copies a pointer.
@@ -197,6 +197,12 @@ impl<'a> Element<'a> {
         std::str::from_utf8(self.name).unwrap_or("")
     }
 
+    /// The field's name for a [`Builder`](super::Builder). It ends at its first zero byte.
+    #[inline]
+    pub fn field_name(&self) -> FieldName<'a> {
+        FieldName::of_element(self.name)
+    }
+
     /// The bytes of the field's name, without the terminator: the cheap way to compare names.
     pub fn name_bytes(&self) -> &'a [u8] {
         self.name
@@ -313,8 +319,8 @@ mod tests {
     #[test]
     fn broken_bytes_end_early_and_never_panic() {
         let mut builder = Builder::new();
-        builder.append("a", 1i32).append("b", "text");
-        builder.begin_array("c");
+        builder.append(c"a", 1i32).append(c"b", "text");
+        builder.begin_array(c"c");
         builder.push(1.5).push(true);
         builder.end();
         let good = builder.finish().into_bytes();
@@ -329,7 +335,7 @@ mod tests {
     #[test]
     fn elements_are_found_by_name_without_following_dots() {
         let mut builder = Builder::new();
-        builder.append("a.b", 1i32).append("a", 2i32);
+        builder.append(c"a.b", 1i32).append(c"a", 2i32);
         let document = builder.finish();
         assert_eq!(document.view().get("a.b").and_then(|v| v.as_i64()), Some(1));
         assert!(document.view().get("b").is_none());

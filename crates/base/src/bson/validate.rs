@@ -51,6 +51,11 @@ pub fn validate(bytes: &[u8]) -> Result<()> {
     Ok(())
 }
 
+/// Whether the bytes are one document, however deep it nests: for assertions.
+pub fn is_well_formed(bytes: &[u8]) -> bool {
+    !validate(bytes).is_err_and(|error| error.code() == crate::ErrorCode::InvalidBSON)
+}
+
 /// Checks the element at `position`, pushing the documents it opens; returns where to go on.
 fn validate_element(body: &[u8], position: usize, stack: &mut Stack) -> Option<usize> {
     let kind = Type::from_tag(*body.get(position)?)?;
@@ -126,8 +131,8 @@ mod tests {
 
     fn sample() -> Vec<u8> {
         let mut builder = Builder::new();
-        builder.append("a", "text").begin_document("b").begin_array("c").push(1i32).push(2.5).end().end();
-        builder.append("d", true);
+        builder.append(c"a", "text").begin_document(c"b").begin_array(c"c").push(1i32).push(2.5).end().end();
+        builder.append(c"d", true);
         builder.finish().into_bytes()
     }
 
@@ -153,11 +158,11 @@ mod tests {
     fn nesting_is_bounded_without_recursion() {
         let mut deep = Builder::new();
         for _ in 0..MAX_DEPTH - 1 {
-            deep.begin_document("a");
+            deep.begin_document(c"a");
         }
         validate(deep.clone().finish().bytes()).unwrap();
         for _ in 0..100_000 {
-            deep.begin_document("a");
+            deep.begin_document(c"a");
         }
         let error = validate(deep.finish().bytes()).unwrap_err();
         assert_eq!(error.code(), crate::ErrorCode::Overflow);

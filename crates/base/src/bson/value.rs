@@ -1,7 +1,7 @@
 //! One value: borrowed as [`Value`], owned as [`ValueBuf`].
 
 use super::raw::read_length;
-use super::{Array, Decimal128, Document, Number, ObjectId, Type};
+use super::{Array, Decimal128, Document, Number, ObjectId, RegexText, Type};
 
 /// A BSON value that borrows what is long (strings, binaries, documents) from the document.
 #[allow(missing_docs)]
@@ -22,8 +22,8 @@ pub enum Value<'a> {
     DateTime(i64),
     Null,
     Regex {
-        pattern: &'a str,
-        options: &'a str,
+        pattern: RegexText<'a>,
+        options: RegexText<'a>,
     },
     DbPointer {
         namespace: &'a str,
@@ -66,7 +66,8 @@ impl<'a> Value<'a> {
             Type::Null => Value::Null,
             Type::Regex => {
                 let mut parts = bytes.split(|&byte| byte == 0);
-                Value::Regex { pattern: utf8(parts.next()?)?, options: utf8(parts.next()?)? }
+                let mut part = || Some(RegexText::terminated(utf8(parts.next()?)?));
+                Value::Regex { pattern: part()?, options: part()? }
             }
             Type::DbPointer => {
                 let id = ObjectId(*bytes.last_chunk()?);

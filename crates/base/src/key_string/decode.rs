@@ -3,7 +3,9 @@
 use super::number;
 use super::tags;
 use super::type_bits::{Item, TypeReader};
-use crate::bson::{Builder, Decimal128, MAX_DEPTH, ObjectId, Value, ValueBuf};
+use crate::bson::{
+    Builder, Decimal128, FieldName, FieldNameBuf, MAX_DEPTH, ObjectId, RegexText, Value, ValueBuf,
+};
 use crate::{Error, Result, err};
 
 /// Decodes a whole key, one component for each direction in `ascending`.
@@ -50,7 +52,7 @@ impl<'a> Decoder<'a> {
     /// Decodes the next component. Errors: InternalError where the bytes are none.
     pub fn next(&mut self, ascending: bool) -> Result<ValueBuf> {
         let mut holder = Builder::new();
-        self.append_next("", ascending, &mut holder)?;
+        self.append_next(c"", ascending, &mut holder)?;
         let holder = holder.finish();
         let element = holder.view().first().ok_or_else(broken)?;
         Ok(element.value().to_owned())
@@ -59,10 +61,15 @@ impl<'a> Decoder<'a> {
     /// Decodes the next component and appends it to `out` under a name.
     ///
     /// Errors: InternalError where the bytes are none; `out` is then half written.
-    pub fn append_next(&mut self, name: &str, ascending: bool, out: &mut Builder) -> Result<()> {
+    pub fn append_next<'n>(
+        &mut self,
+        name: impl Into<FieldName<'n>>,
+        ascending: bool,
+        out: &mut Builder,
+    ) -> Result<()> {
         self.mask = if ascending { 0 } else { 0xFF };
         let tag = self.byte().ok_or_else(broken)?;
-        self.value(tag, Some(name), out, 0).ok_or_else(broken)
+        self.value(tag, Some(name.into()), out, 0).ok_or_else(broken)
     }
 
     fn byte(&mut self) -> Option<u8> {
@@ -84,7 +91,7 @@ impl<'a> Decoder<'a> {
     }
 
     /// Decodes the value behind `tag` into `out`: under a name, or as an array's next element.
-    fn value(&mut self, tag: u8, name: Option<&str>, out: &mut Builder, depth: usize) -> Option<()> {
+    fn value(&mut self, tag: u8, name: Option<FieldName<'_>>, out: &mut Builder, depth: usize) -> Option<()> {
         match tag {
             tags::NAN..=tags::INFINITY => put(out, name, self.number(tag)?),
             tags::MIN_KEY => put(out, name, Value::MinKey),
@@ -119,7 +126,13 @@ impl<'a> Decoder<'a> {
         Some(())
     }
 
-    fn text_value(&mut self, tag: u8, name: Option<&str>, out: &mut Builder, depth: usize) -> Option<()> {
+    fn text_value(
+        &mut self,
+        tag: u8,
+        name: Option<FieldName<'_>>,
+        out: &mut Builder,
+        depth: usize,
+    ) -> Option<()> {
         match tag {
             tags::STRING => {
                 let symbol = self.types.next() == Item::Symbol;
@@ -134,10 +147,8 @@ impl<'a> Decoder<'a> {
             tags::REGEX => {
                 let (pattern, options) = (self.text()?, self.text()?);
                 // These end at a NUL in BSON, so one inside cannot have been encoded.
-                if pattern.contains('\0') || options.contains('\0') {
-                    return None;
-                }
-                put(out, name, Value::Regex { pattern: &pattern, options: &options });
+                let (pattern, options) = (RegexText::new(&pattern).ok()?, RegexText::new(&options).ok()?);
+                put(out, name, Value::Regex { pattern, options });
             }
             tags::DB_POINTER => {
                 let length = self.length()?;
@@ -177,7 +188,7 @@ impl<'a> Decoder<'a> {
         while self.byte()? != tags::END {
             let name = self.name()?;
             let tag = self.byte()?;
-            self.value(tag, Some(&name), out, depth + 1)?;
+            self.value(tag, Some(name.view()), out, depth + 1)?;
         }
         Some(())
     }
@@ -194,11 +205,11 @@ impl<'a> Decoder<'a> {
         }
     }
 
-    fn name(&mut self) -> Option<String> {
+    fn name(&mut self) -> Option<FieldNameBuf> {
         let end = self.rest.iter().position(|byte| byte ^ self.mask == tags::END)?;
         let bytes = self.take(end)?;
         self.byte()?;
-        String::from_utf8(bytes).ok()
+        FieldNameBuf::new(String::from_utf8(bytes).ok()?).ok()
     }
 
     fn text(&mut self) -> Option<String> {
@@ -230,7 +241,7 @@ fn hexadecimal(key: &[u8]) -> String {
     format!("CollationKey(0x{digits})")
 }
 
-fn put(out: &mut Builder, name: Option<&str>, value: Value<'_>) {
+fn put(out: &mut Builder, name: Option<FieldName<'_>>, value: Value<'_>) {
     match name {
         Some(name) => out.append(name, value),
         None => out.push(value),

@@ -126,9 +126,9 @@ fn successors_at_the_edge() {
 #[test]
 fn long_keys_are_encoded_as_long_as_somebody_wants_them() {
     let mut out = crate::bson::Builder::new();
-    out.begin_array("a");
+    out.begin_array(c"a");
     for number in 0..20_000 {
-        out.push_document().append("n", number).append("text", "some text").end();
+        out.push_document().append(c"n", number).append(c"text", "some text").end();
     }
     out.end();
     let document = out.finish();

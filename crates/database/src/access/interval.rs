@@ -4,7 +4,7 @@
 //! intervals are compared, joined and cut. All sets are sorted and disjoint.
 
 use crate::index::KeyRange;
-use base::bson::{ObjectId, Type, Value, ValueBuf};
+use base::bson::{ObjectId, RegexText, Type, Value, ValueBuf};
 use base::key_string;
 use query::Collation;
 use std::cmp::Ordering;
@@ -106,7 +106,11 @@ impl Interval {
             Type::Boolean => (Value::Boolean(false), Value::Boolean(true), true),
             Type::DateTime => (Value::DateTime(i64::MIN), Value::DateTime(i64::MAX), true),
             Type::Timestamp => (Value::Timestamp(0), Value::Timestamp(u64::MAX), true),
-            Type::Regex => (Value::Regex { pattern: "", options: "" }, pointer, false),
+            Type::Regex => (
+                Value::Regex { pattern: RegexText::default(), options: RegexText::default() },
+                pointer,
+                false,
+            ),
             Type::DbPointer => (pointer, Value::JavaScript(""), false),
             Type::JavaScript => (Value::JavaScript(""), scoped, false),
             Type::JavaScriptWithScope => (scoped, Value::MaxKey, false),

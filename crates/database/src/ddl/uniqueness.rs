@@ -89,7 +89,7 @@ impl Database {
     /// Errors: CannotConvertIndexToUnique where documents share a key.
     fn check_violations(&self, build: &IndexBuild<'_>) -> Result<()> {
         let mut violations = Builder::new();
-        violations.begin_array("violations");
+        violations.begin_array(c"violations");
         let (mut any, mut bytes) = (false, 0);
         let view = self.confirmed_view();
         let Some(data) = view.catalog.get(&build.namespace).and_then(|now| now.data.as_ref()) else {
@@ -98,7 +98,7 @@ impl Database {
         let Some(mut sorted) = build.sort()?.pop() else { return Ok(()) };
         shared_keys(&mut sorted, &mut |records| {
             any = true;
-            violations.push_document().begin_array("ids");
+            violations.push_document().begin_array(c"ids");
             for record in records {
                 let stored = view.snapshot.get(data.ident, &record.key()).map_err(storage_error)?;
                 let Some(stored) = stored else { continue };

@@ -46,7 +46,7 @@ impl Catalog {
             return Ok(Resolved { namespace: current, pipeline: None });
         }
         let mut stages = Builder::new();
-        stages.begin_array("pipeline");
+        stages.begin_array(c"pipeline");
         for pipeline in pipelines.into_iter().rev() {
             for stage in pipeline.view().as_array().unwrap_or(Array::EMPTY).iter() {
                 stages.push(stage);
@@ -109,7 +109,7 @@ impl Resolved {
     /// The views' stages followed by others, as one array under `pipeline`.
     pub fn followed_by(&self, stages: Array<'_>) -> DocumentBuf {
         let mut out = Builder::new();
-        out.begin_array("pipeline");
+        out.begin_array(c"pipeline");
         for stage in self.stages().iter().chain(stages.iter()) {
             out.push(stage);
         }

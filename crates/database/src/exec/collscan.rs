@@ -99,7 +99,7 @@ impl RecordStream for CollScan {
     fn explain(&self, out: &mut Explainer) {
         let filter = self.filter.as_ref().map(|filter| filter.describe());
         out.stage("COLLSCAN", filter.as_ref(), &self.stats)
-            .append("direction", if self.forward { "forward" } else { "backward" });
+            .append(c"direction", if self.forward { "forward" } else { "backward" });
         out.docs(self.examined);
     }
 }

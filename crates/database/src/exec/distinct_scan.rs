@@ -86,8 +86,8 @@ impl RecordStream for DistinctScan {
 
     fn explain(&self, out: &mut Explainer) {
         let mut fields = Builder::new();
-        fields.append("_id", 0i32).append(self.path.as_str(), 1i32);
-        out.stage("PROJECTION_COVERED", None, &self.stats).append("transformBy", &fields.finish());
+        fields.append(c"_id", 0i32).append(&self.path, 1i32);
+        out.stage("PROJECTION_COVERED", None, &self.stats).append(c"transformBy", &fields.finish());
         if self.fetched > 0 {
             out.docs(self.fetched);
         }

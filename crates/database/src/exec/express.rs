@@ -106,21 +106,21 @@ impl RecordStream for Express {
     fn explain(&self, out: &mut Explainer) {
         let spec = &self.access.index.spec;
         match spec.clustered {
-            true => out.out().append("stage", "EXPRESS_CLUSTERED_IXSCAN"),
+            true => out.out().append(c"stage", "EXPRESS_CLUSTERED_IXSCAN"),
             false => {
-                let shown = out.out().append("stage", "EXPRESS_IXSCAN");
+                let shown = out.out().append(c"stage", "EXPRESS_IXSCAN");
                 shown
-                    .append("keyPattern", spec.key.to_string().as_str())
-                    .append("indexName", spec.name.as_str())
+                    .append(c"keyPattern", spec.key.to_string().as_str())
+                    .append(c"indexName", spec.name.as_str())
             }
         };
-        out.out().append_optional("filter", self.filter.as_ref().map(|filter| filter.describe()).as_ref());
+        out.out().append_optional(c"filter", self.filter.as_ref().map(|filter| filter.describe()).as_ref());
         if let Some(projection) = out.projection.take() {
-            out.out().append("projection", &projection).append("projectionCovered", false);
+            out.out().append(c"projection", &projection).append(c"projectionCovered", false);
         }
         out.keys(self.keys_examined);
         out.docs(self.docs_examined);
-        out.count("nReturned", self.stats.advanced);
+        out.count(c"nReturned", self.stats.advanced);
     }
 }
 

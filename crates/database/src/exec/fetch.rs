@@ -80,7 +80,7 @@ impl RecordStream for Fetch {
         let filter = self.filter.as_ref().map(|filter| filter.describe());
         out.stage("FETCH", filter.as_ref(), &self.stats);
         out.docs(self.examined);
-        out.count("alreadyHasObj", 0);
+        out.count(c"alreadyHasObj", 0);
         out.input(|out| self.input.explain(out));
     }
 }

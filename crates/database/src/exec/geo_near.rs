@@ -290,19 +290,19 @@ impl GeoNear {
         let spec = &self.near.access.index.spec;
         let executed = out.executed();
         let builder = out.stage(self.near.stage(), None, &self.stats);
-        builder.append("keyPattern", &spec.key).append("indexName", spec.name.as_str());
-        builder.append("indexVersion", 2i32);
+        builder.append(c"keyPattern", &spec.key).append(c"indexName", spec.name.as_str());
+        builder.append(c"indexVersion", 2i32);
         if executed {
-            builder.begin_array("searchIntervals");
+            builder.begin_array(c"searchIntervals");
             for ring in &self.rings {
                 let shown = |distance: f64| self.near.near.shown(distance);
                 builder
                     .push_document()
-                    .append("minDistance", shown(ring.inner))
-                    .append("maxDistance", shown(ring.outer))
-                    .append("maxInclusive", ring.outer >= self.end)
-                    .append("nBuffered", ring.buffered as i64)
-                    .append("nReturned", ring.returned as i64)
+                    .append(c"minDistance", shown(ring.inner))
+                    .append(c"maxDistance", shown(ring.outer))
+                    .append(c"maxInclusive", ring.outer >= self.end)
+                    .append(c"nBuffered", ring.buffered as i64)
+                    .append(c"nReturned", ring.returned as i64)
                     .end();
             }
             builder.end();

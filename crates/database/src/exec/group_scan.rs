@@ -92,7 +92,7 @@ impl RecordStream for FirstCovered {
 
     fn explain(&self, out: &mut Explainer) {
         let fields = out.projection.clone().unwrap_or_else(|| Builder::new().finish());
-        out.stage("PROJECTION_COVERED", None, &self.stats).append("transformBy", &fields);
+        out.stage("PROJECTION_COVERED", None, &self.stats).append(c"transformBy", &fields);
         if self.fetched > 0 {
             out.docs(self.fetched);
         }

@@ -227,12 +227,12 @@ impl IndexScan {
         let filter = self.filter.as_ref().map(|(filter, _)| filter.describe());
         let out_builder = out.stage(name, filter.as_ref(), &self.stats);
         describe_index(&self.access, out_builder);
-        out_builder.append("direction", if self.forward { "forward" } else { "backward" });
+        out_builder.append(c"direction", if self.forward { "forward" } else { "backward" });
         describe_bounds(&self.access, self.forward, out_builder);
         out.keys(self.examined);
-        out.count("seeks", self.seeks);
-        out.count("dupsTested", self.duplicates.0);
-        out.count("dupsDropped", self.duplicates.1);
+        out.count(c"seeks", self.seeks);
+        out.count(c"dupsTested", self.duplicates.0);
+        out.count(c"dupsDropped", self.duplicates.1);
     }
 }
 
@@ -321,22 +321,22 @@ fn direction(forward: bool) -> Direction {
 /// What explain says of an index.
 pub(crate) fn describe_index(access: &Access, out: &mut Builder) {
     let spec = &access.index.spec;
-    out.append("keyPattern", &spec.key).append("indexName", spec.name.as_str());
-    out.append_optional("collation", spec.collation.document());
-    out.append("isMultiKey", access.any_multikey());
+    out.append(c"keyPattern", &spec.key).append(c"indexName", spec.name.as_str());
+    out.append_optional(c"collation", spec.collation.document());
+    out.append(c"isMultiKey", access.any_multikey());
     if spec.text.is_none() {
         describe_multikey_paths(access, out);
     }
-    out.append("isUnique", spec.unique || access.index.is_id());
-    out.append("isSparse", spec.sparse).append("isPartial", spec.partial.is_some());
-    out.append("indexVersion", 2i32);
+    out.append(c"isUnique", spec.unique || access.index.is_id());
+    out.append(c"isSparse", spec.sparse).append(c"isPartial", spec.partial.is_some());
+    out.append(c"indexVersion", 2i32);
 }
 
 fn describe_multikey_paths(access: &Access, out: &mut Builder) {
     let spec = &access.index.spec;
-    out.begin_document("multiKeyPaths");
+    out.begin_document(c"multiKeyPaths");
     for (part, bits) in spec.parts.iter().zip(&access.multikey) {
-        out.begin_array(part.path.as_str());
+        out.begin_array(&part.path);
         let names: Vec<&str> = part.path.components().iter().map(|component| component.name()).collect();
         for depth in (0..names.len().min(32)).filter(|depth| bits & (1 << depth) != 0) {
             out.push(names.iter().take(depth + 1).copied().collect::<Vec<_>>().join(".").as_str());
@@ -348,12 +348,12 @@ fn describe_multikey_paths(access: &Access, out: &mut Builder) {
 
 /// The bounds as explain prints them, in the order of the walk.
 fn describe_bounds(access: &Access, forward: bool, out: &mut Builder) {
-    out.begin_document("indexBounds");
+    out.begin_document(c"indexBounds");
     // MongoDB shows no bounds on text.
     let shown = access.index.spec.text.is_none();
     for (part, intervals) in access.index.spec.parts.iter().zip(&access.parts).filter(|_| shown) {
         let ascending = (part.kind != crate::index::KeyKind::Descending) == forward;
-        out.begin_array(part.path.as_str());
+        out.begin_array(&part.path);
         let shown: Vec<String> = match ascending {
             true => intervals.as_slice().iter().map(|interval| interval.to_string()).collect(),
             false => intervals.as_slice().iter().rev().map(|interval| interval.reversed()).collect(),

@@ -41,7 +41,7 @@ impl RecordStream for Limit {
             return self.input.explain(out);
         }
         out.stage("LIMIT", None, &self.stats)
-            .append("limitAmount", i32::try_from(self.limit).unwrap_or(i32::MAX));
+            .append(c"limitAmount", i32::try_from(self.limit).unwrap_or(i32::MAX));
         out.input(|out| self.input.explain(out));
     }
 }

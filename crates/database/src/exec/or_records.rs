@@ -39,8 +39,8 @@ impl RecordStream for OrRecords {
 
     fn explain(&self, out: &mut Explainer) {
         out.stage("OR", None, &self.stats);
-        out.count("dupsTested", self.stats.advanced + self.dropped);
-        out.count("dupsDropped", self.dropped);
+        out.count(c"dupsTested", self.stats.advanced + self.dropped);
+        out.count(c"dupsDropped", self.dropped);
         out.inputs(self.inputs.iter().map(|input| |out: &mut Explainer| input.explain(out)));
     }
 }

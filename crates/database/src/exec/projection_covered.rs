@@ -6,7 +6,7 @@
 use super::{Explainer, IdStream, IndexScan, Record, RecordStream, Stats, Surroundings};
 use crate::index::{IndexSpec, KeyKind};
 use base::Result;
-use base::bson::{Builder, Document, DocumentBuf, Type};
+use base::bson::{Builder, Document, DocumentBuf, FieldName, Type};
 use base::key_string::Decoder;
 use query::matcher::Part;
 use std::sync::Arc;
@@ -63,7 +63,9 @@ impl Covering {
         let mut values = Vec::new();
         for (ascending, place) in &self.parts {
             match place.as_deref() {
-                Some([name]) if flat => decoder.append_next(name, *ascending, &mut out)?,
+                Some([name]) if flat => {
+                    decoder.append_next(FieldName::before_zero(name), *ascending, &mut out)?
+                }
                 Some(names) => values.push((names, decoder.next(*ascending)?)),
                 None => drop(decoder.next(*ascending)?),
             }
@@ -86,10 +88,10 @@ fn nest(values: &[&(&[String], base::bson::ValueBuf)], depth: usize, out: &mut B
             rest.iter().copied().partition(|(names, _)| names.get(depth) == Some(name));
         match same.as_slice() {
             [(names, value)] if names.len() == depth + 1 => {
-                out.append(name, value);
+                out.append(FieldName::before_zero(name), value);
             }
             several => {
-                out.begin_document(name);
+                out.begin_document(FieldName::before_zero(name));
                 nest(several, depth + 1, out);
                 out.end();
             }
@@ -145,10 +147,10 @@ impl RecordStream for ProjectionCovered {
         let made = self.covering.parts.iter().filter_map(|(_, place)| place.as_ref());
         let mut fields = Builder::new();
         made.for_each(|names| {
-            fields.append(names.join(".").as_str(), 1i32);
+            fields.append(FieldName::before_zero(&names.join(".")), 1i32);
         });
         let spec = out.projection.clone().unwrap_or_else(|| fields.finish());
-        out.stage("PROJECTION_COVERED", filter.as_ref(), &self.stats).append("transformBy", &spec);
+        out.stage("PROJECTION_COVERED", filter.as_ref(), &self.stats).append(c"transformBy", &spec);
         if self.fetched > 0 {
             out.docs(self.fetched);
         }
@@ -164,7 +166,7 @@ pub(crate) fn key_document(spec: &IndexSpec, key: &[u8], type_bits: &[u8]) -> Re
     }
     let mut out = Builder::new();
     for part in &spec.parts {
-        decoder.append_next(part.path.as_str(), part.kind != KeyKind::Descending, &mut out)?;
+        decoder.append_next(&part.path, part.kind != KeyKind::Descending, &mut out)?;
     }
     Ok(out.finish())
 }

@@ -52,7 +52,7 @@ impl RecordStream for Refetch {
     fn explain(&self, out: &mut Explainer) {
         out.stage("FETCH", Some(&self.filter.describe()), &self.stats);
         out.docs(self.examined);
-        out.count("alreadyHasObj", self.examined);
+        out.count(c"alreadyHasObj", self.examined);
         out.input(|out| self.input.explain(out));
     }
 }

@@ -95,5 +95,5 @@ impl IdStream for SkipIds {
 }
 
 fn explain(skip: u64, stats: &Stats, out: &mut Explainer) {
-    out.stage("SKIP", None, stats).append("skipAmount", i32::try_from(skip).unwrap_or(i32::MAX));
+    out.stage("SKIP", None, stats).append(c"skipAmount", i32::try_from(skip).unwrap_or(i32::MAX));
 }

@@ -121,23 +121,23 @@ impl RecordStream for Sort {
 
     fn explain(&self, out: &mut Explainer) {
         let builder = out.stage("SORT", None, &self.stats);
-        builder.begin_document("sortPattern");
+        builder.begin_document(c"sortPattern");
         self.pattern.append_to(builder);
         builder.end();
         let memory = self.surroundings.context.limits.sort;
-        builder.append("memLimit", i32::try_from(memory).unwrap_or(i32::MAX));
+        builder.append(c"memLimit", i32::try_from(memory).unwrap_or(i32::MAX));
         if self.options.limit > 0 {
-            builder.append("limitAmount", i32::try_from(self.options.limit).unwrap_or(i32::MAX));
+            builder.append(c"limitAmount", i32::try_from(self.options.limit).unwrap_or(i32::MAX));
         }
         // MongoDB's simple sort is the one that needs nothing but the document itself.
-        builder.append("type", if self.options.keeps_meta { "default" } else { "simple" });
+        builder.append(c"type", if self.options.keeps_meta { "default" } else { "simple" });
         let statistics = self.sorter.statistics();
-        out.count("totalDataSizeSorted", statistics.bytes_sorted);
+        out.count(c"totalDataSizeSorted", statistics.bytes_sorted);
         if out.executed() {
-            out.out().append("usedDisk", statistics.spills > 0);
+            out.out().append(c"usedDisk", statistics.spills > 0);
         }
-        out.count("spills", statistics.spills);
-        out.count("spilledDataStorageSize", statistics.spilled_bytes);
+        out.count(c"spills", statistics.spills);
+        out.count(c"spilledDataStorageSize", statistics.spilled_bytes);
         out.input(|out| self.input.explain(out));
     }
 }

@@ -116,9 +116,9 @@ impl IdStream for SortMerge {
     }
 
     fn explain(&self, out: &mut Explainer) {
-        out.stage("SORT_MERGE", None, &self.stats).append("sortPattern", &self.pattern);
-        out.count("dupsTested", self.stats.advanced + self.dropped);
-        out.count("dupsDropped", self.dropped);
+        out.stage("SORT_MERGE", None, &self.stats).append(c"sortPattern", &self.pattern);
+        out.count(c"dupsTested", self.stats.advanced + self.dropped);
+        out.count(c"dupsDropped", self.dropped);
         out.inputs(self.inputs.iter().map(|input| |out: &mut Explainer| input.scan.explain(out)));
     }
 }

@@ -1,6 +1,7 @@
 //! What every stage counts, and how explain prints a tree of stages.
 
 use base::bson::{Builder, DocumentBuf};
+use std::ffi::CStr;
 
 /// What a stage has done so far, in MongoDB's terms: each call for one more result or step is a
 /// work, which advances or needs time.
@@ -57,23 +58,23 @@ impl Explainer {
 
     /// Prints a stage's name, its filter, and what it did.
     pub(crate) fn stage(&mut self, name: &str, filter: Option<&DocumentBuf>, stats: &Stats) -> &mut Builder {
-        self.out.append("stage", name);
-        self.out.append_optional("filter", filter);
+        self.out.append(c"stage", name);
+        self.out.append_optional(c"filter", filter);
         if self.executed {
             let number = |count: u64| i32::try_from(count).unwrap_or(i32::MAX);
             self.out
-                .append("nReturned", number(stats.advanced))
-                .append("executionTimeMillisEstimate", 0i32)
-                .append("works", number(stats.works))
-                .append("advanced", number(stats.advanced))
+                .append(c"nReturned", number(stats.advanced))
+                .append(c"executionTimeMillisEstimate", 0i32)
+                .append(c"works", number(stats.works))
+                .append(c"advanced", number(stats.advanced))
                 .append(
-                    "needTime",
+                    c"needTime",
                     number(stats.works.saturating_sub(stats.advanced + u64::from(stats.ended))),
                 )
-                .append("needYield", 0i32)
-                .append("saveState", 0i32)
-                .append("restoreState", 0i32)
-                .append("isEOF", i32::from(stats.ended));
+                .append(c"needYield", 0i32)
+                .append(c"saveState", 0i32)
+                .append(c"restoreState", 0i32)
+                .append(c"isEOF", i32::from(stats.ended));
         }
         &mut self.out
     }
@@ -89,7 +90,7 @@ impl Explainer {
     }
 
     /// Prints a count, if the plan has been executed.
-    pub(crate) fn count(&mut self, name: &str, count: u64) {
+    pub(crate) fn count(&mut self, name: &'static CStr, count: u64) {
         if self.executed {
             self.out.append(name, i32::try_from(count).unwrap_or(i32::MAX));
         }
@@ -98,25 +99,25 @@ impl Explainer {
     /// Counts and prints the documents a stage examined.
     pub(crate) fn docs(&mut self, examined: u64) {
         self.docs_examined += examined;
-        self.count("docsExamined", examined);
+        self.count(c"docsExamined", examined);
     }
 
     /// Counts and prints the keys a stage examined.
     pub(crate) fn keys(&mut self, examined: u64) {
         self.keys_examined += examined;
-        self.count("keysExamined", examined);
+        self.count(c"keysExamined", examined);
     }
 
     /// Prints the stage that this one reads.
     pub(crate) fn input(&mut self, print: impl FnOnce(&mut Explainer)) {
-        self.out.begin_document("inputStage");
+        self.out.begin_document(c"inputStage");
         print(self);
         self.out.end();
     }
 
     /// Prints the stages that this one reads.
     pub(crate) fn inputs(&mut self, prints: impl IntoIterator<Item = impl FnOnce(&mut Explainer)>) {
-        self.out.begin_array("inputStages");
+        self.out.begin_array(c"inputStages");
         for print in prints {
             self.out.push_document();
             print(self);

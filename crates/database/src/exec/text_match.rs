@@ -70,12 +70,12 @@ impl RecordStream for TextMatch {
 
     fn explain(&self, out: &mut Explainer) {
         let builder = out.stage("TEXT_MATCH", None, &self.stats);
-        builder.append("indexPrefix", &self.prefix).append("indexName", self.name.as_str());
-        builder.begin_document("parsedTextQuery");
+        builder.append(c"indexPrefix", &self.prefix).append(c"indexName", self.name.as_str());
+        builder.begin_document(c"parsedTextQuery");
         self.search.describe(builder);
         builder.end();
-        builder.append("textIndexVersion", self.index.spec.version as i32);
-        out.count("docsRejected", self.rejected);
+        builder.append(c"textIndexVersion", self.index.spec.version as i32);
+        out.count(c"docsRejected", self.rejected);
         out.input(|out| self.input.explain(out));
     }
 }

@@ -6,7 +6,7 @@ use crate::database::Database;
 use crate::operation::Operation;
 use crate::plan::{self, Plan, Read};
 use crate::read::{AggregateRequest, Front, OtherCollections, check_first_stage, stages};
-use base::bson::{Builder, Document, DocumentBuf, DocumentCow, Path, Value};
+use base::bson::{Builder, Document, DocumentBuf, DocumentCow, FieldName, Path, Value};
 use base::{Namespace, Result, err};
 use parking_lot::Mutex;
 use query::pipeline::Environment;
@@ -45,7 +45,7 @@ impl Database {
         environment.allow_disk_use = request.allow_disk_use.unwrap_or(environment.allow_disk_use);
         let mut out = begin();
         if !pipeline.reads_collection() {
-            out.begin_array("stages");
+            out.begin_array(c"stages");
             Counted::default().append(&described(&pipeline), &mut out);
             out.end();
             return Ok(out.finish());
@@ -71,7 +71,7 @@ impl Database {
         let (top, taken) = top(&plan, &shown);
         if let Top::Groups(..) = top {
             out = Builder::new();
-            out.append("explainVersion", "2");
+            out.append(c"explainVersion", "2");
         }
         let groups = if let Top::Groups(groups, _) = &top { groups.clone() } else { Vec::new() };
         let subject = Subject { namespace, collection: &collection, plan: &plan, top };
@@ -130,11 +130,21 @@ fn described(pipeline: &Pipeline) -> Vec<(DocumentBuf, usize)> {
             continue;
         };
         let mut group = Builder::new();
-        group.begin_document("$group").begin_document("_id").append("$const", Value::Null).end();
-        group.begin_document(name).begin_document("$sum").append("$const", 1i32).end().end().end();
+        group.begin_document(c"$group").begin_document(c"_id").append(c"$const", Value::Null).end();
+        group
+            .begin_document(FieldName::before_zero(name))
+            .begin_document(c"$sum")
+            .append(c"$const", 1i32)
+            .end()
+            .end()
+            .end();
         shown.push((group.finish(), position));
         let mut project = Builder::new();
-        project.begin_document("$project").append(name, true).append("_id", false).end();
+        project
+            .begin_document(c"$project")
+            .append(FieldName::before_zero(name), true)
+            .append(c"_id", false)
+            .end();
         shown.push((project.finish(), position));
     }
     shown
@@ -143,12 +153,12 @@ fn described(pipeline: &Pipeline) -> Vec<(DocumentBuf, usize)> {
 /// A `$group` that gets one document of each group, as MongoDB shows it.
 fn of_first_documents(stage: Document<'_>) -> DocumentBuf {
     let mut out = Builder::new();
-    out.begin_document("$groupByDistinctScan").begin_document("newRoot");
+    out.begin_document(c"$groupByDistinctScan").begin_document(c"newRoot");
     let group = stage.get("$group").and_then(|group| group.as_document());
     for field in group.into_iter().flatten() {
         match field.value().as_document().and_then(|fold| fold.first()) {
-            Some(fold) if field.name() != "_id" => out.append(field.name(), fold.value()),
-            _ => out.append(field.name(), field.value()),
+            Some(fold) if field.name() != "_id" => out.append(field.field_name(), fold.value()),
+            _ => out.append(field.field_name(), field.value()),
         };
     }
     out.end().end();
@@ -159,10 +169,10 @@ fn of_first_documents(stage: Document<'_>) -> DocumentBuf {
 fn of_paths(needed: &[Path]) -> DocumentBuf {
     let mut out = Builder::new();
     needed.iter().for_each(|path| {
-        out.append(path.as_str(), 1i32);
+        out.append(path, 1i32);
     });
     if !needed.iter().any(|path| path.first() == "_id") {
-        out.append("_id", 0i32);
+        out.append(c"_id", 0i32);
     }
     out.finish()
 }
@@ -174,13 +184,13 @@ fn inclusion(stage: Document<'_>) -> Option<DocumentBuf> {
     let id = spec.get("_id");
     let without_id = id.is_some_and(is_plain_false);
     if id.is_none() {
-        out.append("_id", true);
+        out.append(c"_id", true);
     }
     for element in spec.iter().filter(|element| element.name() != "_id" || !without_id) {
         match element.value() {
             value if excludes(value) => return None,
-            value if is_flag(value) => out.append(element.name(), true),
-            value => out.append(element.name(), value),
+            value if is_flag(value) => out.append(element.field_name(), true),
+            value => out.append(element.field_name(), value),
         };
     }
     if without_id {
@@ -188,7 +198,7 @@ fn inclusion(stage: Document<'_>) -> Option<DocumentBuf> {
         if spec.iter().count() == 1 {
             return None;
         }
-        out.append("_id", false);
+        out.append(c"_id", false);
     }
     Some(out.finish())
 }
@@ -222,9 +232,9 @@ fn name_of(read: &Read, spec: Document<'_>) -> &'static str {
 /// A plan's explanation as the first of a pipeline's stages.
 fn around(plan: &DocumentBuf, rest: &[(DocumentBuf, usize)], from: usize, counted: &Counted) -> DocumentBuf {
     let mut out = Builder::new();
-    out.append_optional("explainVersion", plan.view().get("explainVersion"));
-    out.begin_array("stages");
-    out.push_document().begin_document("$cursor");
+    out.append_optional(c"explainVersion", plan.view().get("explainVersion"));
+    out.begin_array(c"stages");
+    out.push_document().begin_document(c"$cursor");
     let sections = ["queryPlanner", "executionStats"];
     for element in plan.view().iter().filter(|element| sections.contains(&element.name())) {
         out.append_element(&element);
@@ -280,7 +290,7 @@ impl Counted {
 
     fn append_numbers(&self, position: usize, out: &mut Builder) {
         if let Some(count) = self.after(position) {
-            out.append("nReturned", count as i64).append("executionTimeMillisEstimate", 0i64);
+            out.append(c"nReturned", count as i64).append(c"executionTimeMillisEstimate", 0i64);
         }
     }
 }

@@ -38,18 +38,18 @@ fn append_numbered(stage: Document<'_>, mut before: i32, out: &mut Builder) {
     for element in stage {
         match (element.name(), element.value()) {
             ("stage", Value::String(name)) => {
-                out.append("stage", name).append("planNodeId", number);
+                out.append(c"stage", name).append(c"planNodeId", number);
                 if name == "COLLSCAN" && stage.get("filter").is_none() {
-                    out.append("filter", Document::EMPTY);
+                    out.append(c"filter", Document::EMPTY);
                 }
             }
             ("inputStage", Value::Document(input)) => {
-                out.begin_document("inputStage");
+                out.begin_document(c"inputStage");
                 append_numbered(input, before, out);
                 out.end();
             }
             ("inputStages", Value::Array(inputs)) => {
-                out.begin_array("inputStages");
+                out.begin_array(c"inputStages");
                 for input in inputs.iter().filter_map(|input| input.as_document()) {
                     out.push_document();
                     append_numbered(input, before, out);

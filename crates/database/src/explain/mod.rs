@@ -101,25 +101,25 @@ impl Subject<'_> {
     fn query_planner(&self, out: &mut Builder) -> Result<()> {
         let parsed = self.plan.read.matcher.describe();
         let (shape, key) = hash::hashes(parsed.view(), &self.plan.read, self.collection);
-        out.begin_document("queryPlanner");
-        out.append("namespace", self.namespace.as_str());
-        out.append("parsedQuery", &parsed);
-        out.append_optional("collation", self.plan.read.matcher.collation().document());
-        out.append("indexFilterSet", self.plan.filtered);
-        out.append("queryHash", shape.as_str()).append("planCacheShapeHash", shape.as_str());
-        out.append("planCacheKey", key.as_str()).append("optimizationTimeMillis", 0i32);
+        out.begin_document(c"queryPlanner");
+        out.append(c"namespace", self.namespace.as_str());
+        out.append(c"parsedQuery", &parsed);
+        out.append_optional(c"collation", self.plan.read.matcher.collation().document());
+        out.append(c"indexFilterSet", self.plan.filtered);
+        out.append(c"queryHash", shape.as_str()).append(c"planCacheShapeHash", shape.as_str());
+        out.append(c"planCacheKey", key.as_str()).append(c"optimizationTimeMillis", 0i32);
         for limit in [
-            "maxIndexedOrSolutionsReached",
-            "maxIndexedAndSolutionsReached",
-            "maxScansToExplodeReached",
-            "prunedSimilarIndexes",
+            c"maxIndexedOrSolutionsReached",
+            c"maxIndexedAndSolutionsReached",
+            c"maxScansToExplodeReached",
+            c"prunedSimilarIndexes",
         ] {
             out.append(limit, false);
         }
         let winning = self.print(self.plan.start()?.as_ref(), None);
-        out.begin_document("winningPlan");
+        out.begin_document(c"winningPlan");
         self.append_plan(&winning.stages, self.plan.kept, out);
-        out.end().begin_array("rejectedPlans");
+        out.end().begin_array(c"rejectedPlans");
         for source in self.rejected() {
             let stages = self.print(self.plan.stages(source)?.as_ref(), None).stages;
             out.push_document();
@@ -137,9 +137,9 @@ impl Subject<'_> {
 
     /// Appends a plan, which MongoDB has one deeper where it would run it in its engine of slots.
     fn append_plan(&self, stages: &DocumentBuf, is_kept: bool, out: &mut Builder) {
-        out.append("isCached", is_kept);
+        out.append(c"isCached", is_kept);
         match self.is_classic() {
-            false => out.append("queryPlan", stages),
+            false => out.append(c"queryPlan", stages),
             true => out.append_all(stages.view()),
         };
     }
@@ -153,7 +153,7 @@ impl Subject<'_> {
         self.plan.note_explained();
         let (stream, effect) = run(self.plan.start()?)?;
         let printed = self.print(stream.as_ref(), Some(effect));
-        out.begin_document("executionStats").append("executionSuccess", true);
+        out.begin_document(c"executionStats").append(c"executionSuccess", true);
         printed.append_to(self.returned(effect), start, self.is_classic().then_some(self.plan.kept), out);
         if verbosity == Verbosity::AllPlansExecution {
             self.all_plans(out)?;
@@ -164,7 +164,7 @@ impl Subject<'_> {
 
     /// The plans not chosen, each tried a little.
     fn all_plans(&self, out: &mut Builder) -> Result<()> {
-        out.begin_array("allPlansExecution");
+        out.begin_array(c"allPlansExecution");
         for source in self.rejected() {
             let start = Instant::now();
             let mut stream = self.plan.stages(source)?;
@@ -202,7 +202,7 @@ impl Subject<'_> {
         let stats = |advanced: u64| Stats { works: effect.found + 1, advanced, ended: true };
         let projected = |out: &mut Explainer| match &self.top {
             Top::Projection(name, spec) if !self.plan.projects() => {
-                out.stage(name, None, &stats(effect.found)).append("transformBy", spec);
+                out.stage(name, None, &stats(effect.found)).append(c"transformBy", spec);
                 out.input(|out| stream.explain(out));
             }
             _ => stream.explain(out),
@@ -219,20 +219,20 @@ impl Subject<'_> {
             Top::Groups(counts, _) => groups::explain(counts, stream, &mut explainer),
             Top::Count { skip } => {
                 explainer.stage("COUNT", None, &stats(0));
-                explainer.count("nCounted", effect.found);
-                explainer.count("nSkipped", *skip);
+                explainer.count(c"nCounted", effect.found);
+                explainer.count(c"nSkipped", *skip);
                 explainer.input(planned);
             }
             Top::Delete { .. } => {
                 explainer.stage("DELETE", None, &stats(self.returned(effect)));
-                explainer.count("nWouldDelete", effect.found);
+                explainer.count(c"nWouldDelete", effect.found);
                 explainer.input(planned);
             }
             Top::Update { .. } => {
                 explainer.stage("UPDATE", None, &stats(self.returned(effect)));
-                explainer.count("nMatched", effect.found);
-                explainer.count("nWouldModify", effect.modified);
-                explainer.count("nWouldUpsert", u64::from(effect.upserted));
+                explainer.count(c"nMatched", effect.found);
+                explainer.count(c"nWouldModify", effect.modified);
+                explainer.count(c"nWouldUpsert", u64::from(effect.upserted));
                 explainer.input(planned);
             }
         }
@@ -257,12 +257,12 @@ struct Printed {
 impl Printed {
     fn append_to(&self, returned: u64, start: Instant, is_kept: Option<bool>, out: &mut Builder) {
         let number = |count: u64| i32::try_from(count).unwrap_or(i32::MAX);
-        out.append("nReturned", number(returned));
-        out.append("executionTimeMillis", number(start.elapsed().as_millis() as u64));
-        out.append("totalKeysExamined", number(self.keys_examined));
-        out.append("totalDocsExamined", number(self.docs_examined));
-        out.begin_document("executionStages");
-        out.append_optional("isCached", is_kept);
+        out.append(c"nReturned", number(returned));
+        out.append(c"executionTimeMillis", number(start.elapsed().as_millis() as u64));
+        out.append(c"totalKeysExamined", number(self.keys_examined));
+        out.append(c"totalDocsExamined", number(self.docs_examined));
+        out.begin_document(c"executionStages");
+        out.append_optional(c"isCached", is_kept);
         out.append_all(self.stages.view()).end();
     }
 }
@@ -270,7 +270,7 @@ impl Printed {
 /// The start of every explanation of a plan that MongoDB runs in its classic engine.
 fn begin() -> Builder {
     let mut out = Builder::new();
-    out.append("explainVersion", "1");
+    out.append(c"explainVersion", "1");
     out
 }
 
@@ -283,31 +283,31 @@ fn missing(
     stage: &str,
 ) -> DocumentBuf {
     let mut out = begin();
-    out.begin_document("queryPlanner").append("namespace", namespace.as_str());
-    out.append("parsedQuery", &filter.describe());
-    out.append_optional("collation", filter.collation().document());
-    out.append("indexFilterSet", false);
+    out.begin_document(c"queryPlanner").append(c"namespace", namespace.as_str());
+    out.append(c"parsedQuery", &filter.describe());
+    out.append_optional(c"collation", filter.collation().document());
+    out.append(c"indexFilterSet", false);
     let stages = |ran: bool| {
         let mut explainer = Explainer::new(ran);
         let stats = Stats { works: 1, advanced: 0, ended: true };
         explainer.stage(stage, None, &stats);
         if stage == "COUNT" {
-            explainer.count("nCounted", 0);
-            explainer.count("nSkipped", 0);
+            explainer.count(c"nCounted", 0);
+            explainer.count(c"nSkipped", 0);
             explainer.input(|out| {
                 out.stage("EOF", None, &stats);
             });
         }
         explainer.finish()
     };
-    out.begin_document("winningPlan").append("isCached", false).append_all(stages(false).view()).end();
-    out.begin_array("rejectedPlans").end().end();
+    out.begin_document(c"winningPlan").append(c"isCached", false).append_all(stages(false).view()).end();
+    out.begin_array(c"rejectedPlans").end().end();
     if verbosity != Verbosity::QueryPlanner {
         let printed = Printed { stages: stages(true), keys_examined: 0, docs_examined: 0 };
-        out.begin_document("executionStats").append("executionSuccess", true);
+        out.begin_document(c"executionStats").append(c"executionSuccess", true);
         printed.append_to(0, Instant::now(), Some(false), &mut out);
         if verbosity == Verbosity::AllPlansExecution {
-            out.begin_array("allPlansExecution").end();
+            out.begin_array(c"allPlansExecution").end();
         }
         out.end();
     }

@@ -5,7 +5,7 @@ use crate::database::Database;
 use crate::operation::Operation;
 use crate::plan::{self, Hint, Read};
 use crate::read::{AggregateRequest, FindRequest, stages};
-use base::bson::{Builder, Document, DocumentBuf, Path, Value};
+use base::bson::{Builder, Document, DocumentBuf, FieldName, Path, Value};
 use base::{Namespace, Result};
 use query::Context;
 use query::matcher::Matcher;
@@ -110,7 +110,7 @@ impl Database {
         if collection.is_view() {
             return self.explain_filtered(operation, namespace, filter, verbosity, context);
         }
-        let path = Path::new(key);
+        let path = Path::new(FieldName::new(key)?);
         let covering = Some(vec![path.clone()]);
         let read = Read { hint, covering, distinct: Some(path), ..Read::new(matcher) };
         let plan = plan::plan(operation, &view, &collection, read, context)?;
@@ -130,7 +130,7 @@ impl Database {
         context: &Arc<Context>,
     ) -> Result<DocumentBuf> {
         let mut out = Builder::new();
-        out.begin_array("pipeline").push_document().append("$match", filter).end().end();
+        out.begin_array(c"pipeline").push_document().append(c"$match", filter).end().end();
         let holder = out.finish();
         let request = AggregateRequest::new(stages(&holder));
         self.explain_aggregate(operation, namespace, &request, verbosity, context)

@@ -6,7 +6,7 @@ use crate::{
     UpdateRequest, Verbosity,
 };
 use base::Namespace;
-use base::bson::{Document, DocumentBuf, Value, extended_json};
+use base::bson::{Document, DocumentBuf, FieldName, Value, extended_json};
 use query::{Context, Matcher, Update};
 use std::sync::Arc;
 use storage::MemoryEngine;
@@ -24,7 +24,7 @@ fn json(text: &str) -> DocumentBuf {
 
 /// What is at a dotted path of names.
 fn at<'a>(document: Document<'a>, path: &str) -> Option<Value<'a>> {
-    base::bson::Path::new(path).get(document)
+    base::bson::Path::new(FieldName::before_zero(path)).get(document)
 }
 
 fn text(document: &DocumentBuf, path: &str) -> String {

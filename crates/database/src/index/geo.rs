@@ -11,7 +11,7 @@ mod sphere;
 pub(crate) use elements::elements;
 
 use super::{DocumentKeys, IndexSpec, KeyKind, KeyPart};
-use base::bson::{Builder, Document, Value, ValueBuf};
+use base::bson::{Builder, Document, FieldName, Value, ValueBuf};
 use base::{Result, err};
 use query::Collation;
 use query::geo::Geometry;
@@ -76,7 +76,7 @@ impl GeoIndex {
     /// Adds the version that an index has unless it is told another.
     pub(super) fn complete(parts: &[KeyPart], options: &mut Builder, has_version: bool) {
         if !has_version && parts.iter().any(|part| part.kind == KeyKind::Sphere) {
-            options.append(VERSION, 3i32);
+            options.append(FieldName::literal(VERSION), 3i32);
         }
     }
 

@@ -3,7 +3,7 @@
 use super::geo::GeoIndex;
 use super::text::{self as text_index, TextIndex};
 use super::wildcard::{Wildcard, is_wildcard};
-use base::bson::{Builder, Document, DocumentBuf, Element, Path, Value};
+use base::bson::{Builder, Document, DocumentBuf, Element, FieldName, Path, Value};
 use base::{ErrorCode, Namespace, Result, err};
 use query::matcher::Matcher;
 use query::{Collation, Context, collation};
@@ -91,11 +91,11 @@ impl IndexSpec {
     /// The index on `_id` that every collection has, by the collection's collation.
     pub fn id(collation: Collation) -> IndexSpec {
         let mut key = Builder::new();
-        key.append("_id", 1i32);
+        key.append(c"_id", 1i32);
         IndexSpec {
             name: "_id_".to_string(),
             key: key.finish(),
-            parts: vec![KeyPart { path: Path::new("_id"), kind: KeyKind::Ascending }],
+            parts: vec![KeyPart { path: Path::new(c"_id"), kind: KeyKind::Ascending }],
             geo: None,
             text: None,
             wildcard: None,
@@ -115,7 +115,7 @@ impl IndexSpec {
     /// The index on `_id` of a clustered collection, which may have another name.
     pub fn clustered(name: &str, collation: Collation) -> IndexSpec {
         let mut options = Builder::new();
-        options.append("unique", true).append("clustered", true);
+        options.append(c"unique", true).append(c"clustered", true);
         let id = IndexSpec::id(collation);
         IndexSpec { name: name.to_string(), clustered: true, options: options.finish(), ..id }
     }
@@ -159,18 +159,18 @@ impl IndexSpec {
 
     /// Appends what listIndexes shows to an open document.
     pub(crate) fn append_to(&self, out: &mut Builder) {
-        out.append("v", 2i32).append("key", &self.key).append("name", &self.name);
+        out.append(c"v", 2i32).append(c"key", &self.key).append(c"name", &self.name);
         out.append_all(self.options.view());
         if self.prepare_unique {
-            out.append("prepareUnique", true);
+            out.append(c"prepareUnique", true);
         }
         if self.hidden {
-            out.append("hidden", true);
+            out.append(c"hidden", true);
         }
         if let Some(seconds) = self.expire_after_seconds {
             append_seconds(out, seconds);
         }
-        out.append_optional("collation", self.collation.document());
+        out.append_optional(c"collation", self.collation.document());
     }
 
     /// The hash that a value has in a hashed part: of strings that are equal, the same.
@@ -229,7 +229,7 @@ impl IndexSpec {
         self.unique = true;
         self.prepare_unique = false;
         let mut options = Builder::new();
-        options.append("unique", true).append_all(self.options.view());
+        options.append(c"unique", true).append_all(self.options.view());
         self.options = options.finish();
     }
 }
@@ -237,9 +237,9 @@ impl IndexSpec {
 /// Seconds as an integer where they are one, as MongoDB stores them.
 fn append_seconds(out: &mut Builder, seconds: f64) {
     if seconds.fract() == 0.0 && seconds.abs() <= f64::from(i32::MAX) {
-        out.append("expireAfterSeconds", seconds as i32);
+        out.append(c"expireAfterSeconds", seconds as i32);
     } else {
-        out.append("expireAfterSeconds", seconds);
+        out.append(c"expireAfterSeconds", seconds);
     }
 }
 
@@ -268,23 +268,23 @@ impl Parser {
             "unique" => {
                 self.unique = flag(name, value)?;
                 if self.unique {
-                    self.options.append(name, true);
+                    self.options.append(FieldName::before_zero(name), true);
                 }
             }
             "sparse" => {
                 self.sparse = flag(name, value)?;
-                self.options.append(name, self.sparse);
+                self.options.append(FieldName::before_zero(name), self.sparse);
             }
             "background" => {
                 // Builds don't differ; MongoDB keeps the option and ignores it too.
                 let background = flag(name, value)?;
-                self.options.append(name, background);
+                self.options.append(FieldName::before_zero(name), background);
             }
             "hidden" => self.hidden = flag(name, value)?,
             "expireAfterSeconds" => self.expire_after_seconds = Some(expiry(value)?),
             "partialFilterExpression" => {
                 let filter = document(name, value)?;
-                self.options.append(name, filter);
+                self.options.append(FieldName::before_zero(name), filter);
                 self.partial = Some(filter.to_owned());
             }
             "v" => version(value)?,
@@ -301,17 +301,17 @@ impl Parser {
             }
             "storageEngine" => {
                 let options = document(name, value)?;
-                self.options.append(name, options);
+                self.options.append(FieldName::before_zero(name), options);
             }
             "weights" | "default_language" | "language_override" | "textIndexVersion" => {
-                self.options.append(name, value);
+                self.options.append(FieldName::before_zero(name), value);
             }
-            "2dsphereIndexVersion" => _ = self.options.append(name, value),
+            "2dsphereIndexVersion" => _ = self.options.append(FieldName::before_zero(name), value),
             "bits" | "min" | "max" | "finestIndexedLevel" | "coarsestIndexedLevel" => {
                 if value.as_number().is_none() {
                     return Err(wrong_type(name, "a number", value));
                 }
-                self.options.append(name, value);
+                self.options.append(FieldName::before_zero(name), value);
             }
             // Of geoHaystack indexes, which went with MongoDB 5.0.
             "bucketSize" => {
@@ -319,7 +319,7 @@ impl Parser {
             }
             "wildcardProjection" => {
                 let projection = document(name, value)?;
-                self.options.append(name, projection);
+                self.options.append(FieldName::before_zero(name), projection);
                 self.wildcard_projection = Some(projection.to_owned());
             }
             // No effect since MongoDB 3.0, and still taken.
@@ -569,7 +569,7 @@ fn key_part(name: &str, value: Value<'_>) -> Result<KeyPart> {
             }
         },
     };
-    Ok(KeyPart { path: Path::new(name), kind })
+    Ok(KeyPart { path: Path::new(FieldName::before_zero(name)), kind })
 }
 
 fn check_path(name: &str) -> Result<()> {

@@ -5,7 +5,7 @@
 //! front, the term, how much it counts, and the values of the fields behind.
 
 use super::{DocumentKeys, IndexSpec, KeyKind, KeyOf, KeyPart};
-use base::bson::{Builder, Document, DocumentBuf, Path, Value};
+use base::bson::{Builder, Document, DocumentBuf, FieldName, Path, Value};
 use base::key_string::{Decoder, KeyBuilder};
 use base::{Result, err};
 use query::text::{Language, TextSpec, Version};
@@ -59,8 +59,8 @@ pub(super) fn stored(key: Document<'_>, options: Document<'_>) -> Result<Stored>
         return Err(err!(CannotCreateIndex, "language_override is not valid"));
     }
     let mut shown = Builder::new();
-    shown.append("weights", &weights).append("default_language", default_language.as_str());
-    shown.append("language_override", language_override.as_str());
+    shown.append(c"weights", &weights).append(c"default_language", default_language.as_str());
+    shown.append(c"language_override", language_override.as_str());
     let index = TextIndex {
         prefix: parts.iter().take_while(|part| part.kind != KeyKind::Text).count(),
         spec: TextSpec {
@@ -84,12 +84,12 @@ pub(super) fn stored(key: Document<'_>, options: Document<'_>) -> Result<Stored>
 fn stored_options(given: Document<'_>, own: Document<'_>, version: Version) -> DocumentBuf {
     let mut out = Builder::new();
     for option in given.iter().filter(|option| option.name() != "textIndexVersion") {
-        out.append(option.name(), own.get(option.name()).unwrap_or(option.value()));
+        out.append(option.field_name(), own.get(option.name()).unwrap_or(option.value()));
     }
     for option in own.iter().filter(|option| given.find(option.name()).is_none()) {
         out.append_element(&option);
     }
-    out.append("textIndexVersion", version as i32);
+    out.append(c"textIndexVersion", version as i32);
     out.finish()
 }
 
@@ -125,7 +125,7 @@ fn fixed_pattern(key: Document<'_>) -> Result<(DocumentBuf, Vec<KeyPart>, Vec<St
                 }
                 fields.push(field.to_string());
             }
-            field => {
+            _ => {
                 let kind = match part.value().as_number().map(|number| number.to_i64_clamped()) {
                     Some(1) => KeyKind::Ascending,
                     Some(-1) => KeyKind::Descending,
@@ -138,7 +138,7 @@ fn fixed_pattern(key: Document<'_>) -> Result<(DocumentBuf, Vec<KeyPart>, Vec<St
                 };
                 ended = !fields.is_empty();
                 fixed.append_element(&part);
-                parts.push(KeyPart { path: Path::new(field), kind });
+                parts.push(KeyPart { path: Path::new(part.field_name()), kind });
             }
         }
     }
@@ -146,9 +146,9 @@ fn fixed_pattern(key: Document<'_>) -> Result<(DocumentBuf, Vec<KeyPart>, Vec<St
 }
 
 fn push_term(fixed: &mut Builder, parts: &mut Vec<KeyPart>) {
-    fixed.append(TERM, "text").append(SCORE, 1i32);
-    parts.push(KeyPart { path: Path::new(TERM), kind: KeyKind::Text });
-    parts.push(KeyPart { path: Path::new(SCORE), kind: KeyKind::Ascending });
+    fixed.append(FieldName::literal(TERM), "text").append(FieldName::literal(SCORE), 1i32);
+    parts.push(KeyPart { path: Path::new(FieldName::literal(TERM)), kind: KeyKind::Text });
+    parts.push(KeyPart { path: Path::new(FieldName::literal(SCORE)), kind: KeyKind::Ascending });
 }
 
 /// The weight of each field, by name.
@@ -185,7 +185,7 @@ fn weights(fields: Vec<String>, given: Option<Value<'_>>) -> Result<DocumentBuf>
             ));
         }
         check_field(field)?;
-        out.append(field, i32::try_from(*weight).unwrap_or(i32::MAX));
+        out.append(FieldName::before_zero(field), i32::try_from(*weight).unwrap_or(i32::MAX));
     }
     Ok(out.finish())
 }

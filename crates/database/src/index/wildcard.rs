@@ -4,7 +4,7 @@
 //! there is. For planning it therefore *becomes* an index on one path: [`Index::on_path`].
 
 use super::{Index, IndexSpec, KeyKind, KeyPart, array_paths};
-use base::bson::{Builder, Document, DocumentBuf, Path, Value};
+use base::bson::{Builder, Document, DocumentBuf, FieldName, Path, Value};
 use base::{Result, err};
 use query::{Context, Projection};
 
@@ -66,7 +66,8 @@ impl Wildcard {
                 "wildcard indexes do not allow more than one wildcard field"
             ));
         }
-        let below = key.path.as_str().strip_suffix(".$**").map(Path::new);
+        let below =
+            key.path.as_str().strip_suffix(".$**").map(|path| Path::new(FieldName::before_zero(path)));
         if below.is_some() && projection.is_some() {
             return Err(err!(
                 FailedToParse,
@@ -156,7 +157,7 @@ impl Wildcard {
                         self.leaf(Value::Undefined, path, leaves);
                     }
                     array.iter().for_each(|value| self.value(value, path, leaves));
-                    if leaves.list.len() > before || self.covers(&Path::new(path)) {
+                    if leaves.list.len() > before || self.covers(&Path::new(FieldName::before_zero(path))) {
                         leaves.arrays.push(path.clone());
                     }
                 }
@@ -175,7 +176,7 @@ impl Wildcard {
     }
 
     fn leaf<'a>(&self, value: Value<'a>, path: &str, leaves: &mut Leaves<'a>) {
-        if self.covers(&Path::new(path)) {
+        if self.covers(&Path::new(FieldName::before_zero(path))) {
             leaves.list.push((path.to_string(), value));
         }
     }
@@ -193,7 +194,7 @@ fn flatten(projection: Document<'_>, above: &str, fields: &mut Vec<(Path, bool)>
         match element.value() {
             Value::Document(inner) => flatten(inner, &format!("{path}."), fields)?,
             value if matches!(value, Value::Boolean(_)) || value.as_number().is_some() => {
-                fields.push((Path::new(&path), value.is_truthy()));
+                fields.push((Path::new(FieldName::before_zero(&path)), value.is_truthy()));
             }
             _ => {
                 return Err(err!(
@@ -221,8 +222,8 @@ impl Index {
                 multikey.push(bits.get(place).copied().unwrap_or(0));
                 continue;
             }
-            key.append(PATH, 1i32).append(path.as_str(), element.value());
-            parts.push(KeyPart { path: Path::new(PATH), kind: KeyKind::Ascending });
+            key.append(FieldName::literal(PATH), 1i32).append(path, element.value());
+            parts.push(KeyPart { path: Path::new(FieldName::literal(PATH)), kind: KeyKind::Ascending });
             parts.push(KeyPart { path: path.clone(), kind: part.kind });
             let everywhere = always || self.is_ambiguous(wildcard);
             multikey.extend([0, if everywhere { every_component(path) } else { self.arrays_along(path) }]);
@@ -319,7 +320,11 @@ mod tests {
         assert_eq!((keys.keys.len(), &keys.multikey[..3]), (4, &[1, 0, 0][..]));
         let on = |bits: &[u32], path: &str| {
             let index = Index::new(spec.clone(), storage::Ident(1), bits, 0);
-            let path = index.on_path(index.spec.wildcard.as_ref().unwrap(), &Path::new(path), false);
+            let path = index.on_path(
+                index.spec.wildcard.as_ref().unwrap(),
+                &Path::new(FieldName::new(path).unwrap()),
+                false,
+            );
             (path.spec.key.to_string(), path.multikey_bits())
         };
         let of = "{ x: 1, $_path: 1, a.b: -1, y: 1 }".to_string();

@@ -234,10 +234,7 @@ fn pattern(regex: &RegexMatch) -> Bounds {
         }
     }
     let stored = match regex.options.len() {
-        0 | 1 => {
-            let value = Value::Regex { pattern: &regex.pattern, options: &regex.options };
-            Interval::point(value)
-        }
+        0 | 1 => Interval::point(regex.value()),
         // Options match in any order, keys only in the order stored.
         _ => {
             exact = false;

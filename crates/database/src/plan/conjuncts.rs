@@ -9,7 +9,7 @@
 use super::bounds::{self, Bounds, Strings};
 use super::expr;
 use super::interval::Intervals;
-use base::bson::Path;
+use base::bson::{FieldName, Path};
 use query::matcher::{Node, Predicate};
 use query::{Collation, Context};
 
@@ -96,7 +96,7 @@ impl Inside {
     fn absolute(&self, path: &Path) -> Path {
         match &self.base {
             None => path.clone(),
-            Some(base) => Path::new(&format!("{base}.{path}")),
+            Some(base) => Path::new(FieldName::before_zero(&format!("{base}.{path}"))),
         }
     }
 }

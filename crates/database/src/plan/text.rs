@@ -143,7 +143,7 @@ fn prefix(access: &Access, parts: usize) -> Option<(Vec<u8>, DocumentBuf)> {
             key.iter_mut().skip(start).for_each(|byte| *byte = !*byte);
         }
         let value = base::key_string::decode(&point.key, &[], &[true]).ok()?;
-        shown.append(part.path.as_str(), value.first()?);
+        shown.append(&part.path, value.first()?);
     }
     Some((key, shown.finish()))
 }

@@ -12,7 +12,7 @@ use super::conjuncts::{Conjunct, Conjuncts};
 use super::interval::{Endpoint, Interval, Intervals};
 use super::{Access, Read, access};
 use crate::index::{Index, Wildcard};
-use base::bson::{Document, Path, Type, Value};
+use base::bson::{Document, FieldName, Path, Type, Value};
 use std::sync::Arc;
 
 /// The ways in which a filter may use a wildcard index.
@@ -82,7 +82,7 @@ fn without_positions(path: &Path, wildcard: &Wildcard) -> Option<Vec<String>> {
     found.extend(open);
     found.sort();
     found.dedup();
-    found.iter().all(|path| wildcard.covers(&Path::new(path))).then_some(found)
+    found.iter().all(|path| wildcard.covers(&Path::new(FieldName::before_zero(path)))).then_some(found)
 }
 
 /// Bounds on the values at a path.

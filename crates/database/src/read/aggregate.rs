@@ -11,7 +11,7 @@ use crate::index::KeyKind;
 use crate::operation::Operation;
 use crate::plan::{Grouped, Hint, Read, no_sort};
 use crate::view::View;
-use base::bson::{Array, Document, DocumentBuf, Path, Value};
+use base::bson::{Array, Document, DocumentBuf, FieldName, Path, Value};
 use base::{Namespace, Result, err};
 use query::field_path::check_field_name;
 use query::matcher::Matcher;
@@ -100,7 +100,7 @@ impl Front {
             Some(key) => key.to_string(),
             None => place_field(collection)?,
         };
-        let filter = near.filter(&path, context)?;
+        let filter = near.filter(FieldName::before_zero(&path), context)?;
         let mut read = Read::new(Arc::new(Matcher::parse_query(filter.view(), context)?));
         pipeline.optimize(context)?;
         read.limit = pipeline.take_leading_limit().unwrap_or(0);
@@ -170,7 +170,7 @@ fn grouped(stage: Document<'_>) -> Option<Grouped> {
         _ if all("$last") => true,
         _ => return None,
     };
-    Some(Grouped { path: Path::new(path), last })
+    Some(Grouped { path: Path::new(FieldName::before_zero(path)), last })
 }
 
 /// The field of the one index of places that a `$geoNear` without a key means.

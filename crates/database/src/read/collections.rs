@@ -85,7 +85,7 @@ impl Collections for OtherCollections {
         let matcher = Arc::new(Matcher::parse(filter, context)?);
         if resolved.pipeline.is_some() {
             let mut stages = base::bson::Builder::new();
-            stages.begin_array("pipeline").push_document().append("$match", filter).end().end();
+            stages.begin_array(c"pipeline").push_document().append(c"$match", filter).end().end();
             let holder = stages.finish();
             let pipeline = Pipeline::parse(super::find::stages(&holder), context)?;
             let others = OtherCollections { namespace: namespace.clone(), ..self.clone() };

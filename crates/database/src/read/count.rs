@@ -68,14 +68,14 @@ impl Database {
         context: &Arc<Context>,
     ) -> Result<u64> {
         let mut out = Builder::new();
-        out.begin_array("pipeline");
-        out.push_document().append("$match", filter).end();
-        out.push_document().append("$count", "n").end().end();
+        out.begin_array(c"pipeline");
+        out.push_document().append(c"$match", filter).end();
+        out.push_document().append(c"$count", "n").end().end();
         let holder = out.finish();
         let mut cursor =
             self.aggregate(operation, namespace, &AggregateRequest::new(stages(&holder)), context)?;
         let mut batch = Builder::new();
-        batch.begin_array("b");
+        batch.begin_array(c"b");
         cursor.next_batch(1, &mut batch)?;
         batch.end();
         let batch = batch.finish();

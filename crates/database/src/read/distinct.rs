@@ -4,7 +4,7 @@ use super::{AggregateRequest, Documents};
 use crate::database::Database;
 use crate::operation::Operation;
 use crate::plan::{Hint, Read, refuse_missing};
-use base::bson::{Builder, Document, DocumentBuf, MAX_DOCUMENT_SIZE, Path, PathComponent, Value};
+use base::bson::{Builder, Document, DocumentBuf, FieldName, MAX_DOCUMENT_SIZE, Path, PathComponent, Value};
 use base::{Namespace, Result, err};
 use query::matcher::Matcher;
 use query::{Collation, Context, Stage};
@@ -28,12 +28,12 @@ impl Database {
     ) -> Result<DocumentBuf> {
         let matcher = Arc::new(Matcher::parse_query(filter, context)?);
         let view = self.view_for(operation);
-        let mut values = Values::new(Path::new(key), &context.collation);
+        let mut values = Values::new(Path::new(FieldName::new(key)?), &context.collation);
         let found = view.catalog.get(namespace).cloned();
         let through_pipeline = self.is_virtual(namespace) || found.as_ref().is_some_and(|it| it.is_view());
         let mut source: Box<dyn Stage> = if through_pipeline {
             let mut out = Builder::new();
-            out.begin_array("pipeline").push_document().append("$match", filter).end().end();
+            out.begin_array(c"pipeline").push_document().append(c"$match", filter).end().end();
             let holder = out.finish();
             let request = AggregateRequest::new(super::find::stages(&holder));
             self.aggregate(operation, namespace, &request, context)?.into_source()
@@ -42,7 +42,7 @@ impl Database {
                 let refused = refuse_missing(&matcher, namespace);
                 return self.confirmed(&view, refused.map(|()| values.finish()));
             };
-            let path = Path::new(key);
+            let path = Path::new(FieldName::new(key)?);
             let covering = Some(vec![path.clone()]);
             let read = Read { hint, covering, distinct: Some(path), ..Read::new(matcher) };
             let records = self.read(operation, &view, &collection, read, context);
@@ -78,7 +78,7 @@ struct Values {
 impl Values {
     fn new(path: Path, collation: &Collation) -> Values {
         let mut out = Builder::new();
-        out.begin_array("values");
+        out.begin_array(c"values");
         Values { path, seen: BTreeMap::new(), collation: collation.clone(), out }
     }
 
@@ -139,7 +139,7 @@ impl Values {
         let values = met.view().get("values").and_then(|values| values.as_array());
         let values: Vec<Value<'_>> = values.into_iter().flat_map(|values| values.iter()).collect();
         let mut out = Builder::with_buffer(Vec::with_capacity(met.view().bytes().len()));
-        out.begin_array("values");
+        out.begin_array(c"values");
         for value in order.values().filter_map(|met| values.get(*met)) {
             out.push(*value);
         }

@@ -11,7 +11,7 @@ use crate::operation::Operation;
 use crate::plan::{Hint, Read, note, refuse_missing, wanted};
 use crate::view::View;
 use crate::watch::Interest;
-use base::bson::{Builder, Document, DocumentBuf, DocumentCow};
+use base::bson::{Builder, Document, DocumentBuf, DocumentCow, FieldName};
 use base::{Namespace, Result, err};
 use query::matcher::Matcher;
 use query::{Arena, Context, Projection, SortPattern, Stage};
@@ -115,21 +115,21 @@ impl<'a> FindRequest<'a> {
             return unsupported("min, max, returnKey and showRecordId");
         }
         let mut out = Builder::new();
-        out.begin_array("pipeline");
+        out.begin_array(c"pipeline");
         if !self.filter.is_empty() {
-            out.push_document().append("$match", self.filter).end();
+            out.push_document().append(c"$match", self.filter).end();
         }
         if !self.sort.is_empty() && self.sort.find("$natural").is_none() {
-            out.push_document().append("$sort", self.sort).end();
+            out.push_document().append(c"$sort", self.sort).end();
         }
         if self.skip > 0 {
-            out.push_document().append("$skip", self.skip as i64).end();
+            out.push_document().append(c"$skip", self.skip as i64).end();
         }
         if self.limit > 0 {
-            out.push_document().append("$limit", self.limit as i64).end();
+            out.push_document().append(c"$limit", self.limit as i64).end();
         }
         if !self.projection.is_empty() {
-            out.push_document().append("$project", self.projection).end();
+            out.push_document().append(c"$project", self.projection).end();
         }
         out.end();
         Ok(out.finish())
@@ -367,7 +367,7 @@ fn with_sort_key(record: &Record, fields: &[Box<str>]) -> DocumentBuf {
     out.append_all(record.document.view());
     let sort_key = record.meta.as_ref().and_then(|meta| meta.sort_key.as_ref());
     for field in fields {
-        out.append_optional(field, sort_key.map(|key| key.view()));
+        out.append_optional(FieldName::before_zero(field), sort_key.map(|key| key.view()));
     }
     out.finish()
 }
@@ -380,7 +380,7 @@ impl Stage for Project {
             return Ok(Some(DocumentCow::Owned(projected)));
         }
         let mut out = Builder::with_buffer(Vec::with_capacity(projected.bytes().len() + 20));
-        out.append_all(projected.view()).append("$recordId", record.id.0 as i64);
+        out.append_all(projected.view()).append(c"$recordId", record.id.0 as i64);
         Ok(Some(DocumentCow::Owned(out.finish())))
     }
 }

@@ -43,9 +43,9 @@ impl Database {
         context: &Arc<Context>,
     ) -> Result<(i32, String)> {
         let mut filter = Builder::new();
-        filter.append("files_id", file);
+        filter.append(c"files_id", file);
         let mut order = Builder::new();
-        order.append("files_id", 1i32).append("n", 1i32);
+        order.append(c"files_id", 1i32).append(c"n", 1i32);
         let read = Read {
             sort: Some(Arc::new(SortPattern::parse(order.finish().view())?)),
             ..Read::new(Arc::new(Matcher::parse(filter.finish().view(), context)?))

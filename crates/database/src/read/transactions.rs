@@ -74,16 +74,16 @@ impl TransactionsScan {
 
     fn document(&self, record: &StoredRetry) -> DocumentBuf {
         let (session, mut out) = (&record.key.session, Builder::new());
-        out.begin_document("_id").append("id", Value::Binary { subtype: 4, bytes: &session.uuid });
-        out.append("uid", Value::Binary { subtype: 0, bytes: session.user() }).end();
-        out.append("txnNum", record.key.number);
+        out.begin_document(c"_id").append(c"id", Value::Binary { subtype: 4, bytes: &session.uuid });
+        out.append(c"uid", Value::Binary { subtype: 0, bytes: session.user() }).end();
+        out.append(c"txnNum", record.key.number);
         if let Some(time) = record.time {
-            out.begin_document("lastWriteOpTime").append("ts", Value::Timestamp(time));
-            out.append("t", self.term).end();
+            out.begin_document(c"lastWriteOpTime").append(c"ts", Value::Timestamp(time));
+            out.append(c"t", self.term).end();
         }
-        out.append("lastWriteDate", Value::DateTime(record.millis));
+        out.append(c"lastWriteDate", Value::DateTime(record.millis));
         if record.key.is_commit() {
-            out.append("state", "committed");
+            out.append(c"state", "committed");
         }
         out.finish()
     }

@@ -1,7 +1,7 @@
 //! A read's shape: its filter with every value replaced by `"?"`, and its sort.
 
 use crate::plan::{Read, sort_document};
-use base::bson::{Array, Builder, Document, DocumentBuf, Value};
+use base::bson::{Array, Builder, Document, DocumentBuf, FieldName, Value};
 
 /// What stands for a value.
 const PLACEHOLDER: &str = "?";
@@ -15,11 +15,11 @@ pub(super) fn of_read(read: &Read) -> DocumentBuf {
     let filter = of_filter(read.matcher.describe().view(), DEPTH_MAX);
     let mut out = Builder::new();
     match filter.view().bytes().len() {
-        0..=BYTES_MAX => out.append("filter", &filter),
-        _ => out.append("filter", PLACEHOLDER),
+        0..=BYTES_MAX => out.append(c"filter", &filter),
+        _ => out.append(c"filter", PLACEHOLDER),
     };
     if let Some(sort) = read.sort.as_ref().filter(|sort| sort.orders()) {
-        out.append("sort", &sort_document(sort));
+        out.append(c"sort", &sort_document(sort));
     }
     out.finish()
 }
@@ -35,17 +35,17 @@ fn of_filter(filter: Document<'_>, depth: usize) -> DocumentBuf {
     for element in filter {
         match (element.name(), element.value()) {
             ("$and" | "$or" | "$nor", Value::Array(branches)) if depth > 0 => {
-                append_branches(&mut out, element.name(), branches, depth - 1);
+                append_branches(&mut out, element.field_name(), branches, depth - 1);
             }
             ("$elemMatch" | "$not", Value::Document(inner)) if depth > 0 => {
-                out.append(element.name(), &of_filter(inner, depth - 1));
+                out.append(element.field_name(), &of_filter(inner, depth - 1));
             }
             (name, Value::Document(operators))
                 if depth > 0 && !name.starts_with('$') && is_operators(operators) =>
             {
-                out.append(name, &of_filter(operators, depth - 1));
+                out.append(element.field_name(), &of_filter(operators, depth - 1));
             }
-            (name, _) => _ = out.append(name, PLACEHOLDER),
+            _ => _ = out.append(element.field_name(), PLACEHOLDER),
         }
     }
     out.finish()
@@ -56,7 +56,7 @@ fn is_operators(document: Document<'_>) -> bool {
 }
 
 /// Branches of the same shape are one: how many values there are is no part of the shape.
-fn append_branches(out: &mut Builder, name: &str, branches: Array<'_>, depth: usize) {
+fn append_branches(out: &mut Builder, name: FieldName<'_>, branches: Array<'_>, depth: usize) {
     let mut shapes: Vec<DocumentBuf> = Vec::new();
     for branch in branches.iter().filter_map(|branch| branch.as_document()) {
         let shape = of_filter(branch, depth);

@@ -154,14 +154,14 @@ pub(super) fn describe(
     (key_string, type_bits): (&[u8], &[u8]),
 ) -> DocumentBuf {
     let mut out = Builder::new();
-    out.append("indexName", spec.name.as_str()).append("recordId", record.0 as i64);
+    out.append(c"indexName", spec.name.as_str()).append(c"recordId", record.0 as i64);
     if let Some(id) = document.and_then(|document| document.get("_id")) {
-        out.begin_document("idKey").append("_id", id).end();
+        out.begin_document(c"idKey").append(c"_id", id).end();
     }
-    out.begin_document("indexKey");
+    out.begin_document(c"indexKey");
     let values = spec.decode(key_string, type_bits).unwrap_or_default();
     for (field, value) in spec.key.view().iter().zip(&values) {
-        out.append(field.name(), value);
+        out.append(field.field_name(), value);
     }
     out.end();
     out.finish()

@@ -200,7 +200,7 @@ fn a_wrong_count_is_found() {
 fn documents_that_the_validator_refuses_are_counted_and_valid() {
     let store = memory();
     let mut options = Builder::new();
-    options.append("validator", json(r#"{"a": 2}"#).view());
+    options.append(c"validator", json(r#"{"a": 2}"#).view());
     let options = options.finish();
     store
         .database

@@ -5,7 +5,7 @@
 
 use super::schema;
 use base::Result;
-use base::bson::{Array, Builder, Document, DocumentBuf, Value};
+use base::bson::{Array, Builder, Document, DocumentBuf, FieldName, Value};
 use query::Context;
 use query::matcher::Matcher;
 
@@ -34,12 +34,12 @@ impl<'a> Refused<'a> {
         if let [only] = clauses.as_slice() {
             return self.clause(out, only);
         }
-        out.append("operatorName", "$and").begin_array("clausesNotSatisfied");
+        out.append(c"operatorName", "$and").begin_array(c"clausesNotSatisfied");
         for (index, clause) in clauses.iter().enumerate() {
             if self.matches(&clause.filter())? {
                 continue;
             }
-            out.push_document().append("index", index as i32).begin_document("details");
+            out.push_document().append(c"index", index as i32).begin_document(c"details");
             self.clause(out, clause)?;
             out.end().end();
         }
@@ -52,8 +52,8 @@ impl<'a> Refused<'a> {
             ("$jsonSchema", Value::Document(schema)) => schema::describe(self, out, schema),
             ("$and" | "$or" | "$nor", Value::Array(branches)) => self.branches(out, clause.name, branches),
             ("$expr", _) => {
-                out.append("operatorName", "$expr").append("specifiedAs", &clause.filter());
-                out.append("reason", "expression did not match").append("expressionResult", false);
+                out.append(c"operatorName", "$expr").append(c"specifiedAs", &clause.filter());
+                out.append(c"reason", "expression did not match").append(c"expressionResult", false);
                 Ok(())
             }
             _ => {
@@ -64,7 +64,7 @@ impl<'a> Refused<'a> {
     }
 
     fn branches(&self, out: &mut Builder, name: &str, branches: Array<'a>) -> Result<()> {
-        out.append("operatorName", name).begin_array("clausesNotSatisfied");
+        out.append(c"operatorName", name).begin_array(c"clausesNotSatisfied");
         // The branches of $nor are at fault for matching.
         let at_fault = name == "$nor";
         for (index, branch) in branches.iter().enumerate() {
@@ -72,9 +72,9 @@ impl<'a> Refused<'a> {
             if self.matches(&branch.to_owned())? != at_fault {
                 continue;
             }
-            out.push_document().append("index", index as i32).begin_document("details");
+            out.push_document().append(c"index", index as i32).begin_document(c"details");
             match at_fault {
-                true => _ = out.append("specifiedAs", branch),
+                true => _ = out.append(c"specifiedAs", branch),
                 false => self.filter(out, branch)?,
             }
             out.end().end();
@@ -85,15 +85,15 @@ impl<'a> Refused<'a> {
 
     fn condition(&self, out: &mut Builder, clause: &Clause<'a>) {
         let operator = clause.operator.unwrap_or("$eq");
-        out.append("operatorName", operator).append("specifiedAs", &clause.filter());
+        out.append(c"operatorName", operator).append(c"specifiedAs", &clause.filter());
         let considered = lookup(self.document, clause.name);
         match (operator, considered) {
-            ("$exists", Some(_)) => _ = out.append("reason", "path does exist"),
-            ("$exists", None) => _ = out.append("reason", "path does not exist"),
-            (_, None) => _ = out.append("reason", "field was missing"),
+            ("$exists", Some(_)) => _ = out.append(c"reason", "path does exist"),
+            ("$exists", None) => _ = out.append(c"reason", "path does not exist"),
+            (_, None) => _ = out.append(c"reason", "field was missing"),
             (_, Some(value)) => {
                 if let Some(reason) = reason(operator) {
-                    out.append("reason", reason);
+                    out.append(c"reason", reason);
                 }
                 append_considered(out, operator, value);
             }
@@ -103,9 +103,9 @@ impl<'a> Refused<'a> {
 
 /// Appends the value that was looked at, with its type where that was at fault.
 pub(super) fn append_considered(out: &mut Builder, operator: &str, value: Value<'_>) {
-    out.append("consideredValue", value);
+    out.append(c"consideredValue", value);
     if matches!(operator, "$type" | "bsonType" | "type") {
-        out.append("consideredType", value.kind().alias());
+        out.append(c"consideredType", value.kind().alias());
     }
 }
 
@@ -129,8 +129,13 @@ impl Clause<'_> {
     fn filter(&self) -> DocumentBuf {
         let mut out = Builder::new();
         match self.operator {
-            None => _ = out.append(self.name, self.value),
-            Some(operator) => _ = out.begin_document(self.name).append(operator, self.value).end(),
+            None => _ = out.append(FieldName::before_zero(self.name), self.value),
+            Some(operator) => {
+                _ = out
+                    .begin_document(FieldName::before_zero(self.name))
+                    .append(FieldName::before_zero(operator), self.value)
+                    .end()
+            }
         }
         out.finish()
     }

@@ -120,11 +120,11 @@ impl Validator {
             return Ok(());
         }
         let mut info = Builder::new();
-        info.begin_document("errInfo");
+        info.begin_document(c"errInfo");
         if let Some(id) = document.get("_id") {
-            info.append("failingDocumentId", id);
+            info.append(c"failingDocumentId", id);
         }
-        info.begin_document("details");
+        info.begin_document(c"details");
         Refused { document, context }.filter(&mut info, self.filter.view())?;
         info.end().end();
         Err(err!(DocumentValidationFailure, "Document failed validation").with_info(info.finish()))
@@ -137,12 +137,12 @@ impl Validator {
 
     /// Appends the options as listCollections shows them: those that were given.
     pub(crate) fn append_to(&self, out: &mut Builder) {
-        out.append("validator", &self.filter);
+        out.append(c"validator", &self.filter);
         if self.said.0 {
-            out.append("validationLevel", self.level_name());
+            out.append(c"validationLevel", self.level_name());
         }
         if self.said.1 {
-            out.append("validationAction", self.action_name());
+            out.append(c"validationAction", self.action_name());
         }
     }
 }

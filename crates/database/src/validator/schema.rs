@@ -4,13 +4,13 @@
 
 use super::details::{Refused, append_considered};
 use base::Result;
-use base::bson::{Builder, Document, DocumentBuf, Element, Value};
+use base::bson::{Builder, Document, DocumentBuf, Element, FieldName, Value};
 
 /// Writes why the schema of a `$jsonSchema` fails into the open document.
 pub(super) fn describe(refused: &Refused<'_>, out: &mut Builder, schema: Document<'_>) -> Result<()> {
-    out.append("operatorName", "$jsonSchema");
+    out.append(c"operatorName", "$jsonSchema");
     annotations(out, schema);
-    out.begin_array("schemaRulesNotSatisfied");
+    out.begin_array(c"schemaRulesNotSatisfied");
     let mut place = Place { refused, path: Vec::new() };
     place.rules(out, schema)?;
     out.end();
@@ -40,15 +40,15 @@ impl<'p> Place<'p, '_> {
 
     fn rule(&mut self, out: &mut Builder, rule: &Element<'p>) -> Result<()> {
         let name = rule.name();
-        out.append("operatorName", name);
+        out.append(c"operatorName", name);
         match (name, rule.value()) {
             ("properties", Value::Document(properties)) => return self.properties(out, properties),
             ("allOf" | "anyOf" | "oneOf", Value::Array(schemas)) => {
-                out.begin_array("schemasNotSatisfied");
+                out.begin_array(c"schemasNotSatisfied");
                 for (index, schema) in schemas.iter().enumerate() {
                     let Value::Document(schema) = schema else { continue };
                     if self.fails(&schema.to_owned())? {
-                        out.push_document().append("index", index as i32).begin_array("details");
+                        out.push_document().append(c"index", index as i32).begin_array(c"details");
                         self.rules(out, schema)?;
                         out.end().end();
                     }
@@ -58,13 +58,13 @@ impl<'p> Place<'p, '_> {
             }
             _ => {}
         }
-        out.begin_document("specifiedAs").append(name, rule.value()).end();
+        out.begin_document(c"specifiedAs").append(FieldName::before_zero(name), rule.value()).end();
         match (name, rule.value(), self.value()) {
             ("required", Value::Array(names), Some(Value::Document(document))) => {
                 let mut missing: Vec<&str> = names.iter().filter_map(|name| name.as_str()).collect();
                 missing.retain(|name| document.find(name).is_none());
                 missing.sort_unstable();
-                out.begin_array("missingProperties");
+                out.begin_array(c"missingProperties");
                 for name in missing {
                     out.push(name);
                 }
@@ -72,7 +72,7 @@ impl<'p> Place<'p, '_> {
             }
             (_, _, Some(value)) => {
                 if let Some(reason) = reason(name) {
-                    out.append("reason", reason);
+                    out.append(c"reason", reason);
                 }
                 if !self.path.is_empty() {
                     append_considered(out, name, value);
@@ -84,14 +84,14 @@ impl<'p> Place<'p, '_> {
     }
 
     fn properties(&mut self, out: &mut Builder, properties: Document<'p>) -> Result<()> {
-        out.begin_array("propertiesNotSatisfied");
+        out.begin_array(c"propertiesNotSatisfied");
         for property in properties {
             let Value::Document(schema) = property.value() else { continue };
             self.path.push(property.name());
             if self.fails(&schema.to_owned())? {
-                out.push_document().append("propertyName", property.name());
+                out.push_document().append(c"propertyName", property.name());
                 annotations(out, schema);
-                out.begin_array("details");
+                out.begin_array(c"details");
                 self.rules(out, schema)?;
                 out.end().end();
             }
@@ -104,9 +104,9 @@ impl<'p> Place<'p, '_> {
     /// Whether a schema fails at this place.
     fn fails(&self, schema: &DocumentBuf) -> Result<bool> {
         let mut out = Builder::new();
-        out.begin_document("$jsonSchema");
+        out.begin_document(c"$jsonSchema");
         for name in &self.path {
-            out.begin_document("properties").begin_document(name);
+            out.begin_document(c"properties").begin_document(FieldName::before_zero(name));
         }
         out.append_all(schema.view());
         for _ in &self.path {
@@ -130,10 +130,8 @@ impl<'p> Place<'p, '_> {
 }
 
 fn annotations(out: &mut Builder, schema: Document<'_>) {
-    for name in ["title", "description"] {
-        if let Some(text) = schema.get(name) {
-            out.append(name, text);
-        }
+    for text in ["title", "description"].iter().filter_map(|name| schema.find(name)) {
+        out.append_element(&text);
     }
 }
 
@@ -152,13 +150,13 @@ fn alone(rule: &Element<'_>, schema: Document<'_>) -> DocumentBuf {
         match schema.get(companion) {
             // What they say of the properties that they name doesn't matter here.
             Some(Value::Document(named)) if *companion != "items" => {
-                out.begin_document(companion);
+                out.begin_document(FieldName::before_zero(companion));
                 for property in named {
-                    out.begin_document(property.name()).end();
+                    out.begin_document(property.field_name()).end();
                 }
                 out.end();
             }
-            Some(value) => _ = out.append(companion, value),
+            Some(value) => _ = out.append(FieldName::before_zero(companion), value),
             None => {}
         }
     }

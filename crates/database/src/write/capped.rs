@@ -78,6 +78,6 @@ impl Database {
 /// The options of a capped collection of this size.
 fn capped(size: i64) -> DocumentBuf {
     let mut out = Builder::new();
-    out.append("capped", true).append("size", size);
+    out.append(c"capped", true).append(c"size", size);
     out.finish()
 }

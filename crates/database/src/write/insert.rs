@@ -257,12 +257,12 @@ impl Database {
             let mut out = Builder::with_buffer(Vec::with_capacity(document.bytes().len() + 17));
             match document.find("_id") {
                 Some(id) => out.append_element(&id),
-                None => out.append("_id", self.new_object_id()),
+                None => out.append(c"_id", self.new_object_id()),
             };
             for element in document.iter().filter(|element| element.name_bytes() != b"_id") {
                 match element.value() {
                     Value::Timestamp(0) if fills_in => out.append(
-                        element.name(),
+                        element.field_name(),
                         Value::Timestamp(
                             context.stamps.next(self.cluster_time().max(self.earliest_cluster_time())),
                         ),

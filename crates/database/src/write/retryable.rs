@@ -102,7 +102,7 @@ impl Database {
 /// What is remembered of a delete of `n` documents.
 pub fn delete_answer(n: u64) -> DocumentBuf {
     let mut out = Builder::new();
-    out.append("n", n as i64);
+    out.append(c"n", n as i64);
     out.finish()
 }
 
@@ -110,8 +110,8 @@ impl UpdateOutcome {
     /// What is remembered of a retryable update.
     pub fn to_answer(&self) -> DocumentBuf {
         let mut out = Builder::new();
-        out.append("n", self.matched as i64).append("nModified", self.modified as i64);
-        out.append_optional("upserted", self.upserted.as_ref());
+        out.append(c"n", self.matched as i64).append(c"nModified", self.modified as i64);
+        out.append_optional(c"upserted", self.upserted.as_ref());
         out.finish()
     }
 

@@ -248,7 +248,7 @@ impl Database {
             Some(_) => described,
             None => {
                 let mut out = Builder::new();
-                out.append("_id", self.new_object_id()).append_all(described.view());
+                out.append(c"_id", self.new_object_id()).append_all(described.view());
                 out.finish()
             }
         };

@@ -4,7 +4,7 @@ use super::documents::{Doc, append_k};
 use super::history::{Failure, History, Kind, NAMESPACES, Started, Statement, Told};
 use super::random::Random;
 use super::statements::{Change, Ddl, Filter, Stmt};
-use base::bson::{Array, Builder, DocumentBuf, Value};
+use base::bson::{Array, Builder, DocumentBuf, FieldName, Value};
 use base::{Namespace, Result};
 use database::index::IndexSpec;
 use database::{
@@ -80,10 +80,10 @@ fn filter_of(filter: &Filter) -> DocumentBuf {
     let mut out = Builder::new();
     match filter {
         Filter::All => {}
-        Filter::Id(id) => _ = out.append("_id", *id),
-        Filter::K(k) => _ = out.append("k", *k),
-        Filter::QAtLeast(q) => _ = out.begin_document("q").append("$gte", *q).end(),
-        Filter::U(u) => _ = out.append("u", *u),
+        Filter::Id(id) => _ = out.append(c"_id", *id),
+        Filter::K(k) => _ = out.append(c"k", *k),
+        Filter::QAtLeast(q) => _ = out.begin_document(c"q").append(c"$gte", *q).end(),
+        Filter::U(u) => _ = out.append(c"u", *u),
     }
     out.finish()
 }
@@ -91,14 +91,16 @@ fn filter_of(filter: &Filter) -> DocumentBuf {
 fn change_of(change: &Change, number: i64) -> DocumentBuf {
     let mut out = Builder::new();
     match change {
-        Change::Inc => _ = out.begin_document("$inc").append("n", 1i64).end(),
-        Change::Toggle => _ = out.begin_document("$bit").begin_document("t").append("xor", 1i64).end().end(),
+        Change::Inc => _ = out.begin_document(c"$inc").append(c"n", 1i64).end(),
+        Change::Toggle => {
+            _ = out.begin_document(c"$bit").begin_document(c"t").append(c"xor", 1i64).end().end()
+        }
         Change::Set(..) | Change::SetK(_) => {}
     }
     if change.signs() {
-        out.begin_document("$set").append("w", number);
+        out.begin_document(c"$set").append(c"w", number);
         match change {
-            Change::Set(field, value) => _ = out.append(field.name(), *value),
+            Change::Set(field, value) => _ = out.append(FieldName::literal(field.name()), *value),
             Change::SetK(k) => append_k(k, &mut out),
             Change::Inc | Change::Toggle => {}
         }
@@ -110,11 +112,11 @@ fn change_of(change: &Change, number: i64) -> DocumentBuf {
 /// An increment that inserts the document where it isn't there.
 fn upsert_of(doc: &Doc, number: i64) -> DocumentBuf {
     let mut out = Builder::new();
-    out.begin_document("$inc").append("n", 1i64).end();
-    out.begin_document("$set").append("w", number).end();
-    out.begin_document("$setOnInsert").append("u", doc.u).append("p", doc.p).append("q", doc.q);
+    out.begin_document(c"$inc").append(c"n", 1i64).end();
+    out.begin_document(c"$set").append(c"w", number).end();
+    out.begin_document(c"$setOnInsert").append(c"u", doc.u).append(c"p", doc.p).append(c"q", doc.q);
     append_k(&doc.k, &mut out);
-    out.append("t", doc.t).end();
+    out.append(c"t", doc.t).end();
     out.finish()
 }
 
@@ -467,19 +469,23 @@ fn transaction_of(operation: &Operation) -> bool {
 /// The specification of an index on one field, which is its name as well.
 fn spec(field: &str, option: Option<&str>) -> DocumentBuf {
     let mut out = Builder::new();
-    out.append("v", 2).begin_document("key").append(field, 1).end().append("name", field);
+    out.append(c"v", 2)
+        .begin_document(c"key")
+        .append(FieldName::before_zero(field), 1)
+        .end()
+        .append(c"name", field);
     if let Some(option) = option {
-        out.append(option, true);
+        out.append(FieldName::before_zero(option), true);
     }
     out.finish()
 }
 
 fn sum_of(filter: &Filter) -> DocumentBuf {
     let mut out = Builder::new();
-    out.begin_array("p");
-    out.push_document().append("$match", filter_of(filter).view()).end();
-    out.push_document().begin_document("$group").append("_id", Value::Null);
-    out.begin_document("c").append("$sum", 1).end().begin_document("s").append("$sum", "$n").end();
+    out.begin_array(c"p");
+    out.push_document().append(c"$match", filter_of(filter).view()).end();
+    out.push_document().begin_document(c"$group").append(c"_id", Value::Null);
+    out.begin_document(c"c").append(c"$sum", 1).end().begin_document(c"s").append(c"$sum", "$n").end();
     out.end().end().end();
     out.finish()
 }
@@ -487,7 +493,7 @@ fn sum_of(filter: &Filter) -> DocumentBuf {
 /// The next documents of a cursor, and whether these were the last.
 fn next(cursor: &mut Cursor, count: u64) -> Result<(Vec<DocumentBuf>, bool)> {
     let mut out = Builder::new();
-    out.begin_array("b");
+    out.begin_array(c"b");
     let (_, ended) = cursor.next_batch(count, &mut out)?;
     out.end();
     let out = out.finish();

@@ -66,14 +66,14 @@ impl Field {
 impl Doc {
     /// Appends the fields but `_id`.
     pub(crate) fn append_fields(&self, out: &mut Builder) {
-        out.append("u", self.u).append("p", self.p).append("q", self.q);
+        out.append(c"u", self.u).append(c"p", self.p).append(c"q", self.q);
         append_k(&self.k, out);
-        out.append("t", self.t).append("n", self.n).append("w", self.w);
+        out.append(c"t", self.t).append(c"n", self.n).append(c"w", self.w);
     }
 
     pub(crate) fn to_bson(&self) -> DocumentBuf {
         let mut out = Builder::new();
-        out.append("_id", self.id);
+        out.append(c"_id", self.id);
         self.append_fields(&mut out);
         out.finish()
     }
@@ -101,9 +101,9 @@ impl Doc {
 /// Appends `k` as a number or, where there are several, as an array.
 pub(crate) fn append_k(k: &[i64], out: &mut Builder) {
     match k {
-        [one] => _ = out.append("k", *one),
+        [one] => _ = out.append(c"k", *one),
         many => {
-            out.begin_array("k");
+            out.begin_array(c"k");
             many.iter().for_each(|value| _ = out.push(*value));
             out.end();
         }

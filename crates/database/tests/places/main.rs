@@ -93,7 +93,7 @@ impl Session {
 /// The documents of a cursor.
 fn all(mut cursor: database::Cursor) -> Result<Vec<DocumentBuf>, base::Error> {
     let mut out = Builder::new();
-    out.begin_array("");
+    out.begin_array(c"");
     cursor.next_batch(u64::MAX, &mut out)?;
     out.end();
     let out = out.finish();

@@ -38,7 +38,7 @@ impl Accumulator for End {
             return ValueBuf::null();
         }
         let mut builder = Builder::new();
-        builder.begin_document("").append_optional("v", self.value.as_ref());
+        builder.begin_document(c"").append_optional(c"v", self.value.as_ref());
         only_value(builder)
     }
 

@@ -34,7 +34,7 @@ impl Accumulator for Merged {
 
     fn finish(&self) -> Result<ValueBuf> {
         let mut builder = Builder::new();
-        builder.append("", &self.fields);
+        builder.append(c"", &self.fields);
         Ok(only_value(builder))
     }
 

@@ -95,7 +95,7 @@ pub fn accumulators() -> impl Iterator<Item = &'static str> {
 /// An array of these values.
 pub(crate) fn array<'v>(values: impl IntoIterator<Item = Value<'v>>) -> ValueBuf {
     let mut builder = Builder::new();
-    builder.begin_array("");
+    builder.begin_array(c"");
     for value in values {
         builder.push(value);
     }

@@ -3,7 +3,7 @@
 use super::{Accumulator, find};
 use crate::expression::{Dependencies, Expression};
 use crate::{Arena, Context, SortPattern};
-use base::bson::{Builder, Document, Element, Number, Value};
+use base::bson::{Builder, Document, Element, FieldNameBuf, Number, Value};
 use base::{Error, ErrorCode, Result, err};
 use std::sync::Arc;
 
@@ -46,7 +46,7 @@ impl Accumulation {
         let Value::Array(array) = spec.value() else { return Accumulation::parse(spec, context) };
         // Joining one array gives that array, as an expression that isn't written as one.
         let mut operand = Builder::new();
-        operand.begin_document(spec.name()).begin_array("$concatArrays").push(array);
+        operand.begin_document(spec.field_name()).begin_array(c"$concatArrays").push(array);
         let operand = operand.finish();
         operand.view().first().map_or_else(
             || Err(err!(15952, "unknown group operator '{}'", spec.name())),
@@ -94,8 +94,8 @@ impl Accumulation {
                 let mut key = Vec::new();
                 pattern.key_in(root, context, &mut key)?;
                 let mut builder = Builder::new();
-                builder.append("k", Value::Binary { subtype: 0, bytes: &key });
-                builder.append("v", output.evaluate(root, context, arena)?.unwrap_or(Value::Null));
+                builder.append(c"k", Value::Binary { subtype: 0, bytes: &key });
+                builder.append(c"v", output.evaluate(root, context, arena)?.unwrap_or(Value::Null));
                 let bytes = arena.bytes(builder.finish().bytes());
                 Ok(Some(Value::Document(Document::from_valid(bytes))))
             }
@@ -179,8 +179,8 @@ pub(crate) fn parse_count(value: Value<'_>, context: &Context) -> Result<Express
 /// Parses an output field of a stage: `name: {$accumulator: …}`.
 ///
 /// Errors: 40234 to 40238, 40236 as MongoDB's, and the accumulator's own.
-pub(crate) fn parse_field(field: &Element<'_>, context: &Context) -> Result<(String, Accumulation)> {
-    let name = output_name(field.name())?;
+pub(crate) fn parse_field(field: &Element<'_>, context: &Context) -> Result<(FieldNameBuf, Accumulation)> {
+    let name = output_name(field)?;
     let Value::Document(spec) = field.value() else {
         return Err(err!(40234, "The field '{name}' must be an accumulator object"));
     };
@@ -198,12 +198,13 @@ pub(crate) fn count_value(count: u64) -> Number {
 }
 
 /// Errors: 40235 for a dot, 40236 for a dollar.
-fn output_name(name: &str) -> Result<String> {
+fn output_name(field: &Element<'_>) -> Result<FieldNameBuf> {
+    let name = field.name();
     if name.contains('.') {
         return Err(err!(40235, "The field name '{name}' cannot contain '.'"));
     }
     if name.starts_with('$') {
         return Err(err!(40236, "The field name '{name}' cannot be an operator name"));
     }
-    Ok(name.to_string())
+    Ok(field.field_name().to_owned())
 }

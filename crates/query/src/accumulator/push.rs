@@ -19,7 +19,7 @@ pub(super) struct Pushed {
 impl Pushed {
     pub(super) fn new() -> Pushed {
         let mut builder = Builder::new();
-        builder.begin_array("");
+        builder.begin_array(c"");
         Pushed { builder }
     }
 

@@ -17,7 +17,7 @@ fn fold(spec: &str, values: &str) -> Result<ValueBuf> {
     let values = parse(&format!("{{v: {values}}}"));
     for value in values.view().get("v").unwrap().as_array().unwrap().iter() {
         let mut builder = Builder::new();
-        builder.append("a", value);
+        builder.append(c"a", value);
         let document = builder.finish();
         let arena = Arena::new();
         running.add(accumulation.argument(document.view(), &context, &arena)?)?;

@@ -92,10 +92,10 @@ impl Accumulator for Top {
 
     fn save(&self) -> ValueBuf {
         let mut builder = Builder::new();
-        builder.begin_array("");
+        builder.begin_array(c"");
         for (key, value) in &self.kept {
             let key = Value::Binary { subtype: 0, bytes: key };
-            builder.push_document().append("k", key).append("v", value).end();
+            builder.push_document().append(c"k", key).append(c"v", value).end();
         }
         only_value(builder)
     }

@@ -2,7 +2,7 @@
 
 use super::diff::{ArrayDiff, ArrayEntry, DocumentDiff, SubDiff};
 use base::Result;
-use base::bson::{Builder, Document, Element};
+use base::bson::{Builder, Document, Element, FieldName};
 
 /// Appends the fields of `updateDescription` to the open document: `updatedFields`, `removedFields`,
 /// `truncatedArrays` and, if asked for, `disambiguatedPaths`, which tells positions from names that look
@@ -12,19 +12,19 @@ use base::bson::{Builder, Document, Element};
 pub fn describe(diff: Document<'_>, disambiguate: bool, out: &mut Builder) -> Result<()> {
     let mut description = Description::default();
     description.document(&DocumentDiff::read(diff)?)?;
-    out.begin_document("updatedFields").append_all(description.updated.finish().view()).end();
-    out.begin_array("removedFields");
+    out.begin_document(c"updatedFields").append_all(description.updated.finish().view()).end();
+    out.begin_array(c"removedFields");
     description.removed.iter().for_each(|path| {
         out.push(path.as_str());
     });
     out.end();
-    out.begin_array("truncatedArrays");
+    out.begin_array(c"truncatedArrays");
     for (path, length) in &description.truncated {
-        out.push_document().append("field", path.as_str()).append("newSize", *length).end();
+        out.push_document().append(c"field", path.as_str()).append(c"newSize", *length).end();
     }
     out.end();
     if disambiguate {
-        out.begin_document("disambiguatedPaths").append_all(description.ambiguous.finish().view()).end();
+        out.begin_document(c"disambiguatedPaths").append_all(description.ambiguous.finish().view()).end();
     }
     Ok(())
 }
@@ -99,7 +99,7 @@ impl Description {
 
     fn update(&mut self, element: &Element<'_>) {
         let path = self.dotted();
-        self.updated.append_renamed(path.as_bytes(), element);
+        self.updated.append_renamed(FieldName::before_zero(&path), element);
     }
 
     fn dotted(&self) -> String {
@@ -125,7 +125,7 @@ impl Description {
         if !unclear {
             return;
         }
-        self.ambiguous.begin_array(&self.dotted());
+        self.ambiguous.begin_array(FieldName::before_zero(&self.dotted()));
         for step in &self.path {
             match step {
                 Step::Name(name) => self.ambiguous.push(name.as_str()),

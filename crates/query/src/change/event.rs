@@ -8,6 +8,7 @@ use super::spec::{BeforeChange, FullDocument, Spec};
 use super::token::{EventToken, ResumeToken};
 use base::bson::{Builder, Document, DocumentBuf, DocumentCow, Value};
 use base::{Result, err};
+use std::ffi::CStr;
 
 const UUID_SUBTYPE: u8 = 4;
 
@@ -95,7 +96,7 @@ impl<'e> Told<'e> {
 
 fn indexes(specification: Document<'_>, command: &str) -> Builder {
     let mut out = Builder::new();
-    out.begin_array("indexes").push(&without(specification, &[command]).finish()).end();
+    out.begin_array(c"indexes").push(&without(specification, &[command]).finish()).end();
     out
 }
 
@@ -112,7 +113,7 @@ fn command<'e>(object: Document<'e>, before: Option<Document<'e>>) -> Option<Tol
             for element in object {
                 match element.name() {
                     "renameCollection" | "stayTemp" => {}
-                    "to" => append_namespace("to", to.0, to.1, &mut out),
+                    "to" => append_namespace(c"to", to.0, to.1, &mut out),
                     _ => drop(out.append_element(&element)),
                 }
             }
@@ -121,7 +122,7 @@ fn command<'e>(object: Document<'e>, before: Option<Document<'e>>) -> Option<Tol
         "createIndexes" => Told::new("createIndexes", name).described(indexes(object, "createIndexes")),
         "commitIndexBuild" => {
             let mut out = Builder::new();
-            out.append_optional("indexes", object.get("indexes"));
+            out.append_optional(c"indexes", object.get("indexes"));
             Told::new("createIndexes", name).described(out)
         }
         "dropIndexes" => {
@@ -131,8 +132,8 @@ fn command<'e>(object: Document<'e>, before: Option<Document<'e>>) -> Option<Tol
         "collMod" => {
             let before = before.unwrap_or(Document::EMPTY);
             let mut state = Builder::new();
-            state.append_optional("collectionOptions", before.get("collectionOptions_old"));
-            state.append_optional("indexOptions", before.get("indexOptions_old"));
+            state.append_optional(c"collectionOptions", before.get("collectionOptions_old"));
+            state.append_optional(c"indexOptions", before.get("indexOptions_old"));
             let told = Told::new("modify", name).described(without(object, &["collMod"]));
             Told { before: Some(state.finish()), ..told }
         }
@@ -195,9 +196,9 @@ impl<'e> Happening<'e> {
     ) -> Happening<'e> {
         let Told { kind, collection, to, description, before } = told;
         let mut identifier = Builder::new();
-        identifier.append("operationType", kind);
-        identifier.append_optional("documentKey", key.as_ref());
-        identifier.append_optional("operationDescription", description.as_ref());
+        identifier.append(c"operationType", kind);
+        identifier.append_optional(c"documentKey", key.as_ref());
+        identifier.append_optional(c"operationDescription", description.as_ref());
         let token = ResumeToken::of(EventToken {
             time: placed.time,
             index: placed.index,
@@ -215,44 +216,44 @@ impl<'e> Happening<'e> {
         let is_view = operation.namespace.ends_with(".system.views") && self.key.is_none();
         let mut out = Builder::new();
         if let Some((database, collection)) = self.to {
-            append_namespace("to", database, collection, &mut out);
+            append_namespace(c"to", database, collection, &mut out);
         }
         if let Some(session) = entry.session.filter(|_| entry.transaction) {
-            out.append("txnNumber", session.number);
+            out.append(c"txnNumber", session.number);
             append_session_id(&session, &mut out);
         }
-        out.append("_id", &self.token.to_document()).append("operationType", self.kind);
-        out.append("clusterTime", Value::Timestamp(time));
+        out.append(c"_id", &self.token.to_document()).append(c"operationType", self.kind);
+        out.append(c"clusterTime", Value::Timestamp(time));
         if spec.expanded && !is_view {
             let uuid = operation.uuid.map(|uuid| Value::Binary { subtype: UUID_SUBTYPE, bytes: uuid });
-            out.append_optional("collectionUUID", uuid);
+            out.append_optional(c"collectionUUID", uuid);
         }
-        out.append("wallTime", Value::DateTime(entry.wall));
+        out.append(c"wallTime", Value::DateTime(entry.wall));
         let pre_image = operation.pre_image.filter(|_| entry.wall >= around.images_since);
         self.append_full_document(spec, pre_image, around, &mut out)?;
-        append_namespace("ns", self.database, self.collection, &mut out);
-        out.append_optional("documentKey", self.key.as_ref());
+        append_namespace(c"ns", self.database, self.collection, &mut out);
+        out.append_optional(c"documentKey", self.key.as_ref());
         if spec.expanded {
-            out.append_optional("operationDescription", self.description.as_ref());
+            out.append_optional(c"operationDescription", self.description.as_ref());
         }
         if let Action::Update { diff, .. } = operation.action {
             if spec.raw_updates {
-                out.begin_document("rawUpdateDescription");
-                out.append("$v", 2i32).append("diff", diff).end();
+                out.begin_document(c"rawUpdateDescription");
+                out.append(c"$v", 2i32).append(c"diff", diff).end();
             } else {
-                out.begin_document("updateDescription");
+                out.begin_document(c"updateDescription");
                 describe(diff, spec.expanded, &mut out)?;
                 out.end();
             }
         }
-        out.append_optional("stateBeforeChange", self.before.as_ref());
+        out.append_optional(c"stateBeforeChange", self.before.as_ref());
         let changes =
             matches!(operation.action, Action::Replace(_) | Action::Update { .. } | Action::Delete(_));
         if changes && !is_view && spec.before_change != BeforeChange::Off {
             if pre_image.is_none() && spec.before_change == BeforeChange::Required {
                 return Err(self.missing("pre-image for all update, delete and replace events", "pre-image"));
             }
-            append_or_null("fullDocumentBeforeChange", pre_image.map(Value::Document), &mut out);
+            append_or_null(c"fullDocumentBeforeChange", pre_image.map(Value::Document), &mut out);
         }
         Ok(Event { token: self.token, document: out.finish() })
     }
@@ -267,21 +268,21 @@ impl<'e> Happening<'e> {
         let operation = self.placed.operation;
         match (operation.action, spec.full_document) {
             (Action::Insert(document) | Action::Replace(document), _) if self.key.is_some() => {
-                out.append("fullDocument", document);
+                out.append(c"fullDocument", document);
             }
             (Action::Update { key, .. }, FullDocument::UpdateLookup) => {
                 let found = match operation.uuid {
                     Some(uuid) => (around.lookup)(operation.namespace, uuid, key)?,
                     None => None,
                 };
-                append_or_null("fullDocument", found.as_ref().map(|found| found.view().into()), out);
+                append_or_null(c"fullDocument", found.as_ref().map(|found| found.view().into()), out);
             }
             (Action::Update { diff, .. }, FullDocument::WhenAvailable | FullDocument::Required) => {
                 let post_image = pre_image.map(|before| carry_out(before, diff)).transpose()?;
                 if post_image.is_none() && spec.full_document == FullDocument::Required {
                     return Err(self.missing("post-image for all update events", "post-image"));
                 }
-                append_or_null("fullDocument", post_image.as_ref().map(Value::from), out);
+                append_or_null(c"fullDocument", post_image.as_ref().map(Value::from), out);
             }
             _ => {}
         }
@@ -308,20 +309,20 @@ impl<'e> Happening<'e> {
 pub(super) fn invalidation(event: &ResumeToken, placed: Placed<'_>) -> Event {
     let token = event.invalidation();
     let mut out = Builder::new();
-    out.append("_id", &token.to_document()).append("operationType", "invalidate");
-    out.append("clusterTime", Value::Timestamp(placed.time));
-    out.append("wallTime", Value::DateTime(placed.entry.wall));
+    out.append(c"_id", &token.to_document()).append(c"operationType", "invalidate");
+    out.append(c"clusterTime", Value::Timestamp(placed.time));
+    out.append(c"wallTime", Value::DateTime(placed.entry.wall));
     Event { token, document: out.finish() }
 }
 
-fn append_namespace(name: &str, database: &str, collection: &str, out: &mut Builder) {
-    out.begin_document(name).append("db", database);
+fn append_namespace(name: &'static CStr, database: &str, collection: &str, out: &mut Builder) {
+    out.begin_document(name).append(c"db", database);
     if !collection.is_empty() {
-        out.append("coll", collection);
+        out.append(c"coll", collection);
     }
     out.end();
 }
 
-fn append_or_null(name: &str, value: Option<Value<'_>>, out: &mut Builder) {
+fn append_or_null(name: &'static CStr, value: Option<Value<'_>>, out: &mut Builder) {
     out.append(name, value.unwrap_or(Value::Null));
 }

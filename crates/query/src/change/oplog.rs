@@ -45,7 +45,7 @@ fn several(entry: &Entry<'_>, operations: &[Operation<'_>], number: u32) -> Docu
     if let Some(session) = &entry.session {
         append_session(session, &mut out);
     }
-    out.append("op", "c").append("ns", "admin.$cmd").begin_document("o").begin_array("applyOps");
+    out.append(c"op", "c").append(c"ns", "admin.$cmd").begin_document(c"o").begin_array(c"applyOps");
     for operation in operations {
         out.push_document();
         append_operation(operation, &mut out);
@@ -53,9 +53,9 @@ fn several(entry: &Entry<'_>, operations: &[Operation<'_>], number: u32) -> Docu
     }
     out.end();
     if entry.transaction && number + 1 < entry.ticks {
-        out.append("partialTxn", true);
+        out.append(c"partialTxn", true);
     } else if entry.transaction && number > 0 {
-        out.append("count", entry.operations.len() as i64);
+        out.append(c"count", entry.operations.len() as i64);
     }
     out.end();
     append_times(entry, number, &mut out);
@@ -63,21 +63,21 @@ fn several(entry: &Entry<'_>, operations: &[Operation<'_>], number: u32) -> Docu
         append_previous(entry, number, &mut out);
     }
     if !entry.transaction {
-        out.append("multiOpType", APPLIED_SEPARATELY);
+        out.append(c"multiOpType", APPLIED_SEPARATELY);
     }
     out.finish()
 }
 
 pub(super) fn append_session(session: &Session, out: &mut Builder) {
     append_session_id(session, out);
-    out.append("txnNumber", session.number);
+    out.append(c"txnNumber", session.number);
 }
 
 /// Appends `lsid`.
 pub(super) fn append_session_id(session: &Session, out: &mut Builder) {
-    out.begin_document("lsid");
-    out.append("id", Value::Binary { subtype: UUID_SUBTYPE, bytes: &session.id });
-    out.append("uid", Value::Binary { subtype: 0, bytes: &session.user });
+    out.begin_document(c"lsid");
+    out.append(c"id", Value::Binary { subtype: UUID_SUBTYPE, bytes: &session.id });
+    out.append(c"uid", Value::Binary { subtype: 0, bytes: &session.user });
     out.end();
 }
 
@@ -89,43 +89,43 @@ fn append_operation(operation: &Operation<'_>, out: &mut Builder) {
         Action::Command { .. } => "c",
         Action::Note(_) => "n",
     };
-    out.append("op", kind).append("ns", operation.namespace);
+    out.append(c"op", kind).append(c"ns", operation.namespace);
     let uuid = operation.uuid.map(|uuid| Value::Binary { subtype: UUID_SUBTYPE, bytes: uuid });
-    out.append_optional("ui", uuid);
+    out.append_optional(c"ui", uuid);
     match operation.action {
         Action::Insert(document) | Action::Replace(document) => {
-            out.append("o", document);
+            out.append(c"o", document);
             append_key(document, out);
         }
         Action::Update { key, diff } => {
-            out.begin_document("o").append("$v", 2i32).append("diff", diff).end();
-            out.append("o2", key);
+            out.begin_document(c"o").append(c"$v", 2i32).append(c"diff", diff).end();
+            out.append(c"o2", key);
         }
         Action::Delete(key) => {
-            out.append("o", key);
+            out.append(c"o", key);
         }
         Action::Command { object, before } => {
-            out.append("o", object).append_optional("o2", before);
+            out.append(c"o", object).append_optional(c"o2", before);
         }
         Action::Note(object) => {
-            out.append("o", object);
+            out.append(c"o", object);
         }
     }
-    out.append_optional("stmtId", operation.statement);
+    out.append_optional(c"stmtId", operation.statement);
 }
 
 /// Appends the document key of a whole document as `o2`.
 fn append_key(document: Document<'_>, out: &mut Builder) {
     if let Some(id) = document.find("_id") {
-        out.begin_document("o2").append_element(&id).end();
+        out.begin_document(c"o2").append_element(&id).end();
     }
 }
 
 fn append_times(entry: &Entry<'_>, number: u32, out: &mut Builder) {
-    out.append("ts", Value::Timestamp(entry.tick(number)))
-        .append("t", i64::from(entry.term))
-        .append("v", OPLOG_VERSION);
-    out.append("wall", Value::DateTime(entry.wall));
+    out.append(c"ts", Value::Timestamp(entry.tick(number)))
+        .append(c"t", i64::from(entry.term))
+        .append(c"v", OPLOG_VERSION);
+    out.append(c"wall", Value::DateTime(entry.wall));
 }
 
 /// Appends where the entry is that the same write made before.
@@ -135,5 +135,5 @@ fn append_previous(entry: &Entry<'_>, number: u32, out: &mut Builder) {
         None => entry.session.map_or(0, |session| session.previous),
     };
     let term = if before == 0 { -1 } else { i64::from(entry.term) };
-    out.begin_document("prevOpTime").append("ts", Value::Timestamp(before)).append("t", term).end();
+    out.begin_document(c"prevOpTime").append(c"ts", Value::Timestamp(before)).append(c"t", term).end();
 }

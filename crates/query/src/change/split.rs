@@ -18,8 +18,11 @@ pub(crate) fn split(event: Document<'_>, token: &ResumeToken, most: usize) -> Re
     }
     let head = |number: usize, of: usize| {
         let mut out = Builder::new();
-        out.append("_id", &token.fragment(number as u32).to_document());
-        out.begin_document("splitEvent").append("fragment", number as i32 + 1).append("of", of as i32).end();
+        out.append(c"_id", &token.fragment(number as u32).to_document());
+        out.begin_document(c"splitEvent")
+            .append(c"fragment", number as i32 + 1)
+            .append(c"of", of as i32)
+            .end();
         out
     };
     let mut fragments: Vec<Vec<Element<'_>>> = Vec::new();
@@ -55,7 +58,7 @@ pub(crate) fn split(event: Document<'_>, token: &ResumeToken, most: usize) -> Re
 /// The error of a pipeline that changed an event's `_id`, behind which nobody could resume.
 pub fn id_modified(expected: &ResumeToken, event: Document<'_>) -> base::Error {
     let mut found = Builder::new();
-    found.append_optional("_id", event.get("_id"));
+    found.append_optional(c"_id", event.get("_id"));
     err!(
         ChangeStreamFatalError,
         "Encountered an event whose _id field, which contains the resume token, was modified by the pipeline. \

@@ -249,7 +249,7 @@ fn shown(event: &Event) -> String {
     let mut out = Builder::new();
     for element in event.document.view() {
         match element.name() {
-            "_id" => out.append("_id", Value::Null),
+            "_id" => out.append(c"_id", Value::Null),
             _ => out.append_element(&element),
         };
     }

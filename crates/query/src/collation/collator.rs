@@ -151,16 +151,16 @@ impl fmt::Debug for Collator {
 fn normalised(locale: &str, icu: &IcuCollator, normalization: bool, backwards: bool) -> DocumentBuf {
     let options = icu.as_borrowed().resolved_options();
     let mut out = Builder::new();
-    out.append("locale", locale);
-    out.append("caseLevel", options.case_level == CaseLevel::On);
-    out.append("caseFirst", name_of(options.case_first));
-    out.append("strength", i32::from(number(options.strength)));
-    out.append("numericOrdering", options.numeric == CollationNumericOrdering::True);
-    out.append("alternate", name_of(options.alternate_handling));
-    out.append("maxVariable", name_of(options.max_variable));
-    out.append("normalization", normalization);
-    out.append("backwards", backwards);
-    out.append("version", VERSION);
+    out.append(c"locale", locale);
+    out.append(c"caseLevel", options.case_level == CaseLevel::On);
+    out.append(c"caseFirst", name_of(options.case_first));
+    out.append(c"strength", i32::from(number(options.strength)));
+    out.append(c"numericOrdering", options.numeric == CollationNumericOrdering::True);
+    out.append(c"alternate", name_of(options.alternate_handling));
+    out.append(c"maxVariable", name_of(options.max_variable));
+    out.append(c"normalization", normalization);
+    out.append(c"backwards", backwards);
+    out.append(c"version", VERSION);
     out.finish()
 }
 

@@ -68,7 +68,7 @@ impl Collation {
             Some(document) => document.to_owned(),
             None => {
                 let mut out = bson::Builder::new();
-                out.append("locale", locales::SIMPLE);
+                out.append(c"locale", locales::SIMPLE);
                 out.finish()
             }
         }

@@ -5,7 +5,7 @@ use super::evaluate::{Call, Computed};
 use super::node::{CallNode, Node};
 use super::parse::Parser;
 use super::table::Operator;
-use base::bson::{Builder, Value};
+use base::bson::{Builder, FieldName, Value};
 use base::{Result, err};
 
 /// `$cond`, as three arguments or as `{if, then, else}`.
@@ -161,21 +161,21 @@ pub(super) fn switch<'a>(call: &Call<'_, 'a>) -> Computed<'a> {
 /// `$switch` back as BSON.
 pub(super) fn describe_switch(
     call: &CallNode,
-    name: &str,
+    name: FieldName<'_>,
     out: &mut Builder,
-    append: &dyn Fn(&Node, &str, &mut Builder),
+    append: &dyn Fn(&Node, FieldName<'_>, &mut Builder),
 ) {
-    out.begin_document(name).begin_array("branches");
+    out.begin_document(name).begin_array(c"branches");
     for branch in call.operands.chunks_exact(2) {
         out.push_document();
-        for (name, node) in ["case", "then"].iter().zip(branch) {
-            append(node, name, out);
+        for (name, node) in [c"case", c"then"].into_iter().zip(branch) {
+            append(node, name.into(), out);
         }
         out.end();
     }
     out.end();
     if let Some(default) = call.operands.last() {
-        append(default, "default", out);
+        append(default, c"default".into(), out);
     }
     out.end();
 }

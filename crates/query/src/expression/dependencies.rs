@@ -39,10 +39,10 @@ mod tests {
     #[test]
     fn paths_are_listed_once() {
         let expression = parse("{$add: ['$a.b', '$c', {$let: {vars: {x: '$a.b'}, in: '$$x.d'}}]}");
-        let expected = vec![Path::new("a.b"), Path::new("c")];
+        let expected = vec![Path::new(c"a.b"), Path::new(c"c")];
         assert_eq!(expression.dependencies(), Dependencies::Paths(expected));
         assert_eq!(parse("{$add: ['$a', '$$ROOT.b']}").dependencies(), {
-            Dependencies::Paths(vec![Path::new("a"), Path::new("b")])
+            Dependencies::Paths(vec![Path::new(c"a"), Path::new(c"b")])
         });
         assert_eq!(parse("['$$ROOT']").dependencies(), Dependencies::Whole);
     }

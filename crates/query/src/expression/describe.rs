@@ -2,31 +2,31 @@
 
 use super::node::{CallNode, FieldNode, Node};
 use super::table::Arity;
-use base::bson::{Builder, Value, ValueBuf};
+use base::bson::{Builder, FieldName, FieldNameBuf, Value, ValueBuf};
 
 /// The node as a value that parses to the same node again.
 pub(super) fn describe(node: &Node) -> ValueBuf {
     let mut builder = Builder::new();
-    append(node, "v", &mut builder);
+    append(node, c"v".into(), &mut builder);
     let document = builder.finish();
     document.view().get("v").unwrap_or(Value::Null).to_owned()
 }
 
-fn append(node: &Node, name: &str, out: &mut Builder) {
+fn append(node: &Node, name: FieldName<'_>, out: &mut Builder) {
     match node {
         Node::Absent => {}
         Node::Constant(None) => {
             out.append(name, "$$REMOVE");
         }
         Node::Constant(Some(value)) => {
-            out.begin_document(name).append("$const", value).end();
+            out.begin_document(name).append(c"$const", value).end();
         }
         Node::Field(field) => {
             out.append(name, &field_text(field));
         }
         Node::Object(fields) => {
             out.begin_document(name);
-            fields.iter().for_each(|(name, node)| append(node, name, out));
+            fields.iter().for_each(|(name, node)| append(node, name.view(), out));
             out.end();
         }
         Node::Array(nodes) => append_array(nodes, name, out),
@@ -34,28 +34,29 @@ fn append(node: &Node, name: &str, out: &mut Builder) {
     }
 }
 
-fn append_array(nodes: &[Node], name: &str, out: &mut Builder) {
+fn append_array(nodes: &[Node], name: FieldName<'_>, out: &mut Builder) {
     out.begin_array(name);
     for (index, node) in nodes.iter().enumerate() {
-        append(node, &index.to_string(), out);
+        append(node, FieldNameBuf::of_number(index).view(), out);
     }
     out.end();
 }
 
-fn append_call(call: &CallNode, name: &str, out: &mut Builder) {
+fn append_call(call: &CallNode, name: FieldName<'_>, out: &mut Builder) {
     let operator = call.operator;
+    let operator_name = FieldName::literal(operator.name);
     out.begin_document(name);
     match operator.arity {
         Arity::Named(declared) => {
-            out.begin_document(operator.name);
+            out.begin_document(operator_name);
             for (parameter, node) in declared.parameters.iter().zip(&call.operands) {
-                append(node, parameter.name, out);
+                append(node, FieldName::literal(parameter.name), out);
             }
             out.end();
         }
         _ => match operator.describe {
-            Some(describe) => describe(call, operator.name, out, &append),
-            None => append_array(&call.operands, operator.name, out),
+            Some(describe) => describe(call, operator_name, out, &append),
+            None => append_array(&call.operands, operator_name, out),
         },
     }
     out.end();

@@ -5,7 +5,7 @@ use super::node::{CallNode, Node};
 use super::parse::Parser;
 use super::table::Operator;
 use super::variables;
-use base::bson::{Builder, Value};
+use base::bson::{Builder, FieldName, Value};
 use base::{Result, err};
 
 /// `$literal` takes its argument as it stands.
@@ -58,17 +58,17 @@ pub(super) fn r#let<'a>(call: &Call<'_, 'a>) -> Computed<'a> {
 /// `$let` back as BSON.
 pub(super) fn describe_let(
     call: &CallNode,
-    name: &str,
+    name: FieldName<'_>,
     out: &mut Builder,
-    append: &dyn Fn(&Node, &str, &mut Builder),
+    append: &dyn Fn(&Node, FieldName<'_>, &mut Builder),
 ) {
-    out.begin_document(name).begin_document("vars");
+    out.begin_document(name).begin_document(c"vars");
     for (variable, node) in call.bindings.names.iter().zip(&call.operands) {
-        append(node, variable, out);
+        append(node, FieldName::before_zero(variable), out);
     }
     out.end();
     if let Some(body) = call.operands.last() {
-        append(body, "in", out);
+        append(body, c"in".into(), out);
     }
     out.end();
 }

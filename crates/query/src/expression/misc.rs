@@ -5,7 +5,7 @@ use super::node::{CallNode, Node};
 use super::parse::Parser;
 use super::table::Operator;
 use crate::MetaKind;
-use base::bson::{Builder, Value};
+use base::bson::{Builder, FieldName, Value};
 use base::hash::hash64;
 use base::{Result, err};
 
@@ -84,9 +84,9 @@ pub(super) fn meta<'a>(call: &Call<'_, 'a>) -> Computed<'a> {
 /// Explain shows the name as it was written.
 pub(super) fn describe_meta(
     call: &CallNode,
-    name: &str,
+    name: FieldName<'_>,
     out: &mut Builder,
-    _: &dyn Fn(&Node, &str, &mut Builder),
+    _: &dyn Fn(&Node, FieldName<'_>, &mut Builder),
 ) {
     if let Some(Node::Constant(Some(kind))) = call.operands.first() {
         out.append(name, kind);

@@ -1,7 +1,7 @@
 //! The tree an expression is parsed into: five kinds of nodes, whatever the operator.
 
 use super::table::Operator;
-use base::bson::{Path, ValueBuf};
+use base::bson::{FieldNameBuf, Path, ValueBuf};
 
 /// One node of a parsed expression.
 #[derive(Clone, Debug)]
@@ -13,7 +13,7 @@ pub(crate) enum Node {
     /// `"$a.b"`, `"$$name"`, `"$$name.a.b"`.
     Field(FieldNode),
     /// `{a: …, b: …}`.
-    Object(Vec<(Box<str>, Node)>),
+    Object(Vec<(FieldNameBuf, Node)>),
     /// `[…, …]`.
     Array(Vec<Node>),
     /// `{$operator: …}`.

@@ -6,8 +6,9 @@ use super::ordered_fields::OrderedFields;
 use super::parse::Parser;
 use super::show;
 use super::table::Operator;
-use base::bson::{Builder, Document, Value};
+use base::bson::{Builder, Document, FieldName, Value};
 use base::{Error, ErrorCode, Result, err};
+use std::ffi::CStr;
 
 /// `$mergeObjects`: later values win, at the place of the first. Null and missing are left out.
 ///
@@ -34,7 +35,7 @@ pub(super) fn merge<'a>(call: &Call<'_, 'a>) -> Computed<'a> {
 fn merge_into<'a>(call: &Call<'_, 'a>, merged: &mut OrderedFields<'a>, document: Document<'a>) -> Result<()> {
     for element in document {
         call.scope.context.steps(1)?;
-        merged.set(element.name(), element.value());
+        merged.set(element.field_name(), element.value());
     }
     Ok(())
 }
@@ -96,33 +97,33 @@ pub(super) fn get<'a>(call: &Call<'_, 'a>) -> Computed<'a> {
 /// `$getField` back as BSON.
 pub(super) fn describe_get(
     call: &super::node::CallNode,
-    name: &str,
+    name: FieldName<'_>,
     out: &mut Builder,
-    append: &dyn Fn(&Node, &str, &mut Builder),
+    append: &dyn Fn(&Node, FieldName<'_>, &mut Builder),
 ) {
-    describe_named(&["field", "input"], call, name, out, append);
+    describe_named(&[c"field", c"input"], call, name, out, append);
 }
 
 /// `$setField` and `$unsetField` back as BSON.
 pub(super) fn describe_set(
     call: &super::node::CallNode,
-    name: &str,
+    name: FieldName<'_>,
     out: &mut Builder,
-    append: &dyn Fn(&Node, &str, &mut Builder),
+    append: &dyn Fn(&Node, FieldName<'_>, &mut Builder),
 ) {
-    describe_named(&["field", "input", "value"], call, name, out, append);
+    describe_named(&[c"field", c"input", c"value"], call, name, out, append);
 }
 
 fn describe_named(
-    names: &[&str],
+    names: &[&'static CStr],
     call: &super::node::CallNode,
-    name: &str,
+    name: FieldName<'_>,
     out: &mut Builder,
-    append: &dyn Fn(&Node, &str, &mut Builder),
+    append: &dyn Fn(&Node, FieldName<'_>, &mut Builder),
 ) {
     out.begin_document(name);
     for (parameter, node) in names.iter().zip(&call.operands) {
-        append(node, parameter, out);
+        append(node, (*parameter).into(), out);
     }
     out.end();
 }
@@ -166,6 +167,7 @@ pub(super) fn parse_set(
 fn constant_name(parser: &mut Parser<'_>, name: &str, value: Value<'_>) -> Result<Node> {
     match parser.operand(value)? {
         Node::Constant(Some(constant)) if constant.view().as_str().is_some() => {
+            checked_name(name, constant.view().as_str().unwrap_or_default())?;
             Ok(Node::Constant(Some(constant)))
         }
         Node::Constant(found) => {
@@ -185,6 +187,11 @@ fn constant_name(parser: &mut Parser<'_>, name: &str, value: Value<'_>) -> Resul
     }
 }
 
+/// Errors: 9534700 for a zero byte.
+fn checked_name<'f>(name: &str, field: &'f str) -> Result<FieldName<'f>> {
+    FieldName::new(field).map_err(|_| err!(9534700, "{name} requires 'field' to not contain null bytes"))
+}
+
 /// The document with one field set; `$$REMOVE` as the value (and `$unsetField`) takes it out.
 ///
 /// Errors: 4161105 for an input that is no document.
@@ -199,10 +206,11 @@ pub(super) fn set<'a>(call: &Call<'_, 'a>) -> Computed<'a> {
         }
     };
     let value = call.get(2)?;
+    let field = checked_name(call.name(), field)?;
     let mut builder = Builder::new();
     let mut found = false;
     for element in document {
-        if element.name() == field {
+        if element.field_name() == field {
             found = true;
             builder.append_optional(field, value);
         } else {
@@ -254,6 +262,11 @@ mod tests {
         check_error("{$setField: {field: 'c', input: 1, value: 1}}", "{}", 4161105);
         check_parse_error("{$setField: {field: '$c', input: 1, value: 1}}", 4161108);
         check_parse_error("{$setField: {field: 1, input: 1, value: 1}}", 4161107);
+        for field in ["'a\\u0000'", "'\\u0000'", "{$const: 'a\\u0000b'}", "{$literal: '$a\\u0000b'}"] {
+            check_parse_error(&format!("{{$setField: {{field: {field}, input: {{}}, value: 1}}}}"), 9534700);
+            check_parse_error(&format!("{{$unsetField: {{field: {field}, input: {{}}}}}}"), 9534700);
+        }
+        check_parse_error("{$setField: {field: '$a\\u0000', input: {}, value: 1}}", 16411);
         check_parse_error("{$setField: {field: 'c', input: 1}}", 4161103);
         check_parse_error("{$unsetField: {field: 'c', input: 1, value: 2}}", 4161101);
     }

@@ -5,28 +5,28 @@ use super::node::Node;
 use super::ordered_fields::OrderedFields;
 use super::parse::Parser;
 use crate::field_path::check_field_name;
-use base::bson::{Builder, Document, Value};
+use base::bson::{Builder, Document, FieldNameBuf, Value};
 use base::{Result, err};
 
 /// Parses the fields of a document that is no operator's.
 ///
 /// Errors: those of field names; 16406 for a name given twice.
 pub(super) fn parse(parser: &mut Parser<'_>, document: Document<'_>) -> Result<Node> {
-    let mut fields: Vec<(Box<str>, Node)> = Vec::new();
+    let mut fields: Vec<(FieldNameBuf, Node)> = Vec::new();
     let mut names = OrderedFields::default();
     for element in document {
         let name = element.name();
         check_field_name(name)?;
-        if names.set(name, Value::Null) {
+        if names.set(element.field_name(), Value::Null) {
             return Err(err!(16406, "duplicate field name specified in object literal: {document}"));
         }
-        fields.push((name.into(), parser.operand(element.value())?));
+        fields.push((element.field_name().to_owned(), parser.operand(element.value())?));
     }
     Ok(Node::Object(fields))
 }
 
 /// Builds the document; missing values leave their field out.
-pub(super) fn evaluate<'a>(fields: &'a [(Box<str>, Node)], scope: &Scope<'_, 'a>) -> Computed<'a> {
+pub(super) fn evaluate<'a>(fields: &'a [(FieldNameBuf, Node)], scope: &Scope<'_, 'a>) -> Computed<'a> {
     let mut builder = Builder::new();
     for (name, node) in fields {
         if let Some(value) = node.evaluate(scope)? {

@@ -1,6 +1,6 @@
 //! Fields in the order in which they first came, each found again quickly.
 
-use base::bson::{Builder, Value};
+use base::bson::{Builder, FieldName, Value};
 use std::collections::HashMap;
 
 /// Up to so many fields looking through them is quicker than hashing.
@@ -9,18 +9,18 @@ const SMALL: usize = 16;
 /// The fields of a document being put together, later values taking the place of earlier ones.
 #[derive(Default)]
 pub(super) struct OrderedFields<'a> {
-    entries: Vec<(&'a str, Value<'a>)>,
+    entries: Vec<(FieldName<'a>, Value<'a>)>,
     /// Where each field is; empty while there are few.
-    places: HashMap<&'a str, usize>,
+    places: HashMap<FieldName<'a>, usize>,
 }
 
 impl<'a> OrderedFields<'a> {
     /// Sets a field; returns whether it was there before.
-    pub(super) fn set(&mut self, name: &'a str, value: Value<'a>) -> bool {
+    pub(super) fn set(&mut self, name: FieldName<'a>, value: Value<'a>) -> bool {
         let place = if self.places.is_empty() {
             self.entries.iter().position(|(known, _)| *known == name)
         } else {
-            self.places.get(name).copied()
+            self.places.get(&name).copied()
         };
         if let Some(entry) = place.and_then(|place| self.entries.get_mut(place)) {
             entry.1 = value;
@@ -39,7 +39,7 @@ impl<'a> OrderedFields<'a> {
     pub(super) fn build(&self) -> Builder {
         let mut builder = Builder::new();
         for (name, value) in &self.entries {
-            builder.append(name, *value);
+            builder.append(*name, *value);
         }
         builder
     }
@@ -53,8 +53,8 @@ mod tests {
     fn later_values_take_the_first_place() {
         let names: Vec<String> = (0..50).map(|number| format!("f{number}")).collect();
         let mut fields = OrderedFields::default();
-        assert!(names.iter().all(|name| !fields.set(name, Value::Int32(1))));
-        assert!(names.iter().all(|name| fields.set(name, Value::Int32(2))));
+        assert!(names.iter().all(|name| !fields.set(FieldName::new(name).unwrap(), Value::Int32(1))));
+        assert!(names.iter().all(|name| fields.set(FieldName::new(name).unwrap(), Value::Int32(2))));
         let document = fields.build().finish();
         let found: Vec<_> = document.view().iter().map(|element| element.name().to_string()).collect();
         assert_eq!(found, names);

@@ -5,7 +5,7 @@ use super::table::{self, Arity, Operator};
 use super::{named, object_literal, variables};
 use crate::Context;
 use crate::field_path::checked_path;
-use base::bson::{Array, Document, Path, Value};
+use base::bson::{Array, Document, FieldName, Path, Value};
 use base::{Result, err};
 
 /// Parses one expression, keeping the names of the variables that are bound at the moment.
@@ -106,6 +106,7 @@ impl<'c> Parser<'c> {
         };
         variables::check_name_for_reading(name)?;
         checked_path(variable)?;
+        let rest = rest.map(FieldName::new).transpose()?;
         self.variable(name, rest.map(Path::new))
     }
 

@@ -13,13 +13,13 @@ use super::{
     accumulators, arithmetic, array, bits, boolean, comparison, conditional, convert, date, literal, misc,
     object, set, string,
 };
-use base::bson::{Builder, Value};
+use base::bson::{Builder, FieldName, Value};
 use base::{Result, err};
 
 type Evaluate = for<'e, 'a> fn(&Call<'e, 'a>) -> Computed<'a>;
 type Parse = fn(&mut Parser<'_>, &'static Operator, Value<'_>) -> Result<Node>;
 type Check = for<'e, 'a> fn(&Call<'e, 'a>) -> Result<()>;
-type Describe = fn(&CallNode, &str, &mut Builder, &dyn Fn(&Node, &str, &mut Builder));
+type Describe = fn(&CallNode, FieldName<'_>, &mut Builder, &dyn Fn(&Node, FieldName<'_>, &mut Builder));
 
 /// One operator of the expression language.
 pub struct Operator {

@@ -88,7 +88,7 @@ fn begins_with_operator(document: Document<'_>) -> bool {
 
 fn all_value(path: &Path, value: Value<'_>) -> Result<Node> {
     match value {
-        Value::Regex { pattern, options } => regex_match::field(path, pattern, options),
+        Value::Regex { pattern, options } => regex_match::field(path, &pattern, &options),
         Value::Document(inner) if begins_with_operator(inner) => {
             Err(err!(BadValue, "no $ expressions in $all"))
         }

@@ -45,5 +45,5 @@ pub(super) fn parse_sample_rate(_: &Parser<'_>, element: &Element<'_>) -> Result
 
 /// `$ref $id $db`: equality with a part of a database reference.
 pub(super) fn parse_reference(_: &Parser<'_>, element: &Element<'_>) -> Result<Option<Node>> {
-    comparison::field(&Path::new(element.name()), ComparisonOp::Eq, element.value()).map(Some)
+    comparison::field(&Path::new(element.field_name()), ComparisonOp::Eq, element.value()).map(Some)
 }

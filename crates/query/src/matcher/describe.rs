@@ -2,48 +2,54 @@
 
 use super::element::type_number;
 use super::node::{Node, Predicate};
-use base::bson::{Builder, Value, ValueBuf};
+use super::regex_match::RegexMatch;
+use base::bson::{Builder, FieldName, Value, ValueBuf};
+use std::ffi::CStr;
 
 /// Appends a condition's field to the open document.
 pub(super) fn describe(node: &Node, out: &mut Builder) {
     match node {
         Node::And(children) if children.is_empty() => {}
-        Node::And(children) => group("$and", children, out),
-        Node::Or(children) => group("$or", children, out),
-        Node::Nor(children) => group("$nor", children, out),
+        Node::And(children) => group(c"$and", children, out),
+        Node::Or(children) => group(c"$or", children, out),
+        Node::Nor(children) => group(c"$nor", children, out),
         Node::Field { path, .. } => {
-            out.begin_document(path.as_str());
+            out.begin_document(path);
             describe_operators(node, out);
             out.end();
         }
         Node::Not(child) => match node.path() {
             Some(path) => {
-                out.begin_document(path.as_str());
+                out.begin_document(path);
                 describe_operators(node, out);
                 out.end();
             }
-            None => group("$nor", [&**child], out),
+            None => group(c"$nor", [&**child], out),
         },
         Node::Expr(expr) => {
-            out.append("$expr", &expr.source);
+            out.append(c"$expr", &expr.source);
         }
         Node::Schema(schema) => {
-            out.append("$jsonSchema", schema.source());
+            out.append(c"$jsonSchema", schema.source());
         }
         Node::Text(query) => query.describe(out),
         Node::SampleRate(rate) => {
-            out.append("$sampleRate", *rate);
+            out.append(c"$sampleRate", *rate);
         }
         Node::AlwaysTrue => {
-            out.append("$alwaysTrue", 1.0);
+            out.append(c"$alwaysTrue", 1.0);
         }
         Node::AlwaysFalse => {
-            out.append("$alwaysFalse", 1.0);
+            out.append(c"$alwaysFalse", 1.0);
         }
     }
 }
 
-pub(super) fn group<'n>(name: &str, children: impl IntoIterator<Item = &'n Node>, out: &mut Builder) {
+pub(super) fn group<'n>(
+    name: &'static CStr,
+    children: impl IntoIterator<Item = &'n Node>,
+    out: &mut Builder,
+) {
     out.begin_array(name);
     for child in children {
         out.push_document();
@@ -59,11 +65,11 @@ fn describe_operators(node: &Node, out: &mut Builder) {
         Node::Field { predicate, .. } => describe_predicate(predicate, out),
         // Nothing more than that there is a value; an empty document would be a filter.
         Node::And(children) if children.is_empty() => {
-            out.append("$exists", true);
+            out.append(c"$exists", true);
         }
         Node::And(children) => children.iter().for_each(|child| describe_operators(child, out)),
         Node::Not(child) => {
-            out.begin_document("$not");
+            out.begin_document(c"$not");
             describe_operators(child, out);
             out.end();
         }
@@ -74,32 +80,36 @@ fn describe_operators(node: &Node, out: &mut Builder) {
 fn describe_predicate(predicate: &Predicate, out: &mut Builder) {
     match predicate {
         Predicate::Compare(comparison) => {
-            out.append(comparison.op.name(), &comparison.operand);
+            out.append(FieldName::literal(comparison.op.name()), &comparison.operand);
         }
         Predicate::In(within) => {
             let patterns = within.regexes.iter();
-            let patterns = patterns.map(|r| Value::Regex { pattern: &r.pattern, options: &r.options });
-            list("$in", within.values.iter().map(ValueBuf::view).chain(patterns), out);
+            let patterns = patterns.map(RegexMatch::value);
+            list(FieldName::literal("$in"), within.values.iter().map(ValueBuf::view).chain(patterns), out);
         }
         Predicate::Regex(regex) => {
-            out.append("$regex", &regex.pattern);
+            out.append(c"$regex", &regex.pattern);
             if !regex.options.is_empty() {
-                out.append("$options", &regex.options);
+                out.append(c"$options", &regex.options);
             }
         }
         Predicate::Exists => {
-            out.append("$exists", true);
+            out.append(c"$exists", true);
         }
         Predicate::Type(types) => {
             let number = types.all_numbers.then_some(Value::String("number"));
             let codes = types.types.iter().map(|kind| Value::Int32(type_number(*kind)));
-            list("$type", number.into_iter().chain(codes), out);
+            list(FieldName::literal("$type"), number.into_iter().chain(codes), out);
         }
         Predicate::Mod(modulo) => {
-            list("$mod", [modulo.divisor, modulo.remainder].into_iter().map(Value::Int64), out);
+            list(
+                FieldName::literal("$mod"),
+                [modulo.divisor, modulo.remainder].into_iter().map(Value::Int64),
+                out,
+            );
         }
         Predicate::Size(size) => {
-            out.append("$size", size.0 as i32);
+            out.append(c"$size", size.0 as i32);
         }
         Predicate::Geo(geo) => {
             out.append_all(geo.source.view());
@@ -108,22 +118,26 @@ fn describe_predicate(predicate: &Predicate, out: &mut Builder) {
             out.append_all(near.source());
         }
         Predicate::Bits(bits) => {
-            list(bits.name(), bits.positions.iter().map(|&position| Value::Int32(position as i32)), out);
+            list(
+                FieldName::literal(bits.name()),
+                bits.positions.iter().map(|&position| Value::Int32(position as i32)),
+                out,
+            );
         }
         Predicate::ElemMatchObject(filter) => {
-            out.begin_document("$elemMatch");
+            out.begin_document(c"$elemMatch");
             describe(filter, out);
             out.end();
         }
         Predicate::ElemMatchValue(operators) => {
-            out.begin_document("$elemMatch");
+            out.begin_document(c"$elemMatch");
             describe_operators(operators, out);
             out.end();
         }
     }
 }
 
-fn list<'v>(name: &str, values: impl Iterator<Item = Value<'v>>, out: &mut Builder) {
+fn list<'v>(name: FieldName<'_>, values: impl Iterator<Item = Value<'v>>, out: &mut Builder) {
     out.begin_array(name);
     values.for_each(|value| {
         out.push(value);

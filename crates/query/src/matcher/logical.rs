@@ -44,7 +44,7 @@ pub(super) fn parse_nor(parser: &Parser<'_>, element: &Element<'_>) -> Result<Op
 /// `$not`: of a regular expression, or of a document of operators taken together.
 pub(super) fn parse_not(parser: &Parser<'_>, argument: &FieldArgument<'_>) -> Result<Option<Node>> {
     let inner = match argument.value() {
-        Value::Regex { pattern, options } => regex_match::field(argument.path, pattern, options)?,
+        Value::Regex { pattern, options } => regex_match::field(argument.path, &pattern, &options)?,
         Value::Document(operators) if operators.is_empty() => {
             return Err(err!(BadValue, "$not argument must be a non-empty object"));
         }

@@ -90,7 +90,7 @@ fn parse(parser: &Parser<'_>, argument: &FieldArgument<'_>) -> Result<Node> {
     for (position, value) in array.iter().enumerate() {
         parser.check_now_and_then(position)?;
         match value {
-            Value::Regex { pattern, options } => regexes.push(RegexMatch::new(pattern, options)?),
+            Value::Regex { pattern, options } => regexes.push(RegexMatch::new(&pattern, &options)?),
             Value::Undefined => {
                 return Err(err!(BadValue, "InMatchExpression equality cannot be undefined"));
             }

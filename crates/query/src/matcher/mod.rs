@@ -157,7 +157,7 @@ impl Matcher {
     /// Errors: as [`matches`](Self::matches).
     pub fn matches_value(&self, value: Value<'_>, context: &Context) -> Result<bool> {
         let mut builder = Builder::new();
-        builder.append("", value);
+        builder.append(c"", value);
         let document = builder.finish();
         match document.view().first() {
             Some(element) => Evaluation::new(self, context).matches(&self.root, Subject::Value(element)),
@@ -198,7 +198,7 @@ impl Matcher {
         let others: Vec<&Node> = members.iter().filter(|node| !near(node)).collect();
         match others.as_slice() {
             [only] => describe::describe(only, &mut builder),
-            several => describe::group("$and", several.iter().copied(), &mut builder),
+            several => describe::group(c"$and", several.iter().copied(), &mut builder),
         }
         builder.finish()
     }

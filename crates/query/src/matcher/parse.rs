@@ -67,7 +67,7 @@ impl<'c> Parser<'c> {
                 })?;
                 children.extend(parsed?);
             } else {
-                self.field(&Path::new(name), element.value(), &mut children)?;
+                self.field(&Path::new(element.field_name()), element.value(), &mut children)?;
             }
         }
         Ok(Node::And(children))
@@ -78,7 +78,7 @@ impl<'c> Parser<'c> {
             Value::Document(inner) if is_operator_document(inner) => {
                 children.extend(self.field_operators(path, inner)?);
             }
-            Value::Regex { pattern, options } => children.push(regex_match::field(path, pattern, options)?),
+            Value::Regex { pattern, options } => children.push(regex_match::field(path, &pattern, &options)?),
             _ => children.push(comparison::field(path, comparison::ComparisonOp::Eq, value)?),
         }
         Ok(())

@@ -63,7 +63,7 @@ impl Part {
         match members.as_slice() {
             [only] => describe::describe(only, &mut out),
             several => {
-                out.begin_array("$and");
+                out.begin_array(c"$and");
                 for member in several {
                     out.push_document();
                     describe::describe(member, &mut out);

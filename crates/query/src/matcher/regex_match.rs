@@ -7,7 +7,7 @@ use super::operators::FieldArgument;
 use super::parse::Parser;
 use crate::Interrupt;
 use crate::regex::{Literals, Regex, check_before};
-use base::bson::{Document, Element, Path, Type, Value};
+use base::bson::{Document, Element, Path, RegexText, Type, Value};
 use base::{Result, err};
 
 /// A pattern to match values with.
@@ -27,6 +27,13 @@ impl RegexMatch {
         Ok(RegexMatch { pattern: pattern.to_string(), options: options.to_string(), regex })
     }
 
+    /// The condition as a value.
+    pub fn value(&self) -> Value<'_> {
+        // Compiling has refused zero bytes.
+        let text = |text| RegexText::new(text).unwrap_or_default();
+        Value::Regex { pattern: text(&self.pattern), options: text(&self.options) }
+    }
+
     /// The texts that the pattern looks for, where it is nothing but these.
     pub(super) fn literals(&self) -> Option<&Literals> {
         self.regex.literals()
@@ -43,7 +50,7 @@ impl RegexMatch {
         match element.map(Element::value) {
             Some(Value::String(text) | Value::Symbol(text)) => self.regex.is_match(text, interrupt),
             Some(Value::Regex { pattern, options }) => {
-                Ok(pattern == self.pattern && same_options(options, &self.options))
+                Ok(*pattern == *self.pattern && same_options(&options, &self.options))
             }
             _ => Ok(false),
         }
@@ -74,7 +81,7 @@ pub(super) fn field(path: &Path, pattern: &str, options: &str) -> Result<Node> {
 pub(super) fn parse_regex(_: &Parser<'_>, argument: &FieldArgument<'_>) -> Result<Option<Node>> {
     let (pattern, own_options) = match argument.value() {
         Value::String(pattern) => (pattern, ""),
-        Value::Regex { pattern, options } => (pattern, options),
+        Value::Regex { pattern, options } => (pattern.as_str(), options.as_str()),
         _ => return Err(err!(BadValue, "$regex has to be a string")),
     };
     let options = sibling_options(argument.siblings, own_options)?.unwrap_or(own_options);

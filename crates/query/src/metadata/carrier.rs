@@ -2,7 +2,7 @@
 
 use super::DocumentMetadata;
 use crate::Context;
-use base::bson::{Builder, Document, DocumentCow};
+use base::bson::{Builder, Document, DocumentCow, FieldName};
 use std::sync::Arc;
 
 /// The field of what is held that has the document; no kind of metadata has this name.
@@ -55,7 +55,7 @@ impl DocumentMetadata {
     /// A document and its metadata as one document, which may be spilled.
     pub fn joined(&self, document: Document<'_>) -> DocumentCow {
         let mut out = Builder::new();
-        out.append(DOCUMENT, document);
+        out.append(FieldName::literal(DOCUMENT), document);
         self.append_to(&mut out);
         DocumentCow::Owned(out.finish())
     }

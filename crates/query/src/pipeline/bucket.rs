@@ -34,10 +34,10 @@ pub(crate) fn parse(spec: &Element<'_>, scope: &Scope<'_>) -> Result<Parsed> {
         check_default(default, &boundaries, &scope.context.collation)?;
     }
     let mut stages = Builder::new();
-    stages.begin_array("stages").push_document().begin_document("$group");
+    stages.begin_array(c"stages").push_document().begin_document(c"$group");
     append_switch(&mut stages, group_by, &boundaries, default.as_ref());
     append_output(&mut stages, output);
-    stages.end().end().push_document().begin_document("$sort").append("_id", 1i32).end().end();
+    stages.end().end().push_document().begin_document(c"$sort").append(c"_id", 1i32).end().end();
     Parsed::stages(stages, scope)
 }
 
@@ -145,19 +145,19 @@ fn parse_output(value: Value<'_>) -> Result<Document<'_>> {
 
 /// Appends the `_id`: the lower boundary of the range that the value falls into.
 fn append_switch(stages: &mut Builder, by: Value<'_>, boundaries: &[ValueBuf], default: Option<&ValueBuf>) {
-    stages.begin_document("_id").begin_document("$switch").begin_array("branches");
+    stages.begin_document(c"_id").begin_document(c"$switch").begin_array(c"branches");
     for pair in boundaries.windows(2) {
         let [lower, upper] = pair else { continue };
-        stages.push_document().begin_document("case").begin_array("$and");
-        for (operator, boundary) in [("$gte", lower), ("$lt", upper)] {
+        stages.push_document().begin_document(c"case").begin_array(c"$and");
+        for (operator, boundary) in [(c"$gte", lower), (c"$lt", upper)] {
             stages.push_document().begin_array(operator).push(by);
-            stages.push_document().append("$literal", boundary).end().end().end();
+            stages.push_document().append(c"$literal", boundary).end().end().end();
         }
-        stages.end().end().begin_document("then").append("$literal", lower).end().end();
+        stages.end().end().begin_document(c"then").append(c"$literal", lower).end().end();
     }
     stages.end();
     if let Some(default) = default {
-        stages.begin_document("default").append("$literal", default).end();
+        stages.begin_document(c"default").append(c"$literal", default).end();
     }
     stages.end().end();
 }
@@ -169,7 +169,7 @@ fn append_output(stages: &mut Builder, output: Option<Document<'_>>) {
             stages.append_all(output);
         }
         None => {
-            stages.begin_document("count").append("$sum", 1i32).end();
+            stages.begin_document(c"count").append(c"$sum", 1i32).end();
         }
     }
 }

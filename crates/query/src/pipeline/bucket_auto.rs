@@ -9,14 +9,16 @@ use crate::accumulator::{Accumulation, Accumulator, parse_field};
 use crate::metadata::Carrier;
 use crate::tick::Tick;
 use crate::{Arena, Context, Expression, Sorter};
-use base::bson::{Builder, Document, DocumentBuf, DocumentCow, Element, Number, Value, ValueBuf};
+use base::bson::{
+    Builder, Document, DocumentBuf, DocumentCow, Element, FieldNameBuf, Number, Value, ValueBuf,
+};
 use base::{Result, err};
 use std::sync::Arc;
 
 struct BucketAuto {
     group_by: Expression,
     buckets: u64,
-    output: Vec<(String, Accumulation)>,
+    output: Vec<(FieldNameBuf, Accumulation)>,
     granularity: Option<Granularity>,
 }
 
@@ -69,7 +71,7 @@ fn parse_buckets(value: Value<'_>) -> Result<u64> {
     })
 }
 
-fn parse_output(value: Value<'_>, context: &Context) -> Result<Vec<(String, Accumulation)>> {
+fn parse_output(value: Value<'_>, context: &Context) -> Result<Vec<(FieldNameBuf, Accumulation)>> {
     let Value::Document(fields) = value else {
         let found = value.kind().alias();
         return Err(err!(
@@ -81,9 +83,9 @@ fn parse_output(value: Value<'_>, context: &Context) -> Result<Vec<(String, Accu
 }
 
 /// The output where none is given.
-fn count(context: &Context) -> Result<(String, Accumulation)> {
+fn count(context: &Context) -> Result<(FieldNameBuf, Accumulation)> {
     let mut builder = Builder::new();
-    builder.begin_document("count").append("$sum", 1i32).end();
+    builder.begin_document(c"count").append(c"$sum", 1i32).end();
     match builder.finish().view().first() {
         Some(field) => parse_field(&field, context),
         None => Err(err!(InternalError, "$bucketAuto has no output")),
@@ -168,7 +170,7 @@ impl Running {
 
     fn begin(&self, value: ValueBuf) -> Result<Bucket> {
         let start =
-            |(_, accumulation): &(String, Accumulation)| accumulation.start(Value::Null, &self.context);
+            |(_, accumulation): &(FieldNameBuf, Accumulation)| accumulation.start(Value::Null, &self.context);
         let accumulators = self.stage.output.iter().map(start).collect::<Result<_>>()?;
         Ok(Bucket { min: value.clone(), max: value, count: 0, accumulators })
     }
@@ -228,7 +230,7 @@ impl Running {
     fn finish(&mut self, bucket: &Bucket) -> Result<DocumentBuf> {
         let (min, max) = self.bounds(bucket)?;
         let mut builder = Builder::new();
-        builder.begin_document("_id").append("min", &min).append("max", &max).end();
+        builder.begin_document(c"_id").append(c"min", &min).append(c"max", &max).end();
         for ((name, _), state) in self.stage.output.iter().zip(&bucket.accumulators) {
             self.context.limits.check_document(builder.len())?;
             builder.append(name, &state.finish()?);

@@ -119,9 +119,12 @@ mod tests {
 
     fn event(time: u64, sizes: &[usize]) -> DocumentBuf {
         let mut out = Builder::new();
-        out.append("_id", &ResumeToken::sample(time).to_document());
+        out.append(c"_id", &ResumeToken::sample(time).to_document());
         for (number, size) in sizes.iter().enumerate() {
-            out.append(&format!("f{number}"), "x".repeat(*size).as_str());
+            out.append(
+                &base::bson::FieldNameBuf::new(format!("f{number}")).unwrap(),
+                "x".repeat(*size).as_str(),
+            );
         }
         out.finish()
     }

@@ -5,11 +5,11 @@ use super::parse::{Parsed, Scope};
 use super::{Environment, Stage, Stream};
 use crate::accumulator::count_value;
 use crate::tick::Tick;
-use base::bson::{Builder, DocumentCow, Element};
+use base::bson::{Builder, DocumentCow, Element, FieldName, FieldNameBuf};
 use base::{Result, err};
 use std::sync::Arc;
 
-struct Count(String);
+struct Count(FieldNameBuf);
 
 /// Errors: 40156 to 40160 for a bad name.
 pub(crate) fn parse(spec: &Element<'_>, _scope: &Scope<'_>) -> Result<Parsed> {
@@ -22,16 +22,16 @@ pub(crate) fn parse(spec: &Element<'_>, _scope: &Scope<'_>) -> Result<Parsed> {
     if name.starts_with('$') {
         return Err(err!(40158, "the count field cannot be a $-prefixed path"));
     }
-    if name.contains('\0') {
+    let Ok(field_name) = FieldName::new(name) else {
         return Err(err!(40159, "the count field cannot contain a null byte"));
-    }
+    };
     if name.contains('.') {
         return Err(err!(40160, "the count field cannot contain '.'"));
     }
     if name == "_id" {
         return Err(err!(9039800, "the count field cannot be '_id'"));
     }
-    Ok(Parsed::one(Count(name.to_string())))
+    Ok(Parsed::one(Count(field_name.to_owned())))
 }
 
 impl Operator for Count {

@@ -6,12 +6,12 @@ use super::{Environment, Pipeline, Stage, Stream, from_iter};
 use crate::metadata::Carrier;
 use crate::spill::{Run, RunWriter, SpillFile};
 use crate::tick::Tick;
-use base::bson::{Builder, DocumentCow, Element, Value};
+use base::bson::{Builder, DocumentCow, Element, FieldNameBuf, Value};
 use base::{Result, err};
 use parking_lot::Mutex;
 use std::sync::Arc;
 
-struct Facet(Vec<(String, Pipeline)>);
+struct Facet(Vec<(FieldNameBuf, Pipeline)>);
 
 /// Errors: 40169, 40170 and those of pipelines and of field names.
 pub(crate) fn parse(spec: &Element<'_>, scope: &Scope<'_>) -> Result<Parsed> {
@@ -30,7 +30,7 @@ pub(crate) fn parse(spec: &Element<'_>, scope: &Scope<'_>) -> Result<Parsed> {
         }
         let mut pipeline = scope.within("$facet", scope.context)?.pipeline(stages)?;
         pipeline.optimize(scope.context)?;
-        parsed.push((name.to_string(), pipeline));
+        parsed.push((facet.field_name().to_owned(), pipeline));
     }
     Ok(Parsed::one(Facet(parsed)))
 }

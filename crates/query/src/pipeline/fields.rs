@@ -1,6 +1,6 @@
 //! Setting a value at a path of a document, and reading the options of specifications.
 
-use base::bson::{Builder, Document, DocumentBuf, Element, Path, PathComponent, Value};
+use base::bson::{Builder, Document, DocumentBuf, Element, FieldName, Path, PathComponent, Value};
 use base::{Result, err};
 
 /// The document with a value at the path (or without what was there, for `None`). What stands in
@@ -25,15 +25,15 @@ fn set_components(
             continue;
         }
         found = true;
-        append_at(first.name(), element.value().as_document(), rest, value, builder);
+        append_at(first.into(), element.value().as_document(), rest, value, builder);
     }
     if !found && value.is_some() {
-        append_at(first.name(), None, rest, value, builder);
+        append_at(first.into(), None, rest, value, builder);
     }
 }
 
 fn append_at(
-    name: &str,
+    name: FieldName<'_>,
     inner: Option<Document<'_>>,
     rest: &[PathComponent],
     value: Option<Value<'_>>,
@@ -98,7 +98,11 @@ mod tests {
 
     fn set(document: &str, path: &str, value: Option<Value<'_>>, expected: &str) {
         let document = parse(document).unwrap();
-        assert_eq!(set_path(document.view(), &Path::new(path), value), parse(expected).unwrap(), "{path}");
+        assert_eq!(
+            set_path(document.view(), &Path::new(FieldName::new(path).unwrap()), value),
+            parse(expected).unwrap(),
+            "{path}"
+        );
     }
 
     #[test]
@@ -117,9 +121,13 @@ mod tests {
         let seen = |document: &str, path: &str| {
             let document = parse(document).unwrap();
             let mut seen = Vec::new();
-            visit_values(Value::Document(document.view()), Path::new(path).components(), &mut |value| {
-                seen.push(value.to_string());
-            });
+            visit_values(
+                Value::Document(document.view()),
+                Path::new(FieldName::new(path).unwrap()).components(),
+                &mut |value| {
+                    seen.push(value.to_string());
+                },
+            );
             seen.join(" ")
         };
         assert_eq!(seen("{a: [{b: 1}, {b: [2, 3]}, 4]}", "a.b"), "1 2 3");

@@ -2,7 +2,7 @@
 //! for those filled from their neighbours, an `$addFields` for those given a value.
 
 use super::parse::{Parsed, Scope};
-use base::bson::{Builder, Document, Element, Value};
+use base::bson::{Builder, Document, Element, FieldName, FieldNameBuf, Value};
 use base::{Result, err};
 
 /// Errors: FailedToParse, 40414, 40415 for bad, missing and unknown options, 6050200 to 6050204
@@ -24,7 +24,7 @@ pub(crate) fn parse(spec: &Element<'_>, scope: &Scope<'_>) -> Result<Parsed> {
         return Err(err!(6050203, "$fill 'output' must be an object with at least one field"));
     };
     let mut stages = Builder::new();
-    stages.begin_array("stages");
+    stages.begin_array(c"stages");
     append_windows(&mut stages, options, output)?;
     append_values(&mut stages, output)?;
     Parsed::stages(stages, scope)
@@ -62,7 +62,10 @@ fn append_windows(stages: &mut Builder, options: Document<'_>, output: Document<
     for field in output {
         if let Filling::Window(function) = filling(&field)? {
             let path = format!("${}", field.name());
-            windows.begin_document(field.name()).append(function, path.as_str()).end();
+            windows
+                .begin_document(field.field_name())
+                .append(FieldName::literal(function), path.as_str())
+                .end();
         }
     }
     let partition = partition(options)?;
@@ -72,10 +75,10 @@ fn append_windows(stages: &mut Builder, options: Document<'_>, output: Document<
     if options.find("sortBy").is_none() {
         return Err(err!(6050207, "$fill with a 'method' requires 'sortBy'"));
     }
-    stages.push_document().begin_document("$setWindowFields");
+    stages.push_document().begin_document(c"$setWindowFields");
     stages.append_all(partition.finish().view());
-    stages.append_optional("sortBy", options.get("sortBy"));
-    stages.append("output", &windows.finish()).end().end();
+    stages.append_optional(c"sortBy", options.get("sortBy"));
+    stages.append(c"output", &windows.finish()).end().end();
     Ok(())
 }
 
@@ -92,16 +95,19 @@ fn partition(options: Document<'_>) -> Result<Builder> {
             ));
         }
         (Some(expression), None) => {
-            partition.append("partitionBy", expression);
+            partition.append(c"partitionBy", expression);
         }
         (None, Some(Value::Array(fields))) => {
-            partition.begin_document("partitionBy");
+            partition.begin_document(c"partitionBy");
             for (at, field) in fields.iter().enumerate() {
                 let path = field.as_str().filter(|path| !path.starts_with('$'));
                 let path = path.ok_or_else(|| {
                     err!(TypeMismatch, "$fill 'partitionByFields' must be field names, but found {field}")
                 })?;
-                partition.append(&format!("p{at}"), format!("${path}").as_str());
+                partition.append(
+                    &FieldName::literal("p").joined(FieldNameBuf::of_number(at).view()),
+                    format!("${path}").as_str(),
+                );
             }
             partition.end();
         }
@@ -122,12 +128,12 @@ fn append_values(stages: &mut Builder, output: Document<'_>) -> Result<()> {
     for field in output {
         if let Filling::Value(value) = filling(&field)? {
             let path = format!("${}", field.name());
-            values.begin_document(field.name()).begin_array("$ifNull");
+            values.begin_document(field.field_name()).begin_array(c"$ifNull");
             values.push(path.as_str()).push(value).end().end();
         }
     }
     if !values.is_empty() {
-        stages.push_document().append("$addFields", &values.finish()).end();
+        stages.push_document().append(c"$addFields", &values.finish()).end();
     }
     Ok(())
 }

@@ -23,7 +23,7 @@ fn collect(filter: Document<'_>, paths: &mut Vec<Path>) -> bool {
             }
             ("$comment" | "$alwaysTrue" | "$alwaysFalse", _) => {}
             (name, _) if name.starts_with('$') => return false,
-            (name, _) => paths.push(Path::new(name)),
+            _ => paths.push(Path::new(element.field_name())),
         }
     }
     true

@@ -10,7 +10,7 @@ use crate::expression::Dependencies;
 use crate::field_path::checked_path;
 use crate::{Arena, Context, Expression, Matcher, MetaKind};
 use base::bson::{
-    Builder, Document, DocumentBuf, DocumentCow, Element, Path, PathComponent, Value, ValueBuf,
+    Builder, Document, DocumentBuf, DocumentCow, Element, FieldName, Path, PathComponent, Value, ValueBuf,
 };
 use base::{Result, err};
 use std::sync::Arc;
@@ -42,7 +42,7 @@ impl GeoNear {
     ///
     /// Errors: 5860401 and 5860402 for what is no constant place; TypeMismatch, BadValue, 7555701 and
     /// 7555702 for distances that are no constant numbers or negative.
-    pub fn filter(&self, path: &str, context: &Context) -> Result<DocumentBuf> {
+    pub fn filter(&self, path: FieldName<'_>, context: &Context) -> Result<DocumentBuf> {
         let Some(near) = constant(&self.near, context)? else {
             return Err(err!(5860402, "$geoNear requires a constant near argument"));
         };
@@ -55,10 +55,12 @@ impl GeoNear {
         let mut out = Builder::new();
         out.append_all(self.query.view());
         out.begin_document(path);
-        out.append(if self.spherical { "$nearSphere" } else { "$near" }, &near);
-        for (name, given, code) in [("min", &self.min, 7555701), ("max", &self.max, 7555702)] {
+        out.append(if self.spherical { c"$nearSphere" } else { c"$near" }, &near);
+        for (name, operator, given, code) in
+            [("min", c"$minDistance", &self.min, 7555701), ("max", c"$maxDistance", &self.max, 7555702)]
+        {
             if let Some(given) = given {
-                out.append(&format!("${name}Distance"), distance(name, given, code, context)?);
+                out.append(operator, distance(name, given, code, context)?);
             }
         }
         out.end();
@@ -182,7 +184,7 @@ fn factor(value: Value<'_>) -> Result<f64> {
 fn key(value: Value<'_>) -> Result<String> {
     match value {
         Value::String("") => Err(err!(BadValue, "$geoNear parameter 'key' cannot be the empty string")),
-        Value::String(path) => Ok(path.to_string()),
+        Value::String(path) => Ok(checked_path(path)?.as_str().to_string()),
         other => Err(err!(
             TypeMismatch,
             "$geoNear parameter 'key' must be of type string but found type: {}",
@@ -209,10 +211,10 @@ fn fields(
         scope.context.metadata.want(MetaKind::GeoNearPoint);
     }
     let mut spec = Builder::new();
-    spec.begin_document("$addFields");
-    spec.begin_document(distance).append("$meta", MetaKind::GeoNearDistance.name()).end();
-    if let Some(locs) = locs.filter(|locs| *locs != distance) {
-        spec.begin_document(locs).append("$meta", MetaKind::GeoNearPoint.name()).end();
+    spec.begin_document(c"$addFields");
+    spec.begin_document(&fields.distance).append(c"$meta", MetaKind::GeoNearDistance.name()).end();
+    if let Some(locs) = fields.locs.as_ref().filter(|locs| **locs != fields.distance) {
+        spec.begin_document(locs).append(c"$meta", MetaKind::GeoNearPoint.name()).end();
     }
     spec.end();
     Ok(Pipeline { steps: vec![Step::new(spec.finish(), Arc::new(fields))] })
@@ -260,10 +262,10 @@ fn with_field(document: Document<'_>, path: &[PathComponent], value: Value<'_>) 
     let Some((first, rest)) = path.split_first() else { return document.to_owned() };
     let mut out = Builder::new();
     let append = |within: Option<Value<'_>>, out: &mut Builder| match rest {
-        [] => _ = out.append(first.name(), value),
+        [] => _ = out.append(first, value),
         _ => {
             let inner = within.and_then(|within| within.as_document()).unwrap_or(Document::EMPTY);
-            out.append(first.name(), &with_field(inner, rest, value));
+            out.append(first, &with_field(inner, rest, value));
         }
     };
     let mut found = false;

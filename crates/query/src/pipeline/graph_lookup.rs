@@ -155,7 +155,7 @@ fn key(value: Value<'_>) -> Vec<u8> {
 impl Search {
     fn new(limit: usize) -> Search {
         let mut found = Builder::new();
-        found.begin_array("");
+        found.begin_array(c"");
         Search { found, visited: HashSet::new(), asked: HashSet::new(), frontier: Vec::new(), held: 0, limit }
     }
 
@@ -196,11 +196,11 @@ impl GraphLookup {
     /// The filter that finds everything at the next depth.
     fn filter(&self, values: &[ValueBuf]) -> DocumentBuf {
         let mut builder = Builder::new();
-        builder.begin_array("$and");
+        builder.begin_array(c"$and");
         if let Some(restrict) = &self.restrict {
             builder.push(restrict);
         }
-        builder.push_document().begin_document(self.connect_to.as_str()).begin_array("$in");
+        builder.push_document().begin_document(&self.connect_to).begin_array(c"$in");
         for value in values {
             builder.push(value);
         }

@@ -13,7 +13,7 @@ use crate::accumulator::{Accumulation, Accumulator, parse_field};
 use crate::expression::{Dependencies, Expression};
 use crate::tick::Tick;
 use crate::{Arena, Sorter};
-use base::bson::{Builder, DocumentBuf, DocumentCow, Element, Value, ValueBuf};
+use base::bson::{Builder, DocumentBuf, DocumentCow, Element, FieldNameBuf, Value, ValueBuf};
 use base::{Result, err};
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -21,7 +21,7 @@ use std::sync::Arc;
 /// A parsed `$group`.
 pub(crate) struct Group {
     id: Expression,
-    fields: Vec<(String, Accumulation)>,
+    fields: Vec<(FieldNameBuf, Accumulation)>,
 }
 
 /// Errors: 15947, 15955 and those of accumulators.
@@ -30,7 +30,7 @@ pub(crate) fn parse(spec: &Element<'_>, scope: &Scope<'_>) -> Result<Parsed> {
         return Err(err!(15947, "a group's fields must be specified in an object"));
     };
     let mut id = None;
-    let mut fields: Vec<(String, Accumulation)> = Vec::new();
+    let mut fields: Vec<(FieldNameBuf, Accumulation)> = Vec::new();
     for field in spec {
         if field.name() == "_id" {
             if id.is_some() {
@@ -162,8 +162,9 @@ impl Running {
 
     /// A group with nothing in it.
     fn begin(&self, id: Value<'_>) -> Result<State> {
-        let start =
-            |(_, accumulation): &(String, Accumulation)| accumulation.start(id, &self.environment.context);
+        let start = |(_, accumulation): &(FieldNameBuf, Accumulation)| {
+            accumulation.start(id, &self.environment.context)
+        };
         let accumulators = self.stage.fields.iter().map(start).collect::<Result<_>>()?;
         Ok(State { id: id.to_owned(), accumulators })
     }
@@ -200,9 +201,9 @@ impl Running {
             self.tick.check()?;
             let Some(group) = table.groups.get_mut(position) else { continue };
             let mut row = Builder::new();
-            row.append("_id", &group.id);
+            row.append(c"_id", &group.id);
             for (at, state) in std::mem::take(&mut group.accumulators).iter().enumerate() {
-                row.append(&at.to_string(), &state.save());
+                row.append(&FieldNameBuf::of_number(at), &state.save());
             }
             rows.add(&key, 0, row.finish().into())?;
         }
@@ -246,7 +247,7 @@ impl Running {
 
     fn finish(&self, group: &State) -> Result<DocumentBuf> {
         let mut builder = Builder::new();
-        builder.append("_id", &group.id);
+        builder.append(c"_id", &group.id);
         for ((name, _), state) in self.stage.fields.iter().zip(&group.accumulators) {
             builder.append(name, &state.finish()?);
             self.environment.context.limits.check_document(builder.len())?;

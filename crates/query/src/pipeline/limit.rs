@@ -22,7 +22,7 @@ pub(crate) fn parse(spec: &Element<'_>, _scope: &Scope<'_>) -> Result<Parsed> {
 /// A step made by the optimiser.
 pub(crate) fn step(limit: u64) -> Step {
     let mut builder = Builder::new();
-    builder.append("$limit", i64::try_from(limit).unwrap_or(i64::MAX));
+    builder.append(c"$limit", i64::try_from(limit).unwrap_or(i64::MAX));
     Step::new(builder.finish(), Arc::new(Limit(limit)))
 }
 

@@ -124,15 +124,15 @@ pub(crate) fn equality_filter(document: Document<'_>, local: &Path, foreign: &Pa
     let mut builder = Builder::new();
     if let [] | [_] = values.as_slice() {
         let value = values.first().copied().unwrap_or(Value::Null);
-        builder.begin_document(foreign.as_str()).append("$eq", value).end();
+        builder.begin_document(foreign).append(c"$eq", value).end();
     } else if values.iter().any(|value| matches!(value, Value::Regex { .. })) {
-        builder.begin_array("$or");
+        builder.begin_array(c"$or");
         for value in values {
-            builder.push_document().begin_document(foreign.as_str()).append("$eq", value).end().end();
+            builder.push_document().begin_document(foreign).append(c"$eq", value).end().end();
         }
         builder.end();
     } else {
-        builder.begin_document(foreign.as_str()).begin_array("$in");
+        builder.begin_document(foreign).begin_array(c"$in");
         for value in values {
             builder.push(value);
         }
@@ -159,10 +159,10 @@ impl Operator for Lookup {
             return None;
         }
         let mut spec = Builder::new();
-        spec.begin_document("$lookup");
+        spec.begin_document(c"$lookup");
         spec.append_all(self.spec.view().as_document().unwrap_or(Document::EMPTY));
-        spec.begin_document("unwinding").append("preserveNullAndEmptyArrays", unwind.preserve);
-        spec.append_optional("includeArrayIndex", unwind.index.as_ref().map(|path| path.as_str()))
+        spec.begin_document(c"unwinding").append(c"preserveNullAndEmptyArrays", unwind.preserve);
+        spec.append_optional(c"includeArrayIndex", unwind.index.as_ref().map(|path| path.as_str()))
             .end()
             .end();
         let operator = Lookup { unwind: Some(unwind.clone()), ..self.clone() };
@@ -175,7 +175,9 @@ impl Operator for Lookup {
             Some(read) => {
                 paths.extend(read);
                 // A dotted output is put into what stands there.
-                paths.extend((self.output.components().len() > 1).then(|| Path::new(self.output.first())));
+                paths.extend(
+                    (self.output.components().len() > 1).then(|| Path::new(self.output.first_name())),
+                );
                 Reads::Also(paths)
             }
             None => Reads::Everything,
@@ -242,7 +244,7 @@ impl Search {
     fn collect(&mut self, stage: &Lookup, mut matches: Stream) -> Result<DocumentBuf> {
         let limit = self.environment.context.limits.lookup;
         let mut builder = Builder::new();
-        builder.begin_array("");
+        builder.begin_array(c"");
         while let Some(found) = matches.next()? {
             self.tick.weigh(found.view().bytes().len())?;
             builder.push(found.view());

@@ -37,7 +37,7 @@ impl Match {
     /// A step made by the optimiser or by another stage.
     pub(crate) fn step(filter: Document<'_>, context: &Context) -> Result<Step> {
         let mut builder = Builder::new();
-        builder.append("$match", filter);
+        builder.append(c"$match", filter);
         Ok(Step::new(builder.finish(), Arc::new(Match::new(filter, context)?)))
     }
 }

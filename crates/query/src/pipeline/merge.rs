@@ -142,8 +142,8 @@ impl Running {
             Matched::Replace => {
                 return collections.update(self.into(), filter, Value::Document(document), insert, context);
             }
-            Matched::Merge => "$set",
-            Matched::KeepExisting | Matched::Fail => "$setOnInsert",
+            Matched::Merge => c"$set",
+            Matched::KeepExisting | Matched::Fail => c"$setOnInsert",
         };
         let mut update = Builder::new();
         update.append(operator, document);
@@ -192,7 +192,7 @@ fn filter(on: &[Path], document: Document<'_>) -> Result<Option<DocumentBuf>> {
             }
             None => return Ok(None),
             Some(value) => {
-                builder.begin_document(path.as_str()).append("$eq", value).end();
+                builder.begin_document(path).append(c"$eq", value).end();
             }
         }
     }

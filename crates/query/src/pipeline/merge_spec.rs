@@ -78,7 +78,7 @@ impl Merge {
     }
 
     fn by_default(into: Namespace) -> Merge {
-        let on = vec![Path::new("_id")];
+        let on = vec![Path::new(c"_id")];
         Merge { into, on, matched: Matched::Merge, not_matched: NotMatched::Insert }
     }
 
@@ -219,7 +219,7 @@ fn bad_mode(field: &str, mode: Value<'_>) -> base::Error {
 /// Errors: 51273 where `let` gives `new` another value.
 fn parse_variables(options: Document<'_>, context: &Context) -> Result<Let> {
     let mut spec = Builder::new();
-    spec.begin_document("let");
+    spec.begin_document(c"let");
     match options.get("let") {
         Some(Value::Document(variables)) => {
             for variable in variables.iter().filter(|variable| variable.name() != "new") {
@@ -241,7 +241,7 @@ fn parse_variables(options: Document<'_>, context: &Context) -> Result<Let> {
         }
         None => {}
     }
-    spec.append("new", "$$ROOT");
+    spec.append(c"new", "$$ROOT");
     let spec: DocumentBuf = spec.finish();
     match spec.view().first() {
         Some(option) => parse_let("$merge", &option, context),

@@ -133,7 +133,7 @@ fn conjunction(parts: &[DocumentBuf]) -> DocumentBuf {
         return only.clone();
     }
     let mut builder = Builder::new();
-    builder.begin_array("$and");
+    builder.begin_array(c"$and");
     for part in parts {
         builder.push(part);
     }

@@ -8,7 +8,7 @@ use super::parse::{Parsed, Scope};
 use super::{Environment, Stage, Stream};
 use crate::expression::{Dependencies, Expression};
 use crate::{Arena, Context, Projection};
-use base::bson::{Document, DocumentCow, Element, Path, Value};
+use base::bson::{Document, DocumentCow, Element, FieldName, Path, Value};
 use base::{Result, err};
 use std::sync::Arc;
 
@@ -35,7 +35,7 @@ pub(crate) fn parse_project(spec: &Element<'_>, scope: &Scope<'_>) -> Result<Par
         && !exclusion
         && fields.find("_id").is_none()
     {
-        paths.push(Path::new("_id"));
+        paths.push(Path::new(c"_id"));
     }
     Ok(Parsed::one(Reshape { name: "$project", projection, effect, reads, closed: !exclusion }))
 }
@@ -111,15 +111,15 @@ fn read_paths(fields: Document<'_>, prefix: &str, context: &Context) -> Option<V
         match field.value() {
             Value::Document(nested) if !nested.is_empty() && !starts_operator(nested) => {
                 // The array or document around computed fields decides their shape.
-                paths.push(Path::new(&name));
+                paths.push(Path::new(FieldName::before_zero(&name)));
                 paths.extend(read_paths(nested, &format!("{name}."), context)?);
             }
-            value if is_kept(value) => paths.push(Path::new(&name)),
+            value if is_kept(value) => paths.push(Path::new(FieldName::before_zero(&name))),
             value => match Expression::parse(value, context).ok()?.dependencies() {
                 Dependencies::Paths(read) => {
                     paths.extend(read);
                     if name.contains('.') {
-                        paths.push(Path::new(&first_component(&name)));
+                        paths.push(Path::new(FieldName::before_zero(&first_component(&name))));
                     }
                 }
                 Dependencies::Whole => return None,

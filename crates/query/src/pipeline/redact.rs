@@ -57,10 +57,10 @@ impl Redact {
                     match element.value() {
                         Value::Document(inner) => {
                             let kept = self.document(inner, depth + 1, context)?;
-                            builder.append_optional(element.name(), kept.as_ref());
+                            builder.append_optional(element.field_name(), kept.as_ref());
                         }
                         Value::Array(array) => {
-                            builder.begin_array(element.name());
+                            builder.begin_array(element.field_name());
                             self.array(array, depth + 1, context, &mut builder)?;
                             builder.end();
                         }

@@ -20,7 +20,7 @@ pub(crate) fn parse(spec: &Element<'_>, _scope: &Scope<'_>) -> Result<Parsed> {
 /// A step made by the optimiser.
 pub(crate) fn step(skip: u64) -> Step {
     let mut builder = Builder::new();
-    builder.append("$skip", i64::try_from(skip).unwrap_or(i64::MAX));
+    builder.append(c"$skip", i64::try_from(skip).unwrap_or(i64::MAX));
     Step::new(builder.finish(), Arc::new(Skip(skip)))
 }
 

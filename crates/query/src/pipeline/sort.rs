@@ -44,8 +44,8 @@ impl Sort {
         let sort =
             Sort { spec: pattern.clone(), pattern: SortPattern::parse(pattern.view())?, limit: Some(limit) };
         let mut builder = Builder::new();
-        builder.begin_document("$sort").append("sortKey", pattern);
-        builder.append("limit", i64::try_from(limit).unwrap_or(i64::MAX)).end();
+        builder.begin_document(c"$sort").append(c"sortKey", pattern);
+        builder.append(c"limit", i64::try_from(limit).unwrap_or(i64::MAX)).end();
         Ok(Step::new(builder.finish(), Arc::new(sort)))
     }
 }

@@ -26,10 +26,10 @@ pub(crate) fn parse(spec: &Element<'_>, scope: &Scope<'_>) -> Result<Parsed> {
         _ => return Err(err!(40149, "the sortByCount field must be specified as a string or as an object")),
     }
     let mut stages = Builder::new();
-    stages.begin_array("stages");
-    stages.push_document().begin_document("$group").append_renamed(b"_id", spec);
-    stages.begin_document("count").append("$sum", 1i32).end().end().end();
-    stages.push_document().begin_document("$sort").append("count", -1i32).end().end();
+    stages.begin_array(c"stages");
+    stages.push_document().begin_document(c"$group").append_renamed(c"_id", spec);
+    stages.begin_document(c"count").append(c"$sum", 1i32).end().end().end();
+    stages.push_document().begin_document(c"$sort").append(c"count", -1i32).end().end();
     Parsed::stages(stages, scope)
 }
 

@@ -89,7 +89,7 @@ impl Collections for Memory {
 
     fn source(&self, stage: &'static str, spec: Value<'_>, _context: &Arc<Context>) -> Result<Stream> {
         let mut builder = base::bson::Builder::new();
-        builder.append("stage", stage).append("spec", spec);
+        builder.append(c"stage", stage).append(c"spec", spec);
         Ok(from_documents(vec![builder.finish()]))
     }
 

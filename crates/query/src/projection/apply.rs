@@ -4,7 +4,7 @@ use super::Kind;
 use super::tree::{Node, Slice, Tree};
 use crate::{Arena, Context, Matcher};
 use base::Result;
-use base::bson::{Array, Builder, Document, Element, Value};
+use base::bson::{Array, Builder, Document, Element, FieldName, Value};
 
 /// One application to one document.
 pub(super) struct Walk<'a> {
@@ -17,7 +17,7 @@ pub(super) struct Walk<'a> {
 /// Where a value is written: under a name, or as the next element of the open array.
 #[derive(Clone, Copy)]
 enum Slot<'n> {
-    Field(&'n str),
+    Field(FieldName<'n>),
     Item,
 }
 
@@ -80,7 +80,7 @@ impl<'a> Walk<'a> {
                     let in_place = self.kind == Kind::Add && document.find(name).is_some();
                     if !in_place {
                         let value = expression.evaluate(self.root, self.context, self.arena)?;
-                        out.append_optional(name, value);
+                        out.append_optional(name.view(), value);
                         self.check_room(out)?;
                     }
                 }
@@ -116,17 +116,17 @@ impl<'a> Walk<'a> {
                 Ok(true)
             }
             Node::Listed => Ok(false),
-            Node::Below(tree) => self.below(tree, element.value(), Slot::Field(element.name()), out),
+            Node::Below(tree) => self.below(tree, element.value(), Slot::Field(element.field_name()), out),
             Node::Computed(expression) if self.kind == Kind::Add => {
                 let value = expression.evaluate(self.root, self.context, self.arena)?;
-                out.append_optional(element.name(), value);
+                out.append_optional(element.field_name(), value);
                 self.check_room(out)?;
                 Ok(value.is_some())
             }
             Node::Computed(_) | Node::ElemMatch(_) => Ok(false),
             Node::Slice(slice) => {
                 match element.value() {
-                    Value::Array(array) => slice.write(array, element.name(), out),
+                    Value::Array(array) => slice.write(array, element.field_name(), out),
                     _ => {
                         out.append_element(element);
                     }
@@ -197,7 +197,7 @@ fn is_container(value: Value<'_>) -> bool {
 
 impl Slice {
     /// Writes the elements within the bounds as an array.
-    fn write(self, array: Array<'_>, name: &str, out: &mut Builder) {
+    fn write(self, array: Array<'_>, name: FieldName<'_>, out: &mut Builder) {
         let skip = if self.skip >= 0 {
             usize::try_from(self.skip).unwrap_or(usize::MAX)
         } else {

@@ -15,7 +15,7 @@ mod tests;
 use crate::pipeline::depth;
 use crate::{Arena, Context};
 use base::Result;
-use base::bson::{Builder, Document, DocumentBuf, Path, Value, check_depth};
+use base::bson::{Builder, Document, DocumentBuf, FieldName, Path, Value, check_depth};
 use parse::Flavour;
 use tree::{Node, Tree};
 
@@ -144,7 +144,7 @@ fn listed(tree: &Tree, prefix: &str, paths: &mut Vec<Path>) -> bool {
         let path = join(prefix, name);
         match node {
             Node::Listed => {
-                paths.push(Path::new(&path));
+                paths.push(Path::new(FieldName::before_zero(&path)));
                 true
             }
             Node::Below(inner) => listed(inner, &path, paths),

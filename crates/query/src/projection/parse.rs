@@ -6,7 +6,7 @@ use crate::Matcher;
 use crate::expression::Place;
 use crate::field_path::checked_path;
 use crate::{Context, Expression};
-use base::bson::{Builder, Document, Element, Path, Value};
+use base::bson::{Builder, Document, Element, FieldName, Path, Value};
 use base::{Result, err};
 use std::sync::Arc;
 
@@ -166,7 +166,7 @@ impl Parser<'_> {
         self.include_for_computed()?;
         self.has_elem_match = true;
         let mut filter = Builder::new();
-        filter.begin_document(path).append_element(operator).end();
+        filter.begin_document(FieldName::before_zero(path)).append_element(operator).end();
         let filter = Matcher::parse(filter.finish().view(), self.context)?;
         self.tree.add(path, Node::ElemMatch(Arc::new(filter)))
     }
@@ -206,7 +206,7 @@ impl Parser<'_> {
             return Err(err!(31250, "Path collision at _id"));
         }
         if listed {
-            self.tree.push_front("_id", Node::Listed);
+            self.tree.push_front(FieldName::ID, Node::Listed);
         }
         let Parser { tree, positional, sort_keys, .. } = self;
         Ok(Projection { kind, tree, positional, sort_keys, may_deepen: false })

@@ -1,6 +1,6 @@
 //! Find's positional `$`: the first array on the path keeps only the element that matched.
 
-use base::bson::{Builder, Document, DocumentBuf, PathComponent, Value};
+use base::bson::{Builder, Document, DocumentBuf, FieldName, PathComponent, Value};
 use base::{Result, err};
 
 /// The document with the first array along the path cut down to the matched element.
@@ -22,9 +22,10 @@ fn fields(
     position: Option<usize>,
     out: &mut Builder,
 ) -> Result<()> {
-    let (name, rest) = path.split_first().map_or(("", path), |(first, rest)| (first.name(), rest));
+    let empty = FieldName::literal("");
+    let (name, rest) = path.split_first().map_or((empty, path), |(first, rest)| (first.into(), rest));
     for element in document {
-        if element.name() != name {
+        if element.field_name() != name {
             out.append_element(&element);
             continue;
         }

@@ -2,6 +2,7 @@
 
 use crate::Expression;
 use crate::Matcher;
+use base::bson::{FieldName, FieldNameBuf};
 use base::{Result, err};
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -36,9 +37,9 @@ pub(super) struct Slice {
 /// The named fields of one level, in the order of the specification.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Tree {
-    pub(super) children: Vec<(Box<str>, Node)>,
+    pub(super) children: Vec<(FieldNameBuf, Node)>,
     /// Where each child is; empty while there are few.
-    places: HashMap<Box<str>, usize>,
+    places: HashMap<FieldNameBuf, usize>,
     /// Whether anything here or below is computed, so that missing fields may appear.
     pub(super) computes: bool,
 }
@@ -59,23 +60,23 @@ impl Tree {
     }
 
     /// Puts a child behind the others.
-    fn push(&mut self, name: &str, node: Node) {
+    fn push(&mut self, name: FieldName<'_>, node: Node) {
         if self.children.len() >= FEW {
             if self.places.is_empty() {
-                let place = |(place, (name, _)): (usize, &(Box<str>, Node))| (name.clone(), place);
+                let place = |(place, (name, _)): (usize, &(FieldNameBuf, Node))| (name.clone(), place);
                 self.places = self.children.iter().enumerate().map(place).collect();
             }
-            self.places.insert(name.into(), self.children.len());
+            self.places.insert(name.to_owned(), self.children.len());
         }
-        self.children.push((name.into(), node));
+        self.children.push((name.to_owned(), node));
     }
 
     /// Puts a child before the others.
-    pub(super) fn push_front(&mut self, name: &str, node: Node) {
+    pub(super) fn push_front(&mut self, name: FieldName<'_>, node: Node) {
         let behind = std::mem::take(&mut self.children);
         self.places.clear();
         self.push(name, node);
-        behind.into_iter().for_each(|(name, node)| self.push(&name, node));
+        behind.into_iter().for_each(|(name, node)| self.push(name.view(), node));
     }
 
     /// Puts a node at a path.
@@ -90,7 +91,7 @@ impl Tree {
             let at = match tree.find(first.as_bytes()) {
                 Some(at) => at,
                 None => {
-                    tree.push(first, Node::Below(Tree::default()));
+                    tree.push(FieldName::before_zero(first), Node::Below(Tree::default()));
                     tree.children.len() - 1
                 }
             };
@@ -103,7 +104,7 @@ impl Tree {
         if tree.find(rest.as_bytes()).is_some() {
             return Err(err!(31250, "Path collision at {path}"));
         }
-        tree.push(rest, node);
+        tree.push(FieldName::before_zero(rest), node);
         Ok(())
     }
 }

@@ -5,6 +5,7 @@ use super::{Language, TextSpec};
 use base::bson::{Builder, Element, Value};
 use base::{Result, err};
 use std::collections::BTreeSet;
+use std::ffi::CStr;
 use std::sync::OnceLock;
 
 /// The argument of `$text`.
@@ -70,10 +71,10 @@ impl TextQuery {
     /// Appends the argument as it was given, the language as the index that was asked last has it.
     pub(crate) fn describe(&self, out: &mut Builder) {
         let index_language = self.index_language.get().map_or("", |language| language.name());
-        out.begin_document("$text").append("$search", self.search.as_str());
-        out.append("$language", self.language.as_deref().unwrap_or(index_language));
-        out.append("$caseSensitive", self.case_sensitive);
-        out.append("$diacriticSensitive", self.diacritic_sensitive).end();
+        out.begin_document(c"$text").append(c"$search", self.search.as_str());
+        out.append(c"$language", self.language.as_deref().unwrap_or(index_language));
+        out.append(c"$caseSensitive", self.case_sensitive);
+        out.append(c"$diacriticSensitive", self.diacritic_sensitive).end();
     }
 
     /// What is searched for in an index.
@@ -121,17 +122,17 @@ fn wrong_type(name: &str, expected: &str, found: Value<'_>) -> base::Error {
 impl Search {
     /// The search as explain prints it.
     pub fn describe(&self, out: &mut Builder) {
-        let mut list = |name: &str, texts: &mut dyn Iterator<Item = &String>| {
+        let mut list = |name: &'static CStr, texts: &mut dyn Iterator<Item = &String>| {
             out.begin_array(name);
             texts.for_each(|text| {
                 out.push(text.as_str());
             });
             out.end();
         };
-        list("terms", &mut self.words.iter());
-        list("negatedTerms", &mut self.negated_words.iter());
-        list("phrases", &mut self.phrases.iter());
-        list("negatedPhrases", &mut self.negated_phrases.iter());
+        list(c"terms", &mut self.words.iter());
+        list(c"negatedTerms", &mut self.negated_words.iter());
+        list(c"phrases", &mut self.phrases.iter());
+        list(c"negatedPhrases", &mut self.negated_phrases.iter());
     }
 }
 

@@ -4,7 +4,7 @@ use super::array_filters::ArrayFilter;
 use super::operators::Change;
 use super::tree::{Child, Elements, Fields, Node, identifier, join};
 use crate::Context;
-use base::bson::{Builder, Document, DocumentBuf, Element, Value};
+use base::bson::{Builder, Document, DocumentBuf, Element, FieldName, FieldNameBuf, Value};
 use base::{Result, err};
 use std::borrow::Cow;
 use std::cell::Cell;
@@ -148,17 +148,17 @@ impl<'c> Walk<'c> {
                     out.append_element(&element);
                 } else {
                     self.rewritten.set(self.rewritten.get() || matches!(change, Change::Array(_)));
-                    write(change, element.name(), in_array, out);
+                    write(change, element.field_name(), in_array, out);
                 }
             }
             (Node::Fields(fields), Value::Document(inner)) => {
-                out.begin_document(element.name());
+                out.begin_document(element.field_name());
                 let holder = Holder { fields: inner, is_array: false, element: Some(element), path };
                 self.fields(fields, holder, out)?;
                 out.end();
             }
             (Node::Fields(fields), Value::Array(inner)) => {
-                out.begin_array(element.name());
+                out.begin_array(element.field_name());
                 let holder =
                     Holder { fields: inner.as_document(), is_array: true, element: Some(element), path };
                 self.fields(fields, holder, out)?;
@@ -182,7 +182,7 @@ impl<'c> Walk<'c> {
     /// Applies to each element of an array what the filters choose for it.
     fn elements(&self, elements: &Elements, array: Element<'_>, path: &str, out: &mut Builder) -> Result<()> {
         let Value::Array(values) = array.value() else { return Ok(()) };
-        out.begin_array(array.name());
+        out.begin_array(array.field_name());
         for (position, element) in values.elements().enumerate() {
             check_now_and_then(self.context, position)?;
             let path = join(path, element.name());
@@ -233,7 +233,7 @@ impl<'c> Walk<'c> {
         let path = join(holder.path, &child.name);
         if !holder.is_array {
             if self.creates(&child.node, &path)? {
-                self.create(&child.node, &child.name, &path, out)?;
+                self.create(&child.node, child.name.view(), &path, out)?;
             }
             return Ok(length);
         }
@@ -250,9 +250,9 @@ impl<'c> Walk<'c> {
             return Err(err!(CannotBackfillArray, "can't backfill more than {BACKFILL_MAX} elements"));
         }
         for position in length..index {
-            out.append(&position.to_string(), Value::Null);
+            out.append(&FieldNameBuf::of_number(position), Value::Null);
         }
-        self.create(&child.node, &index.to_string(), &path, out)?;
+        self.create(&child.node, FieldNameBuf::of_number(index).view(), &path, out)?;
         Ok(index + 1)
     }
 
@@ -276,9 +276,9 @@ impl<'c> Walk<'c> {
     }
 
     /// Writes a missing place, documents on the way included.
-    fn create(&self, node: &Node, name: &str, path: &str, out: &mut Builder) -> Result<()> {
+    fn create(&self, node: &Node, name: FieldName<'_>, path: &str, out: &mut Builder) -> Result<()> {
         match node {
-            Node::Leaf(operator) => write(operator.missing(&self.at(path, name))?, name, false, out),
+            Node::Leaf(operator) => write(operator.missing(&self.at(path, name.as_str()))?, name, false, out),
             Node::Elements(_) => {}
             Node::Fields(fields) => {
                 let fields = self.positioned(fields, path)?;
@@ -286,7 +286,7 @@ impl<'c> Walk<'c> {
                 for child in &fields.children {
                     let path = join(path, &child.name);
                     if self.creates(&child.node, &path)? {
-                        self.create(&child.node, &child.name, &path, out)?;
+                        self.create(&child.node, child.name.view(), &path, out)?;
                     }
                 }
                 out.end();
@@ -324,7 +324,7 @@ fn last(path: &str) -> &str {
 }
 
 /// Writes what became of a field.
-fn write(change: Change<'_>, name: &str, in_array: bool, out: &mut Builder) {
+fn write(change: Change<'_>, name: FieldName<'_>, in_array: bool, out: &mut Builder) {
     match change {
         Change::Keep => {}
         // A hole in an array is filled, so that the other elements keep their positions.
@@ -346,7 +346,7 @@ fn write(change: Change<'_>, name: &str, in_array: bool, out: &mut Builder) {
             out.begin_array(name);
             out.append_all(array.as_document());
             for (position, value) in (array.len()..).zip(values) {
-                out.append(&position.to_string(), value);
+                out.append(&FieldNameBuf::of_number(position), value);
             }
             out.end();
         }

@@ -74,12 +74,12 @@ impl Written<'_, '_> {
             match (before.find(&child.name), after.find(&child.name)) {
                 (None, None) => {}
                 (None, Some(new)) => node.insert(new),
-                (Some(old), None) => node.delete(old.name_bytes()),
+                (Some(old), None) => node.delete(old.field_name()),
                 (Some(old), Some(new)) => {
                     match self.change(&child.node, old, new, &join(path, &child.name))? {
                         Change::None => {}
                         Change::Value => node.update(new),
-                        Change::Within(sub) => node.sub(new.name_bytes(), sub),
+                        Change::Within(sub) => node.sub(new.field_name(), sub),
                     }
                 }
             }

@@ -65,7 +65,10 @@ pub(super) fn replace(
     for element in after {
         match context {
             Some(context) if is_empty_timestamp(&element) => {
-                out.append(element.name(), Value::Timestamp(context.stamps.next(super::timestamp(context))));
+                out.append(
+                    element.field_name(),
+                    Value::Timestamp(context.stamps.next(super::timestamp(context))),
+                );
             }
             _ => {
                 out.append_element(&element);

@@ -6,6 +6,7 @@
 //! make a node over the elements of an array.
 
 use super::operators::Operator;
+use base::bson::{FieldName, FieldNameBuf};
 use base::{Result, err};
 use std::cmp::Ordering;
 use std::sync::Arc;
@@ -36,7 +37,7 @@ pub(crate) struct Fields {
 /// One named child.
 #[derive(Debug, Clone)]
 pub(crate) struct Child {
-    pub(crate) name: Box<str>,
+    pub(crate) name: FieldNameBuf,
     /// The name as a position.
     pub(crate) index: Option<usize>,
     pub(crate) node: Node,
@@ -268,7 +269,11 @@ fn deepest<'n>(nodes: impl Iterator<Item = &'n Node>) -> Option<usize> {
 
 impl Child {
     fn new(name: &str, node: Node) -> Child {
-        Child { name: name.into(), index: if is_number(name) { name.parse().ok() } else { None }, node }
+        Child {
+            name: FieldName::before_zero(name).to_owned(),
+            index: if is_number(name) { name.parse().ok() } else { None },
+            node,
+        }
     }
 }
 

@@ -34,8 +34,8 @@ impl Privilege {
 
     /// Appends `resource` and `actions`.
     pub(crate) fn append(&self, out: &mut Builder) {
-        self.resource.append(out.begin_document("resource"));
-        out.end().begin_array("actions");
+        self.resource.append(out.begin_document(c"resource"));
+        out.end().begin_array(c"actions");
         for action in self.actions.iter() {
             out.push(action.name());
         }

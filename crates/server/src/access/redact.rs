@@ -35,13 +35,13 @@ pub(crate) fn without(command: &Command, body: Document<'_>) -> DocumentBuf {
 fn append(out: &mut Builder, document: Document<'_>) {
     for element in document {
         match element.value() {
-            _ if SECRETS.contains(&element.name()) => _ = out.append(element.name(), "xxx"),
+            _ if SECRETS.contains(&element.name()) => _ = out.append(element.field_name(), "xxx"),
             Value::Document(inner) => {
-                append(out.begin_document(element.name()), inner);
+                append(out.begin_document(element.field_name()), inner);
                 out.end();
             }
             Value::Array(inner) => {
-                append(out.begin_array(element.name()), inner.as_document());
+                append(out.begin_array(element.field_name()), inner.as_document());
                 out.end();
             }
             _ => _ = out.append_element(&element),
@@ -58,17 +58,17 @@ mod tests {
     fn secrets_are_not_shown() {
         let shown = |name: &str, body: &DocumentBuf| shown(find(name).unwrap(), body.view());
         let mut user = Builder::new();
-        user.append("createUser", "u").append("pwd", "secret").begin_array("roles").end();
+        user.append(c"createUser", "u").append(c"pwd", "secret").begin_array(c"roles").end();
         let user = user.finish();
         let text = shown("createUser", &user);
         assert!(text.contains("xxx") && !text.contains("secret"), "{text}");
         let mut nested = Builder::new();
-        nested.begin_array("applyOps").push(&user).end();
+        nested.begin_array(c"applyOps").push(&user).end();
         let text = shown("applyOps", &nested.finish());
         assert!(text.contains("xxx") && !text.contains("secret"), "{text}");
         assert!(shown("insert", &user).contains("secret"));
         let mut long = Builder::new();
-        long.begin_array("documents");
+        long.begin_array(c"documents");
         (0..SHOWN_MAX).for_each(|_| _ = long.push("ä"));
         long.end();
         let text = shown("insert", &long.finish());

@@ -170,15 +170,15 @@ impl Pattern {
     /// Appends the resource document's fields.
     pub(crate) fn append(&self, out: &mut Builder) {
         match self {
-            Pattern::Any => out.append("anyResource", true),
-            Pattern::Cluster => out.append("cluster", true),
-            Pattern::AnyNormal => out.append("db", "").append("collection", ""),
-            Pattern::Database(database) => out.append("db", database).append("collection", ""),
-            Pattern::Named(name) => out.append("db", "").append("collection", name),
-            Pattern::Collection(database, name) => out.append("db", database).append("collection", name),
+            Pattern::Any => out.append(c"anyResource", true),
+            Pattern::Cluster => out.append(c"cluster", true),
+            Pattern::AnyNormal => out.append(c"db", "").append(c"collection", ""),
+            Pattern::Database(database) => out.append(c"db", database).append(c"collection", ""),
+            Pattern::Named(name) => out.append(c"db", "").append(c"collection", name),
+            Pattern::Collection(database, name) => out.append(c"db", database).append(c"collection", name),
             Pattern::Buckets(database, series) => match database.as_str() {
-                "" => out.append("system_buckets", series),
-                database => out.append("db", database).append("system_buckets", series),
+                "" => out.append(c"system_buckets", series),
+                database => out.append(c"db", database).append(c"system_buckets", series),
             },
         };
     }
@@ -214,13 +214,13 @@ mod tests {
     #[test]
     fn what_does_not_go_together_is_refused() {
         let code = |result: Result<Pattern>| result.unwrap_err().code().number();
-        let error = parse(|b| _ = b.append("cluster", true).append("db", "d")).unwrap_err();
+        let error = parse(|b| _ = b.append(c"cluster", true).append(c"db", "d")).unwrap_err();
         assert_eq!(error.message(), "resource: {cluster: true} conflicts with resource type 'db'");
-        assert_eq!(code(parse(|b| _ = b.append("anyResource", true).append("cluster", true))), 2);
-        assert_eq!(code(parse(|b| _ = b.append("cluster", false))), 2);
-        assert_eq!(code(parse(|b| _ = b.append("db", "d"))), 2);
-        assert_eq!(code(parse(|b| _ = b.append("db", 1).append("collection", ""))), 14);
-        assert_eq!(code(parse(|b| _ = b.append("table", "t"))), 40_415);
+        assert_eq!(code(parse(|b| _ = b.append(c"anyResource", true).append(c"cluster", true))), 2);
+        assert_eq!(code(parse(|b| _ = b.append(c"cluster", false))), 2);
+        assert_eq!(code(parse(|b| _ = b.append(c"db", "d"))), 2);
+        assert_eq!(code(parse(|b| _ = b.append(c"db", 1).append(c"collection", ""))), 14);
+        assert_eq!(code(parse(|b| _ = b.append(c"table", "t"))), 40_415);
         assert_eq!(code(parse(|_| ())), 2);
     }
 

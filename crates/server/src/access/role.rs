@@ -7,7 +7,7 @@ use super::resource::Pattern;
 use crate::auth::names::RoleName;
 use crate::auth::store::{self, ROLES};
 use crate::server::Server;
-use base::bson::{Builder, Document, DocumentBuf, Value, ValueBuf};
+use base::bson::{Builder, Document, DocumentBuf, FieldName, Value, ValueBuf};
 use base::{Result, err};
 use std::sync::Arc;
 
@@ -27,7 +27,7 @@ pub(crate) struct Resolved {
 /// Errors: the store's.
 pub(crate) fn document(server: &Server, role: &RoleName) -> Result<Option<DocumentBuf>> {
     let mut filter = Builder::new();
-    filter.append("_id", &role.id()).append("role", &role.role).append("db", &role.db);
+    filter.append(c"_id", &role.id()).append(c"role", &role.role).append(c"db", &role.db);
     Ok(store::find(server, ROLES, filter.finish().view())?.into_iter().next())
 }
 
@@ -178,7 +178,7 @@ pub(crate) fn append_resolved(
     append_names(out, "inheritedRoles", &inherited);
     append_privileges(out, "inheritedPrivileges", &resolved.privileges);
     if restrictions {
-        out.begin_array("inheritedAuthenticationRestrictions");
+        out.begin_array(c"inheritedAuthenticationRestrictions");
         for restrictions in &resolved.restrictions {
             out.push(restrictions.view());
         }
@@ -189,16 +189,16 @@ pub(crate) fn append_resolved(
 
 /// Appends `{role, db}` for each role to an array.
 pub(crate) fn append_names(out: &mut Builder, field: &str, roles: &[RoleName]) {
-    out.begin_array(field);
+    out.begin_array(FieldName::before_zero(field));
     for role in roles {
-        out.push_document().append("role", &role.role).append("db", &role.db).end();
+        out.push_document().append(c"role", &role.role).append(c"db", &role.db).end();
     }
     out.end();
 }
 
 /// Appends privileges as an array.
 pub(crate) fn append_privileges(out: &mut Builder, field: &str, privileges: &[Privilege]) {
-    out.begin_array(field);
+    out.begin_array(FieldName::before_zero(field));
     for privilege in privileges {
         privilege.append(out.push_document());
         out.end();

@@ -4,7 +4,7 @@
 //! is an address, or several as `10.0.0.0/8`.
 
 use crate::fields::Fields;
-use base::bson::{Array, Builder, Value};
+use base::bson::{Array, Builder, FieldName, Value};
 use base::{Result, err};
 use ipnet::IpNet;
 use std::net::IpAddr;
@@ -45,7 +45,7 @@ pub(crate) fn allow(restrictions: Array<'_>, ends: Ends) -> bool {
 ///
 /// Errors: those of the fields; BadValue for what is no network.
 pub(crate) fn append_checked(document: &mut Builder, place: &str, restrictions: Array<'_>) -> Result<()> {
-    document.begin_array("authenticationRestrictions");
+    document.begin_array(c"authenticationRestrictions");
     for restriction in restrictions.iter() {
         let Value::Document(restriction) = restriction else {
             return Err(err!(
@@ -58,7 +58,7 @@ pub(crate) fn append_checked(document: &mut Builder, place: &str, restrictions: 
         document.push_document();
         for name in FIELDS {
             let Some(networks) = fields.strings(name)? else { continue };
-            document.begin_array(name);
+            document.begin_array(FieldName::before_zero(name));
             for network in networks {
                 if network_of(network).is_none() {
                     return Err(err!(BadValue, "Invalid IP address or CIDR string: {network}"));
@@ -85,7 +85,7 @@ mod tests {
 
     fn list(build: impl FnOnce(&mut Builder)) -> DocumentBuf {
         let mut builder = Builder::new();
-        builder.begin_array("r");
+        builder.begin_array(c"r");
         build(&mut builder);
         builder.end();
         builder.finish()
@@ -100,10 +100,10 @@ mod tests {
     fn one_restriction_of_several_must_hold_whole() {
         assert!(allows(&list(|_| ()), "10.1.1.1"));
         let lists = list(|b| {
-            b.push_document().begin_array("clientSource").push("10.0.0.0/8").push("::1").end();
-            b.begin_array("serverAddress").push("127.0.0.1").end().end();
-            b.push_document().begin_array("clientSource").push("192.168.1.1").end();
-            b.begin_array("serverAddress").push("192.168.1.2").end().end();
+            b.push_document().begin_array(c"clientSource").push("10.0.0.0/8").push("::1").end();
+            b.begin_array(c"serverAddress").push("127.0.0.1").end().end();
+            b.push_document().begin_array(c"clientSource").push("192.168.1.1").end();
+            b.begin_array(c"serverAddress").push("192.168.1.2").end().end();
         });
         for (client, expected) in [
             ("10.1.2.3", true),
@@ -115,8 +115,8 @@ mod tests {
             assert_eq!(allows(&lists, client), expected, "{client}");
         }
         let nonsense = list(|b| {
-            b.push_document().append("clientSource", "10.0.0.0/8").end().push(1);
-            b.push_document().begin_array("clientSource").push("everywhere").end().end();
+            b.push_document().append(c"clientSource", "10.0.0.0/8").end().push(1);
+            b.push_document().begin_array(c"clientSource").push("everywhere").end().end();
         });
         assert!(!allows(&nonsense, "10.1.2.3"));
     }
@@ -127,14 +127,14 @@ mod tests {
             let mut out = Builder::new();
             append_checked(&mut out, "createUser", list.view().get("r").unwrap().as_array().unwrap())
         };
-        checked(&list(|b| _ = b.push_document().begin_array("clientSource").push("10.0.0.1").end().end()))
+        checked(&list(|b| _ = b.push_document().begin_array(c"clientSource").push("10.0.0.1").end().end()))
             .unwrap();
         let refused = |build: fn(&mut Builder)| checked(&list(build)).unwrap_err().code().number();
         assert_eq!(refused(|b| _ = b.push(1)), 14);
-        assert_eq!(refused(|b| _ = b.push_document().append("clientSource", 1).end()), 14);
-        assert_eq!(refused(|b| _ = b.push_document().append("source", 1).end()), 40415);
+        assert_eq!(refused(|b| _ = b.push_document().append(c"clientSource", 1).end()), 14);
+        assert_eq!(refused(|b| _ = b.push_document().append(c"source", 1).end()), 40415);
         assert_eq!(
-            refused(|b| _ = b.push_document().begin_array("clientSource").push("10.0.0.0/99").end().end()),
+            refused(|b| _ = b.push_document().begin_array(c"clientSource").push("10.0.0.0/99").end().end()),
             2
         );
     }

@@ -38,7 +38,7 @@ pub(crate) fn find_in(
 /// Errors: the store's.
 pub(crate) fn user(server: &Server, user: &UserName) -> Result<Option<DocumentBuf>> {
     let mut filter = Builder::new();
-    filter.append("_id", &user.id()).append("user", &user.name).append("db", &user.db);
+    filter.append(c"_id", &user.id()).append(c"user", &user.name).append(c"db", &user.db);
     let users = Namespace::new("admin", USERS)?;
     Ok(find_some(server, &users, filter.finish().view(), 1)?.pop())
 }
@@ -81,7 +81,7 @@ fn find_once(
     let mut ended = false;
     while !ended {
         let mut batch = Builder::new();
-        batch.begin_array("found");
+        batch.begin_array(c"found");
         ended = cursor.next_batch(u64::MAX, &mut batch)?.1;
         batch.end();
         let batch = batch.finish();
@@ -104,11 +104,11 @@ const FIRST_LASTS: i64 = 30_000;
 pub(super) fn claim_first(server: &Server) -> Result<bool> {
     let now = server.database.now_millis();
     let mut claim = Builder::new();
-    claim.append("update", "system.version").begin_array("updates").push_document();
-    claim.begin_document("q").append("_id", FIRST).begin_document("at");
-    claim.append("$lt", Value::DateTime(now - FIRST_LASTS)).end().end();
-    claim.begin_document("u").begin_document("$set").append("at", Value::DateTime(now)).end().end();
-    claim.append("upsert", true).end().end().append("$db", "admin");
+    claim.append(c"update", "system.version").begin_array(c"updates").push_document();
+    claim.begin_document(c"q").append(c"_id", FIRST).begin_document(c"at");
+    claim.append(c"$lt", Value::DateTime(now - FIRST_LASTS)).end().end();
+    claim.begin_document(c"u").begin_document(c"$set").append(c"at", Value::DateTime(now)).end().end();
+    claim.append(c"upsert", true).end().end().append(c"$db", "admin");
     match run(server, claim.finish().view()) {
         Ok(_) => Ok(true),
         Err(error) if error.code() == ErrorCode::DuplicateKey => Ok(false),
@@ -121,15 +121,15 @@ pub(super) fn claim_first(server: &Server) -> Result<bool> {
 /// Errors: the store's.
 pub(super) fn release_first(server: &Server) -> Result<()> {
     let mut delete = Builder::new();
-    delete.append("delete", "system.version").begin_array("deletes").push_document();
+    delete.append(c"delete", "system.version").begin_array(c"deletes").push_document();
     delete
-        .begin_document("q")
-        .append("_id", FIRST)
+        .begin_document(c"q")
+        .append(c"_id", FIRST)
         .end()
-        .append("limit", 1)
+        .append(c"limit", 1)
         .end()
         .end()
-        .append("$db", "admin");
+        .append(c"$db", "admin");
     run(server, delete.finish().view()).map(drop)
 }
 

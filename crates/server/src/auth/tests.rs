@@ -4,7 +4,7 @@ use crate::connection::{ConnectionState, Outcome, handle};
 use crate::direct::{document, frame};
 use crate::local::LocalConnection;
 use crate::server::{Server, Settings};
-use base::bson::{Builder, Document, DocumentBuf, Value};
+use base::bson::{Builder, Document, DocumentBuf, FieldName, Value};
 use base::random::Random;
 use database::{Database, SystemClock};
 use std::net::{Ipv4Addr, SocketAddr};
@@ -29,16 +29,20 @@ fn server_of(settings: Settings) -> Arc<Server> {
     let mut run = |build: &dyn Fn(&mut Builder)| {
         let mut command = Builder::new();
         build(&mut command);
-        command.append("$db", "admin");
+        command.append(c"$db", "admin");
         let reply = system.command(command.finish().view()).unwrap();
         assert_eq!(reply.view().get("ok").and_then(|ok| ok.as_i64()), Some(1), "{reply:?}");
     };
     for count in ["scramIterationCount", "scramSHA256IterationCount"] {
-        run(&|command| _ = command.append("setParameter", 1).append(count, 5000));
+        run(&|command| _ = command.append(c"setParameter", 1).append(FieldName::before_zero(count), 5000));
     }
     for user in ["alice", "bob"] {
         run(&|command| {
-            command.append("createUser", user).append("pwd", &format!("{user}'s")).begin_array("roles").end();
+            command
+                .append(c"createUser", user)
+                .append(c"pwd", &format!("{user}'s"))
+                .begin_array(c"roles")
+                .end();
         });
     }
     server
@@ -70,14 +74,14 @@ impl Peer {
     /// One message of a conversation, and the server's, if it has one.
     fn say(&mut self, name: &str, message: &[u8], db: &str, id: i32, skips: bool) -> Option<Vec<u8>> {
         let mut command = Builder::new();
-        command.append(name, 1);
+        command.append(FieldName::before_zero(name), 1);
         if name == "saslStart" {
-            command.append("mechanism", "SCRAM-SHA-256");
-            command.begin_document("options").append("skipEmptyExchange", skips).end();
+            command.append(c"mechanism", "SCRAM-SHA-256");
+            command.begin_document(c"options").append(c"skipEmptyExchange", skips).end();
         } else {
-            command.append("conversationId", id);
+            command.append(c"conversationId", id);
         }
-        command.append("payload", Value::Binary { subtype: 0, bytes: message }).append("$db", db);
+        command.append(c"payload", Value::Binary { subtype: 0, bytes: message }).append(c"$db", db);
         match self.command(command.finish().view())?.view().get("payload") {
             Some(Value::Binary { bytes, .. }) => Some(bytes.to_vec()),
             _ => None,
@@ -190,7 +194,7 @@ fn nobody_gets_in_by_a_conversation_that_is_not_theirs() {
     let mut heard = vec![login(&mut alice, "alice"), login(&mut Peer::new(&server, 0x7F00_0001), "bob")];
     heard.push(login(&mut Peer::new(&server, 0x7F00_0001), "alice"));
     let mut status = Builder::new();
-    status.append("listCollections", 1).append("$db", "admin");
+    status.append(c"listCollections", 1).append(c"$db", "admin");
     let status = status.finish();
     let random = Random::new(15);
     for conversation in 0..CONVERSATIONS {
@@ -270,12 +274,12 @@ fn guesses_wait_and_hold_no_thread() {
     // What comes next is told to wait, and within a hello nothing begins.
     let mut peer = Peer::new(&server, here);
     let mut start = Builder::new();
-    start.append("saslStart", 1).append("mechanism", "SCRAM-SHA-256");
-    start.append("payload", Value::Binary { subtype: 0, bytes: b"n,,n=alice,r=abcdefgh" });
-    start.append("db", "admin");
+    start.append(c"saslStart", 1).append(c"mechanism", "SCRAM-SHA-256");
+    start.append(c"payload", Value::Binary { subtype: 0, bytes: b"n,,n=alice,r=abcdefgh" });
+    start.append(c"db", "admin");
     let early = start.finish();
     let mut hello = Builder::new();
-    hello.append("hello", 1).append("speculativeAuthenticate", &early).append("$db", "admin");
+    hello.append(c"hello", 1).append(c"speculativeAuthenticate", &early).append(c"$db", "admin");
     let hello = hello.finish();
     assert!(peer.command(hello.view()).unwrap().view().get("speculativeAuthenticate").is_none());
     assert!(guess(here).is_none(), "it waits");
@@ -296,8 +300,8 @@ fn guesses_wait_and_hold_no_thread() {
 fn secrets_are_not_shown_to_others() {
     let server = server();
     let mut create = Builder::new();
-    create.append("createUser", "carol").append("pwd", "carol's").begin_array("roles").end();
-    create.append("$db", "admin");
+    create.append(c"createUser", "carol").append(c"pwd", "carol's").begin_array(c"roles").end();
+    create.append(c"$db", "admin");
     let create = create.finish();
     let mut peer = Peer::new(&server, 0x7F00_0001);
     peer.state.is_system = true;
@@ -349,16 +353,16 @@ fn server_status_counts_who_wanted_in_and_who_got_in() {
     let (_, proof) = client.reply(&reply).unwrap();
     assert_eq!(stranger.say("saslContinue", proof.as_bytes(), "admin", 1, true), None);
     let mut hello = Builder::new();
-    hello.append("hello", 1).append("saslSupportedMechs", "admin.alice");
+    hello.append(c"hello", 1).append(c"saslSupportedMechs", "admin.alice");
     hello
-        .begin_document("speculativeAuthenticate")
-        .append("saslStart", 1)
-        .append("mechanism", "SCRAM-SHA-256");
+        .begin_document(c"speculativeAuthenticate")
+        .append(c"saslStart", 1)
+        .append(c"mechanism", "SCRAM-SHA-256");
     hello
-        .append("payload", Value::Binary { subtype: 0, bytes: first.as_bytes() })
-        .append("db", "admin")
+        .append(c"payload", Value::Binary { subtype: 0, bytes: first.as_bytes() })
+        .append(c"db", "admin")
         .end();
-    hello.append("$db", "admin");
+    hello.append(c"$db", "admin");
     stranger.command(hello.finish().view()).unwrap();
     let status = LocalConnection::of_server(&server).command(document_of("serverStatus").view()).unwrap();
     let security = status.view().get("security").and_then(|value| value.as_document()).unwrap();
@@ -382,6 +386,6 @@ fn server_status_counts_who_wanted_in_and_who_got_in() {
 
 fn document_of(name: &str) -> DocumentBuf {
     let mut command = Builder::new();
-    command.append(name, 1).append("$db", "admin");
+    command.append(FieldName::before_zero(name), 1).append(c"$db", "admin");
     command.finish()
 }

@@ -2,7 +2,7 @@
 //! customData, roles}`, as MongoDB has it, so that dumps move both ways.
 
 use super::names::{RoleName, UserName};
-use base::bson::{Array, Builder, Document, Value};
+use base::bson::{Array, Builder, Document, FieldName, Value};
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
 use wire::scram::{Credential, Mechanism};
@@ -66,9 +66,9 @@ pub(crate) fn read_roles(roles: Array<'_>) -> Vec<RoleName> {
 
 /// Appends roles as documents keep them.
 pub(crate) fn append_roles(document: &mut Builder, roles: &[RoleName]) {
-    document.begin_array("roles");
+    document.begin_array(c"roles");
     for role in roles {
-        document.push_document().append("role", &role.role).append("db", &role.db).end();
+        document.push_document().append(c"role", &role.role).append(c"db", &role.db).end();
     }
     document.end();
 }
@@ -85,13 +85,15 @@ fn read_credential(stored: Document<'_>) -> Option<Credential> {
 
 /// Appends a credential under its mechanism's name.
 pub(crate) fn append_credential(credentials: &mut Builder, mechanism: Mechanism, credential: &Credential) {
-    credentials.begin_document(mechanism.name()).append("iterationCount", credential.iterations as i32);
+    credentials
+        .begin_document(FieldName::before_zero(mechanism.name()))
+        .append(c"iterationCount", credential.iterations as i32);
     for (name, bytes) in [
         ("salt", &credential.salt),
         ("storedKey", &credential.stored_key),
         ("serverKey", &credential.server_key),
     ] {
-        credentials.append(name, &BASE64_STANDARD.encode(bytes));
+        credentials.append(FieldName::before_zero(name), &BASE64_STANDARD.encode(bytes));
     }
     credentials.end();
 }
@@ -104,10 +106,15 @@ mod tests {
     fn what_is_written_is_read() {
         let credential = Credential::new(Mechanism::Sha256, "u", "p", vec![1; 28], 5000).unwrap();
         let mut document = Builder::new();
-        document.append("_id", "d.u").append("userId", Value::Binary { subtype: 4, bytes: &[7; 16] });
-        document.append("user", "u").append("db", "d").begin_document("credentials");
+        document.append(c"_id", "d.u").append(c"userId", Value::Binary { subtype: 4, bytes: &[7; 16] });
+        document.append(c"user", "u").append(c"db", "d").begin_document(c"credentials");
         append_credential(&mut document, Mechanism::Sha256, &credential);
-        document.begin_document("SCRAM-SHA-1").append("iterationCount", 1).append("salt", "AA==").end().end();
+        document
+            .begin_document(c"SCRAM-SHA-1")
+            .append(c"iterationCount", 1)
+            .append(c"salt", "AA==")
+            .end()
+            .end();
         append_roles(&mut document, &[RoleName::new("read", "d")]);
         let user = User::read(document.finish().view()).unwrap();
         assert_eq!((user.name.to_string().as_str(), user.id), ("u@d", Some([7; 16])));

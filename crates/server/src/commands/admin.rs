@@ -33,7 +33,7 @@ fn get_log(call: &mut Call<'_>) -> Result<Answer> {
     fields.finish()?;
     let (lines, written) = match which {
         "*" => {
-            call.reply.begin_array("names").push("global").push("startupWarnings").end();
+            call.reply.begin_array(c"names").push("global").push("startupWarnings").end();
             return Ok(Answer::Done);
         }
         "global" => logging::recent(),
@@ -41,7 +41,7 @@ fn get_log(call: &mut Call<'_>) -> Result<Answer> {
         "startupWarnings" => logging::startup_warnings(),
         other => return Err(err!(OperationFailed, "No log named '{other}'")),
     };
-    call.reply.append("totalLinesWritten", written as i64).begin_array("log");
+    call.reply.append(c"totalLinesWritten", written as i64).begin_array(c"log");
     for line in &lines {
         call.reply.push(line);
     }
@@ -144,12 +144,12 @@ fn profile(call: &mut Call<'_>) -> Result<Answer> {
         Some(_) => return Err(err!(BadValue, "Expected an object, or the string 'unset'.")),
     };
     let slow = &call.server.profiler.slow;
-    call.reply.append("was", before.level).append_number("slowms", slow.threshold());
-    call.reply.append("sampleRate", slow.sample_rate());
+    call.reply.append(c"was", before.level).append_number(c"slowms", slow.threshold());
+    call.reply.append(c"sampleRate", slow.sample_rate());
     if let Some(filter) = &before.filter {
-        call.reply.append("filter", &filter.document);
+        call.reply.append(c"filter", &filter.document);
         call.reply.append(
-            "note",
+            c"note",
             "When a filter expression is set, slowms and sampleRate are not used for profiling and slow-query log lines.",
         );
     }

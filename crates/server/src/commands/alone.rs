@@ -55,7 +55,7 @@ pub(crate) const GET_ROLLBACK_ID: Command = Command::new(
 fn rollback_id(call: &mut Call<'_>) -> Result<Answer> {
     no_options(call)?;
     replica_set(call)?;
-    call.reply.append("rbid", 1);
+    call.reply.append(c"rbid", 1);
     Ok(Answer::Done)
 }
 
@@ -71,6 +71,6 @@ pub(crate) const SHARDING_STATE: Command = Command::new(
 
 fn sharding_state(call: &mut Call<'_>) -> Result<Answer> {
     no_options(call)?;
-    call.reply.append("enabled", false);
+    call.reply.append(c"enabled", false);
     Ok(Answer::Done)
 }

@@ -28,7 +28,7 @@ fn authenticate(call: &mut Call<'_>) -> Result<Answer> {
     fields.command_value();
     let asked = Asked::read(fields, call.request.database)?;
     let name = enter(call, &asked, false)?;
-    call.reply.append("dbname", EXTERNAL).append("user", &name);
+    call.reply.append(c"dbname", EXTERNAL).append(c"user", &name);
     Ok(Answer::Done)
 }
 
@@ -99,7 +99,7 @@ pub(super) fn begin_early(call: &mut Call<'_>, asked: Document<'_>) {
     let Ok(_) = fields.any("authenticate") else { return };
     let Ok(asked) = Asked::read(fields, db) else { return };
     if let Ok(name) = enter(call, &asked, true) {
-        call.reply.begin_document("speculativeAuthenticate");
-        call.reply.append("dbname", EXTERNAL).append("user", &name).end();
+        call.reply.begin_document(c"speculativeAuthenticate");
+        call.reply.append(c"dbname", EXTERNAL).append(c"user", &name).end();
     }
 }

@@ -9,7 +9,7 @@ use crate::call::{Answer, Call};
 use crate::command::{Command, Kind};
 use crate::fields::Fields;
 use crate::{reply, transaction_rules};
-use base::bson::{Builder, Document, DocumentBuf, Value, ValueBuf};
+use base::bson::{Builder, Document, DocumentBuf, FieldName, Value, ValueBuf};
 use base::{Error, Namespace, Result, err};
 use database::language::Collation;
 use database::{Committed, Hint, InsertRequest, RetryKey, UpdateOutcome, check_writable};
@@ -275,10 +275,10 @@ impl Done {
     fn to_reply(&self, position: usize) -> DocumentBuf {
         let mut out = Builder::new();
         let n = self.n + u64::from(self.upserted.is_some());
-        out.append("ok", 1.0).append("idx", position as i32).append("n", n as i32);
-        out.append_optional("nModified", self.modified.map(|modified| modified as i32));
+        out.append(c"ok", 1.0).append(c"idx", position as i32).append(c"n", n as i32);
+        out.append_optional(c"nModified", self.modified.map(|modified| modified as i32));
         if let Some(id) = &self.upserted {
-            out.begin_document("upserted").append("_id", id).end();
+            out.begin_document(c"upserted").append(c"_id", id).end();
         }
         out.finish()
     }
@@ -286,9 +286,9 @@ impl Done {
 
 fn failure(position: usize, error: &Error) -> DocumentBuf {
     let mut out = Builder::new();
-    out.append("ok", 0.0).append("idx", position as i32).append("code", error.code().number());
+    out.append(c"ok", 0.0).append(c"idx", position as i32).append(c"code", error.code().number());
     out.append_all(error.info().unwrap_or(Document::EMPTY));
-    out.append("errmsg", error.message()).append("n", 0i32);
+    out.append(c"errmsg", error.message()).append(c"n", 0i32);
     out.finish()
 }
 
@@ -314,7 +314,7 @@ impl Totals {
             ("nUpserted", self.upserted),
             ("nDeleted", self.deleted),
         ] {
-            reply.append(name, Value::Int32(count));
+            reply.append(FieldName::before_zero(name), Value::Int32(count));
         }
     }
 }

@@ -30,7 +30,7 @@ fn check_sharding_index(call: &mut Call<'_>) -> Result<Answer> {
         return Err(err!(UnknownError, "no key pattern found in checkShardingindex"));
     }
     if key.iter().map(|part| part.name()).eq(["_id"]) {
-        call.reply.append("idskip", true);
+        call.reply.append(c"idskip", true);
         return Ok(Answer::Done);
     }
     if bounds.0.is_some() != bounds.1.is_some() {

@@ -106,15 +106,15 @@ fn list(call: &mut Call<'_>) -> Result<Answer> {
     let database = fields.string("db")?;
     fields.finish()?;
     let catalog = call.server.database.catalog();
-    call.reply.begin_array("snapshots");
+    call.reply.begin_array(c"snapshots");
     for state in catalog.all_saved() {
         if database.is_some_and(|wanted| wanted != &*state.name.database) {
             continue;
         }
-        call.reply.push_document().append("db", &*state.name.database).append("name", &*state.name.name);
-        call.reply.append("taken", Value::DateTime(state.taken_millis));
-        call.reply.append("collections", state.collections.len() as i32);
-        call.reply.append("documents", state.records()).append("dataSize", state.bytes()).end();
+        call.reply.push_document().append(c"db", &*state.name.database).append(c"name", &*state.name.name);
+        call.reply.append(c"taken", Value::DateTime(state.taken_millis));
+        call.reply.append(c"collections", state.collections.len() as i32);
+        call.reply.append(c"documents", state.records()).append(c"dataSize", state.bytes()).end();
     }
     call.reply.end();
     Ok(Answer::Done)
@@ -135,7 +135,7 @@ fn reset(call: &mut Call<'_>) -> Result<Answer> {
     let name = own_database(&mut fields, "resetDatabase")?;
     fields.finish()?;
     let (deleted, committed) = call.server.database.reset_database(call.operation().as_ref(), name)?;
-    call.reply.append("n", deleted as i64);
+    call.reply.append(c"n", deleted as i64);
     call.acknowledge(committed)?;
     Ok(Answer::Done)
 }

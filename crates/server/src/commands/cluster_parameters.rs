@@ -54,7 +54,7 @@ fn get(call: &mut Call<'_>) -> Result<Answer> {
     wanted.iter().try_for_each(|name| check_known(name))?;
     let has_time = call.server.is_replica_set();
     let options = call.server.cluster_parameters.change_streams();
-    call.reply.begin_array("clusterParameters");
+    call.reply.begin_array(c"clusterParameters");
     for _ in wanted {
         options.append_to(has_time, call.reply.push_document());
         call.reply.end();

@@ -22,7 +22,7 @@ fn create(call: &mut Call<'_>) -> Result<Answer> {
         options.append_element(&element);
         if element.name() == "autoIndexId" {
             let note = "the autoIndexId option is deprecated and will be removed in a future release";
-            call.reply.append("note", note);
+            call.reply.append(c"note", note);
         }
     }
     let surroundings = call.surroundings();
@@ -61,9 +61,9 @@ fn drop_collection(call: &mut Call<'_>) -> Result<Answer> {
         return Ok(Answer::Done);
     };
     if let Some(data) = &dropped.data {
-        call.reply.append("nIndexesWas", data.indexes.len() as i32);
+        call.reply.append(c"nIndexesWas", data.indexes.len() as i32);
     }
-    call.reply.append("ns", namespace.as_str());
+    call.reply.append(c"ns", namespace.as_str());
     call.acknowledge(Some(committed))?;
     Ok(Answer::Done)
 }
@@ -88,7 +88,7 @@ fn drop_database(call: &mut Call<'_>) -> Result<Answer> {
     }
     let committed = call.server.database.drop_database(call.operation().as_ref(), name)?;
     if committed.is_some() {
-        call.reply.append("dropped", name);
+        call.reply.append(c"dropped", name);
     }
     call.acknowledge(committed)?;
     Ok(Answer::Done)

@@ -43,8 +43,8 @@ fn count(call: &mut Call<'_>) -> Result<Answer> {
         &surroundings.context,
     )?;
     match i32::try_from(n) {
-        Ok(small) => call.reply.append("n", small),
-        Err(_) => call.reply.append("n", n as i64),
+        Ok(small) => call.reply.append(c"n", small),
+        Err(_) => call.reply.append(c"n", n as i64),
     };
     Ok(Answer::Done)
 }

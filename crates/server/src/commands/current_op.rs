@@ -11,7 +11,7 @@ use crate::logging::{format_time, now_millis};
 use crate::server::Server;
 use crate::session::Session;
 use crate::session_id;
-use base::bson::{Builder, Document, DocumentBuf, Value};
+use base::bson::{Builder, Document, DocumentBuf, FieldName, Value};
 use base::{Result, err};
 use database::SessionId;
 use std::sync::Arc;
@@ -43,7 +43,7 @@ fn current_op(call: &mut Call<'_>) -> Result<Answer> {
         ));
     }
     let seen = Seen::by(call.server, call.connection, own_only);
-    call.reply.begin_array("inprog");
+    call.reply.begin_array(c"inprog");
     for activity in call.server.activities.all() {
         let current = activity.current();
         if current.is_none() && !idle_too || !seen.shows(&activity) {
@@ -65,8 +65,8 @@ fn current_op(call: &mut Call<'_>) -> Result<Answer> {
     }
     call.reply.end();
     if call.server.database.write_locks() > 0 {
-        call.reply.append("fsyncLock", true);
-        call.reply.append("info", "use db.fsyncUnlock() to terminate the fsync write/snapshot lock");
+        call.reply.append(c"fsyncLock", true);
+        call.reply.append(c"info", "use db.fsyncUnlock() to terminate the fsync write/snapshot lock");
     }
     Ok(Answer::Done)
 }
@@ -123,27 +123,29 @@ impl Seen {
 /// Says whose an operation is.
 fn append_user(entry: &mut Builder, user: Option<&UserName>) {
     let Some(user) = user else { return };
-    entry.begin_array("effectiveUsers").push_document();
-    entry.append("user", &user.name).append("db", &user.db).end().end();
+    entry.begin_array(c"effectiveUsers").push_document();
+    entry.append(c"user", &user.name).append(c"db", &user.db).end().end();
 }
 
 /// A cursor that is open and not being read.
 fn idle_cursor(cursor: &database::IdleCursor) -> DocumentBuf {
     let mut entry = Builder::new();
-    entry.append("type", "idleCursor").append("ns", cursor.namespace.as_str());
-    entry.append("active", false).append("currentOpTime", &format_time(now_millis()));
+    entry.append(c"type", "idleCursor").append(c"ns", cursor.namespace.as_str());
+    entry.append(c"active", false).append(c"currentOpTime", &format_time(now_millis()));
     append_user(&mut entry, cursor.tag.as_ref().and_then(access::cursor::user_of));
     if let Some(session) = &cursor.session {
-        session_id::append(entry.begin_document("lsid"), session);
+        session_id::append(entry.begin_document(c"lsid"), session);
         entry.end();
     }
-    entry.begin_document("cursor").append("cursorId", cursor.id);
+    entry.begin_document(c"cursor").append(c"cursorId", cursor.id);
     let created = now_millis() - i64::try_from(cursor.age.as_millis()).unwrap_or(i64::MAX);
     let used = now_millis() - i64::try_from(cursor.idle.as_millis()).unwrap_or(i64::MAX);
-    entry.append("createdDate", Value::DateTime(created)).append("lastAccessDate", Value::DateTime(used));
-    entry.append("nDocsReturned", cursor.documents as i64).append("nBatchesReturned", cursor.batches as i64);
-    entry.append("noCursorTimeout", cursor.no_timeout).append("tailable", cursor.tailable);
-    entry.append("awaitData", cursor.await_data).end();
+    entry.append(c"createdDate", Value::DateTime(created)).append(c"lastAccessDate", Value::DateTime(used));
+    entry
+        .append(c"nDocsReturned", cursor.documents as i64)
+        .append(c"nBatchesReturned", cursor.batches as i64);
+    entry.append(c"noCursorTimeout", cursor.no_timeout).append(c"tailable", cursor.tailable);
+    entry.append(c"awaitData", cursor.await_data).end();
     entry.finish()
 }
 
@@ -174,9 +176,9 @@ fn holds(entry: Document<'_>, name: &str, condition: Value<'_>) -> bool {
 /// A session whose transaction is open while none of its statements runs.
 fn idle_transaction(server: &Server, session: &Session) -> Option<DocumentBuf> {
     let mut entry = Builder::new();
-    entry.append("type", "idleSession").append("desc", "inactive transaction").append("active", false);
-    entry.append("currentOpTime", &format_time(now_millis()));
-    session_id::append(entry.begin_document("lsid"), &session.id);
+    entry.append(c"type", "idleSession").append(c"desc", "inactive transaction").append(c"active", false);
+    entry.append(c"currentOpTime", &format_time(now_millis()));
+    session_id::append(entry.begin_document(c"lsid"), &session.id);
     entry.end();
     let idle = session.describe_transaction(server.transaction_lifetime(), true, &mut entry);
     idle.then(|| entry.finish())
@@ -184,45 +186,49 @@ fn idle_transaction(server: &Server, session: &Session) -> Option<DocumentBuf> {
 
 fn entry(server: &Server, activity: &Activity, current: Option<Current>) -> DocumentBuf {
     let mut entry = Builder::new();
-    entry.append("type", "op").append("desc", &format!("conn{}", activity.connection_id));
-    entry.append("connectionId", activity.connection_id).append("client", &activity.client.to_string());
-    entry.append("active", current.is_some()).append("currentOpTime", &format_time(now_millis()));
+    entry.append(c"type", "op").append(c"desc", &format!("conn{}", activity.connection_id));
+    entry.append(c"connectionId", activity.connection_id).append(c"client", &activity.client.to_string());
+    entry.append(c"active", current.is_some()).append(c"currentOpTime", &format_time(now_millis()));
     append_user(&mut entry, activity.user().as_ref());
     if let Some(current) = current {
         let micros = current.started.elapsed().as_micros() as i64;
-        entry.append("opid", current.operation_id as i64).append("secs_running", micros / 1_000_000);
-        entry.append("microsecs_running", micros).append("op", operation_kind(current.command));
-        entry.append("ns", &current.namespace);
+        entry.append(c"opid", current.operation_id as i64).append(c"secs_running", micros / 1_000_000);
+        entry.append(c"microsecs_running", micros).append(c"op", operation_kind(current.command));
+        entry.append(c"ns", &current.namespace);
         let (database, collection) = current.namespace.split_once('.').unwrap_or_default();
         if current.body.is_empty() {
-            entry.begin_document("command");
+            entry.begin_document(c"command");
             match collection {
-                "$cmd" => entry.append(current.command, 1),
-                collection => entry.append(current.command, collection),
+                "$cmd" => entry.append(FieldName::before_zero(current.command), 1),
+                collection => entry.append(FieldName::before_zero(current.command), collection),
             };
-            entry.append("$db", database).end();
+            entry.append(c"$db", database).end();
         } else {
             let body = Document::from_valid(&current.body);
-            entry.append("command", body);
+            entry.append(c"command", body);
             if current.command == "getMore"
                 && let Some(id) = body.get("getMore")
             {
-                entry.begin_document("cursor").append("cursorId", id).end();
+                entry.begin_document(c"cursor").append(c"cursorId", id).end();
             }
         }
         // Nothing here holds a lock while it runs.
-        entry.begin_document("locks").end().append("waitingForLock", false);
+        entry.begin_document(c"locks").end().append(c"waitingForLock", false);
         let session = current.session.and_then(|id| server.sessions.get(&id));
         if let Some(session) = session {
-            session_id::append(entry.begin_document("lsid"), &session.id);
+            session_id::append(entry.begin_document(c"lsid"), &session.id);
             entry.end();
             session.describe_transaction(server.transaction_lifetime(), false, &mut entry);
         }
         if let Some(progress) = current.operation.as_ref().and_then(|operation| operation.progress()) {
             let (done, total) = (progress.done(), progress.total);
             let percent = (done.min(total) * 100).checked_div(total).unwrap_or(100);
-            entry.append("msg", &format!("{}: {done}/{total} {percent}%", progress.message));
-            entry.begin_document("progress").append("done", done as i64).append("total", total as i64).end();
+            entry.append(c"msg", &format!("{}: {done}/{total} {percent}%", progress.message));
+            entry
+                .begin_document(c"progress")
+                .append(c"done", done as i64)
+                .append(c"total", total as i64)
+                .end();
         }
     }
     entry.finish()
@@ -251,6 +257,6 @@ fn kill_op(call: &mut Call<'_>) -> Result<Answer> {
     let operation = fields.required("op", Fields::integer)?;
     fields.finish()?;
     call.server.activities.kill(operation as u64);
-    call.reply.append("info", "attempting to kill op");
+    call.reply.append(c"info", "attempting to kill op");
     Ok(Answer::Done)
 }

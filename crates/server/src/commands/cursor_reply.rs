@@ -15,7 +15,7 @@ pub(crate) fn first(
     let namespace = cursor.namespace.clone();
     let snapshot = cursor.operation.snapshot().map(|(time, _)| *time);
     cursor.may_end_early = !single_batch;
-    call.reply.begin_document("cursor").begin_array("firstBatch");
+    call.reply.begin_document(c"cursor").begin_array(c"firstBatch");
     let (count, ended) = cursor.next_batch(batch_size, call.reply)?;
     call.reply.end();
     call.server.counters.returned.add(count);
@@ -23,15 +23,15 @@ pub(crate) fn first(
     append_resume_token(call, &cursor);
     let id = if keeps { keep(call, cursor) } else { 0 };
     if let Some(time) = snapshot {
-        call.reply.append("atClusterTime", Value::Timestamp(time));
+        call.reply.append(c"atClusterTime", Value::Timestamp(time));
     }
-    call.reply.append("id", id).append("ns", namespace.as_str()).end();
+    call.reply.append(c"id", id).append(c"ns", namespace.as_str()).end();
     Ok(())
 }
 
 /// Tells where the client resumes that has been given what it has been given: only change streams do.
 pub(crate) fn append_resume_token(call: &mut Call<'_>, cursor: &Cursor) {
-    call.reply.append_optional("postBatchResumeToken", cursor.resume_token());
+    call.reply.append_optional(c"postBatchResumeToken", cursor.resume_token());
 }
 
 /// Leaves a cursor open for getMore; returns its id.
@@ -44,12 +44,12 @@ fn keep(call: &mut Call<'_>, mut cursor: Cursor) -> i64 {
 
 /// Writes the reply of a find on a collection that isn't there, whose fields MongoDB orders so.
 pub(crate) fn nothing(call: &mut Call<'_>, cursor: &Cursor) {
-    call.reply.begin_document("cursor");
+    call.reply.begin_document(c"cursor");
     if let Some((time, _)) = cursor.operation.snapshot() {
-        call.reply.append("atClusterTime", Value::Timestamp(*time));
+        call.reply.append(c"atClusterTime", Value::Timestamp(*time));
     }
-    call.reply.append("id", 0i64).append("ns", cursor.namespace.as_str());
-    call.reply.begin_array("firstBatch").end().end();
+    call.reply.append(c"id", 0i64).append(c"ns", cursor.namespace.as_str());
+    call.reply.begin_array(c"firstBatch").end().end();
 }
 
 /// Writes a reply whose cursor holds all documents there are, unless they are more than a batch:
@@ -65,12 +65,12 @@ pub(crate) fn whole(
     // Unlike a plan's, this stream's end is known beforehand.
     cursor.looks_ahead = true;
     let mut batch = Builder::new();
-    batch.begin_array("firstBatch");
+    batch.begin_array(c"firstBatch");
     let (count, ended) = cursor.next_batch(batch_size, &mut batch)?;
     batch.end();
     call.server.counters.returned.add(count);
     let id = if ended { 0 } else { keep(call, cursor) };
-    call.reply.begin_document("cursor").append("id", id).append("ns", namespace.as_str());
+    call.reply.begin_document(c"cursor").append(c"id", id).append(c"ns", namespace.as_str());
     call.reply.append_all(batch.finish().view()).end();
     Ok(())
 }

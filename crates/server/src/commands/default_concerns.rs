@@ -6,7 +6,7 @@ use crate::command::{Command, Kind};
 use crate::fields::Fields;
 use crate::read_concern::ReadConcern;
 use crate::write_concern::WriteConcern;
-use base::bson::{Document, Value};
+use base::bson::{Document, FieldName, Value};
 use base::{Result, err};
 
 /// The row of `getDefaultRWConcern`.
@@ -27,7 +27,7 @@ fn show(call: &mut Call<'_>) -> Result<Answer> {
     refuse_on_standalone(call)?;
     append_defaults(call);
     if in_memory {
-        call.reply.append("inMemory", true);
+        call.reply.append(c"inMemory", true);
     }
     Ok(Answer::Done)
 }
@@ -97,8 +97,8 @@ fn append_defaults(call: &mut Call<'_>) {
     for (name, is_custom) in
         ["defaultWriteConcernSource", "defaultReadConcernSource"].into_iter().zip(sources)
     {
-        call.reply.append(name, if is_custom { "global" } else { "implicit" });
+        call.reply.append(FieldName::before_zero(name), if is_custom { "global" } else { "implicit" });
     }
     let now = call.server.database.now_millis();
-    call.reply.append("localUpdateWallClockTime", Value::DateTime(now));
+    call.reply.append(c"localUpdateWallClockTime", Value::DateTime(now));
 }

@@ -72,7 +72,7 @@ fn delete(call: &mut Call<'_>) -> Result<Answer> {
         match outcome {
             Ok((n, committed)) => {
                 call.note(statement.document, &surroundings.operation, |counts| {
-                    counts.append_number("ndeleted", n as i64);
+                    counts.append_number(c"ndeleted", n as i64);
                 });
                 deleted += n as i64;
                 batch.committed(committed);
@@ -85,7 +85,7 @@ fn delete(call: &mut Call<'_>) -> Result<Answer> {
             }
         }
     }
-    call.reply.append("n", deleted as i32);
+    call.reply.append(c"n", deleted as i32);
     batch.finish(call)?;
     Ok(Answer::Done)
 }

@@ -6,7 +6,7 @@ use crate::call::{Answer, Call};
 use crate::command::{COMMANDS, Command, Kind};
 use crate::logging::now_millis;
 use base::Result;
-use base::bson::{MAX_DOCUMENT_SIZE, Value};
+use base::bson::{FieldName, MAX_DOCUMENT_SIZE, Value};
 use std::fs;
 
 /// The MongoDB version whose behaviour is followed, as clients compare it.
@@ -47,21 +47,21 @@ fn build_info(call: &mut Call<'_>) -> Result<Answer> {
     fields.finish()?;
     let engine = call.server.settings.engine;
     let reply = &mut call.reply;
-    reply.append("version", VERSION).append("gitVersion", "unknown");
-    reply.begin_array("modules").end().append("allocator", "system").append("javascriptEngine", "none");
-    reply.append("sysInfo", "deprecated");
-    reply.begin_array("versionArray");
+    reply.append(c"version", VERSION).append(c"gitVersion", "unknown");
+    reply.begin_array(c"modules").end().append(c"allocator", "system").append(c"javascriptEngine", "none");
+    reply.append(c"sysInfo", "deprecated");
+    reply.begin_array(c"versionArray");
     for part in VERSION_ARRAY {
         reply.push(part);
     }
     reply.end();
-    reply.begin_document("openssl").append("running", "disabled").append("compiled", "disabled").end();
-    reply.begin_document("buildEnvironment");
-    reply.append("distarch", std::env::consts::ARCH).append("target_os", std::env::consts::OS).end();
-    reply.append("bits", 64).append("debug", cfg!(debug_assertions));
-    reply.append("maxBsonObjectSize", MAX_DOCUMENT_SIZE as i32);
-    reply.begin_array("storageEngines").push(engine).end();
-    reply.append("vellum", env!("CARGO_PKG_VERSION"));
+    reply.begin_document(c"openssl").append(c"running", "disabled").append(c"compiled", "disabled").end();
+    reply.begin_document(c"buildEnvironment");
+    reply.append(c"distarch", std::env::consts::ARCH).append(c"target_os", std::env::consts::OS).end();
+    reply.append(c"bits", 64).append(c"debug", cfg!(debug_assertions));
+    reply.append(c"maxBsonObjectSize", MAX_DOCUMENT_SIZE as i32);
+    reply.begin_array(c"storageEngines").push(engine).end();
+    reply.append(c"vellum", env!("CARGO_PKG_VERSION"));
     Ok(Answer::Done)
 }
 
@@ -82,13 +82,13 @@ fn host_info(call: &mut Call<'_>) -> Result<Answer> {
     let memory = memory_megabytes();
     let kernel = read_line("/proc/sys/kernel/osrelease");
     let reply = &mut call.reply;
-    reply.begin_document("system").append("currentTime", Value::DateTime(now_millis()));
-    reply.append("hostname", &host_name()).append("cpuAddrSize", usize::BITS as i32);
-    reply.append("memSizeMB", memory).append("memLimitMB", memory).append("numCores", cores);
-    reply.append("cpuArch", std::env::consts::ARCH).append("numaEnabled", false).end();
-    reply.begin_document("os").append("type", os_type()).append("name", &os_name());
-    reply.append("version", &format!("Kernel {kernel}")).end();
-    reply.begin_document("extra").append("kernelVersion", &kernel).end();
+    reply.begin_document(c"system").append(c"currentTime", Value::DateTime(now_millis()));
+    reply.append(c"hostname", &host_name()).append(c"cpuAddrSize", usize::BITS as i32);
+    reply.append(c"memSizeMB", memory).append(c"memLimitMB", memory).append(c"numCores", cores);
+    reply.append(c"cpuArch", std::env::consts::ARCH).append(c"numaEnabled", false).end();
+    reply.begin_document(c"os").append(c"type", os_type()).append(c"name", &os_name());
+    reply.append(c"version", &format!("Kernel {kernel}")).end();
+    reply.begin_document(c"extra").append(c"kernelVersion", &kernel).end();
     Ok(Answer::Done)
 }
 
@@ -140,20 +140,20 @@ fn get_cmd_line_opts(call: &mut Call<'_>) -> Result<Answer> {
     fields.command_value();
     fields.finish()?;
     let settings = &call.server.settings;
-    call.reply.begin_array("argv");
+    call.reply.begin_array(c"argv");
     for argument in &settings.arguments {
         call.reply.push(argument);
     }
-    call.reply.end().begin_document("parsed").begin_document("net");
-    call.reply.append("bindIp", &settings.bind.to_string());
-    call.reply.append("port", i32::from(call.connection.local.port())).end();
+    call.reply.end().begin_document(c"parsed").begin_document(c"net");
+    call.reply.append(c"bindIp", &settings.bind.to_string());
+    call.reply.append(c"port", i32::from(call.connection.local.port())).end();
     if let Some(name) = &settings.replica_set {
-        call.reply.begin_document("replication").append("replSet", name).end();
+        call.reply.begin_document(c"replication").append(c"replSet", name).end();
     }
     if call.server.auth.enabled() {
-        call.reply.begin_document("security").append("authorization", "enabled").end();
+        call.reply.begin_document(c"security").append(c"authorization", "enabled").end();
     }
-    call.reply.begin_document("storage").append("engine", settings.engine).end().end();
+    call.reply.begin_document(c"storage").append(c"engine", settings.engine).end().end();
     Ok(Answer::Done)
 }
 
@@ -174,14 +174,14 @@ fn connection_status(call: &mut Call<'_>) -> Result<Answer> {
     fields.finish()?;
     let identity = call.connection.identity.clone();
     let reply = &mut call.reply;
-    reply.begin_document("authInfo").begin_array("authenticatedUsers");
+    reply.begin_document(c"authInfo").begin_array(c"authenticatedUsers");
     if let Some(identity) = &identity {
         let UserName { name, db } = &identity.user;
-        reply.push_document().append("user", name).append("db", db).end();
+        reply.push_document().append(c"user", name).append(c"db", db).end();
     }
-    reply.end().begin_array("authenticatedUserRoles");
+    reply.end().begin_array(c"authenticatedUserRoles");
     for role in identity.iter().flat_map(|identity| identity.privileges.roles()) {
-        reply.push_document().append("role", &role.role).append("db", &role.db).end();
+        reply.push_document().append(c"role", &role.role).append(c"db", &role.db).end();
     }
     reply.end();
     if privileges {
@@ -206,7 +206,7 @@ fn whats_my_uri(call: &mut Call<'_>) -> Result<Answer> {
     let mut fields = call.fields();
     fields.command_value();
     fields.finish()?;
-    call.reply.append("you", &call.connection.activity.client.to_string());
+    call.reply.append(c"you", &call.connection.activity.client.to_string());
     Ok(Answer::Done)
 }
 
@@ -223,7 +223,7 @@ fn features(call: &mut Call<'_>) -> Result<Answer> {
     let mut fields = call.fields();
     fields.command_value();
     fields.finish()?;
-    call.reply.begin_document("oidMachine").end();
+    call.reply.begin_document(c"oidMachine").end();
     Ok(Answer::Done)
 }
 
@@ -236,12 +236,14 @@ fn list_commands(call: &mut Call<'_>) -> Result<Answer> {
     let mut fields = call.fields();
     fields.command_value();
     fields.finish()?;
-    call.reply.begin_document("commands");
+    call.reply.begin_document(c"commands");
     for command in COMMANDS {
-        call.reply.begin_document(command.name).append("help", command.help);
-        call.reply.append("requiresAuth", !command.without_auth);
-        call.reply.append("secondaryOk", command.kind != Kind::Write).append("adminOnly", command.admin_only);
-        call.reply.begin_array("apiVersions");
+        call.reply.begin_document(FieldName::before_zero(command.name)).append(c"help", command.help);
+        call.reply.append(c"requiresAuth", !command.without_auth);
+        call.reply
+            .append(c"secondaryOk", command.kind != Kind::Write)
+            .append(c"adminOnly", command.admin_only);
+        call.reply.begin_array(c"apiVersions");
         if command.stable_api {
             call.reply.push("1");
         }

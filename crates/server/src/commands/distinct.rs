@@ -42,7 +42,7 @@ fn distinct(call: &mut Call<'_>) -> Result<Answer> {
     )?;
     call.reply.append_all(values.view());
     if let Some((time, _)) = surroundings.operation.snapshot() {
-        call.reply.append("atClusterTime", Value::Timestamp(*time));
+        call.reply.append(c"atClusterTime", Value::Timestamp(*time));
     }
     Ok(Answer::Done)
 }

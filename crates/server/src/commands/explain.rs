@@ -184,13 +184,13 @@ fn only<'a>(fields: &mut Fields<'a>, name: &str) -> Result<Document<'a>> {
 /// Appends the explanation and what the server knows: the command and itself.
 fn finish(call: &mut Call<'_>, explanation: &DocumentBuf, command: Document<'_>) -> Result<Answer> {
     call.reply.append_all(explanation.view());
-    call.reply.begin_document("command");
+    call.reply.begin_document(c"command");
     for element in command.iter().filter(|element| !is_generic(element.name())) {
         call.reply.append_element(&element);
     }
-    call.reply.append("$db", call.request.database).end();
-    call.reply.begin_document("serverInfo").append("host", &host_name());
-    call.reply.append("port", i32::from(call.connection.local.port()));
-    call.reply.append("version", VERSION).append("gitVersion", "unknown").end();
+    call.reply.append(c"$db", call.request.database).end();
+    call.reply.begin_document(c"serverInfo").append(c"host", &host_name());
+    call.reply.append(c"port", i32::from(call.connection.local.port()));
+    call.reply.append(c"version", VERSION).append(c"gitVersion", "unknown").end();
     Ok(Answer::Done)
 }

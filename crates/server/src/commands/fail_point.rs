@@ -36,6 +36,6 @@ fn configure(call: &mut Call<'_>) -> Result<Answer> {
     let data = fields.document("data")?.unwrap_or(Document::EMPTY);
     fields.finish()?;
     let count = call.server.fail_points.configure(name, mode, data)?;
-    call.reply.append("count", count);
+    call.reply.append(c"count", count);
     Ok(Answer::Done)
 }

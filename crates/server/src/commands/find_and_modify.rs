@@ -178,15 +178,15 @@ fn project(
 
 fn answer(outcome: &FindAndModifyOutcome, value: Option<&DocumentBuf>, remove: bool) -> DocumentBuf {
     let mut out = Builder::new();
-    out.begin_document("lastErrorObject").append("n", outcome.n as i32);
+    out.begin_document(c"lastErrorObject").append(c"n", outcome.n as i32);
     if !remove {
-        out.append("updatedExisting", outcome.updated_existing);
-        out.append_optional("upserted", outcome.upserted.as_ref());
+        out.append(c"updatedExisting", outcome.updated_existing);
+        out.append_optional(c"upserted", outcome.upserted.as_ref());
     }
     out.end();
     match value {
-        Some(value) => out.append("value", value),
-        None => out.append("value", Value::Null),
+        Some(value) => out.append(c"value", value),
+        None => out.append(c"value", Value::Null),
     };
     out.finish()
 }

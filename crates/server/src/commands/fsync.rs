@@ -28,7 +28,7 @@ fn fsync(call: &mut Call<'_>) -> Result<Answer> {
     let database = &call.server.database;
     if !lock {
         blocking(|| database.checkpoint())?;
-        call.reply.append("numFiles", 1);
+        call.reply.append(c"numFiles", 1);
         return Ok(Answer::Done);
     }
     if call.server.settings.shared {
@@ -39,9 +39,9 @@ fn fsync(call: &mut Call<'_>) -> Result<Answer> {
     }
     let count = blocking(|| database.lock_writes())?;
     log::info!("writes are locked, {count} times; fsyncUnlock lets them go on");
-    call.reply.append("info", "now locked against writes, use db.fsyncUnlock() to unlock");
-    call.reply.append("lockCount", count as i64);
-    call.reply.append("seeAlso", "http://dochub.mongodb.org/core/fsynccommand");
+    call.reply.append(c"info", "now locked against writes, use db.fsyncUnlock() to unlock");
+    call.reply.append(c"lockCount", count as i64);
+    call.reply.append(c"seeAlso", "http://dochub.mongodb.org/core/fsynccommand");
     Ok(Answer::Done)
 }
 
@@ -72,6 +72,6 @@ fn fsync_unlock(call: &mut Call<'_>) -> Result<Answer> {
         log::info!("writes go on");
         call.server.unlocked.raise();
     }
-    call.reply.append("info", "fsyncUnlock completed").append("lockCount", left as i64);
+    call.reply.append(c"info", "fsyncUnlock completed").append(c"lockCount", left as i64);
     Ok(Answer::Done)
 }

@@ -143,7 +143,7 @@ fn answer(
             return Ok(Next::Wait(answer));
         }
     }
-    call.reply.begin_document("cursor").begin_array("nextBatch");
+    call.reply.begin_document(c"cursor").begin_array(c"nextBatch");
     let (count, ended) = cursor.next_batch(batch_size.unwrap_or(u64::MAX), call.reply)?;
     call.reply.end();
     call.server.counters.returned.add(count);
@@ -153,7 +153,7 @@ fn answer(
         // The client wants all batches unasked: the same request is handled again and again.
         call.streams = Some(0);
     }
-    call.reply.append("id", if closes { 0 } else { id }).append("ns", namespace.as_str()).end();
+    call.reply.append(c"id", if closes { 0 } else { id }).append(c"ns", namespace.as_str()).end();
     Ok(if closes { Next::Ended } else { Next::Open })
 }
 

@@ -13,7 +13,7 @@ use crate::own_address::own_address;
 use crate::replica_set::ReplicaSet;
 use crate::session::TIMEOUT_MINUTES;
 use crate::wire::{Compressor, MAX_MESSAGE_SIZE};
-use base::bson::{Document, MAX_DOCUMENT_SIZE, Value};
+use base::bson::{Document, FieldName, MAX_DOCUMENT_SIZE, Value};
 use base::{Result, err};
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -227,37 +227,37 @@ fn topology_counter(call: &Call<'_>) -> i64 {
 fn append_reply(call: &mut Call<'_>, greeting: &Greeting<'_>, primary: &str) {
     let is_primary = call.server.is_primary();
     if greeting.hello_ok {
-        call.reply.append("helloOk", true);
+        call.reply.append(c"helloOk", true);
     }
     call.server.topology.append_version(call.reply);
     if let Some(set) = call.server.set() {
         append_set(call, set, is_primary);
     }
-    call.reply.append(primary, is_primary);
+    call.reply.append(FieldName::before_zero(primary), is_primary);
     if call.server.settings.shared {
         // One of several that drivers share load over, pin transactions to, and leave when it dies.
-        call.reply.append("msg", "isdbgrid");
+        call.reply.append(c"msg", "isdbgrid");
         if greeting.load_balanced {
             // Which of those behind the balancer this connection has led to.
-            call.reply.append("serviceId", call.server.topology.process_id);
+            call.reply.append(c"serviceId", call.server.topology.process_id);
         }
     }
     if call.server.awaits_initiation() {
-        call.reply.append("secondary", false).append("info", "Does not have a valid replica set config");
-        call.reply.append("isreplicaset", true);
+        call.reply.append(c"secondary", false).append(c"info", "Does not have a valid replica set config");
+        call.reply.append(c"isreplicaset", true);
     }
     call.reply
-        .append("maxBsonObjectSize", MAX_DOCUMENT_SIZE as i32)
-        .append("maxMessageSizeBytes", MAX_MESSAGE_SIZE as i32)
-        .append("maxWriteBatchSize", MAX_WRITE_BATCH_SIZE)
-        .append("localTime", Value::DateTime(now_millis()))
-        .append("logicalSessionTimeoutMinutes", TIMEOUT_MINUTES)
-        .append("connectionId", call.connection.activity.connection_id)
-        .append("minWireVersion", 0)
-        .append("maxWireVersion", MAX_WIRE_VERSION)
-        .append("readOnly", false);
+        .append(c"maxBsonObjectSize", MAX_DOCUMENT_SIZE as i32)
+        .append(c"maxMessageSizeBytes", MAX_MESSAGE_SIZE as i32)
+        .append(c"maxWriteBatchSize", MAX_WRITE_BATCH_SIZE)
+        .append(c"localTime", Value::DateTime(now_millis()))
+        .append(c"logicalSessionTimeoutMinutes", TIMEOUT_MINUTES)
+        .append(c"connectionId", call.connection.activity.connection_id)
+        .append(c"minWireVersion", 0)
+        .append(c"maxWireVersion", MAX_WIRE_VERSION)
+        .append(c"readOnly", false);
     if !greeting.compression.is_empty() {
-        call.reply.begin_array("compression");
+        call.reply.begin_array(c"compression");
         for compressor in &greeting.compression {
             call.reply.push(compressor.name());
         }
@@ -281,7 +281,7 @@ pub(crate) fn append_set_status(call: &mut Call<'_>) {
     let is_primary = call.server.is_primary();
     if let Some(set) = call.server.set() {
         append_set(call, set, is_primary);
-        call.reply.append("isWritablePrimary", is_primary);
+        call.reply.append(c"isWritablePrimary", is_primary);
     }
 }
 
@@ -293,24 +293,28 @@ fn append_set(call: &mut Call<'_>, set: &ReplicaSet, is_primary: bool) {
     let durable = call.server.database.durable_time();
     let time = call.server.cluster_time();
     let (config, term) = (set.config(), set.term());
-    call.reply.begin_array("hosts").push(&address).end();
-    call.reply.append("setName", &set.name).append("setVersion", config.version);
-    call.reply.append("secondary", !is_primary);
+    call.reply.begin_array(c"hosts").push(&address).end();
+    call.reply.append(c"setName", &set.name).append(c"setVersion", config.version);
+    call.reply.append(c"secondary", !is_primary);
     if is_primary {
-        call.reply.append("primary", &address);
+        call.reply.append(c"primary", &address);
     }
     if !config.tags().is_empty() {
-        call.reply.append("tags", config.tags());
+        call.reply.append(c"tags", config.tags());
     }
-    call.reply.append("me", &address);
+    call.reply.append(c"me", &address);
     if is_primary {
-        call.reply.append("electionId", set.election_id());
+        call.reply.append(c"electionId", set.election_id());
     }
-    call.reply.begin_document("lastWrite");
+    call.reply.begin_document(c"lastWrite");
     let names = [("opTime", "lastWriteDate", time), ("majorityOpTime", "majorityWriteDate", durable)];
     for (op_time, date, time) in names {
-        call.reply.begin_document(op_time).append("ts", Value::Timestamp(time)).append("t", term).end();
-        call.reply.append(date, Value::DateTime((time >> 32) as i64 * 1000));
+        call.reply
+            .begin_document(FieldName::before_zero(op_time))
+            .append(c"ts", Value::Timestamp(time))
+            .append(c"t", term)
+            .end();
+        call.reply.append(FieldName::before_zero(date), Value::DateTime((time >> 32) as i64 * 1000));
     }
     call.reply.end();
 }

@@ -50,11 +50,11 @@ fn create_indexes(call: &mut Call<'_>) -> Result<Answer> {
         })
         .collect::<Result<Vec<_>>>()?;
     let outcome = database.create_indexes(&surroundings.operation, &namespace, specs, context)?;
-    call.reply.append("numIndexesBefore", outcome.before as i32);
-    call.reply.append("numIndexesAfter", outcome.after as i32);
-    call.reply.append("createdCollectionAutomatically", outcome.created_collection);
+    call.reply.append(c"numIndexesBefore", outcome.before as i32);
+    call.reply.append(c"numIndexesAfter", outcome.after as i32);
+    call.reply.append(c"createdCollectionAutomatically", outcome.created_collection);
     if outcome.before == outcome.after {
-        call.reply.append("note", "all indexes already exist");
+        call.reply.append(c"note", "all indexes already exist");
     }
     call.acknowledge(outcome.committed)?;
     Ok(Answer::Done)
@@ -128,9 +128,9 @@ fn drop_indexes(call: &mut Call<'_>) -> Result<Answer> {
             ));
         }
     };
-    call.reply.append("nIndexesWas", before as i32);
+    call.reply.append(c"nIndexesWas", before as i32);
     if matches!(index, Value::String("*")) {
-        call.reply.append("msg", "non-_id indexes dropped for collection");
+        call.reply.append(c"msg", "non-_id indexes dropped for collection");
     }
     call.acknowledge(Some(committed))?;
     Ok(Answer::Done)
@@ -191,7 +191,7 @@ fn re_index(call: &mut Call<'_>) -> Result<Answer> {
     let operation = &surroundings.operation;
     database.drop_indexes(operation.as_ref(), &namespace, None)?;
     let outcome = database.create_indexes(operation, &namespace, specs.clone(), &surroundings.context)?;
-    call.reply.append("nIndexesWas", count).append("nIndexes", count).begin_array("indexes");
+    call.reply.append(c"nIndexesWas", count).append(c"nIndexes", count).begin_array(c"indexes");
     for spec in &specs {
         call.reply.push(&spec.to_document());
     }
@@ -260,22 +260,22 @@ pub(crate) fn change(
         }
         if let Some(seconds) = expire {
             match spec.expire_after_seconds {
-                Some(old) => reply.append("expireAfterSeconds_old", old as i64),
+                Some(old) => reply.append(c"expireAfterSeconds_old", old as i64),
                 None if spec.parts.len() > 1 || spec.is_id_pattern() => {
                     return Err(err!(InvalidOptions, "TTL indexes are single-field indexes"));
                 }
                 None => reply,
             };
-            reply.append("expireAfterSeconds_new", seconds as i64);
+            reply.append(c"expireAfterSeconds_new", seconds as i64);
             spec.expire_after_seconds = Some(seconds);
         }
         if let Some(hidden) = hidden.filter(|hidden| *hidden != spec.hidden) {
-            reply.append("hidden_old", spec.hidden).append("hidden_new", hidden);
+            reply.append(c"hidden_old", spec.hidden).append(c"hidden_new", hidden);
             spec.hidden = hidden;
         }
         if let Some(prepare) = prepare_unique.filter(|prepare| *prepare != spec.prepare_unique) {
             check_preparable(spec)?;
-            reply.append("prepareUnique_old", spec.prepare_unique).append("prepareUnique_new", prepare);
+            reply.append(c"prepareUnique_old", spec.prepare_unique).append(c"prepareUnique_new", prepare);
             spec.prepare_unique = prepare;
         }
         Ok(())
@@ -307,7 +307,7 @@ fn make_unique(
         &surroundings.context,
     )?;
     if committed.is_some() {
-        call.reply.append("unique_new", true);
+        call.reply.append(c"unique_new", true);
     }
     Ok(committed)
 }

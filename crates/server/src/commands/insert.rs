@@ -61,7 +61,7 @@ fn insert(call: &mut Call<'_>) -> Result<Answer> {
         }
     }
     call.server.counters.inserted.add(position.min(all.len()) as u64 + u64::from(position < all.len()));
-    call.reply.append("n", inserted);
+    call.reply.append(c"n", inserted);
     batch.finish(call)?;
     Ok(Answer::Done)
 }

@@ -4,7 +4,7 @@ use crate::access::{Needs, needs};
 use crate::call::{Answer, Call};
 use crate::command::{Command, Kind};
 use crate::fields::Fields;
-use base::bson::Value;
+use base::bson::{FieldName, Value};
 use base::{Namespace, Result, err};
 
 /// The row of the table.
@@ -49,7 +49,7 @@ fn kill_cursors(call: &mut Call<'_>) -> Result<Answer> {
         ("cursorsAlive", &vec![]),
         ("cursorsUnknown", &vec![]),
     ] {
-        call.reply.begin_array(name);
+        call.reply.begin_array(FieldName::before_zero(name));
         for id in ids {
             call.reply.push(*id);
         }

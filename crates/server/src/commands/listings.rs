@@ -29,7 +29,7 @@ fn list_databases(call: &mut Call<'_>) -> Result<Answer> {
     let database = call.server.database.clone();
     let catalog = database.catalog();
     let mut total = 0i64;
-    call.reply.begin_array("databases");
+    call.reply.begin_array(c"databases");
     for name in with_system_databases(catalog.databases()) {
         if only_own && !access::privileges(call.server, call.connection).touches(name) {
             continue;
@@ -47,21 +47,21 @@ fn list_databases(call: &mut Call<'_>) -> Result<Answer> {
             empty &= database.log_bytes().is_none();
         }
         let mut whole = Builder::new();
-        whole.append("name", name).append("sizeOnDisk", size).append("empty", empty);
+        whole.append(c"name", name).append(c"sizeOnDisk", size).append(c"empty", empty);
         let whole = whole.finish();
         if !matcher.matches(whole.view(), &surroundings.context)? {
             continue;
         }
         total += size;
         if name_only {
-            call.reply.push_document().append("name", name).end();
+            call.reply.push_document().append(c"name", name).end();
         } else {
             call.reply.push(&whole);
         }
     }
     call.reply.end();
     if !name_only {
-        call.reply.append("totalSize", total).append("totalSizeMb", total / (1024 * 1024));
+        call.reply.append(c"totalSize", total).append(c"totalSizeMb", total / (1024 * 1024));
     }
     Ok(Answer::Done)
 }
@@ -139,18 +139,18 @@ fn list_collections(call: &mut Call<'_>) -> Result<Answer> {
 fn name_and_type(collection: &Collection) -> DocumentBuf {
     let mut out = Builder::new();
     let kind = if collection.is_view() { "view" } else { "collection" };
-    out.append("name", collection.namespace.collection()).append("type", kind);
+    out.append(c"name", collection.namespace.collection()).append(c"type", kind);
     out.finish()
 }
 
 /// The log as a collection: capped, and without an index.
 fn describe_log(size: u64, name_only: bool) -> DocumentBuf {
     let mut out = Builder::new();
-    out.append("name", "oplog.rs").append("type", "collection");
+    out.append(c"name", "oplog.rs").append(c"type", "collection");
     if !name_only {
-        out.begin_document("options").append("capped", true).append("size", size as i64);
-        out.append("autoIndexId", false).end();
-        out.begin_document("info").append("readOnly", false).end();
+        out.begin_document(c"options").append(c"capped", true).append(c"size", size as i64);
+        out.append(c"autoIndexId", false).end();
+        out.begin_document(c"info").append(c"readOnly", false).end();
     }
     out.finish()
 }
@@ -158,16 +158,16 @@ fn describe_log(size: u64, name_only: bool) -> DocumentBuf {
 fn describe(collection: &Collection) -> DocumentBuf {
     let mut out = Builder::new();
     out.append_all(name_and_type(collection).view());
-    out.append("options", &collection.options_document());
-    out.begin_document("info").append("readOnly", collection.is_view());
+    out.append(c"options", &collection.options_document());
+    out.begin_document(c"info").append(c"readOnly", collection.is_view());
     if !collection.is_view() {
-        out.append("uuid", Value::Binary { subtype: 4, bytes: &collection.uuid });
+        out.append(c"uuid", Value::Binary { subtype: 4, bytes: &collection.uuid });
     }
     out.end();
     // A clustered collection has no index on `_id` beside itself.
     let id_index = collection.data.as_ref().and_then(|data| data.id_index());
     if let Some(index) = id_index.filter(|index| !index.spec.clustered) {
-        out.append("idIndex", &index.spec.to_document());
+        out.append(c"idIndex", &index.spec.to_document());
     }
     out.finish()
 }

@@ -104,10 +104,10 @@ fn payload(fields: &mut Fields<'_>) -> Result<(Vec<u8>, bool)> {
 }
 
 fn append_said(reply: &mut Builder, done: bool, message: &str, is_text: bool) {
-    reply.append("conversationId", CONVERSATION_ID).append("done", done);
+    reply.append(c"conversationId", CONVERSATION_ID).append(c"done", done);
     match is_text {
-        true => reply.append("payload", &BASE64_STANDARD.encode(message)),
-        false => reply.append("payload", Value::Binary { subtype: 0, bytes: message.as_bytes() }),
+        true => reply.append(c"payload", &BASE64_STANDARD.encode(message)),
+        false => reply.append(c"payload", Value::Binary { subtype: 0, bytes: message.as_bytes() }),
     };
 }
 
@@ -155,7 +155,7 @@ pub(crate) fn begin_early(call: &mut Call<'_>, asked: Document<'_>) {
         return;
     }
     if let Ok(said) = opening.begin(call.server, call.connection) {
-        call.reply.begin_document("speculativeAuthenticate");
+        call.reply.begin_document(c"speculativeAuthenticate");
         append_said(call.reply, said.done, &said.message, start.is_text);
         call.reply.end();
     }
@@ -170,7 +170,7 @@ pub(crate) fn append_mechanisms(call: &mut Call<'_>, user: &str) -> Result<()> {
         return Err(err!(BadValue, "UserName must contain a '.' separated database.user pair"));
     };
     call.server.counters.mechanisms_asked.add(1);
-    call.reply.begin_array("saslSupportedMechs");
+    call.reply.begin_array(c"saslSupportedMechs");
     if !call.server.auth.is_pointless(call.server) {
         let user = UserName::new(name, db);
         for mechanism in call.server.auth.mechanisms_of(call.server, &user)? {

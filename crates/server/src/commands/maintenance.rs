@@ -5,7 +5,7 @@ use crate::call::{Answer, Call};
 use crate::command::{Command, Kind};
 use crate::commands::diagnostics::host_name;
 use crate::fields::Fields;
-use base::bson::{Builder, Value};
+use base::bson::{Builder, FieldName, Value};
 use base::{Namespace, Result, err};
 use std::time::Instant;
 
@@ -32,7 +32,7 @@ fn compact(call: &mut Call<'_>) -> Result<Answer> {
     if collection.is_view() {
         return Err(err!(CommandNotSupportedOnView, "can't compact a view"));
     }
-    call.reply.append("bytesFreed", 0i64);
+    call.reply.append(c"bytesFreed", 0i64);
     Ok(Answer::Done)
 }
 
@@ -70,19 +70,19 @@ fn db_hash(call: &mut Call<'_>) -> Result<Answer> {
     }
     let port = call.connection.local.port();
     let reply = &mut *call.reply;
-    reply.append("host", &format!("{}:{port}", host_name())).begin_document("collections");
+    reply.append(c"host", &format!("{}:{port}", host_name())).begin_document(c"collections");
     let mut all = base::hash::Md5Sum::default();
     for (name, _, _, hash) in &hashes {
-        reply.append(name, hash.as_str());
+        reply.append(FieldName::before_zero(name), hash.as_str());
         all.update(hash.as_bytes());
     }
-    reply.end().begin_array("capped");
+    reply.end().begin_array(c"capped");
     hashes.iter().filter(|(_, _, capped, _)| *capped).for_each(|(name, ..)| push(reply, name));
-    reply.end().begin_document("uuids");
+    reply.end().begin_document(c"uuids");
     for (name, uuid, ..) in &hashes {
-        reply.append(name, Value::Binary { subtype: 4, bytes: uuid });
+        reply.append(FieldName::before_zero(name), Value::Binary { subtype: 4, bytes: uuid });
     }
-    reply.end().append("md5", &all.hex()).append_number("timeMillis", began.elapsed().as_millis() as i64);
+    reply.end().append(c"md5", &all.hex()).append_number(c"timeMillis", began.elapsed().as_millis() as i64);
     Ok(Answer::Done)
 }
 
@@ -104,7 +104,7 @@ fn file_md5(call: &mut Call<'_>) -> Result<Answer> {
     let surroundings = call.surroundings();
     let (operation, context) = (&surroundings.operation, &surroundings.context);
     let (chunks, hash) = call.server.database.hash_file(operation, &namespace, id.view(), context)?;
-    call.reply.append("numChunks", chunks).append("md5", &hash);
+    call.reply.append(c"numChunks", chunks).append(c"md5", &hash);
     Ok(Answer::Done)
 }
 
@@ -121,7 +121,7 @@ pub(crate) const GET_DIAGNOSTIC_DATA: Command = Command::new(
 /// As MongoDB answers where collecting is off.
 fn get_diagnostic_data(call: &mut Call<'_>) -> Result<Answer> {
     no_fields(call)?;
-    call.reply.begin_document("data").end();
+    call.reply.begin_document(c"data").end();
     Ok(Answer::Done)
 }
 
@@ -138,13 +138,13 @@ fn conn_pool_stats(call: &mut Call<'_>) -> Result<Answer> {
     no_fields(call)?;
     let reply = &mut *call.reply;
     for count in ["numClientConnections", "numAScopedConnections"] {
-        reply.append(count, 0i32);
+        reply.append(FieldName::before_zero(count), 0i32);
     }
     for count in ["totalInUse", "totalAvailable", "totalLeased", "totalCreated", "totalRefreshing"] {
-        reply.append(count, 0i32);
+        reply.append(FieldName::before_zero(count), 0i32);
     }
     for part in ["pools", "hosts", "replicaSets"] {
-        reply.begin_document(part).end();
+        reply.begin_document(FieldName::before_zero(part)).end();
     }
     Ok(Answer::Done)
 }
@@ -161,7 +161,7 @@ pub(crate) const LOCK_INFO: Command = Command::new(
 
 fn lock_info(call: &mut Call<'_>) -> Result<Answer> {
     no_fields(call)?;
-    call.reply.begin_array("lockInfo").end();
+    call.reply.begin_array(c"lockInfo").end();
     Ok(Answer::Done)
 }
 

@@ -64,34 +64,34 @@ fn merge(call: &mut Call<'_>) -> Result<Answer> {
 fn take_over(call: &Call<'_>, part: &Part, from: &Namespace, db: &str, drops: bool) -> Result<()> {
     let mut filter = Builder::new();
     if !db.is_empty() {
-        filter.append("db", db);
+        filter.append(c"db", db);
     }
     let filter = filter.finish();
     let found = store::find_in(call.server, from, filter.view())?;
     found.iter().try_for_each(|document| check(part, document.view()))?;
     for document in &found {
         let mut update = Builder::new();
-        update.append("update", part.target).begin_array("updates").push_document();
-        update.begin_document("q").append_optional("_id", document.view().get("_id")).end();
-        update.append("u", document).append("upsert", true).end().end();
+        update.append(c"update", part.target).begin_array(c"updates").push_document();
+        update.begin_document(c"q").append_optional(c"_id", document.view().get("_id")).end();
+        update.append(c"u", document).append(c"upsert", true).end().end();
         run(call, update)?;
     }
     if !drops {
         return Ok(());
     }
     let mut delete = Builder::new();
-    delete.append("delete", part.target).begin_array("deletes").push_document();
-    delete.begin_document("q").append_all(filter.view());
-    delete.begin_document("_id").begin_array("$nin");
+    delete.append(c"delete", part.target).begin_array(c"deletes").push_document();
+    delete.begin_document(c"q").append_all(filter.view());
+    delete.begin_document(c"_id").begin_array(c"$nin");
     for id in found.iter().filter_map(|document| document.view().get("_id")) {
         delete.push(id);
     }
-    delete.end().end().end().append("limit", 0).end().end();
+    delete.end().end().end().append(c"limit", 0).end().end();
     run(call, delete).map(drop)
 }
 
 fn run(call: &Call<'_>, mut command: Builder) -> Result<DocumentBuf> {
-    command.begin_document("writeConcern").append("w", 1).end().append("$db", "admin");
+    command.begin_document(c"writeConcern").append(c"w", 1).end().append(c"$db", "admin");
     store::run(call.server, command.finish().view())
 }
 

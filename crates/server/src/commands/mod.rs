@@ -28,7 +28,7 @@
 //!        fields.finish()?;                                 // anything else: 40415
 //!
 //!        let n = …one call into the database…;
-//!        call.reply.append("n", n);                        // `ok` and the rest are appended later
+//!        call.reply.append(c"n", n);                        // `ok` and the rest are appended later
 //!        Ok(Answer::Done)
 //!    }
 //!    ```

@@ -6,7 +6,7 @@ use crate::command::{Command, Kind};
 use crate::logging::components;
 use crate::parameters::{SYNC_DELAY, SYNC_EVERY, Setting, elsewhere};
 use crate::tls::TlsMode;
-use base::bson::{Builder, Value};
+use base::bson::{Builder, FieldName, Value};
 use base::{Result, err};
 use std::time::Duration;
 
@@ -95,20 +95,20 @@ fn all_parameters(call: &Call<'_>) -> Vec<(&'static str, Shown, bool)> {
 
 fn append(reply: &mut Builder, name: &str, value: &Shown, details: Option<bool>) {
     let Some(changeable) = details else { return append_value(reply, name, value) };
-    reply.begin_document(name);
+    reply.begin_document(FieldName::before_zero(name));
     append_value(reply, "value", value);
-    reply.append("settableAtRuntime", changeable).append("settableAtStartup", false).end();
+    reply.append(c"settableAtRuntime", changeable).append(c"settableAtStartup", false).end();
 }
 
 fn append_value(reply: &mut Builder, name: &str, value: &Shown) {
     match value {
         Shown::Setting(setting) => setting.append_to(reply, name),
         Shown::Version => {
-            reply.begin_document(name).append("version", FEATURE_VERSION).end();
+            reply.begin_document(FieldName::before_zero(name)).append(c"version", FEATURE_VERSION).end();
         }
         Shown::Verbosity => components::append_to(reply, name),
         Shown::Mechanisms(mechanisms) => {
-            reply.begin_array(name);
+            reply.begin_array(FieldName::before_zero(name));
             for mechanism in mechanisms {
                 reply.push(mechanism);
             }
@@ -153,7 +153,7 @@ fn set_parameter(call: &mut Call<'_>) -> Result<Answer> {
                     "Invalid value for parameter {LOG_LEVEL}: {level} is not greater than or equal to 0"
                 ));
             }
-            call.reply.append("was", components::set_level(i32::try_from(level).unwrap_or(i32::MAX)));
+            call.reply.append(c"was", components::set_level(i32::try_from(level).unwrap_or(i32::MAX)));
         }
         VERBOSITY => {
             let Value::Document(asked) = first.value() else {
@@ -221,6 +221,6 @@ fn set_tls_mode(call: &mut Call<'_>, name: &str, value: Value<'_>) -> Result<()>
             ));
         }
     }
-    call.reply.append("was", was);
+    call.reply.append(c"was", was);
     Ok(())
 }

@@ -123,14 +123,14 @@ fn list_filters(call: &mut Call<'_>) -> Result<Answer> {
     let namespace = fields.namespace()?;
     fields.finish()?;
     let filters = call.server.database.index_filters(&namespace)?;
-    call.reply.begin_array("filters");
+    call.reply.begin_array(c"filters");
     for filter in filters {
-        call.reply.push_document().append("query", &filter.query);
-        call.reply.append("sort", &filter.sort).append("projection", &filter.projection);
+        call.reply.push_document().append(c"query", &filter.query);
+        call.reply.append(c"sort", &filter.sort).append(c"projection", &filter.projection);
         if let Some(collation) = &filter.collation {
-            call.reply.append("collation", collation);
+            call.reply.append(c"collation", collation);
         }
-        call.reply.begin_array("indexes");
+        call.reply.begin_array(c"indexes");
         filter.keys.iter().for_each(|key| _ = call.reply.push(key));
         filter.names.iter().for_each(|name| _ = call.reply.push(name.as_str()));
         call.reply.end().end();

@@ -6,7 +6,7 @@ use crate::command::{Command, Kind};
 use crate::logging::now_millis;
 use crate::own_address::own_address;
 use crate::replica_set::ReplicaSet;
-use base::bson::{Builder, Value};
+use base::bson::{Builder, FieldName, Value};
 use base::{Result, err};
 
 /// The set that the server is.
@@ -55,7 +55,7 @@ impl Status {
 
     fn append_dates(&self, out: &mut Builder, names: &[&str]) {
         for name in names {
-            out.append(name, Value::DateTime(self.millis()));
+            out.append(FieldName::before_zero(name), Value::DateTime(self.millis()));
         }
     }
 
@@ -65,7 +65,10 @@ impl Status {
 }
 
 fn append_optime(out: &mut Builder, name: &str, time: u64, term: i64) {
-    out.begin_document(name).append("ts", Value::Timestamp(time)).append("t", term).end();
+    out.begin_document(FieldName::before_zero(name))
+        .append(c"ts", Value::Timestamp(time))
+        .append(c"t", term)
+        .end();
 }
 
 fn get_status(call: &mut Call<'_>) -> Result<Answer> {
@@ -85,16 +88,16 @@ fn get_status(call: &mut Call<'_>) -> Result<Answer> {
     let address = own_address(call);
     let uptime = i32::try_from(call.server.started.elapsed().as_secs()).unwrap_or(i32::MAX);
     let reply = &mut *call.reply;
-    reply.append("set", &set.name).append("date", Value::DateTime(now_millis()));
-    reply.append("myState", status.state().0).append("term", status.term);
-    reply.append("syncSourceHost", "").append("syncSourceId", -1);
-    reply.append("heartbeatIntervalMillis", i64::from(config.setting("heartbeatIntervalMillis")));
+    reply.append(c"set", &set.name).append(c"date", Value::DateTime(now_millis()));
+    reply.append(c"myState", status.state().0).append(c"term", status.term);
+    reply.append(c"syncSourceHost", "").append(c"syncSourceId", -1);
+    reply.append(c"heartbeatIntervalMillis", i64::from(config.setting("heartbeatIntervalMillis")));
     for count in
         ["majorityVoteCount", "writeMajorityCount", "votingMembersCount", "writableVotingMembersCount"]
     {
-        reply.append(count, 1);
+        reply.append(FieldName::before_zero(count), 1);
     }
-    reply.begin_document("optimes");
+    reply.begin_document(c"optimes");
     durable.append_optimes(reply, &["lastCommittedOpTime"]);
     durable.append_dates(reply, &["lastCommittedWallTime"]);
     durable.append_optimes(reply, &["readConcernMajorityOpTime"]);
@@ -104,43 +107,43 @@ fn get_status(call: &mut Call<'_>) -> Result<Answer> {
     status.append_dates(reply, &["lastAppliedWallTime"]);
     durable.append_dates(reply, &["lastDurableWallTime"]);
     status.append_dates(reply, &["lastWrittenWallTime"]);
-    reply.end().append("lastStableRecoveryTimestamp", Value::Timestamp(durable_time));
+    reply.end().append(c"lastStableRecoveryTimestamp", Value::Timestamp(durable_time));
     if primary {
         append_election(reply, &status, config.priority(), config.setting("electionTimeoutMillis"));
     }
-    reply.begin_array("members").push_document();
-    reply.append("_id", config.member_id()).append("name", &address).append("health", 1.0);
-    reply.append("state", status.state().0).append("stateStr", status.state().1).append("uptime", uptime);
+    reply.begin_array(c"members").push_document();
+    reply.append(c"_id", config.member_id()).append(c"name", &address).append(c"health", 1.0);
+    reply.append(c"state", status.state().0).append(c"stateStr", status.state().1).append(c"uptime", uptime);
     status.append_optimes(reply, &["optime"]);
     status.append_dates(reply, &["optimeDate"]);
     status.append_optimes(reply, &["optimeWritten"]);
     status.append_dates(reply, &["optimeWrittenDate", "lastAppliedWallTime"]);
     durable.append_dates(reply, &["lastDurableWallTime"]);
     status.append_dates(reply, &["lastWrittenWallTime"]);
-    reply.append("syncSourceHost", "").append("syncSourceId", -1).append("infoMessage", "");
+    reply.append(c"syncSourceHost", "").append(c"syncSourceId", -1).append(c"infoMessage", "");
     if primary {
-        reply.append("electionTime", Value::Timestamp(status.elected.0));
-        reply.append("electionDate", Value::DateTime(status.elected.1));
+        reply.append(c"electionTime", Value::Timestamp(status.elected.0));
+        reply.append(c"electionDate", Value::DateTime(status.elected.1));
     }
-    reply.append("configVersion", config.version);
-    reply.append("configTerm", i32::try_from(config.term).unwrap_or(i32::MAX));
-    reply.append("self", true).append("lastHeartbeatMessage", "").end().end();
+    reply.append(c"configVersion", config.version);
+    reply.append(c"configTerm", i32::try_from(config.term).unwrap_or(i32::MAX));
+    reply.append(c"self", true).append(c"lastHeartbeatMessage", "").end().end();
     Ok(Answer::Done)
 }
 
 /// Appends how the last election went: with one voter, at once.
 fn append_election(out: &mut Builder, status: &Status, priority: f64, timeout_millis: i32) {
-    out.begin_document("electionCandidateMetrics").append("lastElectionReason", "electionTimeout");
-    out.append("lastElectionDate", Value::DateTime(status.elected.1)).append("electionTerm", status.term);
+    out.begin_document(c"electionCandidateMetrics").append(c"lastElectionReason", "electionTimeout");
+    out.append(c"lastElectionDate", Value::DateTime(status.elected.1)).append(c"electionTerm", status.term);
     for name in
         ["lastCommittedOpTimeAtElection", "lastSeenWrittenOpTimeAtElection", "lastSeenOpTimeAtElection"]
     {
         append_optime(out, name, status.elected.0, status.term - 1);
     }
-    out.append("numVotesNeeded", 1).append("priorityAtElection", priority);
-    out.append("electionTimeoutMillis", i64::from(timeout_millis));
+    out.append(c"numVotesNeeded", 1).append(c"priorityAtElection", priority);
+    out.append(c"electionTimeoutMillis", i64::from(timeout_millis));
     for name in ["newTermStartDate", "wMajorityWriteAvailabilityDate"] {
-        out.append(name, Value::DateTime(status.elected.1));
+        out.append(FieldName::before_zero(name), Value::DateTime(status.elected.1));
     }
     out.end();
 }
@@ -162,11 +165,11 @@ fn get_config(call: &mut Call<'_>) -> Result<Answer> {
     fields.finish()?;
     let set = replica_set(call)?;
     let address = own_address(call);
-    set.config().append_to(&set.name, &address, call.reply.begin_document("config"));
+    set.config().append_to(&set.name, &address, call.reply.begin_document(c"config"));
     call.reply.end();
     if commitment {
         // One member has it as soon as it holds.
-        call.reply.append("commitmentStatus", true);
+        call.reply.append(c"commitmentStatus", true);
     }
     Ok(Answer::Done)
 }

@@ -42,11 +42,11 @@ fn initiate(call: &mut Call<'_>) -> Result<Answer> {
         true => {
             let own = default_address(call);
             call.reply
-                .append("info2", "no configuration specified. Using a default configuration for the set");
-            call.reply.append("me", &own);
+                .append(c"info2", "no configuration specified. Using a default configuration for the set");
+            call.reply.append(c"me", &own);
             let mut config = Builder::new();
-            config.append("_id", name).begin_array("members");
-            config.push_document().append("_id", 0).append("host", &own).end().end();
+            config.append(c"_id", name).begin_array(c"members");
+            config.push_document().append(c"_id", 0).append(c"host", &own).end().end();
             default = config.finish();
             default.view()
         }
@@ -184,8 +184,8 @@ fn freeze(call: &mut Call<'_>) -> Result<Answer> {
     };
     set.freeze(call.server, Duration::from_secs(seconds))?;
     match seconds {
-        0 => _ = call.reply.append("info", "unfreezing"),
-        1 => _ = call.reply.append("warning", "you really want to freeze for only 1 second?"),
+        0 => _ = call.reply.append(c"info", "unfreezing"),
+        1 => _ = call.reply.append(c"warning", "you really want to freeze for only 1 second?"),
         _ => {}
     }
     Ok(Answer::Done)

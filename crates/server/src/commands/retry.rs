@@ -80,7 +80,7 @@ impl Retryable {
     /// Appends `retriedStmtIds` where statements were answered from the record.
     pub(crate) fn append_retried(this: Option<&Retryable>, reply: &mut Builder) {
         let Some(this) = this.filter(|this| !this.retried.is_empty()) else { return };
-        reply.begin_array("retriedStmtIds");
+        reply.begin_array(c"retriedStmtIds");
         for statement in &this.retried {
             reply.push(*statement);
         }

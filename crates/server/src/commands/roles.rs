@@ -36,13 +36,13 @@ fn create(call: &mut Call<'_>) -> Result<Answer> {
     check_grantable(server, &role, &roles)?;
     check_within(&role, &privileges)?;
     let mut document = Builder::new();
-    document.append("_id", &role.id()).append("role", &role.role).append("db", &role.db);
+    document.append(c"_id", &role.id()).append(c"role", &role.role).append(c"db", &role.db);
     role::append_privileges(&mut document, "privileges", &privileges);
     role::append_names(&mut document, "roles", &roles);
     append_restrictions(&mut document, "createRole", restrictions)?;
     let mut insert = Builder::new();
-    insert.append("insert", ROLES).begin_array("documents").push(&document.finish()).end();
-    insert.append("$db", "admin");
+    insert.append(c"insert", ROLES).begin_array(c"documents").push(&document.finish()).end();
+    insert.append(c"$db", "admin");
     match store::run(server, insert.finish().view()) {
         Err(error) if error.code() == ErrorCode::DuplicateKey => {
             return Err(err!(51002, "Role \"{role}\" already exists"));
@@ -103,7 +103,7 @@ fn drop_role(call: &mut Call<'_>) -> Result<Answer> {
     let changing = call.server.auth.changing.lock();
     check_changeable(call.server, &role)?;
     let mut granted = Builder::new();
-    granted.append("role", &role.role).append("db", &role.db);
+    granted.append(c"role", &role.role).append(c"db", &role.db);
     remove(call.server, granted.finish().view())?;
     drop(changing);
     call.acknowledge(None)?;
@@ -125,10 +125,10 @@ fn drop_all(call: &mut Call<'_>) -> Result<Answer> {
     fields.finish()?;
     let changing = call.server.auth.changing.lock();
     let mut granted = Builder::new();
-    granted.append("db", call.request.database);
+    granted.append(c"db", call.request.database);
     let dropped = remove(call.server, granted.finish().view())?;
     drop(changing);
-    call.reply.append_number("n", dropped);
+    call.reply.append_number(c"n", dropped);
     call.acknowledge(None)?;
     Ok(Answer::Done)
 }
@@ -352,15 +352,15 @@ fn check_within(role: &RoleName, privileges: &[Privilege]) -> Result<()> {
 /// Sets fields of a role's document; with `lifts` it loses its authentication restrictions.
 fn change(server: &Server, role: &RoleName, set: Document<'_>, lifts: bool) -> Result<()> {
     let mut update = Builder::new();
-    update.append("update", ROLES).begin_array("updates").push_document();
-    update.begin_document("q").append("_id", &role.id()).end().begin_document("u");
+    update.append(c"update", ROLES).begin_array(c"updates").push_document();
+    update.begin_document(c"q").append(c"_id", &role.id()).end().begin_document(c"u");
     if !set.is_empty() {
-        update.append("$set", set);
+        update.append(c"$set", set);
     }
     if lifts {
-        update.begin_document("$unset").append("authenticationRestrictions", "").end();
+        update.begin_document(c"$unset").append(c"authenticationRestrictions", "").end();
     }
-    update.end().end().end().append("$db", "admin");
+    update.end().end().end().append(c"$db", "admin");
     let written = store::run(server, update.finish().view())?;
     match count(written.view()) {
         0 => Err(err!(RoleNotFound, "Role {role} not found")),
@@ -372,15 +372,15 @@ fn change(server: &Server, role: &RoleName, set: Document<'_>, lifts: bool) -> R
 fn remove(server: &Server, granted: Document<'_>) -> Result<i64> {
     for collection in [USERS, ROLES] {
         let mut update = Builder::new();
-        update.append("update", collection).begin_array("updates").push_document();
-        update.begin_document("q").begin_document("roles").append("$elemMatch", granted).end().end();
-        update.begin_document("u").begin_document("$pull").append("roles", granted).end().end();
-        update.append("multi", true).end().end().append("$db", "admin");
+        update.append(c"update", collection).begin_array(c"updates").push_document();
+        update.begin_document(c"q").begin_document(c"roles").append(c"$elemMatch", granted).end().end();
+        update.begin_document(c"u").begin_document(c"$pull").append(c"roles", granted).end().end();
+        update.append(c"multi", true).end().end().append(c"$db", "admin");
         store::run(server, update.finish().view())?;
     }
     let mut delete = Builder::new();
-    delete.append("delete", ROLES).begin_array("deletes").push_document();
-    delete.append("q", granted).append("limit", 0).end().end().append("$db", "admin");
+    delete.append(c"delete", ROLES).begin_array(c"deletes").push_document();
+    delete.append(c"q", granted).append(c"limit", 0).end().end().append(c"$db", "admin");
     let written = store::run(server, delete.finish().view())?;
     Ok(count(written.view()))
 }

@@ -54,7 +54,7 @@ fn info(call: &mut Call<'_>) -> Result<Answer> {
         append_fragment(call, &roles, shown)?;
         return Ok(Answer::Done);
     }
-    call.reply.begin_array("roles");
+    call.reply.begin_array(c"roles");
     for role in &roles {
         if let Some(document) = described(call.server, role)? {
             append_role(call.server, call.reply.push_document(), document.view(), role, shown)?;
@@ -91,8 +91,8 @@ fn show_privileges(fields: &mut Fields<'_>) -> Result<(bool, bool)> {
 fn described(server: &Server, role: &RoleName) -> Result<Option<base::bson::DocumentBuf>> {
     let Some(privileges) = builtin::privileges(role) else { return role::document(server, role) };
     let mut document = Builder::new();
-    document.append("db", &role.db).append("role", &role.role);
-    document.begin_array("roles").end();
+    document.append(c"db", &role.db).append(c"role", &role.role);
+    document.begin_array(c"roles").end();
     role::append_privileges(&mut document, "privileges", &privileges);
     Ok(Some(document.finish()))
 }
@@ -100,24 +100,24 @@ fn described(server: &Server, role: &RoleName) -> Result<Option<base::bson::Docu
 /// Every role of the database, the built-in ones first.
 fn append_all(call: &mut Call<'_>, shown: Shown, builtin_too: bool) -> Result<()> {
     let (server, database) = (call.server, call.request.database);
-    call.reply.begin_array("roles");
+    call.reply.begin_array(c"roles");
     for name in if builtin_too { builtin::of_database(database) } else { Vec::new() } {
         let privileges = builtin::privileges(&name).unwrap_or_default();
         let out = call.reply.push_document();
-        out.append("role", &name.role).append("db", &name.db).append("isBuiltin", true);
-        out.begin_array("roles").end().begin_array("inheritedRoles").end();
+        out.append(c"role", &name.role).append(c"db", &name.db).append(c"isBuiltin", true);
+        out.begin_array(c"roles").end().begin_array(c"inheritedRoles").end();
         if shown.privileges {
             role::append_privileges(out, "privileges", &privileges);
             role::append_privileges(out, "inheritedPrivileges", &privileges);
         }
         if shown.restrictions {
-            out.begin_array("authenticationRestrictions").end();
-            out.begin_array("inheritedAuthenticationRestrictions").end();
+            out.begin_array(c"authenticationRestrictions").end();
+            out.begin_array(c"inheritedAuthenticationRestrictions").end();
         }
         out.end();
     }
     let mut filter = Builder::new();
-    filter.append("db", database);
+    filter.append(c"db", database);
     for document in store::find(server, ROLES, filter.finish().view())? {
         let document = document.view();
         let text = |field: &str| document.get(field).and_then(|value| value.as_str()).unwrap_or_default();
@@ -146,7 +146,7 @@ fn append_role(
     }
     let has_any = restrictions.and_then(|list| list.as_array()).filter(|list| !list.is_empty());
     if shown.restrictions {
-        out.begin_array("authenticationRestrictions");
+        out.begin_array(c"authenticationRestrictions");
         if let Some(own) = has_any {
             out.push(Value::Array(own));
         }
@@ -163,7 +163,7 @@ fn append_role(
         role::append_privileges(out, "inheritedPrivileges", &privileges);
     }
     if shown.restrictions {
-        out.begin_array("inheritedAuthenticationRestrictions");
+        out.begin_array(c"inheritedAuthenticationRestrictions");
         if let Some(own) = has_any {
             out.push(Value::Array(own));
         }
@@ -172,13 +172,13 @@ fn append_role(
         }
         out.end();
     }
-    out.append("isBuiltin", builtin::is_builtin(role));
+    out.append(c"isBuiltin", builtin::is_builtin(role));
     Ok(())
 }
 
 /// What somebody with these roles would be shown to have.
 fn append_fragment(call: &mut Call<'_>, roles: &[RoleName], shown: Shown) -> Result<()> {
-    let out = call.reply.begin_document("userFragment");
+    let out = call.reply.begin_document(c"userFragment");
     role::append_names(out, "roles", roles);
     role::append_resolved(call.server, out, roles, shown.restrictions)?;
     out.end();

@@ -11,7 +11,7 @@ use crate::heap::process_bytes;
 use crate::logging::now_millis;
 use crate::server::Server;
 use crate::usage::{KINDS, Sum};
-use base::bson::{Builder, Value};
+use base::bson::{Builder, FieldName, Value};
 use base::{Namespace, Result};
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -68,27 +68,30 @@ fn server_status(call: &mut Call<'_>) -> Result<Answer> {
     drop(fields.rest());
     let (server, reply) = (call.server, &mut *call.reply);
     let uptime = server.started.elapsed();
-    reply.append("host", &format!("{}:{}", host_name(), call.connection.local.port()));
-    reply.append("version", VERSION).append("process", "vellum").append("pid", i64::from(std::process::id()));
-    reply.append("uptime", uptime.as_secs_f64().floor()).append("uptimeMillis", uptime.as_millis() as i64);
+    reply.append(c"host", &format!("{}:{}", host_name(), call.connection.local.port()));
     reply
-        .append("uptimeEstimate", uptime.as_secs() as i64)
-        .append("localTime", Value::DateTime(now_millis()));
+        .append(c"version", VERSION)
+        .append(c"process", "vellum")
+        .append(c"pid", i64::from(std::process::id()));
+    reply.append(c"uptime", uptime.as_secs_f64().floor()).append(c"uptimeMillis", uptime.as_millis() as i64);
+    reply
+        .append(c"uptimeEstimate", uptime.as_secs() as i64)
+        .append(c"localTime", Value::DateTime(now_millis()));
     for (name, append) in wanted {
-        reply.begin_document(name);
+        reply.begin_document(FieldName::before_zero(name));
         append(server, reply);
         reply.end();
     }
     if shows_set && call.server.set().is_some() {
-        call.reply.begin_document("repl");
+        call.reply.begin_document(c"repl");
         hello::append_set_status(call);
         call.reply.end();
     }
     let (server, reply) = (call.server, &mut *call.reply);
     if shows_log && let Some((earliest, latest)) = server.database.log_window()? {
-        reply.begin_document("oplog").begin_document("latestOptime");
-        reply.append("ts", Value::Timestamp(latest)).append("t", 1i64).end();
-        reply.append("earliestOptime", Value::Timestamp(earliest)).end();
+        reply.begin_document(c"oplog").begin_document(c"latestOptime");
+        reply.append(c"ts", Value::Timestamp(latest)).append(c"t", 1i64).end();
+        reply.append(c"earliestOptime", Value::Timestamp(earliest)).end();
     }
     Ok(Answer::Done)
 }
@@ -96,19 +99,19 @@ fn server_status(call: &mut Call<'_>) -> Result<Answer> {
 /// How many collections there are of which kind.
 fn catalog_stats(server: &Server, reply: &mut Builder) {
     let found = Collections::of(server);
-    reply.append("collections", found.ordinary).append("capped", found.capped);
-    reply.append("clustered", found.clustered).append("timeseries", 0).append("views", found.views);
-    reply.append("internalCollections", found.internal).append("internalViews", 0);
+    reply.append(c"collections", found.ordinary).append(c"capped", found.capped);
+    reply.append(c"clustered", found.clustered).append(c"timeseries", 0).append(c"views", found.views);
+    reply.append(c"internalCollections", found.internal).append(c"internalViews", 0);
 }
 
 /// What the kernel has counted for this process, where it tells.
 fn extra_info(_: &Server, reply: &mut Builder) {
-    reply.append("note", "fields vary by platform");
+    reply.append(c"note", "fields vary by platform");
     let process = Process::now();
-    reply.append_optional("user_time_us", process.user_micros);
-    reply.append_optional("system_time_us", process.system_micros);
-    reply.append_optional("page_reclaims", process.reclaims);
-    reply.append_optional("page_faults", process.faults);
+    reply.append_optional(c"user_time_us", process.user_micros);
+    reply.append_optional(c"system_time_us", process.system_micros);
+    reply.append_optional(c"page_reclaims", process.reclaims);
+    reply.append_optional(c"page_faults", process.faults);
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     for (name, line) in [
         ("maximum_resident_set_kb", "VmHWM:"),
@@ -117,7 +120,7 @@ fn extra_info(_: &Server, reply: &mut Builder) {
     ] {
         let found = status.lines().find_map(|text| text.strip_prefix(line));
         let count = found.and_then(|text| text.split_whitespace().next()?.parse::<i64>().ok());
-        reply.append_optional(name, count);
+        reply.append_optional(FieldName::before_zero(name), count);
     }
 }
 
@@ -136,47 +139,56 @@ fn op_latencies(server: &Server, reply: &mut Builder) {
         }
     }
     for (name, (micros, count)) in ["reads", "writes", "commands"].iter().zip(sums) {
-        reply.begin_document(name).append("latency", micros).append("ops", count).end();
+        reply
+            .begin_document(FieldName::before_zero(name))
+            .append(c"latency", micros)
+            .append(c"ops", count)
+            .end();
     }
 }
 
 fn asserts(server: &Server, reply: &mut Builder) {
-    reply.append("regular", server.counters.panics.get()).append("warning", 0).append("msg", 0);
-    reply.append("user", server.counters.user_asserts.get()).append("rollovers", 0);
+    reply.append(c"regular", server.counters.panics.get()).append(c"warning", 0).append(c"msg", 0);
+    reply.append(c"user", server.counters.user_asserts.get()).append(c"rollovers", 0);
 }
 
 /// Connections, and what they wait for: `threaded` are those that have a thread, which is while they run something.
 fn connections(server: &Server, reply: &mut Builder) {
     let found = Connections::of(server);
-    reply.append("current", found.open as i32).append("available", found.available as i32);
-    reply.append("totalCreated", found.created as i64);
-    reply.append("rejected", server.counters.connections_rejected.get()).append("active", found.active);
-    reply.append("threaded", found.active - found.awaiting).append("exhaustIsMaster", found.old_streams);
-    reply.append("exhaustHello", found.streams).append("awaitingTopologyChanges", found.awaiting);
-    reply.append("loadBalanced", 0);
+    reply.append(c"current", found.open as i32).append(c"available", found.available as i32);
+    reply.append(c"totalCreated", found.created as i64);
+    reply.append(c"rejected", server.counters.connections_rejected.get()).append(c"active", found.active);
+    reply.append(c"threaded", found.active - found.awaiting).append(c"exhaustIsMaster", found.old_streams);
+    reply.append(c"exhaustHello", found.streams).append(c"awaitingTopologyChanges", found.awaiting);
+    reply.append(c"loadBalanced", 0);
 }
 
 fn global_lock(server: &Server, reply: &mut Builder) {
     let active =
         server.activities.all().iter().filter(|activity| activity.current().is_some()).count() as i32;
-    reply.append("totalTime", server.started.elapsed().as_micros() as i64);
-    reply.begin_document("currentQueue").append("total", 0).append("readers", 0).append("writers", 0).end();
+    reply.append(c"totalTime", server.started.elapsed().as_micros() as i64);
     reply
-        .begin_document("activeClients")
-        .append("total", active)
-        .append("readers", active)
-        .append("writers", 0)
+        .begin_document(c"currentQueue")
+        .append(c"total", 0)
+        .append(c"readers", 0)
+        .append(c"writers", 0)
+        .end();
+    reply
+        .begin_document(c"activeClients")
+        .append(c"total", active)
+        .append(c"readers", active)
+        .append(c"writers", 0)
         .end();
 }
 
 fn session_cache(server: &Server, reply: &mut Builder) {
-    reply.append("activeSessionsCount", server.sessions.len() as i32);
+    reply.append(c"activeSessionsCount", server.sessions.len() as i32);
 }
 
 fn network(server: &Server, reply: &mut Builder) {
     let counters = &server.counters;
-    reply.append("bytesIn", counters.bytes_in.get()).append("bytesOut", counters.bytes_out.get());
-    reply.append("numRequests", counters.requests.get());
+    reply.append(c"bytesIn", counters.bytes_in.get()).append(c"bytesOut", counters.bytes_out.get());
+    reply.append(c"numRequests", counters.requests.get());
 }
 
 fn op_counters(server: &Server, reply: &mut Builder) {
@@ -186,33 +198,33 @@ fn op_counters(server: &Server, reply: &mut Builder) {
         |name: &str| crate::command::position(name).and_then(|at| sums.get(at)).map_or(0, |sum| sum.total);
     let counted = ["find", "insert", "update", "delete", "getMore"];
     let others = COMMANDS.iter().map(|command| command.name).filter(|name| !counted.contains(name));
-    reply.append("insert", counters.inserted.get()).append("query", ran("find"));
-    reply.append("update", counters.updated.get()).append("delete", counters.deleted.get());
-    reply.append("getmore", ran("getMore")).append("command", others.map(ran).sum::<i64>());
+    reply.append(c"insert", counters.inserted.get()).append(c"query", ran("find"));
+    reply.append(c"update", counters.updated.get()).append(c"delete", counters.deleted.get());
+    reply.append(c"getmore", ran("getMore")).append(c"command", others.map(ran).sum::<i64>());
 }
 
 /// What was applied for another member of a set, of which there is none.
 fn applied_counters(_: &Server, reply: &mut Builder) {
     for name in ["insert", "query", "update", "delete", "getmore", "command"] {
-        reply.append(name, 0i64);
+        reply.append(FieldName::before_zero(name), 0i64);
     }
 }
 
 fn storage_engine(server: &Server, reply: &mut Builder) {
-    reply.append("name", server.settings.engine).append("persistent", !server.settings.ephemeral);
-    reply.append("supportsCommittedReads", true).append("supportsSnapshotReadConcern", true);
-    reply.append("readOnly", false);
+    reply.append(c"name", server.settings.engine).append(c"persistent", !server.settings.ephemeral);
+    reply.append(c"supportsCommittedReads", true).append(c"supportsSnapshotReadConcern", true);
+    reply.append(c"readOnly", false);
 }
 
 /// How clients logged in, and the certificate that they are shown. Members of clusters don't log in here.
 fn security(server: &Server, reply: &mut Builder) {
     let counters = &server.counters;
     reply
-        .begin_document("authentication")
-        .append("saslSupportedMechsReceived", counters.mechanisms_asked.get());
-    reply.begin_document("mechanisms");
+        .begin_document(c"authentication")
+        .append(c"saslSupportedMechsReceived", counters.mechanisms_asked.get());
+    reply.begin_document(c"mechanisms");
     for (name, counter) in LOGINS.iter().zip(&counters.logins).filter(|(name, _)| server.auth.takes(name)) {
-        reply.begin_document(name);
+        reply.begin_document(FieldName::before_zero(name));
         append_tries(reply, "speculativeAuthenticate", &counter.early);
         append_tries(reply, "clusterAuthenticate", &TryCounter::default());
         append_tries(reply, "authenticate", &counter.all);
@@ -221,21 +233,21 @@ fn security(server: &Server, reply: &mut Builder) {
     reply.end().end();
     let Some(tls) = &server.settings.tls else { return };
     let loaded = tls.loaded();
-    reply.append("SSLServerSubjectName", &loaded.facts.subject);
-    reply.append("SSLServerHasCertificateAuthority", tls.has_authority());
-    reply.append("SSLServerCertificateExpirationDate", Value::DateTime(loaded.ends()));
+    reply.append(c"SSLServerSubjectName", &loaded.facts.subject);
+    reply.append(c"SSLServerHasCertificateAuthority", tls.has_authority());
+    reply.append(c"SSLServerCertificateExpirationDate", Value::DateTime(loaded.ends()));
 }
 
 fn append_tries(reply: &mut Builder, name: &str, tries: &TryCounter) {
-    reply.begin_document(name).append("received", tries.received.get());
-    reply.append("successful", tries.successful.get()).end();
+    reply.begin_document(FieldName::before_zero(name)).append(c"received", tries.received.get());
+    reply.append(c"successful", tries.successful.get()).end();
 }
 
 /// How many connections there have been of each version of TLS.
 fn transport_security(server: &Server, reply: &mut Builder) {
     let names = PROTOCOLS.iter().map(|(name, _)| *name).chain(["unknown"]);
     for (name, counter) in names.zip(&server.counters.protocols) {
-        reply.append(name, counter.get());
+        reply.append(FieldName::before_zero(name), counter.get());
     }
 }
 
@@ -243,33 +255,35 @@ fn transport_security(server: &Server, reply: &mut Builder) {
 /// memory there is neither. The section has a name of its own, so that tools don't look for WiredTiger's numbers in it.
 fn vellum(server: &Server, reply: &mut Builder) {
     let counted = server.database.engine().statistics();
-    reply.append("engine", server.settings.engine).append("dataBytes", counted.bytes as i64);
+    reply.append(c"engine", server.settings.engine).append(c"dataBytes", counted.bytes as i64);
     crate::memory::append_status(server, reply);
     if server.settings.ephemeral {
         return;
     }
-    reply.append("durability", server.database.engine().durability().name());
+    reply.append(c"durability", server.database.engine().durability().name());
     if server.settings.shared {
         members(server, reply);
     }
-    reply.begin_document("journal");
-    reply.append("commits", counted.commits as i64).append("syncs", counted.syncs as i64);
-    reply.append("commitsPerSync", counted.commits as f64 / counted.syncs.max(1) as f64);
-    reply.begin_document("syncMicros").append("p50", counted.sync_micros_p50 as i64);
-    reply.append("p95", counted.sync_micros_p95 as i64).append("p99", counted.sync_micros_p99 as i64).end();
-    reply.append("bytesSinceCheckpoint", counted.journal_bytes as i64);
-    reply.append("checkpoints", counted.checkpoints as i64);
+    reply.begin_document(c"journal");
+    reply.append(c"commits", counted.commits as i64).append(c"syncs", counted.syncs as i64);
+    reply.append(c"commitsPerSync", counted.commits as f64 / counted.syncs.max(1) as f64);
+    reply.begin_document(c"syncMicros").append(c"p50", counted.sync_micros_p50 as i64);
+    reply.append(c"p95", counted.sync_micros_p95 as i64).append(c"p99", counted.sync_micros_p99 as i64).end();
+    reply.append(c"bytesSinceCheckpoint", counted.journal_bytes as i64);
+    reply.append(c"checkpoints", counted.checkpoints as i64);
     if let Some(archive) = counted.archive {
-        reply.begin_document("archive").append("position", archive.position as i64);
-        reply.append("failures", archive.failures as i64).append("failing", archive.failing).end();
+        reply.begin_document(c"archive").append(c"position", archive.position as i64);
+        reply.append(c"failures", archive.failures as i64).append(c"failing", archive.failing).end();
     }
     reply.end();
-    reply.begin_document("cache");
-    reply.append("bytes", counted.cache_bytes as i64).append("hits", counted.cache_hits as i64);
-    reply.append("misses", counted.cache_misses as i64).append("evictions", counted.cache_evictions as i64);
-    reply.append("entryReads", counted.entry_reads as i64).append("entryMisses", counted.entry_misses as i64);
-    reply.append("changedBytes", counted.changed_bytes as i64).end();
-    reply.append("fileBytes", counted.file_bytes as i64);
+    reply.begin_document(c"cache");
+    reply.append(c"bytes", counted.cache_bytes as i64).append(c"hits", counted.cache_hits as i64);
+    reply.append(c"misses", counted.cache_misses as i64).append(c"evictions", counted.cache_evictions as i64);
+    reply
+        .append(c"entryReads", counted.entry_reads as i64)
+        .append(c"entryMisses", counted.entry_misses as i64);
+    reply.append(c"changedBytes", counted.changed_bytes as i64).end();
+    reply.append(c"fileBytes", counted.file_bytes as i64);
 }
 
 /// The servers that hold the data of a front, as replSetGetStatus would show them.
@@ -277,19 +291,19 @@ fn members(server: &Server, reply: &mut Builder) {
     let members = match server.database.list_members() {
         Ok(members) => members,
         Err(error) => {
-            reply.append("membersError", error.message());
+            reply.append(c"membersError", error.message());
             return;
         }
     };
-    reply.begin_array("members");
+    reply.begin_array(c"members");
     for (number, member) in members.iter().enumerate() {
         let state = if member.is_primary { (1, "PRIMARY") } else { (2, "SECONDARY") };
-        reply.push_document().append("_id", number as i32).append("name", member.name.as_str());
-        reply.append("health", 1.0).append("state", state.0).append("stateStr", state.1);
-        reply.append("replication", member.state.as_str()).append("countsAs", member.counts_as.as_str());
-        reply.append("durableBytes", member.on_disk as i64).append("appliedBytes", member.applied as i64);
+        reply.push_document().append(c"_id", number as i32).append(c"name", member.name.as_str());
+        reply.append(c"health", 1.0).append(c"state", state.0).append(c"stateStr", state.1);
+        reply.append(c"replication", member.state.as_str()).append(c"countsAs", member.counts_as.as_str());
+        reply.append(c"durableBytes", member.on_disk as i64).append(c"appliedBytes", member.applied as i64);
         if let Some(lag) = member.lag_micros {
-            reply.append("lagMicros", lag);
+            reply.append(c"lagMicros", lag);
         }
         reply.end();
     }
@@ -300,38 +314,38 @@ fn memory(_: &Server, reply: &mut Builder) {
     let (virtual_bytes, resident_bytes) = process_bytes().unwrap_or_default();
     let megabytes = |bytes: u64| i32::try_from(bytes >> 20).unwrap_or(i32::MAX);
     reply
-        .append("bits", 64)
-        .append("resident", megabytes(resident_bytes))
-        .append("virtual", megabytes(virtual_bytes))
-        .append("supported", true);
+        .append(c"bits", 64)
+        .append(c"resident", megabytes(resident_bytes))
+        .append(c"virtual", megabytes(virtual_bytes))
+        .append(c"supported", true);
 }
 
 fn metrics(server: &Server, reply: &mut Builder) {
-    reply.begin_document("commands");
+    reply.begin_document(c"commands");
     for (command, sum) in COMMANDS.iter().zip(server.counters.operations.sums()) {
-        reply.begin_document(command.name);
-        reply.append("failed", sum.failed).append("total", sum.total).end();
+        reply.begin_document(FieldName::before_zero(command.name));
+        reply.append(c"failed", sum.failed).append(c"total", sum.total).end();
     }
     reply.end();
     let cursors = &server.database.cursors;
     let (open, without_timeout) = cursors.count();
-    reply.begin_document("cursor").append("timedOut", cursors.timed_out() as i64);
-    reply.begin_document("open").append("noTimeout", without_timeout as i64);
-    reply.append("pinned", cursors.pinned() as i64).append("total", open as i64).end().end();
+    reply.begin_document(c"cursor").append(c"timedOut", cursors.timed_out() as i64);
+    reply.begin_document(c"open").append(c"noTimeout", without_timeout as i64);
+    reply.append(c"pinned", cursors.pinned() as i64).append(c"total", open as i64).end().end();
     let counted = &server.database.counters;
     let count = |counter: &AtomicU64| counter.load(Ordering::Relaxed) as i64;
-    reply.begin_document("document").append("deleted", count(&counted.documents_deleted));
-    reply.append("inserted", count(&counted.documents_inserted));
+    reply.begin_document(c"document").append(c"deleted", count(&counted.documents_deleted));
+    reply.append(c"inserted", count(&counted.documents_inserted));
     reply
-        .append("returned", server.counters.returned.get())
-        .append("updated", count(&counted.documents_updated))
+        .append(c"returned", server.counters.returned.get())
+        .append(c"updated", count(&counted.documents_updated))
         .end();
     let (keys, documents, sorts) = server.database.examined();
-    reply.begin_document("operation").append("scanAndOrder", sorts as i64).end();
-    reply.begin_document("queryExecutor").append("scanned", keys as i64);
-    reply.append("scannedObjects", documents as i64).end();
-    reply.begin_document("ttl").append("deletedDocuments", count(&counted.ttl_deleted));
-    reply.append("passes", count(&counted.ttl_passes)).end();
+    reply.begin_document(c"operation").append(c"scanAndOrder", sorts as i64).end();
+    reply.begin_document(c"queryExecutor").append(c"scanned", keys as i64);
+    reply.append(c"scannedObjects", documents as i64).end();
+    reply.begin_document(c"ttl").append(c"deletedDocuments", count(&counted.ttl_deleted));
+    reply.append(c"passes", count(&counted.ttl_passes)).end();
 }
 
 /// The row of `top`.
@@ -350,13 +364,13 @@ fn top(call: &mut Call<'_>) -> Result<Answer> {
     fields.finish()?;
     let usage = call.server.activities.usage();
     let catalog = call.server.database.catalog();
-    call.reply.begin_document("totals").append("note", "all times in microseconds");
+    call.reply.begin_document(c"totals").append(c"note", "all times in microseconds");
     for (name, spent) in usage.sorted() {
         // Dropped collections aren't told of, nor commands without one.
         if !Namespace::parse(name).is_ok_and(|namespace| catalog.get(&namespace).is_some()) {
             continue;
         }
-        call.reply.begin_document(name);
+        call.reply.begin_document(FieldName::before_zero(name));
         append_sum(call.reply, "total", spent.total());
         append_sum(call.reply, "readLock", spent.reads);
         append_sum(call.reply, "writeLock", spent.writes);
@@ -370,5 +384,9 @@ fn top(call: &mut Call<'_>) -> Result<Answer> {
 }
 
 fn append_sum(reply: &mut Builder, name: &str, sum: Sum) {
-    reply.begin_document(name).append("time", sum.micros).append("count", sum.count).end();
+    reply
+        .begin_document(FieldName::before_zero(name))
+        .append(c"time", sum.micros)
+        .append(c"count", sum.count)
+        .end();
 }

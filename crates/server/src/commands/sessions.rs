@@ -19,8 +19,8 @@ fn start(call: &mut Call<'_>) -> Result<Answer> {
     fields.command_value();
     fields.finish()?;
     let id = call.server.sessions.start(session::digest(call.server, call.connection))?;
-    call.reply.begin_document("id").append("id", Value::Binary { subtype: 4, bytes: &id.uuid }).end();
-    call.reply.append("timeoutMinutes", TIMEOUT_MINUTES);
+    call.reply.begin_document(c"id").append(c"id", Value::Binary { subtype: 4, bytes: &id.uuid }).end();
+    call.reply.append(c"timeoutMinutes", TIMEOUT_MINUTES);
     Ok(Answer::Done)
 }
 

@@ -20,7 +20,7 @@ fn slow_queries(call: &mut Call<'_>) -> Result<Answer> {
     fields.command_value();
     fields.finish()?;
     let profiler = &call.server.profiler;
-    call.reply.append("slowms", profiler.slow.threshold());
+    call.reply.append(c"slowms", profiler.slow.threshold());
     profiler.shapes.append_to(call.reply, &call.server.database);
     Ok(Answer::Done)
 }

@@ -5,7 +5,7 @@ use crate::access::session;
 use crate::connection::ConnectionState;
 use crate::server::Server;
 use crate::usage::{CLASSES, Latency, Spent};
-use base::bson::{Array, Builder, Document, DocumentBuf};
+use base::bson::{Array, Builder, Document, DocumentBuf, FieldName};
 use base::err;
 use database::Sources;
 use std::sync::Arc;
@@ -47,15 +47,15 @@ fn latencies(spent: Option<&Spent>, with_spans: bool) -> DocumentBuf {
     let transactions = ("transactions", Latency::default());
     let mut out = Builder::new();
     for (name, latency) in CLASSES.into_iter().zip(spent.classes).chain([transactions]) {
-        out.begin_document(name);
+        out.begin_document(FieldName::before_zero(name));
         if with_spans {
-            out.begin_array("histogram");
+            out.begin_array(c"histogram");
             for (micros, count) in latency.spans.counts() {
-                out.push_document().append("micros", micros).append("count", count).end();
+                out.push_document().append(c"micros", micros).append(c"count", count).end();
             }
             out.end();
         }
-        out.append("latency", latency.sum.micros).append("ops", latency.sum.count).end();
+        out.append(c"latency", latency.sum.micros).append(c"ops", latency.sum.count).end();
     }
     out.finish()
 }

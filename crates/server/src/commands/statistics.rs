@@ -27,7 +27,7 @@ fn coll_stats(call: &mut Call<'_>) -> Result<Answer> {
         collection.data()?;
     }
     let statistics = database.collection_statistics(&namespace)?;
-    call.reply.append("ns", namespace.as_str());
+    call.reply.append(c"ns", namespace.as_str());
     statistics.append_to(call.reply, scale);
     Ok(Answer::Done)
 }
@@ -73,16 +73,16 @@ fn db_stats(call: &mut Call<'_>) -> Result<Answer> {
         index_size += statistics.total_index_size();
     }
     let sized = |size: i64| size as f64 / scale as f64;
-    call.reply.append("db", call.request.database);
-    call.reply.append("collections", collections).append("views", views).append("objects", objects);
-    call.reply.append("avgObjSize", if objects == 0 { 0.0 } else { data_size as f64 / objects as f64 });
-    call.reply.append("dataSize", sized(data_size)).append("storageSize", sized(storage_size));
-    call.reply.append("indexes", indexes).append("indexSize", sized(index_size));
-    call.reply.append("totalSize", sized(storage_size + index_size)).append("scaleFactor", scale);
+    call.reply.append(c"db", call.request.database);
+    call.reply.append(c"collections", collections).append(c"views", views).append(c"objects", objects);
+    call.reply.append(c"avgObjSize", if objects == 0 { 0.0 } else { data_size as f64 / objects as f64 });
+    call.reply.append(c"dataSize", sized(data_size)).append(c"storageSize", sized(storage_size));
+    call.reply.append(c"indexes", indexes).append(c"indexSize", sized(index_size));
+    call.reply.append(c"totalSize", sized(storage_size + index_size)).append(c"scaleFactor", scale);
     // Of another machine's disks nothing is known.
     let disk = if call.server.settings.shared { None } else { disk_bytes(&database.directory()) };
-    call.reply.append_optional("fsUsedSize", disk.map(|(used, _)| sized(used)));
-    call.reply.append_optional("fsTotalSize", disk.map(|(_, all)| sized(all)));
+    call.reply.append_optional(c"fsUsedSize", disk.map(|(used, _)| sized(used)));
+    call.reply.append_optional(c"fsTotalSize", disk.map(|(_, all)| sized(all)));
     Ok(Answer::Done)
 }
 
@@ -126,7 +126,7 @@ fn data_size(call: &mut Call<'_>) -> Result<Answer> {
     }
     fields.finish()?;
     let statistics = call.server.database.collection_statistics(&namespace)?;
-    call.reply.append("estimate", false).append("size", statistics.size);
-    call.reply.append("numObjects", statistics.count).append("millis", 0i32);
+    call.reply.append(c"estimate", false).append(c"size", statistics.size);
+    call.reply.append(c"numObjects", statistics.count).append(c"millis", 0i32);
     Ok(Answer::Done)
 }

@@ -5,7 +5,7 @@ use crate::connection::{ConnectionState, Outcome, handle};
 use crate::server::{Server, Settings};
 use crate::wire::header::{self, Opcode};
 use crate::wire::{compression, message, query};
-use base::bson::{Builder, Document, DocumentBuf, Value};
+use base::bson::{Builder, Document, DocumentBuf, FieldName, Value};
 use database::{Database, SystemClock};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -58,7 +58,7 @@ fn command(flags: u32, build: impl FnOnce(&mut Builder)) -> Vec<u8> {
     out.push(0);
     let mut builder = Builder::with_buffer(out);
     build(&mut builder);
-    builder.append("$db", "admin");
+    builder.append(c"$db", "admin");
     let mut out = builder.into_buffer();
     header::finish(&mut out, 0);
     out
@@ -90,7 +90,9 @@ fn every_command_refuses_a_field_it_does_not_know() {
         ["currentOp", "getParameter", "hello", "isMaster", "serverStatus", "setParameter"];
     for row in COMMANDS.iter().filter(|row| !OPEN.contains(&row.name)) {
         let mut client = Client::standalone();
-        let (_, reply) = client.frame(&command(0, |b| _ = b.append(row.name, 1).append("noSuchField", 1)));
+        let (_, reply) = client.frame(&command(0, |b| {
+            _ = b.append(FieldName::before_zero(row.name), 1).append(c"noSuchField", 1)
+        }));
         let reply = body(&reply).to_owned();
         assert!(!is_ok(&reply), "{} took an unknown field", row.name);
         let refused = [2, 8, 9, 14, 18, 20, 59, 73, 76, 125, 238, 251, 31_082, 40_414, 40_415];
@@ -101,25 +103,25 @@ fn every_command_refuses_a_field_it_does_not_know() {
 #[test]
 fn ping_and_unknown_commands() {
     let mut client = Client::standalone();
-    assert!(is_ok(&client.run(|b| _ = b.append("ping", 1))));
-    let unknown = client.run(|b| _ = b.append("getlasterror", 1));
+    assert!(is_ok(&client.run(|b| _ = b.append(c"ping", 1))));
+    let unknown = client.run(|b| _ = b.append(c"getlasterror", 1));
     assert_eq!(
         (code(&unknown), text(&unknown, "errmsg")),
         (Some(59), Some("no such command: 'getlasterror'"))
     );
-    let field = client.run(|b| _ = b.append("ping", 1).append("x", 1));
+    let field = client.run(|b| _ = b.append(c"ping", 1).append(c"x", 1));
     assert_eq!(text(&field, "errmsg"), Some("BSON field 'ping.x' is an unknown field."));
     assert_eq!(text(&field, "codeName"), Some("IDLUnknownField"));
 }
 
 #[test]
 fn hello_shows_a_standalone_or_a_primary() {
-    let alone = Client::standalone().run(|b| _ = b.append("hello", 1).append("helloOk", true));
+    let alone = Client::standalone().run(|b| _ = b.append(c"hello", 1).append(c"helloOk", true));
     assert!(
         is_ok(&alone) && alone.view().find("setName").is_none() && alone.view().find("helloOk").is_some()
     );
     assert!(alone.view().find("$clusterTime").is_none());
-    let set = Client::replica_set().run(|b| _ = b.append("isMaster", 1));
+    let set = Client::replica_set().run(|b| _ = b.append(c"isMaster", 1));
     assert_eq!(text(&set, "setName"), Some("rs0"));
     assert_eq!(text(&set, "me"), Some("127.0.0.1:27017"));
     for name in ["$clusterTime", "operationTime", "electionId", "lastWrite", "hosts", "ismaster"] {
@@ -138,7 +140,7 @@ fn the_handshake_may_come_as_op_query() {
     for (name, ok) in [("ismaster", true), ("find", false)] {
         frame.truncate(start);
         let mut builder = Builder::with_buffer(frame.clone());
-        builder.append(name, 1).append("backpressure", "2");
+        builder.append(FieldName::before_zero(name), 1).append(c"backpressure", "2");
         let mut query = builder.into_buffer();
         header::finish(&mut query, 0);
         let (outcome, reply) = Client::standalone().frame(&query);
@@ -156,10 +158,10 @@ fn client_metadata_is_taken_once() {
     let mut hello = |app: &str| {
         let app = app.to_string();
         client.run(move |b| {
-            b.append("hello", 1).begin_document("client");
-            b.begin_document("application").append("name", &app).end();
-            b.begin_document("driver").append("name", "d").append("version", "1").end();
-            b.begin_document("os").append("type", "Linux").end().end();
+            b.append(c"hello", 1).begin_document(c"client");
+            b.begin_document(c"application").append(c"name", &app).end();
+            b.begin_document(c"driver").append(c"name", "d").append(c"version", "1").end();
+            b.begin_document(c"os").append(c"type", "Linux").end().end();
         })
     };
     assert_eq!(code(&hello(&"x".repeat(200))), Some(184));
@@ -173,9 +175,9 @@ fn empty_client_metadata_is_accepted_and_a_part_of_it_is_not() {
     let mut client = Client::standalone();
     let hello = |client: &mut Client, part: bool| {
         client.run(move |b| {
-            b.append("hello", 1).begin_document("client");
+            b.append(c"hello", 1).begin_document(c"client");
             if part {
-                b.begin_document("driver").append("name", "d").end();
+                b.begin_document(c"driver").append(c"name", "d").end();
             }
             b.end();
         })
@@ -191,9 +193,9 @@ fn an_awaitable_hello_waits_and_streams() {
     let mut client = Client::standalone();
     let process = client.server.topology.process_id;
     let frame = command(1 << 16, |b| {
-        b.append("hello", 1).begin_document("topologyVersion");
-        b.append("processId", process).append("counter", 0i64).end();
-        b.append("maxAwaitTimeMS", 20);
+        b.append(c"hello", 1).begin_document(c"topologyVersion");
+        b.append(c"processId", process).append(c"counter", 0i64).end();
+        b.append(c"maxAwaitTimeMS", 20);
     });
     for round in 0..2 {
         let Outcome::Wait(wait) = client.frame(&frame).0 else { panic!("round {round} did not wait") };
@@ -210,7 +212,7 @@ fn an_awaitable_hello_waits_and_streams() {
 #[test]
 fn replies_are_compressed_as_the_request_was_but_never_a_handshake() {
     for (name, compressed) in [("ping", true), ("hello", false)] {
-        let mut frame = command(0, |b| _ = b.append(name, 1));
+        let mut frame = command(0, |b| _ = b.append(FieldName::before_zero(name), 1));
         compression::pack(crate::wire::Compressor::Zlib, &mut frame);
         let (_, reply) = Client::standalone().frame(&frame);
         assert_eq!(reply[12..16] == 2012i32.to_le_bytes(), compressed);
@@ -225,7 +227,10 @@ fn replies_are_compressed_as_the_request_was_but_never_a_handshake() {
 #[test]
 fn nobody_answers_who_wants_no_answer() {
     let frame = command(2, |b| {
-        b.append("endSessions", base::bson::Array::EMPTY).begin_document("writeConcern").append("w", 0).end();
+        b.append(c"endSessions", base::bson::Array::EMPTY)
+            .begin_document(c"writeConcern")
+            .append(c"w", 0)
+            .end();
     });
     let (outcome, reply) = Client::standalone().frame(&frame);
     assert!(matches!(outcome, Outcome::NoReply) && reply.is_empty());
@@ -233,7 +238,7 @@ fn nobody_answers_who_wants_no_answer() {
 
 #[test]
 fn broken_bson_is_an_error_and_broken_framing_the_end() {
-    let mut frame = command(0, |b| _ = b.append("ping", "text"));
+    let mut frame = command(0, |b| _ = b.append(c"ping", "text"));
     let at = frame.windows(4).position(|bytes| bytes == b"text").unwrap();
     frame[at] = 0xFF;
     let (outcome, reply) = Client::standalone().frame(&frame);
@@ -248,41 +253,41 @@ fn fail_points_fail_delay_and_hang_up() {
     let mut client = Client::standalone();
     let mut configure = |build: &dyn Fn(&mut Builder)| {
         let reply = client.run(|b| {
-            b.append("configureFailPoint", "failCommand").begin_document("mode").append("times", 1).end();
-            b.begin_document("data").begin_array("failCommands").push("ping").end();
+            b.append(c"configureFailPoint", "failCommand").begin_document(c"mode").append(c"times", 1).end();
+            b.begin_document(c"data").begin_array(c"failCommands").push("ping").end();
             build(b);
             b.end();
         });
         assert!(is_ok(&reply), "{reply:?}");
-        client.frame(&command(0, |b| _ = b.append("ping", 1)))
+        client.frame(&command(0, |b| _ = b.append(c"ping", 1)))
     };
-    let (_, reply) = configure(&|b| _ = b.append("errorCode", 91));
+    let (_, reply) = configure(&|b| _ = b.append(c"errorCode", 91));
     assert_eq!(code(&body(&reply).to_owned()), Some(91));
-    assert!(matches!(configure(&|b| _ = b.append("closeConnection", true)).0, Outcome::Close));
-    let blocks = |b: &mut Builder| _ = b.append("blockConnection", true).append("blockTimeMS", 5);
+    assert!(matches!(configure(&|b| _ = b.append(c"closeConnection", true)).0, Outcome::Close));
+    let blocks = |b: &mut Builder| _ = b.append(c"blockConnection", true).append(c"blockTimeMS", 5);
     assert!(matches!(configure(&blocks).0, Outcome::Wait(_)));
-    assert!(is_ok(&client.run(|b| _ = b.append("ping", 1))));
+    assert!(is_ok(&client.run(|b| _ = b.append(c"ping", 1))));
 }
 
 #[test]
 fn parameters_and_replication_are_answered_as_clients_expect() {
     let mut client = Client::standalone();
-    let all = client.run(|b| _ = b.append("getParameter", "*"));
+    let all = client.run(|b| _ = b.append(c"getParameter", "*"));
     for name in ["enableTestCommands", "authenticationMechanisms", "requireApiVersion"] {
         assert!(all.view().find(name).is_some(), "{name}");
     }
-    assert_eq!(code(&client.run(|b| _ = b.append("getParameter", "foo"))), Some(72));
-    let status = client.run(|b| _ = b.append("replSetGetStatus", 1));
+    assert_eq!(code(&client.run(|b| _ = b.append(c"getParameter", "foo"))), Some(72));
+    let status = client.run(|b| _ = b.append(c"replSetGetStatus", 1));
     assert_eq!((code(&status), text(&status, "errmsg")), (Some(76), Some("not running with --replSet")));
-    assert!(is_ok(&Client::replica_set().run(|b| _ = b.append("replSetGetStatus", 1))));
-    let refused = client.run(|b| _ = b.append("mapReduce", "c"));
+    assert!(is_ok(&Client::replica_set().run(|b| _ = b.append(c"replSetGetStatus", 1))));
+    let refused = client.run(|b| _ = b.append(c"mapReduce", "c"));
     assert_eq!((code(&refused), text(&refused, "codeName")), (Some(238), Some("NotImplemented")));
 }
 
 #[test]
 fn the_status_of_a_set_has_what_tools_read() {
     let mut client = Client::replica_set();
-    let status = client.run(|b| _ = b.append("replSetGetStatus", 1));
+    let status = client.run(|b| _ = b.append(c"replSetGetStatus", 1));
     let names: Vec<&str> = status.view().iter().map(|field| field.name()).collect();
     assert_eq!(
         names,
@@ -314,8 +319,8 @@ fn the_status_of_a_set_has_what_tools_read() {
     };
     assert_eq!(member(&status, "stateStr"), Some(Value::String("PRIMARY").to_owned()));
     assert!(member(&status, "electionTime").is_some());
-    assert!(is_ok(&client.run(|b| _ = b.append("replSetStepDown", 60).append("force", true))));
-    let status = client.run(|b| _ = b.append("replSetGetStatus", 1));
+    assert!(is_ok(&client.run(|b| _ = b.append(c"replSetStepDown", 60).append(c"force", true))));
+    let status = client.run(|b| _ = b.append(c"replSetGetStatus", 1));
     assert_eq!(status.view().get("myState").and_then(|state| state.as_i64()), Some(2));
     assert_eq!(member(&status, "stateStr"), Some(Value::String("SECONDARY").to_owned()));
     assert!(member(&status, "electionTime").is_none());
@@ -327,9 +332,9 @@ fn a_client_that_waits_hears_of_a_step_down() {
     let process = client.server.topology.process_id;
     let waiting = |counter: i64| {
         command(0, move |b| {
-            b.append("hello", 1).begin_document("topologyVersion");
-            b.append("processId", process).append("counter", counter).end();
-            b.append("maxAwaitTimeMS", 600_000);
+            b.append(c"hello", 1).begin_document(c"topologyVersion");
+            b.append(c"processId", process).append(c"counter", counter).end();
+            b.append(c"maxAwaitTimeMS", 600_000);
         })
     };
     let now = client.server.topology.changed.count() as i64;
@@ -349,7 +354,7 @@ fn a_client_that_waits_hears_of_a_step_down() {
 #[test]
 fn stepping_down_without_force_waits_for_somebody_to_catch_up() {
     let mut client = Client::replica_set();
-    let frame = command(0, |b| _ = b.append("replSetStepDown", 60).append("secondaryCatchUpPeriodSecs", 1));
+    let frame = command(0, |b| _ = b.append(c"replSetStepDown", 60).append(c"secondaryCatchUpPeriodSecs", 1));
     let Outcome::Wait(wait) = client.frame(&frame).0 else { panic!("nothing to wait for") };
     std::thread::sleep(wait.until.saturating_duration_since(std::time::Instant::now()));
     let (_, reply) = client.frame(&frame);

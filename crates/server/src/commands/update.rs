@@ -51,7 +51,7 @@ fn update(call: &mut Call<'_>) -> Result<Answer> {
     fields.finish()?;
     let statements: Vec<Statement<'_>> = statements.iter().map(Statement::read).collect::<Result<_>>()?;
 
-    let surrounded = |call: &Call<'_>| {
+    let surrounded = |call: &Call<'_>| -> Result<Surroundings> {
         let surroundings = call.surroundings_on(&namespace, None, variables)?;
         Ok(surroundings.keep_empty_timestamps(keeps_timestamps))
     };
@@ -83,10 +83,10 @@ fn update(call: &mut Call<'_>) -> Result<Answer> {
                 batch.record(position, || outcome.to_answer());
                 batch.committed(outcome.committed);
                 call.note(statement.document, &surroundings.operation, |counts| {
-                    counts.append_number("nMatched", outcome.matched as i64);
-                    counts.append_number("nModified", outcome.modified as i64);
+                    counts.append_number(c"nMatched", outcome.matched as i64);
+                    counts.append_number(c"nModified", outcome.modified as i64);
                     if outcome.upserted.is_some() {
-                        counts.append_number("nUpserted", 1).append("upsert", true);
+                        counts.append_number(c"nUpserted", 1).append(c"upsert", true);
                     }
                 });
                 matched += outcome.matched as i32;
@@ -103,15 +103,15 @@ fn update(call: &mut Call<'_>) -> Result<Answer> {
             }
         }
     }
-    call.reply.append("n", matched + upserted.len() as i32);
+    call.reply.append(c"n", matched + upserted.len() as i32);
     if !upserted.is_empty() {
-        call.reply.begin_array("upserted");
+        call.reply.begin_array(c"upserted");
         for (position, id) in &upserted {
-            call.reply.push_document().append("index", *position as i32).append("_id", id).end();
+            call.reply.push_document().append(c"index", *position as i32).append(c"_id", id).end();
         }
         call.reply.end();
     }
-    call.reply.append("nModified", modified);
+    call.reply.append(c"nModified", modified);
     batch.finish(call)?;
     Ok(Answer::Done)
 }

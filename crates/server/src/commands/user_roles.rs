@@ -62,7 +62,7 @@ fn change_roles(
     let mut roles = found.roles;
     change(&mut roles, named);
     let mut set = Builder::new();
-    append_roles(set.begin_document("$set"), &roles);
+    append_roles(set.begin_document(c"$set"), &roles);
     set.end();
     change_user(call, &user, None, set.finish().view())
 }

@@ -7,7 +7,7 @@ use crate::auth::{EXTERNAL, restrictions, store};
 use crate::call::{Answer, Call};
 use crate::command::{Command, Kind};
 use crate::fields::Fields;
-use base::bson::{Array, Builder, Document, DocumentBuf, Value};
+use base::bson::{Array, Builder, Document, DocumentBuf, FieldName, Value};
 use base::{Error, ErrorCode, Result, err};
 use wire::scram::{Credential, Mechanism};
 use wire::secret;
@@ -62,7 +62,7 @@ impl<'a> Asked<'a> {
     fn credentials(&self, call: &Call<'_>) -> Result<DocumentBuf> {
         let mut credentials = Builder::new();
         let Some(password) = self.password else {
-            credentials.append("external", true);
+            credentials.append(c"external", true);
             return Ok(credentials.finish());
         };
         // MongoDB makes them in this order.
@@ -153,13 +153,13 @@ fn create(call: &mut Call<'_>) -> Result<Answer> {
     }
     let credentials = asked.credentials(call)?;
     let mut document = Builder::new();
-    document.append("_id", &user.id());
-    document.append("userId", Value::Binary { subtype: 4, bytes: &uuid()? });
-    document.append("user", &user.name).append("db", &user.db).append("credentials", &credentials);
+    document.append(c"_id", &user.id());
+    document.append(c"userId", Value::Binary { subtype: 4, bytes: &uuid()? });
+    document.append(c"user", &user.name).append(c"db", &user.db).append(c"credentials", &credentials);
     if let Some(restrictions) = asked.restrictions.filter(|restrictions| !restrictions.is_empty()) {
         restrictions::append_checked(&mut document, "createUser", restrictions)?;
     }
-    document.append_optional("customData", asked.custom_data);
+    document.append_optional(c"customData", asked.custom_data);
     let wanted = asked.roles.unwrap_or_default();
     append_roles(&mut document, &wanted);
     if user.name.is_empty() {
@@ -170,7 +170,7 @@ fn create(call: &mut Call<'_>) -> Result<Answer> {
         role::check_exist(call.server, &wanted)?;
         prepare_store(call)?;
         let mut insert = Builder::new();
-        insert.append("insert", store::USERS).begin_array("documents").push(&document.finish()).end();
+        insert.append(c"insert", store::USERS).begin_array(c"documents").push(&document.finish()).end();
         store::run(call.server, admin(insert).view()).map_err(|error| match error.code() {
             ErrorCode::DuplicateKey => err!(51003, "User \"{user}\" already exists"),
             _ => error,
@@ -183,21 +183,26 @@ fn create(call: &mut Call<'_>) -> Result<Answer> {
 /// Makes sure of the index that keeps names apart, and of the document that tells how users are arranged.
 fn prepare_store(call: &Call<'_>) -> Result<()> {
     let mut index = Builder::new();
-    index.append("createIndexes", store::USERS).begin_array("indexes").push_document();
-    index.begin_document("key").append("user", 1).append("db", 1).end();
-    index.append("name", "user_1_db_1").append("unique", true).end().end();
+    index.append(c"createIndexes", store::USERS).begin_array(c"indexes").push_document();
+    index.begin_document(c"key").append(c"user", 1).append(c"db", 1).end();
+    index.append(c"name", "user_1_db_1").append(c"unique", true).end().end();
     store::run(call.server, admin(index).view())?;
     let mut version = Builder::new();
-    version.append("update", "system.version").begin_array("updates").push_document();
-    version.begin_document("q").append("_id", "authSchema").end();
-    version.begin_document("u").begin_document("$set").append("currentVersion", SCHEMA_VERSION).end().end();
-    version.append("upsert", true).end().end();
+    version.append(c"update", "system.version").begin_array(c"updates").push_document();
+    version.begin_document(c"q").append(c"_id", "authSchema").end();
+    version
+        .begin_document(c"u")
+        .begin_document(c"$set")
+        .append(c"currentVersion", SCHEMA_VERSION)
+        .end()
+        .end();
+    version.append(c"upsert", true).end().end();
     store::run(call.server, admin(version).view()).map(drop)
 }
 
 /// A command of the server's own on `admin`, which waits for nobody: the command that it is part of does.
 fn admin(mut command: Builder) -> DocumentBuf {
-    command.begin_document("writeConcern").append("w", 1).end().append("$db", "admin");
+    command.begin_document(c"writeConcern").append(c"w", 1).end().append(c"$db", "admin");
     command.finish()
 }
 
@@ -225,13 +230,13 @@ fn update(call: &mut Call<'_>) -> Result<Answer> {
         if asked.user.db == EXTERNAL {
             return Err(external_password());
         }
-        set.append("credentials", &asked.credentials(call)?);
+        set.append(c"credentials", &asked.credentials(call)?);
     } else if let Some(kept) = &asked.mechanisms {
         found_credentials = Some(trim_credentials(call, &asked.user, kept, &mut unset)?);
     }
-    set.append_optional("customData", asked.custom_data);
+    set.append_optional(c"customData", asked.custom_data);
     match asked.restrictions {
-        Some(none) if none.is_empty() => _ = unset.append("authenticationRestrictions", ""),
+        Some(none) if none.is_empty() => _ = unset.append(c"authenticationRestrictions", ""),
         Some(restrictions) => restrictions::append_checked(&mut set, "updateUser", restrictions)?,
         None => {}
     }
@@ -250,7 +255,7 @@ fn update(call: &mut Call<'_>) -> Result<Answer> {
     let mut change = Builder::new();
     for (operator, fields) in [("$set", &set), ("$unset", &unset)] {
         if !fields.view().is_empty() {
-            change.append(operator, fields);
+            change.append(FieldName::before_zero(operator), fields);
         }
     }
     change_user(call, &asked.user, found_credentials.as_ref(), change.finish().view())
@@ -279,7 +284,7 @@ fn trim_credentials(
     }
     for mechanism in Mechanism::ALL {
         if !kept.contains(&mechanism.name()) {
-            unset.append(&format!("credentials.{}", mechanism.name()), "");
+            unset.append(FieldName::before_zero(&format!("credentials.{}", mechanism.name())), "");
         }
     }
     Ok(credentials.to_owned())
@@ -293,10 +298,10 @@ pub(super) fn change_user(
     change: Document<'_>,
 ) -> Result<Answer> {
     let mut update = Builder::new();
-    update.append("update", store::USERS).begin_array("updates").push_document();
-    update.begin_document("q").append("user", &user.name).append("db", &user.db);
-    update.append_optional("credentials", credentials);
-    update.end().append("u", change).end().end();
+    update.append(c"update", store::USERS).begin_array(c"updates").push_document();
+    update.begin_document(c"q").append(c"user", &user.name).append(c"db", &user.db);
+    update.append_optional(c"credentials", credentials);
+    update.end().append(c"u", change).end().end();
     let reply = store::run(call.server, admin(update).view())?;
     if count(&reply) == 0 {
         return Err(err!(UserNotFound, "User {user} not found"));
@@ -342,7 +347,7 @@ fn drop_all(call: &mut Call<'_>) -> Result<Answer> {
     fields.command_value();
     fields.finish()?;
     let removed = remove(call, None)?;
-    call.reply.append_number("n", removed);
+    call.reply.append_number(c"n", removed);
     call.acknowledge(None)?;
     Ok(Answer::Done)
 }
@@ -351,8 +356,8 @@ fn drop_all(call: &mut Call<'_>) -> Result<Answer> {
 fn remove(call: &Call<'_>, name: Option<&str>) -> Result<i64> {
     let _changing = call.server.auth.changing.lock();
     let mut delete = Builder::new();
-    delete.append("delete", store::USERS).begin_array("deletes").push_document();
-    delete.begin_document("q").append_optional("user", name).append("db", call.request.database).end();
-    delete.append("limit", 0).end().end();
+    delete.append(c"delete", store::USERS).begin_array(c"deletes").push_document();
+    delete.begin_document(c"q").append_optional(c"user", name).append(c"db", call.request.database).end();
+    delete.append(c"limit", 0).end().end();
     Ok(count(&store::run(call.server, admin(delete).view())?))
 }

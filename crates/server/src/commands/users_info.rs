@@ -44,7 +44,7 @@ fn users_info(call: &mut Call<'_>) -> Result<Answer> {
         }
         (_, false) => by_pipeline(call, &asked)?,
     };
-    call.reply.begin_array("users");
+    call.reply.begin_array(c"users");
     for user in &users {
         call.reply.push(user);
     }
@@ -146,13 +146,13 @@ fn shown(user: Document<'_>, asked: &Asked<'_>) -> DocumentBuf {
         }
     }
     if asked.restrictions && user.get("authenticationRestrictions").is_none() {
-        shown.begin_array("authenticationRestrictions").end();
+        shown.begin_array(c"authenticationRestrictions").end();
     }
     shown.finish()
 }
 
 fn append_mechanisms(shown: &mut Builder, credentials: Value<'_>) {
-    shown.begin_array("mechanisms");
+    shown.begin_array(c"mechanisms");
     for credential in credentials.as_document().into_iter().flatten() {
         shown.push(credential.name());
     }
@@ -162,25 +162,30 @@ fn append_mechanisms(shown: &mut Builder, credentials: Value<'_>) {
 /// Users found by an aggregation, as MongoDB finds them, so that `filter` sees what is shown.
 fn by_pipeline(call: &Call<'_>, asked: &Asked<'_>) -> Result<Vec<DocumentBuf>> {
     let mut command = Builder::new();
-    command.append("aggregate", store::USERS).begin_array("pipeline");
+    command.append(c"aggregate", store::USERS).begin_array(c"pipeline");
     match &asked.whom {
         Whom::Everybody => {}
         Whom::OfDatabase => {
-            command.push_document().begin_document("$match").append("db", call.request.database).end().end();
+            command
+                .push_document()
+                .begin_document(c"$match")
+                .append(c"db", call.request.database)
+                .end()
+                .end();
         }
         Whom::Named(names) => {
-            command.push_document().begin_document("$match").begin_array("$or");
+            command.push_document().begin_document(c"$match").begin_array(c"$or");
             for UserName { name, db } in names {
-                command.push_document().append("user", name).append("db", db).end();
+                command.push_document().append(c"user", name).append(c"db", db).end();
             }
             command.end().end().end();
         }
     }
-    command.push_document().begin_document("$sort").append("user", 1).append("db", 1).end().end();
-    command.push_document().begin_document("$addFields").begin_document("mechanisms");
-    command.begin_document("$map").begin_document("input").append("$objectToArray", "$credentials").end();
-    command.append("as", "credential").append("in", "$$credential.k").end().end().end().end();
-    command.push_document().begin_array("$unset").push("authenticationRestrictions");
+    command.push_document().begin_document(c"$sort").append(c"user", 1).append(c"db", 1).end().end();
+    command.push_document().begin_document(c"$addFields").begin_document(c"mechanisms");
+    command.begin_document(c"$map").begin_document(c"input").append(c"$objectToArray", "$credentials").end();
+    command.append(c"as", "credential").append(c"in", "$$credential.k").end().end().end().end();
+    command.push_document().begin_array(c"$unset").push("authenticationRestrictions");
     if !asked.credentials {
         command.push("credentials");
     }
@@ -189,10 +194,14 @@ fn by_pipeline(call: &Call<'_>, asked: &Asked<'_>) -> Result<Vec<DocumentBuf>> {
     }
     command.end().end();
     if let Some(filter) = asked.filter {
-        command.push_document().append("$match", filter).end();
+        command.push_document().append(c"$match", filter).end();
     }
-    command.end().begin_document("cursor").append("batchSize", i32::MAX).end();
-    command.begin_document("$readPreference").append("mode", "primaryPreferred").end().append("$db", "admin");
+    command.end().begin_document(c"cursor").append(c"batchSize", i32::MAX).end();
+    command
+        .begin_document(c"$readPreference")
+        .append(c"mode", "primaryPreferred")
+        .end()
+        .append(c"$db", "admin");
     let reply = store::run(call.server, command.finish().view())?;
     let cursor = reply.view().get("cursor").and_then(|cursor| cursor.as_document());
     if cursor.and_then(|cursor| cursor.get("id")).and_then(|id| id.as_i64()) != Some(0) {

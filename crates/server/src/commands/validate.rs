@@ -5,7 +5,7 @@
 use crate::access::{Action, Needs};
 use crate::call::{Answer, Call};
 use crate::command::{Command, Kind};
-use base::bson::Builder;
+use base::bson::{Builder, FieldName};
 use base::{Result, err};
 use database::validate::{Depth, IndexFindings};
 
@@ -55,34 +55,34 @@ fn validate(call: &mut Call<'_>) -> Result<Answer> {
     };
     let surroundings = call.surroundings();
     let found = call.server.database.validate(&namespace, depth, &surroundings.context)?;
-    call.reply.append("ns", namespace.as_str());
+    call.reply.append(c"ns", namespace.as_str());
     if depth != Depth::Metadata {
-        call.reply.append("nInvalidDocuments", found.invalid as i64);
-        call.reply.append("nNonCompliantDocuments", found.non_compliant as i64);
+        call.reply.append(c"nInvalidDocuments", found.invalid as i64);
+        call.reply.append(c"nNonCompliantDocuments", found.non_compliant as i64);
         call.reply
-            .append_number("nrecords", found.records as i64)
-            .append("nIndexes", found.indexes.len() as i32);
-        call.reply.begin_document("keysPerIndex");
+            .append_number(c"nrecords", found.records as i64)
+            .append(c"nIndexes", found.indexes.len() as i32);
+        call.reply.begin_document(c"keysPerIndex");
         for index in &found.indexes {
-            call.reply.append_number(&index.name, index.keys as i64);
+            call.reply.append_number(FieldName::before_zero(&index.name), index.keys as i64);
         }
         call.reply.end();
     }
-    call.reply.begin_document("indexDetails");
+    call.reply.begin_document(c"indexDetails");
     for index in &found.indexes {
         details(call.reply, index);
     }
-    call.reply.end().append("valid", found.is_valid()).append("repaired", false);
+    call.reply.end().append(c"valid", found.is_valid()).append(c"repaired", false);
     strings(call.reply, "warnings", &found.warnings);
     strings(call.reply, "errors", &found.errors);
     for (name, entries) in [("extraIndexEntries", &found.extra), ("missingIndexEntries", &found.missing)] {
-        call.reply.begin_array(name);
+        call.reply.begin_array(FieldName::before_zero(name));
         for entry in entries {
             call.reply.push(entry.view());
         }
         call.reply.end();
     }
-    call.reply.begin_array("corruptRecords");
+    call.reply.begin_array(c"corruptRecords");
     for record in &found.corrupt_records {
         call.reply.push(*record as i64);
     }
@@ -91,7 +91,7 @@ fn validate(call: &mut Call<'_>) -> Result<Answer> {
 }
 
 fn details(reply: &mut Builder, index: &IndexFindings) {
-    reply.begin_document(&index.name).append("valid", index.errors.is_empty());
+    reply.begin_document(FieldName::before_zero(&index.name)).append(c"valid", index.errors.is_empty());
     if !index.errors.is_empty() {
         strings(reply, "errors", &index.errors);
     }
@@ -99,7 +99,7 @@ fn details(reply: &mut Builder, index: &IndexFindings) {
 }
 
 fn strings(reply: &mut Builder, name: &str, texts: &[String]) {
-    reply.begin_array(name);
+    reply.begin_array(FieldName::before_zero(name));
     for text in texts {
         reply.push(text);
     }

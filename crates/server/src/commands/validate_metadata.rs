@@ -36,7 +36,7 @@ fn validate_metadata(call: &mut Call<'_>) -> Result<Answer> {
     parameters.finish()?;
     let catalog = call.server.database.catalog();
     let reply = &mut *call.reply;
-    reply.begin_array("apiVersionErrors");
+    reply.begin_array(c"apiVersionErrors");
     let asked = catalog.databases().filter(|known| database.is_none_or(|it| it == *known));
     let collections = asked.flat_map(|database| catalog.collections(database));
     let collections =
@@ -51,11 +51,11 @@ fn validate_metadata(call: &mut Call<'_>) -> Result<Answer> {
         if has_more {
             break;
         }
-        reply.push_document().append("ns", collection.namespace.as_str());
-        reply.append("code", ErrorCode::APIStrictError.number()).append("codeName", "APIStrictError");
-        reply.append("errmsg", &why).end();
+        reply.push_document().append(c"ns", collection.namespace.as_str());
+        reply.append(c"code", ErrorCode::APIStrictError.number()).append(c"codeName", "APIStrictError");
+        reply.append(c"errmsg", &why).end();
     }
-    reply.end().append("hasMoreErrors", has_more);
+    reply.end().append(c"hasMoreErrors", has_more);
     Ok(Answer::Done)
 }
 

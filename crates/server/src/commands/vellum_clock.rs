@@ -56,8 +56,8 @@ fn clock(call: &mut Call<'_>) -> Result<Answer> {
         clock.advance(millis);
     }
     if sweep {
-        call.reply.append("ttlDeleted", database.sweep_ttl() as i64);
+        call.reply.append(c"ttlDeleted", database.sweep_ttl() as i64);
     }
-    call.reply.append("now", Value::DateTime(database.now_millis())).append("frozen", clock.is_frozen());
+    call.reply.append(c"now", Value::DateTime(database.now_millis())).append(c"frozen", clock.is_frozen());
     Ok(Answer::Done)
 }

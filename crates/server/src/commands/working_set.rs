@@ -4,7 +4,7 @@ use crate::access::{Action, Needs};
 use crate::call::{Answer, Call};
 use crate::command::{Command, Kind};
 use base::Result;
-use base::bson::Builder;
+use base::bson::{Builder, FieldName};
 use database::{Reads, Span};
 
 /// Corners of a curve that lie closer together than this share of reads are left out.
@@ -27,29 +27,29 @@ fn working_set(call: &mut Call<'_>) -> Result<Answer> {
     let database = &call.server.database;
     let engine = call.server.settings.engine;
     let reply = &mut *call.reply;
-    reply.append("engine", engine);
+    reply.append(c"engine", engine);
     let Some(sets) = database.working_sets() else {
         let why = match engine {
             "memory" => "all data is in memory: there is no cache whose size could be chosen",
             _ => "the store has no cache of this server's whose size could be chosen",
         };
-        reply.append("bounded", false).append("reason", why);
+        reply.append(c"bounded", false).append(c"reason", why);
         return Ok(Answer::Done);
     };
     let whole = &sets.whole;
-    reply.append("bounded", true).append("cacheBytes", whole.cache_bytes as i64);
-    reply.append("sampledOneIn", whole.sampled as i64);
-    reply.append("hourSeconds", whole.hour_seconds as i64).append("seconds", whole.seconds as i64);
+    reply.append(c"bounded", true).append(c"cacheBytes", whole.cache_bytes as i64);
+    reply.append(c"sampledOneIn", whole.sampled as i64);
+    reply.append(c"hourSeconds", whole.hour_seconds as i64).append(c"seconds", whole.seconds as i64);
     append(reply, &whole.all);
-    reply.begin_array("collections");
+    reply.begin_array(c"collections");
     for (namespace, index, reads) in &sets.named {
-        reply.push_document().append("ns", namespace.as_str());
-        reply.append_optional("index", index.as_deref());
+        reply.push_document().append(c"ns", namespace.as_str());
+        reply.append_optional(c"index", index.as_deref());
         append(reply, reads);
         reply.end();
     }
     reply.end();
-    reply.begin_document("others");
+    reply.begin_document(c"others");
     append(reply, &whole.others);
     reply.end();
     Ok(Answer::Done)
@@ -57,17 +57,17 @@ fn working_set(call: &mut Call<'_>) -> Result<Answer> {
 
 fn append(out: &mut Builder, reads: &Reads) {
     for (name, span) in [("hour", &reads.hour), ("start", &reads.start)] {
-        out.begin_document(name);
+        out.begin_document(FieldName::before_zero(name));
         append_span(out, span);
         out.end();
     }
 }
 
 fn append_span(out: &mut Builder, span: &Span) {
-    out.append("reads", span.reads as i64).append("misses", span.misses as i64);
-    out.append_optional("hitRate", span.hit_rate());
-    out.append_optional("enoughBytes", span.curve.enough().map(|bytes| bytes as i64));
-    out.begin_array("curve");
+    out.append(c"reads", span.reads as i64).append(c"misses", span.misses as i64);
+    out.append_optional(c"hitRate", span.hit_rate());
+    out.append_optional(c"enoughBytes", span.curve.enough().map(|bytes| bytes as i64));
+    out.begin_array(c"curve");
     let points = span.curve.points();
     let mut shown = 0.0;
     for (at, (bytes, rate)) in points.iter().enumerate() {
@@ -75,7 +75,7 @@ fn append_span(out: &mut Builder, span: &Span) {
         let rises = points.get(at + 1).is_none_or(|(_, next)| next - rate >= CLOSE);
         if rises || rate - shown >= CLOSE {
             shown = *rate;
-            out.push_document().append("bytes", *bytes as i64).append("hitRate", *rate).end();
+            out.push_document().append(c"bytes", *bytes as i64).append(c"hitRate", *rate).end();
         }
     }
     out.end();

@@ -8,7 +8,7 @@ use crate::connection::{Outcome, handle};
 use crate::direct;
 use crate::server::Server;
 use base::bson::extended_json::value_to_relaxed;
-use base::bson::{Builder, Document, DocumentBuf, Value};
+use base::bson::{Builder, Document, DocumentBuf, FieldName, Value};
 use wire::secret;
 
 /// The most operations that are shown.
@@ -21,28 +21,28 @@ pub(super) fn session(server: &Server, request: &Request<'_>, peer: Peer) -> Ans
         // Nobody has logged in yet: the page asks them to.
         Err(Answer::Now(refused)) if refused.status == 401 => {
             let mut out = Builder::new();
-            out.append("users", true);
+            out.append(c"users", true);
             return json(out.finish().view());
         }
         Err(answer) => return answer,
     };
     let may = |action| access::may(server, &guest.state, Resource::Cluster, action);
     let mut out = Builder::new();
-    out.append("users", server.auth.enabled());
+    out.append(c"users", server.auth.enabled());
     if let Some(identity) = &guest.state.identity {
-        out.append("user", &identity.user.id());
+        out.append(c"user", &identity.user.id());
     }
-    out.append_optional("token", guest.token.as_deref());
+    out.append_optional(c"token", guest.token.as_deref());
     if may(Action::ServerStatus) {
         let settings = &server.settings;
-        out.append_optional("server", server.http.server.get().map(String::as_str));
-        out.append_optional("set", settings.replica_set.as_deref());
+        out.append_optional(c"server", server.http.server.get().map(String::as_str));
+        out.append_optional(c"set", settings.replica_set.as_deref());
         out.append_optional(
-            "data",
+            c"data",
             settings.data.as_ref().map(|folder| folder.display().to_string()).as_deref(),
         );
     }
-    out.append("mayKill", may(Action::Killop)).append("maySeeAll", may(Action::Inprog));
+    out.append(c"mayKill", may(Action::Killop)).append(c"maySeeAll", may(Action::Inprog));
     json(out.finish().view())
 }
 
@@ -54,7 +54,7 @@ pub(super) fn operations(server: &Server, request: &Request<'_>, peer: Peer) -> 
     };
     let own_alone = !access::may(server, &guest.state, Resource::Cluster, Action::Inprog);
     let mut command = Builder::new();
-    command.append("currentOp", 1).append("$ownOps", own_alone).append("$db", "admin");
+    command.append(c"currentOp", 1).append(c"$ownOps", own_alone).append(c"$db", "admin");
     let reply = match run(&mut guest, command.finish().view()) {
         Ok(reply) => reply,
         Err(refused) => return refused.into(),
@@ -63,14 +63,14 @@ pub(super) fn operations(server: &Server, request: &Request<'_>, peer: Peer) -> 
     let all = list.into_iter().flat_map(|list| list.iter());
     let mut out = Builder::new();
     let mut count = 0;
-    out.begin_array("inprog");
+    out.begin_array(c"inprog");
     for operation in all {
         if count < OPERATIONS_MAX {
             out.push(operation);
         }
         count += 1;
     }
-    out.end().append("more", count.saturating_sub(OPERATIONS_MAX) as i64);
+    out.end().append(c"more", count.saturating_sub(OPERATIONS_MAX) as i64);
     json(out.finish().view())
 }
 
@@ -91,7 +91,7 @@ fn told(name: &str, server: &Server, request: &Request<'_>, peer: Peer) -> Answe
         Err(answer) => return answer,
     };
     let mut command = Builder::new();
-    command.append(name, 1).append("$db", "admin");
+    command.append(FieldName::before_zero(name), 1).append(c"$db", "admin");
     match run(&mut guest, command.finish().view()) {
         Ok(reply) => json(reply.view()),
         Err(refused) => refused.into(),
@@ -108,7 +108,7 @@ pub(super) fn kill(server: &Server, request: &Request<'_>, peer: Peer) -> Answer
         return Response::text(400, "op has to be an operation's number").into();
     };
     let mut command = Builder::new();
-    command.append("killOp", 1).append("op", number).append("$db", "admin");
+    command.append(c"killOp", 1).append(c"op", number).append(c"$db", "admin");
     match run(&mut guest, command.finish().view()) {
         Ok(_) => {
             let who = guest.state.identity.as_ref().map(|identity| identity.user.to_string());

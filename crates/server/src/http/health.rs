@@ -19,9 +19,9 @@ pub(super) fn ready(server: &Server) -> Response {
         return Response::text(503, "the replica set has yet to be initiated");
     }
     let mut read = Builder::new();
-    read.append("find", "system.version").append("limit", 1).append("singleBatch", true);
-    read.append("maxTimeMS", MILLIS_MAX).append("$db", "admin");
-    read.begin_document("$readPreference").append("mode", "nearest").end();
+    read.append(c"find", "system.version").append(c"limit", 1).append(c"singleBatch", true);
+    read.append(c"maxTimeMS", MILLIS_MAX).append(c"$db", "admin");
+    read.begin_document(c"$readPreference").append(c"mode", "nearest").end();
     match direct::run(server, read.finish().view()) {
         Ok(_) => Response::text(200, "ready"),
         Err(error) => {

@@ -141,7 +141,7 @@ pub(super) fn answer(server: &Server, request: &Request<'_>, peer: Peer) -> Answ
     }
     let samples = server.http.history.0.lock();
     let mut out = Builder::new();
-    out.append("seconds", samples.seconds());
+    out.append(c"seconds", samples.seconds());
     type Column = fn(&Counts) -> Option<i64>;
     let columns: [(&str, Column); 4] = [
         ("operations", |counts| Some(counts.operations() as i64)),
@@ -150,14 +150,14 @@ pub(super) fn answer(server: &Server, request: &Request<'_>, peer: Peer) -> Answ
         ("p99", |counts| counts.percentile(99)),
     ];
     for (name, column) in columns {
-        out.begin_array(name);
+        out.begin_array(base::bson::FieldName::before_zero(name));
         for counts in &samples.closed {
             out.push(column(counts).map_or(Value::Null, Value::Int64));
         }
         out.end();
     }
     drop(samples);
-    out.begin_array("monitoring");
+    out.begin_array(c"monitoring");
     for name in MONITORING {
         out.push(name);
     }

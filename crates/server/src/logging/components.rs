@@ -4,7 +4,7 @@
 //! part; what belongs to none goes by the level of all.
 
 use super::line::component;
-use base::bson::{Builder, Document, Value};
+use base::bson::{Builder, Document, FieldName, Value};
 use base::{Result, err};
 use log::{Level, LevelFilter, Record};
 use parking_lot::Mutex;
@@ -151,7 +151,8 @@ pub(crate) fn append_to(out: &mut Builder, name: &str) {
 }
 
 fn append_part(out: &mut Builder, name: &str, at: usize, levels: &[i32]) {
-    out.begin_document(name).append("verbosity", levels.get(at).copied().unwrap_or(INHERITED));
+    out.begin_document(FieldName::before_zero(name))
+        .append(c"verbosity", levels.get(at).copied().unwrap_or(INHERITED));
     for (part, component) in COMPONENTS.iter().enumerate().skip(1).filter(|(_, part)| part.parent == at) {
         append_part(out, component.name, part, levels);
     }
@@ -241,16 +242,16 @@ mod tests {
     fn what_is_asked_of_parts_is_checked_before_anything_is_set() {
         let refused = |build: &dyn Fn(&mut Builder)| {
             let mut asked = Builder::new();
-            asked.append("command", 1);
+            asked.append(c"command", 1);
             build(&mut asked);
             set(asked.finish().view()).unwrap_err().to_string()
         };
         let unknown = refused(&|asked| {
-            asked.append("wt", 2);
+            asked.append(c"wt", 2);
         });
         assert!(unknown.contains("Invalid component name default.wt"), "{unknown}");
         let low = refused(&|asked| {
-            asked.begin_document("query").append("verbosity", -2).end();
+            asked.begin_document(c"query").append(c"verbosity", -2).end();
         });
         assert!(
             low.contains("Expected query.verbosity to be greater than or equal to -1, but found -2"),

@@ -52,7 +52,7 @@ fn ping(comment: &str) -> Vec<u8> {
     header::begin(&mut out, 1, 0, Opcode::Message);
     out.extend_from_slice(&[0; 5]);
     let mut document = DocumentBuilder::with_buffer(out);
-    document.append("ping", 1).append("comment", comment).append("$db", "admin");
+    document.append(c"ping", 1).append(c"comment", comment).append(c"$db", "admin");
     let mut out = document.into_buffer();
     header::finish(&mut out, 0);
     out
@@ -215,9 +215,9 @@ fn leave_while_waiting(settings: Settings) {
     header::begin(&mut out, 1, 0, Opcode::Message);
     out.extend_from_slice(&[0; 5]);
     let mut hello = DocumentBuilder::with_buffer(out);
-    hello.append("hello", 1).append("maxAwaitTimeMS", 600_000).begin_document("topologyVersion");
-    hello.append("processId", running.server.topology.process_id).append("counter", 0i64).end();
-    hello.append("$db", "admin");
+    hello.append(c"hello", 1).append(c"maxAwaitTimeMS", 600_000).begin_document(c"topologyVersion");
+    hello.append(c"processId", running.server.topology.process_id).append(c"counter", 0i64).end();
+    hello.append(c"$db", "admin");
     let mut out = hello.into_buffer();
     header::finish(&mut out, 0);
     socket.write_all(&out).unwrap();

@@ -1,6 +1,6 @@
 //! The index that would serve a query: fields that have to be equal, then those of the order, then those within bounds.
 
-use base::bson::{Builder, Document, DocumentBuf, Value};
+use base::bson::{Builder, Document, DocumentBuf, FieldName, Value};
 
 /// The most fields of an index.
 const FIELDS_MAX: usize = 32;
@@ -41,7 +41,7 @@ pub(super) fn index_for(filter: Option<Document<'_>>, sort: Option<Document<'_>>
     }
     let mut out = Builder::new();
     for (name, direction) in key {
-        out.append(name, direction);
+        out.append(FieldName::before_zero(name), direction);
     }
     Some(out.finish())
 }

@@ -62,7 +62,7 @@ impl Finished<'_> {
 
     fn whole(&self) -> Entry {
         let mut out = Builder::new();
-        out.append("op", kind(self.command.name)).append("ns", &self.namespace());
+        out.append(c"op", kind(self.command.name)).append(c"ns", &self.namespace());
         self.append_command(&mut out, || redact::without(self.command, self.request.body));
         let operation = self.state.activity.operation();
         let (keys, documents) = operation.as_ref().map_or((0, 0), |used| used.examined());
@@ -70,15 +70,15 @@ impl Finished<'_> {
             let cursor = reply.get("cursor").and_then(|cursor| cursor.as_document());
             let id = cursor.and_then(|cursor| cursor.get("id")).and_then(|id| id.as_i64());
             if let Some(id) = id.filter(|id| *id != 0) {
-                out.append("cursorid", id);
+                out.append(c"cursorid", id);
             }
-            out.append_number("keysExamined", keys).append_number("docsExamined", documents);
+            out.append_number(c"keysExamined", keys).append_number(c"docsExamined", documents);
             if id == Some(0) {
-                out.append("cursorExhausted", true);
+                out.append(c"cursorExhausted", true);
             }
             self.append_counts(&mut out, reply, cursor);
         } else {
-            out.append_number("keysExamined", keys).append_number("docsExamined", documents);
+            out.append_number(c"keysExamined", keys).append_number(c"docsExamined", documents);
         }
         let plan = operation.and_then(|used| used.operation.plan_summary());
         self.finish(out, plan.as_deref(), self.took)
@@ -86,9 +86,9 @@ impl Finished<'_> {
 
     fn of_statement(&self, note: &Note) -> Entry {
         let mut out = Builder::new();
-        out.append("op", kind(self.command.name)).append("ns", &self.namespace());
+        out.append(c"op", kind(self.command.name)).append(c"ns", &self.namespace());
         self.append_command(&mut out, || note.statement.clone());
-        out.append_number("keysExamined", note.examined.0).append_number("docsExamined", note.examined.1);
+        out.append_number(c"keysExamined", note.examined.0).append_number(c"docsExamined", note.examined.1);
         out.append_all(note.counts.view());
         self.finish(out, note.plan.as_deref(), note.took)
     }
@@ -96,22 +96,22 @@ impl Finished<'_> {
     fn append_counts(&self, out: &mut Builder, reply: Document<'_>, cursor: Option<Document<'_>>) {
         let n = reply.get("n").and_then(|n| n.as_i64());
         match self.command.name {
-            "insert" => _ = out.append_number("ninserted", n.unwrap_or(0)),
+            "insert" => _ = out.append_number(c"ninserted", n.unwrap_or(0)),
             "update" => {
                 let modified = reply.get("nModified").and_then(|n| n.as_i64()).unwrap_or(0);
-                out.append_number("nMatched", n.unwrap_or(0)).append_number("nModified", modified);
+                out.append_number(c"nMatched", n.unwrap_or(0)).append_number(c"nModified", modified);
             }
-            "delete" => _ = out.append_number("ndeleted", n.unwrap_or(0)),
+            "delete" => _ = out.append_number(c"ndeleted", n.unwrap_or(0)),
             "findAndModify" => {
                 let last = reply.get("lastErrorObject").and_then(|last| last.as_document());
                 let n = last.and_then(|last| last.get("n")).and_then(|n| n.as_i64()).unwrap_or(0);
                 match last.and_then(|last| last.get("updatedExisting")) {
-                    None => _ = out.append_number("ndeleted", n),
+                    None => _ = out.append_number(c"ndeleted", n),
                     Some(existing) => {
                         let matched = if existing.as_bool() == Some(true) { n } else { 0 };
-                        out.append_number("nMatched", matched).append_number("nModified", matched);
+                        out.append_number(c"nMatched", matched).append_number(c"nModified", matched);
                         if last.is_some_and(|last| last.find("upserted").is_some()) {
-                            out.append("upsert", true);
+                            out.append(c"upsert", true);
                         }
                     }
                 }
@@ -120,30 +120,30 @@ impl Finished<'_> {
         }
         let batch = cursor.and_then(|cursor| cursor.get("firstBatch").or_else(|| cursor.get("nextBatch")));
         if let Some(batch) = batch.and_then(|batch| batch.as_array()) {
-            out.append_number("nreturned", batch.iter().count() as i64);
+            out.append_number(c"nreturned", batch.iter().count() as i64);
         }
     }
 
     fn finish(&self, mut out: Builder, plan: Option<&str>, took: Duration) -> Entry {
-        out.append("numYield", 0).append_number("responseLength", self.reply_length as i64);
-        out.append("protocol", "op_msg").append_number("millis", took.as_millis() as i64);
-        out.append_optional("planSummary", plan);
+        out.append(c"numYield", 0).append_number(c"responseLength", self.reply_length as i64);
+        out.append(c"protocol", "op_msg").append_number(c"millis", took.as_millis() as i64);
+        out.append_optional(c"planSummary", plan);
         if let Err(error) = self.outcome {
-            out.append("ok", 0.0).append("errMsg", error.message());
-            out.append("errName", &*error.code().name()).append("errCode", error.code().number());
+            out.append(c"ok", 0.0).append(c"errMsg", error.message());
+            out.append(c"errName", &*error.code().name()).append(c"errCode", error.code().number());
         }
-        out.append("ts", Value::DateTime(now_millis()));
-        out.append("client", &self.state.activity.client.ip().to_string());
+        out.append(c"ts", Value::DateTime(now_millis()));
+        out.append(c"client", &self.state.activity.client.ip().to_string());
         let name = self.state.app_name();
-        out.append_optional("appName", (!name.is_empty()).then_some(name));
-        out.begin_array("allUsers");
+        out.append_optional(c"appName", (!name.is_empty()).then_some(name));
+        out.begin_array(c"allUsers");
         if let Some(identity) = &self.state.identity {
-            out.push_document().append("user", identity.user.name.as_str());
-            out.append("db", identity.user.db.as_str()).end();
+            out.push_document().append(c"user", identity.user.name.as_str());
+            out.append(c"db", identity.user.db.as_str()).end();
         }
         out.end();
         let user = self.state.identity.as_ref().map(|identity| identity.user.to_string());
-        out.append("user", &user.unwrap_or_default());
+        out.append(c"user", &user.unwrap_or_default());
         Entry { document: out.finish(), took }
     }
 
@@ -178,12 +178,12 @@ impl Finished<'_> {
             false => command(),
         };
         if command.bytes().len() <= COMMAND_MAX {
-            out.append("command", &command);
+            out.append(c"command", &command);
             return;
         }
         let mut text = command.to_string();
         let end = (0..=COMMAND_MAX.min(text.len())).rev().find(|at| text.is_char_boundary(*at));
         text.truncate(end.unwrap_or(0));
-        out.begin_document("command").append("$truncated", &text).end();
+        out.begin_document(c"command").append(c"$truncated", &text).end();
     }
 }

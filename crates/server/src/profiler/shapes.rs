@@ -87,24 +87,24 @@ impl Shapes {
             (all.collect::<Vec<_>>(), kept.left_out)
         };
         all.sort_by(|(a, left), (b, right)| (Reverse(left.micros), a).cmp(&(Reverse(right.micros), b)));
-        out.begin_array("shapes");
+        out.begin_array(c"shapes");
         for ((namespace, command, shape), sums) in &all {
-            out.push_document().append("ns", namespace.as_str()).append("command", *command);
-            out.append("shape", Document::from_valid(shape)).append("count", sums.count);
-            out.append("totalMicros", sums.micros).append("maxMicros", sums.micros_max);
-            out.append("keysExamined", sums.keys_examined).append("docsExamined", sums.docs_examined);
-            out.append("nreturned", sums.returned).append_optional("planSummary", sums.plan.as_deref());
-            out.append("lastSeen", Value::DateTime(sums.last));
+            out.push_document().append(c"ns", namespace.as_str()).append(c"command", *command);
+            out.append(c"shape", Document::from_valid(shape)).append(c"count", sums.count);
+            out.append(c"totalMicros", sums.micros).append(c"maxMicros", sums.micros_max);
+            out.append(c"keysExamined", sums.keys_examined).append(c"docsExamined", sums.docs_examined);
+            out.append(c"nreturned", sums.returned).append_optional(c"planSummary", sums.plan.as_deref());
+            out.append(c"lastSeen", Value::DateTime(sums.last));
             let index = sums.index.as_ref().filter(|index| {
                 let scans = sums.plan.as_deref().is_some_and(|plan| plan.contains("COLLSCAN"));
                 // Whoever reads ten for each one returned has the wrong index.
                 let reads_much = sums.docs_examined > 10 * sums.returned.max(1);
                 (scans || reads_much) && !has_index(database, namespace, index.view())
             });
-            out.append_optional("index", index);
+            out.append_optional(c"index", index);
             out.end();
         }
-        out.end().append("leftOut", left_out);
+        out.end().append(c"leftOut", left_out);
     }
 }
 
@@ -175,14 +175,14 @@ impl<'a> Parts<'a> {
     fn shape(&self) -> DocumentBuf {
         let mut out = Builder::new();
         if let Some(filter) = self.filter {
-            out.append("filter", &filter_shape(filter));
+            out.append(c"filter", &filter_shape(filter));
         }
         if let Some(sort) = self.sort {
-            out.append("sort", sort);
+            out.append(c"sort", sort);
         }
-        out.append_optional("key", self.key);
+        out.append_optional(c"key", self.key);
         if !self.stages.is_empty() {
-            out.begin_array("pipeline");
+            out.begin_array(c"pipeline");
             for stage in &self.stages {
                 out.push(*stage);
             }

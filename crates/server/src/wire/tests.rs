@@ -27,11 +27,11 @@ fn sample(checksum: bool) -> Vec<u8> {
     out.extend_from_slice(&u32::from(checksum).to_le_bytes());
     out.push(0);
     let mut body = Builder::with_buffer(out);
-    body.append("insert", "c").append("$db", "d").begin_array("x").push(1).push("y").end();
+    body.append(c"insert", "c").append(c"$db", "d").begin_array(c"x").push(1).push("y").end();
     let mut out = body.into_buffer();
     for name in ["documents", "more"] {
         let mut documents = Builder::new();
-        documents.append("_id", 1).append("text", "some text");
+        documents.append(c"_id", 1).append(c"text", "some text");
         let document = documents.finish();
         let size = 4 + name.len() + 1 + 2 * document.bytes().len();
         out.push(1);

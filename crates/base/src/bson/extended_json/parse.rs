@@ -1,7 +1,7 @@
 //! Reads text into documents.
 
 use super::{shell, typed};
-use crate::bson::{Builder, DocumentBuf, Value, ValueBuf};
+use crate::bson::{Builder, DocumentBuf, FieldName, FieldNameBuf, Value, ValueBuf};
 use crate::{Error, Result, err};
 
 /// How deep documents may nest in text: beyond what is stored, so that tests can write what the
@@ -82,13 +82,13 @@ impl<'t> Parser<'t> {
     /// One value on its own.
     fn value_buf(&mut self, depth: usize) -> Result<ValueBuf> {
         let mut holder = Builder::new();
-        self.value(Some(""), &mut holder, depth)?;
+        self.value(Some(FieldName::literal("")), &mut holder, depth)?;
         let holder = holder.finish();
         holder.view().get("").map(|value| value.to_owned()).ok_or_else(|| self.error("value expected"))
     }
 
     /// Reads a value into `out`: under a name, or as an array's next element.
-    fn value(&mut self, name: Option<&str>, out: &mut Builder, depth: usize) -> Result<()> {
+    fn value(&mut self, name: Option<FieldName<'_>>, out: &mut Builder, depth: usize) -> Result<()> {
         if depth > DEPTH_MAX {
             return Err(self.error("nested too deeply"));
         }
@@ -101,7 +101,12 @@ impl<'t> Parser<'t> {
             }
             '/' => {
                 let (pattern, options) = self.regex()?;
-                put(out, name, Value::Regex { pattern: &pattern, options: &options });
+                let value = typed::regex(&pattern, &options);
+                put(
+                    out,
+                    name,
+                    value.ok_or_else(|| self.error("regular expression with a zero byte before"))?,
+                );
             }
             '-' | '+' | '.' | '0'..='9' => {
                 let value = self.number()?;
@@ -115,7 +120,7 @@ impl<'t> Parser<'t> {
         Ok(())
     }
 
-    fn document(&mut self, name: Option<&str>, out: &mut Builder, depth: usize) -> Result<()> {
+    fn document(&mut self, name: Option<FieldName<'_>>, out: &mut Builder, depth: usize) -> Result<()> {
         self.expect('{')?;
         let start = self.at;
         if self.peek() != Some('}') {
@@ -140,7 +145,7 @@ impl<'t> Parser<'t> {
     }
 
     /// What follows `{` up to and with `}`; `first` is a name already read.
-    fn members(&mut self, mut first: Option<String>, out: &mut Builder, depth: usize) -> Result<()> {
+    fn members(&mut self, mut first: Option<FieldNameBuf>, out: &mut Builder, depth: usize) -> Result<()> {
         loop {
             if first.is_none() && self.accept('}') {
                 return Ok(());
@@ -150,14 +155,14 @@ impl<'t> Parser<'t> {
                 None => self.name()?,
             };
             self.expect(':')?;
-            self.value(Some(&name), out, depth)?;
+            self.value(Some(name.view()), out, depth)?;
             if !self.accept(',') {
                 return self.expect('}');
             }
         }
     }
 
-    fn array(&mut self, name: Option<&str>, out: &mut Builder, depth: usize) -> Result<()> {
+    fn array(&mut self, name: Option<FieldName<'_>>, out: &mut Builder, depth: usize) -> Result<()> {
         self.expect('[')?;
         match name {
             Some(name) => out.begin_array(name),
@@ -174,17 +179,15 @@ impl<'t> Parser<'t> {
         Ok(())
     }
 
-    fn name(&mut self) -> Result<String> {
+    fn name(&mut self) -> Result<FieldNameBuf> {
         let name = match self.peek() {
             Some('"' | '\'') => self.quoted()?,
             _ => self.take_while(is_name_char).to_string(),
         };
         let unquoted_empty =
             name.is_empty() && self.text.get(..self.at).is_some_and(|t| !t.ends_with(['"', '\'']));
-        if unquoted_empty || name.contains('\0') {
-            return Err(self.error("field name expected"));
-        }
-        Ok(name)
+        let name = if unquoted_empty { None } else { FieldNameBuf::new(name).ok() };
+        name.ok_or_else(|| self.error("field name expected"))
     }
 
     fn take_while(&mut self, wanted: fn(char) -> bool) -> &'t str {
@@ -292,7 +295,7 @@ fn is_name_char(c: char) -> bool {
     c.is_alphanumeric() || c == '_' || c == '$'
 }
 
-fn put(out: &mut Builder, name: Option<&str>, value: Value<'_>) {
+fn put(out: &mut Builder, name: Option<FieldName<'_>>, value: Value<'_>) {
     match name {
         Some(name) => out.append(name, value),
         None => out.push(value),

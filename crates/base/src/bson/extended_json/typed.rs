@@ -1,7 +1,7 @@
 //! Extended JSON's typed values: `{"$oid": "…"}` and its kin.
 
 use super::{base64, date, shell};
-use crate::bson::{Decimal128, Document, ObjectId, Value, ValueBuf};
+use crate::bson::{Decimal128, Document, ObjectId, RegexText, Value, ValueBuf};
 
 /// The names that make a document a typed value when they come first.
 // tidy: sorted
@@ -102,8 +102,7 @@ pub(super) fn binary(subtype: u8, bytes: &[u8]) -> Option<ValueBuf> {
 
 /// A regular expression, whose parts have no NUL.
 pub(super) fn regex<'v>(pattern: &'v str, options: &'v str) -> Option<Value<'v>> {
-    let plain = !pattern.contains('\0') && !options.contains('\0');
-    plain.then_some(Value::Regex { pattern, options })
+    Some(Value::Regex { pattern: RegexText::new(pattern).ok()?, options: RegexText::new(options).ok()? })
 }
 
 /// A double as `$numberDouble` spells it.

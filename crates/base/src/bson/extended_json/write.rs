@@ -167,9 +167,9 @@ impl Writer {
             }
             Value::Regex { pattern, options } => {
                 self.raw("{\"$regularExpression\":{\"pattern\":");
-                self.quoted(pattern);
+                self.quoted(&pattern);
                 self.raw(",\"options\":");
-                self.quoted(options);
+                self.quoted(&options);
                 self.raw("}}");
             }
             Value::DbPointer { namespace, id } => {
@@ -219,7 +219,7 @@ impl Writer {
                 let text = base64::encode(outer(subtype, bytes));
                 self.raw(&format!("BinData({subtype}, \"{text}\")"));
             }
-            Value::Regex { pattern, options } => self.regex(pattern, options),
+            Value::Regex { pattern, options } => self.regex(&pattern, &options),
             Value::DbPointer { namespace, id } => {
                 self.raw("DBPointer(");
                 self.quoted(namespace);

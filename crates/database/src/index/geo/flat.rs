@@ -109,7 +109,7 @@ fn all_values(document: Document<'_>, part: &KeyPart) -> ValueBuf {
         [only] => only.to_owned(),
         several => {
             let mut out = Builder::new();
-            out.begin_array("");
+            out.begin_array(c"");
             several.iter().for_each(|value| _ = out.push(*value));
             out.end();
             let holder = out.finish();

@@ -1,6 +1,6 @@
 //! Random documents, indexes, filters and sorts: few names and few values, so that they meet.
 
-use base::bson::{Builder, Decimal128, DocumentBuf, ObjectId, Value};
+use base::bson::{Builder, Decimal128, DocumentBuf, FieldName, ObjectId, RegexText, Value};
 
 /// A small random generator; the same seed gives the same case.
 pub(super) struct Random(u64);
@@ -45,7 +45,10 @@ impl Random {
             15 => Value::String(["X", "Xy", "\u{e9}", "e"][small as usize]),
             16 => Value::Boolean(small > 1),
             17 => Value::DateTime(i64::from(small)),
-            18 => Value::Regex { pattern: "^x", options: ["", "", "i", "im"][small as usize] },
+            18 => Value::Regex {
+                pattern: RegexText::literal("^x"),
+                options: RegexText::literal(["", "", "i", "im"][small as usize]),
+            },
             19 => Value::ObjectId(ObjectId([small as u8; 12])),
             20 => [Value::MinKey, Value::MaxKey, Value::Undefined, Value::Symbol("x")][small as usize],
             21 => Value::Timestamp(small as u64),
@@ -57,19 +60,19 @@ impl Random {
     fn field(&mut self, out: &mut Builder, name: &str, depth: u32, arrays: u64) {
         match self.below(100) {
             roll if roll < arrays && depth > 0 => {
-                out.begin_array(name);
+                out.begin_array(FieldName::before_zero(name));
                 for _ in 0..self.below(4) {
                     self.element(out, depth - 1, arrays);
                 }
                 out.end();
             }
             roll if roll < arrays + 25 && depth > 0 => {
-                out.begin_document(name);
+                out.begin_document(FieldName::before_zero(name));
                 self.fields(out, &["x", "y"], depth - 1, arrays);
                 out.end();
             }
             _ => self.scalar(|value| {
-                out.append(name, value);
+                out.append(FieldName::before_zero(name), value);
             }),
         }
     }
@@ -105,31 +108,34 @@ impl Random {
     /// A document; `arrays` is how often, in percent, a field is one.
     pub(super) fn document(&mut self, id: i32, arrays: u64) -> DocumentBuf {
         let mut out = Builder::new();
-        out.append("_id", id);
+        out.append(c"_id", id);
         self.fields(&mut out, &["a", "b", "c"], 3, arrays);
         if self.chance(4) {
             // A name that no path leads to.
             self.field(&mut out, "a.x", 1, arrays);
         }
         if self.chance(50) {
-            out.begin_document("g");
+            out.begin_document(c"g");
             self.point(&mut out, "coordinates");
-            out.append("type", "Point").end();
+            out.append(c"type", "Point").end();
         }
         out.finish()
     }
 
     /// A place of few.
     fn point(&mut self, out: &mut Builder, name: &str) {
-        out.begin_array(name).push(self.below(3) as f64).push(self.below(3) as f64).end();
+        out.begin_array(FieldName::before_zero(name))
+            .push(self.below(3) as f64)
+            .push(self.below(3) as f64)
+            .end();
     }
 
     /// An index specification.
     pub(super) fn index(&mut self, number: usize) -> DocumentBuf {
         let mut out = Builder::new();
-        out.append("name", format!("i{number}").as_str());
+        out.append(c"name", format!("i{number}").as_str());
         if self.chance(6) {
-            out.append("hidden", true);
+            out.append(c"hidden", true);
         }
         if self.chance(25) {
             self.wildcard(&mut out);
@@ -139,7 +145,7 @@ impl Random {
             self.of_text_or_places(&mut out);
             return out.finish();
         }
-        out.begin_document("key");
+        out.begin_document(c"key");
         let parts = 1 + self.below(3);
         let hashed = if self.chance(15) { self.below(parts) } else { parts };
         let mut used: Vec<&str> = Vec::new();
@@ -150,32 +156,32 @@ impl Random {
             }
             used.push(path);
             match self.chance(60) {
-                _ if part == hashed => out.append(path, "hashed"),
-                true => out.append(path, 1i32),
-                false => out.append(path, -1i32),
+                _ if part == hashed => out.append(FieldName::before_zero(path), "hashed"),
+                true => out.append(FieldName::before_zero(path), 1i32),
+                false => out.append(FieldName::before_zero(path), -1i32),
             };
         }
         out.end();
         match self.below(8) {
             0 | 3 => {
-                out.append("sparse", true);
+                out.append(c"sparse", true);
             }
             1 => {
-                out.begin_document("partialFilterExpression");
+                out.begin_document(c"partialFilterExpression");
                 self.simple(&mut out);
                 out.end();
             }
             2 if hashed == parts => {
-                out.append("unique", true);
+                out.append(c"unique", true);
             }
             4 if used.len() == 1 && hashed == parts => {
                 // Nothing expires while the clock stands at zero.
-                out.append("expireAfterSeconds", 60i32);
+                out.append(c"expireAfterSeconds", 60i32);
             }
             _ => {}
         }
         if let Some(collation) = self.collation() {
-            out.append("collation", &collation);
+            out.append(c"collation", &collation);
         }
         out.finish()
     }
@@ -184,13 +190,13 @@ impl Random {
     fn of_text_or_places(&mut self, out: &mut Builder) {
         let (field, kind) = if self.chance(70) { ("g", "2dsphere") } else { ("c", "text") };
         let (before, after) = (self.chance(40), self.chance(30));
-        out.begin_document("key");
+        out.begin_document(c"key");
         if before {
-            out.append(["a", "b"][self.below(2) as usize], 1i32);
+            out.append(FieldName::before_zero(["a", "b"][self.below(2) as usize]), 1i32);
         }
-        out.append(field, kind);
+        out.append(FieldName::before_zero(field), kind);
         if after {
-            out.append("a.x", 1i32);
+            out.append(c"a.x", 1i32);
         }
         out.end();
     }
@@ -201,36 +207,38 @@ impl Random {
         let other = ["a", "b", "c", "a.y"][self.below(4) as usize];
         let (before, after) = (self.chance(20), self.chance(20));
         let way = |descending| if descending { -1i32 } else { 1 };
-        out.begin_document("key");
+        out.begin_document(c"key");
         if before {
-            out.append(other, way(self.chance(30)));
+            out.append(FieldName::before_zero(other), way(self.chance(30)));
         }
-        out.append(below, way(self.chance(30)));
+        out.append(FieldName::before_zero(below), way(self.chance(30)));
         if after {
             let other = if before { "b.x" } else { other };
-            out.append(other, way(self.chance(30)));
+            out.append(FieldName::before_zero(other), way(self.chance(30)));
         }
         out.end();
         match below == "$**" && (before || after || self.chance(40)) {
             true if self.chance(50) => {
-                out.begin_document("wildcardProjection").append(self.path(), 1i32).end();
+                out.begin_document(c"wildcardProjection")
+                    .append(FieldName::before_zero(self.path()), 1i32)
+                    .end();
             }
             true => {
-                out.begin_document("wildcardProjection").append(other, 0i32);
+                out.begin_document(c"wildcardProjection").append(FieldName::before_zero(other), 0i32);
                 if before && after {
-                    out.append("b.x", 0i32);
+                    out.append(c"b.x", 0i32);
                 }
                 out.end();
             }
             false => {}
         }
         if self.chance(15) {
-            out.begin_document("partialFilterExpression");
+            out.begin_document(c"partialFilterExpression");
             self.simple(out);
             out.end();
         }
         if let Some(collation) = self.collation() {
-            out.append("collation", &collation);
+            out.append(c"collation", &collation);
         }
     }
 
@@ -238,21 +246,21 @@ impl Random {
     pub(super) fn collation(&mut self) -> Option<DocumentBuf> {
         let strength = [1i32, 3].get(self.below(5) as usize)?;
         let mut out = Builder::new();
-        out.append("locale", "en").append("strength", *strength);
+        out.append(c"locale", "en").append(c"strength", *strength);
         Some(out.finish())
     }
 
     /// A filter that a partial index may have.
     fn simple(&mut self, out: &mut Builder) {
         let path = self.path();
-        out.begin_document(path);
+        out.begin_document(FieldName::before_zero(path));
         if self.chance(40) {
-            out.append("$exists", true);
+            out.append(c"$exists", true);
         } else {
             let op = ["$gt", "$gte", "$lt", "$lte", "$eq"][self.below(5) as usize];
             match self.chance(70) {
-                true => out.append(op, self.below(4) as i32),
-                false => out.append(op, ["x", "X", "e"][self.below(3) as usize]),
+                true => out.append(FieldName::before_zero(op), self.below(4) as i32),
+                false => out.append(FieldName::before_zero(op), ["x", "X", "e"][self.below(3) as usize]),
             };
         }
         out.end();
@@ -283,7 +291,7 @@ impl Random {
     }
 
     fn group(&mut self, out: &mut Builder, name: &str, depth: u32, relative: bool) {
-        out.begin_array(name);
+        out.begin_array(FieldName::before_zero(name));
         for _ in 0..1 + self.below(3) {
             out.push_document();
             self.clauses(out, depth - 1, relative);
@@ -293,18 +301,18 @@ impl Random {
     }
 
     fn places(&mut self, out: &mut Builder) {
-        out.begin_document("g");
+        out.begin_document(c"g");
         match self.below(3) {
             0 => {
-                out.begin_document("$geoIntersects").begin_document("$geometry").append("type", "Point");
+                out.begin_document(c"$geoIntersects").begin_document(c"$geometry").append(c"type", "Point");
                 self.point(out, "coordinates");
                 out.end().end();
             }
             1 => {
-                out.append("$exists", self.chance(50));
+                out.append(c"$exists", self.chance(50));
             }
             _ => {
-                out.begin_document("$geoWithin").begin_array("$centerSphere");
+                out.begin_document(c"$geoWithin").begin_array(c"$centerSphere");
                 out.push_array().push(self.below(3) as f64).push(self.below(3) as f64).end();
                 out.push([0.01, 0.02, 0.03][self.below(3) as usize]).end().end();
             }
@@ -315,14 +323,14 @@ impl Random {
     fn expr(&mut self, out: &mut Builder) {
         let op = ["$eq", "$gt", "$gte", "$lt", "$lte"][self.below(5) as usize];
         let path = format!("${}", ["a", "b", "c", "a.x"][self.below(4) as usize]);
-        out.begin_document("$expr").begin_array(op);
+        out.begin_document(c"$expr").begin_array(FieldName::before_zero(op));
         let turned = self.chance(30);
         if !turned {
             out.push(path.as_str());
         }
         out.push_document();
         self.scalar(|value| {
-            out.append("$literal", value);
+            out.append(c"$literal", value);
         });
         out.end();
         if turned {
@@ -335,7 +343,7 @@ impl Random {
         if self.chance(25) {
             return self.operand(out, path);
         }
-        out.begin_document(path);
+        out.begin_document(FieldName::before_zero(path));
         self.operators(out, depth);
         out.end();
     }
@@ -349,7 +357,7 @@ impl Random {
                 }
                 8 => self.comparable(out, "$ne"),
                 9 | 10 => {
-                    out.begin_array(if self.chance(70) { "$in" } else { "$nin" });
+                    out.begin_array(FieldName::before_zero(if self.chance(70) { "$in" } else { "$nin" }));
                     for _ in 0..self.below(4) {
                         self.scalar(|value| {
                             out.push(if value.kind() == base::bson::Type::Undefined {
@@ -362,22 +370,22 @@ impl Random {
                     out.end();
                 }
                 11 => {
-                    out.append("$exists", self.chance(50));
+                    out.append(c"$exists", self.chance(50));
                 }
                 12 => {
                     out.append(
-                        "$type",
+                        c"$type",
                         ["number", "string", "array", "null", "object"][self.below(5) as usize],
                     );
                 }
                 13 => {
-                    out.append("$regex", ["^x", "^xy?", "x", "^x$"][self.below(4) as usize]);
+                    out.append(c"$regex", ["^x", "^xy?", "x", "^x$"][self.below(4) as usize]);
                 }
                 14 => {
-                    out.begin_array("$mod").push(2i32).push(self.below(2) as i32).end();
+                    out.begin_array(c"$mod").push(2i32).push(self.below(2) as i32).end();
                 }
                 15 if depth > 0 => {
-                    out.begin_document("$elemMatch");
+                    out.begin_document(c"$elemMatch");
                     if self.chance(50) {
                         self.operators(out, depth - 1);
                     } else {
@@ -386,12 +394,12 @@ impl Random {
                     out.end();
                 }
                 16 if depth > 0 => {
-                    out.begin_document("$not");
+                    out.begin_document(c"$not");
                     self.operators(out, depth - 1);
                     out.end();
                 }
                 _ => {
-                    out.append("$size", self.below(3) as i32);
+                    out.append(c"$size", self.below(3) as i32);
                 }
             }
         }
@@ -400,20 +408,20 @@ impl Random {
     fn comparable(&mut self, out: &mut Builder, op: &str) {
         match self.below(10) {
             0 => {
-                out.begin_array(op);
+                out.begin_array(FieldName::before_zero(op));
                 for _ in 0..self.below(3) {
                     self.element(out, 1, 20);
                 }
                 out.end();
             }
             1 => {
-                out.begin_document(op);
+                out.begin_document(FieldName::before_zero(op));
                 self.fields(out, &["x"], 0, 0);
                 out.end();
             }
             _ => self.scalar(|value| {
                 let refused = matches!(value, Value::Undefined) || matches!(value, Value::Regex { .. });
-                out.append(op, if refused { Value::Int32(1) } else { value });
+                out.append(FieldName::before_zero(op), if refused { Value::Int32(1) } else { value });
             }),
         }
     }
@@ -421,14 +429,17 @@ impl Random {
     fn operand(&mut self, out: &mut Builder, path: &str) {
         match self.below(8) {
             0 => {
-                out.begin_array(path);
+                out.begin_array(FieldName::before_zero(path));
                 for _ in 0..self.below(3) {
                     self.element(out, 1, 20);
                 }
                 out.end();
             }
             _ => self.scalar(|value| {
-                out.append(path, if matches!(value, Value::Undefined) { Value::Null } else { value });
+                out.append(
+                    FieldName::before_zero(path),
+                    if matches!(value, Value::Undefined) { Value::Null } else { value },
+                );
             }),
         }
     }
@@ -441,7 +452,7 @@ impl Random {
             let path = self.path();
             if !used.contains(&path) {
                 used.push(path);
-                out.append(path, if self.chance(60) { 1i32 } else { -1 });
+                out.append(FieldName::before_zero(path), if self.chance(60) { 1i32 } else { -1 });
             }
         }
         out.finish()

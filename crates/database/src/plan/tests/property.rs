@@ -10,7 +10,7 @@ use crate::plan::build;
 use crate::plan::choose::Source;
 use crate::view::View;
 use crate::{AggregateRequest, FindRequest, Hint, InsertRequest, ManualClock, Operation, Read};
-use base::bson::{Builder, Document, DocumentBuf, Path, Value};
+use base::bson::{Builder, Document, DocumentBuf, FieldName, Path, Value};
 use base::{Namespace, Result};
 use query::matcher::Matcher;
 use query::{Collation, Context, SortPattern};
@@ -218,7 +218,7 @@ fn is_served(world: &World, filter: &DocumentBuf) -> bool {
     let collection = world.database.collection(&world.namespace).unwrap();
     let indexes = &collection.data().unwrap().indexes;
     filter.view().iter().any(|condition| {
-        let (path, ranges) = (Path::new(condition.name()), ["$eq", "$gt", "$gte", "$lt", "$lte"]);
+        let (path, ranges) = (Path::new(condition.field_name()), ["$eq", "$gt", "$gte", "$lt", "$lte"]);
         let is_number = |value: Value<'_>| matches!(value, Value::Int32(_));
         let (number, equal) = match condition.value() {
             Value::Document(operators) => {
@@ -322,16 +322,21 @@ fn grouped(world: &World, random: &mut Random, filter: &DocumentBuf, about: &dyn
     let (path, fold) = (random.path(), ["$first", "$last"][random.below(2) as usize]);
     let (matches, sorts) = (random.chance(50), random.chance(60));
     let mut out = Builder::new();
-    out.begin_array("pipeline");
+    out.begin_array(c"pipeline");
     if matches {
-        out.push_document().append("$match", filter).end();
+        out.push_document().append(c"$match", filter).end();
     }
     if sorts {
-        out.push_document().begin_document("$sort").append(path, 1i32).append("b", -1i32).end().end();
+        out.push_document()
+            .begin_document(c"$sort")
+            .append(FieldName::before_zero(path), 1i32)
+            .append(c"b", -1i32)
+            .end()
+            .end();
     }
-    out.push_document().begin_document("$group").append("_id", format!("${path}").as_str());
+    out.push_document().begin_document(c"$group").append(c"_id", format!("${path}").as_str());
     if sorts {
-        out.begin_document("b").append(fold, "$b").end();
+        out.begin_document(c"b").append(FieldName::before_zero(fold), "$b").end();
     }
     out.end().end().end();
     let pipeline = out.finish();
@@ -381,8 +386,8 @@ fn by_partial(world: &World, about: &dyn Fn(&str) -> String) {
             continue;
         }
         let mut out = Builder::new();
-        out.begin_array("$and").push(&partial.matcher.describe());
-        out.push_document().begin_document(first.path.as_str()).append("$gte", 1i32).end().end().end();
+        out.begin_array(c"$and").push(&partial.matcher.describe());
+        out.push_document().begin_document(&first.path).append(c"$gte", 1i32).end().end().end();
         let filter = out.finish();
         let plan = explained(world, &filter);
         assert!(!plan.contains("COLLSCAN"), "{}\n{filter}\n{plan}", about("a partial index was not used"));

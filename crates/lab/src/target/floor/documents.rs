@@ -35,7 +35,7 @@ impl Documents {
 
     fn new(count: u64, bytes: usize) -> Documents {
         let mut document = Builder::new();
-        document.append("_id", 1_i64).append("text", "x".repeat(bytes.saturating_sub(35)).as_str());
+        document.append(c"_id", 1_i64).append(c"text", "x".repeat(bytes.saturating_sub(35)).as_str());
         let document = document.finish();
         let most = (BATCH_BYTES / document.bytes().len().max(1)) as u64;
         let (mut elements, mut ends) = (Vec::new(), Vec::new());
@@ -102,10 +102,11 @@ fn number(body: &[u8], name: &[u8]) -> Option<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use base::bson::FieldName;
 
     fn command(name: &str, value: i64) -> Vec<u8> {
         let mut body = Builder::new();
-        body.append(name, value).append("bytes", 1000_i64);
+        body.append(FieldName::before_zero(name), value).append(c"bytes", 1000_i64);
         body.finish().bytes().to_vec()
     }
 

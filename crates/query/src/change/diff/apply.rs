@@ -1,7 +1,7 @@
 //! Carries a diff out.
 
 use super::reader::{ArrayDiff, ArrayEntry, DocumentDiff, SubDiff};
-use base::bson::{Array, Builder, Document, DocumentBuf, Element, Value};
+use base::bson::{Array, Builder, Document, DocumentBuf, Element, FieldNameBuf, Value};
 use base::{Result, err};
 use std::collections::HashMap;
 
@@ -100,7 +100,7 @@ fn fields(before: Document<'_>, diff: &DocumentDiff<'_>, out: &mut Builder) -> R
 }
 
 fn within(element: Element<'_>, sub: &SubDiff<'_>, out: &mut Builder) -> Result<()> {
-    let name = element.name();
+    let name = element.field_name();
     // The recursion is bounded by the depth of the diff, which is validated BSON.
     match (sub, element.value()) {
         (SubDiff::Document(diff), Value::Document(inner)) => {
@@ -137,7 +137,7 @@ fn items(before: Array<'_>, diff: &ArrayDiff<'_>, out: &mut Builder) -> Result<(
                 out.append_element(&element);
             }
             Some(ArrayEntry::Value(value)) => {
-                out.append_renamed(element.name_bytes(), value);
+                out.append_renamed(element.field_name(), value);
             }
             Some(ArrayEntry::Sub(sub)) => within(element, sub, out)?,
         }
@@ -148,10 +148,10 @@ fn items(before: Array<'_>, diff: &ArrayDiff<'_>, out: &mut Builder) -> Result<(
         return Err(err!(CannotBackfillArray, "can't backfill more than {PADDING_MAX} elements"));
     }
     for position in length..end {
-        let name = position.to_string();
+        let name = FieldNameBuf::of_number(position);
         match entries.get(&position) {
             Some(ArrayEntry::Value(value)) => {
-                out.append_renamed(name.as_bytes(), value);
+                out.append_renamed(&name, value);
             }
             Some(ArrayEntry::Sub(_)) | None => {
                 out.append(&name, Value::Null);

@@ -34,21 +34,21 @@ fn documents<'a>(before: Document<'a>, after: Document<'a>, padding: usize) -> O
         if old.name_bytes() == new.name_bytes() {
             if !same_value(old, new) {
                 match sub(old, new) {
-                    Some(sub) => node.sub(new.name_bytes(), sub),
+                    Some(sub) => node.sub(new.field_name(), sub),
                     None => node.update(*new),
                 }
             }
             right.next();
         } else {
-            passed.insert(old.name_bytes());
+            passed.insert(old.field_name());
         }
         left.next();
     }
     for old in left {
-        node.delete(old.name_bytes());
+        node.delete(old.field_name());
     }
     for new in right {
-        passed.remove(new.name_bytes());
+        passed.remove(&new.field_name());
         node.insert(new);
     }
     for name in passed {

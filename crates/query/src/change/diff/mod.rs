@@ -20,7 +20,7 @@ pub(super) use apply::carry_out;
 pub use between::between;
 pub(super) use reader::{ArrayDiff, ArrayEntry, DocumentDiff, SubDiff};
 
-use base::bson::{Builder, DocumentBuf, Element, Value};
+use base::bson::{Builder, DocumentBuf, Element, FieldName, FieldNameBuf, Value};
 
 /// What the entry that holds the diff adds to it, in MongoDB's reckoning.
 const ENTRY_BYTES: usize = 15;
@@ -40,10 +40,10 @@ pub(crate) enum Node<'a> {
 /// The diff of a document while it is made; its sizes are reckoned as MongoDB does, which decides by
 /// them whether a diff is worth it.
 pub(crate) struct DocumentNode<'a> {
-    deletes: Vec<&'a [u8]>,
+    deletes: Vec<FieldName<'a>>,
     updates: Vec<Element<'a>>,
     inserts: Vec<Element<'a>>,
-    subs: Vec<(&'a [u8], Node<'a>)>,
+    subs: Vec<(FieldName<'a>, Node<'a>)>,
     size: usize,
 }
 
@@ -108,8 +108,8 @@ impl<'a> DocumentNode<'a> {
     }
 
     /// A field went.
-    pub(crate) fn delete(&mut self, name: &'a [u8]) {
-        self.count(name, 1, self.deletes.is_empty());
+    pub(crate) fn delete(&mut self, name: FieldName<'a>) {
+        self.count(name.bytes(), 1, self.deletes.is_empty());
         self.deletes.push(name);
     }
 
@@ -126,8 +126,8 @@ impl<'a> DocumentNode<'a> {
     }
 
     /// A field changed within.
-    pub(crate) fn sub(&mut self, name: &'a [u8], node: Node<'a>) {
-        self.count(name, node.size() + 1, false);
+    pub(crate) fn sub(&mut self, name: FieldName<'a>, node: Node<'a>) {
+        self.count(name.bytes(), node.size() + 1, false);
         self.subs.push((name, node));
     }
 
@@ -140,13 +140,13 @@ impl<'a> DocumentNode<'a> {
 
     fn write(&self, out: &mut Builder) {
         if !self.deletes.is_empty() {
-            out.begin_document("d");
+            out.begin_document(c"d");
             for name in &self.deletes {
-                out.append(text(name), false);
+                out.append(*name, false);
             }
             out.end();
         }
-        for (section, elements) in [("u", &self.updates), ("i", &self.inserts)] {
+        for (section, elements) in [(c"u", &self.updates), (c"i", &self.inserts)] {
             if !elements.is_empty() {
                 out.begin_document(section);
                 for element in elements {
@@ -156,7 +156,7 @@ impl<'a> DocumentNode<'a> {
             }
         }
         for (name, node) in &self.subs {
-            out.begin_document(&format!("s{}", text(name)));
+            out.begin_document(&FieldName::literal("s").joined(*name));
             node.write(out);
             out.end();
         }
@@ -188,17 +188,17 @@ impl<'a> ArrayNode<'a> {
     }
 
     fn write(&self, out: &mut Builder) {
-        out.append("a", true);
+        out.append(c"a", true);
         if let Some(length) = self.length {
-            out.append("l", Value::Int32(i32::try_from(length).unwrap_or(i32::MAX)));
+            out.append(c"l", Value::Int32(i32::try_from(length).unwrap_or(i32::MAX)));
         }
         for (position, item) in &self.items {
             match item {
                 Item::Value(element) => {
-                    out.append_renamed(format!("u{position}").as_bytes(), element);
+                    out.append_renamed(&positioned("u", *position), element);
                 }
                 Item::Sub(node) => {
-                    out.begin_document(&format!("s{position}"));
+                    out.begin_document(&positioned("s", *position));
                     node.write(out);
                     out.end();
                 }
@@ -211,9 +211,9 @@ fn digits(position: usize) -> usize {
     position.checked_ilog10().map_or(1, |log| log as usize + 1)
 }
 
-/// A field's name, which comes out of a validated document.
-fn text(name: &[u8]) -> &str {
-    std::str::from_utf8(name).unwrap_or("")
+/// A position's name behind the letter for what became of it.
+fn positioned(letter: &'static str, position: usize) -> FieldNameBuf {
+    FieldName::literal(letter).joined(FieldNameBuf::of_number(position).view())
 }
 
 /// Whether two elements have the same type and bytes, whatever their names.

@@ -25,7 +25,7 @@ fn no_diff(before: &str, after: &str) {
 fn a_name_that_occurs_twice_has_no_diff_that_could_be_applied_again() {
     let twice = |first: &str, second: &str| {
         let mut out = Builder::new();
-        out.append("a", 0);
+        out.append(c"a", 0);
         out.append_element(&parse(first).view().first().unwrap());
         out.append_element(&parse(second).view().first().unwrap());
         out.finish()
@@ -146,7 +146,7 @@ fn value() -> impl Strategy<Value = ValueBuf> {
             fields(inner.clone()).prop_map(|document| Value::Document(document.view()).to_owned()),
             prop::collection::vec(inner, 0..5).prop_map(|values| {
                 let mut out = Builder::new();
-                out.begin_array("a");
+                out.begin_array(c"a");
                 values.iter().for_each(|value| {
                     out.push(value);
                 });
@@ -160,7 +160,7 @@ fn fields(value: impl Strategy<Value = ValueBuf>) -> impl Strategy<Value = Docum
     prop::collection::vec(("[a-f]|s[ab]|[0-2]|", value), 0..6).prop_map(|fields| {
         let mut out = Builder::new();
         fields.iter().for_each(|(name, value)| {
-            out.append(name, value);
+            out.append(base::bson::FieldName::new(name).unwrap(), value);
         });
         out.finish()
     })
@@ -173,12 +173,12 @@ fn states() -> impl Strategy<Value = (DocumentBuf, DocumentBuf)> {
         let (mut before, mut after) = (Builder::new(), Builder::new());
         for (name, old, _, kept) in &fields {
             if *kept {
-                before.append(name, old);
+                before.append(base::bson::FieldName::new(name).unwrap(), old);
             }
         }
         let turn = if fields.len() % 3 == 0 && !fields.is_empty() { turn.index(fields.len()) } else { 0 };
         for (name, old, new, _) in fields.iter().cycle().skip(turn).take(fields.len()) {
-            after.append(name, new.as_ref().unwrap_or(old));
+            after.append(base::bson::FieldName::new(name).unwrap(), new.as_ref().unwrap_or(old));
         }
         (before.finish(), after.finish())
     })

@@ -183,7 +183,7 @@ impl<V: Deref<Target = [u8]>> Recorder<V> {
 
     fn key(&mut self, id: Element<'_>) {
         let mut out = Builder::with_buffer(std::mem::take(&mut self.header));
-        out.append_renamed(b"_id", &id);
+        out.append_renamed(c"_id", &id);
         self.header = out.into_buffer();
     }
 

@@ -61,7 +61,7 @@ impl ResumeToken {
     #[cfg(test)]
     pub(crate) fn sample(time: u64) -> ResumeToken {
         let mut identifier = Builder::new();
-        identifier.append("operationType", "drop");
+        identifier.append(c"operationType", "drop");
         let identifier = identifier.finish();
         ResumeToken::of(EventToken { time, index: 0, uuid: None, identifier: identifier.view() })
     }
@@ -118,7 +118,7 @@ impl ResumeToken {
     /// The token as events carry it: `{_data: hexadecimal}`.
     pub fn to_document(&self) -> DocumentBuf {
         let mut out = Builder::new();
-        out.append("_data", self.hex().as_str());
+        out.append(c"_data", self.hex().as_str());
         out.finish()
     }
 

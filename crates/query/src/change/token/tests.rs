@@ -6,7 +6,7 @@ use proptest::prelude::*;
 
 fn parse(hex: &str) -> Result<ResumeToken> {
     let mut out = Builder::new();
-    out.append("_data", hex);
+    out.append(c"_data", hex);
     ResumeToken::parse(out.finish().view())
 }
 

@@ -46,7 +46,7 @@ fn expected(exact: i128, any_wide: bool) -> Value<'static> {
 
 fn computed(operator: &str, operands: [Integer; 2]) -> ValueBuf {
     let mut builder = Builder::new();
-    builder.begin_array(operator);
+    builder.begin_array(base::bson::FieldName::new(operator).unwrap());
     operands.iter().for_each(|operand| {
         builder.push(operand.value());
     });

@@ -9,8 +9,9 @@ use super::super::table::Operator;
 use super::super::{show, variables};
 use super::array_or_null;
 use crate::Arena;
-use base::bson::{Builder, MAX_DEPTH, Type, Value, nests_deeper};
+use base::bson::{Builder, FieldName, MAX_DEPTH, Type, Value, nests_deeper};
 use base::{Result, err};
+use std::ffi::CStr;
 
 /// `$map`: the operands are `input` and `in`; `as` is bound in the latter, `this` by default.
 ///
@@ -233,20 +234,20 @@ fn check_depth(value: Option<Value<'_>>) -> Result<()> {
 /// `$map`, `$filter` and `$reduce` back as BSON.
 pub(in super::super) fn describe(
     call: &CallNode,
-    name: &str,
+    name: FieldName<'_>,
     out: &mut Builder,
-    append: &dyn Fn(&Node, &str, &mut Builder),
+    append: &dyn Fn(&Node, FieldName<'_>, &mut Builder),
 ) {
-    let names: &[&str] = match name {
-        "$map" => &["input", "in"],
-        "$filter" => &["input", "limit", "cond"],
-        _ => &["input", "initialValue", "in"],
+    let names: &[&CStr] = match name.as_str() {
+        "$map" => &[c"input", c"in"],
+        "$filter" => &[c"input", c"limit", c"cond"],
+        _ => &[c"input", c"initialValue", c"in"],
     };
     out.begin_document(name);
     for (index, (parameter, node)) in names.iter().zip(&call.operands).enumerate() {
-        append(node, parameter, out);
-        if let (0, true, Some(variable)) = (index, name != "$reduce", call.bindings.names.first()) {
-            out.append("as", &**variable);
+        append(node, (*parameter).into(), out);
+        if let (0, true, Some(variable)) = (index, name != c"$reduce".into(), call.bindings.names.first()) {
+            out.append(c"as", &**variable);
         }
     }
     out.end();

@@ -7,7 +7,7 @@ use super::super::table::Operator;
 use super::array_or_null;
 use crate::element_order::ElementOrder;
 use crate::sort_runs::sort_in_runs;
-use base::bson::{Builder, Value};
+use base::bson::{Builder, FieldName, Value};
 use base::{Result, err};
 
 /// The operands are `input` and, as a constant, `sortBy`.
@@ -67,14 +67,14 @@ pub(in super::super) fn sort<'a>(call: &Call<'_, 'a>) -> Computed<'a> {
 /// `$sortArray` back as BSON.
 pub(in super::super) fn describe(
     call: &CallNode,
-    name: &str,
+    name: FieldName<'_>,
     out: &mut Builder,
-    append: &dyn Fn(&Node, &str, &mut Builder),
+    append: &dyn Fn(&Node, FieldName<'_>, &mut Builder),
 ) {
     out.begin_document(name);
     if let [input, Node::Constant(Some(by))] = &call.operands[..] {
-        append(input, "input", out);
-        out.append("sortBy", by);
+        append(input, c"input".into(), out);
+        out.append(c"sortBy", by);
     }
     out.end();
 }

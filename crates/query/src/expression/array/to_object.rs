@@ -4,7 +4,7 @@ use super::super::evaluate::{Call, Computed, null};
 use super::super::ordered_fields::OrderedFields;
 use super::super::show;
 use super::array_or_null;
-use base::bson::{Builder, Document, Value};
+use base::bson::{Builder, Document, FieldName, Value};
 use base::{Error, ErrorCode, Result, err};
 
 /// `$objectToArray`: `[{k: name, v: value}, …]`. Errors: 40390 for what is no document.
@@ -20,7 +20,7 @@ pub(in super::super) fn object_to_array<'a>(call: &Call<'_, 'a>) -> Computed<'a>
     let mut builder = Builder::new();
     for element in document {
         call.scope.context.steps(1)?;
-        builder.push_document().append("k", element.name()).append("v", element.value()).end();
+        builder.push_document().append(c"k", element.name()).append(c"v", element.value()).end();
     }
     call.scope.array(builder)
 }
@@ -40,9 +40,8 @@ pub(in super::super) fn array_to_object<'a>(call: &Call<'_, 'a>) -> Computed<'a>
         call.scope.context.steps(1)?;
         let (name, value) = pair(element, first_is_array)?;
         first_is_array.get_or_insert(matches!(element, Value::Array(_)));
-        if name.contains('\0') {
-            return Err(err!(4940400, "Key field cannot contain an embedded null byte"));
-        }
+        let name = FieldName::new(name)
+            .map_err(|_| err!(4940400, "Key field cannot contain an embedded null byte"))?;
         pairs.set(name, value);
     }
     call.scope.document(pairs.build())
@@ -124,5 +123,6 @@ mod tests {
         check_error("{$arrayToObject: '$a'}", "{a: [{k: 'y'}]}", 40392);
         check_error("{$arrayToObject: '$a'}", "{a: [{k: 'y', w: 1}]}", 40393);
         check_error("{$arrayToObject: '$a'}", "{a: [{k: 1, v: 1}]}", 40394);
+        check_error("{$arrayToObject: '$a'}", "{a: [{k: 'a\\u0000', v: 1}]}", 4940400);
     }
 }

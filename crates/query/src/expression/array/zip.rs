@@ -5,7 +5,7 @@ use super::super::evaluate::{Call, Computed, null};
 use super::super::node::{CallNode, Node};
 use super::super::parse::Parser;
 use super::super::table::Operator;
-use base::bson::{Builder, Value};
+use base::bson::{Builder, FieldName, Value};
 use base::{Result, err};
 
 /// The operands are the inputs as one array literal, the defaults as another (or absent), and
@@ -98,17 +98,17 @@ pub(in super::super) fn zip<'a>(call: &Call<'_, 'a>) -> Computed<'a> {
 /// `$zip` back as BSON.
 pub(in super::super) fn describe(
     call: &CallNode,
-    name: &str,
+    name: FieldName<'_>,
     out: &mut Builder,
-    append: &dyn Fn(&Node, &str, &mut Builder),
+    append: &dyn Fn(&Node, FieldName<'_>, &mut Builder),
 ) {
     out.begin_document(name);
-    for (parameter, node) in ["inputs", "defaults", "useLongestLength"].iter().zip(&call.operands) {
+    for (parameter, node) in [c"inputs", c"defaults", c"useLongestLength"].into_iter().zip(&call.operands) {
         match node {
             Node::Constant(Some(value)) => {
                 out.append(parameter, value);
             }
-            node => append(node, parameter, out),
+            node => append(node, parameter.into(), out),
         }
     }
     out.end();

@@ -9,7 +9,7 @@ use super::super::show;
 use super::super::table::Operator;
 use super::calendar::{self, Civil, DAY, IsoDate};
 use super::zone;
-use base::bson::{Builder, Value};
+use base::bson::{Builder, FieldName, Value};
 use base::{Result, err};
 
 const YEAR: usize = 0;
@@ -114,13 +114,13 @@ pub(in super::super) fn from_parts<'a>(call: &Call<'_, 'a>) -> Computed<'a> {
 /// `$dateFromParts` back as BSON.
 pub(in super::super) fn describe(
     call: &CallNode,
-    name: &str,
+    name: FieldName<'_>,
     out: &mut Builder,
-    append: &dyn Fn(&Node, &str, &mut Builder),
+    append: &dyn Fn(&Node, FieldName<'_>, &mut Builder),
 ) {
     out.begin_document(name);
     for (parameter, node) in ARGUMENTS.parameters.iter().zip(&call.operands) {
-        append(node, parameter.name, out);
+        append(node, FieldName::literal(parameter.name), out);
     }
     out.end();
 }

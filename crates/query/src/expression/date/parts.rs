@@ -8,8 +8,9 @@ use super::super::parse::Parser;
 use super::super::table::Operator;
 use super::calendar::{self, Civil, DAY};
 use super::{instant, zone};
-use base::bson::{Builder, Value};
+use base::bson::{Builder, FieldName, Value};
 use base::{Result, err};
+use std::ffi::CStr;
 
 /// A part of a date is asked for as `{$year: date}`, `{$year: [date]}` or
 /// `{$year: {date, timezone}}`; the operands are the date and the zone.
@@ -55,13 +56,13 @@ pub(in super::super) fn parse(
 /// A part of a date back as BSON.
 pub(in super::super) fn describe(
     call: &CallNode,
-    name: &str,
+    name: FieldName<'_>,
     out: &mut Builder,
-    append: &dyn Fn(&Node, &str, &mut Builder),
+    append: &dyn Fn(&Node, FieldName<'_>, &mut Builder),
 ) {
     out.begin_document(name);
-    for (parameter, node) in ["date", "timezone"].iter().zip(&call.operands) {
-        append(node, parameter, out);
+    for (parameter, node) in [c"date", c"timezone"].into_iter().zip(&call.operands) {
+        append(node, parameter.into(), out);
     }
     out.end();
 }
@@ -135,23 +136,23 @@ pub(in super::super) fn to_parts<'a>(call: &Call<'_, 'a>) -> Computed<'a> {
     let Some(local) = local(call)? else { return null() };
     let time = Civil::from_local(local);
     let mut builder = Builder::new();
-    let mut put = |name: &str, part: i64| {
+    let mut put = |name: &'static CStr, part: i64| {
         builder.append(name, part as i32);
     };
     if iso {
         let date = calendar::iso(days(local));
-        put("isoWeekYear", date.year);
-        put("isoWeek", date.week);
-        put("isoDayOfWeek", date.weekday);
+        put(c"isoWeekYear", date.year);
+        put(c"isoWeek", date.week);
+        put(c"isoDayOfWeek", date.weekday);
     } else {
-        put("year", time.year);
-        put("month", time.month);
-        put("day", time.day);
+        put(c"year", time.year);
+        put(c"month", time.month);
+        put(c"day", time.day);
     }
-    put("hour", time.hour);
-    put("minute", time.minute);
-    put("second", time.second);
-    put("millisecond", time.milli);
+    put(c"hour", time.hour);
+    put(c"minute", time.minute);
+    put(c"second", time.second);
+    put(c"millisecond", time.milli);
     call.scope.document(builder)
 }
 

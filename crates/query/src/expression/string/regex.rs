@@ -72,7 +72,7 @@ fn pattern(call: &Call<'_, '_>) -> Result<Option<Regex>> {
                     "{name}: found regex option(s) specified in both 'regex' and 'option' fields"
                 ));
             }
-            (pattern, given.unwrap_or(options))
+            (pattern.as_str(), given.unwrap_or(options.as_str()))
         }
         Some(_) => return Err(err!(51105, "{name} needs 'regex' to be of type string or regex")),
     };
@@ -169,7 +169,7 @@ fn position(text: &str, from: usize, to: usize) -> usize {
 
 fn append(out: &mut Builder, text: &str, captures: &Captures, index: usize) {
     let whole = text.get(captures.whole.start..captures.whole.end).unwrap_or_default();
-    out.append("match", whole).append("idx", index as i32).begin_array("captures");
+    out.append(c"match", whole).append(c"idx", index as i32).begin_array(c"captures");
     for group in &captures.groups {
         match group.clone().and_then(|range| text.get(range)) {
             Some(part) => out.push(part),

@@ -18,6 +18,7 @@ use super::parse::Parser;
 use base::bson::{Builder, Document, DocumentBuf, Element, Value};
 use base::{Result, err};
 use keywords::Keywords;
+use std::ffi::CStr;
 
 /// A parsed schema for whole documents.
 #[derive(Debug)]
@@ -58,15 +59,15 @@ pub(super) fn parse_json_schema(parser: &Parser<'_>, element: &Element<'_>) -> R
 
 /// MongoDB's own name for `{$jsonSchema: {maxProperties: …}}`, which it takes in filters too.
 pub(super) fn parse_max_properties(_: &Parser<'_>, element: &Element<'_>) -> Result<Option<Node>> {
-    single_keyword("maxProperties", element)
+    single_keyword(c"maxProperties", element)
 }
 
 /// MongoDB's own name for `{$jsonSchema: {minProperties: …}}`, which it takes in filters too.
 pub(super) fn parse_min_properties(_: &Parser<'_>, element: &Element<'_>) -> Result<Option<Node>> {
-    single_keyword("minProperties", element)
+    single_keyword(c"minProperties", element)
 }
 
-fn single_keyword(keyword: &str, element: &Element<'_>) -> Result<Option<Node>> {
+fn single_keyword(keyword: &'static CStr, element: &Element<'_>) -> Result<Option<Node>> {
     let mut schema = Builder::new();
     schema.append(keyword, element.value());
     Ok(Some(Node::Schema(Box::new(Schema::parse(schema.finish().view())?))))

@@ -3,14 +3,14 @@
 //! Values are rewritten with the fields of every document sorted by name, after which they
 //! compare as usual.
 
-use base::bson::{Builder, Document, Value, ValueBuf, compare, equal};
+use base::bson::{Builder, Document, FieldName, Value, ValueBuf, compare, equal};
 
 /// The value with the fields of every document in it sorted by name.
 pub(super) fn normalise(value: Value<'_>) -> ValueBuf {
     match value {
         Value::Document(_) | Value::Array(_) => {
             let mut builder = Builder::new();
-            append("", value, &mut builder);
+            append(c"".into(), value, &mut builder);
             let wrapped = builder.finish();
             wrapped.view().get("").map_or_else(ValueBuf::null, |value| value.to_owned())
         }
@@ -25,7 +25,7 @@ pub(super) fn sort_unique(values: &mut Vec<ValueBuf>) {
 }
 
 /// Appends a normalised copy. Recursion is as deep as the value, which validation bounds.
-fn append(name: &str, value: Value<'_>, out: &mut Builder) {
+fn append(name: FieldName<'_>, value: Value<'_>, out: &mut Builder) {
     match value {
         Value::Document(document) => {
             out.begin_document(name);
@@ -34,7 +34,7 @@ fn append(name: &str, value: Value<'_>, out: &mut Builder) {
         }
         Value::Array(array) => {
             out.begin_array(name);
-            array.elements().for_each(|element| append(element.name(), element.value(), out));
+            array.elements().for_each(|element| append(element.field_name(), element.value(), out));
             out.end();
         }
         scalar => {
@@ -46,5 +46,5 @@ fn append(name: &str, value: Value<'_>, out: &mut Builder) {
 fn append_sorted(document: Document<'_>, out: &mut Builder) {
     let mut elements: Vec<_> = document.iter().collect();
     elements.sort_by_key(|element| element.name_bytes());
-    elements.iter().for_each(|element| append(element.name(), element.value(), out));
+    elements.iter().for_each(|element| append(element.field_name(), element.value(), out));
 }

@@ -110,7 +110,7 @@ fn depth_is_bounded() {
     use base::bson::Builder;
     let mut builder = Builder::new();
     for _ in 0..1000 {
-        builder.begin_array("$or").push_document();
+        builder.begin_array(c"$or").push_document();
     }
     let error = Matcher::parse(builder.finish().view(), &Context::for_tests()).unwrap_err();
     assert_eq!(error.code().number(), 15);

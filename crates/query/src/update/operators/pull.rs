@@ -4,7 +4,7 @@ use super::{Change, Operator};
 use crate::Context;
 use crate::Matcher;
 use crate::update::apply::At;
-use base::bson::{Builder, Document, DocumentBuf, Element, Value, ValueBuf};
+use base::bson::{Builder, Document, DocumentBuf, Element, FieldName, Value, ValueBuf};
 use base::{Result, err};
 use std::sync::Arc;
 
@@ -57,7 +57,7 @@ fn is_predicate(filter: Document<'_>) -> bool {
 
 fn wrap(value: Value<'_>) -> DocumentBuf {
     let mut builder = Builder::new();
-    builder.append(WRAPPED, value);
+    builder.append(FieldName::literal(WRAPPED), value);
     builder.finish()
 }
 

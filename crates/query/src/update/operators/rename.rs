@@ -7,7 +7,7 @@ use super::unset::Unset;
 use super::{Change, Operator};
 use crate::update::apply::At;
 use crate::update::tree::{Fields, check_path, is_dynamic};
-use base::bson::{Document, Element, Path, Value};
+use base::bson::{Document, Element, FieldName, Path, Value};
 use base::{Result, err};
 use std::sync::Arc;
 
@@ -24,13 +24,13 @@ pub(super) fn add(tree: &mut Fields, argument: &Element<'_>) -> Result<()> {
     let Value::String(target) = argument.value() else {
         return Err(err!(BadValue, "The 'to' field for $rename must be a string: {argument}"));
     };
-    if target.contains('\0') {
+    let Ok(target_name) = FieldName::new(target) else {
         return Err(err!(BadValue, "The 'to' field for $rename cannot contain an embedded null byte"));
-    }
+    };
     let source = argument.name();
     check_path(source)?;
     check_path(target)?;
-    let (from, to) = (Path::new(source), Path::new(target));
+    let (from, to) = (Path::new(argument.field_name()), Path::new(target_name));
     if from == to {
         return Err(err!(BadValue, "The source and target field for $rename must differ: {argument}"));
     }

@@ -2,7 +2,7 @@
 
 use super::{document, leads};
 use crate::{Context, Update};
-use base::bson::{Builder, DocumentBuf, Value};
+use base::bson::{Builder, DocumentBuf, FieldName, FieldNameBuf, Value};
 use proptest::prelude::*;
 
 /// A document as a tree, easy to change in place.
@@ -25,19 +25,22 @@ enum Operation {
 struct Refused;
 
 impl Tree {
-    fn write(&self, name: &str, out: &mut Builder) {
+    fn write(&self, name: FieldName<'_>, out: &mut Builder) {
         match self {
             Tree::Leaf(value) => {
                 out.append(name, *value);
             }
             Tree::Fields(fields) => {
                 out.begin_document(name);
-                fields.iter().for_each(|(name, tree)| tree.write(name, out));
+                fields.iter().for_each(|(name, tree)| tree.write(FieldName::before_zero(name), out));
                 out.end();
             }
             Tree::Items(items) => {
                 out.begin_array(name);
-                items.iter().enumerate().for_each(|(at, tree)| tree.write(&at.to_string(), out));
+                items
+                    .iter()
+                    .enumerate()
+                    .for_each(|(at, tree)| tree.write(FieldNameBuf::of_number(at).view(), out));
                 out.end();
             }
         }
@@ -152,8 +155,10 @@ fn operation_path(operation: &Operation) -> &str {
 }
 
 fn conflict(operations: &[Operation]) -> bool {
-    let paths: Vec<_> =
-        operations.iter().map(|operation| base::bson::Path::new(operation_path(operation))).collect();
+    let paths: Vec<_> = operations
+        .iter()
+        .map(|operation| base::bson::Path::new(FieldName::before_zero(operation_path(operation))))
+        .collect();
     (0..paths.len()).any(|i| (0..paths.len()).any(|j| i != j && paths[i].starts_with(&paths[j])))
 }
 
@@ -171,7 +176,7 @@ fn update_text(operations: &[Operation]) -> String {
 fn bytes(tree: &Tree) -> DocumentBuf {
     let mut out = Builder::new();
     if let Tree::Fields(fields) = tree {
-        fields.iter().for_each(|(name, tree)| tree.write(name, &mut out));
+        fields.iter().for_each(|(name, tree)| tree.write(FieldName::before_zero(name), &mut out));
     }
     out.finish()
 }

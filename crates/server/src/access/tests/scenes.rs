@@ -195,10 +195,10 @@ fn a_session_is_of_the_user_on_the_connection() {
     assert_eq!(two.code(&commit).0, 251, "another user's session of the same number is another one");
     // A session said to be somebody else's takes a right.
     let mut spoken = Builder::new();
-    spoken.append("count", "c").begin_document("lsid");
-    spoken.append("id", Value::Binary { subtype: 4, bytes: &[1; 16] });
+    spoken.append(c"count", "c").begin_document(c"lsid");
+    spoken.append(c"id", Value::Binary { subtype: 4, bytes: &[1; 16] });
     let digest = crate::session_id::digest_of("one", "admin");
-    spoken.append("uid", Value::Binary { subtype: 0, bytes: &digest }).end().append("$db", "d");
+    spoken.append(c"uid", Value::Binary { subtype: 0, bytes: &digest }).end().append(c"$db", "d");
     let spoken = spoken.finish();
     let reply = two.run(spoken.view());
     let message = reply.view().get("errmsg").and_then(|message| message.as_str());

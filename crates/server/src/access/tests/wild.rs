@@ -2,7 +2,7 @@
 
 use super::samples::SAMPLES;
 use super::{Client, guarded, parse, system};
-use base::bson::{Builder, Document, DocumentBuf, Value};
+use base::bson::{Builder, Document, DocumentBuf, FieldName, Value};
 use base::random::Random;
 
 /// What nobody but the system may read.
@@ -47,16 +47,18 @@ impl Bender {
                 continue;
             }
             if self.chance(40) {
-                out.append(name, *self.pick(&NAMES));
+                out.append(FieldName::before_zero(name), *self.pick(&NAMES));
             }
             match element.value() {
-                Value::String(_) if self.chance(3) => _ = out.append(name, *self.pick(&NAMES)),
+                Value::String(_) if self.chance(3) => {
+                    _ = out.append(FieldName::before_zero(name), *self.pick(&NAMES))
+                }
                 Value::Document(inner) => {
-                    self.bend(inner, out.begin_document(name));
+                    self.bend(inner, out.begin_document(FieldName::before_zero(name)));
                     out.end();
                 }
                 Value::Array(inner) if name == "pipeline" => {
-                    out.begin_array(name);
+                    out.begin_array(FieldName::before_zero(name));
                     for value in inner.iter() {
                         out.push(value);
                     }
@@ -67,7 +69,7 @@ impl Bender {
                     out.end();
                 }
                 Value::Array(inner) => {
-                    out.begin_array(name);
+                    out.begin_array(FieldName::before_zero(name));
                     for value in inner.iter() {
                         match value {
                             Value::Document(document) => {
@@ -94,9 +96,9 @@ impl Bender {
         let mut out = Builder::new();
         if self.chance(8) {
             // Inside of what carries other commands.
-            out.begin_document("explain");
+            out.begin_document(c"explain");
             self.bend(sample.view(), &mut out);
-            out.end().append("$db", "d");
+            out.end().append(c"$db", "d");
         } else {
             self.bend(sample.view(), &mut out);
         }

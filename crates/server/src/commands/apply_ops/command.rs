@@ -141,7 +141,7 @@ fn only(object: Document<'_>, names: &[&str]) -> DocumentBuf {
 /// In an oplog the index stands beside the collection.
 fn create_indexes(first: Element<'_>, object: Document<'_>) -> DocumentBuf {
     let mut command = Builder::new();
-    command.append("createIndexes", first.value()).begin_array("indexes").push_document();
+    command.append(c"createIndexes", first.value()).begin_array(c"indexes").push_document();
     for field in object.iter().skip(1).filter(|field| field.name() != "ns") {
         command.append_element(&field);
     }
@@ -160,8 +160,8 @@ fn coll_mod(object: Document<'_>) -> DocumentBuf {
 
 fn drop_indexes(first: Element<'_>, object: Document<'_>) -> DocumentBuf {
     let mut command = Builder::new();
-    command.append("dropIndexes", first.value());
-    command.append("index", object.get("index").unwrap_or(Value::String("*")));
+    command.append(c"dropIndexes", first.value());
+    command.append(c"index", object.get("index").unwrap_or(Value::String("*")));
     command.finish()
 }
 
@@ -175,7 +175,7 @@ fn rename(object: Document<'_>) -> DocumentBuf {
     };
     if drops {
         let mut with = Builder::new();
-        with.append_all(command.view()).append("dropTarget", true);
+        with.append_all(command.view()).append(c"dropTarget", true);
         command = with.finish();
     }
     command

@@ -156,7 +156,7 @@ fn id_of<'a>(key: Document<'a>, what: &str, entry: Document<'_>) -> Result<Eleme
 
 fn with_id(id: Element<'_>) -> DocumentBuf {
     let mut filter = Builder::new();
-    filter.begin_document("_id").append("$eq", id.value()).end();
+    filter.begin_document(c"_id").append(c"$eq", id.value()).end();
     filter.finish()
 }
 

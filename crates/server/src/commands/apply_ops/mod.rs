@@ -58,7 +58,7 @@ struct Results(Vec<bool>);
 
 impl Results {
     fn append_to(&self, reply: &mut Builder) {
-        reply.append("applied", self.0.len() as i32).begin_array("results");
+        reply.append(c"applied", self.0.len() as i32).begin_array(c"results");
         self.0.iter().for_each(|result| _ = reply.push(*result));
         reply.end();
     }

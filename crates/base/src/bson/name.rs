@@ -1,0 +1,249 @@
+//! Field names: text without a zero byte, which BSON ends names with.
+
+use super::Element;
+use crate::{Error, err};
+use std::borrow::Borrow;
+use std::ffi::CStr;
+use std::fmt;
+use std::ops::Deref;
+
+/// A field name, borrowed. [`Builder`](super::Builder) takes names of this type only, so that no
+/// code can write a name that ends early.
+///
+/// A literal is written `c"name"`: the compiler refuses a zero byte in it. A name of a document
+/// that was read is [`Element::field_name`], without another look at its bytes. Text that was
+/// computed passes [`FieldName::new`].
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct FieldName<'a>(&'a [u8]);
+
+/// A field name that owns its bytes.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct FieldNameBuf(Box<str>);
+
+/// The pattern or the options of a regular expression: text without a zero byte.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Default)]
+pub struct RegexText<'a>(&'a str);
+
+/// The text has a zero byte and thus cannot be a name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ZeroByte;
+
+impl<'a> FieldName<'a> {
+    /// The name `_id`.
+    pub const ID: FieldName<'static> = FieldName::literal("_id");
+
+    /// Takes text that has no zero byte.
+    #[inline]
+    pub fn new(text: &'a str) -> Result<FieldName<'a>, ZeroByte> {
+        if text.as_bytes().contains(&0) { Err(ZeroByte) } else { Ok(FieldName(text.as_bytes())) }
+    }
+
+    /// Takes text of the program itself: constants and tables. Panics at a zero byte, which the
+    /// compiler reports where it evaluates the call.
+    pub const fn literal(text: &'static str) -> FieldName<'static> {
+        let bytes = text.as_bytes();
+        let mut at = 0;
+        while at < bytes.len() {
+            assert!(bytes[at] != 0, "a field name has no zero byte");
+            at += 1;
+        }
+        FieldName(bytes)
+    }
+
+    /// The text before the first zero byte: for text of the program, and for text that was a name
+    /// before and was kept as a string. Text of a client passes [`FieldName::new`], which can
+    /// report the error. Debug builds assert that there is no zero byte.
+    #[inline]
+    pub fn before_zero(text: &'a str) -> FieldName<'a> {
+        let end = text.bytes().position(|byte| byte == 0);
+        debug_assert!(end.is_none(), "a field name has no zero byte: {text:?}");
+        FieldName(end.and_then(|end| text.as_bytes().get(..end)).unwrap_or(text.as_bytes()))
+    }
+
+    /// Takes the bytes of a name that [`Elements`](super::Elements) found the end of.
+    #[inline]
+    pub(super) fn of_element(name: &'a [u8]) -> FieldName<'a> {
+        FieldName(name)
+    }
+
+    /// The bytes of the name, without a terminator.
+    #[inline]
+    pub fn bytes(self) -> &'a [u8] {
+        self.0
+    }
+
+    /// The name split at its dots.
+    pub fn components(self) -> impl Iterator<Item = FieldName<'a>> {
+        self.0.split(|&byte| byte == b'.').map(FieldName)
+    }
+
+    /// The name as text; empty if it is not UTF-8, which validated documents rule out.
+    pub fn as_str(self) -> &'a str {
+        std::str::from_utf8(self.0).unwrap_or("")
+    }
+
+    /// A copy that owns its bytes.
+    pub fn to_owned(self) -> FieldNameBuf {
+        FieldNameBuf(self.as_str().into())
+    }
+
+    /// The name with another behind it.
+    pub fn joined(self, more: FieldName<'_>) -> FieldNameBuf {
+        FieldNameBuf([self.as_str(), more.as_str()].concat().into())
+    }
+}
+
+impl FieldNameBuf {
+    /// Takes text that has no zero byte.
+    pub fn new(text: impl Into<Box<str>>) -> Result<FieldNameBuf, ZeroByte> {
+        let text = text.into();
+        FieldName::new(&text)?;
+        Ok(FieldNameBuf(text))
+    }
+
+    /// The name of a position in an array, or of another number.
+    pub fn of_number(number: usize) -> FieldNameBuf {
+        FieldNameBuf(number.to_string().into())
+    }
+
+    /// The name, borrowed.
+    #[inline]
+    pub fn view(&self) -> FieldName<'_> {
+        FieldName(self.0.as_bytes())
+    }
+
+    /// The name as text.
+    #[inline]
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl<'a> RegexText<'a> {
+    /// Takes text that has no zero byte.
+    pub fn new(text: &'a str) -> Result<RegexText<'a>, ZeroByte> {
+        if text.as_bytes().contains(&0) { Err(ZeroByte) } else { Ok(RegexText(text)) }
+    }
+
+    /// Takes text of the program itself. Panics at a zero byte, which the compiler reports where
+    /// it evaluates the call.
+    pub const fn literal(text: &'static str) -> RegexText<'static> {
+        _ = FieldName::literal(text);
+        RegexText(text)
+    }
+
+    /// Takes what stands before a terminator.
+    pub(super) fn terminated(text: &'a str) -> RegexText<'a> {
+        RegexText(text)
+    }
+
+    /// The text.
+    pub fn as_str(self) -> &'a str {
+        self.0
+    }
+}
+
+impl From<ZeroByte> for Error {
+    fn from(_: ZeroByte) -> Error {
+        err!(9534700, "Field names cannot contain an embedded null byte")
+    }
+}
+
+impl From<&'static CStr> for FieldName<'static> {
+    #[inline(always)]
+    fn from(literal: &'static CStr) -> Self {
+        FieldName(literal.to_bytes())
+    }
+}
+
+impl<'a> From<&'a FieldNameBuf> for FieldName<'a> {
+    #[inline]
+    fn from(name: &'a FieldNameBuf) -> Self {
+        name.view()
+    }
+}
+
+impl<'a> From<&Element<'a>> for FieldName<'a> {
+    #[inline]
+    fn from(element: &Element<'a>) -> Self {
+        element.field_name()
+    }
+}
+
+impl Borrow<str> for FieldNameBuf {
+    fn borrow(&self) -> &str {
+        &self.0
+    }
+}
+
+impl Deref for FieldNameBuf {
+    type Target = str;
+    fn deref(&self) -> &str {
+        &self.0
+    }
+}
+
+impl Deref for RegexText<'_> {
+    type Target = str;
+    fn deref(&self) -> &str {
+        self.0
+    }
+}
+
+impl fmt::Display for FieldName<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+impl fmt::Debug for FieldName<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.as_str().fmt(f)
+    }
+}
+
+impl fmt::Display for FieldNameBuf {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl fmt::Debug for FieldNameBuf {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+impl fmt::Display for RegexText<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::{Builder, validate};
+    use super::*;
+
+    #[test]
+    fn no_text_with_a_zero_byte_becomes_a_name() {
+        for text in ["\0", "a\0", "\0a", "a\0b"] {
+            assert_eq!(FieldName::new(text), Err(ZeroByte));
+            assert_eq!(FieldNameBuf::new(text), Err(ZeroByte));
+            assert_eq!(RegexText::new(text), Err(ZeroByte));
+        }
+        assert_eq!(Error::from(ZeroByte).code().number(), 9534700);
+        assert_eq!(FieldName::new("a.b").map(FieldName::as_str), Ok("a.b"));
+    }
+
+    #[test]
+    fn literals_computed_names_and_names_that_were_read_are_written_alike() {
+        let mut out = Builder::new();
+        out.append(c"a", 1).append(FieldName::literal("b"), 2).append(&FieldNameBuf::of_number(10), 3);
+        let document = out.finish();
+        let mut copy = Builder::new();
+        document.view().iter().for_each(|element| _ = copy.append(&element, element.value()));
+        assert_eq!(copy.finish(), document);
+        validate(document.bytes()).unwrap();
+    }
+}
