@@ -63,10 +63,10 @@ pub(crate) fn serve(config: Config) -> Result<(), Failure> {
     }
     signals::watch(config.settings.tls.clone())
         .map_err(|error| Failure::new(Kind::Other, format!("cannot watch for signals: {error}")))?;
-    check_disk(&config)?;
+    let mut config = config;
+    check_disk(&mut config)?;
     init_scripts::run(&config)?;
     let is_new = init_scripts::is_new(&config);
-    let mut config = config;
     let bearable = descriptors::raise().filter(|bearable| *bearable < config.settings.connections_max);
     config.settings.connections_max = bearable.unwrap_or(config.settings.connections_max);
     let (bind, port) = (config.settings.bind, config.settings.port);
@@ -145,10 +145,18 @@ fn open_disk(config: &Config) -> Result<Option<Arc<DiskEngine>>, Failure> {
     Ok(Some(Arc::new(disk)))
 }
 
-/// Refuses a data directory that isn't Vellum's, before anything is written.
-fn check_disk(config: &Config) -> Result<(), Failure> {
+/// Refuses a data directory that isn't Vellum's, before anything is written. Warns of MongoDB's files in one that is.
+fn check_disk(config: &mut Config) -> Result<(), Failure> {
     let Some(options) = &config.disk else { return Ok(()) };
-    DiskEngine::check(options).map_err(|error| data_failure(&error, config, options))
+    let found = DiskEngine::check(options).map_err(|error| data_failure(&error, config, options))?;
+    config.warnings.extend(found.map(|found| {
+        format!(
+            "{} holds MongoDB's files ({found}) beside Vellum's. The server reads only Vellum's. Copy MongoDB's data \
+             with mongodump and mongorestore, as docs/moving.md says",
+            options.directory.display()
+        )
+    }));
+    Ok(())
 }
 
 fn data_failure(error: &storage::Error, config: &Config, options: &DiskOptions) -> Failure {

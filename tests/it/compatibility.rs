@@ -78,6 +78,8 @@ because an index was dropped (175) or a capped collection has overwritten what c
 cursors do get).
 - Of cursors whose collections were dropped the latest 256 are told so (175); older ones are not found any more (43).
 - A find by a collection's UUID is refused: it is what servers ask of one another.
+- `hello` accepts empty client metadata (`client: {}`), and the server logs a warning about the first such client. MongoDB \
+refuses it (ClientMetadataMissingField). MongoDB's Node driver 7 sends it inside Jest.
 - `listCollections` doesn't show `system.views`, and views aren't documents of it.
 - `$currentDate` with another `$type` is refused without the path, and a delete with a `limit` of 42.13 names that number: \
 so do current_date_node.cpp and write_ops_parsers.cpp, though tests written against older versions expect otherwise. \

@@ -22,6 +22,7 @@
 //! - `log_history`: how far the log reaches back, and its terms.
 //! - `memory`: what happens as memory comes to its end.
 //! - `mistakes`: natural mistakes of a first start, and what is said about each.
+//! - `options`: docs/options.md, made from the definition of the command line.
 //! - `postgres_dropped`: large collections dropped over PostgreSQL, and removed by whoever lives.
 //! - `postgres_fronts`: two servers over one PostgreSQL schema.
 //! - `postgres_given_up`: statements that nobody waits for end at PostgreSQL, and nobody waits long for a connection.
@@ -71,6 +72,7 @@ mod memory;
 mod mirrored;
 #[cfg(unix)]
 mod mistakes;
+mod options;
 mod postgres_dropped;
 mod postgres_fronts;
 mod postgres_given_up;

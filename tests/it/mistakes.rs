@@ -73,6 +73,40 @@ fn mongodbs_directory_is_refused_and_left_as_it_was() {
 }
 
 #[test]
+fn mongodbs_files_beside_vellums_are_warned_of() {
+    let data = directory("both", &[]);
+    let mut server = Server::start_on(&data, &[]).unwrap();
+    assert!(!server.end().contains("MongoDB's files"));
+    for name in ["mongod.lock", "storage.bson", "WiredTiger", "_mdb_catalog.wt"] {
+        fs::write(data.join(name), "").unwrap();
+    }
+    let before = names(&data);
+    let mut server = Server::start_on(&data, &[]).unwrap();
+    let log = server.end();
+    let warning = format!(
+        "{} holds MongoDB's files (WiredTiger, _mdb_catalog.wt, mongod.lock and 1 more) beside Vellum's. The server \
+         reads only Vellum's. Copy MongoDB's data with mongodump and mongorestore, as docs/moving.md says",
+        data.display()
+    );
+    assert_eq!(log.matches(&warning).count(), 1, "{log}");
+    let is_there = |path: &PathBuf| path.exists();
+    assert!(before.iter().all(is_there));
+}
+
+#[test]
+fn advise_without_reads_says_what_to_do() {
+    let data = directory("advise", &[]);
+    let server = Server::start_on(&data, &["--cache-size", "64M"]).unwrap();
+    let uri = format!("mongodb://{}/", server.address());
+    let text = vellum(&data, &["advise", &uri]).replace(server.address(), "HOST");
+    assert!(text.starts_with("0: HOST: --cache-size 64M\n"), "{text}");
+    assert_eq!(
+        text.lines().last(),
+        Some("Nothing was read: run your application's usual reads for some minutes, then ask again.")
+    );
+}
+
+#[test]
 fn a_directory_with_other_files_needs_an_option() {
     let data = directory("other", &["Cargo.toml", "README.md", ".git", "server.log", "x.pid"]);
     let before = names(&data);

@@ -185,10 +185,11 @@ impl DiskEngine {
     }
 
     /// Checks that a data directory can be opened or made: it is Vellum's, empty or missing. Writes nothing.
+    /// Returns the first few of MongoDB's files that lie among Vellum's.
     ///
     /// Fails with `Io` of the kind `AlreadyExists` if MongoDB's files are in it, and of the kind `DirectoryNotEmpty`
     /// if other files are.
-    pub fn check(options: &DiskOptions) -> Result<()> {
+    pub fn check(options: &DiskOptions) -> Result<Option<String>> {
         ownership::check(&SystemFiles, options)
     }
 

@@ -37,13 +37,15 @@ fn is_harmless(name: &str) -> bool {
         || matches!(name, "log" | "logs")
 }
 
-/// Checks a data directory before it is opened or made. Writes nothing.
-pub(super) fn check(files: &dyn Files, options: &DiskOptions) -> Result<()> {
+/// Checks a data directory before it is opened or made. Writes nothing. Returns the first few of MongoDB's files
+/// that lie among Vellum's.
+pub(super) fn check(files: &dyn Files, options: &DiskOptions) -> Result<Option<String>> {
     let path = &options.directory;
     let names = names(files, path)?;
     let has = |name: &str| names.iter().any(|other| other == name);
     if has(FORMAT_FILE) {
-        return read_id(files, path).map(drop);
+        read_id(files, path)?;
+        return Ok(mongodb_files(&names));
     }
     if has(BASE_FILE) {
         return Err(Error::Corrupted(format!("{} has data but no file {FORMAT_FILE}", path.display())));
@@ -67,10 +69,10 @@ pub(super) fn check(files: &dyn Files, options: &DiskOptions) -> Result<()> {
         refuse_others(directory, names, is_known)
     };
     check(path, &names)?;
-    match journal {
-        Some(journal) => check(journal, &self::names(files, journal)?),
-        None => Ok(()),
+    if let Some(journal) = journal {
+        check(journal, &self::names(files, journal)?)?;
     }
+    Ok(None)
 }
 
 /// Checks that a directory has no file but its own, those of `own` and harmless ones. Writes nothing.
@@ -125,17 +127,19 @@ fn resolved(path: &Path) -> PathBuf {
     }
 }
 
-fn refuse_mongodb(path: &Path, names: &[String]) -> Result<()> {
+/// MongoDB's files out of some names: the first few, and how many more there are.
+fn mongodb_files(names: &[String]) -> Option<String> {
     let mut found: Vec<&str> = names.iter().map(String::as_str).filter(|name| is_mongodb(name)).collect();
     found.sort_unstable();
-    if found.is_empty() {
-        return Ok(());
-    }
+    (!found.is_empty()).then(|| listed(&found))
+}
+
+fn refuse_mongodb(path: &Path, names: &[String]) -> Result<()> {
+    let Some(found) = mongodb_files(names) else { return Ok(()) };
     let message = format!(
-        "{} holds MongoDB's files ({}). Vellum cannot read them, and has changed nothing. Copy the data with \
+        "{} holds MongoDB's files ({found}). Vellum cannot read them, and has changed nothing. Copy the data with \
          mongodump and mongorestore, as docs/moving.md says, and choose another directory",
-        path.display(),
-        listed(&found)
+        path.display()
     );
     Err(Error::Io { kind: ErrorKind::AlreadyExists, message })
 }

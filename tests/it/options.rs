@@ -1,0 +1,100 @@
+//! docs/options.md: every option of every verb, made from the definition of the command line.
+//!
+//! `VELLUM_BLESS=1 cargo test --test it options` writes the page. The test fails while the page differs.
+
+#[allow(dead_code)]
+#[path = "../../src/cli.rs"]
+mod cli;
+
+use crate::{bless, root};
+use clap::{Arg, Command, CommandFactory};
+use std::fmt::Write;
+
+const INTRODUCTION: &str = "# Options
+
+<!-- Made by tests/it/options.rs from src/cli.rs. Do not edit: VELLUM_BLESS=1 cargo test --test it options -->
+
+`vellum --help-all` prints the options of the server, and `vellum VERB --help` those of another verb. `vellum help` and
+`vellum version` print what `--help` and `--version` do. The Debian package and the tarball have man pages of the
+same text.
+
+Each option of the server can also stand in the environment or in the file of `--config`. `--cache-size 4G` is
+`VELLUM_CACHE_SIZE=4G` there, or a line `cache-size = \"4G\"`. Precedence: command line, then environment, then file.
+";
+
+/// Verbs that pass their words on, with the page that has their options.
+const ELSEWHERE: [(&str, &str); 2] = [("mongod", "mongod.md"), ("lab", "lab.md")];
+
+#[test]
+fn the_page_of_options_is_as_the_program_has_them() {
+    let page = page();
+    let path = root().join("docs/options.md");
+    if bless() {
+        std::fs::write(&path, &page).unwrap();
+    }
+    let written = std::fs::read_to_string(&path).unwrap_or_default();
+    assert!(
+        written == page,
+        "docs/options.md differs. VELLUM_BLESS=1 cargo test --test it options writes this page:\n{page}"
+    );
+}
+
+fn page() -> String {
+    let command = cli::Cli::command();
+    let mut page = INTRODUCTION.to_string();
+    for verb in command.get_subcommands() {
+        let name = verb.get_name();
+        let title =
+            if name == "serve" { "vellum, vellum serve".to_string() } else { format!("vellum {name}") };
+        let about = verb.get_about().map(ToString::to_string).unwrap_or_default();
+        let _ = write!(page, "\n## {title}\n\n{about}.");
+        match ELSEWHERE.iter().find(|(verb, _)| *verb == name) {
+            Some((_, file)) => {
+                let _ = writeln!(page, " The options are in [{file}]({file}).");
+            }
+            None => table(verb, &mut page),
+        }
+    }
+    page
+}
+
+fn table(verb: &Command, page: &mut String) {
+    page.push_str("\n\n| option | unless said | what it does |\n|---|---|---|\n");
+    for argument in verb.get_arguments() {
+        let default: Vec<_> =
+            argument.get_default_values().iter().map(|value| value.to_string_lossy()).collect();
+        // A flag's default is only that it is not given.
+        let default = if takes_value(argument) { default.join(" ") } else { String::new() };
+        let default = if default.is_empty() { default } else { format!("`{default}`") };
+        let _ = writeln!(page, "| `{}` | {default} | {} |", spelling(argument), explanation(argument));
+    }
+}
+
+fn takes_value(argument: &Arg) -> bool {
+    argument.get_action().takes_values()
+}
+
+/// The option and its value as one types them.
+fn spelling(argument: &Arg) -> String {
+    let names = argument.get_value_names().unwrap_or_default();
+    let value = names.iter().map(|name| name.as_str()).collect::<Vec<_>>().join(" ");
+    let short = argument.get_short().map(|short| format!("-{short}, ")).unwrap_or_default();
+    match argument.get_long() {
+        None => value,
+        Some(long) if takes_value(argument) => format!("{short}--{long} {value}"),
+        Some(long) => format!("{short}--{long}"),
+    }
+}
+
+/// The help of an option, with its values, in one cell of a table.
+fn explanation(argument: &Arg) -> String {
+    let help = argument.get_long_help().or(argument.get_help()).map(ToString::to_string).unwrap_or_default();
+    let paragraphs: Vec<&str> = help.split("\n\n").map(|paragraph| paragraph.trim_end_matches('.')).collect();
+    let mut text = paragraphs.join(". ").replace('\n', " ") + ".";
+    let values = argument.get_possible_values();
+    if takes_value(argument) && !values.is_empty() {
+        let names: Vec<String> = values.iter().map(|value| format!("`{}`", value.get_name())).collect();
+        let _ = write!(text, " Values: {}.", names.join(", "));
+    }
+    text.replace('|', "\\|").replace('<', "&lt;").replace('*', "\\*")
+}
