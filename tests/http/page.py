@@ -210,9 +210,15 @@ def check_facts(facts, expected):
 
 def check_history(page, server):
     """The curves begin with the server: operations from before the page was opened are in them."""
-    before = json.load(urllib.request.urlopen(server.url.split("#")[0] + "history"))
-    # What `fill` did was over before the browser opened the page.
-    assert before["seconds"] == 2 and sum(before["operations"]) >= 16 and sum(before["writes"]) >= 2, before
+    # What `fill` did was over before the browser opened the page. A sample is taken every two seconds.
+    deadline = time.monotonic() + 20
+    while True:
+        before = json.load(urllib.request.urlopen(server.url.split("#")[0] + "history"))
+        if sum(before["operations"]) >= 16 and sum(before["writes"]) >= 2:
+            break
+        assert time.monotonic() < deadline, before
+        time.sleep(0.1)
+    assert before["seconds"] == 2, before
     page.open("about:blank", 1280, 900)
     page.open(server.url, 1280, 900)
     until(page, f"document.querySelector('#throughput polyline')?.points.length >= {len(before['operations'])}", "the history is gone")
