@@ -110,3 +110,17 @@ fn each_part_has_a_header_and_all_fit_into_45_minutes() {
     }
     assert!(minutes <= 45, "{minutes} minutes");
 }
+
+/// Progress is asked for after ten seconds; there is no line to show yet.
+#[test]
+fn a_silent_part_does_not_end_the_run() {
+    let folder = Scratch::new("silent");
+    std::fs::create_dir_all(&*folder).unwrap();
+    let parts = [
+        ("silent", "missing() { :; }; run() { sleep 11; step a true; }"),
+        ("then", "run() { step b true; }"),
+    ];
+    let (said, code) = run(&folder, &parts, &["silent", "then"]);
+    assert_eq!(code, Some(0), "{said}");
+    assert_eq!(said.lines().last(), Some("2 passed, 0 failed, 0 skipped"));
+}
