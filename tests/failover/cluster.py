@@ -146,16 +146,20 @@ class Member:
         command = [str(self.bin / "postgres"), "-D", str(self.directory)]
         for name, value in settings.items():
             command += ["-c", f"{name}={value}"]
-        with self.log.open("ab") as log:
-            self.process = subprocess.Popen(as_postgres(command), stdout=log, stderr=log, cwd="/",
-                                            start_new_session=True)
         end = time.monotonic() + START_SECONDS
         while time.monotonic() < end:
-            if self.process.poll() is not None:
+            begun = self.log.stat().st_size if self.log.exists() else 0
+            with self.log.open("ab") as log:
+                self.process = subprocess.Popen(as_postgres(command), stdout=log, stderr=log, cwd="/",
+                                                start_new_session=True)
+            while time.monotonic() < end and self.process.poll() is None:
+                if self.ask("select 1") == "1":
+                    return
+                time.sleep(0.05)
+            # The kernel may still hold the shared memory of a server that was killed.
+            if "is still in use" not in self.log.read_bytes()[begun:].decode("utf-8", "replace"):
                 break
-            if self.ask("select 1") == "1":
-                return
-            time.sleep(0.05)
+            time.sleep(0.2)
         raise RuntimeError(f"{self.name} did not start: {self.log.read_text()[-2000:]}")
 
     def ask(self, sql: str) -> str | None:
