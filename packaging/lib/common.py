@@ -115,6 +115,11 @@ def pages() -> pathlib.Path:
     return out
 
 
+def man_pages() -> dict[str, bytes]:
+    """The man pages, compressed, by file name."""
+    return {f"{page.name}.gz": gzipped(page.read_bytes()) for page in sorted(pages().glob("*.1"))}
+
+
 def run(command: list[str], cwd: pathlib.Path | None = None, env: dict[str, str] | None = None) -> None:
     """Run a tool. Its output is shown if it fails; after ten seconds its last line is shown as progress."""
     begin, said = time.monotonic(), []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import pathlib
 import tempfile
 
@@ -16,4 +17,16 @@ def make(out: pathlib.Path, programs: common.Programs) -> None:
         for package in sorted(pathlib.Path(folder).iterdir()):
             for name, content in common.documents().items():
                 (package / name).write_bytes(content)
+            if (package / "bin").exists():
+                add_man_pages(package)
             common.run(["npm", "pack", "--silent", "--pack-destination", str(out)], package)
+
+
+def add_man_pages(package: pathlib.Path) -> None:
+    """The man pages in man/, named in the manifest: npm links those of packages that are installed globally."""
+    (package / "man").mkdir()
+    manifest = json.loads((package / "package.json").read_text())
+    manifest["man"] = [f"./man/{name}" for name in common.man_pages()]
+    for name, page in common.man_pages().items():
+        (package / "man" / name).write_bytes(page)
+    common.write_json(package / "package.json", manifest)

@@ -20,8 +20,7 @@ def contents(platform: common.Platform, folder: pathlib.Path) -> dict[str, tuple
     if lab is not None:
         files[f"bin/{lab.name}"] = (lab.read_bytes(), 0o755)
     pages = common.pages()
-    for page in sorted(pages.glob("*.1")):
-        files[f"share/man/man1/{page.name}.gz"] = (common.gzipped(page.read_bytes()), 0o644)
+    files.update({f"share/man/man1/{name}": (page, 0o644) for name, page in common.man_pages().items()})
     for name, place in [("vellum.bash", "bash-completion/completions/vellum"),
                         ("vellum.fish", "fish/vendor_completions.d/vellum.fish"),
                         ("_vellum", "zsh/vendor-completions/_vellum")]:

@@ -20,11 +20,19 @@ def make(out: pathlib.Path, programs: common.Programs) -> None:
         # `vellum` is the name of others' commands, too: `vellum-db` is there whatever else is installed.
         commands = "".join(f"{name} = vellum_db.program:main\n" for name in ["vellum", "vellum-db"])
         extra = {"entry_points.txt": f"[console_scripts]\n{commands}".encode()}
+        # pip copies .data/data below the environment's prefix, where man looks: share/man is beside bin.
+        files.update({f"{stem('vellum-db')}.data/data/share/man/man1/{name}": page
+                      for name, page in common.man_pages().items()})
         write(out, "vellum-db", f"py3-none-{platform.wheel}", files, common.SUMMARY, common.ROOT / "README.md", [], extra)
     extra = {"entry_points.txt": b"[pytest11]\nvellum = pytest_vellum.plugin\n"}
     summary = "A MongoDB-compatible server for test suites: a fresh database for every test in microseconds"
     needs = [f"vellum-db=={common.version()}", "pymongo>=4.9", "pytest>=7"]
     write(out, "pytest-vellum", "py3-none-any", sources("pytest_vellum"), summary, SOURCE / "README.md", needs, extra)
+
+
+def stem(name: str) -> str:
+    """The beginning of the names that belong to a package of this version."""
+    return f"{name.replace('-', '_')}-{common.version()}"
 
 
 def sources(module: str) -> dict[str, bytes]:
@@ -38,8 +46,7 @@ def write(out: pathlib.Path, name: str, tag: str, files: dict[str, bytes], summa
           needs: list[str], extra: dict[str, bytes] | None = None) -> None:
     """One wheel, as the specification of binary distributions says."""
     version = common.version()
-    stem = f"{name.replace('-', '_')}-{version}"
-    info = f"{stem}.dist-info"
+    info = f"{stem(name)}.dist-info"
     metadata = [
         "Metadata-Version: 2.4", f"Name: {name}", f"Version: {version}", f"Summary: {summary}",
         f"License-Expression: {common.LICENCE}", "License-File: LICENSE", "License-File: NOTICE", "License-File: THIRD-PARTY-LICENSES",
@@ -57,7 +64,7 @@ def write(out: pathlib.Path, name: str, tag: str, files: dict[str, bytes], summa
     files.update({f"{info}/{name}": content for name, content in (extra or {}).items()})
     record = "".join(f"{path},sha256={digest(content)},{len(content)}\n" for path, content in files.items())
     files[f"{info}/RECORD"] = (record + f"{info}/RECORD,,\n").encode()
-    with zipfile.ZipFile(out / f"{stem}-{tag}.whl", "w", zipfile.ZIP_DEFLATED, compresslevel=9) as archive:
+    with zipfile.ZipFile(out / f"{stem(name)}-{tag}.whl", "w", zipfile.ZIP_DEFLATED, compresslevel=9) as archive:
         for path, content in files.items():
             entry = zipfile.ZipInfo(path, (2026, 1, 1, 0, 0, 0))
             entry.compress_type = zipfile.ZIP_DEFLATED
