@@ -46,6 +46,10 @@ pub(crate) fn explained(error: &Error, directory: &Path, purpose: Purpose) -> St
             let file = directory.ancestors().find(|path| path.exists()).unwrap_or(directory);
             format!("{} is a file, and a directory is needed. Choose another path", file.display())
         }
+        Error::Io { kind: ErrorKind::NotFound, message } if message.starts_with("reading ") => {
+            let path = message["reading ".len()..].split(": ").next().unwrap_or_default();
+            format!("there is no directory {path}. Check the path")
+        }
         Error::Unavailable(why) => why.clone(),
         error => error.to_string(),
     }

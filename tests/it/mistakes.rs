@@ -7,6 +7,8 @@ use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
+use base::bson::extended_json::parse;
+
 use crate::server::{Scratch, Server};
 
 /// A user without rights, for tests that run as root.
@@ -104,6 +106,40 @@ fn advise_without_reads_says_what_to_do() {
         text.lines().last(),
         Some("Nothing was read: run your application's usual reads for some minutes, then ask again.")
     );
+}
+
+#[test]
+fn a_repair_reports_what_was_read_kept_and_lost() {
+    let parent = directory("repair", &[]);
+    let data = parent.join("data");
+    let mut server = Server::start_on(&data, &[]).unwrap();
+    let mut client = server.connect().unwrap();
+    let mut run = |command: &str| client.command(&parse(command).unwrap()).unwrap();
+    run("{createIndexes: 'people', indexes: [{key: {name: 1}, name: 'name_1'}], $db: 'test'}");
+    run("{insert: 'people', documents: [{name: 'Ada'}, {name: 'Grace'}], $db: 'test'}");
+    drop(client);
+    server.end();
+    assert_eq!(
+        vellum(&parent, &["--repair", "--data", "DIR/data"]),
+        "0: read: DIR/data: 5 trees\nlost: nothing\nkept: test.people: 2 documents, 2 indexes built anew\nthe old files \
+         are in DIR/data/before-repair.1"
+    );
+    let empty = parent.join("empty");
+    Server::start_on(&empty, &[]).unwrap().end();
+    assert_eq!(
+        vellum(&parent, &["--repair", "--data", "DIR/empty"]),
+        "0: read: DIR/empty: 2 trees\nlost: nothing\nkept: no documents, since there were no collections\nthe old files \
+         are in DIR/empty/before-repair.1"
+    );
+    let none = "vellum: there is no directory DIR/none. Check the path";
+    for arguments in [
+        &["--repair", "--data", "DIR/none"][..],
+        &["verify", "DIR/none"],
+        &["restore", "DIR/none", "--data", "DIR/x"],
+    ] {
+        let code = if arguments[0] == "verify" { 2 } else { 1 };
+        assert_eq!(vellum(&parent, arguments), format!("{code}: {none}"), "{arguments:?}");
+    }
 }
 
 #[test]
