@@ -380,15 +380,6 @@ impl Database {
         Ok(true)
     }
 
-    /// The same with a catalog that is surely the view's.
-    pub(crate) fn confirmed_view_for(&self, operation: &Operation) -> View {
-        let reads_now = operation.transaction().is_none() && operation.snapshot().is_none();
-        match reads_now && operation.elsewhere().is_none() {
-            true => self.confirmed_view(),
-            false => self.view_for(operation),
-        }
-    }
-
     /// The catalog as far as it is known here, without asking a store that is far away: for what is checked
     /// later.
     pub(crate) fn known_catalog(&self) -> Arc<Catalog> {

@@ -5,10 +5,12 @@
 use crate::database::Database;
 use crate::logged::PROFILE;
 use crate::operation::Operation;
+use crate::scope::Scope;
 use crate::write::InsertRequest;
 use base::bson::{Builder, Document};
 use base::{Namespace, Result};
 use query::Context;
+use std::sync::Arc;
 
 /// The size of the collection, unless it is there already.
 const BYTES: i64 = 1024 * 1024;
@@ -31,13 +33,14 @@ impl Database {
     /// waits for nothing.
     ///
     /// Errors: those of inserting.
-    pub fn profile(&self, database: &str, entry: Document<'_>, context: &Context) -> Result<()> {
+    pub fn profile(&self, database: &str, entry: Document<'_>, context: Context) -> Result<()> {
         let namespace = Namespace::new(database, PROFILE)?;
         let is_there = self.known_catalog().get(&namespace).is_some();
         if !is_there || self.store.must_wait().unwrap_or(true) {
             return Ok(());
         }
         let request = InsertRequest { document: entry, bypass_validation: true };
-        self.insert(&Operation::new(0), &namespace, request, context).map(drop)
+        let scope = Scope::new(&Arc::new(Operation::new(0)), &namespace, &Arc::new(context));
+        self.insert(&scope, request).map(drop)
     }
 }

@@ -3,6 +3,7 @@
 
 use crate::database::Database;
 use crate::plan::Hint;
+use crate::scope::Scope;
 use crate::write::DeleteRequest;
 use base::bson::{Builder, FieldName, Value};
 use base::{Namespace, Result};
@@ -50,7 +51,8 @@ impl Database {
             single: false,
             hint: Some(Hint::Internal(index.to_string())),
         };
-        let deleted = self.by_latest_catalog(|| self.delete(&operation, namespace, &request, &context));
+        let scope = Scope::new(&operation, namespace, &context);
+        let deleted = self.by_latest_catalog(|| self.delete(&scope, &request));
         deleted.map(|(deleted, _)| deleted)
     }
 }

@@ -6,7 +6,7 @@
 use base::bson::{Builder, DocumentBuf, Value, extended_json};
 use base::{ErrorCode, Namespace, Result};
 use database::{
-    Cursor, Database, DeleteRequest, FindRequest, InsertRequest, ManualClock, Operation, StateName,
+    Cursor, Database, DeleteRequest, FindRequest, InsertRequest, ManualClock, Operation, Scope, StateName,
     UpdateRequest, index::IndexSpec,
 };
 use query::context::Uninterrupted;
@@ -58,7 +58,9 @@ impl Session {
     fn insert(&self, namespace: &str, text: &str) -> Result<()> {
         let document = json(text);
         let insert = InsertRequest { document: document.view(), bypass_validation: false };
-        self.database.insert(&Operation::new(0), &ns(namespace), insert, &self.context).map(drop)
+        self.database
+            .insert(&Scope::new(&Arc::new(Operation::new(0)), &ns(namespace), &self.context), insert)
+            .map(drop)
     }
 
     fn matcher(&self, filter: &str) -> Arc<Matcher> {
@@ -76,13 +78,14 @@ impl Session {
             hint: None,
             bypass_validation: false,
         };
-        let outcome = self.database.update(&self.operation, &ns(namespace), &request, &self.context)?;
+        let outcome =
+            self.database.update(&Scope::new(&self.operation, &ns(namespace), &self.context), &request)?;
         Ok(outcome.modified)
     }
 
     fn delete(&self, namespace: &str, filter: &str) -> u64 {
         let request = DeleteRequest { matcher: self.matcher(filter), single: false, hint: None };
-        self.database.delete(&self.operation, &ns(namespace), &request, &self.context).unwrap().0
+        self.database.delete(&Scope::new(&self.operation, &ns(namespace), &self.context), &request).unwrap().0
     }
 
     fn index(&self, namespace: &str, spec: &str) {
@@ -100,7 +103,7 @@ impl Session {
     fn cursor(&self, namespace: &str) -> Cursor {
         let filter = json("{}");
         let request = FindRequest::new(filter.view());
-        self.database.find(&self.operation, &ns(namespace), &request, &self.context).unwrap()
+        self.database.find(&Scope::new(&self.operation, &ns(namespace), &self.context), &request).unwrap()
     }
 
     fn find(&self, namespace: &str) -> Vec<String> {
@@ -234,7 +237,9 @@ fn open_cursors_of_what_is_dropped_hold_nothing() {
         let operation = Arc::new(s.database.operation(9));
         let filter = json("{}");
         let context = Arc::new(Context::new(0, 1, operation.clone()));
-        let found = s.database.find(&operation, &ns(namespace), &FindRequest::new(filter.view()), &context);
+        let found = s
+            .database
+            .find(&Scope::new(&operation, &ns(namespace), &context), &FindRequest::new(filter.view()));
         let mut cursor = found.unwrap();
         let mut out = Builder::new();
         out.begin_array(c"");
@@ -278,8 +283,10 @@ fn open_cursors_of_what_is_dropped_hold_nothing() {
     let operation = Arc::new(s.database.operation(9));
     let filter = json("{}");
     let context = Arc::new(Context::new(0, 1, operation.clone()));
-    let late =
-        s.database.find(&operation, &ns("f.people"), &FindRequest::new(filter.view()), &context).unwrap();
+    let late = s
+        .database
+        .find(&Scope::new(&operation, &ns("f.people"), &context), &FindRequest::new(filter.view()))
+        .unwrap();
     let its_own = Arc::downgrade(&operation);
     drop((operation, context));
     s.database.drop_database(&Uninterrupted, "f").unwrap();

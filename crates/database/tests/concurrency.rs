@@ -5,7 +5,7 @@
 use base::bson::{Builder, Value, extended_json};
 use base::{ErrorCode, Namespace};
 use database::{
-    Database, DeleteRequest, FindRequest, InsertRequest, Operation, SystemClock, UpdateRequest,
+    Database, DeleteRequest, FindRequest, InsertRequest, Operation, Scope, SystemClock, UpdateRequest,
     index::IndexSpec,
 };
 use query::context::Uninterrupted;
@@ -46,7 +46,9 @@ impl Client {
     fn insert(&self, document: &str) -> Result<(), base::Error> {
         let document = extended_json::parse(document).unwrap();
         let insert = InsertRequest { document: document.view(), bypass_validation: false };
-        self.database.insert(&Operation::new(0), &self.namespace, insert, &self.context).map(drop)
+        self.database
+            .insert(&Scope::new(&Arc::new(Operation::new(0)), &self.namespace, &self.context), insert)
+            .map(drop)
     }
 
     fn matcher(&self, filter: &str) -> Arc<Matcher> {
@@ -64,21 +66,28 @@ impl Client {
             hint: None,
             bypass_validation: false,
         };
-        let outcome =
-            self.database.update(&self.operation, &self.namespace, &request, &self.context).unwrap();
+        let outcome = self
+            .database
+            .update(&Scope::new(&self.operation, &self.namespace, &self.context), &request)
+            .unwrap();
         outcome.matched + u64::from(outcome.upserted.is_some())
     }
 
     fn delete_one(&self, filter: &str) -> u64 {
         let request = DeleteRequest { matcher: self.matcher(filter), single: true, hint: None };
-        self.database.delete(&self.operation, &self.namespace, &request, &self.context).unwrap().0
+        self.database
+            .delete(&Scope::new(&self.operation, &self.namespace, &self.context), &request)
+            .unwrap()
+            .0
     }
 
     fn find(&self, filter: &str) -> Vec<String> {
         let filter = extended_json::parse(filter).unwrap();
         let request = FindRequest::new(filter.view());
-        let mut cursor =
-            self.database.find(&self.operation, &self.namespace, &request, &self.context).unwrap();
+        let mut cursor = self
+            .database
+            .find(&Scope::new(&self.operation, &self.namespace, &self.context), &request)
+            .unwrap();
         let mut out = Builder::new();
         out.begin_array(c"d");
         cursor.next_batch(u64::MAX, &mut out).unwrap();

@@ -7,7 +7,9 @@ use base::bson::extended_json::parse;
 use base::bson::{Builder, DocumentBuf};
 use database::index::IndexSpec;
 use database::language::{Context, Matcher, Update};
-use database::{Database, FindRequest, InsertRequest, Insertion, Operation, SystemClock, UpdateRequest};
+use database::{
+    Database, FindRequest, InsertRequest, Insertion, Operation, Scope, SystemClock, UpdateRequest,
+};
 use postgres::PostgresStore;
 use postgres::testing::Cluster;
 use query::context::Uninterrupted;
@@ -47,7 +49,8 @@ impl Place {
         };
         let insertions: Vec<_> = documents.iter().map(|document| insertion(document.view())).collect();
         let operation = self.operation();
-        let done = self.database.insert_many(&operation, &self.namespace, &insertions, &self.context);
+        let done =
+            self.database.insert_many(&Scope::new(&operation, &self.namespace, &self.context), &insertions);
         assert_eq!(done.count, documents.len());
     }
 
@@ -59,7 +62,7 @@ impl Place {
         let mut request = FindRequest::new(part("filter").unwrap());
         request.sort = part("sort").unwrap_or(request.sort);
         (request.skip, request.limit) = (number("skip"), number("limit"));
-        let open = || self.database.find(operation, &self.namespace, &request, &self.context);
+        let open = || self.database.find(&Scope::new(operation, &self.namespace, &self.context), &request);
         let mut cursor = self.database.by_latest_catalog(open).unwrap();
         let mut out = Builder::new();
         out.begin_array(c"found");
@@ -184,7 +187,8 @@ fn in_a_transaction(far: &Place, near: &Place, trips: &dyn Fn() -> u64) {
                 hint: None,
                 bypass_validation: false,
             };
-            let updated = place.database.update(&operation, &place.namespace, &request, &place.context);
+            let updated =
+                place.database.update(&Scope::new(&operation, &place.namespace, &place.context), &request);
             assert!(updated.unwrap().modified > 0);
         };
         update("{_id: {$in: [3, 53, 103, 7]}}", "{$set: {pad: 'changed'}}");

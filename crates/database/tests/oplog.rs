@@ -6,7 +6,7 @@ use base::Namespace;
 use base::bson::extended_json::parse;
 use base::bson::{DocumentBuf, Value};
 use database::language::{Context, Matcher, Update};
-use database::{Database, DeleteRequest, InsertRequest, Operation, SystemClock, UpdateRequest};
+use database::{Database, DeleteRequest, InsertRequest, Operation, Scope, SystemClock, UpdateRequest};
 use query::change::{Entry, oplog_documents};
 use query::context::Uninterrupted;
 use std::ops::Bound;
@@ -31,10 +31,10 @@ impl Session {
         }
     }
 
-    fn insert(&self, operation: &Operation, document: &str) {
+    fn insert(&self, operation: &Arc<Operation>, document: &str) {
         let document = parse(document).unwrap();
         let request = InsertRequest { document: document.view(), bypass_validation: false };
-        self.database.insert(operation, &self.namespace, request, &self.context).unwrap();
+        self.database.insert(&Scope::new(operation, &self.namespace, &self.context), request).unwrap();
     }
 
     fn update(&self, operation: &Arc<Operation>, filter: &str, update: &str) {
@@ -48,14 +48,14 @@ impl Session {
             hint: None,
             bypass_validation: false,
         };
-        self.database.update(operation, &self.namespace, &request, &self.context).unwrap();
+        self.database.update(&Scope::new(operation, &self.namespace, &self.context), &request).unwrap();
     }
 
     fn delete_all(&self) {
         let matcher = Arc::new(Matcher::parse(DocumentBuf::empty().view(), &self.context).unwrap());
         let request = DeleteRequest { matcher, single: false, hint: None };
         let operation = Arc::new(self.database.operation(1));
-        self.database.delete(&operation, &self.namespace, &request, &self.context).unwrap();
+        self.database.delete(&Scope::new(&operation, &self.namespace, &self.context), &request).unwrap();
     }
 
     /// The oplog's documents, told by what is the same in each run.
@@ -120,7 +120,7 @@ fn a_standalone_logs_nothing() {
         database: Database::open(Arc::new(MemoryEngine::new()), Arc::new(SystemClock), 7).unwrap(),
         ..Session::new()
     };
-    s.insert(&s.database.operation(1), "{_id: 1}");
+    s.insert(&Arc::new(s.database.operation(1)), "{_id: 1}");
     assert_eq!(s.database.log_bytes(), None);
     assert!(s.oplog().is_empty());
 }
@@ -137,13 +137,38 @@ fn the_journal_writes_a_logged_document_once() {
             ..Session::new()
         };
         let text = "x".repeat(460);
-        s.insert(&s.database.operation(1), "{_id: 0}");
+        s.insert(&Arc::new(s.database.operation(1)), "{_id: 0}");
         let before = engine.statistics().journal_bytes;
-        (1..=100)
-            .for_each(|id| s.insert(&s.database.operation(1), &format!("{{_id: {id}, text: '{text}'}}")));
+        (1..=100).for_each(|id| {
+            s.insert(&Arc::new(s.database.operation(1)), &format!("{{_id: {id}, text: '{text}'}}"))
+        });
         (engine.statistics().journal_bytes - before) / 100
     };
     let (without, with) = (bytes_of_an_insert(None), bytes_of_an_insert(Some(LogOptions { bytes: 1 << 26 })));
     println!("{without} bytes of journal for an insert without the oplog, {with} with it");
     assert!(with < without + without / 5, "{with} bytes instead of {without}");
+}
+
+#[test]
+fn a_read_at_a_cluster_time_compares_as_the_collection_did_then() {
+    let s = Session::new();
+    let operation = Arc::new(Operation::new(0));
+    let create = |options: &str| {
+        let options = parse(options).unwrap();
+        s.database.create_collection(&operation, &s.namespace, options.view(), &s.context).unwrap();
+        s.insert(&operation, "{_id: 1, v: 'Hello'}");
+    };
+    create("{collation: {locale: 'en', strength: 2}}");
+    let (then, view) = s.database.snapshot_at(None).unwrap();
+    s.database.drop_collection(operation.as_ref(), &s.namespace).unwrap();
+    create("{}");
+    let found = |operation: Operation| {
+        let context = Context::new(0, 7, Arc::new(Uninterrupted));
+        let scope = s.database.scope_to_read(Arc::new(operation), &s.namespace, None, None, context).unwrap();
+        let filter = parse("{v: 'hello'}").unwrap();
+        s.database.count(&scope, filter.view(), None, 0, 0).unwrap()
+    };
+    let past = Operation::new(0);
+    past.read_from(then, view);
+    assert_eq!((found(past), found(Operation::new(0))), (1, 0));
 }

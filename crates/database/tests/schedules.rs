@@ -11,7 +11,7 @@ mod schedules {
     use base::{ErrorCode, Namespace, Result};
     use database::index::IndexSpec;
     use database::validate::Depth;
-    use database::{Database, FindRequest, InsertRequest, ManualClock, Operation, UpdateRequest};
+    use database::{Database, FindRequest, InsertRequest, ManualClock, Operation, Scope, UpdateRequest};
     use parking_lot::RwLock;
     use query::context::Uninterrupted;
     use query::matcher::Matcher;
@@ -54,7 +54,9 @@ mod schedules {
         fn insert(&self, document: &str) -> Result<()> {
             let (document, operation) = (json(document), Arc::new(Operation::new(1)));
             let insert = InsertRequest { document: document.view(), bypass_validation: false };
-            self.database.insert(&operation, &self.namespace, insert, &context(&operation)).map(drop)
+            self.database
+                .insert(&Scope::new(&operation, &self.namespace, &context(&operation)), insert)
+                .map(drop)
         }
 
         fn update(&self, operation: Operation, filter: &str, update: &str) -> Result<u64> {
@@ -69,7 +71,8 @@ mod schedules {
                 hint: None,
                 bypass_validation: false,
             };
-            let outcome = self.database.update(&operation, &self.namespace, &request, &context)?;
+            let outcome =
+                self.database.update(&Scope::new(&operation, &self.namespace, &context), &request)?;
             Ok(outcome.matched)
         }
 
@@ -107,7 +110,8 @@ mod schedules {
             let operation = Arc::new(Operation::new(1));
             let filter = json("{_id: 1}");
             let request = FindRequest::new(filter.view());
-            let found = self.database.find(&operation, &self.namespace, &request, &context(&operation));
+            let found =
+                self.database.find(&Scope::new(&operation, &self.namespace, &context(&operation)), &request);
             let mut out = Builder::new();
             out.begin_array(c"b");
             found.unwrap().next_batch(1, &mut out).unwrap();
@@ -166,8 +170,10 @@ mod schedules {
             operation.join(transaction.clone());
             let document = json("{_id: 3, u: 2}");
             let insert = InsertRequest { document: document.view(), bypass_validation: false };
-            let inserted =
-                client.database.insert(&operation, &client.namespace, insert, &context(&operation)).is_ok();
+            let inserted = client
+                .database
+                .insert(&Scope::new(&operation, &client.namespace, &context(&operation)), insert)
+                .is_ok();
             match inserted {
                 true => client.database.commit_transaction(&operation, &transaction).is_ok(),
                 false => {

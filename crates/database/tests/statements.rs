@@ -5,7 +5,7 @@
 use base::bson::{Builder, DocumentBuf, Value, extended_json};
 use base::{ErrorCode, Namespace, Result};
 use database::{
-    AggregateRequest, Database, DeleteRequest, FindRequest, InsertRequest, ManualClock, Operation,
+    AggregateRequest, Database, DeleteRequest, FindRequest, InsertRequest, ManualClock, Operation, Scope,
     UpdateRequest, index::IndexSpec,
 };
 use query::context::Uninterrupted;
@@ -40,7 +40,9 @@ impl Session {
     fn insert(&self, text: &str) -> Result<()> {
         let document = json(text);
         let insert = InsertRequest { document: document.view(), bypass_validation: false };
-        self.database.insert(&Operation::new(0), &self.namespace, insert, &self.context).map(drop)
+        self.database
+            .insert(&Scope::new(&Arc::new(Operation::new(0)), &self.namespace, &self.context), insert)
+            .map(drop)
     }
 
     fn matcher(&self, filter: &str) -> Arc<Matcher> {
@@ -58,13 +60,17 @@ impl Session {
             hint: None,
             bypass_validation: false,
         };
-        let outcome = self.database.update(&self.operation, &self.namespace, &request, &self.context)?;
+        let outcome =
+            self.database.update(&Scope::new(&self.operation, &self.namespace, &self.context), &request)?;
         Ok((outcome.matched, outcome.modified))
     }
 
     fn delete(&self, filter: &str, single: bool) -> u64 {
         let request = DeleteRequest { matcher: self.matcher(filter), single, hint: None };
-        self.database.delete(&self.operation, &self.namespace, &request, &self.context).unwrap().0
+        self.database
+            .delete(&Scope::new(&self.operation, &self.namespace, &self.context), &request)
+            .unwrap()
+            .0
     }
 
     fn index(&self, spec: &str) -> Result<()> {
@@ -75,7 +81,8 @@ impl Session {
     fn find(&self, filter: &str) -> String {
         let filter = json(filter);
         let request = FindRequest::new(filter.view());
-        let cursor = self.database.find(&self.operation, &self.namespace, &request, &self.context);
+        let cursor =
+            self.database.find(&Scope::new(&self.operation, &self.namespace, &self.context), &request);
         show(cursor.unwrap())
     }
 
@@ -191,6 +198,6 @@ fn a_view_reads_its_collection() {
     s.database.create_collection(&Operation::new(0), &view, options.view(), &s.context).unwrap();
     let empty = json("{pipeline: []}");
     let request = AggregateRequest::new(empty.view().get("pipeline").unwrap().as_array().unwrap());
-    let cursor = s.database.aggregate(&s.operation, &view, &request, &s.context).unwrap();
+    let cursor = s.database.aggregate(&Scope::new(&s.operation, &view, &s.context), &request).unwrap();
     assert_eq!(show(cursor), r#"{"_id":2,"a":2}"#);
 }

@@ -10,7 +10,8 @@ use database::index::IndexSpec;
 use database::language::{Context, Matcher, Update};
 use database::validate::Depth;
 use database::{
-    Database, DeleteRequest, FindRequest, InsertRequest, Insertion, Operation, SystemClock, UpdateRequest,
+    Database, DeleteRequest, FindRequest, InsertRequest, Insertion, Operation, Scope, SystemClock,
+    UpdateRequest,
 };
 use postgres::PostgresStore;
 use postgres::testing::Cluster;
@@ -66,7 +67,9 @@ impl Front {
     fn insert(&self, document: &str) -> base::Result<()> {
         let document = parse(document).unwrap();
         let request = InsertRequest { document: document.view(), bypass_validation: false };
-        self.database.insert(&self.operation(), &self.namespace, request, &self.context).map(drop)
+        self.database
+            .insert(&Scope::new(&self.operation(), &self.namespace, &self.context), request)
+            .map(drop)
     }
 
     fn update(&self, filter: &str, update: &str) -> base::Result<u64> {
@@ -81,7 +84,8 @@ impl Front {
             bypass_validation: false,
         };
         let operation = self.operation();
-        let update = || self.database.update(&operation, &self.namespace, &request, &self.context);
+        let update =
+            || self.database.update(&Scope::new(&operation, &self.namespace, &self.context), &request);
         self.database.by_latest_catalog(update).map(|outcome| outcome.modified)
     }
 
@@ -90,7 +94,8 @@ impl Front {
         let matcher = Arc::new(Matcher::parse(filter.view(), &self.context)?);
         let request = DeleteRequest { matcher, single: true, hint: None };
         let operation = self.operation();
-        let delete = || self.database.delete(&operation, &self.namespace, &request, &self.context);
+        let delete =
+            || self.database.delete(&Scope::new(&operation, &self.namespace, &self.context), &request);
         self.database.by_latest_catalog(delete).map(|(n, _)| n)
     }
 
@@ -103,7 +108,7 @@ impl Front {
         let filter = parse(filter).unwrap();
         let request = FindRequest::new(filter.view());
         let operation = self.operation();
-        let find = || self.database.find(&operation, &self.namespace, &request, &self.context);
+        let find = || self.database.find(&Scope::new(&operation, &self.namespace, &self.context), &request);
         let cursor = self.database.by_latest_catalog(find);
         let mut out = base::bson::Builder::new();
         out.begin_array(c"found");
@@ -116,7 +121,8 @@ impl Front {
 
     fn count(&self) -> u64 {
         let (operation, all) = (self.operation(), Document::EMPTY);
-        let count = || self.database.count(&operation, &self.namespace, all, None, 0, 0, &self.context);
+        let count =
+            || self.database.count(&Scope::new(&operation, &self.namespace, &self.context), all, None, 0, 0);
         self.database.by_latest_catalog(count).unwrap()
     }
 
@@ -176,7 +182,7 @@ fn connections_that_end_are_replaced(cluster: &Cluster, [a, b]: &[Front; 2]) {
     // What a transaction has claimed ends with its connection, and so does the transaction.
     let document = parse("{_id: 9}").unwrap();
     let request = InsertRequest { document: document.view(), bypass_validation: false };
-    let inserted = a.database.insert(&operation, &a.namespace, request, &a.context);
+    let inserted = a.database.insert(&Scope::new(&operation, &a.namespace, &a.context), request);
     assert_eq!(inserted.unwrap_err().code(), base::ErrorCode::HostUnreachable);
     a.database.abort_transaction(transaction);
     a.insert("{_id: 9}").unwrap();
@@ -192,7 +198,8 @@ fn a_cursor_left_open_keeps_no_connection(cluster: &Cluster) {
     (0..1000).for_each(|id| front.insert(&format!("{{_id: {id}, n: {id}}}")).unwrap());
     let filter = parse("{n: {$gte: 0}}").unwrap();
     let request = FindRequest::new(filter.view());
-    let open = || front.database.find(&front.operation(), &front.namespace, &request, &front.context);
+    let open =
+        || front.database.find(&Scope::new(&front.operation(), &front.namespace, &front.context), &request);
     let mut cursors = [open().unwrap(), open().unwrap()];
     let batch = |cursor: &mut database::Cursor, most: u64| {
         let mut out = base::bson::Builder::new();
@@ -251,7 +258,8 @@ fn a_statement_makes_few_calls([a, b]: &[Front; 2]) {
         })
         .collect();
     let calls = b.calls(|| {
-        let inserted = b.database.insert_many(&b.operation(), &b.namespace, &insertions, &b.context);
+        let inserted =
+            b.database.insert_many(&Scope::new(&b.operation(), &b.namespace, &b.context), &insertions);
         assert_eq!((inserted.count, inserted.error.is_none()), (1000, true));
     });
     assert!(calls <= 5, "{calls} calls");
@@ -268,7 +276,7 @@ fn an_old_catalog_is_found_out_by_the_first_read() {
     let filter = parse("{_id: 1}").unwrap();
     let operation = b.operation();
     let request = FindRequest::new(filter.view());
-    let found = b.database.find(&operation, &b.namespace, &request, &b.context);
+    let found = b.database.find(&Scope::new(&operation, &b.namespace, &b.context), &request);
     assert_eq!(found.err().unwrap().code(), base::ErrorCode::StaleConfig);
     assert_eq!(b.calls(|| assert_eq!(b.find("{_id: 1}").len(), 1)), 2);
     assert_eq!(b.calls(|| assert_eq!(b.find("{_id: 1}").len(), 1)), 1);
@@ -344,11 +352,11 @@ fn transactions_of_both_heed_each_other([a, b]: &[Front; 2]) {
     };
     let (in_a, in_b) = (joined(a), joined(b));
     let document = |text: &str| parse(text).unwrap();
-    let insert = |front: &Front, operation: &Operation, text: &str| {
+    let insert = |front: &Front, operation: &Arc<Operation>, text: &str| {
         let document = document(text);
         let request =
             InsertRequest { document: Document::from_valid(document.bytes()), bypass_validation: false };
-        front.database.insert(operation, &front.namespace, request, &front.context).map(drop)
+        front.database.insert(&Scope::new(operation, &front.namespace, &front.context), request).map(drop)
     };
     insert(a, &in_a, "{_id: 2}").unwrap();
     assert_eq!(b.find("{}").len(), 1);

@@ -2,10 +2,10 @@
 
 use crate::catalog::Catalog;
 use crate::catalog_change::CatalogChange;
-use crate::collation::check_view;
 use crate::collection::{Options, View};
 use crate::commit::Committed;
 use crate::database::Database;
+use crate::scope::check_view;
 use base::bson::{Array, Builder, Document, DocumentBuf, Value};
 use base::{Namespace, Result, err};
 use query::{Collation, Context, Pipeline};

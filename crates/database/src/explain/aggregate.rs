@@ -3,14 +3,14 @@
 use super::read::projection_name;
 use super::{Effect, Records, Subject, Top, Verbosity, begin, drain, groups, missing};
 use crate::database::Database;
-use crate::operation::Operation;
 use crate::plan::{self, Plan, Read};
 use crate::read::{AggregateRequest, Front, OtherCollections, check_first_stage, stages};
+use crate::scope::Scope;
 use base::bson::{Builder, Document, DocumentBuf, DocumentCow, FieldName, Path, Value};
-use base::{Namespace, Result, err};
+use base::{Result, err};
 use parking_lot::Mutex;
 use query::pipeline::Environment;
-use query::{Context, Pipeline, Stage};
+use query::{Pipeline, Stage};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
@@ -20,13 +20,12 @@ impl Database {
     /// Errors: 51029 for `$out` and `$merge` where the plan is to be run; those of the aggregation.
     pub fn explain_aggregate(
         self: &Arc<Self>,
-        operation: &Arc<Operation>,
-        namespace: &Namespace,
+        scope: &Scope,
         request: &AggregateRequest<'_>,
         verbosity: Verbosity,
-        context: &Arc<Context>,
     ) -> Result<DocumentBuf> {
-        let view = self.confirmed_view_for(operation);
+        let Scope { operation, namespace, context, .. } = scope;
+        let view = scope.confirmed_view(self)?;
         let resolved = view.catalog.resolve(namespace)?;
         let holder = resolved.followed_by(request.pipeline);
         let pipeline = Pipeline::parse(stages(&holder), context)?;
@@ -40,7 +39,7 @@ impl Database {
                 verbosity.name()
             ));
         }
-        let others = OtherCollections::new(self, operation, namespace, &view, request.sources.clone());
+        let others = OtherCollections::new(self, operation, namespace, view, request.sources.clone());
         let mut environment = Environment::new(Arc::new(others), context.clone());
         environment.allow_disk_use = request.allow_disk_use.unwrap_or(environment.allow_disk_use);
         let mut out = begin();
@@ -62,7 +61,7 @@ impl Database {
                 around(&nothing, &described(&rest), 0, &Counted::default())
             });
         };
-        let plan = plan::plan(operation, &view, &collection, read, context)?;
+        let plan = plan::plan(operation, view, &collection, read, context)?;
         let namespace = &resolved.namespace;
         let mut shown = described(&rest);
         if let (true, Some((group, _))) = (plan.groups(), shown.first_mut()) {

@@ -2,12 +2,11 @@
 
 use super::{Effect, Records, Subject, Top, Verbosity, begin, drain, missing};
 use crate::database::Database;
-use crate::operation::Operation;
 use crate::plan::{self, Hint, Read};
 use crate::read::{AggregateRequest, FindRequest, stages};
+use crate::scope::Scope;
+use base::Result;
 use base::bson::{Builder, Document, DocumentBuf, FieldName, Path, Value};
-use base::{Namespace, Result};
-use query::Context;
 use query::matcher::Matcher;
 use std::sync::Arc;
 
@@ -17,21 +16,20 @@ impl Database {
     /// Errors: those of the find.
     pub fn explain_find(
         self: &Arc<Self>,
-        operation: &Arc<Operation>,
-        namespace: &Namespace,
+        scope: &Scope,
         request: &FindRequest<'_>,
         verbosity: Verbosity,
-        context: &Arc<Context>,
     ) -> Result<DocumentBuf> {
+        let Scope { operation, namespace, context, .. } = scope;
         let (read, projection) = request.parse(context)?;
-        let view = self.confirmed_view_for(operation);
+        let view = scope.confirmed_view(self)?;
         let Some(collection) = view.catalog.get(namespace).cloned() else {
             return Ok(missing(namespace, &read.matcher, verbosity, "EOF"));
         };
         if collection.is_view() {
             let pipeline = request.to_pipeline()?;
             let request = AggregateRequest::new(stages(&pipeline));
-            return self.explain_aggregate(operation, namespace, &request, verbosity, context);
+            return self.explain_aggregate(scope, &request, verbosity);
         }
         let top = match &projection {
             None => Top::Documents,
@@ -44,7 +42,7 @@ impl Database {
             }
             Some(_) => Top::Projection("PROJECTION_DEFAULT", request.projection.to_owned()),
         };
-        let plan = plan::plan(operation, &view, &collection, read, context)?;
+        let plan = plan::plan(operation, view, &collection, read, context)?;
         let subject = Subject { namespace, collection: &collection, plan: &plan, top };
         let mut out = begin();
         subject.explain(verbosity, &mut drain, &mut out)?;
@@ -54,30 +52,28 @@ impl Database {
     /// Explains a count.
     ///
     /// Errors: those of the count.
-    #[allow(clippy::too_many_arguments)]
     pub fn explain_count(
         self: &Arc<Self>,
-        operation: &Arc<Operation>,
-        namespace: &Namespace,
+        scope: &Scope,
         filter: Document<'_>,
         hint: Option<Hint>,
         (skip, limit): (u64, u64),
         verbosity: Verbosity,
-        context: &Arc<Context>,
     ) -> Result<DocumentBuf> {
+        let Scope { operation, namespace, context, .. } = scope;
         let matcher = Arc::new(Matcher::parse_query(filter, context)?);
-        let view = self.confirmed_view_for(operation);
+        let view = scope.confirmed_view(self)?;
         let Some(collection) = view.catalog.get(namespace).cloned() else {
             return Ok(missing(namespace, &matcher, verbosity, "COUNT"));
         };
         if collection.is_view() {
-            return self.explain_filtered(operation, namespace, filter, verbosity, context);
+            return self.explain_filtered(scope, filter, verbosity);
         }
         if matcher.is_empty() && hint.is_none() {
             return Ok(missing(namespace, &matcher, verbosity, "RECORD_STORE_FAST_COUNT"));
         }
         let read = Read { hint, skip, limit, covering: Some(Vec::new()), ..Read::new(matcher) };
-        let plan = plan::plan(operation, &view, &collection, read, context)?;
+        let plan = plan::plan(operation, view, &collection, read, context)?;
         let subject = Subject { namespace, collection: &collection, plan: &plan, top: Top::Count { skip } };
         let mut out = begin();
         let mut count = |mut stream: Records| {
@@ -91,29 +87,27 @@ impl Database {
     /// Explains a distinct.
     ///
     /// Errors: those of the distinct.
-    #[allow(clippy::too_many_arguments)]
     pub fn explain_distinct(
         self: &Arc<Self>,
-        operation: &Arc<Operation>,
-        namespace: &Namespace,
+        scope: &Scope,
         key: &str,
         filter: Document<'_>,
         hint: Option<Hint>,
         verbosity: Verbosity,
-        context: &Arc<Context>,
     ) -> Result<DocumentBuf> {
+        let Scope { operation, namespace, context, .. } = scope;
         let matcher = Arc::new(Matcher::parse_query(filter, context)?);
-        let view = self.confirmed_view_for(operation);
+        let view = scope.confirmed_view(self)?;
         let Some(collection) = view.catalog.get(namespace).cloned() else {
             return Ok(missing(namespace, &matcher, verbosity, "EOF"));
         };
         if collection.is_view() {
-            return self.explain_filtered(operation, namespace, filter, verbosity, context);
+            return self.explain_filtered(scope, filter, verbosity);
         }
         let path = Path::new(FieldName::new(key)?);
         let covering = Some(vec![path.clone()]);
         let read = Read { hint, covering, distinct: Some(path), ..Read::new(matcher) };
-        let plan = plan::plan(operation, &view, &collection, read, context)?;
+        let plan = plan::plan(operation, view, &collection, read, context)?;
         let subject = Subject { namespace, collection: &collection, plan: &plan, top: Top::Documents };
         let mut out = begin();
         subject.explain(verbosity, &mut drain, &mut out)?;
@@ -123,17 +117,15 @@ impl Database {
     /// Explains what finds a view's documents.
     fn explain_filtered(
         self: &Arc<Self>,
-        operation: &Arc<Operation>,
-        namespace: &Namespace,
+        scope: &Scope,
         filter: Document<'_>,
         verbosity: Verbosity,
-        context: &Arc<Context>,
     ) -> Result<DocumentBuf> {
         let mut out = Builder::new();
         out.begin_array(c"pipeline").push_document().append(c"$match", filter).end().end();
         let holder = out.finish();
         let request = AggregateRequest::new(stages(&holder));
-        self.explain_aggregate(operation, namespace, &request, verbosity, context)
+        self.explain_aggregate(scope, &request, verbosity)
     }
 }
 

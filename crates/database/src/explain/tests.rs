@@ -1,5 +1,7 @@
 //! Explanations: their shape, and that their numbers are true.
 
+use crate::scope::Scope;
+
 use crate::index::IndexSpec;
 use crate::{
     AggregateRequest, Database, DeleteRequest, FindRequest, InsertRequest, ManualClock, Operation,
@@ -60,7 +62,10 @@ impl Session {
             let insert = InsertRequest { document: document.view(), bypass_validation: false };
             session
                 .database
-                .insert(&Operation::new(0), &session.namespace, insert, &session.context)
+                .insert(
+                    &Scope::new(&Arc::new(Operation::new(0)), &session.namespace, &session.context),
+                    insert,
+                )
                 .unwrap();
         }
         session
@@ -75,7 +80,7 @@ impl Session {
         };
         let Session { database, namespace, operation, context } = self;
         let verbosity = Verbosity::AllPlansExecution;
-        database.explain_find(operation, namespace, &request, verbosity, context).unwrap()
+        database.explain_find(&Scope::new(operation, namespace, context), &request, verbosity).unwrap()
     }
 
     fn examined(&self, filter: &str) -> (i64, i64, i64) {
@@ -143,7 +148,13 @@ fn a_count_scans_keys() {
     let filter = json("{a: {$gte: 8}}");
     let explain = |verbosity| {
         database
-            .explain_count(&operation, &namespace, filter.view(), None, (0, 0), verbosity, &context)
+            .explain_count(
+                &Scope::new(&operation, &namespace, &context),
+                filter.view(),
+                None,
+                (0, 0),
+                verbosity,
+            )
             .unwrap()
     };
     let out = explain(Verbosity::ExecutionStats);
@@ -161,7 +172,8 @@ fn writes_are_counted_and_not_done() {
     let matcher = |filter: &str| Arc::new(Matcher::parse(json(filter).view(), context).unwrap());
     let delete = DeleteRequest { matcher: matcher("{a: 2}"), single: false, hint: None };
     let verbosity = Verbosity::ExecutionStats;
-    let out = database.explain_delete(operation, namespace, &delete, verbosity, context).unwrap();
+    let out =
+        database.explain_delete(&Scope::new(operation, namespace, context), &delete, verbosity).unwrap();
     assert_eq!(number(&out, "executionStats.executionStages.nWouldDelete"), 10);
     let update = json("{$set: {b: 1}}");
     let update = UpdateRequest {
@@ -173,7 +185,8 @@ fn writes_are_counted_and_not_done() {
         hint: None,
         bypass_validation: false,
     };
-    let out = database.explain_update(operation, namespace, &update, verbosity, context).unwrap();
+    let out =
+        database.explain_update(&Scope::new(operation, namespace, context), &update, verbosity).unwrap();
     assert_eq!(number(&out, "executionStats.executionStages.nMatched"), 10);
     assert_eq!(number(&out, "executionStats.executionStages.nWouldModify"), 7);
     assert_eq!(session.examined("{a: 2, b: 1}").0, 3);
@@ -187,7 +200,7 @@ fn a_pipeline_shows_its_plan_and_its_other_stages() {
         let stages = holder.view().get("pipeline").unwrap().as_array().unwrap();
         let request = AggregateRequest::new(stages);
         let verbosity = Verbosity::ExecutionStats;
-        database.explain_aggregate(&operation, &namespace, &request, verbosity, &context)
+        database.explain_aggregate(&Scope::new(&operation, &namespace, &context), &request, verbosity)
     };
     let out = explain("[{$match: {a: 1}}, {$sort: {a: 1}}]").unwrap();
     assert_eq!(number(&out, "executionStats.nReturned"), 10);

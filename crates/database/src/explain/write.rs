@@ -3,13 +3,12 @@
 use super::{Effect, Records, Subject, Top, Verbosity, begin, drain, missing};
 use crate::database::Database;
 use crate::exec::Limit;
-use crate::operation::Operation;
 use crate::plan::{self, Read};
+use crate::scope::Scope;
 use crate::write::{Action, DeleteRequest, FindAndModifyRequest, UpdateRequest};
 use base::bson::DocumentBuf;
-use base::{Namespace, Result, err};
+use base::{Result, err};
 use query::Context;
-use std::sync::Arc;
 
 impl Database {
     /// Explains a delete statement.
@@ -17,21 +16,11 @@ impl Database {
     /// Errors: those of finding its documents.
     pub fn explain_delete(
         &self,
-        operation: &Arc<Operation>,
-        namespace: &Namespace,
+        scope: &Scope,
         request: &DeleteRequest,
         verbosity: Verbosity,
-        context: &Arc<Context>,
     ) -> Result<DocumentBuf> {
-        self.explain_write(
-            operation,
-            namespace,
-            request.read(),
-            Top::Delete { returns: false },
-            verbosity,
-            context,
-            &mut drain,
-        )
+        self.explain_write(scope, request.read(), Top::Delete { returns: false }, verbosity, &mut drain)
     }
 
     /// Explains an update statement.
@@ -39,22 +28,13 @@ impl Database {
     /// Errors: those of finding its documents and of changing them.
     pub fn explain_update(
         &self,
-        operation: &Arc<Operation>,
-        namespace: &Namespace,
+        scope: &Scope,
         request: &UpdateRequest,
         verbosity: Verbosity,
-        context: &Arc<Context>,
     ) -> Result<DocumentBuf> {
+        let Scope { context, .. } = scope;
         let mut run = |stream| would_update(stream, request, context);
-        self.explain_write(
-            operation,
-            namespace,
-            request.read(),
-            Top::Update { returns: false },
-            verbosity,
-            context,
-            &mut run,
-        )
+        self.explain_write(scope, request.read(), Top::Update { returns: false }, verbosity, &mut run)
     }
 
     /// Explains a findAndModify.
@@ -63,12 +43,11 @@ impl Database {
     /// changing it.
     pub fn explain_find_and_modify(
         &self,
-        operation: &Arc<Operation>,
-        namespace: &Namespace,
+        scope: &Scope,
         request: &FindAndModifyRequest,
         verbosity: Verbosity,
-        context: &Arc<Context>,
     ) -> Result<DocumentBuf> {
+        let Scope { namespace, context, .. } = scope;
         let read = request.read();
         let database = namespace.database();
         if !self.confirmed_view().catalog.databases().any(|name| name == database) {
@@ -77,27 +56,25 @@ impl Database {
         match &request.action {
             Action::Remove => {
                 let top = Top::Delete { returns: true };
-                self.explain_write(operation, namespace, read, top, verbosity, context, &mut drain)
+                self.explain_write(scope, read, top, verbosity, &mut drain)
             }
             Action::Update { request, .. } => {
                 let top = Top::Update { returns: true };
                 let mut run = |stream| would_update(stream, request, context);
-                self.explain_write(operation, namespace, read, top, verbosity, context, &mut run)
+                self.explain_write(scope, read, top, verbosity, &mut run)
             }
         }
     }
 
-    #[allow(clippy::too_many_arguments)]
     fn explain_write(
         &self,
-        operation: &Arc<Operation>,
-        namespace: &Namespace,
+        scope: &Scope,
         mut read: Read,
         top: Top,
         verbosity: Verbosity,
-        context: &Arc<Context>,
         run: super::Run<'_>,
     ) -> Result<DocumentBuf> {
+        let Scope { operation, namespace, context, .. } = scope;
         // A write of one document ends by itself; a sort is told.
         let first = read.limit == 1 && read.sort.is_none();
         if first {
@@ -107,11 +84,11 @@ impl Database {
             true => run(Box::new(Limit::first(stream))),
             false => run(stream),
         };
-        let view = self.confirmed_view();
+        let view = scope.confirmed_view(self)?;
         let Some(collection) = view.catalog.get(namespace).cloned() else {
             return Ok(missing(namespace, &read.matcher, verbosity, "EOF"));
         };
-        let plan = plan::plan(operation, &view, &collection, read, context)?;
+        let plan = plan::plan(operation, view, &collection, read, context)?;
         let subject = Subject { namespace, collection: &collection, plan: &plan, top };
         let mut out = begin();
         subject.explain(verbosity, &mut run, &mut out)?;

@@ -10,6 +10,7 @@ use crate::database::Database;
 use crate::index::KeyKind;
 use crate::operation::Operation;
 use crate::plan::{Grouped, Hint, Read, no_sort};
+use crate::scope::Scope;
 use crate::view::View;
 use base::bson::{Array, Document, DocumentBuf, FieldName, Path, Value};
 use base::{Namespace, Result, err};
@@ -208,26 +209,19 @@ impl Database {
     /// `$cmd.aggregate` stands for the database as a whole.
     ///
     /// Errors: those of parsing, and of the stages as they start.
-    pub fn aggregate(
-        self: &Arc<Self>,
-        operation: &Arc<Operation>,
-        namespace: &Namespace,
-        request: &AggregateRequest<'_>,
-        context: &Arc<Context>,
-    ) -> Result<Cursor> {
-        let view = self.view_for(operation);
-        let opened = self.aggregate_on(&view, operation, namespace, request, context);
-        self.confirmed(&view, opened)
+    pub fn aggregate(self: &Arc<Self>, scope: &Scope, request: &AggregateRequest<'_>) -> Result<Cursor> {
+        let view = scope.view(self);
+        let opened = self.aggregate_on(scope, view, request);
+        self.confirmed(view, opened)
     }
 
     fn aggregate_on(
         self: &Arc<Self>,
+        scope: &Scope,
         view: &View,
-        operation: &Arc<Operation>,
-        namespace: &Namespace,
         request: &AggregateRequest<'_>,
-        context: &Arc<Context>,
     ) -> Result<Cursor> {
+        let Scope { operation, namespace, context, .. } = scope;
         if let Some(collection) = view.catalog.get(namespace)
             && begins_stream(request.pipeline)
         {

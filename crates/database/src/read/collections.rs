@@ -3,11 +3,11 @@
 use super::aggregate::{Front, Sources};
 use super::out::Replacement;
 use super::{Documents, Nothing, metadata};
-use crate::collation::check_view;
 use crate::database::Database;
 use crate::ddl::Resolved;
 use crate::operation::Operation;
 use crate::plan::Read;
+use crate::scope::{Scope, check_view};
 use crate::view::View;
 use crate::write::{InsertRequest, UpdateRequest};
 use base::bson::{Document, Value};
@@ -42,6 +42,11 @@ impl OtherCollections {
             view: view.clone(),
             sources,
         }
+    }
+
+    /// Where a stage writes.
+    fn scope(&self, named: &Named, context: &Arc<Context>) -> Result<Scope> {
+        Ok(Scope::new(&self.operation, &self.resolve(named)?, context))
     }
 
     fn resolve(&self, named: &Named) -> Result<Namespace> {
@@ -161,7 +166,7 @@ impl Collections for OtherCollections {
 
     fn insert(&self, into: &Named, document: Document<'_>, context: &Arc<Context>) -> Result<()> {
         let insert = InsertRequest { document, bypass_validation: false };
-        self.database.insert(&self.operation, &self.resolve(into)?, insert, context).map(drop)
+        self.database.insert(&self.scope(into, context)?, insert).map(drop)
     }
 
     fn update(
@@ -172,7 +177,7 @@ impl Collections for OtherCollections {
         insert: Option<Document<'_>>,
         context: &Arc<Context>,
     ) -> Result<bool> {
-        let namespace = self.resolve(into)?;
+        let scope = self.scope(into, context)?;
         let request = UpdateRequest {
             matcher: Arc::new(Matcher::parse(filter, context)?),
             update: Update::parse(update, &[], context)?,
@@ -183,14 +188,13 @@ impl Collections for OtherCollections {
             bypass_validation: false,
         };
         let database = &self.database;
-        let update =
-            || database.by_latest_catalog(|| database.update(&self.operation, &namespace, &request, context));
+        let update = || database.by_latest_catalog(|| database.update(&scope, &request));
         let mut outcome = update()?;
         if outcome.matched == 0
             && let Some(document) = insert
         {
             let insert = InsertRequest { document, bypass_validation: false };
-            let inserted = self.database.insert(&self.operation, &namespace, insert, context);
+            let inserted = self.database.insert(&scope, insert);
             if let Err(error) = inserted {
                 // Somebody else may have inserted it meanwhile: then it is there to be updated.
                 if error.code() == ErrorCode::DuplicateKey {

@@ -3,44 +3,41 @@
 use super::AggregateRequest;
 use super::find::stages;
 use crate::database::Database;
-use crate::operation::Operation;
 use crate::plan::{Hint, Read, refuse_missing};
+use crate::scope::Scope;
 use crate::storage_error;
+use base::Result;
 use base::bson::{Builder, Document};
-use base::{Namespace, Result};
-use query::Context;
 use query::matcher::Matcher;
 use std::sync::Arc;
 
 impl Database {
     /// Counts the documents that match, after `skip` and up to `limit` (zero: all). Without a
     /// filter it costs nothing: the collection's own count is returned.
-    #[allow(clippy::too_many_arguments)]
     pub fn count(
         self: &Arc<Self>,
-        operation: &Arc<Operation>,
-        namespace: &Namespace,
+        scope: &Scope,
         filter: Document<'_>,
         hint: Option<Hint>,
         skip: u64,
         limit: u64,
-        context: &Arc<Context>,
     ) -> Result<u64> {
+        let Scope { operation, namespace, context, .. } = scope;
         let matcher = Arc::new(Matcher::parse_query(filter, context)?);
         if self.is_virtual(namespace) {
-            let all = self.count_view(operation, namespace, filter, context)?.saturating_sub(skip);
+            let all = self.count_view(scope, filter)?.saturating_sub(skip);
             return Ok(if limit == 0 { all } else { all.min(limit) });
         }
-        let view = self.view_for(operation);
+        let view = scope.view(self);
         let Some(collection) = view.catalog.get(namespace).cloned() else {
-            return self.confirmed(&view, refuse_missing(&matcher, namespace).map(|()| 0));
+            return self.confirmed(view, refuse_missing(&matcher, namespace).map(|()| 0));
         };
         let window = |all: u64| match (all.saturating_sub(skip), limit) {
             (left, 0) => left,
             (left, limit) => left.min(limit),
         };
         if collection.is_view() {
-            return Ok(window(self.count_view(operation, namespace, filter, context)?));
+            return Ok(window(self.count_view(scope, filter)?));
         }
         if matcher.is_empty() && hint.is_none() {
             // Running counts are those of the member that takes the writes.
@@ -50,30 +47,23 @@ impl Database {
                 return Ok(window(records.max(0) as u64));
             }
             self.refresh_counts(&collection)?;
-            return self.confirmed(&view, Ok(window(collection.records().max(0) as u64)));
+            return self.confirmed(view, Ok(window(collection.records().max(0) as u64)));
         }
         let read = Read { hint, skip, limit, covering: Some(Vec::new()), ..Read::new(matcher) };
-        let records = self.read(operation, &view, &collection, read, context);
-        let mut records = self.confirmed(&view, records)?;
+        let records = self.read(operation, view, &collection, read, context);
+        let mut records = self.confirmed(view, records)?;
         operation.run(|| records.count()).map_err(|error| {
             error.context(&format!("Executor error during count command on namespace: {namespace}"))
         })
     }
 
-    fn count_view(
-        self: &Arc<Self>,
-        operation: &Arc<Operation>,
-        namespace: &Namespace,
-        filter: Document<'_>,
-        context: &Arc<Context>,
-    ) -> Result<u64> {
+    fn count_view(self: &Arc<Self>, scope: &Scope, filter: Document<'_>) -> Result<u64> {
         let mut out = Builder::new();
         out.begin_array(c"pipeline");
         out.push_document().append(c"$match", filter).end();
         out.push_document().append(c"$count", "n").end().end();
         let holder = out.finish();
-        let mut cursor =
-            self.aggregate(operation, namespace, &AggregateRequest::new(stages(&holder)), context)?;
+        let mut cursor = self.aggregate(scope, &AggregateRequest::new(stages(&holder)))?;
         let mut batch = Builder::new();
         batch.begin_array(c"b");
         cursor.next_batch(1, &mut batch)?;

@@ -2,12 +2,12 @@
 
 use super::{AggregateRequest, Documents};
 use crate::database::Database;
-use crate::operation::Operation;
 use crate::plan::{Hint, Read, refuse_missing};
+use crate::scope::Scope;
 use base::bson::{Builder, Document, DocumentBuf, FieldName, MAX_DOCUMENT_SIZE, Path, PathComponent, Value};
-use base::{Namespace, Result, err};
+use base::{Result, err};
 use query::matcher::Matcher;
-use query::{Collation, Context, Stage};
+use query::{Collation, Stage};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -19,15 +19,14 @@ impl Database {
     /// Errors: 17217 where they don't fit into one reply.
     pub fn distinct(
         self: &Arc<Self>,
-        operation: &Arc<Operation>,
-        namespace: &Namespace,
+        scope: &Scope,
         key: &str,
         filter: Document<'_>,
         hint: Option<Hint>,
-        context: &Arc<Context>,
     ) -> Result<DocumentBuf> {
+        let Scope { operation, namespace, context, .. } = scope;
         let matcher = Arc::new(Matcher::parse_query(filter, context)?);
-        let view = self.view_for(operation);
+        let view = scope.view(self);
         let mut values = Values::new(Path::new(FieldName::new(key)?), &context.collation);
         let found = view.catalog.get(namespace).cloned();
         let through_pipeline = self.is_virtual(namespace) || found.as_ref().is_some_and(|it| it.is_view());
@@ -36,17 +35,17 @@ impl Database {
             out.begin_array(c"pipeline").push_document().append(c"$match", filter).end().end();
             let holder = out.finish();
             let request = AggregateRequest::new(super::find::stages(&holder));
-            self.aggregate(operation, namespace, &request, context)?.into_source()
+            self.aggregate(scope, &request)?.into_source()
         } else {
             let Some(collection) = found else {
                 let refused = refuse_missing(&matcher, namespace);
-                return self.confirmed(&view, refused.map(|()| values.finish()));
+                return self.confirmed(view, refused.map(|()| values.finish()));
             };
             let path = Path::new(FieldName::new(key)?);
             let covering = Some(vec![path.clone()]);
             let read = Read { hint, covering, distinct: Some(path), ..Read::new(matcher) };
-            let records = self.read(operation, &view, &collection, read, context);
-            Box::new(Documents(self.confirmed(&view, records)?))
+            let records = self.read(operation, view, &collection, read, context);
+            Box::new(Documents(self.confirmed(view, records)?))
         };
         let gathered = operation.run(|| {
             while let Some(document) = source.next()? {

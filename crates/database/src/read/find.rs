@@ -9,6 +9,7 @@ use crate::database::Database;
 use crate::exec::{Record, RecordStream};
 use crate::operation::Operation;
 use crate::plan::{Hint, Read, note, refuse_missing, wanted};
+use crate::scope::Scope;
 use crate::view::View;
 use crate::watch::Interest;
 use base::bson::{Builder, Document, DocumentBuf, DocumentCow, FieldName};
@@ -142,34 +143,28 @@ impl Database {
     /// Errors: those of parsing filter, projection and sort (also where the collection isn't
     /// there), BadValue for a hint that names no index or a tailable cursor on a collection that
     /// is not capped.
-    pub fn find(
-        self: &Arc<Self>,
-        operation: &Arc<Operation>,
-        namespace: &Namespace,
-        request: &FindRequest<'_>,
-        context: &Arc<Context>,
-    ) -> Result<Cursor> {
+    pub fn find(self: &Arc<Self>, scope: &Scope, request: &FindRequest<'_>) -> Result<Cursor> {
+        let Scope { namespace, context, .. } = scope;
         let (read, projection) = request.parse(context)?;
         if self.is_oplog(namespace) {
-            return self.find_in_oplog(operation, namespace, request, (read, projection), context);
+            return self.find_in_oplog(scope, request, (read, projection));
         }
         if self.is_transactions(namespace) {
-            return self.find_in_transactions(operation, namespace, request, context);
+            return self.find_in_transactions(scope, request);
         }
-        let view = self.view_for(operation);
-        let found = self.find_on(&view, operation, namespace, request, (read, projection), context);
-        self.confirmed(&view, found)
+        let view = scope.view(self);
+        let found = self.find_on(scope, view, request, (read, projection));
+        self.confirmed(view, found)
     }
 
     fn find_on(
         self: &Arc<Self>,
+        scope: &Scope,
         view: &View,
-        operation: &Arc<Operation>,
-        namespace: &Namespace,
         request: &FindRequest<'_>,
         (read, projection): (Read, Option<Projection>),
-        context: &Arc<Context>,
     ) -> Result<Cursor> {
+        let Scope { operation, namespace, context, .. } = scope;
         let Some(collection) = view.catalog.get(namespace).cloned() else {
             refuse_missing(&read.matcher, namespace)?;
             let mut cursor = Cursor::new(namespace.clone(), Box::new(Nothing), operation.clone());
@@ -182,7 +177,7 @@ impl Database {
                 allow_disk_use: request.allow_disk_use,
                 ..AggregateRequest::new(stages(&pipeline))
             };
-            return self.aggregate(operation, namespace, &request, context);
+            return self.aggregate(scope, &request);
         }
         let shaping = (projection, read.matcher.clone(), read.sort.clone());
         let records: Box<dyn RecordStream> = match request.tailable {
@@ -204,12 +199,11 @@ impl Database {
     /// sorted by anything else.
     fn find_in_oplog(
         self: &Arc<Self>,
-        operation: &Arc<Operation>,
-        namespace: &Namespace,
+        scope: &Scope,
         request: &FindRequest<'_>,
         (read, projection): (Read, Option<Projection>),
-        context: &Arc<Context>,
     ) -> Result<Cursor> {
+        let Scope { operation, namespace, context, .. } = scope;
         let natural = read.sort.as_ref().map(|sort| sort.natural());
         let order = match natural {
             Some(None | Some(false)) if request.tailable => return Err(unsorted_tail()),
@@ -219,7 +213,7 @@ impl Database {
                     allow_disk_use: request.allow_disk_use,
                     ..AggregateRequest::new(stages(&pipeline))
                 };
-                return self.aggregate(operation, namespace, &request, context);
+                return self.aggregate(scope, &request);
             }
             Some(Some(false)) => Order::Backward,
             _ if request.tailable => Order::Tailing,
@@ -238,20 +232,15 @@ impl Database {
     }
 
     /// The same over the sessions' records, through a pipeline.
-    fn find_in_transactions(
-        self: &Arc<Self>,
-        operation: &Arc<Operation>,
-        namespace: &Namespace,
-        request: &FindRequest<'_>,
-        context: &Arc<Context>,
-    ) -> Result<Cursor> {
+    fn find_in_transactions(self: &Arc<Self>, scope: &Scope, request: &FindRequest<'_>) -> Result<Cursor> {
+        let Scope { namespace, .. } = scope;
         if request.tailable {
             return Err(uncapped_tail(namespace));
         }
         let pipeline = request.to_pipeline()?;
         let allow_disk_use = request.allow_disk_use;
         let request = AggregateRequest { allow_disk_use, ..AggregateRequest::new(stages(&pipeline)) };
-        self.aggregate(operation, namespace, &request, context)
+        self.aggregate(scope, &request)
     }
 
     fn tail(

@@ -4,6 +4,7 @@ use crate::database::Database;
 use crate::ddl::RenameRequest;
 use crate::index::IndexSpec;
 use crate::operation::Operation;
+use crate::scope::Scope;
 use crate::write::InsertRequest;
 use base::bson::DocumentCow;
 use base::{Namespace, Result};
@@ -16,10 +17,9 @@ use std::sync::Arc;
 /// leaves the old content as it was.
 pub(crate) struct Replacement {
     database: Arc<Database>,
-    operation: Arc<Operation>,
-    context: Arc<Context>,
+    /// The temporary collection.
+    scope: Scope,
     target: Namespace,
-    temporary: Namespace,
     finished: bool,
 }
 
@@ -35,10 +35,8 @@ impl Replacement {
         let temporary = Namespace::new(target.database(), &name)?;
         let replacement = Replacement {
             database: database.clone(),
-            operation: operation.clone(),
-            context: context.clone(),
+            scope: Scope::new(operation, &temporary, context),
             target: target.clone(),
-            temporary: temporary.clone(),
             finished: false,
         };
         let existing = database.collection(target);
@@ -59,13 +57,13 @@ impl Replacement {
 impl Sink for Replacement {
     fn write(&mut self, document: DocumentCow) -> Result<()> {
         let insert = InsertRequest { document: document.view(), bypass_validation: false };
-        self.database.insert(&self.operation, &self.temporary, insert, &self.context).map(drop)
+        self.database.insert(&self.scope, insert).map(drop)
     }
 
     fn finish(&mut self) -> Result<()> {
         let rename =
-            RenameRequest { from: self.temporary.clone(), to: self.target.clone(), drop_target: true };
-        self.database.rename_collection(self.operation.as_ref(), &rename)?;
+            RenameRequest { from: self.scope.namespace.clone(), to: self.target.clone(), drop_target: true };
+        self.database.rename_collection(self.scope.operation.as_ref(), &rename)?;
         self.finished = true;
         Ok(())
     }
@@ -74,9 +72,9 @@ impl Sink for Replacement {
 impl Drop for Replacement {
     fn drop(&mut self) {
         if !self.finished
-            && let Err(error) = self.database.drop_collection(&Uninterrupted, &self.temporary)
+            && let Err(error) = self.database.drop_collection(&Uninterrupted, &self.scope.namespace)
         {
-            log::warn!("dropping {} failed: {error}", self.temporary);
+            log::warn!("dropping {} failed: {error}", self.scope.namespace);
         }
     }
 }

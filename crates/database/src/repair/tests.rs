@@ -1,5 +1,7 @@
 //! Engines with something missing, repaired, opened and validated.
 
+use crate::scope::Scope;
+
 use super::{Repaired, repair};
 use crate::Operation;
 use crate::keys::{CATALOG, RecordId};
@@ -17,8 +19,8 @@ fn json(text: &str) -> DocumentBuf {
     extended_json::parse(text).unwrap()
 }
 
-fn context() -> Context {
-    Context::new(0, 1, Arc::new(Uninterrupted))
+fn context() -> Arc<Context> {
+    Arc::new(Context::new(0, 1, Arc::new(Uninterrupted)))
 }
 
 fn open(engine: &Arc<MemoryEngine>) -> Arc<Database> {
@@ -43,7 +45,9 @@ fn filled() -> Arc<MemoryEngine> {
         for number in 1..=3 {
             let document = json(&format!(r#"{{"_id": {number}, "a": [{number}, 10], "u": {number}}}"#));
             let insert = InsertRequest { document: document.view(), bypass_validation: false };
-            database.insert(&Operation::new(0), &namespace(name), insert, &context()).unwrap();
+            database
+                .insert(&Scope::new(&Arc::new(Operation::new(0)), &namespace(name), &context()), insert)
+                .unwrap();
         }
     }
     engine
@@ -120,7 +124,7 @@ fn indexes_of_text_and_places_are_built_anew() {
                 "loc": [[{number}, 2], [7, {number}]]}}"#
         ));
         let insert = InsertRequest { document: document.view(), bypass_validation: false };
-        database.insert(&Operation::new(0), &name, insert, &context()).unwrap();
+        database.insert(&Scope::new(&Arc::new(Operation::new(0)), &name, &context()), insert).unwrap();
     }
     let keys = |engine: &Arc<MemoryEngine>| {
         let found = open(engine).validate(&name, Depth::Full, &context()).unwrap();

@@ -1,5 +1,7 @@
 //! Reads and indexes of a small database, and what is reported of them.
 
+use crate::scope::Scope;
+
 use super::*;
 use crate::{Database, InsertRequest, ManualClock, Operation, Read, index::IndexSpec};
 use base::Namespace;
@@ -33,7 +35,10 @@ impl Session {
             let document = parse(&format!("{{_id: {n}, a: {n}, b: {n}}}")).unwrap();
             let insert = InsertRequest { document: document.view(), bypass_validation: false };
             self.database
-                .insert(&Operation::new(0), &Namespace::parse(ns).unwrap(), insert, &self.context)
+                .insert(
+                    &Scope::new(&Arc::new(Operation::new(0)), &Namespace::parse(ns).unwrap(), &self.context),
+                    insert,
+                )
                 .unwrap();
         }
     }

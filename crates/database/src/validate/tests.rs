@@ -1,5 +1,7 @@
 //! Stores damaged behind the database's back: validate has to name what was done.
 
+use crate::scope::Scope;
+
 use super::{Depth, Validation};
 use crate::Operation;
 use crate::{Database, InsertRequest, ManualClock, index::IndexSpec};
@@ -18,7 +20,7 @@ use storage::{
 struct Store {
     database: Arc<Database>,
     namespace: Namespace,
-    context: Context,
+    context: Arc<Context>,
 }
 
 fn json(text: &str) -> DocumentBuf {
@@ -30,7 +32,7 @@ fn open(engine: Arc<dyn Engine>) -> Store {
     Store {
         database: Database::open(engine, clock, 7).unwrap(),
         namespace: Namespace::parse("test.c").unwrap(),
-        context: Context::new(0, 1, Arc::new(Uninterrupted)),
+        context: Arc::new(Context::new(0, 1, Arc::new(Uninterrupted))),
     }
 }
 
@@ -47,7 +49,10 @@ fn filled(engine: Arc<dyn Engine>) -> Store {
         let text = format!(r#"{{"_id": {number}, "a": [{number}, 10], "u": "{}"}}"#, "x".repeat(60 + number));
         let document = json(&text);
         let insert = InsertRequest { document: document.view(), bypass_validation: false };
-        store.database.insert(&Operation::new(0), &store.namespace, insert, &store.context).unwrap();
+        store
+            .database
+            .insert(&Scope::new(&Arc::new(Operation::new(0)), &store.namespace, &store.context), insert)
+            .unwrap();
     }
     store
 }
@@ -223,7 +228,10 @@ fn on_disk() -> FaultyFiles {
     // In a page of its own, since nothing can be opened whose last record is unknown.
     let last = json(&format!(r#"{{"_id": 9, "a": 9, "u": "9", "pad": "{}"}}"#, "y".repeat(20_000)));
     let insert = InsertRequest { document: last.view(), bypass_validation: false };
-    store.database.insert(&Operation::new(0), &store.namespace, insert, &store.context).unwrap();
+    store
+        .database
+        .insert(&Scope::new(&Arc::new(Operation::new(0)), &store.namespace, &store.context), insert)
+        .unwrap();
     engine.close().unwrap();
     files.restart(Loss::Nothing)
 }
@@ -278,7 +286,10 @@ fn a_multikey_flag_of_a_failed_commit_is_learnt_again() {
     let insert = |text: &str| {
         let document = json(text);
         let insert = InsertRequest { document: document.view(), bypass_validation: false };
-        store.database.insert(&Operation::new(0), &store.namespace, insert, &store.context).map(drop)
+        store
+            .database
+            .insert(&Scope::new(&Arc::new(Operation::new(0)), &store.namespace, &store.context), insert)
+            .map(drop)
     };
     files.set_room(Some(0));
     assert!(insert(r#"{"_id": 10, "b": [1, 2], "u": 10}"#).is_err());

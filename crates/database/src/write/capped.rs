@@ -6,6 +6,7 @@ use crate::database::Database;
 use crate::exec::NaturalOrder;
 use crate::operation::Operation;
 use crate::options;
+use crate::scope::Scope;
 use base::bson::{Builder, Document, DocumentBuf};
 use base::{Namespace, Result, err};
 use query::Context;
@@ -45,14 +46,8 @@ impl Database {
     ///
     /// Errors: NamespaceNotFound, NamespaceExists, CommandNotSupportedOnView, and those of the
     /// size.
-    pub fn clone_as_capped(
-        &self,
-        operation: &Operation,
-        from: &Namespace,
-        to: &Namespace,
-        size: i64,
-        context: &Context,
-    ) -> Result<()> {
+    pub fn clone_as_capped(&self, from: &Namespace, to: &Scope, size: i64) -> Result<()> {
+        let (scope, Scope { operation, namespace: to, context, .. }) = (to, to);
         let view = self.confirmed_view();
         let source = view.catalog.get(from).cloned();
         let source =
@@ -69,7 +64,7 @@ impl Database {
         while let Some((_, value)) = records.next()? {
             context.interrupt.check()?;
             let insert = InsertRequest { document: Document::from_valid(&value), bypass_validation: true };
-            self.insert(operation, to, insert, context)?;
+            self.insert(scope, insert)?;
         }
         Ok(())
     }

@@ -11,10 +11,11 @@ use crate::exec::Record;
 use crate::operation::Operation;
 use crate::plan::{Hint, Read, refuse_missing};
 use crate::retry_record::RetryKey;
+use crate::scope::Scope;
 use base::bson::{Document, DocumentCow};
 use base::{Namespace, Result};
+use query::Interrupt;
 use query::matcher::Matcher;
-use query::{Context, Interrupt};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -32,29 +33,22 @@ impl Database {
     /// Runs a delete statement; returns how many documents went, and the last commit.
     ///
     /// Deleting everything costs the same whatever there is to delete.
-    pub fn delete(
-        &self,
-        operation: &Arc<Operation>,
-        namespace: &Namespace,
-        request: &DeleteRequest,
-        context: &Arc<Context>,
-    ) -> Result<(u64, Option<Committed>)> {
-        self.delete_retryable(operation, namespace, request, context, None)
+    pub fn delete(&self, scope: &Scope, request: &DeleteRequest) -> Result<(u64, Option<Committed>)> {
+        self.delete_retryable(scope, request, None)
     }
 
     /// The same, recording for a retryable statement what it answers; one that deletes many isn't.
     pub fn delete_retryable(
         &self,
-        operation: &Arc<Operation>,
-        namespace: &Namespace,
+        scope: &Scope,
         request: &DeleteRequest,
-        context: &Arc<Context>,
         retry: Option<RetryKey>,
     ) -> Result<(u64, Option<Committed>)> {
+        let Scope { operation, namespace, context, .. } = scope;
         if request.single {
             let retry = self.kept(retry);
             let remember = |_: Option<&_>, _: Option<&_>| Ok(retry.map(|key| (key, delete_answer(1))));
-            return self.delete_one(operation, namespace, request, context, &remember);
+            return self.delete_one(scope, request, &remember);
         }
         if request.matcher.is_empty()
             && request.hint.is_none()
@@ -73,8 +67,7 @@ impl Database {
         operation.run(|| {
             while let Some(record) = records.next()? {
                 operation.check()?;
-                let gone =
-                    self.delete_record(operation, &collection, &record, &request.matcher, context, &nothing)?;
+                let gone = self.delete_record(scope, &collection, &record, &request.matcher, &nothing)?;
                 if let Some((_, committed)) = gone {
                     deleted += 1;
                     last = Some(committed);
@@ -88,21 +81,18 @@ impl Database {
 
     fn delete_one(
         &self,
-        operation: &Arc<Operation>,
-        namespace: &Namespace,
+        scope: &Scope,
         request: &DeleteRequest,
-        context: &Arc<Context>,
         remember: &Remember<'_>,
     ) -> Result<(u64, Option<Committed>)> {
+        let Scope { operation, .. } = scope;
         for _ in 0..RETRIES_MAX {
             operation.check()?;
-            let Some((collection, record)) =
-                self.first_match(operation, namespace, request.read(), context, None)?
-            else {
+            let Some((collection, record)) = self.first_match(scope, request.read(), None)? else {
                 return Ok((0, None));
             };
             if let Some((_, committed)) =
-                self.delete_record(operation, &collection, &record, &request.matcher, context, remember)?
+                self.delete_record(scope, &collection, &record, &request.matcher, remember)?
             {
                 self.counters.documents_deleted.fetch_add(1, Relaxed);
                 return Ok((1, Some(committed)));
@@ -142,13 +132,13 @@ impl Database {
     /// Deletes one record that a plan found. `None` where it is gone or no longer matches.
     pub(crate) fn delete_record(
         &self,
-        operation: &Operation,
+        scope: &Scope,
         planned: &Arc<Collection>,
         record: &Record,
         matcher: &Matcher,
-        context: &Context,
         remember: &Remember<'_>,
     ) -> Result<Option<(DocumentCow, Committed)>> {
+        let Scope { operation, context, .. } = scope;
         let mut found = Found::new(planned, record);
         loop {
             let _turn = found.turn(self, operation)?;

@@ -7,13 +7,13 @@ use crate::collection::Collection;
 use crate::commit::Committed;
 use crate::database::Database;
 use crate::exec::Record;
-use crate::operation::Operation;
 use crate::plan::{Hint, Read, note, note_none, wanted};
 use crate::retry_record::RetryKey;
+use crate::scope::Scope;
+use base::Result;
 use base::bson::{DocumentBuf, DocumentCow, Value, ValueBuf};
-use base::{Namespace, Result};
 use query::matcher::Matcher;
-use query::{Context, Interrupt, SortPattern};
+use query::{Interrupt, SortPattern};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -69,12 +69,11 @@ impl Database {
     /// Errors: those of reads and of the change; 40218 and BadValue for metadata that the document won't have.
     pub fn find_and_modify(
         &self,
-        operation: &Arc<Operation>,
-        namespace: &Namespace,
+        scope: &Scope,
         request: &FindAndModifyRequest,
-        context: &Arc<Context>,
         retry: Option<(RetryKey, AnswerOf<'_>)>,
     ) -> Result<FindAndModifyOutcome> {
+        let Scope { operation, context, .. } = scope;
         let retry = retry.filter(|(key, _)| self.kept(Some(*key)).is_some());
         let remember = |before: Option<&DocumentCow>, after: Option<&DocumentCow>| {
             let Some((key, answer)) = retry else { return Ok(None) };
@@ -86,16 +85,16 @@ impl Database {
         for _ in 0..RETRIES_MAX {
             operation.check()?;
             let read = Read { metadata, ..request.read() };
-            let outcome = match self.first_match(operation, namespace, read, context, Some(NAME))? {
+            let outcome = match self.first_match(scope, read, Some(NAME))? {
                 Some((collection, record)) => {
                     if context.metadata.wants_any() {
                         note(&record, sort, context)?;
                     }
-                    self.change_one(operation, &collection, &record, request, context, &remember)
+                    self.change_one(scope, &collection, &record, request, &remember)
                 }
                 None => {
                     note_none(context);
-                    self.insert_instead(operation, namespace, request, context, &remember)
+                    self.insert_instead(scope, request, &remember)
                 }
             };
             if let Some(outcome) = during(NAME, outcome)? {
@@ -108,23 +107,21 @@ impl Database {
     /// Changes the document that was found; `None` where it is no longer the one.
     fn change_one(
         &self,
-        operation: &Operation,
+        scope: &Scope,
         collection: &Arc<Collection>,
         record: &Record,
         request: &FindAndModifyRequest,
-        context: &Arc<Context>,
         remember: &Remember<'_>,
     ) -> Result<Option<FindAndModifyOutcome>> {
         let (before, after, committed) = match &request.action {
             Action::Remove => {
-                let gone =
-                    self.delete_record(operation, collection, record, &request.matcher, context, remember)?;
+                let gone = self.delete_record(scope, collection, record, &request.matcher, remember)?;
                 let Some((before, committed)) = gone else { return Ok(None) };
                 self.counters.documents_deleted.fetch_add(1, Relaxed);
                 (before, None, Some(committed))
             }
             Action::Update { request: update, .. } => {
-                let change = self.update_record(operation, collection, record, update, context, remember)?;
+                let change = self.update_record(scope, collection, record, update, remember)?;
                 let Some(change) = change else { return Ok(None) };
                 self.counters.documents_updated.fetch_add(u64::from(change.after.is_some()), Relaxed);
                 (change.before, change.after, change.committed)
@@ -137,16 +134,14 @@ impl Database {
     /// Inserts where nothing was found, if that is asked for; `None` where somebody else did.
     fn insert_instead(
         &self,
-        operation: &Operation,
-        namespace: &Namespace,
+        scope: &Scope,
         request: &FindAndModifyRequest,
-        context: &Arc<Context>,
         remember: &Remember<'_>,
     ) -> Result<Option<FindAndModifyOutcome>> {
         let Action::Update { request: update, .. } = &request.action else {
             return Ok(Some(FindAndModifyOutcome::default()));
         };
-        match self.upsert(operation, namespace, update, context, remember) {
+        match self.upsert(scope, update, remember) {
             Err(error) if retry_upsert(&error, update) => Ok(None),
             Err(error) => Err(error),
             Ok((upserted, document)) => {

@@ -7,6 +7,7 @@ use crate::database::Database;
 use crate::keys::RecordId;
 use crate::operation::Operation;
 use crate::retry_record::RetryKey;
+use crate::scope::Scope;
 use crate::storage_error;
 use base::bson::{Builder, Document, MAX_DOCUMENT_SIZE, MAX_STORED_DEPTH, Type, Value, nests_deeper};
 use base::{Error, Namespace, Result, err};
@@ -56,26 +57,18 @@ impl Database {
     ///
     /// Errors: DuplicateKey, DocumentValidationFailure, CommandNotSupportedOnView, BadValue for
     /// an `_id` of a type that can't be one, those of key generation, and what interrupts waiting.
-    pub fn insert(
-        &self,
-        operation: &Operation,
-        namespace: &Namespace,
-        request: InsertRequest<'_>,
-        context: &Context,
-    ) -> Result<Committed> {
-        self.insert_retryable(operation, namespace, request, context, None)
+    pub fn insert(&self, scope: &Scope, request: InsertRequest<'_>) -> Result<Committed> {
+        self.insert_retryable(scope, request, None)
     }
 
     /// The same, recording for a retryable statement what it answers.
     pub fn insert_retryable(
         &self,
-        operation: &Operation,
-        namespace: &Namespace,
+        scope: &Scope,
         request: InsertRequest<'_>,
-        context: &Context,
         record: Option<(RetryKey, Document<'_>)>,
     ) -> Result<Committed> {
-        let inserted = self.insert_many(operation, namespace, &[Insertion { request, record }], context);
+        let inserted = self.insert_many(scope, &[Insertion { request, record }]);
         match inserted.error {
             Some(error) => Err(error),
             None => Ok(inserted.committed.unwrap_or_default()),
@@ -83,16 +76,10 @@ impl Database {
     }
 
     /// Inserts documents in their order, many with each commit, up to the first that can't be inserted.
-    pub fn insert_many(
-        &self,
-        operation: &Operation,
-        namespace: &Namespace,
-        insertions: &[Insertion<'_>],
-        context: &Context,
-    ) -> Inserted {
+    pub fn insert_many(&self, scope: &Scope, insertions: &[Insertion<'_>]) -> Inserted {
         let mut inserted = Inserted::default();
         while let Some(rest) = insertions.get(inserted.count..).filter(|rest| !rest.is_empty()) {
-            match self.insert_group(operation, namespace, rest, context) {
+            match self.insert_group(scope, rest) {
                 Ok(group) => {
                     inserted.count += group.count;
                     inserted.committed = group.committed.or(inserted.committed);
@@ -110,16 +97,11 @@ impl Database {
 
     /// Inserts as many documents as go well into one commit, and tells what is wrong with the one behind
     /// them.
-    fn insert_group(
-        &self,
-        operation: &Operation,
-        namespace: &Namespace,
-        insertions: &[Insertion<'_>],
-        context: &Context,
-    ) -> Result<Inserted> {
+    fn insert_group(&self, scope: &Scope, insertions: &[Insertion<'_>]) -> Result<Inserted> {
+        let Scope { operation, .. } = scope;
         loop {
             let known = self.store.known_generation();
-            let inserted = self.insert_known(operation, namespace, insertions, context);
+            let inserted = self.insert_known(scope, insertions);
             match (&inserted, known) {
                 // What is wrong by an old catalog may be right by the latest.
                 (Err(_), Some(known)) if self.store.generation() != known => operation.check()?,
@@ -129,13 +111,8 @@ impl Database {
     }
 
     /// The same by the catalog as far as it is known.
-    fn insert_known(
-        &self,
-        operation: &Operation,
-        namespace: &Namespace,
-        insertions: &[Insertion<'_>],
-        context: &Context,
-    ) -> Result<Inserted> {
+    fn insert_known(&self, scope: &Scope, insertions: &[Insertion<'_>]) -> Result<Inserted> {
+        let Scope { operation, namespace, context, .. } = scope;
         let mut most = insertions.len();
         let mut failure: Option<Error> = None;
         loop {
@@ -156,9 +133,11 @@ impl Database {
             // Who tails a capped collection reads on from the last record: records must be committed in the
             // order of their ids.
             let _turn = match planned.options.capped {
-                Some(_) => {
-                    Some(self.turns.take(data.ident, RecordId(0), (operation, self.blocking_hook()))?)
-                }
+                Some(_) => Some(self.turns.take(
+                    data.ident,
+                    RecordId(0),
+                    (operation.as_ref(), self.blocking_hook()),
+                )?),
                 None => None,
             };
             // Two documents with one key of an index being built end the build, and not the insertion: which

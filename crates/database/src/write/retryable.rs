@@ -130,6 +130,7 @@ impl UpdateOutcome {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::scope::Scope;
     use crate::{InsertRequest, ManualClock, NOBODY, Operation, SessionId};
     use base::Namespace;
     use query::Context;
@@ -148,10 +149,16 @@ mod tests {
 
     fn insert(database: &Database, key: RetryKey) {
         let namespace = Namespace::parse("test.c").unwrap();
-        let context = Context::new(0, 1, Arc::new(Uninterrupted));
+        let context = Arc::new(Context::new(0, 1, Arc::new(Uninterrupted)));
         let request = InsertRequest { document: Document::EMPTY, bypass_validation: false };
         let record = Some((key, Document::EMPTY));
-        database.insert_retryable(&Operation::new(0), &namespace, request, &context, record).unwrap();
+        database
+            .insert_retryable(
+                &Scope::new(&Arc::new(Operation::new(0)), &namespace, &context),
+                request,
+                record,
+            )
+            .unwrap();
     }
 
     fn disk(files: &FaultyFiles) -> Arc<dyn Engine> {

@@ -10,13 +10,13 @@ use crate::commit::Committed;
 use crate::database::Database;
 use crate::duplicate::shown;
 use crate::exec::Record;
-use crate::operation::Operation;
 use crate::plan::{Hint, Read, refuse_missing};
 use crate::retry_record::RetryKey;
+use crate::scope::Scope;
 use base::bson::{Builder, Document, DocumentCow, Element, Path, Value, ValueBuf};
-use base::{ErrorCode, Namespace, Result};
+use base::{ErrorCode, Result};
 use query::matcher::{Matcher, Node};
-use query::{Collation, Context, Interrupt, SortPattern, Update};
+use query::{Collation, Interrupt, SortPattern, Update};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -69,27 +69,20 @@ impl Database {
     ///
     /// Errors: those of the update operators, DuplicateKey, DocumentValidationFailure,
     /// ImmutableField, and what interrupts the operation.
-    pub fn update(
-        &self,
-        operation: &Arc<Operation>,
-        namespace: &Namespace,
-        request: &UpdateRequest,
-        context: &Arc<Context>,
-    ) -> Result<UpdateOutcome> {
-        self.update_retryable(operation, namespace, request, context, None)
+    pub fn update(&self, scope: &Scope, request: &UpdateRequest) -> Result<UpdateOutcome> {
+        self.update_retryable(scope, request, None)
     }
 
     /// The same, recording for a retryable statement what it answers; one that updates many isn't.
     pub fn update_retryable(
         &self,
-        operation: &Arc<Operation>,
-        namespace: &Namespace,
+        scope: &Scope,
         request: &UpdateRequest,
-        context: &Arc<Context>,
         retry: Option<RetryKey>,
     ) -> Result<UpdateOutcome> {
+        let Scope { operation, .. } = scope;
         if request.multi {
-            return self.update_many(operation, namespace, request, context);
+            return self.update_many(scope, request);
         }
         let retry = self.kept(retry);
         let remember = |before: Option<&DocumentCow>, after: Option<&DocumentCow>| {
@@ -97,16 +90,14 @@ impl Database {
         };
         for _ in 0..RETRIES_MAX {
             operation.check()?;
-            let Some((collection, record)) =
-                self.first_match(operation, namespace, request.read(), context, Some(UPDATE))?
-            else {
-                match self.upsert(operation, namespace, request, context, &remember) {
+            let Some((collection, record)) = self.first_match(scope, request.read(), Some(UPDATE))? else {
+                match self.upsert(scope, request, &remember) {
                     // Someone else inserted it meanwhile: now it is there to be updated.
                     Err(error) if retry_upsert(&error, request) => continue,
                     outcome => return during(UPDATE, outcome).map(|(outcome, _)| outcome),
                 }
             };
-            let change = self.update_record(operation, &collection, &record, request, context, &remember);
+            let change = self.update_record(scope, &collection, &record, request, &remember);
             let Some(change) = during(UPDATE, change)? else { continue };
             let mut outcome = UpdateOutcome::default();
             outcome.add(&change);
@@ -116,13 +107,8 @@ impl Database {
         Err(too_many_retries())
     }
 
-    fn update_many(
-        &self,
-        operation: &Arc<Operation>,
-        namespace: &Namespace,
-        request: &UpdateRequest,
-        context: &Arc<Context>,
-    ) -> Result<UpdateOutcome> {
+    fn update_many(&self, scope: &Scope, request: &UpdateRequest) -> Result<UpdateOutcome> {
+        let Scope { operation, namespace, context, .. } = scope;
         let mut outcome = UpdateOutcome::default();
         let view = self.view_for(operation);
         let collection = view.catalog.get(namespace).cloned();
@@ -135,8 +121,7 @@ impl Database {
             let updated = operation.run(|| {
                 while let Some(record) = records.next()? {
                     operation.check()?;
-                    let change =
-                        self.update_record(operation, &collection, &record, request, context, &nothing)?;
+                    let change = self.update_record(scope, &collection, &record, request, &nothing)?;
                     change.iter().for_each(|change| outcome.add(change));
                 }
                 Ok(())
@@ -145,7 +130,7 @@ impl Database {
         }
         self.counters.documents_updated.fetch_add(outcome.modified, Relaxed);
         if outcome.matched == 0 {
-            outcome = during(UPDATE, self.upsert(operation, namespace, request, context, &nothing))?.0;
+            outcome = during(UPDATE, self.upsert(scope, request, &nothing))?.0;
         }
         Ok(outcome)
     }
@@ -154,12 +139,11 @@ impl Database {
     /// was found for.
     pub(crate) fn first_match(
         &self,
-        operation: &Arc<Operation>,
-        namespace: &Namespace,
+        scope: &Scope,
         read: Read,
-        context: &Arc<Context>,
         statement: Option<&str>,
     ) -> Result<Option<(Arc<Collection>, Record)>> {
+        let Scope { operation, namespace, context, .. } = scope;
         let view = self.view_for(operation);
         let Some(collection) = view.catalog.get(namespace).cloned() else {
             return self.confirmed(&view, refuse_missing(&read.matcher, namespace).map(|()| None));
@@ -177,13 +161,13 @@ impl Database {
     /// Updates one record that a plan found. `None` where it is gone or no longer matches.
     pub(crate) fn update_record(
         &self,
-        operation: &Operation,
+        scope: &Scope,
         planned: &Arc<Collection>,
         record: &Record,
         request: &UpdateRequest,
-        context: &Context,
         remember: &Remember<'_>,
     ) -> Result<Option<Change>> {
+        let Scope { operation, context, .. } = scope;
         let mut found = Found::new(planned, record);
         loop {
             let _turn = found.turn(self, operation)?;
@@ -234,12 +218,11 @@ impl Database {
     /// Inserts what filter and update describe, if the request says so.
     pub(crate) fn upsert(
         &self,
-        operation: &Operation,
-        namespace: &Namespace,
+        scope: &Scope,
         request: &UpdateRequest,
-        context: &Context,
         remember: &Remember<'_>,
     ) -> Result<(UpdateOutcome, Option<DocumentCow>)> {
+        let Scope { context, .. } = scope;
         if !request.upsert {
             return Ok((UpdateOutcome::default(), None));
         }
@@ -257,7 +240,7 @@ impl Database {
             InsertRequest { document: document.view(), bypass_validation: request.bypass_validation };
         let record = remember(None, Some(&document))?;
         let record = record.as_ref().map(|(key, answer)| (*key, answer.view()));
-        let committed = Some(self.insert_retryable(operation, namespace, insert, context, record)?);
+        let committed = Some(self.insert_retryable(scope, insert, record)?);
         Ok((UpdateOutcome { committed, ..UpdateOutcome::of(None, Some(&document)) }, Some(document)))
     }
 }

@@ -9,7 +9,7 @@ use base::{Namespace, Result};
 use database::index::IndexSpec;
 use database::{
     Action, AggregateRequest, BlockingHook, Committed, Cursor, Database, DeleteRequest, FindAndModifyRequest,
-    FindRequest, InsertRequest, Insertion, OpenTransaction, Operation, RenameRequest, UpdateRequest,
+    FindRequest, InsertRequest, Insertion, OpenTransaction, Operation, RenameRequest, Scope, UpdateRequest,
 };
 use query::context::Uninterrupted;
 use query::matcher::Matcher;
@@ -289,8 +289,9 @@ impl Session {
         let filter = filter_of(filter);
         let request = FindRequest::new(filter.view());
         let namespace = &self.shared.namespaces[namespace];
-        self.database
-            .by_latest_catalog(|| self.database.find(&call.operation, namespace, &request, &call.context))
+        self.database.by_latest_catalog(|| {
+            self.database.find(&Scope::new(&call.operation, namespace, &call.context), &request)
+        })
     }
 
     /// Reads one more document, and notes the find once it has all.
@@ -330,7 +331,7 @@ impl Session {
             Stmt::Insert(doc) => {
                 let document = doc.to_bson();
                 let insert = InsertRequest { document: document.view(), bypass_validation: false };
-                let committed = database.insert(operation, namespace, insert, context)?;
+                let committed = database.insert(&Scope::new(operation, namespace, context), insert)?;
                 Ok(Told { n: 1, inserted: true, time: told(Some(committed)), ..Told::default() })
             }
             Stmt::InsertMany(docs) => {
@@ -341,7 +342,7 @@ impl Session {
                 };
                 let views = documents.iter().map(DocumentBuf::view);
                 let insertions: Vec<Insertion<'_>> = views.map(insert).collect();
-                let inserted = database.insert_many(operation, namespace, &insertions, context);
+                let inserted = database.insert_many(&Scope::new(operation, namespace, context), &insertions);
                 let time = told(inserted.committed);
                 match inserted.error {
                     // What was inserted before stays.
@@ -351,7 +352,7 @@ impl Session {
             }
             Stmt::Update { .. } | Stmt::Upsert(_) => {
                 let request = self.update_request(call, stmt, number)?;
-                let outcome = database.update(operation, namespace, &request, context)?;
+                let outcome = database.update(&Scope::new(operation, namespace, context), &request)?;
                 let (n, inserted) = (outcome.matched, outcome.upserted.is_some());
                 Ok(Told { n, inserted, time: told(outcome.committed), ..Told::default() })
             }
@@ -365,14 +366,15 @@ impl Session {
                     },
                 };
                 let request = FindAndModifyRequest { matcher, sort: None, hint: None, action };
-                let outcome = database.find_and_modify(operation, namespace, &request, context, None)?;
+                let outcome =
+                    database.find_and_modify(&Scope::new(operation, namespace, context), &request, None)?;
                 let docs = outcome.value.iter().filter_map(|value| Doc::from_bson(value.view())).collect();
                 Ok(Told { n: outcome.n, docs, time: told(outcome.committed), ..Told::default() })
             }
             Stmt::Delete { filter, multi } => {
                 let matcher = Arc::new(Matcher::parse(filter_of(filter).view(), context)?);
                 let request = DeleteRequest { matcher, single: !multi, hint: None };
-                let (n, committed) = database.delete(operation, namespace, &request, context)?;
+                let (n, committed) = database.delete(&Scope::new(operation, namespace, context), &request)?;
                 Ok(Told { n, time: told(committed), ..Told::default() })
             }
             Stmt::Find(filter) => {
@@ -385,7 +387,7 @@ impl Session {
                 let stages = sum_of(filter);
                 let stages = stages.view().get("p").and_then(|stages| stages.as_array());
                 let request = AggregateRequest::new(stages.unwrap_or(Array::EMPTY));
-                let mut cursor = database.aggregate(operation, namespace, &request, context)?;
+                let mut cursor = database.aggregate(&Scope::new(operation, namespace, context), &request)?;
                 let (groups, _) = next(&mut cursor, u64::MAX)?;
                 let of = |name: &str| {
                     groups.first().and_then(|group| group.view().get(name)?.as_i64()).unwrap_or(0)

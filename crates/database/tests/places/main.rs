@@ -11,7 +11,8 @@ mod draw;
 use base::Namespace;
 use base::bson::{Builder, DocumentBuf, Value, extended_json};
 use database::{
-    AggregateRequest, Database, FindRequest, Hint, InsertRequest, ManualClock, Operation, index::IndexSpec,
+    AggregateRequest, Database, FindRequest, Hint, InsertRequest, ManualClock, Operation, Scope,
+    index::IndexSpec,
 };
 use draw::Draw;
 use query::Context;
@@ -57,7 +58,9 @@ impl Session {
 
     fn insert(&self, document: &DocumentBuf) -> bool {
         let insert = InsertRequest { document: document.view(), bypass_validation: false };
-        self.database.insert(&Operation::new(0), &self.namespace, insert, &self.context).is_ok()
+        self.database
+            .insert(&Scope::new(&Arc::new(Operation::new(0)), &self.namespace, &self.context), insert)
+            .is_ok()
     }
 
     /// The `_id`s that a filter finds, in the order they come in.
@@ -65,7 +68,8 @@ impl Session {
         let filter = json(filter);
         let mut request = FindRequest::new(filter.view());
         request.hint = scan.then_some(Hint::Natural { forward: true });
-        let cursor = self.database.find(&self.operation, &self.namespace, &request, &self.context)?;
+        let cursor =
+            self.database.find(&Scope::new(&self.operation, &self.namespace, &self.context), &request)?;
         Ok(all(cursor)?
             .iter()
             .map(|document| document.view().get("_id").unwrap().as_i64().unwrap())
@@ -84,7 +88,10 @@ impl Session {
         let stages = pipeline.view().get("pipeline").unwrap().as_array().unwrap();
         let request = AggregateRequest::new(stages);
         let context = Arc::new(Context::new(0, 1, self.operation.clone()));
-        let cursor = self.database.aggregate(&self.operation, &self.namespace, &request, &context).unwrap();
+        let cursor = self
+            .database
+            .aggregate(&Scope::new(&self.operation, &self.namespace, &context), &request)
+            .unwrap();
         let far = |document: &DocumentBuf| document.view().get("d").unwrap().as_number().unwrap().to_f64();
         all(cursor).unwrap().iter().map(far).collect()
     }

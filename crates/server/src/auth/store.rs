@@ -6,6 +6,7 @@ use crate::server::Server;
 use base::bson::{Builder, Document, DocumentBuf, Value};
 use base::{ErrorCode, Namespace, Result};
 use database::FindRequest;
+use database::Scope;
 use database::language::Context;
 use std::sync::Arc;
 
@@ -57,13 +58,7 @@ fn find_some(
     filter: Document<'_>,
     limit: u64,
 ) -> Result<Vec<DocumentBuf>> {
-    loop {
-        match find_once(server, namespace, filter, limit) {
-            // It was planned by an old catalog of a store that others share.
-            Err(error) if error.code() == ErrorCode::StaleConfig => {}
-            found => return found,
-        }
-    }
+    server.database.by_latest_catalog(|| find_once(server, namespace, filter, limit))
 }
 
 fn find_once(
@@ -76,7 +71,7 @@ fn find_once(
     let operation = Arc::new(database.operation(0));
     let context = Context::new(database.now_millis(), server.random(), operation.clone());
     let request = FindRequest { limit, ..FindRequest::new(filter) };
-    let mut cursor = database.find(&operation, namespace, &request, &Arc::new(context))?;
+    let mut cursor = database.find(&Scope::new(&operation, namespace, &Arc::new(context)), &request)?;
     let mut found = Vec::new();
     let mut ended = false;
     while !ended {

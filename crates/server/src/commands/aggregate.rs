@@ -63,14 +63,12 @@ fn aggregate(call: &mut Call<'_>) -> Result<Answer> {
     }
     parts.check_read_concern(call.arguments.read_concern.level)?;
     let (collation, variables) = (parts.collation.as_ref(), parts.variables);
-    let surroundings = match parts.is_for_primary() {
-        true => call.surroundings_on(&parts.namespace, collation, variables)?,
-        false => call.surroundings_to_read(&parts.namespace, collation, variables)?,
+    let scope = match parts.is_for_primary() {
+        true => call.scope_to_read_here(&parts.namespace, collation, variables)?,
+        false => call.scope_to_read(&parts.namespace, collation, variables)?,
     };
     let request = parts.request(call);
-    let database = &call.server.database;
-    let cursor =
-        database.aggregate(&surroundings.operation, &parts.namespace, &request, &surroundings.context)?;
+    let cursor = call.server.database.aggregate(&scope, &request)?;
     if cursor.writes && call.arguments.read_concern.level == Some(ReadConcern::Linearizable) {
         return Err(err!(
             InvalidOptions,

@@ -1,7 +1,6 @@
 //! `bulkWrite`: inserts, updates and deletes on several collections in one command.
 
 use super::cursor_reply;
-use super::data::Surroundings;
 use super::retry::Retryable;
 use super::update::Statement;
 use crate::access::{Needs, needs};
@@ -11,6 +10,7 @@ use crate::fields::Fields;
 use crate::{reply, transaction_rules};
 use base::bson::{Builder, Document, DocumentBuf, FieldName, Value, ValueBuf};
 use base::{Error, Namespace, Result, err};
+use database::Scope;
 use database::language::Collation;
 use database::{Committed, Hint, InsertRequest, RetryKey, UpdateOutcome, check_writable};
 
@@ -85,7 +85,8 @@ fn bulk_write(call: &mut Call<'_>) -> Result<Answer> {
     let operations =
         operations.iter().map(|operation| read(operation, &namespaces)).collect::<Result<Vec<_>>>()?;
 
-    let surroundings = call.surroundings_with(variables)?.keep_empty_timestamps(keeps_timestamps);
+    let whole = Namespace::new("admin", "$cmd.bulkWrite")?;
+    let scope = call.scope_to_write(&whole, None, variables)?.keep_empty_timestamps(keeps_timestamps);
     let mut retryable = Retryable::begin(call, operations.len())?;
     let mut totals = Totals::default();
     let mut replies = Vec::new();
@@ -101,7 +102,7 @@ fn bulk_write(call: &mut Call<'_>) -> Result<Answer> {
             Some(answer) => Ok(recalled(operation, answer.view())),
             None => {
                 let key = retryable.as_ref().map(|retryable| retryable.key(position));
-                let run = || operation.run(call, namespace, &surroundings, bypass_validation, key);
+                let run = || operation.run(call, namespace, &scope, bypass_validation, key);
                 call.server.database.by_latest_catalog(run)
             }
         };
@@ -130,8 +131,7 @@ fn bulk_write(call: &mut Call<'_>) -> Result<Answer> {
             }
         }
     }
-    let namespace = Namespace::new("admin", "$cmd.bulkWrite")?;
-    cursor_reply::whole(call, namespace, replies, batch_size.unwrap_or(u64::MAX))?;
+    cursor_reply::whole(call, whole, replies, batch_size.unwrap_or(u64::MAX))?;
     totals.append_to(call.reply);
     Retryable::append_retried(retryable.as_ref(), call.reply);
     call.acknowledge(committed)?;
@@ -206,29 +206,26 @@ impl Operation<'_> {
         &self,
         call: &Call<'_>,
         namespace: &Namespace,
-        surroundings: &Surroundings,
+        scope: &Scope,
         bypass_validation: bool,
         retry: Option<RetryKey>,
     ) -> Result<Done> {
         check_writable(namespace)?;
         let database = &call.server.database;
-        let requested = self.collation().cloned();
-        let collation = database.collation(&surroundings.operation, namespace, requested)?;
-        let surroundings = &surroundings.collated(Some(&collation));
-        let Surroundings { operation, context } = surroundings;
+        let scope = &database.scope_within(scope, namespace, self.collation())?;
         match self {
             Operation::Insert(document) => {
                 call.server.counters.inserted.add(1);
                 let request = InsertRequest { document: *document, bypass_validation };
                 let record = retry.map(|key| (key, Document::EMPTY));
-                let committed = database.insert_retryable(operation, namespace, request, context, record)?;
+                let committed = database.insert_retryable(scope, request, record)?;
                 Ok(Done { n: 1, committed: Some(committed), ..Done::default() })
             }
             Operation::Update(statement) => {
                 call.server.counters.updated.add(1);
-                let context = statement.context(surroundings);
-                let request = statement.parse(&context, bypass_validation)?;
-                let outcome = database.update_retryable(operation, namespace, &request, &context, retry)?;
+                let scope = statement.scope(scope);
+                let request = statement.parse(&scope.context, bypass_validation)?;
+                let outcome = database.update_retryable(&scope, &request, retry)?;
                 Ok(Done {
                     n: outcome.matched,
                     modified: Some(outcome.modified),
@@ -238,9 +235,8 @@ impl Operation<'_> {
             }
             Operation::Delete { filter, single, hint, .. } => {
                 call.server.counters.deleted.add(1);
-                let request = super::delete::parse(*filter, *single, hint.clone(), surroundings)?;
-                let (n, committed) =
-                    database.delete_retryable(operation, namespace, &request, context, retry)?;
+                let request = super::delete::parse(*filter, *single, hint.clone(), scope)?;
+                let (n, committed) = database.delete_retryable(scope, &request, retry)?;
                 Ok(Done { n, committed, ..Done::default() })
             }
         }

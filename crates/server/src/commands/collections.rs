@@ -25,14 +25,10 @@ fn create(call: &mut Call<'_>) -> Result<Answer> {
             call.reply.append(c"note", note);
         }
     }
-    let surroundings = call.surroundings();
+    let (operation, context) = call.surroundings();
     let options = options.finish();
-    let committed = call.server.database.create_collection(
-        &surroundings.operation,
-        &namespace,
-        options.view(),
-        &surroundings.context,
-    )?;
+    let committed =
+        call.server.database.create_collection(&operation, &namespace, options.view(), &context)?;
     call.acknowledge(committed)?;
     Ok(Answer::Done)
 }
@@ -151,13 +147,8 @@ fn convert_to_capped(call: &mut Call<'_>) -> Result<Answer> {
     if size <= 0 {
         return Err(err!(InvalidOptions, "Capped collection size must be greater than zero"));
     }
-    let surroundings = call.surroundings();
-    let committed = call.server.database.convert_to_capped(
-        &surroundings.operation,
-        &namespace,
-        size,
-        &surroundings.context,
-    )?;
+    let (operation, context) = call.surroundings();
+    let committed = call.server.database.convert_to_capped(&operation, &namespace, size, &context)?;
     call.acknowledge(Some(committed))?;
     Ok(Answer::Done)
 }
@@ -181,8 +172,7 @@ fn clone_as_capped(call: &mut Call<'_>) -> Result<Answer> {
     if size <= 0 {
         return Err(err!(InvalidOptions, "Capped collection size must be greater than zero"));
     }
-    let surroundings = call.surroundings();
-    call.server.database.clone_as_capped(&surroundings.operation, &from, &to, size, &surroundings.context)?;
+    call.server.database.clone_as_capped(&from, &call.scope(to), size)?;
     call.acknowledge(None)?;
     Ok(Answer::Done)
 }
@@ -233,9 +223,8 @@ fn coll_mod(call: &mut Call<'_>) -> Result<Answer> {
     fields.refuse_unless_default("timeseries")?;
     fields.finish()?;
 
-    let surroundings = call.surroundings();
-    let context = &surroundings.context;
-    let interrupt = surroundings.operation.as_ref();
+    let (operation, context) = call.surroundings();
+    let (context, interrupt) = (&context, operation.as_ref());
     let database = call.server.database.clone();
     let Some(collection) = database.collection(&namespace) else {
         return Err(err!(NamespaceNotFound, "ns does not exist"));

@@ -32,16 +32,8 @@ pub(crate) struct Parts<'a> {
 
 fn count(call: &mut Call<'_>) -> Result<Answer> {
     let parts = Parts::read(&mut call.fields())?;
-    let surroundings = call.surroundings_to_read(&parts.namespace, parts.collation.as_ref(), None)?;
-    let n = call.server.database.count(
-        &surroundings.operation,
-        &parts.namespace,
-        parts.query,
-        parts.hint,
-        parts.skip,
-        parts.limit,
-        &surroundings.context,
-    )?;
+    let scope = call.scope_to_read(&parts.namespace, parts.collation.as_ref(), None)?;
+    let n = call.server.database.count(&scope, parts.query, parts.hint, parts.skip, parts.limit)?;
     match i32::try_from(n) {
         Ok(small) => call.reply.append(c"n", small),
         Err(_) => call.reply.append(c"n", n as i64),

@@ -6,126 +6,82 @@ use crate::read_concern::ReadConcern;
 use crate::write_concern::Effective;
 use crate::{net, reply};
 use base::bson::Document;
-use base::{Error, Namespace, Result, err};
+use base::{Error, Namespace, Result};
 use database::language::Interrupt;
-use database::language::{Arena, Collation, Context, Expression};
-use database::{Acknowledged, Committed, Hint, Operation, Position, Reached, threads};
+use database::language::{Collation, Context};
+use database::{Acknowledged, Committed, Hint, Operation, Position, Reached, Scope, threads};
 use std::sync::{Arc, mpsc};
 use std::time::{Duration, Instant};
 
-/// The surroundings in which a command on documents is parsed and run.
-pub(crate) struct Surroundings {
-    /// What stops it.
-    pub(crate) operation: Arc<Operation>,
-    /// Its time, variables and randomness.
-    pub(crate) context: Arc<Context>,
-}
-
-impl Surroundings {
-    /// The same for a command with `bypassEmptyTsReplacement`: empty timestamps at the top of documents
-    /// are stored as they are.
-    pub(crate) fn keep_empty_timestamps(mut self, keeps: bool) -> Surroundings {
-        if keeps {
-            let mut context = self.context.with_collation(self.context.collation.clone());
-            context.keep_empty_timestamps = true;
-            self.context = Arc::new(context);
-        }
-        self
-    }
-
-    /// The same with the collation that a statement asks for, if it does.
-    pub(crate) fn collated(&self, collation: Option<&Collation>) -> Surroundings {
-        let operation = self.operation.clone();
-        let context = match collation {
-            Some(collation) => {
-                let mut context = self.context.with_collation(collation.clone());
-                context.own_collation = true;
-                Arc::new(context)
-            }
-            None => self.context.clone(),
-        };
-        Surroundings { operation, context }
-    }
-}
-
 impl Call<'_> {
-    /// The surroundings of this command, without variables.
-    pub(crate) fn surroundings(&self) -> Surroundings {
-        let operation = self.operation();
-        let context = Arc::new(self.context(&operation));
-        Surroundings { operation, context }
-    }
-
-    /// The surroundings of a command on one collection or view: strings compare by the collation
-    /// it asks for, or else by the collection's.
+    /// The scope of a command that reads documents: perhaps on a standby.
     ///
-    /// Errors: OptionNotSupportedOnView where a view has another; as
-    /// [`surroundings_with`](Self::surroundings_with).
-    pub(crate) fn surroundings_on(
+    /// Errors: as [`Database::scope_to_read`](database::Database::scope_to_read) and
+    /// [`choose_member`](Self::choose_member); of a snapshot that is gone.
+    pub(crate) fn scope_to_read(
         &self,
         namespace: &Namespace,
         collation: Option<&Collation>,
         variables: Option<Document<'_>>,
-    ) -> Result<Surroundings> {
-        self.surroundings_by(self.operation(), namespace, collation, variables)
-    }
-
-    /// The same for a command that only reads documents: perhaps from a standby.
-    ///
-    /// Errors: as [`surroundings_on`](Self::surroundings_on) and [`choose_member`](Self::choose_member).
-    pub(crate) fn surroundings_to_read(
-        &self,
-        namespace: &Namespace,
-        collation: Option<&Collation>,
-        variables: Option<Document<'_>>,
-    ) -> Result<Surroundings> {
+    ) -> Result<Scope> {
         let operation = self.operation();
         self.choose_member(&operation)?;
-        self.surroundings_by(operation, namespace, collation, variables)
+        self.read_by(operation, namespace, collation, variables)
     }
 
-    fn surroundings_by(
+    /// The scope of a command that reads where the writes are taken, such as a tailing cursor.
+    ///
+    /// Errors: as [`scope_to_read`](Self::scope_to_read).
+    pub(crate) fn scope_to_read_here(
+        &self,
+        namespace: &Namespace,
+        collation: Option<&Collation>,
+        variables: Option<Document<'_>>,
+    ) -> Result<Scope> {
+        self.read_by(self.operation(), namespace, collation, variables)
+    }
+
+    fn read_by(
         &self,
         operation: Arc<Operation>,
         namespace: &Namespace,
         collation: Option<&Collation>,
         variables: Option<Document<'_>>,
-    ) -> Result<Surroundings> {
-        let own = collation.is_some();
-        let collation = self.server.database.collation(&operation, namespace, collation.cloned())?;
-        self.surroundings_under(operation, collation, own, variables)
-    }
-
-    /// The surroundings of this command with the variables of its `let`.
-    ///
-    /// Errors: those of the variables' expressions, which must be constant; of a snapshot that is
-    /// gone.
-    pub(crate) fn surroundings_with(&self, variables: Option<Document<'_>>) -> Result<Surroundings> {
-        self.surroundings_under(self.operation(), Collation::SIMPLE, false, variables)
-    }
-
-    fn surroundings_under(
-        &self,
-        operation: Arc<Operation>,
-        collation: Collation,
-        own_collation: bool,
-        variables: Option<Document<'_>>,
-    ) -> Result<Surroundings> {
+    ) -> Result<Scope> {
         if self.arguments.read_concern.level == Some(ReadConcern::Snapshot) && self.transaction.is_none() {
             let (time, view) = self.server.database.snapshot_at(self.arguments.read_concern.at)?;
             operation.read_from(time, view);
         }
-        let mut context = self.context(&operation);
-        context.collation = collation;
-        context.own_collation = own_collation;
-        for variable in variables.into_iter().flatten() {
-            check_variable_name(variable.name())?;
-            let expression = Expression::parse(variable.value(), &context)?;
-            let arena = Arena::new();
-            let value = expression.evaluate(Document::EMPTY, &context, &arena)?.map(|value| value.to_owned());
-            context.variables.push((variable.name().to_string(), value));
-        }
-        Ok(Surroundings { operation, context: Arc::new(context) })
+        let context = self.context(&operation);
+        self.server.database.scope_to_read(operation, namespace, collation, variables, context)
+    }
+
+    /// The scope of a command that writes documents.
+    ///
+    /// Errors: as [`Database::scope_to_write`](database::Database::scope_to_write).
+    pub(crate) fn scope_to_write(
+        &self,
+        namespace: &Namespace,
+        collation: Option<&Collation>,
+        variables: Option<Document<'_>>,
+    ) -> Result<Scope> {
+        let operation = self.operation();
+        let context = self.context(&operation);
+        self.server.database.scope_to_write(operation, namespace, collation, variables, context)
+    }
+
+    /// The scope of a command that compares nothing by a collection's collation.
+    pub(crate) fn scope(&self, namespace: Namespace) -> Scope {
+        let operation = self.operation();
+        let context = Arc::new(self.context(&operation));
+        Scope::new(&operation, &namespace, &context)
+    }
+
+    /// What stops a command without a namespace, and its time and randomness.
+    pub(crate) fn surroundings(&self) -> (Arc<Operation>, Arc<Context>) {
+        let operation = self.operation();
+        let context = Arc::new(self.context(&operation));
+        (operation, context)
     }
 
     fn context(&self, operation: &Arc<Operation>) -> Context {
@@ -277,13 +233,6 @@ fn wait_within(
     waited
 }
 
-fn check_variable_name(name: &str) -> Result<()> {
-    if name.starts_with(|first: char| first.is_ascii_lowercase() || !first.is_ascii()) {
-        return Ok(());
-    }
-    Err(err!(FailedToParse, "'{name}' starts with an invalid character for a user variable name"))
-}
-
 impl<'a> Fields<'a> {
     /// Takes `hint`.
     pub(crate) fn hint(&mut self) -> Result<Option<Hint>> {
@@ -312,6 +261,7 @@ impl<'a> Fields<'a> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use base::err;
 
     #[test]
     fn waits_end_in_time() {

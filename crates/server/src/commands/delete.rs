@@ -1,6 +1,5 @@
 //! `delete`: statements that remove documents.
 
-use super::data::Surroundings;
 use super::retry::Retryable;
 use super::write_batch::WriteBatch;
 use crate::access::{Action, Needs};
@@ -9,6 +8,7 @@ use crate::command::{Command, Kind};
 use crate::fields::Fields;
 use base::bson::Document;
 use base::{ErrorCode, Result, err};
+use database::Scope;
 use database::language::{Collation, Matcher};
 use database::{DeleteRequest, Hint, delete_answer};
 use std::sync::Arc;
@@ -43,7 +43,7 @@ fn delete(call: &mut Call<'_>) -> Result<Answer> {
     fields.finish()?;
     let statements: Vec<Statement<'_>> = statements.iter().map(read).collect::<Result<_>>()?;
 
-    let mut surroundings = call.surroundings_on(&namespace, None, variables)?;
+    let mut scope = call.scope_to_write(&namespace, None, variables)?;
     let mut batch = WriteBatch::begin(call, statements.len(), ordered)?;
     let mut deleted = 0;
     for (position, statement) in statements.iter().enumerate() {
@@ -54,24 +54,22 @@ fn delete(call: &mut Call<'_>) -> Result<Answer> {
             continue;
         }
         let outcome = loop {
-            let own = surroundings.collated(statement.collation.as_ref());
+            let own = scope.collated(statement.collation.as_ref());
             let request = parse(statement.filter, statement.single, statement.hint.clone(), &own);
-            let outcome = request.and_then(|request| {
-                let Surroundings { operation, context } = &own;
-                let key = batch.key(position);
-                call.server.database.delete_retryable(operation, &namespace, &request, context, key)
-            });
+            let key = batch.key(position);
+            let outcome =
+                request.and_then(|request| call.server.database.delete_retryable(&own, &request, key));
             match outcome {
                 // By the latest catalog the collection may compare strings otherwise.
                 Err(error) if error.code() == ErrorCode::StaleConfig => {
-                    surroundings = call.surroundings_on(&namespace, None, variables)?;
+                    scope = call.scope_to_write(&namespace, None, variables)?;
                 }
                 outcome => break outcome,
             }
         };
         match outcome {
             Ok((n, committed)) => {
-                call.note(statement.document, &surroundings.operation, |counts| {
+                call.note(statement.document, &scope.operation, |counts| {
                     counts.append_number(c"ndeleted", n as i64);
                 });
                 deleted += n as i64;
@@ -110,8 +108,8 @@ pub(crate) fn parse(
     filter: Document<'_>,
     single: bool,
     hint: Option<Hint>,
-    surroundings: &Surroundings,
+    scope: &Scope,
 ) -> Result<DeleteRequest> {
-    let matcher = Arc::new(Matcher::parse_query(filter, &surroundings.context)?);
+    let matcher = Arc::new(Matcher::parse_query(filter, &scope.context)?);
     Ok(DeleteRequest { matcher, single, hint })
 }

@@ -42,9 +42,8 @@ fn diff(call: &mut Call<'_>) -> Result<Answer> {
             return Err(err!(InvalidOptions, "diffDatabase takes 'since' or 'origin', and not both"));
         }
     };
-    let surroundings = call.surroundings();
-    let (operation, context) = (&surroundings.operation, &surroundings.context);
-    let cursor = call.server.database.diff_database(operation, name, &since, context)?;
+    let (operation, context) = call.surroundings();
+    let cursor = call.server.database.diff_database(&operation, name, &since, &context)?;
     cursor_reply::first(call, cursor, batch_size.unwrap_or(FIRST_BATCH), false)?;
     Ok(Answer::Done)
 }

@@ -31,17 +31,10 @@ pub(crate) struct Parts<'a> {
 
 fn distinct(call: &mut Call<'_>) -> Result<Answer> {
     let parts = Parts::read(&mut call.fields())?;
-    let surroundings = call.surroundings_to_read(&parts.namespace, parts.collation.as_ref(), None)?;
-    let values = call.server.database.distinct(
-        &surroundings.operation,
-        &parts.namespace,
-        parts.key,
-        parts.query,
-        parts.hint,
-        &surroundings.context,
-    )?;
+    let scope = call.scope_to_read(&parts.namespace, parts.collation.as_ref(), None)?;
+    let values = call.server.database.distinct(&scope, parts.key, parts.query, parts.hint)?;
     call.reply.append_all(values.view());
-    if let Some((time, _)) = surroundings.operation.snapshot() {
+    if let Some((time, _)) = scope.operation.snapshot() {
         call.reply.append(c"atClusterTime", Value::Timestamp(*time));
     }
     Ok(Answer::Done)

@@ -79,9 +79,8 @@ fn explain_command(call: &mut Call<'_>, request: &Request<'_>, verbosity: Verbos
 
 fn explain_find(call: &Call<'_>, fields: &mut Fields<'_>, verbosity: Verbosity) -> Result<DocumentBuf> {
     let parts = find::Parts::read(fields)?;
-    let around = call.surroundings_on(&parts.namespace, parts.collation.as_ref(), parts.variables)?;
-    let database = &call.server.database;
-    database.explain_find(&around.operation, &parts.namespace, &parts.request, verbosity, &around.context)
+    let scope = call.scope_to_read_here(&parts.namespace, parts.collation.as_ref(), parts.variables)?;
+    call.server.database.explain_find(&scope, &parts.request, verbosity)
 }
 
 fn explain_aggregate(
@@ -89,38 +88,22 @@ fn explain_aggregate(
     parts: &aggregation::Parts<'_>,
     verbosity: Verbosity,
 ) -> Result<DocumentBuf> {
-    let around = call.surroundings_on(&parts.namespace, parts.collation.as_ref(), parts.variables)?;
+    let scope = call.scope_to_read_here(&parts.namespace, parts.collation.as_ref(), parts.variables)?;
     let request = parts.request(call);
-    let database = &call.server.database;
-    database.explain_aggregate(&around.operation, &parts.namespace, &request, verbosity, &around.context)
+    call.server.database.explain_aggregate(&scope, &request, verbosity)
 }
 
 fn explain_count(call: &Call<'_>, fields: &mut Fields<'_>, verbosity: Verbosity) -> Result<DocumentBuf> {
     let parts = count::Parts::read(fields)?;
-    let around = call.surroundings_on(&parts.namespace, parts.collation.as_ref(), None)?;
-    call.server.database.explain_count(
-        &around.operation,
-        &parts.namespace,
-        parts.query,
-        parts.hint,
-        (parts.skip, parts.limit),
-        verbosity,
-        &around.context,
-    )
+    let scope = call.scope_to_read_here(&parts.namespace, parts.collation.as_ref(), None)?;
+    let window = (parts.skip, parts.limit);
+    call.server.database.explain_count(&scope, parts.query, parts.hint, window, verbosity)
 }
 
 fn explain_distinct(call: &Call<'_>, fields: &mut Fields<'_>, verbosity: Verbosity) -> Result<DocumentBuf> {
     let parts = distinct::Parts::read(fields)?;
-    let around = call.surroundings_on(&parts.namespace, parts.collation.as_ref(), None)?;
-    call.server.database.explain_distinct(
-        &around.operation,
-        &parts.namespace,
-        parts.key,
-        parts.query,
-        parts.hint,
-        verbosity,
-        &around.context,
-    )
+    let scope = call.scope_to_read_here(&parts.namespace, parts.collation.as_ref(), None)?;
+    call.server.database.explain_distinct(&scope, parts.key, parts.query, parts.hint, verbosity)
 }
 
 fn explain_update(call: &Call<'_>, fields: &mut Fields<'_>, verbosity: Verbosity) -> Result<DocumentBuf> {
@@ -132,10 +115,10 @@ fn explain_update(call: &Call<'_>, fields: &mut Fields<'_>, verbosity: Verbosity
     let variables = fields.document("let")?;
     fields.finish()?;
     let statement = update::Statement::read(statement)?;
-    let around = call.surroundings_on(&namespace, statement.collation.as_ref(), variables)?;
-    let context = statement.context(&around);
-    let request = statement.parse(&context, bypass_validation)?;
-    call.server.database.explain_update(&around.operation, &namespace, &request, verbosity, &context)
+    let scope = call.scope_to_read_here(&namespace, statement.collation.as_ref(), variables)?;
+    let scope = statement.scope(&scope);
+    let request = statement.parse(&scope.context, bypass_validation)?;
+    call.server.database.explain_update(&scope, &request, verbosity)
 }
 
 fn explain_delete(call: &Call<'_>, fields: &mut Fields<'_>, verbosity: Verbosity) -> Result<DocumentBuf> {
@@ -145,10 +128,9 @@ fn explain_delete(call: &Call<'_>, fields: &mut Fields<'_>, verbosity: Verbosity
     let variables = fields.document("let")?;
     fields.finish()?;
     let statement = delete::read(statement)?;
-    let around = call.surroundings_on(&namespace, statement.collation.as_ref(), variables)?;
-    let request = delete::parse(statement.filter, statement.single, statement.hint, &around)?;
-    let database = &call.server.database;
-    database.explain_delete(&around.operation, &namespace, &request, verbosity, &around.context)
+    let scope = call.scope_to_read_here(&namespace, statement.collation.as_ref(), variables)?;
+    let request = delete::parse(statement.filter, statement.single, statement.hint, &scope)?;
+    call.server.database.explain_delete(&scope, &request, verbosity)
 }
 
 fn explain_find_and_modify(
@@ -157,16 +139,9 @@ fn explain_find_and_modify(
     verbosity: Verbosity,
 ) -> Result<DocumentBuf> {
     let parts = find_and_modify::Parts::read(fields)?;
-    let around = call.surroundings_on(&parts.namespace, parts.collation.as_ref(), parts.variables)?;
-    let request = parts.parse(&around)?;
-    let database = &call.server.database;
-    database.explain_find_and_modify(
-        &around.operation,
-        &parts.namespace,
-        &request,
-        verbosity,
-        &around.context,
-    )
+    let scope = call.scope_to_read_here(&parts.namespace, parts.collation.as_ref(), parts.variables)?;
+    let request = parts.parse(&scope)?;
+    call.server.database.explain_find_and_modify(&scope, &request, verbosity)
 }
 
 /// The one statement of a batch.

@@ -32,14 +32,12 @@ pub(crate) struct Parts<'a> {
 fn find(call: &mut Call<'_>) -> Result<Answer> {
     let parts = Parts::read(&mut call.fields())?;
     let (collation, variables) = (parts.collation.as_ref(), parts.variables);
-    let surroundings = match parts.request.tailable {
+    let scope = match parts.request.tailable {
         // What comes is heard of where it is written.
-        true => call.surroundings_on(&parts.namespace, collation, variables)?,
-        false => call.surroundings_to_read(&parts.namespace, collation, variables)?,
+        true => call.scope_to_read_here(&parts.namespace, collation, variables)?,
+        false => call.scope_to_read(&parts.namespace, collation, variables)?,
     };
-    let database = &call.server.database;
-    let mut cursor =
-        database.find(&surroundings.operation, &parts.namespace, &parts.request, &surroundings.context)?;
+    let mut cursor = call.server.database.find(&scope, &parts.request)?;
     if cursor.missing {
         cursor_reply::nothing(call, &cursor);
         return Ok(Answer::Done);

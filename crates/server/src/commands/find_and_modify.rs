@@ -8,6 +8,7 @@ use crate::command::{Command, Kind};
 use crate::fields::Fields;
 use base::bson::{Builder, Document, DocumentBuf, Value};
 use base::{Namespace, Result, err};
+use database::Scope;
 use database::language::{Arena, Collation, Context, Matcher, Projection, SortPattern};
 use database::{Action, AnswerOf, FindAndModifyOutcome, FindAndModifyRequest};
 use std::sync::Arc;
@@ -48,10 +49,10 @@ fn run(call: &mut Call<'_>) -> Result<Answer> {
         call.acknowledge(None)?;
         return Ok(Answer::Done);
     }
-    let surroundings = call.surroundings_on(&parts.namespace, parts.collation.as_ref(), parts.variables)?;
-    let surroundings = surroundings.keep_empty_timestamps(parts.keeps_timestamps);
-    let context = &surroundings.context;
-    let request = parts.parse(&surroundings)?;
+    let scope = call.scope_to_write(&parts.namespace, parts.collation.as_ref(), parts.variables)?;
+    let scope = scope.keep_empty_timestamps(parts.keeps_timestamps);
+    let context = &scope.context;
+    let request = parts.parse(&scope)?;
     let projection = match parts.projection.is_empty() {
         true => None,
         false => Some(Projection::parse_find(parts.projection, context)?),
@@ -65,8 +66,7 @@ fn run(call: &mut Call<'_>) -> Result<Answer> {
         Ok(answer(outcome, value.as_ref(), parts.remove))
     };
     let retry = retryable.as_ref().map(|retryable| (retryable.key(0), &answer_of as AnswerOf<'_>));
-    let (operation, namespace) = (&surroundings.operation, &parts.namespace);
-    let outcome = database.find_and_modify(operation, namespace, &request, context, retry)?;
+    let outcome = database.find_and_modify(&scope, &request, retry)?;
     let answer = answer_of(&outcome)?;
     call.reply.append_all(answer.view());
     if let Some(retryable) = &retryable {
@@ -119,20 +119,20 @@ impl<'a> Parts<'a> {
     }
 
     /// Parses filter, sort and update.
-    pub(crate) fn parse(&self, surroundings: &super::data::Surroundings) -> Result<FindAndModifyRequest> {
+    pub(crate) fn parse(&self, scope: &Scope) -> Result<FindAndModifyRequest> {
         let sort = (!self.sort.is_empty()).then(|| SortPattern::parse(self.sort)).transpose()?;
-        let context = &surroundings.context;
+        let context = &scope.context;
         let sort = sort.map(|sort| sort.wanted(context).collated(&context.collation));
         let action = match &self.statement {
             Some(statement) => Action::Update {
-                request: Box::new(statement.parse(&surroundings.context, self.bypass_validation)?),
+                request: Box::new(statement.parse(&scope.context, self.bypass_validation)?),
                 return_new: self.return_new,
             },
             None => Action::Remove,
         };
         let matcher = match &action {
             Action::Update { request, .. } => request.matcher.clone(),
-            Action::Remove => Arc::new(Matcher::parse_query(self.query, &surroundings.context)?),
+            Action::Remove => Arc::new(Matcher::parse_query(self.query, &scope.context)?),
         };
         Ok(FindAndModifyRequest { matcher, sort, hint: self.hint.clone(), action })
     }

@@ -36,8 +36,8 @@ fn create_indexes(call: &mut Call<'_>) -> Result<Answer> {
     }
     // Indexes have the collection's collation, and nothing is read that would tell that it is another by now.
     call.server.database.catalog();
-    let surroundings = call.surroundings_on(&namespace, None, None)?;
-    let context = &surroundings.context;
+    let scope = call.scope_to_write(&namespace, None, None)?;
+    let context = &scope.context;
     let database = &call.server.database;
     let specs = indexes
         .iter()
@@ -49,7 +49,7 @@ fn create_indexes(call: &mut Call<'_>) -> Result<Answer> {
             known.map_err(|error| in_specification(error, spec))
         })
         .collect::<Result<Vec<_>>>()?;
-    let outcome = database.create_indexes(&surroundings.operation, &namespace, specs, context)?;
+    let outcome = database.create_indexes(&scope.operation, &namespace, specs, context)?;
     call.reply.append(c"numIndexesBefore", outcome.before as i32);
     call.reply.append(c"numIndexesAfter", outcome.after as i32);
     call.reply.append(c"createdCollectionAutomatically", outcome.created_collection);
@@ -180,7 +180,7 @@ fn re_index(call: &mut Call<'_>) -> Result<Answer> {
     if call.server.is_replica_set() {
         return Err(err!(IllegalOperation, "reIndex is only allowed on a standalone mongod instance."));
     }
-    let surroundings = call.surroundings();
+    let (operation, context) = call.surroundings();
     let database = &call.server.database;
     let Some(collection) = database.collection(&namespace) else {
         return Err(err!(NamespaceNotFound, "collection does not exist"));
@@ -188,9 +188,8 @@ fn re_index(call: &mut Call<'_>) -> Result<Answer> {
     let specs: Vec<IndexSpec> =
         collection.data()?.indexes.iter().map(|index| IndexSpec::clone(&index.spec)).collect();
     let count = specs.len() as i32;
-    let operation = &surroundings.operation;
     database.drop_indexes(operation.as_ref(), &namespace, None)?;
-    let outcome = database.create_indexes(operation, &namespace, specs.clone(), &surroundings.context)?;
+    let outcome = database.create_indexes(&operation, &namespace, specs.clone(), &context)?;
     call.reply.append(c"nIndexesWas", count).append(c"nIndexes", count).begin_array(c"indexes");
     for spec in &specs {
         call.reply.push(&spec.to_document());
@@ -298,14 +297,8 @@ fn make_unique(
     name: &str,
     dry_run: bool,
 ) -> Result<Option<Committed>> {
-    let surroundings = call.surroundings();
-    let committed = call.server.database.convert_to_unique(
-        &surroundings.operation,
-        namespace,
-        name,
-        dry_run,
-        &surroundings.context,
-    )?;
+    let (operation, context) = call.surroundings();
+    let committed = call.server.database.convert_to_unique(&operation, namespace, name, dry_run, &context)?;
     if committed.is_some() {
         call.reply.append(c"unique_new", true);
     }

@@ -27,7 +27,7 @@ fn insert(call: &mut Call<'_>) -> Result<Answer> {
     fields.refuse_unless_default("encryptionInformation")?;
     fields.finish()?;
 
-    let surroundings = call.surroundings().keep_empty_timestamps(keeps_timestamps);
+    let scope = call.scope(namespace).keep_empty_timestamps(keeps_timestamps);
     let mut batch = WriteBatch::begin(call, documents.len(), ordered)?;
     let mut inserted = 0i32;
     let mut position = 0;
@@ -47,8 +47,7 @@ fn insert(call: &mut Call<'_>) -> Result<Answer> {
             request: InsertRequest { document: *document, bypass_validation },
             record: batch.key(at).map(|key| (key, Document::EMPTY)),
         }));
-        let (operation, context) = (&surroundings.operation, &surroundings.context);
-        let outcome = call.server.database.insert_many(operation, &namespace, &insertions, context);
+        let outcome = call.server.database.insert_many(&scope, &insertions);
         inserted += outcome.count as i32;
         batch.committed(outcome.committed);
         (position..position + outcome.count).for_each(|at| batch.record(at, DocumentBuf::empty));

@@ -24,8 +24,8 @@ fn list_databases(call: &mut Call<'_>) -> Result<Answer> {
     let authorized = fields.flag("authorizedDatabases")?;
     fields.finish()?;
     let only_own = shows_only_own(call, authorized)?;
-    let surroundings = call.surroundings();
-    let matcher = Matcher::parse(filter, &surroundings.context)?;
+    let (_, context) = call.surroundings();
+    let matcher = Matcher::parse(filter, &context)?;
     let database = call.server.database.clone();
     let catalog = database.catalog();
     let mut total = 0i64;
@@ -49,7 +49,7 @@ fn list_databases(call: &mut Call<'_>) -> Result<Answer> {
         let mut whole = Builder::new();
         whole.append(c"name", name).append(c"sizeOnDisk", size).append(c"empty", empty);
         let whole = whole.finish();
-        if !matcher.matches(whole.view(), &surroundings.context)? {
+        if !matcher.matches(whole.view(), &context)? {
             continue;
         }
         total += size;
@@ -104,8 +104,8 @@ fn list_collections(call: &mut Call<'_>) -> Result<Answer> {
     let batch_size = cursor_reply::batch_size(fields.document("cursor")?, "listCollections")?;
     fields.refuse_unless_default("includePendingDrops")?;
     fields.finish()?;
-    let surroundings = call.surroundings();
-    let matcher = Matcher::parse(filter, &surroundings.context)?;
+    let (_, context) = call.surroundings();
+    let matcher = Matcher::parse(filter, &context)?;
     let catalog = call.server.database.catalog();
     let mut found = Vec::new();
     let asks = authorized && access::is_asked(call.server, call.connection);
@@ -115,7 +115,7 @@ fn list_collections(call: &mut Call<'_>) -> Result<Answer> {
             continue;
         }
         let whole = describe(collection);
-        if matcher.matches(whole.view(), &surroundings.context)? {
+        if matcher.matches(whole.view(), &context)? {
             found.push(if name_only { name_and_type(collection) } else { whole });
         }
     }
@@ -127,7 +127,7 @@ fn list_collections(call: &mut Call<'_>) -> Result<Answer> {
         && let Some(size) = call.server.database.log_limit()
     {
         let whole = describe_log(size, name_only);
-        if matcher.matches(whole.view(), &surroundings.context)? {
+        if matcher.matches(whole.view(), &context)? {
             found.push(whole);
         }
     }

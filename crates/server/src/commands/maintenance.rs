@@ -52,7 +52,7 @@ fn db_hash(call: &mut Call<'_>) -> Result<Answer> {
     fields.flag("skipTempCollections")?;
     fields.finish()?;
     let began = Instant::now();
-    let surroundings = call.surroundings();
+    let (operation, context) = call.surroundings();
     let database = &call.server.database;
     let catalog = database.catalog();
     let wanted = |name: &str| {
@@ -64,8 +64,7 @@ fn db_hash(call: &mut Call<'_>) -> Result<Answer> {
         if collection.is_view() || !wanted(name) {
             continue;
         }
-        let hash =
-            database.hash_documents(&surroundings.operation, &collection.namespace, &surroundings.context)?;
+        let hash = database.hash_documents(&operation, &collection.namespace, &context)?;
         hashes.push((name.to_string(), collection.uuid, collection.options.capped.is_some(), hash));
     }
     let port = call.connection.local.port();
@@ -101,9 +100,8 @@ fn file_md5(call: &mut Call<'_>) -> Result<Answer> {
     fields.refuse_unless_default("partialOk")?;
     fields.finish()?;
     let namespace = Namespace::new(call.request.database, &format!("{root}.chunks"))?;
-    let surroundings = call.surroundings();
-    let (operation, context) = (&surroundings.operation, &surroundings.context);
-    let (chunks, hash) = call.server.database.hash_file(operation, &namespace, id.view(), context)?;
+    let (operation, context) = call.surroundings();
+    let (chunks, hash) = call.server.database.hash_file(&operation, &namespace, id.view(), &context)?;
     call.reply.append(c"numChunks", chunks).append(c"md5", &hash);
     Ok(Answer::Done)
 }

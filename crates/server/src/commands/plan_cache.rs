@@ -31,9 +31,9 @@ fn clear_plans(call: &mut Call<'_>) -> Result<Answer> {
         return Err(err!(BadValue, "sort, projection, and collation are not allowed without query"));
     }
     let shape = Shape { query, sort, projection, collation };
-    let surroundings = call.surroundings_on(&namespace, shape.collation.as_ref(), None)?;
+    let scope = call.scope_to_read_here(&namespace, shape.collation.as_ref(), None)?;
     let request = shape.request();
-    call.server.database.clear_kept_plans(&namespace, request.as_ref(), &surroundings.context)?;
+    call.server.database.clear_kept_plans(&namespace, request.as_ref(), &scope.context)?;
     Ok(Answer::Done)
 }
 
@@ -53,8 +53,8 @@ fn set_filter(call: &mut Call<'_>) -> Result<Answer> {
     let shape = Shape::read(&mut fields)?;
     fields.finish()?;
     let request = shape.request().ok_or_else(|| err!(BadValue, "required field query missing"))?;
-    let surroundings = call.surroundings_on(&namespace, shape.collation.as_ref(), None)?;
-    call.server.database.set_index_filter(&namespace, &request, indexes, &surroundings.context)?;
+    let scope = call.scope_to_read_here(&namespace, shape.collation.as_ref(), None)?;
+    call.server.database.set_index_filter(&namespace, &request, indexes, &scope.context)?;
     Ok(Answer::Done)
 }
 
@@ -103,9 +103,9 @@ fn clear_filters(call: &mut Call<'_>) -> Result<Answer> {
     {
         return Err(err!(BadValue, "sort, projection, or collation provided without query"));
     }
-    let surroundings = call.surroundings_on(&namespace, shape.collation.as_ref(), None)?;
+    let scope = call.scope_to_read_here(&namespace, shape.collation.as_ref(), None)?;
     let request = shape.request();
-    call.server.database.clear_index_filters(&namespace, request.as_ref(), &surroundings.context)?;
+    call.server.database.clear_index_filters(&namespace, request.as_ref(), &scope.context)?;
     Ok(Answer::Done)
 }
 

@@ -1,6 +1,5 @@
 //! `update`: statements that change documents, or insert one where none matches.
 
-use super::data::Surroundings;
 use super::retry::Retryable;
 use super::write_batch::WriteBatch;
 use crate::access::{Needs, needs};
@@ -9,8 +8,10 @@ use crate::command::{Command, Kind};
 use crate::fields::Fields;
 use base::bson::{Document, Value, ValueBuf};
 use base::{ErrorCode, Result, err};
+use database::Scope;
 use database::language::{Collation, Context, Matcher, SortPattern, Update, mentions_expr};
 use database::{Hint, UpdateOutcome, UpdateRequest};
+use std::borrow::Cow;
 use std::sync::Arc;
 
 /// The row of the table.
@@ -51,11 +52,11 @@ fn update(call: &mut Call<'_>) -> Result<Answer> {
     fields.finish()?;
     let statements: Vec<Statement<'_>> = statements.iter().map(Statement::read).collect::<Result<_>>()?;
 
-    let surrounded = |call: &Call<'_>| -> Result<Surroundings> {
-        let surroundings = call.surroundings_on(&namespace, None, variables)?;
-        Ok(surroundings.keep_empty_timestamps(keeps_timestamps))
+    let scope_of = |call: &Call<'_>| -> Result<Scope> {
+        let scope = call.scope_to_write(&namespace, None, variables)?;
+        Ok(scope.keep_empty_timestamps(keeps_timestamps))
     };
-    let mut surroundings: Surroundings = surrounded(call)?;
+    let mut scope = scope_of(call)?;
     let mut batch = WriteBatch::begin(call, statements.len(), ordered)?;
     let (mut matched, mut modified) = (0, 0);
     let mut upserted: Vec<(usize, ValueBuf)> = Vec::new();
@@ -64,15 +65,14 @@ fn update(call: &mut Call<'_>) -> Result<Answer> {
         let outcome = match batch.answered(position) {
             Some(answer) => Ok(UpdateOutcome::from_answer(answer.view())),
             None => loop {
-                let context = statement.context(&surroundings);
-                let (database, operation) = (&call.server.database, &surroundings.operation);
+                let own = statement.scope(&scope);
                 let key = batch.key(position);
-                let outcome = statement.parse(&context, bypass_validation).and_then(|request| {
-                    database.update_retryable(operation, &namespace, &request, &context, key)
-                });
+                let outcome = statement
+                    .parse(&own.context, bypass_validation)
+                    .and_then(|request| call.server.database.update_retryable(&own, &request, key));
                 match outcome {
                     // By the latest catalog the collection may compare strings otherwise.
-                    Err(error) if error.code() == ErrorCode::StaleConfig => surroundings = surrounded(call)?,
+                    Err(error) if error.code() == ErrorCode::StaleConfig => scope = scope_of(call)?,
                     outcome => break outcome,
                 }
             },
@@ -82,7 +82,7 @@ fn update(call: &mut Call<'_>) -> Result<Answer> {
             Ok(outcome) => {
                 batch.record(position, || outcome.to_answer());
                 batch.committed(outcome.committed);
-                call.note(statement.document, &surroundings.operation, |counts| {
+                call.note(statement.document, &scope.operation, |counts| {
                     counts.append_number(c"nMatched", outcome.matched as i64);
                     counts.append_number(c"nModified", outcome.modified as i64);
                     if outcome.upserted.is_some() {
@@ -183,15 +183,14 @@ impl<'a> Statement<'a> {
         Statement { sort, constants, collation, ..self }
     }
 
-    /// The context in which the statement is parsed and run: its constants are variables.
-    pub(crate) fn context(&self, surroundings: &Surroundings) -> Arc<Context> {
-        let surroundings = surroundings.collated(self.collation.as_ref());
-        let Some(constants) = self.constants else { return surroundings.context };
-        let mut variables = surroundings.context.variables.clone();
-        for constant in constants {
-            variables.push((constant.name().to_string(), Some(constant.value().to_owned())));
-        }
-        Arc::new(surroundings.context.with_variables(variables))
+    /// The scope in which the statement is parsed and run: its constants are variables.
+    pub(crate) fn scope<'s>(&self, scope: &'s Scope) -> Cow<'s, Scope> {
+        let scope = scope.collated(self.collation.as_ref());
+        let Some(constants) = self.constants else { return scope };
+        let constants = constants
+            .into_iter()
+            .map(|constant| (constant.name().to_string(), Some(constant.value().to_owned())));
+        Cow::Owned(scope.with_variables(constants))
     }
 
     /// Parses filter and update.

@@ -53,8 +53,8 @@ fn validate(call: &mut Call<'_>) -> Result<Answer> {
         (false, false) => Depth::Data,
         (false, true) => Depth::Full,
     };
-    let surroundings = call.surroundings();
-    let found = call.server.database.validate(&namespace, depth, &surroundings.context)?;
+    let (_, context) = call.surroundings();
+    let found = call.server.database.validate(&namespace, depth, &context)?;
     call.reply.append(c"ns", namespace.as_str());
     if depth != Depth::Metadata {
         call.reply.append(c"nInvalidDocuments", found.invalid as i64);

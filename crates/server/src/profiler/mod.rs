@@ -146,7 +146,7 @@ fn keep(server: &Server, database: &str, entry: Document<'_>) {
         Some(_) => server.database.create_profile(&Operation::new(0), database, &context),
         None => Ok(()),
     };
-    if let Err(error) = made.and_then(|()| server.database.profile(database, entry, &context)) {
+    if let Err(error) = made.and_then(|()| server.database.profile(database, entry, context)) {
         log::warn!("an operation on {database} couldn't be profiled: {error}");
     }
 }

@@ -2,6 +2,8 @@
 //! and with positions in them. Every document alone and all together, since what an index knows of
 //! arrays decides its bounds; every index against the collection scan.
 
+use crate::scope::Scope;
+
 use crate::database::Database;
 use crate::index::IndexSpec;
 use crate::{Hint, InsertRequest, ManualClock, Operation, Read};
@@ -101,7 +103,7 @@ const INDEXES: &[&str] = &[
 ];
 
 /// A database with some of the documents, and which they are.
-fn database(documents: &[&str], context: &Context) -> Arc<Database> {
+fn database(documents: &[&str], context: &Arc<Context>) -> Arc<Database> {
     let namespace = Namespace::parse("test.c").unwrap();
     let database = Database::open(Arc::new(MemoryEngine::new()), Arc::new(ManualClock::new(0)), 7).unwrap();
     for index in INDEXES {
@@ -113,7 +115,7 @@ fn database(documents: &[&str], context: &Context) -> Arc<Database> {
         let document = parse(&text).unwrap();
         let insert = InsertRequest { document: document.view(), bypass_validation: false };
         // Parallel arrays are no document of the index with two parts.
-        _ = database.insert(&Operation::new(0), &namespace, insert, context);
+        _ = database.insert(&Scope::new(&Arc::new(Operation::new(0)), &namespace, context), insert);
     }
     database
 }

@@ -1,5 +1,7 @@
 //! The property: whatever the plan, the result is that of the collection scan.
 
+use crate::scope::Scope;
+
 use super::generate::Random;
 use crate::database::Database;
 use crate::exec::Record;
@@ -78,7 +80,11 @@ impl World {
         for id in 0..random.below(24) as i32 {
             let document = random.document(id, arrays);
             let insert = InsertRequest { document: document.view(), bypass_validation: false };
-            if self.database.insert(&Operation::new(0), &self.namespace, insert, &self.context).is_ok() {
+            if self
+                .database
+                .insert(&Scope::new(&Arc::new(Operation::new(0)), &self.namespace, &self.context), insert)
+                .is_ok()
+            {
                 self.text += &format!("{document}\n");
             }
         }
@@ -249,8 +255,9 @@ fn explained(world: &World, filter: &DocumentBuf) -> String {
     let request = FindRequest::new(filter.view());
     let (database, operation) = (&world.database, &world.operation);
     let verbosity = Verbosity::QueryPlanner;
-    let explained =
-        database.explain_find(operation, &world.namespace, &request, verbosity, &world.context).unwrap();
+    let explained = database
+        .explain_find(&Scope::new(operation, &world.namespace, &world.context), &request, verbosity)
+        .unwrap();
     explained
         .view()
         .get("queryPlanner")
@@ -298,7 +305,7 @@ fn counted(world: &World, view: &View, read: &Read, expected: usize, about: &dyn
 fn distinct(world: &World, path: &str, filter: &DocumentBuf, about: &dyn Fn(&str) -> String) {
     let values = |hint| {
         let (operation, context) = (&world.operation, &world.context);
-        world.database.distinct(operation, &world.namespace, path, filter.view(), hint, context)
+        world.database.distinct(&Scope::new(operation, &world.namespace, context), path, filter.view(), hint)
     };
     // An expression may fail on documents that a plan needn't look at.
     let Ok(wanted) = values(Some(Hint::Natural { forward: true })) else { return };
@@ -343,8 +350,9 @@ fn grouped(world: &World, random: &mut Random, filter: &DocumentBuf, about: &dyn
     let groups = |hint| -> Result<Vec<DocumentBuf>> {
         let stages = pipeline.view().get("pipeline").and_then(|stages| stages.as_array()).unwrap();
         let request = AggregateRequest { hint, ..AggregateRequest::new(stages) };
-        let cursor =
-            world.database.aggregate(&world.operation, &world.namespace, &request, &world.context)?;
+        let cursor = world
+            .database
+            .aggregate(&Scope::new(&world.operation, &world.namespace, &world.context), &request)?;
         let mut source = cursor.into_source();
         let mut found = Vec::new();
         while let Some(group) = source.next()? {

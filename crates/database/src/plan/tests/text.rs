@@ -1,5 +1,7 @@
 //! Searches by a text index against a scan that scores every document.
 
+use crate::scope::Scope;
+
 use super::generate::Random;
 use crate::database::Database;
 use crate::index::{IndexSpec, TextIndex};
@@ -128,7 +130,7 @@ fn a_text_index_finds_what_a_scan_scores() {
             }
             let document = document(&mut random, id);
             let insert = InsertRequest { document: document.view(), bypass_validation: false };
-            database.insert(&operation, &namespace, insert, &context).unwrap();
+            database.insert(&Scope::new(&operation, &namespace, &context), insert).unwrap();
         }
         let view = database.view();
         let collection = view.catalog.get(&namespace).unwrap().clone();

@@ -121,11 +121,10 @@ fn create(call: &mut Call<'_>, database: &str, object: Document<'_>, uuid: Optio
     }
     let mut options = Builder::new();
     object.iter().skip(1).for_each(|option| _ = options.append_element(&option));
-    let (surroundings, options) = (call.surroundings(), options.finish());
-    let context = &surroundings.context;
+    let ((operation, context), options) = (call.surroundings(), options.finish());
     server
         .database
-        .create_collection_as(&surroundings.operation, &namespace, options.view(), Some(uuid), context)
+        .create_collection_as(&operation, &namespace, options.view(), Some(uuid), &context)
         .map(drop)
 }
 

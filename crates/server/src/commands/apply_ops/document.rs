@@ -4,7 +4,8 @@ use super::{Options, goes_on, object, uuid};
 use crate::call::Call;
 use base::bson::{Builder, Document, DocumentBuf, Element};
 use base::{Error, ErrorCode, Namespace, Result, err};
-use database::language::{Context, Matcher, Update};
+use database::Scope;
+use database::language::{Matcher, Update};
 use database::{DeleteRequest, InsertRequest, UpdateRequest, uuid_text};
 use std::sync::Arc;
 
@@ -54,74 +55,57 @@ pub(super) fn apply(
         }
         Some(_) => {}
     }
-    let surroundings = call.surroundings_on(&namespace, None, None)?.keep_empty_timestamps(true);
+    let scope = call.scope_to_write(&namespace, None, None)?.keep_empty_timestamps(true);
     // Strings in `_id` are told apart as the entry has them, whatever the collection's collation.
-    let place = Place { call, namespace, context: surroundings.context, options };
+    let place = Place { call, scope, options };
     match kind {
-        "i" => place.insert(&surroundings.operation, object, operation),
-        "u" => place.update(&surroundings.operation, object, operation),
-        _ => place.delete(&surroundings.operation, object, operation),
+        "i" => place.insert(object, operation),
+        "u" => place.update(object, operation),
+        _ => place.delete(object, operation),
     }
 }
 
 /// Where an operation is applied.
 struct Place<'p, 'c> {
     call: &'p Call<'c>,
-    namespace: Namespace,
-    context: Arc<Context>,
+    scope: Scope,
     options: Options,
 }
 
 impl Place<'_, '_> {
-    fn insert(
-        &self,
-        operation: &Arc<database::Operation>,
-        document: Document<'_>,
-        entry: Document<'_>,
-    ) -> Result<bool> {
+    fn insert(&self, document: Document<'_>, entry: Document<'_>) -> Result<bool> {
         let id = id_of(document, "insert", entry)?;
         let request = InsertRequest { document, bypass_validation: self.options.bypass_validation };
         let server = self.call.server;
         server.counters.inserted.add(1);
-        match server.database.insert(operation, &self.namespace, request, &self.context) {
+        match server.database.insert(&self.scope, request) {
             Ok(_) => Ok(true),
             Err(error) if error.code() == ErrorCode::DuplicateKey => {
-                let update = Update::parse(document.into(), &[], &self.context)?;
-                self.run_update(operation, id, update, true).map(|_| true)
+                let update = Update::parse(document.into(), &[], &self.scope.context)?;
+                self.run_update(id, update, true).map(|_| true)
             }
             Err(error) => failed(error),
         }
     }
 
-    fn update(
-        &self,
-        operation: &Arc<database::Operation>,
-        object: Document<'_>,
-        entry: Document<'_>,
-    ) -> Result<bool> {
+    fn update(&self, object: Document<'_>, entry: Document<'_>) -> Result<bool> {
         let key = entry.get("o2").and_then(|key| key.as_document()).unwrap_or(Document::EMPTY);
         let id = id_of(key, "update", entry)?;
-        let update = Update::from_oplog(object, &self.context)?;
+        let update = Update::from_oplog(object, &self.scope.context)?;
         let what =
             if update.is_replacement() { "Update of non-mod failed" } else { "Failed to apply update" };
         let upsert = self.options.always_upsert || entry.get("b").is_some_and(|upsert| upsert.is_truthy());
         self.call.server.counters.updated.add(1);
-        match self.run_update(operation, id, update, upsert)? {
+        match self.run_update(id, update, upsert)? {
             true => Ok(true),
             false => failed(err!(UpdateOperationFailed, "{what}: {entry}")),
         }
     }
 
     /// Updates the document with this `_id`; whether there was one, or now is.
-    fn run_update(
-        &self,
-        operation: &Arc<database::Operation>,
-        id: Element<'_>,
-        update: Update,
-        upsert: bool,
-    ) -> Result<bool> {
+    fn run_update(&self, id: Element<'_>, update: Update, upsert: bool) -> Result<bool> {
         let request = UpdateRequest {
-            matcher: Arc::new(Matcher::parse(with_id(id).view(), &self.context)?),
+            matcher: Arc::new(Matcher::parse(with_id(id).view(), &self.scope.context)?),
             update,
             multi: false,
             upsert,
@@ -130,21 +114,16 @@ impl Place<'_, '_> {
             bypass_validation: self.options.bypass_validation,
         };
         let database = &self.call.server.database;
-        let outcome = database.update(operation, &self.namespace, &request, &self.context)?;
+        let outcome = database.update(&self.scope, &request)?;
         Ok(outcome.matched > 0 || outcome.upserted.is_some())
     }
 
-    fn delete(
-        &self,
-        operation: &Arc<database::Operation>,
-        key: Document<'_>,
-        entry: Document<'_>,
-    ) -> Result<bool> {
+    fn delete(&self, key: Document<'_>, entry: Document<'_>) -> Result<bool> {
         let id = id_of(key, "delete", entry)?;
-        let matcher = Arc::new(Matcher::parse(with_id(id).view(), &self.context)?);
+        let matcher = Arc::new(Matcher::parse(with_id(id).view(), &self.scope.context)?);
         let request = DeleteRequest { matcher, single: true, hint: None };
         self.call.server.counters.deleted.add(1);
-        self.call.server.database.delete(operation, &self.namespace, &request, &self.context)?;
+        self.call.server.database.delete(&self.scope, &request)?;
         Ok(true)
     }
 }

@@ -1,0 +1,173 @@
+//! Where a command works: the collection or view that it names, seen once.
+
+use crate::collection::Collection;
+use crate::database::Database;
+use crate::operation::Operation;
+use crate::view::View;
+use base::bson::{Document, ValueBuf};
+use base::{Namespace, Result, err};
+use query::{Arena, Collation, Context, Expression};
+use std::borrow::Cow;
+use std::sync::{Arc, OnceLock};
+
+/// A command's namespace with all that its values are parsed, compared and read by.
+#[derive(Clone)]
+pub struct Scope {
+    /// What stops the command, and the transaction or snapshot that it reads.
+    pub operation: Arc<Operation>,
+    /// The collection or view.
+    pub namespace: Namespace,
+    /// Its collation, time, variables and randomness.
+    pub context: Arc<Context>,
+    /// What a read reads. A write takes a view for each statement.
+    view: OnceLock<View>,
+}
+
+impl Scope {
+    /// A scope whose context is known, collation included. A read takes its view when it begins.
+    pub fn new(operation: &Arc<Operation>, namespace: &Namespace, context: &Arc<Context>) -> Scope {
+        let (operation, namespace, context) = (operation.clone(), namespace.clone(), context.clone());
+        Scope { operation, namespace, context, view: OnceLock::new() }
+    }
+
+    /// The scope of a statement of the command: the same, unless it asks for another collation.
+    pub fn collated(&self, collation: Option<&Collation>) -> Cow<'_, Scope> {
+        let Some(collation) = collation else { return Cow::Borrowed(self) };
+        let mut context = self.context.with_collation(collation.clone());
+        context.own_collation = true;
+        Cow::Owned(Scope { context: Arc::new(context), ..self.clone() })
+    }
+
+    /// The same with more variables.
+    pub fn with_variables(&self, more: impl Iterator<Item = (String, Option<ValueBuf>)>) -> Scope {
+        let variables = self.context.variables.iter().cloned().chain(more).collect();
+        Scope { context: Arc::new(self.context.with_variables(variables)), ..self.clone() }
+    }
+
+    /// The same for a command with `bypassEmptyTsReplacement`: empty timestamps at the top of documents are stored as
+    /// they are.
+    pub fn keep_empty_timestamps(mut self, keeps: bool) -> Scope {
+        if keeps {
+            let mut context = self.context.with_collation(self.context.collation.clone());
+            context.keep_empty_timestamps = true;
+            self.context = Arc::new(context);
+        }
+        self
+    }
+
+    /// What a read reads: the same however often it is asked for.
+    pub(crate) fn view(&self, database: &Database) -> &View {
+        self.view.get_or_init(|| database.view_for(&self.operation))
+    }
+
+    /// The same with a catalog that is surely the view's.
+    ///
+    /// Errors: StaleConfig where it is not; the command begins again then.
+    pub(crate) fn confirmed_view(&self, database: &Database) -> Result<&View> {
+        let view = self.view(database);
+        database.confirmed(view, Ok(view))
+    }
+}
+
+impl Database {
+    /// The scope of a command that reads: strings compare by the collation that it asks for, or else by that of the
+    /// collection in the view that it reads, in a transaction or at a cluster time, too.
+    ///
+    /// `variables` are those of `let`, `context` has neither them nor a collation.
+    ///
+    /// Errors: OptionNotSupportedOnView where a command asks a view for another collation than its own; those of the
+    /// variables, which must be constant.
+    pub fn scope_to_read(
+        &self,
+        operation: Arc<Operation>,
+        namespace: &Namespace,
+        collation: Option<&Collation>,
+        variables: Option<Document<'_>>,
+        context: Context,
+    ) -> Result<Scope> {
+        let view = self.view_for(&operation);
+        let collection = view.catalog.get(namespace).cloned();
+        let context = in_force(context, collation, collection.as_deref(), variables)?;
+        let scope = Scope::new(&operation, namespace, &Arc::new(context));
+        scope.view.get_or_init(|| view);
+        Ok(scope)
+    }
+
+    /// The scope of a command that writes. It holds no view: a snapshot that is held makes writes dearer.
+    ///
+    /// Errors: as [`scope_to_read`](Self::scope_to_read).
+    pub fn scope_to_write(
+        &self,
+        operation: Arc<Operation>,
+        namespace: &Namespace,
+        collation: Option<&Collation>,
+        variables: Option<Document<'_>>,
+        context: Context,
+    ) -> Result<Scope> {
+        let collection = self.known_collection(&operation, namespace);
+        let context = in_force(context, collation, collection.as_deref(), variables)?;
+        Ok(Scope::new(&operation, namespace, &Arc::new(context)))
+    }
+
+    /// The scope of one statement of a command that writes to several namespaces.
+    ///
+    /// Errors: as [`scope_to_read`](Self::scope_to_read).
+    pub fn scope_within(
+        &self,
+        whole: &Scope,
+        namespace: &Namespace,
+        collation: Option<&Collation>,
+    ) -> Result<Scope> {
+        let collection = self.known_collection(&whole.operation, namespace);
+        let context = whole.context.with_collation(Collation::SIMPLE);
+        let context = in_force(context, collation, collection.as_deref(), None)?;
+        Ok(Scope::new(&whole.operation, namespace, &Arc::new(context)))
+    }
+
+    /// What a statement that writes finds. What it reads then tells whether that is still so.
+    fn known_collection(&self, operation: &Operation, namespace: &Namespace) -> Option<Arc<Collection>> {
+        let catalog = match operation.transaction() {
+            Some(transaction) => transaction.view().catalog,
+            None => self.known_catalog(),
+        };
+        catalog.get(namespace).cloned()
+    }
+}
+
+/// A context with the collation and the variables of a command.
+fn in_force(
+    mut context: Context,
+    requested: Option<&Collation>,
+    collection: Option<&Collection>,
+    variables: Option<Document<'_>>,
+) -> Result<Context> {
+    if let (Some(requested), Some(collection)) = (requested, collection) {
+        check_view(collection, requested)?;
+    }
+    let own = collection.map(|collection| &collection.options.collation);
+    context.own_collation = requested.is_some();
+    context.collation = requested.or(own).cloned().unwrap_or_default();
+    for variable in variables.into_iter().flatten() {
+        check_variable_name(variable.name())?;
+        let expression = Expression::parse(variable.value(), &context)?;
+        let arena = Arena::new();
+        let value = expression.evaluate(Document::EMPTY, &context, &arena)?.map(|value| value.to_owned());
+        context.variables.push((variable.name().to_string(), value));
+    }
+    Ok(context)
+}
+
+fn check_variable_name(name: &str) -> Result<()> {
+    if name.starts_with(|first: char| first.is_ascii_lowercase() || !first.is_ascii()) {
+        return Ok(());
+    }
+    Err(err!(FailedToParse, "'{name}' starts with an invalid character for a user variable name"))
+}
+
+/// Errors: OptionNotSupportedOnView where a view compares otherwise than what reads it.
+pub(crate) fn check_view(collection: &Collection, wanted: &Collation) -> Result<()> {
+    if !collection.is_view() || collection.options.collation == *wanted {
+        return Ok(());
+    }
+    Err(err!(OptionNotSupportedOnView, "Cannot override a view's default collation"))
+}
