@@ -301,7 +301,8 @@ fn a_backup_that_is_killed_is_known_to_be_incomplete() {
                 std::fs::remove_dir_all(&target).unwrap();
             }
             false => {
-                let known = ["isn't complete", "there is no full backup", "is no backup", "No such file"];
+                let known =
+                    ["isn't complete", "there is no full backup", "is no backup", "there is no directory"];
                 assert!(known.iter().any(|why| text.contains(why)), "{text}");
             }
         }
