@@ -151,7 +151,7 @@ mod tests {
     use crate::front::Limits;
     use crate::state::PostgresStore;
     use crate::testing::Cluster;
-    use storage::store::{Among, Store};
+    use storage::store::{Among, ReadViews};
 
     /// A time that nothing here takes.
     const SOON: Duration = Duration::from_secs(20);

@@ -18,8 +18,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 use storage::store::{
-    Acknowledged, Build, Change, Claim, Counts, Elsewhere, Exclusive, Expect, Member, Outcome, Owner,
-    Reached, Refusal, Sight, Store,
+    Acknowledged, Build, Change, ChangeLog, Claim, Commits, Counters, Counts, Elsewhere, Exclusive, Expect,
+    IndexBuilds, Intents, Member, Outcome, Owner, Reached, ReadViews, Refusal, Replication, Sight, Store,
 };
 use storage::{Engine, Error, Ident, Position, Result, Snapshot};
 
@@ -67,7 +67,9 @@ impl Store for PostgresStore {
     fn engine(&self) -> &Arc<dyn Engine> {
         &self.engine
     }
+}
 
+impl ReadViews for PostgresStore {
     fn sight(&self) -> Sight {
         let generation = self.front.known.load(Ordering::Acquire);
         Sight { snapshot: Arc::new(self.front.snapshot_of(Some(generation))), generation }
@@ -84,10 +86,6 @@ impl Store for PostgresStore {
         Some(self.front.known.load(Ordering::Acquire))
     }
 
-    fn empties_at_once(&self) -> bool {
-        false
-    }
-
     fn sight_with_time(&self, earliest: u64) -> (Sight, u64) {
         let time = self.front.time(earliest);
         let snapshot = self.front.snapshot();
@@ -99,7 +97,9 @@ impl Store for PostgresStore {
     fn sight_elsewhere(&self, asked: Elsewhere) -> Result<Option<Sight>> {
         self.front.sight_elsewhere(asked).map_err(failed)
     }
+}
 
+impl Commits for PostgresStore {
     fn commit(&self, change: Change) -> Result<Outcome> {
         debug_assert!(change.stamped.is_empty(), "the time of a commit is not known before it ends");
         if self.frozen() > 0 {
@@ -149,6 +149,43 @@ impl Store for PostgresStore {
         Ok(held.map(|held| Box::new(held) as Box<dyn Exclusive + 'a>))
     }
 
+    fn must_wait(&self) -> Result<bool> {
+        Ok(self.frozen() > 0)
+    }
+
+    fn wait_for_room(&self, go_on: &mut dyn FnMut() -> bool) -> Result<()> {
+        while self.frozen() > 0 && go_on() {
+            std::thread::sleep(PAUSE);
+        }
+        Ok(())
+    }
+
+    fn empties_at_once(&self) -> bool {
+        false
+    }
+
+    fn freeze(&self) -> u64 {
+        self.frozen.fetch_add(1, Ordering::AcqRel) + 1
+    }
+
+    fn thaw(&self) -> Option<u64> {
+        let thawed =
+            self.frozen.fetch_update(Ordering::AcqRel, Ordering::Acquire, |times| times.checked_sub(1));
+        thawed.ok().map(|before| before - 1)
+    }
+
+    fn frozen(&self) -> u64 {
+        self.frozen.load(Ordering::Acquire)
+    }
+}
+
+impl Intents for PostgresStore {
+    fn begin(&self, earliest: u64) -> (Owner, Sight, u64) {
+        let owner = Owner(self.owners.fetch_add(1, Ordering::Relaxed));
+        let time = self.front.time(earliest);
+        (owner, self.claims.begin(&self.front, owner), time)
+    }
+
     fn claim(
         &self,
         owner: Owner,
@@ -169,20 +206,34 @@ impl Store for PostgresStore {
             std::thread::sleep(PAUSE);
         }
     }
+}
 
-    fn must_wait(&self) -> Result<bool> {
-        Ok(self.frozen() > 0)
+impl Replication for PostgresStore {
+    fn latest_position(&self) -> Position {
+        position(self.front.lives().current(), self.position.load(Ordering::Acquire))
     }
 
-    fn wait_for_room(&self, go_on: &mut dyn FnMut() -> bool) -> Result<()> {
-        while self.frozen() > 0 && go_on() {
-            std::thread::sleep(PAUSE);
-        }
-        Ok(())
+    fn time(&self, earliest: u64) -> u64 {
+        self.front.time(earliest)
     }
 
     fn wait_journaled(&self, position: Position) -> Result<()> {
         self.engine.wait_journaled(position)
+    }
+
+    fn wait_acknowledged(
+        &self,
+        position: Position,
+        by: Acknowledged,
+        go_on: &mut dyn FnMut() -> bool,
+    ) -> Result<Reached> {
+        let (front, barriers, life) = (&self.front, &self.barriers, life_of(position));
+        let waited = match by {
+            Acknowledged::Journal => barriers.wait_local(front, life, go_on),
+            Acknowledged::Majority => barriers.wait_standbys(front, life, go_on),
+            Acknowledged::Members(members) => barriers.wait_members(front, (life, members), go_on),
+        };
+        waited.map_err(failed)
     }
 
     fn members(&self) -> Result<usize> {
@@ -205,44 +256,9 @@ impl Store for PostgresStore {
         };
         Ok(rows.iter().map(member).collect())
     }
+}
 
-    fn wait_acknowledged(
-        &self,
-        position: Position,
-        by: Acknowledged,
-        go_on: &mut dyn FnMut() -> bool,
-    ) -> Result<Reached> {
-        let (front, barriers, life) = (&self.front, &self.barriers, life_of(position));
-        let waited = match by {
-            Acknowledged::Journal => barriers.wait_local(front, life, go_on),
-            Acknowledged::Majority => barriers.wait_standbys(front, life, go_on),
-            Acknowledged::Members(members) => barriers.wait_members(front, (life, members), go_on),
-        };
-        waited.map_err(failed)
-    }
-
-    fn latest_position(&self) -> Position {
-        position(self.front.lives().current(), self.position.load(Ordering::Acquire))
-    }
-
-    fn time(&self, earliest: u64) -> u64 {
-        self.front.time(earliest)
-    }
-
-    fn freeze(&self) -> u64 {
-        self.frozen.fetch_add(1, Ordering::AcqRel) + 1
-    }
-
-    fn thaw(&self) -> Option<u64> {
-        let thawed =
-            self.frozen.fetch_update(Ordering::AcqRel, Ordering::Acquire, |times| times.checked_sub(1));
-        thawed.ok().map(|before| before - 1)
-    }
-
-    fn frozen(&self) -> u64 {
-        self.frozen.load(Ordering::Acquire)
-    }
-
+impl Counters for PostgresStore {
     fn new_ident(&self) -> Ident {
         // A number that nobody can use: the change that would, fails with the server's own words.
         self.front.new_ident().unwrap_or_else(|failure| {
@@ -257,12 +273,6 @@ impl Store for PostgresStore {
 
     fn greatest_record(&self, _: &Counts) -> u64 {
         i64::MAX as u64
-    }
-
-    fn begin(&self, earliest: u64) -> (Owner, Sight, u64) {
-        let owner = Owner(self.owners.fetch_add(1, Ordering::Relaxed));
-        let time = self.front.time(earliest);
-        (owner, self.claims.begin(&self.front, owner), time)
     }
 
     fn counts(&self, of: Ident, _: &mut dyn FnMut(&Counts) -> Result<()>) -> Result<Arc<Counts>> {
@@ -307,7 +317,9 @@ impl Store for PostgresStore {
         counts.bytes.store(bytes, Ordering::Relaxed);
         Ok(())
     }
+}
 
+impl IndexBuilds for PostgresStore {
     fn build(&self, of: Ident) -> Option<Arc<Build>> {
         self.builds.get(&self.front, of)
     }
@@ -319,7 +331,9 @@ impl Store for PostgresStore {
     fn end_build(&self, of: Ident) {
         self.builds.end(&self.front, of);
     }
+}
 
+impl ChangeLog for PostgresStore {
     fn log_sight(&self, earliest: u64) -> (Sight, u64) {
         let end = self.front.times.durable();
         let (sight, now) = self.sight_with_time(earliest);
@@ -337,6 +351,12 @@ impl Store for PostgresStore {
         }
     }
 
+    fn follow_log(&self, anybody: Arc<dyn Fn() -> bool + Send + Sync>, grown: Arc<dyn Fn() + Send + Sync>) {
+        if self.front.times.is_kept() {
+            self.front.follower.start(&self.front, &self.barriers, anybody, grown);
+        }
+    }
+
     fn log_begin(&self) -> Result<Option<u64>> {
         match self.front.times.is_kept() {
             true => self.front.log_first().map_err(failed),
@@ -350,11 +370,5 @@ impl Store for PostgresStore {
 
     fn log_bytes(&self) -> Option<u64> {
         self.front.times.is_kept().then(|| self.front.times.held.load(Ordering::Relaxed))
-    }
-
-    fn follow_log(&self, anybody: Arc<dyn Fn() -> bool + Send + Sync>, grown: Arc<dyn Fn() + Send + Sync>) {
-        if self.front.times.is_kept() {
-            self.front.follower.start(&self.front, &self.barriers, anybody, grown);
-        }
     }
 }

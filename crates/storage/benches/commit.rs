@@ -14,7 +14,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use nix::time::{ClockId, clock_gettime};
-use storage::store::{Beside, Change, Counts, Expect, Local, LogOptions, Store};
+use storage::store::{Beside, Change, Commits, Counts, Expect, Local, LogOptions, ReadViews};
 use storage::{Batch, DiskEngine, DiskOptions, Engine, Ident, Key, MemoryEngine, Result, Value};
 
 const RECORDS: Ident = Ident(1);

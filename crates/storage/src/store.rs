@@ -324,10 +324,13 @@ pub type Outcome = std::result::Result<Written, (Refusal, Change)>;
 
 /// Where documents and indexes are kept, for one process or for several at a time. Whatever must be the same
 /// for all who share it comes from here: numbers, counts, times, the generation of the catalog.
-pub trait Store: Send + Sync {
+pub trait Store: ReadViews + Commits + Intents + Replication + Counters + IndexBuilds + ChangeLog {
     /// The engine that holds the data, for what concerns it as a whole: statistics, checkpoints.
     fn engine(&self) -> &Arc<dyn Engine>;
+}
 
+/// Consistent states to read, each with the catalog and the time that belong to it.
+pub trait ReadViews: Send + Sync {
     /// The state after the latest commit. Costs nothing to speak of, wherever the store is: one that is far
     /// away is asked when the sight is first read, and gives that moment's state from then on.
     ///
@@ -348,11 +351,6 @@ pub trait Store: Send + Sync {
         None
     }
 
-    /// Whether a tree is emptied in a moment, whatever it holds; where it isn't, one that is dropped is.
-    fn empties_at_once(&self) -> bool {
-        true
-    }
-
     /// The present state with its time, between two commits, and its very catalog: asked for at once.
     fn sight_with_time(&self, earliest: u64) -> (Sight, u64);
 
@@ -364,7 +362,10 @@ pub trait Store: Send + Sync {
         let _ = asked;
         Ok(None)
     }
+}
 
+/// Conditional commits and changes of the catalog. A change is applied whole or not at all.
+pub trait Commits: Send + Sync {
     /// Checks what a change expects, and applies it whole; or refuses and changes nothing. Gives a refused
     /// change back, for its expectations tell the caller what to say. One that is refused because of a
     /// collection's generation makes the latest generation known.
@@ -375,6 +376,37 @@ pub trait Store: Send + Sync {
     ///
     /// Errors: the engine's, where there is no room.
     fn lock<'a>(&'a self, go_on: &mut dyn FnMut() -> bool) -> Result<Option<Box<dyn Exclusive + 'a>>>;
+
+    /// Whether a commit would have to wait for anything but its turn.
+    ///
+    /// Errors: the engine's, where there is no room.
+    fn must_wait(&self) -> Result<bool>;
+
+    /// Waits until a change is likely to find room, asking `go_on` as [`wait_released`](Self::wait_released)
+    /// does.
+    fn wait_for_room(&self, go_on: &mut dyn FnMut() -> bool) -> Result<()>;
+
+    /// Whether a tree is emptied in a moment, whatever it holds; where it isn't, one that is dropped is.
+    fn empties_at_once(&self) -> bool {
+        true
+    }
+
+    /// Holds commits up, once more; returns how often they are now. Commits under way are over when it
+    /// returns.
+    fn freeze(&self) -> u64;
+
+    /// Takes one [`freeze`](Self::freeze) back; returns how many are left, `None` where there was none.
+    fn thaw(&self) -> Option<u64>;
+
+    /// How often commits are held up.
+    fn frozen(&self) -> u64;
+}
+
+/// Open transactions and the keys that they have claimed, which no other change may touch.
+pub trait Intents: Send + Sync {
+    /// Begins a transaction: gives it a number that nobody else is given, and the present state with its
+    /// time and its very catalog. It is open until [`release`](Self::release).
+    fn begin(&self, earliest: u64) -> (Owner, Sight, u64);
 
     /// Claims keys for a transaction, whose sight is given: no other change to them is admitted until
     /// [`release`](Self::release). `held` are collections, by tree and generation, that must be the same
@@ -397,32 +429,23 @@ pub trait Store: Send + Sync {
     /// Waits until a transaction has given its claims up, asking `go_on` at least every ten milliseconds;
     /// returns early when that says no.
     fn wait_released(&self, owner: Owner, go_on: &mut dyn FnMut() -> bool);
+}
 
-    /// Whether a commit would have to wait for anything but its turn.
-    ///
-    /// Errors: the engine's, where there is no room.
-    fn must_wait(&self) -> Result<bool>;
+/// How far commits have come: to the journal, and to members.
+pub trait Replication: Send + Sync {
+    /// The position of the latest commit.
+    fn latest_position(&self) -> Position;
 
-    /// Waits until a change is likely to find room, asking `go_on` as [`wait_released`](Self::wait_released)
-    /// does.
-    fn wait_for_room(&self, go_on: &mut dyn FnMut() -> bool) -> Result<()>;
+    /// The position of a commit at or after each commit that a snapshot or a time may have shown before this call.
+    fn shown_position(&self) -> Position {
+        self.latest_position()
+    }
+
+    /// The time of the latest commit, and `earliest` if that is later.
+    fn time(&self, earliest: u64) -> u64;
 
     /// Returns once everything up to `position` would survive a crash, as [`Engine::wait_journaled`].
     fn wait_journaled(&self, position: Position) -> Result<()>;
-
-    /// How many members hold the data.
-    ///
-    /// Errors: those of a store that is far away.
-    fn members(&self) -> Result<usize> {
-        Ok(1)
-    }
-
-    /// The same members, one by one, where there may be several.
-    ///
-    /// Errors: those of a store that is far away.
-    fn list_members(&self) -> Result<Vec<Member>> {
-        Ok(Vec::new())
-    }
 
     /// Returns once everything up to `position` is where it has to be, or `go_on`, which is asked every now and then,
     /// has said no. One member alone is its own majority, and waits for its disk, which nobody can call off.
@@ -438,27 +461,23 @@ pub trait Store: Send + Sync {
         self.wait_journaled(position).map(|()| Reached::There)
     }
 
-    /// The position of the latest commit.
-    fn latest_position(&self) -> Position;
-
-    /// The position of a commit at or after each commit that a snapshot or a time may have shown before this call.
-    fn shown_position(&self) -> Position {
-        self.latest_position()
+    /// How many members hold the data.
+    ///
+    /// Errors: those of a store that is far away.
+    fn members(&self) -> Result<usize> {
+        Ok(1)
     }
 
-    /// The time of the latest commit, and `earliest` if that is later.
-    fn time(&self, earliest: u64) -> u64;
+    /// The same members, one by one, where there may be several.
+    ///
+    /// Errors: those of a store that is far away.
+    fn list_members(&self) -> Result<Vec<Member>> {
+        Ok(Vec::new())
+    }
+}
 
-    /// Holds commits up, once more; returns how often they are now. Commits under way are over when it
-    /// returns.
-    fn freeze(&self) -> u64;
-
-    /// Takes one [`freeze`](Self::freeze) back; returns how many are left, `None` where there was none.
-    fn thaw(&self) -> Option<u64>;
-
-    /// How often commits are held up.
-    fn frozen(&self) -> u64;
-
+/// Numbers that all who share a store must agree on: of trees, of records, and how many there are.
+pub trait Counters: Send + Sync {
     /// A number for a new tree, which nobody else is given.
     fn new_ident(&self) -> Ident;
 
@@ -474,16 +493,6 @@ pub trait Store: Send + Sync {
         counts.next_record.load(Ordering::Relaxed).saturating_sub(1)
     }
 
-    /// Brings running counts up to date where others who share the store may have changed them.
-    fn refresh_counts(&self, ident: Ident, counts: &Counts) -> Result<()> {
-        let _ = (ident, counts);
-        Ok(())
-    }
-
-    /// Begins a transaction: gives it a number that nobody else is given, and the present state with its
-    /// time and its very catalog. It is open until [`release`](Self::release).
-    fn begin(&self, earliest: u64) -> (Owner, Sight, u64);
-
     /// The running counts of a collection, by its tree; `read` finds out what they are where nobody has
     /// asked for them before.
     fn counts(&self, ident: Ident, read: &mut dyn FnMut(&Counts) -> Result<()>) -> Result<Arc<Counts>>;
@@ -497,6 +506,15 @@ pub trait Store: Send + Sync {
         Ok(())
     }
 
+    /// Brings running counts up to date where others who share the store may have changed them.
+    fn refresh_counts(&self, ident: Ident, counts: &Counts) -> Result<()> {
+        let _ = (ident, counts);
+        Ok(())
+    }
+}
+
+/// Indexes that are built while others write.
+pub trait IndexBuilds: Send + Sync {
     /// The index being built in a tree, if one is.
     fn build(&self, ident: Ident) -> Option<Arc<Build>>;
 
@@ -505,7 +523,10 @@ pub trait Store: Send + Sync {
 
     /// Says that an index is no longer built.
     fn end_build(&self, ident: Ident);
+}
 
+/// The log of all changes: where it begins and ends, and how long it may grow.
+pub trait ChangeLog: Replication {
     /// The present state, and the time up to which all of the log's entries are in it and would survive a
     /// crash; none after it will have an earlier one. That is `earliest` where nothing is under way.
     fn log_sight(&self, earliest: u64) -> (Sight, u64);

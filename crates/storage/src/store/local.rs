@@ -4,7 +4,8 @@ use super::claims::Claims;
 use super::log::{Log, LogOptions, first_time};
 use super::recent::Recent;
 use super::{
-    Beside, Build, Change, Claim, Counts, Exclusive, Expect, Outcome, Owner, Refusal, Sight, Store, Written,
+    Beside, Build, Change, ChangeLog, Claim, Commits, Counters, Counts, Exclusive, Expect, IndexBuilds,
+    Intents, Outcome, Owner, ReadViews, Refusal, Replication, Sight, Store, Written,
 };
 use crate::cpu_slice::{self, CpuSlice};
 use crate::sync::atomic::{AtomicU64, Ordering};
@@ -281,7 +282,9 @@ impl Store for Local {
     fn engine(&self) -> &Arc<dyn Engine> {
         &self.engine
     }
+}
 
+impl ReadViews for Local {
     fn sight(&self) -> Sight {
         let generation = self.generation.read();
         Sight { snapshot: self.engine.snapshot(), generation: *generation }
@@ -295,7 +298,9 @@ impl Store for Local {
         let _writer = self.writer.lock();
         (self.sight(), self.time(earliest))
     }
+}
 
+impl Commits for Local {
     fn commit(&self, change: Change) -> Result<Outcome> {
         let operations = change.batch.len() + change.expect.len();
         let mut writer = self.writer.lock();
@@ -323,6 +328,56 @@ impl Store for Local {
                 return Ok(None);
             }
         }
+    }
+
+    fn must_wait(&self) -> Result<bool> {
+        if self.frozen() > 0 {
+            return Ok(true);
+        }
+        let mut asked = false;
+        self.engine.wait_for_room(&mut || {
+            asked = true;
+            false
+        })?;
+        Ok(asked)
+    }
+
+    fn wait_for_room(&self, go_on: &mut dyn FnMut() -> bool) -> Result<()> {
+        if self.frozen() > 0 {
+            self.wait_until(&|| self.frozen() == 0, go_on);
+        }
+        self.engine.wait_for_room(go_on)
+    }
+
+    fn freeze(&self) -> u64 {
+        let _writer = self.writer.lock();
+        self.frozen.fetch_add(1, Ordering::AcqRel) + 1
+    }
+
+    fn thaw(&self) -> Option<u64> {
+        let writer = self.writer.lock();
+        let left = self.frozen().checked_sub(1)?;
+        self.frozen.store(left, Ordering::Release);
+        drop(writer);
+        self.happen();
+        Some(left)
+    }
+
+    fn frozen(&self) -> u64 {
+        self.frozen.load(Ordering::Acquire)
+    }
+}
+
+impl Intents for Local {
+    fn begin(&self, earliest: u64) -> (Owner, Sight, u64) {
+        let owner = Owner(self.next_owner.fetch_add(1, Ordering::Relaxed));
+        let mut writer = self.writer.lock();
+        let time = self.time(earliest);
+        writer.recent.begin(owner, time);
+        if mutant!("transactions are told the time of another state") {
+            return (owner, self.sight(), time - 1);
+        }
+        (owner, self.sight(), time)
     }
 
     fn claim(
@@ -382,33 +437,9 @@ impl Store for Local {
     fn wait_released(&self, owner: Owner, go_on: &mut dyn FnMut() -> bool) {
         self.wait_until(&|| !self.writer.lock().claims.has(owner), go_on);
     }
+}
 
-    fn must_wait(&self) -> Result<bool> {
-        if self.frozen() > 0 {
-            return Ok(true);
-        }
-        let mut asked = false;
-        self.engine.wait_for_room(&mut || {
-            asked = true;
-            false
-        })?;
-        Ok(asked)
-    }
-
-    fn wait_for_room(&self, go_on: &mut dyn FnMut() -> bool) -> Result<()> {
-        if self.frozen() > 0 {
-            self.wait_until(&|| self.frozen() == 0, go_on);
-        }
-        self.engine.wait_for_room(go_on)
-    }
-
-    fn wait_journaled(&self, position: Position) -> Result<()> {
-        if mutant!("commits are acknowledged before the journal has them") {
-            return Ok(());
-        }
-        self.engine.wait_journaled(position)
-    }
-
+impl Replication for Local {
     fn latest_position(&self) -> Position {
         Position(self.position.load(Ordering::Acquire))
     }
@@ -423,37 +454,17 @@ impl Store for Local {
         self.time.fetch_max(earliest, Ordering::AcqRel).max(earliest)
     }
 
-    fn freeze(&self) -> u64 {
-        let _writer = self.writer.lock();
-        self.frozen.fetch_add(1, Ordering::AcqRel) + 1
+    fn wait_journaled(&self, position: Position) -> Result<()> {
+        if mutant!("commits are acknowledged before the journal has them") {
+            return Ok(());
+        }
+        self.engine.wait_journaled(position)
     }
+}
 
-    fn thaw(&self) -> Option<u64> {
-        let writer = self.writer.lock();
-        let left = self.frozen().checked_sub(1)?;
-        self.frozen.store(left, Ordering::Release);
-        drop(writer);
-        self.happen();
-        Some(left)
-    }
-
-    fn frozen(&self) -> u64 {
-        self.frozen.load(Ordering::Acquire)
-    }
-
+impl Counters for Local {
     fn new_ident(&self) -> Ident {
         Ident(self.next_ident.fetch_add(1, Ordering::Relaxed))
-    }
-
-    fn begin(&self, earliest: u64) -> (Owner, Sight, u64) {
-        let owner = Owner(self.next_owner.fetch_add(1, Ordering::Relaxed));
-        let mut writer = self.writer.lock();
-        let time = self.time(earliest);
-        writer.recent.begin(owner, time);
-        if mutant!("transactions are told the time of another state") {
-            return (owner, self.sight(), time - 1);
-        }
-        (owner, self.sight(), time)
     }
 
     fn counts(&self, ident: Ident, read: &mut dyn FnMut(&Counts) -> Result<()>) -> Result<Arc<Counts>> {
@@ -466,7 +477,9 @@ impl Store for Local {
         all.insert(ident, counts.clone());
         Ok(counts)
     }
+}
 
+impl IndexBuilds for Local {
     fn build(&self, ident: Ident) -> Option<Arc<Build>> {
         self.builds.lock().get(&ident).cloned()
     }
@@ -480,7 +493,9 @@ impl Store for Local {
     fn end_build(&self, ident: Ident) {
         self.builds.lock().remove(&ident);
     }
+}
 
+impl ChangeLog for Local {
     fn log_sight(&self, earliest: u64) -> (Sight, u64) {
         let mut writer = self.writer.lock();
         self.note_synced(&mut writer);
@@ -499,13 +514,13 @@ impl Store for Local {
         self.writer.lock().log.as_ref().map(Log::limit)
     }
 
-    fn log_steps(&self) -> u64 {
-        self.log_steps.load(Ordering::Relaxed)
-    }
-
     fn set_log_limit(&self, bytes: u64) -> bool {
         let mut writer = self.writer.lock();
         writer.log.as_mut().map(|log| log.set_limit(bytes)).is_some()
+    }
+
+    fn log_steps(&self) -> u64 {
+        self.log_steps.load(Ordering::Relaxed)
     }
 
     fn log_bytes(&self) -> Option<u64> {

@@ -5,7 +5,8 @@
 //! the catalog a user finds out when it reads, and not before.
 
 use crate::store::{
-    Build, Change, Claim, Counts, Exclusive, Expect, Local, Outcome, Owner, Refusal, Sight, Store,
+    Build, Change, ChangeLog, Claim, Commits, Counters, Counts, Exclusive, Expect, IndexBuilds, Intents,
+    Local, Outcome, Owner, ReadViews, Refusal, Replication, Sight, Store,
 };
 use crate::{
     Cursor, Direction, Engine, Error, Ident, Lent, Position, Range, Result, Snapshot, Value, mutant,
@@ -75,7 +76,9 @@ impl Store for Shared {
     fn engine(&self) -> &Arc<dyn Engine> {
         self.store.engine()
     }
+}
 
+impl ReadViews for Shared {
     fn sight(&self) -> Sight {
         let generation = self.calls.known.load(Ordering::Acquire);
         Sight { snapshot: Arc::new(self.snapshot(None, generation)), generation }
@@ -97,7 +100,9 @@ impl Store for Shared {
         let (sight, time) = self.store.sight_with_time(earliest);
         (self.counted(sight), time)
     }
+}
 
+impl Commits for Shared {
     fn commit(&self, change: Change) -> Result<Outcome> {
         self.calls.call();
         let outcome = self.store.commit(change)?;
@@ -113,6 +118,34 @@ impl Store for Shared {
         self.calls.call();
         let lock = self.store.lock(go_on)?;
         Ok(lock.map(|lock| Box::new(HeardExclusive { lock, shared: self }) as Box<dyn Exclusive + 'a>))
+    }
+
+    fn must_wait(&self) -> Result<bool> {
+        self.store.must_wait()
+    }
+
+    fn wait_for_room(&self, go_on: &mut dyn FnMut() -> bool) -> Result<()> {
+        self.store.wait_for_room(go_on)
+    }
+
+    fn freeze(&self) -> u64 {
+        self.store.freeze()
+    }
+
+    fn thaw(&self) -> Option<u64> {
+        self.store.thaw()
+    }
+
+    fn frozen(&self) -> u64 {
+        self.store.frozen()
+    }
+}
+
+impl Intents for Shared {
+    fn begin(&self, earliest: u64) -> (Owner, Sight, u64) {
+        self.calls.call();
+        let (owner, sight, time) = self.store.begin(earliest);
+        (owner, self.counted(sight), time)
     }
 
     fn claim(
@@ -134,20 +167,9 @@ impl Store for Shared {
     fn wait_released(&self, owner: Owner, go_on: &mut dyn FnMut() -> bool) {
         self.store.wait_released(owner, go_on);
     }
+}
 
-    fn must_wait(&self) -> Result<bool> {
-        self.store.must_wait()
-    }
-
-    fn wait_for_room(&self, go_on: &mut dyn FnMut() -> bool) -> Result<()> {
-        self.store.wait_for_room(go_on)
-    }
-
-    fn wait_journaled(&self, position: Position) -> Result<()> {
-        self.calls.call();
-        self.store.wait_journaled(position)
-    }
-
+impl Replication for Shared {
     fn latest_position(&self) -> Position {
         self.store.latest_position()
     }
@@ -156,32 +178,23 @@ impl Store for Shared {
         self.store.time(earliest)
     }
 
-    fn freeze(&self) -> u64 {
-        self.store.freeze()
+    fn wait_journaled(&self, position: Position) -> Result<()> {
+        self.calls.call();
+        self.store.wait_journaled(position)
     }
+}
 
-    fn thaw(&self) -> Option<u64> {
-        self.store.thaw()
-    }
-
-    fn frozen(&self) -> u64 {
-        self.store.frozen()
-    }
-
+impl Counters for Shared {
     fn new_ident(&self) -> Ident {
         self.store.new_ident()
-    }
-
-    fn begin(&self, earliest: u64) -> (Owner, Sight, u64) {
-        self.calls.call();
-        let (owner, sight, time) = self.store.begin(earliest);
-        (owner, self.counted(sight), time)
     }
 
     fn counts(&self, ident: Ident, read: &mut dyn FnMut(&Counts) -> Result<()>) -> Result<Arc<Counts>> {
         self.store.counts(ident, read)
     }
+}
 
+impl IndexBuilds for Shared {
     fn build(&self, ident: Ident) -> Option<Arc<Build>> {
         self.store.build(ident)
     }
@@ -193,7 +206,9 @@ impl Store for Shared {
     fn end_build(&self, ident: Ident) {
         self.store.end_build(ident);
     }
+}
 
+impl ChangeLog for Shared {
     fn log_sight(&self, earliest: u64) -> (Sight, u64) {
         self.calls.call();
         let (sight, end) = self.store.log_sight(earliest);
@@ -208,12 +223,12 @@ impl Store for Shared {
         self.store.log_limit()
     }
 
-    fn log_steps(&self) -> u64 {
-        self.store.log_steps()
-    }
-
     fn set_log_limit(&self, bytes: u64) -> bool {
         self.store.set_log_limit(bytes)
+    }
+
+    fn log_steps(&self) -> u64 {
+        self.store.log_steps()
     }
 
     fn log_bytes(&self) -> Option<u64> {
