@@ -106,6 +106,7 @@ pub(crate) fn serve(config: Config) -> Result<(), Failure> {
         database.bound_build_memory(limit.bytes / BUILD_SHARE);
     }
     let server = Arc::new(Server::new(config.settings.clone(), database.clone()));
+    set_parameters(&server, &[("maxSnapshotHistoryBytes".to_owned(), history_bytes(&config).to_string())])?;
     set_parameters(&server, &config.parameters)?;
     if let Some(user) = config.first_user.as_ref().filter(|_| is_new) {
         user.make(&server).map_err(|why| Failure::new(Kind::Options, why))?;
@@ -192,6 +193,14 @@ fn announce(address: SocketAddr, config: &Config, start: Start, server: &Server)
         let _ = out.write_all(text.as_bytes()).and_then(|()| out.flush());
     }
     mongod::ready();
+}
+
+/// How many bytes of replaced documents are kept for old snapshots, unless a parameter says otherwise: as much as the
+/// cache, at most 512 MiB, and at most a quarter of the memory limit.
+fn history_bytes(config: &Config) -> u64 {
+    let cache = config.disk.as_ref().map_or(u64::MAX, |disk| disk.cache_bytes);
+    let limit = config.settings.memory_limit.as_ref().map_or(u64::MAX, |limit| limit.bytes / 4);
+    cache.min(limit).clamp(1, 512 << 20)
 }
 
 /// Sets parameters as a client would, before there are any.

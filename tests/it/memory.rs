@@ -210,3 +210,44 @@ fn patterns_are_the_operations_memory() {
     assert_eq!(number(&again, "ok"), 1, "{again:.300}");
     assert!(!server.log().contains("panicked"), "{}", server.log());
 }
+
+/// Idle cursors between updates of 10 MB, in memory and on disk.
+#[test]
+fn idle_cursors_keep_no_more_old_versions_than_they_may() {
+    let data = crate::root().join("target/tmp/idle_cursors");
+    _ = std::fs::remove_dir_all(&data);
+    let disk = ["--data", data.to_str().unwrap(), "--cache-size", "64M"];
+    for options in [&[][..], &disk[..]] {
+        let Some(server) = Server::start_bounded(SPACE, options) else { return };
+        let mut client = server.connect().unwrap();
+        let bound = parse("{setParameter: 1, maxSnapshotHistoryBytes: 64000000, $db: 'admin'}").unwrap();
+        client.command(&bound).unwrap();
+        command(&mut client, "{insert: 'c', documents: [{_id: 0}, {_id: 1}, {_id: 2}, {_id: 3}]}");
+        let cursor = |reply: &DocumentBuf| {
+            let cursor =
+                reply.view().get("cursor").and_then(|cursor| cursor.as_document()?.get("id")?.as_i64());
+            cursor.unwrap_or_else(|| panic!("{reply}"))
+        };
+        let mut cursors = Vec::new();
+        for turn in 0..60 {
+            let mut sent = Builder::new();
+            sent.append(c"update", "c").begin_array(c"updates").push_document();
+            sent.begin_document(c"q").append(c"_id", 3).end().begin_document(c"u").append(c"turn", turn);
+            sent.append(c"text", "x".repeat(10_000_000).as_str()).end().end().end().append(c"$db", "test");
+            let updated = client.command(&sent.finish()).unwrap();
+            assert_eq!(number(&updated, "n"), 1, "{updated}");
+            cursors.push(cursor(&command(&mut client, "{find: 'c', batchSize: 1, sort: {_id: 1}}")));
+        }
+        let mut more = |id: i64| {
+            let next = format!("{{getMore: {{$numberLong: '{id}'}}, collection: 'c', batchSize: 1}}");
+            command(&mut client, &next)
+        };
+        let first = more(cursors[0]);
+        assert_eq!(number(&first, "code"), 175, "{options:?}: {first}");
+        assert_eq!(number(&more(cursors[59]), "ok"), 1, "{options:?}");
+        let resident = resident_megabytes(&mut client);
+        // 600 MB have been replaced. A debug build takes some 100 MB for the last updates and the replies.
+        assert!(resident < 400, "{options:?}: {resident} MB");
+    }
+    _ = std::fs::remove_dir_all(&data);
+}

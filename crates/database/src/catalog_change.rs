@@ -14,6 +14,7 @@ use crate::index::{Index, IndexSpec};
 use crate::keys::{CATALOG, RecordId};
 use crate::logged::LoggedCommand;
 use crate::saved_state::SavedState;
+use crate::snapshot_window::replaced_by;
 use crate::storage_error;
 use base::{Namespace, Result, err};
 use query::Interrupt;
@@ -162,6 +163,7 @@ impl<'db> CatalogChange<'db> {
             ..
         } = self;
         database.log_commands(&mut change, &commands);
+        let replaced = replaced_by(&change);
         // The snapshot goes first, so that the engine finds its trees unshared and changes them in place.
         drop(snapshot);
         let mut catalog = Some(catalog).filter(|_| catalog_changed);
@@ -179,6 +181,7 @@ impl<'db> CatalogChange<'db> {
         if drops {
             database.cursors.let_go_of_dropped(&database.latest_catalog());
         }
+        database.note_replaced(replaced);
         database.tell(&changed, written.position);
         Ok(Ok(written.into()))
     }

@@ -9,6 +9,7 @@ pub use crate::changes::Committed;
 use crate::changes::{Applied, Changes};
 use crate::database::Database;
 use crate::operation::{Operation, wait_through};
+use crate::snapshot_window::replaced_by;
 use crate::storage_error;
 use base::{Result, err};
 use query::Interrupt;
@@ -42,6 +43,7 @@ impl Database {
         if let Some(logged) = changes.logged.take() {
             self.log_changes(&mut changes.change, logged, changes.retry);
         }
+        let replaced = replaced_by(&changes.change);
         loop {
             changes.change.earliest = self.earliest_cluster_time();
             if self.store.must_wait().map_err(storage_error)? {
@@ -50,6 +52,7 @@ impl Database {
             let (refusal, change) =
                 match self.store.commit(std::mem::take(&mut changes.change)).map_err(storage_error)? {
                     Ok(written) => {
+                        self.note_replaced(replaced);
                         self.tell(&changes.changed, written.position);
                         return Ok(Applied::Done(written.into()));
                     }

@@ -91,6 +91,8 @@ pub struct Cursor {
     source: Box<dyn Stage>,
     /// A document that did not fit into the last batch.
     pending: Option<DocumentCow>,
+    /// Whether its snapshot was given up, because it kept too much.
+    pub(crate) lost: bool,
 }
 
 impl Cursor {
@@ -121,6 +123,7 @@ impl Cursor {
             stream: None,
             source,
             pending: None,
+            lost: false,
         }
     }
 
@@ -306,8 +309,12 @@ struct Slot {
     used: Instant,
     /// Killed while being read: it is not put back.
     killed: bool,
-    /// Whether its collection is gone: what it held is freed, and only the next getMore's error is left of it.
+    /// Whether its collection or its snapshot is gone: what it held is freed, and only the next getMore's error is left of it.
     dead: bool,
+    /// Whether its snapshot was given up.
+    lost: bool,
+    /// The bytes that commits had replaced when its snapshot was taken, where it keeps one.
+    pinned_at: Option<u64>,
 }
 
 impl Cursors {
@@ -417,6 +424,29 @@ impl Cursors {
         // Not under the lock: views and buffers may take a while.
         drop(open);
         drop(remains);
+    }
+
+    /// Frees what cursors hold whose snapshots were taken when fewer bytes had been replaced. Returns that number for
+    /// the oldest snapshot left. A cursor that is being read is freed when it is put back.
+    pub(crate) fn let_go_before(&self, least: u64) -> u64 {
+        let mut open = self.open.lock();
+        let (mut oldest, mut ids, mut remains) = (u64::MAX, Vec::new(), Vec::new());
+        for (id, slot) in open.iter_mut().filter(|(_, slot)| !slot.dead) {
+            match slot.pinned_at {
+                Some(at) if at < least => {
+                    slot.lost = true;
+                    if let Some(held) = slot.let_go() {
+                        ids.push(*id);
+                        remains.push(held);
+                    }
+                }
+                at => oldest = oldest.min(at.unwrap_or(u64::MAX)),
+            }
+        }
+        self.note_dead(&mut open, ids);
+        drop(open);
+        drop(remains);
+        oldest
     }
 
     /// Forgets a cursor that was taken and came to its end.
@@ -555,6 +585,10 @@ impl Slot {
             used: Instant::now(),
             killed: false,
             dead: false,
+            lost: false,
+            // Cursors that wait for more read anew each time.
+            pinned_at: (!cursor.tailable && cursor.opener != Opener::List)
+                .then(|| cursor.operation.pinned_at()),
             cursor: Some(Box::new(cursor)),
         }
     }
@@ -563,6 +597,7 @@ impl Slot {
     fn let_go(&mut self) -> Option<Remains> {
         self.dead = true;
         let cursor = self.cursor.as_deref_mut()?;
+        cursor.lost = self.lost;
         let operation = Arc::new(Operation::new(self.operation.id));
         self.operation = operation.clone();
         let source = std::mem::replace(&mut cursor.source, Box::new(Gone));

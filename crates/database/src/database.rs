@@ -13,6 +13,7 @@ use crate::open_transaction::Transactions;
 use crate::operation::{BlockingHook, Operation};
 use crate::plan::{self, Read};
 use crate::retry_record::{SeenRetries, StoredRetry};
+use crate::snapshot_window::SnapshotWindow;
 use crate::storage_error;
 use crate::strict::{Strict, StrictReport};
 use crate::turns::Turns;
@@ -29,6 +30,7 @@ use std::sync::atomic::{
     Ordering::{AcqRel, Acquire, Relaxed},
 };
 use std::sync::{Arc, OnceLock};
+use std::time::Duration;
 use storage::store::{Elsewhere, Sight, Store};
 use storage::{Durability, Engine, Position, mutant};
 
@@ -69,6 +71,7 @@ pub struct Database {
     system_spills: SpillFolder,
     pub(crate) watchers: Arc<Watchers>,
     pub(crate) history: History,
+    pub(crate) window: SnapshotWindow,
     /// How long pre-images are kept, in seconds; zero is as long as their entries.
     pub(crate) images_seconds: AtomicI64,
     pub(crate) strict: Strict,
@@ -144,6 +147,7 @@ impl Database {
             system_spills: SpillFolder::default(),
             watchers: Arc::default(),
             history: History::default(),
+            window: SnapshotWindow::default(),
             images_seconds: AtomicI64::new(0),
             strict: Strict::default(),
             known_specs: KnownSpecs::default(),
@@ -164,6 +168,7 @@ impl Database {
     /// and whoever reads begins again: see [`by_latest_catalog`](Self::by_latest_catalog).
     pub fn view(&self) -> View {
         loop {
+            let replaced_at = self.replaced();
             let sight = self.store.sight();
             let catalog = match self.catalog_at(&sight) {
                 Err(error) if is_stale(&error) => continue,
@@ -174,7 +179,7 @@ impl Database {
                 }
                 Ok(catalog) => catalog,
             };
-            return View { snapshot: sight.snapshot, catalog };
+            return View { snapshot: sight.snapshot, catalog, replaced_at };
         }
     }
 
@@ -376,7 +381,7 @@ impl Database {
     pub fn read_elsewhere(&self, operation: &Operation, asked: Elsewhere) -> Result<bool> {
         let Some(sight) = self.store.sight_elsewhere(asked).map_err(storage_error)? else { return Ok(false) };
         let catalog = self.catalog_at(&sight)?;
-        operation.read_elsewhere(View { snapshot: sight.snapshot, catalog });
+        operation.read_elsewhere(View { snapshot: sight.snapshot, catalog, replaced_at: self.replaced() });
         Ok(true)
     }
 
@@ -455,12 +460,13 @@ impl Database {
     /// Errors: those of reading the catalog.
     pub(crate) fn view_with_time(&self) -> Result<(u64, View)> {
         loop {
+            let replaced_at = self.replaced();
             let (sight, time) = self.store.sight_with_time(self.earliest_cluster_time());
             match self.catalog_at(&sight) {
                 Err(error) if is_stale(&error) => {}
                 catalog => {
                     sight.snapshot.keep_state();
-                    return Ok((time, View { snapshot: sight.snapshot, catalog: catalog? }));
+                    return Ok((time, View { snapshot: sight.snapshot, catalog: catalog?, replaced_at }));
                 }
             }
         }
@@ -574,6 +580,44 @@ impl Database {
     /// Whether changes are logged.
     pub(crate) fn logs(&self) -> bool {
         self.logs
+    }
+
+    /// Bytes that commits have replaced since the start, about.
+    pub(crate) fn replaced(&self) -> u64 {
+        self.operations.replaced.load(Relaxed)
+    }
+
+    /// Bounds how much of what commits replace is kept for old snapshots, in bytes.
+    pub fn set_history_bytes(&self, bytes: u64) {
+        self.window.bytes_max.store(bytes, Relaxed);
+        self.bound_history();
+    }
+
+    /// Sets how long a view is kept for snapshot reads that name its time.
+    pub fn set_history_age(&self, age: Duration) {
+        self.history.set_age_max(age);
+        self.history.forget_old();
+    }
+
+    /// Notes what a commit has replaced.
+    pub(crate) fn note_replaced(&self, bytes: u64) {
+        // A store that is far away keeps old versions there.
+        if bytes == 0 || self.store.known_generation().is_some() {
+            return;
+        }
+        let now = self.operations.replaced.fetch_add(bytes, Relaxed) + bytes;
+        if now >= self.window.look_at.load(Relaxed) {
+            self.bound_history();
+        }
+    }
+
+    fn bound_history(&self) {
+        let Some(_looking) = self.window.looking.try_lock() else { return };
+        let (now, bytes_max) = (self.replaced(), self.window.bytes_max.load(Relaxed));
+        let least = now.saturating_sub(bytes_max);
+        let oldest = self.history.let_go_before(least).min(self.cursors.let_go_before(least));
+        let oldest = oldest.min(self.transactions.end_before(least)).min(now);
+        self.window.look_at.store(oldest.saturating_add(bytes_max).saturating_add(1), Relaxed);
     }
 }
 

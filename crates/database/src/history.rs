@@ -10,16 +10,22 @@ use parking_lot::Mutex;
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
-/// How long a view is kept, as MongoDB's minSnapshotHistoryWindowInSeconds.
+/// How long a view is kept unless the parameter minSnapshotHistoryWindowInSeconds says otherwise.
 const AGE_MAX: Duration = Duration::from_secs(300);
 
 /// The most views kept; the oldest make room.
 const VIEWS_MAX: usize = 256;
 
 /// The views kept, oldest first.
-#[derive(Default)]
 pub(crate) struct History {
     kept: Mutex<VecDeque<Kept>>,
+    age_max: Mutex<Duration>,
+}
+
+impl Default for History {
+    fn default() -> History {
+        History { kept: Mutex::default(), age_max: Mutex::new(AGE_MAX) }
+    }
 }
 
 struct Kept {
@@ -60,10 +66,28 @@ impl History {
 
     /// Lets go of the views that are too old.
     pub(crate) fn forget_old(&self) {
+        let age_max = *self.age_max.lock();
         let mut kept = self.kept.lock();
-        while kept.front().is_some_and(|oldest| oldest.since.elapsed() > AGE_MAX) {
+        while kept.front().is_some_and(|oldest| oldest.since.elapsed() > age_max) {
             kept.pop_front();
         }
+    }
+
+    /// Sets how long a view is kept.
+    pub(crate) fn set_age_max(&self, age: Duration) {
+        *self.age_max.lock() = age;
+    }
+
+    /// Lets go of the views taken when fewer bytes had been replaced. Returns that number for the oldest view left.
+    pub(crate) fn let_go_before(&self, least: u64) -> u64 {
+        let mut kept = self.kept.lock();
+        let old = kept.iter().take_while(|kept| kept.view.replaced_at < least).count();
+        let gone: Vec<Kept> = kept.drain(..old).collect();
+        let oldest = kept.front().map_or(u64::MAX, |kept| kept.view.replaced_at);
+        // Trees are freed without the lock.
+        drop(kept);
+        drop(gone);
+        oldest
     }
 }
 

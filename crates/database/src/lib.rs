@@ -46,6 +46,7 @@ mod retry_record;
 mod saved_state;
 mod scope;
 mod session_id;
+mod snapshot_window;
 mod statistics;
 mod stream_progress;
 mod strict;

@@ -26,6 +26,8 @@ pub(crate) struct Shared {
     pub(crate) keys_examined: AtomicU64,
     pub(crate) docs_examined: AtomicU64,
     pub(crate) sorts: AtomicU64,
+    /// Bytes of documents that commits have replaced or removed since the start, about: old snapshots keep them.
+    pub(crate) replaced: AtomicU64,
     /// What data goes into.
     engine: Option<Arc<dyn Engine>>,
     /// What all operations hold together.

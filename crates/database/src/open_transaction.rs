@@ -13,8 +13,8 @@ use crate::storage_error;
 use crate::view::View;
 use base::{Error, Namespace, Result, err};
 use smallvec::SmallVec;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, Weak};
 use storage::store::{Change, Claim, Expect, Owner, Refusal, Store};
 use storage::sync::Mutex;
 use storage::{Ident, Op, Overlay, Snapshot, mutant};
@@ -31,6 +31,10 @@ pub struct OpenTransaction {
     pub(crate) owner: Owner,
     /// The time of the latest commit that it reads.
     pub(crate) time: u64,
+    /// The bytes that commits had replaced when its view was taken.
+    pub(crate) replaced_at: u64,
+    /// Whether it was ended because its view kept too much.
+    lost: AtomicBool,
     pub(crate) inner: Mutex<Inner>,
 }
 
@@ -57,14 +61,15 @@ pub(crate) struct Taken {
     pub(crate) retry: Option<RetryKey>,
 }
 
-/// A bound on what transactions may hold.
+/// The open transactions, and a bound on what each may hold.
 pub(crate) struct Transactions {
     bytes_max: AtomicU64,
+    open: Mutex<Vec<Weak<OpenTransaction>>>,
 }
 
 impl Default for Transactions {
     fn default() -> Transactions {
-        Transactions { bytes_max: AtomicU64::new(CHANGES_MAX as u64) }
+        Transactions { bytes_max: AtomicU64::new(CHANGES_MAX as u64), open: Mutex::new(Vec::new()) }
     }
 }
 
@@ -78,9 +83,64 @@ impl Transactions {
     pub(crate) fn set_bytes_max(&self, bytes: u64) {
         self.bytes_max.store(bytes, Relaxed);
     }
+
+    /// Notes one that begins.
+    pub(crate) fn note(&self, transaction: &Arc<OpenTransaction>) {
+        let mut open = self.open.lock();
+        if open.len() == open.capacity() {
+            open.retain(|known| known.strong_count() > 0);
+        }
+        open.push(Arc::downgrade(transaction));
+    }
+
+    /// Ends the transactions whose views were taken when fewer bytes had been replaced. Returns that number for the
+    /// oldest view left.
+    pub(crate) fn end_before(&self, least: u64) -> u64 {
+        let open: Vec<Arc<OpenTransaction>> = self.open.lock().iter().filter_map(Weak::upgrade).collect();
+        let (old, left): (Vec<_>, Vec<_>) = open.into_iter().partition(|one| one.replaced_at < least);
+        old.iter().for_each(|transaction| transaction.lose());
+        left.iter().filter(|one| !one.inner.lock().ended).map(|one| one.replaced_at).min().unwrap_or(u64::MAX)
+    }
 }
 
 impl OpenTransaction {
+    /// One that reads a view.
+    pub(crate) fn new(
+        store: Arc<dyn Store>,
+        owner: Owner,
+        time: u64,
+        replaced_at: u64,
+        inner: Inner,
+    ) -> Self {
+        let lost = AtomicBool::new(false);
+        OpenTransaction { store, owner, time, replaced_at, lost, inner: Mutex::new(inner) }
+    }
+
+    /// Ends it because its view keeps too much.
+    fn lose(&self) {
+        self.lost.store(true, Relaxed);
+        if self.take().is_some() {
+            log::info!("a transaction was ended: its snapshot kept more than maxSnapshotHistoryBytes");
+            self.store.release(self.owner);
+        }
+    }
+
+    /// Whether it was ended because its view kept too much.
+    pub fn has_lost_snapshot(&self) -> bool {
+        self.lost.load(Relaxed)
+    }
+
+    /// The error of a statement or commit that comes after its end.
+    pub fn ended_error(&self) -> Error {
+        match self.has_lost_snapshot() {
+            true => err!(
+                SnapshotTooOld,
+                "Transaction has been aborted: its snapshot is older than the oldest available one."
+            ),
+            false => has_ended(),
+        }
+    }
+
     /// Adds a statement's changes to its transaction.
     ///
     /// Errors: DuplicateKey, WriteConflict, SnapshotUnavailable, TransactionTooLargeForCache,
@@ -88,7 +148,7 @@ impl OpenTransaction {
     pub(crate) fn absorb(&self, changes: Changes, bytes_max: u64) -> Result<Applied> {
         let mut inner = self.inner.lock();
         if inner.ended {
-            return Err(has_ended());
+            return Err(self.ended_error());
         }
         let is_own = |ident: Ident| {
             let own = inner.created.iter().filter_map(|collection| collection.data.as_ref());
@@ -135,9 +195,14 @@ impl OpenTransaction {
     pub(crate) fn view(&self) -> View {
         let inner = self.inner.lock();
         if mutant!("transactions don't see their own changes") {
-            return View { catalog: inner.catalog.clone(), snapshot: inner.overlay.base().clone() };
+            let snapshot = inner.overlay.base().clone();
+            return View { catalog: inner.catalog.clone(), snapshot, replaced_at: self.replaced_at };
         }
-        View { catalog: inner.catalog.clone(), snapshot: inner.overlay.clone() }
+        View {
+            catalog: inner.catalog.clone(),
+            snapshot: inner.overlay.clone(),
+            replaced_at: self.replaced_at,
+        }
     }
 
     /// The time of the latest commit that it reads.
@@ -265,7 +330,6 @@ fn snapshot_unavailable() -> Error {
     )
 }
 
-/// The error of a statement or commit that comes too late.
-pub(crate) fn has_ended() -> Error {
+fn has_ended() -> Error {
     err!(NoSuchTransaction, "Transaction has been aborted.")
 }

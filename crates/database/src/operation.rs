@@ -30,6 +30,8 @@ pub struct Operation {
     /// What all operations of its database share.
     shared: Arc<Shared>,
     memory: Account,
+    /// The bytes that commits had replaced when it began.
+    replaced_at: u64,
     blocking: BlockingHook,
     /// Whether its plan reads much.
     long: AtomicBool,
@@ -156,6 +158,7 @@ impl Operation {
             id,
             deadline: AtomicU64::new(0),
             killed: AtomicI32::new(0),
+            replaced_at: shared.replaced.load(Relaxed),
             shared,
             memory: Account::new(),
             blocking,
@@ -258,6 +261,15 @@ impl Operation {
     /// The transaction that it is a statement of.
     pub fn transaction(&self) -> Option<&Arc<OpenTransaction>> {
         self.transaction.get()
+    }
+
+    /// The bytes that commits had replaced when the snapshot was taken that it reads.
+    pub(crate) fn pinned_at(&self) -> u64 {
+        match (self.transaction(), self.snapshot()) {
+            (Some(transaction), _) => transaction.replaced_at,
+            (None, Some((_, view))) => view.replaced_at,
+            (None, None) => self.replaced_at,
+        }
     }
 
     /// Notes a plan that it runs.

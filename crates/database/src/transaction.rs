@@ -13,16 +13,16 @@ use crate::commit::Committed;
 use crate::database::Database;
 use crate::index::{Index, IndexSpec};
 use crate::keys::CATALOG;
-use crate::open_transaction::{Inner, OpenTransaction, Taken, has_ended, write_conflict};
+use crate::open_transaction::{Inner, OpenTransaction, Taken, write_conflict};
 use crate::operation::Operation;
 use crate::retry_record::RetryKey;
+use crate::snapshot_window::replaced_by;
 use crate::storage_error;
 use crate::view::View;
 use base::{Namespace, Result, err};
 use query::Interrupt;
 use std::sync::Arc;
 use storage::store::{Change, Claim, Refusal};
-use storage::sync::Mutex;
 use storage::{Batch, Key, Overlay, Snapshot, mutant};
 
 impl Database {
@@ -35,10 +35,13 @@ impl Database {
         at: Option<u64>,
         retry: Option<RetryKey>,
     ) -> Result<Arc<OpenTransaction>> {
+        let replaced_at = self.replaced();
         let (owner, sight, time) = self.store.begin(self.earliest_cluster_time());
         let view = match at {
             Some(at) => self.snapshot_at(Some(at)),
-            None => self.catalog_at(&sight).map(|catalog| (time, View { snapshot: sight.snapshot, catalog })),
+            None => self
+                .catalog_at(&sight)
+                .map(|catalog| (time, View { snapshot: sight.snapshot, catalog, replaced_at })),
         };
         let (time, view) = view.inspect_err(|_| self.store.release(owner))?;
         let inner = Inner {
@@ -52,7 +55,10 @@ impl Database {
             bytes: 0,
             ended: false,
         };
-        Ok(Arc::new(OpenTransaction { store: self.store.clone(), owner, time, inner: Mutex::new(inner) }))
+        let transaction = OpenTransaction::new(self.store.clone(), owner, time, view.replaced_at, inner);
+        let transaction = Arc::new(transaction);
+        self.transactions.note(&transaction);
+        Ok(transaction)
     }
 
     /// Bounds what the changes of one transaction may take, in bytes.
@@ -74,15 +80,17 @@ impl Database {
             return Err(error);
         }
         let Some(Taken { mut change, created, changed, logged, retry }) = transaction.take() else {
-            return Err(has_ended());
+            return Err(transaction.ended_error());
         };
         self.log_transaction(&mut change, &created, logged, retry);
+        let replaced = replaced_by(&change);
         if mutant!("claims are given up before the commit") {
             self.store.release(transaction.owner);
         }
         let outcome = self.commit_taken(operation, change, &created);
         self.store.release(transaction.owner);
         let committed = outcome?;
+        self.note_replaced(replaced);
         self.tell(&changed, committed.position);
         Ok(committed)
     }
@@ -156,7 +164,7 @@ impl Database {
     ) -> Result<Arc<Collection>> {
         let mut inner = transaction.inner.lock();
         if inner.ended {
-            return Err(has_ended());
+            return Err(transaction.ended_error());
         }
         let name = [Claim::Key(CATALOG, Key::from(namespace.as_str().as_bytes()))];
         transaction.claim(&inner, &name, &[])?;

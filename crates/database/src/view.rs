@@ -11,4 +11,6 @@ pub struct View {
     pub catalog: Arc<Catalog>,
     /// What is in them.
     pub snapshot: Arc<dyn Snapshot>,
+    /// The bytes that commits had replaced when it was taken.
+    pub(crate) replaced_at: u64,
 }

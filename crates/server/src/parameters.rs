@@ -104,7 +104,9 @@ const PARAMETERS: &[Parameter] = &[
     constant("localLogicalSessionTimeoutMinutes", 30),
     constant("maxBSONDepth", 200),
     integer(LOG_SIZE, 10, 0),
+    Parameter { name: HISTORY_BYTES, initial: Setting::Long(512 << 20), changeable: true, lowest: 1 },
     integer("maxTransactionLockRequestTimeoutMillis", 5, -1),
+    integer(HISTORY_AGE, 300, 0),
     boolean(NO_TABLE_SCAN, false),
     integer(STRANGER_MESSAGE_MAX, 16 * 1024, 1),
     boolean(QUIET, false),
@@ -122,6 +124,12 @@ const ONLY_ONE_WAY: [&str; 2] = ["diagnosticDataCollectionEnabled", "internalQue
 
 /// The words of `internalQueryFrameworkControl`; here there is one way to run queries.
 const FRAMEWORKS: [&str; 3] = ["forceClassicEngine", "trySbeEngine", "trySbeRestricted"];
+
+/// How many bytes of replaced documents are kept for old snapshots. MongoDB has no such parameter.
+pub(crate) const HISTORY_BYTES: &str = "maxSnapshotHistoryBytes";
+
+/// For how many seconds a snapshot read may name the time of an earlier one.
+pub(crate) const HISTORY_AGE: &str = "minSnapshotHistoryWindowInSeconds";
 
 /// For how long a cursor may lie unused, in milliseconds.
 const CURSOR_TIMEOUT: &str = "cursorTimeoutMillis";

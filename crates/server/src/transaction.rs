@@ -328,6 +328,11 @@ impl Transaction {
     fn run(&mut self, server: &Server) -> Result<Arc<OpenTransaction>> {
         let number = self.number.unwrap_or(-1);
         let State::Open(open) = &mut self.state else { return Err(aborted(number)) };
+        if open.transaction.has_lost_snapshot() {
+            let error = open.transaction.ended_error();
+            self.abort(server);
+            return Err(error);
+        }
         open.running = Some(Instant::now());
         server.transactions.active.fetch_add(1, Relaxed);
         Ok(open.transaction.clone())

@@ -47,8 +47,14 @@ impl Stage for Nothing {
 impl Database {
     /// Checks that what a cursor reads is still there.
     ///
-    /// Errors: QueryPlanKilled where its collection was dropped or replaced.
+    /// Errors: QueryPlanKilled where its collection was dropped or replaced, or its snapshot given up.
     pub fn check_cursor(&self, cursor: &Cursor) -> Result<()> {
+        if cursor.lost {
+            return Err(err!(
+                QueryPlanKilled,
+                "the cursor's snapshot was given up: it kept more than maxSnapshotHistoryBytes"
+            ));
+        }
         let Some(uuid) = cursor.uuid else { return Ok(()) };
         match self.collection(&cursor.namespace) {
             Some(now) if now.uuid == uuid => Ok(()),

@@ -4,7 +4,7 @@ use crate::access::{Action, Needs};
 use crate::call::{Answer, Call};
 use crate::command::{Command, Kind};
 use crate::logging::components;
-use crate::parameters::{SYNC_DELAY, SYNC_EVERY, Setting, elsewhere};
+use crate::parameters::{HISTORY_AGE, HISTORY_BYTES, SYNC_DELAY, SYNC_EVERY, Setting, elsewhere};
 use crate::tls::TlsMode;
 use base::bson::{Builder, FieldName, Value};
 use base::{Result, err};
@@ -178,6 +178,12 @@ fn set_parameter(call: &mut Call<'_>) -> Result<Answer> {
                 (SYNC_EVERY, Some(Setting::Integer(millis))) => {
                     let interval = Duration::from_millis(u64::try_from(millis).unwrap_or(1));
                     call.server.database.sync_every(interval);
+                }
+                (HISTORY_BYTES, Some(Setting::Long(bytes))) => {
+                    call.server.database.set_history_bytes(bytes.unsigned_abs());
+                }
+                (HISTORY_AGE, Some(Setting::Integer(seconds))) => {
+                    call.server.database.set_history_age(Duration::from_secs(seconds.unsigned_abs().into()));
                 }
                 _ => {}
             }

@@ -79,7 +79,6 @@ const CHANGEABLE: &[&str] = &[
     "migrateCloneInsertionBatchDelayMS",
     "migrateCloneInsertionBatchSize",
     "minNumChunksForSessionsCollection",
-    "minSnapshotHistoryWindowInSeconds",
     "mirrorReads",
     "oplogInitialFindMaxSeconds",
     "orphanCleanupDelaySecs",
