@@ -186,7 +186,7 @@ fn filter_probe(name: &str) -> DocumentBuf {
     if !top {
         out.begin_document(c"a");
     }
-    out.append(FieldName::before_zero(name), 1i32);
+    out.append(FieldName::known(name), 1i32);
     out.end();
     if !top {
         out.end();
@@ -205,14 +205,14 @@ fn pipeline_probe(write: impl FnOnce(&mut Builder)) -> DocumentBuf {
 
 fn stage_probe(name: &str) -> DocumentBuf {
     pipeline_probe(|out| {
-        out.begin_document(FieldName::before_zero(name)).end();
+        out.begin_document(FieldName::known(name)).end();
     })
 }
 
 fn accumulator_probe(name: &str) -> DocumentBuf {
     pipeline_probe(|out| {
         out.begin_document(c"$group").append(c"_id", Value::Null).begin_document(c"a");
-        out.begin_document(FieldName::before_zero(name)).end().end().end();
+        out.begin_document(FieldName::known(name)).end().end().end();
     })
 }
 
@@ -223,7 +223,7 @@ fn expression_probes(name: &str) -> Vec<DocumentBuf> {
         pipeline_probe(|out| {
             out.begin_document(c"$project")
                 .begin_document(c"a")
-                .append(FieldName::before_zero(name), value)
+                .append(FieldName::known(name), value)
                 .end()
                 .end();
         })

@@ -88,7 +88,7 @@ impl<'a> Seen<'a> {
             }
             "storageEngine" => {
                 let document = object(name, value)?;
-                self.kept.append(FieldName::before_zero(name), document);
+                self.kept.append(FieldName::new(name)?, document);
             }
             "indexOptionDefaults" => {
                 let defaults = object(name, value)?;
@@ -96,7 +96,7 @@ impl<'a> Seen<'a> {
                     let option = unknown.name();
                     return Err(err!(40415, "BSON field 'create.{name}.{option}' is an unknown field."));
                 }
-                self.kept.append(FieldName::before_zero(name), defaults);
+                self.kept.append(FieldName::new(name)?, defaults);
             }
             "collation" => self.collation = Collation::parse(object(name, value)?, "create.collation")?,
             "idIndex" => {
@@ -117,7 +117,7 @@ impl<'a> Seen<'a> {
             "autoIndexId" if value.is_truthy() => {}
             "autoIndexId" => {
                 self.no_id_index = true;
-                self.kept.append(FieldName::before_zero(name), false);
+                self.kept.append(FieldName::new(name)?, false);
             }
             "temp" | "flags" if !value.is_truthy() => {}
             "changeStreamPreAndPostImages" => self.pre_images = Some(images(object(name, value)?, "create")?),

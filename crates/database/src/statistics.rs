@@ -315,13 +315,13 @@ impl CollectionStatistics {
         out.append_number(c"totalSize", (self.storage_size + self.total_index_size()) / scale);
         out.begin_document(c"indexSizes");
         for (name, size) in &self.index_sizes {
-            out.append_number(FieldName::before_zero(name), size / scale);
+            out.append_number(FieldName::known(name), size / scale);
         }
         out.end();
         // The engine tells nothing of one index but its size.
         out.begin_document(c"indexDetails");
         for (name, _) in &self.index_sizes {
-            out.begin_document(FieldName::before_zero(name)).end();
+            out.begin_document(FieldName::known(name)).end();
         }
         out.end();
         out.begin_array(c"indexBuilds");

@@ -43,7 +43,7 @@ impl Database {
     fn sweep(self: &Arc<Self>, namespace: &Namespace, path: &str, index: &str, before: i64) -> Result<u64> {
         let mut filter = Builder::new();
         // Comparison with a date matches dates alone, so other values never expire.
-        filter.begin_document(FieldName::before_zero(path)).append(c"$lte", Value::DateTime(before)).end();
+        filter.begin_document(FieldName::new(path)?).append(c"$lte", Value::DateTime(before)).end();
         let operation = Arc::new(self.operation(0));
         let context = Arc::new(Context::new(self.now_millis(), 1, operation.clone()));
         let request = DeleteRequest {

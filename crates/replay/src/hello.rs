@@ -34,7 +34,7 @@ fn here(document: Document<'_>, address: &str) -> DocumentBuf {
     for element in document {
         match element.name() {
             name @ ("me" | "primary") => {
-                out.append(FieldName::before_zero(name), address);
+                out.append(FieldName::known(name), address);
             }
             "hosts" => {
                 out.begin_array(c"hosts").push(address).end();

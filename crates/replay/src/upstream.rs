@@ -38,7 +38,7 @@ fn ask(host: &str, uri: &ConnectionString) -> Result<(Upstream, bool), String> {
     let mut client = Client::connect(host, uri, Instant::now() + REACH)?;
     let mut ask = |name: &str| {
         let mut command = Builder::new();
-        command.append(FieldName::before_zero(name), 1).append(c"$db", "admin");
+        command.append(FieldName::known(name), 1).append(c"$db", "admin");
         client.command(&command.finish())
     };
     // Servers before 4.4 know only the older name.

@@ -35,15 +35,15 @@ fn fill<'a>(document: Document<'a>, path: &mut Vec<&'a str>, visit: &mut Visit<'
         match (visit(path, &value), value) {
             (Change::Drop, _) => {}
             (Change::To(other), _) => {
-                out.append(FieldName::before_zero(name), other.view());
+                out.append(FieldName::known(name), other.view());
             }
             (Change::Into, Value::Document(inner)) => {
-                out.begin_document(FieldName::before_zero(name));
+                out.begin_document(FieldName::known(name));
                 fill(inner, path, visit, out);
                 out.end();
             }
             (Change::Into, Value::Array(inner)) => {
-                out.begin_array(FieldName::before_zero(name));
+                out.begin_array(FieldName::known(name));
                 each(inner, path, visit, out);
                 out.end();
             }

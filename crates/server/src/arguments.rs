@@ -242,7 +242,7 @@ mod tests {
 
     fn read_as(name: &str, is_replica_set: bool, build: impl FnOnce(&mut Builder)) -> Result<()> {
         let mut builder = Builder::new();
-        builder.append(FieldName::before_zero(name), "c");
+        builder.append(FieldName::known(name), "c");
         build(&mut builder);
         let document = builder.finish();
         let command = crate::command::find(name).unwrap();

@@ -264,7 +264,7 @@ impl SetConfig {
         out.append(c"protocolVersion", 1i64).append(c"writeConcernMajorityJournalDefault", true);
         out.begin_document(c"settings").append(c"chainingAllowed", self.chaining);
         for ((name, _), value) in SETTINGS.iter().zip(self.settings) {
-            out.append(FieldName::before_zero(name), value);
+            out.append(FieldName::literal(name), value);
         }
         out.begin_document(c"getLastErrorModes").end();
         out.begin_document(c"getLastErrorDefaults").append(c"w", 1).append(c"wtimeout", 0).end();

@@ -158,7 +158,7 @@ impl WriteConcern {
             None => document.append(c"w", 1),
         };
         if let Some(journal) = self.journal {
-            document.append(FieldName::before_zero(if self.fsync { "fsync" } else { "j" }), journal);
+            document.append(FieldName::literal(if self.fsync { "fsync" } else { "j" }), journal);
         }
         document.append(c"wtimeout", i32::try_from(self.timeout_millis).unwrap_or(i32::MAX));
     }

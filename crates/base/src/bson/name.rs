@@ -50,14 +50,12 @@ impl<'a> FieldName<'a> {
         FieldName(bytes)
     }
 
-    /// The text before the first zero byte: for text of the program, and for text that was a name
-    /// before and was kept as a string. Text of a client passes [`FieldName::new`], which can
-    /// report the error. Debug builds assert that there is no zero byte.
+    /// Takes text that was a name before, or a part of one, and was kept as a string. Panics at a zero byte, which
+    /// would be a fault of the program: nothing is written then. Text of a client passes [`FieldName::new`].
     #[inline]
-    pub fn before_zero(text: &'a str) -> FieldName<'a> {
-        let end = text.bytes().position(|byte| byte == 0);
-        debug_assert!(end.is_none(), "a field name has no zero byte: {text:?}");
-        FieldName(end.and_then(|end| text.as_bytes().get(..end)).unwrap_or(text.as_bytes()))
+    pub fn known(text: &'a str) -> FieldName<'a> {
+        assert!(!text.as_bytes().contains(&0), "a field name has no zero byte: {text:?}");
+        FieldName(text.as_bytes())
     }
 
     /// Takes the bytes of a name that [`Elements`](super::Elements) found the end of.

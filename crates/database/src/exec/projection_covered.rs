@@ -63,9 +63,7 @@ impl Covering {
         let mut values = Vec::new();
         for (ascending, place) in &self.parts {
             match place.as_deref() {
-                Some([name]) if flat => {
-                    decoder.append_next(FieldName::before_zero(name), *ascending, &mut out)?
-                }
+                Some([name]) if flat => decoder.append_next(FieldName::new(name)?, *ascending, &mut out)?,
                 Some(names) => values.push((names, decoder.next(*ascending)?)),
                 None => drop(decoder.next(*ascending)?),
             }
@@ -88,10 +86,10 @@ fn nest(values: &[&(&[String], base::bson::ValueBuf)], depth: usize, out: &mut B
             rest.iter().copied().partition(|(names, _)| names.get(depth) == Some(name));
         match same.as_slice() {
             [(names, value)] if names.len() == depth + 1 => {
-                out.append(FieldName::before_zero(name), value);
+                out.append(FieldName::known(name), value);
             }
             several => {
-                out.begin_document(FieldName::before_zero(name));
+                out.begin_document(FieldName::known(name));
                 nest(several, depth + 1, out);
                 out.end();
             }
@@ -147,7 +145,7 @@ impl RecordStream for ProjectionCovered {
         let made = self.covering.parts.iter().filter_map(|(_, place)| place.as_ref());
         let mut fields = Builder::new();
         made.for_each(|names| {
-            fields.append(FieldName::before_zero(&names.join(".")), 1i32);
+            fields.append(FieldName::known(&names.join(".")), 1i32);
         });
         let spec = out.projection.clone().unwrap_or_else(|| fields.finish());
         out.stage("PROJECTION_COVERED", filter.as_ref(), &self.stats).append(c"transformBy", &spec);

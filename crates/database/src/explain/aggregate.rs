@@ -131,7 +131,7 @@ fn described(pipeline: &Pipeline) -> Vec<(DocumentBuf, usize)> {
         let mut group = Builder::new();
         group.begin_document(c"$group").begin_document(c"_id").append(c"$const", Value::Null).end();
         group
-            .begin_document(FieldName::before_zero(name))
+            .begin_document(FieldName::known(name))
             .begin_document(c"$sum")
             .append(c"$const", 1i32)
             .end()
@@ -139,11 +139,7 @@ fn described(pipeline: &Pipeline) -> Vec<(DocumentBuf, usize)> {
             .end();
         shown.push((group.finish(), position));
         let mut project = Builder::new();
-        project
-            .begin_document(c"$project")
-            .append(FieldName::before_zero(name), true)
-            .append(c"_id", false)
-            .end();
+        project.begin_document(c"$project").append(FieldName::known(name), true).append(c"_id", false).end();
         shown.push((project.finish(), position));
     }
     shown

@@ -26,7 +26,7 @@ fn json(text: &str) -> DocumentBuf {
 
 /// What is at a dotted path of names.
 fn at<'a>(document: Document<'a>, path: &str) -> Option<Value<'a>> {
-    base::bson::Path::new(FieldName::before_zero(path)).get(document)
+    base::bson::Path::new(FieldName::known(path)).get(document)
 }
 
 fn text(document: &DocumentBuf, path: &str) -> String {

@@ -268,23 +268,23 @@ impl Parser {
             "unique" => {
                 self.unique = flag(name, value)?;
                 if self.unique {
-                    self.options.append(FieldName::before_zero(name), true);
+                    self.options.append(FieldName::new(name)?, true);
                 }
             }
             "sparse" => {
                 self.sparse = flag(name, value)?;
-                self.options.append(FieldName::before_zero(name), self.sparse);
+                self.options.append(FieldName::new(name)?, self.sparse);
             }
             "background" => {
                 // Builds don't differ; MongoDB keeps the option and ignores it too.
                 let background = flag(name, value)?;
-                self.options.append(FieldName::before_zero(name), background);
+                self.options.append(FieldName::new(name)?, background);
             }
             "hidden" => self.hidden = flag(name, value)?,
             "expireAfterSeconds" => self.expire_after_seconds = Some(expiry(value)?),
             "partialFilterExpression" => {
                 let filter = document(name, value)?;
-                self.options.append(FieldName::before_zero(name), filter);
+                self.options.append(FieldName::new(name)?, filter);
                 self.partial = Some(filter.to_owned());
             }
             "v" => version(value)?,
@@ -301,17 +301,17 @@ impl Parser {
             }
             "storageEngine" => {
                 let options = document(name, value)?;
-                self.options.append(FieldName::before_zero(name), options);
+                self.options.append(FieldName::new(name)?, options);
             }
             "weights" | "default_language" | "language_override" | "textIndexVersion" => {
-                self.options.append(FieldName::before_zero(name), value);
+                self.options.append(FieldName::new(name)?, value);
             }
-            "2dsphereIndexVersion" => _ = self.options.append(FieldName::before_zero(name), value),
+            "2dsphereIndexVersion" => _ = self.options.append(FieldName::new(name)?, value),
             "bits" | "min" | "max" | "finestIndexedLevel" | "coarsestIndexedLevel" => {
                 if value.as_number().is_none() {
                     return Err(wrong_type(name, "a number", value));
                 }
-                self.options.append(FieldName::before_zero(name), value);
+                self.options.append(FieldName::new(name)?, value);
             }
             // Of geoHaystack indexes, which went with MongoDB 5.0.
             "bucketSize" => {
@@ -319,7 +319,7 @@ impl Parser {
             }
             "wildcardProjection" => {
                 let projection = document(name, value)?;
-                self.options.append(FieldName::before_zero(name), projection);
+                self.options.append(FieldName::new(name)?, projection);
                 self.wildcard_projection = Some(projection.to_owned());
             }
             // No effect since MongoDB 3.0, and still taken.
@@ -569,7 +569,7 @@ fn key_part(name: &str, value: Value<'_>) -> Result<KeyPart> {
             }
         },
     };
-    Ok(KeyPart { path: Path::new(FieldName::before_zero(name)), kind })
+    Ok(KeyPart { path: Path::new(FieldName::new(name)?), kind })
 }
 
 fn check_path(name: &str) -> Result<()> {

@@ -185,7 +185,7 @@ fn weights(fields: Vec<String>, given: Option<Value<'_>>) -> Result<DocumentBuf>
             ));
         }
         check_field(field)?;
-        out.append(FieldName::before_zero(field), i32::try_from(*weight).unwrap_or(i32::MAX));
+        out.append(FieldName::new(field)?, i32::try_from(*weight).unwrap_or(i32::MAX));
     }
     Ok(out.finish())
 }

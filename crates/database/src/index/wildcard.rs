@@ -66,8 +66,7 @@ impl Wildcard {
                 "wildcard indexes do not allow more than one wildcard field"
             ));
         }
-        let below =
-            key.path.as_str().strip_suffix(".$**").map(|path| Path::new(FieldName::before_zero(path)));
+        let below = key.path.as_str().strip_suffix(".$**").map(|path| Path::new(FieldName::known(path)));
         if below.is_some() && projection.is_some() {
             return Err(err!(
                 FailedToParse,
@@ -157,7 +156,7 @@ impl Wildcard {
                         self.leaf(Value::Undefined, path, leaves);
                     }
                     array.iter().for_each(|value| self.value(value, path, leaves));
-                    if leaves.list.len() > before || self.covers(&Path::new(FieldName::before_zero(path))) {
+                    if leaves.list.len() > before || self.covers(&Path::new(FieldName::known(path))) {
                         leaves.arrays.push(path.clone());
                     }
                 }
@@ -176,7 +175,7 @@ impl Wildcard {
     }
 
     fn leaf<'a>(&self, value: Value<'a>, path: &str, leaves: &mut Leaves<'a>) {
-        if self.covers(&Path::new(FieldName::before_zero(path))) {
+        if self.covers(&Path::new(FieldName::known(path))) {
             leaves.list.push((path.to_string(), value));
         }
     }
@@ -194,7 +193,7 @@ fn flatten(projection: Document<'_>, above: &str, fields: &mut Vec<(Path, bool)>
         match element.value() {
             Value::Document(inner) => flatten(inner, &format!("{path}."), fields)?,
             value if matches!(value, Value::Boolean(_)) || value.as_number().is_some() => {
-                fields.push((Path::new(FieldName::before_zero(&path)), value.is_truthy()));
+                fields.push((Path::new(FieldName::new(&path)?), value.is_truthy()));
             }
             _ => {
                 return Err(err!(

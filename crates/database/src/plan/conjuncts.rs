@@ -96,7 +96,7 @@ impl Inside {
     fn absolute(&self, path: &Path) -> Path {
         match &self.base {
             None => path.clone(),
-            Some(base) => Path::new(FieldName::before_zero(&format!("{base}.{path}"))),
+            Some(base) => Path::new(FieldName::known(&format!("{base}.{path}"))),
         }
     }
 }

@@ -101,7 +101,7 @@ impl Front {
             Some(key) => key.to_string(),
             None => place_field(collection)?,
         };
-        let filter = near.filter(FieldName::before_zero(&path), context)?;
+        let filter = near.filter(FieldName::new(&path)?, context)?;
         let mut read = Read::new(Arc::new(Matcher::parse_query(filter.view(), context)?));
         pipeline.optimize(context)?;
         read.limit = pipeline.take_leading_limit().unwrap_or(0);
@@ -171,7 +171,7 @@ fn grouped(stage: Document<'_>) -> Option<Grouped> {
         _ if all("$last") => true,
         _ => return None,
     };
-    Some(Grouped { path: Path::new(FieldName::before_zero(path)), last })
+    Some(Grouped { path: Path::new(FieldName::known(path)), last })
 }
 
 /// The field of the one index of places that a `$geoNear` without a key means.

@@ -356,7 +356,7 @@ fn with_sort_key(record: &Record, fields: &[Box<str>]) -> DocumentBuf {
     out.append_all(record.document.view());
     let sort_key = record.meta.as_ref().and_then(|meta| meta.sort_key.as_ref());
     for field in fields {
-        out.append_optional(FieldName::before_zero(field), sort_key.map(|key| key.view()));
+        out.append_optional(FieldName::known(field), sort_key.map(|key| key.view()));
     }
     out.finish()
 }

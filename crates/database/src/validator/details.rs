@@ -129,11 +129,11 @@ impl Clause<'_> {
     fn filter(&self) -> DocumentBuf {
         let mut out = Builder::new();
         match self.operator {
-            None => _ = out.append(FieldName::before_zero(self.name), self.value),
+            None => _ = out.append(FieldName::known(self.name), self.value),
             Some(operator) => {
                 _ = out
-                    .begin_document(FieldName::before_zero(self.name))
-                    .append(FieldName::before_zero(operator), self.value)
+                    .begin_document(FieldName::known(self.name))
+                    .append(FieldName::known(operator), self.value)
                     .end()
             }
         }

@@ -58,7 +58,7 @@ impl<'p> Place<'p, '_> {
             }
             _ => {}
         }
-        out.begin_document(c"specifiedAs").append(FieldName::before_zero(name), rule.value()).end();
+        out.begin_document(c"specifiedAs").append(FieldName::new(name)?, rule.value()).end();
         match (name, rule.value(), self.value()) {
             ("required", Value::Array(names), Some(Value::Document(document))) => {
                 let mut missing: Vec<&str> = names.iter().filter_map(|name| name.as_str()).collect();
@@ -106,7 +106,7 @@ impl<'p> Place<'p, '_> {
         let mut out = Builder::new();
         out.begin_document(c"$jsonSchema");
         for name in &self.path {
-            out.begin_document(c"properties").begin_document(FieldName::before_zero(name));
+            out.begin_document(c"properties").begin_document(FieldName::new(name)?);
         }
         out.append_all(schema.view());
         for _ in &self.path {
@@ -150,13 +150,13 @@ fn alone(rule: &Element<'_>, schema: Document<'_>) -> DocumentBuf {
         match schema.get(companion) {
             // What they say of the properties that they name doesn't matter here.
             Some(Value::Document(named)) if *companion != "items" => {
-                out.begin_document(FieldName::before_zero(companion));
+                out.begin_document(FieldName::literal(companion));
                 for property in named {
                     out.begin_document(property.field_name()).end();
                 }
                 out.end();
             }
-            Some(value) => _ = out.append(FieldName::before_zero(companion), value),
+            Some(value) => _ = out.append(FieldName::literal(companion), value),
             None => {}
         }
     }

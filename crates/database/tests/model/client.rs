@@ -473,11 +473,11 @@ fn spec(field: &str, option: Option<&str>) -> DocumentBuf {
     let mut out = Builder::new();
     out.append(c"v", 2)
         .begin_document(c"key")
-        .append(FieldName::before_zero(field), 1)
+        .append(FieldName::known(field), 1)
         .end()
         .append(c"name", field);
     if let Some(option) = option {
-        out.append(FieldName::before_zero(option), true);
+        out.append(FieldName::known(option), true);
     }
     out.finish()
 }

@@ -233,7 +233,7 @@ mod tests {
 
     fn message(flags: i32, command: &str) -> Vec<u8> {
         let mut body = Builder::new();
-        body.append(base::bson::FieldName::before_zero(command), 1).append(c"$db", "x");
+        body.append(base::bson::FieldName::known(command), 1).append(c"$db", "x");
         let body = body.finish();
         let mut bytes = Vec::new();
         for number in [(HEADER + 5 + body.bytes().len()) as i32, 77, 0, OP_MSG, flags] {

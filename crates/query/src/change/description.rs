@@ -99,7 +99,7 @@ impl Description {
 
     fn update(&mut self, element: &Element<'_>) {
         let path = self.dotted();
-        self.updated.append_renamed(FieldName::before_zero(&path), element);
+        self.updated.append_renamed(FieldName::known(&path), element);
     }
 
     fn dotted(&self) -> String {
@@ -125,7 +125,7 @@ impl Description {
         if !unclear {
             return;
         }
-        self.ambiguous.begin_array(FieldName::before_zero(&self.dotted()));
+        self.ambiguous.begin_array(FieldName::known(&self.dotted()));
         for step in &self.path {
             match step {
                 Step::Name(name) => self.ambiguous.push(name.as_str()),

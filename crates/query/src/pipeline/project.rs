@@ -111,15 +111,15 @@ fn read_paths(fields: Document<'_>, prefix: &str, context: &Context) -> Option<V
         match field.value() {
             Value::Document(nested) if !nested.is_empty() && !starts_operator(nested) => {
                 // The array or document around computed fields decides their shape.
-                paths.push(Path::new(FieldName::before_zero(&name)));
+                paths.push(Path::new(FieldName::known(&name)));
                 paths.extend(read_paths(nested, &format!("{name}."), context)?);
             }
-            value if is_kept(value) => paths.push(Path::new(FieldName::before_zero(&name))),
+            value if is_kept(value) => paths.push(Path::new(FieldName::known(&name))),
             value => match Expression::parse(value, context).ok()?.dependencies() {
                 Dependencies::Paths(read) => {
                     paths.extend(read);
                     if name.contains('.') {
-                        paths.push(Path::new(FieldName::before_zero(&first_component(&name))));
+                        paths.push(Path::new(FieldName::known(&first_component(&name))));
                     }
                 }
                 Dependencies::Whole => return None,

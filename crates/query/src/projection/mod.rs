@@ -144,7 +144,7 @@ fn listed(tree: &Tree, prefix: &str, paths: &mut Vec<Path>) -> bool {
         let path = join(prefix, name);
         match node {
             Node::Listed => {
-                paths.push(Path::new(FieldName::before_zero(&path)));
+                paths.push(Path::new(FieldName::known(&path)));
                 true
             }
             Node::Below(inner) => listed(inner, &path, paths),

@@ -166,7 +166,7 @@ impl Parser<'_> {
         self.include_for_computed()?;
         self.has_elem_match = true;
         let mut filter = Builder::new();
-        filter.begin_document(FieldName::before_zero(path)).append_element(operator).end();
+        filter.begin_document(FieldName::new(path)?).append_element(operator).end();
         let filter = Matcher::parse(filter.finish().view(), self.context)?;
         self.tree.add(path, Node::ElemMatch(Arc::new(filter)))
     }

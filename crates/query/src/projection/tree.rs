@@ -91,7 +91,7 @@ impl Tree {
             let at = match tree.find(first.as_bytes()) {
                 Some(at) => at,
                 None => {
-                    tree.push(FieldName::before_zero(first), Node::Below(Tree::default()));
+                    tree.push(FieldName::new(first)?, Node::Below(Tree::default()));
                     tree.children.len() - 1
                 }
             };
@@ -104,7 +104,7 @@ impl Tree {
         if tree.find(rest.as_bytes()).is_some() {
             return Err(err!(31250, "Path collision at {path}"));
         }
-        tree.push(FieldName::before_zero(rest), node);
+        tree.push(FieldName::new(rest)?, node);
         Ok(())
     }
 }

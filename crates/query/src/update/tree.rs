@@ -270,7 +270,7 @@ fn deepest<'n>(nodes: impl Iterator<Item = &'n Node>) -> Option<usize> {
 impl Child {
     fn new(name: &str, node: Node) -> Child {
         Child {
-            name: FieldName::before_zero(name).to_owned(),
+            name: FieldName::known(name).to_owned(),
             index: if is_number(name) { name.parse().ok() } else { None },
             node,
         }

@@ -189,7 +189,7 @@ pub(crate) fn append_resolved(
 
 /// Appends `{role, db}` for each role to an array.
 pub(crate) fn append_names(out: &mut Builder, field: &str, roles: &[RoleName]) {
-    out.begin_array(FieldName::before_zero(field));
+    out.begin_array(FieldName::known(field));
     for role in roles {
         out.push_document().append(c"role", &role.role).append(c"db", &role.db).end();
     }
@@ -198,7 +198,7 @@ pub(crate) fn append_names(out: &mut Builder, field: &str, roles: &[RoleName]) {
 
 /// Appends privileges as an array.
 pub(crate) fn append_privileges(out: &mut Builder, field: &str, privileges: &[Privilege]) {
-    out.begin_array(FieldName::before_zero(field));
+    out.begin_array(FieldName::known(field));
     for privilege in privileges {
         privilege.append(out.push_document());
         out.end();

@@ -58,7 +58,7 @@ pub(crate) fn append_checked(document: &mut Builder, place: &str, restrictions: 
         document.push_document();
         for name in FIELDS {
             let Some(networks) = fields.strings(name)? else { continue };
-            document.begin_array(FieldName::before_zero(name));
+            document.begin_array(FieldName::literal(name));
             for network in networks {
                 if network_of(network).is_none() {
                     return Err(err!(BadValue, "Invalid IP address or CIDR string: {network}"));

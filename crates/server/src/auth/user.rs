@@ -86,14 +86,14 @@ fn read_credential(stored: Document<'_>) -> Option<Credential> {
 /// Appends a credential under its mechanism's name.
 pub(crate) fn append_credential(credentials: &mut Builder, mechanism: Mechanism, credential: &Credential) {
     credentials
-        .begin_document(FieldName::before_zero(mechanism.name()))
+        .begin_document(FieldName::literal(mechanism.name()))
         .append(c"iterationCount", credential.iterations as i32);
     for (name, bytes) in [
         ("salt", &credential.salt),
         ("storedKey", &credential.stored_key),
         ("serverKey", &credential.server_key),
     ] {
-        credentials.append(FieldName::before_zero(name), &BASE64_STANDARD.encode(bytes));
+        credentials.append(FieldName::literal(name), &BASE64_STANDARD.encode(bytes));
     }
     credentials.end();
 }

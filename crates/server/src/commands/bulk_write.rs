@@ -310,7 +310,7 @@ impl Totals {
             ("nUpserted", self.upserted),
             ("nDeleted", self.deleted),
         ] {
-            reply.append(FieldName::before_zero(name), Value::Int32(count));
+            reply.append(FieldName::literal(name), Value::Int32(count));
         }
     }
 }

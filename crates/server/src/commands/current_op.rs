@@ -199,8 +199,8 @@ fn entry(server: &Server, activity: &Activity, current: Option<Current>) -> Docu
         if current.body.is_empty() {
             entry.begin_document(c"command");
             match collection {
-                "$cmd" => entry.append(FieldName::before_zero(current.command), 1),
-                collection => entry.append(FieldName::before_zero(current.command), collection),
+                "$cmd" => entry.append(FieldName::literal(current.command), 1),
+                collection => entry.append(FieldName::literal(current.command), collection),
             };
             entry.append(c"$db", database).end();
         } else {

@@ -97,7 +97,7 @@ fn append_defaults(call: &mut Call<'_>) {
     for (name, is_custom) in
         ["defaultWriteConcernSource", "defaultReadConcernSource"].into_iter().zip(sources)
     {
-        call.reply.append(FieldName::before_zero(name), if is_custom { "global" } else { "implicit" });
+        call.reply.append(FieldName::literal(name), if is_custom { "global" } else { "implicit" });
     }
     let now = call.server.database.now_millis();
     call.reply.append(c"localUpdateWallClockTime", Value::DateTime(now));

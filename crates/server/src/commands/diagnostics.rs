@@ -238,7 +238,7 @@ fn list_commands(call: &mut Call<'_>) -> Result<Answer> {
     fields.finish()?;
     call.reply.begin_document(c"commands");
     for command in COMMANDS {
-        call.reply.begin_document(FieldName::before_zero(command.name)).append(c"help", command.help);
+        call.reply.begin_document(FieldName::literal(command.name)).append(c"help", command.help);
         call.reply.append(c"requiresAuth", !command.without_auth);
         call.reply
             .append(c"secondaryOk", command.kind != Kind::Write)

@@ -233,7 +233,7 @@ fn append_reply(call: &mut Call<'_>, greeting: &Greeting<'_>, primary: &str) {
     if let Some(set) = call.server.set() {
         append_set(call, set, is_primary);
     }
-    call.reply.append(FieldName::before_zero(primary), is_primary);
+    call.reply.append(FieldName::known(primary), is_primary);
     if call.server.settings.shared {
         // One of several that drivers share load over, pin transactions to, and leave when it dies.
         call.reply.append(c"msg", "isdbgrid");
@@ -310,11 +310,11 @@ fn append_set(call: &mut Call<'_>, set: &ReplicaSet, is_primary: bool) {
     let names = [("opTime", "lastWriteDate", time), ("majorityOpTime", "majorityWriteDate", durable)];
     for (op_time, date, time) in names {
         call.reply
-            .begin_document(FieldName::before_zero(op_time))
+            .begin_document(FieldName::literal(op_time))
             .append(c"ts", Value::Timestamp(time))
             .append(c"t", term)
             .end();
-        call.reply.append(FieldName::before_zero(date), Value::DateTime((time >> 32) as i64 * 1000));
+        call.reply.append(FieldName::literal(date), Value::DateTime((time >> 32) as i64 * 1000));
     }
     call.reply.end();
 }

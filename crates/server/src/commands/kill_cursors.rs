@@ -49,7 +49,7 @@ fn kill_cursors(call: &mut Call<'_>) -> Result<Answer> {
         ("cursorsAlive", &vec![]),
         ("cursorsUnknown", &vec![]),
     ] {
-        call.reply.begin_array(FieldName::before_zero(name));
+        call.reply.begin_array(FieldName::literal(name));
         for id in ids {
             call.reply.push(*id);
         }

@@ -72,14 +72,14 @@ fn db_hash(call: &mut Call<'_>) -> Result<Answer> {
     reply.append(c"host", &format!("{}:{port}", host_name())).begin_document(c"collections");
     let mut all = base::hash::Md5Sum::default();
     for (name, _, _, hash) in &hashes {
-        reply.append(FieldName::before_zero(name), hash.as_str());
+        reply.append(FieldName::known(name), hash.as_str());
         all.update(hash.as_bytes());
     }
     reply.end().begin_array(c"capped");
     hashes.iter().filter(|(_, _, capped, _)| *capped).for_each(|(name, ..)| push(reply, name));
     reply.end().begin_document(c"uuids");
     for (name, uuid, ..) in &hashes {
-        reply.append(FieldName::before_zero(name), Value::Binary { subtype: 4, bytes: uuid });
+        reply.append(FieldName::known(name), Value::Binary { subtype: 4, bytes: uuid });
     }
     reply.end().append(c"md5", &all.hex()).append_number(c"timeMillis", began.elapsed().as_millis() as i64);
     Ok(Answer::Done)
@@ -136,13 +136,13 @@ fn conn_pool_stats(call: &mut Call<'_>) -> Result<Answer> {
     no_fields(call)?;
     let reply = &mut *call.reply;
     for count in ["numClientConnections", "numAScopedConnections"] {
-        reply.append(FieldName::before_zero(count), 0i32);
+        reply.append(FieldName::literal(count), 0i32);
     }
     for count in ["totalInUse", "totalAvailable", "totalLeased", "totalCreated", "totalRefreshing"] {
-        reply.append(FieldName::before_zero(count), 0i32);
+        reply.append(FieldName::literal(count), 0i32);
     }
     for part in ["pools", "hosts", "replicaSets"] {
-        reply.begin_document(FieldName::before_zero(part)).end();
+        reply.begin_document(FieldName::literal(part)).end();
     }
     Ok(Answer::Done)
 }

@@ -95,7 +95,7 @@ fn all_parameters(call: &Call<'_>) -> Vec<(&'static str, Shown, bool)> {
 
 fn append(reply: &mut Builder, name: &str, value: &Shown, details: Option<bool>) {
     let Some(changeable) = details else { return append_value(reply, name, value) };
-    reply.begin_document(FieldName::before_zero(name));
+    reply.begin_document(FieldName::known(name));
     append_value(reply, "value", value);
     reply.append(c"settableAtRuntime", changeable).append(c"settableAtStartup", false).end();
 }
@@ -104,11 +104,11 @@ fn append_value(reply: &mut Builder, name: &str, value: &Shown) {
     match value {
         Shown::Setting(setting) => setting.append_to(reply, name),
         Shown::Version => {
-            reply.begin_document(FieldName::before_zero(name)).append(c"version", FEATURE_VERSION).end();
+            reply.begin_document(FieldName::known(name)).append(c"version", FEATURE_VERSION).end();
         }
         Shown::Verbosity => components::append_to(reply, name),
         Shown::Mechanisms(mechanisms) => {
-            reply.begin_array(FieldName::before_zero(name));
+            reply.begin_array(FieldName::known(name));
             for mechanism in mechanisms {
                 reply.push(mechanism);
             }

@@ -55,7 +55,7 @@ impl Status {
 
     fn append_dates(&self, out: &mut Builder, names: &[&str]) {
         for name in names {
-            out.append(FieldName::before_zero(name), Value::DateTime(self.millis()));
+            out.append(FieldName::known(name), Value::DateTime(self.millis()));
         }
     }
 
@@ -65,10 +65,7 @@ impl Status {
 }
 
 fn append_optime(out: &mut Builder, name: &str, time: u64, term: i64) {
-    out.begin_document(FieldName::before_zero(name))
-        .append(c"ts", Value::Timestamp(time))
-        .append(c"t", term)
-        .end();
+    out.begin_document(FieldName::known(name)).append(c"ts", Value::Timestamp(time)).append(c"t", term).end();
 }
 
 fn get_status(call: &mut Call<'_>) -> Result<Answer> {
@@ -95,7 +92,7 @@ fn get_status(call: &mut Call<'_>) -> Result<Answer> {
     for count in
         ["majorityVoteCount", "writeMajorityCount", "votingMembersCount", "writableVotingMembersCount"]
     {
-        reply.append(FieldName::before_zero(count), 1);
+        reply.append(FieldName::literal(count), 1);
     }
     reply.begin_document(c"optimes");
     durable.append_optimes(reply, &["lastCommittedOpTime"]);
@@ -143,7 +140,7 @@ fn append_election(out: &mut Builder, status: &Status, priority: f64, timeout_mi
     out.append(c"numVotesNeeded", 1).append(c"priorityAtElection", priority);
     out.append(c"electionTimeoutMillis", i64::from(timeout_millis));
     for name in ["newTermStartDate", "wMajorityWriteAvailabilityDate"] {
-        out.append(FieldName::before_zero(name), Value::DateTime(status.elected.1));
+        out.append(FieldName::literal(name), Value::DateTime(status.elected.1));
     }
     out.end();
 }

@@ -78,7 +78,7 @@ fn server_status(call: &mut Call<'_>) -> Result<Answer> {
         .append(c"uptimeEstimate", uptime.as_secs() as i64)
         .append(c"localTime", Value::DateTime(now_millis()));
     for (name, append) in wanted {
-        reply.begin_document(FieldName::before_zero(name));
+        reply.begin_document(FieldName::literal(name));
         append(server, reply);
         reply.end();
     }
@@ -120,7 +120,7 @@ fn extra_info(_: &Server, reply: &mut Builder) {
     ] {
         let found = status.lines().find_map(|text| text.strip_prefix(line));
         let count = found.and_then(|text| text.split_whitespace().next()?.parse::<i64>().ok());
-        reply.append_optional(FieldName::before_zero(name), count);
+        reply.append_optional(FieldName::literal(name), count);
     }
 }
 
@@ -139,11 +139,7 @@ fn op_latencies(server: &Server, reply: &mut Builder) {
         }
     }
     for (name, (micros, count)) in ["reads", "writes", "commands"].iter().zip(sums) {
-        reply
-            .begin_document(FieldName::before_zero(name))
-            .append(c"latency", micros)
-            .append(c"ops", count)
-            .end();
+        reply.begin_document(FieldName::literal(name)).append(c"latency", micros).append(c"ops", count).end();
     }
 }
 
@@ -206,7 +202,7 @@ fn op_counters(server: &Server, reply: &mut Builder) {
 /// What was applied for another member of a set, of which there is none.
 fn applied_counters(_: &Server, reply: &mut Builder) {
     for name in ["insert", "query", "update", "delete", "getmore", "command"] {
-        reply.append(FieldName::before_zero(name), 0i64);
+        reply.append(FieldName::literal(name), 0i64);
     }
 }
 
@@ -224,7 +220,7 @@ fn security(server: &Server, reply: &mut Builder) {
         .append(c"saslSupportedMechsReceived", counters.mechanisms_asked.get());
     reply.begin_document(c"mechanisms");
     for (name, counter) in LOGINS.iter().zip(&counters.logins).filter(|(name, _)| server.auth.takes(name)) {
-        reply.begin_document(FieldName::before_zero(name));
+        reply.begin_document(FieldName::literal(name));
         append_tries(reply, "speculativeAuthenticate", &counter.early);
         append_tries(reply, "clusterAuthenticate", &TryCounter::default());
         append_tries(reply, "authenticate", &counter.all);
@@ -239,7 +235,7 @@ fn security(server: &Server, reply: &mut Builder) {
 }
 
 fn append_tries(reply: &mut Builder, name: &str, tries: &TryCounter) {
-    reply.begin_document(FieldName::before_zero(name)).append(c"received", tries.received.get());
+    reply.begin_document(FieldName::known(name)).append(c"received", tries.received.get());
     reply.append(c"successful", tries.successful.get()).end();
 }
 
@@ -247,7 +243,7 @@ fn append_tries(reply: &mut Builder, name: &str, tries: &TryCounter) {
 fn transport_security(server: &Server, reply: &mut Builder) {
     let names = PROTOCOLS.iter().map(|(name, _)| *name).chain(["unknown"]);
     for (name, counter) in names.zip(&server.counters.protocols) {
-        reply.append(FieldName::before_zero(name), counter.get());
+        reply.append(FieldName::literal(name), counter.get());
     }
 }
 
@@ -323,7 +319,7 @@ fn memory(_: &Server, reply: &mut Builder) {
 fn metrics(server: &Server, reply: &mut Builder) {
     reply.begin_document(c"commands");
     for (command, sum) in COMMANDS.iter().zip(server.counters.operations.sums()) {
-        reply.begin_document(FieldName::before_zero(command.name));
+        reply.begin_document(FieldName::literal(command.name));
         reply.append(c"failed", sum.failed).append(c"total", sum.total).end();
     }
     reply.end();
@@ -370,7 +366,7 @@ fn top(call: &mut Call<'_>) -> Result<Answer> {
         if !Namespace::parse(name).is_ok_and(|namespace| catalog.get(&namespace).is_some()) {
             continue;
         }
-        call.reply.begin_document(FieldName::before_zero(name));
+        call.reply.begin_document(FieldName::known(name));
         append_sum(call.reply, "total", spent.total());
         append_sum(call.reply, "readLock", spent.reads);
         append_sum(call.reply, "writeLock", spent.writes);
@@ -385,7 +381,7 @@ fn top(call: &mut Call<'_>) -> Result<Answer> {
 
 fn append_sum(reply: &mut Builder, name: &str, sum: Sum) {
     reply
-        .begin_document(FieldName::before_zero(name))
+        .begin_document(FieldName::known(name))
         .append(c"time", sum.micros)
         .append(c"count", sum.count)
         .end();

@@ -47,7 +47,7 @@ fn latencies(spent: Option<&Spent>, with_spans: bool) -> DocumentBuf {
     let transactions = ("transactions", Latency::default());
     let mut out = Builder::new();
     for (name, latency) in CLASSES.into_iter().zip(spent.classes).chain([transactions]) {
-        out.begin_document(FieldName::before_zero(name));
+        out.begin_document(FieldName::literal(name));
         if with_spans {
             out.begin_array(c"histogram");
             for (micros, count) in latency.spans.counts() {

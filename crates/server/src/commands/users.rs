@@ -255,7 +255,7 @@ fn update(call: &mut Call<'_>) -> Result<Answer> {
     let mut change = Builder::new();
     for (operator, fields) in [("$set", &set), ("$unset", &unset)] {
         if !fields.view().is_empty() {
-            change.append(FieldName::before_zero(operator), fields);
+            change.append(FieldName::literal(operator), fields);
         }
     }
     change_user(call, &asked.user, found_credentials.as_ref(), change.finish().view())
@@ -284,7 +284,7 @@ fn trim_credentials(
     }
     for mechanism in Mechanism::ALL {
         if !kept.contains(&mechanism.name()) {
-            unset.append(FieldName::before_zero(&format!("credentials.{}", mechanism.name())), "");
+            unset.append(FieldName::known(&format!("credentials.{}", mechanism.name())), "");
         }
     }
     Ok(credentials.to_owned())

@@ -64,7 +64,7 @@ fn validate(call: &mut Call<'_>) -> Result<Answer> {
             .append(c"nIndexes", found.indexes.len() as i32);
         call.reply.begin_document(c"keysPerIndex");
         for index in &found.indexes {
-            call.reply.append_number(FieldName::before_zero(&index.name), index.keys as i64);
+            call.reply.append_number(FieldName::known(&index.name), index.keys as i64);
         }
         call.reply.end();
     }
@@ -76,7 +76,7 @@ fn validate(call: &mut Call<'_>) -> Result<Answer> {
     strings(call.reply, "warnings", &found.warnings);
     strings(call.reply, "errors", &found.errors);
     for (name, entries) in [("extraIndexEntries", &found.extra), ("missingIndexEntries", &found.missing)] {
-        call.reply.begin_array(FieldName::before_zero(name));
+        call.reply.begin_array(FieldName::literal(name));
         for entry in entries {
             call.reply.push(entry.view());
         }
@@ -91,7 +91,7 @@ fn validate(call: &mut Call<'_>) -> Result<Answer> {
 }
 
 fn details(reply: &mut Builder, index: &IndexFindings) {
-    reply.begin_document(FieldName::before_zero(&index.name)).append(c"valid", index.errors.is_empty());
+    reply.begin_document(FieldName::known(&index.name)).append(c"valid", index.errors.is_empty());
     if !index.errors.is_empty() {
         strings(reply, "errors", &index.errors);
     }
@@ -99,7 +99,7 @@ fn details(reply: &mut Builder, index: &IndexFindings) {
 }
 
 fn strings(reply: &mut Builder, name: &str, texts: &[String]) {
-    reply.begin_array(FieldName::before_zero(name));
+    reply.begin_array(FieldName::known(name));
     for text in texts {
         reply.push(text);
     }

@@ -57,7 +57,7 @@ fn working_set(call: &mut Call<'_>) -> Result<Answer> {
 
 fn append(out: &mut Builder, reads: &Reads) {
     for (name, span) in [("hour", &reads.hour), ("start", &reads.start)] {
-        out.begin_document(FieldName::before_zero(name));
+        out.begin_document(FieldName::literal(name));
         append_span(out, span);
         out.end();
     }

@@ -91,7 +91,7 @@ fn told(name: &str, server: &Server, request: &Request<'_>, peer: Peer) -> Answe
         Err(answer) => return answer,
     };
     let mut command = Builder::new();
-    command.append(FieldName::before_zero(name), 1).append(c"$db", "admin");
+    command.append(FieldName::known(name), 1).append(c"$db", "admin");
     match run(&mut guest, command.finish().view()) {
         Ok(reply) => json(reply.view()),
         Err(refused) => refused.into(),

@@ -150,7 +150,7 @@ pub(super) fn answer(server: &Server, request: &Request<'_>, peer: Peer) -> Answ
         ("p99", |counts| counts.percentile(99)),
     ];
     for (name, column) in columns {
-        out.begin_array(base::bson::FieldName::before_zero(name));
+        out.begin_array(base::bson::FieldName::literal(name));
         for counts in &samples.closed {
             out.push(column(counts).map_or(Value::Null, Value::Int64));
         }

@@ -41,7 +41,7 @@ pub(super) fn index_for(filter: Option<Document<'_>>, sort: Option<Document<'_>>
     }
     let mut out = Builder::new();
     for (name, direction) in key {
-        out.append(FieldName::before_zero(name), direction);
+        out.append(FieldName::known(name), direction);
     }
     Some(out.finish())
 }

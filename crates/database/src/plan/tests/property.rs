@@ -336,14 +336,14 @@ fn grouped(world: &World, random: &mut Random, filter: &DocumentBuf, about: &dyn
     if sorts {
         out.push_document()
             .begin_document(c"$sort")
-            .append(FieldName::before_zero(path), 1i32)
+            .append(FieldName::known(path), 1i32)
             .append(c"b", -1i32)
             .end()
             .end();
     }
     out.push_document().begin_document(c"$group").append(c"_id", format!("${path}").as_str());
     if sorts {
-        out.begin_document(c"b").append(FieldName::before_zero(fold), "$b").end();
+        out.begin_document(c"b").append(FieldName::known(fold), "$b").end();
     }
     out.end().end().end();
     let pipeline = out.finish();

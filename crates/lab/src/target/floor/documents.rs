@@ -106,7 +106,7 @@ mod tests {
 
     fn command(name: &str, value: i64) -> Vec<u8> {
         let mut body = Builder::new();
-        body.append(FieldName::before_zero(name), value).append(c"bytes", 1000_i64);
+        body.append(FieldName::known(name), value).append(c"bytes", 1000_i64);
         body.finish().bytes().to_vec()
     }
 

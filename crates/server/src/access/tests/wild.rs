@@ -47,18 +47,18 @@ impl Bender {
                 continue;
             }
             if self.chance(40) {
-                out.append(FieldName::before_zero(name), *self.pick(&NAMES));
+                out.append(FieldName::known(name), *self.pick(&NAMES));
             }
             match element.value() {
                 Value::String(_) if self.chance(3) => {
-                    _ = out.append(FieldName::before_zero(name), *self.pick(&NAMES))
+                    _ = out.append(FieldName::known(name), *self.pick(&NAMES))
                 }
                 Value::Document(inner) => {
-                    self.bend(inner, out.begin_document(FieldName::before_zero(name)));
+                    self.bend(inner, out.begin_document(FieldName::known(name)));
                     out.end();
                 }
                 Value::Array(inner) if name == "pipeline" => {
-                    out.begin_array(FieldName::before_zero(name));
+                    out.begin_array(FieldName::known(name));
                     for value in inner.iter() {
                         out.push(value);
                     }
@@ -69,7 +69,7 @@ impl Bender {
                     out.end();
                 }
                 Value::Array(inner) => {
-                    out.begin_array(FieldName::before_zero(name));
+                    out.begin_array(FieldName::known(name));
                     for value in inner.iter() {
                         match value {
                             Value::Document(document) => {
