@@ -15,8 +15,24 @@ const DEPTH_MAX: usize = 5;
 
 const FIELDS: [&str; 12] = ["a", "b", "a.b", "a.0", "_id", "", "a.$", "a.$[]", "a.$[i]", "$a", "n", "a..b"];
 
-const TEXTS: [&str; 14] =
-    ["", "a", "$a", "$$ROOT", "$$NOW", "$a.b", "^a", "(", "é", "%Y-%m", "UTC", "date", "$$x", "a\u{10FFFF}"];
+const TEXTS: [&str; 16] = [
+    "",
+    "a",
+    "$a",
+    "$$ROOT",
+    "$$NOW",
+    "$a.b",
+    "^a",
+    "(",
+    "é",
+    "%Y-%m",
+    "UTC",
+    "date",
+    "$$x",
+    "a\u{10FFFF}",
+    "a\0b",
+    "\0",
+];
 
 impl<'a> Draw<'a> {
     /// Decisions from these bytes.
@@ -58,6 +74,29 @@ impl<'a> Draw<'a> {
         }
         out.end();
         out.finish()
+    }
+
+    /// The same with a document of fields behind each word, as stages and update operators that make documents want it.
+    pub(crate) fn changes(&mut self, operators: &[&'static str], words: &[&'static str]) -> DocumentBuf {
+        let mut out = Builder::new();
+        out.begin_array(c"stages");
+        for _ in 0..1 + self.below(3) {
+            out.push_document();
+            self.change(operators, words, &mut out);
+            out.end();
+        }
+        out.end();
+        out.finish()
+    }
+
+    /// An operator with a document of fields behind it.
+    pub(crate) fn change(&mut self, operators: &[&'static str], words: &[&'static str], out: &mut Builder) {
+        out.begin_document(FieldName::literal(operators[self.below(operators.len())]));
+        for _ in 0..1 + self.below(3) {
+            let name = FIELDS[self.below(FIELDS.len())];
+            self.field(name, words, 1, out);
+        }
+        out.end();
     }
 
     fn fields(&mut self, words: &[&'static str], depth: usize, out: &mut Builder) {

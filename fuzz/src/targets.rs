@@ -2,7 +2,9 @@
 
 use crate::Target;
 use crate::draw::Draw;
-use base::bson::{Array, Builder, Document, DocumentBuf, RegexText, Value, extended_json, validate};
+use base::bson::{
+    Array, Builder, Document, DocumentBuf, FieldName, RegexText, Value, extended_json, validate,
+};
 use base::key_string;
 use database::{Database, SystemClock};
 use query::change::{self, Entry, ResumeToken};
@@ -36,6 +38,7 @@ pub const TARGETS: &[Target] = &[
     Target { name: "recording", seeds: recordings, run: recording },
     Target { name: "resume_token", seeds: tokens, run: resume_token },
     Target { name: "scram", seeds: conversations, run: scram },
+    Target { name: "stored", seeds: nothing, run: stored },
     Target { name: "update", seeds: nothing, run: update },
     Target { name: "wire_frame", seeds: frames, run: wire_frame },
 ];
@@ -459,6 +462,78 @@ fn pipeline(data: &[u8]) {
         let _ = parsed.optimize(&context);
         let _ = parsed.dependencies();
     }
+}
+
+/// Whatever stages, update operators and expressions make of a document, each reply and all that is stored is BSON.
+fn stored(data: &[u8]) {
+    thread_local! {
+        static SERVER: Arc<Server> = start();
+    }
+    let stages: Vec<&str> = query::pipeline::stages().map(|stage| stage.name).collect();
+    let mut draw = Draw::new(data);
+    let pipeline = draw.stages(&stages, &words());
+    let changes = draw.changes(&["$set", "$project", "$replaceWith", "$group", "$setWindowFields"], &words());
+    let update = {
+        let mut out = Builder::new();
+        draw.change(&query::update::operators::names().collect::<Vec<_>>(), &words(), &mut out);
+        out.finish()
+    };
+    let array = |holder: &DocumentBuf, out: &mut Builder, name: &'static str| {
+        let stages = holder.view().get("stages").unwrap_or(Value::Null);
+        out.append(FieldName::literal(name), stages);
+    };
+    SERVER.with(|server| {
+        let mut connection = LocalConnection::new(server);
+        let mut run = |mut command: Builder| {
+            command.append(c"$db", "d");
+            let reply = connection.command(command.finish().view()).unwrap_or_default();
+            assert!(validate(reply.bytes()).is_ok(), "a reply is BSON");
+            let message = reply.view().get("errmsg").and_then(|text| text.as_str()).unwrap_or_default();
+            assert!(!message.starts_with("the server failed"), "a handler panicked");
+        };
+        let new = |name: &'static str| {
+            let mut command = Builder::new();
+            command.append(FieldName::literal(name), "c");
+            command
+        };
+        let mut delete = new("delete");
+        delete
+            .begin_array(c"deletes")
+            .push_document()
+            .begin_document(c"q")
+            .end()
+            .append(c"limit", 0)
+            .end()
+            .end();
+        run(delete);
+        let mut insert = new("insert");
+        insert.begin_array(c"documents").push(&sample()).end();
+        run(insert);
+        for stages in [&pipeline, &changes] {
+            let mut aggregate = new("aggregate");
+            array(stages, &mut aggregate, "pipeline");
+            aggregate.begin_document(c"cursor").end().append(c"maxTimeMS", 2000);
+            run(aggregate);
+        }
+        for by_pipeline in [true, false] {
+            let mut command = new("update");
+            command.begin_array(c"updates").push_document().begin_document(c"q").end();
+            match by_pipeline {
+                true => array(&changes, &mut command, "u"),
+                false => _ = command.append(c"u", &update),
+            }
+            command.end().end();
+            run(command);
+            let mut command = new("findAndModify");
+            command.begin_document(c"query").end().append(c"new", true);
+            match by_pipeline {
+                true => array(&changes, &mut command, "update"),
+                false => _ = command.append(c"update", &update),
+            }
+            run(command);
+        }
+        run(new("find"));
+    });
 }
 
 fn frames() -> Vec<Vec<u8>> {
