@@ -222,6 +222,12 @@ fn validate(
             _ => None,
         })
         .collect();
-    report.damages.push(format!("{database}.{collection}: {}", errors.join("; ")));
+    // Their `_id` may be what cannot be read.
+    let records = reply.get("corruptRecords").and_then(|records| records.as_array());
+    let records = records.into_iter().flat_map(|records| records.iter());
+    let records: Vec<String> =
+        records.filter_map(|id| id.as_i64()).map(|id| format!("RecordId({id})")).collect();
+    let records = if records.is_empty() { String::new() } else { format!(", {}", records.join(", ")) };
+    report.damages.push(format!("{database}.{collection}{records}: {}", errors.join("; ")));
     Ok(())
 }

@@ -5,6 +5,7 @@ use base::bson::DocumentBuf;
 use base::bson::extended_json::parse;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
+use storage::{Batch, Direction, DiskEngine, DiskOptions, Engine, Ident, Range};
 
 fn run(server: &Server, command: &str) -> DocumentBuf {
     server.connect().unwrap().command(&parse(command).unwrap()).unwrap()
@@ -139,6 +140,41 @@ fn a_page_with_a_changed_byte_is_named_and_left_out() {
     drop(server);
     let report = repaired(&data, 50 - lost, &[]);
     assert!(report.contains(&format!("lost: test.c: {lost} records: base.vellum, table t")), "{report}");
+}
+
+/// A document whose bytes are as they were written and are no BSON: a field's name holds a zero byte.
+#[test]
+fn a_stored_document_that_is_not_bson_is_named() {
+    let data = directory("repair-bson");
+    let options = DiskOptions::new(&*data);
+    let engine = DiskEngine::open(&options).unwrap();
+    let snapshot = engine.snapshot();
+    let mut batch = Batch::new();
+    for ident in (0..100).map(Ident).filter(|ident| snapshot.contains(*ident).unwrap()) {
+        let mut records = snapshot.scan(ident, Range::all(), Direction::Forward).unwrap();
+        while let Some((key, value)) = records.next().unwrap() {
+            let mut bytes = value.to_vec();
+            if let Some(at) = bytes.windows(7).position(|window| window == b"word27\0") {
+                bytes[at..at + 7].copy_from_slice(b"wo\0d27\0");
+                let at = bytes.windows(7).position(|window| window == b"\x02words\0").unwrap();
+                bytes[at + 2] = 0;
+                batch.put(ident, key, bytes);
+            }
+        }
+    }
+    assert_eq!(batch.ops().len(), 1);
+    engine.commit(batch).unwrap();
+    engine.close().unwrap();
+    drop((snapshot, engine));
+    let output = Command::new(env!("CARGO_BIN_EXE_vellum")).arg("verify").arg(&*data).output().unwrap();
+    let text = String::from_utf8_lossy(&[output.stdout, output.stderr].concat()).into_owned();
+    assert_eq!(output.status.code(), Some(1), "{text}");
+    assert!(
+        text.contains("damaged: test.c, RecordId(28): Detected one or more invalid documents."),
+        "{text}"
+    );
+    let report = repaired(&data, 49, &[]);
+    assert!(report.contains("test.c") && report.contains("RecordId(28) is not valid BSON"), "{report}");
 }
 
 #[test]
