@@ -5,14 +5,9 @@ use base::bson::{Builder, Document, DocumentBuf, MAX_DEPTH, Value, nests_deeper,
 use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;
+use wire::header::{HEADER_SIZE, read_i32, read_u32};
+use wire::message::{MORE_TO_COME, PREFIX_SIZE, encode};
 use wire::scram::{Client as Scram, Mechanism};
-
-const OP_MSG: u32 = 2013;
-const HEADER_LENGTH: usize = 16;
-/// Flags and the section's kind before the document.
-const PREFIX_LENGTH: usize = 5;
-/// Tells the server that no reply is expected.
-const MORE_TO_COME: u32 = 1 << 1;
 
 /// What bytes are read from and written to.
 pub(crate) trait Duplex: Read + Write + Send {}
@@ -23,7 +18,7 @@ impl<S: Read + Write + Send> Duplex for S {}
 pub(crate) struct Client {
     stream: Box<dyn Duplex>,
     address: SocketAddr,
-    request_id: u32,
+    request_id: i32,
 }
 
 impl Client {
@@ -59,14 +54,13 @@ impl Client {
 
     /// Waits for the reply to the command sent last.
     pub(crate) fn reply(&mut self) -> io::Result<DocumentBuf> {
-        let mut header = [0; HEADER_LENGTH];
-        self.stream.read_exact(&mut header)?;
-        let length = u32::from_le_bytes([header[0], header[1], header[2], header[3]]) as usize;
-        let mut body = vec![0; length.saturating_sub(HEADER_LENGTH)];
+        let mut head = [0; HEADER_SIZE];
+        self.stream.read_exact(&mut head)?;
+        let length = read_u32(&head, 0).unwrap() as usize;
+        let mut body = vec![0; length.saturating_sub(HEADER_SIZE)];
         self.stream.read_exact(&mut body)?;
-        let answers = u32::from_le_bytes([header[8], header[9], header[10], header[11]]);
-        let document = body.split_off(PREFIX_LENGTH.min(body.len()));
-        if answers != self.request_id || !is_sound(&document) {
+        let document = body.split_off(PREFIX_SIZE.min(body.len()));
+        if read_i32(&head, 8) != Some(self.request_id) || !is_sound(&document) {
             return Err(io::Error::new(io::ErrorKind::InvalidData, "the reply isn't one OP_MSG document"));
         }
         Ok(DocumentBuf::from_valid(document))
@@ -105,14 +99,7 @@ impl Client {
 
     fn send(&mut self, command: &DocumentBuf, flags: u32) -> io::Result<()> {
         self.request_id += 1;
-        let length = HEADER_LENGTH + PREFIX_LENGTH + command.bytes().len();
-        let mut message = Vec::with_capacity(length);
-        for word in [length as u32, self.request_id, 0, OP_MSG, flags] {
-            message.extend_from_slice(&word.to_le_bytes());
-        }
-        message.push(0);
-        message.extend_from_slice(command.bytes());
-        self.stream.write_all(&message)
+        self.stream.write_all(&encode(self.request_id, flags, command.view()))
     }
 }
 

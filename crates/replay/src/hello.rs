@@ -1,11 +1,11 @@
 //! Answers to hello, with the recorder in the place of the server, so that drivers stay with it.
 
-use super::message::{CHECKSUM, HEADER, MORE_TO_COME, Message, OP_REPLY, REPLY_PREFIX, checked, int};
+use super::message::{CHECKSUM, HEADER, MORE_TO_COME, Message, Opcode, REPLY_PREFIX, checked, opcode};
 use base::bson::{Builder, Document, DocumentBuf, FieldName};
 
 /// The same frame, unpacked, with every member of the set being at `address`; `None` if it holds no document.
 pub(super) fn rewritten(frame: &[u8], address: &str) -> Option<Vec<u8>> {
-    let is_legacy = int(frame, 12)? == OP_REPLY;
+    let is_legacy = opcode(frame)? == Opcode::Reply;
     let (prefix, document) = if is_legacy {
         let body = HEADER + REPLY_PREFIX;
         (frame.get(HEADER..body)?.to_vec(), checked(frame.get(body..)?)?)
@@ -54,10 +54,10 @@ mod tests {
     use super::*;
     use base::bson::extended_json::parse;
 
-    fn frame(opcode: i32, prefix: &[u8], text: &str) -> Vec<u8> {
+    fn frame(opcode: Opcode, prefix: &[u8], text: &str) -> Vec<u8> {
         let body = parse(text).unwrap();
         let mut out = Vec::new();
-        for number in [(HEADER + prefix.len() + body.bytes().len()) as i32, 5, 6, opcode] {
+        for number in [(HEADER + prefix.len() + body.bytes().len()) as i32, 5, 6, opcode as i32] {
             out.extend(number.to_le_bytes());
         }
         out.extend(prefix);
@@ -70,7 +70,7 @@ mod tests {
         let before =
             "{setName: 'rs0', hosts: ['a:1', 'b:2'], arbiters: ['c:3'], primary: 'a:1', me: 'b:2', ok: 1}";
         let after = "{setName: 'rs0', hosts: ['r:9'], primary: 'r:9', me: 'r:9', ok: 1}";
-        for (opcode, prefix) in [(crate::message::OP_MSG, 5), (OP_REPLY, REPLY_PREFIX)] {
+        for (opcode, prefix) in [(Opcode::Message, 5), (Opcode::Reply, REPLY_PREFIX)] {
             let prefix = vec![0; prefix];
             assert_eq!(
                 rewritten(&frame(opcode, &prefix, before), "r:9").unwrap(),
@@ -81,6 +81,6 @@ mod tests {
 
     #[test]
     fn what_holds_no_document_stays() {
-        assert_eq!(rewritten(&frame(OP_REPLY, &[0; REPLY_PREFIX], "{}")[..40], "r:9"), None);
+        assert_eq!(rewritten(&frame(Opcode::Reply, &[0; REPLY_PREFIX], "{}")[..40], "r:9"), None);
     }
 }

@@ -4,22 +4,11 @@ use base::bson::{Document, validate};
 use std::borrow::Cow;
 use std::io;
 use tokio::io::{AsyncRead, AsyncReadExt};
-use wire::compression::{Compressor, decompress};
-
-pub(crate) const HEADER: usize = 16;
-/// The longest message that servers take and send.
-pub(crate) const MESSAGE_MAX: usize = 48_000_000;
-pub(crate) const OP_REPLY: i32 = 1;
-const OP_QUERY: i32 = 2004;
-const OP_COMPRESSED: i32 = 2012;
-pub(crate) const OP_MSG: i32 = 2013;
-
-/// The last four bytes are a checksum.
-pub(crate) const CHECKSUM: u32 = 1;
-/// No answer is wanted, or another message follows.
-pub(crate) const MORE_TO_COME: u32 = 1 << 1;
-/// Answers may follow without being asked for.
-pub(crate) const EXHAUST_ALLOWED: u32 = 1 << 16;
+use wire::compression::unpack;
+pub(crate) use wire::header::{HEADER_SIZE as HEADER, Opcode, read_i32 as int};
+use wire::header::{Header, MAX_MESSAGE_SIZE, document_length, frame_length};
+use wire::message::split_sections;
+pub(crate) use wire::message::{CHECKSUM_PRESENT as CHECKSUM, EXHAUST_ALLOWED, MORE_TO_COME};
 
 /// What stands before the document in an OP_REPLY: flags, cursor, place, and the number of documents.
 pub(crate) const REPLY_PREFIX: usize = 20;
@@ -35,10 +24,8 @@ pub(crate) async fn read_frame(stream: &mut (impl AsyncRead + Unpin)) -> io::Res
         Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => return Ok(None),
         Err(error) => return Err(error),
     }
-    let length = int(&head, 0).and_then(|length| usize::try_from(length).ok()).unwrap_or(0);
-    if !(HEADER..=MESSAGE_MAX).contains(&length) {
-        return Err(io::Error::new(io::ErrorKind::InvalidData, "this is not MongoDB's protocol"));
-    }
+    let wrong = || io::Error::new(io::ErrorKind::InvalidData, "this is not MongoDB's protocol");
+    let length = frame_length(&head).ok().flatten().ok_or_else(wrong)?;
     let mut frame = head.to_vec();
     // Nothing is reserved for what the length merely claims.
     let rest = (length - HEADER) as u64;
@@ -48,24 +35,21 @@ pub(crate) async fn read_frame(stream: &mut (impl AsyncRead + Unpin)) -> io::Res
     Ok(Some(frame))
 }
 
-/// The number at a place.
-pub(crate) fn int(bytes: &[u8], at: usize) -> Option<i32> {
-    Some(i32::from_le_bytes(*bytes.get(at..)?.first_chunk()?))
-}
-
 /// A frame out of its compression; `None` if it can't be unpacked.
 pub(crate) fn unpacked(frame: &[u8]) -> Option<Cow<'_, [u8]>> {
-    if int(frame, 12)? != OP_COMPRESSED {
+    if opcode(frame)? != Opcode::Compressed {
         return Some(Cow::Borrowed(frame));
     }
-    let size = usize::try_from(int(frame, HEADER + 4)?).ok().filter(|size| *size <= MESSAGE_MAX - HEADER)?;
-    let compressor = Compressor::from_number(*frame.get(HEADER + 8)?)?;
     let mut out = Vec::new();
-    out.extend(((HEADER + size) as i32).to_le_bytes());
-    out.extend(frame.get(4..12)?);
-    out.extend(frame.get(HEADER..HEADER + 4)?);
-    decompress(compressor, frame.get(HEADER + 9..)?, size, &mut out)?;
-    (out.len() == HEADER + size).then_some(Cow::Owned(out))
+    unpack(frame, MAX_MESSAGE_SIZE, &mut out).ok()?;
+    // Replies name their request there.
+    out.get_mut(8..12)?.copy_from_slice(frame.get(8..12)?);
+    Some(Cow::Owned(out))
+}
+
+/// The kind of a message.
+pub(crate) fn opcode(frame: &[u8]) -> Option<Opcode> {
+    Some(Header::split(frame).ok()?.0.opcode)
 }
 
 /// An OP_MSG.
@@ -81,7 +65,7 @@ pub(crate) struct Message<'a> {
 impl<'a> Message<'a> {
     /// Takes an unpacked frame for one; `None` if it is none.
     pub(crate) fn read(frame: &'a [u8]) -> Option<Message<'a>> {
-        if int(frame, 12)? != OP_MSG {
+        if opcode(frame)? != Opcode::Message {
             return None;
         }
         let flags = int(frame, HEADER)? as u32;
@@ -93,7 +77,7 @@ impl<'a> Message<'a> {
 
 /// The command of an OP_QUERY, and the number that its answer names.
 pub(crate) fn legacy(frame: &[u8]) -> Option<(i32, String)> {
-    if int(frame, 12)? != OP_QUERY {
+    if opcode(frame)? != Opcode::Query {
         return None;
     }
     let name = frame.get(HEADER + 4..)?;
@@ -109,8 +93,7 @@ pub(crate) fn legacy(frame: &[u8]) -> Option<(i32, String)> {
 
 /// The valid document that bytes begin with.
 pub(crate) fn checked(bytes: &[u8]) -> Option<Document<'_>> {
-    let length = usize::try_from(int(bytes, 0)?).ok()?;
-    let document = bytes.get(..length)?;
+    let document = bytes.get(..document_length(bytes)?)?;
     validate(document).ok()?;
     Some(Document::from_valid(document))
 }
@@ -136,25 +119,11 @@ pub(crate) struct Parts<'a> {
 
 impl<'a> Parts<'a> {
     /// `None` if these are no sections, or documents in them aren't valid.
-    pub(crate) fn read(mut rest: &'a [u8]) -> Option<Parts<'a>> {
-        let (mut body, mut sequences) = (None, Vec::new());
-        while let Some((kind, section)) = rest.split_first() {
-            let length = usize::try_from(int(section, 0)?).ok()?;
-            let (section, behind) = section.split_at_checked(length)?;
-            rest = behind;
-            match kind {
-                0 if body.is_none() => body = Some(checked(section)?),
-                1 => {
-                    let content = section.get(4..)?;
-                    let end = content.iter().position(|byte| *byte == 0)?;
-                    let (name, documents) = content.split_at(end);
-                    let name = std::str::from_utf8(name).ok()?;
-                    sequences.push((name, self::documents(documents.get(1..)?)?));
-                }
-                _ => return None,
-            }
-        }
-        Some(Parts { body: body?, sequences })
+    pub(crate) fn read(sections: &'a [u8]) -> Option<Parts<'a>> {
+        let (body, raw) = split_sections(sections).ok()?;
+        let named = |(name, bytes)| Some((std::str::from_utf8(name).ok()?, documents(bytes)?));
+        let sequences = raw.into_iter().map(named).collect::<Option<_>>()?;
+        Some(Parts { body: checked(body)?, sequences })
     }
 
     /// The command's name.
@@ -201,7 +170,7 @@ fn documents(mut rest: &[u8]) -> Option<Vec<Document<'_>>> {
 mod tests {
     use super::*;
     use base::bson::extended_json::parse;
-    use wire::compression::compress;
+    use wire::compression::{Compressor, compress};
 
     fn sections() -> Vec<u8> {
         let mut out = vec![0];
@@ -215,9 +184,9 @@ mod tests {
         out
     }
 
-    fn frame(opcode: i32, flags: u32, content: &[u8]) -> Vec<u8> {
+    fn frame(opcode: Opcode, flags: u32, content: &[u8]) -> Vec<u8> {
         let mut out = Vec::new();
-        for number in [(HEADER + 4 + content.len()) as i32, 5, 6, opcode, flags as i32] {
+        for number in [(HEADER + 4 + content.len()) as i32, 5, 6, opcode as i32, flags as i32] {
             out.extend(number.to_le_bytes());
         }
         out.extend(content);
@@ -227,7 +196,7 @@ mod tests {
     #[test]
     fn messages_are_taken_apart_and_put_together_again() {
         let sections = sections();
-        let frame = frame(OP_MSG, MORE_TO_COME, &sections);
+        let frame = frame(Opcode::Message, MORE_TO_COME, &sections);
         let message = Message::read(&frame).unwrap();
         assert_eq!((message.id, message.to, message.flags), (5, 6, MORE_TO_COME));
         let parts = Parts::read(message.sections).unwrap();
@@ -245,20 +214,20 @@ mod tests {
     fn checksums_are_no_section() {
         let mut content = sections();
         content.extend([1, 2, 3, 4]);
-        let frame = frame(OP_MSG, CHECKSUM, &content);
+        let frame = frame(Opcode::Message, CHECKSUM, &content);
         let message = Message::read(&frame).unwrap();
         assert_eq!((message.flags, message.sections), (0, sections().as_slice()));
     }
 
     #[test]
     fn compressed_messages_are_unpacked_and_lies_about_their_size_are_not() {
-        let plain = frame(OP_MSG, 0, &sections());
+        let plain = frame(Opcode::Message, 0, &sections());
         for compressor in [Compressor::Noop, Compressor::Snappy, Compressor::Zlib, Compressor::Zstd] {
             let body = &plain[HEADER..];
             let mut content = (body.len() as i32).to_le_bytes().to_vec();
             content.push(compressor as u8);
             compress(compressor, body, &mut content).unwrap();
-            let mut packed = frame(OP_COMPRESSED, OP_MSG as u32, &content);
+            let mut packed = frame(Opcode::Compressed, Opcode::Message as u32, &content);
             assert_eq!(unpacked(&packed).unwrap().as_ref(), plain, "{compressor:?}");
             packed[HEADER + 4] ^= 1;
             assert!(unpacked(&packed).is_none(), "{compressor:?}");
@@ -270,15 +239,15 @@ mod tests {
         let mut content = b"admin.$cmd\0".to_vec();
         content.extend([0; 8]);
         content.extend(parse("{isMaster: 1}").unwrap().bytes());
-        assert_eq!(legacy(&frame(OP_QUERY, 0, &content)), Some((5, "isMaster".to_string())));
-        assert_eq!(legacy(&frame(OP_MSG, 0, &content)), None);
+        assert_eq!(legacy(&frame(Opcode::Query, 0, &content)), Some((5, "isMaster".to_string())));
+        assert_eq!(legacy(&frame(Opcode::Message, 0, &content)), None);
     }
 
     #[tokio::test]
     async fn what_begins_no_message_is_told() {
         assert!(read_frame(&mut b"GET / HTTP/1.1\r\n\r\n".as_slice()).await.is_err());
         assert!(read_frame(&mut b"".as_slice()).await.unwrap().is_none());
-        let cut = frame(OP_MSG, 0, &sections());
+        let cut = frame(Opcode::Message, 0, &sections());
         assert!(read_frame(&mut &cut[..cut.len() - 1]).await.is_err());
         assert_eq!(read_frame(&mut cut.as_slice()).await.unwrap().unwrap(), cut);
     }

@@ -6,12 +6,12 @@ use crate::connection::ConnectionState;
 use crate::fields::Fields;
 use crate::profiler::Notes;
 use crate::server::Server;
-use crate::wire::Request;
 use base::bson::{Builder, Document};
 use database::{OpenTransaction, Operation, Position};
 use std::sync::Arc;
 use std::task::Waker;
 use std::time::{Duration, Instant};
+use wire::request::Request;
 
 /// The surroundings of one command while its handler runs.
 pub(crate) struct Call<'a> {

@@ -13,9 +13,6 @@ use crate::operations::DatabaseOperations;
 use crate::server::Server;
 use crate::session::Session;
 use crate::turn::Turn;
-use crate::wire::{
-    Compressor, Header, MAX_MESSAGE_SIZE, Opcode, Request, Trouble, compression, message, query,
-};
 use base::bson::{Builder, Document, DocumentBuf};
 use base::{Error, err};
 use database::Position;
@@ -26,6 +23,10 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Instant;
+use wire::compression::Compressor;
+use wire::header::{Header, MAX_MESSAGE_SIZE, Opcode, Trouble};
+use wire::request::Request;
+use wire::{compression, message, query};
 
 /// What a connection remembers between its requests.
 pub(crate) struct ConnectionState {
@@ -84,7 +85,7 @@ pub(crate) struct Peer {
 impl Peer {
     /// What a handshake has told.
     pub(crate) fn new(protocol: Option<ProtocolVersion>, certificate: Option<&CertificateDer<'_>>) -> Peer {
-        let facts = certificate.and_then(|certificate| ::wire::certificates::facts(certificate).ok());
+        let facts = certificate.and_then(|certificate| wire::certificates::facts(certificate).ok());
         let subject = facts.map(|facts| facts.subject);
         log::debug!(
             c = "NETWORK";
@@ -340,7 +341,7 @@ fn conclude(
         state.stream = Some(Stream { last_reply: reply_id, topology_version });
         state.activity.streams.store(true, Ordering::Relaxed);
     }
-    crate::wire::header::finish(out, 0);
+    wire::header::finish(out, 0);
     if let Some(compressor) = envelope.compressor.filter(|_| compressible) {
         compression::pack(compressor, out);
     }
@@ -359,5 +360,5 @@ fn panic_reply(server: &Server, frame: &[u8], out: &mut Vec<u8>) {
     let error: Error = err!(InternalError, "the server failed to handle this command; its log says how");
     crate::reply::failure::<&str>(&mut reply, &error, &[]);
     *out = reply.into_buffer();
-    crate::wire::header::finish(out, 0);
+    wire::header::finish(out, 0);
 }

@@ -3,30 +3,10 @@
 
 use crate::connection::{ConnectionState, handle};
 use crate::server::Server;
-use crate::wire::header::{self, HEADER_SIZE, Opcode};
-use base::bson::{Document, DocumentBuf, validate};
+use base::bson::{Document, DocumentBuf};
 use base::{Error, ErrorCode, Result, err};
 use std::net::{Ipv4Addr, SocketAddr};
-
-/// The bytes between header and document in a message with one section.
-const PREFIX_SIZE: usize = 5;
-
-/// The message that carries a command.
-pub(crate) fn frame(command: Document<'_>) -> Vec<u8> {
-    let mut message = Vec::with_capacity(HEADER_SIZE + PREFIX_SIZE + command.bytes().len());
-    header::begin(&mut message, 1, 0, Opcode::Message);
-    message.extend_from_slice(&[0; PREFIX_SIZE]);
-    message.extend_from_slice(command.bytes());
-    header::finish(&mut message, 0);
-    message
-}
-
-/// The document in a reply, `None` where there is none.
-pub(crate) fn document(reply: &[u8]) -> Option<DocumentBuf> {
-    let document = reply.get(HEADER_SIZE + PREFIX_SIZE..)?;
-    validate(document).ok()?;
-    Some(DocumentBuf::from_valid(document.to_vec()))
-}
+use wire::message;
 
 /// Runs a command, `$db` included, that answers at once, and returns its reply.
 ///
@@ -37,10 +17,10 @@ pub(crate) fn run(server: &Server, command: Document<'_>) -> Result<DocumentBuf>
     let mut reply = Vec::new();
     let mut state = ConnectionState::new(activity.clone(), address);
     state.is_system = true;
-    handle(&mut state, server, &frame(command), &mut reply);
+    handle(&mut state, server, &message::encode(1, 0, command), &mut reply);
     server.activities.close(&activity);
     let unanswered = || err!(InternalError, "the server did not answer itself");
-    let reply = document(&reply).ok_or_else(unanswered)?;
+    let reply = message::document(&reply).ok_or_else(unanswered)?;
     match failure(reply.view()) {
         Some(error) => Err(error),
         None => Ok(reply),

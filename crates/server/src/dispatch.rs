@@ -14,7 +14,6 @@ use crate::reply::{self, LabelContext};
 use crate::server::Server;
 use crate::transaction_rules::{self, Part};
 use crate::waits;
-use crate::wire::Request;
 use crate::write_concern::Effective;
 use base::bson::{Builder, Document, DocumentBuf, Value};
 use base::{Error, ErrorCode, Namespace, Result, err};
@@ -23,6 +22,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Acquire;
 use std::task::Waker;
 use std::time::{Duration, Instant};
+use wire::request::Request;
 
 /// What the frame around a request decides.
 pub(crate) struct Context {

@@ -18,12 +18,12 @@
 //! Null and undefined stand for a missing field, as in MongoDB's own parser; numbers given for
 //! an integer are truncated as there.
 
-use crate::wire::{Documents, Request};
 use base::bson::{Array, Document, Element, Type, Value};
 use base::{Namespace, Result, err};
 use database::check_writable;
 use smallvec::SmallVec;
 use std::borrow::Cow;
+use wire::request::{Documents, Request};
 
 /// The fields of a command, or of a document inside one, not yet taken.
 pub(crate) struct Fields<'a> {
@@ -353,7 +353,7 @@ mod tests {
         });
         let empty = [5, 0, 0, 0, 0, 5, 0, 0, 0, 0];
         let sequence =
-            crate::wire::request::Sequence { name: "docs", documents: Documents::from_sequence(&empty, 2) };
+            wire::request::Sequence { name: "docs", documents: Documents::from_sequence(&empty, 2) };
         let document = command(|_| {});
         let request = Request::new(document.view(), vec![sequence]).unwrap();
         let mut fields = Fields::of_command(&request, |name| name == "$db");

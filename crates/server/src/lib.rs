@@ -48,7 +48,6 @@ mod transaction_rules;
 mod turn;
 mod usage;
 mod waits;
-mod wire;
 mod write_concern;
 
 pub use commands::VERSION;

@@ -5,7 +5,6 @@
 
 use crate::activity::Activity;
 use crate::connection::{ConnectionState, Outcome, handle};
-use crate::direct;
 use crate::server::Server;
 use base::bson::{Document, DocumentBuf};
 use std::net::{Ipv4Addr, SocketAddr};
@@ -13,6 +12,7 @@ use std::sync::Arc;
 use std::task::{Wake, Waker};
 use std::thread::{self, Thread};
 use std::time::Instant;
+use wire::message;
 
 /// A client of a server in the same process.
 pub struct LocalConnection {
@@ -40,8 +40,8 @@ impl LocalConnection {
     /// Runs a command, `$db` included, and returns its reply; `None` where the server hangs up.
     pub fn command(&mut self, command: Document<'_>) -> Option<DocumentBuf> {
         let mut reply = Vec::new();
-        self.frame(&direct::frame(command), &mut reply);
-        direct::document(&reply)
+        self.frame(&message::encode(1, 0, command), &mut reply);
+        message::document(&reply)
     }
 
     /// Handles one frame, waiting where the server wants to; the first reply is in `out`.

@@ -21,7 +21,6 @@ use crate::connection::{ConnectionState, Outcome, Peer, handle};
 use crate::own_address::dialled;
 use crate::server::Server;
 use crate::tls::{Tls, TlsMode};
-use crate::wire::{Trouble, frame_length};
 #[cfg(unix)]
 pub(crate) use brisk::Threads;
 use database::{Awaited, Position, threads};
@@ -43,6 +42,7 @@ use tls_stream::TlsStream;
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use tokio::runtime::{Builder, Handle, Runtime, RuntimeFlavor};
 use wire::busy_poll::BusyPoll;
+use wire::header::{Trouble, frame_length};
 
 /// How many connections may wait to be accepted.
 const BACKLOG: u32 = 4096;

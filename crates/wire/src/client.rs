@@ -1,10 +1,12 @@
 //! A small client that blocks: one connection, one command after the other, with TLS and a user where the
 //! connection string asks for them. It is for verbs that ask a server something and end.
 
+use crate::header::{self, HEADER_SIZE};
+use crate::message;
 use crate::scram::{Client as Scram, Mechanism};
 use crate::trust;
 use crate::uri::{ConnectionString, Encryption, Login};
-use base::bson::{Builder, Document, DocumentBuf, Value, validate};
+use base::bson::{Builder, Document, DocumentBuf, Value};
 use rustls::pki_types::ServerName;
 use rustls::{ClientConnection, StreamOwned};
 use std::io::{self, Read, Write};
@@ -12,21 +14,13 @@ use std::net::{TcpStream, ToSocketAddrs};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-const OP_MSG: u32 = 2013;
-const HEADER: usize = 16;
-const FLAGS: usize = 4;
-/// Flags and the section's kind before the document.
-const PREFIX: usize = FLAGS + 1;
-/// More than any reply that is asked for here.
-const REPLY_MAX: usize = 48_000_000;
-
 /// What is said of bytes that make no reply.
 const NOT_MONGODB: &str = "what answers doesn't speak MongoDB's protocol";
 
 /// A connection to a server.
 pub struct Client {
     stream: Stream,
-    request_id: u32,
+    request_id: i32,
 }
 
 enum Stream {
@@ -88,14 +82,8 @@ impl Client {
     /// A connection that is lost.
     pub fn send(&mut self, flags: u32, sections: &[u8]) -> io::Result<()> {
         self.request_id = self.request_id.wrapping_add(1);
-        let length = HEADER + FLAGS + sections.len();
-        let mut message = Vec::with_capacity(length);
-        for word in [length as u32, self.request_id, 0, OP_MSG, flags] {
-            message.extend_from_slice(&word.to_le_bytes());
-        }
-        message.extend_from_slice(sections);
         let stream = self.stream.duplex();
-        stream.write_all(&message)?;
+        stream.write_all(&message::encode_sections(self.request_id, flags, &[sections]))?;
         stream.flush()
     }
 
@@ -105,19 +93,12 @@ impl Client {
     /// A connection that is lost, and what is no message of this protocol.
     pub fn receive(&mut self) -> io::Result<DocumentBuf> {
         let stream = self.stream.duplex();
-        let mut header = [0; HEADER];
-        stream.read_exact(&mut header)?;
-        let [a, b, c, d, ..] = header;
-        let length = u32::from_le_bytes([a, b, c, d]) as usize;
-        if !(HEADER + PREFIX..=REPLY_MAX).contains(&length) {
-            return Err(not_mongodb());
-        }
-        let mut body = Vec::new();
+        let mut reply = vec![0; HEADER_SIZE];
+        stream.read_exact(&mut reply)?;
+        let length = header::frame_length(&reply).ok().flatten().ok_or_else(not_mongodb)?;
         // Nothing is reserved for what the length merely claims.
-        stream.take((length - HEADER) as u64).read_to_end(&mut body)?;
-        let document = body.get(PREFIX..).unwrap_or_default().to_vec();
-        validate(&document).map_err(|_| not_mongodb())?;
-        Ok(DocumentBuf::from_valid(document))
+        stream.take((length - HEADER_SIZE) as u64).read_to_end(&mut reply)?;
+        message::document(&reply).ok_or_else(not_mongodb)
     }
 
     fn exchange(&mut self, command: &DocumentBuf) -> io::Result<DocumentBuf> {

@@ -20,17 +20,9 @@ use std::os::fd::AsFd;
 use std::process::ExitCode;
 use std::sync::{PoisonError, RwLock};
 use wire::busy_poll::{self, BusyPoll, Latest};
-
-/// The largest message taken, as MongoDB's own.
-const MESSAGE_MAX: usize = 48_000_000;
-
-const HEADER: usize = 16;
-const OP_REPLY: i32 = 1;
-const OP_QUERY: i32 = 2004;
-const OP_MSG: i32 = 2013;
-
-/// The flag of a message to which no reply is wanted.
-const MORE_TO_COME: i32 = 1 << 1;
+use wire::header::{self, HEADER_SIZE, Header, Opcode, read_u32};
+use wire::message::{self, MORE_TO_COME, PREFIX_SIZE};
+use wire::query;
 
 /// Serves on a free loopback port, which the first line printed tells, until standard input ends.
 pub fn run() -> ExitCode {
@@ -94,23 +86,16 @@ fn is_readable(stream: &TcpStream) -> bool {
 
 /// Reads a whole message; false where the client has gone instead of sending one.
 fn read_message(stream: &mut impl Read, message: &mut Vec<u8>) -> io::Result<bool> {
-    message.resize(HEADER, 0);
+    message.resize(HEADER_SIZE, 0);
     match stream.read_exact(message) {
         Ok(()) => {}
         Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => return Ok(false),
         Err(error) => return Err(error),
     }
-    let length = int(message, 0).and_then(|length| usize::try_from(length).ok()).unwrap_or(0);
-    if !(HEADER..=MESSAGE_MAX).contains(&length) {
-        return Err(io::ErrorKind::InvalidData.into());
-    }
+    let length = header::frame_length(message).ok().flatten().ok_or(io::ErrorKind::InvalidData)?;
     message.resize(length, 0);
-    stream.read_exact(message.get_mut(HEADER..).unwrap_or_default())?;
+    stream.read_exact(message.get_mut(HEADER_SIZE..).unwrap_or_default())?;
     Ok(true)
-}
-
-fn int(bytes: &[u8], at: usize) -> Option<i32> {
-    Some(i32::from_le_bytes(bytes.get(at..at + 4)?.try_into().ok()?))
 }
 
 /// The names of commands, and what they are answered.
@@ -134,21 +119,13 @@ impl Replies {
 
     /// Appends the reply to a message; false if it wants none, `None` if it is none of the protocol.
     fn append(&self, request: &[u8], reply: &mut Vec<u8>) -> Option<bool> {
-        let (id, operation) = (int(request, 4)?, int(request, 12)?);
-        let (body, prefix): (&[u8], &[u8]) = match operation {
-            OP_MSG => {
-                if int(request, HEADER)? & MORE_TO_COME != 0 {
-                    return Some(false);
-                }
-                // Flags, then the kind of the first section, the body.
-                (request.get(HEADER + 5..)?, &[0; 5])
-            }
-            OP_QUERY => {
-                let name = request.get(HEADER + 4..)?;
-                let end = name.iter().position(|byte| *byte == 0)?;
-                // Flags, cursor (8), starting from, and the number of documents: one.
-                const PREFIX: [u8; 20] = [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0];
-                (name.get(end + 9..)?, &PREFIX)
+        let (head, rest) = Header::split(request).ok()?;
+        let body = match head.opcode {
+            Opcode::Message if read_u32(rest, 0)? & MORE_TO_COME != 0 => return Some(false),
+            Opcode::Message => rest.get(PREFIX_SIZE..)?,
+            Opcode::Query => {
+                let name = rest.get(4..)?;
+                name.get(name.iter().position(|byte| *byte == 0)? + 9..)?
             }
             _ => return None,
         };
@@ -160,13 +137,13 @@ impl Replies {
         let documents = self.documents.read().unwrap_or_else(PoisonError::into_inner);
         let made = documents.as_ref().and_then(|documents| documents.answer(name, body));
         let document = made.as_deref().unwrap_or_else(|| self.to(name).bytes());
-        let length = i32::try_from(HEADER + prefix.len() + document.len()).ok()?;
-        let kind = if operation == OP_MSG { OP_MSG } else { OP_REPLY };
-        for number in [length, id, id, kind] {
-            reply.extend_from_slice(&number.to_le_bytes());
+        let start = reply.len();
+        match head.opcode {
+            Opcode::Message => message::begin_reply(reply, head.request_id, head.request_id),
+            _ => query::begin_reply(reply, head.request_id, head.request_id, false),
         }
-        reply.extend_from_slice(prefix);
         reply.extend_from_slice(document);
+        header::finish(reply, start);
         Some(true)
     }
 
@@ -231,17 +208,11 @@ mod tests {
     use super::*;
     use base::bson::{Builder, Document};
 
-    fn message(flags: i32, command: &str) -> Vec<u8> {
+    fn asking(flags: u32, command: &str) -> Vec<u8> {
         let mut body = Builder::new();
         body.append(base::bson::FieldName::known(command), 1).append(c"$db", "x");
         let body = body.finish();
-        let mut bytes = Vec::new();
-        for number in [(HEADER + 5 + body.bytes().len()) as i32, 77, 0, OP_MSG, flags] {
-            bytes.extend_from_slice(&number.to_le_bytes());
-        }
-        bytes.push(0);
-        bytes.extend_from_slice(body.bytes());
-        bytes
+        message::encode(77, flags, body.view())
     }
 
     fn reply_to(request: &[u8]) -> Option<Vec<u8>> {
@@ -251,11 +222,12 @@ mod tests {
 
     #[test]
     fn replies_name_the_request_and_hold_a_document() {
-        let reply = reply_to(&message(0, "find")).unwrap();
-        assert_eq!(int(&reply, 0), Some(reply.len() as i32));
-        assert_eq!((int(&reply, 8), int(&reply, 12), int(&reply, 16)), (Some(77), Some(OP_MSG), Some(0)));
-        base::bson::validate(&reply[HEADER + 5..]).unwrap();
-        let document = Document::from_valid(&reply[HEADER + 5..]);
+        let reply = reply_to(&asking(0, "find")).unwrap();
+        assert_eq!(header::frame_length(&reply).unwrap(), Some(reply.len()));
+        let words = [8, 12, 16].map(|at| read_u32(&reply, at));
+        assert_eq!(words, [Some(77), Some(Opcode::Message as u32), Some(0)]);
+        base::bson::validate(&reply[HEADER_SIZE + PREFIX_SIZE..]).unwrap();
+        let document = Document::from_valid(&reply[HEADER_SIZE + PREFIX_SIZE..]);
         assert!(document.get("cursor").is_some());
     }
 
@@ -268,14 +240,14 @@ mod tests {
 
     #[test]
     fn a_message_that_wants_no_reply_gets_none() {
-        assert_eq!(reply_to(&message(MORE_TO_COME, "insert")), None);
-        assert_eq!(Replies::new().append(&message(MORE_TO_COME, "insert"), &mut Vec::new()), Some(false));
+        assert_eq!(reply_to(&asking(MORE_TO_COME, "insert")), None);
+        assert_eq!(Replies::new().append(&asking(MORE_TO_COME, "insert"), &mut Vec::new()), Some(false));
     }
 
     #[test]
     fn what_is_cut_short_ends_the_connection() {
-        let whole = message(0, "ping");
-        for end in 0..HEADER + 5 + 5 {
+        let whole = asking(0, "ping");
+        for end in 0..HEADER_SIZE + PREFIX_SIZE + 5 {
             assert_eq!(Replies::new().append(&whole[..end], &mut Vec::new()), None, "{end}");
         }
         let mut huge: &[u8] = &[0xFF; 16];

@@ -3,7 +3,7 @@
 mod player;
 mod recorder;
 
-use crate::message::{HEADER, MORE_TO_COME, Message, OP_MSG, unpacked};
+use crate::message::{HEADER, MORE_TO_COME, Message, Opcode, unpacked};
 use base::bson::extended_json::parse;
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -39,7 +39,7 @@ fn answer(mut stream: TcpStream) -> Option<()> {
         };
         let body = parse(reply).ok()?;
         let mut out = Vec::new();
-        for number in [(HEADER + 5 + body.bytes().len()) as i32, 1, request.id, OP_MSG, 0] {
+        for number in [(HEADER + 5 + body.bytes().len()) as i32, 1, request.id, Opcode::Message as i32, 0] {
             out.extend(number.to_le_bytes());
         }
         out.push(0);

@@ -26,13 +26,13 @@ pub(crate) use resource::Resource;
 use crate::command::Command;
 use crate::connection::ConnectionState;
 use crate::server::Server;
-use crate::wire::Request;
 use action::Actions;
 use base::{ErrorCode, Result, err};
 use needs::Asked;
 use privilege::Privilege;
 use resource::Pattern;
 use std::sync::LazyLock;
+use wire::request::Request;
 
 /// What somebody may do who hasn't logged in.
 static NOBODY: LazyLock<Privileges> = LazyLock::new(Privileges::default);

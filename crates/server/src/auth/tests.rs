@@ -1,7 +1,6 @@
 //! Conversations that aren't what they should be: whoever holds them stays outside, and nobody else notices.
 
 use crate::connection::{ConnectionState, Outcome, handle};
-use crate::direct::{document, frame};
 use crate::local::LocalConnection;
 use crate::server::{Server, Settings};
 use base::bson::{Builder, Document, DocumentBuf, FieldName, Value};
@@ -10,6 +9,7 @@ use database::{Database, SystemClock};
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 use storage::store::LogOptions;
+use wire::message::{document, encode};
 use wire::scram::{Client as Scram, Mechanism};
 
 /// How many conversations are tried.
@@ -65,7 +65,7 @@ impl Peer {
     /// The reply to a command; `None` where the connection is closed, or has to wait.
     fn command(&mut self, command: Document<'_>) -> Option<DocumentBuf> {
         let mut reply = Vec::new();
-        match handle(&mut self.state, &self.server, &frame(command), &mut reply) {
+        match handle(&mut self.state, &self.server, &encode(1, 0, command), &mut reply) {
             Outcome::Reply => document(&reply),
             _ => None,
         }

@@ -10,10 +10,10 @@ use crate::call::{Answer, Call};
 use crate::command::{Command, Kind};
 use crate::commands::diagnostics::{VERSION, host_name};
 use crate::fields::Fields;
-use crate::wire::Request;
 use base::bson::{Document, DocumentBuf, Value};
 use base::{Result, err};
 use database::Verbosity;
+use wire::request::Request;
 
 /// What MongoDB reports where the client doesn't say.
 pub(crate) const DEFAULT_VERBOSITY: &str = "allPlansExecution";

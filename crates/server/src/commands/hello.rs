@@ -12,11 +12,12 @@ use crate::logging::now_millis;
 use crate::own_address::own_address;
 use crate::replica_set::ReplicaSet;
 use crate::session::TIMEOUT_MINUTES;
-use crate::wire::{Compressor, MAX_MESSAGE_SIZE};
 use base::bson::{Document, FieldName, MAX_DOCUMENT_SIZE, Value};
 use base::{Result, err};
 use std::sync::atomic::Ordering;
 use std::time::Duration;
+use wire::compression::Compressor;
+use wire::header::MAX_MESSAGE_SIZE;
 
 /// The newest protocol version spoken: MongoDB 8.0's.
 const MAX_WIRE_VERSION: i32 = 25;

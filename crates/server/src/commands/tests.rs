@@ -3,13 +3,13 @@
 use crate::command::COMMANDS;
 use crate::connection::{ConnectionState, Outcome, handle};
 use crate::server::{Server, Settings};
-use crate::wire::header::{self, Opcode};
-use crate::wire::{compression, message, query};
 use base::bson::{Builder, Document, DocumentBuf, FieldName, Value};
 use database::{Database, SystemClock};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use storage::store::LogOptions;
+use wire::header::{self, Opcode};
+use wire::{compression, message, query};
 
 /// One client of a server in memory.
 struct Client {
@@ -212,12 +212,12 @@ fn an_awaitable_hello_waits_and_streams() {
 fn replies_are_compressed_as_the_request_was_but_never_a_handshake() {
     for (name, compressed) in [("ping", true), ("hello", false)] {
         let mut frame = command(0, |b| _ = b.append(FieldName::known(name), 1));
-        compression::pack(crate::wire::Compressor::Zlib, &mut frame);
+        compression::pack(wire::compression::Compressor::Zlib, &mut frame);
         let (_, reply) = Client::standalone().frame(&frame);
         assert_eq!(reply[12..16] == 2012i32.to_le_bytes(), compressed);
         if compressed {
             let mut unpacked = Vec::new();
-            compression::unpack(&reply, crate::wire::MAX_MESSAGE_SIZE, &mut unpacked).unwrap();
+            compression::unpack(&reply, wire::header::MAX_MESSAGE_SIZE, &mut unpacked).unwrap();
             assert!(message::parse(&unpacked).is_ok());
         }
     }

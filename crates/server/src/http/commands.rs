@@ -5,10 +5,10 @@ use super::{Answer, Peer, Request, Response, sessions, users};
 use crate::access::{self, Action, Resource};
 use crate::auth::names::UserName;
 use crate::connection::{Outcome, handle};
-use crate::direct;
 use crate::server::Server;
 use base::bson::extended_json::value_to_relaxed;
 use base::bson::{Builder, Document, DocumentBuf, FieldName, Value};
+use wire::message;
 use wire::secret;
 
 /// The most operations that are shown.
@@ -187,8 +187,8 @@ fn from_own_page(request: &Request<'_>) -> Result<(), Answer> {
 /// Errors: the answer that tells its failure.
 fn run(guest: &mut Guest<'_>, command: Document<'_>) -> Result<DocumentBuf, Response> {
     let mut reply = Vec::new();
-    let outcome = handle(&mut guest.state, guest.server, &direct::frame(command), &mut reply);
-    let reply = direct::document(&reply).filter(|_| matches!(outcome, Outcome::Reply));
+    let outcome = handle(&mut guest.state, guest.server, &message::encode(1, 0, command), &mut reply);
+    let reply = message::document(&reply).filter(|_| matches!(outcome, Outcome::Reply));
     let Some(reply) = reply else { return Err(Response::text(503, "the server is busy with it")) };
     if reply.view().get("ok").and_then(|ok| ok.as_i64()) == Some(1) {
         return Ok(reply);

@@ -14,7 +14,6 @@ use super::{Begun, Busy, Connection, in_place, threads_most};
 use crate::buffers;
 use crate::connection::{ConnectionState, Outcome, handle};
 use crate::server::Server;
-use crate::wire::frame_length;
 use rustix::buffer::spare_capacity;
 use std::future::pending;
 use std::io::{self, ErrorKind, Write};
@@ -25,6 +24,7 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 use tokio::io::unix::AsyncFd;
 use wire::busy_poll::BusyPoll;
+use wire::header::frame_length;
 
 /// Whoever asks again within this time is served on a thread of his own.
 const SOON: Duration = Duration::from_millis(5);

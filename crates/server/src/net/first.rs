@@ -1,7 +1,7 @@
 //! What a client begins with: MongoDB's protocol, TLS, or HTTP by mistake.
 
-use crate::wire::HEADER_SIZE;
-use crate::wire::read_i32;
+use wire::header::HEADER_SIZE;
+use wire::header::read_i32;
 
 /// What people read who point a browser at the port, in MongoDB's own words.
 const WEB_TEXT: &str =
@@ -69,7 +69,7 @@ pub(super) fn web_answer() -> Vec<u8> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::wire::header::{self, Opcode};
+    use wire::header::{self, Opcode};
 
     #[test]
     fn beginnings_are_told_apart() {
@@ -90,7 +90,7 @@ mod tests {
     #[test]
     fn no_message_is_as_long_as_http_would_make_it() {
         for method in WEB_METHODS {
-            assert!(crate::wire::frame_length(method).is_err());
+            assert!(wire::header::frame_length(method).is_err());
         }
     }
 }

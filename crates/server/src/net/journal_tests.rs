@@ -2,7 +2,6 @@
 
 use super::tests::Running;
 use crate::command;
-use crate::direct;
 use crate::server::Settings;
 use base::bson::{Document, DocumentBuf, extended_json::parse};
 use std::io::{Read, Write};
@@ -11,6 +10,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 use storage::testing::{FaultyFiles, Loss};
 use storage::{DiskEngine, DiskOptions, Durability};
+use wire::message;
 
 const CLIENTS: i32 = 6;
 const EACH: i32 = 15;
@@ -26,12 +26,12 @@ fn start(files: &FaultyFiles) -> Running {
 
 fn ask(socket: &mut Socket, command: &str) -> DocumentBuf {
     let command = parse(command).unwrap();
-    socket.write_all(&direct::frame(command.view())).unwrap();
+    socket.write_all(&message::encode(1, 0, command.view())).unwrap();
     let mut reply = vec![0; 4];
     socket.read_exact(&mut reply).unwrap();
     reply.resize(u32::from_le_bytes(reply[..4].try_into().unwrap()) as usize, 0);
     socket.read_exact(&mut reply[4..]).unwrap();
-    direct::document(&reply).unwrap()
+    message::document(&reply).unwrap()
 }
 
 fn insert(id: i32) -> String {

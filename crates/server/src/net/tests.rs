@@ -2,13 +2,13 @@
 
 use super::*;
 use crate::server::Settings;
-use crate::wire::header::{self, Opcode};
 use base::bson::{Builder as DocumentBuilder, Document};
 use database::{Database, SystemClock};
 use std::io::{Read, Write};
 use std::net::TcpStream as Socket;
 use std::sync::mpsc;
 use std::thread::JoinHandle;
+use wire::header::{self, Opcode};
 
 /// A server that runs until dropped.
 pub(super) struct Running {

@@ -6,10 +6,10 @@ use crate::auth::redact::is_secret;
 use crate::command::Command;
 use crate::connection::ConnectionState;
 use crate::logging::now_millis;
-use crate::wire::Request;
 use base::Error;
 use base::bson::{Builder, Document, DocumentBuf, Value};
 use std::time::Duration;
+use wire::request::Request;
 
 /// The longest command that is shown whole, in bytes; of a longer one the beginning is shown as text.
 const COMMAND_MAX: usize = 50 * 1024;

@@ -13,10 +13,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
-
-/// The flag "no reply is wanted": moreToCome.
-const MORE_TO_COME: u32 = 1 << 1;
-const OP_MSG: i32 = 2013;
+use wire::message::{MORE_TO_COME, encode_sections};
 
 /// For how long the server may take to carry out what it was sent.
 const PATIENCE: Duration = Duration::from_secs(300);
@@ -60,7 +57,7 @@ impl Sent {
 /// Sends a ping and reads its reply.
 async fn ask(stream: &mut TcpStream) -> std::io::Result<()> {
     let body = doc! { "ping": 1, "$db": "admin" }.to_vec().map_err(std::io::Error::other)?;
-    stream.write_all(&message(i32::MAX, &body, 0)).await?;
+    stream.write_all(&message(i32::MAX, 0, &body)).await?;
     let length = stream.read_i32_le().await?;
     let mut rest = vec![0; usize::try_from(length - 4).map_err(std::io::Error::other)?.min(1 << 20)];
     stream.read_exact(&mut rest).await.map(drop)
@@ -101,7 +98,7 @@ impl Bare {
     /// Sends a command, to which no reply comes.
     pub(super) async fn send(&mut self, number: u64, command: &Document) -> Result<()> {
         let body = command.to_vec().map_err(|error| self.target.error(error))?;
-        let message = message(number as i32, &body, MORE_TO_COME);
+        let message = message(number as i32, MORE_TO_COME, &body);
         write_whole(&mut self.stream, &message).await.map_err(|error| self.target.error(error))?;
         self.sent.messages.fetch_add(1, Relaxed);
         Ok(())
@@ -117,17 +114,9 @@ async fn write_whole(held: &mut Option<TcpStream>, bytes: &[u8]) -> std::io::Res
     Ok(())
 }
 
-/// Header (length, request id, response to, operation), flags, and one section: the body.
-fn message(id: i32, body: &[u8], flags: u32) -> Vec<u8> {
-    let length = 16 + 4 + 1 + body.len();
-    let mut message = Vec::with_capacity(length);
-    for number in [length as i32, id, 0, OP_MSG] {
-        message.extend(number.to_le_bytes());
-    }
-    message.extend(flags.to_le_bytes());
-    message.push(0);
-    message.extend(body);
-    message
+/// A request with one section, the body.
+fn message(id: i32, flags: u32, body: &[u8]) -> Vec<u8> {
+    encode_sections(id, flags, &[&[0], body])
 }
 
 #[cfg(test)]
@@ -150,7 +139,7 @@ mod tests {
     #[test]
     fn messages_are_of_the_protocol_and_want_no_reply() {
         let body = doc! { "ping": 1 }.to_vec().unwrap();
-        let message = message(7, &body, MORE_TO_COME);
+        let message = message(7, MORE_TO_COME, &body);
         assert_eq!(message[..4], (message.len() as i32).to_le_bytes());
         assert_eq!(message[12..21], [221, 7, 0, 0, 2, 0, 0, 0, 0]);
         assert_eq!(message[21..], body);

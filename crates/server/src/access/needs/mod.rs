@@ -23,11 +23,11 @@ use crate::activity::Activities;
 use crate::auth::Identity;
 use crate::auth::names::UserName;
 use crate::command;
-use crate::wire::Documents;
-use crate::wire::request::Sequence;
 use base::bson::{Document, Value};
 use base::{Result, err};
 use database::Database;
+use wire::request::Documents;
+use wire::request::Sequence;
 
 /// What a command needs, as its row in the table says.
 #[derive(Clone, Copy)]

@@ -17,6 +17,7 @@ use std::sync::Arc;
 use std::task::Waker;
 use std::time::Instant;
 use storage::store::LogOptions;
+use wire::message;
 
 /// A server that asks everybody what they may do.
 fn guarded() -> Arc<Server> {
@@ -92,7 +93,7 @@ impl Client {
 
     /// Runs a command, `$db` included.
     fn run(&mut self, command: Document<'_>) -> DocumentBuf {
-        let frame = direct::frame(command);
+        let frame = message::encode(1, 0, command);
         loop {
             let mut reply = Vec::new();
             match handle(&mut self.state, &self.server, &frame, &mut reply) {
@@ -101,7 +102,7 @@ impl Client {
                         std::thread::yield_now();
                     }
                 }
-                _ => return direct::document(&reply).unwrap_or_else(DocumentBuf::empty),
+                _ => return message::document(&reply).unwrap_or_else(DocumentBuf::empty),
             }
         }
     }

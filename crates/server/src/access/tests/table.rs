@@ -8,10 +8,10 @@ use super::samples::{SAMPLES, held};
 use super::{Client, guarded, parse, system};
 use crate::command::{self, COMMANDS};
 use crate::server::Server;
-use crate::wire::Request;
 use std::fmt::Write;
 use std::path::Path;
 use std::sync::Arc;
+use wire::request::Request;
 
 const UNAUTHORIZED: i64 = 13;
 

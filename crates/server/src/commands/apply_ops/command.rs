@@ -4,11 +4,11 @@ use super::{Options, Results, checks, object, uuid};
 use crate::arguments::Arguments;
 use crate::call::{Answer, Call};
 use crate::command::{self, COMMANDS};
-use crate::wire::Request;
 use crate::write_concern::WriteConcern;
 use base::bson::{Builder, Document, DocumentBuf, Element, Value};
 use base::{Error, ErrorCode, Namespace, Result, err};
 use database::RenameRequest;
+use wire::request::Request;
 
 /// Applies an operation of kind `c`.
 ///

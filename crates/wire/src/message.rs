@@ -1,40 +1,44 @@
 //! OP_MSG: flags, sections, and a checksum at the end where the flags say so.
 
-use super::header::{self, HEADER_SIZE, Opcode};
-use super::request::{Documents, Request, Sequence};
-use super::{MAX_INTERNAL_DOCUMENT_SIZE, Trouble, document_length, malformed, read_u32};
-use base::bson::{Document, validate};
+use crate::header::{
+    self, HEADER_SIZE, MAX_INTERNAL_DOCUMENT_SIZE, Opcode, Trouble, document_length, malformed, read_u32,
+};
+use crate::request::{Documents, Request, Sequence};
+use base::bson::{Document, DocumentBuf, validate};
 use base::{Result, err};
 use smallvec::SmallVec;
 
 /// A crc32c of the whole message stands at its end.
-const CHECKSUM_PRESENT: u32 = 1;
+pub const CHECKSUM_PRESENT: u32 = 1;
 /// From the client: it doesn't want a reply. From the server: another reply follows unasked.
-const MORE_TO_COME: u32 = 1 << 1;
+pub const MORE_TO_COME: u32 = 1 << 1;
 /// The client takes further replies unasked.
-const EXHAUST_ALLOWED: u32 = 1 << 16;
+pub const EXHAUST_ALLOWED: u32 = 1 << 16;
 /// The flags in the lower half must be understood; others may be ignored.
 const REQUIRED_FLAGS: u32 = 0xFFFF;
+
+/// The bytes between header and document in a message with one section: flags, and the section's kind.
+pub const PREFIX_SIZE: usize = 5;
 
 /// More sequences than any command has; they are kept in a list that is searched.
 const SEQUENCES_MAX: usize = 16;
 
 /// An OP_MSG taken apart.
 #[derive(Debug)]
-pub(crate) struct Message<'a> {
+pub struct Message<'a> {
     /// The client waits for no reply.
-    pub(crate) more_to_come: bool,
+    pub more_to_come: bool,
     /// The client takes several replies.
-    pub(crate) exhaust_allowed: bool,
+    pub exhaust_allowed: bool,
     /// What is asked, or why the content is refused.
-    pub(crate) request: Result<Request<'a>>,
+    pub request: Result<Request<'a>>,
 }
 
 /// Takes an OP_MSG apart. `frame` is the whole message with its header, as the checksum covers it.
 ///
 /// Errors: [`Trouble::Malformed`] for anything that breaks the framing; documents that aren't
 /// BSON are an error inside the message, as the reply's place is known by then.
-pub(crate) fn parse(frame: &[u8]) -> std::result::Result<Message<'_>, Trouble> {
+pub fn parse(frame: &[u8]) -> std::result::Result<Message<'_>, Trouble> {
     let body = frame.get(HEADER_SIZE..).unwrap_or_default();
     let flags = read_u32(body, 0).ok_or_else(|| malformed("OP_MSG without flags"))?;
     if flags & REQUIRED_FLAGS & !(CHECKSUM_PRESENT | MORE_TO_COME) != 0 {
@@ -63,11 +67,14 @@ fn verify_checksum(frame: &[u8]) -> std::result::Result<usize, Trouble> {
 }
 
 /// A sequence as it stands in the message: its name and its bytes, nothing checked.
-type RawSequence<'a> = (&'a [u8], &'a [u8]);
-type RawSequences<'a> = SmallVec<[RawSequence<'a>; 1]>;
+pub type RawSequence<'a> = (&'a [u8], &'a [u8]);
+/// All of them.
+pub type RawSequences<'a> = SmallVec<[RawSequence<'a>; 1]>;
 
 /// Finds the sections: exactly one of kind 0 and any number of kind 1.
-fn split_sections(mut rest: &[u8]) -> std::result::Result<(&[u8], RawSequences<'_>), Trouble> {
+///
+/// Errors: [`Trouble::Malformed`].
+pub fn split_sections(mut rest: &[u8]) -> std::result::Result<(&[u8], RawSequences<'_>), Trouble> {
     let mut body = None;
     let mut sequences = RawSequences::new();
     while let Some((&kind, behind)) = rest.split_first() {
@@ -130,7 +137,7 @@ fn check_sequence<'a>(name: &str, bytes: &'a [u8]) -> Result<Documents<'a>> {
 }
 
 /// Checks one document from outside. Errors: InvalidBSON, Overflow, BSONObjectTooLarge.
-pub(crate) fn checked(bytes: &[u8]) -> Result<Document<'_>> {
+pub fn checked(bytes: &[u8]) -> Result<Document<'_>> {
     if bytes.len() > MAX_INTERNAL_DOCUMENT_SIZE {
         return Err(err!(
             BSONObjectTooLarge,
@@ -142,15 +149,38 @@ pub(crate) fn checked(bytes: &[u8]) -> Result<Document<'_>> {
     Ok(Document::from_valid(bytes))
 }
 
+/// A request of one document, with these flags.
+pub fn encode(request_id: i32, flags: u32, document: Document<'_>) -> Vec<u8> {
+    encode_sections(request_id, flags, &[&[0], document.bytes()])
+}
+
+/// A request of sections as they stand on the wire, in parts.
+pub fn encode_sections(request_id: i32, flags: u32, sections: &[&[u8]]) -> Vec<u8> {
+    let length: usize = sections.iter().map(|part| part.len()).sum();
+    let mut out = Vec::with_capacity(HEADER_SIZE + 4 + length);
+    header::begin(&mut out, request_id, 0, Opcode::Message);
+    out.extend_from_slice(&flags.to_le_bytes());
+    sections.iter().for_each(|part| out.extend_from_slice(part));
+    header::finish(&mut out, 0);
+    out
+}
+
+/// The document of a message that has no other section, `None` where there is none.
+pub fn document(message: &[u8]) -> Option<DocumentBuf> {
+    let document = message.get(HEADER_SIZE + PREFIX_SIZE..)?;
+    validate(document).ok()?;
+    Some(DocumentBuf::from_valid(document.to_vec()))
+}
+
 /// Starts a reply; the document follows directly behind.
-pub(crate) fn begin_reply(out: &mut Vec<u8>, request_id: i32, response_to: i32) {
+pub fn begin_reply(out: &mut Vec<u8>, request_id: i32, response_to: i32) {
     header::begin(out, request_id, response_to, Opcode::Message);
     out.extend_from_slice(&0u32.to_le_bytes());
     out.push(0);
 }
 
 /// Marks the reply that is all of `out` as one that others follow unasked.
-pub(crate) fn set_more_to_come(out: &mut [u8]) {
+pub fn set_more_to_come(out: &mut [u8]) {
     if let Some(flags) = out.get_mut(HEADER_SIZE..HEADER_SIZE + 4) {
         flags.copy_from_slice(&MORE_TO_COME.to_le_bytes());
     }

@@ -1,7 +1,8 @@
 //! Random and mutated frames: whatever arrives, the parser answers and does not panic.
 
-use super::header::{self, Opcode};
-use super::{Compressor, Header, compression, frame_length, message, query};
+use crate::compression::{self, Compressor};
+use crate::header::{self, Header, Opcode, frame_length};
+use crate::{message, query};
 use base::bson::Builder;
 
 /// A small generator, so that a failure can be repeated from its seed.
@@ -60,7 +61,7 @@ fn swallow(frame: &[u8]) {
     match header.opcode {
         Opcode::Compressed => {
             let mut unpacked = Vec::new();
-            if compression::unpack(frame, super::MAX_MESSAGE_SIZE, &mut unpacked).is_ok() {
+            if compression::unpack(frame, header::MAX_MESSAGE_SIZE, &mut unpacked).is_ok() {
                 swallow(&unpacked);
             }
         }

@@ -1,9 +1,8 @@
 //! OP_QUERY and OP_REPLY: the legacy pair, alive only for the first handshake of older drivers.
 
-use super::header::{self, Opcode};
-use super::message::checked;
-use super::request::Request;
-use super::{Trouble, malformed, read_i32};
+use crate::header::{self, Opcode, Trouble, document_length, malformed, read_i32};
+use crate::message::checked;
+use crate::request::Request;
 use base::bson::{Document, Value};
 use base::{Result, err};
 
@@ -17,14 +16,14 @@ const QUERY_FAILURE: i32 = 2;
 ///
 /// Errors: [`Trouble::Malformed`] where the framing is broken; inside, UnsupportedOpQueryCommand
 /// for any command but those of a handshake, and 5739101 for a query proper, as MongoDB since 6.0.
-pub(crate) fn parse(body: &[u8]) -> std::result::Result<Result<Request<'_>>, Trouble> {
+pub fn parse(body: &[u8]) -> std::result::Result<Result<Request<'_>>, Trouble> {
     let cut_off = || malformed("OP_QUERY is cut off");
     read_i32(body, 0).ok_or_else(cut_off)?;
     let rest = body.get(4..).ok_or_else(cut_off)?;
     let name_end = rest.iter().position(|&byte| byte == 0).ok_or_else(cut_off)?;
     let (name, rest) = rest.split_at(name_end);
     let documents = rest.get(9..).ok_or_else(cut_off)?;
-    let length = super::document_length(documents).ok_or_else(cut_off)?;
+    let length = document_length(documents).ok_or_else(cut_off)?;
     let (query, _fields) = documents.split_at_checked(length).ok_or_else(cut_off)?;
     Ok(handshake(name, query))
 }
@@ -58,7 +57,7 @@ fn unwrap_query(document: Document<'_>) -> Document<'_> {
 }
 
 /// Starts an OP_REPLY with one document, which follows directly behind.
-pub(crate) fn begin_reply(out: &mut Vec<u8>, request_id: i32, response_to: i32, failed: bool) {
+pub fn begin_reply(out: &mut Vec<u8>, request_id: i32, response_to: i32, failed: bool) {
     header::begin(out, request_id, response_to, Opcode::Reply);
     let flags = if failed { QUERY_FAILURE } else { 0 };
     out.extend_from_slice(&flags.to_le_bytes());

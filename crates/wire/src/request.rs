@@ -8,22 +8,22 @@ use base::{Result, err};
 
 /// One request: the command and the database it is for.
 #[derive(Clone, Debug)]
-pub(crate) struct Request<'a> {
+pub struct Request<'a> {
     /// The command's document; the name of its first field is the command's name.
-    pub(crate) body: Document<'a>,
+    pub body: Document<'a>,
     /// The database named by `$db` (by the namespace, in a legacy message).
-    pub(crate) database: &'a str,
+    pub database: &'a str,
     /// The lists of documents that came beside the body.
-    pub(crate) sequences: Vec<Sequence<'a>>,
+    pub sequences: Vec<Sequence<'a>>,
 }
 
 /// A named list of documents beside the body (a section of kind 1).
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Sequence<'a> {
+pub struct Sequence<'a> {
     /// The field of the command that this list stands for.
-    pub(crate) name: &'a str,
+    pub name: &'a str,
     /// The documents, one after the other, each validated.
-    pub(crate) documents: Documents<'a>,
+    pub documents: Documents<'a>,
 }
 
 impl<'a> Request<'a> {
@@ -31,7 +31,7 @@ impl<'a> Request<'a> {
     ///
     /// Errors: a command without a name (InvalidOptions as MongoDB) or without `$db` (40571), or
     /// a field given twice, as array and as sequence.
-    pub(crate) fn new(body: Document<'a>, sequences: Vec<Sequence<'a>>) -> Result<Request<'a>> {
+    pub fn new(body: Document<'a>, sequences: Vec<Sequence<'a>>) -> Result<Request<'a>> {
         let database = match body.get("$db") {
             Some(Value::String(name)) => name,
             Some(other) => {
@@ -50,14 +50,14 @@ impl<'a> Request<'a> {
     }
 
     /// The command's name: that of the body's first field, empty where there is none.
-    pub(crate) fn name(&self) -> &'a str {
+    pub fn name(&self) -> &'a str {
         self.body.first().map_or("", |element| element.name())
     }
 }
 
 /// A list of documents, from an array or from a sequence; iterating copies nothing.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Documents<'a> {
+pub struct Documents<'a> {
     source: Source<'a>,
     len: usize,
 }
@@ -70,27 +70,27 @@ enum Source<'a> {
 
 impl<'a> Documents<'a> {
     /// The documents of an array whose elements are known to be documents.
-    pub(crate) fn from_array(array: Array<'a>) -> Documents<'a> {
+    pub fn from_array(array: Array<'a>) -> Documents<'a> {
         Documents { source: Source::Array(array), len: array.len() }
     }
 
     /// `len` validated documents, one after the other.
-    pub(crate) fn from_sequence(bytes: &'a [u8], len: usize) -> Documents<'a> {
+    pub fn from_sequence(bytes: &'a [u8], len: usize) -> Documents<'a> {
         Documents { source: Source::Sequence(bytes), len }
     }
 
     /// How many there are.
-    pub(crate) fn len(&self) -> usize {
+    pub fn len(&self) -> usize {
         self.len
     }
 
     /// Whether there are none.
-    pub(crate) fn is_empty(&self) -> bool {
+    pub fn is_empty(&self) -> bool {
         self.len == 0
     }
 
     /// The documents in order.
-    pub(crate) fn iter(&self) -> DocumentsIter<'a> {
+    pub fn iter(&self) -> DocumentsIter<'a> {
         match self.source {
             Source::Array(array) => DocumentsIter::Array(array.elements()),
             Source::Sequence(bytes) => DocumentsIter::Sequence(bytes),
@@ -99,7 +99,7 @@ impl<'a> Documents<'a> {
 }
 
 /// Iterates over [`Documents`].
-pub(crate) enum DocumentsIter<'a> {
+pub enum DocumentsIter<'a> {
     /// The rest of an array.
     Array(base::bson::Elements<'a>),
     /// The rest of a sequence.
@@ -113,7 +113,7 @@ impl<'a> Iterator for DocumentsIter<'a> {
         match self {
             DocumentsIter::Array(elements) => elements.next()?.value().as_document(),
             DocumentsIter::Sequence(rest) => {
-                let (document, behind) = rest.split_at_checked(super::document_length(rest)?)?;
+                let (document, behind) = rest.split_at_checked(crate::header::document_length(rest)?)?;
                 *rest = behind;
                 Some(Document::from_valid(document))
             }
