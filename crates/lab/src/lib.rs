@@ -12,6 +12,7 @@ mod experiment;
 mod histogram;
 mod load;
 mod options;
+mod progress;
 mod record;
 mod replay;
 mod report;

@@ -1,7 +1,7 @@
 //! `lab record`: the recorder's options, its first backup, and what it prints.
 
 use crate::error::{Error, Result};
-use crate::load::progress::signal;
+use crate::progress::signal;
 use crate::options::Record;
 use crate::report::figures;
 use crate::target::{backed_up, without_secrets};

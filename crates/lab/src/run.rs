@@ -4,9 +4,8 @@
 use crate::environment;
 use crate::error::{Error, Result};
 use crate::experiment::{self, Experiment};
-use crate::load::effort::Effort;
-use crate::load::progress::Progress;
-use crate::load::suspicion::{OTHERS_SHARE, Suspicions};
+use crate::progress::Progress;
+use crate::load::Lab;
 use crate::options::{Common, Verb};
 use crate::record;
 use crate::replay::Replay;
@@ -15,7 +14,6 @@ use crate::result::{FORMAT, Report, TargetInfo};
 use crate::target::{self, Scratch, Target, Workspace};
 use base::random::Random;
 use jiff::Timestamp;
-use std::collections::BTreeMap;
 use std::hash::{BuildHasher, RandomState};
 use std::io::Write as _;
 use std::process::ExitCode;
@@ -26,69 +24,6 @@ const WRONG_INPUT: u8 = 2;
 
 /// How long a target may take to remove what was made on it: large collections take their time.
 const REMOVAL: Duration = Duration::from_secs(60);
-
-/// What an experiment works with.
-pub(crate) struct Lab {
-    pub(crate) common: Common,
-    pub(crate) seed: u64,
-    pub(crate) targets: Vec<Target>,
-    /// Servers that aren't measured, whose work is the run's own.
-    pub(crate) beside: Vec<Target>,
-    /// Grows while the experiment runs, so that it is worth reading whenever that ends.
-    pub(crate) report: Report,
-    pub(crate) progress: Progress,
-    pub(crate) suspicions: Suspicions,
-    /// Which of several experiments is being measured; empty where there is one.
-    pub(crate) experiment: String,
-    /// Targets that died, and how.
-    lost: BTreeMap<String, String>,
-}
-
-impl Lab {
-    /// With these targets, and a report that nothing has been measured for.
-    pub(crate) fn new(
-        common: &Common,
-        seed: u64,
-        targets: Vec<Target>,
-        report: Report,
-        progress: Progress,
-    ) -> Lab {
-        let (suspicions, lost) = (Suspicions::default(), BTreeMap::new());
-        let experiment = String::new();
-        let beside = Vec::new();
-        Lab { common: common.clone(), seed, targets, beside, report, progress, suspicions, experiment, lost }
-    }
-
-    /// The experiment's own numbers of connections, unless the options say one.
-    pub(crate) fn connections(&self, own: &[u32]) -> Vec<u32> {
-        self.common.connections.map_or_else(|| own.to_vec(), |one| vec![one])
-    }
-
-    /// What a reader must know before believing a figure.
-    pub(crate) fn warn(&mut self, warning: String) {
-        if !self.report.warnings.contains(&warning) {
-            self.report.warnings.push(warning);
-        }
-    }
-
-    /// What went wrong; the run goes on with the rest, and its exit code tells.
-    pub(crate) fn fail(&mut self, error: Error) {
-        let error = error.to_string();
-        if !self.report.errors.contains(&error) {
-            self.report.errors.push(error);
-        }
-    }
-
-    /// How a target was lost, if it was.
-    pub(crate) fn lost(&self, target: &Target) -> Option<String> {
-        self.lost.get(&target.name).cloned()
-    }
-
-    /// This target is gone: nothing more is measured on it.
-    pub(crate) fn lose(&mut self, target: &Target, how: &str) {
-        self.lost.insert(target.name.clone(), how.to_string());
-    }
-}
 
 /// Carries out what the command line asks for.
 pub(crate) fn verb(verb: Verb) -> ExitCode {
@@ -176,19 +111,8 @@ async fn measured<E: Experiment>(common: &Common, experiment: E, progress: &Prog
     let workspaces = open_workspaces(&targets, &id).await?;
     let report = empty_report(&experiment, id, seed, common, infos(&targets).await);
     let mut lab = Lab::new(common, seed, targets, report, progress.clone());
-    let (effort, before) = (Effort::now(), servers_seconds(&lab.targets));
     if let Err(error) = experiment.measure(&mut lab).await {
         lab.fail(error);
-    }
-    let after = servers_seconds(&lab.targets).zip(servers_seconds(&lab.beside)).map(|(a, b)| a + b);
-    let servers = after.zip(before).map(|(after, before)| (after - before).max(0.0));
-    if let Some(share) =
-        servers.and_then(|servers| effort.others_since(servers)).filter(|share| *share > OTHERS_SHARE)
-    {
-        lab.warn(format!(
-            "This machine was busy: other processes used {:.0} % of its processors during the run",
-            share * 100.0
-        ));
     }
     if progress.stopped() {
         lab.fail(Error::Input("ended early, on request: what is missing was not measured".to_string()));
@@ -196,14 +120,6 @@ async fn measured<E: Experiment>(common: &Common, experiment: E, progress: &Prog
     remove_workspaces(&mut lab, workspaces).await;
     lab.report.seconds = began.elapsed().as_secs_f64();
     Ok(lab.report)
-}
-
-/// Processor time so far of the servers on this machine; `None` if that of one of them can't be told.
-fn servers_seconds(targets: &[Target]) -> Option<f64> {
-    let here = targets.iter().filter(|target| !target.is_elsewhere());
-    // One that has ended counts as nothing: what it used shows as others' then, which is too much rather than too little.
-    here.map(|target| target.is_local().then(|| target.usage().map_or(0.0, |usage| usage.cpu.as_secs_f64())))
-        .sum()
 }
 
 /// The targets of the command line; without any, Vellum at each notch, and mongod if there is one. The floor is always there.

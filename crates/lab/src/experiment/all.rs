@@ -4,7 +4,7 @@ use super::{Experiment, Run};
 use crate::error::Result;
 use crate::options::Common;
 use crate::result::Part;
-use crate::run::Lab;
+use crate::load::Lab;
 
 /// The experiment.
 pub(crate) struct All;

@@ -13,7 +13,7 @@ pub(crate) use workload::Run;
 
 use crate::error::Result;
 use crate::options::Common;
-use crate::run::Lab;
+use crate::load::Lab;
 
 /// One experiment of the command line.
 pub(crate) trait Experiment {

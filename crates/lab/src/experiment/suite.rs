@@ -5,7 +5,7 @@ use crate::error::{Error, Result};
 use crate::options::Common;
 use crate::report::figures;
 use crate::result::{Kind, Round, Row};
-use crate::run::Lab;
+use crate::load::Lab;
 use crate::target::{Protocol, Scratch, Target};
 use nix::sys::signal::{Signal, killpg};
 use nix::unistd::Pid;

@@ -2,11 +2,12 @@
 
 use crate::error::Result;
 use crate::load::measure::{Bench, Case, Prepared, Visit};
-use crate::load::progress::Progress;
+use crate::progress::Progress;
 use crate::load::{Until, Worker};
 use crate::options::{Common, Given, Options};
 use crate::result::Kind;
-use crate::run::{Lab, empty_report};
+use crate::load::Lab;
+use crate::run::empty_report;
 use crate::target::{Target, floor};
 use clap::Parser;
 use mongodb::bson::doc;

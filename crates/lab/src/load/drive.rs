@@ -1,7 +1,7 @@
 //! One drive: workers run a load to its end, to a stop, or until the target is found broken.
 
 use super::effort::{Effort, Shares};
-use super::progress::Progress;
+use crate::progress::Progress;
 use super::recorder::{Recorders, Sampler};
 use super::schedule::{Schedule, Turn};
 use super::{Load, Worker};

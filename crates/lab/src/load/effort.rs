@@ -7,8 +7,6 @@ use std::time::Instant;
 pub(crate) struct Effort {
     at: Instant,
     own: Option<f64>,
-    /// Of processes that this one started, and that have ended.
-    children: Option<f64>,
     /// Of all processors: time in use, and all time, in ticks.
     machine: Option<(f64, f64)>,
 }
@@ -29,11 +27,9 @@ impl Effort {
     /// Reads the clocks.
     pub(crate) fn now() -> Effort {
         let read = |path| std::fs::read_to_string(path).ok();
-        let stat = read("/proc/self/stat");
         Effort {
             at: Instant::now(),
-            own: stat.as_ref().and_then(|text| seconds(text, OWN)),
-            children: stat.as_ref().and_then(|text| seconds(text, CHILDREN)),
+            own: read("/proc/self/stat").and_then(|text| seconds(&text)),
             machine: read("/proc/stat").and_then(|text| machine_ticks(&text)),
         }
     }
@@ -53,29 +49,13 @@ impl Effort {
             .map_or(0.0, |(before, after)| (after.0 - before.0) / (after.1 - before.1).max(1.0));
         Shares { own: own.clamp(0.0, 1.0), machine: machine.clamp(0.0, 1.0) }
     }
-
-    /// The share of this machine's processors that others have used since: neither this process nor those it has
-    /// started and waited for, nor the servers, which used so many seconds. `None` where it can't be told.
-    pub(crate) fn others_since(&self, servers: f64) -> Option<f64> {
-        let now = Effort::now();
-        let shares = self.since();
-        let elapsed = now.at.duration_since(self.at).as_secs_f64().max(1e-9);
-        let cores = std::thread::available_parallelism().map_or(1, usize::from) as f64;
-        let children = now.children? - self.children?;
-        (shares.machine > 0.0).then(|| shares.machine - shares.own - (children + servers) / elapsed / cores)
-    }
 }
 
-/// Where /proc/PID/stat has user time, which system time follows, counted behind the name: the process's own, and that of
-/// its children that have ended.
-const OWN: usize = 11;
-const CHILDREN: usize = 13;
-
-/// User and system time; the name may hold spaces.
-fn seconds(stat: &str, first: usize) -> Option<f64> {
+/// User and system time in /proc/PID/stat. The name before them may hold spaces.
+fn seconds(stat: &str) -> Option<f64> {
     let fields: Vec<&str> = stat.rsplit_once(')')?.1.split_whitespace().collect();
     let ticks = |at: usize| fields.get(at)?.parse::<f64>().ok();
-    Some((ticks(first)? + ticks(first + 1)?) / TICKS_PER_SECOND)
+    Some((ticks(11)? + ticks(12)?) / TICKS_PER_SECOND)
 }
 
 /// The line "cpu": user, nice, system, idle, waiting for disks, and others.
@@ -94,9 +74,9 @@ mod tests {
     #[test]
     fn clocks_are_read_from_their_places() {
         let stat = "12 (a name) (x) S 1 1 1 0 -1 4 9 0 0 0 250 150 30 20 20 0 3 0";
-        assert_eq!((seconds(stat, OWN), seconds(stat, CHILDREN)), (Some(4.0), Some(0.5)));
+        assert_eq!(seconds(stat), Some(4.0));
         assert_eq!(machine_ticks("cpu  10 5 15 60 10 0 0 0 0 0\ncpu0 1"), Some((30.0, 100.0)));
-        assert_eq!(seconds("nonsense", OWN), None);
+        assert_eq!(seconds("nonsense"), None);
     }
 
     #[test]

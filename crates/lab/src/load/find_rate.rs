@@ -9,7 +9,7 @@ use super::measure::{Bench, Case, Prepared, Visit, add_round};
 use super::{Load, Pace, Until, Worker};
 use crate::error::Result;
 use crate::result::{Kind, Row};
-use crate::run::Lab;
+use crate::load::Lab;
 use crate::target::Target;
 
 /// Shares of the highest rate at which latency is measured.

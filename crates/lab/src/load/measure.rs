@@ -10,7 +10,7 @@ use super::{Load, Pace, Until, Worker};
 use crate::error::{Error, Result};
 use crate::report::figures::plural;
 use crate::result::{Kind, Round, Row, Section};
-use crate::run::Lab;
+use crate::load::Lab;
 use crate::target::{Protocol, Storage, Target};
 use mongodb::bson::doc;
 use std::time::Duration;

@@ -6,20 +6,22 @@
 //! they are due, and each is timed from then: the stall is in as many of them as it held up.
 
 mod drive;
-pub(crate) mod effort;
+mod effort;
 mod find_rate;
 pub(crate) mod keys;
+mod lab;
 pub(crate) mod measure;
-pub(crate) mod progress;
 pub(crate) mod random;
 mod recorder;
 mod schedule;
-pub(crate) mod suspicion;
+mod suspicion;
 #[cfg(test)]
 mod tests;
 
 #[cfg(test)]
 use drive::{Ended, Outcome, drive};
+
+pub(crate) use lab::Lab;
 
 use crate::error::Result;
 use std::future::Future;

@@ -2,7 +2,7 @@
 
 use super::drive::Outcome;
 use super::{Load, Pace};
-use crate::run::Lab;
+use crate::load::Lab;
 use crate::target::Target;
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -26,7 +26,7 @@ enum Doubt {
 /// Shares of processor time from which on figures are doubtful.
 const OWN_SHARE: f64 = 0.85;
 const MACHINE_SHARE: f64 = 0.97;
-pub(crate) const OTHERS_SHARE: f64 = 0.2;
+const OTHERS_SHARE: f64 = 0.2;
 /// The share of operations that the generator may send late.
 const LAGGING_SHARE: f64 = 0.01;
 

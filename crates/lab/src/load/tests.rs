@@ -1,7 +1,7 @@
 //! The engine against fake servers in this process: one that stalls, one that dies, one that is
 //! silent, one that is slow.
 
-use super::progress::Progress;
+use crate::progress::Progress;
 use super::*;
 use crate::error::Error;
 use std::sync::Arc;

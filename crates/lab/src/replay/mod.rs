@@ -8,11 +8,11 @@ mod start;
 
 use crate::error::{Error, Result};
 use crate::experiment::Experiment;
-use crate::load::progress::Progress;
+use crate::progress::Progress;
 use crate::options::{Common, ReplayOptions as Options};
 use crate::report::figures::{count, plural};
 use crate::result::{Fingerprint, TargetInfo};
-use crate::run::Lab;
+use crate::load::Lab;
 use crate::target::Target;
 use base::random::Random;
 use figures::{Around, Grouping, RECORDED};
@@ -88,12 +88,12 @@ impl Replay {
     }
 
     /// Plays one round on a target, and removes what it made there.
-    async fn round(&self, lab: &mut Lab, target: &Target, round: u32) -> Result<()> {
+    async fn round(&self, lab: &mut Lab, target: &Target, round: u32, start: Option<&Target>) -> Result<()> {
         let is_given = !target.is_started();
         if is_given && !self.options.in_place {
             self.refuse_databases(target).await?;
         }
-        if let Some(start) = lab.beside.first().filter(|_| !target.is_floor) {
+        if let Some(start) = start.filter(|_| !target.is_floor) {
             start::copy(start, target, &self.script().databases).await?;
         }
         let salt = Random::new(RandomState::new().hash_one((lab.seed, round, &target.name))).uuid();
@@ -227,9 +227,10 @@ impl Experiment for Replay {
 
     async fn measure(&self, lab: &mut Lab) -> Result<()> {
         self.warn(lab);
-        if let Some(start) = &self.options.start {
-            lab.beside.push(start::open(start).await?);
-        }
+        let start = match &self.options.start {
+            Some(start) => Some(start::open(start).await?),
+            None => None,
+        };
         lab.report.sections = Grouping::sections();
         let header = &self.script().header;
         lab.report.targets.push(TargetInfo {
@@ -246,7 +247,7 @@ impl Experiment for Replay {
                     continue;
                 }
                 lab.progress.begin(&target.name, format!("round {} of {}", round + 1, lab.common.rounds));
-                if let Err(error) = self.round(lab, target, round).await {
+                if let Err(error) = self.round(lab, target, round, start.as_ref()).await {
                     lab.lose(target, "it failed before");
                     lab.fail(error);
                 }

@@ -21,7 +21,7 @@ use crate::load::measure::{Bench, Case, Prepared, Visit};
 use crate::options::Common;
 use crate::report::figures;
 use crate::result::{Kind as Shape, Round, Row};
-use crate::run::Lab;
+use crate::load::Lab;
 use crate::target::{FLOOR_ANSWERS, Protocol, Scratch, Target, another};
 use bare::{Bare, Sent};
 use cache::Cache;
