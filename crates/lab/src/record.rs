@@ -1,8 +1,8 @@
 //! `lab record`: the recorder's options, its first backup, and what it prints.
 
 use crate::error::{Error, Result};
-use crate::progress::signal;
 use crate::options::Record;
+use crate::progress::signal;
 use crate::report::figures;
 use crate::target::{backed_up, without_secrets};
 use replay::{Recorder, Settings};

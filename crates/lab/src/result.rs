@@ -152,10 +152,11 @@ pub(crate) struct Section {
 }
 
 /// How a section is best shown.
-#[derive(Clone, Copy, Debug, Deserialize, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum Kind {
     /// Cases beside one another: bars with ratios, percentile curves.
+    #[default]
     Bars,
     /// Cases in order along a number, [`Row::x`]: lines (blocks of an error tracker, sizes of a collection).
     Growth,

@@ -4,9 +4,9 @@
 use crate::environment;
 use crate::error::{Error, Result};
 use crate::experiment::{self, Experiment};
-use crate::progress::Progress;
 use crate::load::Lab;
 use crate::options::{Common, Verb};
+use crate::progress::Progress;
 use crate::record;
 use crate::replay::Replay;
 use crate::report;

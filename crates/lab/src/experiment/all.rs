@@ -2,9 +2,9 @@
 
 use super::{Experiment, Run};
 use crate::error::Result;
+use crate::load::Lab;
 use crate::options::Common;
 use crate::result::Part;
-use crate::load::Lab;
 
 /// The experiment.
 pub(crate) struct All;

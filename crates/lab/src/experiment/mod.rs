@@ -12,8 +12,8 @@ pub(crate) use suite::Suite;
 pub(crate) use workload::Run;
 
 use crate::error::Result;
-use crate::options::Common;
 use crate::load::Lab;
+use crate::options::Common;
 
 /// One experiment of the command line.
 pub(crate) trait Experiment {

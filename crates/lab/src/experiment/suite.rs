@@ -2,10 +2,10 @@
 
 use super::Experiment;
 use crate::error::{Error, Result};
+use crate::load::Lab;
 use crate::options::Common;
 use crate::report::figures;
 use crate::result::{Kind, Round, Row};
-use crate::load::Lab;
 use crate::target::{Protocol, Scratch, Target};
 use nix::sys::signal::{Signal, killpg};
 use nix::unistd::Pid;

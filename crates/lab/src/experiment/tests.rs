@@ -1,12 +1,12 @@
 //! Experiments against fakes in this process.
 
 use crate::error::Result;
+use crate::load::Lab;
 use crate::load::measure::{Bench, Case, Prepared, Visit};
-use crate::progress::Progress;
 use crate::load::{Until, Worker};
 use crate::options::{Common, Given, Options};
+use crate::progress::Progress;
 use crate::result::Kind;
-use crate::load::Lab;
 use crate::run::empty_report;
 use crate::target::{Target, floor};
 use clap::Parser;

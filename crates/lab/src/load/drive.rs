@@ -1,12 +1,12 @@
 //! One drive: workers run a load to its end, to a stop, or until the target is found broken.
 
 use super::effort::{Effort, Shares};
-use crate::progress::Progress;
 use super::recorder::{Recorders, Sampler};
 use super::schedule::{Schedule, Turn};
 use super::{Load, Worker};
 use crate::error::Error;
 use crate::histogram::Latencies;
+use crate::progress::Progress;
 use crate::report::figures;
 use crate::result::Moment;
 use std::sync::Arc;

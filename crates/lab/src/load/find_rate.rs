@@ -8,8 +8,8 @@ use super::drive::{Ended, Outcome, drive};
 use super::measure::{Bench, Case, Prepared, Visit, add_round};
 use super::{Load, Pace, Until, Worker};
 use crate::error::Result;
-use crate::result::{Kind, Row};
 use crate::load::Lab;
+use crate::result::{Kind, Row};
 use crate::target::Target;
 
 /// Shares of the highest rate at which latency is measured.

@@ -8,9 +8,9 @@
 use super::drive::{Ended, Outcome, drive};
 use super::{Load, Pace, Until, Worker};
 use crate::error::{Error, Result};
+use crate::load::Lab;
 use crate::report::figures::plural;
 use crate::result::{Kind, Round, Row, Section};
-use crate::load::Lab;
 use crate::target::{Protocol, Storage, Target};
 use mongodb::bson::doc;
 use std::time::Duration;

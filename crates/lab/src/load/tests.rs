@@ -1,9 +1,9 @@
 //! The engine against fake servers in this process: one that stalls, one that dies, one that is
 //! silent, one that is slow.
 
-use crate::progress::Progress;
 use super::*;
 use crate::error::Error;
+use crate::progress::Progress;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};

@@ -8,11 +8,11 @@ mod start;
 
 use crate::error::{Error, Result};
 use crate::experiment::Experiment;
-use crate::progress::Progress;
+use crate::load::Lab;
 use crate::options::{Common, ReplayOptions as Options};
+use crate::progress::Progress;
 use crate::report::figures::{count, plural};
 use crate::result::{Fingerprint, TargetInfo};
-use crate::load::Lab;
 use crate::target::Target;
 use base::random::Random;
 use figures::{Around, Grouping, RECORDED};

@@ -1,14 +1,16 @@
 //! Write concerns of operations, and why a target's figures with one would say something else.
 
-use super::fields::Item;
+use super::maker::Constant;
 use crate::error::Result;
 use crate::experiment::parts::Link;
 use crate::result::Promise;
 use mongodb::bson::{Bson, Document, doc};
 use mongodb::error::ErrorKind;
+use serde::Deserialize;
 
 /// A write concern.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Deserialize)]
+#[serde(try_from = "Constant")]
 pub(super) struct Concern {
     /// As the command has it.
     pub(super) document: Document,
@@ -17,17 +19,20 @@ pub(super) struct Concern {
     journaled: bool,
 }
 
-impl Concern {
-    pub(super) fn read(item: &Item) -> Result<Concern> {
-        let document = super::file::constant(item)?;
+impl TryFrom<Constant> for Concern {
+    type Error = &'static str;
+
+    fn try_from(Constant(document): Constant) -> std::result::Result<Concern, &'static str> {
         let members = match document.get("w") {
             Some(Bson::Int32(members)) => Some(i64::from(*members)),
             Some(Bson::String(_)) | None => None,
-            Some(_) => return Err(item.wrong("w is a number of members or \"majority\"")),
+            Some(_) => return Err("w is a number of members or \"majority\""),
         };
         Ok(Concern { members, journaled: document.get_bool("j").unwrap_or(false), document })
     }
+}
 
+impl Concern {
     /// Whether no answer comes.
     pub(super) fn is_unacknowledged(&self) -> bool {
         self.members == Some(0)

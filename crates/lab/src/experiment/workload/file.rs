@@ -1,44 +1,82 @@
 //! A workload as its file describes it (docs/lab.md).
 
 use super::concern::Concern;
-use super::fields::{Fields, Item, Source};
-use super::maker::{Maker, Template, theta};
-use crate::error::Result;
+use super::maker::{Constant, Maker, Template};
+use crate::error::{Error, Result};
 use crate::load::Until;
-use crate::load::keys::{Keys, Zipf};
+use crate::load::keys::{Keys, UpTo};
 use crate::result::Kind as Shape;
+use indexmap::IndexMap;
 use mongodb::IndexModel;
-use mongodb::bson::{Bson, Document};
 use mongodb::options::IndexOptions;
+use serde::{Deserialize, Deserializer};
+use std::num::{NonZeroU16, NonZeroU64};
+use std::ops::Range;
+use toml::Spanned;
+
+/// The file, for messages.
+#[derive(Clone, Copy)]
+pub(super) struct Source<'t> {
+    pub(super) name: &'t str,
+    pub(super) text: &'t str,
+}
+
+impl Source<'_> {
+    /// An error with the file's name, its line and what the line says.
+    fn wrong(self, at: Range<usize>, message: &str) -> Error {
+        let before = self.text.get(..at.start).unwrap_or(self.text);
+        let number = before.matches('\n').count();
+        let line = self.text.lines().nth(number).unwrap_or_default().trim();
+        Error::Input(format!("{}, line {}, '{line}': {message}", self.name, number + 1))
+    }
+
+    fn read<T: for<'de> Deserialize<'de>>(self) -> Result<T> {
+        let read = toml::from_str(self.text);
+        read.map_err(|error| self.wrong(error.span().unwrap_or_default(), error.message()))
+    }
+}
 
 /// The whole of it.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
 pub(super) struct Workload {
     pub(super) title: String,
     pub(super) about: String,
     /// Options that it can't honour.
     pub(super) refuse: Vec<String>,
+    #[serde(rename = "section")]
     pub(super) sections: Vec<Section>,
 }
 
 /// Operations on one collection: a table of the report.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
 pub(super) struct Section {
     pub(super) id: String,
     pub(super) title: String,
     pub(super) about: String,
+    /// Of a file that has one section.
+    refuse: Vec<String>,
+    #[serde(rename = "kind")]
     pub(super) shape: Shape,
     pub(super) collection: String,
     /// So many collections of that name with a number behind it, which share the documents; 0 is one without a number.
     pub(super) collections: u64,
     /// Documents that are there before; several sizes are measured in turn.
+    #[serde(deserialize_with = "one_or_more")]
     pub(super) documents: Vec<u64>,
-    pub(super) connections: Vec<u32>,
-    pub(super) until: Until,
-    pub(super) indexes: Vec<IndexModel>,
+    #[serde(deserialize_with = "one_or_more")]
+    pub(super) connections: Vec<NonZeroU16>,
+    operations: Option<NonZeroU64>,
+    seconds: Option<Positive>,
+    pub(super) indexes: Vec<Index>,
+    #[serde(rename = "document")]
     pub(super) template: Template,
     pub(super) keys: Keys,
-    pub(super) operations: Vec<Operation>,
+    operation: Vec<Spanned<Step>>,
+    /// What they come to.
+    #[serde(skip)]
+    pub(super) kinds: Vec<Step>,
     /// Each kind of operation is measured by itself.
     pub(super) each: bool,
     /// So many times in turn, while the data grows.
@@ -50,92 +88,84 @@ pub(super) struct Section {
     pub(super) cache: bool,
 }
 
+type Positive = UpTo<1_000_000>;
+
+/// A list, or its only value without one.
+fn one_or_more<'de, T: Deserialize<'de>, D: Deserializer<'de>>(
+    deserializer: D,
+) -> std::result::Result<Vec<T>, D::Error> {
+    #[derive(Deserialize)]
+    #[serde(untagged)]
+    enum OneOrMore<T> {
+        One(T),
+        More(Vec<T>),
+    }
+    Ok(match OneOrMore::deserialize(deserializer)? {
+        OneOrMore::One(one) => vec![one],
+        OneOrMore::More(more) => more,
+    })
+}
+
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Index {
+    keys: Constant,
+    unique: Option<bool>,
+}
+
+impl Index {
+    pub(super) fn model(&self) -> IndexModel {
+        let options = IndexOptions::builder().unique(self.unique).build();
+        IndexModel::builder().keys(self.keys.0.clone()).options(options).build()
+    }
+}
+
 /// How PostgreSQL takes part.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub(super) struct Postgres {
     pub(super) setup: String,
     /// A statement that takes an array for each of the columns.
     pub(super) load: Option<String>,
     /// Fields of the documents.
+    #[serde(default)]
     pub(super) columns: Vec<String>,
     /// Before each case.
     pub(super) before: Option<String>,
 }
 
-/// One kind of operation, and how often it comes up among the others.
-#[derive(Clone, Debug)]
-pub(super) struct Operation {
-    pub(super) name: String,
-    pub(super) weight: f64,
-    pub(super) keys: Option<Keys>,
-    /// So many, whatever the options say.
-    pub(super) exactly: Option<u64>,
-    pub(super) warm_up: Option<u64>,
-    /// Documents that each of them touches, to tell the cost of one.
-    pub(super) touches: Option<Count>,
-    pub(super) is_vellums: bool,
-    pub(super) concern: Option<Concern>,
-    /// Values that all steps share.
-    pub(super) with: Vec<(String, Maker)>,
-    pub(super) before: Vec<Step>,
-    pub(super) after: Vec<Step>,
-    pub(super) steps: Vec<Step>,
-    pub(super) sql: Vec<Sql>,
+/// A number of documents.
+#[derive(Clone, Copy, Debug, Deserialize)]
+#[serde(untagged)]
+pub(super) enum Count {
+    Of(u64),
+    All(All),
 }
 
-/// A number of documents.
-#[derive(Clone, Copy, Debug)]
-pub(super) enum Count {
+#[derive(Clone, Copy, Debug, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(super) enum All {
     All,
-    Of(u64),
 }
 
 impl Count {
+    /// Of a collection of so many. Where there are none before, a number stands for itself.
     pub(super) fn of(self, documents: u64) -> u64 {
         match self {
-            Count::All => documents,
-            Count::Of(number) => number,
+            Count::Of(number) if documents == 0 => number,
+            Count::Of(number) => number.min(documents),
+            Count::All(_) => documents,
         }
     }
 }
 
-/// One request.
-#[derive(Clone, Debug)]
-pub(super) struct Step {
-    pub(super) kind: Kind,
-    pub(super) collection: Option<String>,
-    /// Of an insert, instead of the workload's own.
-    pub(super) document: Option<Maker>,
-    pub(super) batch: u64,
-    pub(super) filter: Maker,
-    /// Of an update or findAndModify; pipeline of an aggregation; a command.
-    pub(super) change: Maker,
-    pub(super) sort: Option<Document>,
-    pub(super) projection: Option<Document>,
-    pub(super) limit: Option<i64>,
-    pub(super) upsert: bool,
-    pub(super) many: bool,
-    pub(super) admin: bool,
-    /// What must be found.
-    pub(super) expect: Option<Count>,
-    pub(super) save: Option<String>,
-    /// Only operations whose number this divides.
-    pub(super) every: u64,
-}
-
-/// One statement.
-#[derive(Clone, Debug)]
-pub(super) struct Sql {
-    pub(super) text: String,
-    pub(super) values: Vec<Maker>,
-    pub(super) save: Option<String>,
-    pub(super) every: u64,
-    /// Rows that must be found or changed.
-    pub(super) expect: Option<Count>,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq)]
+#[serde(rename_all = "camelCase")]
 pub(super) enum Kind {
+    /// It has steps, or nothing is said.
+    #[default]
+    #[serde(skip)]
+    Steps,
     Insert,
     Find,
     Count,
@@ -148,27 +178,216 @@ pub(super) enum Kind {
     Start,
 }
 
-const KINDS: &[(&str, Kind)] = &[
-    ("insert", Kind::Insert),
-    ("find", Kind::Find),
-    ("count", Kind::Count),
-    ("update", Kind::Update),
-    ("delete", Kind::Delete),
-    ("aggregate", Kind::Aggregate),
-    ("findAndModify", Kind::FindAndModify),
-    ("command", Kind::Command),
-    ("connect", Kind::Connect),
-    ("start", Kind::Start),
-];
+impl Kind {
+    /// As in the file.
+    fn name(self) -> String {
+        let mut name = format!("{self:?}");
+        name[..1].make_ascii_lowercase();
+        name
+    }
 
-const SHAPES: &[(&str, Shape)] =
-    &[("bars", Shape::Bars), ("growth", Shape::Growth), ("matrix", Shape::Matrix)];
+    /// Fields of this kind beside those that each may have. The first is needed if it has a mark.
+    fn fields(self) -> &'static str {
+        match self {
+            Kind::Steps | Kind::Connect | Kind::Start => "",
+            Kind::Insert => "collection expect save document batch",
+            Kind::Find => "collection expect save filter sort projection limit",
+            Kind::Count => "collection expect filter",
+            Kind::Update => "update! collection expect filter upsert many",
+            Kind::Delete => "collection expect filter many",
+            Kind::Aggregate => "pipeline! collection expect",
+            Kind::FindAndModify => "update! collection expect save filter sort projection upsert",
+            Kind::Command => "command! admin",
+        }
+    }
+}
 
-impl Operation {
+/// One request, or an operation: a request or several of them.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub(super) struct Step {
+    pub(super) kind: Kind,
+    // Of a request.
+    pub(super) collection: Option<String>,
+    /// Of an insert, instead of the workload's own.
+    pub(super) document: Option<Maker>,
+    pub(super) batch: Option<NonZeroU64>,
+    pub(super) filter: Option<Maker>,
+    update: Option<Maker>,
+    pipeline: Option<Maker>,
+    command: Option<Maker>,
+    pub(super) sort: Option<Constant>,
+    pub(super) projection: Option<Constant>,
+    pub(super) limit: Option<NonZeroU64>,
+    pub(super) upsert: Option<bool>,
+    pub(super) many: Option<bool>,
+    pub(super) admin: Option<bool>,
+    /// What must be found.
+    pub(super) expect: Option<Count>,
+    pub(super) save: Option<String>,
+    /// Only operations whose number this divides.
+    every: Option<NonZeroU64>,
+    // Of an operation.
+    name: String,
+    weight: Option<Positive>,
+    pub(super) keys: Option<Keys>,
+    operations: Option<NonZeroU64>,
+    pub(super) warm_up: Option<u64>,
+    /// Documents that each of them touches, to tell the cost of one.
+    pub(super) touches: Option<Count>,
+    pub(super) vellum: Option<bool>,
+    #[serde(rename = "writeConcern")]
+    pub(super) concern: Option<Concern>,
+    /// Values that all steps share.
+    pub(super) with: Option<IndexMap<String, Maker>>,
+    pub(super) before: Vec<Step>,
+    pub(super) after: Vec<Step>,
+    pub(super) steps: Vec<Step>,
+    sql: Option<Statements>,
+    /// What `sql` and the next three come to.
+    #[serde(skip)]
+    pub(super) statements: Vec<Sql>,
+    values: Option<Vec<Maker>>,
+    row: Option<String>,
+    rows: Option<Count>,
+}
+
+/// The names of those fields of these that are there.
+macro_rules! given {
+    ($fields:expr, $($name:ident)*) => {
+        [$((stringify!($name), $fields.$name.is_some())),*].into_iter().filter_map(|(name, given)| given.then_some(name))
+    };
+}
+
+impl Step {
+    /// Refuses fields of other kinds of request.
+    fn check(&self) -> std::result::Result<(), String> {
+        let given = given!(self, collection document batch filter update pipeline command sort projection)
+            .chain(given!(self, limit upsert many admin expect save));
+        let (known, kind) = (self.kind.fields(), self.kind.name());
+        let needed = known.split_once('!').map_or("", |(needed, _)| needed);
+        let known = known.split([' ', '!']);
+        match given.clone().find(|name| !known.clone().any(|known| known == *name)) {
+            Some(name) => Err(format!("'{name}' is not known of {kind}")),
+            None if !needed.is_empty() && !given.clone().any(|name| name == needed) => {
+                Err(format!("'{needed}' is missing"))
+            }
+            None => Ok(()),
+        }
+    }
+
+    /// Refuses what a step can't have.
+    fn check_step(&self) -> std::result::Result<(), String> {
+        let lists = [&self.before, &self.after, &self.steps].iter().any(|steps| !steps.is_empty());
+        let mut own =
+            given!(self, weight keys operations warm_up touches vellum concern with sql values row rows);
+        match own.next() {
+            Some(name) => Err(format!("'{name}' is not known of a step")),
+            None if lists || !self.name.is_empty() => Err("a step has no steps and no name".to_string()),
+            None if self.kind == Kind::Steps => Err("'kind' is missing".to_string()),
+            None => self.check(),
+        }
+    }
+
+    /// As an operation, with one step if the file has none.
+    fn operation(mut self) -> std::result::Result<Step, String> {
+        self.check()?;
+        match (self.kind, self.steps.is_empty()) {
+            (Kind::Steps, true) => return Err("'kind' is missing".to_string()),
+            (Kind::Steps, false) if self.name.is_empty() => return Err("'name' is missing".to_string()),
+            (Kind::Steps, false) => {}
+            (_, false) => return Err("either 'kind' or 'steps' is possible".to_string()),
+            (kind, true) => {
+                self.steps = vec![self.clone()];
+                if self.name.is_empty() {
+                    self.name = kind.name();
+                }
+            }
+        }
+        if self.kind == Kind::Steps {
+            self.steps.iter().try_for_each(Step::check_step)?;
+        }
+        self.before.iter().chain(&self.after).try_for_each(Step::check_step)?;
+        let (values, row, rows) = (self.values.take().unwrap_or_default(), self.row.take(), self.rows);
+        self.statements = match self.sql.take() {
+            Some(Statements::Several(statements)) => statements,
+            Some(Statements::One(text)) => vec![Sql { text, values, row, rows, every: None }],
+            None => Vec::new(),
+        };
+        Ok(self)
+    }
+
+    pub(super) fn name(&self) -> &str {
+        &self.name
+    }
+
+    pub(super) fn weight(&self) -> f64 {
+        self.weight.map_or(1.0, |weight| weight.0)
+    }
+
+    /// The update, the pipeline or the command.
+    pub(super) fn change(&self) -> Option<&Maker> {
+        self.update.as_ref().or(self.pipeline.as_ref()).or(self.command.as_ref())
+    }
+
+    /// Whether the operation of this number has this step.
+    pub(super) fn is_due(&self, number: u64) -> bool {
+        is_due(self.every, number)
+    }
+
+    /// So many, whatever the options say.
+    pub(super) fn exactly(&self, size: Size) -> Option<u64> {
+        self.operations.map(|number| size.of(number.get()))
+    }
+
     /// Whether it may add documents to the section's own collection, or remove some.
     pub(super) fn moves(&self) -> bool {
-        let own = self.steps.iter().filter(|step| step.collection.is_none());
-        own.into_iter().any(|step| matches!(step.kind, Kind::Insert | Kind::Delete) || step.upsert)
+        let moves =
+            |step: &Step| matches!(step.kind, Kind::Insert | Kind::Delete) || step.upsert == Some(true);
+        self.steps.iter().any(|step| step.collection.is_none() && moves(step))
+    }
+
+    /// A field of the documents that it wants and that they don't have.
+    fn unknown_key(&self, template: &Template) -> Option<&str> {
+        let values = self.statements.iter().flat_map(|sql| &sql.values);
+        let values = values.chain(self.with.iter().flat_map(IndexMap::values));
+        let steps = self.steps.iter().chain(&self.before).chain(&self.after);
+        let of_steps = steps.flat_map(|step| {
+            [step.document.as_ref(), step.filter.as_ref(), step.change()].into_iter().flatten()
+        });
+        values.chain(of_steps).flat_map(Maker::keys).find(|field| !template.has(field))
+    }
+}
+
+fn is_due(every: Option<NonZeroU64>, number: u64) -> bool {
+    every.is_none_or(|every| number.is_multiple_of(every.get()))
+}
+
+/// What PostgreSQL does in its place.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(untagged)]
+enum Statements {
+    One(String),
+    Several(Vec<Sql>),
+}
+
+/// One statement.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Sql {
+    pub(super) text: String,
+    #[serde(default)]
+    pub(super) values: Vec<Maker>,
+    /// A name for the row found.
+    pub(super) row: Option<String>,
+    every: Option<NonZeroU64>,
+    /// Rows that must be found or changed.
+    pub(super) rows: Option<Count>,
+}
+
+impl Sql {
+    pub(super) fn is_due(&self, number: u64) -> bool {
+        is_due(self.every, number)
     }
 }
 
@@ -191,360 +410,95 @@ impl Workload {
     /// # Errors
     /// Anything that is wrong with it, by line and field.
     pub(super) fn read(source: Source, size: Size) -> Result<Workload> {
-        let mut fields = source.parse()?;
-        let title = fields.take("title").map_or(Ok(source.name.to_string()), |title| title.string())?;
-        let about = fields.take("about").map_or(Ok(String::new()), |about| about.string())?;
-        let refuse = strings(fields.take("refuse"))?;
-        let sections = match fields.take("section") {
-            Some(list) => {
-                fields.end()?;
-                list.items()?.iter().map(|item| section(item.fields()?, size, None)).collect::<Result<_>>()?
-            }
-            // A file without sections is one.
-            None => vec![section(fields, size, Some(&title))?],
-        };
-        Ok(Workload { title, about, refuse, sections })
-    }
-}
-
-/// A section of the file, or the whole file, whose title that is.
-fn section(mut fields: Fields, size: Size, whole: Option<&str>) -> Result<Section> {
-    let (id, title, about) = match whole {
-        None => {
-            let id = fields.need("id")?.string()?;
-            let title = fields.need("title")?.string()?;
-            (id, title, fields.take("about").map_or(Ok(String::new()), |about| about.string())?)
+        #[derive(Deserialize)]
+        struct Form {
+            section: Option<serde::de::IgnoredAny>,
         }
-        Some(title) => ("run".to_string(), title.to_string(), String::new()),
-    };
-    let shape = word(fields.take("kind"), SHAPES)?.unwrap_or(Shape::Bars);
-    let collection = fields.take("collection").map_or(Ok("documents".to_string()), |name| name.string())?;
-    let collections = fields.take("collections").map_or(Ok(0), |number| number.at_least(1))?;
-    let documents = match fields.take("documents") {
-        Some(each) => each.one_or_more()?.iter().map(|each| each.at_least(0)).collect::<Result<_>>()?,
-        None => vec![0],
-    };
-    let mut documents: Vec<u64> =
-        documents.into_iter().map(|number| if number == 0 { 0 } else { size.of(number) }).collect();
-    documents.dedup();
-    let connections = match fields.take("connections") {
-        Some(each) => each.one_or_more()?.iter().map(connections).collect::<Result<_>>()?,
-        None => vec![1],
-    };
-    let until = until(&mut fields, size.scale)?;
-    let blocks = fields.take("blocks").map_or(Ok(0), |blocks| blocks.at_least(1))?;
-    let each = fields.take("each").map_or(Ok(false), |each| each.boolean())?;
-    let cache = fields.take("cache").map_or(Ok(false), |cache| cache.boolean())?;
-    let indexes = match fields.take("indexes") {
-        Some(indexes) => indexes.items()?.iter().map(index).collect::<Result<_>>()?,
-        None => Vec::new(),
-    };
-    let template = template(&mut fields, size.seed)?;
-    let largest = documents.iter().copied().max().unwrap_or(0);
-    let keys = match fields.take("keys") {
-        Some(keys) => distribution(keys.fields()?, largest)?,
-        None => Keys::Uniform,
-    };
-    let list = fields.need("operation")?;
-    let read = Reading { template: &template, size, documents: largest };
-    let operations: Vec<Operation> =
-        list.items()?.iter().map(|item| read.operation(item)).collect::<Result<_>>()?;
-    if operations.is_empty() {
-        return Err(list.wrong("there must be one at least"));
-    }
-    let setup = read.steps(fields.take("setup"))?;
-    let works = |step: &Step| !matches!(step.kind, Kind::Find | Kind::Update | Kind::Aggregate);
-    if largest == 0
-        && !operations.iter().flat_map(|operation| &operation.steps).any(works)
-        && setup.is_empty()
-    {
-        return Err(
-            fields.wrong("no 'documents' and no operation that inserts: there would be nothing to work on")
-        );
-    }
-    let postgres = fields.take("postgres").map(|postgres| read_postgres(postgres.fields()?)).transpose()?;
-    fields.end()?;
-    let section = Section {
-        id,
-        title,
-        about,
-        shape,
-        collection,
-        collections,
-        documents,
-        connections,
-        until,
-        indexes,
-        template,
-        keys,
-        operations,
-        each: each || blocks > 0,
-        // Of a few operations each there are fewer.
-        blocks: if matches!(until, Until::Operations(few) if few < 10) { blocks.min(8) } else { blocks },
-        setup,
-        postgres,
-        cache,
-    };
-    Ok(section)
-}
-
-fn read_postgres(mut fields: Fields) -> Result<Postgres> {
-    let text = |item: Option<Item>| item.map(|text| text.string()).transpose();
-    let postgres = Postgres {
-        setup: fields.need("setup")?.string()?,
-        load: text(fields.take("load"))?,
-        columns: strings(fields.take("columns"))?,
-        before: text(fields.take("before"))?,
-    };
-    fields.end()?;
-    Ok(postgres)
-}
-
-fn strings(item: Option<Item>) -> Result<Vec<String>> {
-    item.map_or(Ok(Vec::new()), |list| list.items()?.iter().map(Item::string).collect())
-}
-
-/// One of the words that are known.
-fn word<T: Copy>(item: Option<Item>, known: &[(&str, T)]) -> Result<Option<T>> {
-    let Some(item) = item else { return Ok(None) };
-    let word = item.string()?;
-    let names: Vec<&str> = known.iter().map(|(name, _)| *name).collect();
-    let found = known.iter().find(|(name, _)| *name == word);
-    let wrong = || item.wrong(format!("'{word}' is no operation; there are {}", names.join(", ")));
-    found.map(|(_, value)| Some(*value)).ok_or_else(wrong)
-}
-
-fn connections(item: &Item) -> Result<u32> {
-    let number = item.at_least(1)?;
-    u32::try_from(number).ok().filter(|n| *n <= 10_000).ok_or_else(|| item.wrong("must be at most 10000"))
-}
-
-/// `operations` or `seconds`, of each round.
-fn until(fields: &mut Fields, scale: f64) -> Result<Until> {
-    match (fields.take("operations"), fields.take("seconds")) {
-        (Some(_), Some(seconds)) => Err(seconds.wrong("either 'operations' or 'seconds' is possible")),
-        (Some(operations), None) => {
-            Ok(Until::Operations(((operations.at_least(1)? as f64 * scale).round() as u64).max(1)))
-        }
-        (None, Some(seconds)) => Ok(Until::Seconds((seconds.share(f64::MAX)? * scale).max(0.05))),
-        (None, None) => Ok(Until::Seconds((10.0 * scale).max(0.05))),
-    }
-}
-
-fn template(fields: &mut Fields, seed: u64) -> Result<Template> {
-    let item = fields.need("document")?;
-    let makers: Vec<(String, Maker)> =
-        item.fields()?.all().map(|(name, each)| Ok((name, Maker::read(&each)?))).collect::<Result<_>>()?;
-    let template = Template::new(seed, makers);
-    match template.misplaced() {
-        Some(field) => {
-            Err(item.wrong(format!("'{field}' takes a key from a field that doesn't stand before it")))
-        }
-        None => Ok(template),
-    }
-}
-
-fn index(item: &Item) -> Result<IndexModel> {
-    let mut fields = item.fields()?;
-    let keys = constant(&fields.need("keys")?)?;
-    let unique = fields.take("unique").map(|unique| unique.boolean()).transpose()?;
-    fields.end()?;
-    Ok(IndexModel::builder().keys(keys).options(IndexOptions::builder().unique(unique).build()).build())
-}
-
-/// A document without generators.
-pub(super) fn constant(item: &Item) -> Result<Document> {
-    let values = item.fields()?.all().map(|(name, each)| {
-        let value = constant_value(&each, Maker::read(&each)?)?;
-        Ok((name, value))
-    });
-    values.collect()
-}
-
-fn constant_value(item: &Item, maker: Maker) -> Result<Bson> {
-    match maker {
-        Maker::Constant(value) => Ok(value),
-        Maker::Nested(fields) => {
-            let fields = fields.into_iter().map(|(name, maker)| Ok((name, constant_value(item, maker)?)));
-            Ok(Bson::Document(fields.collect::<Result<_>>()?))
-        }
-        _ => Err(item.wrong("generators are not possible here")),
-    }
-}
-
-fn distribution(mut fields: Fields, documents: u64) -> Result<Keys> {
-    let kind = fields.need("distribution")?;
-    let keys = match kind.string()?.as_str() {
-        "uniform" => Keys::Uniform,
-        "zipfian" => Keys::Zipfian(Zipf::new(documents, theta(&mut fields)?)),
-        "latest" => Keys::Latest(Zipf::new(documents, theta(&mut fields)?)),
-        "focused" => Keys::Focused {
-            keys: fields.need("keys")?.share(1.0)?,
-            operations: fields.need("operations")?.share(1.0)?,
-            scattered: fields.take("scattered").map_or(Ok(false), |scattered| scattered.boolean())?,
-        },
-        "growing" => Keys::Growing { every: fields.need("every")?.at_least(1)? },
-        other => {
-            let message = format!(
-                "'{other}' is no distribution; there are uniform, zipfian, latest, focused and growing"
-            );
-            return Err(kind.wrong(message));
-        }
-    };
-    fields.end()?;
-    Ok(keys)
-}
-
-/// What operations are read with.
-struct Reading<'a> {
-    template: &'a Template,
-    size: Size,
-    documents: u64,
-}
-
-impl Reading<'_> {
-    fn operation(&self, item: &Item) -> Result<Operation> {
-        let mut fields = item.fields()?;
-        let several = fields.take("steps");
-        let (steps, kind) = match &several {
-            Some(steps) => (self.steps(Some(steps.clone()))?, None),
+        let mut workload = match source.read::<Form>()?.section {
+            Some(_) => source.read::<Workload>()?,
             None => {
-                let kind = fields.need("kind")?;
-                (vec![self.step(kind.clone(), &mut fields)?], Some(kind.string()?))
+                let mut section = source.read::<Section>()?;
+                let (about, refuse) =
+                    (std::mem::take(&mut section.about), std::mem::take(&mut section.refuse));
+                section.id = "run".to_string();
+                if section.title.is_empty() {
+                    section.title = source.name.to_string();
+                }
+                Workload { title: section.title.clone(), about, refuse, sections: vec![section] }
             }
         };
-        let name = fields.take("name").map(|name| name.string()).transpose()?.or(kind);
-        let name = name.ok_or_else(|| fields.wrong("'name' is missing"))?;
-        let keys =
-            fields.take("keys").map(|keys| distribution(keys.fields()?, self.documents)).transpose()?;
-        let with = match fields.take("with") {
-            Some(with) => with
-                .fields()?
-                .all()
-                .map(|(name, each)| Ok((name, self.maker(&each)?)))
-                .collect::<Result<_>>()?,
-            None => Vec::new(),
-        };
-        let number = |item: Option<Item>, least| item.map(|item| item.at_least(least)).transpose();
-        let operation = Operation {
-            name,
-            weight: fields.take("weight").map_or(Ok(1.0), |weight| weight.share(f64::MAX))?,
-            keys,
-            exactly: number(fields.take("operations"), 1)?.map(|number| self.size.of(number)),
-            warm_up: number(fields.take("warm_up"), 0)?,
-            touches: fields.take("touches").map(|count| self.count(&count)).transpose()?,
-            is_vellums: fields.take("vellum").map_or(Ok(false), |own| own.boolean())?,
-            concern: fields.take("writeConcern").map(|concern| Concern::read(&concern)).transpose()?,
-            with,
-            before: self.steps(fields.take("before"))?,
-            after: self.steps(fields.take("after"))?,
-            steps,
-            sql: self.sql(&mut fields)?,
-        };
-        fields.end()?;
-        Ok(operation)
-    }
-
-    fn steps(&self, list: Option<Item>) -> Result<Vec<Step>> {
-        let Some(list) = list else { return Ok(Vec::new()) };
-        let step = |item: &Item| {
-            let mut fields = item.fields()?;
-            let kind = fields.need("kind")?;
-            let step = self.step(kind, &mut fields)?;
-            fields.end()?;
-            Ok(step)
-        };
-        list.items()?.iter().map(step).collect()
-    }
-
-    fn step(&self, kind: Item, fields: &mut Fields) -> Result<Step> {
-        use Kind::{Aggregate, Command, Count, Delete, Find, FindAndModify, Insert, Update};
-        let Some(kind) = word(Some(kind), KINDS)? else { return Err(fields.wrong("'kind' is missing")) };
-        let mut take = |name: &'static str, kinds: &[Kind]| {
-            if kinds.contains(&kind) { fields.take(name) } else { None }
-        };
-        let any = [Aggregate, Count, Delete, Find, FindAndModify, Insert, Update];
-        let filter = take("filter", &[Count, Delete, Find, FindAndModify, Update]);
-        let change = take("update", &[Update, FindAndModify]);
-        let change =
-            change.or_else(|| take("pipeline", &[Aggregate])).or_else(|| take("command", &[Command]));
-        let flag = |item: Option<Item>| item.map_or(Ok(false), |item| item.boolean());
-        let number = |item: Option<Item>, least| item.map_or(Ok(least), |item| item.at_least(least));
-        let step = Step {
-            kind,
-            collection: take("collection", &any).map(|name| name.string()).transpose()?,
-            document: take("document", &[Insert]).map(|document| self.maker(&document)).transpose()?,
-            batch: number(take("batch", &[Insert]), 1)?,
-            filter: filter.map_or_else(|| Ok(by_id()), |filter| self.maker(&filter))?,
-            change: change.as_ref().map_or(Ok(Maker::Constant(Bson::Null)), |change| self.maker(change))?,
-            sort: take("sort", &[Find, FindAndModify]).map(|sort| constant(&sort)).transpose()?,
-            projection: take("projection", &[Find, FindAndModify]).map(|item| constant(&item)).transpose()?,
-            limit: take("limit", &[Find]).map(|limit| Ok(limit.at_least(1)? as i64)).transpose()?,
-            upsert: flag(take("upsert", &[Update, FindAndModify]))?,
-            many: flag(take("many", &[Update, Delete]))?,
-            admin: flag(take("admin", &[Command]))?,
-            expect: take("expect", &any).map(|count| self.count(&count)).transpose()?,
-            save: take("save", &[Insert, Find, FindAndModify]).map(|name| name.string()).transpose()?,
-            every: number(fields.take("every"), 1)?,
-        };
-        if change.is_none() && matches!(kind, Update | FindAndModify | Aggregate | Command) {
-            let name = match kind {
-                Aggregate => "pipeline",
-                Command => "command",
-                _ => "update",
-            };
-            return Err(fields.wrong(format!("'{name}' is missing")));
+        if workload.title.is_empty() {
+            workload.title = source.name.to_string();
         }
-        Ok(step)
-    }
-
-    /// `sql`: a statement with its `values`, or several tables of those.
-    fn sql(&self, fields: &mut Fields) -> Result<Vec<Sql>> {
-        let Some(sql) = fields.take("sql") else { return Ok(Vec::new()) };
-        if sql.value().is_str() {
-            return Ok(vec![self.statement(sql.string()?, fields)?]);
-        }
-        let statement = |item: &Item| {
-            let mut fields = item.fields()?;
-            let text = fields.need("text")?.string()?;
-            let statement = self.statement(text, &mut fields)?;
-            fields.end()?;
-            Ok(statement)
-        };
-        sql.items()?.iter().map(statement).collect()
-    }
-
-    fn statement(&self, text: String, fields: &mut Fields) -> Result<Sql> {
-        let values = fields.take("values").map_or(Ok(Vec::new()), |values| values.items())?;
-        Ok(Sql {
-            text,
-            values: values.iter().map(|value| self.maker(value)).collect::<Result<_>>()?,
-            save: fields.take("row").map(|name| name.string()).transpose()?,
-            every: fields.take("every").map_or(Ok(1), |every| every.at_least(1))?,
-            expect: fields.take("rows").map(|count| self.count(&count)).transpose()?,
-        })
-    }
-
-    fn count(&self, item: &Item) -> Result<Count> {
-        if item.value().as_str() == Some("all") {
-            return Ok(Count::All);
-        }
-        let number = item.at_least(0)?;
-        Ok(Count::Of(if self.documents == 0 { number } else { number.min(self.documents) }))
-    }
-
-    /// A filter, an update or another value; keys must be of fields that documents have.
-    fn maker(&self, item: &Item) -> Result<Maker> {
-        let maker = Maker::read(item)?;
-        match maker.keys().into_iter().find(|field| !self.template.has(field)) {
-            Some(field) => {
-                Err(item.wrong(format!("documents have no field '{field}' that a key could be taken from")))
-            }
-            None => Ok(maker),
-        }
+        workload.sections.iter_mut().try_for_each(|section| section.finish(source, size))?;
+        Ok(workload)
     }
 }
 
-fn by_id() -> Maker {
-    Maker::Nested(vec![("_id".to_string(), Maker::Key { field: "_id".to_string() })])
+impl Section {
+    /// Checks what one field alone can't show, and makes it as large as the options say.
+    fn finish(&mut self, source: Source, size: Size) -> Result<()> {
+        let Some(first) = self.operation.first().map(Spanned::span) else {
+            return Err(source.wrong(0..0, "'operation' is missing"));
+        };
+        let wrong = |message: &str| Err(source.wrong(first.clone(), message));
+        if self.template.is_empty() {
+            return wrong("the section has no 'document'");
+        }
+        if self.id.is_empty() || self.title.is_empty() {
+            return wrong("the section has no 'id' or no 'title'");
+        }
+        if !self.refuse.is_empty() {
+            return wrong("'refuse' is not known of a section");
+        }
+        if self.operations.is_some() && self.seconds.is_some() {
+            return wrong("the section has 'operations' and 'seconds': one of them is possible");
+        }
+        if let Err(message) = self.setup.iter().try_for_each(Step::check_step) {
+            return wrong(&format!("'setup': {message}"));
+        }
+        self.template.seed = size.seed;
+        for operation in std::mem::take(&mut self.operation) {
+            let at = operation.span();
+            let operation =
+                operation.into_inner().operation().map_err(|why| source.wrong(at.clone(), &why))?;
+            if let Some(field) = operation.unknown_key(&self.template) {
+                let message = format!("documents have no field '{field}' that a key could be taken from");
+                return Err(source.wrong(at, &message));
+            }
+            self.kinds.push(operation);
+        }
+        let works = |step: &Step| !matches!(step.kind, Kind::Find | Kind::Update | Kind::Aggregate);
+        let mut steps = self.kinds.iter().flat_map(|operation| &operation.steps);
+        if self.documents.iter().all(|number| *number == 0) && self.setup.is_empty() && !steps.any(works) {
+            return wrong("no 'documents' and no operation that inserts: there would be nothing to work on");
+        }
+        if self.collection.is_empty() {
+            self.collection = "documents".to_string();
+        }
+        if self.documents.is_empty() {
+            self.documents.push(0);
+        }
+        self.documents.iter_mut().filter(|number| **number > 0).for_each(|number| *number = size.of(*number));
+        self.documents.dedup();
+        // Of a few operations each there are fewer.
+        if matches!(self.until(size), Until::Operations(few) if few < 10) {
+            self.blocks = self.blocks.min(8);
+        }
+        self.each |= self.blocks > 0;
+        Ok(())
+    }
+
+    /// How long a round is.
+    pub(super) fn until(&self, size: Size) -> Until {
+        match self.operations {
+            Some(operations) => Until::Operations(size.of(operations.get())),
+            None => Until::Seconds((self.seconds.map_or(10.0, |seconds| seconds.0) * size.scale).max(0.05)),
+        }
+    }
+
+    pub(super) fn connections(&self) -> Vec<u32> {
+        let own: Vec<u32> = self.connections.iter().map(|number| number.get().into()).collect();
+        if own.is_empty() { vec![1] } else { own }
+    }
 }

@@ -4,29 +4,35 @@
 //! operation) alone. So any document's field can be made again, which is how an operation knows the
 //! value of a field of the document that it looks for.
 
-use super::fields::{Fields, Item};
-use crate::error::Result;
-use crate::load::keys::{Keys, Zipf};
+use crate::load::keys::{UpTo, Zipf, scatter};
 use crate::load::random::Dice;
+use indexmap::IndexMap;
 use mongodb::bson::oid::ObjectId;
 use mongodb::bson::spec::BinarySubtype;
 use mongodb::bson::{Binary, Bson, DateTime, Document};
+use serde::de::Error as _;
+use serde::{Deserialize, Deserializer};
 use std::collections::BTreeMap;
-use toml::de::DeValue;
+use std::num::NonZeroU64;
+use toml::value::{Table, Value};
 
-/// How a value comes about.
-#[derive(Clone, Debug)]
+/// How a value comes about. What is derived here reads a generator, behind its name.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(remote = "Self", rename_all = "lowercase", deny_unknown_fields)]
 pub(super) enum Maker {
     /// The same each time.
+    #[serde(skip)]
     Constant(Bson),
-    /// start + step × number.
+    #[serde(skip)]
+    Nested(Vec<(String, Maker)>),
+    /// start + step × number. Begins again at 0 from `modulo` on.
     Sequence {
+        #[serde(default)]
         start: i64,
-        step: i64,
-        /// Begins again at 0 from here on.
-        modulo: i64,
+        step: Option<i64>,
+        modulo: Option<NonZeroU64>,
     },
-    Integer {
+    Int {
         min: i64,
         max: i64,
     },
@@ -36,44 +42,40 @@ pub(super) enum Maker {
     },
     /// Below a number, by Zipf's law.
     Zipf {
-        keys: Keys,
-        below: u64,
+        below: NonZeroU64,
+        #[serde(default)]
+        theta: Zipf,
     },
-    Words {
-        min: u64,
-        max: u64,
-    },
+    Words(Length),
     /// One of these, by weight.
     Choice {
-        of: Vec<(f64, Maker)>,
-        sum: f64,
+        of: Vec<Maker>,
+        #[serde(default)]
+        weights: Vec<UpTo<1_000_000>>,
     },
-    Boolean {
-        share: f64,
+    Bool {
+        share: Option<UpTo<1>>,
     },
-    /// Milliseconds since 1970.
     Date {
-        from: i64,
-        to: i64,
+        from: Date,
+        to: Date,
     },
-    ObjectId,
-    Binary {
-        bytes: u64,
-    },
+    ObjectId {},
+    Binary(Length),
     Array {
         of: Box<Maker>,
-        min: u64,
-        max: u64,
+        length: Option<u64>,
+        min: Option<u64>,
+        max: Option<u64>,
     },
-    Nested(Vec<(String, Maker)>),
-    /// A date: `from` + `step` × number, milliseconds.
+    /// A date: `from` + `seconds` × number.
     Clock {
-        from: i64,
-        step: i64,
+        from: Date,
+        seconds: f64,
     },
-    /// The field of the document that the operation is about; in a document, a field before this one.
+    /// The field (`_id`) of the document that the operation is about; in a document, a field before this one.
     Key {
-        field: String,
+        field: Option<String>,
     },
     /// What an operation has kept under a name, or a field of it.
     Saved {
@@ -82,14 +84,64 @@ pub(super) enum Maker {
     },
     /// One of so many words, none of which is part of another.
     Word {
-        below: u64,
+        below: NonZeroU64,
     },
     /// A document whose field names are made, too.
-    Object(Vec<(Maker, Maker)>),
+    Object {
+        of: Vec<(Maker, Maker)>,
+    },
     /// A string of all these, the values of arrays with spaces between them.
-    Text(Vec<Maker>),
+    Text {
+        of: Vec<Maker>,
+    },
     /// The name of the lab's database.
-    Database,
+    Database {},
+}
+
+/// So many bytes, or a number between two.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Length {
+    bytes: Option<u64>,
+    min: Option<u64>,
+    max: Option<u64>,
+}
+
+/// Milliseconds since 1970. Without an offset it is UTC.
+#[derive(Clone, Copy, Debug, Deserialize, PartialEq, PartialOrd)]
+#[serde(try_from = "String")]
+pub(super) struct Date(i64);
+
+impl TryFrom<String> for Date {
+    type Error = String;
+
+    fn try_from(mut date: String) -> Result<Date, String> {
+        if date.len() == "2024-01-01".len() {
+            date += "T00:00:00";
+        }
+        if !date.ends_with('Z') && !date[date.len() - 6..].starts_with(['+', '-']) {
+            date += "Z";
+        }
+        let time: Result<jiff::Timestamp, _> = date.parse();
+        time.map(|time| Date(time.as_millisecond())).map_err(|_| format!("{date} is no date"))
+    }
+}
+
+/// A document without generators.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(try_from = "Maker")]
+pub(super) struct Constant(pub(super) Document);
+
+impl TryFrom<Maker> for Constant {
+    type Error = &'static str;
+
+    fn try_from(maker: Maker) -> Result<Constant, &'static str> {
+        match maker.constant() {
+            Some(Bson::Document(document)) => Ok(Constant(document)),
+            Some(_) => Err("a table is wanted"),
+            None => Err("generators are not possible here"),
+        }
+    }
 }
 
 /// What a value may depend on.
@@ -105,58 +157,98 @@ pub(super) struct Scene<'a> {
 }
 
 /// Fields of documents, each with a stream of random numbers of its own.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(try_from = "IndexMap<String, Maker>")]
 pub(super) struct Template {
-    seed: u64,
+    pub(super) seed: u64,
     fields: Vec<(String, Maker)>,
 }
 
-/// Deeper nesting than this is refused.
-const DEPTH: usize = 20;
+/// Tables with `gen` make something, all other values stand for themselves.
+impl<'de> Deserialize<'de> for Maker {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Maker, D::Error> {
+        Maker::of(Value::deserialize(deserializer)?).map_err(D::Error::custom)
+    }
+}
 
 impl Maker {
-    /// Reads a value: tables with `gen` make something, all others stand for themselves.
-    ///
-    /// # Errors
-    /// Wrong or unknown fields.
-    pub(super) fn read(item: &Item) -> Result<Maker> {
-        Maker::read_below(item, DEPTH)
+    fn of(value: Value) -> Result<Maker, String> {
+        Ok(Maker::Constant(match value {
+            Value::String(text) => text.into(),
+            Value::Integer(number) => small(number),
+            Value::Float(number) if number.is_finite() => number.into(),
+            Value::Float(_) => return Err("must be finite".to_string()),
+            Value::Boolean(value) => value.into(),
+            Value::Datetime(date) => {
+                Bson::DateTime(DateTime::from_millis(Date::try_from(date.to_string())?.0))
+            }
+            Value::Array(values) => {
+                return Ok(array_of(values.into_iter().map(Maker::of).collect::<Result<_, _>>()?));
+            }
+            Value::Table(mut table) => match table.remove("gen") {
+                Some(kind) => return Maker::generator(kind, table),
+                None => {
+                    let fields = table.into_iter().map(|(name, value)| Ok((name, Maker::of(value)?)));
+                    return Ok(Maker::Nested(fields.collect::<Result<_, String>>()?));
+                }
+            },
+        }))
     }
 
-    fn read_below(item: &Item, depth: usize) -> Result<Maker> {
-        let Some(depth) = depth.checked_sub(1) else { return Err(item.wrong("is nested too deeply")) };
-        Ok(match item.value() {
-            DeValue::String(_) => Maker::Constant(Bson::String(item.string()?)),
-            DeValue::Integer(_) => Maker::Constant(small(item.integer()?)),
-            DeValue::Float(_) => Maker::Constant(Bson::Double(item.number()?)),
-            DeValue::Boolean(boolean) => Maker::Constant(Bson::Boolean(*boolean)),
-            DeValue::Datetime(_) => Maker::Constant(Bson::DateTime(DateTime::from_millis(item.date()?))),
-            DeValue::Array(_) => {
-                let makers: Result<Vec<Maker>> =
-                    item.items()?.iter().map(|each| Maker::read_below(each, depth)).collect();
-                array_of(makers?)
-            }
-            DeValue::Table(_) => {
-                let fields = item.fields()?;
-                if fields.has("gen") {
-                    return generator(fields, depth);
-                }
-                let fields = fields.all().map(|(name, each)| Ok((name, Maker::read_below(&each, depth)?)));
-                Maker::Nested(fields.collect::<Result<_>>()?)
-            }
+    fn generator(kind: Value, mut table: Table) -> Result<Maker, String> {
+        let prefix = table.remove("prefix").map(Maker::of).transpose()?;
+        let kind = kind.as_str().ok_or("'gen' is a string")?.to_string();
+        let named = Value::Table(Table::from_iter([(kind, Value::Table(table))]));
+        let maker = Maker::deserialize(named).map_err(|error| error.message().to_string())?;
+        maker.check()?;
+        Ok(match prefix {
+            Some(prefix) => Maker::Text { of: vec![prefix, maker] },
+            None => maker,
         })
+    }
+
+    /// Refuses limits that are in the wrong order, or too large.
+    fn check(&self) -> Result<(), String> {
+        let in_order = match self {
+            Maker::Int { min, max } => min <= max,
+            Maker::Float { min, max } => min <= max,
+            Maker::Date { from, to } => from <= to,
+            Maker::Words(length) | Maker::Binary(length) => {
+                within("bytes", (length.bytes, length.min, length.max), BYTES_MAX)?
+            }
+            Maker::Array { length, min, max, .. } => within("length", (*length, *min, *max), LENGTH_MAX)?,
+            Maker::Choice { of, weights } if of.is_empty() || ![0, of.len()].contains(&weights.len()) => {
+                return Err("needs one value at least, and as many weights as values".to_string());
+            }
+            _ => true,
+        };
+        in_order.then_some(()).ok_or_else(|| "the lower limit is above the upper one".to_string())
+    }
+
+    /// The value, if nothing in it is made.
+    fn constant(self) -> Option<Bson> {
+        match self {
+            Maker::Constant(value) => Some(value),
+            Maker::Nested(fields) if is_array(&fields) => {
+                fields.into_iter().map(|(_, maker)| maker.constant()).collect::<Option<_>>().map(Bson::Array)
+            }
+            Maker::Nested(fields) => {
+                let fields = fields.into_iter().map(|(name, maker)| Some((name, maker.constant()?)));
+                Some(Bson::Document(fields.collect::<Option<_>>()?))
+            }
+            _ => None,
+        }
     }
 
     /// The fields of an operation's document that are asked for.
     pub(super) fn keys(&self) -> Vec<&str> {
         match self {
-            Maker::Key { field } => vec![field],
+            Maker::Key { field } => vec![field.as_deref().unwrap_or(ID)],
             Maker::Array { of, .. } => of.keys(),
-            Maker::Text(of) => of.iter().flat_map(Maker::keys).collect(),
-            Maker::Object(of) => {
+            Maker::Object { of } => {
                 of.iter().flat_map(|(name, value)| [name.keys(), value.keys()].concat()).collect()
             }
-            Maker::Choice { of, .. } => of.iter().flat_map(|(_, each)| each.keys()).collect(),
+            Maker::Text { of } | Maker::Choice { of, .. } => of.iter().flat_map(Maker::keys).collect(),
             Maker::Nested(fields) => fields.iter().flat_map(|(_, each)| each.keys()).collect(),
             _ => Vec::new(),
         }
@@ -168,34 +260,41 @@ impl Maker {
         match self {
             Maker::Constant(value) => value.clone(),
             Maker::Sequence { start, step, modulo } => {
-                Bson::Int64(start.wrapping_add(step.wrapping_mul(scene.number as i64)).wrapping_rem(*modulo))
+                let number = start.wrapping_add(step.unwrap_or(1).wrapping_mul(scene.number as i64));
+                let modulo =
+                    modulo.map_or(i64::MAX, |modulo| i64::try_from(modulo.get()).unwrap_or(i64::MAX));
+                Bson::Int64(number.wrapping_rem(modulo))
             }
-            Maker::Clock { from, step } => {
+            Maker::Clock { from, seconds } => {
                 // The numbers of a warm-up are far away.
-                let number = (scene.number & 0xFFFF_FFFF) as i64;
-                Bson::DateTime(DateTime::from_millis(from.saturating_add(step.saturating_mul(number))))
+                let (number, step) = ((scene.number & 0xFFFF_FFFF) as i64, (seconds * 1000.0) as i64);
+                Bson::DateTime(DateTime::from_millis(from.0.saturating_add(step.saturating_mul(number))))
             }
-            Maker::Integer { min, max } => Bson::Int64(min.wrapping_add(dice.below(span(*min, *max)) as i64)),
+            Maker::Int { min, max } => Bson::Int64(min.wrapping_add(dice.below(span(*min, *max)) as i64)),
             Maker::Float { min, max } => Bson::Double(min + (max - min) * dice.share()),
-            Maker::Zipf { keys, below } => Bson::Int64(keys.pick(dice, *below) as i64),
-            Maker::Words { min, max } => {
-                let length = min + dice.below(max - min + 1);
+            Maker::Zipf { below, theta } => {
+                Bson::Int64(scatter(theta.rank(dice, below.get()), below.get()) as i64)
+            }
+            Maker::Words(Length { bytes, min, max }) => {
+                let length = between((*bytes, *min, *max), dice);
                 Bson::String(dice.words(length as usize))
             }
-            Maker::Choice { of, sum } => {
-                let drawn = dice.share() * sum;
-                chosen(of, drawn).map_or(Bson::Null, |maker| maker.make(scene))
+            Maker::Choice { of, weights } => {
+                let weight = |at: usize| weights.get(at).map_or(1.0, |weight| weight.0);
+                let chosen = drawn((0..of.len()).map(weight), dice);
+                of.get(chosen).map_or(Bson::Null, |maker| maker.make(scene))
             }
-            Maker::Boolean { share } => Bson::Boolean(dice.share() < *share),
+            Maker::Bool { share } => Bson::Boolean(dice.share() < share.map_or(0.5, |share| share.0)),
             Maker::Date { from, to } => {
-                Bson::DateTime(DateTime::from_millis(from + dice.below(span(*from, *to)) as i64))
+                Bson::DateTime(DateTime::from_millis(from.0 + dice.below(span(from.0, to.0)) as i64))
             }
-            Maker::ObjectId => Bson::ObjectId(object_id(scene)),
-            Maker::Binary { bytes } => {
-                Bson::Binary(Binary { subtype: BinarySubtype::Generic, bytes: binary(dice, *bytes) })
+            Maker::ObjectId {} => Bson::ObjectId(object_id(scene)),
+            Maker::Binary(Length { bytes, min, max }) => {
+                let length = between((*bytes, *min, *max), dice);
+                Bson::Binary(Binary { subtype: BinarySubtype::Generic, bytes: binary(dice, length) })
             }
-            Maker::Array { of, min, max } => {
-                let length = min + dice.below(max - min + 1);
+            Maker::Array { of, length, min, max } => {
+                let length = between((*length, *min, *max), dice);
                 Bson::Array((0..length).map(|_| of.make(scene)).collect())
             }
             Maker::Nested(fields) if is_array(fields) => {
@@ -205,6 +304,7 @@ impl Maker {
                 Bson::Document(fields.iter().map(|(name, each)| (name.clone(), each.make(scene))).collect())
             }
             Maker::Key { field } => {
+                let field = field.as_deref().unwrap_or(ID);
                 scene.key.and_then(|(template, number)| template.field(field, number)).unwrap_or(Bson::Null)
             }
             Maker::Saved { name, field } => {
@@ -216,16 +316,54 @@ impl Maker {
                 value.cloned().unwrap_or(Bson::Null)
             }
             // Letters that the number decides.
-            Maker::Word { below } => Bson::String(format!("w{}", Dice::of(1, dice.below(*below)).letters(7))),
-            Maker::Object(fields) => {
-                let field = |(name, value): &(Maker, Maker)| (plain(&name.make(scene)), value.make(scene));
-                Bson::Document(fields.iter().map(field).collect())
+            Maker::Word { below } => {
+                Bson::String(format!("w{}", Dice::of(1, dice.below(below.get())).letters(7)))
             }
-            Maker::Text(of) => Bson::String(of.iter().map(|each| plain(&each.make(scene))).collect()),
-            Maker::Database => Bson::String(scene.database.to_string()),
+            Maker::Object { of } => {
+                let field = |(name, value): &(Maker, Maker)| (plain(&name.make(scene)), value.make(scene));
+                Bson::Document(of.iter().map(field).collect())
+            }
+            Maker::Text { of } => Bson::String(of.iter().map(|each| plain(&each.make(scene))).collect()),
+            Maker::Database {} => Bson::String(scene.database.to_string()),
         }
     }
 }
+
+/// The largest text or binary of a workload, and the longest array.
+const BYTES_MAX: u64 = 15 << 20;
+const LENGTH_MAX: u64 = 100_000;
+
+/// A length: so much, or from `min` to `max`.
+type Limits = (Option<u64>, Option<u64>, Option<u64>);
+
+fn limits((exact, min, max): Limits) -> Option<(u64, u64)> {
+    exact.map(|exact| (exact, exact)).or(min.zip(max))
+}
+
+/// Whether the limits are in their order.
+fn within(name: &str, given: Limits, most: u64) -> Result<bool, String> {
+    let (min, max) = limits(given).ok_or_else(|| format!("'{name}', or 'min' and 'max', is missing"))?;
+    if max > most { Err(format!("at most {most} is possible")) } else { Ok(min <= max) }
+}
+
+fn between(given: Limits, dice: &mut Dice) -> u64 {
+    let (min, max) = limits(given).unwrap_or_default();
+    if min == max { min } else { min + dice.below(max - min + 1) }
+}
+
+/// A place by these weights.
+pub(super) fn drawn(weights: impl Iterator<Item = f64> + Clone, dice: &mut Dice) -> usize {
+    let mut left = dice.share() * weights.clone().sum::<f64>();
+    let below = |weight: f64| {
+        left -= weight;
+        left < 0.0
+    };
+    let last = weights.clone().count().saturating_sub(1);
+    weights.map(below).position(|found| found).unwrap_or(last)
+}
+
+/// The field that each document has.
+const ID: &str = "_id";
 
 /// A number as drivers send it: the small ones in 32 bits.
 fn small(number: i64) -> Bson {
@@ -249,16 +387,6 @@ fn is_array(fields: &[(String, Maker)]) -> bool {
 /// How many integers there are from one to another, both included; 2^64 as the largest number.
 fn span(min: i64, max: i64) -> u64 {
     max.wrapping_sub(min).cast_unsigned().saturating_add(1)
-}
-
-fn chosen(of: &[(f64, Maker)], mut drawn: f64) -> Option<&Maker> {
-    for (weight, maker) in of {
-        drawn -= weight;
-        if drawn < 0.0 {
-            return Some(maker);
-        }
-    }
-    of.last().map(|(_, maker)| maker)
 }
 
 /// Four bytes of time that grow with the number, as real ones do, and eight drawn.
@@ -287,134 +415,30 @@ fn plain(value: &Bson) -> String {
     }
 }
 
-/// The largest text or binary of a workload, and the longest array.
-const BYTES_MAX: u64 = 15 << 20;
-const LENGTH_MAX: u64 = 100_000;
+/// Documents of these fields. Without `_id` among them they are numbered.
+impl TryFrom<IndexMap<String, Maker>> for Template {
+    type Error = String;
 
-/// A table with `gen`.
-fn generator(mut fields: Fields, depth: usize) -> Result<Maker> {
-    let kind = fields.need("gen")?;
-    let prefix = fields.take("prefix").map(|prefix| prefix.string()).transpose()?;
-    let maker = match kind.string()?.as_str() {
-        "sequence" => Maker::Sequence {
-            start: fields.take("start").map_or(Ok(0), |start| start.integer())?,
-            step: fields.take("step").map_or(Ok(1), |step| step.integer())?,
-            modulo: fields.take("modulo").map_or(Ok(i64::MAX), |modulo| Ok(modulo.at_least(1)? as i64))?,
-        },
-        "int" => {
-            let (min, max) = (fields.need("min")?.integer()?, fields.need("max")?.integer()?);
-            in_order(&fields, min, max)?;
-            Maker::Integer { min, max }
+    fn try_from(mut fields: IndexMap<String, Maker>) -> Result<Template, String> {
+        if !fields.contains_key(ID) {
+            fields.shift_insert(0, ID.to_string(), Maker::Sequence { start: 0, step: None, modulo: None });
         }
-        "float" => {
-            let (min, max) = (fields.need("min")?.number()?, fields.need("max")?.number()?);
-            in_order(&fields, min, max)?;
-            Maker::Float { min, max }
-        }
-        "zipf" => {
-            let below = fields.need("below")?.at_least(1)?;
-            Maker::Zipf { keys: Keys::Zipfian(Zipf::new(below, theta(&mut fields)?)), below }
-        }
-        "words" => {
-            let (min, max) = lengths(&mut fields, "bytes", BYTES_MAX)?;
-            Maker::Words { min, max }
-        }
-        "choice" => choice(&mut fields, depth)?,
-        "bool" => Maker::Boolean { share: fields.take("share").map_or(Ok(0.5), |share| share.share(1.0))? },
-        "date" => {
-            let (from, to) = (fields.need("from")?.date()?, fields.need("to")?.date()?);
-            in_order(&fields, from, to)?;
-            Maker::Date { from, to }
-        }
-        "clock" => Maker::Clock {
-            from: fields.need("from")?.date()?,
-            step: (fields.need("seconds")?.number()? * 1000.0) as i64,
-        },
-        "saved" => Maker::Saved {
-            name: fields.need("name")?.string()?,
-            field: fields.take("field").map(|field| field.string()).transpose()?,
-        },
-        "word" => Maker::Word { below: fields.need("below")?.at_least(1)? },
-        "text" => Maker::Text(several(&fields.need("of")?, depth)?),
-        "object" => {
-            let pair = |pair: &Item| match several(pair, depth)?.as_slice() {
-                [name, value] => Ok((name.clone(), value.clone())),
-                _ => Err(pair.wrong("must be a name and a value")),
+        for (at, (name, maker)) in fields.iter().enumerate() {
+            let stands_before = |key: &&str| {
+                key.split('.')
+                    .next()
+                    .and_then(|first| fields.get_index_of(first))
+                    .is_some_and(|place| place < at)
             };
-            Maker::Object(fields.need("of")?.items()?.iter().map(pair).collect::<Result<_>>()?)
+            if !maker.keys().iter().all(stands_before) {
+                return Err(format!("'{name}' takes a key from a field that doesn't stand before it"));
+            }
         }
-        "database" => Maker::Database,
-        "objectid" => Maker::ObjectId,
-        "binary" => Maker::Binary { bytes: lengths(&mut fields, "bytes", BYTES_MAX)?.0 },
-        "array" => {
-            let of = Box::new(Maker::read_below(&fields.need("of")?, depth)?);
-            let (min, max) = lengths(&mut fields, "length", LENGTH_MAX)?;
-            Maker::Array { of, min, max }
-        }
-        "key" => {
-            Maker::Key { field: fields.take("field").map_or(Ok("_id".to_string()), |field| field.string())? }
-        }
-        other => {
-            let known = "sequence, int, float, zipf, words, word, text, choice, bool, date, clock, objectid, binary, \
-                         array, object, key, saved, database";
-            return Err(kind.wrong(format!("'{other}' is no generator; there are {known}")));
-        }
-    };
-    fields.end()?;
-    Ok(match prefix {
-        Some(prefix) => Maker::Text(vec![Maker::Constant(Bson::String(prefix)), maker]),
-        None => maker,
-    })
-}
-
-fn several(item: &Item, depth: usize) -> Result<Vec<Maker>> {
-    item.items()?.iter().map(|each| Maker::read_below(each, depth)).collect()
-}
-
-fn in_order<T: PartialOrd>(fields: &Fields, low: T, high: T) -> Result<()> {
-    if low <= high { Ok(()) } else { Err(fields.wrong("the lower limit is above the upper one")) }
-}
-
-/// Either one length, or `min` and `max`.
-fn lengths(fields: &mut Fields, name: &'static str, most: u64) -> Result<(u64, u64)> {
-    let (min, max) = match fields.take(name) {
-        Some(length) => (length.at_least(0)?, length.at_least(0)?),
-        None if fields.has("min") => (fields.need("min")?.at_least(0)?, fields.need("max")?.at_least(0)?),
-        None => return Err(fields.wrong(format!("'{name}', or 'min' and 'max', is missing"))),
-    };
-    in_order(fields, min, max)?;
-    if max > most { Err(fields.wrong(format!("at most {most} is possible"))) } else { Ok((min, max)) }
-}
-
-/// The skew of Zipf's law.
-pub(super) fn theta(fields: &mut Fields) -> Result<f64> {
-    fields.take("theta").map_or(Ok(Zipf::THETA), |theta| theta.share(0.999))
-}
-
-fn choice(fields: &mut Fields, depth: usize) -> Result<Maker> {
-    let of = fields.need("of")?;
-    let makers = several(&of, depth)?;
-    let weights = match fields.take("weights") {
-        Some(weights) => {
-            weights.items()?.iter().map(|each| each.share(f64::MAX)).collect::<Result<Vec<f64>>>()?
-        }
-        None => vec![1.0; makers.len()],
-    };
-    if makers.is_empty() || weights.len() != makers.len() {
-        return Err(of.wrong("needs one value at least, and as many weights as values"));
+        Ok(Template { seed: 0, fields: fields.into_iter().collect() })
     }
-    Ok(Maker::Choice { sum: weights.iter().sum(), of: weights.into_iter().zip(makers).collect() })
 }
 
 impl Template {
-    /// Documents of these fields; without `_id` among them, they are numbered.
-    pub(super) fn new(seed: u64, mut fields: Vec<(String, Maker)>) -> Template {
-        if !fields.iter().any(|(name, _)| name == "_id") {
-            fields.insert(0, ("_id".to_string(), Maker::Sequence { start: 0, step: 1, modulo: i64::MAX }));
-        }
-        Template { seed, fields }
-    }
-
     /// The document of this number.
     pub(super) fn document(&self, number: u64) -> Document {
         let make = |at: usize| self.fields.get(at).map(|(name, _)| (name.clone(), self.make(at, number)));
@@ -433,15 +457,9 @@ impl Template {
         Some(value)
     }
 
-    /// A field that takes a key from one that doesn't stand before it.
-    pub(super) fn misplaced(&self) -> Option<&str> {
-        let known = |at: usize, key: &str| {
-            let name = key.split('.').next().unwrap_or(key);
-            self.fields.iter().take(at).any(|(field, _)| field == name)
-        };
-        let mut fields = self.fields.iter().enumerate();
-        let found = fields.find(|(at, (_, maker))| maker.keys().iter().any(|key| !known(*at, key)));
-        found.map(|(_, (name, _))| name.as_str())
+    /// Whether the file has none.
+    pub(super) fn is_empty(&self) -> bool {
+        self.fields.is_empty()
     }
 
     /// Whether documents have this field.

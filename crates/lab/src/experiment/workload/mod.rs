@@ -3,7 +3,6 @@
 mod bare;
 mod cache;
 mod concern;
-mod fields;
 mod file;
 mod maker;
 mod sql;
@@ -16,17 +15,16 @@ use super::Experiment;
 use super::parts::{Link, Loaded};
 use crate::error::{Error, Result};
 use crate::histogram::Latencies;
+use crate::load::Lab;
 use crate::load::Until;
 use crate::load::measure::{Bench, Case, Prepared, Visit};
 use crate::options::Common;
 use crate::report::figures;
 use crate::result::{Kind as Shape, Round, Row};
-use crate::load::Lab;
 use crate::target::{FLOOR_ANSWERS, Protocol, Scratch, Target, another};
 use bare::{Bare, Sent};
 use cache::Cache;
-use fields::Source;
-use file::{Kind, Operation, Section, Size, Step, Workload};
+use file::{Kind, Section, Size, Source, Step, Workload};
 use mongodb::bson::{Document, doc};
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -149,14 +147,14 @@ const BY_KIND: &str = "operations";
 
 fn cases(lab: &Lab, section: &Section, shared: &Arc<Shared>) -> Vec<Case<Mix>> {
     let mut cases = Vec::new();
-    for connections in lab.connections(&section.connections) {
+    for connections in lab.connections(&section.connections()) {
         if !section.each {
             cases.push(shared.case("mix", None, 0, connections));
             continue;
         }
         for block in 0..section.blocks.max(1) {
-            for (at, operation) in section.operations.iter().enumerate() {
-                let case = shared.case(&operation.name, Some(at), block, connections);
+            for (at, operation) in section.kinds.iter().enumerate() {
+                let case = shared.case(operation.name(), Some(at), block, connections);
                 cases.push(if section.shape == Shape::Growth { case.at(shared.x(block)) } else { case });
             }
         }
@@ -168,12 +166,12 @@ async fn measure_section(lab: &mut Lab, place: usize, shared: &Arc<Shared>) {
     let section = &shared.section;
     let cases = cases(lab, section, shared);
     lab.measure(place, &cases).await;
-    if section.each || section.operations.len() < 2 {
+    if section.each || section.kinds.len() < 2 {
         return;
     }
     let about = "The same operations by kind, each timed from when it was sent.";
     let place = lab.section(BY_KIND, "By kind of operation", about, Shape::Bars);
-    for at in 0..section.operations.len() {
+    for at in 0..section.kinds.len() {
         for case in &cases {
             let rows = lock(&case.bench.rows);
             let rows = lab.targets.iter().filter_map(|target| rows.get(&target.name)?.get(at));
@@ -185,7 +183,7 @@ async fn measure_section(lab: &mut Lab, place: usize, shared: &Arc<Shared>) {
 /// What all cases of a section share.
 struct Shared {
     section: Section,
-    seed: u64,
+    size: Size,
     /// Documents that are there before.
     documents: u64,
     loaded: Loaded,
@@ -196,17 +194,17 @@ impl Shared {
     fn new(lab: &Lab, section: &Section, documents: u64, loaded: Loaded) -> Shared {
         let infos = lab.report.targets.iter();
         let promises = infos.map(|info| (info.name.clone(), info.fingerprint.promise)).collect();
-        Shared { section: section.clone(), seed: lab.seed, documents, loaded, promises }
+        let size = Size { seed: lab.seed, scale: lab.common.scale };
+        Shared { section: section.clone(), size, documents, loaded, promises }
     }
 
     fn about(&self) -> String {
-        let Section { about, operations, each, .. } = &self.section;
+        let Section { about, kinds, each, .. } = &self.section;
         let mut parts = vec![about.clone()];
         if !each {
-            let sum: f64 = operations.iter().map(|operation| operation.weight).sum();
-            let share =
-                |of: &Operation| format!("{} {} %", of.name, figures::number(100.0 * of.weight / sum));
-            let shares: Vec<String> = operations.iter().map(share).collect();
+            let sum: f64 = kinds.iter().map(Step::weight).sum();
+            let share = |of: &Step| format!("{} {} %", of.name(), figures::number(100.0 * of.weight() / sum));
+            let shares: Vec<String> = kinds.iter().map(share).collect();
             parts.push(format!("An operation is one of: {}.", shares.join(", ")));
         }
         if self.documents > 0 && self.section.documents.len() == 1 {
@@ -224,7 +222,7 @@ impl Shared {
 
     /// Operations of a block.
     fn block(&self) -> u64 {
-        if let Until::Operations(operations) = self.section.until { operations } else { 0 }
+        if let Until::Operations(operations) = self.section.until(self.size) { operations } else { 0 }
     }
 
     fn case(self: &Arc<Self>, name: &str, at: Option<usize>, block: u64, connections: u32) -> Case<Mix> {
@@ -236,9 +234,9 @@ impl Shared {
             state: Arc::default(),
             rows: Arc::default(),
         };
-        let case = Case::new(name, self.section.until, mix).on(connections);
-        let operation = at.and_then(|at| self.section.operations.get(at));
-        let exactly = operation.and_then(|operation| operation.exactly);
+        let case = Case::new(name, self.section.until(self.size), mix).on(connections);
+        let operation = at.and_then(|at| self.section.kinds.get(at));
+        let exactly = operation.and_then(|operation| operation.exactly(self.size));
         let exactly = exactly.or((self.section.blocks > 0).then(|| self.block()));
         let Some(exactly) = exactly else { return case };
         let warm_up = operation.and_then(|operation| operation.warm_up).unwrap_or(exactly / 10);
@@ -247,8 +245,8 @@ impl Shared {
     }
 
     /// The operations of a case.
-    fn operations(&self, at: Option<usize>) -> &[Operation] {
-        let all = self.section.operations.as_slice();
+    fn operations(&self, at: Option<usize>) -> &[Step] {
+        let all = self.section.kinds.as_slice();
         at.map_or(all, |at| all.get(at..=at).unwrap_or_default())
     }
 
@@ -299,7 +297,7 @@ impl Bench for Mix {
             return Ok(Prepared::Cannot(why));
         }
         let place = format!("{} {} {}", target.name, section.collection, shared.documents);
-        let moves = operations.iter().any(Operation::moves);
+        let moves = operations.iter().any(Step::moves);
         let begins = match section.blocks {
             0 => shared.loaded.first_time(&place) || moves,
             _ => self.block == 0 && self.at == Some(0),
@@ -313,7 +311,7 @@ impl Bench for Mix {
         }
         self.state.documents.store(shared.documents, Relaxed);
         self.state.sent.clear();
-        *lock(&self.state.latencies) = section.operations.iter().map(|_| Latencies::new()).collect();
+        *lock(&self.state.latencies) = section.kinds.iter().map(|_| Latencies::new()).collect();
         let mut workers = Vec::new();
         let kind = |wanted| operations.iter().any(|each| each.steps.iter().any(|step| step.kind == wanted));
         if kind(Kind::Start) {
@@ -328,7 +326,7 @@ impl Bench for Mix {
         for _ in 0..visit.connections {
             let by = match target.protocol {
                 Protocol::Postgres => {
-                    let sql = operations.first().map_or(&[][..], |operation| &operation.sql);
+                    let sql = operations.first().map_or(&[][..], |operation| &operation.statements);
                     By::Postgres(Box::new(sql::Session::open(target, sql).await?))
                 }
                 Protocol::Mongo if self.is_unacknowledged() => {
@@ -397,11 +395,12 @@ impl Mix {
     async fn unfit(&self, target: &Target) -> Result<Option<String>> {
         let operations = self.shared.operations(self.at);
         let starts = |step: &Step| matches!(step.kind, Kind::Connect | Kind::Start);
-        let speaks = operations.iter().all(|each| !each.sql.is_empty() || each.steps.iter().all(starts));
+        let speaks =
+            operations.iter().all(|each| !each.statements.is_empty() || each.steps.iter().all(starts));
         if target.protocol == Protocol::Postgres && (!speaks || operations.len() > 1) {
             return Ok(Some("this is of MongoDB's protocol".to_string()));
         }
-        let own = operations.iter().any(|operation| operation.is_vellums);
+        let own = operations.iter().any(|operation| operation.vellum == Some(true));
         if own && !Link::open(target).await?.is_vellum().await? {
             return Ok(Some("there is no such command".to_string()));
         }
@@ -423,7 +422,8 @@ impl Mix {
             link.run(doc! { "create": name }).await?;
             if !section.indexes.is_empty() {
                 let collection = link.collection::<Document>(name);
-                link.named(collection.create_indexes(section.indexes.clone()).await)?;
+                let models = section.indexes.iter().map(file::Index::model);
+                link.named(collection.create_indexes(models).await)?;
             }
             if !target.is_floor {
                 link.fill(name, each, |at| section.template.document(number * each + at)).await?;
@@ -474,7 +474,7 @@ impl Mix {
         Ok(why)
     }
 
-    async fn steps(&self, link: &Link, of: fn(&Operation) -> &Vec<Step>) -> Result<()> {
+    async fn steps(&self, link: &Link, of: fn(&Step) -> &Vec<Step>) -> Result<()> {
         for step in self.shared.operations(self.at).iter().flat_map(of) {
             self.step(link, step).await?;
         }
@@ -533,9 +533,9 @@ impl Mix {
             return;
         }
         let seconds = row.rounds.last().map_or(0.0, |round| round.seconds);
-        let operations = &self.shared.section.operations;
+        let operations = &self.shared.section.kinds;
         let fresh =
-            || operations.iter().map(|each| Row::new(&target.name, &each.name, self.connections)).collect();
+            || operations.iter().map(|each| Row::new(&target.name, each.name(), self.connections)).collect();
         let mut rows = lock(&self.rows);
         let rows = rows.entry(target.name.clone()).or_insert_with(fresh);
         for (latencies, row) in lock(&self.state.latencies).iter_mut().zip(rows) {

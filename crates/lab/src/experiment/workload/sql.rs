@@ -109,7 +109,7 @@ impl Session {
         let mut prepared = Vec::new();
         for each in statements {
             let text = placed(target, &each.text)?;
-            prepared.push(match each.values.is_empty() && each.save.is_none() {
+            prepared.push(match each.values.is_empty() && each.row.is_none() {
                 true => Prepared::Batch(text),
                 false => Prepared::One(named(target, client.prepare(&text).await)?),
             });
@@ -120,7 +120,7 @@ impl Session {
     /// Runs all statements in turn.
     pub(super) async fn run(&self, plan: &[Statements], documents: u64, scene: &mut Scene<'_>) -> Result<()> {
         for (each, statement) in plan.iter().zip(&self.statements) {
-            if !scene.number.is_multiple_of(each.every) {
+            if !each.is_due(scene.number) {
                 continue;
             }
             let statement = match statement {
@@ -137,12 +137,12 @@ impl Session {
                 named(&self.target, self.client.execute(statement, &values).await)?
             } else {
                 let rows = named(&self.target, self.client.query(statement, &values).await)?;
-                if let (Some(name), Some(row)) = (&each.save, rows.first()) {
+                if let (Some(name), Some(row)) = (&each.row, rows.first()) {
                     scene.saved.insert(name.clone(), Bson::Document(document(row)));
                 }
                 rows.len() as u64
             };
-            if each.expect.is_some_and(|wanted| wanted.of(documents) != found) {
+            if each.rows.is_some_and(|wanted| wanted.of(documents) != found) {
                 return Err(self.target.error(format!("found {found} rows, which is wrong")));
             }
         }

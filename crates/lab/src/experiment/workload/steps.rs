@@ -2,7 +2,7 @@
 
 use super::Mix;
 use super::file::{Kind, Step};
-use super::maker::Scene;
+use super::maker::{Maker, Scene};
 use crate::error::Result;
 use crate::experiment::parts::Link;
 use mongodb::bson::{Bson, Document, RawDocumentBuf, doc};
@@ -28,6 +28,10 @@ fn stages(value: Bson) -> Vec<Document> {
     stages.into_iter().map(document).collect()
 }
 
+fn made(maker: Option<&Maker>, scene: &mut Scene) -> Bson {
+    maker.map_or(Bson::Null, |maker| maker.make(scene))
+}
+
 fn modifications(value: Bson) -> UpdateModifications {
     match value {
         Bson::Document(document) => document.into(),
@@ -50,34 +54,45 @@ impl Doing<'_> {
         let found = match step.kind {
             Kind::Insert => return self.insert(step, scene).await,
             Kind::Command => {
-                let command = document(step.change.make(scene));
-                let done = if step.admin { link.admin(command).await } else { link.run(command).await };
+                let command = document(made(step.change(), scene));
+                let done = if step.admin == Some(true) {
+                    link.admin(command).await
+                } else {
+                    link.run(command).await
+                };
                 return done.map(drop);
             }
             Kind::Connect | Kind::Start => return Ok(()),
             Kind::Aggregate => {
-                let pipeline = stages(step.change.make(scene));
+                let pipeline = stages(made(step.change(), scene));
                 self.exhaust(link.named(collection.aggregate(pipeline).await)?).await?
             }
             kind => {
-                let filter = document(step.filter.make(scene));
+                let filter = match &step.filter {
+                    Some(filter) => document(filter.make(scene)),
+                    None => doc! { "_id": Maker::Key { field: None }.make(scene) },
+                };
                 match kind {
                     Kind::Find => self.find(step, filter, scene).await?,
                     Kind::Count => link.named(collection.count_documents(filter).await)?,
-                    Kind::Delete if step.many => {
+                    Kind::Delete if step.many == Some(true) => {
                         link.named(collection.delete_many(filter).await)?.deleted_count
                     }
                     Kind::Delete => link.named(collection.delete_one(filter).await)?.deleted_count,
                     Kind::Update => {
-                        let change = modifications(step.change.make(scene));
+                        let change = modifications(made(step.change(), scene));
                         let done = match step.many {
-                            true => collection.update_many(filter, change).upsert(step.upsert).await,
-                            false => collection.update_one(filter, change).upsert(step.upsert).await,
+                            Some(true) => {
+                                collection.update_many(filter, change).upsert(step.upsert == Some(true)).await
+                            }
+                            _ => {
+                                collection.update_one(filter, change).upsert(step.upsert == Some(true)).await
+                            }
                         };
                         link.named(done)?.matched_count
                     }
                     _ => {
-                        let change = modifications(step.change.make(scene));
+                        let change = modifications(made(step.change(), scene));
                         self.find_and_modify(step, filter, change, scene).await?
                     }
                 }
@@ -99,8 +114,8 @@ impl Doing<'_> {
     async fn insert(&self, step: &Step, scene: &mut Scene<'_>) -> Result<()> {
         let name = self.name(step);
         let collection = self.link.collection::<Document>(name);
-        if step.batch > 1 {
-            let documents: Vec<Document> = (0..step.batch).map(|_| self.mix.fresh()).collect();
+        if let Some(batch) = step.batch {
+            let documents: Vec<Document> = (0..batch.get()).map(|_| self.mix.fresh()).collect();
             return self.link.named(collection.insert_many(documents).await).map(drop);
         }
         let inserted = match &step.document {
@@ -119,13 +134,13 @@ impl Doing<'_> {
         let collection = self.link.collection::<RawDocumentBuf>(name);
         let mut find = collection.find(filter);
         if let Some(sort) = &step.sort {
-            find = find.sort(sort.clone());
+            find = find.sort(sort.0.clone());
         }
         if let Some(projection) = &step.projection {
-            find = find.projection(projection.clone());
+            find = find.projection(projection.0.clone());
         }
         // One that is known to be the only one is asked for as drivers do.
-        if let Some(limit) = step.limit.or(step.save.as_ref().map(|_| -1)) {
+        if let Some(limit) = step.limit.map(|limit| limit.get() as i64).or(step.save.as_ref().map(|_| -1)) {
             find = find.limit(limit);
         }
         let mut cursor = self.link.named(find.await)?;
@@ -151,18 +166,22 @@ impl Doing<'_> {
         let collection = self.link.collection::<Document>(self.name(step));
         let mut attempt = 1;
         let found = loop {
-            let mut find = collection.find_one_and_update(filter.clone(), change.clone()).upsert(step.upsert);
+            let mut find = collection
+                .find_one_and_update(filter.clone(), change.clone())
+                .upsert(step.upsert == Some(true));
             if let Some(sort) = &step.sort {
-                find = find.sort(sort.clone());
+                find = find.sort(sort.0.clone());
             }
             if let Some(projection) = &step.projection {
-                find = find.projection(projection.clone());
+                find = find.projection(projection.0.clone());
             }
             if step.save.is_some() {
                 find = find.return_document(ReturnDocument::After);
             }
             match find.await {
-                Err(overtaken) if step.upsert && attempt < ATTEMPTS && is_duplicate(&overtaken) => {
+                Err(overtaken)
+                    if step.upsert == Some(true) && attempt < ATTEMPTS && is_duplicate(&overtaken) =>
+                {
                     attempt += 1
                 }
                 found => break self.link.named(found)?,

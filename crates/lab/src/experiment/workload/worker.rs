@@ -1,8 +1,8 @@
 //! One connection's share of a workload.
 
 use super::bare::Bare;
-use super::file::{Kind, Operation, Step};
-use super::maker::Scene;
+use super::file::{Kind, Step};
+use super::maker::{Scene, drawn};
 use super::steps::Doing;
 use super::{Mix, lock, sql};
 use crate::error::Result;
@@ -44,7 +44,7 @@ pub(super) enum By {
 
 /// What the values of an operation depend on; those of one number are the same for each kind of operation.
 pub(super) fn scene<'a>(mix: &'a Mix, round: u64, number: u64, database: &'a str) -> Scene<'a> {
-    let dice = Dice::of((!mix.shared.seed).wrapping_add(round), number);
+    let dice = Dice::of((!mix.shared.size.seed).wrapping_add(round), number);
     Scene { dice, number, key: None, saved: BTreeMap::new(), database }
 }
 
@@ -65,8 +65,9 @@ impl Worker for Mixer {
             _ => String::new(),
         };
         let mut scene = scene(mix, *round, number, &database);
-        let at = mix.at.unwrap_or_else(|| drawn(&shared.section.operations, &mut scene.dice));
-        let Some(operation) = shared.section.operations.get(at) else { return Ok(()) };
+        let at =
+            mix.at.unwrap_or_else(|| drawn(shared.section.kinds.iter().map(Step::weight), &mut scene.dice));
+        let Some(operation) = shared.section.kinds.get(at) else { return Ok(()) };
         let began = Instant::now();
         match by {
             By::Mongo(link) => match &operation.concern {
@@ -81,7 +82,7 @@ impl Worker for Mixer {
                 None => {
                     aim(mix, operation, &mut scene, false);
                     let doing = Doing { link, mix };
-                    let due = operation.steps.iter().filter(|step| number.is_multiple_of(step.every));
+                    let due = operation.steps.iter().filter(|step| step.is_due(number));
                     for step in due {
                         doing.step(step, &mut scene).await?;
                     }
@@ -89,7 +90,7 @@ impl Worker for Mixer {
             },
             By::Postgres(session) => {
                 aim(mix, operation, &mut scene, true);
-                session.run(&operation.sql, shared.documents, &mut scene).await?;
+                session.run(&operation.statements, shared.documents, &mut scene).await?;
             }
             By::Bare { bare, database } => {
                 let document = operation.concern.as_ref().map(|concern| concern.document.clone());
@@ -121,7 +122,7 @@ impl Worker for Mixer {
 }
 
 /// Chooses the document that an operation is about, and makes the values that its steps share.
-fn aim<'a>(mix: &'a Mix, operation: &Operation, scene: &mut Scene<'a>, by_sql: bool) {
+fn aim<'a>(mix: &'a Mix, operation: &Step, scene: &mut Scene<'a>, by_sql: bool) {
     let section = &mix.shared.section;
     let keys = operation.keys.as_ref().unwrap_or(&section.keys);
     let inserts = |step: &Step| step.kind == Kind::Insert && step.document.is_none();
@@ -132,7 +133,7 @@ fn aim<'a>(mix: &'a Mix, operation: &Operation, scene: &mut Scene<'a>, by_sql: b
         _ => keys.pick(&mut scene.dice, mix.state.documents.load(Relaxed)),
     };
     scene.key = Some((&section.template, key));
-    for (name, maker) in &operation.with {
+    for (name, maker) in operation.with.iter().flatten() {
         let value = maker.make(scene);
         scene.saved.insert(name.clone(), value);
     }
@@ -146,17 +147,4 @@ fn insert(mix: &Mix, concern: &Document) -> Document {
 
 fn write_error(reply: &Document) -> Option<&Document> {
     reply.get_array("writeErrors").ok()?.first()?.as_document()
-}
-
-/// The place of an operation, by weight.
-fn drawn(operations: &[Operation], dice: &mut Dice) -> usize {
-    let sum: f64 = operations.iter().map(|operation| operation.weight).sum();
-    let mut left = dice.share() * sum;
-    for (at, operation) in operations.iter().enumerate() {
-        left -= operation.weight;
-        if left < 0.0 {
-            return at;
-        }
-    }
-    operations.len().saturating_sub(1)
 }
