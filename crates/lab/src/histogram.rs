@@ -28,6 +28,12 @@ pub(crate) struct Summary {
     pub(crate) max: f64,
 }
 
+impl Default for Latencies {
+    fn default() -> Latencies {
+        Latencies::new()
+    }
+}
+
 impl Latencies {
     /// One that has seen nothing. It grows as needed: no latency is too long.
     #[allow(clippy::expect_used)] // three digits are within the one to five that are possible

@@ -169,7 +169,7 @@ pub(crate) enum Kind {
 }
 
 /// One target doing one thing: merged over the rounds, which are kept beside.
-#[derive(Clone, Debug, Deserialize, Serialize)]
+#[derive(Clone, Debug, Default, Deserialize, Serialize)]
 pub(crate) struct Row {
     pub(crate) target: String,
     /// What was done: "w 1, j true", "focus 10 %"; the same words for each target.
@@ -238,26 +238,7 @@ pub(crate) struct Moment {
 impl Row {
     /// A row that nothing has been measured for yet.
     pub(crate) fn new(target: &str, case: &str, connections: u32) -> Row {
-        Row {
-            target: target.to_string(),
-            case: case.to_string(),
-            x: None,
-            connections,
-            note: None,
-            partial: false,
-            operations: 0,
-            failures: 0,
-            first_error: None,
-            seconds: 0.0,
-            latency: Latencies::new(),
-            service: None,
-            late: 0,
-            rounds: Vec::new(),
-            timeline: Vec::new(),
-            cpu_microseconds: None,
-            resident_bytes: None,
-            extra: BTreeMap::new(),
-        }
+        Row { target: target.to_string(), case: case.to_string(), connections, ..Row::default() }
     }
 
     /// Whether its figures are of less than was asked.
@@ -267,7 +248,18 @@ impl Row {
 
     /// Operations per second, over all rounds; zero if there were none.
     pub(crate) fn rate(&self) -> f64 {
-        if self.seconds > 0.0 { self.operations as f64 / self.seconds } else { 0.0 }
+        self.whole().rate()
+    }
+
+    /// All rounds as if they were one.
+    pub(crate) fn whole(&self) -> Round {
+        Round {
+            operations: self.operations,
+            seconds: self.seconds,
+            latency: self.latency.summary(),
+            cpu_microseconds: self.cpu_microseconds,
+            shortened: self.is_shortened(),
+        }
     }
 }
 

@@ -11,7 +11,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 /// Operations since the last step.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct Recorder {
     pub(super) latency: Latencies,
     pub(super) service: Latencies,
@@ -22,17 +22,6 @@ pub(super) struct Recorder {
 }
 
 impl Recorder {
-    pub(super) fn new() -> Recorder {
-        Recorder {
-            latency: Latencies::new(),
-            service: Latencies::new(),
-            failures: 0,
-            late: 0,
-            lagging: 0,
-            first_error: None,
-        }
-    }
-
     /// Counts a failure, and keeps what the first one was.
     pub(super) fn fail(&mut self, error: Error) {
         self.failures += 1;
@@ -60,7 +49,7 @@ pub(super) struct Recorders(Vec<Mutex<Recorder>>);
 
 impl Recorders {
     pub(super) fn new(workers: usize) -> Recorders {
-        Recorders((0..workers.clamp(1, 16)).map(|_| Mutex::new(Recorder::new())).collect())
+        Recorders((0..workers.clamp(1, 16)).map(|_| Mutex::default()).collect())
     }
 
     /// The recorder of the worker at this place.
@@ -74,6 +63,7 @@ fn lock(recorder: &Mutex<Recorder>) -> MutexGuard<'_, Recorder> {
 }
 
 /// Collects what is in the recorders, step by step.
+#[derive(Default)]
 pub(super) struct Sampler {
     pub(super) whole: Recorder,
     pub(super) timeline: Vec<Moment>,
@@ -88,13 +78,7 @@ const STEPS_MAX: usize = 300;
 impl Sampler {
     /// One whose first steps are this long.
     pub(super) fn new(step_length: Duration) -> Sampler {
-        Sampler {
-            whole: Recorder::new(),
-            timeline: Vec::new(),
-            step: Recorder::new(),
-            step_length,
-            step_began: Duration::ZERO,
-        }
+        Sampler { step_length, ..Sampler::default() }
     }
 
     /// Takes what is there; ends the step if its time is over, or if this is the end.

@@ -53,14 +53,14 @@ pub(super) fn compared(before: &Report, after: &Report, comparison: &Comparison,
                 };
                 let [low, high] = each.interval.map_or([each.ratio(); 2], |interval| [interval.low, interval.high]);
                 json!({
-                    "target": pair.target, "label": pair.label, "metric": each.metric.title(), "verdict": verdict,
+                    "target": pair.target, "label": pair.label, "metric": each.metric.figure().title, "verdict": verdict,
                     "change": each.ratio() - 1.0, "low": low - 1.0, "high": high - 1.0,
                 })
             })
         });
         json!({
             "id": section.id, "title": section.title, "about": "", "kind": "changes",
-            "rows": rows.collect::<Vec<_>>(), "table": table(&super::compare::grid(&section.pairs, &Metric::ALL)),
+            "rows": rows.collect::<Vec<_>>(), "table": table(&super::compare::grid(&section.pairs, &Metric::all().collect::<Vec<_>>())),
         })
     });
     let data = json!({

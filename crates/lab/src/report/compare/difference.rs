@@ -121,7 +121,7 @@ impl Comparison {
 fn pair(section: &Section, row: &Row, other: &Section) -> Option<Pair> {
     let after = measured(other, row)?;
     let differences: Vec<_> =
-        Metric::ALL.into_iter().filter_map(|metric| Difference::new(metric, row, after)).collect();
+        Metric::all().filter_map(|metric| Difference::new(metric, row, after)).collect();
     let label = groups::label(section, row);
     let pair = Pair { label: label_at(label, row), target: row.target.clone(), differences };
     (!pair.differences.is_empty()).then_some(pair)
@@ -185,7 +185,7 @@ mod tests {
         let comparison = Comparison::new(&testing::report(), &slower("journaled", 2.0));
         assert!(comparison.gone.is_empty() && comparison.new.is_empty());
         for (_, pair, difference) in comparison.all() {
-            let rate = difference.metric == Metric::Rate && pair.target == "journaled";
+            let rate = difference.metric == Metric::RATE && pair.target == "journaled";
             if rate || difference.metric == Metric::P50 && pair.target == "journaled" {
                 assert_eq!(difference.verdict(), Verdict::Worse, "{}", difference.told());
             } else if pair.target != "journaled" {
@@ -212,7 +212,7 @@ mod tests {
         let mut after = slower("memory", 3.0);
         after.sections[0].rows[0].rounds.truncate(1);
         let comparison = Comparison::new(&testing::report(), &after);
-        let difference = comparison.sections[0].pairs[0].difference(Metric::Rate).unwrap();
+        let difference = comparison.sections[0].pairs[0].difference(Metric::RATE).unwrap();
         assert_eq!(difference.verdict(), Verdict::Unsure);
         assert!(difference.told().contains("too few rounds"), "{}", difference.told());
     }

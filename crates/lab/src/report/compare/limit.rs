@@ -4,95 +4,62 @@ use crate::report::figures;
 use crate::result::{Round, Row};
 
 /// A figure of a row.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(crate) enum Metric {
-    Rate,
-    P50,
-    P90,
-    P95,
-    P99,
-    P999,
-    Max,
-    Cpu,
+pub(crate) struct Figure {
+    /// Its name in a limit.
+    pub(crate) name: &'static str,
+    /// Its name for people.
+    pub(crate) title: &'static str,
+    of: fn(&Round) -> Option<f64>,
 }
 
+/// A figure by its place among all.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) struct Metric(usize);
+
+const FIGURES: [Figure; 8] = [
+    Figure { name: "rate", title: "ops/s", of: |round| Some(round.rate()) },
+    Figure { name: "p50", title: "p50", of: |round| Some(round.latency.p50) },
+    Figure { name: "p90", title: "p90", of: |round| Some(round.latency.p90) },
+    Figure { name: "p95", title: "p95", of: |round| Some(round.latency.p95) },
+    Figure { name: "p99", title: "p99", of: |round| Some(round.latency.p99) },
+    Figure { name: "p999", title: "p99.9", of: |round| Some(round.latency.p999) },
+    Figure { name: "max", title: "max", of: |round| Some(round.latency.max) },
+    Figure { name: "cpu", title: "CPU/op", of: |round| round.cpu_microseconds },
+];
+
 impl Metric {
-    pub(crate) const ALL: [Metric; 8] = [
-        Metric::Rate,
-        Metric::P50,
-        Metric::P90,
-        Metric::P95,
-        Metric::P99,
-        Metric::P999,
-        Metric::Max,
-        Metric::Cpu,
-    ];
+    pub(crate) const RATE: Metric = Metric(0);
+    pub(crate) const P50: Metric = Metric(1);
 
     /// What is shown unless a limit is about another.
-    pub(crate) const SHOWN: [Metric; 3] = [Metric::Rate, Metric::P50, Metric::P99];
+    pub(crate) const SHOWN: [Metric; 3] = [Metric::RATE, Metric::P50, Metric(4)];
 
-    /// Its name in a limit.
-    pub(crate) fn name(self) -> &'static str {
-        match self {
-            Metric::Rate => "rate",
-            Metric::P50 => "p50",
-            Metric::P90 => "p90",
-            Metric::P95 => "p95",
-            Metric::P99 => "p99",
-            Metric::P999 => "p999",
-            Metric::Max => "max",
-            Metric::Cpu => "cpu",
-        }
+    pub(crate) fn all() -> impl Iterator<Item = Metric> {
+        (0..FIGURES.len()).map(Metric)
     }
 
-    /// Its name for people.
-    pub(crate) fn title(self) -> &'static str {
-        match self {
-            Metric::Rate => "ops/s",
-            Metric::P999 => "p99.9",
-            Metric::Cpu => "CPU/op",
-            other => other.name(),
-        }
+    pub(crate) fn figure(self) -> &'static Figure {
+        &FIGURES[self.0]
     }
 
     /// The figure of all rounds together; `None` where there is none.
     pub(crate) fn of(self, row: &Row) -> Option<f64> {
-        let value = match self {
-            Metric::Rate => row.rate(),
-            Metric::P50 => row.latency.quantile(0.5),
-            Metric::P90 => row.latency.quantile(0.9),
-            Metric::P95 => row.latency.quantile(0.95),
-            Metric::P99 => row.latency.quantile(0.99),
-            Metric::P999 => row.latency.quantile(0.999),
-            Metric::Max => row.latency.summary().max,
-            Metric::Cpu => row.cpu_microseconds?,
-        };
-        (row.operations > 0 && value > 0.0).then_some(value)
+        self.of_round(&row.whole()).filter(|_| row.operations > 0)
     }
 
     /// The figure of one round.
     pub(crate) fn of_round(self, round: &Round) -> Option<f64> {
-        let value = match self {
-            Metric::Rate => round.rate(),
-            Metric::P50 => round.latency.p50,
-            Metric::P90 => round.latency.p90,
-            Metric::P95 => round.latency.p95,
-            Metric::P99 => round.latency.p99,
-            Metric::P999 => round.latency.p999,
-            Metric::Max => round.latency.max,
-            Metric::Cpu => round.cpu_microseconds?,
-        };
-        (value > 0.0).then_some(value)
+        (self.figure().of)(round).filter(|value| *value > 0.0)
     }
 
     /// The figure as people read it.
     pub(crate) fn text(self, value: f64) -> String {
-        if self == Metric::Rate { figures::number(value) } else { figures::latency(value) }
+        if self == Metric::RATE { figures::number(value) } else { figures::latency(value) }
     }
 
     /// Whether more of it is worse: of all but the rate.
     pub(crate) fn more_is_worse(self) -> bool {
-        self != Metric::Rate
+        self != Metric::RATE
     }
 }
 
@@ -122,8 +89,9 @@ impl Limit {
         let compact: String = text.chars().filter(|c| !c.is_whitespace()).collect();
         let at = compact.find(['>', '<']).ok_or_else(|| wrong("it has neither > nor <"))?;
         let (name, rest) = compact.split_at(at);
-        let metric = Metric::ALL.into_iter().find(|metric| metric.name() == name || metric.title() == name);
-        let names: Vec<String> = Metric::ALL.into_iter().map(|metric| metric.name().to_string()).collect();
+        let metric =
+            Metric::all().find(|metric| [metric.figure().name, metric.figure().title].contains(&name));
+        let names = FIGURES.map(|figure| figure.name.to_string());
         let metric =
             metric.ok_or_else(|| wrong(&format!("'{name}' is none of {}", figures::list(&names))))?;
         let percent = rest[1..].strip_suffix('%').ok_or_else(|| wrong("it doesn't end with %"))?;
@@ -148,13 +116,13 @@ mod tests {
     #[test]
     fn limits_are_read_with_and_without_spaces() {
         let limit = Limit::parse("p99 > +10 %").unwrap();
-        assert_eq!((limit.metric, limit.text.as_str()), (Metric::P99, "p99>+10%"));
+        assert_eq!((limit.metric, limit.text.as_str()), (Metric(4), "p99>+10%"));
         assert!(limit.passed(1.11) && !limit.passed(1.1) && !limit.passed(0.5));
         let limit = Limit::parse("rate<-5%").unwrap();
         assert!(limit.passed(0.94) && !limit.passed(0.96) && !limit.passed(2.0));
-        assert_eq!(Limit::parse("p99.9>0%").unwrap().metric, Metric::P999);
-        for metric in Metric::ALL {
-            assert_eq!(Limit::parse(&format!("{}>1%", metric.name())).unwrap().metric, metric);
+        assert_eq!(Limit::parse("p99.9>0%").unwrap().metric, Metric(5));
+        for metric in Metric::all() {
+            assert_eq!(Limit::parse(&format!("{}>1%", metric.figure().name)).unwrap().metric, metric);
         }
     }
 

@@ -67,7 +67,7 @@ fn compare(options: &Compare, out: &mut dyn Write) -> Result<Vec<String>> {
     let shown = |metric: &Metric| {
         Metric::SHOWN.contains(metric) || limits.iter().any(|limit| limit.metric == *metric)
     };
-    let metrics: Vec<Metric> = Metric::ALL.into_iter().filter(shown).collect();
+    let metrics: Vec<Metric> = Metric::all().filter(shown).collect();
     let lists = [
         ("Past the limits", passed(&comparison, &limits)),
         ("Warnings", warnings(&before, &after, &comparison)),
@@ -108,7 +108,7 @@ pub(super) fn grid(pairs: &[Pair], metrics: &[Metric]) -> Grid {
         let cells = metrics.iter().map(|metric| pair.difference(*metric).map_or(NOTHING.to_string(), cell));
         (pair.label.clone(), pair.target.clone(), cells.collect())
     });
-    let heads = metrics.iter().map(|metric| metric.title().to_string()).collect();
+    let heads = metrics.iter().map(|metric| metric.figure().title.to_string()).collect();
     Grid { heads, lines: opened(lines), notes: Vec::new() }
 }
 
@@ -153,7 +153,7 @@ fn several(options: &Compare, out: &mut dyn Write) -> Result<()> {
             (difference::label_at(groups::label(section, row), row), row.target.clone(), cells)
         });
         let heads = Metric::SHOWN.into_iter().flat_map(|metric| {
-            (1..=reports.len()).map(move |number| format!("{} ({number})", metric.title()))
+            (1..=reports.len()).map(move |number| format!("{} ({number})", metric.figure().title))
         });
         let grid = Grid { heads: heads.collect(), lines: opened(lines), notes: Vec::new() };
         let _ = writeln!(text, "\n{}", page.bold(&section.title));
