@@ -6,7 +6,6 @@
 //! notch of the dial) → a durability fingerprint of each → the experiment, interleaving targets in
 //! rounds, every figure going into one [`Report`](result::Report) → table, HTML, Markdown, JSON.
 
-mod environment;
 mod error;
 mod experiment;
 mod histogram;

@@ -241,6 +241,17 @@ impl Row {
         Row { target: target.to_string(), case: case.to_string(), connections, ..Row::default() }
     }
 
+    /// Adds a round.
+    pub(crate) fn add(&mut self, latency: &Latencies, round: Round) {
+        self.operations += round.operations;
+        self.seconds += round.seconds;
+        self.latency.merge(latency);
+        self.rounds.push(round);
+        let each = self.rounds.iter().map(|round| Some(round.cpu_microseconds? * round.operations as f64));
+        let all = each.sum::<Option<f64>>().filter(|_| self.operations > 0);
+        self.cpu_microseconds = all.map(|all| all / self.operations as f64);
+    }
+
     /// Whether its figures are of less than was asked.
     pub(crate) fn is_shortened(&self) -> bool {
         self.partial || self.rounds.iter().any(|round| round.shortened)

@@ -1,7 +1,6 @@
 //! A run from its options to its report: targets, their fingerprints, a database of the run's own
 //! on each, the experiment, and cleaning up whatever happened.
 
-use crate::environment;
 use crate::error::{Error, Result};
 use crate::experiment::{self, Experiment};
 use crate::load::Lab;
@@ -220,13 +219,19 @@ pub(crate) fn empty_report<E: Experiment>(
         command: command(std::env::args(), seed, common, &targets),
         seed,
         scale: common.scale,
-        environment: environment::describe(),
+        environment: environment(),
         targets,
         sections: Vec::new(),
         parts: Vec::new(),
         warnings: Vec::new(),
         errors: Vec::new(),
     }
+}
+
+/// The lab's version, and the machine.
+fn environment() -> Vec<(String, String)> {
+    let own = [("lab", format!("vellum {}", env!("CARGO_PKG_VERSION")))];
+    own.into_iter().chain(target::machine::facts()).map(|(name, value)| (name.to_string(), value)).collect()
 }
 
 /// The command that makes this run again: as it was given, with the seed, without passwords.

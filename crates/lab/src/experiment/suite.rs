@@ -171,13 +171,8 @@ fn add(row: &mut Row, took: Duration, cpu: Option<Duration>) {
     let cpu_microseconds = cpu.map(|cpu| cpu.as_secs_f64() * 1e6);
     let mut latency = crate::histogram::Latencies::new();
     latency.record(took);
-    row.operations += 1;
-    row.seconds += took.as_secs_f64();
-    row.latency.merge(&latency);
-    let (seconds, latency) = (took.as_secs_f64(), latency.summary());
-    row.rounds.push(Round { operations: 1, seconds, latency, cpu_microseconds, shortened: false });
-    let each = row.rounds.iter().map(|round| round.cpu_microseconds);
-    row.cpu_microseconds = each.sum::<Option<f64>>().map(|all| all / row.operations as f64);
+    let (seconds, summary) = (took.as_secs_f64(), latency.summary());
+    row.add(&latency, Round { operations: 1, seconds, latency: summary, cpu_microseconds, shortened: false });
 }
 
 /// The last thing that a command said, for whoever must find out why it failed.

@@ -387,18 +387,10 @@ async fn is_alive(target: &Target) -> bool {
 
 /// Adds what a drive found to its row.
 pub(super) fn add_round(row: &mut Row, outcome: &Outcome, cpu: Option<Duration>) {
-    let cpu_of_all = |row: &Row| {
-        let each =
-            row.rounds.iter().map(|round| round.cpu_microseconds.map(|cpu| cpu * round.operations as f64));
-        each.sum::<Option<f64>>()
-    };
     let cpu_microseconds =
         cpu.filter(|_| outcome.operations > 0).map(|cpu| cpu.as_secs_f64() * 1e6 / outcome.operations as f64);
-    row.operations += outcome.operations;
     row.failures += outcome.failures;
-    row.seconds += outcome.seconds;
     row.late += outcome.late;
-    row.latency.merge(&outcome.latency);
     if let Some(service) = &outcome.service {
         row.service.get_or_insert_with(crate::histogram::Latencies::new).merge(service);
     }
@@ -406,13 +398,12 @@ pub(super) fn add_round(row: &mut Row, outcome: &Outcome, cpu: Option<Duration>)
         row.first_error = outcome.first_error.as_ref().map(ToString::to_string);
     }
     row.timeline = outcome.timeline.clone();
-    row.rounds.push(Round {
+    let round = Round {
         operations: outcome.operations,
         seconds: outcome.seconds,
         latency: outcome.latency.summary(),
         cpu_microseconds,
         shortened: outcome.ended != Ended::Done,
-    });
-    row.cpu_microseconds =
-        cpu_of_all(row).filter(|_| row.operations > 0).map(|all| all / row.operations as f64);
+    };
+    row.add(&outcome.latency, round);
 }

@@ -11,13 +11,13 @@ use crate::experiment::Experiment;
 use crate::load::Lab;
 use crate::options::{Common, ReplayOptions as Options};
 use crate::progress::Progress;
-use crate::report::figures::{count, plural};
+use crate::report::figures::plural;
 use crate::result::{Fingerprint, TargetInfo};
 use crate::target::Target;
 use base::random::Random;
-use figures::{Around, Grouping, RECORDED};
+use figures::{Around, RECORDED};
 use mongodb::bson::doc;
-use replay::{Observation, Recording, Round, Script, Speed};
+use replay::{Grouping, Observation, Recording, Round, Script, Speed};
 use std::collections::hash_map::RandomState;
 use std::fs::File;
 use std::hash::BuildHasher;
@@ -26,12 +26,6 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 use wire::uri::ConnectionString;
-
-/// What is said of other answers where requests overlapped.
-const MAY_DEPEND: &str = "other answers to requests that overlapped with writes when they were recorded: which came first isn't known";
-
-/// Differences that are shown of each target.
-const SHOWN_MAX: usize = 5;
 
 /// The experiment.
 pub(crate) struct Replay {
@@ -61,29 +55,11 @@ impl Replay {
         &self.shared.recording.script
     }
 
-    fn requests(&self) -> u64 {
-        self.script().connections.iter().map(|connection| connection.exchanges.len() as u64).sum()
-    }
-
     fn pace(&self) -> String {
         match self.options.speed {
             Speed::Max => "as fast as answers came".to_string(),
             Speed::Times(1.0) => "at the recorded pace".to_string(),
             Speed::Times(factor) => format!("at {factor} times the recorded pace"),
-        }
-    }
-
-    /// What readers must know of the recording.
-    fn warn(&self, lab: &mut Lab) {
-        self.script().warnings.iter().for_each(|warning| lab.warn(warning.clone()));
-        let mut reasons: Vec<&str> = self.script().left_out.keys().map(|(_, why)| *why).collect();
-        reasons.sort_unstable();
-        reasons.dedup();
-        for reason in reasons {
-            let those = self.script().left_out.iter().filter(|((_, why), _)| *why == reason);
-            let those: Vec<String> =
-                those.map(|((command, _), times)| format!("{command} ({})", count(*times))).collect();
-            lab.warn(format!("not sent, since {}: {}", because(reason), those.join(", ")));
         }
     }
 
@@ -105,6 +81,7 @@ impl Replay {
         let after = target.usage();
         let cpu = before.zip(after).map(|(before, after)| after.cpu.saturating_sub(before.cpu));
         let around = Around {
+            connections: self.script().connections.len() as u32,
             took,
             cpu,
             resident_bytes: after.map(|usage| usage.resident_bytes),
@@ -113,8 +90,10 @@ impl Replay {
             check: judged && self.options.check,
         };
         let sections = &mut lab.report.sections;
-        self.shared.grouping.add(sections, &target.name, &observations, around);
-        self.tell(lab, target, &observations);
+        figures::add(sections, &self.shared.grouping, &target.name, &observations, around);
+        let (matter, depending) = self.script().differences(&observations, self.options.check);
+        matter.into_iter().for_each(|text| lab.fail(target.error(text)));
+        depending.into_iter().for_each(|text| lab.warn(format!("{}: {text}", target.name)));
         let keeps = is_given && self.options.in_place;
         if !(target.is_floor || keeps) {
             self.drop_databases(target).await?;
@@ -142,40 +121,6 @@ impl Replay {
         }
         Ok(())
     }
-
-    /// Differences and failures, the first of them word for word.
-    fn tell(&self, lab: &mut Lab, target: &Target, observations: &[Observation]) {
-        let shape = |observation: &Observation| self.script().exchanges[observation.exchange].shape.clone();
-        let mut list = |what: &str, matter: bool, all: Vec<(String, String)>| {
-            let Some(more) = (!all.is_empty()).then(|| all.len().saturating_sub(SHOWN_MAX)) else { return };
-            let mut shown: Vec<String> = Vec::new();
-            for (shape, why) in all.iter().take(SHOWN_MAX) {
-                shown.push(format!("{shape}: {why}"));
-            }
-            let more = if more > 0 { format!("; and {} more", count(more as u64)) } else { String::new() };
-            let text = format!("{} {what}: {}{more}", count(all.len() as u64), shown.join("; "));
-            if matter {
-                lab.fail(target.error(text));
-            } else {
-                lab.warn(format!("{}: {text}", target.name));
-            }
-        };
-        let overlaps = |each: &&Observation| self.script().exchanges[each.exchange].overlaps;
-        let of = |pick: fn(&Observation) -> Option<&String>,
-                  overlapping: Option<bool>|
-         -> Vec<(String, String)> {
-            let wanted =
-                observations.iter().filter(|each| overlapping.is_none_or(|wanted| overlaps(each) == wanted));
-            wanted.filter_map(|each| Some((shape(each), pick(each)?.clone()))).collect()
-        };
-        let error: fn(&Observation) -> Option<&String> = |each| each.error_differs.as_ref();
-        let answer: fn(&Observation) -> Option<&String> = |each| each.answer_differs.as_ref();
-        list("requests failed", true, of(|each| each.result.as_ref().err(), None));
-        list("answers failed otherwise than recorded", self.options.check, of(error, Some(false)));
-        list("answers differ", true, of(answer, Some(false)));
-        let depending = [of(error, Some(true)), of(answer, Some(true))].concat();
-        list(MAY_DEPEND, false, depending);
-    }
 }
 
 impl Experiment for Replay {
@@ -192,7 +137,7 @@ impl Experiment for Replay {
         format!(
             "{} on {}, recorded from {} on {}, sent again {}{}. The target {RECORDED} is what the recorder saw: \
              there the way to the server is in the times.",
-            plural(self.requests(), "request"),
+            plural(self.script().requests(), "request"),
             plural(self.script().connections.len() as u64, "connection"),
             header.server,
             header.started.replace('T', " "),
@@ -226,12 +171,13 @@ impl Experiment for Replay {
     }
 
     async fn measure(&self, lab: &mut Lab) -> Result<()> {
-        self.warn(lab);
+        let warnings = self.script().warnings.iter().cloned().chain(self.script().not_sent());
+        warnings.for_each(|warning| lab.warn(warning));
         let start = match &self.options.start {
             Some(start) => Some(start::open(start).await?),
             None => None,
         };
-        lab.report.sections = Grouping::sections();
+        lab.report.sections = figures::sections();
         let header = &self.script().header;
         lab.report.targets.push(TargetInfo {
             name: RECORDED.to_string(),
@@ -254,16 +200,12 @@ impl Experiment for Replay {
                 lab.progress.end(None);
             }
         }
-        self.shared.grouping.add_recorded(&mut lab.report.sections, self.script());
+        let took = Duration::from_micros(self.script().length.max(1));
+        let around =
+            Around { connections: self.script().connections.len() as u32, took, ..Around::default() };
+        let recorded = self.script().recorded();
+        figures::add(&mut lab.report.sections, &self.shared.grouping, RECORDED, &recorded, around);
         Ok(())
-    }
-}
-
-/// What a reason of the script reads like in a sentence.
-fn because(reason: &str) -> &str {
-    match reason {
-        "not recorded" => "it was not recorded (greetings, logging in, passwords, what was redacted)",
-        other => other,
     }
 }
 

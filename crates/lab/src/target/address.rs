@@ -20,7 +20,7 @@ pub(super) enum Address {
 
 /// A socket of this machine.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) enum Local {
+pub(crate) enum Local {
     Tcp(SocketAddr),
     Unix(PathBuf),
 }

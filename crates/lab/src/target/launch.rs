@@ -6,7 +6,7 @@
 //! before the lab has written its report.
 
 use super::files::{Files, Watch};
-use super::process::{self, Usage};
+use super::machine::{self, Usage};
 use super::{Scratch, Target};
 use crate::error::{Error, Result};
 use crate::options::Given;
@@ -91,7 +91,7 @@ impl Started {
 
     /// What the servers behind it have used.
     pub(super) fn used_behind(&self) -> Usage {
-        let each = self.behind.iter().filter_map(|started| process::usage(started.child.id()));
+        let each = self.behind.iter().filter_map(|started| machine::usage(started.child.id()));
         each.fold(Usage::default(), Usage::and)
     }
 

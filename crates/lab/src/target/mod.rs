@@ -11,10 +11,10 @@ mod files;
 mod fingerprint;
 pub(crate) mod floor;
 mod launch;
+pub(crate) mod machine;
 mod members;
 mod mongod;
 mod postgres;
-mod process;
 mod scratch;
 mod storage;
 mod workspace;
@@ -24,10 +24,10 @@ pub(crate) use backup::{backed_up, restored};
 pub(crate) use files::Files;
 pub(crate) use floor::documents::COMMAND as FLOOR_ANSWERS;
 pub(crate) use launch::{another, floor as start_floor, notches, places};
+pub(crate) use machine::Usage;
 pub(crate) use members::start as start_members;
 pub(crate) use mongod::{program as mongod_program, start as start_mongod};
 pub(crate) use postgres::clusters;
-pub(crate) use process::Usage;
 pub(crate) use scratch::Scratch;
 pub(crate) use storage::Storage;
 pub(crate) use workspace::Workspace;
@@ -114,7 +114,7 @@ impl Target {
             started: started.map(Arc::new),
         };
         target.knock().await?;
-        target.process = process::listener(&address::local(&target.addresses()));
+        target.process = machine::listener(&address::local(&target.addresses()));
         Ok(target)
     }
 
@@ -184,7 +184,7 @@ impl Target {
 
     /// Processor time and memory so far of the server's processes, if they are on this machine.
     pub(crate) fn usage(&self) -> Option<Usage> {
-        let own = process::usage(self.process?)?;
+        let own = machine::usage(self.process?)?;
         Some(self.started.as_ref().map_or(own, |started| own.and(started.used_behind())))
     }
 

@@ -540,10 +540,9 @@ impl Mix {
         let rows = rows.entry(target.name.clone()).or_insert_with(fresh);
         for (latencies, row) in lock(&self.state.latencies).iter_mut().zip(rows) {
             let (operations, latency) = (latencies.count(), latencies.summary());
-            row.operations += operations;
-            row.seconds += seconds;
-            row.rounds.push(Round { operations, seconds, latency, cpu_microseconds: None, shortened: false });
-            latencies.drain_into(&mut row.latency);
+            let round = Round { operations, seconds, latency, cpu_microseconds: None, shortened: false };
+            row.add(latencies, round);
+            *latencies = Latencies::new();
         }
     }
 }

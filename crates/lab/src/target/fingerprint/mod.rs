@@ -49,7 +49,7 @@ pub(super) async fn take(target: &Target) -> Fingerprint {
 
 async fn probed(learnt: &mut Learnt, directory: &Path) {
     learnt.detail("data", directory.display().to_string());
-    if let Some(kind) = probe::file_system(directory) {
+    if let Some(kind) = crate::target::machine::file_system(directory) {
         if probe::IN_MEMORY.contains(&kind.as_str()) {
             // Syncing to memory is quick, and outlives no machine.
             learnt.fingerprint.promise = learnt.fingerprint.promise.min(Promise::Process);

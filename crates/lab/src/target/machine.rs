@@ -1,0 +1,256 @@
+//! What Linux tells in /proc of this machine and of servers on it: processor time, memory, who listens. Elsewhere
+//! nothing is told.
+
+use super::address::Local;
+use std::path::Path;
+use std::time::Duration;
+
+/// What a server has used so far.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(crate) struct Usage {
+    /// User and system time since the server's start.
+    pub(crate) cpu: Duration,
+    /// Memory in use now.
+    pub(crate) resident_bytes: u64,
+    /// Bytes that went to a device, or will; `None` where that isn't told.
+    pub(crate) written_bytes: Option<u64>,
+}
+
+impl Usage {
+    /// Both together.
+    pub(super) fn and(self, other: Usage) -> Usage {
+        let written = [self.written_bytes, other.written_bytes].into_iter().flatten();
+        Usage {
+            cpu: self.cpu + other.cpu,
+            resident_bytes: self.resident_bytes + other.resident_bytes,
+            written_bytes: written.reduce(|one, other| one + other),
+        }
+    }
+}
+
+/// Processor time, seconds: of this process, of all processors in use, and in all.
+#[derive(Clone, Copy)]
+pub(crate) struct Clocks {
+    pub(crate) own: f64,
+    pub(crate) busy: f64,
+    pub(crate) all: f64,
+}
+
+#[cfg(target_os = "linux")]
+pub(crate) use linux::{clocks, facts, file_system, listener, usage};
+#[cfg(not(target_os = "linux"))]
+pub(crate) use other::{clocks, facts, file_system, listener, usage};
+
+#[cfg(target_os = "linux")]
+mod linux {
+    use super::{Clocks, Duration, Local, Path, Usage};
+    use nix::time::ClockId;
+    use nix::unistd::Pid;
+    use procfs::net::{TcpState, UnixState};
+    use procfs::process::{FDTarget, Process, all_processes};
+    use procfs::{Current, CurrentSI};
+
+    /// What a process and all below it have used; `None` if it is gone. PostgreSQL serves each connection with a child,
+    /// and the kernel adds up in a parent the time of children that have ended.
+    pub(crate) fn usage(root: u32) -> Option<Usage> {
+        let family = family(root)?;
+        // A child may have ended since: its parent has its time then.
+        let each = family.iter().filter_map(|process| used(process, family.len() > 1));
+        Some(each.fold(Usage::default(), Usage::and)).filter(|usage| !usage.cpu.is_zero())
+    }
+
+    /// A process and its descendants.
+    pub(super) fn family(root: u32) -> Option<Vec<Process>> {
+        let mut family = vec![Process::new(i32::try_from(root).ok()?).ok()?];
+        let mut others: Vec<(i32, Process)> = all_processes()
+            .ok()?
+            .flatten()
+            .filter_map(|process| Some((process.stat().ok()?.ppid, process)))
+            .collect();
+        let mut next = 0;
+        while let Some(parent) = family.get(next).map(Process::pid) {
+            let (children, rest) = others.into_iter().partition(|(of, _)| *of == parent);
+            others = rest;
+            let children: Vec<(i32, Process)> = children;
+            family.extend(children.into_iter().map(|(_, child)| child));
+            next += 1;
+        }
+        Some(family)
+    }
+
+    fn used(process: &Process, shares: bool) -> Option<Usage> {
+        let stat = process.stat().ok()?;
+        let ticks = |ticks: u64| Duration::from_secs_f64(ticks as f64 / procfs::ticks_per_second() as f64);
+        // To the nanosecond where the kernel tells.
+        let clock = ClockId::pid_cpu_clock_id(Pid::from_raw(process.pid())).and_then(|clock| clock.now());
+        let own = clock.map_or_else(|_| ticks(stat.utime + stat.stime), Duration::from);
+        // Where several processes share memory, each one's part of what is shared.
+        let part = || {
+            process.smaps_rollup().ok()?.memory_map_rollup.iter().next()?.extension.map.get("Pss").copied()
+        };
+        let resident = if shares { part() } else { None };
+        Some(Usage {
+            cpu: own + ticks((stat.cutime + stat.cstime).max(0) as u64),
+            resident_bytes: resident.unwrap_or(stat.rss * procfs::page_size()),
+            // Only the process's own user may know. What has ended takes its count along.
+            written_bytes: process.io().ok().map(|io| io.write_bytes),
+        })
+    }
+
+    /// The process that listens at one of these sockets. None for a container's port: what holds that
+    /// is a proxy.
+    pub(crate) fn listener(sockets: &[Local]) -> Option<u32> {
+        let inode = sockets.iter().find_map(listening_inode)?;
+        let holds = |process: &Process| {
+            let Ok(mut descriptors) = process.fd() else { return false };
+            descriptors.any(|each| each.is_ok_and(|each| each.target == FDTarget::Socket(inode)))
+        };
+        // Children may have inherited the socket: the parent is the older one.
+        let process = all_processes().ok()?.flatten().filter(holds).min_by_key(Process::pid)?;
+        let is_proxy = process.stat().ok()?.comm == "docker-proxy";
+        u32::try_from(process.pid()).ok().filter(|_| !is_proxy)
+    }
+
+    fn listening_inode(socket: &Local) -> Option<u64> {
+        match socket {
+            Local::Tcp(address) => {
+                let tables = [procfs::net::tcp(), procfs::net::tcp6()];
+                let found = tables.into_iter().flatten().flatten().find(|entry| {
+                    let (local, ip) = (entry.local_address, entry.local_address.ip());
+                    let same = ip.is_unspecified() || ip.to_canonical() == address.ip().to_canonical();
+                    same && local.port() == address.port() && entry.state == TcpState::Listen
+                });
+                found.map(|entry| entry.inode)
+            }
+            Local::Unix(path) => {
+                let listens = |entry: &procfs::net::UnixNetEntry| {
+                    entry.path.as_ref() == Some(path) && entry.state == UnixState::UNCONNECTED
+                };
+                procfs::net::unix().ok()?.into_iter().find(listens).map(|entry| entry.inode)
+            }
+        }
+    }
+
+    pub(crate) fn clocks() -> Option<Clocks> {
+        let (stat, cpu) = (Process::myself().ok()?.stat().ok()?, procfs::KernelStats::current().ok()?.total);
+        let busy = cpu.user + cpu.nice + cpu.system;
+        let busy = busy + cpu.irq.unwrap_or(0) + cpu.softirq.unwrap_or(0) + cpu.steal.unwrap_or(0);
+        let seconds = |ticks: u64| ticks as f64 / procfs::ticks_per_second() as f64;
+        let all = seconds(busy + cpu.idle + cpu.iowait.unwrap_or(0));
+        Some(Clocks { own: seconds(stat.utime + stat.stime), busy: seconds(busy), all })
+    }
+
+    /// The kind of the file system that holds a directory, such as "ext4". What is mounted later hides what was there.
+    pub(crate) fn file_system(directory: &Path) -> Option<String> {
+        let directory = std::fs::canonicalize(directory).ok()?;
+        let mounts = Process::myself().ok()?.mountinfo().ok()?;
+        let above = mounts.into_iter().filter(|mount| directory.starts_with(&mount.mount_point));
+        above.max_by_key(|mount| mount.mount_point.components().count()).map(|mount| mount.fs_type)
+    }
+
+    /// The machine, as a reader of a report wants to know it.
+    pub(crate) fn facts() -> Vec<(&'static str, String)> {
+        let kernel = std::fs::read_to_string("/proc/sys/kernel/osrelease");
+        let count = std::thread::available_parallelism().map_or(1, usize::from);
+        let model = procfs::CpuInfo::current().ok().and_then(|info| Some(info.model_name(0)?.to_string()));
+        let memory = procfs::Meminfo::current().map(|memory| memory.mem_total as f64 / (1 << 30) as f64);
+        let load = procfs::LoadAverage::current().map(|load| format!("{} (one minute)", load.one));
+        let known = [
+            ("system", kernel.ok().map(|release| format!("linux {}", release.trim()))),
+            ("processors", Some(format!("{count} × {}", model.unwrap_or_default()))),
+            ("memory", memory.ok().map(|memory| format!("{memory:.1} GiB"))),
+            ("temporary files on", file_system(&std::env::temp_dir())),
+            ("load at the start", load.ok()),
+        ];
+        known.into_iter().filter_map(|(name, value)| Some((name, value?))).collect()
+    }
+}
+
+#[cfg(not(target_os = "linux"))]
+mod other {
+    use super::{Clocks, Local, Path, Usage};
+
+    pub(crate) fn usage(_: u32) -> Option<Usage> {
+        None
+    }
+
+    pub(crate) fn listener(_: &[Local]) -> Option<u32> {
+        None
+    }
+
+    pub(crate) fn clocks() -> Option<Clocks> {
+        None
+    }
+
+    pub(crate) fn file_system(_: &Path) -> Option<String> {
+        None
+    }
+
+    pub(crate) fn facts() -> Vec<(&'static str, String)> {
+        vec![("system", std::env::consts::OS.to_string())]
+    }
+}
+
+#[cfg(all(test, target_os = "linux"))]
+mod tests {
+    use super::linux::family;
+    use super::*;
+    use std::fs;
+    use std::net::{Ipv4Addr, TcpListener};
+    use std::os::unix::net::UnixListener;
+    use std::process::{Command, Stdio};
+
+    #[test]
+    fn a_listener_is_traced_to_this_process() {
+        for address in ["127.0.0.1:0", "0.0.0.0:0", "[::1]:0"] {
+            let Ok(socket) = TcpListener::bind(address) else { continue };
+            let mut dialled = socket.local_addr().unwrap();
+            if dialled.ip().is_unspecified() {
+                dialled.set_ip(Ipv4Addr::LOCALHOST.into());
+            }
+            assert_eq!(listener(&[Local::Tcp(dialled)]), Some(std::process::id()), "{address}");
+        }
+        let free = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+        assert_eq!(listener(&[Local::Tcp(free)]), None);
+    }
+
+    #[test]
+    fn a_socket_in_the_file_system_is_traced_too() {
+        let path = std::env::temp_dir().join(format!("vellum-lab-test-{}.sock", std::process::id()));
+        let socket = UnixListener::bind(&path).unwrap();
+        assert_eq!(listener(&[Local::Unix(path.clone())]), Some(std::process::id()));
+        drop(socket);
+        fs::remove_file(path).unwrap();
+    }
+
+    #[test]
+    fn work_and_that_of_children_is_counted() {
+        let before = usage(std::process::id()).unwrap();
+        assert!(before.resident_bytes > 100_000);
+        let script = "i=0; while [ $i -lt 200000 ]; do i=$((i+1)); done; read _";
+        let mut child = Command::new("sh").args(["-c", script]).stdin(Stdio::piped()).spawn().unwrap();
+        let family = family(std::process::id()).unwrap();
+        assert!(family.iter().any(|process| process.pid() == child.id() as i32));
+        drop(child.stdin.take());
+        child.wait().unwrap();
+        let after = usage(std::process::id()).unwrap();
+        assert!(after.cpu > before.cpu + Duration::from_millis(10), "{before:?} {after:?}");
+    }
+
+    #[test]
+    fn what_is_gone_has_used_nothing() {
+        assert!(usage(u32::MAX / 2).is_none());
+    }
+
+    #[test]
+    fn a_file_system_is_that_of_the_deepest_mount() {
+        assert_eq!(file_system(Path::new("/proc/self")).as_deref(), Some("proc"));
+        assert!(file_system(Path::new("/")).is_some());
+        assert_eq!(file_system(Path::new("/nowhere")), None);
+    }
+
+    #[test]
+    fn the_machine_has_processors() {
+        assert!(facts().iter().any(|(name, value)| *name == "processors" && !value.is_empty()));
+    }
+}

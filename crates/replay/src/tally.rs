@@ -1,0 +1,179 @@
+//! What was observed, counted together: all requests, by command, and by shape.
+
+use super::{Exchange, Observation, Script};
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+/// Shapes that are counted by themselves; the others share one group.
+const SHAPES_MAX: usize = 16;
+
+/// How requests are counted together: in one group, by command, and by shape.
+pub struct Grouping {
+    /// The names of the groups, those with the most time first.
+    pub names: [Vec<String>; 3],
+    /// For each exchange, its group in each of them.
+    groups: Vec<[usize; 3]>,
+    /// For each, whether its answer depends on an order that the recording doesn't tell.
+    overlaps: Vec<bool>,
+}
+
+/// What the requests of a group came to.
+#[derive(Debug, Default)]
+pub struct Tally {
+    /// Times of those that succeeded.
+    pub latencies: Vec<Duration>,
+    /// Requests without an answer.
+    pub failures: u64,
+    /// Why the first of them has none.
+    pub first_error: Option<String>,
+    /// Requests that were sent later than the pace asks for.
+    pub late: u64,
+    /// Answers that failed otherwise than recorded.
+    pub errors: u64,
+    /// Other answers than recorded.
+    pub answers: u64,
+    /// Either, of requests that overlapped with writes when they were recorded.
+    pub depending: u64,
+}
+
+impl Grouping {
+    /// The groups of a recording.
+    pub fn of(script: &Script) -> Grouping {
+        let by = |name: fn(&Exchange) -> &str| {
+            names(script.exchanges.iter().map(|each| (name(each), time_of(each))))
+        };
+        let (commands, mut shapes) = (by(|each| &each.command), by(|each| &each.shape));
+        if shapes.len() > SHAPES_MAX + 1 {
+            shapes.truncate(SHAPES_MAX);
+            shapes.push("all others".to_string());
+        }
+        let place = |names: &[String], name: &str| {
+            names.iter().position(|known| known == name).unwrap_or_else(|| names.len().saturating_sub(1))
+        };
+        let groups = script.exchanges.iter();
+        let groups =
+            groups.map(|each| [0, place(&commands, &each.command), place(&shapes, &each.shape)]).collect();
+        let overlaps = script.exchanges.iter().map(|exchange| exchange.overlaps).collect();
+        Grouping { names: [vec!["everything".to_string()], commands, shapes], groups, overlaps }
+    }
+
+    /// Counts by one of the three ways, a tally for each of its names.
+    pub fn count(&self, way: usize, observations: &[Observation]) -> Vec<Tally> {
+        let mut tallies: Vec<Tally> = self.names[way].iter().map(|_| Tally::default()).collect();
+        for observation in observations {
+            let group = self.groups.get(observation.exchange).and_then(|groups| tallies.get_mut(groups[way]));
+            let overlaps = self.overlaps.get(observation.exchange).copied().unwrap_or(false);
+            if let Some(tally) = group {
+                tally.count(observation, overlaps);
+            }
+        }
+        tallies
+    }
+}
+
+impl Tally {
+    fn count(&mut self, observation: &Observation, overlaps: bool) {
+        match &observation.result {
+            Ok(()) => self.latencies.push(observation.latency),
+            Err(why) => {
+                self.failures += 1;
+                self.first_error.get_or_insert_with(|| why.clone());
+            }
+        }
+        self.late += u64::from(observation.late);
+        let errors = u64::from(observation.error_differs.is_some());
+        let answers = u64::from(observation.answer_differs.is_some());
+        if overlaps {
+            self.depending += errors + answers;
+        } else {
+            self.errors += errors;
+            self.answers += answers;
+        }
+    }
+}
+
+impl Script {
+    /// What the recorder observed: the times that the recorded server took.
+    pub fn recorded(&self) -> Vec<Observation> {
+        let exchanges = self.connections.iter().flat_map(|connection| &connection.exchanges);
+        let observed = |&exchange: &usize| Observation {
+            exchange,
+            latency: Duration::from_micros(time_of(&self.exchanges[exchange]).max(1)),
+            late: false,
+            result: Ok(()),
+            error_differs: None,
+            answer_differs: None,
+        };
+        exchanges.map(observed).collect()
+    }
+
+    /// Requests that are sent.
+    pub fn requests(&self) -> u64 {
+        self.connections.iter().map(|connection| connection.exchanges.len() as u64).sum()
+    }
+
+    /// What is not sent, a sentence for each reason.
+    pub fn not_sent(&self) -> Vec<String> {
+        let mut by_reason: BTreeMap<&str, Vec<String>> = BTreeMap::new();
+        for ((command, reason), times) in &self.left_out {
+            by_reason.entry(reason).or_default().push(format!("{command} ({times})"));
+        }
+        let because = |reason| match reason {
+            "not recorded" => "it was not recorded (greetings, logging in, passwords, what was redacted)",
+            other => other,
+        };
+        by_reason
+            .into_iter()
+            .map(|(reason, those)| format!("not sent, since {}: {}", because(reason), those.join(", ")))
+            .collect()
+    }
+
+    /// Failures and differences with their first examples: those that matter, and those that an order explains which the
+    /// recording doesn't tell.
+    pub fn differences(&self, observations: &[Observation], check: bool) -> (Vec<String>, Vec<String>) {
+        type Pick = fn(&Observation) -> Option<&String>;
+        let error: Pick = |each| each.error_differs.as_ref();
+        let answer: Pick = |each| each.answer_differs.as_ref();
+        let of = |pick: Pick, overlapping: Option<bool>| {
+            let wanted = observations.iter().filter(move |each| {
+                overlapping.is_none_or(|wanted| self.exchanges[each.exchange].overlaps == wanted)
+            });
+            wanted.filter_map(move |each| {
+                Some(format!("{}: {}", self.exchanges[each.exchange].shape, pick(each)?))
+            })
+        };
+        let (mut matter, mut depending) = (Vec::new(), Vec::new());
+        matter.extend(told("requests failed", of(|each| each.result.as_ref().err(), None).collect()));
+        let errors = told("answers failed otherwise than recorded", of(error, Some(false)).collect());
+        if check { &mut matter } else { &mut depending }.extend(errors);
+        matter.extend(told("answers differ", of(answer, Some(false)).collect()));
+        depending.extend(told(MAY_DEPEND, of(error, Some(true)).chain(of(answer, Some(true))).collect()));
+        (matter, depending)
+    }
+}
+
+/// What is said of other answers where requests overlapped.
+const MAY_DEPEND: &str = "other answers to requests that overlapped with writes when they were recorded: which came first isn't known";
+
+/// Their number, and the first five.
+fn told(what: &str, all: Vec<String>) -> Option<String> {
+    const SHOWN: usize = 5;
+    let shown = all.iter().take(SHOWN).map(String::as_str).collect::<Vec<_>>().join("; ");
+    let more = all.len().saturating_sub(SHOWN);
+    let more = if more > 0 { format!("; and {more} more") } else { String::new() };
+    (!all.is_empty()).then(|| format!("{} {what}: {shown}{more}", all.len()))
+}
+
+/// How long an answer took, microseconds.
+fn time_of(exchange: &Exchange) -> u64 {
+    exchange.ended().saturating_sub(exchange.at)
+}
+
+/// Each name once, those with the most time first.
+fn names<'a>(each: impl Iterator<Item = (&'a str, u64)>) -> Vec<String> {
+    let mut times: BTreeMap<&str, u64> = BTreeMap::new();
+    each.for_each(|(name, time)| *times.entry(name).or_default() += time);
+    let mut names: Vec<(&str, u64)> = times.into_iter().collect();
+    names.sort_by_key(|(_, time)| std::cmp::Reverse(*time));
+    names.into_iter().map(|(name, _)| name.to_string()).collect()
+}
