@@ -11,7 +11,7 @@ use crate::error::{Error, Result};
 use crate::load::Lab;
 use crate::report::figures::plural;
 use crate::result::{Kind, Round, Row, Section};
-use crate::target::{Protocol, Storage, Target};
+use crate::target::{Counters, Protocol, Target};
 use mongodb::bson::doc;
 use std::time::Duration;
 
@@ -286,17 +286,17 @@ impl Lab {
         let load = self.load_of(paced);
         // Where file systems stand side by side, what is done to them is what they differ by.
         let counts = !self.common.data_on.is_empty();
-        let storage = if counts { Some(Storage::of(target).await) } else { None };
+        let storage = if counts { Some(Counters::of(target, None).await) } else { None };
         let before = target.usage();
         let outcome = drive(&mut workers, load, &self.progress).await;
         let after = target.usage();
-        let stored = if counts { Some(Storage::of(target).await) } else { None };
+        let stored = if counts { Some(Counters::of(target, None).await) } else { None };
         let cpu = before.zip(after).map(|(before, after)| after.cpu.saturating_sub(before.cpu));
         self.suspect(target, &case.name, load, &outcome, cpu);
         let row = self.row(place);
         add_round(row, &outcome, cpu);
         if let Some((before, after)) = storage.zip(stored) {
-            after.add_since(before, row);
+            after.add_storage(before, row);
         }
         row.resident_bytes = after.map(|usage| usage.resident_bytes).or(row.resident_bytes);
         self.ended_early(place, target, outcome)
@@ -374,11 +374,7 @@ impl Lab {
 async fn is_alive(target: &Target) -> bool {
     let asked = async {
         match target.protocol {
-            Protocol::Mongo => {
-                let client = target.mongo().await?;
-                let ping = client.database("admin").run_command(doc! { "ping": 1 }).await;
-                ping.map(drop).map_err(|error| target.error(error))
-            }
+            Protocol::Mongo => target.ask(doc! { "ping": 1 }).await.map(drop),
             Protocol::Postgres => target.postgres().await.map(drop),
         }
     };

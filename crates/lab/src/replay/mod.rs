@@ -16,7 +16,6 @@ use crate::result::{Fingerprint, TargetInfo};
 use crate::target::Target;
 use base::random::Random;
 use figures::{Around, RECORDED};
-use mongodb::bson::doc;
 use replay::{Grouping, Observation, Recording, Round, Script, Speed};
 use std::collections::hash_map::RandomState;
 use std::fs::File;
@@ -96,7 +95,7 @@ impl Replay {
         depending.into_iter().for_each(|text| lab.warn(format!("{}: {text}", target.name)));
         let keeps = is_given && self.options.in_place;
         if !(target.is_floor || keeps) {
-            self.drop_databases(target).await?;
+            target.drop_databases(&self.script().databases).await?;
         }
         Ok(())
     }
@@ -104,7 +103,7 @@ impl Replay {
     /// # Errors
     /// A database that would be written to is there already.
     async fn refuse_databases(&self, target: &Target) -> Result<()> {
-        let there = databases(target).await?;
+        let there = target.databases().await?;
         match self.script().databases.iter().find(|name| there.contains(name)) {
             Some(name) => Err(target.error(format!(
                 "has the database {name} already, which the recording works on: nothing was touched; \
@@ -112,14 +111,6 @@ impl Replay {
             ))),
             None => Ok(()),
         }
-    }
-
-    async fn drop_databases(&self, target: &Target) -> Result<()> {
-        let client = target.mongo().await?;
-        for name in &self.script().databases {
-            client.database(name).drop().await.map_err(|error| target.error(error))?;
-        }
-        Ok(())
     }
 }
 
@@ -235,12 +226,4 @@ async fn play(
     stop.abort();
     let played = played.map_err(|error| Error::Input(format!("the replay broke off: {error}")))?;
     played.map_err(|why| target.error(why))
-}
-
-async fn databases(target: &Target) -> Result<Vec<String>> {
-    let client = target.mongo().await?;
-    let listed = client.database("admin").run_command(doc! { "listDatabases": 1, "nameOnly": true }).await;
-    let listed = listed.map_err(|error| target.error(error))?;
-    let all = listed.get_array("databases").map_err(|_| target.error("lists no databases"))?;
-    Ok(all.iter().filter_map(|each| Some(each.as_document()?.get_str("name").ok()?.to_string())).collect())
 }

@@ -7,6 +7,7 @@
 
 mod address;
 mod backup;
+mod counters;
 mod files;
 mod fingerprint;
 pub(crate) mod floor;
@@ -16,11 +17,11 @@ mod members;
 mod mongod;
 mod postgres;
 mod scratch;
-mod storage;
 mod workspace;
 
 pub(crate) use address::without_secrets;
 pub(crate) use backup::{backed_up, restored};
+pub(crate) use counters::{Counters, sizes};
 pub(crate) use files::Files;
 pub(crate) use floor::documents::COMMAND as FLOOR_ANSWERS;
 pub(crate) use launch::{another, floor as start_floor, notches, places};
@@ -29,7 +30,6 @@ pub(crate) use members::start as start_members;
 pub(crate) use mongod::{program as mongod_program, start as start_mongod};
 pub(crate) use postgres::clusters;
 pub(crate) use scratch::Scratch;
-pub(crate) use storage::Storage;
 pub(crate) use workspace::Workspace;
 
 use crate::error::{Error, Result};
@@ -37,7 +37,7 @@ use crate::options::Given;
 use crate::result::TargetInfo;
 use address::Address;
 use launch::Started;
-use mongodb::bson::doc;
+use mongodb::bson::{Bson, Document, doc};
 use mongodb::options::{ClientOptions, ServerMonitoringMode, Tls};
 use std::fmt::Display;
 use std::path::PathBuf;
@@ -148,6 +148,29 @@ impl Target {
         let client = mongodb::Client::with_options(options.as_ref().clone()).map_err(|e| self.error(e))?;
         client.database("admin").run_command(doc! { "ping": 1 }).await.map_err(|e| self.error(e))?;
         Ok(client)
+    }
+
+    /// The answer to a command on `admin`, over a connection of its own.
+    pub(crate) async fn ask(&self, command: Document) -> Result<Document> {
+        let asked = self.mongo().await?.database("admin").run_command(command).await;
+        asked.map_err(|error| self.error(error))
+    }
+
+    /// The names of its databases.
+    pub(crate) async fn databases(&self) -> Result<Vec<String>> {
+        let listed = self.ask(doc! { "listDatabases": 1, "nameOnly": true }).await?;
+        let all = listed.get_array("databases").map_err(|_| self.error("lists no databases"))?;
+        let names = all.iter().filter_map(|each| each.as_document()?.get_str("name").ok());
+        Ok(names.map(str::to_string).collect())
+    }
+
+    /// Drops databases.
+    pub(crate) async fn drop_databases(&self, names: impl IntoIterator<Item = &String>) -> Result<()> {
+        let client = self.mongo().await?;
+        for name in names {
+            client.database(name).drop().await.map_err(|error| self.error(error))?;
+        }
+        Ok(())
     }
 
     /// A connection to a PostgreSQL target; unqualified names mean the lab's own schema, once
@@ -290,6 +313,22 @@ impl Display for Sources<'_> {
             next = cause.source();
         }
         Ok(())
+    }
+}
+
+/// What an answer has at a path.
+fn at<'a>(document: &'a Document, path: &[&str]) -> Option<&'a Bson> {
+    let (last, before) = path.split_last()?;
+    before.iter().try_fold(document, |inner, name| inner.get_document(name).ok())?.get(last)
+}
+
+/// A number of an answer, whatever its type.
+pub(crate) fn number(document: &Document, path: &[&str]) -> Option<f64> {
+    match at(document, path)? {
+        Bson::Int32(number) => Some(f64::from(*number)),
+        Bson::Int64(number) => Some(*number as f64),
+        Bson::Double(number) => Some(*number),
+        _ => None,
     }
 }
 

@@ -6,7 +6,6 @@
 
 use super::{Protocol, Sources, Target};
 use crate::error::{Error, Result};
-use mongodb::bson::doc;
 
 /// What the lab's databases are named before the run's id.
 const PREFIX: &str = "vellum_lab_";
@@ -31,8 +30,8 @@ impl Workspace {
         let name = name_of(run)?;
         let taken = match target.protocol {
             _ if target.is_floor => Vec::new(),
-            Protocol::Mongo => databases(target, &name).await?,
-            Protocol::Postgres => schemas(target, &name).await?,
+            Protocol::Mongo => ours(target.databases().await?, &name),
+            Protocol::Postgres => ours(schemas(target).await?, &name),
         };
         if let Some(other) = taken.first() {
             let what = format!("has {other} already, which this run did not make: nothing was touched");
@@ -66,15 +65,12 @@ impl Workspace {
     }
 
     async fn drop_databases(&self) -> Result<()> {
-        let client = self.target.mongo().await?;
-        for name in databases(&self.target, &self.name).await? {
-            client.database(&name).drop().await.map_err(|error| self.target.error(error))?;
-        }
-        Ok(())
+        let databases = self.target.databases().await?;
+        self.target.drop_databases(&ours(databases, &self.name)).await
     }
 
     async fn drop_schemas(&self) -> Result<()> {
-        for name in schemas(&self.target, &self.name).await? {
+        for name in ours(schemas(&self.target).await?, &self.name) {
             execute(&self.target, &format!("DROP SCHEMA {name} CASCADE")).await?;
         }
         Ok(())
@@ -97,21 +93,15 @@ fn is_ours(candidate: &str, name: &str) -> bool {
     candidate.strip_prefix(name).is_some_and(|rest| rest.is_empty() || rest.starts_with('_'))
 }
 
-async fn databases(target: &Target, name: &str) -> Result<Vec<String>> {
-    let client = target.mongo().await?;
-    let listed = client.database("admin").run_command(doc! { "listDatabases": 1, "nameOnly": true }).await;
-    let listed = listed.map_err(|error| target.error(error))?;
-    let all = listed.get_array("databases").map_err(|_| target.error("lists no databases"))?;
-    let names = all.iter().filter_map(|each| each.as_document()?.get_str("name").ok());
-    Ok(names.filter(|candidate| is_ours(candidate, name)).map(str::to_string).collect())
+fn ours(mut names: Vec<String>, name: &str) -> Vec<String> {
+    names.retain(|candidate| is_ours(candidate, name));
+    names
 }
 
-async fn schemas(target: &Target, name: &str) -> Result<Vec<String>> {
-    let client = target.postgres().await?;
-    let rows = client.query("SELECT nspname::text FROM pg_namespace", &[]).await;
+async fn schemas(target: &Target) -> Result<Vec<String>> {
+    let rows = target.postgres().await?.query("SELECT nspname::text FROM pg_namespace", &[]).await;
     let rows = rows.map_err(|error| target.error(Sources(&error)))?;
-    let names = rows.iter().filter_map(|row| row.try_get::<_, String>(0).ok());
-    Ok(names.filter(|candidate| is_ours(candidate, name)).collect())
+    Ok(rows.iter().filter_map(|row| row.try_get(0).ok()).collect())
 }
 
 async fn execute(target: &Target, statement: &str) -> Result<()> {

@@ -1,7 +1,6 @@
 //! Workloads: operations that a file describes, such as those that the lab's own experiments are.
 
 mod bare;
-mod cache;
 mod concern;
 mod file;
 mod maker;
@@ -21,9 +20,8 @@ use crate::load::measure::{Bench, Case, Prepared, Visit};
 use crate::options::Common;
 use crate::report::figures;
 use crate::result::{Kind as Shape, Round, Row};
-use crate::target::{FLOOR_ANSWERS, Protocol, Scratch, Target, another};
+use crate::target::{Counters, FLOOR_ANSWERS, Protocol, Scratch, Target, another, sizes};
 use bare::{Bare, Sent};
-use cache::Cache;
 use file::{Kind, Section, Size, Source, Step, Workload};
 use mongodb::bson::{Document, doc};
 use std::collections::BTreeMap;
@@ -282,7 +280,7 @@ struct State {
     /// Of operations without answers.
     sent: Sent,
     /// The cache's counters before the round.
-    cache: Mutex<Option<Cache>>,
+    cache: Mutex<Counters>,
     /// Time in the server by kind of operation, warm-up left out.
     latencies: Mutex<Vec<Latencies>>,
 }
@@ -340,7 +338,7 @@ impl Bench for Mix {
             workers.push(Mixer::new(self, by, visit));
         }
         if section.cache {
-            *lock(&self.state.cache) = cache::counters(target, &section.collection).await;
+            *lock(&self.state.cache) = Counters::of(target, Some(&section.collection)).await;
         }
         Ok(Prepared::Ready(workers))
     }
@@ -360,7 +358,7 @@ impl Bench for Mix {
             }
         }
         if target.is_floor {
-            return Link::open(target).await?.admin(doc! { FLOOR_ANSWERS: 0_i64 }).await.map(drop);
+            return target.ask(doc! { FLOOR_ANSWERS: 0_i64 }).await.map(drop);
         }
         if target.protocol == Protocol::Mongo {
             let link = Link::open(target).await?;
@@ -368,13 +366,10 @@ impl Bench for Mix {
             self.count_arrived(&link, row).await?;
         }
         if section.cache {
-            row.extra.extend(cache::sizes(target, &section.collection).await?);
+            row.extra.extend(sizes(target, &section.collection).await?);
             let operations = row.rounds.last().map_or(0, |round| round.operations);
-            let before = lock(&self.state.cache).take();
-            if let (Some(before), Some(after)) = (before, cache::counters(target, &section.collection).await)
-            {
-                row.extra.extend(after.since(&before, operations));
-            }
+            let after = Counters::of(target, Some(&section.collection)).await;
+            row.extra.extend(after.of_cache(&lock(&self.state.cache), operations));
         }
         Ok(())
     }

@@ -3,7 +3,7 @@
 
 use super::Learnt;
 use crate::result::Promise;
-use crate::target::{ClientSettings, Target};
+use crate::target::{ClientSettings, Target, at, number};
 use mongodb::bson::{Bson, Document, doc};
 use mongodb::options::{Acknowledgment, WriteConcern};
 
@@ -129,8 +129,8 @@ fn mongodb(answers: &Answers, learnt: &mut Learnt) {
         learnt.detail("journal", "none");
     } else if engine == "wiredTiger" {
         let journal = flag(&storage, &["journal", "enabled"]).unwrap_or(true);
-        let interval = number(&storage, &["journal", "commitIntervalMs"]).unwrap_or(100);
-        let checkpoint = number(&storage, &["syncPeriodSecs"]).unwrap_or(60);
+        let interval = number(&storage, &["journal", "commitIntervalMs"]).unwrap_or(100.0);
+        let checkpoint = number(&storage, &["syncPeriodSecs"]).unwrap_or(60.0);
         let told = if journal { format!("flushed every {interval} ms") } else { "none".to_string() };
         learnt.detail("journal", told);
         learnt.detail("checkpoint", format!("every {checkpoint} s"));
@@ -239,27 +239,12 @@ fn argument<'a>(options: &'a Document, name: &str) -> Option<&'a str> {
     None
 }
 
-fn at<'a>(document: &'a Document, path: &[&str]) -> Option<&'a Bson> {
-    let (last, before) = path.split_last()?;
-    let inner = before.iter().try_fold(document, |inner, name| inner.get_document(name).ok())?;
-    inner.get(last)
-}
-
 fn text<'a>(document: &'a Document, path: &[&str]) -> Option<&'a str> {
     at(document, path)?.as_str()
 }
 
 fn flag(document: &Document, path: &[&str]) -> Option<bool> {
     at(document, path)?.as_bool()
-}
-
-fn number(document: &Document, path: &[&str]) -> Option<i64> {
-    match at(document, path)? {
-        Bson::Int32(number) => Some(i64::from(*number)),
-        Bson::Int64(number) => Some(*number),
-        Bson::Double(number) => Some(*number as i64),
-        _ => None,
-    }
 }
 
 #[cfg(test)]

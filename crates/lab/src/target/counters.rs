@@ -1,0 +1,193 @@
+//! What a target has done so far to its storage, and found in its cache: each where it can be told, in each server's own
+//! words: Vellum's, those of MongoDB's WiredTiger, and PostgreSQL's.
+
+use super::{Files, Protocol, Target, number};
+use crate::error::Result;
+use crate::result::Row;
+use mongodb::bson::{Document, doc};
+use std::collections::BTreeMap;
+
+/// The names of figures in a row.
+const STORAGE: &str = "storage MB";
+const MISSES: &str = "cache misses per 100 gets";
+
+/// Counters since the server's start.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(crate) struct Counters {
+    /// Bytes.
+    written: Option<f64>,
+    syncs: Option<f64>,
+    files: Option<Files>,
+    /// Pages found in the cache, and read from the disk.
+    pages: Option<(f64, f64)>,
+    /// Bytes that the cache holds now.
+    held: Option<f64>,
+}
+
+impl Counters {
+    /// The counters now, those of the cache for this table. Asked of a server over a connection of its own.
+    pub(crate) async fn of(target: &Target, table: Option<&str>) -> Counters {
+        let counters = match target.protocol {
+            _ if target.is_floor => return Counters::default(),
+            Protocol::Mongo => target.ask(doc! { "serverStatus": 1 }).await.map(|status| of_status(&status)),
+            Protocol::Postgres => of_postgres(target, table.unwrap_or_default()).await,
+        };
+        let written = target.usage().and_then(|usage| usage.written_bytes).map(|bytes| bytes as f64);
+        // A server that doesn't answer tells nothing: the next operation on it fails.
+        Counters { written, files: target.files(), ..counters.unwrap_or_default() }
+    }
+
+    /// Adds what one round did to the storage to the figures of its row, which has that round's operations already.
+    pub(crate) fn add_storage(self, before: Counters, row: &mut Row) {
+        let operations = row.rounds.last().map_or(0, |round| round.operations);
+        if operations == 0 {
+            return;
+        }
+        let since = |of: fn(Counters) -> Option<f64>| Some((of(self)? - of(before)?).max(0.0));
+        let figures = [
+            (
+                "written to disk per operation, kB",
+                since(|counters| counters.written).map(|bytes| bytes / 1e3),
+            ),
+            ("syncs per operation", since(|counters| counters.syncs)),
+            ("files made per operation", since(|counters| counters.files.map(|files| files.created as f64))),
+            (
+                "files removed per operation",
+                since(|counters| counters.files.map(|files| files.removed as f64)),
+            ),
+        ];
+        let earlier = (row.operations - operations) as f64;
+        for (name, all) in figures.into_iter().filter_map(|(name, all)| Some((name, all?))) {
+            let known = row.extra.get(name).copied().unwrap_or(0.0);
+            row.extra.insert(name.to_string(), (known * earlier + all) / row.operations as f64);
+        }
+    }
+
+    /// What so many gets made of the cache.
+    pub(crate) fn of_cache(&self, before: &Counters, gets: u64) -> BTreeMap<String, f64> {
+        let mut figures = BTreeMap::new();
+        let (Some(now), Some(before)) = (self.pages, before.pages) else { return figures };
+        let (hits, misses) = (now.0 - before.0, now.1 - before.1);
+        if gets > 0 {
+            // Neither found nor missed: what was asked for lay before the cache.
+            figures.insert(MISSES.to_string(), 100.0 * misses / gets as f64);
+        }
+        if hits + misses > 0.0 {
+            figures.insert("cache hits %".to_string(), 100.0 * hits / (hits + misses));
+        }
+        figures.extend(self.held.map(|bytes| ("cache MB".to_string(), bytes / 1e6)));
+        figures
+    }
+}
+
+/// Vellum counts pages found and not found; WiredTiger pages asked for, and those of them that it read.
+fn of_status(status: &Document) -> Counters {
+    let at = |path: &[&str]| number(status, path);
+    let own = at(&["vellum", "cache", "hits"]).zip(at(&["vellum", "cache", "misses"]));
+    let theirs = || {
+        let read = at(&["wiredTiger", "cache", "pages read into cache"])?;
+        Some(((at(&["wiredTiger", "cache", "pages requested from the cache"])? - read).max(0.0), read))
+    };
+    Counters {
+        syncs: at(&["vellum", "journal", "syncs"]).or(at(&["wiredTiger", "log", "log sync operations"])),
+        pages: own.or_else(theirs),
+        held: at(&["vellum", "cache", "bytes"]).or(at(&[
+            "wiredTiger",
+            "cache",
+            "bytes currently in the cache",
+        ])),
+        ..Counters::default()
+    }
+}
+
+/// Its backends report what they did a second later at most. Syncs of the log are told from version 14 on.
+async fn of_postgres(target: &Target, table: &str) -> Result<Counters> {
+    let client = target.postgres().await?;
+    tokio::time::sleep(std::time::Duration::from_millis(1100)).await;
+    let syncs = client.query_one("SELECT wal_sync::float8 FROM pg_stat_wal", &[]).await;
+    let query = "SELECT (heap_blks_hit + idx_blks_hit)::float8, (heap_blks_read + idx_blks_read)::float8 \
+                 FROM pg_statio_user_tables WHERE relname = $1 AND schemaname = current_schema()";
+    let pages = client.query_one(query, &[&table]).await;
+    Ok(Counters {
+        syncs: syncs.and_then(|row| row.try_get(0)).ok(),
+        pages: pages.and_then(|row| Ok((row.try_get(0)?, row.try_get(1)?))).ok(),
+        ..Counters::default()
+    })
+}
+
+/// Megabytes that a collection takes.
+pub(crate) async fn sizes(target: &Target, table: &str) -> Result<BTreeMap<String, f64>> {
+    let figures = match target.protocol {
+        Protocol::Mongo => {
+            let client = target.mongo().await?;
+            let asked = client.database(target.database()?).run_command(doc! { "collStats": table }).await;
+            let statistics = asked.map_err(|error| target.error(error))?;
+            let names = [("storageSize", STORAGE), ("size", "data MB"), ("totalIndexSize", "index MB")];
+            names.map(|(theirs, ours)| (ours, number(&statistics, &[theirs]).unwrap_or(0.0))).to_vec()
+        }
+        Protocol::Postgres => {
+            let query = "SELECT pg_table_size($1::text::regclass)::float8, pg_indexes_size($1::text::regclass)::float8";
+            let row = target.postgres().await?.query_one(query, &[&table]).await;
+            let sizes =
+                row.and_then(|row| Ok(vec![(STORAGE, row.try_get(0)?), ("index MB", row.try_get(1)?)]));
+            sizes.map_err(|error| target.error(super::Sources(&error)))?
+        }
+    };
+    // Zero is what servers tell that don't know.
+    let known = figures.into_iter().filter(|(_, bytes)| *bytes > 0.0);
+    Ok(known.map(|(name, bytes)| (name.to_string(), bytes / 1e6)).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::histogram::Summary;
+    use crate::result::Round;
+
+    #[test]
+    fn rounds_are_weighed_by_their_operations() {
+        let mut row = Row::new("a", "x", 1);
+        let at = |syncs| Counters { syncs: Some(syncs), ..Counters::default() };
+        for (operations, syncs) in [(10, 10.0), (30, 0.0)] {
+            let latency = Summary::default();
+            row.operations += operations;
+            row.rounds.push(Round {
+                operations,
+                seconds: 1.0,
+                latency,
+                cpu_microseconds: None,
+                shortened: false,
+            });
+            at(100.0 + syncs).add_storage(at(100.0), &mut row);
+        }
+        assert_eq!(row.extra.get("syncs per operation"), Some(&0.25));
+        assert_eq!(row.extra.len(), 1, "what isn't known isn't there: {:?}", row.extra);
+    }
+
+    #[test]
+    fn both_kinds_of_servers_are_understood() {
+        let vellum = doc! {
+            "vellum": { "cache": { "bytes": 5_i64, "hits": 90_i64, "misses": 10_i64 }, "journal": { "syncs": 7_i64 } }
+        };
+        let known = of_status(&vellum);
+        assert_eq!((known.pages, known.held, known.syncs), (Some((90.0, 10.0)), Some(5.0), Some(7.0)));
+        let cache = doc! {
+            "pages requested from the cache": 100, "pages read into cache": 10, "bytes currently in the cache": 5.0
+        };
+        let theirs = doc! { "wiredTiger": { "cache": cache, "log": { "log sync operations": 7 } } };
+        assert_eq!(of_status(&theirs), known);
+        assert_eq!(of_status(&doc! { "vellum": { "engine": "memory" } }), Counters::default());
+    }
+
+    #[test]
+    fn differences_are_told_per_get() {
+        let before = Counters { pages: Some((10.0, 10.0)), ..Counters::default() };
+        let after = Counters { pages: Some((100.0, 20.0)), held: Some(2e6), ..Counters::default() };
+        let figures = after.of_cache(&before, 50);
+        assert_eq!(figures[MISSES], 20.0);
+        assert_eq!((figures["cache hits %"], figures["cache MB"]), (90.0, 2.0));
+        let idle = before.of_cache(&before, 50);
+        assert_eq!((idle[MISSES], idle.get("cache hits %")), (0.0, None));
+        assert!(before.of_cache(&before, 0).is_empty());
+    }
+}
