@@ -3,9 +3,8 @@
 //	ferretdb DIR
 //	ferretdb postgres://…
 //
-// keeps its files in DIR, or its tables in that database, listens on a free loopback port, prints the connection string, and ends
-// when standard input does, so that no run leaves it behind. The command of FerretDB's module
-// can't be installed by itself (its go.mod replaces modules), which is why this one exists.
+// keeps its files in DIR, or its tables in that database, listens on a free loopback port, prints the connection string, and
+// ends with its standard input. FerretDB's own command can't be installed by itself: its go.mod replaces modules.
 package main
 
 import (
@@ -35,15 +34,7 @@ func main() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	ctx, cancel := context.WithCancel(context.Background())
-	ended := make(chan error)
-	go func() { ended <- server.Run(ctx) }()
+	go func() { log.Fatal(server.Run(context.Background())) }()
 	fmt.Println(server.MongoDBURI())
-	go func() {
-		io.Copy(io.Discard, os.Stdin)
-		cancel()
-	}()
-	if err := <-ended; err != nil && ctx.Err() == nil {
-		log.Fatal(err)
-	}
+	io.Copy(io.Discard, os.Stdin)
 }
