@@ -16,7 +16,7 @@ impl Random {
 
     /// A number below `bound`; zero where the bound is.
     pub(crate) fn below(&mut self, bound: usize) -> usize {
-        if bound == 0 { 0 } else { (self.draw() % bound as u64) as usize }
+        self.0.index(bound)
     }
 }
 

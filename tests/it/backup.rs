@@ -7,6 +7,7 @@ use crate::client::Client;
 use crate::server::{Scratch, Server};
 use base::bson::extended_json::parse;
 use base::bson::{Document, DocumentBuf, Value};
+use base::random::Random;
 use server::{LocalConnection, Settings};
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -44,16 +45,6 @@ fn run(client: &mut Client, command: &str) -> DocumentBuf {
     let reply = client.command(&parse(command).unwrap()).unwrap();
     assert_eq!(reply.view().get("ok").and_then(|ok| ok.as_i64()), Some(1), "{command}: {reply:?}");
     reply
-}
-
-/// A small generator with a seed.
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, bound: u64) -> u64 {
-        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        (self.0 >> 33) % bound
-    }
 }
 
 /// The documents of `test.c`, by `_id`.
@@ -131,7 +122,7 @@ fn log(client: &mut Client) -> Vec<(u64, i64, Option<Vec<u8>>)> {
 
 /// Inserts, replaces and deletes documents of its own.
 fn write(client: &mut Client, writer: u64, writes: u64) {
-    let mut random = Random(writer * 977 + 5);
+    let random = Random::new(writer * 977 + 5);
     let mut there = BTreeMap::new();
     for at in 0..writes {
         let id = writer * 1_000_000 + random.below(60);
@@ -219,7 +210,7 @@ fn a_backup_under_eight_writers_is_restored_to_any_moment() {
         }
         model
     };
-    let mut random = Random(moments);
+    let random = Random::new(moments);
     for number in 0..moments {
         let until = changes[random.below(changes.len() as u64) as usize].0;
         let target = path(&format!("to-{number}"));

@@ -1,4 +1,4 @@
-//! Random numbers that must differ, not be secret: ids of cursors, collections and sessions.
+//! Random numbers that must differ, not be secret: ids of cursors, collections and sessions. Tests draw from a seed.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
@@ -19,6 +19,16 @@ impl Random {
         mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
         mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
         mixed ^ (mixed >> 31)
+    }
+
+    /// A number below a bound; zero where that is zero.
+    pub fn below(&self, bound: u64) -> u64 {
+        self.draw() % bound.max(1)
+    }
+
+    /// A place in a list of so many.
+    pub fn index(&self, length: usize) -> usize {
+        self.below(length as u64) as usize
     }
 
     /// A random UUID (version 4).

@@ -4,6 +4,7 @@
 #![allow(clippy::unwrap_used)]
 
 use base::bson::{Builder, DocumentBuf, Value, extended_json};
+use base::random::Random;
 use base::{ErrorCode, Namespace, Result};
 use database::{
     Cursor, Database, DeleteRequest, FindRequest, InsertRequest, ManualClock, Operation, Scope, StateName,
@@ -435,18 +436,6 @@ fn readers_see_whole_states_while_a_database_is_restored() {
     });
 }
 
-/// Numbers that are the same in every run (xorshift).
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, bound: u64) -> u64 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        self.0 % bound
-    }
-}
-
 type Model = BTreeMap<u64, u64>;
 
 const NAMES: [&str; 4] = ["d0", "d1", "d2", "d3"];
@@ -458,10 +447,10 @@ fn run_twins(s: &Session, seed: u64, steps: usize) -> Vec<Model> {
     }
     let mut models: Vec<Model> = vec![Model::new(); NAMES.len()];
     let mut saved: Vec<Option<Model>> = vec![None; NAMES.len()];
-    let mut random = Random(0x9E37_79B9_7F4A_7C15u64.wrapping_mul(seed));
+    let random = Random::new(seed);
     for _ in 0..steps {
         let at = random.below(NAMES.len() as u64) as usize;
-        step(s, &mut random, &NAMES, at, &mut models, &mut saved);
+        step(s, &random, &NAMES, at, &mut models, &mut saved);
     }
     models
 }
@@ -507,7 +496,7 @@ fn twins_on_disk_are_the_same_after_opening_again() {
 /// One random operation on the databases and on their models.
 fn step(
     s: &Session,
-    random: &mut Random,
+    random: &Random,
     names: &[&str],
     at: usize,
     models: &mut [Model],

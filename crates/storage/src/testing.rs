@@ -11,7 +11,7 @@ mod contract;
 mod emit;
 #[cfg(feature = "shuttle")]
 mod explore;
-mod faulty;
+pub(crate) mod faulty;
 mod mirror;
 mod parse;
 mod shared;

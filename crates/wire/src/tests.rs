@@ -4,22 +4,7 @@ use crate::compression::{self, Compressor};
 use crate::header::{self, Header, Opcode, frame_length};
 use crate::{message, query};
 use base::bson::Builder;
-
-/// A small generator, so that a failure can be repeated from its seed.
-struct Random(u64);
-
-impl Random {
-    fn next(&mut self) -> u64 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        self.0.wrapping_mul(0x2545_F491_4F6C_DD1D)
-    }
-
-    fn below(&mut self, limit: usize) -> usize {
-        (self.next() % limit.max(1) as u64) as usize
-    }
-}
+use base::random::Random;
 
 /// An OP_MSG with a body, two sequences and, if wanted, a checksum.
 fn sample(checksum: bool) -> Vec<u8> {
@@ -121,7 +106,7 @@ fn every_cut_of_a_message_is_refused() {
 
 #[test]
 fn mutated_frames_never_panic() {
-    let mut random = Random(0x5EED);
+    let random = Random::new(0x5EED);
     let mut samples = vec![sample(false), sample(true)];
     for compressor in [Compressor::Noop, Compressor::Snappy, Compressor::Zlib, Compressor::Zstd] {
         let mut packed = sample(false);
@@ -130,16 +115,16 @@ fn mutated_frames_never_panic() {
     }
     for round in 0..40_000 {
         let mut frame = samples[round % samples.len()].clone();
-        for _ in 0..=random.below(4) {
-            let at = random.below(frame.len());
-            frame[at] = match random.below(3) {
-                0 => random.next() as u8,
-                1 => frame[at] ^ (1 << random.below(8)),
-                _ => [0, 1, 0x7F, 0x80, 0xFF][random.below(5)],
+        for _ in 0..=random.index(4) {
+            let at = random.index(frame.len());
+            frame[at] = match random.index(3) {
+                0 => random.draw() as u8,
+                1 => frame[at] ^ (1 << random.index(8)),
+                _ => [0, 1, 0x7F, 0x80, 0xFF][random.index(5)],
             };
         }
-        if random.below(4) == 0 {
-            frame.truncate(random.below(frame.len()));
+        if random.index(4) == 0 {
+            frame.truncate(random.index(frame.len()));
         }
         swallow(&frame);
     }
@@ -147,12 +132,12 @@ fn mutated_frames_never_panic() {
 
 #[test]
 fn random_bytes_never_panic() {
-    let mut random = Random(0xF00D);
+    let random = Random::new(0xF00D);
     for _ in 0..20_000 {
-        let length = random.below(200);
-        let mut frame: Vec<u8> = (0..length).map(|_| random.next() as u8).collect();
+        let length = random.index(200);
+        let mut frame: Vec<u8> = (0..length).map(|_| random.draw() as u8).collect();
         if let Some(opcode) = frame.get_mut(12..16) {
-            let known = [Opcode::Message, Opcode::Query, Opcode::Compressed][random.below(3)];
+            let known = [Opcode::Message, Opcode::Query, Opcode::Compressed][random.index(3)];
             opcode.copy_from_slice(&(known as i32).to_le_bytes());
         }
         swallow(&frame);

@@ -1,11 +1,12 @@
 //! Places and shapes drawn at random, awkward ones often: about the poles, across the antimeridian, narrow, with
 //! holes, and with corners and edges where other places are.
 
+use base::random::Random;
 use std::f64::consts::TAU;
 
 /// Draws the same for the same seed.
 pub(crate) struct Draw {
-    state: u64,
+    random: Random,
     /// Corners and middles of edges drawn so far: places that others are to meet.
     met: Vec<(f64, f64)>,
 }
@@ -15,14 +16,11 @@ const MET_MAX: usize = 500;
 
 impl Draw {
     pub(crate) fn new(seed: u64) -> Draw {
-        Draw { state: (seed + 1).wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1, met: Vec::new() }
+        Draw { random: Random::new(seed.wrapping_mul(0x9E37_79B9_7F4A_7C15)), met: Vec::new() }
     }
 
     pub(crate) fn below(&mut self, count: u64) -> u64 {
-        self.state ^= self.state << 13;
-        self.state ^= self.state >> 7;
-        self.state ^= self.state << 17;
-        (self.state.wrapping_mul(0x2545_F491_4F6C_DD1D) >> 11) % count
+        self.random.below(count)
     }
 
     pub(crate) fn unit(&mut self) -> f64 {

@@ -3,20 +3,17 @@
 use base::bson::{Builder, Decimal128, DocumentBuf, FieldName, ObjectId, RegexText, Value};
 
 /// A small random generator; the same seed gives the same case.
-pub(super) struct Random(u64);
+pub(super) struct Random(base::random::Random);
 
 const COMMON: [&str; 10] = ["a", "a.x", "a.y", "b", "c", "b.x", "a.0", "a.x.0", "a.0.x", "a.x.y"];
 
 impl Random {
     pub(super) fn new(seed: u64) -> Random {
-        Random(seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1)
+        Random(base::random::Random::new(seed.wrapping_mul(0x9E37_79B9_7F4A_7C15)))
     }
 
     pub(super) fn below(&mut self, limit: u64) -> u64 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        (self.0.wrapping_mul(0x2545_F491_4F6C_DD1D) >> 33) % limit
+        self.0.below(limit)
     }
 
     pub(super) fn chance(&mut self, percent: u64) -> bool {

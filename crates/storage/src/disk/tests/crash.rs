@@ -5,6 +5,7 @@
 //! was acknowledged at all; but where every commit is to wait for the journal, none else is promised. Then work goes on, to see that recovery left everything in order.
 
 use super::*;
+use crate::testing::faulty::Random;
 
 /// What a run of the script has been told, and what the states were.
 struct Told {
@@ -25,18 +26,6 @@ impl Told {
     }
 }
 
-/// A small generator with a fixed seed.
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, bound: u64) -> u64 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        self.0 % bound
-    }
-}
-
 fn many_key(at: u16) -> Vec<u8> {
     [&[200][..], &at.to_be_bytes()].concat()
 }
@@ -52,12 +41,12 @@ pub(super) fn batches() -> Vec<Batch> {
         let mut ops = Vec::new();
         for _ in 0..1 + random.below(4) {
             let key = match random.below(2) {
-                0 => vec![random.below(40) as u8; 1 + random.below(30) as usize],
+                0 => vec![random.below(40) as u8; 1 + random.below(30)],
                 _ => many_key(random.below(400) as u16),
             };
             let gone = random.below(3) == 0;
             // The very same value twice, as a document that the oplog repeats.
-            let value = Value::from(vec![at as u8; random.below(300) as usize]);
+            let value = Value::from(vec![at as u8; random.below(300)]);
             for number in [1, 2] {
                 ops.push(match gone {
                     true => Op::Delete { ident: Ident(number), key: Key::from(key.clone()) },
