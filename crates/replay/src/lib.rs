@@ -8,7 +8,8 @@
 //! A [`Recording`] is a file read whole into a [`script`]. A [`player`] sends it over as many connections as were
 //! recorded. [`order`] keeps requests behind what must come before them, [`mapping`] translates names that servers make
 //! up, [`compare`] compares answers with the recorded ones, and [`overlap`] finds answers that depend on an order that
-//! the recording does not show. [`tally`] counts what was observed.
+//! the recording does not show. [`tally`] counts what was observed. [`start`] copies the data that a
+//! recording began with.
 
 mod compare;
 pub mod format;
@@ -24,6 +25,7 @@ mod redact;
 mod script;
 mod shape;
 mod sink;
+mod start;
 mod tally;
 mod tls;
 mod upstream;
@@ -38,5 +40,6 @@ pub use player::{Observation, Recording, Round, Speed};
 pub use record::{Recorder, Settings};
 pub use script::{Exchange, Reply, Script};
 pub use sink::Written;
+pub use start::copy;
 pub use tally::{Grouping, Tally};
 pub use upstream::{Upstream, choose};

@@ -69,7 +69,11 @@ impl Replay {
             self.refuse_databases(target).await?;
         }
         if let Some(start) = start.filter(|_| !target.is_floor) {
-            start::copy(start, target, &self.script().databases).await?;
+            let [from, to] =
+                [start, target].map(|end| ConnectionString::parse(&end.uri).map_err(|why| end.error(why)));
+            let (from, to) = (from?, to?);
+            let copied = tokio::task::block_in_place(|| replay::copy(&from, &to, &self.script().databases));
+            copied.map_err(|why| target.error(format!("the start could not be copied: {why}")))?;
         }
         let salt = Random::new(RandomState::new().hash_one((lab.seed, round, &target.name))).uuid();
         let before = target.usage();

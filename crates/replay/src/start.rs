@@ -1,0 +1,177 @@
+//! What a recording began with, copied from one server to another: collections with their options, documents in their
+//! natural order, indexes, and views last, since they stand on collections.
+
+use super::choose;
+use base::bson::{Array, Builder, Document, DocumentBuf, FieldName};
+use std::collections::BTreeSet;
+use std::time::{Duration, Instant};
+use wire::client::Client;
+use wire::uri::ConnectionString;
+
+/// How long a server may take for one command: building an index takes its time.
+const PATIENCE: Duration = Duration::from_secs(3600);
+
+/// Documents that are sent at once, at the most. A server's batches have 16 MB at the most.
+const BATCH: i32 = 10_000;
+
+/// Copies these databases, as far as they are there. It blocks.
+///
+/// # Errors
+/// Either server refuses, or is gone: its words.
+pub fn copy(
+    from: &ConnectionString,
+    to: &ConnectionString,
+    databases: &BTreeSet<String>,
+) -> Result<(), String> {
+    let connect = |uri| Client::connect(&choose(uri)?.host, uri, Instant::now() + PATIENCE);
+    let (mut source, mut sink) = (connect(from)?, connect(to)?);
+    for database in databases {
+        Copying { source: &mut source, sink: &mut sink, database }.database()?;
+    }
+    Ok(())
+}
+
+struct Copying<'a> {
+    source: &'a mut Client,
+    sink: &'a mut Client,
+    database: &'a str,
+}
+
+/// Runs a command: its name and its value, and more of it.
+fn run(
+    client: &mut Client,
+    database: &str,
+    (name, value): (&str, &str),
+    more: impl FnOnce(&mut Builder),
+) -> Result<DocumentBuf, String> {
+    client.set_deadline(Instant::now() + PATIENCE);
+    let mut command = Builder::new();
+    match value {
+        "" => command.append(FieldName::known(name), 1),
+        value => command.append(FieldName::known(name), value),
+    };
+    more(&mut command);
+    command.append(c"$db", database);
+    let reply = client.command(&command.finish())?;
+    let errors = reply.view().get("writeErrors").and_then(|errors| errors.as_array());
+    match errors.and_then(|errors| errors.get(0)?.as_document()?.get("errmsg")?.as_str()) {
+        Some(error) => Err(error.to_string()),
+        None => Ok(reply),
+    }
+}
+
+impl Copying<'_> {
+    fn database(&mut self) -> Result<(), String> {
+        let mut views = Vec::new();
+        for listed in self.listed(("listCollections", ""))? {
+            let text = |name| {
+                listed.view().get(name).and_then(|value| value.as_str()).unwrap_or_default().to_string()
+            };
+            let (name, is_view) = (text("name"), text("type") == "view");
+            // Those are made by what they belong to.
+            if name.starts_with("system.") {
+                continue;
+            }
+            if is_view {
+                views.push((name, listed));
+                continue;
+            }
+            let collation = self.create(&name, listed.view())?;
+            self.documents(&name)?;
+            self.indexes(&name, collation)?;
+        }
+        views.iter().try_for_each(|(name, listed)| self.create(name, listed.view()).map(drop))
+    }
+
+    /// Makes a collection or a view; whether it has a collation.
+    fn create(&mut self, name: &str, listed: Document<'_>) -> Result<bool, String> {
+        let options =
+            listed.get("options").and_then(|options| options.as_document()).unwrap_or(Document::EMPTY);
+        run(self.sink, self.database, ("create", name), |command| {
+            command.append_all(options);
+        })?;
+        Ok(options.get("collation").is_some())
+    }
+
+    /// Takes each batch of a command's cursor.
+    fn each(
+        &mut self,
+        command: (&str, &str),
+        more: impl FnOnce(&mut Builder),
+        mut take: impl FnMut(&mut Self, Array<'_>) -> Result<(), String>,
+    ) -> Result<(), String> {
+        let mut reply = run(self.source, self.database, command, more)?;
+        loop {
+            let cursor = reply.view().get("cursor").and_then(|cursor| cursor.as_document());
+            let cursor = cursor.ok_or_else(|| format!("{} yields no cursor", command.0))?;
+            let batch =
+                cursor.get("firstBatch").or(cursor.get("nextBatch")).and_then(|batch| batch.as_array());
+            take(self, batch.unwrap_or(Array::EMPTY))?;
+            let id = cursor.get("id").and_then(|id| id.as_i64()).unwrap_or(0);
+            let namespace = cursor.get("ns").and_then(|ns| ns.as_str()).unwrap_or_default().to_string();
+            if id == 0 {
+                return Ok(());
+            }
+            let collection = namespace.split_once('.').map_or("", |(_, collection)| collection);
+            self.source.set_deadline(Instant::now() + PATIENCE);
+            let mut next = Builder::new();
+            next.append(c"getMore", id).append(c"collection", collection).append(c"$db", self.database);
+            reply = self.source.command(&next.finish())?;
+        }
+    }
+
+    /// All documents of a command's cursor.
+    fn listed(&mut self, command: (&str, &str)) -> Result<Vec<DocumentBuf>, String> {
+        let mut all = Vec::new();
+        self.each(
+            command,
+            |_| (),
+            |_, batch| {
+                all.extend(batch.iter().filter_map(|each| each.as_document()).map(Document::to_owned));
+                Ok(())
+            },
+        )?;
+        Ok(all)
+    }
+
+    fn documents(&mut self, name: &str) -> Result<(), String> {
+        let natural = |command: &mut Builder| {
+            command.begin_document(c"sort").append(c"$natural", 1).end().append(c"batchSize", BATCH);
+        };
+        self.each(("find", name), natural, |copying, batch| {
+            if batch.is_empty() {
+                return Ok(());
+            }
+            // What is there was let in once, by rules that may have changed since.
+            let insert = |command: &mut Builder| {
+                command.append(c"documents", batch).append(c"bypassDocumentValidation", true);
+            };
+            run(copying.sink, copying.database, ("insert", name), insert).map(drop)
+        })
+    }
+
+    /// All but those that come with a collection. Those that name no collation would get the collection's.
+    fn indexes(&mut self, name: &str, has_collation: bool) -> Result<(), String> {
+        let mut listed = self.listed(("listIndexes", name))?;
+        listed.retain(|index| {
+            let is = |name: &str| index.view().get(name);
+            let is_clustered = is("clustered").and_then(|value| value.as_bool()) == Some(true);
+            !is_clustered && is("name").and_then(|value| value.as_str()) != Some("_id_")
+        });
+        if listed.is_empty() {
+            return Ok(());
+        }
+        let create = |command: &mut Builder| {
+            command.begin_array(c"indexes");
+            for index in &listed {
+                command.push_document().append_all(index.view());
+                if has_collation && index.view().get("collation").is_none() {
+                    command.begin_document(c"collation").append(c"locale", "simple").end();
+                }
+                command.end();
+            }
+            command.end();
+        };
+        run(self.sink, self.database, ("createIndexes", name), create).map(drop)
+    }
+}
