@@ -227,12 +227,16 @@ fn parse_speed(text: &str) -> std::result::Result<Speed, String> {
     }
 }
 
+/// A number with a unit; without one it stands for itself.
+fn parse_with_unit(text: &str, units: &[(&str, f64)]) -> std::result::Result<f64, String> {
+    let unit = units.iter().find_map(|(unit, size)| Some((text.strip_suffix(unit)?, *size)));
+    let (number, size) = unit.unwrap_or((text, 1.0));
+    parse_positive(number.trim_end()).map(|number| number * size)
+}
+
 /// A number of bytes.
 fn parse_size(text: &str) -> std::result::Result<u64, String> {
-    let units = [("kB", 1e3), ("MB", 1e6), ("GB", 1e9), ("TB", 1e12), ("B", 1.0)];
-    let unit = units.iter().find_map(|(unit, bytes)| Some((text.strip_suffix(unit)?, *bytes)));
-    let (number, bytes) = unit.unwrap_or((text, 1.0));
-    let size = parse_positive(number.trim_end()).map(|number| number * bytes);
+    let size = parse_with_unit(text, &[("kB", 1e3), ("MB", 1e6), ("GB", 1e9), ("TB", 1e12), ("B", 1.0)]);
     let size = size.map_err(|_| format!("'{text}' is no size: say 500MB or 2GB"))?;
     if size < 10_000.0 { Err("must be 10kB at least".to_string()) } else { Ok(size as u64) }
 }
@@ -248,11 +252,7 @@ fn parse_field(text: &str) -> std::result::Result<String, String> {
 
 /// A length of time, in seconds.
 fn parse_seconds(text: &str) -> std::result::Result<f64, String> {
-    let units = [("ms", 0.001), ("s", 1.0), ("m", 60.0), ("h", 3600.0)];
-    let unit = units.iter().find_map(|(unit, seconds)| Some((text.strip_suffix(unit)?, *seconds)));
-    let (number, seconds) = unit.unwrap_or((text, 1.0));
-    parse_positive(number)
-        .map(|number| number * seconds)
+    parse_with_unit(text, &[("ms", 0.001), ("s", 1.0), ("m", 60.0), ("h", 3600.0)])
         .map_err(|_| format!("'{text}' is no length of time: say 3s, 500ms or 2m"))
 }
 

@@ -110,19 +110,7 @@ impl<B> Case<B> {
 }
 
 /// A case at one rate, or at the pace of the answers.
-struct Paced<'a, B> {
-    case: &'a Case<B>,
-    rate: Option<f64>,
-}
-
-// Not derived: a bench need not be copied for this.
-impl<B> Clone for Paced<'_, B> {
-    fn clone(&self) -> Self {
-        *self
-    }
-}
-
-impl<B> Copy for Paced<'_, B> {}
+type Paced<'a, B> = (&'a Case<B>, Option<f64>);
 
 /// Where a measurement's row is in the report.
 #[derive(Clone, Copy)]
@@ -153,7 +141,7 @@ impl Lab {
         let targets = self.targets.clone();
         let cases: Vec<Paced<B>> = cases.iter().flat_map(|case| self.paced(case)).collect();
         let kind = &mut self.report.sections[section].kind;
-        if *kind != Kind::Growth && cases.iter().any(|case| case.rate.is_some()) {
+        if *kind != Kind::Growth && cases.iter().any(|(_, rate)| rate.is_some()) {
             *kind = Kind::Rates;
         }
         let first = self.add_rows(section, &cases);
@@ -172,7 +160,7 @@ impl Lab {
         self.tell_failures(section, first);
         self.tell_suspicions();
         if let Some(limit) = self.common.find_rate {
-            let cases: Vec<&Case<B>> = cases.iter().map(|paced| paced.case).collect();
+            let cases: Vec<&Case<B>> = cases.iter().map(|(case, _)| *case).collect();
             self.find_rates(section, first, &cases, limit).await;
         }
     }
@@ -186,16 +174,16 @@ impl Lab {
     /// A case at each rate of the options, or at none.
     fn paced<'a, B>(&self, case: &'a Case<B>) -> Vec<Paced<'a, B>> {
         if self.common.rate.is_empty() || !case.takes_a_rate() {
-            return vec![Paced { case, rate: None }];
+            return vec![(case, None)];
         }
-        self.common.rate.iter().map(|rate| Paced { case, rate: Some(*rate) }).collect()
+        self.common.rate.iter().map(|rate| (case, Some(*rate))).collect()
     }
 
     fn add_rows<B>(&mut self, section: usize, cases: &[Paced<B>]) -> usize {
         let Lab { targets, report, .. } = self;
         let rows = &mut report.sections[section].rows;
         let first = rows.len();
-        for Paced { case, rate } in cases {
+        for (case, rate) in cases {
             rows.extend(targets.iter().map(|target| {
                 let mut row = Row::new(&target.name, &case.name, case.connections);
                 row.x = case.x.or(*rate);
@@ -211,7 +199,7 @@ impl Lab {
 
     /// One case on one target in one round; whatever goes wrong is in the report afterwards.
     async fn visit<B: Bench>(&mut self, place: Place, paced: Paced<'_, B>, target: &Target, round: u32) {
-        let case = paced.case;
+        let (case, _) = paced;
         if self.row(place).note.is_some() {
             return;
         }
@@ -277,7 +265,7 @@ impl Lab {
         target: &Target,
         mut workers: Vec<B::Worker>,
     ) -> Result<()> {
-        let case = paced.case;
+        let (case, _) = paced;
         let warm_up = Load { pace: Pace::Closed, until: case.warm_up, first: WARM_UP };
         let warm = drive(&mut workers, warm_up, &self.progress).await;
         if warm.ended != Ended::Done {
@@ -303,7 +291,7 @@ impl Lab {
     }
 
     /// What the options make of a case.
-    fn load_of<B>(&self, Paced { case, rate }: Paced<B>) -> Load {
+    fn load_of<B>(&self, (case, rate): Paced<B>) -> Load {
         let seconds = self.common.duration.map(|all| Until::Seconds(all / f64::from(self.common.rounds)));
         let seconds = seconds.filter(|_| !case.exact);
         let pace = rate.map_or(Pace::Closed, |rate| Pace::Open { rate });

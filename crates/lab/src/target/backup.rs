@@ -1,6 +1,6 @@
 //! Backups of servers, by the program of the server itself: made before a recording, restored for a replay.
 
-use super::launch::{Kept, SERVE, SERVER, server, start, words_of};
+use super::launch::{Kept, SERVER, serve, server, start};
 use super::{Scratch, Target};
 use crate::error::{Error, Result};
 use std::ffi::OsStr;
@@ -26,10 +26,9 @@ pub(crate) async fn restored(backup: &Path) -> Result<Target> {
     let words =
         ["restore".as_ref(), "--quiet".as_ref(), backup.as_os_str(), "--data".as_ref(), data.as_os_str()];
     run(&words).map_err(|why| Error::Input(format!("--start: {why}")))?;
-    let mut arguments = words_of(SERVE);
-    arguments.extend(["--data".into(), data.clone().into()]);
-    start("start", &server(), &arguments, Kept { scratch: Some(scratch), data: Some(data), journal: None })
-        .await
+    let mut command = serve();
+    command.arg("--data").arg(&data);
+    start("start", command, Kept { _scratch: Some(scratch), data: Some(data), ..Kept::default() }).await
 }
 
 /// Runs the server's program with these words to its end; it blocks. An error is what it said.

@@ -11,7 +11,6 @@ use super::{Scratch, Target};
 use crate::error::{Error, Result};
 use crate::options::Given;
 use std::env::consts::EXE_SUFFIX;
-use std::ffi::OsString;
 use std::fmt::Display;
 use std::io::{self, BufRead, BufReader};
 use std::os::unix::process::CommandExt;
@@ -38,60 +37,55 @@ const NOTCHES: &[(&str, Option<&str>)] = &[
 ];
 
 /// How each server that is a Vellum is started: on a free port, until its standard input closes.
-pub(super) const SERVE: &[&str] = &["serve", "--port", "0", "--parent-pipe", "--log-level", "error"];
+pub(super) fn serve() -> Command {
+    let mut command = Command::new(server());
+    command.args(["serve", "--port", "0", "--parent-pipe", "--log-level", "error"]).stdout(Stdio::piped());
+    command
+}
 
-pub(super) fn words_of(words: &[&str]) -> Vec<OsString> {
-    words.iter().map(OsString::from).collect()
+/// What a process stores, and where; removed when it has ended.
+#[derive(Debug, Default)]
+pub(super) struct Kept {
+    pub(super) _scratch: Option<Scratch>,
+    /// Where its data is, if it has any on disk.
+    pub(super) data: Option<PathBuf>,
+    /// Where its journal is, if that has a place of its own.
+    pub(super) journal: Option<Scratch>,
+    /// Servers that it stands before, which end after it.
+    pub(super) behind: Vec<Started>,
 }
 
 /// A process that ends with this.
 #[derive(Debug)]
 pub(super) struct Started {
     child: Child,
-    /// Where its data is, if it has any on disk.
-    pub(super) data: Option<PathBuf>,
-    /// Where its journal is, if that has a place of its own; removed after the process has ended, as its scratch is.
-    journal: Option<Scratch>,
-    _scratch: Option<Scratch>,
-    /// Servers that it stands before, which end after it.
-    behind: Vec<Started>,
+    kept: Kept,
     /// Of its data; watched from when somebody asks first.
     watch: OnceLock<Option<Watch>>,
 }
 
 impl Started {
     /// Starts a process whose standard input ends it.
-    pub(super) fn spawn(command: &mut Command, scratch: Option<Scratch>) -> io::Result<Started> {
+    pub(super) fn spawn(command: &mut Command, kept: Kept) -> io::Result<Started> {
         let child = command.stdin(Stdio::piped()).process_group(0).spawn()?;
-        Ok(Started {
-            child,
-            data: None,
-            journal: None,
-            _scratch: scratch,
-            behind: Vec::new(),
-            watch: OnceLock::new(),
-        })
+        Ok(Started { child, kept, watch: OnceLock::new() })
     }
 
-    /// Where its data and its journal are.
-    pub(super) fn keeps(&mut self, data: Option<PathBuf>, journal: Option<Scratch>) {
-        (self.data, self.journal) = (data, journal);
-    }
-
-    /// Where its journal is, if not beside its data.
-    pub(super) fn journal_path(&self) -> Option<PathBuf> {
-        self.journal.as_ref().map(|journal| journal.path().to_path_buf())
+    /// Where what it syncs is: its journal, or else its data.
+    pub(super) fn synced(&self) -> Option<PathBuf> {
+        let journal = self.kept.journal.as_ref().map(|journal| journal.path().to_path_buf());
+        journal.or_else(|| self.kept.data.clone())
     }
 
     /// Files made and removed below its data since this was asked first.
     pub(super) fn files(&self) -> Option<Files> {
-        let watch = self.watch.get_or_init(|| Watch::new(self.data.as_deref()?));
+        let watch = self.watch.get_or_init(|| Watch::new(self.kept.data.as_deref()?));
         watch.as_ref().and_then(Watch::count)
     }
 
     /// What the servers behind it have used.
     pub(super) fn used_behind(&self) -> Usage {
-        let each = self.behind.iter().filter_map(|started| machine::usage(started.child.id()));
+        let each = self.kept.behind.iter().filter_map(|started| machine::usage(started.child.id()));
         each.fold(Usage::default(), Usage::and)
     }
 
@@ -208,23 +202,15 @@ async fn notch(name: &str, durability: Option<&str>, place: &Place) -> Result<Ta
     let scratch = durability.map(|_| Scratch::below(&place.data)).transpose()?;
     let journal = durability.map_or(Ok(None), |_| place.journal())?;
     let name = if durability.is_some() { place.name(name) } else { name.to_string() };
-    let mut arguments = words_of(SERVE);
+    let mut command = serve();
     let data = scratch.as_ref().map(|scratch| scratch.path().join("data"));
     if let (Some(data), Some(level)) = (&data, durability) {
-        arguments.extend(["--data".into(), data.into(), "--durability".into(), level.into()]);
+        command.arg("--data").arg(data).args(["--durability", level]);
     }
     if let Some(journal) = &journal {
-        arguments.extend(["--journal-dir".into(), journal.path().into()]);
+        command.arg("--journal-dir").arg(journal.path());
     }
-    start(&name, &server(), &arguments, Kept { scratch, data, journal }).await
-}
-
-/// What a server stores, and where; removed when it has ended.
-#[derive(Default)]
-pub(super) struct Kept {
-    pub(super) scratch: Option<Scratch>,
-    pub(super) data: Option<PathBuf>,
-    pub(super) journal: Option<Scratch>,
+    start(&name, command, Kept { _scratch: scratch, data, journal, ..Kept::default() }).await
 }
 
 /// Starts another server like this one, with data of its own below `directory`, and reaches it;
@@ -248,14 +234,9 @@ pub(crate) async fn another(target: &Target, directory: &Path) -> Option<Result<
 /// # Errors
 /// It can't be started.
 pub(super) async fn front(name: &str, address: &str, password: &str, behind: Vec<Started>) -> Result<Target> {
-    let mut command = Command::new(server());
-    command
-        .args(SERVE)
-        .args(["--engine", "postgres", "--postgres"])
-        .arg(address)
-        .env("PGPASSWORD", password)
-        .stdout(Stdio::piped());
-    spawn(name, command, Kept::default(), behind).await
+    let mut command = serve();
+    command.args(["--engine", "postgres", "--postgres"]).arg(address).env("PGPASSWORD", password);
+    start(name, command, Kept { behind, ..Kept::default() }).await
 }
 
 /// Starts the responder of canned replies, in a process of its own, so that its processor time can
@@ -265,23 +246,17 @@ pub(super) async fn front(name: &str, address: &str, password: &str, behind: Vec
 /// It can't be started.
 pub(crate) async fn floor() -> Result<Target> {
     let own = std::env::current_exe().map_err(|error| failed("floor", error))?;
-    let mut target = start("floor", &own, &["floor".into()], Kept::default()).await?;
+    let mut command = Command::new(own);
+    command.arg("floor").stdout(Stdio::piped());
+    let mut target = start("floor", command, Kept::default()).await?;
     target.is_floor = true;
     Ok(target)
 }
 
-pub(super) async fn start(name: &str, program: &Path, arguments: &[OsString], kept: Kept) -> Result<Target> {
-    let mut command = Command::new(program);
-    command.args(arguments).stdout(Stdio::piped());
-    spawn(name, command, kept, Vec::new()).await
-}
-
-async fn spawn(name: &str, mut command: Command, kept: Kept, behind: Vec<Started>) -> Result<Target> {
+pub(super) async fn start(name: &str, mut command: Command, kept: Kept) -> Result<Target> {
     let program = PathBuf::from(command.get_program());
-    let mut started = Started::spawn(&mut command, kept.scratch)
+    let mut started = Started::spawn(&mut command, kept)
         .map_err(|error| failed(name, format!("{}: {error}; {SERVER} names a server", program.display())))?;
-    started.behind = behind;
-    started.keeps(kept.data, kept.journal);
     let uri = tokio::task::block_in_place(|| started.first_line()).map_err(|why| failed(name, why))?;
     Target::reach(&Given { name: name.to_string(), uri }, Some(started)).await
 }
@@ -306,7 +281,8 @@ mod tests {
     use super::*;
 
     fn shell(script: &str) -> Started {
-        Started::spawn(Command::new("sh").args(["-c", script]).stdout(Stdio::piped()), None).unwrap()
+        Started::spawn(Command::new("sh").args(["-c", script]).stdout(Stdio::piped()), Kept::default())
+            .unwrap()
     }
 
     #[test]
@@ -331,7 +307,11 @@ mod tests {
         let scratch = Scratch::temporary().unwrap();
         let path = scratch.path().to_path_buf();
         let script = format!("read _; touch {}/ended; exit 0", path.display());
-        let started = Started::spawn(Command::new("sh").args(["-c", &script]), Some(scratch)).unwrap();
+        let started = Started::spawn(
+            Command::new("sh").args(["-c", &script]),
+            Kept { _scratch: Some(scratch), ..Kept::default() },
+        )
+        .unwrap();
         let pid = started.child.id();
         assert!(path.exists());
         drop(started);

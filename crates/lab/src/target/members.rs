@@ -1,7 +1,7 @@
 //! `--members-here`: a server that has members, for w: 2 and majority: a Vellum front over a PostgreSQL with one standby, which
 //! `synchronous_standby_names` makes every commit that asks for it wait for.
 
-use super::launch::{Place, Started, front};
+use super::launch::{Kept, Place, Started, front};
 use super::postgres::{self, Cluster, Parts};
 use super::{Scratch, Target};
 use crate::error::{Error, Result};
@@ -36,9 +36,8 @@ async fn follow(parts: &Parts, place: &Place, primary: &postgres::Address) -> Re
     let scratch = Scratch::below(&place.data)?;
     let directory = scratch.path().to_path_buf();
     tokio::task::block_in_place(|| copy(parts, &directory, primary))?;
-    let mut started =
-        parts.spawn(&PRIMARY, &directory, postgres::free_port().map_err(failed)?, Some(scratch))?;
-    started.keeps(Some(directory.join("data")), None);
+    let kept = Kept { _scratch: Some(scratch), data: Some(directory.join("data")), ..Kept::default() };
+    let mut started = parts.spawn(&PRIMARY, &directory, postgres::free_port().map_err(failed)?, kept)?;
     let client = primary.connect().await.map_err(failed)?;
     let deadline = Instant::now() + FOLLOW;
     loop {
@@ -62,15 +61,8 @@ async fn follow(parts: &Parts, place: &Place, primary: &postgres::Address) -> Re
 fn copy(parts: &Parts, directory: &Path, primary: &postgres::Address) -> Result<()> {
     postgres::prepare(directory, parts.user).map_err(failed)?;
     let mut command = Command::new(parts.programs.join("pg_basebackup"));
-    command.arg("-D").arg(directory.join("data")).args([
-        "-R",
-        "-X",
-        "stream",
-        "-c",
-        "fast",
-        "--no-sync",
-        "-d",
-    ]);
+    let words = "-R -X stream -c fast --no-sync -d".split(' ');
+    command.arg("-D").arg(directory.join("data")).args(words);
     command.arg(primary.without_password()).env("PGPASSWORD", &primary.password).stdin(Stdio::null());
     postgres::as_user(&mut command, parts.user);
     let output = command.output().map_err(failed)?;

@@ -248,8 +248,7 @@ impl Target {
 
     /// The directory that the lab gave this server for what it syncs: its journal's, or else that of its data.
     fn synced_directory(&self) -> Option<PathBuf> {
-        let started = self.started.as_ref()?;
-        started.journal_path().or_else(|| started.data.clone())
+        self.started.as_ref()?.synced()
     }
 
     /// Files made and removed below the data of a server that the lab started, since it was first asked.

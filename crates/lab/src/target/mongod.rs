@@ -3,14 +3,13 @@
 //! A shell stands between, as for PostgreSQL: when its standard input closes, however the lab ended, it stops the server
 //! and removes its directory.
 
-use super::launch::{Place, Started, failed};
-use super::postgres::{SUPERVISOR, free_port};
+use super::launch::{Kept, Place, Started, failed};
+use super::postgres::{free_port, log_tail, supervised};
 use super::{Scratch, Target};
 use crate::error::Result;
 use crate::options::Given;
 use std::net::TcpStream;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 /// How long it may take to listen.
@@ -50,14 +49,11 @@ pub(crate) async fn start(program: &Path, place: &Place) -> Result<Target> {
         linked.map_err(|error| wrong(error.to_string()))?;
     }
     let port = free_port().map_err(|error| wrong(error.to_string()))?;
-    let mut command = Command::new("sh");
-    command.args(["-c", SUPERVISOR, "sh"]).arg(&directory).arg(program);
-    command.arg("--dbpath").arg(&data).arg("--logpath").arg(directory.join("log"));
+    let mut command = supervised(&directory);
+    command.arg(program).arg("--dbpath").arg(&data).arg("--logpath").arg(directory.join("log"));
     command.args(["--bind_ip", "127.0.0.1", "--nounixsocket", "--port", &port.to_string()]);
-    command.stdout(Stdio::null()).stderr(Stdio::null());
-    let mut started =
-        Started::spawn(&mut command, Some(scratch)).map_err(|error| wrong(error.to_string()))?;
-    started.keeps(Some(data), journal);
+    let kept = Kept { _scratch: Some(scratch), data: Some(data), journal, ..Kept::default() };
+    let mut started = Started::spawn(&mut command, kept).map_err(|error| wrong(error.to_string()))?;
     let deadline = Instant::now() + START;
     while TcpStream::connect(("127.0.0.1", port)).is_err() {
         if started.has_ended() || Instant::now() > deadline {
@@ -67,11 +63,6 @@ pub(crate) async fn start(program: &Path, place: &Place) -> Result<Target> {
     }
     let uri = format!("mongodb://127.0.0.1:{port}/");
     Target::reach(&Given { name, uri }, Some(started)).await
-}
-
-fn log_tail(directory: &Path) -> String {
-    let text = std::fs::read_to_string(directory.join("log")).unwrap_or_default();
-    text.lines().last().map(|line| format!("; its log ends: {line}")).unwrap_or_default()
 }
 
 #[cfg(test)]

@@ -5,11 +5,12 @@
 //! ended, it stops the server and removes the directory. PostgreSQL refuses to run as root, so that
 //! root's clusters belong to the user `postgres`, or else `nobody`.
 
-use super::launch::{Place, Started};
+use super::launch::{Kept, Place, Started};
 use super::scratch::fresh;
 use super::{Scratch, Target};
 use crate::error::{Error, Result};
 use crate::options::Given;
+use nix::unistd::{Uid, User};
 use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::io::Write;
@@ -28,9 +29,16 @@ const START: Duration = Duration::from_secs(60);
 
 /// Starts the server in the background, stops it by its own id (SIGINT: without waiting for clients) when its own input
 /// ends, and clears up once the server has ended, by itself, too.
-pub(super) const SUPERVISOR: &str = "dir=$1; shift; exec 3<&0; \
+const SUPERVISOR: &str = "dir=$1; shift; exec 3<&0; \
     \"$@\" </dev/null 3<&- & server=$!; { read -r _ <&3; kill -INT $server; } 2>/dev/null & reader=$!; \
     exec 3<&-; wait $server; kill $reader 2>/dev/null; rm -rf \"$dir\"";
+
+/// A command that this shell runs, and whose directory it removes at the end.
+pub(super) fn supervised(directory: &Path) -> Command {
+    let mut command = Command::new("sh");
+    command.args(["-c", SUPERVISOR, "sh"]).arg(directory).stdout(Stdio::null()).stderr(Stdio::null());
+    command
+}
 
 /// A cluster to start.
 pub(super) struct Cluster {
@@ -116,16 +124,12 @@ fn programs() -> Result<PathBuf> {
 
 /// Whom the servers run as: user and group; `None` for whoever runs the lab.
 fn unprivileged() -> Result<Option<(u32, u32)>> {
-    if !nix::unistd::Uid::effective().is_root() {
+    if !Uid::effective().is_root() {
         return Ok(None);
     }
-    let users = fs::read_to_string("/etc/passwd").unwrap_or_default();
-    let ids = |name: &str| {
-        let line = users.lines().find(|line| line.split(':').next() == Some(name))?;
-        let mut fields = line.split(':').skip(2).map(|field| field.parse().ok());
-        Some((fields.next()??, fields.next()??))
-    };
-    let found = ids("postgres").or_else(|| ids("nobody"));
+    let ids =
+        |name: &&str| Some(User::from_name(name).ok()??).map(|user| (user.uid.as_raw(), user.gid.as_raw()));
+    let found = ["postgres", "nobody"].iter().find_map(ids);
     let what = "--postgres-here: PostgreSQL doesn't run as root, and there is no user postgres or nobody";
     found.map(Some).ok_or_else(|| Error::Input(what.to_string()))
 }
@@ -152,30 +156,21 @@ impl Parts {
         cluster: &Cluster,
         directory: &Path,
         port: u16,
-        scratch: Option<Scratch>,
+        kept: Kept,
     ) -> Result<Started> {
         let failed = |error: std::io::Error| super::launch::failed(cluster.name, error);
         let log = fs::File::create(directory.join("log")).map_err(failed)?;
-        let mut command = Command::new("sh");
-        command.args(["-c", SUPERVISOR, "sh"]).arg(directory).args(arguments(
-            cluster,
-            &self.programs,
-            directory,
-            port,
-        ));
-        command.stdout(Stdio::null()).stderr(log);
+        let mut command = supervised(directory);
+        command.args(arguments(cluster, &self.programs, directory, port)).stderr(log);
         as_user(&mut command, self.user);
-        Started::spawn(&mut command, scratch).map_err(failed)
+        Started::spawn(&mut command, kept).map_err(failed)
     }
 }
 
 /// Makes a cluster, and starts it.
 pub(super) async fn cluster(cluster: &Cluster, parts: &Parts, place: &Place) -> Result<(Started, Address)> {
     let (name, user) = (name_of(cluster, place), parts.user);
-    let failed = |why: String| {
-        let message = format!("can't be started: {why}");
-        Error::Target { name: name.clone(), message }
-    };
+    let failed = |why: String| super::launch::failed(&name, why);
     let scratch = Scratch::below(&place.data)?;
     let journal = place.journal()?;
     let log_to = journal.as_ref().map(Scratch::path);
@@ -188,8 +183,9 @@ pub(super) async fn cluster(cluster: &Cluster, parts: &Parts, place: &Place) -> 
     });
     prepared.map_err(failed)?;
     let port = free_port().map_err(|error| failed(error.to_string()))?;
-    let mut started = parts.spawn(cluster, &directory, port, Some(scratch))?;
-    started.keeps(Some(directory.join("data")), journal);
+    let data = Some(directory.join("data"));
+    let kept = Kept { _scratch: Some(scratch), data, journal, ..Kept::default() };
+    let started = parts.spawn(cluster, &directory, port, kept)?;
     let address = Address { port, password };
     wait_for(&address.uri()).await.map_err(|error| failed(format!("{error}{}", log_tail(&directory))))?;
     Ok((started, address))

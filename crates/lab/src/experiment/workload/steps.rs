@@ -132,13 +132,8 @@ impl Doing<'_> {
     async fn find(&self, step: &Step, filter: Document, scene: &mut Scene<'_>) -> Result<u64> {
         let name = self.name(step);
         let collection = self.link.collection::<RawDocumentBuf>(name);
-        let mut find = collection.find(filter);
-        if let Some(sort) = &step.sort {
-            find = find.sort(sort.0.clone());
-        }
-        if let Some(projection) = &step.projection {
-            find = find.projection(projection.0.clone());
-        }
+        let find = collection.find(filter).optional(step.sort.clone(), |find, sort| find.sort(sort.0));
+        let mut find = find.optional(step.projection.clone(), |find, fields| find.projection(fields.0));
         // One that is known to be the only one is asked for as drivers do.
         if let Some(limit) = step.limit.map(|limit| limit.get() as i64).or(step.save.as_ref().map(|_| -1)) {
             find = find.limit(limit);
@@ -166,15 +161,11 @@ impl Doing<'_> {
         let collection = self.link.collection::<Document>(self.name(step));
         let mut attempt = 1;
         let found = loop {
-            let mut find = collection
-                .find_one_and_update(filter.clone(), change.clone())
-                .upsert(step.upsert == Some(true));
-            if let Some(sort) = &step.sort {
-                find = find.sort(sort.0.clone());
-            }
-            if let Some(projection) = &step.projection {
-                find = find.projection(projection.0.clone());
-            }
+            let find = collection.find_one_and_update(filter.clone(), change.clone());
+            let find = find
+                .upsert(step.upsert == Some(true))
+                .optional(step.sort.clone(), |find, sort| find.sort(sort.0));
+            let mut find = find.optional(step.projection.clone(), |find, fields| find.projection(fields.0));
             if step.save.is_some() {
                 find = find.return_document(ReturnDocument::After);
             }
