@@ -1,7 +1,7 @@
 //! `suite`: how long a command takes, such as an application's tests, with each target in turn behind `MONGODB_URI`.
 
 use super::Experiment;
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::load::Lab;
 use crate::options::Common;
 use crate::report::figures;
@@ -12,7 +12,7 @@ use nix::unistd::Pid;
 use std::fs::File;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
-use std::process::{Child, Command, ExitStatus, Stdio};
+use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 /// The experiment.
@@ -77,80 +77,62 @@ impl Experiment for Suite {
     }
 }
 
-/// How a command ended.
-enum End {
-    Status(ExitStatus),
-    Stopped,
-}
-
 impl Suite {
     async fn visit(&self, lab: &mut Lab, (section, at): (usize, usize), target: &Target, scratch: &Path) {
+        let unfit = match target.protocol {
+            _ if target.is_floor => Some("it stores nothing"),
+            Protocol::Postgres => Some("suites here are of MongoDB's protocol"),
+            Protocol::Mongo => lab.progress.stopped().then_some("the run was ended early"),
+        };
         let row = &mut lab.report.sections[section].rows[at];
+        if let (None, Some(why)) = (&row.note, unfit) {
+            row.partial = row.operations > 0;
+            row.note = Some(why.to_string());
+        }
         if row.note.is_some() {
             return;
         }
-        if target.is_floor || target.protocol == Protocol::Postgres {
-            let why =
-                if target.is_floor { "it stores nothing" } else { "suites here are of MongoDB's protocol" };
-            row.note = Some(why.to_string());
-            return;
-        }
-        if lab.progress.stopped() {
-            row.partial = row.operations > 0;
-            row.note = Some("the run was ended early".to_string());
-            return;
-        }
         lab.progress.begin(&target.name, self.command.join(" "));
-        let output = scratch.join(format!("output-{at}"));
-        let before = target.usage();
-        let began = Instant::now();
-        let end = self.run(lab, target, &output).await;
+        let (before, began) = (target.usage(), Instant::now());
+        let ended = self.run(lab, target, &scratch.join(format!("output-{at}"))).await;
         let took = began.elapsed();
         let cpu = before.zip(target.usage()).map(|(before, after)| after.cpu.saturating_sub(before.cpu));
         let row = &mut lab.report.sections[section].rows[at];
-        match end {
-            Ok(End::Status(status)) if status.success() => add(row, took, cpu),
-            Ok(End::Status(status)) => {
+        match ended {
+            Ok(true) => add(row, took, cpu),
+            Ok(false) => row.note = Some("the run was ended early".to_string()),
+            Err(why) => {
                 row.failures += 1;
-                let why = format!(
-                    "it failed after {} ({status}){}",
-                    figures::seconds(took.as_secs_f64()),
-                    last_line(&output)
-                );
-                row.partial = row.operations > 0;
                 row.note = Some(why.clone());
                 lab.fail(target.error(format!("the suite: {why}")));
             }
-            Ok(End::Stopped) => {
-                row.partial = row.operations > 0;
-                row.note = Some("the run was ended early".to_string());
-            }
-            Err(error) => {
-                row.note = Some(error.to_string());
-                lab.fail(error);
-            }
         }
+        let row = &mut lab.report.sections[section].rows[at];
+        row.partial = row.note.is_some() && row.operations > 0;
     }
 
-    async fn run(&self, lab: &Lab, target: &Target, output: &Path) -> Result<End> {
-        let (program, arguments) =
-            self.command.split_first().ok_or_else(|| Error::Input("no command".to_string()))?;
-        let wrong = |error: std::io::Error| Error::Input(format!("{program} can't be run: {error}"));
+    /// Whether it came to its end. An error is why it failed.
+    async fn run(&self, lab: &Lab, target: &Target, output: &Path) -> std::result::Result<bool, String> {
+        let (program, arguments) = self.command.split_first().ok_or("no command")?;
+        let wrong = |error: std::io::Error| format!("{program} can't be run: {error}");
         let file = File::create(output).map_err(wrong)?;
         let mut command = Command::new(program);
         command.args(arguments).env(VARIABLE, &target.uri).stdin(Stdio::null());
         command.stdout(file.try_clone().map_err(wrong)?).stderr(file);
+        let began = Instant::now();
         // In a group of its own, so that all of it can be ended.
         let mut running = Running(command.process_group(0).spawn().map_err(wrong)?);
-        loop {
-            if let Some(status) = running.0.try_wait().map_err(wrong)? {
-                return Ok(End::Status(status));
+        while !lab.progress.stopped() {
+            match running.0.try_wait().map_err(wrong)? {
+                Some(status) if status.success() => return Ok(true),
+                Some(status) => {
+                    let took = figures::seconds(began.elapsed().as_secs_f64());
+                    return Err(format!("it failed after {took} ({status}){}", last_line(output)));
+                }
+                None => tokio::time::sleep(STEP).await,
             }
-            if lab.progress.stopped() {
-                return Ok(End::Stopped);
-            }
-            tokio::time::sleep(STEP).await;
         }
+        Ok(false)
     }
 }
 

@@ -5,6 +5,7 @@ use super::file::{Kind, Step};
 use super::maker::{Maker, Scene};
 use crate::error::Result;
 use crate::experiment::parts::Link;
+use mongodb::action::Action;
 use mongodb::bson::{Bson, Document, RawDocumentBuf, doc};
 use mongodb::error::{ErrorKind, WriteFailure};
 use mongodb::options::{ReturnDocument, UpdateModifications};
