@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 pub(crate) const FORMAT: u32 = 1;
 
 /// One run of one experiment.
-#[derive(Clone, Debug, Deserialize, Serialize)]
+#[derive(Clone, Debug, Default, Deserialize, Serialize)]
 pub(crate) struct Report {
     /// The version of this model, [`FORMAT`].
     pub(crate) format: u32,

@@ -131,12 +131,10 @@ async fn targets(common: &Common, scratch: &Scratch) -> Result<Vec<Target>> {
     if common.targets.is_empty() {
         targets.extend(target::notches(&places).await?);
     }
-    if common.targets.is_empty() || common.mongod.is_some() {
-        for (program, place) in target::mongod_program(common.mongod.as_deref())
-            .iter()
-            .flat_map(|p| places.iter().map(move |place| (p, place)))
-        {
-            targets.push(target::start_mongod(program, place).await?);
+    let mongod = target::mongod_program(common.mongod.as_deref());
+    if let Some(mongod) = mongod.filter(|_| common.targets.is_empty() || common.mongod.is_some()) {
+        for place in &places {
+            targets.push(target::start_mongod(&mongod, place).await?);
         }
     }
     if common.postgres_here {
@@ -215,16 +213,12 @@ pub(crate) fn empty_report<E: Experiment>(
         title: experiment.title(),
         about: experiment.about(),
         started: Timestamp::now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string(),
-        seconds: 0.0,
         command: command(std::env::args(), seed, common, &targets),
         seed,
         scale: common.scale,
         environment: environment(),
         targets,
-        sections: Vec::new(),
-        parts: Vec::new(),
-        warnings: Vec::new(),
-        errors: Vec::new(),
+        ..Report::default()
     }
 }
 

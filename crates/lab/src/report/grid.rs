@@ -107,51 +107,41 @@ fn some<'a, T: 'a>(
     column(head, move |row| value(row).map(text).unwrap_or_default())
 }
 
-fn percentile<'a>(head: &str, share: f64) -> Column<'a> {
-    column(head, move |row| figures::latency(row.latency.quantile(share)))
-}
-
+/// Those that are wanted, whether rows have something for them or not.
 fn columns<'a>(section: &'a Section, floor: Option<&'a str>, detail: Detail) -> Vec<Column<'a>> {
-    let full = detail == Detail::Full;
-    let mut columns = Vec::new();
-    if section.kind == Kind::Rates {
-        columns.push(some("offered/s", |row| row.x, figures::number));
-    }
-    if full {
-        columns.push(column("operations", |row| figures::count(row.operations)));
-        columns.push(column("seconds", |row| figures::number(row.seconds)));
-        columns.push(column("rounds", |row| row.rounds.len().to_string()));
-    }
-    columns.push(column("ops/s", |row| figures::number(row.rate())));
-    if full {
-        columns.push(column("min", |row| figures::latency(row.latency.summary().min)));
-    }
-    columns.extend(percentiles(full));
-    columns.push(column("max", |row| figures::latency(row.latency.summary().max)));
-    columns.extend(comparisons(section, floor));
-    columns.extend(resources());
-    columns.extend(open_loop());
-    columns.extend(extras(section));
-    columns
-}
-
-fn percentiles<'a>(full: bool) -> Vec<Column<'a>> {
-    let all = [("p50", 0.5), ("p90", 0.9), ("p95", 0.95), ("p99", 0.99), ("p99.9", 0.999)];
-    let wanted = all.into_iter().filter(|(head, _)| full || !matches!(*head, "p90" | "p99.9"));
-    wanted.map(|(head, share)| percentile(head, share)).collect()
-}
-
-fn comparisons<'a>(section: &'a Section, floor: Option<&'a str>) -> Vec<Column<'a>> {
-    let mut columns = Vec::new();
-    if let Some(base) = section.base.as_deref().filter(|_| section.kind != Kind::Rates) {
-        let ratio = move |row: &Row| section.rate_ratio(row).filter(|_| row.target != base);
-        columns.push(some(format!("rate ÷ {base}"), ratio, ratio_text));
-    }
-    if let Some(name) = floor {
-        let over = move |row: &Row| groups::over_floor(section, row, floor);
-        columns.push(some(format!("p50 ÷ {name}"), over, figures::times));
-    }
-    columns
+    let (full, rates) = (detail == Detail::Full, section.kind == Kind::Rates);
+    let percentile =
+        |head: &str, share| column(head, move |row| figures::latency(row.latency.quantile(share)));
+    let service = |head: &str, share| {
+        some(head, move |row| Some(row.service.as_ref()?.quantile(share)), figures::latency)
+    };
+    let base = section.base.as_deref().unwrap_or_default();
+    let ratio = move |row: &Row| section.rate_ratio(row).filter(|_| row.target != base);
+    let over = move |row: &Row| groups::over_floor(section, row, floor);
+    let not_zero = |number: u64| (number > 0).then_some(number);
+    let all = [
+        (rates, some("offered/s", |row| row.x, figures::number)),
+        (full, column("operations", |row| figures::count(row.operations))),
+        (full, column("seconds", |row| figures::number(row.seconds))),
+        (full, column("rounds", |row| row.rounds.len().to_string())),
+        (true, column("ops/s", |row| figures::number(row.rate()))),
+        (full, column("min", |row| figures::latency(row.latency.summary().min))),
+        (true, percentile("p50", 0.5)),
+        (full, percentile("p90", 0.9)),
+        (true, percentile("p95", 0.95)),
+        (true, percentile("p99", 0.99)),
+        (full, percentile("p99.9", 0.999)),
+        (true, column("max", |row| figures::latency(row.latency.summary().max))),
+        (!rates, some(format!("rate ÷ {base}"), ratio, ratio_text)),
+        (true, some(format!("p50 ÷ {}", floor.unwrap_or_default()), over, figures::times)),
+        (true, some("CPU/op", |row| row.cpu_microseconds, figures::latency)),
+        (true, some("memory", |row| row.resident_bytes, figures::bytes)),
+        (true, some("failed", move |row| not_zero(row.failures), figures::count)),
+        (true, service("service p50", 0.5)),
+        (true, service("service p99", 0.99)),
+        (true, some("late", move |row| not_zero(row.late), figures::count)),
+    ];
+    all.into_iter().filter(|(wanted, _)| *wanted).map(|(_, column)| column).chain(extras(section)).collect()
 }
 
 /// "0.43× (0.41–0.45)"; without the brackets where rounds didn't differ.
@@ -159,23 +149,6 @@ pub(crate) fn ratio_text(ratio: Ratio) -> String {
     let value = figures::times(ratio.value);
     let (low, high) = (figures::number(ratio.low), figures::number(ratio.high));
     if low == high { value } else { format!("{value} ({low}–{high})") }
-}
-
-fn resources<'a>() -> Vec<Column<'a>> {
-    vec![
-        some("CPU/op", |row| row.cpu_microseconds, figures::latency),
-        some("memory", |row| row.resident_bytes, figures::bytes),
-        some("failed", |row| (row.failures > 0).then_some(row.failures), figures::count),
-    ]
-}
-
-fn open_loop<'a>() -> Vec<Column<'a>> {
-    let service = |row: &Row, share: f64| row.service.as_ref().map(|service| service.quantile(share));
-    vec![
-        some("service p50", move |row| service(row, 0.5), figures::latency),
-        some("service p99", move |row| service(row, 0.99), figures::latency),
-        some("late", |row| (row.late > 0).then_some(row.late), figures::count),
-    ]
 }
 
 fn extras<'a>(section: &Section) -> Vec<Column<'a>> {
