@@ -1,42 +1,47 @@
 //! One drive: workers run a load to its end, to a stop, or until the target is found broken.
 
 use super::effort::{Effort, Shares};
-use super::recorder::{Recorders, Sampler};
+use super::recorder::{Recorder, Recorders, Sampler};
 use super::schedule::{Schedule, Turn};
 use super::{Load, Worker};
 use crate::error::Error;
-use crate::histogram::Latencies;
 use crate::progress::Progress;
 use crate::report::figures;
 use crate::result::Moment;
+use std::ops::Deref;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 use tokio::task::JoinSet;
 
 /// What a drive found.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub(crate) struct Outcome {
-    /// Operations that succeeded: as many as `latency` has counted.
-    pub(crate) operations: u64,
-    pub(crate) failures: u64,
-    pub(crate) first_error: Option<Error>,
+    /// Of all operations.
+    whole: Recorder,
     /// From the beginning to the last answer.
     pub(crate) seconds: f64,
-    /// From the intended start in an open loop.
-    pub(crate) latency: Latencies,
-    /// Open loop: from the actual start.
-    pub(crate) service: Option<Latencies>,
-    /// Open loop: operations that began more than a millisecond after they were due.
-    pub(crate) late: u64,
-    /// Those of them for which a connection was free: the generator's own fault.
-    pub(crate) lagging: u64,
     /// Open loop: operations that fell due and were never begun.
     pub(crate) unserved: u64,
     pub(crate) timeline: Vec<Moment>,
     /// Processor time meanwhile.
     pub(crate) shares: Shares,
     pub(crate) ended: Ended,
+}
+
+impl Outcome {
+    /// Operations that succeeded.
+    pub(crate) fn operations(&self) -> u64 {
+        self.latency.count()
+    }
+}
+
+impl Deref for Outcome {
+    type Target = Recorder;
+
+    fn deref(&self) -> &Recorder {
+        &self.whole
+    }
 }
 
 /// Why a drive ended.
@@ -100,7 +105,7 @@ pub(crate) async fn drive<W: Worker>(workers: &mut Vec<W>, load: Load, progress:
     let mut outcome = supervisor.outcome(matches!(load.pace, super::Pace::Open { .. }));
     outcome.shares = effort.since();
     if let Err(error) = released {
-        outcome.first_error = Some(Error::Input(format!("no thread for the schedule: {error}")));
+        outcome.whole.first_error = Some(Error::Input(format!("no thread for the schedule: {error}")));
         outcome.ended = Ended::Broken;
     }
     outcome
@@ -223,19 +228,8 @@ impl Supervisor<'_> {
         // The last answer ends a load; a target that stopped answering is charged for the waiting.
         let ended_well = matches!(self.ended, Ended::Done | Ended::Behind);
         let seconds = if ended_well { answered } else { elapsed }.as_secs_f64();
-        Outcome {
-            operations: whole.latency.count(),
-            failures: whole.failures,
-            first_error: whole.first_error,
-            seconds,
-            service: open.then_some(whole.service),
-            latency: whole.latency,
-            late: whole.late,
-            lagging: whole.lagging,
-            unserved: if open { self.shared.schedule.unserved() } else { 0 },
-            timeline: self.sampler.timeline,
-            shares: Shares::default(),
-            ended: self.ended,
-        }
+        let unserved = if open { self.shared.schedule.unserved() } else { 0 };
+        let (timeline, shares) = (self.sampler.timeline, Shares::default());
+        Outcome { whole, seconds, unserved, timeline, shares, ended: self.ended }
     }
 }

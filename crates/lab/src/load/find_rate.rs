@@ -90,7 +90,7 @@ impl<W: Worker> Trials<'_, W> {
     /// The highest rate found to hold; `None` if none was.
     async fn search(&mut self, limit: f64) -> Result<Option<f64>> {
         let closed = self.drive(Pace::Closed).await?;
-        let mut search = Search::from(closed.operations as f64 / closed.seconds.max(1e-9));
+        let mut search = Search::from(closed.operations() as f64 / closed.seconds.max(1e-9));
         while let Some(rate) = search.rate().filter(|_| !self.lab.progress.stopped()) {
             // One hiccup of a busy machine must not halve what is found: so a second try counts.
             let first = self.drive(Pace::Open { rate }).await?;

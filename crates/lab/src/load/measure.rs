@@ -313,7 +313,7 @@ impl Lab {
                 Ok(())
             }
             Ended::Hung => Err(target.error("doesn't answer any more")),
-            Ended::Broken => Err(outcome.first_error.unwrap_or_else(|| target.error("fails"))),
+            Ended::Broken => Err(outcome.first_error.clone().unwrap_or_else(|| target.error("fails"))),
         }
     }
 
@@ -371,19 +371,20 @@ async fn is_alive(target: &Target) -> bool {
 
 /// Adds what a drive found to its row.
 pub(super) fn add_round(row: &mut Row, outcome: &Outcome, cpu: Option<Duration>) {
-    let cpu_microseconds =
-        cpu.filter(|_| outcome.operations > 0).map(|cpu| cpu.as_secs_f64() * 1e6 / outcome.operations as f64);
+    let cpu_microseconds = cpu
+        .filter(|_| outcome.operations() > 0)
+        .map(|cpu| cpu.as_secs_f64() * 1e6 / outcome.operations() as f64);
     row.failures += outcome.failures;
     row.late += outcome.late;
-    if let Some(service) = &outcome.service {
-        row.service.get_or_insert_with(crate::histogram::Latencies::new).merge(service);
+    if outcome.service.count() > 0 {
+        row.service.get_or_insert_default().merge(&outcome.service);
     }
     if row.first_error.is_none() {
         row.first_error = outcome.first_error.as_ref().map(ToString::to_string);
     }
     row.timeline = outcome.timeline.clone();
     let round = Round {
-        operations: outcome.operations,
+        operations: outcome.operations(),
         seconds: outcome.seconds,
         latency: outcome.latency.summary(),
         cpu_microseconds,

@@ -10,15 +10,19 @@ use crate::result::Moment;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-/// Operations since the last step.
+/// Operations since the last step, or all of them.
 #[derive(Debug, Default)]
-pub(super) struct Recorder {
-    pub(super) latency: Latencies,
-    pub(super) service: Latencies,
-    pub(super) failures: u64,
-    pub(super) late: u64,
-    pub(super) lagging: u64,
-    pub(super) first_error: Option<Error>,
+pub(crate) struct Recorder {
+    /// Of those that succeeded: from the intended start in an open loop.
+    pub(crate) latency: Latencies,
+    /// Open loop: from the actual start.
+    pub(crate) service: Latencies,
+    pub(crate) failures: u64,
+    /// Open loop: operations that began more than a millisecond after they were due.
+    pub(crate) late: u64,
+    /// Those of them for which a connection was free: the generator's own fault.
+    pub(crate) lagging: u64,
+    pub(crate) first_error: Option<Error>,
 }
 
 impl Recorder {

@@ -53,7 +53,7 @@ impl Lab {
         cpu: Option<Duration>,
     ) {
         let open = matches!(load.pace, Pace::Open { .. });
-        let attempts = (outcome.operations + outcome.failures) as f64;
+        let attempts = (outcome.operations() + outcome.failures) as f64;
         let doubts = [
             (Doubt::Lagging, outcome.lagging as f64 > attempts * LAGGING_SHARE),
             // The floor is there to show what the generator alone can do.
