@@ -177,3 +177,40 @@ fn names<'a>(each: impl Iterator<Item = (&'a str, u64)>) -> Vec<String> {
     names.sort_by_key(|(_, time)| std::cmp::Reverse(*time));
     names.into_iter().map(|(name, _)| name.to_string()).collect()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn differences_of_requests_that_overlapped_are_counted_by_themselves() {
+        let observation = |result: Result<(), String>, differs: bool| Observation {
+            exchange: 0,
+            latency: Duration::from_millis(1),
+            late: true,
+            result,
+            error_differs: None,
+            answer_differs: differs.then(|| "other".to_string()),
+        };
+        let mut tally = Tally::default();
+        tally.count(&observation(Ok(()), true), false);
+        tally.count(&observation(Ok(()), true), true);
+        tally.count(&observation(Err("first".to_string()), false), false);
+        tally.count(&observation(Err("second".to_string()), false), false);
+        assert_eq!((tally.latencies.len(), tally.failures, tally.late), (2, 2, 4));
+        assert_eq!((tally.answers, tally.errors, tally.depending), (1, 0, 1));
+        assert_eq!(tally.first_error.as_deref(), Some("first"));
+    }
+
+    #[test]
+    fn names_are_in_the_order_of_their_time() {
+        assert_eq!(names([("a", 1), ("b", 3), ("a", 1)].into_iter()), ["b", "a"]);
+    }
+
+    #[test]
+    fn five_are_told_and_the_others_counted() {
+        let many: Vec<String> = (1..=7).map(|n| format!("d{n}")).collect();
+        assert_eq!(told("differ", many).unwrap(), "7 differ: d1; d2; d3; d4; d5; and 2 more");
+        assert_eq!(told("differ", Vec::new()), None);
+    }
+}
