@@ -1,5 +1,5 @@
-//! What a recording began with, copied from one server to another: collections with their options, documents in their
-//! natural order, indexes, and views last, since they stand on collections.
+//! Copies the data that a recording began with from one server to another: collections with options, documents in
+//! natural order, and indexes. Views come last, since views need their collections.
 
 use super::choose;
 use base::bson::{Array, Builder, Document, DocumentBuf, FieldName};
@@ -8,13 +8,13 @@ use std::time::{Duration, Instant};
 use wire::client::Client;
 use wire::uri::ConnectionString;
 
-/// How long a server may take for one command: building an index takes its time.
+/// Timeout of one command: an index build may take long.
 const PATIENCE: Duration = Duration::from_secs(3600);
 
-/// Documents that are sent at once, at the most. A server's batches have 16 MB at the most.
+/// Largest number of documents in one insert. A server's batch has at most 16 MB.
 const BATCH: i32 = 10_000;
 
-/// Copies these databases, as far as they are there. It blocks.
+/// Copies the databases that exist. It blocks.
 ///
 /// # Errors
 /// Either server refuses, or is gone: its words.
@@ -68,7 +68,7 @@ impl Copying<'_> {
                 listed.view().get(name).and_then(|value| value.as_str()).unwrap_or_default().to_string()
             };
             let (name, is_view) = (text("name"), text("type") == "view");
-            // Those are made by what they belong to.
+            // The server creates system collections itself.
             if name.starts_with("system.") {
                 continue;
             }
@@ -83,7 +83,7 @@ impl Copying<'_> {
         views.iter().try_for_each(|(name, listed)| self.create(name, listed.view()).map(drop))
     }
 
-    /// Makes a collection or a view; whether it has a collation.
+    /// Creates a collection or a view. Returns whether it has a collation.
     fn create(&mut self, name: &str, listed: Document<'_>) -> Result<bool, String> {
         let options =
             listed.get("options").and_then(|options| options.as_document()).unwrap_or(Document::EMPTY);
@@ -142,7 +142,7 @@ impl Copying<'_> {
             if batch.is_empty() {
                 return Ok(());
             }
-            // What is there was let in once, by rules that may have changed since.
+            // The validator may have changed after these documents were inserted.
             let insert = |command: &mut Builder| {
                 command.append(c"documents", batch).append(c"bypassDocumentValidation", true);
             };
@@ -150,7 +150,8 @@ impl Copying<'_> {
         })
     }
 
-    /// All but those that come with a collection. Those that name no collation would get the collection's.
+    /// Copies all indexes but the ones that come with a collection. An index without a collation needs `simple`, or it
+    /// would get the collection's.
     fn indexes(&mut self, name: &str, has_collation: bool) -> Result<(), String> {
         let mut listed = self.listed(("listIndexes", name))?;
         listed.retain(|index| {

@@ -1,38 +1,38 @@
-//! What was observed, counted together: all requests, by command, and by shape.
+//! Counts of a replay's observations: of all requests, by command and by shape.
 
 use super::{Exchange, Observation, Script};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-/// Shapes that are counted by themselves; the others share one group.
+/// Shapes with a group of their own. Further shapes share one group.
 const SHAPES_MAX: usize = 16;
 
-/// How requests are counted together: in one group, by command, and by shape.
+/// Groups of requests in three ways: all in one, by command, and by shape.
 pub struct Grouping {
-    /// The names of the groups, those with the most time first.
+    /// Names of the groups, ordered by time, longest first.
     pub names: [Vec<String>; 3],
-    /// For each exchange, its group in each of them.
+    /// Groups of each exchange.
     groups: Vec<[usize; 3]>,
-    /// For each, whether its answer depends on an order that the recording doesn't tell.
+    /// Whether an exchange overlapped with a write, so that the order of the two is unknown.
     overlaps: Vec<bool>,
 }
 
-/// What the requests of a group came to.
+/// Counts of one group.
 #[derive(Debug, Default)]
 pub struct Tally {
-    /// Times of those that succeeded.
+    /// Times of requests that succeeded.
     pub latencies: Vec<Duration>,
     /// Requests without an answer.
     pub failures: u64,
-    /// Why the first of them has none.
+    /// Reason of the first failure.
     pub first_error: Option<String>,
-    /// Requests that were sent later than the pace asks for.
+    /// Requests sent later than the pace asks for.
     pub late: u64,
-    /// Answers that failed otherwise than recorded.
+    /// Answers with another error than recorded.
     pub errors: u64,
-    /// Other answers than recorded.
+    /// Answers that differ from the recorded ones.
     pub answers: u64,
-    /// Either, of requests that overlapped with writes when they were recorded.
+    /// Either kind, for requests that overlapped with writes when they were recorded.
     pub depending: u64,
 }
 
@@ -57,7 +57,7 @@ impl Grouping {
         Grouping { names: [vec!["everything".to_string()], commands, shapes], groups, overlaps }
     }
 
-    /// Counts by one of the three ways, a tally for each of its names.
+    /// Counts in one of the three ways: a tally for each name.
     pub fn count(&self, way: usize, observations: &[Observation]) -> Vec<Tally> {
         let mut tallies: Vec<Tally> = self.names[way].iter().map(|_| Tally::default()).collect();
         for observation in observations {
@@ -93,7 +93,7 @@ impl Tally {
 }
 
 impl Script {
-    /// What the recorder observed: the times that the recorded server took.
+    /// Observations of the recorder: the times of the recorded server.
     pub fn recorded(&self) -> Vec<Observation> {
         let exchanges = self.connections.iter().flat_map(|connection| &connection.exchanges);
         let observed = |&exchange: &usize| Observation {
@@ -107,12 +107,12 @@ impl Script {
         exchanges.map(observed).collect()
     }
 
-    /// Requests that are sent.
+    /// Number of requests that a replay sends.
     pub fn requests(&self) -> u64 {
         self.connections.iter().map(|connection| connection.exchanges.len() as u64).sum()
     }
 
-    /// What is not sent, a sentence for each reason.
+    /// Requests that a replay does not send: a sentence for each reason.
     pub fn not_sent(&self) -> Vec<String> {
         let mut by_reason: BTreeMap<&str, Vec<String>> = BTreeMap::new();
         for ((command, reason), times) in &self.left_out {
@@ -128,8 +128,7 @@ impl Script {
             .collect()
     }
 
-    /// Failures and differences with their first examples: those that matter, and those that an order explains which the
-    /// recording doesn't tell.
+    /// Failures and differences with their first examples. The second list has differences that an unknown order explains.
     pub fn differences(&self, observations: &[Observation], check: bool) -> (Vec<String>, Vec<String>) {
         type Pick = fn(&Observation) -> Option<&String>;
         let error: Pick = |each| each.error_differs.as_ref();
@@ -152,10 +151,10 @@ impl Script {
     }
 }
 
-/// What is said of other answers where requests overlapped.
+/// Text about requests that overlapped.
 const MAY_DEPEND: &str = "other answers to requests that overlapped with writes when they were recorded: which came first isn't known";
 
-/// Their number, and the first five.
+/// The number of differences, and the first five.
 fn told(what: &str, all: Vec<String>) -> Option<String> {
     const SHOWN: usize = 5;
     let shown = all.iter().take(SHOWN).map(String::as_str).collect::<Vec<_>>().join("; ");
@@ -164,12 +163,12 @@ fn told(what: &str, all: Vec<String>) -> Option<String> {
     (!all.is_empty()).then(|| format!("{} {what}: {shown}{more}", all.len()))
 }
 
-/// How long an answer took, microseconds.
+/// Time until the answer, microseconds.
 fn time_of(exchange: &Exchange) -> u64 {
     exchange.ended().saturating_sub(exchange.at)
 }
 
-/// Each name once, those with the most time first.
+/// Each name once, ordered by time, longest first.
 fn names<'a>(each: impl Iterator<Item = (&'a str, u64)>) -> Vec<String> {
     let mut times: BTreeMap<&str, u64> = BTreeMap::new();
     each.for_each(|(name, time)| *times.entry(name).or_default() += time);

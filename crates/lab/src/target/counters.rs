@@ -1,5 +1,5 @@
-//! What a target has done so far to its storage, and found in its cache: each where it can be told, in each server's own
-//! words: Vellum's, those of MongoDB's WiredTiger, and PostgreSQL's.
+//! Counters of a target's storage and cache, as far as the server reports them: Vellum, MongoDB's WiredTiger, and
+//! PostgreSQL.
 
 use super::{Files, Protocol, Target, number};
 use crate::error::Result;
@@ -25,7 +25,7 @@ pub(crate) struct Counters {
 }
 
 impl Counters {
-    /// The counters now, those of the cache for this table. Asked of a server over a connection of its own.
+    /// The counters now; PostgreSQL's of this table. The query has a connection of its own.
     pub(crate) async fn of(target: &Target, table: Option<&str>) -> Counters {
         let counters = match target.protocol {
             _ if target.is_floor => return Counters::default(),
@@ -33,11 +33,11 @@ impl Counters {
             Protocol::Postgres => of_postgres(target, table.unwrap_or_default()).await,
         };
         let written = target.usage().and_then(|usage| usage.written_bytes).map(|bytes| bytes as f64);
-        // A server that doesn't answer tells nothing: the next operation on it fails.
+        // No counters if the server does not answer. Its next operation fails then.
         Counters { written, files: target.files(), ..counters.unwrap_or_default() }
     }
 
-    /// Adds what one round did to the storage to the figures of its row, which has that round's operations already.
+    /// Adds one round's work on the storage to its row, which has the round's operations already.
     pub(crate) fn add_storage(self, before: Counters, row: &mut Row) {
         let operations = row.rounds.last().map_or(0, |round| round.operations);
         if operations == 0 {
@@ -63,13 +63,13 @@ impl Counters {
         }
     }
 
-    /// What so many gets made of the cache.
+    /// Figures of the cache for this number of gets.
     pub(crate) fn of_cache(&self, before: &Counters, gets: u64) -> BTreeMap<String, f64> {
         let mut figures = BTreeMap::new();
         let (Some(now), Some(before)) = (self.pages, before.pages) else { return figures };
         let (hits, misses) = (now.0 - before.0, now.1 - before.1);
         if gets > 0 {
-            // Neither found nor missed: what was asked for lay before the cache.
+            // May be zero hits and misses: the engine answered before its cache.
             figures.insert(MISSES.to_string(), 100.0 * misses / gets as f64);
         }
         if hits + misses > 0.0 {
@@ -100,7 +100,7 @@ fn of_status(status: &Document) -> Counters {
     }
 }
 
-/// Its backends report what they did a second later at most. Syncs of the log are told from version 14 on.
+/// Backends report their counters within a second. Syncs of the log exist from version 14 on.
 async fn of_postgres(target: &Target, table: &str) -> Result<Counters> {
     let client = target.postgres().await?;
     tokio::time::sleep(std::time::Duration::from_millis(1100)).await;
@@ -133,7 +133,7 @@ pub(crate) async fn sizes(target: &Target, table: &str) -> Result<BTreeMap<Strin
             sizes.map_err(|error| target.error(super::Sources(&error)))?
         }
     };
-    // Zero is what servers tell that don't know.
+    // Servers that do not know a size report zero.
     let known = figures.into_iter().filter(|(_, bytes)| *bytes > 0.0);
     Ok(known.map(|(name, bytes)| (name.to_string(), bytes / 1e6)).collect())
 }

@@ -1,18 +1,18 @@
-//! What Linux tells in /proc of this machine and of servers on it: processor time, memory, who listens. Elsewhere
-//! nothing is told.
+//! Figures of this machine and of its servers from Linux's /proc: processor time, memory, listening sockets. Other
+//! systems have none.
 
 use super::address::Local;
 use std::path::Path;
 use std::time::Duration;
 
-/// What a server has used so far.
+/// Resources that a server has used so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(crate) struct Usage {
     /// User and system time since the server's start.
     pub(crate) cpu: Duration,
     /// Memory in use now.
     pub(crate) resident_bytes: u64,
-    /// Bytes that went to a device, or will; `None` where that isn't told.
+    /// Bytes that went to a device, or will; `None` if the system does not report it.
     pub(crate) written_bytes: Option<u64>,
 }
 
@@ -50,8 +50,8 @@ mod linux {
     use procfs::process::{FDTarget, Process, all_processes};
     use procfs::{Current, CurrentSI};
 
-    /// What a process and all below it have used; `None` if it is gone. PostgreSQL serves each connection with a child,
-    /// and the kernel adds up in a parent the time of children that have ended.
+    /// Usage of a process and its descendants; `None` if the process has ended. PostgreSQL serves each connection with a
+    /// child, and the kernel adds the time of ended children to their parent.
     pub(crate) fn usage(root: u32) -> Option<Usage> {
         let family = family(root)?;
         // A child may have ended since: its parent has its time then.
@@ -81,10 +81,10 @@ mod linux {
     fn used(process: &Process, shares: bool) -> Option<Usage> {
         let stat = process.stat().ok()?;
         let ticks = |ticks: u64| Duration::from_secs_f64(ticks as f64 / procfs::ticks_per_second() as f64);
-        // To the nanosecond where the kernel tells.
+        // Nanoseconds, if the kernel has this clock.
         let clock = ClockId::pid_cpu_clock_id(Pid::from_raw(process.pid())).and_then(|clock| clock.now());
         let own = clock.map_or_else(|_| ticks(stat.utime + stat.stime), Duration::from);
-        // Where several processes share memory, each one's part of what is shared.
+        // The proportional share, if several processes share memory.
         let part = || {
             process.smaps_rollup().ok()?.memory_map_rollup.iter().next()?.extension.map.get("Pss").copied()
         };
@@ -92,13 +92,12 @@ mod linux {
         Some(Usage {
             cpu: own + ticks((stat.cutime + stat.cstime).max(0) as u64),
             resident_bytes: resident.unwrap_or(stat.rss * procfs::page_size()),
-            // Only the process's own user may know. What has ended takes its count along.
+            // Readable by the process's own user only. An ended process takes its count along.
             written_bytes: process.io().ok().map(|io| io.write_bytes),
         })
     }
 
-    /// The process that listens at one of these sockets. None for a container's port: what holds that
-    /// is a proxy.
+    /// The process that listens at one of these sockets. None for a container's port, which a proxy holds.
     pub(crate) fn listener(sockets: &[Local]) -> Option<u32> {
         let inode = sockets.iter().find_map(listening_inode)?;
         let holds = |process: &Process| {
@@ -140,7 +139,7 @@ mod linux {
         Some(Clocks { own: seconds(stat.utime + stat.stime), busy: seconds(busy), all })
     }
 
-    /// The kind of the file system that holds a directory, such as "ext4". What is mounted later hides what was there.
+    /// The kind of a directory's file system, such as "ext4". A later mount hides an earlier one.
     pub(crate) fn file_system(directory: &Path) -> Option<String> {
         let directory = std::fs::canonicalize(directory).ok()?;
         let mounts = Process::myself().ok()?.mountinfo().ok()?;
@@ -148,7 +147,7 @@ mod linux {
         above.max_by_key(|mount| mount.mount_point.components().count()).map(|mount| mount.fs_type)
     }
 
-    /// The machine, as a reader of a report wants to know it.
+    /// Description of the machine for the report.
     pub(crate) fn facts() -> Vec<(&'static str, String)> {
         let kernel = std::fs::read_to_string("/proc/sys/kernel/osrelease");
         let count = std::thread::available_parallelism().map_or(1, usize::from);

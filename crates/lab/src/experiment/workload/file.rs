@@ -62,7 +62,7 @@ pub(super) struct Section {
     pub(super) collection: String,
     /// So many collections of that name with a number behind it, which share the documents; 0 is one without a number.
     pub(super) collections: u64,
-    /// Documents that are there before; several sizes are measured in turn.
+    /// Documents at the beginning; several sizes are measured in turn.
     #[serde(deserialize_with = "one_or_more")]
     pub(super) documents: Vec<u64>,
     #[serde(deserialize_with = "one_or_more")]
@@ -276,7 +276,7 @@ impl Step {
         }
     }
 
-    /// Refuses what a step can't have.
+    /// Refuses fields that a step cannot have.
     fn check_step(&self) -> std::result::Result<(), String> {
         let lists = [&self.before, &self.after, &self.steps].iter().any(|steps| !steps.is_empty());
         let mut own =
@@ -289,7 +289,7 @@ impl Step {
         }
     }
 
-    /// As an operation, with one step if the file has none.
+    /// The operation, with at least one step.
     fn operation(mut self) -> std::result::Result<Step, String> {
         self.check()?;
         match (self.kind, self.steps.is_empty()) {
@@ -347,7 +347,7 @@ impl Step {
         self.steps.iter().any(|step| step.collection.is_none() && moves(step))
     }
 
-    /// A field of the documents that it wants and that they don't have.
+    /// A field that a key needs and documents lack.
     fn unknown_key(&self, template: &Template) -> Option<&str> {
         let values = self.statements.iter().flat_map(|sql| &sql.values);
         let values = values.chain(self.with.iter().flat_map(IndexMap::values));
@@ -436,7 +436,7 @@ impl Workload {
 }
 
 impl Section {
-    /// Checks what one field alone can't show, and makes it as large as the options say.
+    /// Checks fields against each other, and applies `--scale`.
     fn finish(&mut self, source: Source, size: Size) -> Result<()> {
         let Some(first) = self.operation.first().map(Spanned::span) else {
             return Err(source.wrong(0..0, "'operation' is missing"));
