@@ -1,14 +1,11 @@
 //! `vellum advise`, and `vellumWorkingSet` beneath it: what is read from a data directory, and what other sizes of the
 //! cache would do. That the curve is true is tested in crates/storage/tests/working_set.rs.
 
+use crate::ask::run_on;
 use crate::server::{Scratch, Server};
 use base::bson::DocumentBuf;
 use base::bson::extended_json::parse;
 use std::process::Command;
-
-fn run(server: &Server, command: &str) -> DocumentBuf {
-    server.connect().unwrap().command(&parse(command).unwrap()).unwrap()
-}
 
 /// What `vellum advise` says of a server, and whether it ended well.
 fn advise(server: &Server, more: &[&str]) -> (bool, String) {
@@ -29,20 +26,20 @@ fn advice_is_given_for_a_data_directory() {
         let ids =
             (0..1000).map(|at| format!("{{_id: {}, text: '{}'}}", thousand * 1000 + at, "x".repeat(900)));
         let documents: Vec<String> = ids.collect();
-        run(&server, &format!("{{insert: 'c', documents: [{}], $db: 'test'}}", documents.join(", ")));
+        run_on(&server, &format!("{{insert: 'c', documents: [{}], $db: 'test'}}", documents.join(", ")));
     }
     // From memory to the files, whose pages are what the cache holds.
-    run(&server, "{fsync: 1, $db: 'admin'}");
+    run_on(&server, "{fsync: 1, $db: 'admin'}");
     for _ in 0..3 {
         let all =
-            run(&server, "{aggregate: 'c', pipeline: [{$match: {text: /y/}}], cursor: {}, $db: 'test'}");
+            run_on(&server, "{aggregate: 'c', pipeline: [{$match: {text: /y/}}], cursor: {}, $db: 'test'}");
         assert!(all.view().get("cursor").is_some());
     }
     for id in 0..300 {
-        run(&server, &format!("{{find: 'c', filter: {{_id: {}}}, $db: 'test'}}", id * 7));
+        run_on(&server, &format!("{{find: 'c', filter: {{_id: {}}}, $db: 'test'}}", id * 7));
     }
-    let told = run(&server, "{vellumWorkingSet: 1, $db: 'admin'}");
-    let status = run(&server, "{serverStatus: 1, $db: 'admin'}");
+    let told = run_on(&server, "{vellumWorkingSet: 1, $db: 'admin'}");
+    let status = run_on(&server, "{serverStatus: 1, $db: 'admin'}");
     let at = |document: &DocumentBuf, path: &[&str]| {
         let mut found = Some(base::bson::Value::Document(document.view()));
         let mut all = path.iter();
@@ -72,7 +69,7 @@ fn a_store_without_a_cache_is_told_of() {
     let Some(server) = Server::start() else { return };
     let (good, said) = advise(&server, &[]);
     assert!(good && said.contains("all data is in memory"), "{said}");
-    let told = run(&server, "{vellumWorkingSet: 1, $db: 'admin'}");
+    let told = run_on(&server, "{vellumWorkingSet: 1, $db: 'admin'}");
     assert_eq!(told.view().get("bounded").and_then(|bounded| bounded.as_bool()), Some(false));
     assert!(told.view().get("hour").is_none());
 }

@@ -1,9 +1,9 @@
 //! Every commit appears in a change stream exactly once and in order, wherever the stream is resumed and
 //! across kill -9; a waiting stream is woken by the commit; a thousand of them are no trouble.
 
+use crate::ask::{run, running, succeed, until};
 use crate::client::Client;
 use crate::server::{Scratch, Server};
-use base::bson::extended_json::parse;
 use base::bson::{DocumentBuf, Value};
 use base::random::Random;
 use std::collections::BTreeMap;
@@ -16,17 +16,6 @@ const WRITERS: usize = 16;
 const WRITES: usize = 60;
 /// Documents that all writers count up.
 const SHARED: usize = 4;
-
-pub(crate) fn run(client: &mut Client, command: &str) -> DocumentBuf {
-    client.command(&parse(command).unwrap()).unwrap()
-}
-
-pub(crate) fn succeed(client: &mut Client, command: &str) -> DocumentBuf {
-    let reply = run(client, command);
-    let ok = reply.view().get("ok").and_then(|ok| ok.as_i64());
-    assert_eq!((ok, reply.view().find("writeErrors").is_none()), (Some(1), true), "{command}: {reply:?}");
-    reply
-}
 
 /// A stream's cursor and what it was last told.
 pub(crate) struct Stream {
@@ -238,17 +227,7 @@ fn a_thousand_streams_are_told_of_one_commit() {
                 scope.spawn(move || stream.read(&mut own, 10, 600_000))
             })
             .collect();
-        let begun = Instant::now();
-        loop {
-            let current =
-                run(&mut client, "{currentOp: 1, 'command.getMore': {$exists: true}, $db: 'admin'}");
-            let running = current.view().get("inprog").and_then(|list| list.as_array());
-            if running.map_or(0, |list| list.len()) == WAITING {
-                break;
-            }
-            assert!(begun.elapsed() < Duration::from_secs(60), "{current:?}");
-            thread::sleep(Duration::from_millis(10));
-        }
+        until("all wait", || running(&mut client, "getMore") == WAITING);
         // What others write wakes nobody for good.
         succeed(&mut client, "{insert: 'other', documents: [{}], $db: 'test'}");
         succeed(&mut client, "{insert: 'c', documents: [{_id: 1}], $db: 'test'}");

@@ -1,10 +1,11 @@
 //! Values that nest ever deeper, and pipelines that take ever more, end in an error: the server goes
 //! on, with the memory it is given.
 
+use crate::ask::code as code_of;
 use crate::client::Client;
 use crate::server::Server;
+use base::bson::Builder;
 use base::bson::extended_json::parse;
-use base::bson::{Builder, DocumentBuf};
 
 /// The address space that the server gets, in kilobytes.
 const MEMORY: u64 = 3 << 20;
@@ -15,12 +16,6 @@ fn code(client: &mut Client, command: &str) -> i64 {
     sent.append_all(parse(command).unwrap().view()).append(c"$db", "test");
     let reply = client.command(&sent.finish()).unwrap_or_else(|error| panic!("{command:.300}: {error}"));
     code_of(&reply)
-}
-
-fn code_of(reply: &DocumentBuf) -> i64 {
-    let first = reply.view().get("writeErrors").and_then(|errors| errors.as_array()?.get(0)?.as_document());
-    let code = reply.view().get("code").or_else(|| first?.get("code"));
-    code.and_then(|code| code.as_i64()).unwrap_or(0)
 }
 
 fn wrapped(levels: usize, inner: &str) -> String {

@@ -2,6 +2,7 @@
 //! through a server: whatever comes of it is answered, nests no deeper than clients read, and is stored no deeper than
 //! documents are.
 
+use crate::ask::code as code_of;
 use crate::bombs::generate::{Core, Maker, cores};
 use crate::client::Client;
 use crate::say;
@@ -48,12 +49,6 @@ fn send(client: &mut Client, database: &str, command: &str) -> Result<DocumentBu
     let mut sent = Builder::new();
     sent.append_all(parsed.view()).append(c"$db", database);
     client.command(&sent.finish()).map_err(|error| format!("{error}: {command:.300}"))
-}
-
-fn code_of(reply: &DocumentBuf) -> i64 {
-    let first = reply.view().get("writeErrors").and_then(|errors| errors.as_array()?.get(0)?.as_document());
-    let code = reply.view().get("code").or_else(|| first?.get("code"));
-    code.and_then(|code| code.as_i64()).unwrap_or(0)
 }
 
 fn code(client: &mut Client, command: &str) -> i64 {

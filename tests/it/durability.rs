@@ -1,8 +1,8 @@
 //! What a server with a data directory promises: a write sent again after `kill -9` is carried out once, and
 //! files copied under `fsync {lock: true}` are whole.
 
+use crate::ask::{number, run_on, running, until};
 use crate::server::{Scratch, Server};
-use base::bson::extended_json::parse;
 use base::bson::{DocumentBuf, Value};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -10,15 +10,6 @@ use std::time::Duration;
 
 /// Only members of a set take retryable writes.
 const SET: [&str; 2] = ["--replset", "rs0"];
-
-/// Sends a command and returns the reply.
-fn run(server: &Server, command: &str) -> DocumentBuf {
-    server.connect().unwrap().command(&parse(command).unwrap()).unwrap()
-}
-
-fn number(reply: &DocumentBuf, name: &str) -> i64 {
-    reply.view().get(name).and_then(|value| value.as_i64()).unwrap_or(-1)
-}
 
 /// The reply without what says that it was answered from the record, and when.
 fn plain(reply: &DocumentBuf) -> String {
@@ -51,7 +42,7 @@ fn write(at: usize, one_session: bool) -> String {
 }
 
 fn contents(server: &Server) -> String {
-    let found = run(server, "{find: 'c', sort: {n: 1, _id: 1}, $db: 'test'}");
+    let found = run_on(server, "{find: 'c', sort: {n: 1, _id: 1}, $db: 'test'}");
     let batch = found.view().get("cursor").and_then(|cursor| cursor.as_document()).map(|c| format!("{c:?}"));
     batch.unwrap()
 }
@@ -62,19 +53,19 @@ fn killed_between(one_session: bool) {
     let mut server = Server::start_on(&data, &SET).unwrap();
     for at in 0..WRITES.len() {
         let command = write(at, one_session);
-        let first = run(&server, &command);
+        let first = run_on(&server, &command);
         assert_eq!(number(&first, "ok"), 1, "{command}: {first:?}");
         assert!(first.view().find("writeErrors").is_none(), "{command}: {first:?}");
         let before = contents(&server);
         drop(server);
         server = Server::start_on(&data, &SET).unwrap();
-        let again = run(&server, &command);
+        let again = run_on(&server, &command);
         assert_eq!(plain(&again), plain(&first), "{command}");
         assert!(again.view().find("retriedStmtIds").is_some(), "{command}: {again:?}");
         assert_eq!(contents(&server), before, "{command} was carried out twice");
     }
     // Older ones are known to be older, if the session is the same.
-    let old = run(&server, &write(0, one_session));
+    let old = run_on(&server, &write(0, one_session));
     let code = old.view().get("code").and_then(|code| code.as_i64());
     assert_eq!(code, one_session.then_some(225), "{old:?}");
 }
@@ -91,15 +82,15 @@ fn a_statement_that_was_not_carried_out_is_carried_out_when_sent_again() {
     let server = Server::start_on(&data, &SET).unwrap();
     let session = "lsid: {id: UUID('00000001-0000-4000-8000-000000000000')}, txnNumber: {$numberLong: '1'}";
     let one = format!("{{insert: 'c', documents: [{{_id: 1}}], {session}, $db: 'test'}}");
-    assert_eq!(number(&run(&server, &one), "n"), 1);
+    assert_eq!(number(&run_on(&server, &one), "n"), 1);
     drop(server);
     let server = Server::start_on(&data, &SET).unwrap();
     let both = format!("{{insert: 'c', documents: [{{_id: 1}}, {{_id: 2}}], {session}, $db: 'test'}}");
-    let reply = run(&server, &both);
+    let reply = run_on(&server, &both);
     assert_eq!(number(&reply, "n"), 2, "{reply:?}");
     let retried = reply.view().get("retriedStmtIds").and_then(|ids| ids.as_array()).unwrap();
     assert_eq!(retried.iter().count(), 1);
-    let counted = run(&server, "{count: 'c', $db: 'test'}");
+    let counted = run_on(&server, "{count: 'c', $db: 'test'}");
     assert_eq!(number(&counted, "n"), 2);
 }
 
@@ -111,12 +102,12 @@ fn within(number: i64, command: &str) -> String {
 }
 
 fn commit(server: &Server, number: i64) -> DocumentBuf {
-    run(server, &within(number, "commitTransaction: 1, $db: 'admin'"))
+    run_on(server, &within(number, "commitTransaction: 1, $db: 'admin'"))
 }
 
 /// The one document of `config.transactions`.
 fn record(server: &Server) -> DocumentBuf {
-    let found = run(server, "{find: 'transactions', sort: {_id: 1}, $db: 'config'}");
+    let found = run_on(server, "{find: 'transactions', sort: {_id: 1}, $db: 'config'}");
     let cursor = found.view().get("cursor").and_then(|cursor| cursor.as_document()).unwrap();
     let batch = cursor.get("firstBatch").and_then(|batch| batch.as_array()).unwrap();
     assert_eq!(batch.iter().count(), 1, "{found:?}");
@@ -129,18 +120,18 @@ fn commit_sent_again_after_a_kill(durability: &str) {
     let options = [&SET[..], &["--durability", durability]].concat();
     let start = || Server::start_on(&data, &options).unwrap();
     let server = start();
-    assert_eq!(number(&run(&server, "{insert: 'c', documents: [{_id: 1, n: 0}], $db: 'test'}"), "ok"), 1);
+    assert_eq!(number(&run_on(&server, "{insert: 'c', documents: [{_id: 1, n: 0}], $db: 'test'}"), "ok"), 1);
     let update = |server: &Server, of: i64| {
         let update =
             "update: 'c', updates: [{q: {_id: 1}, u: {$inc: {n: 1}}}], startTransaction: true, $db: 'test'";
-        assert_eq!(number(&run(server, &within(of, update)), "ok"), 1);
+        assert_eq!(number(&run_on(server, &within(of, update)), "ok"), 1);
     };
     update(&server, 3);
     assert_eq!(number(&commit(&server, 3), "ok"), 1);
     drop(server);
     let server = start();
     assert_eq!(number(&commit(&server, 3), "ok"), 1);
-    let abort = run(&server, &within(3, "abortTransaction: 1, $db: 'admin'"));
+    let abort = run_on(&server, &within(3, "abortTransaction: 1, $db: 'admin'"));
     assert_eq!(number(&abort, "code"), 256, "{abort:?}");
     assert_eq!(number(&commit(&server, 2), "code"), 225);
     let shown = record(&server);
@@ -151,7 +142,7 @@ fn commit_sent_again_after_a_kill(durability: &str) {
     assert_eq!(shown.get("state").and_then(|state| state.as_str()), Some("committed"));
     let time = shown.get("lastWriteOpTime").and_then(|time| time.as_document()).unwrap().get("ts");
     let logged = "{find: 'oplog.rs', filter: {txnNumber: 3}, $db: 'local'}";
-    assert!(format!("{:?}", run(&server, logged)).contains(&format!("{:?}", time.unwrap())));
+    assert!(format!("{:?}", run_on(&server, logged)).contains(&format!("{:?}", time.unwrap())));
     // One that was never committed is unknown; the next number goes on.
     update(&server, 4);
     drop(server);
@@ -161,13 +152,13 @@ fn commit_sent_again_after_a_kill(durability: &str) {
     assert!(format!("{lost:?}").contains("TransientTransactionError"), "{lost:?}");
     update(&server, 5);
     assert_eq!(number(&commit(&server, 5), "ok"), 1);
-    let found = run(&server, "{find: 'c', $db: 'test'}");
+    let found = run_on(&server, "{find: 'c', $db: 'test'}");
     assert!(format!("{found:?}").contains("\"n\": Int32(2)"), "{found:?}");
     for (refused, of) in [
         ("{insert: 'transactions', documents: [{}], $db: 'config'}", 20),
         ("{count: 'transactions', $db: 'config'}", -1),
     ] {
-        assert_eq!(number(&run(&server, refused), "code"), of, "{refused}");
+        assert_eq!(number(&run_on(&server, refused), "code"), of, "{refused}");
     }
 }
 
@@ -203,24 +194,25 @@ fn files_copied_while_writes_are_locked_open_as_they_were() {
     let server = Server::start_on(&data, &["--journal-dir", journal.to_str().unwrap()]).unwrap();
     let insert = |id: i32| format!("{{insert: 'c', documents: [{{_id: {id}}}], $db: 'test'}}");
     for id in 0..50 {
-        run(&server, &insert(id));
+        run_on(&server, &insert(id));
     }
-    let locked = run(&server, "{fsync: 1, lock: true, $db: 'admin'}");
+    let locked = run_on(&server, "{fsync: 1, lock: true, $db: 'admin'}");
     assert_eq!(number(&locked, "lockCount"), 1, "{locked:?}");
     let (ahead, later) = std::thread::scope(|scope| {
         let writers: Vec<_> = (50..58)
             .map(|id| {
                 scope.spawn({
                     let server = &server;
-                    move || run(server, &insert(id))
+                    move || run_on(server, &insert(id))
                 })
             })
             .collect();
-        std::thread::sleep(Duration::from_millis(150));
+        let mut client = server.connect().unwrap();
+        until("all inserts wait", || running(&mut client, "insert") == 8);
         let before = (files(&data), files(&journal));
-        let counted = run(&server, "{count: 'c', $db: 'test'}");
+        let counted = run_on(&server, "{count: 'c', $db: 'test'}");
         assert_eq!(number(&counted, "n"), 50, "reads go on, writes don't");
-        let shown = run(&server, "{currentOp: 1, $db: 'admin'}");
+        let shown = run_on(&server, "{currentOp: 1, $db: 'admin'}");
         assert!(matches!(shown.view().get("fsyncLock"), Some(Value::Boolean(true))));
         // Longer than the journal's interval: nothing is written in the background either.
         std::thread::sleep(Duration::from_millis(300));
@@ -228,19 +220,19 @@ fn files_copied_while_writes_are_locked_open_as_they_were() {
         let copies = (Scratch::new("copy"), Scratch::new("copy-journal"));
         copy(&data, &copies.0);
         copy(&journal, &copies.1);
-        let unlocked = run(&server, "{fsyncUnlock: 1, $db: 'admin'}");
+        let unlocked = run_on(&server, "{fsyncUnlock: 1, $db: 'admin'}");
         assert_eq!(number(&unlocked, "lockCount"), 0, "{unlocked:?}");
         for writer in writers {
             assert_eq!(number(&writer.join().unwrap(), "n"), 1);
         }
         copies
     });
-    assert_eq!(number(&run(&server, "{count: 'c', $db: 'test'}"), "n"), 58);
-    let shown = run(&server, "{currentOp: 1, $db: 'admin'}");
+    assert_eq!(number(&run_on(&server, "{count: 'c', $db: 'test'}"), "n"), 58);
+    let shown = run_on(&server, "{currentOp: 1, $db: 'admin'}");
     assert!(shown.view().find("fsyncLock").is_none());
     let copied = Server::start_on(&ahead, &["--journal-dir", later.to_str().unwrap()]).unwrap();
-    assert_eq!(number(&run(&copied, "{count: 'c', $db: 'test'}"), "n"), 50);
-    let valid = run(&copied, "{validate: 'c', full: true, $db: 'test'}");
+    assert_eq!(number(&run_on(&copied, "{count: 'c', $db: 'test'}"), "n"), 50);
+    let valid = run_on(&copied, "{validate: 'c', full: true, $db: 'test'}");
     assert!(matches!(valid.view().get("valid"), Some(Value::Boolean(true))), "{valid:?}");
 }
 
@@ -249,11 +241,11 @@ fn server_status_tells_of_journal_and_cache() {
     let data = Scratch::new("status");
     let server = Server::start_on(&data, &["--durability", "journaled"]).unwrap();
     for id in 0..5 {
-        run(&server, &format!("{{insert: 'c', documents: [{{_id: {id}}}], $db: 'test'}}"));
+        run_on(&server, &format!("{{insert: 'c', documents: [{{_id: {id}}}], $db: 'test'}}"));
     }
-    run(&server, "{fsync: 1, $db: 'admin'}");
-    run(&server, "{find: 'c', $db: 'test'}");
-    let status = run(&server, "{serverStatus: 1, $db: 'admin'}");
+    run_on(&server, "{fsync: 1, $db: 'admin'}");
+    run_on(&server, "{find: 'c', $db: 'test'}");
+    let status = run_on(&server, "{serverStatus: 1, $db: 'admin'}");
     let value = |path: &str| {
         let mut found = Some(Value::Document(status.view()));
         for name in path.split('.') {
@@ -282,17 +274,17 @@ fn a_set_keeps_its_configuration_and_its_defaults() {
     let options = ["--replset", "rs0"];
     let server = Server::start_on(&data, &options).unwrap();
     let configure = |server: &Server| {
-        let hello = run(server, "{hello: 1, $db: 'admin'}");
+        let hello = run_on(server, "{hello: 1, $db: 'admin'}");
         let host = hello.view().get("me").and_then(|me| me.as_str()).unwrap();
         let member = format!("{{_id: 0, host: '{host}', priority: 3}}");
         let config = format!("{{_id: 'rs0', version: 7, protocolVersion: 1, members: [{member}]}}");
-        run(server, &format!("{{replSetReconfig: {config}, $db: 'admin'}}"))
+        run_on(server, &format!("{{replSetReconfig: {config}, $db: 'admin'}}"))
     };
     assert_eq!(number(&configure(&server), "ok"), 1);
     let set = "{setDefaultRWConcern: 1, defaultWriteConcern: {w: 1}, $db: 'admin'}";
-    assert_eq!(number(&run(&server, set), "ok"), 1);
+    assert_eq!(number(&run_on(&server, set), "ok"), 1);
     let id = |server: &Server| {
-        let reply = run(server, "{replSetGetConfig: 1, $db: 'admin'}");
+        let reply = run_on(server, "{replSetGetConfig: 1, $db: 'admin'}");
         let config = reply.view().get("config").and_then(|config| config.as_document()).unwrap();
         let number = |name| config.get(name).and_then(|value| value.as_i64()).unwrap();
         let settings = config.get("settings").and_then(|settings| settings.as_document()).unwrap();
@@ -305,7 +297,7 @@ fn a_set_keeps_its_configuration_and_its_defaults() {
     let server = Server::start_on(&data, &options).unwrap();
     assert_eq!(id(&server), (7, 2, before), "the same set, in another term");
     assert_eq!(number(&configure(&server), "code"), 103);
-    let defaults = run(&server, "{getDefaultRWConcern: 1, $db: 'admin'}");
+    let defaults = run_on(&server, "{getDefaultRWConcern: 1, $db: 'admin'}");
     let source = defaults.view().get("defaultWriteConcernSource").and_then(|source| source.as_str());
     assert_eq!(source, Some("global"));
 }

@@ -1,19 +1,14 @@
 //! tests/fidelity.txt: what became of each place where others' suites had tripped; and what scripts can't say of them.
 
-use crate::client::Client;
+use crate::ask::run;
 use crate::server::Server;
 use crate::{root, say};
-use base::bson::extended_json::parse;
-use base::bson::{Builder, Document, DocumentBuf};
+use base::bson::{Builder, Document};
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
 /// How many places there are.
 const PLACES: u32 = 55;
-
-fn run(client: &mut Client, command: &str) -> DocumentBuf {
-    client.command(&parse(command).unwrap()).unwrap()
-}
 
 #[test]
 fn every_place_is_settled_where_the_list_says() {

@@ -1,6 +1,7 @@
 //! How far the log reaches back: what streams are told that ask for more, and how its terms grow.
 
-use crate::change_streams::{Stream, run, succeed};
+use crate::ask::{run, succeed};
+use crate::change_streams::Stream;
 use crate::client::Client;
 use crate::server::{Scratch, Server};
 use base::bson::{DocumentBuf, Value};

@@ -7,6 +7,7 @@
 //!   detail, `VELLUM_BLESS=1` keeps the new rates.
 //! - `recordings_on_postgres`: the same replayed at fronts over PostgreSQL.
 //! - `coverage`: every command, stage and operator has a script.
+//! - `ask`: what tests share: run a command, look into its reply, wait for a state.
 //! - `backup`: backups under load, restored to random moments.
 //! - `bombs`: what tries to take all memory or time ends in an error.
 //! - `change_streams`: every commit once and in order; streams that wait, and how many.
@@ -42,6 +43,7 @@
 
 #[cfg(unix)]
 mod advice;
+mod ask;
 mod authority;
 mod backup;
 mod bombs;

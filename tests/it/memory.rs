@@ -1,6 +1,7 @@
 //! What happens as memory comes to its end: data stops growing, reads and deletes go on; and operations whose client
 //! has gone don't hold any.
 
+use crate::ask::number;
 use crate::client::Client;
 use crate::server::{Scratch, Server};
 use base::bson::extended_json::parse;
@@ -33,10 +34,6 @@ fn insert(client: &mut Client) -> i64 {
     let text = first.and_then(|error| error.get("errmsg")?.as_str()).unwrap_or("--memory-limit");
     assert!(text.contains("--memory-limit"), "{text}");
     first.and_then(|error| error.get("code")?.as_i64()).unwrap_or(0)
-}
-
-fn number(reply: &DocumentBuf, name: &str) -> i64 {
-    reply.view().get(name).and_then(|value| value.as_i64()).unwrap_or(-1)
 }
 
 #[test]

@@ -1,6 +1,7 @@
 //! What nobody waits for any longer over PostgreSQL: statements that run at the server are ended there, and a server
 //! that lets nobody in holds nobody up for longer than he says.
 
+use crate::ask::code;
 use crate::authority::{Authority, Files};
 use crate::client::Client;
 use crate::say;
@@ -22,10 +23,6 @@ const LONG: &str = "300";
 
 fn run(client: &mut Client, command: &str) -> DocumentBuf {
     client.command(&parse(&format!("{{{command}}}")).unwrap()).unwrap()
-}
-
-fn code(reply: &DocumentBuf) -> i64 {
-    reply.view().get("code").and_then(|code| code.as_i64()).unwrap_or(0)
 }
 
 fn skipped(what: &str) {

@@ -1,6 +1,7 @@
 //! Change streams over PostgreSQL: writers at two fronts, streams at both, resumed at random places, a front killed
 //! in between. Each commit comes exactly once, in one order.
 
+use crate::ask::{succeed, until};
 use crate::client::Client;
 use crate::say;
 use crate::server::Server;
@@ -15,16 +16,10 @@ use std::time::{Duration, Instant};
 const WRITERS: usize = 3;
 const COMMITS: usize = 40;
 
-fn run(client: &mut Client, command: &str) -> DocumentBuf {
-    let reply = client.command(&parse(command).unwrap()).unwrap();
-    let ok = reply.view().get("ok").and_then(|ok| ok.as_i64());
-    assert_eq!(ok, Some(1), "{command}: {}", reply.view());
-    reply
-}
-
 /// Opens a stream; where a client resumes that has seen nothing yet.
 fn begin(client: &mut Client) -> String {
-    let opened = run(client, "{aggregate: 'c', pipeline: [{$changeStream: {}}], cursor: {}, $db: 'test'}");
+    let opened =
+        succeed(client, "{aggregate: 'c', pipeline: [{$changeStream: {}}], cursor: {}, $db: 'test'}");
     let cursor = opened.view().get("cursor").and_then(|cursor| cursor.as_document()).unwrap();
     Stream::token_of(cursor, "postBatchResumeToken").unwrap()
 }
@@ -69,7 +64,7 @@ impl Stream {
         let spec = format!("{{$changeStream: {{resumeAfter: {{_data: '{}'}}}}}}", self.token);
         let command =
             format!("{{aggregate: 'c', pipeline: [{spec}], cursor: {{batchSize: {size}}}, $db: 'test'}}");
-        let reply = run(client, &command);
+        let reply = succeed(client, &command);
         self.take(&reply, "firstBatch");
     }
 
@@ -79,7 +74,7 @@ impl Stream {
         let command = format!(
             "{{getMore: NumberLong('{cursor}'), collection: 'c', batchSize: {size}, maxTimeMS: 200, $db: 'test'}}"
         );
-        let reply = run(client, &command);
+        let reply = succeed(client, &command);
         self.take(&reply, "nextBatch");
     }
 }
@@ -112,7 +107,7 @@ fn streams_of_all_fronts_show_one_order() {
     let start = || Server::on_schema(&connection, "streams");
     let (Some(first), Some(second), Some(third)) = (start(), start(), start()) else { return };
     let mut clients = [first.connect().unwrap(), second.connect().unwrap()];
-    run(&mut clients[0], "{insert: 'c', documents: [{_id: 0, n: 0}], $db: 'test'}");
+    succeed(&mut clients[0], "{insert: 'c', documents: [{_id: 0, n: 0}], $db: 'test'}");
     let token = begin(&mut clients[1]);
     let mut streams = [0, 1].map(|_| Stream { token: token.clone(), cursor: None, seen: Vec::new() });
 
@@ -164,7 +159,7 @@ fn streams_of_all_fronts_show_one_order() {
     });
     assert_eq!(wanted, 2 * WRITERS * COMMITS);
     // A last commit, so that it is known when all have been read.
-    run(&mut clients[0], "{insert: 'c', documents: [{_id: 'last'}], $db: 'test'}");
+    succeed(&mut clients[0], "{insert: 'c', documents: [{_id: 'last'}], $db: 'test'}");
     for (number, stream) in streams.iter_mut().enumerate() {
         stream.open(&mut clients[number], 0);
         let end = Instant::now() + Duration::from_secs(30);
@@ -183,7 +178,7 @@ fn streams_of_all_fronts_show_one_order() {
     let updates: Vec<String> = (1..=wanted).map(|n| format!("update {{ _id: 0 }} {{ n: {n} }}")).collect();
     assert_eq!(kinds.remove(&false).unwrap_or_default(), updates);
     let count = "{count: 'c', $db: 'test'}";
-    let documents = run(&mut clients[1], count).view().get("n").and_then(|n| n.as_i64());
+    let documents = succeed(&mut clients[1], count).view().get("n").and_then(|n| n.as_i64());
     assert_eq!(kinds.remove(&true).map(|all| all.len() as i64 + 1), documents);
 }
 
@@ -199,7 +194,10 @@ fn a_stream_that_begins_before_the_log_is_told_so() {
     let token = begin(&mut a);
     let large = "x".repeat(5 << 20);
     for id in 0..6 {
-        run(&mut b, &format!("{{insert: 'c', documents: [{{_id: {id}, large: '{large}'}}], $db: 'test'}}"));
+        succeed(
+            &mut b,
+            &format!("{{insert: 'c', documents: [{{_id: {id}, large: '{large}'}}], $db: 'test'}}"),
+        );
     }
     let late = begin(&mut a);
     let resume = |client: &mut Client, token: &str| {
@@ -210,9 +208,6 @@ fn a_stream_that_begins_before_the_log_is_told_so() {
         reply.view().get("code").and_then(|code| code.as_i64())
     };
     // The log is looked at every few seconds.
-    let end = Instant::now() + Duration::from_secs(60);
-    while resume(&mut a, &token) != Some(286) && Instant::now() < end {
-        std::thread::sleep(Duration::from_millis(200));
-    }
+    until("the token is gone", || resume(&mut a, &token) == Some(286));
     assert_eq!((resume(&mut b, &token), resume(&mut b, &late)), (Some(286), None));
 }

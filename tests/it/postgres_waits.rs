@@ -1,5 +1,6 @@
 //! Commands that wait for PostgreSQL: no longer than their clients do.
 
+use crate::ask::code;
 use crate::client::Client;
 use crate::say;
 use crate::server::Server;
@@ -17,10 +18,6 @@ const SOON: Duration = Duration::from_secs(6);
 
 fn run(client: &mut Client, command: &str) -> DocumentBuf {
     client.command(&parse(&format!("{{{command}}}")).unwrap()).unwrap()
-}
-
-fn code(reply: &DocumentBuf) -> i64 {
-    reply.view().get("code").and_then(|code| code.as_i64()).unwrap_or(0)
 }
 
 /// The first statement of a transaction of a session of its own.

@@ -1,17 +1,13 @@
 //! The directory of a server gets smaller by itself when collections are dropped.
 
+use crate::ask::run_on;
 use crate::server::{Scratch, Server};
 use base::bson::DocumentBuf;
-use base::bson::extended_json::parse;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
 /// Documents of a megabyte.
 const LARGE: usize = 24;
-
-fn run(server: &Server, command: &str) -> DocumentBuf {
-    server.connect().unwrap().command(&parse(command).unwrap()).unwrap()
-}
 
 fn number(reply: &DocumentBuf, name: &str) -> f64 {
     match reply.view().get(name) {
@@ -36,24 +32,24 @@ fn what_a_dropped_collection_took_comes_back() {
     // A text of one letter would take no room.
     let options = ["--cache-size", "16M", "--compression", "none"];
     let mut server = Server::start_on(&data, &options).unwrap();
-    run(&server, "{insert: 'small', documents: [{_id: 1}], $db: 'test'}");
+    run_on(&server, "{insert: 'small', documents: [{_id: 1}], $db: 'test'}");
     let pad = "x".repeat(1_000_000);
     for at in 0..LARGE {
         let insert = format!("{{insert: 'large', documents: [{{_id: {at}, pad: '{pad}'}}], $db: 'test'}}");
-        assert_eq!(number(&run(&server, &insert), "n"), 1.0);
+        assert_eq!(number(&run_on(&server, &insert), "n"), 1.0);
     }
     // In order, so that all of it is in the base.
     server.end();
     let server = Server::start_on(&data, &options).unwrap();
-    let stats = run(&server, "{collStats: 'large', $db: 'test'}");
+    let stats = run_on(&server, "{collStats: 'large', $db: 'test'}");
     let least = LARGE as f64 * 1_000_000.0;
     assert!(number(&stats, "size") > least && number(&stats, "storageSize") > least, "{stats:?}");
-    assert!(number(&run(&server, "{dbStats: 1, $db: 'test'}"), "totalSize") > least);
+    assert!(number(&run_on(&server, "{dbStats: 1, $db: 'test'}"), "totalSize") > least);
     assert!(size(&data) as f64 > least);
-    assert_eq!(number(&run(&server, "{drop: 'large', $db: 'test'}"), "ok"), 1.0);
-    let stats = run(&server, "{dbStats: 1, $db: 'test'}");
+    assert_eq!(number(&run_on(&server, "{drop: 'large', $db: 'test'}"), "ok"), 1.0);
+    let stats = run_on(&server, "{dbStats: 1, $db: 'test'}");
     assert!(number(&stats, "totalSize") < 100_000.0, "{stats:?}");
-    assert!(number(&run(&server, "{collStats: 'large', $db: 'test'}"), "size") == 0.0);
+    assert!(number(&run_on(&server, "{collStats: 'large', $db: 'test'}"), "size") == 0.0);
     let started = Instant::now();
     while size(&data) as f64 > least / 2.0 {
         assert!(started.elapsed() < Duration::from_secs(30), "{} bytes", size(&data));
@@ -61,5 +57,5 @@ fn what_a_dropped_collection_took_comes_back() {
     }
     drop(server);
     let server = Server::start_on(&data, &options).unwrap();
-    assert_eq!(number(&run(&server, "{count: 'small', $db: 'test'}"), "n"), 1.0);
+    assert_eq!(number(&run_on(&server, "{count: 'small', $db: 'test'}"), "n"), 1.0);
 }

@@ -1,14 +1,9 @@
 //! What monitoring reads: mongostat, mongotop, Compass and exporters ask for these fields by name and type.
 
-use crate::client::Client;
+use crate::ask::run;
 use crate::say;
 use crate::server::Server;
-use base::bson::extended_json::parse;
 use base::bson::{DocumentBuf, Type, Value};
-
-fn run(client: &mut Client, command: &str) -> DocumentBuf {
-    client.command(&parse(command).unwrap()).unwrap()
-}
 
 /// The value at a path of fields.
 fn at<'a>(document: &'a DocumentBuf, path: &str) -> Option<Value<'a>> {

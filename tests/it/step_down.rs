@@ -1,6 +1,6 @@
 //! A stepDown interrupts the writes under way, and what has been written stands.
 
-use crate::change_streams::{run, succeed};
+use crate::ask::{run, succeed};
 use crate::server::Server;
 use base::bson::DocumentBuf;
 use std::thread;

@@ -1,6 +1,7 @@
 //! SIGTERM, while eight clients write: what comes later is refused, what was acknowledged is kept, and the server ends
 //! soon. A second signal waits for nothing.
 
+use crate::ask::code;
 use crate::client::Client;
 use crate::say;
 use crate::server::{Scratch, Server};
@@ -18,10 +19,6 @@ const WRITERS: usize = 8;
 const SOON: Duration = Duration::from_secs(10);
 /// What nobody waits for the end of.
 const ENDLESS: &str = "{aggregate: 1, cursor: {}, pipeline: [{$documents: [{}]}, {$set: {n: {$reduce: {input: {$range: [0, 1000000]}, initialValue: 0, in: {$size: {$range: [0, 10000]}}}}}}], $db: 'test'}";
-
-fn code(reply: &DocumentBuf) -> i64 {
-    reply.view().get("code").and_then(|code| code.as_i64()).unwrap_or(0)
-}
 
 /// What a client has seen by the time that its connection is gone.
 #[derive(Default)]

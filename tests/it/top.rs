@@ -1,5 +1,6 @@
 //! `vellum top`: lines where nobody looks, a screen on a terminal, and what it says of servers that tell less.
 
+use crate::ask::until;
 use crate::authority::{Authority, Caller, Files};
 use crate::server::Server;
 use base::bson::extended_json::parse;
@@ -8,6 +9,7 @@ use std::fs::File;
 use std::io::{Read, Write};
 use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
 use wire::scram::Mechanism;
@@ -76,25 +78,32 @@ fn a_screen_is_shown_on_a_terminal_and_gone_after_q() {
         drop(pair.slave);
         let mut terminal = File::from(pair.master);
         let mut reader = terminal.try_clone().unwrap();
-        let read = thread::spawn(move || {
-            let mut shown = Vec::new();
-            let mut piece = [0; 4096];
-            // It fails once the other end is closed.
-            while let Ok(count) = reader.read(&mut piece)
-                && count > 0
-            {
-                shown.extend_from_slice(&piece[..count]);
+        let shown = Arc::new(Mutex::new(Vec::new()));
+        let text = |shown: &Mutex<Vec<u8>>| String::from_utf8_lossy(&shown.lock().unwrap()).to_string();
+        let read = thread::spawn({
+            let shown = Arc::clone(&shown);
+            move || {
+                let mut piece = [0; 4096];
+                // It fails once the other end is closed.
+                while let Ok(count) = reader.read(&mut piece)
+                    && count > 0
+                {
+                    shown.lock().unwrap().extend_from_slice(&piece[..count]);
+                }
             }
-            String::from_utf8_lossy(&shown).to_string()
         });
-        thread::sleep(Duration::from_millis(2500));
+        until("two screens, with the collection", || {
+            let shown = text(&shown);
+            shown.matches("\u{1b}[H").count() > 1 && shown.contains("shop.busy")
+        });
         terminal.write_all(b"q").unwrap();
         let end = Instant::now() + Duration::from_secs(20);
         while child.try_wait().unwrap().is_none() && Instant::now() < end {
             thread::sleep(Duration::from_millis(20));
         }
         let _ = child.kill();
-        (read.join().unwrap(), child.wait().unwrap())
+        read.join().unwrap();
+        (text(&shown), child.wait().unwrap())
     });
     assert!(status.success(), "{shown}");
     let screens = shown.matches("\u{1b}[H").count();

@@ -1,6 +1,7 @@
 //! Commands that wait (while fsync has locked writes, while an index is built) hold nobody up and can be
 //! ended, however many they are.
 
+use crate::ask::{run, running, until};
 use crate::client::Client;
 use crate::server::Server;
 use base::bson::DocumentBuf;
@@ -11,19 +12,8 @@ use std::time::{Duration, Instant};
 /// More than threads that tokio makes for blocking work unless told otherwise.
 const WAITING: usize = 600;
 
-fn run(client: &mut Client, command: &str) -> DocumentBuf {
-    client.command(&parse(command).unwrap()).unwrap()
-}
-
 fn number(reply: &DocumentBuf, name: &str) -> Option<i64> {
     reply.view().get(name).and_then(|value| value.as_i64())
-}
-
-/// How many commands of this name run.
-fn running(client: &mut Client, command: &str) -> usize {
-    let current =
-        run(client, &format!("{{currentOp: 1, $db: 'admin', 'command.{command}': {{$exists: true}}}}"));
-    current.view().get("inprog").and_then(|list| list.as_array()).map_or(0, |list| list.len())
 }
 
 #[test]
@@ -42,12 +32,8 @@ fn six_hundred_merges_wait_for_fsync_unlock_and_the_server_stops() {
                 scope.spawn(move || own.command(&parse(&merge).unwrap()))
             })
             .collect();
-        let begun = Instant::now();
         // Those with a time limit end; the others go on waiting, and nobody is kept from asking.
-        while running(&mut client, "aggregate") != WAITING / 2 {
-            assert!(begun.elapsed() < Duration::from_secs(60), "{}", running(&mut client, "aggregate"));
-            thread::sleep(Duration::from_millis(20));
-        }
+        until("half of them wait", || running(&mut client, "aggregate") == WAITING / 2);
         let asked = Instant::now();
         assert_eq!(number(&run(&mut server.connect().unwrap(), "{ping: 1, $db: 'admin'}"), "ok"), Some(1));
         assert!(asked.elapsed() < Duration::from_secs(10));
