@@ -4,6 +4,7 @@
 //! [`bson::validate`]; everything else here reads and writes valid BSON in place.
 
 pub mod bson;
+pub mod calendar;
 pub mod codes;
 pub mod error;
 pub mod hash;

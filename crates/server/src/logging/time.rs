@@ -1,5 +1,6 @@
 //! Times as the log writes them.
 
+use base::calendar::from_days;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 /// Milliseconds since 1970.
@@ -10,23 +11,10 @@ pub(crate) fn now_millis() -> i64 {
 /// A time in the form `2026-01-31T08:09:10.011Z`.
 pub(crate) fn format_time(millis: i64) -> String {
     let (days, rest) = (millis.div_euclid(86_400_000), millis.rem_euclid(86_400_000));
-    let (year, month, day) = civil(days);
+    let (year, month, day) = from_days(days);
     let (seconds, millis) = (rest / 1000, rest % 1000);
     let (hour, minute, second) = (seconds / 3600, seconds / 60 % 60, seconds % 60);
     format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}.{millis:03}Z")
-}
-
-/// Year, month and day of a day counted from 1970, by the arithmetic of 400-year cycles.
-fn civil(days: i64) -> (i64, i64, i64) {
-    let shifted = days + 719_468;
-    let (era, day_of_era) = (shifted.div_euclid(146_097), shifted.rem_euclid(146_097));
-    let year_of_era = (day_of_era - day_of_era / 1460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
-    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
-    let from_march = (5 * day_of_year + 2) / 153;
-    let day = day_of_year - (153 * from_march + 2) / 5 + 1;
-    let month = if from_march < 10 { from_march + 3 } else { from_march - 9 };
-    let year = year_of_era + era * 400 + i64::from(month <= 2);
-    (year, month, day)
 }
 
 #[cfg(test)]

@@ -1,12 +1,14 @@
 //! Dates as ISO 8601 text, in the proleptic Gregorian calendar.
 
+use crate::calendar::{days_in_month, from_days, to_days};
+
 const DAY_MILLIS: i64 = 86_400_000;
 
 /// `2024-02-29T12:34:56.789Z`, milliseconds left out where zero; `None` outside the years 1 to
 /// 9999, which that form cannot hold.
 pub fn format_millis(millis: i64) -> Option<String> {
     let (day, rest) = (millis.div_euclid(DAY_MILLIS), millis.rem_euclid(DAY_MILLIS));
-    let (year, month, day) = civil_from_days(day);
+    let (year, month, day) = from_days(day);
     if !(1..=9999).contains(&year) {
         return None;
     }
@@ -25,7 +27,7 @@ pub fn parse_millis(text: &str) -> Option<i64> {
     let month = reader.digits(2).filter(|month| (1..=12).contains(month))?;
     reader.expect(b'-')?;
     let day = reader.digits(2).filter(|&day| day >= 1 && day <= days_in_month(year, month))?;
-    let mut millis = days_from_civil(year, month, day) * DAY_MILLIS;
+    let mut millis = to_days(year, month, day)? * DAY_MILLIS;
     if reader.skip(b'T') || reader.skip(b' ') {
         millis += reader.time()?;
         millis -= reader.offset()?;
@@ -83,32 +85,4 @@ impl Reader<'_> {
         let minutes = if self.0.is_empty() { 0 } else { self.digits(2)? };
         (sign != 0).then_some(sign * (hours * 60 + minutes) * 60_000)
     }
-}
-
-fn days_in_month(year: i64, month: i64) -> i64 {
-    match month {
-        4 | 6 | 9 | 11 => 30,
-        2 if year % 4 == 0 && (year % 100 != 0 || year % 400 == 0) => 29,
-        2 => 28,
-        _ => 31,
-    }
-}
-
-/// Days since 1970 of a date; years start in March here, so that the leap day comes last.
-fn days_from_civil(year: i64, month: i64, day: i64) -> i64 {
-    let year = if month <= 2 { year - 1 } else { year };
-    let (era, year_of_era) = (year.div_euclid(400), year.rem_euclid(400));
-    let day_of_year = (153 * ((month + 9) % 12) + 2) / 5 + day - 1;
-    era * 146_097 + year_of_era * 365 + year_of_era / 4 - year_of_era / 100 + day_of_year - 719_468
-}
-
-fn civil_from_days(days: i64) -> (i64, i64, i64) {
-    let days = days + 719_468;
-    let (era, day_of_era) = (days.div_euclid(146_097), days.rem_euclid(146_097));
-    let year_of_era = (day_of_era - day_of_era / 1460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
-    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
-    let shifted = (5 * day_of_year + 2) / 153;
-    let month = (shifted + 2) % 12 + 1;
-    let year = era * 400 + year_of_era + i64::from(month <= 2);
-    (year, month, day_of_year - (153 * shifted + 2) / 5 + 1)
 }
