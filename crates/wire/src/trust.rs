@@ -28,7 +28,7 @@ pub fn config(encryption: &Encryption) -> Result<ClientConfig, String> {
 pub fn config_with(encryption: &Encryption, pair: Option<CertifiedKey>) -> Result<ClientConfig, String> {
     let provider = provider();
     let verifier: Arc<dyn ServerCertVerifier> = match encryption.any_certificate {
-        true => Arc::new(Anybody(provider.clone())),
+        true => Arc::new(Lenient::any_certificate(provider.clone())),
         false => {
             let roots = match &encryption.ca_file {
                 Some(file) => authorities(file)?,
@@ -38,7 +38,7 @@ pub fn config_with(encryption: &Encryption, pair: Option<CertifiedKey>) -> Resul
                 .build()
                 .map_err(|error| error.to_string())?;
             match encryption.any_name {
-                true => Arc::new(AnyName(checks)),
+                true => Arc::new(Lenient { provider: provider.clone(), checks: Some(checks) }),
                 false => checks,
             }
         }
@@ -64,52 +64,22 @@ fn of_system() -> Result<RootCertStore, String> {
     }
 }
 
-/// Believes any certificate. What is signed with it is checked nevertheless.
+/// Checks a server's certificate as far as a client asks for it. Signatures are always checked.
 #[derive(Debug)]
-struct Anybody(Arc<CryptoProvider>);
+pub struct Lenient {
+    provider: Arc<CryptoProvider>,
+    /// Checks all but the name; `None` accepts any certificate.
+    checks: Option<Arc<WebPkiServerVerifier>>,
+}
 
-impl ServerCertVerifier for Anybody {
-    fn verify_server_cert(
-        &self,
-        _: &CertificateDer<'_>,
-        _: &[CertificateDer<'_>],
-        _: &ServerName<'_>,
-        _: &[u8],
-        _: UnixTime,
-    ) -> Result<ServerCertVerified, Error> {
-        Ok(ServerCertVerified::assertion())
-    }
-
-    fn verify_tls12_signature(
-        &self,
-        message: &[u8],
-        certificate: &CertificateDer<'_>,
-        signed: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, Error> {
-        let algorithms = &self.0.signature_verification_algorithms;
-        rustls::crypto::verify_tls12_signature(message, certificate, signed, algorithms)
-    }
-
-    fn verify_tls13_signature(
-        &self,
-        message: &[u8],
-        certificate: &CertificateDer<'_>,
-        signed: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, Error> {
-        let algorithms = &self.0.signature_verification_algorithms;
-        rustls::crypto::verify_tls13_signature(message, certificate, signed, algorithms)
-    }
-
-    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        self.0.signature_verification_algorithms.supported_schemes()
+impl Lenient {
+    /// A verifier that accepts any certificate.
+    pub fn any_certificate(provider: Arc<CryptoProvider>) -> Lenient {
+        Lenient { provider, checks: None }
     }
 }
 
-/// Believes a good certificate, whatever name it is for.
-#[derive(Debug)]
-struct AnyName(Arc<WebPkiServerVerifier>);
-
-impl ServerCertVerifier for AnyName {
+impl ServerCertVerifier for Lenient {
     fn verify_server_cert(
         &self,
         certificate: &CertificateDer<'_>,
@@ -118,7 +88,8 @@ impl ServerCertVerifier for AnyName {
         ocsp: &[u8],
         now: UnixTime,
     ) -> Result<ServerCertVerified, Error> {
-        match self.0.verify_server_cert(certificate, between, name, ocsp, now) {
+        let Some(checks) = &self.checks else { return Ok(ServerCertVerified::assertion()) };
+        match checks.verify_server_cert(certificate, between, name, ocsp, now) {
             // The name is what is looked at last.
             Err(Error::InvalidCertificate(
                 CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. },
@@ -133,7 +104,8 @@ impl ServerCertVerifier for AnyName {
         certificate: &CertificateDer<'_>,
         signed: &DigitallySignedStruct,
     ) -> Result<HandshakeSignatureValid, Error> {
-        self.0.verify_tls12_signature(message, certificate, signed)
+        let algorithms = &self.provider.signature_verification_algorithms;
+        rustls::crypto::verify_tls12_signature(message, certificate, signed, algorithms)
     }
 
     fn verify_tls13_signature(
@@ -142,10 +114,11 @@ impl ServerCertVerifier for AnyName {
         certificate: &CertificateDer<'_>,
         signed: &DigitallySignedStruct,
     ) -> Result<HandshakeSignatureValid, Error> {
-        self.0.verify_tls13_signature(message, certificate, signed)
+        let algorithms = &self.provider.signature_verification_algorithms;
+        rustls::crypto::verify_tls13_signature(message, certificate, signed, algorithms)
     }
 
     fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        self.0.supported_verify_schemes()
+        self.provider.signature_verification_algorithms.supported_schemes()
     }
 }
