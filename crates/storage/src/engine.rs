@@ -320,78 +320,134 @@ pub trait Engine: Send + Sync {
     }
 }
 
-/// Whoever shares an engine has one.
-impl<E: Engine + ?Sized> Engine for Arc<E> {
+/// An engine that passes on what it does not do itself. Its methods are those of [`Engine`] that wrappers change.
+pub trait Wrapper: Send + Sync {
+    /// The engine beneath.
+    type Beneath: Engine + ?Sized;
+
+    /// The engine beneath.
+    fn beneath(&self) -> &Self::Beneath;
+
+    /// [`Engine::snapshot`].
     fn snapshot(&self) -> Arc<dyn Snapshot> {
-        (**self).snapshot()
+        self.beneath().snapshot()
+    }
+
+    /// [`Engine::commit`].
+    fn commit(&self, batch: Batch) -> Result<Position> {
+        self.beneath().commit(batch)
+    }
+
+    /// [`Engine::wait_for_room`].
+    fn wait_for_room(&self, go_on: &mut dyn FnMut() -> bool) -> Result<()> {
+        self.beneath().wait_for_room(go_on)
+    }
+
+    /// [`Engine::latest_time`].
+    fn latest_time(&self) -> u64 {
+        self.beneath().latest_time()
+    }
+
+    /// [`Engine::wait_journaled`].
+    fn wait_journaled(&self, position: Position) -> Result<()> {
+        self.beneath().wait_journaled(position)
+    }
+
+    /// [`Engine::durable`].
+    fn durable(&self) -> Position {
+        self.beneath().durable()
+    }
+
+    /// [`Engine::has_journal`].
+    fn has_journal(&self) -> bool {
+        self.beneath().has_journal()
+    }
+
+    /// [`Engine::name`].
+    fn name(&self) -> &'static str {
+        self.beneath().name()
+    }
+}
+
+impl<E: Engine + ?Sized> Wrapper for Arc<E> {
+    type Beneath = E;
+
+    fn beneath(&self) -> &E {
+        self
+    }
+}
+
+impl<W: Wrapper> Engine for W {
+    fn snapshot(&self) -> Arc<dyn Snapshot> {
+        Wrapper::snapshot(self)
     }
 
     fn commit(&self, batch: Batch) -> Result<Position> {
-        (**self).commit(batch)
+        Wrapper::commit(self, batch)
     }
 
     fn wait_for_room(&self, go_on: &mut dyn FnMut() -> bool) -> Result<()> {
-        (**self).wait_for_room(go_on)
+        Wrapper::wait_for_room(self, go_on)
     }
 
     fn latest_time(&self) -> u64 {
-        (**self).latest_time()
+        Wrapper::latest_time(self)
     }
 
     fn wait_journaled(&self, position: Position) -> Result<()> {
-        (**self).wait_journaled(position)
+        Wrapper::wait_journaled(self, position)
     }
 
     fn await_journaled(&self, position: Position, waker: &Waker) -> Awaited {
-        (**self).await_journaled(position, waker)
+        self.beneath().await_journaled(position, waker)
     }
 
     fn durable(&self) -> Position {
-        (**self).durable()
+        Wrapper::durable(self)
     }
 
     fn when_durable(&self, wake: Arc<dyn Fn() + Send + Sync>) {
-        (**self).when_durable(wake);
+        self.beneath().when_durable(wake);
     }
 
     fn sync_soon(&self) {
-        (**self).sync_soon();
+        self.beneath().sync_soon();
     }
 
     fn durability(&self) -> Durability {
-        (**self).durability()
+        self.beneath().durability()
     }
 
     fn checkpoint(&self) -> Result<()> {
-        (**self).checkpoint()
+        self.beneath().checkpoint()
     }
 
     fn checkpoint_after(&self, longest: Option<Duration>) {
-        (**self).checkpoint_after(longest);
+        self.beneath().checkpoint_after(longest);
     }
 
     fn sync_every(&self, interval: Duration) {
-        (**self).sync_every(interval);
+        self.beneath().sync_every(interval);
     }
 
     fn backup(&self, since: Option<Since>, covers: u64) -> Result<Backup> {
-        (**self).backup(since, covers)
+        self.beneath().backup(since, covers)
     }
 
     fn has_journal(&self) -> bool {
-        (**self).has_journal()
+        Wrapper::has_journal(self)
     }
 
     fn name(&self) -> &'static str {
-        (**self).name()
+        Wrapper::name(self)
     }
 
     fn statistics(&self) -> Statistics {
-        (**self).statistics()
+        self.beneath().statistics()
     }
 
     fn working_set(&self) -> Option<WorkingSet> {
-        (**self).working_set()
+        self.beneath().working_set()
     }
 }
 

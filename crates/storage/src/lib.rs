@@ -38,7 +38,7 @@ pub use disk::{
 };
 pub use engine::{
     ArchiveCounts, Awaited, Cursor, Damage, Direction, Durability, Engine, Ident, Position, Range,
-    SYNC_SPANS, Snapshot, Statistics,
+    SYNC_SPANS, Snapshot, Statistics, Wrapper,
 };
 pub use error::{Error, Result};
 pub use memory::MemoryEngine;

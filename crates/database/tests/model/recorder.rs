@@ -3,7 +3,7 @@
 use parking_lot::Mutex;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use storage::{Batch, Durability, Engine, Op, Position, Result, Snapshot, Statistics};
+use storage::{Batch, Engine, Op, Position, Result};
 
 /// A batch, and what came of it.
 #[derive(Clone, Debug)]
@@ -48,9 +48,11 @@ impl Recorder {
     }
 }
 
-impl Engine for Recorder {
-    fn snapshot(&self) -> Arc<dyn Snapshot> {
-        self.engine.snapshot()
+impl storage::Wrapper for Recorder {
+    type Beneath = dyn Engine;
+
+    fn beneath(&self) -> &Self::Beneath {
+        &*self.engine
     }
 
     fn commit(&self, batch: Batch) -> Result<Position> {
@@ -58,7 +60,7 @@ impl Engine for Recorder {
         entries.push(Entry { time: batch.time(), ops: batch.ops().to_vec(), position: None });
         let begun = self.done.load(Ordering::SeqCst) + 1;
         self.begun.store(begun, Ordering::SeqCst);
-        let committed = self.engine.commit(batch);
+        let committed = self.beneath().commit(batch);
         match &committed {
             Ok(position) => {
                 if let Some(entry) = entries.last_mut() {
@@ -71,48 +73,8 @@ impl Engine for Recorder {
         committed
     }
 
-    fn wait_journaled(&self, position: Position) -> Result<()> {
-        self.engine.wait_journaled(position)
-    }
-
     fn wait_for_room(&self, go_on: &mut dyn FnMut() -> bool) -> Result<()> {
         (self.pause)();
-        self.engine.wait_for_room(go_on)
-    }
-
-    fn latest_time(&self) -> u64 {
-        self.engine.latest_time()
-    }
-
-    fn durable(&self) -> Position {
-        self.engine.durable()
-    }
-
-    fn when_durable(&self, wake: Arc<dyn Fn() + Send + Sync>) {
-        self.engine.when_durable(wake);
-    }
-
-    fn sync_soon(&self) {
-        self.engine.sync_soon();
-    }
-
-    fn checkpoint(&self) -> Result<()> {
-        self.engine.checkpoint()
-    }
-
-    fn durability(&self) -> Durability {
-        self.engine.durability()
-    }
-
-    fn has_journal(&self) -> bool {
-        self.engine.has_journal()
-    }
-
-    fn name(&self) -> &'static str {
-        self.engine.name()
-    }
-
-    fn statistics(&self) -> Statistics {
-        self.engine.statistics()
+        self.beneath().wait_for_room(go_on)
     }
 }

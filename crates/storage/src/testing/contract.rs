@@ -13,15 +13,13 @@ mod walk;
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Duration;
 
 use parking_lot::Mutex;
 
 use crate::differences::merged;
-use crate::disk::{Backup, Since};
 use crate::{
-    Batch, Cursor, Damage, Difference, Differences, Direction, Durability, Engine, Error, Ident, Key, Op,
-    Position, Range, Result, Snapshot, Statistics, Value, WorkingSet,
+    Batch, Cursor, Damage, Difference, Differences, Direction, Engine, Error, Ident, Key, Op, Position,
+    Range, Result, Snapshot, Value,
 };
 use walk::{CheckedCursor, Walk};
 
@@ -104,7 +102,13 @@ impl Closely {
     }
 }
 
-impl<E: Engine> Engine for Checked<E> {
+impl<E: Engine> crate::Wrapper for Checked<E> {
+    type Beneath = E;
+
+    fn beneath(&self) -> &E {
+        &self.engine
+    }
+
     fn snapshot(&self) -> Arc<dyn Snapshot> {
         let closely = Arc::clone(&self.closely);
         Arc::new(CheckedSnapshot { inner: self.engine.snapshot(), seen: Seen::default(), closely })
@@ -131,10 +135,6 @@ impl<E: Engine> Engine for Checked<E> {
         self.engine.wait_journaled(position)
     }
 
-    fn wait_for_room(&self, go_on: &mut dyn FnMut() -> bool) -> Result<()> {
-        self.engine.wait_for_room(go_on)
-    }
-
     fn latest_time(&self) -> u64 {
         let seen = self.time.load(Ordering::Acquire);
         let time = self.engine.latest_time();
@@ -149,50 +149,6 @@ impl<E: Engine> Engine for Checked<E> {
         let mut latest = self.commits.lock();
         *latest = durable.max(*latest);
         durable
-    }
-
-    fn when_durable(&self, wake: Arc<dyn Fn() + Send + Sync>) {
-        self.engine.when_durable(wake);
-    }
-
-    fn sync_soon(&self) {
-        self.engine.sync_soon();
-    }
-
-    fn checkpoint(&self) -> Result<()> {
-        self.engine.checkpoint()
-    }
-
-    fn checkpoint_after(&self, longest: Option<Duration>) {
-        self.engine.checkpoint_after(longest);
-    }
-
-    fn sync_every(&self, interval: Duration) {
-        self.engine.sync_every(interval);
-    }
-
-    fn backup(&self, since: Option<Since>, covers: u64) -> Result<Backup> {
-        self.engine.backup(since, covers)
-    }
-
-    fn durability(&self) -> Durability {
-        self.engine.durability()
-    }
-
-    fn has_journal(&self) -> bool {
-        self.engine.has_journal()
-    }
-
-    fn name(&self) -> &'static str {
-        self.engine.name()
-    }
-
-    fn statistics(&self) -> Statistics {
-        self.engine.statistics()
-    }
-
-    fn working_set(&self) -> Option<WorkingSet> {
-        self.engine.working_set()
     }
 }
 
@@ -412,9 +368,11 @@ mod tests {
     /// An engine that forgets deletions.
     struct Forgetful(MemoryEngine);
 
-    impl Engine for Forgetful {
-        fn snapshot(&self) -> Arc<dyn Snapshot> {
-            self.0.snapshot()
+    impl crate::Wrapper for Forgetful {
+        type Beneath = MemoryEngine;
+
+        fn beneath(&self) -> &MemoryEngine {
+            &self.0
         }
 
         fn commit(&self, batch: Batch) -> Result<Position> {
@@ -429,40 +387,12 @@ mod tests {
             self.0.commit(kept)
         }
 
-        fn wait_journaled(&self, position: Position) -> Result<()> {
-            self.0.wait_journaled(position)
-        }
-
-        fn wait_for_room(&self, go_on: &mut dyn FnMut() -> bool) -> Result<()> {
-            self.0.wait_for_room(go_on)
-        }
-
-        fn latest_time(&self) -> u64 {
-            self.0.latest_time()
-        }
-
-        fn durable(&self) -> Position {
-            self.0.durable()
-        }
-
-        fn when_durable(&self, wake: Arc<dyn Fn() + Send + Sync>) {
-            self.0.when_durable(wake);
-        }
-
-        fn sync_soon(&self) {
-            self.0.sync_soon();
-        }
-
         fn has_journal(&self) -> bool {
             false
         }
 
         fn name(&self) -> &'static str {
             "forgetful"
-        }
-
-        fn statistics(&self) -> Statistics {
-            self.0.statistics()
         }
     }
 

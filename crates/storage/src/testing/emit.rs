@@ -3,12 +3,10 @@
 //! Which keys an insert writes is invisible from above, and an index entry too many costs something without
 //! being wrong anywhere. Tests that show the keys make it visible.
 
-use std::sync::Arc;
-
 use parking_lot::Mutex;
 
 use crate::bytes::Text;
-use crate::{Batch, Durability, Engine, Op, Position, Result, Snapshot, Statistics, WorkingSet};
+use crate::{Batch, Engine, Op, Position, Result};
 
 /// Turns one change into text. The layer that knows what the keys mean brings its own.
 pub type Describe = fn(&Op) -> String;
@@ -42,9 +40,11 @@ impl<E: Engine> Emit<E> {
     }
 }
 
-impl<E: Engine> Engine for Emit<E> {
-    fn snapshot(&self) -> Arc<dyn Snapshot> {
-        self.engine.snapshot()
+impl<E: Engine> crate::Wrapper for Emit<E> {
+    type Beneath = E;
+
+    fn beneath(&self) -> &E {
+        &self.engine
     }
 
     fn commit(&self, batch: Batch) -> Result<Position> {
@@ -54,54 +54,6 @@ impl<E: Engine> Engine for Emit<E> {
         let position = self.engine.commit(batch)?;
         recorded.extend(lines);
         Ok(position)
-    }
-
-    fn wait_journaled(&self, position: Position) -> Result<()> {
-        self.engine.wait_journaled(position)
-    }
-
-    fn wait_for_room(&self, go_on: &mut dyn FnMut() -> bool) -> Result<()> {
-        self.engine.wait_for_room(go_on)
-    }
-
-    fn latest_time(&self) -> u64 {
-        self.engine.latest_time()
-    }
-
-    fn durable(&self) -> Position {
-        self.engine.durable()
-    }
-
-    fn when_durable(&self, wake: Arc<dyn Fn() + Send + Sync>) {
-        self.engine.when_durable(wake);
-    }
-
-    fn sync_soon(&self) {
-        self.engine.sync_soon();
-    }
-
-    fn checkpoint(&self) -> Result<()> {
-        self.engine.checkpoint()
-    }
-
-    fn durability(&self) -> Durability {
-        self.engine.durability()
-    }
-
-    fn has_journal(&self) -> bool {
-        self.engine.has_journal()
-    }
-
-    fn name(&self) -> &'static str {
-        self.engine.name()
-    }
-
-    fn statistics(&self) -> Statistics {
-        self.engine.statistics()
-    }
-
-    fn working_set(&self) -> Option<WorkingSet> {
-        self.engine.working_set()
     }
 }
 
