@@ -1,5 +1,6 @@
 //! File descriptors: the server takes what the system allows, and connections leave some to its files.
 
+use crate::ask::until;
 use crate::server::{Scratch, Server};
 use base::bson::extended_json::parse;
 
@@ -37,9 +38,7 @@ fn connections_leave_descriptors_to_the_files() {
     assert_eq!(connections.get("current").and_then(|n| n.as_i64()), Some(160));
     assert_eq!(connections.get("available").and_then(|n| n.as_i64()), Some(0));
     drop(clients);
-    let again = (0..100).any(|_| {
-        std::thread::sleep(std::time::Duration::from_millis(20));
+    until("places of closed connections are free", || {
         server.connect().and_then(|mut client| client.command(&ping)).is_ok()
     });
-    assert!(again, "places of closed connections are free");
 }

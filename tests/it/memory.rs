@@ -1,7 +1,7 @@
 //! What happens as memory comes to its end: data stops growing, reads and deletes go on; and operations whose client
 //! has gone don't hold any.
 
-use crate::ask::number;
+use crate::ask::{number, until};
 use crate::client::Client;
 use crate::server::{Scratch, Server};
 use base::bson::extended_json::parse;
@@ -53,11 +53,7 @@ fn data_stops_growing_and_can_be_deleted() {
     assert_eq!(refuses, Some(true), "{status}");
     let deleted = command(&mut client, "{delete: 'c', deletes: [{q: {}, limit: 0}]}");
     assert!(number(&deleted, "n") >= 20 * inserted as i64, "{deleted}");
-    let begun = Instant::now();
-    while insert(&mut client) != 0 {
-        assert!(begun.elapsed() < PATIENCE, "memory doesn't come back");
-        thread::sleep(Duration::from_millis(50));
-    }
+    until("memory comes back", || insert(&mut client) == 0);
 }
 
 fn resident_megabytes(client: &mut Client) -> i64 {
@@ -139,17 +135,9 @@ fn reads_end_with_their_client() {
             .is_some_and(|list| list.get(0).is_some())
     };
     // On a busy machine it may not have begun.
-    let sent = Instant::now();
-    while !runs(&mut second) {
-        assert!(sent.elapsed() < PATIENCE, "it doesn't begin, or has ended with its client still there");
-        thread::sleep(Duration::from_millis(50));
-    }
+    until("it begins, and goes on with its client still there", || runs(&mut second));
     drop(leaving);
-    let left = Instant::now();
-    while runs(&mut second) {
-        assert!(left.elapsed() < PATIENCE, "it goes on for nobody");
-        thread::sleep(Duration::from_millis(50));
-    }
+    until("it ends with its client", || !runs(&mut second));
 }
 
 /// Each waiting insert may want a thread. In an address space with room for few threads all inserts are carried out.

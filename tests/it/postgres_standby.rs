@@ -1,6 +1,7 @@
 //! Reads from a standby of a PostgreSQL server, by read preference: what it has, when it is waited for, and who
 //! answers where it can't.
 
+use crate::ask::until;
 use crate::client::Client;
 use crate::say;
 use crate::server::Server;
@@ -91,11 +92,8 @@ fn a_standby_answers_who_prefers_it() {
     let seen = insert(&mut a, "c", 20);
     assert_eq!(told(&read(&mut a, READS[0], "secondary", &after(&seen))), Ok(21));
     standby.run(&["select count(pg_wal_replay_pause())"]).unwrap();
-    let paused = Instant::now() + Duration::from_secs(10);
     let state = "select (pg_get_wal_replay_pause_state() = 'paused')::int4";
-    while standby.run(&[state]).unwrap() != Some(1) && Instant::now() < paused {
-        std::thread::sleep(Duration::from_millis(20));
-    }
+    until("the standby is paused", || standby.run(&[state]).unwrap() == Some(1));
     run(&mut a, "drop: 'dropped'");
     run(&mut a, "createIndexes: 'c', indexes: [{key: {a: 1}, name: 'a'}]");
     let unseen = insert(&mut a, "c", 21);
@@ -113,13 +111,12 @@ fn a_standby_answers_who_prefers_it() {
     assert_eq!(told(&read(&mut b, other, "secondary", "")), Ok(1));
 
     // The nearest are both: each answers in its turn.
-    let (begin, mut seen) = (Instant::now(), [false; 2]);
-    while seen != [true; 2] {
+    let mut seen = [false; 2];
+    until("both answer", || {
         let found = told(&read(&mut a, READS[0], "nearest", "")).unwrap() - 21;
         seen[usize::try_from(found).unwrap()] = true;
-        assert!(begin.elapsed() < Duration::from_secs(90), "only one answers: {seen:?}");
-        std::thread::sleep(Duration::from_millis(10));
-    }
+        seen == [true; 2]
+    });
 
     for command in READS {
         assert_eq!(told(&read(&mut b, command, "nearest", &after(&unseen))), Ok(22), "{command}");

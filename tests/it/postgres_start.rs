@@ -1,6 +1,7 @@
 //! Who gets in to a PostgreSQL server: encryption by libpq's modes, a server without room for another connection, relatives,
 //! a schema of another version.
 
+use crate::ask::until;
 use crate::authority::{Authority, Files};
 use crate::client::Client;
 use crate::say;
@@ -11,7 +12,6 @@ use postgres::{Config, Limits, PostgresStore};
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::process::{Child, Command, Stdio};
-use std::time::{Duration, Instant};
 
 fn skipped(what: &str) {
     say(&format!("{what} over PostgreSQL skipped: it isn't installed (apt-get install postgresql)"));
@@ -90,11 +90,8 @@ fn connections_are_encrypted_as_is_asked() {
             (Err(error), Ok(_)) => panic!("{connection}: {error}"),
         }
         drop(opened);
-        let ended = Instant::now() + Duration::from_secs(20);
         let left = "select count(*) from pg_stat_activity where application_name = 'tried'";
-        while cluster.run(&[left]).unwrap() != Some(0) && Instant::now() < ended {
-            std::thread::sleep(Duration::from_millis(20));
-        }
+        until("its connections are gone", || cluster.run(&[left]).unwrap() == Some(0));
     }
 }
 
@@ -135,11 +132,7 @@ fn a_server_without_room_is_told_of_and_waited_for() {
     assert!(error.contains("too many clients"), "{error}");
     assert!(run(&mut client, "{count: 'd', $db: 'test'}").contains("n: 240"));
     drop(taken);
-    let end = Instant::now() + Duration::from_secs(20);
-    while open(&cluster.connection_string()).is_err() {
-        assert!(Instant::now() < end, "it doesn't recover");
-        std::thread::sleep(Duration::from_millis(50));
-    }
+    until("it recovers", || open(&cluster.connection_string()).is_ok());
 }
 
 #[test]
@@ -236,11 +229,7 @@ fn pgbouncer(files: &Files, server: &str, settings: &str) -> Option<(Child, u16)
     let mut command = Command::new("setpriv");
     command.args(["--reuid=postgres", "--regid=postgres", "--clear-groups", &program, "-q", &configuration]);
     let child = command.stderr(Stdio::null()).spawn().unwrap();
-    let begin = Instant::now();
-    while TcpStream::connect(("127.0.0.1", own)).is_err() {
-        assert!(begin.elapsed() < Duration::from_secs(20), "PgBouncer does not start");
-        std::thread::sleep(Duration::from_millis(20));
-    }
+    until("PgBouncer starts", || TcpStream::connect(("127.0.0.1", own)).is_ok());
     Some((child, own))
 }
 

@@ -1,10 +1,9 @@
 //! The directory of a server gets smaller by itself when collections are dropped.
 
-use crate::ask::run_on;
+use crate::ask::{run_on, until};
 use crate::server::{Scratch, Server};
 use base::bson::DocumentBuf;
 use std::path::Path;
-use std::time::{Duration, Instant};
 
 /// Documents of a megabyte.
 const LARGE: usize = 24;
@@ -50,11 +49,7 @@ fn what_a_dropped_collection_took_comes_back() {
     let stats = run_on(&server, "{dbStats: 1, $db: 'test'}");
     assert!(number(&stats, "totalSize") < 100_000.0, "{stats:?}");
     assert!(number(&run_on(&server, "{collStats: 'large', $db: 'test'}"), "size") == 0.0);
-    let started = Instant::now();
-    while size(&data) as f64 > least / 2.0 {
-        assert!(started.elapsed() < Duration::from_secs(30), "{} bytes", size(&data));
-        std::thread::sleep(Duration::from_millis(50));
-    }
+    until("the files are half as large", || size(&data) as f64 <= least / 2.0);
     drop(server);
     let server = Server::start_on(&data, &options).unwrap();
     assert_eq!(number(&run_on(&server, "{count: 'small', $db: 'test'}"), "n"), 1.0);

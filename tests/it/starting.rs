@@ -1,6 +1,7 @@
 //! The first minutes: what is printed and logged, options from the environment and a file, signals,
 //! a data directory in use, `ping`, and the lab that isn't there.
 
+use crate::ask::until;
 use crate::client::Client;
 use base::bson::DocumentBuf;
 use base::bson::extended_json::parse;
@@ -10,7 +11,7 @@ use std::fs;
 use std::io::{BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 use wire::scram::Mechanism;
 
 /// A directory of a test's own, gone afterwards.
@@ -88,14 +89,6 @@ fn output(command: &mut Command) -> (Option<i32>, String) {
     let output = command.output().unwrap();
     let text = [output.stdout, output.stderr].concat();
     (output.status.code(), String::from_utf8(text).unwrap())
-}
-
-fn wait_for(what: &str, mut is_there: impl FnMut() -> bool) {
-    let end = Instant::now() + Duration::from_secs(20);
-    while !is_there() {
-        assert!(Instant::now() < end, "{what} never came");
-        std::thread::sleep(Duration::from_millis(10));
-    }
 }
 
 const FREE: &[&str] = &["--port", "0", "--parent-pipe"];
@@ -207,13 +200,13 @@ fn signals_change_the_log_and_end_nothing() {
     let arguments = [FREE, &["--log-file", &log, "--log-format", "json"]].concat();
     let server = Started::new(&mut vellum(&arguments));
     let has = |path: &str, part: &str| fs::read_to_string(path).is_ok_and(|text| text.contains(part));
-    wait_for("the line tools wait for", || has(&log, r#""id":23016"#));
+    until("the line tools wait for", || has(&log, r#""id":23016"#));
     fs::rename(&log, scratch.path("moved")).unwrap();
     server.signal(Signal::SIGHUP);
-    wait_for("the log opened again", || has(&log, "SIGHUP"));
+    until("the log opened again", || has(&log, "SIGHUP"));
     server.signal(Signal::SIGUSR1);
     let files = || fs::read_dir(&scratch.0).unwrap().count();
-    wait_for("the new log", || files() == 3 && has(&log, "SIGUSR1"));
+    until("the new log", || files() == 3 && has(&log, "SIGUSR1"));
     assert!(has(&scratch.path("moved"), "Waiting for connections"));
     let (code, said) = output(&mut vellum(&["ping", &server.banner[0]]));
     assert_eq!(code, Some(0), "{said}");
@@ -235,7 +228,7 @@ fn a_second_signal_waits_for_nothing() {
     .unwrap();
     let mut stays = Client::connect(&address, Duration::from_secs(20)).unwrap();
     let blocked = std::thread::spawn(move || stays.command(&parse("{ping: 1, $db: 'admin'}").unwrap()));
-    wait_for("the command that holds the server up", || {
+    until("the command that holds the server up", || {
         let running = run("{currentOp: 1, 'command.ping': 1, $db: 'admin'}").unwrap();
         let list = running.view().get("inprog").and_then(|list| list.as_array());
         list.is_some_and(|list| list.iter().next().is_some())

@@ -1,7 +1,7 @@
 //! SIGTERM, while eight clients write: what comes later is refused, what was acknowledged is kept, and the server ends
 //! soon. A second signal waits for nothing.
 
-use crate::ask::code;
+use crate::ask::{code, until};
 use crate::client::Client;
 use crate::say;
 use crate::server::{Scratch, Server};
@@ -81,11 +81,7 @@ fn stopped(
             .collect();
         let mut idle = server.connect().unwrap();
         let running = endless(server);
-        let begun = Instant::now();
-        while written.load(Ordering::Relaxed) < 50 * WRITERS {
-            assert!(begun.elapsed() < SOON, "nothing is written");
-            thread::sleep(Duration::from_millis(5));
-        }
+        until("each writer has written", || written.load(Ordering::Relaxed) >= 50 * WRITERS);
         signals.iter().for_each(|signal| server.signal(*signal));
         let told = Instant::now();
         // Once a writer has been hung up on, the server takes no new work, and the endless command keeps it for half a

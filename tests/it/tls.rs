@@ -1,5 +1,6 @@
 //! TLS from outside: who may connect how, whose certificate is good, and certificates changed for new ones.
 
+use crate::ask::until;
 use crate::authority::{Authority, Caller, Files, Made};
 use crate::client::Client;
 use crate::server::Server;
@@ -8,7 +9,7 @@ use base::bson::extended_json::parse;
 use rustls::version::{TLS12, TLS13};
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// A server with a certificate of an authority.
 struct Setting {
@@ -52,11 +53,7 @@ impl Setting {
     }
 
     fn logs(&self, part: &str) {
-        let end = Instant::now() + Duration::from_secs(20);
-        while !self.server.log().contains(part) {
-            assert!(Instant::now() < end, "{part}: {}", self.server.log());
-            std::thread::sleep(Duration::from_millis(10));
-        }
+        until(part, || self.server.log().contains(part));
     }
 }
 
@@ -346,18 +343,10 @@ fn a_waiting_client_that_leaves_is_noticed() {
     waits.append(c"hello", 1).append(c"topologyVersion", hello.view().get("topologyVersion").unwrap());
     waits.append(c"maxAwaitTimeMS", 600_000).append(c"$db", "admin");
     leaves.command_unacknowledged(&waits.finish()).unwrap();
-    let end = Instant::now() + Duration::from_secs(10);
-    while connections("awaitingTopologyChanges") == 0 {
-        assert!(Instant::now() < end);
-        std::thread::sleep(Duration::from_millis(5));
-    }
+    until("the second waits for changes", || connections("awaitingTopologyChanges") > 0);
     assert_eq!((connections("current"), connections("active"), connections("threaded")), (2, 2, 1));
     drop(leaves);
-    let end = Instant::now() + Duration::from_secs(10);
-    while connections("current") > 1 {
-        assert!(Instant::now() < end);
-        std::thread::sleep(Duration::from_millis(5));
-    }
+    until("the second is gone", || connections("current") <= 1);
 }
 
 #[test]
