@@ -13,16 +13,12 @@ pub(crate) struct Parser<'c> {
     pub(super) context: &'c Context,
     bound: Vec<Box<str>>,
     redact: bool,
-    steps: u32,
 }
-
-/// Operands parsed between two questions whether to stop.
-const STEPS_PER_CHECK: u32 = 128;
 
 impl<'c> Parser<'c> {
     /// A parser with the variables of the context.
     pub(crate) fn new(context: &'c Context) -> Parser<'c> {
-        Parser { context, bound: Vec::new(), redact: false, steps: 0 }
+        Parser { context, bound: Vec::new(), redact: false }
     }
 
     /// Also knows the variables of `$redact`.
@@ -34,10 +30,7 @@ impl<'c> Parser<'c> {
     /// Parses whatever may stand as an operand. The nesting is that of the BSON and so bounded
     /// by what was validated.
     pub(crate) fn operand(&mut self, value: Value<'_>) -> Result<Node> {
-        self.steps = self.steps.wrapping_add(1);
-        if self.steps.is_multiple_of(STEPS_PER_CHECK) {
-            self.context.interrupt.check()?;
-        }
+        self.context.steps(1)?;
         match value {
             Value::String(text) if text.starts_with('$') => self.field(text),
             Value::Document(document) => self.document(document),

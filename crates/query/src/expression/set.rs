@@ -10,9 +10,6 @@ use base::bson::{Array, Builder, Value};
 use base::{Error, ErrorCode, Result, err};
 use std::collections::BTreeSet;
 
-/// Elements between two checks of whether to stop.
-const CHECKED_EVERY: usize = 1024;
-
 type Set<'a> = BTreeSet<Ordered<'a>>;
 
 /// Errors: what interrupts it.
@@ -24,19 +21,11 @@ fn set<'a>(call: &Call<'_, 'a>, array: Array<'a>) -> Result<Set<'a>> {
 
 /// Errors: what interrupts it.
 fn add<'a>(call: &Call<'_, 'a>, set: &mut Set<'a>, array: Array<'a>) -> Result<()> {
-    for (position, element) in array.iter().enumerate() {
+    for element in array.iter() {
         set.insert(Ordered(element, call.collation()));
-        check(call, position)?;
+        call.scope.context.steps(1)?;
     }
     Ok(())
-}
-
-/// Errors: what interrupts it.
-fn check(call: &Call<'_, '_>, position: usize) -> Result<()> {
-    match position.is_multiple_of(CHECKED_EVERY) {
-        true => call.scope.context.interrupt.check(),
-        false => Ok(()),
-    }
 }
 
 fn to_array<'a>(call: &Call<'_, 'a>, set: &Set<'a>) -> Computed<'a> {
@@ -96,8 +85,8 @@ pub(super) fn difference<'a>(call: &Call<'_, 'a>) -> Computed<'a> {
     let message = "both operands of $setDifference must be arrays. Second argument is of type: ";
     let mut seen = set(call, array(Some(right), 17049, message)?)?;
     let mut builder = Builder::new();
-    for (position, element) in left.iter().enumerate() {
-        check(call, position)?;
+    for element in left.iter() {
+        call.scope.context.steps(1)?;
         if seen.insert(Ordered(element, call.collation())) {
             builder.push(element);
         }
@@ -136,8 +125,8 @@ pub(super) fn is_subset<'a>(call: &Call<'_, 'a>) -> Computed<'a> {
     let left = array(call.get(0)?, 17046, message)?;
     let message = "both operands of $setIsSubset must be arrays. Second argument is of type: ";
     let right = set(call, array(call.get(1)?, 17042, message)?)?;
-    for (position, element) in left.iter().enumerate() {
-        check(call, position)?;
+    for element in left.iter() {
+        call.scope.context.steps(1)?;
         if !right.contains(&Ordered(element, call.collation())) {
             return value(false);
         }

@@ -62,7 +62,7 @@ pub(in super::super) fn map<'a>(call: &Call<'_, 'a>) -> Computed<'a> {
     // Each round's values are copied out, so the rounds share one arena of their own.
     let mut arena = Arena::new();
     for element in input.iter() {
-        check_interrupt(call)?;
+        call.scope.context.steps(1)?;
         let result = call.get_with(1, &[Some(element)], &arena)?;
         builder.push(result.unwrap_or(Value::Null));
         check_size(call, &builder)?;
@@ -109,7 +109,7 @@ pub(in super::super) fn filter<'a>(call: &Call<'_, 'a>) -> Computed<'a> {
     let mut builder = Builder::new();
     let mut arena = Arena::new();
     for element in input.iter() {
-        check_interrupt(call)?;
+        call.scope.context.steps(1)?;
         if truthy(call.get_with(2, &[Some(element)], &arena)?) {
             builder.push(element);
             room -= 1;
@@ -180,7 +180,7 @@ pub(in super::super) fn reduce<'a>(call: &Call<'_, 'a>) -> Computed<'a> {
     held.set(call.get(1)?);
     let (mut next, mut arena) = (Held::default(), Arena::new());
     for element in input.iter() {
-        check_interrupt(call)?;
+        call.scope.context.steps(1)?;
         next.set(call.get_with(2, &[Some(element), held.get()], &arena)?);
         check_depth(next.get())?;
         std::mem::swap(&mut held, &mut next);
@@ -208,10 +208,6 @@ impl Held {
     fn get(&self) -> Option<Value<'_>> {
         self.kind.map(|kind| Value::decode(kind, &self.bytes))
     }
-}
-
-fn check_interrupt(call: &Call<'_, '_>) -> Result<()> {
-    call.scope.context.interrupt.check()
 }
 
 fn check_size(call: &Call<'_, '_>, builder: &Builder) -> Result<()> {
