@@ -1,12 +1,14 @@
-//! FETCH: the documents of the records that an index found.
+//! FETCH: the documents of records, and filters over documents already read.
 
-use super::projection_covered::key_document;
+use super::covered::key_document;
 use super::{Explainer, IdStream, Record, RecordStream, Stats, Surroundings, patiently};
-use base::Result;
 use base::bson::Document;
+use base::{ErrorCode, Result};
 use query::DocumentMetadata;
 use query::matcher::Part;
 use std::sync::Arc;
+
+// FETCH: the documents of the records that an index found.
 
 /// Reads each record's document and yields it if it matches.
 pub(crate) struct Fetch {
@@ -82,5 +84,106 @@ impl RecordStream for Fetch {
         out.docs(self.examined);
         out.count(c"alreadyHasObj", 0);
         out.input(|out| self.input.explain(out));
+    }
+}
+
+// FETCH of documents that are at hand already: what is left of a filter, for the stages that find
+// whole documents by themselves.
+
+/// Yields the documents that match.
+pub(crate) struct Refetch {
+    surroundings: Arc<Surroundings>,
+    input: Box<dyn RecordStream>,
+    filter: Part,
+    stats: Stats,
+    examined: u64,
+}
+
+impl Refetch {
+    pub(crate) fn new(
+        surroundings: &Arc<Surroundings>,
+        input: Box<dyn RecordStream>,
+        filter: Part,
+    ) -> Refetch {
+        let (surroundings, stats) = (surroundings.clone(), Stats::default());
+        Refetch { surroundings, input, filter, stats, examined: 0 }
+    }
+
+    /// The next document that matches, among so many; `None` where none of these does.
+    fn search(&mut self, mut patience: u64) -> Result<Option<Option<Record>>> {
+        while let Some(record) = self.input.next()? {
+            self.examined += 1;
+            if self.filter.matches(record.document.view(), &self.surroundings.context)? {
+                self.stats.advance();
+                return Ok(Some(Some(record)));
+            }
+            self.stats.need_time();
+            patience -= 1;
+            if patience == 0 {
+                return Ok(None);
+            }
+        }
+        self.stats.end();
+        Ok(Some(None))
+    }
+}
+
+impl RecordStream for Refetch {
+    fn next(&mut self) -> Result<Option<Record>> {
+        patiently(self, |stage| &stage.surroundings.operation, Self::search)
+    }
+
+    fn explain(&self, out: &mut Explainer) {
+        out.stage("FETCH", Some(&self.filter.describe()), &self.stats);
+        out.docs(self.examined);
+        out.count(c"alreadyHasObj", self.examined);
+        out.input(|out| self.input.explain(out));
+    }
+}
+
+// The first record of a stream read ahead: whoever begins a read of a store that is far away is told whether its
+// plan is good, which the first answer tells.
+
+/// A stream whose first record is there already.
+pub(crate) struct Ahead {
+    /// With what went wrong with it, which whoever reads on is told.
+    first: Option<Result<Record>>,
+    /// `None` where it has ended.
+    rest: Option<Box<dyn RecordStream>>,
+}
+
+impl Ahead {
+    /// Reads the first record of a stream.
+    ///
+    /// Errors: StaleConfig where the plan is none.
+    pub(crate) fn begin(mut stream: Box<dyn RecordStream>) -> Result<Box<dyn RecordStream>> {
+        let first = match stream.next() {
+            Err(error) if error.code() == ErrorCode::StaleConfig => return Err(error),
+            first => first.transpose(),
+        };
+        let rest = first.is_some().then_some(stream);
+        Ok(Box::new(Ahead { first, rest }))
+    }
+}
+
+impl RecordStream for Ahead {
+    fn next(&mut self) -> Result<Option<Record>> {
+        match (self.first.take(), &mut self.rest) {
+            (Some(first), _) => first.map(Some),
+            (None, Some(rest)) => rest.next(),
+            (None, None) => Ok(None),
+        }
+    }
+
+    fn count(&mut self) -> Result<u64> {
+        let first = u64::from(self.first.take().transpose()?.is_some());
+        let rest = self.rest.as_mut().map_or(Ok(0), |rest| rest.count());
+        Ok(first + rest?)
+    }
+
+    fn explain(&self, out: &mut Explainer) {
+        if let Some(rest) = &self.rest {
+            rest.explain(out);
+        }
     }
 }

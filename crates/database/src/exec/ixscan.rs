@@ -1,7 +1,7 @@
 //! IXSCAN: the keys of an index within bounds, and the records they lead to.
 
 use super::bounds::{KeyBounds, Place};
-use super::seen::Seen;
+use super::or::Seen;
 use super::{Covering, Explainer, IdStream, PATIENCE, Stats, Surroundings};
 use crate::access::Access;
 use crate::index::IndexSpec;

@@ -1,60 +1,36 @@
 //! Running plans: streams of records over one snapshot.
 //!
 //! A stage pulls from the one below it: [`RecordStream`]s yield documents, [`IdStream`]s the ids
-//! that an index found, which FETCH turns into documents. Each stage is one file, named as explain
-//! prints it, counts what it does and prints itself.
+//! that an index found, which FETCH turns into documents. Stages of one kind share a file. Each stage is named as
+//! explain prints it, counts its work and prints itself.
 
-mod ahead;
 mod bounds;
 mod collscan;
-mod count_scan;
+mod covered;
 mod distinct_scan;
-mod eof;
 mod express;
 mod fetch;
 mod geo_near;
-mod group_scan;
 mod ixscan;
 mod limit;
-mod listed;
-mod natural;
 mod or;
-mod or_records;
-mod projection_covered;
-mod refetch;
-mod return_key;
-mod seen;
-mod skip;
 mod sort;
-mod sort_merge;
 mod stats;
-mod text_match;
-mod text_or;
+mod text;
 
-pub(crate) use ahead::Ahead;
 pub(crate) use bounds::KeyBounds;
-pub(crate) use collscan::CollScan;
-pub(crate) use count_scan::CountScan;
-pub(crate) use distinct_scan::DistinctScan;
-pub(crate) use eof::Eof;
+pub(crate) use collscan::{CollScan, Eof, NaturalOrder};
+pub(crate) use covered::{Covering, KeyOnly, ProjectionCovered, ReturnKey};
+pub(crate) use distinct_scan::{CountScan, DistinctScan, FirstCovered, FirstIds};
 pub(crate) use express::{Express, Found, found_by, lookup};
-pub(crate) use fetch::Fetch;
+pub(crate) use fetch::{Ahead, Fetch, Refetch};
 pub(crate) use geo_near::{GeoNear, NearAccess};
-pub(crate) use group_scan::{FirstCovered, FirstIds};
 pub(crate) use ixscan::{IndexKey, IndexScan};
-pub(crate) use limit::Limit;
-pub(crate) use natural::NaturalOrder;
-pub(crate) use or::Or;
-pub(crate) use or_records::OrRecords;
-pub(crate) use projection_covered::{Covering, ProjectionCovered};
-pub(crate) use refetch::Refetch;
-pub(crate) use return_key::{KeyOnly, ReturnKey};
-pub(crate) use skip::{Skip, SkipIds};
+pub(crate) use limit::{Limit, Skip, SkipIds};
+pub(crate) use or::{Or, OrRecords, SortMerge};
 pub(crate) use sort::{Sort, SortOptions};
-pub(crate) use sort_merge::SortMerge;
 pub(crate) use stats::{Explainer, Stats};
-pub(crate) use text_match::TextMatch;
-pub(crate) use text_or::TextOr;
+pub(crate) use text::{TextMatch, TextOr};
 
 use crate::index::IndexSpec;
 use crate::keys::RecordId;
