@@ -5,22 +5,19 @@
 //! Reads are kept by their shape, which is the collection's name, the filter without its values and the sort.
 //! Databases don't count: a suite that forks one for each test runs the same query in all of them.
 
-mod duplicates;
-mod shape;
-
-pub use shape::filter_shape;
-
 use crate::catalog::Catalog;
 use crate::collection::Collection;
-use crate::index::Index;
-use crate::plan::Plan;
-use base::bson::{Builder, DocumentBuf, FieldName};
+use crate::index::{Index, IndexSpec, KeyKind, KeyPart};
+use crate::plan::{Plan, Read, sort_document};
+use base::bson::{Array, Builder, Document, DocumentBuf, FieldName, Value};
 use parking_lot::Mutex;
 use std::collections::{HashMap, HashSet};
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::sync::atomic::Ordering::Relaxed;
 
 /// A collection scan counts where more documents than this are in the way.
-pub(crate) const SCANNED_MAX: i64 = 1000;
+const SCANNED_MAX: i64 = 1000;
 /// The most shapes kept, and the most indexes known as used; what comes later is counted alone.
 const KEPT_MAX: usize = 1000;
 
@@ -117,7 +114,7 @@ impl Strict {
             if used.insert(identity(collection, index)) {
                 report.unused_indexes.push(describe(collection, index, None));
             }
-            if let Some(other) = duplicates::covering(&data.indexes, index)
+            if let Some(other) = covering(&data.indexes, index)
                 && duplicates.insert(identity(collection, index))
             {
                 report.duplicate_indexes.push(describe(collection, index, Some(other)));
@@ -136,7 +133,7 @@ impl Strict {
 
 impl Seen {
     fn note_read(&mut self, collection: &Collection, plan: &Plan, scans: bool, sorts: bool) {
-        let shape = shape::of_read(&plan.read);
+        let shape = of_read(&plan.read);
         let mut key = collection.namespace.collection().as_bytes().to_vec();
         key.extend_from_slice(shape.view().bytes());
         if self.reads.len() >= KEPT_MAX && !self.reads.contains_key(&key) {
@@ -240,3 +237,120 @@ impl StrictReport {
 
 #[cfg(test)]
 mod tests;
+
+// Duplicate indexes: those that another index of the collection does the work of.
+
+/// The index that does all that this one does; of two that do the same, the older.
+fn covering<'i>(indexes: &'i [Arc<Index>], index: &Arc<Index>) -> Option<&'i Index> {
+    let mut older = true;
+    for other in indexes {
+        if Arc::ptr_eq(other, index) {
+            older = false;
+        } else if covers(&other.spec, &index.spec) && (older || !covers(&index.spec, &other.spec)) {
+            return Some(other);
+        }
+    }
+    None
+}
+
+/// Whether every plan on `less`, and whatever it enforces, can have `more` instead.
+fn covers(more: &IndexSpec, less: &IndexSpec) -> bool {
+    let filter = |spec: &IndexSpec| spec.partial.as_ref().map(|partial| partial.filter.clone());
+    let same_length = more.parts.len() == less.parts.len();
+    // A longer sparse index holds other documents, and a longer unique one allows more.
+    let same_documents =
+        more.sparse == less.sparse && (!less.sparse || same_length) && filter(more) == filter(less);
+    let enforces = !less.unique || (more.unique && same_length);
+    let is_id = less.name == "_id_";
+    let expires = less.expire_after_seconds.is_some();
+    begins_with(&more.parts, &less.parts)
+        && same_documents
+        && more.wildcard == less.wildcard
+        && more.geo == less.geo
+        && enforces
+        && more.collation == less.collation
+        && !(is_id || expires || more.hidden || less.hidden)
+}
+
+/// Whether a key pattern begins with another, in its directions or with all of them reversed.
+fn begins_with(more: &[KeyPart], less: &[KeyPart]) -> bool {
+    let matches = |reversed: bool| {
+        let kind = |kind: KeyKind| match (reversed, kind) {
+            (true, KeyKind::Ascending) => KeyKind::Descending,
+            (true, KeyKind::Descending) => KeyKind::Ascending,
+            _ => kind,
+        };
+        more.iter().zip(less).all(|(a, b)| a.path == b.path && a.kind == kind(b.kind))
+    };
+    more.len() >= less.len() && (matches(false) || matches(true))
+}
+
+// A read's shape: its filter with every value replaced by `"?"`, and its sort.
+
+/// What stands for a value.
+const PLACEHOLDER: &str = "?";
+/// Longer shapes than this many bytes lose their filter.
+const BYTES_MAX: usize = 4096;
+/// How deep operators may lie within each other before they count as values.
+const DEPTH_MAX: usize = 16;
+
+/// The shape of a read: `filter`, and `sort` where there is one.
+fn of_read(read: &Read) -> DocumentBuf {
+    let filter = of_filter(read.matcher.describe().view(), DEPTH_MAX);
+    let mut out = Builder::new();
+    match filter.view().bytes().len() {
+        0..=BYTES_MAX => out.append(c"filter", &filter),
+        _ => out.append(c"filter", PLACEHOLDER),
+    };
+    if let Some(sort) = read.sort.as_ref().filter(|sort| sort.orders()) {
+        out.append(c"sort", &sort_document(sort));
+    }
+    out.finish()
+}
+
+/// A filter with every value replaced by `"?"`.
+pub fn filter_shape(filter: Document<'_>) -> DocumentBuf {
+    of_filter(filter, DEPTH_MAX)
+}
+
+/// The shape of a filter, or of the operators on one field.
+fn of_filter(filter: Document<'_>, depth: usize) -> DocumentBuf {
+    let mut out = Builder::new();
+    for element in filter {
+        match (element.name(), element.value()) {
+            ("$and" | "$or" | "$nor", Value::Array(branches)) if depth > 0 => {
+                append_branches(&mut out, element.field_name(), branches, depth - 1);
+            }
+            ("$elemMatch" | "$not", Value::Document(inner)) if depth > 0 => {
+                out.append(element.field_name(), &of_filter(inner, depth - 1));
+            }
+            (name, Value::Document(operators))
+                if depth > 0 && !name.starts_with('$') && is_operators(operators) =>
+            {
+                out.append(element.field_name(), &of_filter(operators, depth - 1));
+            }
+            _ => _ = out.append(element.field_name(), PLACEHOLDER),
+        }
+    }
+    out.finish()
+}
+
+fn is_operators(document: Document<'_>) -> bool {
+    document.iter().next().is_some_and(|first| first.name().starts_with('$'))
+}
+
+/// Branches of the same shape are one: how many values there are is no part of the shape.
+fn append_branches(out: &mut Builder, name: FieldName<'_>, branches: Array<'_>, depth: usize) {
+    let mut shapes: Vec<DocumentBuf> = Vec::new();
+    for branch in branches.iter().filter_map(|branch| branch.as_document()) {
+        let shape = of_filter(branch, depth);
+        if !shapes.contains(&shape) {
+            shapes.push(shape);
+        }
+    }
+    out.begin_array(name);
+    for shape in &shapes {
+        out.push(shape);
+    }
+    out.end();
+}

@@ -18,7 +18,7 @@ pub use verbosity::Verbosity;
 
 use crate::collection::Collection;
 use crate::exec::{Explainer, RecordStream, Stats};
-use crate::plan::{Plan, Source, hash};
+use crate::plan::{Plan, Source, shape};
 use base::bson::{Builder, DocumentBuf};
 use base::{Namespace, Result};
 use std::sync::Arc;
@@ -100,7 +100,7 @@ impl Subject<'_> {
 
     fn query_planner(&self, out: &mut Builder) -> Result<()> {
         let parsed = self.plan.read.matcher.describe();
-        let (shape, key) = hash::hashes(parsed.view(), &self.plan.read, self.collection);
+        let (shape, key) = shape::hashes(parsed.view(), &self.plan.read, self.collection);
         out.begin_document(c"queryPlanner");
         out.append(c"namespace", self.namespace.as_str());
         out.append(c"parsedQuery", &parsed);

@@ -4,14 +4,11 @@
 //! shape gives to its part of the keys. Bounds hold too much, never too little, so what they find is
 //! filtered again.
 
-mod elements;
 mod flat;
 mod sphere;
 
-pub(crate) use elements::elements;
-
 use super::{DocumentKeys, IndexSpec, KeyKind, KeyPart};
-use base::bson::{Builder, Document, FieldName, Value, ValueBuf};
+use base::bson::{Builder, Document, FieldName, PathComponent, Value, ValueBuf};
 use base::{Result, err};
 use query::Collation;
 use query::geo::Geometry;
@@ -164,4 +161,50 @@ fn hash(bytes: &[u8; 8]) -> Value<'_> {
 /// A number among options.
 fn number(options: Document<'_>, name: &str) -> Option<f64> {
     options.get(name).and_then(|value| value.as_number()).map(|number| number.to_f64())
+}
+
+// The values at a path, for indexes whose values may be arrays themselves.
+
+/// Calls `visit` with each value at a path: through arrays on the way into the documents in them, or to
+/// a position where the path has a number. An array at the end is one value, unless it is to be
+/// `expanded`. Arrays that fan out are noted as bits of the path's components.
+pub(crate) fn elements<'d>(
+    document: Document<'d>,
+    components: &[PathComponent],
+    expanded: bool,
+    visit: &mut dyn FnMut(Value<'d>),
+) -> u32 {
+    walk(document, components, 0, expanded, visit)
+}
+
+/// Recursion is bounded by the path.
+fn walk<'d>(
+    document: Document<'d>,
+    components: &[PathComponent],
+    depth: usize,
+    expanded: bool,
+    visit: &mut dyn FnMut(Value<'d>),
+) -> u32 {
+    let Some((first, rest)) = components.split_first() else { return 0 };
+    let Some(value) = document.get(first.name()) else { return 0 };
+    let bit = 1 << depth.min(31);
+    match (value, rest.first()) {
+        (Value::Array(array), None) if expanded => {
+            array.iter().for_each(&mut *visit);
+            bit
+        }
+        (_, None) => {
+            visit(value);
+            0
+        }
+        (Value::Document(inner), Some(_)) => walk(inner, rest, depth + 1, expanded, visit),
+        (Value::Array(array), Some(next)) if next.index().is_some() => {
+            walk(array.as_document(), rest, depth + 1, expanded, visit)
+        }
+        (Value::Array(array), Some(_)) => {
+            let inner = array.iter().filter_map(|element| element.as_document());
+            inner.fold(bit, |bits, inner| bits | walk(inner, rest, depth + 1, expanded, visit))
+        }
+        _ => 0,
+    }
 }

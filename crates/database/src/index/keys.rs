@@ -1,12 +1,14 @@
-//! Which keys a document has in an index: arrays fan out, missing fields become null.
+//! The keys that a document has in an index, and the values of a key.
 
-use super::{IndexSpec, KeyKind, KeyPart, Wildcard, array_paths};
-use base::bson::{Document, Value};
-use base::key_string::KeyBuilder;
+use super::{IndexSpec, KeyKind, KeyPart, Wildcard, wildcard};
+use base::bson::{Document, Value, ValueBuf};
+use base::key_string::{Decoder, KeyBuilder};
 use base::{Result, err};
 use query::Context;
 use query::keys::compound_keys;
 use smallvec::SmallVec;
+
+// Which keys a document has in an index: arrays fan out, missing fields become null.
 
 /// The room that a key is given at first, in bytes: most are of an ObjectId, a number or two, a short string.
 const KEY_BYTES: usize = 32;
@@ -33,7 +35,7 @@ pub struct DocumentKeys {
 impl IndexSpec {
     /// How many words tell where documents have arrays.
     pub(crate) fn multikey_words(&self) -> usize {
-        self.parts.len() + self.wildcard.as_ref().map_or(0, |_| array_paths::WORDS)
+        self.parts.len() + self.wildcard.as_ref().map_or(0, |_| wildcard::ARRAY_WORDS)
     }
 
     /// The keys of a document.
@@ -96,7 +98,7 @@ impl IndexSpec {
         if let Some(bits) = parts.get_mut(wildcard.part) {
             *bits = u32::from(leaves.ambiguous);
         }
-        leaves.arrays.iter().for_each(|path| array_paths::note(path, by_path));
+        leaves.arrays.iter().for_each(|path| wildcard::note_array(path, by_path));
         let others = self.parts.iter().enumerate().filter(|(place, _)| *place != wildcard.part);
         compound_keys(
             document,
@@ -177,5 +179,26 @@ impl IndexSpec {
         }
         let (key_string, type_bits) = builder.into_parts();
         KeyOf { key_string, type_bits }
+    }
+}
+
+// Reading the indexed values back from a key, for covered plans and for error messages.
+
+impl IndexSpec {
+    /// The direction of each part, as key strings take it.
+    pub fn ascending(&self) -> Vec<bool> {
+        self.parts.iter().map(|part| part.kind != KeyKind::Descending).collect()
+    }
+
+    /// The values of a key, one for each part (of hashed parts, the hash; of strings under a
+    /// collation, the bytes they are ordered by as text).
+    ///
+    /// Errors: the key is broken.
+    pub fn decode(&self, key_string: &[u8], type_bits: &[u8]) -> Result<Vec<ValueBuf>> {
+        if self.collation.is_simple() {
+            return base::key_string::decode(key_string, type_bits, &self.ascending());
+        }
+        let mut decoder = Decoder::new(key_string, type_bits).collated();
+        self.ascending().iter().map(|ascending| decoder.next(*ascending)).collect()
     }
 }

@@ -1,27 +1,29 @@
 //! Indexes: what a specification says, which keys a document has, what is known of the paths.
 
-mod array_paths;
-mod building;
-mod decode;
 mod geo;
 mod keys;
-mod known;
 mod spec;
 mod text;
 mod wildcard;
 
-pub use building::Building;
 pub use geo::GeoIndex;
 pub(crate) use geo::{KeyRange, elements, hashes};
 pub use keys::{DocumentKeys, KeyOf};
-pub(crate) use known::KnownSpecs;
 pub use spec::{IndexSpec, KeyKind, KeyPart};
 pub use text::TextIndex;
 pub use wildcard::Wildcard;
 
+use base::bson::Document;
+use base::{Namespace, Result};
+use foldhash::fast::RandomState;
+use parking_lot::Mutex;
+use query::Context;
+use std::collections::HashMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::{AtomicU32, AtomicU64};
 use storage::Ident;
+use storage::store::Build;
 
 /// An index of a collection: its specification, its tree, and what its documents turned out to hold.
 pub struct Index {
@@ -91,5 +93,120 @@ impl Index {
     /// Whether two documents may not have the same key.
     pub fn unique(&self) -> bool {
         self.spec.unique
+    }
+}
+
+// An index that is being built while documents change.
+//
+// The builder loads the entries of a snapshot, sorted, a few at a time. Whoever changes a document meanwhile
+// writes its entries into the index being built as into any other, and marks the record: the builder leaves
+// out what its snapshot says of marked records. So nothing has to be caught up with at the end.
+
+/// An index of a collection that no plan may use yet.
+pub struct Building {
+    /// The index; its tree holds what has been loaded so far, and what was written since the build began.
+    pub index: Arc<Index>,
+    /// What its builder is told by those who write to it.
+    pub build: Arc<Build>,
+}
+
+// Specifications of indexes that were checked before.
+//
+// Test suites create the same collections with the same indexes before each test, and checking what createIndexes is given
+// was a third of its instructions. What a specification says depends on nothing but its bytes, unless it takes a
+// collation from the collection or has a filter: those are checked each time.
+
+/// How many are kept; the next one forgets them all.
+const MOST: usize = 256;
+
+/// Longer ones are not kept, in bytes.
+const LONGEST: usize = 512;
+
+/// The specifications of a database that are kept, by their bytes.
+#[derive(Default)]
+pub(crate) struct KnownSpecs(Mutex<HashMap<Box<[u8]>, Arc<IndexSpec>, RandomState>>);
+
+impl KnownSpecs {
+    /// What [`IndexSpec::parse`] says of a specification.
+    ///
+    /// Errors: those of `parse`.
+    pub(crate) fn parse(
+        &self,
+        specification: Document<'_>,
+        namespace: &Namespace,
+        context: &Context,
+    ) -> Result<Arc<IndexSpec>> {
+        let bytes = specification.bytes();
+        if !context.collation.is_simple() || bytes.len() > LONGEST {
+            return IndexSpec::parse(specification, namespace, context).map(Arc::new);
+        }
+        if let Some(known) = self.0.lock().get(bytes) {
+            return Ok(known.clone());
+        }
+        let spec = Arc::new(IndexSpec::parse(specification, namespace, context)?);
+        if spec.partial.is_none() {
+            let mut known = self.0.lock();
+            if known.len() >= MOST {
+                known.clear();
+            }
+            known.insert(bytes.into(), spec.clone());
+        }
+        Ok(spec)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use base::bson::extended_json;
+    use query::Collation;
+
+    fn context(collation: &str) -> Context {
+        let collation = extended_json::parse(collation).unwrap();
+        let context = Context::for_tests();
+        match collation.view().is_empty() {
+            true => context,
+            false => context.with_collation(Collation::parse(collation.view(), "collation").unwrap()),
+        }
+    }
+
+    #[test]
+    fn what_was_checked_before_is_not_checked_again_unless_more_than_its_bytes_counts() {
+        let known = KnownSpecs::default();
+        let namespace = Namespace::parse("test.c").unwrap();
+        let simple = context("{}");
+        let again = |spec: &str, second: &Context| {
+            let spec = extended_json::parse(spec).unwrap();
+            let first = known.parse(spec.view(), &namespace, &simple).unwrap();
+            let second = known.parse(spec.view(), &namespace, second).unwrap();
+            (Arc::ptr_eq(&first, &second), second)
+        };
+        let plain = "{key: {a: 1}, name: 'a_1'}";
+        assert!(again(plain, &simple).0);
+        let (same, spec) = again(plain, &context("{locale: 'de'}"));
+        assert!(!same && !spec.collation.is_simple(), "the collection has a collation");
+        assert!(
+            again("{key: {a: 1}, name: 'a_1', collation: {locale: 'de'}}", &simple).0,
+            "the index has one"
+        );
+        assert!(!again("{key: {a: 1}, name: 'a_1', partialFilterExpression: {b: 1}}", &simple).0);
+        assert!(again("{key: {a: 1}, name: 'a_1', unique: true}", &simple).1.unique);
+        assert!(!again(plain, &simple).1.unique);
+    }
+
+    #[test]
+    fn only_so_many_are_kept_and_what_is_refused_is_refused_again() {
+        let known = KnownSpecs::default();
+        let namespace = Namespace::parse("test.c").unwrap();
+        let context = context("{}");
+        for number in 0..3 * MOST {
+            let spec = extended_json::parse(&format!("{{key: {{a: 1}}, name: 'a{number}'}}")).unwrap();
+            known.parse(spec.view(), &namespace, &context).unwrap();
+            assert!(known.0.lock().len() <= MOST);
+        }
+        let wrong = extended_json::parse("{key: {a: 0}, name: 'a'}").unwrap();
+        for _ in 0..2 {
+            assert!(known.parse(wrong.view(), &namespace, &context).is_err());
+        }
     }
 }

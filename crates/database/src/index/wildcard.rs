@@ -3,7 +3,7 @@
 //! A key has the path of its leaf in front of the value, so that one tree is an index on each path
 //! there is. For planning it therefore *becomes* an index on one path: [`Index::on_path`].
 
-use super::{Index, IndexSpec, KeyKind, KeyPart, array_paths};
+use super::{Index, IndexSpec, KeyKind, KeyPart};
 use base::bson::{Builder, Document, DocumentBuf, FieldName, Path, Value};
 use base::{Result, err};
 use query::{Context, Projection};
@@ -246,7 +246,7 @@ impl Index {
                 along.push('.');
             }
             along.push_str(component.name());
-            bits | u32::from(array_paths::may_have(&along, &words)) << depth.min(31)
+            bits | u32::from(may_have_array(&along, &words)) << depth.min(31)
         })
     }
 }
@@ -262,6 +262,39 @@ fn has_ambiguous_names(document: Document<'_>) -> bool {
 /// The bits of all components of a path.
 fn every_component(path: &Path) -> u32 {
     (0..path.components().len()).fold(0, |bits, component| bits | 1 << component.min(31))
+}
+
+// Which paths of a wildcard index have arrays on them: as many bits as an index can always keep, whatever
+// documents look like. A path may be taken for one with arrays that has none, never the other way round.
+//
+// The bits are stored with the index, so the way from a path to its bits must stay as it is.
+
+/// How many words of bits there are.
+pub(super) const ARRAY_WORDS: usize = 8;
+
+/// Notes that some document has an array at a path.
+pub(super) fn note_array(path: &str, words: &mut [u32]) {
+    for bit in array_bits(path) {
+        if let Some(word) = words.get_mut(bit / 32) {
+            *word |= 1 << (bit % 32);
+        }
+    }
+}
+
+/// Whether a document may have an array at a path.
+fn may_have_array(path: &str, words: &[u32]) -> bool {
+    array_bits(path)
+        .into_iter()
+        .all(|bit| words.get(bit / 32).is_some_and(|word| word & (1 << (bit % 32)) != 0))
+}
+
+/// The two bits of a path, by FNV-1a.
+fn array_bits(path: &str) -> [usize; 2] {
+    let hash = path.bytes().fold(0xCBF2_9CE4_8422_2325_u64, |hash, byte| {
+        (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01B3)
+    });
+    let within = |hash: u64| (hash % (32 * ARRAY_WORDS as u64)) as usize;
+    [within(hash), within(hash >> 32)]
 }
 
 #[cfg(test)]
@@ -361,5 +394,21 @@ mod tests {
             assert_eq!(code(spec), Some(expected), "{spec}");
         }
         assert_eq!(code("key: {'$**': 1, a: 1}, wildcardProjection: {a: 0}"), None);
+    }
+
+    #[test]
+    fn few_paths_are_taken_for_others() {
+        let mut words = [0; ARRAY_WORDS];
+        let path = |number: usize| format!("field{number}.list");
+        (0..10).for_each(|number| note_array(&path(number), &mut words));
+        assert!((0..10).all(|number| may_have_array(&path(number), &words)));
+        let mistaken = (10..1010).filter(|number| may_have_array(&path(*number), &words)).count();
+        assert!(mistaken < 30, "{mistaken}");
+        assert!(!may_have_array("a", &[0; ARRAY_WORDS]));
+    }
+
+    #[test]
+    fn bits_stay_as_they_are() {
+        assert_eq!((array_bits(""), array_bits("a"), array_bits("a.b")), ([37, 228], [140, 76], [44, 25]));
     }
 }

@@ -1,11 +1,9 @@
 //! From the chosen source to the stages that run it.
 
-use super::Access;
 use super::choose::{Candidate, Planning, Source};
-use super::hash;
-use super::key_filter::{self, KeyFilter};
+use super::covering::{self, KeyFilter};
 use super::trials::Trials;
-use super::{Hint, Read, covering, geo, min_max, shape, text};
+use super::{Access, Hint, Read, geo, hint, shape, text};
 use crate::collection::Collection;
 use crate::exec::{
     CollScan, CountScan, DistinctScan, Eof, Explainer, Express, Fetch, FirstCovered, FirstIds, Found,
@@ -171,7 +169,7 @@ pub(crate) fn plan(
         },
         (Some(hint), None) => match (hint.resolve(data, describe)?, hint) {
             (Some(index), _) if bounded => {
-                range = Some(min_max::range(index, &read)?);
+                range = Some(hint::range(index, &read)?);
                 let candidate = Candidate::new(Access::whole(index), &read);
                 (Source::Index(Candidate { covered: false, ..candidate }), Vec::new())
             }
@@ -296,7 +294,7 @@ impl Plan {
     /// What `$planCacheStats` shows of it.
     fn shown(&self, collection: &Collection) -> Shown {
         let filter = self.read.matcher.describe();
-        let hashes = hash::hashes(filter.view(), &self.read, collection);
+        let hashes = shape::hashes(filter.view(), &self.read, collection);
         let candidates = std::iter::once(&self.source).chain(&self.rejected);
         let stages = candidates.filter_map(|source| {
             let mut explainer = Explainer::new(false);
@@ -490,7 +488,7 @@ impl Plan {
             return Ok((stream, false));
         }
         let plain = candidate.ordered.is_none_or(|ordered| ordered.split == 0) && self.range.is_none();
-        let of_keys = if plain && !proven { key_filter::of(access, &self.read.matcher) } else { None };
+        let of_keys = if plain && !proven { covering::key_filter(access, &self.read.matcher) } else { None };
         let (of_keys, rest) = match of_keys {
             Some(KeyFilter { keys, covering, rest }) => (Some((keys, covering)), rest),
             None => (None, (!proven).then(|| self.unproven(access))),

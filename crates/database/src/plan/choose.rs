@@ -14,12 +14,12 @@
 //! kinds serves the whole filter. An index without bounds is used for its order only. A wildcard index
 //! is as many candidates as the filter has paths that it may serve, see [`wildcard`].
 
+use super::Access;
+use super::access::{self, Ordered};
 use super::conjuncts::{self, Conjuncts};
 use super::implies::{implies, mentions_strings};
-use super::order::{self, Ordered};
 use super::text::TextAccess;
 use super::trials::Trials;
-use super::{Access, access};
 use super::{Grouped, Read, covering, geo, wildcard};
 use crate::exec::NearAccess;
 use crate::index::{Index, KeyKind};
@@ -71,8 +71,8 @@ impl Candidate {
     pub(crate) fn new(access: Access, read: &Read) -> Candidate {
         let ordered = match &read.sort {
             Some(sort) if sort.is_by_metadata() => None,
-            Some(sort) => order::provides(&access, sort.fields(), sort.collation()),
-            None => order::provides(&access, &[], read.matcher.collation()),
+            Some(sort) => access::provides(&access, sort.fields(), sort.collation()),
+            None => access::provides(&access, &[], read.matcher.collation()),
         };
         let covered = covering::is_covered(&access, read);
         Candidate { access, ordered, covered, distinct: None, grouped: None }
@@ -296,7 +296,7 @@ impl<'a> Planning<'a> {
     /// All of an index whose keys prove nothing.
     fn whole(&self, index: &Arc<Index>) -> Candidate {
         let access = Access { proven: vec![false], ..Access::whole(index) };
-        let ordered = order::provides(&access, &[], self.read.matcher.collation());
+        let ordered = access::provides(&access, &[], self.read.matcher.collation());
         let sorts = self.read.sort.as_ref().is_some_and(|sort| sort.orders());
         Candidate {
             access,

@@ -7,7 +7,6 @@
 //! `$elemMatch`es it stands in, see [`Conjunct::same_element`].
 
 use super::bounds::{self, Bounds, Strings};
-use super::expr;
 use super::interval::Intervals;
 use base::bson::{FieldName, Path};
 use query::matcher::{Node, Predicate};
@@ -141,7 +140,7 @@ impl Collector<'_> {
                 }
             }
             Node::Expr(expr) if inside.base.is_none() => {
-                for (path, bounds) in expr::bounds(&expr.expression, self.context, self.collation) {
+                for (path, bounds) in bounds::bounds(&expr.expression, self.context, self.collation) {
                     if (self.wanted)(&path) && !bounds::is_positional(&path) {
                         self.add(path, bounds, false, Arrays::Nowhere, inside);
                     }

@@ -9,7 +9,6 @@ use super::access;
 use super::bounds::is_positional;
 use super::choose::{Candidate, Planning, Source};
 use super::conjuncts::Conjuncts;
-use super::order;
 use crate::access::Access;
 use crate::access::interval::Intervals;
 use crate::exec::NearAccess;
@@ -51,7 +50,7 @@ pub(super) fn candidate(
     }
     let access = access?;
     let sorts = planning.read.sort.as_ref().is_some_and(|sort| sort.orders());
-    let ordered = order::provides(&access, &[], planning.read.matcher.collation()).filter(|_| !sorts);
+    let ordered = access::provides(&access, &[], planning.read.matcher.collation()).filter(|_| !sorts);
     Some(Candidate { access, ordered, covered: false, distinct: None, grouped: None })
 }
 

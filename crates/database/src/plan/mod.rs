@@ -6,15 +6,10 @@ mod build;
 mod choose;
 mod conjuncts;
 mod covering;
-mod expr;
 mod geo;
-pub(crate) mod hash;
 mod hint;
 mod implies;
-mod key_filter;
 mod metadata;
-mod min_max;
-mod order;
 pub(crate) mod shape;
 #[cfg(test)]
 mod tests;

@@ -5,7 +5,7 @@
 
 use super::build::Plan;
 use super::choose::{Planning, Source};
-use super::{Access, Read, access, key_filter};
+use super::{Access, Read, access, covering};
 use crate::exec::{
     Covering, Fetch, IdStream, IndexScan, Or, OrRecords, RecordStream, Refetch, TextMatch, TextOr,
 };
@@ -112,7 +112,7 @@ pub(super) fn choose(
 /// What is left of a filter that isn't proven by the search and the fields in front of the text: for the keys,
 /// and for the documents.
 fn rest(matcher: &Arc<Matcher>, access: &Access, parts: usize) -> (Option<(Part, Covering)>, Option<Part>) {
-    let told = key_filter::behind_text(access, matcher, parts);
+    let told = covering::behind_text(access, matcher, parts);
     let in_front = |node: &Node| {
         let mut paths = access.index.spec.parts.iter().take(parts);
         node.path().is_some_and(|path| paths.any(|part| part.path == *path))

@@ -114,7 +114,7 @@ fn values_are_no_part_of_a_shape() {
     let context = Session::new().context;
     let shape = |filter: &str| {
         let matcher = Matcher::parse(parse(filter).unwrap().view(), &context).unwrap();
-        shape::of_read(&Read::new(Arc::new(matcher))).to_string()
+        of_read(&Read::new(Arc::new(matcher))).to_string()
     };
     for (filter, expected) in [
         ("{}", "{ filter: {} }"),

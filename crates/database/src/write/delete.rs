@@ -1,8 +1,7 @@
 //! Deleting: one document, many, or at once all of them.
 
-use super::found::Found;
 use super::retryable::{Remember, delete_answer, nothing};
-use super::{RETRIES_MAX, check_writable_within, keys_of, too_many_retries};
+use super::{Found, RETRIES_MAX, check_writable_within, keys_of, too_many_retries};
 use crate::changes::Changes;
 use crate::collection::Collection;
 use crate::commit::Committed;

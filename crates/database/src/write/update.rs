@@ -1,9 +1,8 @@
 //! Updating: find, change, store; or insert what the filter describes.
 
-use super::found::Found;
 use super::insert::check_stored;
 use super::retryable::{Remember, nothing};
-use super::{InsertRequest, RETRIES_MAX, check_writable_within, during, keys_of, too_many_retries};
+use super::{Found, InsertRequest, RETRIES_MAX, check_writable_within, during, keys_of, too_many_retries};
 use crate::changes::Changes;
 use crate::collection::Collection;
 use crate::commit::Committed;
