@@ -27,7 +27,6 @@ mod beginnings;
 mod builds;
 mod cancel;
 mod change;
-mod claimed;
 mod claims;
 mod commit;
 mod config;

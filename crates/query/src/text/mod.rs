@@ -17,7 +17,6 @@ mod matching;
 mod query;
 mod score;
 mod spec;
-mod stop_words;
 mod tokens;
 
 #[cfg(test)]

@@ -1,10 +1,11 @@
 //! A text's words: cut, folded, without stop words, each as its stem.
 
 use super::known::{self, Known, Term};
-use super::stop_words::{self, Words};
 use super::{Language, Version, fold};
 use rust_stemmers::Stemmer;
 use std::borrow::Cow;
+use std::collections::HashSet;
+use std::sync::LazyLock;
 
 /// What becomes of the words of a text.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -70,7 +71,7 @@ impl Rules {
             language,
             options,
             unicode: version == Version::V3,
-            stop_words: stop_words::of(language).filter(|_| options.filters),
+            stop_words: of(language).filter(|_| options.filters),
             stemmer: language.algorithm().map(Stemmer::create),
             lowered: String::new(),
             term: String::new(),
@@ -110,3 +111,39 @@ fn is_ascii_delimiter(letter: char, english: bool) -> bool {
         _ => letter.is_ascii_punctuation() || matches!(letter, '\t'..='\r' | ' '),
     }
 }
+
+pub(super) type Words = HashSet<&'static str, foldhash::fast::FixedState>;
+
+macro_rules! lists {
+    ($($name:literal),+) => {
+        /// The words of a language; none where it has no list.
+        pub(super) fn of(language: Language) -> Option<&'static Words> {
+            match language.name() {
+                $($name => {
+                    static WORDS: LazyLock<Words> = LazyLock::new(|| {
+                        include_str!(concat!("stop_words/", $name, ".txt")).split_whitespace().collect()
+                    });
+                    Some(&WORDS)
+                })+
+                _ => None,
+            }
+        }
+    };
+}
+
+lists!(
+    "danish",
+    "dutch",
+    "english",
+    "finnish",
+    "french",
+    "german",
+    "hungarian",
+    "italian",
+    "norwegian",
+    "portuguese",
+    "russian",
+    "spanish",
+    "swedish",
+    "turkish"
+);
