@@ -27,6 +27,7 @@ mod beginnings;
 mod builds;
 mod cancel;
 mod change;
+mod claimed;
 mod claims;
 mod commit;
 mod config;
