@@ -151,11 +151,11 @@ mod schedules {
     /// Single statements wait for transactions, in queues too, and transactions never for them.
     fn transactions() {
         let client = Client::new();
-        let singles: Vec<_> = (0..2).map(|_| client.spawn(Client::increment)).collect();
+        let singles: Vec<_> = (0..3).map(|_| client.spawn(Client::increment)).collect();
         let within: Vec<_> = (0..2).map(|_| client.spawn(Client::increment_within)).collect();
         singles.into_iter().for_each(|thread| thread.join().unwrap());
         let committed: i64 = within.into_iter().map(|thread| thread.join().unwrap()).sum();
-        assert_eq!(client.n(), 2 + committed);
+        assert_eq!(client.n(), 3 + committed);
         client.check();
     }
 
@@ -246,7 +246,7 @@ mod schedules {
         ];
         for (name, scenario) in faults {
             switch_on(Some(name));
-            let seen = fails(SEEDS, scenario);
+            let seen = fails(20 * SEEDS, scenario);
             switch_on(None);
             assert!(seen, "{name}");
         }

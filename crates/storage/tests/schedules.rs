@@ -12,7 +12,9 @@ mod schedules {
     use std::sync::Arc;
     use std::sync::atomic::{AtomicU64, Ordering};
     use storage::mutants::switch_on;
-    use storage::store::{Change, Claim, Expect, Local, Owner, Refusal, Store};
+    use storage::store::{
+        Change, Claim, Commits, Expect, Intents, Local, Owner, ReadViews, Refusal, Replication,
+    };
     use storage::testing::{explore, fails};
     use storage::{Batch, Engine, Ident, Key, MemoryEngine, Snapshot, Value};
 

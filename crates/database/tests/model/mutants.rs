@@ -51,7 +51,7 @@ const MUTANTS: &[(&str, By)] = &[
 ];
 
 /// A fault that isn't seen within so many histories isn't seen.
-const HISTORIES: u64 = 2000;
+const HISTORIES: u64 = 20_000;
 
 fn history(by: By, seed: u64) -> Result<(), String> {
     let engine = || Arc::new(MemoryEngine::new());
