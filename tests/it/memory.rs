@@ -119,7 +119,7 @@ fn one_operation_holds_no_more_than_it_may() {
 fn reads_end_with_their_client() {
     let Some(server) = Server::start() else { return };
     let mut second = server.connect().unwrap();
-    let endless = "{$documents: [{}]}, {$set: {n: {$reduce: {input: {$range: [0, 1000000]}, initialValue: 0, in: {$size: {$range: [0, 10000]}}}}}}";
+    let endless = "{$documents: [{}]}, {$set: {n: {$reduce: {input: {$range: [0, 1000000]}, initialValue: 0, in: {$size: {$range: ['$$this', 1100000]}}}}}}";
     let mut leaving = Client::connect(server.address(), Duration::from_millis(500)).unwrap();
     let mut sent = Builder::new();
     let text = format!("{{aggregate: 1, cursor: {{}}, pipeline: [{endless}]}}");

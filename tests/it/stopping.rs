@@ -18,7 +18,7 @@ const WRITERS: usize = 8;
 /// is the aim.
 const SOON: Duration = Duration::from_secs(10);
 /// What nobody waits for the end of.
-const ENDLESS: &str = "{aggregate: 1, cursor: {}, pipeline: [{$documents: [{}]}, {$set: {n: {$reduce: {input: {$range: [0, 1000000]}, initialValue: 0, in: {$size: {$range: [0, 10000]}}}}}}], $db: 'test'}";
+const ENDLESS: &str = "{aggregate: 1, cursor: {}, pipeline: [{$documents: [{}]}, {$set: {n: {$reduce: {input: {$range: [0, 1000000]}, initialValue: 0, in: {$size: {$range: ['$$this', 1100000]}}}}}}], $db: 'test'}";
 
 /// What a client has seen by the time that its connection is gone.
 #[derive(Default)]
