@@ -1,6 +1,6 @@
 //! The lab's command line.
 
-use crate::error::{Error, Result};
+use crate::{Error, Result};
 use clap::{Args, Subcommand};
 use replay::Speed;
 use std::path::PathBuf;

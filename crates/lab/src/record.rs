@@ -1,10 +1,10 @@
 //! `lab record`: the recorder's options, its first backup, and what it prints.
 
-use crate::error::{Error, Result};
 use crate::options::Record;
 use crate::progress::signal;
 use crate::report::figures;
 use crate::target::{backed_up, without_secrets};
+use crate::{Error, Result};
 use replay::{Recorder, Settings};
 use std::io::{Write, stderr, stdout};
 use std::process::ExitCode;

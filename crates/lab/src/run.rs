@@ -1,16 +1,14 @@
 //! A run from its options to its report: targets, their fingerprints, a database of the run's own
 //! on each, the experiment, and cleaning up whatever happened.
 
-use crate::error::{Error, Result};
 use crate::experiment::{self, Experiment};
 use crate::load::Lab;
 use crate::options::{Common, Verb};
 use crate::progress::Progress;
-use crate::record;
 use crate::replay::Replay;
-use crate::report;
 use crate::result::{FORMAT, Report, TargetInfo};
 use crate::target::{self, Scratch, Target, Workspace};
+use crate::{Error, Result, record, report};
 use base::random::Random;
 use jiff::Timestamp;
 use std::hash::{BuildHasher, RandomState};

@@ -1,7 +1,7 @@
 //! `suite`: how long a command takes, such as an application's tests, with each target in turn behind `MONGODB_URI`.
 
 use super::Experiment;
-use crate::error::Result;
+use crate::Result;
 use crate::load::Lab;
 use crate::options::Common;
 use crate::report::figures;

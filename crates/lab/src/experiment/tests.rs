@@ -1,9 +1,8 @@
 //! Experiments against fakes in this process.
 
-use crate::error::Result;
-use crate::load::Lab;
+use crate::Result;
 use crate::load::measure::{Bench, Case, Prepared, Visit};
-use crate::load::{Until, Worker};
+use crate::load::{Lab, Until, Worker};
 use crate::options::{Common, Given, Options};
 use crate::progress::Progress;
 use crate::result::Kind;

@@ -7,7 +7,7 @@
 use super::drive::{Ended, Outcome, drive};
 use super::measure::{Bench, Case, Prepared, Visit, add_round};
 use super::{Load, Pace, Until, Worker};
-use crate::error::Result;
+use crate::Result;
 use crate::load::Lab;
 use crate::result::{Kind, Row};
 use crate::target::Target;

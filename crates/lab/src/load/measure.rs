@@ -7,11 +7,11 @@
 
 use super::drive::{Ended, Outcome, drive};
 use super::{Load, Pace, Until, Worker};
-use crate::error::{Error, Result};
 use crate::load::Lab;
 use crate::report::figures::plural;
 use crate::result::{Kind, Round, Row, Section};
 use crate::target::{Counters, Protocol, Target};
+use crate::{Error, Result};
 use mongodb::bson::doc;
 use std::time::Duration;
 

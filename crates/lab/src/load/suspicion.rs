@@ -1,11 +1,15 @@
 //! Reasons to doubt a figure that the lab sees itself, gathered over a section and told once.
+//!
+//! One is that the generator itself was the bottleneck. The processor time of this process and of the whole machine shows it
+//! on Linux; elsewhere nothing is said.
 
 use super::drive::Outcome;
 use super::{Load, Pace};
 use crate::load::Lab;
 use crate::target::Target;
+use crate::target::machine::{Clocks, clocks};
 use std::collections::BTreeMap;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Kinds of doubt, each with the places where it came up.
 #[derive(Debug, Default)]
@@ -102,6 +106,41 @@ fn list(places: &[String]) -> String {
     }
 }
 
+/// The state of the clocks at one moment.
+pub(crate) struct Effort {
+    at: Instant,
+    clocks: Option<Clocks>,
+}
+
+/// Shares, 0 to 1, of all processors' time.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(crate) struct Shares {
+    /// What this process used.
+    pub(crate) own: f64,
+    /// What anyone used.
+    pub(crate) machine: f64,
+}
+
+impl Effort {
+    /// Reads the clocks.
+    pub(crate) fn now() -> Effort {
+        Effort { at: Instant::now(), clocks: clocks() }
+    }
+
+    /// What was used since; nothing where it can't be told, or the time was too short to tell.
+    pub(super) fn since(&self) -> Shares {
+        let now = Effort::now();
+        let elapsed = now.at.duration_since(self.at).as_secs_f64();
+        let (Some(before), Some(after), 0.3..) = (self.clocks, now.clocks, elapsed) else {
+            return Shares::default();
+        };
+        let cores = std::thread::available_parallelism().map_or(1, usize::from) as f64;
+        let own = (after.own - before.own) / elapsed / cores;
+        let machine = (after.busy - before.busy) / (after.all - before.all).max(0.01);
+        Shares { own: own.clamp(0.0, 1.0), machine: machine.clamp(0.0, 1.0) }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -111,5 +150,15 @@ mod tests {
         let places: Vec<String> = (1..=6).map(|n| format!("a: case {n}")).collect();
         assert_eq!(list(&places[..2]), "a: case 1; a: case 2");
         assert!(list(&places).ends_with("a: case 4 and 2 more"));
+    }
+}
+
+#[cfg(test)]
+mod effort_tests {
+    use super::*;
+
+    #[test]
+    fn too_short_a_time_says_nothing() {
+        assert_eq!(Effort::now().since(), Shares::default());
     }
 }

@@ -2,7 +2,7 @@
 //! silent, one that is slow.
 
 use super::*;
-use crate::error::Error;
+use crate::Error;
 use crate::progress::Progress;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};

@@ -1,22 +1,20 @@
 //! `replay`: sends again what `record` wrote, and compares times and answers.
 //!
-//! The crate `replay` reads the recording and plays it on each target in turn. Here are its options, its targets, what
-//! each round [`start`]s with, and its [`figures`].
+//! The crate `replay` reads the recording and plays it on each target in turn. Here are its options, its targets, where a
+//! recording's data begins from (a server that is there, or one that is started on a backup), and what was observed, as rows
+//! of the lab's report.
 
-mod figures;
-mod start;
-
-use crate::error::{Error, Result};
 use crate::experiment::Experiment;
+use crate::histogram::Latencies;
 use crate::load::Lab;
-use crate::options::{Common, ReplayOptions as Options};
+use crate::options::{Common, Given, ReplayOptions as Options};
 use crate::progress::Progress;
 use crate::report::figures::plural;
-use crate::result::{Fingerprint, TargetInfo};
-use crate::target::Target;
+use crate::result::{self, Fingerprint, Kind, Row, Section, TargetInfo};
+use crate::target::{Target, restored};
+use crate::{Error, Result};
 use base::random::Random;
-use figures::{Around, RECORDED};
-use replay::{Grouping, Observation, Recording, Round, Script, Speed};
+use replay::{Grouping, Observation, Recording, Round, Script, Speed, Tally};
 use std::collections::hash_map::RandomState;
 use std::fs::File;
 use std::hash::BuildHasher;
@@ -93,7 +91,7 @@ impl Replay {
             check: judged && self.options.check,
         };
         let sections = &mut lab.report.sections;
-        figures::add(sections, &self.shared.grouping, &target.name, &observations, around);
+        add(sections, &self.shared.grouping, &target.name, &observations, around);
         let (matter, depending) = self.script().differences(&observations, self.options.check);
         matter.into_iter().for_each(|text| lab.fail(target.error(text)));
         depending.into_iter().for_each(|text| lab.warn(format!("{}: {text}", target.name)));
@@ -152,7 +150,7 @@ impl Experiment for Replay {
         if let Some((how, _)) = refused.iter().find(|(_, given)| *given && self.options.in_place) {
             return Err(Error::Input(format!("--in-place works on what is there: it can't be given {how}")));
         }
-        self.options.start.as_deref().map_or(Ok(()), start::check)?;
+        self.options.start.as_deref().map_or(Ok(()), check)?;
         if let Some(target) = common.targets.iter().find(|target| target.name == RECORDED) {
             return Err(Error::Input(format!(
                 "{} is what the recorded times are called: name it otherwise",
@@ -169,10 +167,10 @@ impl Experiment for Replay {
         let warnings = self.script().warnings.iter().cloned().chain(self.script().not_sent());
         warnings.for_each(|warning| lab.warn(warning));
         let start = match &self.options.start {
-            Some(start) => Some(start::open(start).await?),
+            Some(start) => Some(open(start).await?),
             None => None,
         };
-        lab.report.sections = figures::sections();
+        lab.report.sections = sections();
         let header = &self.script().header;
         lab.report.targets.push(TargetInfo {
             name: RECORDED.to_string(),
@@ -199,7 +197,7 @@ impl Experiment for Replay {
         let around =
             Around { connections: self.script().connections.len() as u32, took, ..Around::default() };
         let recorded = self.script().recorded();
-        figures::add(&mut lab.report.sections, &self.shared.grouping, RECORDED, &recorded, around);
+        add(&mut lab.report.sections, &self.shared.grouping, RECORDED, &recorded, around);
         Ok(())
     }
 }
@@ -230,4 +228,147 @@ async fn play(
     stop.abort();
     let played = played.map_err(|error| Error::Input(format!("the replay broke off: {error}")))?;
     played.map_err(|why| target.error(why))
+}
+
+/// The scheme that tells a server from a directory.
+const SCHEME: &str = "mongodb";
+
+/// Looks at what can be told wrong before anything is started.
+///
+/// # Errors
+/// It is neither a server nor a directory.
+fn check(start: &str) -> Result<()> {
+    if start.starts_with(SCHEME) || Path::new(start).is_dir() {
+        return Ok(());
+    }
+    Err(Error::Input(format!("--start: {start} is neither a directory nor a connection string")))
+}
+
+/// The server that has it.
+///
+/// # Errors
+/// It can't be reached, restored or started.
+async fn open(start: &str) -> Result<Target> {
+    if start.starts_with(SCHEME) {
+        return Target::connect(&Given { name: "start".to_string(), uri: start.to_string() }).await;
+    }
+    restored(Path::new(start)).await
+}
+
+/// The name under which the recorded server's own times stand beside the targets'.
+const RECORDED: &str = "recorded";
+
+/// One round's circumstances.
+#[derive(Clone, Copy, Default)]
+struct Around {
+    connections: u32,
+    took: Duration,
+    cpu: Option<Duration>,
+    resident_bytes: Option<u64>,
+    /// Whether it was ended before everything was sent.
+    cut: bool,
+    /// Whether outcomes were compared, and answers.
+    judged: bool,
+    check: bool,
+}
+
+/// The sections, with no rows yet.
+fn sections() -> Vec<Section> {
+    let sections = [
+        (
+            "all",
+            "Everything",
+            "An operation is one recorded request, timed from sending it until its answer is there. Rates at a given pace are \
+             that pace.",
+        ),
+        ("commands", "By command", "The same requests by command, those that took the longest in all first."),
+        (
+            "shapes",
+            "By shape",
+            "The same requests by what they look like without their values, those that took the longest in all first.",
+        ),
+    ];
+    let section = |(id, title, about): (&str, &str, &str)| Section {
+        id: id.to_string(),
+        experiment: String::new(),
+        title: title.to_string(),
+        about: about.to_string(),
+        kind: Kind::Bars,
+        base: Some(RECORDED.to_string()),
+        rows: Vec::new(),
+    };
+    sections.map(section).into()
+}
+
+/// Adds rows for a target, or a round to those that are there.
+fn add(
+    sections: &mut [Section],
+    grouping: &Grouping,
+    target: &str,
+    observations: &[Observation],
+    around: Around,
+) {
+    for (way, section) in sections.iter_mut().enumerate().take(3) {
+        for (name, tally) in grouping.names[way].iter().zip(grouping.count(way, observations)) {
+            let found = section.rows.iter().position(|row| row.target == target && row.case == *name);
+            let at = found.unwrap_or_else(|| {
+                section.rows.push(Row::new(target, name, around.connections));
+                section.rows.len() - 1
+            });
+            add_to(&mut section.rows[at], tally, around, way == 0);
+        }
+    }
+}
+
+fn add_to(row: &mut Row, tally: Tally, around: Around, whole: bool) {
+    let mut latency = Latencies::new();
+    tally.latencies.iter().for_each(|each| latency.record(*each));
+    let operations = latency.count();
+    if operations == 0 && tally.failures == 0 {
+        row.note.get_or_insert_with(|| "not measured: it was ended before".to_string());
+        return;
+    }
+    let seconds = around.took.as_secs_f64();
+    // The server's time can't be told apart by request.
+    let cpu = around.cpu.filter(|_| whole).map(|cpu| cpu.as_secs_f64() * 1e6 / operations.max(1) as f64);
+    row.failures += tally.failures;
+    row.first_error = row.first_error.take().or(tally.first_error);
+    row.late += tally.late;
+    row.add(
+        &latency,
+        result::Round {
+            operations,
+            seconds,
+            latency: latency.summary(),
+            cpu_microseconds: cpu,
+            shortened: around.cut,
+        },
+    );
+    row.resident_bytes = around.resident_bytes.filter(|_| whole).or(row.resident_bytes);
+    for (name, number, shown) in [
+        ("errors differ", tally.errors, around.judged),
+        ("answers differ", tally.answers, around.check),
+        // Differences that an order explains which the recording doesn't tell.
+        ("depend on an order", tally.depending, tally.depending != 0),
+    ] {
+        if shown {
+            *row.extra.entry(name.to_string()).or_default() += number as f64;
+        }
+    }
+    if around.cut {
+        row.partial = true;
+        row.note.get_or_insert_with(|| "the run was ended early".to_string());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_start_is_a_server_or_a_directory() {
+        assert_eq!(check("mongodb://127.0.0.1:1/"), Ok(()));
+        assert_eq!(check("/tmp"), Ok(()));
+        assert!(check("/nowhere/at/all").is_err());
+    }
 }

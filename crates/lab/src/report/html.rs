@@ -5,7 +5,7 @@
 
 use super::compare::{Comparison, Metric, Verdict};
 use super::grid::{Detail, Grid};
-use super::{groups, terminal};
+use super::{grid, terminal};
 use crate::result::{Report, Row, Section};
 use serde_json::{Value, json};
 
@@ -89,10 +89,10 @@ fn row(report: &Report, section: &Section, row: &Row) -> Value {
     let rates = || row.rounds.iter().map(crate::result::Round::rate);
     let timeline = row.timeline.iter().map(|each| json!([each.at, each.p50, each.p99, each.max]));
     json!({
-        "target": groups::marked(report, section, row),
+        "target": grid::marked(report, section, row),
         "name": row.target,
         "case": row.case,
-        "label": groups::label(section, row),
+        "label": grid::label(section, row),
         "connections": row.connections,
         "x": row.x,
         "rate": row.rate(),

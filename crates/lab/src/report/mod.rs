@@ -1,22 +1,23 @@
 //! What becomes of a run's figures: tables on the terminal, a page, Markdown, JSON.
 //!
 //! All of them read the one model ([`crate::result`]) and share how figures look
-//! ([`figures`]), what belongs together ([`groups`]) and what is doubtful ([`groups::noise`]).
+//! ([`figures`]), what belongs together and what is doubtful ([`grid`]).
+//!
+//! The report as JSON: the model as it stands, which `compare` reads back.
 
 pub(crate) mod compare;
 pub(crate) mod figures;
 mod grid;
-mod groups;
 mod html;
-pub(crate) mod json;
 mod markdown;
 pub(crate) mod terminal;
 #[cfg(test)]
 pub(crate) mod tests;
 
-use crate::error::{Error, Result};
 use crate::options::Common;
-use crate::result::{Promise, Report};
+use crate::result::{FORMAT, Promise, Report};
+use crate::{Error, Result};
+use serde::Deserialize;
 use std::io::{self, Write};
 use std::path::Path;
 use terminal::Page;
@@ -34,7 +35,7 @@ pub(crate) fn finish(report: &Report, common: &Common) -> Result<()> {
     print(&mut out, &terminal::render(report, Page::of_stdout()))?;
     let mut results = Vec::new();
     if let Some(path) = &common.json {
-        results.push(json::render(report).and_then(|text| save(&mut out, path, &text)));
+        results.push(to_json(report).and_then(|text| save(&mut out, path, &text)));
     }
     if let Some(path) = &common.markdown {
         results.push(save(&mut out, path, &markdown::render(report)));
@@ -82,4 +83,77 @@ pub(crate) fn save(out: &mut dyn Write, path: &Path, text: &str) -> Result<()> {
     let wrong = |error: io::Error| Error::File(format!("{} can't be written: {error}", path.display()));
     std::fs::write(path, text).map_err(wrong)?;
     print(out, &format!("written: {}\n", path.display()))
+}
+
+/// The report's text.
+///
+/// # Errors
+/// Figures that JSON can't hold, such as an infinite one.
+fn to_json(report: &Report) -> Result<String> {
+    let text = serde_json::to_string_pretty(report);
+    text.map(|text| text + "\n").map_err(|error| Error::File(format!("the report can't be JSON: {error}")))
+}
+
+/// What every version of the file has.
+#[derive(Deserialize)]
+struct Head {
+    format: u32,
+}
+
+/// Reads a report that `--json` has written.
+///
+/// # Errors
+/// A file that isn't there, isn't a report, or is one of a newer lab's.
+fn read_json(path: &Path) -> Result<Report> {
+    let wrong = |what: String| Error::File(format!("{}: {what}", path.display()));
+    let text = std::fs::read_to_string(path).map_err(|error| wrong(error.to_string()))?;
+    parse_json(&text).map_err(wrong)
+}
+
+fn parse_json(text: &str) -> std::result::Result<Report, String> {
+    let value: serde_json::Value =
+        serde_json::from_str(text).map_err(|error| format!("not JSON: {error}"))?;
+    let head = if value.is_object() { Head::deserialize(&value).ok() } else { None };
+    let head =
+        head.ok_or_else(|| "JSON, but not a report of the lab: it has no format number".to_string())?;
+    if head.format != FORMAT {
+        return Err(format!("a report of format {}, but this version reads format {FORMAT}", head.format));
+    }
+    serde_json::from_value(value).map_err(|error| format!("not a whole report of the lab: {error}"))
+}
+
+#[cfg(test)]
+mod json_tests {
+    use super::*;
+    use crate::report::tests as testing;
+
+    #[test]
+    fn what_is_written_is_read_again() {
+        let before = testing::report();
+        let after = parse_json(&to_json(&before).unwrap()).unwrap();
+        assert_eq!(after.warnings, before.warnings);
+        for (after, before) in after.sections.iter().zip(&before.sections) {
+            assert!(after.rows.len() == before.rows.len() && after.kind == before.kind);
+            for (after, before) in after.rows.iter().zip(&before.rows) {
+                assert!(after.latency == before.latency && after.operations == before.operations);
+                assert!((after.rate() - before.rate()).abs() <= before.rate() * 1e-9);
+            }
+        }
+    }
+
+    #[test]
+    fn other_files_are_told_apart() {
+        for (text, message) in [
+            ("%", "not JSON"),
+            ("{}", "not a report"),
+            ("[1]", "not a report"),
+            (r#"{"format":99}"#, "format 99"),
+            (r#"{"format":1}"#, "not a whole report"),
+        ] {
+            let error = parse_json(text).unwrap_err();
+            assert!(error.contains(message), "{text}: {error}");
+        }
+        let missing = read_json(Path::new("/nowhere/a.json")).unwrap_err().to_string();
+        assert!(missing.starts_with("/nowhere/a.json: "), "{missing}");
+    }
 }

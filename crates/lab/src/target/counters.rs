@@ -2,7 +2,7 @@
 //! PostgreSQL.
 
 use super::{Files, Protocol, Target, number};
-use crate::error::Result;
+use crate::Result;
 use crate::result::Row;
 use mongodb::bson::{Document, doc};
 use std::collections::BTreeMap;

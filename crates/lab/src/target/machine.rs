@@ -1,5 +1,13 @@
 //! Figures of this machine and of its servers from Linux's /proc: processor time, memory, listening sockets. Other
 //! systems have none.
+//!
+//! What a server that the lab started does to the file system: files made and removed below its data, counted by inotify.
+//! Elsewhere than on Linux nothing is counted, and nothing is told.
+
+#[cfg(target_os = "linux")]
+pub(crate) use linux::{Watch, clocks, facts, file_system, listener, usage};
+#[cfg(not(target_os = "linux"))]
+pub(crate) use other::{Watch, clocks, facts, file_system, listener, usage};
 
 use super::address::Local;
 use std::path::Path;
@@ -37,18 +45,18 @@ pub(crate) struct Clocks {
 }
 
 #[cfg(target_os = "linux")]
-pub(crate) use linux::{clocks, facts, file_system, listener, usage};
-#[cfg(not(target_os = "linux"))]
-pub(crate) use other::{clocks, facts, file_system, listener, usage};
-
-#[cfg(target_os = "linux")]
 mod linux {
-    use super::{Clocks, Duration, Local, Path, Usage};
+    use super::{Clocks, Duration, Files, Local, Path, Usage};
+    use nix::errno::Errno;
+    use nix::sys::inotify::{AddWatchFlags, InitFlags, Inotify, WatchDescriptor};
     use nix::time::ClockId;
     use nix::unistd::Pid;
     use procfs::net::{TcpState, UnixState};
     use procfs::process::{FDTarget, Process, all_processes};
     use procfs::{Current, CurrentSI};
+    use std::collections::HashMap;
+    use std::path::PathBuf;
+    use std::sync::{Arc, Mutex, PoisonError};
 
     /// Usage of a process and its descendants; `None` if the process has ended. PostgreSQL serves each connection with a
     /// child, and the kernel adds the time of ended children to their parent.
@@ -163,11 +171,94 @@ mod linux {
         ];
         known.into_iter().filter_map(|(name, value)| Some((name, value?))).collect()
     }
+
+    /// How often the kernel's queue is emptied, which holds 16,384 events.
+    const STEP: Duration = Duration::from_millis(50);
+
+    /// Counts from when it was made.
+    #[derive(Debug)]
+    pub(crate) struct Watch(Arc<Mutex<State>>);
+
+    #[derive(Debug)]
+    struct State {
+        inotify: Inotify,
+        directories: HashMap<WatchDescriptor, PathBuf>,
+        files: Files,
+        /// The kernel's queue has overflowed: then nobody knows.
+        lost: bool,
+    }
+
+    impl Watch {
+        /// Watches a directory and all below it; `None` if the system has no more watches to give.
+        pub(crate) fn new(directory: &Path) -> Option<Watch> {
+            let inotify = Inotify::init(InitFlags::IN_NONBLOCK | InitFlags::IN_CLOEXEC).ok()?;
+            let mut state =
+                State { inotify, directories: HashMap::new(), files: Files::default(), lost: false };
+            state.add(directory)?;
+            let state = Arc::new(Mutex::new(state));
+            let weak = Arc::downgrade(&state);
+            std::thread::spawn(move || {
+                while let Some(state) = weak.upgrade() {
+                    state.lock().unwrap_or_else(PoisonError::into_inner).drain();
+                    drop(state);
+                    std::thread::sleep(STEP);
+                }
+            });
+            Some(Watch(state))
+        }
+
+        /// How many until now.
+        pub(crate) fn count(&self) -> Option<Files> {
+            let mut state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+            state.drain();
+            (!state.lost).then_some(state.files)
+        }
+    }
+
+    impl State {
+        fn add(&mut self, directory: &Path) -> Option<()> {
+            let events = AddWatchFlags::IN_CREATE | AddWatchFlags::IN_DELETE;
+            let watch = self.inotify.add_watch(directory, events).ok()?;
+            self.directories.insert(watch, directory.to_path_buf());
+            for entry in std::fs::read_dir(directory).into_iter().flatten().flatten() {
+                if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
+                    // One that is gone again has nothing to count.
+                    let _ = self.add(&entry.path());
+                }
+            }
+            Some(())
+        }
+
+        fn drain(&mut self) {
+            loop {
+                let events = match self.inotify.read_events() {
+                    Ok(events) => events,
+                    Err(Errno::EINTR) => continue,
+                    Err(_) => return,
+                };
+                for event in events {
+                    self.lost |= event.mask.contains(AddWatchFlags::IN_Q_OVERFLOW);
+                    let created = event.mask.contains(AddWatchFlags::IN_CREATE);
+                    if event.mask.contains(AddWatchFlags::IN_ISDIR) {
+                        let parent = self.directories.get(&event.wd);
+                        let path = parent.zip(event.name.as_ref()).map(|(parent, name)| parent.join(name));
+                        if let Some(path) = path.filter(|_| created) {
+                            let _ = self.add(&path);
+                        }
+                    } else if created {
+                        self.files.created += 1;
+                    } else if event.mask.contains(AddWatchFlags::IN_DELETE) {
+                        self.files.removed += 1;
+                    }
+                }
+            }
+        }
+    }
 }
 
 #[cfg(not(target_os = "linux"))]
 mod other {
-    use super::{Clocks, Local, Path, Usage};
+    use super::{Clocks, Files, Local, Path, Usage};
 
     pub(crate) fn usage(_: u32) -> Option<Usage> {
         None
@@ -188,6 +279,26 @@ mod other {
     pub(crate) fn facts() -> Vec<(&'static str, String)> {
         vec![("system", std::env::consts::OS.to_string())]
     }
+
+    #[derive(Debug)]
+    pub(crate) struct Watch;
+
+    impl Watch {
+        pub(crate) fn new(_: &Path) -> Option<Watch> {
+            None
+        }
+
+        pub(crate) fn count(&self) -> Option<Files> {
+            None
+        }
+    }
+}
+
+/// So many since the server was started.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(crate) struct Files {
+    pub(crate) created: u64,
+    pub(crate) removed: u64,
 }
 
 #[cfg(all(test, target_os = "linux"))]
@@ -251,5 +362,23 @@ mod tests {
     #[test]
     fn the_machine_has_processors() {
         assert!(facts().iter().any(|(name, value)| *name == "processors" && !value.is_empty()));
+    }
+}
+
+#[cfg(all(test, target_os = "linux"))]
+mod files_tests {
+    use super::*;
+    use crate::target::Scratch;
+
+    #[test]
+    fn files_made_and_removed_are_counted_below_too() {
+        let scratch = Scratch::temporary().unwrap();
+        std::fs::create_dir(scratch.path().join("a")).unwrap();
+        let watch = Watch::new(scratch.path()).unwrap();
+        for name in ["x", "a/y", "a/z"] {
+            std::fs::write(scratch.path().join(name), "1").unwrap();
+        }
+        std::fs::remove_file(scratch.path().join("a/y")).unwrap();
+        assert_eq!(watch.count(), Some(Files { created: 3, removed: 1 }));
     }
 }

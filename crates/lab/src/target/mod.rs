@@ -6,35 +6,27 @@
 //! with the last clone of its [`Target`].
 
 mod address;
-mod backup;
 mod counters;
-mod files;
 mod fingerprint;
 pub(crate) mod floor;
 mod launch;
 pub(crate) mod machine;
-mod members;
-mod mongod;
 mod postgres;
-mod scratch;
 mod workspace;
 
 pub(crate) use address::without_secrets;
-pub(crate) use backup::{backed_up, restored};
 pub(crate) use counters::{Counters, sizes};
-pub(crate) use files::Files;
-pub(crate) use floor::documents::COMMAND as FLOOR_ANSWERS;
-pub(crate) use launch::{another, floor as start_floor, notches, places};
-pub(crate) use machine::Usage;
-pub(crate) use members::start as start_members;
-pub(crate) use mongod::{program as mongod_program, start as start_mongod};
-pub(crate) use postgres::clusters;
-pub(crate) use scratch::Scratch;
-pub(crate) use workspace::Workspace;
+pub(crate) use floor::COMMAND as FLOOR_ANSWERS;
+pub(crate) use launch::{
+    another, backed_up, floor as start_floor, mongod_program, notches, places, restored, start_mongod,
+};
+pub(crate) use machine::{Files, Usage};
+pub(crate) use postgres::{clusters, start_members};
+pub(crate) use workspace::{Scratch, Workspace};
 
-use crate::error::{Error, Result};
 use crate::options::Given;
 use crate::result::TargetInfo;
+use crate::{Error, Result};
 use address::Address;
 use launch::Started;
 use mongodb::bson::{Bson, Document, doc};

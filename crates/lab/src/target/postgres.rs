@@ -4,12 +4,15 @@
 //! shell stands between the lab and each server: when its standard input closes, however the lab
 //! ended, it stops the server and removes the directory. PostgreSQL refuses to run as root, so that
 //! root's clusters belong to the user `postgres`, or else `nobody`.
+//!
+//! `--members-here`: a server that has members, for w: 2 and majority: a Vellum front over a PostgreSQL with one standby, which
+//! `synchronous_standby_names` makes every commit that asks for it wait for.
 
-use super::launch::{Kept, Place, Started};
-use super::scratch::fresh;
+use super::launch::{Kept, Place, Started, front};
+use super::workspace::fresh;
 use super::{Scratch, Target};
-use crate::error::{Error, Result};
 use crate::options::Given;
+use crate::{Error, Result};
 use nix::unistd::{Uid, User};
 use std::ffi::{OsStr, OsString};
 use std::fs;
@@ -274,4 +277,70 @@ pub(super) fn log_tail(directory: &Path) -> String {
     let lines: Vec<&str> = text.lines().collect();
     let tail = lines.get(lines.len().saturating_sub(3)..).unwrap_or_default();
     if tail.is_empty() { String::new() } else { format!("; its log: {}", tail.join(" ")) }
+}
+
+const FRONT_WITH_STANDBY: &str = "front-with-standby";
+
+/// How long the standby may take until it follows.
+const FOLLOW: Duration = Duration::from_secs(60);
+
+const PRIMARY: Cluster = Cluster { name: FRONT_WITH_STANDBY, fsync: true, on_ram_disk: false };
+
+/// Starts all three, below the first place; they end together.
+///
+/// # Errors
+/// No PostgreSQL is installed, or one of them can't be started.
+pub(crate) async fn start_members(place: &Place) -> Result<Target> {
+    let parts = Parts::find()?;
+    let (primary, address) = cluster(&PRIMARY, &parts, place).await?;
+    let standby = follow(&parts, place, &address).await?;
+    front(FRONT_WITH_STANDBY, &address.without_password(), &address.password, vec![primary, standby]).await
+}
+
+fn standby_failed(why: impl std::fmt::Display) -> Error {
+    Error::Target {
+        name: FRONT_WITH_STANDBY.to_string(),
+        message: format!("its standby can't be started: {why}"),
+    }
+}
+
+/// A copy of the primary that follows it, once it does.
+async fn follow(parts: &Parts, place: &Place, primary: &Address) -> Result<Started> {
+    let scratch = Scratch::below(&place.data)?;
+    let directory = scratch.path().to_path_buf();
+    tokio::task::block_in_place(|| copy_primary(parts, &directory, primary))?;
+    let kept = Kept { _scratch: Some(scratch), data: Some(directory.join("data")), ..Kept::default() };
+    let mut started = parts.spawn(&PRIMARY, &directory, free_port().map_err(standby_failed)?, kept)?;
+    let client = primary.connect().await.map_err(standby_failed)?;
+    let deadline = Instant::now() + FOLLOW;
+    loop {
+        let following =
+            client.query_one("SELECT count(*) FROM pg_stat_replication WHERE state = 'streaming'", &[]).await;
+        let count: i64 = following.and_then(|row| row.try_get(0)).map_err(standby_failed)?;
+        if count > 0 {
+            break;
+        }
+        if started.has_ended() || Instant::now() > deadline {
+            return Err(standby_failed(format!("it doesn't follow{}", log_tail(&directory))));
+        }
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+    let wanted = "ALTER SYSTEM SET synchronous_standby_names = '*'";
+    client.batch_execute(wanted).await.map_err(standby_failed)?;
+    client.batch_execute("SELECT pg_reload_conf()").await.map_err(standby_failed)?;
+    Ok(started)
+}
+
+fn copy_primary(parts: &Parts, directory: &Path, primary: &Address) -> Result<()> {
+    prepare(directory, parts.user).map_err(standby_failed)?;
+    let mut command = Command::new(parts.programs.join("pg_basebackup"));
+    let words = "-R -X stream -c fast --no-sync -d".split(' ');
+    command.arg("-D").arg(directory.join("data")).args(words);
+    command.arg(primary.without_password()).env("PGPASSWORD", &primary.password).stdin(Stdio::null());
+    as_user(&mut command, parts.user);
+    let output = command.output().map_err(standby_failed)?;
+    match output.status.success() {
+        true => Ok(()),
+        false => Err(standby_failed(String::from_utf8_lossy(&output.stderr).trim())),
+    }
 }

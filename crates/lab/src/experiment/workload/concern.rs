@@ -1,12 +1,26 @@
 //! Write concerns of operations, and why a target's figures with one would say something else.
+//!
+//! A connection that sends inserts with `w: 0` and waits for nothing.
+//!
+//! The official driver refuses that write concern, so that these go over a connection of the
+//! lab's own: OP_MSG with the flag that no reply is wanted. A server carries out what comes over one connection
+//! in its order, so that the answer to a ping sent at last tells that all before it has been carried out.
 
 use super::maker::Constant;
-use crate::error::Result;
-use crate::experiment::parts::Link;
+use crate::Result;
+use crate::experiment::Link;
 use crate::result::Promise;
+use crate::target::Target;
 use mongodb::bson::{Bson, Document, doc};
 use mongodb::error::ErrorKind;
+use mongodb::options::{ClientOptions, ServerAddress};
 use serde::Deserialize;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+use wire::message::{MORE_TO_COME, encode_sections};
 
 /// A write concern.
 #[derive(Clone, Debug, Deserialize)]
@@ -98,6 +112,110 @@ fn listed(hello: &Document) -> i64 {
     (count("hosts") + count("passives")).max(1) as i64
 }
 
+/// For how long the server may take to carry out what it was sent.
+const PATIENCE: Duration = Duration::from_secs(300);
+
+/// What connections of one round have sent, and those that have sent all they were to send.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Sent {
+    messages: Arc<AtomicU64>,
+    ended: Arc<Mutex<Vec<TcpStream>>>,
+}
+
+impl Sent {
+    /// Messages sent, over all connections.
+    pub(super) fn messages(&self) -> u64 {
+        self.messages.load(Relaxed)
+    }
+
+    /// Begins a round.
+    pub(super) fn clear(&self) {
+        self.messages.store(0, Relaxed);
+        self.taken().clear();
+    }
+
+    fn taken(&self) -> MutexGuard<'_, Vec<TcpStream>> {
+        // What a thread that panicked left behind is whole: streams are only added and taken.
+        self.ended.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Waits until the server has carried out all that was sent, and closes the connections. Whether it has.
+    pub(super) async fn settle(&self) -> bool {
+        let streams = std::mem::take(&mut *self.taken());
+        for mut stream in streams {
+            if !matches!(tokio::time::timeout(PATIENCE, ask(&mut stream)).await, Ok(Ok(()))) {
+                return false;
+            }
+        }
+        true
+    }
+}
+
+/// Sends a ping and reads its reply.
+async fn ask(stream: &mut TcpStream) -> std::io::Result<()> {
+    let body = doc! { "ping": 1, "$db": "admin" }.to_vec().map_err(std::io::Error::other)?;
+    stream.write_all(&message(i32::MAX, 0, &body)).await?;
+    let length = stream.read_i32_le().await?;
+    let mut rest = vec![0; usize::try_from(length - 4).map_err(std::io::Error::other)?.min(1 << 20)];
+    stream.read_exact(&mut rest).await.map(drop)
+}
+
+/// The connection.
+pub(super) struct Bare {
+    /// Lent to [`Sent`] when this connection has sent everything.
+    stream: Option<TcpStream>,
+    target: Target,
+    sent: Sent,
+}
+
+impl Drop for Bare {
+    fn drop(&mut self) {
+        self.sent.taken().extend(self.stream.take());
+    }
+}
+
+impl Bare {
+    /// Connects; the inner error is a reason why that is not for such a connection.
+    pub(super) async fn connect(target: &Target, sent: Sent) -> Result<std::result::Result<Bare, String>> {
+        let options = ClientOptions::parse(target.uri.as_str()).await.map_err(|e| target.error(e))?;
+        if options.credential.is_some() || options.tls.is_some() {
+            let why =
+                "w 0 goes over a bare connection, since the driver refuses it, without authentication or TLS";
+            return Ok(Err(why.to_string()));
+        }
+        let Some(ServerAddress::Tcp { host, port }) = options.hosts.first() else {
+            return Ok(Err("w 0 goes over a bare connection, over TCP only".to_string()));
+        };
+        let stream = TcpStream::connect((host.as_str(), port.unwrap_or(27017))).await;
+        let stream = stream.map_err(|error| target.error(error))?;
+        stream.set_nodelay(true).map_err(|error| target.error(error))?;
+        Ok(Ok(Bare { stream: Some(stream), target: target.clone(), sent }))
+    }
+
+    /// Sends a command, to which no reply comes.
+    pub(super) async fn send(&mut self, number: u64, command: &Document) -> Result<()> {
+        let body = command.to_vec().map_err(|error| self.target.error(error))?;
+        let message = message(number as i32, MORE_TO_COME, &body);
+        write_whole(&mut self.stream, &message).await.map_err(|error| self.target.error(error))?;
+        self.sent.messages.fetch_add(1, Relaxed);
+        Ok(())
+    }
+}
+
+/// Writes all of it. A connection on which only a part was written is none any more: what follows would be taken for
+/// the rest.
+async fn write_whole(held: &mut Option<TcpStream>, bytes: &[u8]) -> std::io::Result<()> {
+    let mut stream = held.take().ok_or_else(|| std::io::Error::other("the connection has ended"))?;
+    stream.write_all(bytes).await?;
+    *held = Some(stream);
+    Ok(())
+}
+
+/// A request with one section, the body.
+fn message(id: i32, flags: u32, body: &[u8]) -> Vec<u8> {
+    encode_sections(id, flags, &[&[0], body])
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -106,5 +224,32 @@ mod tests {
     fn arbiters_do_not_count() {
         assert_eq!(listed(&doc! { "hosts": ["a", "b"], "arbiters": ["c"] }), 2);
         assert_eq!(listed(&doc! {}), 1);
+    }
+}
+
+#[cfg(test)]
+mod bare_tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_message_that_was_cut_short_is_the_last_on_its_connection() {
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let mut held = Some(TcpStream::connect(listener.local_addr().unwrap()).await.unwrap());
+        write_whole(&mut held, b"whole").await.unwrap();
+        assert!(held.is_some());
+        // Nobody reads: that many bytes fit nowhere.
+        let much = vec![0; 256 << 20];
+        let written = tokio::time::timeout(Duration::from_millis(100), write_whole(&mut held, &much)).await;
+        assert!(written.is_err() && held.is_none());
+        assert!(write_whole(&mut held, b"more").await.is_err());
+    }
+
+    #[test]
+    fn messages_are_of_the_protocol_and_want_no_reply() {
+        let body = doc! { "ping": 1 }.to_vec().unwrap();
+        let message = message(7, MORE_TO_COME, &body);
+        assert_eq!(message[..4], (message.len() as i32).to_le_bytes());
+        assert_eq!(message[12..21], [221, 7, 0, 0, 2, 0, 0, 0, 0]);
+        assert_eq!(message[21..], body);
     }
 }

@@ -2,10 +2,10 @@
 
 use super::concern::Concern;
 use super::maker::{Constant, Maker, Template};
-use crate::error::{Error, Result};
 use crate::load::Until;
 use crate::load::keys::{Keys, UpTo};
 use crate::result::Kind as Shape;
+use crate::{Error, Result};
 use indexmap::IndexMap;
 use mongodb::IndexModel;
 use mongodb::options::IndexOptions;

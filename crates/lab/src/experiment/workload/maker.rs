@@ -4,8 +4,7 @@
 //! operation) alone. So any document's field can be made again, which is how an operation knows the
 //! value of a field of the document that it looks for.
 
-use crate::load::keys::{UpTo, Zipf, scatter};
-use crate::load::random::Dice;
+use crate::load::keys::{Dice, UpTo, Zipf, scatter};
 use indexmap::IndexMap;
 use mongodb::bson::oid::ObjectId;
 use mongodb::bson::spec::BinarySubtype;

@@ -1,27 +1,23 @@
 //! Workloads: operations that a file describes, such as those that the lab's own experiments are.
 
-mod bare;
 mod concern;
 mod file;
 mod maker;
 mod sql;
-mod steps;
 #[cfg(test)]
 mod tests;
 mod worker;
 
-use super::Experiment;
-use super::parts::{Link, Loaded};
-use crate::error::{Error, Result};
+use super::{Experiment, Link, Loaded};
 use crate::histogram::Latencies;
-use crate::load::Lab;
-use crate::load::Until;
 use crate::load::measure::{Bench, Case, Prepared, Visit};
+use crate::load::{Lab, Until};
 use crate::options::Common;
 use crate::report::figures;
 use crate::result::{Kind as Shape, Round, Row};
 use crate::target::{Counters, FLOOR_ANSWERS, Protocol, Scratch, Target, another, sizes};
-use bare::{Bare, Sent};
+use crate::{Error, Result};
+use concern::{Bare, Sent};
 use file::{Kind, Section, Size, Source, Step, Workload};
 use mongodb::bson::{Document, doc};
 use std::collections::BTreeMap;
@@ -440,7 +436,7 @@ impl Mix {
             if let Some(before) = self.shared.section.postgres.as_ref().and_then(|plan| plan.before.as_ref())
             {
                 let client = target.postgres().await?;
-                super::parts::named(target, client.batch_execute(before).await)?;
+                super::named(target, client.batch_execute(before).await)?;
             }
             return Ok(None);
         }
@@ -478,7 +474,7 @@ impl Mix {
 
     /// One step outside of what is measured.
     async fn step(&self, link: &Link, step: &Step) -> Result<()> {
-        let doing = steps::Doing { link, mix: self };
+        let doing = worker::Doing { link, mix: self };
         let mut scene = worker::scene(self, 0, 0, link.database.name());
         match doing.step(step, &mut scene).await {
             // What is to be removed need not be there.

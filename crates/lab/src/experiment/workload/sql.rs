@@ -2,8 +2,8 @@
 
 use super::file::{Postgres, Section, Sql as Statements};
 use super::maker::Scene;
-use crate::error::Result;
-use crate::experiment::parts::named;
+use crate::Result;
+use crate::experiment::named;
 use crate::target::Target;
 use bytes::BytesMut;
 use mongodb::bson::{Bson, Document};

@@ -3,7 +3,7 @@
 
 use super::limit::Metric;
 use super::statistics::Interval;
-use crate::report::{figures, groups};
+use crate::report::{figures, grid};
 use crate::result::{Report, Row, Section};
 
 /// One figure of one row, before and after.
@@ -106,7 +106,7 @@ impl Comparison {
                 sections.push(Compared { id, title: section.title.clone(), pairs });
             }
         }
-        let floor = groups::floor(after).map(str::to_string);
+        let floor = grid::floor(after).map(str::to_string);
         Comparison { sections, gone: unmatched(before, after), new: unmatched(after, before), floor }
     }
 
@@ -122,7 +122,7 @@ fn pair(section: &Section, row: &Row, other: &Section) -> Option<Pair> {
     let after = measured(other, row)?;
     let differences: Vec<_> =
         Metric::all().filter_map(|metric| Difference::new(metric, row, after)).collect();
-    let label = groups::label(section, row);
+    let label = grid::label(section, row);
     let pair = Pair { label: label_at(label, row), target: row.target.clone(), differences };
     (!pair.differences.is_empty()).then_some(pair)
 }
@@ -154,7 +154,7 @@ fn unmatched(of: &Report, by: &Report) -> Vec<String> {
             let same = other.and_then(|other| other.row(&row.target, &row.case, row.connections));
             let why =
                 same.and_then(|row| row.note.as_ref()).map(|note| format!(": {note}")).unwrap_or_default();
-            let label = label_at(groups::label(section, row), row);
+            let label = label_at(grid::label(section, row), row);
             found.push(format!("{}, {label}, {}{why}", section.title, row.target));
         }
     }

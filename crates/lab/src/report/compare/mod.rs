@@ -10,10 +10,10 @@ pub(super) use limit::Metric;
 
 use super::grid::{Grid, Line, NOTHING};
 use super::terminal::{self, Page};
-use super::{figures, groups, html, json, print, save};
-use crate::error::{Error, Result};
+use super::{figures, grid, html, print, read_json, save};
 use crate::options::Compare;
 use crate::result::{Report, TargetInfo};
+use crate::{Error, Result};
 use console::Style;
 use difference::{Compared, Difference, Pair};
 use limit::Limit;
@@ -49,7 +49,7 @@ fn compare(options: &Compare, out: &mut dyn Write) -> Result<Vec<String>> {
     if !options.more.is_empty() {
         return several(options, out).map(|()| Vec::new());
     }
-    let (before, after) = (json::read(&options.before)?, json::read(&options.after)?);
+    let (before, after) = (read_json(&options.before)?, read_json(&options.after)?);
     let comparison = Comparison::new(&before, &after);
     if comparison.sections.is_empty() {
         return Err(Error::Input(format!(
@@ -132,7 +132,7 @@ fn several(options: &Compare, out: &mut dyn Write) -> Result<()> {
         return Err(Error::Input("--report shows two runs, not more".to_string()));
     }
     let paths = [&options.before, &options.after].into_iter().chain(&options.more);
-    let reports: Vec<Report> = paths.map(|path| json::read(path)).collect::<Result<_>>()?;
+    let reports: Vec<Report> = paths.map(|path| read_json(path)).collect::<Result<_>>()?;
     let page = Page::of_stdout();
     let mut text = String::new();
     for (number, report) in (1..).zip(&reports) {
@@ -150,7 +150,7 @@ fn several(options: &Compare, out: &mut dyn Write) -> Result<()> {
                 found.iter().map(move |row| text(row).unwrap_or(NOTHING.to_string())).collect::<Vec<_>>()
             };
             let cells = Metric::SHOWN.into_iter().flat_map(cell).collect();
-            (difference::label_at(groups::label(section, row), row), row.target.clone(), cells)
+            (difference::label_at(grid::label(section, row), row), row.target.clone(), cells)
         });
         let heads = Metric::SHOWN.into_iter().flat_map(|metric| {
             (1..=reports.len()).map(move |number| format!("{} ({number})", metric.figure().title))
@@ -233,7 +233,7 @@ fn warnings(before: &Report, after: &Report, comparison: &Comparison) -> Vec<Str
 
 /// The floor does the same in every version: where it moved, the machine did.
 fn floor_moved(after: &Report, comparison: &Comparison) -> Option<String> {
-    let floor = groups::floor(after)?;
+    let floor = grid::floor(after)?;
     let medians =
         comparison.all().filter(|(_, pair, each)| pair.target == floor && each.metric == Metric::P50);
     let mut ratios: Vec<f64> = medians.map(|(_, _, each)| each.ratio()).collect();

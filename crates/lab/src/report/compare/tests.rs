@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::report::tests as testing;
+use crate::report::to_json;
 use std::path::PathBuf;
 
 /// Two runs in files of their own: the fixture, and one in which `memory` is so much slower.
@@ -20,7 +21,7 @@ impl Files {
             }
         }
         for (name, report) in [("a", before), ("b", after)] {
-            std::fs::write(folder.join(name), json::render(&report).unwrap()).unwrap();
+            std::fs::write(folder.join(name), to_json(&report).unwrap()).unwrap();
         }
         Files(folder)
     }
@@ -77,12 +78,12 @@ fn what_is_not_sure_and_the_floor_pass_no_limit() {
         }
         row.x = x;
     }
-    std::fs::write(files.0.join("b"), json::render(&after).unwrap()).unwrap();
+    std::fs::write(files.0.join("b"), to_json(&after).unwrap()).unwrap();
     assert_eq!(files.compare(&["p50>+5%"]).unwrap(), Vec::<String>::new());
     for row in after.sections.iter_mut().flat_map(|section| &mut section.rows) {
         row.rounds.truncate(2);
     }
-    std::fs::write(files.0.join("b"), json::render(&after).unwrap()).unwrap();
+    std::fs::write(files.0.join("b"), to_json(&after).unwrap()).unwrap();
     let error = files.compare(&["p50>+5%"]).unwrap_err().to_string();
     assert!(error.contains("from three rounds"), "{error}");
 }
@@ -92,7 +93,7 @@ fn a_row_that_is_gone_keeps_no_limit() {
     let files = Files::new("gone", 1.0);
     let mut after = testing::report();
     after.sections[0].rows.retain(|row| row.target != "none");
-    std::fs::write(files.0.join("b"), json::render(&after).unwrap()).unwrap();
+    std::fs::write(files.0.join("b"), to_json(&after).unwrap()).unwrap();
     assert!(files.compare(&[]).unwrap().is_empty());
     let passed = files.compare(&["p99>+1000%"]).unwrap();
     assert!(passed.iter().all(|text| text.starts_with("not measured any more: ")), "{passed:?}");
@@ -119,7 +120,7 @@ fn reports_without_a_row_in_common_are_refused() {
     let files = Files::new("common", 1.0);
     let mut after = testing::report();
     after.sections.clear();
-    std::fs::write(files.0.join("b"), json::render(&after).unwrap()).unwrap();
+    std::fs::write(files.0.join("b"), to_json(&after).unwrap()).unwrap();
     assert!(files.compare(&[]).unwrap_err().to_string().contains("no row stands in both"));
 }
 

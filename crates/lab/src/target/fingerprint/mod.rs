@@ -4,14 +4,23 @@
 //! after a tenth of a second, a third never, and none of it shows in a table of latencies. So each
 //! target is asked for its version, engine, journal, sync setting and the write concern in force;
 //! where its data lies on this machine, the file system is named and its fdatasync is timed.
+//!
+//! The file system where a server's data lies: its kind, and how long its fdatasync takes.
+//!
+//! A durable write can be no faster than this, whatever the server, so it stands beside the
+//! figures: a sync of 30 µs comes from a volume that doesn't sync, or from a battery.
+//!
+//! What PostgreSQL promises: fsync and synchronous_commit decide, and it tells them.
 
 mod mongo;
-mod postgres;
-mod probe;
 
 use super::{Protocol, Target};
 use crate::result::{Fingerprint, Promise};
+use std::collections::HashMap;
+use std::fs::File;
+use std::io::{self, Write};
 use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
 /// What was learnt from the target itself; the probe of its file system comes on top.
 #[derive(Debug, Default)]
@@ -35,7 +44,7 @@ pub(super) async fn take(target: &Target) -> Fingerprint {
     }
     let mut learnt = match target.protocol {
         Protocol::Mongo => mongo::ask(target).await,
-        Protocol::Postgres => postgres::ask(target).await,
+        Protocol::Postgres => ask(target).await,
     };
     learnt.detail("traffic", target.traffic());
     let directory =
@@ -50,14 +59,14 @@ pub(super) async fn take(target: &Target) -> Fingerprint {
 async fn probed(learnt: &mut Learnt, directory: &Path) {
     learnt.detail("data", directory.display().to_string());
     if let Some(kind) = crate::target::machine::file_system(directory) {
-        if probe::IN_MEMORY.contains(&kind.as_str()) {
+        if IN_MEMORY.contains(&kind.as_str()) {
             // Syncing to memory is quick, and outlives no machine.
             learnt.fingerprint.promise = learnt.fingerprint.promise.min(Promise::Process);
         }
         learnt.detail("file system", kind);
     }
     let place = directory.to_path_buf();
-    match tokio::task::spawn_blocking(move || probe::sync_microseconds(&place)).await {
+    match tokio::task::spawn_blocking(move || sync_microseconds(&place)).await {
         Ok(Ok(median)) => learnt.fingerprint.sync_microseconds = Some(median),
         Ok(Err(error)) => learnt.detail("fdatasync", format!("could not be timed: {error}")),
         Err(error) => learnt.detail("fdatasync", format!("could not be timed: {error}")),
@@ -71,5 +80,147 @@ fn floor() -> Fingerprint {
         promise: Promise::Nothing,
         details: Vec::new(),
         sync_microseconds: None,
+    }
+}
+
+/// File systems that keep everything in memory.
+const IN_MEMORY: [&str; 2] = ["tmpfs", "ramfs"];
+
+/// As much as a journal writes for a small document.
+const APPEND: [u8; 512] = [0x5A; 512];
+
+const SAMPLES: usize = 60;
+
+/// However slow the volume, nobody waits longer than about this.
+const AT_MOST: Duration = Duration::from_secs(2);
+
+/// The median time of fdatasync after a small append in this directory, microseconds. The file has
+/// no name, so that a server which looks through its directory finds nothing new.
+fn sync_microseconds(directory: &Path) -> io::Result<f64> {
+    let mut file = unnamed(directory)?;
+    let begin = Instant::now();
+    let mut times = Vec::with_capacity(SAMPLES);
+    while times.len() < SAMPLES && (times.len() < 3 || begin.elapsed() < AT_MOST) {
+        file.write_all(&APPEND)?;
+        let start = Instant::now();
+        file.sync_data()?;
+        times.push(start.elapsed());
+    }
+    times.sort_unstable();
+    let median = times.get(times.len() / 2).copied().unwrap_or_default();
+    Ok(median.as_secs_f64() * 1e6)
+}
+
+#[cfg(target_os = "linux")]
+fn unnamed(directory: &Path) -> io::Result<File> {
+    use std::os::unix::fs::OpenOptionsExt;
+    let flags = nix::fcntl::OFlag::O_TMPFILE.bits();
+    File::options().read(true).write(true).custom_flags(flags).mode(0o600).open(directory)
+}
+
+#[cfg(not(target_os = "linux"))]
+fn unnamed(_: &Path) -> io::Result<File> {
+    Err(io::ErrorKind::Unsupported.into())
+}
+
+/// The settings that matter for what a commit survives and what it costs.
+const SETTINGS: &[&str] = &[
+    "fsync",
+    "synchronous_commit",
+    "wal_sync_method",
+    "full_page_writes",
+    "wal_writer_delay",
+    "commit_delay",
+    "shared_buffers",
+    "data_directory",
+    "server_version",
+];
+
+async fn ask(target: &Target) -> Learnt {
+    match settings(target).await {
+        Ok(settings) => read(&settings),
+        Err(why) => {
+            let mut learnt = Learnt::default();
+            learnt.fingerprint.server = "PostgreSQL".to_string();
+            learnt.detail("settings", why);
+            learnt
+        }
+    }
+}
+
+async fn settings(target: &Target) -> Result<HashMap<String, String>, String> {
+    let client = target.postgres().await.map_err(|error| error.to_string())?;
+    let query = "SELECT name, current_setting(name) FROM pg_settings WHERE name = ANY($1)";
+    let rows = client.query(query, &[&SETTINGS]).await.map_err(|error| target.error(error).to_string())?;
+    let pairs = rows.iter().filter_map(|row| Some((row.try_get(0).ok()?, row.try_get(1).ok()?)));
+    Ok(pairs.collect())
+}
+
+fn read(settings: &HashMap<String, String>) -> Learnt {
+    let get = |name: &str| settings.get(name).map(String::as_str);
+    let mut learnt = Learnt::default();
+    let version = get("server_version").and_then(|version| version.split(' ').next()).unwrap_or("?");
+    learnt.fingerprint.server = format!("PostgreSQL {version}");
+    learnt.fingerprint.engine = "heap".to_string();
+    learnt.fingerprint.promise = promise(get("fsync"), get("synchronous_commit"));
+    learnt.directory = get("data_directory").map(Into::into);
+    for name in SETTINGS.iter().filter(|name| !matches!(**name, "data_directory" | "server_version")) {
+        if let Some(value) = get(name) {
+            learnt.detail(name, value);
+        }
+    }
+    learnt
+}
+
+/// With synchronous_commit off a commit waits in shared memory for the log's writer, so that the
+/// end of the server itself may cost it; with fsync off it is in the kernel's hands, whom only the
+/// machine's end stops.
+fn promise(fsync: Option<&str>, synchronous_commit: Option<&str>) -> Promise {
+    match (fsync, synchronous_commit) {
+        (None, _) | (_, None) => Promise::Unknown,
+        (_, Some("off")) => Promise::Delayed,
+        (Some("off"), _) => Promise::Process,
+        _ => Promise::Journaled,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn syncs_are_timed_and_leave_nothing_behind() {
+        let scratch = crate::target::Scratch::temporary().unwrap();
+        let median = sync_microseconds(scratch.path()).unwrap();
+        assert!(median > 0.0);
+        assert_eq!(std::fs::read_dir(scratch.path()).unwrap().count(), 0);
+        assert!(sync_microseconds(&scratch.path().join("none")).is_err());
+    }
+}
+
+#[cfg(test)]
+mod postgres_tests {
+    use super::*;
+
+    #[test]
+    fn settings_decide_the_promise() {
+        for (fsync, commit, expected) in [
+            ("on", "on", Promise::Journaled),
+            ("on", "local", Promise::Journaled),
+            ("off", "on", Promise::Process),
+            ("on", "off", Promise::Delayed),
+            ("off", "off", Promise::Delayed),
+        ] {
+            assert_eq!(promise(Some(fsync), Some(commit)), expected, "{fsync} {commit}");
+        }
+        assert_eq!(promise(None, None), Promise::Unknown);
+    }
+
+    #[test]
+    fn settings_are_shown() {
+        let pairs = [("server_version", "15.18 (Debian)"), ("fsync", "on"), ("synchronous_commit", "on")];
+        let learnt = read(&pairs.map(|(name, value)| (name.to_string(), value.to_string())).into());
+        assert_eq!(learnt.fingerprint.server, "PostgreSQL 15.18");
+        assert_eq!(learnt.fingerprint.details[0], ("fsync".to_string(), "on".to_string()));
     }
 }
