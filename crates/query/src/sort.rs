@@ -304,8 +304,8 @@ fn direction(name: &str, value: Value<'_>) -> Result<bool> {
     let Some(number) = value.as_number() else {
         return Err(err!(15974, "Illegal key in $sort specification: {name}: {value}"));
     };
-    // MongoDB truncates here: 1.5 ascends.
-    match number.to_i64_clamped() {
+    // The double 1.5 ascends, the decimal does not.
+    match number.to_i64_coerced() {
         1 => Ok(true),
         -1 => Ok(false),
         _ => Err(err!(15975, "$sort key ordering must be 1 (for ascending) or -1 (for descending)")),
@@ -363,6 +363,8 @@ mod tests {
         let code = |pattern: &str| parse(pattern).map_or_else(|error| error.code().number(), |_| 0);
         assert_eq!(code("{a: 1, 'b.c': -1.0}"), 0);
         assert_eq!(code("{a: 'x'}"), 15974);
+        assert_eq!(code("{a: 1.5}"), 0);
+        assert_eq!(code("{a: NumberDecimal('1.5')}"), 15975);
         assert_eq!(code("{a: 2}"), 15975);
         assert_eq!(code("{a: 1, b: 1, a: 1}"), 7472500);
         assert_eq!(code("{'': 1}"), 40352);

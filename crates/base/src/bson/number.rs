@@ -1,6 +1,6 @@
 //! Numbers of the four BSON types: promotion on overflow, exact comparison across types.
 
-use super::Decimal128;
+use super::{Decimal128, Rounding};
 use std::cmp::Ordering;
 
 /// A number of one of the four numeric types.
@@ -54,6 +54,14 @@ impl Number {
             Number::Int64(v) => v,
             Number::Double(v) => v as i64,
             Number::Decimal128(v) => v.to_i64_clamped(),
+        }
+    }
+
+    /// The nearest int64 as MongoDB coerces: a double loses its fraction, a decimal is rounded, halves to even.
+    pub fn to_i64_coerced(self) -> i64 {
+        match self {
+            Number::Decimal128(v) => v.to_i64(Rounding::HalfEven).unwrap_or_else(|| v.to_i64_clamped()),
+            other => other.to_i64_clamped(),
         }
     }
 
@@ -124,6 +132,11 @@ impl Number {
     /// The product, with the promotions of [`plus`](Self::plus).
     pub fn times(self, other: Number) -> Number {
         self.combine(other, i64::checked_mul, |a, b| a * b, Decimal128::times)
+    }
+
+    /// Whether both have the same type.
+    pub fn same_type(self, other: Number) -> bool {
+        std::mem::discriminant(&self) == std::mem::discriminant(&other)
     }
 
     /// The sum for `$inc`: `None` where an int64 would overflow, which that operator refuses.

@@ -32,10 +32,10 @@ impl ObjectId {
         Some(ObjectId(bytes))
     }
 
-    /// The time in the id, in milliseconds since 1970.
+    /// The time in the id, in milliseconds since 1970. The seconds are signed, as in MongoDB.
     pub fn timestamp_millis(&self) -> i64 {
         let [a, b, c, d, ..] = self.0;
-        i64::from(u32::from_be_bytes([a, b, c, d])) * 1000
+        i64::from(i32::from_be_bytes([a, b, c, d])) * 1000
     }
 }
 
@@ -60,6 +60,7 @@ mod tests {
         let id = ObjectId::from_parts(1_600_000_000, [1, 2, 3, 4, 5], 0x00AB_CDEF);
         assert_eq!(ObjectId::parse(&id.to_string()), Some(id));
         assert_eq!(id.timestamp_millis(), 1_600_000_000_000);
+        assert_eq!(ObjectId::parse(&"f".repeat(24)).map(|id| id.timestamp_millis()), Some(-1000));
         assert_eq!(ObjectId::parse("zz"), None);
         assert_eq!(ObjectId::parse(&"g".repeat(24)), None);
     }

@@ -16,7 +16,7 @@ struct Merged {
 }
 
 impl Accumulator for Merged {
-    /// Errors: 40400 for what is neither a document nor null or missing.
+    /// Errors: 5911200 for what is neither a document nor null or missing.
     fn add(&mut self, argument: Option<Value<'_>>) -> Result<()> {
         match argument {
             None | Some(Value::Null | Value::Undefined) => Ok(()),
@@ -25,7 +25,7 @@ impl Accumulator for Merged {
                 check_memory("$mergeObjects", self.memory(), self.limit)
             }
             Some(other) => Err(err!(
-                40400,
+                5911200,
                 "$mergeObjects requires object inputs, but input {other} is of type {}",
                 other.kind().alias()
             )),
@@ -72,6 +72,6 @@ mod tests {
     fn later_documents_win_in_the_earlier_place() {
         folds("{$mergeObjects: '$a'}", "[{x: 1, y: 2}, null, {z: 3, x: 4}]", "{x: 4, y: 2, z: 3}");
         folds("{$mergeObjects: '$a'}", "[]", "{}");
-        folding_fails("{$mergeObjects: '$a'}", "[1]", 40400);
+        folding_fails("{$mergeObjects: '$a'}", "[1]", 5911200);
     }
 }

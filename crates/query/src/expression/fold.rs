@@ -3,6 +3,7 @@
 //! As in MongoDB the whole expression is parsed before any part is computed, so a mistake of
 //! form anywhere is reported before an error of a constant.
 
+use super::boolean::truthy;
 use super::evaluate::{Call, Scope};
 use super::node::Node;
 use crate::{Arena, Context};
@@ -12,9 +13,7 @@ use base::bson::Document;
 /// Replaces, from the leaves up, what depends on no document by its value; what fails stays as it is where
 /// the context has errors of constants wait for a document.
 pub(super) fn fold(node: &mut Node, context: &Context) -> Result<()> {
-    for child in node.children_mut() {
-        fold(child, context)?;
-    }
+    fold_operands(node, context)?;
     let foldable = match &*node {
         Node::Absent | Node::Constant(_) | Node::Field(_) => false,
         Node::Call(call) if !call.operator.pure => false,
@@ -35,6 +34,30 @@ pub(super) fn fold(node: &mut Node, context: &Context) -> Result<()> {
         }
     }
     Ok(())
+}
+
+/// Operands that are never evaluated stay as they are: `$switch` drops cases that are false, and ends with one that is
+/// true, as in MongoDB.
+fn fold_operands(node: &mut Node, context: &Context) -> Result<()> {
+    let Node::Call(call) = node else {
+        return node.children_mut().try_for_each(|child| fold(child, context));
+    };
+    if call.operator.name != "$switch" {
+        return call.operands.iter_mut().try_for_each(|operand| fold(operand, context));
+    }
+    let (branches, default) = call.operands.as_chunks_mut::<2>();
+    for [case, then] in branches {
+        fold(case, context)?;
+        match case {
+            Node::Constant(found) if !truthy(found.as_ref().map(|found| found.view())) => {}
+            Node::Constant(_) => {
+                fold(then, context)?;
+                break;
+            }
+            _ => fold(then, context)?,
+        }
+    }
+    default.iter_mut().try_for_each(|operand| fold(operand, context))
 }
 
 /// `None` in place of an error that may wait.

@@ -145,7 +145,7 @@ pub(super) fn parse_set(
     let (mut field, mut input, mut value) = (None, None, None);
     for element in argument {
         match element.name() {
-            "field" => field = Some(constant_name(parser, name, element.value())?),
+            "field" => field = Some(element.value()),
             "input" => input = Some(parser.operand(element.value())?),
             "value" if takes_value => value = Some(parser.operand(element.value())?),
             other => return Err(err!(4161101, "{name} found an unknown argument: {other}")),
@@ -160,6 +160,8 @@ pub(super) fn parse_set(
         value => value.unwrap_or(Node::Absent),
     };
     let input = input.ok_or_else(|| absent(4161109, "input"))?;
+    // Only after all others: their mistakes come first in MongoDB.
+    let field = constant_name(parser, name, field)?;
     Ok(Node::call(operator, vec![field, input, value]))
 }
 
@@ -180,6 +182,9 @@ fn constant_name(parser: &mut Parser<'_>, name: &str, value: Value<'_>) -> Resul
             value.as_str().unwrap_or_default(),
             value.as_str().unwrap_or_default()
         )),
+        Node::Object(fields) if fields.is_empty() => {
+            Err(err!(4161107, "{name} requires 'field' to evaluate to type String, but got object"))
+        }
         _ => Err(err!(
             4161106,
             "{name} requires 'field' to evaluate to a constant, but got a non-constant argument"

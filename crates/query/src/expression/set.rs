@@ -108,13 +108,15 @@ pub(super) fn parse_equals(
     Ok(node)
 }
 
-/// Errors: 17044 for what is no array.
+/// Errors: 17044 for what is no array, 5887502 where all operands are constants, as in MongoDB 8.2.
 pub(super) fn equals<'a>(call: &Call<'_, 'a>) -> Computed<'a> {
+    let constant = (0..call.len()).all(|position| call.is_constant(position));
+    let code = if constant { 5887502 } else { 17044 };
     let message = "All operands of $setEquals must be arrays. One argument is of type: ";
-    let first = set(call, array(call.get(0)?, 17044, message)?)?;
+    let first = set(call, array(call.get(0)?, code, message)?)?;
     let mut all_equal = true;
     for operand in call.values().skip(1) {
-        all_equal &= set(call, array(operand?, 17044, message)?)? == first;
+        all_equal &= set(call, array(operand?, code, message)?)? == first;
     }
     value(all_equal)
 }
@@ -171,7 +173,7 @@ mod tests {
         check("{$anyElementTrue: [[0, false, null]]}", "{}", "false");
         check("{$allElementsTrue: [[]]}", "{}", "true");
         check("{$allElementsTrue: ['$a']}", "{a: [1, 0]}", "false");
-        check_error("{$setEquals: [[1], 1]}", "{}", 17044);
+        check_error("{$setEquals: [[1], 1]}", "{}", 5887502);
         check_error("{$setIsSubset: [1, []]}", "{}", 17046);
         check_error("{$setIsSubset: [[], 1]}", "{}", 17042);
         check_error("{$anyElementTrue: null}", "{}", 17041);

@@ -105,6 +105,27 @@ pub(crate) fn general(value: f64, digits: usize) -> String {
     trimmed(&format!("{value:.decimals$}")).to_string()
 }
 
+/// A finite double with the fewest digits that give it again; scientific below 1e-4 and from 1e16 on.
+pub(crate) fn shortest(value: f64) -> String {
+    let scientific = format!("{value:e}");
+    let Some((mantissa, exponent)) = scientific.split_once('e') else { return scientific };
+    match exponent.parse::<i32>().unwrap_or(0) {
+        -4..16 => value.to_string(),
+        exponent if exponent < 0 => format!("{mantissa}e-{:02}", -exponent),
+        exponent => format!("{mantissa}e+{exponent:02}"),
+    }
+}
+
+/// A timestamp as C's `ctime` writes its seconds, without weekday and year, and its increment.
+pub(crate) fn ctime(time: u64) -> String {
+    const MONTHS: [&str; 12] =
+        ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"];
+    let Civil { month, day, hour, minute, second, .. } =
+        Civil::from_local(i64::from((time >> 32) as u32) * 1000);
+    let month = usize::try_from(month).ok().and_then(|month| MONTHS.get(month.wrapping_sub(1)));
+    format!("{} {day:2} {hour:02}:{minute:02}:{second:02}:{}", month.unwrap_or(&""), time as u32)
+}
+
 fn trimmed(digits: &str) -> &str {
     if digits.contains('.') { digits.trim_end_matches('0').trim_end_matches('.') } else { digits }
 }

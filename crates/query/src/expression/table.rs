@@ -228,7 +228,7 @@ pub static OPERATORS: &[Operator] = &[
     op("$setIntersection", Any, set::intersection),
     op("$setIsSubset", Exactly(2), set::is_subset),
     op("$setUnion", Any, set::union),
-    op("$sigmoid", Exactly(1), power::sigmoid),
+    op("$sigmoid", Own(power::parse_sigmoid), power::sigmoid),
     op("$sin", Exactly(1), trigonometry::sin),
     op("$sinh", Exactly(1), trigonometry::sinh),
     op("$size", Exactly(1), array::size),

@@ -13,11 +13,14 @@ pub(super) fn parse_integer(name: &str, value: Value<'_>) -> Result<i64> {
     if number.is_nan() {
         return Err(err!(FailedToParse, "Expected an integer, but found NaN in: {name}: {value}"));
     }
+    if let Some(exact) = number.to_i64_exact() {
+        return Ok(exact);
+    }
     let float = number.to_f64();
     if !(-9_223_372_036_854_775_808.0..9_223_372_036_854_775_808.0).contains(&float) && !number.is_integer() {
         return Err(err!(FailedToParse, "Cannot represent as a 64-bit integer: {name}: {value}"));
     }
-    number.to_i64_exact().ok_or_else(|| err!(FailedToParse, "Expected an integer: {name}: {value}"))
+    Err(err!(FailedToParse, "Expected an integer: {name}: {value}"))
 }
 
 /// A whole number that isn't negative.

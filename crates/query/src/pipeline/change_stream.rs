@@ -143,7 +143,7 @@ mod tests {
         );
         let inner = "pipeline: [{$changeStream: {}}]";
         let lookup = format!("[{{$lookup: {{from: 'c', as: 'a', {inner}}}}}]");
-        refused(&lookup, 51047, "$changeStream is not allowed within a $lookup's sub-pipeline");
+        refused(&lookup, 40573, "$changeStream is not allowed within a $lookup's sub-pipeline");
         let union = format!("[{{$unionWith: {{coll: 'c', {inner}}}}}]");
         refused(&union, 31441, "$changeStream is not allowed within a $unionWith's sub-pipeline");
     }

@@ -3,6 +3,7 @@
 use super::operator::{Operator, Reads};
 use super::parse::{Parsed, Scope};
 use super::{Environment, Pipeline, Stage, Stream, from_iter};
+use crate::field_path::check_field_name;
 use crate::metadata::Carrier;
 use crate::spill::{Run, RunWriter, SpillFile};
 use crate::tick::Tick;
@@ -25,9 +26,7 @@ pub(crate) fn parse(spec: &Element<'_>, scope: &Scope<'_>) -> Result<Parsed> {
             let found = facet.kind().alias();
             return Err(err!(40170, "arguments to $facet must be arrays, {name} is type {found}"));
         };
-        if name.contains('.') || name.starts_with('$') {
-            return Err(err!(16412, "FieldPath field names may not contain '.' or start with '$': {name}"));
-        }
+        check_field_name(name)?;
         let mut pipeline = scope.within("$facet", scope.context)?.pipeline(stages)?;
         pipeline.optimize(scope.context)?;
         parsed.push((facet.field_name().to_owned(), pipeline));

@@ -50,8 +50,8 @@ pub(crate) fn parse(spec: &Element<'_>, scope: &Scope<'_>) -> Result<Parsed> {
             "let" => variables = Some(parse_let("$lookup", &option, scope.context)?),
             "from" => from = Some(from_option(&option)?),
             "as" => output = Some(text_option("$lookup", &option)?),
-            "localField" => local = Some(checked_path(text_option("$lookup", &option)?)?),
-            "foreignField" => foreign = Some(checked_path(text_option("$lookup", &option)?)?),
+            "localField" => local = Some(field_option(&option)?),
+            "foreignField" => foreign = Some(field_option(&option)?),
             other => return Err(err!(FailedToParse, "unknown argument to $lookup: {other}")),
         }
     }
@@ -61,6 +61,10 @@ pub(crate) fn parse(spec: &Element<'_>, scope: &Scope<'_>) -> Result<Parsed> {
         return Err(err!(FailedToParse, "$lookup with a 'let' argument must also specify 'pipeline'"));
     }
     let variables = variables.unwrap_or_default();
+    let begins = stages.and_then(|stages| stages.get(0)?.as_document()?.first());
+    if from.is_none() && begins.is_none_or(|first| !first.name().starts_with("$documents")) {
+        return Err(err!(FailedToParse, "missing 'from' option to $lookup stage specification: {spec}"));
+    }
     let pipeline = stages.map(|stages| sub_pipeline(stages, &variables, scope)).transpose()?;
     let brings_own =
         pipeline.as_ref().is_some_and(|pipeline| !pipeline.is_empty() && !pipeline.reads_collection());
@@ -85,6 +89,14 @@ fn from_option<'a>(option: &Element<'a>) -> Result<&'a str> {
         named.database.unwrap_or_default(),
         named.collection
     ))
+}
+
+/// Errors: FailedToParse for what is no text or empty, those of paths.
+fn field_option(option: &Element<'_>) -> Result<Path> {
+    match text_option("$lookup", option)? {
+        "" => Err(err!(FailedToParse, "$lookup argument '{}' must not be empty", option.name())),
+        text => checked_path(text),
+    }
 }
 
 fn stages_option<'a>(option: &Element<'a>) -> Result<Array<'a>> {

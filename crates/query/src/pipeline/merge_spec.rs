@@ -35,10 +35,11 @@ pub(super) enum NotMatched {
 
 impl Merge {
     /// Errors: 51182 unless it is text or a document, 40414 and 40415 for missing and unknown
-    /// fields, 51134, 51178, 51181, 51186, 51187, 51191, 51199 for bad ones.
+    /// fields, 51134, 51178, 51181, 51186, 51187, 51191, 51199, 5786800 and those of [`target`] for bad ones.
     pub(super) fn parse(spec: &Element<'_>, context: &Context) -> Result<Merge> {
         let options = match spec.value() {
-            Value::String(collection) => return Ok(Merge::by_default(Namespace::local(collection))),
+            Value::String("") => return Err(err!(InvalidNamespace, "$merge needs the name of a collection")),
+            Value::String(_) => return Ok(Merge::by_default(parse_into(spec)?)),
             Value::Document(options) => options,
             other => {
                 let found = other.kind().alias();
@@ -50,9 +51,9 @@ impl Merge {
                 return Err(err!(40415, "BSON field '$merge.{}' is an unknown field.", option.name()));
             }
         }
-        if let Some(variables) = options.find("let")
+        let find = |name| options.find(name).filter(|option| !option.value().is_nullish());
+        if let Some(variables) = find("let")
             && variables.value().as_document().is_none()
-            && !variables.value().is_nullish()
         {
             let found = variables.kind().alias();
             return Err(err!(
@@ -67,7 +68,7 @@ impl Merge {
         if let Some(on) = options.find("on") {
             merge.on = parse_on(on.value())?;
         }
-        if let Some(mode) = options.find("whenNotMatched") {
+        if let Some(mode) = find("whenNotMatched") {
             merge.not_matched = parse_not_matched(mode.value())?;
         }
         if let Some(mode) = options.find("whenMatched") {
@@ -96,7 +97,9 @@ impl Merge {
                 self.not_matched.name()
             ));
         }
-        if options.find("let").is_some() && !matches!(self.matched, Matched::Pipeline { .. }) {
+        if options.get("let").is_some_and(|variables| !variables.is_nullish())
+            && !matches!(self.matched, Matched::Pipeline { .. })
+        {
             return Err(err!(
                 51199,
                 "Cannot use 'let' variables with 'whenMatched: {}' mode",
@@ -130,14 +133,22 @@ impl NotMatched {
 }
 
 fn parse_into(into: &Element<'_>) -> Result<Namespace> {
-    match into.value() {
-        Value::String(collection) => Ok(Namespace::local(collection)),
-        Value::Document(into) => target::from_document("$merge.into", into),
+    let into = match into.value() {
+        Value::String("") => {
+            return Err(err!(5786800, "Invalid $merge namespace: the name of the collection is empty"));
+        }
+        Value::String(collection) => Namespace::local(collection),
+        Value::Document(into) => target::from_document("$merge.into", into)?,
         other => {
             let found = other.kind().alias();
-            Err(err!(51178, "$merge 'into' field  must be either a string or an object, but found {found}"))
+            return Err(err!(
+                51178,
+                "$merge 'into' field  must be either a string or an object, but found {found}"
+            ));
         }
-    }
+    };
+    target::check(&into, "$merge", (31319, 31320))?;
+    Ok(into)
 }
 
 fn parse_on(on: Value<'_>) -> Result<Vec<Path>> {
@@ -232,14 +243,14 @@ fn parse_variables(options: Document<'_>, context: &Context) -> Result<Let> {
                 ));
             }
         }
-        Some(other) => {
+        Some(other) if !other.is_nullish() => {
             let found = other.kind().alias();
             return Err(err!(
                 TypeMismatch,
                 "BSON field '$merge.let' is the wrong type '{found}', expected type 'object'"
             ));
         }
-        None => {}
+        _ => {}
     }
     spec.append(c"new", "$$ROOT");
     let spec: DocumentBuf = spec.finish();

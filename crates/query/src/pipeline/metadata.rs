@@ -234,8 +234,7 @@ mod tests {
         let window = "[{$setWindowFields: {sortBy: {s: {$meta: 'textScore'}}, output: {
             n: {$sum: {$meta: 'recordId'}, window: {documents: ['unbounded', 'current']}}, k: {$rank: {}}}}},
             {$project: {n: 1, k: 1}}]";
-        Run::new("[{_id: 1}, {_id: 2}]", window).gives(
-            "[{_id: 2, n: NumberLong(2), k: NumberLong(1)}, {_id: 1, n: NumberLong(3), k: NumberLong(2)}]",
-        );
+        Run::new("[{_id: 1}, {_id: 2}]", window)
+            .gives("[{_id: 2, n: NumberLong(2), k: 1}, {_id: 1, n: NumberLong(3), k: 2}]");
     }
 }

@@ -11,7 +11,8 @@ use std::sync::Arc;
 
 struct Out(Namespace);
 
-/// Errors: 16990 unless it is text or a document, those of `{db, coll}`.
+/// Errors: 16990 unless it is text or a document, those of `{db, coll}`, 17385 and 31321 for collections of the
+/// server's own, IllegalOperation for a name that none can have.
 pub(crate) fn parse(spec: &Element<'_>, _scope: &Scope<'_>) -> Result<Parsed> {
     let into = match spec.value() {
         Value::String(collection) => Namespace::local(collection),
@@ -21,6 +22,10 @@ pub(crate) fn parse(spec: &Element<'_>, _scope: &Scope<'_>) -> Result<Parsed> {
             return Err(err!(16990, "$out only supports a string or object argument, but found {found}"));
         }
     };
+    target::check(&into, "$out", (17385, 31321))?;
+    if into.collection.starts_with('$') {
+        return Err(err!(IllegalOperation, "$out cannot write to the invalid name '{}'", into.collection));
+    }
     Ok(Parsed::one(Out(into)))
 }
 

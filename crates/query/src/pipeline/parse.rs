@@ -5,7 +5,7 @@ use super::registry::{self, Entry, Position};
 use super::{Pipeline, Step};
 use crate::Context;
 use base::bson::{Array, Builder, Document, Element, Number, Value};
-use base::{Result, err};
+use base::{Error, ErrorCode, Result, err};
 use std::sync::Arc;
 
 /// MongoDB's limit of stages in one pipeline (internalPipelineLengthLimit).
@@ -25,6 +25,8 @@ pub(crate) struct Scope<'p> {
     pub(crate) context: &'p Context,
     /// The stage whose sub-pipeline this is.
     inside: Option<&'static str>,
+    /// Whether any pipeline around it is one of `$facet`.
+    in_facet: bool,
     depth: usize,
     position: usize,
     /// The first stage of the pipeline.
@@ -53,7 +55,7 @@ impl Parsed {
 impl<'p> Scope<'p> {
     /// The command's own pipeline.
     pub(crate) fn top(context: &'p Context) -> Scope<'p> {
-        Scope { context, inside: None, depth: 0, position: 0, first: None }
+        Scope { context, inside: None, in_facet: false, depth: 0, position: 0, first: None }
     }
 
     /// A sub-pipeline of a stage.
@@ -63,7 +65,8 @@ impl<'p> Scope<'p> {
         if self.depth >= DEPTH_MAX {
             return Err(too_deep());
         }
-        Ok(Scope { context, inside: Some(stage), depth: self.depth + 1, position: 0, first: None })
+        let in_facet = self.in_facet || stage == "$facet";
+        Ok(Scope { context, inside: Some(stage), in_facet, depth: self.depth + 1, position: 0, first: None })
     }
 
     /// Parses stages in this scope.
@@ -74,6 +77,9 @@ impl<'p> Scope<'p> {
         let first = stages.get(0).and_then(|first| first.as_document());
         for (at, stage) in stages.iter().enumerate() {
             let Value::Document(stage) = stage else {
+                if self.is_inside("$facet") {
+                    return Err(err!(40171, "elements of arrays in $facet spec must be non-empty objects"));
+                }
                 return Err(err!(TypeMismatch, "Each element of the 'pipeline' array must be an object"));
             };
             Scope { position: at, first, ..*self }.stage(stage, count, &mut pipeline)?;
@@ -112,17 +118,18 @@ impl<'p> Scope<'p> {
             _ => {}
         }
         match self.inside {
-            Some("$facet") if !entry.in_facet => {
+            Some("$lookup") if name == "$changeStream" => {
+                Err(err!(40573, "{name} is not allowed within a $lookup's sub-pipeline"))
+            }
+            Some(outer @ ("$lookup" | "$unionWith"))
+                if matches!(entry.position, Position::Last) || name.starts_with("$changeStream") =>
+            {
+                let code = if outer == "$lookup" { 51047 } else { 31441 };
+                let message = format!("{name} is not allowed within a {outer}'s sub-pipeline");
+                Err(Error::new(ErrorCode::Location(code), message))
+            }
+            _ if self.in_facet && !entry.in_facet => {
                 Err(err!(40600, "{name} is not allowed to be used within a $facet stage"))
-            }
-            Some(outer @ ("$lookup" | "$unionWith")) if matches!(entry.position, Position::Last) => {
-                Err(err!(51047, "{name} is not allowed within a {outer}'s sub-pipeline"))
-            }
-            Some("$unionWith") if entry.name.starts_with("$changeStream") => {
-                Err(err!(31441, "{name} is not allowed within a $unionWith's sub-pipeline"))
-            }
-            Some("$lookup") if entry.name.starts_with("$changeStream") => {
-                Err(err!(51047, "{name} is not allowed within a $lookup's sub-pipeline"))
             }
             _ => Ok(()),
         }

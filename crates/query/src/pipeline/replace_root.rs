@@ -14,7 +14,7 @@ struct ReplaceRoot {
     new_root: Expression,
 }
 
-/// Errors: 40229 to 40231 as MongoDB's, and those of expressions.
+/// Errors: 40229, 40414 and 40415 as MongoDB's, and those of expressions.
 pub(crate) fn parse_replace_root(spec: &Element<'_>, scope: &Scope<'_>) -> Result<Parsed> {
     let Value::Document(options) = spec.value() else {
         let found = spec.kind().alias();
@@ -23,11 +23,12 @@ pub(crate) fn parse_replace_root(spec: &Element<'_>, scope: &Scope<'_>) -> Resul
     let mut new_root = None;
     for option in options {
         if option.name() != "newRoot" {
-            return Err(err!(40230, "unrecognized option to $replaceRoot stage: {}", option.name()));
+            return Err(err!(40415, "BSON field '$replaceRoot.{}' is an unknown field.", option.name()));
         }
         new_root = Some(Expression::parse(option.value(), scope.context)?);
     }
-    let new_root = new_root.ok_or_else(|| err!(40231, "no newRoot specified for the $replaceRoot stage"))?;
+    let new_root = new_root
+        .ok_or_else(|| err!(40414, "BSON field '$replaceRoot.newRoot' is missing but a required field"))?;
     Ok(Parsed::one(ReplaceRoot { name: "$replaceRoot", new_root }))
 }
 
@@ -112,7 +113,7 @@ mod tests {
             40229,
             "expected an object as specification for $replaceRoot stage, got int",
         );
-        fails("[{$replaceRoot: {x: 1}}]", 40230, "unrecognized option to $replaceRoot stage: x");
-        fails("[{$replaceRoot: {}}]", 40231, "no newRoot specified for the $replaceRoot stage");
+        fails("[{$replaceRoot: {x: 1}}]", 40415, "'$replaceRoot.x' is an unknown field");
+        fails("[{$replaceRoot: {}}]", 40414, "'$replaceRoot.newRoot' is missing");
     }
 }

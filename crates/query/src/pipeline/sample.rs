@@ -25,7 +25,7 @@ pub(crate) fn parse(spec: &Element<'_>, _scope: &Scope<'_>) -> Result<Parsed> {
         let Some(number) = option.value().as_number() else {
             return Err(err!(28746, "size argument to $sample must be a number"));
         };
-        let whole = number.to_i64_clamped();
+        let whole = number.to_i64_coerced();
         if whole <= 0 {
             return Err(err!(28747, "size argument to $sample must be a positive integer"));
         }

@@ -40,7 +40,11 @@ pub(crate) fn parse(spec: &Element<'_>, scope: &Scope<'_>) -> Result<Parsed> {
     }
     let partition_by =
         options.get("partitionBy").map(|value| Expression::parse(value, scope.context)).transpose()?;
-    let sort_by = options.get("sortBy").map(|value| parse_sort_by(value, scope.context)).transpose()?;
+    let sort_by = options
+        .get("sortBy")
+        .filter(|value| !value.is_nullish())
+        .map(|value| parse_sort_by(value, scope.context))
+        .transpose()?;
     let Some(output) = options.get("output") else {
         return Err(err!(40414, "BSON field '$setWindowFields.output' is missing but a required field"));
     };

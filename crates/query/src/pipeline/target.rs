@@ -2,7 +2,7 @@
 
 use super::collections::Namespace;
 use base::bson::{Document, Element, Value};
-use base::{Result, err};
+use base::{Error, ErrorCode, Result, err};
 
 /// Reads `{db, coll}`; `prefix` is how messages call it.
 ///
@@ -12,7 +12,11 @@ pub(super) fn from_document(prefix: &str, target: Document<'_>) -> Result<Namesp
     let (mut database, mut collection) = (None, None);
     for field in target {
         match field.name() {
+            "db" if prefix.starts_with("$merge") && left_out(field.value()) => {}
             "db" => database = Some(text(prefix, &field)?),
+            "coll" if prefix.starts_with("$merge") && left_out(field.value()) => {
+                return Err(err!(5786801, "Invalid {prefix}: the name of the collection is empty"));
+            }
             "coll" => collection = Some(text(prefix, &field)?),
             "timeseries" => return Err(err!(NotImplemented, "{prefix}.timeseries is not implemented")),
             other => return Err(err!(40415, "BSON field '{prefix}.{other}' is an unknown field.")),
@@ -21,6 +25,30 @@ pub(super) fn from_document(prefix: &str, target: Document<'_>) -> Result<Namesp
     match collection {
         Some(collection) => Ok(Namespace { database, collection }),
         None => Err(err!(40414, "BSON field '{prefix}.coll' is missing but a required field")),
+    }
+}
+
+/// Null and an empty text say nothing.
+fn left_out(value: Value<'_>) -> bool {
+    value.is_nullish() || value.as_str() == Some("")
+}
+
+/// Refuses collections that a pipeline must not write to.
+///
+/// Errors: the first code for a system collection, the second for a database of the server's own.
+pub(super) fn check(target: &Namespace, stage: &str, codes: (i32, i32)) -> Result<()> {
+    let error = |code, message| Err(Error::new(ErrorCode::Location(code), message));
+    if target.collection.starts_with("system.") {
+        return error(
+            codes.0,
+            format!("{stage} cannot write to the special collection {}", target.collection),
+        );
+    }
+    match target.database.as_deref() {
+        Some(database @ ("admin" | "config" | "local")) => {
+            error(codes.1, format!("{stage} cannot write to the internal database {database}"))
+        }
+        _ => Ok(()),
     }
 }
 

@@ -113,7 +113,7 @@ mod tests {
         fails("[{$unionWith: {pipeline: []}}]", 9, "without explicit collection");
         fails(
             "[{$unionWith: {coll: 'f', pipeline: [{$out: 'x'}]}}]",
-            51047,
+            31441,
             "within a $unionWith's sub-pipeline",
         );
     }

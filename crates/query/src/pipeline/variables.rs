@@ -11,11 +11,11 @@ pub(crate) struct Let {
     variables: Vec<(String, Expression)>,
 }
 
-/// Errors: FailedToParse unless it is a document, and for a bad name.
+/// Errors: TypeMismatch unless it is a document, FailedToParse for a bad name.
 pub(crate) fn parse_let(stage: &str, option: &Element<'_>, context: &Context) -> Result<Let> {
     let Value::Document(spec) = option.value() else {
         let found = option.kind().alias();
-        return Err(err!(FailedToParse, "{stage} argument '{option}' must be an object, is type {found}"));
+        return Err(err!(TypeMismatch, "{stage} argument '{option}' must be an object, is type {found}"));
     };
     let mut variables = Vec::new();
     for variable in spec {

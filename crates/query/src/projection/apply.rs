@@ -52,7 +52,9 @@ impl<'a> Walk<'a> {
         for element in document {
             let found = tree.find(element.name_bytes());
             match found.and_then(|at| Some((written.get_mut(at)?, tree.children.get(at)?))) {
-                Some((written, (_, node))) => *written = self.field(node, &element, out)?,
+                Some((written, (_, node))) => {
+                    *written = self.field(node, &element, document, out)?;
+                }
                 None if self.kind == Kind::Include => {}
                 None => {
                     out.append_element(&element);
@@ -109,8 +111,20 @@ impl<'a> Walk<'a> {
     }
 
     /// Writes one existing field; returns whether anything was written.
-    fn field(&self, node: &'a Node, element: &Element<'_>, out: &mut Builder) -> Result<bool> {
+    fn field(
+        &self,
+        node: &'a Node,
+        element: &Element<'_>,
+        document: Document<'_>,
+        out: &mut Builder,
+    ) -> Result<bool> {
         match node {
+            Node::ElemMatch(filter) if self.kind == Kind::Exclude => {
+                if let Some(found) = self.first_match(filter, element.name(), document)? {
+                    out.begin_array(element.field_name()).push(found).end();
+                }
+                Ok(true)
+            }
             Node::Listed if self.kind == Kind::Include => {
                 out.append_element(element);
                 Ok(true)

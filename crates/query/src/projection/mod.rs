@@ -70,7 +70,7 @@ impl Projection {
 
     /// Parses the specification of an `$addFields` or `$set`.
     ///
-    /// Errors: 40176 for conflicting paths, 40177 and 40180 for empty documents, those of
+    /// Errors: 40176 for conflicting paths, 40181 for two operators in one place, those of
     /// expressions, all behind `Invalid $addFields` or what else `stage` is.
     pub fn add_fields(stage: &str, spec: Document<'_>, context: &Context) -> Result<Projection> {
         parse::add_fields(spec, context).map_err(|error| invalid(&format!("Invalid {stage}"), error))

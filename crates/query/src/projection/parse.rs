@@ -7,7 +7,7 @@ use crate::expression::Place;
 use crate::field_path::checked_path;
 use crate::{Context, Expression};
 use base::bson::{Builder, Document, Element, FieldName, Path, Value};
-use base::{Result, err};
+use base::{Error, ErrorCode, Result, err};
 use std::sync::Arc;
 
 /// Whose projection is parsed.
@@ -163,7 +163,6 @@ impl Parser<'_> {
         if self.positional.is_some() {
             return Err(err!(31255, "Cannot specify positional operator and $elemMatch"));
         }
-        self.include_for_computed()?;
         self.has_elem_match = true;
         let mut filter = Builder::new();
         filter.begin_document(FieldName::new(path)?).append_element(operator).end();
@@ -180,11 +179,13 @@ impl Parser<'_> {
         }
         let path = checked_path(array)?;
         let value = element.value();
+        if value.as_number().is_none() && value.as_bool().is_none() {
+            let code = if value.as_document().is_some() { 31271 } else { 31308 };
+            let message = "positional projection cannot be used with a literal";
+            return Err(Error::new(ErrorCode::Location(code), message));
+        }
         if self.kind == Some(Kind::Exclude) || !value.is_truthy() {
             return Err(err!(31395, "positional projection cannot be used with exclusion"));
-        }
-        if value.as_number().is_none() && value.as_bool().is_none() {
-            return Err(err!(31271, "positional projection cannot be used with a literal"));
         }
         self.kind = Some(Kind::Include);
         self.positional = Some(path);
@@ -194,6 +195,8 @@ impl Parser<'_> {
     fn finish(mut self) -> Result<Projection> {
         let kind = self.kind.unwrap_or(match self.id {
             Some(true) => Kind::Include,
+            // Alone it includes; beside fields that are left out it keeps its place.
+            _ if self.has_elem_match => Kind::Include,
             // A find goes on to yield all else, a `$project` doesn't.
             _ if self.has_meta && self.flavour == Flavour::Aggregate => Kind::Include,
             _ => Kind::Exclude,
@@ -260,12 +263,8 @@ fn expression(value: Value<'_>, context: &Context, place: Place) -> Result<Expre
 
 /// Parses the specification of an `$addFields`: every leaf is an expression.
 ///
-/// Errors: 40176 for conflicting paths, 40177 and 40180 for empty documents, 40183 for dots in
-/// nested names.
+/// Errors: 40176 for conflicting paths, 40181 for two operators in one place, 40183 for dots in nested names.
 pub(super) fn add_fields(spec: Document<'_>, context: &Context) -> Result<Projection> {
-    if spec.is_empty() {
-        return Err(err!(40177, "specification must have at least one field"));
-    }
     let mut tree = Tree::default();
     for element in spec {
         added(&mut tree, element.name(), &element, context)?;
@@ -276,13 +275,18 @@ pub(super) fn add_fields(spec: Document<'_>, context: &Context) -> Result<Projec
 fn added(tree: &mut Tree, path: &str, element: &Element<'_>, context: &Context) -> Result<()> {
     context.interrupt.check()?;
     checked_path(path)?;
-    if let Value::Document(inner) = element.value() {
-        let Some(first) = inner.first() else {
+    // An empty document is a value.
+    if let Value::Document(inner) = element.value()
+        && let Some(first) = inner.first()
+    {
+        let count = inner.iter().count();
+        if first.name().starts_with('$') && count > 1 {
             return Err(err!(
-                40180,
-                "an empty object is not a valid value. Found empty object at path {path}"
+                40181,
+                "an expression specification must contain exactly one field, the name of the expression. Found \
+                 {count} fields in {inner}"
             ));
-        };
+        }
         if !first.name().starts_with('$') {
             for field in inner {
                 if field.name().contains('.') {

@@ -89,6 +89,7 @@ fn the_first_match_of_an_array() {
     find("{a: {$elemMatch: {$gt: 2}}, b: 1}", "{a: [1, 3, 4], b: 1}", "{b: 1, a: [3]}");
     find("{a: {$elemMatch: {$gt: 2}}}", "{_id: 1, a: 3}", "{_id: 1}");
     find("{a: {$elemMatch: {$gt: 9}}}", "{_id: 1, a: [3]}", "{_id: 1}");
+    find("{a: {$elemMatch: {$gt: 1}}, b: 0}", "{_id: 1, a: [1, 2, 3], b: 1, c: 1}", "{_id: 1, a: [2], c: 1}");
 }
 
 #[test]
@@ -144,14 +145,15 @@ fn added_fields_take_the_place_of_old_ones() {
     add("{a: {b: {c: 1}}}", "{a: {z: 1}}", "{a: {z: 1, b: {c: 1}}}");
     add("{'a.b': 1}", "{a: 5, c: 1}", "{a: {b: 1}, c: 1}");
     add("{a: 0, b: null}", "{}", "{a: 0, b: null}");
+    add("{}", "{a: 1}", "{a: 1}");
+    add("{a: {}, b: {}}", "{a: {x: 1}}", "{a: {}, b: {}}");
     let fails = |spec: &str| {
         Projection::add_fields("$addFields", document(spec).view(), &Context::for_tests())
             .unwrap_err()
             .code()
             .number()
     };
-    assert_eq!(fails("{}"), 40177);
-    assert_eq!(fails("{a: {}}"), 40180);
+    assert_eq!(fails("{a: {$add: [1, 2], $sum: 1}}"), 40181);
     assert_eq!(fails("{a: 1, 'a.b': 1}"), 40176);
     assert_eq!(fails("{a: {'b.c': 1}}"), 40183);
 }

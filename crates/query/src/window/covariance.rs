@@ -1,14 +1,15 @@
 //! `$covariancePop` and `$covarianceSamp`: how two numbers vary together over a frame.
+//!
+//! The online method that MongoDB uses, term by term, so that digits and exponents of decimals agree: a pair that joins
+//! the frame adds a product of two distances, a pair that leaves takes one away.
 
 use super::frame::{Bounds, window_of};
-use super::sliding::{self, Fold, Sliding};
 use super::{Function, Partition, SortBy};
+use crate::accumulator::Total;
 use crate::tick::Tick;
 use crate::{Context, Expression};
+use base::Result;
 use base::bson::{Decimal128, Document, Element, Number, Value, ValueBuf};
-use base::{Result, err};
-use std::marker::PhantomData;
-use std::ops::Range;
 
 struct Covariance {
     sample: bool,
@@ -16,7 +17,7 @@ struct Covariance {
     bounds: Bounds,
 }
 
-/// Errors: those of bounds and expressions, FailedToParse unless the argument is a pair.
+/// Errors: those of bounds and expressions. An argument that is no pair of numbers counts for nothing.
 pub(super) fn parse(
     function: &Element<'_>,
     spec: Document<'_>,
@@ -27,9 +28,6 @@ pub(super) fn parse(
         Some(window) => Bounds::parse(window, sort_by)?,
         None => Bounds::ALL,
     };
-    if function.value().as_array().is_some_and(|pair| pair.len() != 2) {
-        return Err(err!(FailedToParse, "{} takes an array of two expressions", function.name()));
-    }
     let input = Expression::parse(function.value(), context)?;
     Ok(Box::new(Covariance { sample: function.name() == "$covarianceSamp", input, bounds }))
 }
@@ -41,178 +39,167 @@ fn numbers(value: &Option<ValueBuf>) -> Option<(Number, Number)> {
     Some((first.as_number()?, second.as_number()?))
 }
 
-/// What is computed with: doubles, or decimals in partitions that have any.
-trait Real: Copy {
-    fn of(number: Number) -> Self;
-    fn plus(self, other: Self) -> Self;
-    fn minus(self, other: Self) -> Self;
-    fn times(self, other: Self) -> Self;
-    fn over(self, other: Self) -> Self;
-}
-
-impl Real for f64 {
-    fn of(number: Number) -> f64 {
-        number.to_f64()
-    }
-
-    fn plus(self, other: f64) -> f64 {
-        self + other
-    }
-
-    fn minus(self, other: f64) -> f64 {
-        self - other
-    }
-
-    fn times(self, other: f64) -> f64 {
-        self * other
-    }
-
-    fn over(self, other: f64) -> f64 {
-        self / other
-    }
-}
-
-impl Real for Decimal128 {
-    fn of(number: Number) -> Decimal128 {
-        number.to_decimal()
-    }
-
-    fn plus(self, other: Decimal128) -> Decimal128 {
-        Decimal128::plus(self, other)
-    }
-
-    fn minus(self, other: Decimal128) -> Decimal128 {
-        Decimal128::minus(self, other)
-    }
-
-    fn times(self, other: Decimal128) -> Decimal128 {
-        Decimal128::times(self, other)
-    }
-
-    fn over(self, other: Decimal128) -> Decimal128 {
-        self.divided_by(other)
-    }
-}
-
-/// Two numbers over a run of documents.
-#[derive(Clone, Copy)]
-struct Moment<R> {
-    count: i64,
-    /// How many of the pairs have a decimal.
+/// A sum that numbers leave again. What is not finite is counted beside it.
+#[derive(Default)]
+struct Sum {
+    finite: Total,
+    infinities: i64,
+    negative_infinities: i64,
+    nans: i64,
     decimals: i64,
-    mean_x: R,
-    mean_y: R,
+}
+
+impl Sum {
+    fn add(&mut self, number: Number) {
+        self.update(number, 1);
+    }
+
+    fn remove(&mut self, number: Number) {
+        self.update(number, -1);
+    }
+
+    fn update(&mut self, number: Number, by: i64) {
+        self.decimals += if number.is_decimal() { by } else { 0 };
+        let double = number.to_f64();
+        if number.is_nan() {
+            self.nans += by;
+        } else if !is_finite(number) {
+            *if double > 0.0 { &mut self.infinities } else { &mut self.negative_infinities } += by;
+        } else {
+            self.finite.add(if by < 0 { negated(number) } else { number });
+        }
+    }
+
+    fn value(&self) -> Number {
+        let decimal = self.decimals > 0;
+        let special = |double: f64| match decimal {
+            true => Number::Decimal128(Decimal128::from_f64_exact(double)),
+            false => Number::Double(double),
+        };
+        match (self.nans > 0, self.infinities > 0, self.negative_infinities > 0) {
+            (true, _, _) | (_, true, true) => special(f64::NAN),
+            (_, true, _) => special(f64::INFINITY),
+            (_, _, true) => special(f64::NEG_INFINITY),
+            _ => match self.finite.number() {
+                // The decimals have left.
+                Number::Decimal128(sum) if !decimal => Number::Double(sum.to_f64()),
+                sum => sum,
+            },
+        }
+    }
+
+    /// The mean of so many numbers.
+    fn mean(&self, count: i64) -> Number {
+        match self.value() {
+            sum if !is_finite(sum) => sum,
+            Number::Decimal128(sum) => Number::Decimal128(sum.divided_by(Decimal128::from_i64(count))),
+            sum => Number::Double(sum.to_f64() / count as f64),
+        }
+    }
+}
+
+fn is_finite(number: Number) -> bool {
+    match number {
+        Number::Double(value) => value.is_finite(),
+        Number::Decimal128(value) => !value.is_nan() && !value.is_infinite(),
+        Number::Int32(_) | Number::Int64(_) => true,
+    }
+}
+
+fn negated(number: Number) -> Number {
+    match number {
+        Number::Double(value) => Number::Double(-value),
+        Number::Decimal128(value) => Number::Decimal128(value.negate()),
+        integer => Number::Int32(0).minus(integer),
+    }
+}
+
+/// The pairs of a frame.
+#[derive(Default)]
+struct Moment {
+    count: i64,
+    x: Sum,
+    y: Sum,
     /// The sum of the products of both distances from the mean.
-    moment: R,
+    products: Sum,
 }
 
-impl<R: Real> Moment<R> {
-    fn none() -> Moment<R> {
-        let zero = R::of(Number::Int32(0));
-        Moment { count: 0, decimals: 0, mean_x: zero, mean_y: zero, moment: zero }
-    }
-
+impl Moment {
     fn add(&mut self, (x, y): (Number, Number)) {
+        if !is_finite(x) || !is_finite(y) {
+            return self.products.add(not_finite(x, y));
+        }
+        let before = (self.count > 0).then(|| self.x.mean(self.count));
         self.count += 1;
-        self.decimals += i64::from(x.is_decimal() || y.is_decimal());
-        let (x, y, count) = (R::of(x), R::of(y), R::of(Number::Int64(self.count)));
-        let distance = x.minus(self.mean_x);
-        self.mean_x = self.mean_x.plus(distance.over(count));
-        self.mean_y = self.mean_y.plus(y.minus(self.mean_y).over(count));
-        self.moment = self.moment.plus(distance.times(y.minus(self.mean_y)));
+        self.x.add(x);
+        self.y.add(y);
+        if let Some(mean) = before {
+            self.products.add(x.minus(mean).times(y.minus(self.y.mean(self.count))));
+        }
     }
 
-    fn join(&self, later: &Moment<R>) -> Moment<R> {
-        if self.count == 0 || later.count == 0 {
-            return if self.count == 0 { *later } else { *self };
+    fn remove(&mut self, (x, y): (Number, Number)) {
+        if !is_finite(x) || !is_finite(y) {
+            return self.products.remove(not_finite(x, y));
         }
-        let both = self.count + later.count;
-        let of = |count| R::of(Number::Int64(count));
-        let (count, earlier_count, later_count) = (of(both), of(self.count), of(later.count));
-        let (x, y) = (later.mean_x.minus(self.mean_x), later.mean_y.minus(self.mean_y));
-        let apart = x.times(y).times(earlier_count).times(later_count).over(count);
-        Moment {
-            count: both,
-            decimals: self.decimals + later.decimals,
-            mean_x: self.mean_x.plus(x.times(later_count).over(count)),
-            mean_y: self.mean_y.plus(y.times(later_count).over(count)),
-            moment: self.moment.plus(later.moment).plus(apart),
+        self.count -= 1;
+        if self.count == 0 {
+            *self = Moment::default();
+            return;
         }
+        self.x.remove(x);
+        let apart = (x.minus(self.x.mean(self.count)), y.minus(self.y.mean(self.count + 1)));
+        self.products.remove(apart.0.times(apart.1));
+        self.y.remove(y);
     }
 }
 
-/// The pairs of a partition.
-struct Pairs<R>(Vec<Option<(Number, Number)>>, PhantomData<R>);
-
-impl<R: Real> Fold for &Pairs<R> {
-    type State = Moment<R>;
-
-    fn one(&self, at: usize) -> Result<Moment<R>> {
-        let mut moment = Moment::none();
-        if let Some(Some(pair)) = self.0.get(at) {
-            moment.add(*pair);
-        }
-        Ok(moment)
-    }
-
-    fn join(&self, a: &Moment<R>, b: &Moment<R>) -> Result<Moment<R>> {
-        Ok(a.join(b))
-    }
-}
-
-impl<R: Real> Pairs<R> {
-    /// The moments of all frames.
-    fn moments(&self, frames: &[Range<usize>], tick: &mut Tick) -> Result<Vec<Moment<R>>> {
-        let mut sliding = sliding::pays(frames).then(|| Sliding::new(self));
-        let mut moments = Vec::with_capacity(frames.len());
-        for frame in frames {
-            tick.check()?;
-            moments.push(match &mut sliding {
-                Some(sliding) => sliding.slide(frame, tick)?.unwrap_or_else(Moment::none),
-                None => {
-                    let mut moment = Moment::none();
-                    let pairs = self.0.get(frame.clone()).unwrap_or_default();
-                    pairs.iter().flatten().for_each(|pair| moment.add(*pair));
-                    moment
-                }
-            });
-        }
-        Ok(moments)
+/// What a pair that is not finite adds: NaN where it has one or both infinities.
+fn not_finite(x: Number, y: Number) -> Number {
+    let infinite = |number: Number| if is_finite(number) { 0.0 } else { number.to_f64() };
+    let sum = infinite(x) + infinite(y);
+    match x.is_decimal() || y.is_decimal() {
+        true => Number::Decimal128(Decimal128::from_f64_exact(sum)),
+        false => Number::Double(sum),
     }
 }
 
 impl Covariance {
-    fn of<R: Real>(&self, moment: &Moment<R>) -> Option<R> {
+    /// That of a population of one is the double zero; null is that of too few pairs.
+    fn of(&self, moment: &Moment) -> ValueBuf {
         let over = if self.sample { moment.count - 1 } else { moment.count };
-        (over > 0).then(|| moment.moment.over(R::of(Number::Int64(over))))
-    }
-
-    /// A frame with a decimal in it has a decimal covariance; but that of a population of one is the
-    /// double zero.
-    fn of_decimals(&self, moment: &Moment<Decimal128>) -> Option<ValueBuf> {
-        let is_one = moment.count == 1 && !self.sample;
-        let decimal = moment.decimals > 0 && !is_one;
-        decimal
-            .then(|| self.of(moment).map_or_else(ValueBuf::null, |value| Value::Decimal128(value).to_owned()))
+        match moment.products.value() {
+            _ if moment.count == 1 && !self.sample => Value::Double(0.0).to_owned(),
+            _ if over <= 0 => ValueBuf::null(),
+            Number::Decimal128(sum) => {
+                Value::Decimal128(sum.divided_by(Decimal128::from_f64(over as f64))).to_owned()
+            }
+            sum => Value::Double(sum.to_f64() / over as f64).to_owned(),
+        }
     }
 }
 
 impl Function for Covariance {
     fn compute(&self, partition: &Partition<'_>, tick: &mut Tick) -> Result<Vec<ValueBuf>> {
         let pairs: Vec<_> = partition.values(&self.input)?.iter().map(numbers).collect();
-        let frames = self.bounds.frames(partition)?;
-        let any_decimal = pairs.iter().flatten().any(|(x, y)| x.is_decimal() || y.is_decimal());
-        let decimals = match any_decimal {
-            true => Pairs::<Decimal128>(pairs.clone(), PhantomData).moments(&frames, tick)?,
-            false => Vec::new(),
-        };
-        let doubles = Pairs::<f64>(pairs, PhantomData).moments(&frames, tick)?;
-        let result = |(at, moment): (usize, &Moment<f64>)| {
-            let decimal = decimals.get(at).and_then(|moment| self.of_decimals(moment));
-            let double =
-                || self.of(moment).map_or_else(ValueBuf::null, |value| Value::Double(value).to_owned());
-            decimal.unwrap_or_else(double)
-        };
-        Ok(doubles.iter().enumerate().map(result).collect())
+        let (mut moment, mut held) = (Moment::default(), 0..0);
+        let mut results = Vec::with_capacity(pairs.len());
+        for frame in self.bounds.frames(partition)? {
+            if frame.start < held.start || frame.end < held.end || frame.start >= held.end {
+                (moment, held) = (Moment::default(), frame.start..frame.start);
+            }
+            for pair in pairs.get(held.end..frame.end).unwrap_or_default() {
+                tick.check()?;
+                pair.iter().for_each(|pair| moment.add(*pair));
+            }
+            for pair in pairs.get(held.start..frame.start).unwrap_or_default() {
+                tick.check()?;
+                pair.iter().for_each(|pair| moment.remove(*pair));
+            }
+            held = frame;
+            tick.check()?;
+            results.push(self.of(&moment));
+        }
+        Ok(results)
     }
 }

@@ -1,6 +1,5 @@
 //! `$rank`, `$denseRank`, `$documentNumber`: the place of a document in its partition.
 
-use super::frame::window_of;
 use super::{Function, Partition, SortBy};
 use crate::Context;
 use crate::tick::Tick;
@@ -17,7 +16,7 @@ enum Rank {
     Number,
 }
 
-/// Errors: 5371600 for arguments, 5371601 for a window, 5371602 without a sort pattern that fits.
+/// Errors: 5371603 for arguments, 5371601 for a window or another field, 5371602 without a sort pattern of one field.
 pub(super) fn parse(
     function: &Element<'_>,
     spec: Document<'_>,
@@ -29,19 +28,14 @@ pub(super) fn parse(
         "$denseRank" => Rank::Dense,
         _ => Rank::Number,
     };
-    if spec.find("window").is_some() {
+    if spec.iter().count() > 1 {
         return Err(err!(5371601, "Rank style window functions take no other arguments"));
     }
-    window_of(spec, false)?;
     if !function.value().as_document().is_some_and(|arguments| arguments.is_empty()) {
         // The name isn't known to MongoDB at this place.
         return Err(err!(5371603, "(None) must be specified with '{{}}' as the value"));
     }
-    let fits = match rank {
-        Rank::Number => sort_by.is_some(),
-        _ => sort_by.is_some_and(|sort_by| sort_by.pattern.len() == 1),
-    };
-    if !fits {
+    if sort_by.is_none_or(|sort_by| sort_by.pattern.len() != 1) {
         return Err(err!(
             5371602,
             "{} must be specified with a top level sortBy expression with exactly one element",
@@ -62,7 +56,8 @@ impl Function for Rank {
                 Rank::Number => place = at as i64 + 1,
                 _ => {}
             }
-            places.push(Value::Int64(place).to_owned());
+            let place = i32::try_from(place).map_or(Value::Int64(place), Value::Int32);
+            places.push(place.to_owned());
         }
         Ok(places)
     }

@@ -68,7 +68,9 @@ pub(crate) fn parse_output(
     let Some(function) = functions.next() else {
         return Err(err!(FailedToParse, "Expected a $-prefixed window function, {field}"));
     };
-    if functions.next().is_some() {
+    let ranks = matches!(function.name(), "$rank" | "$denseRank" | "$documentNumber");
+    // Those take no other arguments, and say so themselves.
+    if !ranks && functions.next().is_some() {
         return Err(err!(FailedToParse, "Cannot specify two functions in window function spec, {field}"));
     }
     let known = FUNCTIONS.binary_search_by_key(&function.name(), |(name, _)| name).ok();

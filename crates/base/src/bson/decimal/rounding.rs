@@ -113,6 +113,17 @@ impl Decimal128 {
         }
     }
 
+    /// The same value written with all 34 digits, as far as the range of exponents allows. Zero, infinities and NaN stay.
+    pub fn with_all_digits(self) -> Decimal128 {
+        match self.parts() {
+            Parts::Finite { coefficient: coefficient @ 1.., exponent, .. } => {
+                let padding = i32::try_from(DIGITS_MAX - digits(coefficient)).unwrap_or(0);
+                self.quantize((exponent - padding).max(EXPONENT_MIN), Rounding::HalfEven)
+            }
+            _ => self,
+        }
+    }
+
     /// The value rounded to an integer; values without a fraction stay as they are.
     pub fn round_to_integer(self, rounding: Rounding) -> Decimal128 {
         match self.parts() {

@@ -27,10 +27,9 @@ pub(in super::super) fn divide<'a>(call: &Call<'_, 'a>) -> Computed<'a> {
     number(Number::Double(a.to_f64() / b.to_f64()))
 }
 
-/// `$mod`: the remainder with the sign of the dividend. Integers stay integers, also when the
-/// divisor is a double that is a whole int32.
+/// `$mod`: the remainder with the sign of the dividend. A double among the operands makes it a double.
 ///
-/// Errors: 16610 for a zero divisor, 16611 for what is no number.
+/// Errors: 16610 for a zero divisor, 5733415 where either operand is a decimal, 16611 for what is no number.
 pub(in super::super) fn modulo<'a>(call: &Call<'_, 'a>) -> Computed<'a> {
     let (Some(left), Some(right)) = (non_null(call.get(0)?), non_null(call.get(1)?)) else { return null() };
     let (Some(a), Some(b)) = (left.as_number(), right.as_number()) else {
@@ -42,7 +41,10 @@ pub(in super::super) fn modulo<'a>(call: &Call<'_, 'a>) -> Computed<'a> {
         ));
     };
     if b.is_zero() {
-        return Err(err!(16610, "can't $mod by zero"));
+        return Err(match a.is_decimal() || b.is_decimal() {
+            true => err!(5733415, "can't $mod by zero"),
+            false => err!(16610, "can't $mod by zero"),
+        });
     }
     number(remainder(a, b))
 }
@@ -51,13 +53,12 @@ fn remainder(a: Number, b: Number) -> Number {
     if a.is_decimal() || b.is_decimal() {
         return Number::Decimal128(a.to_decimal().remainder(b.to_decimal()));
     }
-    match (a, b, small_whole(b)) {
-        (Number::Double(a), b, _) => Number::Double(a % b.to_f64()),
-        (a, Number::Double(b), None) => Number::Double(a.to_f64() % b),
-        (Number::Int32(a), Number::Int64(b), _) => Number::Int64(i64::from(a).wrapping_rem(b)),
-        (Number::Int64(a), b, _) => Number::Int64(a.wrapping_rem(b.to_i64_clamped())),
-        (Number::Int32(a), _, Some(b)) => Number::Int32(a.wrapping_rem(b)),
-        (a, b, _) => Number::Double(a.to_f64() % b.to_f64()),
+    match (a, b) {
+        (Number::Int32(a), Number::Int32(b)) => Number::Int32(a.wrapping_rem(b)),
+        (Number::Int32(_) | Number::Int64(_), Number::Int32(_) | Number::Int64(_)) => {
+            Number::Int64(a.to_i64_clamped().wrapping_rem(b.to_i64_clamped()))
+        }
+        (a, b) => Number::Double(a.to_f64() % b.to_f64()),
     }
 }
 
@@ -88,12 +89,13 @@ mod tests {
     fn remainders_keep_the_sign_of_the_dividend() {
         check("{$mod: [-7, 3]}", "{}", "-1");
         check("{$mod: [7, 2.5]}", "{}", "2.0");
-        check("{$mod: [7, 3.0]}", "{}", "1");
+        check("{$mod: [7, 3.0]}", "{}", "1.0");
         check("{$mod: [7.5, 2]}", "{}", "1.5");
         check("{$mod: [7, NumberLong(3)]}", "{}", "NumberLong(1)");
         check("{$mod: [NumberLong('-9223372036854775808'), -1]}", "{}", "NumberLong(0)");
         check("{$mod: [NumberDecimal('7.5'), 2]}", "{}", "NumberDecimal('1.5')");
         check_error("{$mod: [1, 0.0]}", "{}", 16610);
+        check_error("{$mod: [1, NumberDecimal('0')]}", "{}", 5733415);
         check_error("{$mod: [1, 'a']}", "{}", 16611);
     }
 }

@@ -21,16 +21,15 @@ use base::{Error, Result, err};
 /// Errors: 14 for other types, 16612 for a second date, Overflow for a date out of range.
 pub(super) fn add<'a>(call: &Call<'_, 'a>) -> Computed<'a> {
     let mut sum = Total::default();
-    let mut with_date = false;
+    let mut date = None;
     for operand in call.values() {
         match operand? {
             None | Some(Value::Null | Value::Undefined) => return null(),
             Some(Value::DateTime(millis)) => {
-                if with_date {
+                if date.is_some() {
                     return Err(err!(16612, "only one date allowed in an $add expression"));
                 }
-                with_date = true;
-                sum.add(Number::Int64(millis));
+                date = Some(millis);
             }
             Some(other) => sum.add(other.as_number().ok_or_else(|| {
                 let found = other.kind().alias();
@@ -38,9 +37,9 @@ pub(super) fn add<'a>(call: &Call<'_, 'a>) -> Computed<'a> {
             })?),
         }
     }
-    if with_date {
-        let millis = to_millis(sum.number(), "$add")?;
-        return value(Value::DateTime(millis));
+    if let Some(date) = date {
+        let moved = date.checked_add(to_millis(sum.number(), "$add")?);
+        return value(Value::DateTime(moved.ok_or_else(|| date_overflow("$add"))?));
     }
     number(sum.number())
 }
@@ -133,6 +132,11 @@ mod tests {
             "{$add: ['$a', 1000]}",
             "{a: ISODate('2020-01-01T00:00:00Z')}",
             "ISODate('2020-01-01T00:00:01Z')",
+        );
+        check(
+            "{$add: ['$a', -0.5]}",
+            "{a: ISODate('2020-01-01T00:00:00Z')}",
+            "ISODate('2019-12-31T23:59:59.999Z')",
         );
         check_error("{$add: [1, '$a']}", "{a: 'x'}", 14);
         check_error("{$add: ['$a', '$a']}", "{a: ISODate('2020-01-01T00:00:00Z')}", 16612);

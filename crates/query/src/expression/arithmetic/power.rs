@@ -1,10 +1,13 @@
 //! `$exp $ln $log $log10 $pow $sigmoid $sqrt`.
 
 use super::super::evaluate::{Call, Computed, null, number, value};
+use super::super::node::Node;
+use super::super::parse::Parser;
 use super::super::show;
+use super::super::table::Operator;
 use super::{non_null, numeric_operand};
 use base::bson::{Decimal128, Number, Value};
-use base::{Error, err};
+use base::{Error, Result, err};
 use std::cmp::Ordering;
 
 /// Applies a function of decimals or doubles; integers count as doubles.
@@ -25,9 +28,22 @@ pub(in super::super) fn exp<'a>(call: &Call<'_, 'a>) -> Computed<'a> {
     apply(operand, f64::exp, Decimal128::exponential)
 }
 
-/// `$sigmoid`: 1 / (1 + e^−x). Errors: 28765 for what is no number.
+/// The argument of `$sigmoid` is the operand as it is: an array is none of its numbers.
+pub(in super::super) fn parse_sigmoid(
+    parser: &mut Parser<'_>,
+    operator: &'static Operator,
+    argument: Value<'_>,
+) -> Result<Node> {
+    Ok(Node::call(operator, vec![parser.operand(argument)?]))
+}
+
+/// `$sigmoid`: 1 / (1 + e^−x). Errors: 14 for what is no number.
 pub(in super::super) fn sigmoid<'a>(call: &Call<'_, 'a>) -> Computed<'a> {
-    let Some(operand) = numeric_operand(call)? else { return null() };
+    let Some(operand) = call.get_non_null(0)? else { return null() };
+    let Some(operand) = operand.as_number() else {
+        let found = operand.kind().alias();
+        return Err(err!(TypeMismatch, "$sigmoid only supports numeric types, not {found}"));
+    };
     let one = Decimal128::from_i64(1);
     match operand {
         Number::Decimal128(x) => {
@@ -44,7 +60,11 @@ pub(in super::super) fn sqrt<'a>(call: &Call<'_, 'a>) -> Computed<'a> {
     if !operand.is_nan() && operand.compare(Number::Int32(0)) == Ordering::Less {
         return Err(err!(28714, "$sqrt's argument must be greater than or equal to 0"));
     }
-    apply(operand, f64::sqrt, Decimal128::square_root)
+    match operand {
+        // The root of a negative zero is itself, for decimals as for doubles.
+        Number::Decimal128(zero) if zero.is_zero() && zero.is_negative() => value(zero),
+        operand => apply(operand, f64::sqrt, Decimal128::square_root),
+    }
 }
 
 fn positive(number: Number) -> bool {
@@ -113,7 +133,7 @@ pub(in super::super) fn pow<'a>(call: &Call<'_, 'a>) -> Computed<'a> {
         return Err(err!(28764, "$pow cannot take a base of 0 and a negative exponent"));
     }
     if b.is_decimal() || e.is_decimal() {
-        return value(b.to_decimal().power(e.to_decimal()));
+        return value(b.to_decimal().power(e.to_decimal()).with_all_digits());
     }
     number(whole_power(b, e).unwrap_or_else(|| Number::Double(b.to_f64().powf(e.to_f64()))))
 }
@@ -153,6 +173,11 @@ mod tests {
         check("{$pow: [2, -1]}", "{}", "0.5");
         check("{$pow: [-1, NumberLong(-3)]}", "{}", "NumberLong(-1)");
         check("{$pow: [0, 0]}", "{}", "1");
+        check(
+            "{$pow: [NumberDecimal('0.5'), 2]}",
+            "{}",
+            "NumberDecimal('0.2500000000000000000000000000000000')",
+        );
         check("{$pow: [2.0, 3]}", "{}", "8.0");
         check("{$pow: [2, null]}", "{}", "null");
         check_error("{$pow: [0, -1]}", "{}", 28764);
@@ -169,6 +194,8 @@ mod tests {
         check("{$log10: 1000}", "{}", "3.0");
         check("{$log: [8, 2]}", "{}", "3.0");
         check("{$sigmoid: 0}", "{}", "0.5");
+        check_error("{$sigmoid: [0]}", "{}", 14);
+        check("{$sqrt: NumberDecimal('-0')}", "{}", "NumberDecimal('-0')");
         check_close("{$exp: 1}", "{}", std::f64::consts::E);
         check_error("{$sqrt: -1}", "{}", 28714);
         check_error("{$ln: 0}", "{}", 28766);

@@ -50,7 +50,7 @@ pub(in super::super) fn trunc<'a>(call: &Call<'_, 'a>) -> Computed<'a> {
     places(call, Rounding::TowardZero)
 }
 
-/// Errors: 51081 for what is no number, 51082 and 51083 for the places, 51080 where an int64
+/// Errors: 51081 for what is no number, 16004, 51082 and 51083 for the places, 51080 where an int64
 /// would overflow.
 fn places<'a>(call: &Call<'_, 'a>, rounding: Rounding) -> Computed<'a> {
     let Some(operand) = non_null(call.get(0)?) else { return null() };
@@ -83,6 +83,9 @@ fn places<'a>(call: &Call<'_, 'a>, rounding: Rounding) -> Computed<'a> {
 }
 
 fn read_places(name: &str, precision: Value<'_>) -> Result<i32> {
+    if precision.as_number().is_none() {
+        return Err(err!(16004, "can't convert from BSON type {} to long", precision.kind().alias()));
+    }
     let Some(wanted) = super::divide::as_int32(precision) else {
         return Err(err!(51082, "precision argument to  {name} must be a integral value"));
     };
@@ -142,6 +145,7 @@ mod tests {
         check("{$round: [1e300, 2]}", "{}", "1e300");
         check("{$round: [1, null]}", "{}", "null");
         check_error("{$round: 'x'}", "{}", 51081);
+        check_error("{$round: [1, 'x']}", "{}", 16004);
         check_error("{$round: [1, 1.5]}", "{}", 51082);
         check_error("{$round: [1, 101]}", "{}", 51083);
         check_error("{$round: [NumberLong('9223372036854775806'), -1]}", "{}", 51080);

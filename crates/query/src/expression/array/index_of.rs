@@ -1,33 +1,39 @@
 //! `$indexOfArray`, and the bounds it shares with `$indexOfBytes` and `$indexOfCP`.
 
 use super::super::arithmetic::divide::as_int32;
-use super::super::evaluate::{Call, Computed, null, value};
+use super::super::evaluate::{Call, Computed, null, type_name, value};
 use super::super::show;
 use super::array_or_null;
 use base::bson::Value;
-use base::{Result, err};
+use base::{Error, ErrorCode, Result, err};
 
 /// The optional third and fourth operands: where to start and where to end.
 ///
-/// Errors: 40096 for what is no whole number, 40097 below zero.
-pub(in super::super) fn bounds(call: &Call<'_, '_>) -> Result<(usize, Option<usize>)> {
-    let start = if call.len() > 2 { bound(call.name(), "starting", call.get(2)?)? } else { 0 };
-    let end = if call.len() > 3 { Some(bound(call.name(), "ending", call.get(3)?)?) } else { None };
-    Ok((start, end))
+/// Errors: the first code for what is no whole number, the second below zero.
+pub(in super::super) fn bounds(call: &Call<'_, '_>, codes: (i32, i32)) -> Result<(usize, Option<usize>)> {
+    let bound = |position: usize, which: &str| -> Result<Option<usize>> {
+        match call.len() > position {
+            true => bound(call.name(), which, call.get(position)?, codes).map(Some),
+            false => Ok(None),
+        }
+    };
+    Ok((bound(2, "starting")?.unwrap_or(0), bound(3, "ending")?))
 }
 
-fn bound(name: &str, which: &str, found: Option<Value<'_>>) -> Result<usize> {
+fn bound(name: &str, which: &str, found: Option<Value<'_>>, codes: (i32, i32)) -> Result<usize> {
+    let error = |code, message| Error::new(ErrorCode::Location(code), message);
     let whole = found.and_then(as_int32).ok_or_else(|| {
         // No space after the name: the message is MongoDB's to the letter.
-        err!(
-            40096,
-            "{name}requires an integral {which} index, found a value of type: {}, with value: {}",
-            super::super::evaluate::type_name(found),
-            show::optional(found)
+        let (kind, value) = (type_name(found), show::optional(found));
+        error(
+            codes.0,
+            format!(
+                "{name}requires an integral {which} index, found a value of type: {kind}, with value: {value}"
+            ),
         )
     })?;
     usize::try_from(whole)
-        .map_err(|_| err!(40097, "{name} requires a nonnegative {which} index, found: {whole}"))
+        .map_err(|_| error(codes.1, format!("{name} requires a nonnegative {which} index, found: {whole}")))
 }
 
 /// `$indexOfArray`: the first position of a value within the bounds, or −1.
@@ -39,7 +45,7 @@ pub(in super::super) fn index_of<'a>(call: &Call<'_, 'a>) -> Computed<'a> {
     })?;
     let Some(array) = array else { return null() };
     let wanted = call.get(1)?;
-    let (start, end) = bounds(call)?;
+    let (start, end) = bounds(call, (9711600, 9711601))?;
     let end = end.unwrap_or(usize::MAX);
     let position = array
         .iter()
@@ -62,8 +68,8 @@ mod tests {
         check("{$indexOfArray: ['$a', 2, 5, 1]}", "{a: [1, 2]}", "-1");
         check("{$indexOfArray: [null, 2]}", "{}", "null");
         check_error("{$indexOfArray: ['x', 2]}", "{}", 40090);
-        check_error("{$indexOfArray: [[1], 2, 'x']}", "{}", 40096);
-        check_error("{$indexOfArray: [[1], 2, -1]}", "{}", 40097);
+        check_error("{$indexOfArray: [[1], 2, 'x']}", "{}", 9711600);
+        check_error("{$indexOfArray: [[1], 2, -1]}", "{}", 9711601);
         check_error("{$indexOfArray: [[1]]}", "{}", 28667);
     }
 }

@@ -47,7 +47,7 @@ fn variable(name: Option<Value<'_>>) -> Result<&str> {
         None => return Ok("this"),
         Some(Value::String(name)) => name,
         Some(other) => {
-            return Err(err!(TypeMismatch, "'as' must be a string, found: {}", other.kind().alias()));
+            return Err(err!(FailedToParse, "'as' must be a string, found: {}", other.kind().alias()));
         }
     };
     variables::check_name_for_binding(name)?;

@@ -90,6 +90,11 @@ fn parse(text: &str, target: Type) -> Result<Value<'static>> {
         return Err(failed("Empty string"));
     }
     let unsigned = text.strip_prefix(['+', '-']).unwrap_or(text);
+    if target == Type::Double
+        && let Some(value) = hexadecimal(text)
+    {
+        return Ok(Value::Double(value));
+    }
     if unsigned.starts_with("0x") || unsigned.starts_with("0X") {
         return Err(err!(
             ConversionFailure,
@@ -123,8 +128,35 @@ fn whole(text: &str, unsigned: &str, failed: impl Fn(&str) -> Error) -> Result<i
 fn double(text: &str, unsigned: &str, failed: impl Fn(&str) -> Error) -> Result<f64> {
     // The standard library reads what C's strtod does, `inf` and `nan` in any case included.
     let value: f64 = text.parse().map_err(|_| failed("Did not consume whole string."))?;
-    if value.is_infinite() && unsigned.starts_with(|c: char| c.is_ascii_digit() || c == '.') {
+    let digits = unsigned.starts_with(|c: char| c.is_ascii_digit() || c == '.');
+    let mantissa = unsigned.split(['e', 'E']).next().unwrap_or_default();
+    let vanished = value == 0.0 && mantissa.bytes().any(|byte| matches!(byte, b'1'..=b'9'));
+    if digits && (value.is_infinite() || vanished) {
         return Err(failed("Out of range"));
     }
     Ok(value)
+}
+
+/// A hexadecimal number as C's `strtod` reads it: `+0x1.8p1` is 3. MongoDB refuses those that begin with `0x`.
+fn hexadecimal(text: &str) -> Option<f64> {
+    let unsigned = text.strip_prefix(['+', '-']);
+    let digits = match unsigned {
+        Some(signed) => signed.strip_prefix("0x").or_else(|| signed.strip_prefix("0X"))?,
+        None => text.strip_prefix("0X")?,
+    };
+    let (digits, exponent) = match digits.split_once(['p', 'P']) {
+        Some((digits, exponent)) => (digits, exponent.parse::<i32>().ok()?),
+        None => (digits, 0),
+    };
+    let (whole, fraction) = digits.split_once('.').unwrap_or((digits, ""));
+    if whole.is_empty() && fraction.is_empty() {
+        return None;
+    }
+    let mut value = 0.0;
+    for digit in whole.chars().chain(fraction.chars()) {
+        value = value * 16.0 + f64::from(digit.to_digit(16)?);
+    }
+    let places = i32::try_from(fraction.len()).ok()?.checked_mul(4)?;
+    let value: f64 = value * 2f64.powi(exponent.checked_sub(places)?);
+    value.is_finite().then_some(if text.starts_with('-') { -value } else { value })
 }

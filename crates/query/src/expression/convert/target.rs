@@ -16,7 +16,7 @@ impl Target {
     /// Reads the target.
     ///
     /// Errors: FailedToParse for what is no type's name or number, BadValue for an unknown name,
-    /// 4341107 and 4341108 for the subtype.
+    /// 4341106 to 4341108 for the subtype.
     pub(super) fn read(to: Value<'_>) -> Result<Target> {
         let Value::Document(document) = to else { return Ok(Target { kind: kind(to)?, subtype: 0 }) };
         let (mut found, mut subtype) = (None, 0);
@@ -24,7 +24,8 @@ impl Target {
             match element.name() {
                 "type" => found = Some(kind(element.value())?),
                 "subtype" => subtype = read_subtype(element.value())?,
-                other => return Err(err!(FailedToParse, "$convert found an unknown argument: {other}")),
+                // MongoDB looks at nothing else.
+                _ => {}
             }
         }
         let kind = found.ok_or_else(|| err!(FailedToParse, "Missing 'type' parameter to $convert"))?;
@@ -46,6 +47,13 @@ fn kind(to: Value<'_>) -> Result<Type> {
     let whole = number
         .to_i64_exact()
         .ok_or_else(|| err!(FailedToParse, "In $convert, numeric 'to' argument is not an integer"))?;
+    if whole == 0 {
+        // The end of a document has this number and is the type of no value.
+        return Err(err!(
+            ConversionFailure,
+            "Unsupported conversion to missing in $convert with no onError value"
+        ));
+    }
     i32::try_from(whole).ok().and_then(Type::from_number).ok_or_else(|| {
         let found = show::value(to);
         err!(FailedToParse, "In $convert, numeric value for 'to' does not correspond to a BSON type: {found}")
@@ -53,12 +61,16 @@ fn kind(to: Value<'_>) -> Result<Type> {
 }
 
 fn read_subtype(found: Value<'_>) -> Result<u8> {
+    if found.as_number().is_none() {
+        let kind = found.kind().alias();
+        return Err(err!(4341108, "In $convert, 'subtype' must be a number, but is {kind}"));
+    }
     let whole = found.as_i64().ok_or_else(|| {
-        err!(4341107, "In $convert, 'subtype' must be an integer, found: {}", show::value(found))
+        err!(4341106, "In $convert, 'subtype' must be an integer, found: {}", show::value(found))
     })?;
     u8::try_from(whole).ok().filter(|subtype| *subtype <= 9 || *subtype >= 128).ok_or_else(|| {
         err!(
-            4341108,
+            4341107,
             "In $convert, numeric value for 'subtype' does not correspond to a BinData type: {whole}"
         )
     })

@@ -53,7 +53,8 @@ pub(in super::super) fn subtract<'a>(call: &Call<'_, 'a>) -> Computed<'a> {
     shift_by(call, -1)
 }
 
-/// Errors: 5166403 to 5166405 for the operands, those of units and zones, DurationOverflow.
+/// Errors: 5166403, 5166405 and 5439013 for the operands, those of units and zones, DurationOverflow, 5976500 for more
+/// months than an int32 holds.
 fn shift_by<'a>(call: &Call<'_, 'a>, sign: i64) -> Computed<'a> {
     let name = call.name();
     let start = call.get_non_null(0)?;
@@ -62,7 +63,13 @@ fn shift_by<'a>(call: &Call<'_, 'a>, sign: i64) -> Computed<'a> {
         Some(Value::String(text)) => {
             Some(Unit::parse(text).ok_or_else(|| err!(FailedToParse, "unknown time unit value: {text}"))?)
         }
-        Some(_) => return Err(err!(5166404, "{name} expects string defining the time unit")),
+        Some(other) => {
+            return Err(err!(
+                5439013,
+                "{name} requires 'unit' to be a string, but got {}",
+                other.kind().alias()
+            ));
+        }
     };
     let amount = call.get_non_null(2)?;
     let (Some(start), Some(unit), Some(amount), Some(zone)) = (start, unit, amount, zone(call, 3)?) else {
@@ -72,6 +79,10 @@ fn shift_by<'a>(call: &Call<'_, 'a>, sign: i64) -> Computed<'a> {
         .ok_or_else(|| err!(5166403, "{name} requires startDate to be convertible to a date"))?;
     let amount =
         amount.as_i64().ok_or_else(|| err!(5166405, "{name} expects integer amount of time units"))?;
+    let months = matches!(unit.length(), Length::Months(_));
+    if months && i32::try_from(amount).is_err() {
+        return Err(err!(5976500, "{name} overflowed: {amount} is out of the range of 'amount'"));
+    }
     let moved = amount.checked_mul(sign).and_then(|amount| shift(start, unit, amount, &zone));
     match moved {
         Some(millis) => value(Value::DateTime(millis)),
@@ -148,13 +159,13 @@ mod tests {
     #[test]
     fn errors() {
         check_error("{$dateAdd: {startDate: 'x', unit: 'hour', amount: 1}}", DATE, 5166403);
-        check_error("{$dateAdd: {startDate: '$d', unit: 1, amount: 1}}", DATE, 5166404);
+        check_error("{$dateAdd: {startDate: '$d', unit: 1, amount: 1}}", DATE, 5439013);
         check_error("{$dateAdd: {startDate: '$d', unit: 'eon', amount: 1}}", DATE, 9);
         check_error("{$dateAdd: {startDate: '$d', unit: 'hour', amount: 1.5}}", DATE, 5166405);
         check_error(
             "{$dateAdd: {startDate: '$d', unit: 'year', amount: NumberLong('9223372036854775807')}}",
             DATE,
-            159,
+            5976500,
         );
         check_parse_error("{$dateAdd: 1}", 5166400);
         check_parse_error("{$dateAdd: {x: 1}}", 5166401);

@@ -96,7 +96,8 @@ pub(in super::super) fn from_string<'a>(call: &Call<'_, 'a>) -> Computed<'a> {
 ///
 /// Errors: ConversionFailure.
 pub(in super::super) fn read_free_form(text: &str) -> Result<i64> {
-    read(text, None, &Zone::UTC, false)
+    // As in MongoDB, zero bytes and no-break spaces around it are skipped with other blanks.
+    read(text.trim_matches(['\0', '\u{a0}']), None, &Zone::UTC, false)
 }
 
 fn read(text: &str, format: Option<&[Piece]>, zone: &Zone, zone_given: bool) -> Result<i64> {
@@ -109,7 +110,8 @@ fn read(text: &str, format: Option<&[Piece]>, zone: &Zone, zone_given: bool) -> 
         let c = text.get(position..).and_then(|rest| rest.chars().next()).unwrap_or('\0');
         err!(ConversionFailure, "Error parsing date string '{text}'; {position}: {what} '{c}'")
     })?;
-    if let Some(read) = found.zone.filter(|_| zone_given) {
+    // Universal time may stand beside an offset.
+    if let Some(read) = found.zone.filter(|_| zone_given && !matches!(zone, Zone::Fixed(0))) {
         return Err(if read.numeric {
             err!(
                 ConversionFailure,

@@ -28,8 +28,7 @@ pub(in super::super) static ARGUMENTS: Named = Named {
 pub(in super::super) fn to_string<'a>(call: &Call<'_, 'a>) -> Computed<'a> {
     // The format first: a bad one is an error even where the date is null.
     let format = match (call.given(1), call.get_non_null(1)?) {
-        (false, _) if call.given(2) => Some("%Y-%m-%dT%H:%M:%S.%L"),
-        (false, _) => Some("%Y-%m-%dT%H:%M:%S.%LZ"),
+        (false, _) => Some("%Y-%m-%dT%H:%M:%S.%L"),
         (true, None) => None,
         (true, Some(Value::String(format))) => Some(format),
         (true, Some(other)) => {
@@ -48,7 +47,12 @@ pub(in super::super) fn to_string<'a>(call: &Call<'_, 'a>) -> Computed<'a> {
     let (Some(pieces), Some(zone)) = (pieces, zone) else { return null() };
     // A null zone makes the result null before the type of the date is looked at.
     let Some(millis) = instant(call, 0)? else { return null() };
-    call.scope.text(&print(millis, &zone, &pieces)?)
+    let mut text = print(millis, &zone, &pieces)?;
+    // Without a format, universal time says what it is.
+    if !call.given(1) && matches!(zone, Zone::Fixed(0)) {
+        text.push('Z');
+    }
+    call.scope.text(&text)
 }
 
 fn on_null<'a>(call: &Call<'_, 'a>) -> Computed<'a> {

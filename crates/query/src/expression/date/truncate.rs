@@ -11,7 +11,7 @@ use super::unit::{self, Length, Unit};
 use super::zone::Zone;
 use super::{to_millis, zone};
 use base::bson::Value;
-use base::{Result, err};
+use base::{ErrorCode, Result, err};
 
 /// The arguments in the order in which they are read.
 pub(in super::super) static ARGUMENTS: Named = Named {
@@ -29,18 +29,25 @@ pub(in super::super) static ARGUMENTS: Named = Named {
     ),
 };
 
-/// Errors: 5439012 for what is no date, 5439013 and 5439014 for the unit, 5439017 and 5439018
+/// Errors: 5166307 for what is no date, 5439013 and FailedToParse for the unit, 5439017 and 5439018
 /// for the bin, those of zones and days of the week.
 pub(in super::super) fn truncate<'a>(call: &Call<'_, 'a>) -> Computed<'a> {
     let date = match call.get_non_null(0)? {
         None => None,
         Some(found) => Some(to_millis(found).ok_or_else(|| {
-            err!(5439012, "$dateTrunc requires 'date' to be a date, but got {}", found.kind().alias())
+            err!(5166307, "$dateTrunc requires 'date' to be a date, but got {}", found.kind().alias())
         })?),
     };
-    let unit = unit::operand(call, 1)?;
+    let unit = unit::operand(call, 1).map_err(|error| match error.code() {
+        // MongoDB 8.2 tells an unknown unit as its parser of units does.
+        ErrorCode::Location(5439014) => err!(FailedToParse, "{}", error.message()),
+        _ => error,
+    })?;
     let (bin, zone) = (bin_size(call)?, zone(call, 3)?);
     let (Some(date), Some(unit), Some(bin), Some(zone)) = (date, unit, bin, zone) else { return null() };
+    if call.given(4) && call.get_non_null(4)?.is_none() {
+        return null();
+    }
     let first_day = if unit == Unit::Week { unit::start_of_week(call, 4)? } else { Some(0) };
     let Some(first_day) = first_day else { return null() };
     match bin_start(date, unit, bin, &zone, first_day) {
@@ -129,14 +136,15 @@ mod tests {
                 &format!("ISODate('{expected}')"),
             );
         }
+        check("{$dateTrunc: {date: '$d', unit: 'day', startOfWeek: null}}", DATE, "null");
         check("{$dateTrunc: {date: null, unit: 'day'}}", DATE, "null");
     }
 
     #[test]
     fn errors() {
-        check_error("{$dateTrunc: {date: 1, unit: 'day'}}", DATE, 5439012);
+        check_error("{$dateTrunc: {date: 1, unit: 'day'}}", DATE, 5166307);
         check_error("{$dateTrunc: {date: '$d', unit: 1}}", DATE, 5439013);
-        check_error("{$dateTrunc: {date: '$d', unit: 'eon'}}", DATE, 5439014);
+        check_error("{$dateTrunc: {date: '$d', unit: 'eon'}}", DATE, 9);
         check_error("{$dateTrunc: {date: '$d', unit: 'day', binSize: 'x'}}", DATE, 5439017);
         check_error("{$dateTrunc: {date: '$d', unit: 'day', binSize: 0}}", DATE, 5439018);
         check_parse_error("{$dateTrunc: {date: '$d'}}", 5439010);

@@ -26,10 +26,11 @@ impl Zone {
         if let Some(offset) = parse_offset(text) {
             return Some(Zone::Fixed(offset));
         }
-        if matches!(text, "UTC" | "GMT" | "Z") {
+        if matches!(text, "UTC" | "GMT") {
             return Some(Zone::UTC);
         }
-        DATABASE.get(text).ok().map(Zone::Named)
+        // The library finds names whatever their case; MongoDB does not.
+        DATABASE.get(text).ok().filter(|zone| zone.iana_name() == Some(text)).map(Zone::Named)
     }
 
     /// How far the zone is ahead of UTC at an instant, both in milliseconds.
@@ -96,6 +97,7 @@ mod tests {
         assert_eq!(parse_offset("+05"), Some(5 * HOUR));
         assert_eq!(parse_offset("+5"), None);
         assert!(Zone::parse("Nowhere/Land").is_none());
+        assert!(Zone::parse("europe/london").is_none());
         let london = Zone::parse("Europe/London").unwrap();
         assert_eq!(london.offset_at(local(2017, 7, 1, 0, 0)), HOUR);
         assert_eq!(london.offset_at(local(2017, 1, 1, 0, 0)), 0);

@@ -27,7 +27,7 @@ fn operands<'a>(call: &Call<'_, 'a>, codes: (i32, i32)) -> Result<Option<(&'a st
 /// Errors: 40091 and 40092 for what is no string, those of the bounds.
 pub(in super::super) fn bytes<'a>(call: &Call<'_, 'a>) -> Computed<'a> {
     let Some((text, wanted)) = operands(call, (40091, 40092))? else { return null() };
-    let (start, end) = bounds(call)?;
+    let (start, end) = bounds(call, (40096, 40097))?;
     let end = end.unwrap_or(text.len()).min(text.len());
     if start > end {
         return value(-1);
@@ -44,17 +44,16 @@ pub(in super::super) fn bytes<'a>(call: &Call<'_, 'a>) -> Computed<'a> {
 /// Errors: 40093 and 40094 for what is no string, those of the bounds.
 pub(in super::super) fn code_points<'a>(call: &Call<'_, 'a>) -> Computed<'a> {
     let Some((text, wanted)) = operands(call, (40093, 40094))? else { return null() };
-    let (start, end) = bounds(call)?;
-    let place = |position: usize| {
-        let mut places = text.char_indices().map(|(byte, _)| byte).chain([text.len()]);
-        places.nth(position)
-    };
-    let last = end.and_then(place).unwrap_or(text.len());
-    let found = place(start).and_then(|first| {
-        let part = text.get(first..last)?;
-        part.find(wanted).map(|byte| start + part.get(..byte).map_or(0, |before| before.chars().count()))
-    });
-    value(found.map_or(-1, |position| position as i32))
+    let (start, end) = bounds(call, (40096, 40097))?;
+    let length = text.chars().count();
+    let end = end.unwrap_or(length).min(length);
+    if text.is_empty() && wanted.is_empty() && start == 0 {
+        return value(0);
+    }
+    // As in MongoDB, the end bounds where a match starts, not where it ends.
+    let mut places = text.char_indices().map(|(byte, _)| byte).enumerate().take(end).skip(start);
+    let found = places.find(|(_, byte)| text.get(*byte..).is_some_and(|rest| rest.starts_with(wanted)));
+    value(found.map_or(-1, |(position, _)| position as i32))
 }
 
 #[cfg(test)]
@@ -67,6 +66,9 @@ mod tests {
         check("{$indexOfCP: ['héllo', 'l']}", "{}", "2");
         check("{$indexOfCP: ['héllo', 'l', 3]}", "{}", "3");
         check("{$indexOfCP: ['héllo', 'l', 4]}", "{}", "-1");
+        check("{$indexOfCP: ['hello', 'llo', 0, 4]}", "{}", "2");
+        check("{$indexOfCP: ['hello', '', 4]}", "{}", "4");
+        check("{$indexOfCP: ['hello', '', 5]}", "{}", "-1");
         check("{$indexOfBytes: ['foo.bar', '.', 4]}", "{}", "-1");
         check("{$indexOfBytes: ['vanilla', 'll', 0, 2]}", "{}", "-1");
         check("{$indexOfBytes: ['vanilla', 'll', 12]}", "{}", "-1");

@@ -10,6 +10,7 @@ pub(super) mod trim;
 
 use super::convert::to_text;
 use super::evaluate::{Call, Computed, null, type_name, value};
+use super::show;
 use base::bson::Value;
 use base::{Result, err};
 
@@ -30,13 +31,15 @@ pub(super) fn concat<'a>(call: &Call<'_, 'a>) -> Computed<'a> {
 }
 
 /// An operand as text the way `$toLower`, `$substr` and others read it: null is empty, numbers
-/// and dates are printed.
+/// and dates are printed, doubles with six digits.
 ///
 /// Errors: 16007 for other types.
 pub(super) fn coerced(call: &Call<'_, '_>, position: usize) -> Result<String> {
     match call.get_non_null(position)? {
         None => Ok(String::new()),
         Some(Value::String(text) | Value::Symbol(text) | Value::JavaScript(text)) => Ok(text.to_string()),
+        Some(Value::Double(number)) => Ok(show::double(number)),
+        Some(Value::Timestamp(time)) => Ok(show::ctime(time)),
         Some(other) => {
             let printable = !matches!(other, Value::ObjectId(_) | Value::Boolean(_));
             to_text(other)
@@ -96,6 +99,10 @@ mod tests {
         check("{$toLower: null}", "{}", "''");
         check("{$toLower: 12}", "{}", "'12'");
         check("{$toUpper: ISODate('2020-01-02T03:04:05.006Z')}", "{}", "'2020-01-02T03:04:05.006Z'");
+        // Doubles have six digits here and all of them under `$toString`.
+        check("{$toLower: 123456.789}", "{}", "'123457'");
+        check("{$toUpper: 1000000.0}", "{}", "'1E+06'");
+        check("{$toUpper: Timestamp(0, 42)}", "{}", "'JAN  1 00:00:00:42'");
         check_error("{$toUpper: '$a'}", "{a: []}", 16007);
         check("{$strcasecmp: ['aB', 'Ab']}", "{}", "0");
         check("{$strcasecmp: ['a', 'b']}", "{}", "-1");

@@ -50,7 +50,7 @@ pub(in super::super) fn check(call: &Call<'_, '_>) -> Result<()> {
     Ok(())
 }
 
-/// The compiled expression; `None` for null, whose options are checked all the same.
+/// The compiled expression; `None` for null.
 fn pattern(call: &Call<'_, '_>) -> Result<Option<Regex>> {
     let name = call.name();
     let regex = call.get_non_null(1)?;
@@ -60,10 +60,7 @@ fn pattern(call: &Call<'_, '_>) -> Result<Option<Regex>> {
         Some(_) => return Err(err!(51106, "{name} needs 'options' to be of type string")),
     };
     let (pattern, options) = match regex {
-        None => {
-            check_options(name, given.unwrap_or(""))?;
-            return Ok(None);
-        }
+        None => return Ok(None),
         Some(Value::String(pattern)) => (pattern, given.unwrap_or("")),
         Some(Value::Regex { pattern, options }) => {
             if given.is_some() && !options.is_empty() {
@@ -89,7 +86,7 @@ fn check_options(name: &str, options: &str) -> Result<()> {
     }
 }
 
-fn compile(name: &str, pattern: &str, options: &str) -> Result<Regex> {
+pub(super) fn compile(name: &str, pattern: &str, options: &str) -> Result<Regex> {
     if pattern.contains('\0') {
         return Err(err!(51109, "{name}: regular expression cannot contain an embedded null byte"));
     }
@@ -209,7 +206,7 @@ mod tests {
         check_error("{$regexMatch: {input: 'a', regex: /a/i, options: 'i'}}", "{}", 51107);
         check_error("{$regexMatch: {input: 'a', regex: 'a', options: 'a'}}", "{}", 51108);
         check_parse_error("{$regexMatch: {input: '$a', regex: '('}}", 51111);
-        check_parse_error("{$regexMatch: {input: '$a', regex: null, options: 'I'}}", 51108);
+        check("{$regexMatch: {input: 'a', regex: null, options: 'I'}}", "{}", "false");
         check_parse_error("{$regexMatch: null}", 51103);
         check_parse_error("{$regexMatch: {regex: 'a'}}", 31022);
         check_parse_error("{$regexMatch: {input: 'a'}}", 31023);

@@ -34,11 +34,11 @@ fn text<'a>(call: &Call<'_, 'a>, position: usize, code: i32, which: &str) -> Res
     }
 }
 
-/// Errors: 51746, 51745 and 51744 for what is no string.
+/// Errors: 10503904, 10503901 and 10503902 for what is no string.
 fn replace<'a>(call: &Call<'_, 'a>, most: usize) -> Computed<'a> {
-    let input = text(call, 0, 51746, "input")?;
-    let find = text(call, 1, 51745, "find")?;
-    let replacement = text(call, 2, 51744, "replacement")?;
+    let input = text(call, 0, 10503904, "input")?;
+    let find = text(call, 1, 10503901, "find")?;
+    let replacement = text(call, 2, 10503902, "replacement")?;
     let (Some(input), Some(find), Some(replacement)) = (input, find, replacement) else { return null() };
     // The result may be far larger than its parts, so its size is reckoned beforehand.
     let found = input.matches(find).count().min(most);
@@ -63,9 +63,9 @@ mod tests {
         check("{$replaceOne: {input: 'aXbX', find: 'X', replacement: '-'}}", "{}", "'a-bX'");
         check("{$replaceAll: {input: 'aXbX', find: 'X', replacement: ''}}", "{}", "'ab'");
         check("{$replaceAll: {input: '$a', find: 'X', replacement: ''}}", "{}", "null");
-        check_error("{$replaceAll: {input: 1, find: 'X', replacement: ''}}", "{}", 51746);
-        check_error("{$replaceAll: {input: 'a', find: 1, replacement: ''}}", "{}", 51745);
-        check_error("{$replaceAll: {input: 'a', find: 'X', replacement: 1}}", "{}", 51744);
+        check_error("{$replaceAll: {input: 1, find: 'X', replacement: ''}}", "{}", 10503904);
+        check_error("{$replaceAll: {input: 'a', find: 1, replacement: ''}}", "{}", 10503901);
+        check_error("{$replaceAll: {input: 'a', find: 'X', replacement: 1}}", "{}", 10503902);
         check_parse_error("{$replaceOne: 1}", 51751);
         check_parse_error("{$replaceOne: {input: 'a', find: 'X'}}", 51747);
     }

@@ -4,7 +4,7 @@ use super::super::evaluate::{Call, Computed, null};
 use base::bson::{Builder, Value};
 use base::err;
 
-/// Errors: 40085 and 40086 for what is no string, 40087 for an empty separator.
+/// Errors: 40085 and 10503900 for what is no string, 40087 for an empty separator.
 pub(in super::super) fn split<'a>(call: &Call<'_, 'a>) -> Computed<'a> {
     let (Some(text), Some(separator)) = (call.get_non_null(0)?, call.get_non_null(1)?) else { return null() };
     let Value::String(text) = text else {
@@ -17,7 +17,7 @@ pub(in super::super) fn split<'a>(call: &Call<'_, 'a>) -> Computed<'a> {
     let Value::String(separator) = separator else {
         let found = separator.kind().alias();
         return Err(err!(
-            40086,
+            10503900,
             "$split requires an expression that evaluates to a string as a second argument, found: {found}"
         ));
     };
@@ -41,7 +41,7 @@ mod tests {
         check("{$split: ['abc', '-']}", "{}", "['abc']");
         check("{$split: ['$a', '-']}", "{}", "null");
         check_error("{$split: [1, '-']}", "{}", 40085);
-        check_error("{$split: ['a', 1]}", "{}", 40086);
+        check_error("{$split: ['a', 1]}", "{}", 10503900);
         check_error("{$split: ['a', '']}", "{}", 40087);
     }
 }

@@ -4,7 +4,7 @@ use super::super::arithmetic::divide::as_int32;
 use super::super::evaluate::{Call, Computed, type_name};
 use super::super::show;
 use super::coerced;
-use base::bson::Value;
+use base::bson::{Number, Value};
 use base::{Error, ErrorCode, Result, err};
 
 /// `$substrBytes`: a negative length is all the rest; what lies past the end is empty.
@@ -38,8 +38,12 @@ pub(in super::super) fn bytes<'a>(call: &Call<'_, 'a>) -> Computed<'a> {
     call.scope.text(cut)
 }
 
+/// A position or length: doubles lose their fraction, decimals are rounded, and a decimal NaN is below zero.
 fn integer(value: Option<Value<'_>>) -> Option<i64> {
-    value?.as_number().map(|number| number.to_i64_clamped())
+    Some(match value?.as_number()? {
+        Number::Decimal128(number) if number.is_nan() => -1,
+        number => number.to_i64_coerced(),
+    })
 }
 
 /// `$substrCP`: counted in code points.
@@ -82,6 +86,8 @@ mod tests {
     fn by_bytes() {
         check("{$substrBytes: ['hello', 1, 3]}", "{}", "'ell'");
         check("{$substr: ['hello', 2, -1]}", "{}", "'llo'");
+        check("{$substr: ['hello', NumberDecimal('1.5'), 3]}", "{}", "'llo'");
+        check("{$substr: ['hello', 1.5, 3]}", "{}", "'ell'");
         check("{$substr: ['hello', 9, 1]}", "{}", "''");
         check("{$substr: [1234, 1, 2]}", "{}", "'23'");
         check("{$substr: [null, 0, 2]}", "{}", "''");

@@ -211,6 +211,7 @@ fn bson_type(keywords: &mut Keywords, argument: &Argument<'_>) -> Result<()> {
     keywords.types = Some(types(argument, |alias| match (alias, Type::from_alias(alias)) {
         ("number", _) => Ok(None),
         (_, Some(kind)) => Ok(Some(kind)),
+        ("integer", _) => Err(err!(FailedToParse, "$jsonSchema type 'integer' is not currently supported.")),
         _ => Err(err!(BadValue, "Unknown type name alias: {alias}")),
     })?);
     Ok(())

@@ -97,7 +97,9 @@ pub(super) fn pattern_properties(keywords: &mut Keywords, argument: &Argument<'_
             .value()
             .as_document()
             .ok_or_else(|| argument.mismatch(&format!("has property '{name}' which is not an object")))?;
-        let pattern = Regex::new(name, "")?;
+        let pattern = Regex::new(name, "").map_err(|error| {
+            err!(BadValue, "Invalid regular expression in $jsonSchema patternProperties: {}", error.message())
+        })?;
         keywords.objects.pattern_properties.push((pattern, argument.deeper(schema)?));
     }
     Ok(())

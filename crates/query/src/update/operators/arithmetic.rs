@@ -47,6 +47,8 @@ impl Operator for Arithmetic {
             ));
         };
         match (self.apply)(current, self.operand) {
+            // What makes no difference leaves even a negative zero as it is.
+            Some(result) if result.same_type(current) && result.compare(current).is_eq() => Ok(Change::Keep),
             Some(result) => Ok(Change::Value(result.into())),
             None => Err(err!(
                 BadValue,
