@@ -10,7 +10,7 @@
 //! 4. Opening reads where the base stands and replays the journal behind it, a piece at a time (`recovery.rs`,
 //!    `reader.rs`).
 //! 5. Backups are streams of a snapshot or of the journal's frames (`backup.rs`), which `archive.rs` keeps beyond
-//!    checkpoints. `still.rs` reads a directory that nobody serves.
+//!    checkpoints. `directory.rs` also reads a directory that no server has open.
 //! 6. A directory that cannot be opened is salvaged: what is sound goes to a new one (`salvage.rs`, `swap.rs`).
 //!
 //! `docs/storage-disk.md` has the formats and the measurements.
@@ -33,10 +33,8 @@ mod reader;
 mod record;
 mod recovery;
 mod reuse;
-mod rewrite;
 mod salvage;
 mod state;
-mod still;
 mod swap;
 #[cfg(test)]
 mod tests;
@@ -52,10 +50,9 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 
-use crate::threads;
 use crate::{
     Awaited, Batch, Curve, Durability, Engine, Error, Position, Reads, Result, Snapshot, Span, Statistics,
-    WorkingSet,
+    WorkingSet, threads,
 };
 use archive::Archive;
 use backup::{Source, Trail};
@@ -73,13 +70,13 @@ pub use archive::ArchiveOptions;
 pub use backup::{Backup, BackupDirectory, End, Kind, Part, PartWriter, Restore, Restored, Since, restore};
 #[cfg(any(test, debug_assertions, feature = "testing"))]
 pub(crate) use base::{entries, framed};
+pub use directory::Still;
 pub use files::{BLOCK, File, Files, SystemFiles};
 #[cfg(any(test, debug_assertions, feature = "testing"))]
 pub(crate) use journal::SEGMENT_HEADER_BYTES;
 #[cfg(any(test, debug_assertions, feature = "testing"))]
 pub(crate) use record::{batch_bytes, batch_of, seal};
 pub use salvage::{Lost, Salvage};
-pub use still::Still;
 
 /// The share of the cache that changes may take before a checkpoint begins.
 const CHANGES_SHARE: u64 = 4;

@@ -10,11 +10,9 @@ mod cursor;
 mod differences;
 mod keys;
 mod node;
-mod reaper;
 mod table;
 #[cfg(test)]
 mod tests;
-mod tree;
 
 use std::mem;
 use std::sync::Arc;
@@ -24,11 +22,10 @@ use parking_lot::Mutex;
 
 use crate::disk::{Backup, End, Since};
 use crate::{Batch, Engine, Position, Result, Snapshot, Statistics};
-use reaper::Reaper;
-use table::{State, Table};
+use table::{Reaper, State, Table};
 
 pub use cursor::TreeCursor;
-pub use tree::Tree;
+pub use node::Tree;
 
 /// Batches with more operations than this are applied to a copy of the state, and readers don't wait for
 /// them. The price is that every node touched is copied, once.

@@ -9,7 +9,6 @@
 //!
 //! [`Local`] is the store of a single process: an engine and a lock. All is bytes here, as in the engines.
 
-mod claims;
 mod local;
 mod log;
 mod marks;

@@ -6,21 +6,55 @@
 //! unchanged. [`Checked`] asserts what the traits promise; debug builds of the server run on it.
 //!
 //! Debug builds have this module. A release build has it with the feature `testing` alone.
+//!
+//! The parsers of what files hold, past the checksums that bytes drawn at random never have: for fuzzing.
 
 mod contract;
-mod emit;
 #[cfg(feature = "shuttle")]
 mod explore;
 pub(crate) mod faulty;
 mod mirror;
-mod parse;
 mod shared;
 
 pub use contract::Checked;
-pub use emit::{Describe, Emit};
 #[cfg(feature = "shuttle")]
 pub use explore::{explore, fails};
 pub use faulty::{FaultyFiles, Loss};
-pub use mirror::Mirror;
-pub use parse::{base_page, frames, journal_batch, read_base_page, read_journal_batch, with_frames};
+pub use mirror::{Describe, Emit, Mirror};
 pub use shared::Shared;
+
+use crate::{Batch, Compression, Result, disk};
+
+/// The bytes of a batch as they stand in a frame of the journal, behind its header.
+///
+/// Fails with `Full` if there are more than a frame may have.
+pub fn journal_batch(batch: &Batch) -> Result<Vec<u8>> {
+    disk::batch_bytes(batch)
+}
+
+/// The batch in such bytes; `None` if they make no sense.
+pub fn read_journal_batch(bytes: &[u8]) -> Option<Batch> {
+    disk::batch_of(bytes)
+}
+
+/// A segment of the journal with other frames behind its header, whose checksums are made right.
+pub fn with_frames(segment: &mut Vec<u8>, frames: &[u8]) {
+    segment.truncate(disk::SEGMENT_HEADER_BYTES);
+    segment.extend(frames);
+    disk::seal(segment.get_mut(disk::SEGMENT_HEADER_BYTES..).unwrap_or_default());
+}
+
+/// The frames of a segment.
+pub fn frames(segment: &[u8]) -> &[u8] {
+    segment.get(disk::SEGMENT_HEADER_BYTES..).unwrap_or_default()
+}
+
+/// A page of the base with these entries, which are in the order of their keys, in its frame.
+pub fn base_page(entries: &[(&[u8], &[u8])], compression: Compression) -> Vec<u8> {
+    disk::framed(entries, compression)
+}
+
+/// The entries of a page in its frame, whatever its checksum; `None` if the bytes make no sense.
+pub fn read_base_page(bytes: &[u8]) -> Option<Vec<(Vec<u8>, Vec<u8>)>> {
+    disk::entries(bytes)
+}

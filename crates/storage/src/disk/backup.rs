@@ -2,14 +2,13 @@
 //!
 //! A backup is made of parts. A full part is a snapshot, written as batches that make everything anew; a part of
 //! changes is the journal's own frames between two positions. Both are frames of the journal's format between a
-//! header and a trailer (`part.rs`), so that restoring is replaying (`restore.rs`). Parts lie in a directory, in
-//! their order (`chain.rs`). Frames out of several files that may overlap are put in order by `trail.rs`.
+//! header and a trailer (`trail.rs`), so that restoring is replaying (`restore.rs`). Parts lie in a directory, in
+//! their order (`chain.rs`). Frames out of several files that may overlap are put in order there, too.
 //!
 //! A snapshot takes no lock, and holds no commit and no checkpoint up. What it stands for is synced before anything
 //! is told of it: a backup never has what a crash of the machine takes from the data it was made of.
 
 mod chain;
-mod part;
 mod restore;
 mod trail;
 
@@ -21,8 +20,8 @@ use crate::{Batch, Cursor, Direction, Ident, Range, Result, Snapshot};
 pub(super) use trail::{Next, Source, Trail};
 
 pub use chain::{BackupDirectory, PartWriter};
-pub use part::{End, Kind, Part};
 pub use restore::{Restore, Restored, restore};
+pub use trail::{End, Kind, Part};
 
 /// A batch of a full backup ends when it has so many entries, or so many bytes.
 const BATCH_ENTRIES: usize = 1000;
@@ -41,7 +40,7 @@ pub struct Since {
 
 /// One part of a backup, while it is being made: bytes to be written one after the other.
 pub struct Backup {
-    head: part::Head,
+    head: trail::Head,
     end: End,
     source: Content,
     frames: u64,
@@ -66,16 +65,16 @@ impl Backup {
     /// A full one of a snapshot with these trees, which is what `end` says.
     pub(crate) fn full(snapshot: Arc<dyn Snapshot>, idents: Vec<Ident>, id: u64, end: End) -> Self {
         let full = Full { snapshot, idents: idents.into(), cursor: None };
-        Backup::new(part::Head { kind: Kind::Full, id, from: 0 }, end, Content::Full(full))
+        Backup::new(trail::Head { kind: Kind::Full, id, from: 0 }, end, Content::Full(full))
     }
 
     /// The commits behind an earlier one, up to what `end` says.
     pub(super) fn changes(trail: Trail, since: Since, end: End) -> Self {
-        let head = part::Head { kind: Kind::Changes, id: since.id, from: since.position };
+        let head = trail::Head { kind: Kind::Changes, id: since.id, from: since.position };
         Backup::new(head, end, Content::Changes(trail))
     }
 
-    fn new(head: part::Head, end: End, source: Content) -> Self {
+    fn new(head: trail::Head, end: End, source: Content) -> Self {
         Backup { head, end, source, frames: 0, begun: false, ended: false, instead: None }
     }
 

@@ -9,12 +9,9 @@
 
 mod cache;
 mod check;
-mod file;
 mod merge;
 mod page;
 mod pending;
-mod room;
-mod run;
 mod superblock;
 mod table;
 #[cfg(test)]
@@ -35,10 +32,8 @@ use super::journal::during;
 use super::reuse::Reuse;
 use super::state::Table;
 use crate::{Compression, Direction, Error, Ident, Range, Result, Value};
-use cache::PageCache;
-use file::PageFile;
-use room::{Extent, Room};
-use superblock::{SLOTS_UNITS, Superblock};
+use cache::{PageCache, PageFile};
+use superblock::{Extent, Room, SLOTS_UNITS, Superblock};
 use table::{OpenTable, Stored};
 use tree::{OpenTree, Tree, Walk};
 

@@ -4,8 +4,7 @@
 //! passes over a subtree that both hold, without looking into it: it takes as long as the changes are many,
 //! however large the trees.
 
-use super::node::{Leaf, Node};
-use super::tree::Tree;
+use super::node::{Leaf, Node, Tree};
 use crate::differences::alike;
 use crate::{Difference, Differences, Key, Result, Value};
 use std::cmp::Ordering;

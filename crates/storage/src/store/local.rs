@@ -1,8 +1,7 @@
 //! The store of one process: an engine, and the lock under which commits are checked and applied.
 
-use super::claims::Claims;
 use super::log::{Log, LogOptions, first_time};
-use super::recent::Recent;
+use super::recent::{Claims, Recent};
 use super::{
     Beside, Build, Change, ChangeLog, Claim, Commits, Counters, Counts, Exclusive, Expect, IndexBuilds,
     Intents, Outcome, Owner, ReadViews, Refusal, Replication, Sight, Store, Written,

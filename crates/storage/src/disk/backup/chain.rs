@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::Since;
-use super::part::{Kind, Part};
+use super::trail::{Kind, Part};
 use crate::disk::directory::LOCK_FILE;
 use crate::disk::files::{File, Files};
 use crate::disk::journal::during;

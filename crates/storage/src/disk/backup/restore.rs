@@ -9,16 +9,14 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::chain::BackupDirectory;
-use super::part::{Kind, Part};
-use super::trail::{Next, Source, Trail, gap};
-use crate::disk::archive;
+use super::trail::{Kind, Next, Part, Source, Trail, gap};
 use crate::disk::directory::{BASE_FILE, Directory, FORMAT_FILE, JOURNAL_DIRECTORY, LOCK_FILE, RESTORING};
 use crate::disk::files::Files;
 use crate::disk::journal::{Segments, during};
 use crate::disk::reader::Reader;
 use crate::disk::record::Frame;
 use crate::disk::swap::{self, Places};
-use crate::disk::{DiskEngine, DiskOptions, ownership};
+use crate::disk::{DiskEngine, DiskOptions, archive, ownership};
 use crate::{Batch, Durability, Engine, Error, Result};
 
 /// What to restore, and where to.

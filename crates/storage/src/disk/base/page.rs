@@ -15,7 +15,7 @@
 use std::cmp::Ordering;
 
 #[cfg(any(test, debug_assertions, feature = "testing"))]
-use super::run::Run;
+use super::merge::Run;
 use crate::Compression;
 
 /// Places and lengths in the file are counted in units of so many bytes.

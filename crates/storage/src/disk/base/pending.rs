@@ -19,7 +19,7 @@
 
 use std::sync::Arc;
 
-use super::file::PageFile;
+use super::cache::PageFile;
 use super::merge::{Source, TARGET, Writer, merge};
 use super::page::Place;
 use super::table::{Stored, pending_value, value_pending};

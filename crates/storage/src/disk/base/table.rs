@@ -7,8 +7,8 @@ use std::cmp::Ordering;
 use std::sync::Arc;
 
 use super::View;
-use super::file::PageFile;
-use super::room::Extent;
+use super::cache::PageFile;
+use super::superblock::Extent;
 use super::tree::{OpenTree, Tree, Walk, each_extent};
 use crate::{Direction, Range, Result};
 

@@ -8,8 +8,7 @@ use std::sync::Arc;
 
 use proptest::prelude::*;
 
-use super::room::Room;
-use super::superblock::SLOTS_UNITS;
+use super::superblock::{Room, SLOTS_UNITS};
 use super::write::Numbers;
 use super::*;
 use crate::Key;

@@ -5,9 +5,9 @@ use std::ops::Bound;
 use std::sync::Arc;
 
 use super::View;
-use super::file::PageFile;
+use super::cache::PageFile;
 use super::page::{Page, Place};
-use super::room::Extent;
+use super::superblock::Extent;
 use crate::disk::reuse::Uses;
 use crate::{Direction, Key, Range, Result};
 
