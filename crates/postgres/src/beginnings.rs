@@ -3,7 +3,7 @@
 use crate::connection::{Param, Row};
 use crate::keys::{self, bounds};
 use crate::pages::{Named, PAGE_BYTES, Room, column};
-use crate::sight::PostgresSnapshot;
+use crate::session::PostgresSnapshot;
 use parking_lot::Mutex;
 use std::sync::Arc;
 use storage::{Direction, Error, Ident, Range, Result};

@@ -6,8 +6,7 @@
 //! server than his pool has connections.
 
 use crate::failure::{Answer, Failure};
-use crate::stream::Stream;
-use crate::tls::{Encrypt, Tls};
+use crate::stream::{Encrypt, Stream, Tls};
 use bytes::BytesMut;
 use postgres_protocol::message::frontend;
 use std::io::ErrorKind;

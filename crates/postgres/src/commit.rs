@@ -3,12 +3,12 @@
 
 use crate::change::{Extras, Sorted, Step, Writes, steps};
 use crate::connection::{Param, Statement};
-use crate::entry::{Entry, time_given};
 use crate::failure::{Answer, Failure};
 use crate::front::Front;
 use crate::keys::ident;
 use crate::pool::Lent;
 use crate::session::end;
+use crate::times::{Entry, time_given};
 use std::collections::{BTreeMap, HashMap, HashSet};
 use storage::store::{Beside, Change, Expect, Refusal};
 use storage::{Batch, Error, Ident, Op, Result, Value};

@@ -3,7 +3,7 @@
 //! What isn't known is refused by its name. A password comes from the string, from the file that `passfile`
 //! names, or from the environment, in this order.
 
-use crate::tls::{self, Tls};
+use crate::stream::{Tls, TlsOptions};
 use std::fmt;
 use std::time::Duration;
 
@@ -75,7 +75,7 @@ struct Read {
     wanted: Option<Wanted>,
     timeout: Option<u64>,
     application: Option<String>,
-    tls: tls::Read,
+    tls: TlsOptions,
 }
 
 impl Read {

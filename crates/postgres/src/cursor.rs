@@ -8,7 +8,7 @@ use crate::connection::{Param, Row};
 use crate::keys::{self, bounds, run_end};
 use crate::log::{is_log, log_bounds, scan_of};
 use crate::pages::{Named, PAGE_BYTES, Room, column};
-use crate::sight::{PostgresSnapshot, value};
+use crate::session::{PostgresSnapshot, value};
 use std::collections::VecDeque;
 use std::ops::Bound;
 use std::sync::Arc;

@@ -5,11 +5,13 @@
 //! comes behind another, in the same transaction, that takes the fence: what it sees is later than that. What isn't as
 //! expected fails the whole statement; why is found out elsewhere, and where nothing is in the way any more the change
 //! goes through `apply`.
+//!
+//! SQL with the schema's name, and the keys of its advisory locks, put in place.
 
 use crate::change::{Extras, Sorted, View};
 use crate::connection::{Param, Statement};
-use crate::entry::Entry;
-use crate::placed::placed;
+use crate::times::Entry;
+use sha2::{Digest, Sha256};
 use std::sync::{Arc, OnceLock};
 
 /// What a change may have, each a bit of the number of its statement.
@@ -165,4 +167,33 @@ impl Direct {
         );
         Statement::new(format!("direct_{shape}"), placed(&sql, &self.schema))
     }
+}
+
+/// What tells a standby from others who read the server's log, such as subscribers.
+const STANDBY: &str =
+    "not exists (select from pg_replication_slots s where s.active_pid = r.pid and s.slot_type = 'logical')";
+
+/// A name as SQL takes it.
+pub(crate) fn quoted(schema: &str) -> String {
+    format!("\"{}\"", schema.replace('"', "\"\""))
+}
+
+/// SQL with the schema's name, and the keys of its advisory locks.
+pub(crate) fn placed(sql: &str, quoted: &str) -> String {
+    let key = |what: &str| format!("({}::int8)", lock_of(what, quoted));
+    sql.replace("STANDBY", STANDBY)
+        .replace("SCHEMA", quoted)
+        .replace("FENCE", &key("fence"))
+        .replace("QUEUE", &key("queue"))
+}
+
+/// The key of the schema's fence.
+pub(crate) fn fence(schema: &str) -> i64 {
+    lock_of("fence", &quoted(schema))
+}
+
+/// The key of an advisory lock: such keys are the whole database's.
+fn lock_of(what: &str, quoted: &str) -> i64 {
+    let digest = Sha256::digest(format!("vellum {what} {quoted}").as_bytes());
+    digest.iter().take(8).fold(0u64, |number, byte| number << 8 | u64::from(*byte)) as i64
 }

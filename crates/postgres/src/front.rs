@@ -1,23 +1,30 @@
 //! One process's part in a store: its connections, its lease, and the numbers that it hands out.
+//!
+//! A follower looks for what other fronts have written, and local commits wake it.
+//!
+//! Removing the rows of what has been dropped: some at a time, by one front at a time, behind everybody's back.
+//!
+//! Whoever drops a tree only notes that in a table, in the very transaction that takes it out of the catalog: no number
+//! is ever a second tree's, so only an older reader reads those rows again, and PostgreSQL keeps them for it.
+//! Another front goes on with what a front leaves that dies.
+//!
+//! Poolers between a front and its server, as PgBouncer: refused, since a front sets its sessions up by start-up
+//! options, keeps prepared statements in them, and knows them from one transaction to the next.
 
 use crate::config::Config;
-use crate::connection::{Connection, Param};
+use crate::connection::{Connection, Param, Statement};
 use crate::failure::{Answer, Failure, lock};
-use crate::follower::Follower;
 use crate::lease::Lease;
 use crate::lives::Lives;
-use crate::members::Standbys;
+use crate::members::{self, Standbys};
 use crate::pool::{Lent, Place, Pool, ask};
-use crate::pooler;
-use crate::pulse;
 use crate::schema::{self, IDENTS, Statements};
 use crate::session::{Known, Sessions};
-use crate::sweep;
 use crate::times::{Times, signed, time_in};
-use parking_lot::Mutex;
+use parking_lot::{Condvar, Mutex};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use storage::{Ident, threads};
 
 /// How often the thread that renews the lease looks around.
@@ -95,9 +102,9 @@ impl Front {
     ) -> Answer<Front> {
         let trips = Arc::new(AtomicU64::new(0));
         let lives = Arc::new(Lives::default());
-        let mut first = Connection::open(&config, &lives).map_err(pooler::explain)?;
-        schema::refuse_relatives(&mut first).map_err(pooler::explain)?;
-        pooler::refuse(&config, &lives, &mut first)?;
+        let mut first = Connection::open(&config, &lives).map_err(explain)?;
+        schema::refuse_relatives(&mut first).map_err(explain)?;
+        refuse(&config, &lives, &mut first)?;
         schema::prepare(&mut first, schema)?;
         drop(first);
         let statements = Arc::new(Statements::new(schema));
@@ -114,10 +121,10 @@ impl Front {
             renew(&lease, &control, &statements, (&sessions, &times));
         });
         spawned.map_err(|error| Failure::Lost(error.to_string()))?;
-        pulse::start(&place, &lease);
-        sweep::start(&background, &statements, &lease);
+        members::start_pulse(&place, &lease);
+        start(&background, &statements, &lease);
         let standbys = Arc::new(Standbys::new(&place, &control, limits.reads));
-        pulse::start_survey(&place, &standbys, &lease);
+        members::start_survey(&place, &standbys, &lease);
         Ok(Front {
             reads: control.another(limits.reads),
             commits: control.another(limits.commits),
@@ -287,4 +294,113 @@ fn look_after(times: &Times, statements: &Statements, lent: &mut Lent) -> Answer
     let rows = lent.one(&statements.trim, &[])?;
     times.held.store(rows.first().map_or(0, |row| row.int(0) as u64), Ordering::Relaxed);
     Ok(())
+}
+
+/// Looks for what other fronts have written, and has it made safe, for whoever waits: one look for all of a
+/// front's streams.
+#[derive(Default)]
+pub(crate) struct Follower {
+    pub(crate) asked: Mutex<bool>,
+    pub(crate) wake: Condvar,
+    /// Up to which time those who wait have been told of.
+    pub(crate) told: AtomicU64,
+}
+
+impl Follower {
+    /// Asks for a look at once.
+    pub(crate) fn ask(&self) {
+        *self.asked.lock() = true;
+        self.wake.notify_all();
+    }
+}
+
+/// How many rows are removed at a time.
+const AT_ONCE: i64 = 2000;
+
+/// How often somebody looks whether there are any.
+const IDLE: Duration = Duration::from_secs(5);
+
+/// The shortest and the longest rest between two rounds, which is otherwise as long as the round took.
+const REST: (Duration, Duration) = (Duration::from_millis(5), Duration::from_secs(2));
+
+/// Begins to remove, until the front is gone.
+pub(crate) fn start(pool: &Arc<Pool>, statements: &Arc<Statements>, lease: &Arc<Lease>) {
+    let (pool, statements, lease) = (pool.clone(), statements.clone(), lease.clone());
+    let sweep = move || {
+        let mut pause = IDLE;
+        while !lease.wait(pause) {
+            let begin = Instant::now();
+            pause = match round(&pool, &statements) {
+                Ok(0..) => begin.elapsed().clamp(REST.0, REST.1),
+                Ok(_) => IDLE,
+                Err(failure) => {
+                    if !failure.is_conflict() {
+                        log::warn!("what has been dropped is not removed from PostgreSQL: {failure:?}");
+                    }
+                    IDLE
+                }
+            };
+        }
+    };
+    if let Err(error) = threads::spawn("postgres-sweep", None, sweep) {
+        log::error!("what is dropped stays in PostgreSQL until another front removes it: {error}");
+    }
+}
+
+/// How many rows have been removed; negative where there are none, or another front is at it.
+fn round(pool: &Arc<Pool>, statements: &Statements) -> Answer<i64> {
+    let rows = ask(pool, &|lent| lent.one(&statements.sweep, &[Param::Int(AT_ONCE)]))?;
+    Ok(rows.first().map_or(-1, |row| row.int(0)))
+}
+
+/// What is to be done about it.
+const ADVICE: &str = "connect to PostgreSQL itself: a front's own pools bound its connections";
+
+/// What a server's refusal to begin a session means, or of what a new one asks first, where it is a pooler's.
+pub(crate) fn explain(failure: Failure) -> Failure {
+    match &failure {
+        Failure::Server { message, .. } if message.contains("unsupported startup parameter") => {
+            Failure::Lost(format!("poolers such as PgBouncer are not supported ({message}): {ADVICE}"))
+        }
+        // A statement is there already, or isn't there any more: another connection's session.
+        Failure::Server { .. } if failure.is("42P05") || failure.is("26000") => shared(),
+        _ => failure,
+    }
+}
+
+fn shared() -> Failure {
+    Failure::Lost(format!(
+        "what lies between this program and PostgreSQL, a pooler such as PgBouncer, gives several connections one \
+         session, which is not supported: {ADVICE}"
+    ))
+}
+
+/// Refuses a pooler that lets sessions begin, and keeps the options from them, or gives one session to several
+/// transactions at a time.
+pub(crate) fn refuse(config: &Config, lives: &Lives, connection: &mut Connection) -> Answer<()> {
+    let asked = Statement::new(
+        "session",
+        "select pg_backend_pid(), (current_setting('plan_cache_mode') = 'force_generic_plan' \
+         and current_setting('synchronous_commit') = 'off' and current_setting('lock_timeout') = '50ms')::int4",
+    );
+    let session = |connection: &mut Connection| -> Answer<(i64, bool)> {
+        let rows = connection.one(&asked, &[])?;
+        Ok(rows.first().map_or((0, false), |row| (row.int(0), row.int(1) != 0)))
+    };
+    let (process, is_set_up) = session(connection).map_err(explain)?;
+    if !is_set_up {
+        return Err(Failure::Lost(format!(
+            "what lies between this program and PostgreSQL, a pooler such as PgBouncer, keeps its start-up options \
+             from the server, which is not supported: {ADVICE}"
+        )));
+    }
+    if connection.is_to(process) {
+        return Ok(());
+    }
+    // Whoever answers for the server may still give each connection a session of its own.
+    let another = Connection::open(config, lives).and_then(|mut another| session(&mut another));
+    match another.map_err(explain)?.0 == process {
+        true => Err(shared()),
+        false => Ok(()),
+    }
 }

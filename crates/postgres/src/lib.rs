@@ -3,21 +3,21 @@
 //! The way through:
 //!
 //! 1. `connection.rs` speaks the protocol, several statements to a round trip, over `stream.rs`; `pool.rs` bounds
-//!    connections, `cancel.rs` ends statements that nobody waits for any longer, `pulse.rs` connections that nobody answers
+//!    connections, `cancel.rs` ends statements that nobody waits for any longer, `members.rs` connections that nobody answers
 //!    on, or that lead to a primary of the past.
 //! 2. `schema.sql` is what the server keeps: one table of keys and values for all trees, and functions that
 //!    check and apply a change whole. `schema.rs` makes it and has every statement that uses it.
-//! 3. `session.rs` and `snapshot.rs` read one state (`sight.rs`): a REPEATABLE READ transaction, begun when first read. `cursor.rs`
+//! 3. `session.rs` and `snapshot.rs` read one state: a REPEATABLE READ transaction, begun when first read. `cursor.rs`
 //!    reads by the statements of `pages.rs`, many ranges at a time, and `beginnings.rs` several scans at once.
 //!    `standby.rs` does so on a standby that has come far enough; `members.rs` knows which hosts there are.
 //! 4. `change.rs` and `commit.rs` turn a prepared change into one call, most by a statement of `direct.rs`; `exclusive.rs` is the fence around
-//!    changes of the catalog; `claims.rs` are transactions of many statements, `claimed.rs` their commits; `builds.rs` tells index builders
+//!    changes of the catalog; `claims.rs` are transactions of many statements; `builds.rs` tells index builders
 //!    what others have changed.
-//!    What is dropped is out of the catalog at once; its rows go behind, by `sweep.rs`.
-//! 5. `log.rs` has the log of changes, for the streams of all fronts in one order; `entry.rs` is what a commit tells it,
-//!    `times.rs` the clock.
-//! 6. `barrier.rs` waits until commits are safe, within one of the server's `lives.rs`; `settle.rs` is what a front does
-//!    when another begins, and looks up what became of a commit whose answer was lost.
+//!    What is dropped is out of the catalog at once; its rows go behind, by `front.rs`.
+//! 5. `log.rs` has the log of changes, for the streams of all fronts in one order; `times.rs` is the clock, and what a
+//!    commit tells the log.
+//! 6. `barrier.rs` waits until commits are safe, within one of the server's `lives.rs`. It also does what a front does
+//!    when another life begins, and looks up what became of a commit whose answer was lost.
 //!
 //! Nothing that two processes must agree on lies in one of them: `front.rs` takes numbers from the server, its own under
 //! a `lease.rs`. `state.rs` is what a store consists of, `store.rs` what it does. No module imports one that imports it in turn.
@@ -27,19 +27,15 @@ mod beginnings;
 mod builds;
 mod cancel;
 mod change;
-mod claimed;
 mod claims;
 mod commit;
 mod config;
 mod connection;
-mod counts;
 mod cursor;
 mod direct;
 mod engine;
-mod entry;
 mod exclusive;
 mod failure;
-mod follower;
 mod front;
 mod keys;
 mod lease;
@@ -47,26 +43,19 @@ mod lives;
 mod log;
 mod members;
 mod pages;
-mod placed;
 mod pool;
-mod pooler;
-mod pulse;
 mod schema;
 mod session;
-mod settle;
-mod sight;
 mod snapshot;
 mod standby;
 mod state;
 mod store;
 mod stream;
-mod sweep;
 #[cfg(any(debug_assertions, feature = "testing"))]
 pub mod testing;
 mod times;
-mod tls;
 
 pub use config::{Config, Wanted};
 pub use front::Limits;
 pub use state::PostgresStore;
-pub use tls::Tls;
+pub use stream::Tls;

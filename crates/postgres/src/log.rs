@@ -6,13 +6,11 @@
 
 use crate::barrier::Barriers;
 use crate::connection::Param;
-use crate::entry::Entry;
 use crate::failure::Answer;
-use crate::follower::Follower;
-use crate::front::Front;
+use crate::front::{Follower, Front};
 use crate::keys;
 use crate::schema::Statements;
-use crate::times::{signed, time_in};
+use crate::times::{Entry, signed, time_in};
 use std::ops::Bound;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};

@@ -3,10 +3,9 @@
 //! Opening a store makes the schema under an advisory lock if it is missing. A schema of another version is refused.
 
 use crate::connection::{Connection, Statement};
-use crate::direct::Direct;
+use crate::direct::{Direct, fence, placed, quoted};
 use crate::failure::{Answer, Failure};
 use crate::pages::{PAGE_BYTES, Pages};
-use crate::placed::{fence, placed, quoted};
 use std::sync::Arc;
 
 /// The version of the schema that this code makes and uses.

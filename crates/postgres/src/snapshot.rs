@@ -7,8 +7,7 @@ use crate::front::Front;
 use crate::keys::{self, stored};
 use crate::log::{OneTree, is_log};
 use crate::pages::PAGE_BYTES;
-use crate::session::Session;
-use crate::sight::{PostgresSnapshot, value};
+use crate::session::{PostgresSnapshot, Session, value};
 use storage::store::LOG;
 use storage::{Cursor, Direction, Error, Ident, Range, Result, Snapshot, Value};
 

@@ -1,17 +1,21 @@
 //! What a store consists of, and what it notes of commits.
+//!
+//! The counts of collections that this process knows, found by the number of their tree and by themselves.
+//!
+//! A commit names counts by themselves: finding their tree takes as long among ten thousand collections as with one.
 
 use crate::barrier::Barriers;
 use crate::builds::Builds;
 use crate::claims::Claims;
 use crate::commit::{Besides, Done};
-use crate::counts::KnownCounts;
 use crate::front::Front;
 use crate::lives::position;
 use parking_lot::Mutex;
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use storage::Engine;
-use storage::store::{Beside, Change, Written};
+use storage::store::{Beside, Change, Counts, Written};
+use storage::{Engine, Ident};
 
 /// A store over a PostgreSQL server, for one of the processes that share it.
 pub struct PostgresStore {
@@ -59,5 +63,81 @@ impl PostgresStore {
         let time = self.front.time_of(done.time, change.earliest, change.ticks);
         let number = self.position.fetch_add(1, Ordering::AcqRel) + 1;
         Written { position: position(done.life, number), time }
+    }
+}
+
+/// Counts, which those who change a collection share.
+#[derive(Default)]
+pub(crate) struct KnownCounts {
+    counts: HashMap<Ident, Arc<Counts>>,
+    /// The trees by the address of their counts, which stays as long as they are known.
+    idents: HashMap<usize, Ident>,
+}
+
+fn address(counts: &Arc<Counts>) -> usize {
+    Arc::as_ptr(counts).addr()
+}
+
+impl KnownCounts {
+    /// Those of a tree.
+    pub(crate) fn get(&self, of: Ident) -> Option<&Arc<Counts>> {
+        self.counts.get(&of)
+    }
+
+    /// The tree that these are of.
+    pub(crate) fn ident_of(&self, counts: &Arc<Counts>) -> Option<Ident> {
+        self.idents.get(&address(counts)).copied()
+    }
+
+    /// Those of a tree, or these from now on where none are known.
+    pub(crate) fn or_insert(&mut self, of: Ident, counts: Arc<Counts>) -> &Arc<Counts> {
+        self.counts.entry(of).or_insert_with(|| {
+            self.idents.insert(address(&counts), of);
+            counts
+        })
+    }
+
+    /// Forgets a tree.
+    pub(crate) fn remove(&mut self, of: Ident) {
+        if let Some(counts) = self.counts.remove(&of) {
+            self.idents.remove(&address(&counts));
+        }
+    }
+
+    /// Forgets those that nobody has, whose collections others have dropped, where there would have to be more room.
+    pub(crate) fn tidy(&mut self) {
+        if self.counts.len() == self.counts.capacity() {
+            let KnownCounts { counts, idents } = self;
+            counts.retain(|_, known| {
+                let is_shared = Arc::strong_count(known) > 1;
+                if !is_shared {
+                    idents.remove(&address(known));
+                }
+                is_shared
+            });
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn counts_are_found_by_themselves_and_forgotten_with_those_who_had_them() {
+        let mut known = KnownCounts::default();
+        let kept: Vec<_> =
+            (0..100).map(|of| known.or_insert(Ident(of), Arc::default()).clone()).step_by(10).collect();
+        assert_eq!(known.ident_of(&kept[3]), Some(Ident(30)));
+        assert!(Arc::ptr_eq(known.or_insert(Ident(30), Arc::default()), &kept[3]));
+        for of in 100..1_000 {
+            known.tidy();
+            known.or_insert(Ident(of), Arc::default());
+        }
+        let found: Vec<_> = kept.iter().filter_map(|one| known.ident_of(one)).collect();
+        assert_eq!(found, (0..100).step_by(10).map(Ident).collect::<Vec<_>>());
+        assert!(known.counts.len() < 300 && known.idents.len() == known.counts.len());
+        known.remove(Ident(30));
+        assert!(known.get(Ident(30)).is_none() && known.ident_of(&kept[3]).is_none());
     }
 }
