@@ -3,13 +3,23 @@
 //! An immutable value in persistent maps. A change makes a new one that shares all that stays, so that it
 //! costs the same however many collections there are. The commit publishes it together with the engine's
 //! batch, so that a reader's catalog and snapshot agree.
+//!
+//! Databases' states kept under names: collections like any others, that no namespace leads to.
+//!
+//! The catalog's entries: collections as documents in the store.
 
-use crate::collection::Collection;
-use crate::saved_state::{SavedState, StateName};
+use crate::collection::{Collection, Data};
+use crate::index::{Index, IndexSpec};
+use crate::keys::SAVED;
+use crate::options;
+use base::bson::{Builder, Document, DocumentBuf, Value};
+use base::namespace::check_database_name;
 use base::{Namespace, Result, err};
 use imbl::OrdMap;
+use query::Context;
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use storage::Ident;
 
 /// The collections of one database by name. A changed map copies some keys of the map before it: names are shared.
 type Collections = OrdMap<Arc<str>, Arc<Collection>>;
@@ -100,6 +110,239 @@ impl Catalog {
     pub(crate) fn remove_saved(&mut self, name: &StateName) {
         Arc::make_mut(&mut self.saved).remove(name);
     }
+}
+
+/// The longest name of a snapshot, in bytes.
+const STATE_NAME_MAX: usize = 255;
+
+/// What a snapshot is called: names are a database's own.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct StateName {
+    /// The database it was taken of.
+    pub database: Box<str>,
+    /// Its name among that database's snapshots.
+    pub name: Box<str>,
+}
+
+/// A database's state kept under a name: collections like any others, that no namespace leads to.
+pub struct SavedState {
+    /// What it is called.
+    pub name: StateName,
+    /// When it was taken, in milliseconds since 1970.
+    pub taken_millis: i64,
+    /// The collections and views in it, under the namespaces they had.
+    pub collections: Vec<Arc<Collection>>,
+}
+
+impl StateName {
+    /// Checks both names.
+    ///
+    /// Errors: InvalidNamespace for the database, BadValue for the snapshot's own name.
+    pub fn new(database: &str, name: &str) -> Result<StateName> {
+        check_database_name(database)?;
+        if name.is_empty() || name.len() > STATE_NAME_MAX || name.contains('\0') {
+            return Err(err!(
+                BadValue,
+                "a snapshot's name has 1 to {STATE_NAME_MAX} bytes and no null character: '{name}'"
+            ));
+        }
+        Ok(StateName { database: database.into(), name: name.into() })
+    }
+
+    pub(crate) fn not_found(&self) -> base::Error {
+        err!(NamespaceNotFound, "database '{}' has no snapshot named '{}'", self.database, self.name)
+    }
+}
+
+impl SavedState {
+    /// Documents in all its collections.
+    pub fn records(&self) -> i64 {
+        self.collections.iter().map(|collection| collection.records()).sum()
+    }
+
+    /// The sizes of these documents together, in bytes.
+    pub fn bytes(&self) -> i64 {
+        self.collections.iter().map(|collection| collection.bytes()).sum()
+    }
+
+    /// What the catalog's tree keeps of it: its own entry, then one for each collection, in order of keys.
+    pub(crate) fn entries(&self) -> Vec<(Vec<u8>, DocumentBuf)> {
+        let StateName { database, name } = &self.name;
+        let key = [SAVED, database.as_bytes(), b"\0", name.as_bytes()].concat();
+        let mut head = Builder::new();
+        head.append(c"snapshot", &**name).append(c"db", &**database);
+        head.append(c"taken", Value::DateTime(self.taken_millis));
+        let member = |collection: &Arc<Collection>| {
+            let name = collection.namespace.collection().as_bytes();
+            ([&key, &b"\0"[..], name].concat(), entry(collection))
+        };
+        let members = self.collections.iter().map(member);
+        std::iter::once((key.clone(), head.finish())).chain(members).collect()
+    }
+}
+
+/// Saved states as they are read back when the database is opened: each head is followed by its members.
+#[derive(Default)]
+pub(crate) struct SavedStates(Vec<SavedState>);
+
+impl SavedStates {
+    /// Takes an entry that is the head of a state; `false` where it isn't one.
+    pub(crate) fn opens(&mut self, head: Document<'_>) -> Result<bool> {
+        let Some(Value::String(name)) = head.get("snapshot") else { return Ok(false) };
+        let (Some(Value::String(database)), Some(Value::DateTime(taken_millis))) =
+            (head.get("db"), head.get("taken"))
+        else {
+            return Err(broken());
+        };
+        let name = StateName::new(database, name)?;
+        self.0.push(SavedState { name, taken_millis, collections: Vec::new() });
+        Ok(true)
+    }
+
+    /// Takes a collection of the state opened last.
+    pub(crate) fn add(&mut self, collection: Collection) -> Result<()> {
+        let state = self.0.last_mut().ok_or_else(broken)?;
+        state.collections.push(Arc::new(collection));
+        Ok(())
+    }
+
+    /// All of them.
+    pub(crate) fn finish(self) -> Vec<SavedState> {
+        self.0
+    }
+}
+
+fn broken() -> base::Error {
+    err!(DataCorruptionDetected, "broken snapshot in the catalog")
+}
+
+/// The catalog entry of a collection: what is kept in the engine to open it again.
+pub(crate) fn entry(collection: &Collection) -> DocumentBuf {
+    entry_with(collection, &[])
+}
+
+/// The same with what indexes are about to learn of their documents' arrays.
+pub(crate) fn entry_with(collection: &Collection, learnt: &[(Arc<Index>, Vec<u32>)]) -> DocumentBuf {
+    // Room for a few indexes, so that the buffer seldom moves.
+    let mut out = Builder::with_buffer(Vec::with_capacity(512));
+    out.append(c"ns", collection.namespace.as_str());
+    out.append(c"uuid", Value::Binary { subtype: 4, bytes: &collection.uuid });
+    out.append(c"options", &collection.options.to_document());
+    out.append(c"generation", collection.generation as i64);
+    if let Some(data) = &collection.data {
+        out.append(c"ident", data.ident.0 as i64).begin_array(c"indexes");
+        for index in &data.indexes {
+            out.push_document().begin_document(c"spec");
+            index.spec.append_to(&mut out);
+            out.end().append(c"ident", index.ident.0 as i64).append(c"since", index.since_millis);
+            append_multikey(index, learnt, &mut out);
+            out.end();
+        }
+        out.end();
+        // For others who share the store; dropped by whoever opens the database after a crash.
+        if !data.building.is_empty() {
+            out.begin_array(c"building");
+            for building in &data.building {
+                let index = &building.index;
+                out.push_document().begin_document(c"spec");
+                index.spec.append_to(&mut out);
+                out.end().append(c"ident", index.ident.0 as i64).append(c"since", index.since_millis);
+                append_multikey(index, learnt, &mut out);
+                out.end();
+            }
+            out.end();
+        }
+    }
+    out.finish()
+}
+
+/// Appends what is known of arrays on an index's paths, and what is about to be learnt.
+fn append_multikey(index: &Arc<Index>, learnt: &[(Arc<Index>, Vec<u32>)], out: &mut Builder) {
+    out.begin_array(c"multikey");
+    let learnt = learnt.iter().find(|(known, _)| Arc::ptr_eq(known, index)).map(|(_, bits)| bits);
+    for (part, bits) in index.multikey_bits().into_iter().enumerate() {
+        let more = learnt.and_then(|learnt| learnt.get(part)).copied().unwrap_or(0);
+        out.push((bits | more) as i32);
+    }
+    out.end();
+}
+
+/// Reads a catalog entry back. The counts are left at zero for the caller to fill in.
+///
+/// Errors: DataCorruptionDetected, and whatever the specifications in it are refused with.
+pub(crate) fn from_entry(entry: Document<'_>, context: &Context) -> Result<Collection> {
+    let broken = || err!(DataCorruptionDetected, "broken catalog entry: {entry}");
+    let namespace = Namespace::parse(entry.get("ns").and_then(|v| v.as_str()).ok_or_else(broken)?)?;
+    let Some(Value::Binary { bytes, .. }) = entry.get("uuid") else { return Err(broken()) };
+    let options = entry.get("options").and_then(|v| v.as_document()).ok_or_else(broken)?;
+    let options = options::parse(options, &namespace, context)?;
+    let ident =
+        |document: Document<'_>| document.get("ident").and_then(|v| v.as_i64()).map(|n| Ident(n as u64));
+    let mut indexes = Vec::new();
+    for stored in entry.get("indexes").and_then(|v| v.as_array()).into_iter().flat_map(|array| array.iter()) {
+        let stored = stored.as_document().ok_or_else(broken)?;
+        let spec = stored.get("spec").and_then(|v| v.as_document()).ok_or_else(broken)?;
+        let spec = IndexSpec::parse(spec, &namespace, context)?;
+        let bits = stored.get("multikey").and_then(|v| v.as_array()).ok_or_else(broken)?;
+        let bits: Vec<u32> = bits.iter().map(|v| v.as_i64().unwrap_or(0) as u32).collect();
+        let since = stored.get("since").and_then(|v| v.as_i64()).unwrap_or(0);
+        indexes.push(Arc::new(Index::new(spec, ident(stored).ok_or_else(broken)?, &bits, since)));
+    }
+    let data = match options.view {
+        Some(_) => None,
+        None => Some(Data {
+            ident: ident(entry).ok_or_else(broken)?,
+            indexes,
+            building: Vec::new(),
+            counts: Arc::default(),
+            index_filters: Arc::default(),
+            kept_plans: Arc::default(),
+        }),
+    };
+    let uuid = bytes.try_into().map_err(|_| broken())?;
+    Ok(Collection { namespace, uuid, options, data, generation: stored_generation(entry) })
+}
+
+/// The catalog change that made a collection what its entry says.
+pub(crate) fn stored_generation(entry: Document<'_>) -> u64 {
+    entry.get("generation").and_then(|value| value.as_i64()).unwrap_or(0) as u64
+}
+
+/// An index that was being built when an entry was written.
+pub(crate) struct StoredBuild<'a> {
+    pub(crate) spec: Document<'a>,
+    pub(crate) ident: Ident,
+    pub(crate) since_millis: i64,
+    /// What its writers have told of arrays on its paths.
+    pub(crate) multikey: Vec<u32>,
+}
+
+/// The indexes that were being built when an entry was written.
+pub(crate) fn stored_builds(entry: Document<'_>) -> Vec<StoredBuild<'_>> {
+    let building = entry.get("building").and_then(|value| value.as_array());
+    let builds = building.into_iter().flat_map(|array| array.iter()).filter_map(|build| {
+        let build = build.as_document()?;
+        Some(StoredBuild {
+            spec: build.get("spec")?.as_document()?,
+            ident: Ident(build.get("ident")?.as_i64()? as u64),
+            since_millis: build.get("since")?.as_i64()?,
+            multikey: multikey_of(build),
+        })
+    });
+    builds.collect()
+}
+
+/// What an entry says of arrays on its indexes' paths, in the order of the indexes.
+pub(crate) fn stored_multikey(entry: Document<'_>) -> Vec<Vec<u32>> {
+    let indexes = entry.get("indexes").and_then(|value| value.as_array());
+    let indexes = indexes.into_iter().flat_map(|array| array.iter());
+    indexes.map(|index| index.as_document().map(multikey_of).unwrap_or_default()).collect()
+}
+
+fn multikey_of(index: Document<'_>) -> Vec<u32> {
+    let bits = index.get("multikey").and_then(|bits| bits.as_array());
+    let bits = bits.into_iter().flat_map(|array| array.iter());
+    bits.map(|bits| bits.as_i64().unwrap_or(0) as u32).collect()
 }
 
 #[cfg(test)]

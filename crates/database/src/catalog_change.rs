@@ -5,16 +5,14 @@
 //! the new catalog in one step. Where an open transaction relies on a collection that would change, the
 //! change gives the lock back, waits for the transaction's end, and is put together again.
 
-use crate::catalog::Catalog;
-use crate::catalog_entry::{entry, entry_with};
+use crate::catalog::{Catalog, SavedState, entry, entry_with};
 use crate::collection::{Collection, Counts, Data, Options};
 use crate::commit::Committed;
 use crate::database::Database;
+use crate::history::replaced_by;
 use crate::index::{Index, IndexSpec};
 use crate::keys::{CATALOG, RecordId};
 use crate::logged::LoggedCommand;
-use crate::saved_state::SavedState;
-use crate::snapshot_window::replaced_by;
 use crate::storage_error;
 use base::{Namespace, Result, err};
 use query::Interrupt;

@@ -1,12 +1,12 @@
 //! Reading the catalog from the store: when a database is opened, and when somebody else who shares the store
 //! has changed it.
 
-use crate::catalog::Catalog;
-use crate::catalog_entry::{StoredBuild, from_entry, stored_builds, stored_generation, stored_multikey};
+use crate::catalog::{
+    Catalog, SavedStates, StoredBuild, from_entry, stored_builds, stored_generation, stored_multikey,
+};
 use crate::collection::Collection;
 use crate::index::{Building, Index, IndexSpec};
 use crate::keys::{CATALOG, RecordId, SAVED};
-use crate::saved_state::SavedStates;
 use crate::storage_error;
 use base::bson::Document;
 use base::{Namespace, Result};

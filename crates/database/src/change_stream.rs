@@ -8,7 +8,7 @@ use crate::operation::Operation;
 use crate::oplog::INITIATING;
 use crate::plan::Read;
 use crate::storage_error;
-use crate::stream_progress::{Progress, State};
+use crate::watch::{Progress, State};
 use base::bson::{Builder, Document, DocumentCow};
 use base::{Namespace, Result, err};
 use parking_lot::Mutex;

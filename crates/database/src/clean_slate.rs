@@ -8,13 +8,13 @@
 //! Copies get UUIDs of their own: by them an open cursor, or a statement planned a moment ago, finds out
 //! that the collection it began on is no longer there.
 
+use crate::catalog::{SavedState, StateName};
 use crate::catalog_change::CatalogChange;
 use crate::collection::{Collection, Data};
 use crate::commit::Committed;
 use crate::database::Database;
 use crate::index::Index;
 use crate::logged::LoggedCommand;
-use crate::saved_state::{SavedState, StateName};
 use base::namespace::check_database_name;
 use base::{Namespace, Result, err};
 use query::Interrupt;

@@ -8,8 +8,8 @@
 pub use crate::changes::Committed;
 use crate::changes::{Applied, Changes};
 use crate::database::Database;
+use crate::history::replaced_by;
 use crate::operation::{Operation, wait_through};
-use crate::snapshot_window::replaced_by;
 use crate::storage_error;
 use base::{Result, err};
 use query::Interrupt;

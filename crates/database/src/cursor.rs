@@ -2,9 +2,8 @@
 
 use crate::catalog::Catalog;
 use crate::operation::Operation;
-use crate::session_id::SessionId;
-use crate::stream_progress::Progress;
-use crate::watch::Interest;
+use crate::retry_record::SessionId;
+use crate::watch::{Interest, Progress};
 use base::bson::{Builder, Document, DocumentBuf, DocumentCow};
 use base::random::Random;
 use base::{Error, ErrorCode, Namespace, Result, err};

@@ -1,24 +1,21 @@
 //! The database: a store, and the catalog that belongs to its latest state.
 
 use crate::catalog::Catalog;
-use crate::catalog_read;
 use crate::clock::Clock;
 use crate::collection::Collection;
 use crate::cursor::{Cursor, Cursors};
 use crate::exec::{Ahead, RecordStream};
-use crate::history::History;
+use crate::history::{History, SnapshotWindow, View};
 use crate::index::KnownSpecs;
 use crate::memory::Shared;
 use crate::open_transaction::Transactions;
 use crate::operation::{BlockingHook, Operation};
 use crate::plan::{self, Read};
 use crate::retry_record::{SeenRetries, StoredRetry};
-use crate::snapshot_window::SnapshotWindow;
-use crate::storage_error;
 use crate::strict::{Strict, StrictReport};
 use crate::turns::Turns;
-use crate::view::View;
 use crate::watch::{Interest, Wake, Watch, Watchers};
+use crate::{catalog_read, storage_error};
 use base::bson::ObjectId;
 use base::random::Random;
 use base::{Error, ErrorCode, Namespace, Result, err};

@@ -4,15 +4,15 @@
 //! engine in memory finds that without reading the rest. Records are matched by their ids, which twins keep. A
 //! document that was removed and inserted again has another id: one look into the indexes on `_id` tells.
 
+use crate::catalog::StateName;
 use crate::collection::Collection;
 use crate::cursor::Cursor;
 use crate::database::Database;
 use crate::exec::lookup;
+use crate::history::View;
 use crate::index::IndexSpec;
 use crate::operation::Operation;
-use crate::saved_state::StateName;
 use crate::storage_error;
-use crate::view::View;
 use base::bson::{Builder, Document, DocumentBuf, DocumentCow, Element};
 use base::namespace::check_database_name;
 use base::{Namespace, Result, err};

@@ -7,10 +7,10 @@
 use crate::catalog::Catalog;
 use crate::changes::{Applied, Changes, Committed};
 use crate::collection::Collection;
+use crate::history::View;
 use crate::logged::Logged;
 use crate::retry_record::RetryKey;
 use crate::storage_error;
-use crate::view::View;
 use base::{Error, Namespace, Result, err};
 use smallvec::SmallVec;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};

@@ -1,9 +1,9 @@
 //! One running operation: when it must stop, what it may hold, and how long work gives way to other clients.
 
+use crate::history::View;
 use crate::index::Index;
 use crate::memory::{Account, Shared};
 use crate::open_transaction::OpenTransaction;
-use crate::view::View;
 use base::{Error, ErrorCode, Result, err};
 use parking_lot::Mutex;
 use query::Interrupt;

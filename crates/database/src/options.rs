@@ -1,7 +1,6 @@
 //! Options of the create command, checked.
 
-use crate::clustered;
-use crate::collection::{Capped, Options, View};
+use crate::collection::{Capped, Options, View, clustered_expiry, parse_clustered};
 use crate::option_field::{count, flag, object, text, wrong_type};
 use crate::validator::Validator;
 use base::bson::{Builder, Document, FieldName, Value, ValueBuf};
@@ -71,9 +70,9 @@ impl<'a> Seen<'a> {
         match name {
             // As in all commands null is as good as nothing, but where several types are taken.
             _ if value.is_nullish() && OPTIONS.contains(&name) => {}
-            "clusteredIndex" => self.clustered = clustered::parse(value)?,
+            "clusteredIndex" => self.clustered = parse_clustered(value)?,
             "expireAfterSeconds" => {
-                self.expire_after_seconds = Some(clustered::expiry(count(name, value)?)?);
+                self.expire_after_seconds = Some(clustered_expiry(count(name, value)?)?);
             }
             "capped" => self.capped = flag(name, value)?,
             "size" => self.size = Some(count(name, value)?),

@@ -2,7 +2,7 @@
 //! planCacheSetFilter and its like do.
 
 use crate::database::Database;
-use crate::index_filter::IndexFilter;
+use crate::kept_plans::IndexFilter;
 use crate::plan::{Read, shape};
 use base::bson::{Document, DocumentBuf, compare_documents};
 use base::{Namespace, Result, err};

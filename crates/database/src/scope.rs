@@ -2,8 +2,8 @@
 
 use crate::collection::Collection;
 use crate::database::Database;
+use crate::history::View;
 use crate::operation::Operation;
-use crate::view::View;
 use base::bson::{Document, ValueBuf};
 use base::{Namespace, Result, err};
 use query::{Arena, Collation, Context, Expression};

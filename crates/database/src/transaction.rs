@@ -6,23 +6,33 @@
 //!
 //! Single statements wait for the end of a transaction that has claimed what they want to change, and so do
 //! changes of the collections that it has written to.
+//!
+//! Records of committed transactions: a driver whose connection broke sends `commitTransaction` again, to the server
+//! that has started again, or to another process of the same store.
+//!
+//! A commit writes its session's record in its own batch, so that a crash keeps both or neither. The server's sessions
+//! take the records up at the start, as those of retryable writes.
+//!
+//! Several processes that share a store have no sessions in common. There a transaction claims its session's record
+//! before it commits. A process that is asked for a number that isn't recorded writes that it never will be: then the
+//! claim fails, and with it the commit. So the answer stays true, whichever comes first.
 
 use crate::catalog_change::CatalogChange;
 use crate::collection::{Collection, Options};
 use crate::commit::Committed;
 use crate::database::Database;
+use crate::history::{View, replaced_by};
 use crate::index::{Index, IndexSpec};
-use crate::keys::CATALOG;
+use crate::keys::{CATALOG, RETRIES};
 use crate::open_transaction::{Inner, OpenTransaction, Taken, write_conflict};
 use crate::operation::Operation;
-use crate::retry_record::RetryKey;
-use crate::snapshot_window::replaced_by;
+use crate::retry_record::{COMMIT, RetryKey, SessionId, from_entry, to_value};
 use crate::storage_error;
-use crate::view::View;
+use base::bson::{Builder, Document};
 use base::{Namespace, Result, err};
 use query::Interrupt;
 use std::sync::Arc;
-use storage::store::{Change, Claim, Refusal};
+use storage::store::{Change, Claim, Expect, Refusal};
 use storage::{Batch, Key, Overlay, Snapshot, mutant};
 
 impl Database {
@@ -212,5 +222,68 @@ impl Database {
         *own = Arc::new(changed);
         Arc::make_mut(&mut inner.catalog).put(own.clone())?;
         inner.add(Change { batch, ..Change::default() }, u64::MAX)
+    }
+}
+
+impl Database {
+    /// Whether other processes may carry out a session's writes.
+    pub(crate) fn shares_retries(&self) -> bool {
+        self.keeps_retries && self.store.known_generation().is_some()
+    }
+
+    /// Adds the record to what a transaction is about to commit. A transaction that has written nothing has none, as
+    /// in MongoDB.
+    ///
+    /// Errors: WriteConflict where another process has asked for the record, the store's.
+    pub(crate) fn record_transaction(&self, transaction: &OpenTransaction) -> Result<()> {
+        let mut inner = transaction.inner.lock();
+        let writes = self.keeps_retries && !inner.change.batch.is_empty();
+        let Some(retry) = inner.retry.filter(|_| writes) else { return Ok(()) };
+        let key = RetryKey { statement: COMMIT, ..retry }.to_key();
+        let value = to_value(retry.number, self.now_millis(), Document::EMPTY);
+        match self.shares_retries() {
+            true => {
+                transaction.claim(&inner, &[Claim::Key(RETRIES, key.clone())], &[])?;
+                inner.change.batch.put(RETRIES, key, value);
+            }
+            false => inner.change.stamped.push((RETRIES, key, value)),
+        }
+        Ok(())
+    }
+
+    /// Finds out whether a session's transaction of this number, which this process doesn't know, has been committed;
+    /// where it hasn't, it never will be.
+    ///
+    /// Errors: DataCorruptionDetected, the store's, and what interrupts the operation.
+    pub fn find_transaction(
+        &self,
+        operation: &Operation,
+        session: SessionId,
+        number: i64,
+    ) -> Result<Option<Committed>> {
+        let key = RetryKey { session, number, statement: COMMIT }.to_key();
+        let mut never = Builder::new();
+        never.append(c"never", true);
+        let never = never.finish();
+        loop {
+            operation.check()?;
+            let seen = self.engine().snapshot().get(RETRIES, &key).map_err(storage_error)?;
+            if let Some(value) = &seen {
+                let record = from_entry(&key, value)?;
+                if record.key.number == number && record.answer.view().is_empty() {
+                    let position = self.latest_position();
+                    return Ok(Some(Committed { position, cluster_time: self.cluster_time() }));
+                }
+                if record.key.number >= number {
+                    return Ok(None);
+                }
+            }
+            let mut change = Change::default();
+            change.expect.push(Expect::Value { ident: RETRIES, key: key.clone(), value: seen });
+            change.batch.put(RETRIES, key.clone(), to_value(number, self.now_millis(), never.view()));
+            if self.store.commit(change).map_err(storage_error)?.is_ok() {
+                return Ok(None);
+            }
+        }
     }
 }

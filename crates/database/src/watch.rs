@@ -6,9 +6,13 @@
 //!
 //! Everybody is woken each time the log has grown by a small part of what it keeps, and reads on in it: or else a
 //! stream that waits long while others write much would find itself beyond the log's beginning.
+//!
+//! What the cursor of a change stream is told of the stream.
 
 use base::Namespace;
+use base::bson::DocumentBuf;
 use parking_lot::Mutex;
+use query::change::ResumeToken;
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
@@ -173,6 +177,32 @@ impl Watchers {
         let wakes: Vec<Wake> = all.chain(&lists.everything).map(|(_, wake)| wake.clone()).collect();
         drop(lists);
         wakes.iter().for_each(|wake| wake());
+    }
+}
+
+/// What a stream's cursor is told of it.
+#[derive(Clone)]
+pub(crate) struct Progress(pub(crate) Arc<Mutex<State>>);
+
+/// How far a stream has come.
+pub(crate) struct State {
+    /// Behind all events made so far, and all that the stream doesn't show.
+    pub(crate) reached: ResumeToken,
+    /// The event in the hands of the pipeline's later stages.
+    pub(crate) current: Option<ResumeToken>,
+    /// Whether the stream has ended, its last event being an invalidation.
+    pub(crate) ended: bool,
+}
+
+impl Progress {
+    /// Where a client resumes that has got everything so far.
+    pub(crate) fn reached(&self) -> DocumentBuf {
+        self.0.lock().reached.to_document()
+    }
+
+    /// Whether there will be no more events.
+    pub(crate) fn has_ended(&self) -> bool {
+        self.0.lock().ended
     }
 }
 

@@ -1,8 +1,7 @@
 //! Creating, dropping, renaming and changing collections.
 
 use crate::catalog_change::CatalogChange;
-use crate::clustered;
-use crate::collection::{Collection, Data, Options};
+use crate::collection::{Collection, Data, Options, clustered_expiry};
 use crate::commit::Committed;
 use crate::database::Database;
 use crate::ddl::views::check_pipeline;
@@ -284,7 +283,7 @@ impl Database {
                     "'expireAfterSeconds' is only supported on collections clustered by _id"
                 ));
             }
-            collection.options.expire_after_seconds = seconds.map(clustered::expiry).transpose()?;
+            collection.options.expire_after_seconds = seconds.map(clustered_expiry).transpose()?;
             Ok(())
         })
     }

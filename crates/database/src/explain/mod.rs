@@ -4,23 +4,19 @@
 //! plans, and from `executionStats` on what the plan really did. Nothing is ever changed: of
 //! writes, the plan that finds their documents is run, and what would happen to these is counted.
 //! The server adds what it knows better: the command, its host and version, `ok`.
+//!
+//! How much explain tells.
 
 mod aggregate;
-mod groups;
 mod read;
-mod verbosity;
-mod write;
-
 #[cfg(test)]
 mod tests;
-
-pub use verbosity::Verbosity;
 
 use crate::collection::Collection;
 use crate::exec::{Explainer, RecordStream, Stats};
 use crate::plan::{Plan, Source, shape};
 use base::bson::{Builder, DocumentBuf};
-use base::{Namespace, Result};
+use base::{Namespace, Result, err};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Instant;
@@ -216,7 +212,7 @@ impl Subject<'_> {
         };
         match &self.top {
             Top::Documents | Top::Projection(..) => planned(&mut explainer),
-            Top::Groups(counts, _) => groups::explain(counts, stream, &mut explainer),
+            Top::Groups(counts, _) => aggregate::explain(counts, stream, &mut explainer),
             Top::Count { skip } => {
                 explainer.stage("COUNT", None, &stats(0));
                 explainer.count(c"nCounted", effect.found);
@@ -240,7 +236,7 @@ impl Subject<'_> {
             keys_examined: explainer.keys_examined,
             docs_examined: explainer.docs_examined,
             stages: match self.top {
-                Top::Groups(..) => groups::numbered(explainer.finish().view()),
+                Top::Groups(..) => aggregate::numbered(explainer.finish().view()),
                 _ => explainer.finish(),
             },
         }
@@ -312,4 +308,41 @@ fn missing(
         out.end();
     }
     out.finish()
+}
+
+/// How much explain tells, and so whether the plan is run.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Verbosity {
+    /// The plans alone.
+    QueryPlanner,
+    /// What the winning plan did as well.
+    ExecutionStats,
+    /// What the others did when tried, too.
+    AllPlansExecution,
+}
+
+impl Verbosity {
+    /// Reads the name.
+    ///
+    /// Errors: BadValue for any other.
+    pub fn parse(name: &str) -> Result<Verbosity> {
+        match name {
+            "queryPlanner" => Ok(Verbosity::QueryPlanner),
+            "executionStats" => Ok(Verbosity::ExecutionStats),
+            "allPlansExecution" => Ok(Verbosity::AllPlansExecution),
+            _ => Err(err!(
+                BadValue,
+                "Enumeration value '{name}' for field 'explain.verbosity' is not a valid value."
+            )),
+        }
+    }
+
+    /// The name.
+    pub fn name(self) -> &'static str {
+        match self {
+            Verbosity::QueryPlanner => "queryPlanner",
+            Verbosity::ExecutionStats => "executionStats",
+            Verbosity::AllPlansExecution => "allPlansExecution",
+        }
+    }
 }

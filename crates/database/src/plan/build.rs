@@ -10,10 +10,10 @@ use crate::exec::{
     GeoNear, IdStream, IndexScan, KeyBounds, KeyOnly, Limit, NaturalOrder, Or, ProjectionCovered,
     RecordStream, ReturnKey, Skip, SkipIds, Sort, SortMerge, SortOptions, Surroundings, found_by,
 };
+use crate::history::View;
 use crate::index::{Index, IndexSpec};
 use crate::kept_plans::{Shown, Trial};
 use crate::operation::{Operation, PlanUse};
-use crate::view::View;
 use base::bson::{Builder, DocumentBuf, Type};
 use base::{Result, err};
 use query::collation::depends_on_collation;

@@ -14,13 +14,11 @@
 //! kinds serves the whole filter. An index without bounds is used for its order only. A wildcard index
 //! is as many candidates as the filter has paths that it may serve, see [`wildcard`].
 
-use super::Access;
 use super::access::{self, Ordered};
-use super::conjuncts::{self, Conjuncts};
-use super::implies::{implies, mentions_strings};
+use super::conjuncts::{self, Conjuncts, implies, mentions_strings};
 use super::text::TextAccess;
 use super::trials::Trials;
-use super::{Grouped, Read, covering, geo, wildcard};
+use super::{Access, Grouped, Read, covering, geo, wildcard};
 use crate::exec::NearAccess;
 use crate::index::{Index, KeyKind};
 use base::bson::Path;

@@ -1,22 +1,26 @@
 //! aggregate: a pipeline over a collection, a view, or no collection at all.
+//!
+//! `$out`: a collection's new content, built beside it and put in its place at once.
 
 use super::collections::OtherCollections;
-use super::oplog::{OplogScan, Order};
-use super::transactions::TransactionsScan;
-use super::{Documents, Nothing, metadata};
+use super::oplog::{OplogScan, Order, TransactionsScan};
+use super::{Documents, Nothing, with_metadata};
 use crate::collection::Collection;
 use crate::cursor::{Cursor, Opener};
 use crate::database::Database;
-use crate::index::KeyKind;
+use crate::ddl::RenameRequest;
+use crate::history::View;
+use crate::index::{IndexSpec, KeyKind};
 use crate::operation::Operation;
 use crate::plan::{Grouped, Hint, Read, no_sort};
 use crate::scope::Scope;
-use crate::view::View;
-use base::bson::{Array, Document, DocumentBuf, FieldName, Path, Value};
+use crate::write::InsertRequest;
+use base::bson::{Array, Document, DocumentBuf, DocumentCow, FieldName, Path, Value};
 use base::{Namespace, Result, err};
+use query::context::Uninterrupted;
 use query::field_path::check_field_name;
 use query::matcher::Matcher;
-use query::pipeline::Environment;
+use query::pipeline::{Environment, Sink};
 use query::{Context, MetaKind, Pipeline, SortPattern, Stage};
 use std::sync::Arc;
 
@@ -295,6 +299,72 @@ impl Database {
         read.allow_disk_use = environment.allow_disk_use;
         let (sort, context) = (read.sort.clone(), &environment.context);
         let records = self.read(operation, view, &collection, read, context)?;
-        rest.run(metadata::documents(records, sort, context), environment)
+        rest.run(with_metadata(records, sort, context), environment)
+    }
+}
+
+/// The new content while it is being written, under a name of its own. Dropping it unfinished
+/// leaves the old content as it was.
+pub(crate) struct Replacement {
+    database: Arc<Database>,
+    /// The temporary collection.
+    scope: Scope,
+    target: Namespace,
+    finished: bool,
+}
+
+impl Replacement {
+    /// Makes the temporary collection with the target's options and indexes.
+    pub(crate) fn new(
+        database: &Arc<Database>,
+        operation: &Arc<Operation>,
+        target: &Namespace,
+        context: &Arc<Context>,
+    ) -> Result<Replacement> {
+        let name = format!("tmp.agg_out.{}", database.new_object_id());
+        let temporary = Namespace::new(target.database(), &name)?;
+        let replacement = Replacement {
+            database: database.clone(),
+            scope: Scope::new(operation, &temporary, context),
+            target: target.clone(),
+            finished: false,
+        };
+        let existing = database.collection(target);
+        let options = existing.as_ref().map(|now| now.options_document()).unwrap_or_default();
+        if let Some(existing) = &existing {
+            existing.data()?;
+        }
+        database.create_collection(operation, &temporary, options.view(), context)?;
+        if let Some(data) = existing.as_ref().and_then(|existing| existing.data.as_ref()) {
+            let specs: Vec<IndexSpec> =
+                data.indexes.iter().skip(1).map(|index| IndexSpec::clone(&index.spec)).collect();
+            database.create_indexes(operation, &temporary, specs, context)?;
+        }
+        Ok(replacement)
+    }
+}
+
+impl Sink for Replacement {
+    fn write(&mut self, document: DocumentCow) -> Result<()> {
+        let insert = InsertRequest { document: document.view(), bypass_validation: false };
+        self.database.insert(&self.scope, insert).map(drop)
+    }
+
+    fn finish(&mut self) -> Result<()> {
+        let rename =
+            RenameRequest { from: self.scope.namespace.clone(), to: self.target.clone(), drop_target: true };
+        self.database.rename_collection(self.scope.operation.as_ref(), &rename)?;
+        self.finished = true;
+        Ok(())
+    }
+}
+
+impl Drop for Replacement {
+    fn drop(&mut self) {
+        if !self.finished
+            && let Err(error) = self.database.drop_collection(&Uninterrupted, &self.scope.namespace)
+        {
+            log::warn!("dropping {} failed: {error}", self.scope.namespace);
+        }
     }
 }

@@ -1,14 +1,13 @@
 //! The other collections of a pipeline: what `$lookup`, `$unionWith` and `$merge` reach.
 
-use super::aggregate::{Front, Sources};
-use super::out::Replacement;
-use super::{Documents, Nothing, metadata};
+use super::aggregate::{Front, Replacement, Sources};
+use super::{Documents, Nothing, with_metadata};
 use crate::database::Database;
 use crate::ddl::Resolved;
+use crate::history::View;
 use crate::operation::Operation;
 use crate::plan::Read;
 use crate::scope::{Scope, check_view};
-use crate::view::View;
 use crate::write::{InsertRequest, UpdateRequest};
 use base::bson::{Document, Value};
 use base::{ErrorCode, Namespace, Result};
@@ -78,7 +77,7 @@ impl OtherCollections {
         read.allow_disk_use = environment.allow_disk_use;
         let (sort, context) = (read.sort.clone(), &environment.context);
         let records = self.database.read(&self.operation, &self.view, &collection, read, context)?;
-        rest.run(metadata::documents(records, sort, context), environment)
+        rest.run(with_metadata(records, sort, context), environment)
     }
 }
 

@@ -1,16 +1,13 @@
 //! The reads: find, aggregate, count, distinct. Each parses first, then plans, then streams.
+//!
+//! Tells `$meta` what plans know of the records they find.
 
 mod aggregate;
 mod collections;
-mod count;
 mod distinct;
 mod find;
 mod hash;
-mod metadata;
 mod oplog;
-mod out;
-mod tail;
-mod transactions;
 
 pub use aggregate::{AggregateRequest, Sources};
 pub(crate) use aggregate::{Front, check_first_stage};
@@ -22,9 +19,11 @@ use crate::commit::uuid_text;
 use crate::cursor::Cursor;
 use crate::database::Database;
 use crate::exec::RecordStream;
+use crate::plan::note;
 use base::bson::DocumentCow;
 use base::{Result, err};
-use query::Stage;
+use query::{Context, SortPattern, Stage};
+use std::sync::Arc;
 
 /// A plan's records as the source of a pipeline.
 pub(crate) struct Documents(pub(crate) Box<dyn RecordStream>);
@@ -60,5 +59,32 @@ impl Database {
             Some(now) if now.uuid == uuid => Ok(()),
             _ => Err(err!(QueryPlanKilled, "collection dropped. UUID {}", uuid_text(&uuid))),
         }
+    }
+}
+
+/// A plan's records as the source of a pipeline, whose stages may ask for metadata.
+pub(crate) fn with_metadata(
+    records: Box<dyn RecordStream>,
+    sort: Option<Arc<SortPattern>>,
+    context: &Arc<Context>,
+) -> Box<dyn Stage> {
+    match context.metadata.wants_any() {
+        true => Box::new(Described { records, sort, context: context.clone() }),
+        false => Box::new(Documents(records)),
+    }
+}
+
+/// Documents whose metadata is noted as they pass.
+struct Described {
+    records: Box<dyn RecordStream>,
+    sort: Option<Arc<SortPattern>>,
+    context: Arc<Context>,
+}
+
+impl Stage for Described {
+    fn next(&mut self) -> Result<Option<DocumentCow>> {
+        let Some(record) = self.records.next()? else { return Ok(None) };
+        note(&record, self.sort.as_deref(), &self.context)?;
+        Ok(Some(record.document))
     }
 }

@@ -10,13 +10,13 @@ mod checks;
 #[cfg(test)]
 mod tests;
 
-use crate::catalog_entry::{entry, from_entry};
+use crate::catalog::{entry, from_entry};
 use crate::collection::{Collection, Data};
 use crate::database::Database;
+use crate::history::View;
 use crate::index::IndexSpec;
 use crate::keys::{CATALOG, RecordId};
 use crate::storage_error;
-use crate::view::View;
 use base::bson::{Builder, Document, DocumentBuf};
 use base::{Error, Namespace, Result, err};
 use query::Context;

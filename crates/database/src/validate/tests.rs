@@ -3,8 +3,7 @@
 use crate::scope::Scope;
 
 use super::{Depth, Validation};
-use crate::Operation;
-use crate::{Database, InsertRequest, ManualClock, index::IndexSpec};
+use crate::{Database, InsertRequest, ManualClock, Operation, index::IndexSpec};
 use base::Namespace;
 use base::bson::{Builder, DocumentBuf, extended_json};
 use query::Context;
@@ -184,7 +183,7 @@ fn a_forgotten_multikey_flag_is_found() {
     for index in &mut forgetful.data.as_mut().unwrap().indexes {
         *index = Arc::new(index.over(index.ident, false, index.since_millis));
     }
-    let entry = crate::catalog_entry::entry(&forgetful);
+    let entry = crate::catalog::entry(&forgetful);
     let key = store.namespace.as_str().as_bytes().to_vec();
     store.change(|batch| batch.put(crate::keys::CATALOG, key, entry.bytes()));
     assert!(wrong(&store.validate()).contains("not what is in use"));

@@ -1,7 +1,6 @@
 //! Document validation: a collection's filter, its level and its action.
 
 mod details;
-mod schema;
 #[cfg(test)]
 mod tests;
 
