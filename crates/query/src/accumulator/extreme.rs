@@ -1,12 +1,27 @@
 //! `$min` and `$max`: the least and greatest value in MongoDB's order, null and missing aside.
+//!
+//! `$minN` and `$maxN`: the n least or greatest values, best first, null and missing aside.
+//!
+//! `$first` and `$last`: the value of the first or last document; missing gives null.
+//!
+//! `$firstN` and `$lastN`: the values of the first or last n documents; missing counts as null.
 
-use super::{Accumulation, Accumulator, Folding};
+use super::parse::input_and_count;
+use super::{
+    Accumulation, Accumulator, Argument, FEW, Folding, absorb_each, array, check_memory, only_value,
+};
 use crate::{Collation, Context};
 use base::Result;
-use base::bson::{Element, Value, ValueBuf};
+use base::bson::{Builder, Element, Value, ValueBuf};
 use std::cmp::Ordering;
+use std::collections::VecDeque;
+use std::sync::Arc;
 
-pub(super) fn parse(name: &'static str, spec: &Element<'_>, context: &Context) -> Result<Accumulation> {
+pub(super) fn parse_extreme(
+    name: &'static str,
+    spec: &Element<'_>,
+    context: &Context,
+) -> Result<Accumulation> {
     let wanted = if name == "$min" { Ordering::Less } else { Ordering::Greater };
     let collation = context.collation.clone();
     Accumulation::unary(name, spec, context, move || {
@@ -52,6 +67,191 @@ impl Accumulator for Extreme {
     }
 }
 
+pub(super) fn parse_extreme_n(
+    name: &'static str,
+    spec: &Element<'_>,
+    context: &Context,
+) -> Result<Accumulation> {
+    let (input, count) = input_and_count(spec, context)?;
+    let greatest = name == "$maxN";
+    let collation = context.collation.clone();
+    let limit = context.limits.several;
+    let make = move |count| -> Box<dyn Accumulator> {
+        let collation = collation.clone();
+        Box::new(ExtremeN { name, greatest, count, collation, best: Vec::new(), held: 0, limit })
+    };
+    Ok(Accumulation::of(Argument::Value(input), Arc::new(make)).with_count(Some(count)))
+}
+
+struct ExtremeN {
+    name: &'static str,
+    greatest: bool,
+    count: usize,
+    collation: Collation,
+    /// In the result's order; of equal values the earlier first.
+    best: Vec<ValueBuf>,
+    held: usize,
+    limit: usize,
+}
+
+impl ExtremeN {
+    fn order(&self, a: Value<'_>, b: Value<'_>) -> Ordering {
+        if self.greatest { self.collation.compare(b, a) } else { self.collation.compare(a, b) }
+    }
+}
+
+impl Accumulator for ExtremeN {
+    fn add(&mut self, argument: Option<Value<'_>>) -> Result<()> {
+        let Some(value) = argument.filter(|value| !value.is_nullish()) else { return Ok(()) };
+        let at = self.best.partition_point(|kept| self.order(kept.view(), value) != Ordering::Greater);
+        if at == self.count {
+            return Ok(());
+        }
+        if self.best.len() == self.count {
+            self.held -= self.best.pop().map_or(0, |last| last.bytes().len());
+        }
+        let value = value.to_owned();
+        self.held += value.bytes().len();
+        self.best.insert(at, value);
+        check_memory(self.name, self.memory(), self.limit)
+    }
+
+    fn finish(&self) -> Result<ValueBuf> {
+        Ok(array(self.best.iter().map(ValueBuf::view)))
+    }
+
+    fn save(&self) -> ValueBuf {
+        array(self.best.iter().map(ValueBuf::view))
+    }
+
+    fn absorb(&mut self, saved: Value<'_>) -> Result<()> {
+        absorb_each(self, saved)
+    }
+
+    fn folding(&self) -> Folding {
+        if self.count <= FEW { Folding::Joins } else { Folding::Anew }
+    }
+
+    fn memory(&self) -> usize {
+        size_of::<ExtremeN>() + self.held + self.best.len() * size_of::<ValueBuf>()
+    }
+}
+
+pub(super) fn parse_first_last(
+    name: &'static str,
+    spec: &Element<'_>,
+    context: &Context,
+) -> Result<Accumulation> {
+    if name == "$first" {
+        Accumulation::unary(name, spec, context, || Box::new(End { last: false, seen: false, value: None }))
+    } else {
+        Accumulation::unary(name, spec, context, || Box::new(End { last: true, seen: false, value: None }))
+    }
+}
+
+struct End {
+    last: bool,
+    seen: bool,
+    value: Option<ValueBuf>,
+}
+
+impl Accumulator for End {
+    fn add(&mut self, argument: Option<Value<'_>>) -> Result<()> {
+        if self.last || !self.seen {
+            self.value = argument.map(|value| value.to_owned());
+            self.seen = true;
+        }
+        Ok(())
+    }
+
+    fn finish(&self) -> Result<ValueBuf> {
+        Ok(self.value.clone().unwrap_or_else(ValueBuf::null))
+    }
+
+    /// `{}` is a missing value, null that there was no document.
+    fn save(&self) -> ValueBuf {
+        if !self.seen {
+            return ValueBuf::null();
+        }
+        let mut builder = Builder::new();
+        builder.begin_document(c"").append_optional(c"v", self.value.as_ref());
+        only_value(builder)
+    }
+
+    fn absorb(&mut self, saved: Value<'_>) -> Result<()> {
+        match saved {
+            Value::Document(end) => self.add(end.get("v")),
+            _ => Ok(()),
+        }
+    }
+
+    fn folding(&self) -> Folding {
+        if self.last { Folding::Last(1) } else { Folding::First(1) }
+    }
+
+    fn memory(&self) -> usize {
+        size_of::<End>() + self.value.as_ref().map_or(0, |value| value.bytes().len())
+    }
+}
+
+pub(super) fn parse_first_last_n(
+    name: &'static str,
+    spec: &Element<'_>,
+    context: &Context,
+) -> Result<Accumulation> {
+    let (input, count) = input_and_count(spec, context)?;
+    let last = name == "$lastN";
+    let limit = context.limits.several;
+    let make = move |count| -> Box<dyn Accumulator> {
+        Box::new(EndN { name, last, count, values: VecDeque::new(), held: 0, limit })
+    };
+    Ok(Accumulation::of(Argument::Value(input), Arc::new(make)).with_count(Some(count)))
+}
+
+struct EndN {
+    name: &'static str,
+    last: bool,
+    count: usize,
+    values: VecDeque<ValueBuf>,
+    held: usize,
+    limit: usize,
+}
+
+impl Accumulator for EndN {
+    fn add(&mut self, argument: Option<Value<'_>>) -> Result<()> {
+        if self.values.len() == self.count {
+            if !self.last {
+                return Ok(());
+            }
+            self.held -= self.values.pop_front().map_or(0, |first| first.bytes().len());
+        }
+        let value = argument.unwrap_or(Value::Null).to_owned();
+        self.held += value.bytes().len();
+        self.values.push_back(value);
+        check_memory(self.name, self.memory(), self.limit)
+    }
+
+    fn finish(&self) -> Result<ValueBuf> {
+        Ok(array(self.values.iter().map(ValueBuf::view)))
+    }
+
+    fn save(&self) -> ValueBuf {
+        array(self.values.iter().map(ValueBuf::view))
+    }
+
+    fn absorb(&mut self, saved: Value<'_>) -> Result<()> {
+        absorb_each(self, saved)
+    }
+
+    fn folding(&self) -> Folding {
+        if self.last { Folding::Last(self.count) } else { Folding::First(self.count) }
+    }
+
+    fn memory(&self) -> usize {
+        size_of::<EndN>() + self.held + self.values.len() * size_of::<ValueBuf>()
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use crate::accumulator::testing::folds;
@@ -62,5 +262,52 @@ mod tests {
         folds("{$max: '$a'}", "[3, 1.5, null, 'x']", "'x'");
         folds("{$max: '$a'}", "[null]", "null");
         folds("{$min: '$a'}", "[[3], [1, 9]]", "[1, 9]");
+    }
+}
+
+#[cfg(test)]
+mod extreme_n_tests {
+    use crate::accumulator::testing::{folds, refuses};
+
+    #[test]
+    fn keeps_the_best_in_order() {
+        folds("{$minN: {input: '$a', n: 2}}", "[3, null, 1, 2]", "[1, 2]");
+        folds("{$maxN: {input: '$a', n: 2}}", "[3, null, 1, 2]", "[3, 2]");
+        folds("{$maxN: {input: '$a', n: 5}}", "[1]", "[1]");
+    }
+
+    #[test]
+    fn refuses_bad_counts() {
+        refuses("{$minN: 1}", 5787900, "specification must be an object");
+        refuses("{$minN: {input: '$a'}}", 5787906, "Missing value for 'n'");
+        refuses("{$minN: {n: 1}}", 5787907, "Missing value for 'input'");
+        refuses("{$minN: {n: 0, input: 1}}", 5787908, "'n' must be greater than 0, found 0");
+        refuses("{$minN: {n: 'x', input: 1}}", 5787902, "must be of integral type");
+        refuses("{$minN: {n: 1.5, input: 1}}", 5787903, "must be of integral type");
+        refuses("{$minN: {n: 1, input: 1, x: 1}}", 5787901, "Unknown argument for 'n' operator: x");
+    }
+}
+
+#[cfg(test)]
+mod first_last_tests {
+    use crate::accumulator::testing::folds;
+
+    #[test]
+    fn takes_the_first_and_the_last() {
+        folds("{$first: '$a'}", "[3, 1, 2]", "3");
+        folds("{$last: '$a'}", "[3, 1, 2]", "2");
+        folds("{$first: '$missing'}", "[3]", "null");
+    }
+}
+
+#[cfg(test)]
+mod first_last_n_tests {
+    use crate::accumulator::testing::folds;
+
+    #[test]
+    fn takes_both_ends() {
+        folds("{$firstN: {input: '$a', n: 2}}", "[3, null, 1]", "[3, null]");
+        folds("{$lastN: {input: '$a', n: 2}}", "[3, null, 1]", "[null, 1]");
+        folds("{$firstN: {input: '$missing', n: 2}}", "[3]", "[null]");
     }
 }

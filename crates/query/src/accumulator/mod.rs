@@ -4,31 +4,24 @@
 //! An [`Accumulation`] is the parsed half (`{$sum: "$a"}`): it computes one argument for each
 //! document. An [`Accumulator`] is the running half, one for each group: it takes arguments and
 //! gives the result. The argument is a plain value, so a group can be spilled and replayed.
+//!
+//! The table of accumulators, sorted by name.
 
-mod array_join;
-mod avg;
-mod count;
+mod collect;
 mod extreme;
-mod extreme_n;
-mod first_last;
-mod first_last_n;
-mod merge_objects;
 mod parse;
 mod percentile;
-mod push;
-mod set;
-mod std_dev;
 mod sum;
-mod table;
+#[cfg(test)]
+pub(crate) mod testing;
 mod top;
 
 pub(crate) use parse::{Accumulation, Argument, count_value, parse_field};
 pub(crate) use percentile::Ranked;
-pub(crate) use std_dev::Deviation;
-pub(crate) use sum::Total;
-pub(crate) use table::{ACCUMULATORS, find};
+pub(crate) use sum::{Deviation, Total};
 
-use base::bson::{Builder, Value, ValueBuf};
+use crate::Context;
+use base::bson::{Builder, Element, Value, ValueBuf};
 use base::{Result, err};
 
 /// How an accumulator is folded over windows that slide over many documents.
@@ -126,5 +119,66 @@ pub(crate) fn check_memory(name: &str, held: usize, limit: usize) -> Result<()> 
     ))
 }
 
+/// One accumulator of the table.
+pub(crate) struct Entry {
+    /// The name, `$` included.
+    pub(crate) name: &'static str,
+    pub(crate) parse: fn(&'static str, &Element<'_>, &Context) -> Result<Accumulation>,
+}
+
+const fn entry(
+    name: &'static str,
+    parse: fn(&'static str, &Element<'_>, &Context) -> Result<Accumulation>,
+) -> Entry {
+    Entry { name, parse }
+}
+
+/// Every accumulator.
+pub(crate) const ACCUMULATORS: &[Entry] = &[
+    entry("$accumulator", refuse),
+    entry("$addToSet", collect::parse_add_to_set),
+    entry("$avg", sum::parse_avg),
+    entry("$bottom", top::parse),
+    entry("$bottomN", top::parse),
+    entry("$concatArrays", collect::parse_array_join),
+    entry("$count", sum::parse_count),
+    entry("$first", extreme::parse_first_last),
+    entry("$firstN", extreme::parse_first_last_n),
+    entry("$last", extreme::parse_first_last),
+    entry("$lastN", extreme::parse_first_last_n),
+    entry("$max", extreme::parse_extreme),
+    entry("$maxN", extreme::parse_extreme_n),
+    entry("$median", percentile::parse),
+    entry("$mergeObjects", collect::parse_merge_objects),
+    entry("$min", extreme::parse_extreme),
+    entry("$minN", extreme::parse_extreme_n),
+    entry("$percentile", percentile::parse),
+    entry("$push", collect::parse_push),
+    entry("$setUnion", collect::parse_set_union),
+    entry("$stdDevPop", sum::parse_std_dev),
+    entry("$stdDevSamp", sum::parse_std_dev),
+    entry("$sum", sum::parse_sum),
+    entry("$top", top::parse),
+    entry("$topN", top::parse),
+];
+
+fn refuse(name: &'static str, _spec: &Element<'_>, _context: &Context) -> Result<Accumulation> {
+    Err(err!(NotImplemented, "{name} is not implemented: there is no server-side JavaScript"))
+}
+
+/// The accumulator with this name.
+pub(crate) fn find(name: &str) -> Option<&'static Entry> {
+    let at = ACCUMULATORS.binary_search_by_key(&name, |entry| entry.name).ok()?;
+    ACCUMULATORS.get(at)
+}
+
 #[cfg(test)]
-pub(crate) mod testing;
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_table_is_sorted() {
+        assert!(ACCUMULATORS.windows(2).all(|pair| pair[0].name < pair[1].name));
+        assert!(find("$sum").is_some() && find("$nope").is_none());
+    }
+}

@@ -2,13 +2,21 @@
 //!
 //! Integers are added exactly (in 128 bits), doubles with compensation, decimals as decimals; the
 //! result has the widest type seen, wider where it needs to be.
+//!
+//! `$avg`: the mean of the numbers, null where there are none.
+//!
+//! `$count`: how many documents there are.
+//!
+//! `$stdDevPop` and `$stdDevSamp`: the standard deviation of the numbers (Welford's method).
 
-use super::{Accumulation, Accumulator, Folding};
+use super::parse::count_value;
+use super::{Accumulation, Accumulator, Argument, Folding};
 use crate::Context;
-use base::Result;
 use base::bson::{Decimal128, Element, Number, Value, ValueBuf};
+use base::{Result, err};
+use std::sync::Arc;
 
-pub(super) fn parse(name: &'static str, spec: &Element<'_>, context: &Context) -> Result<Accumulation> {
+pub(super) fn parse_sum(name: &'static str, spec: &Element<'_>, context: &Context) -> Result<Accumulation> {
     Accumulation::unary(name, spec, context, || Box::new(Total::default()))
 }
 
@@ -190,6 +198,196 @@ impl Accumulator for Total {
     }
 }
 
+pub(super) fn parse_avg(name: &'static str, spec: &Element<'_>, context: &Context) -> Result<Accumulation> {
+    Accumulation::unary(name, spec, context, || Box::new(Mean::default()))
+}
+
+#[derive(Default)]
+struct Mean {
+    total: Total,
+    count: i64,
+}
+
+impl Accumulator for Mean {
+    fn add(&mut self, argument: Option<Value<'_>>) -> Result<()> {
+        if let Some(number) = argument.and_then(|value| value.as_number()) {
+            self.total.add(number);
+            self.count += 1;
+        }
+        Ok(())
+    }
+
+    fn finish(&self) -> Result<ValueBuf> {
+        if self.count == 0 {
+            return Ok(ValueBuf::null());
+        }
+        Ok(match self.total.as_decimal() {
+            Some(sum) => Value::Decimal128(sum.divided_by(Decimal128::from_i64(self.count))).to_owned(),
+            None => Value::Double(self.total.as_double() / self.count as f64).to_owned(),
+        })
+    }
+
+    fn save(&self) -> ValueBuf {
+        let mut bytes = self.total.to_bytes().to_vec();
+        bytes.extend_from_slice(&self.count.to_le_bytes());
+        Value::Binary { subtype: 0, bytes: &bytes }.to_owned()
+    }
+
+    fn absorb(&mut self, saved: Value<'_>) -> Result<()> {
+        if let Value::Binary { bytes, .. } = saved
+            && let Some((total, count)) = bytes.split_last_chunk()
+        {
+            self.total.join(total);
+            self.count += i64::from_le_bytes(*count);
+        }
+        Ok(())
+    }
+
+    fn folding(&self) -> Folding {
+        Folding::Joins
+    }
+
+    fn memory(&self) -> usize {
+        size_of::<Mean>()
+    }
+
+    fn grows(&self) -> bool {
+        false
+    }
+}
+
+/// Errors: TypeMismatch unless the argument is `{}`.
+pub(super) fn parse_count(
+    _name: &'static str,
+    spec: &Element<'_>,
+    _context: &Context,
+) -> Result<Accumulation> {
+    if !spec.value().as_document().is_some_and(|argument| argument.is_empty()) {
+        return Err(err!(TypeMismatch, "$count takes no arguments, i.e. $count:{{}}"));
+    }
+    Ok(Accumulation::of(Argument::Nothing, Arc::new(|_| Box::new(Count(0)))))
+}
+
+struct Count(u64);
+
+impl Accumulator for Count {
+    fn add(&mut self, _argument: Option<Value<'_>>) -> Result<()> {
+        self.0 += 1;
+        Ok(())
+    }
+
+    fn finish(&self) -> Result<ValueBuf> {
+        Ok(Value::from(count_value(self.0)).to_owned())
+    }
+
+    fn save(&self) -> ValueBuf {
+        Value::Int64(i64::try_from(self.0).unwrap_or(i64::MAX)).to_owned()
+    }
+
+    fn absorb(&mut self, saved: Value<'_>) -> Result<()> {
+        self.0 += saved.as_i64().and_then(|count| u64::try_from(count).ok()).unwrap_or(0);
+        Ok(())
+    }
+
+    fn folding(&self) -> Folding {
+        Folding::Joins
+    }
+
+    fn memory(&self) -> usize {
+        size_of::<Count>()
+    }
+
+    fn grows(&self) -> bool {
+        false
+    }
+}
+
+pub(super) fn parse_std_dev(
+    name: &'static str,
+    spec: &Element<'_>,
+    context: &Context,
+) -> Result<Accumulation> {
+    if name == "$stdDevPop" {
+        Accumulation::unary(name, spec, context, || Box::new(Deviation::default()))
+    } else {
+        Accumulation::unary(name, spec, context, || Box::new(Deviation::of_sample()))
+    }
+}
+
+/// A running standard deviation, of a population by default.
+#[derive(Default)]
+pub(crate) struct Deviation {
+    sample: bool,
+    count: u64,
+    mean: f64,
+    /// The sum of squared distances from the mean.
+    squares: f64,
+}
+
+impl Deviation {
+    /// The deviation of a sample.
+    pub(crate) fn of_sample() -> Deviation {
+        Deviation { sample: true, ..Deviation::default() }
+    }
+}
+
+impl Accumulator for Deviation {
+    fn add(&mut self, argument: Option<Value<'_>>) -> Result<()> {
+        let Some(number) = argument.and_then(|value| value.as_number()) else { return Ok(()) };
+        let number = number.to_f64();
+        self.count += 1;
+        let distance = number - self.mean;
+        self.mean += distance / self.count as f64;
+        self.squares += distance * (number - self.mean);
+        Ok(())
+    }
+
+    fn finish(&self) -> Result<ValueBuf> {
+        let over = self.count.saturating_sub(u64::from(self.sample));
+        if over == 0 {
+            return Ok(ValueBuf::null());
+        }
+        Ok(Value::Double((self.squares / over as f64).sqrt()).to_owned())
+    }
+
+    fn save(&self) -> ValueBuf {
+        let parts = [self.count.to_le_bytes(), self.mean.to_le_bytes(), self.squares.to_le_bytes()];
+        Value::Binary { subtype: 0, bytes: parts.as_flattened() }.to_owned()
+    }
+
+    /// Joins the two (Chan's method).
+    fn absorb(&mut self, saved: Value<'_>) -> Result<()> {
+        let Value::Binary { bytes, .. } = saved else { return Ok(()) };
+        let ([count, mean, squares], _) = bytes.as_chunks::<8>() else { return Ok(()) };
+        let (count, mean) = (u64::from_le_bytes(*count), f64::from_le_bytes(*mean));
+        let squares = f64::from_le_bytes(*squares);
+        if self.count == 0 || count == 0 {
+            if count > 0 {
+                (self.count, self.mean, self.squares) = (count, mean, squares);
+            }
+            return Ok(());
+        }
+        let (before, added) = (self.count as f64, count as f64);
+        self.count += count;
+        let distance = mean - self.mean;
+        self.mean += distance * added / self.count as f64;
+        self.squares += squares + distance * distance * before * added / self.count as f64;
+        Ok(())
+    }
+
+    fn folding(&self) -> Folding {
+        Folding::Joins
+    }
+
+    fn memory(&self) -> usize {
+        size_of::<Deviation>()
+    }
+
+    fn grows(&self) -> bool {
+        false
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use crate::accumulator::testing::folds;
@@ -210,5 +408,43 @@ mod tests {
         folds("{$sum: '$a'}", "[]", "0");
         folds("{$sum: '$a'}", "[0.1, 0.2, 0.3, -0.6]", "2.7755575615628914e-17");
         folds("{$sum: '$a'}", "[1, NaN]", "NaN");
+    }
+}
+
+#[cfg(test)]
+mod avg_tests {
+    use crate::accumulator::testing::folds;
+
+    #[test]
+    fn gives_the_mean_of_numbers() {
+        folds("{$avg: '$a'}", "[1, 2]", "1.5");
+        folds("{$avg: '$a'}", "[1, 'x', null, 3]", "2.0");
+        folds("{$avg: '$a'}", "['x']", "null");
+        folds("{$avg: '$a'}", "[NumberDecimal('1'), 2]", "NumberDecimal('1.5')");
+    }
+}
+
+#[cfg(test)]
+mod count_tests {
+    use crate::accumulator::testing::{folds, refuses};
+
+    #[test]
+    fn counts_documents() {
+        folds("{$count: {}}", "[1, null, 'x']", "3");
+        refuses("{$count: 1}", 14, "$count takes no arguments");
+    }
+}
+
+#[cfg(test)]
+mod std_dev_tests {
+    use crate::accumulator::testing::folds;
+
+    #[test]
+    fn population_and_sample() {
+        folds("{$stdDevPop: '$a'}", "[1, 3, 'x']", "1.0");
+        folds("{$stdDevSamp: '$a'}", "[1, 3, 5]", "2.0");
+        folds("{$stdDevSamp: '$a'}", "[1]", "null");
+        folds("{$stdDevPop: '$a'}", "[1]", "0.0");
+        folds("{$stdDevPop: '$a'}", "[]", "null");
     }
 }

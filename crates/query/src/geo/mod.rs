@@ -11,25 +11,21 @@
 //! `2dsphere` and `2d` indexes.
 
 pub mod cells;
-mod crs;
-mod distance;
 mod geojson;
 mod geometry;
 pub mod hash;
 mod plane;
 mod position;
-mod region;
 mod relation;
 mod rings;
-mod specifier;
 #[cfg(test)]
 mod tests;
 
+pub(crate) use geometry::query_point;
 pub use geometry::{Cap, Form, Geometry, Part};
 pub use plane::{Circle, FlatBox, FlatPolygon};
 pub use position::Position;
 pub(crate) use position::fields_of;
-pub(crate) use specifier::query_point;
 
 /// The earth's radius in metres, as MongoDB takes it.
 pub const EARTH_RADIUS: f64 = 6378.1 * 1000.0;

@@ -3,8 +3,8 @@
 //! A point on the sphere is its leaf cell, about a centimetre wide, as in MongoDB: a shape has it where
 //! it reaches into the cell, so that places on a border belong to both sides of it.
 
+use super::cells::{line_intersects, polygon_intersects};
 use super::geometry::{Geometry, Part};
-use super::region::{line_intersects, polygon_intersects};
 use s2rst::s2::boolean_operation::{OpType, Options, PolygonModel, S2BooleanOperation};
 use s2rst::s2::lax_polygon::LaxPolygon;
 use s2rst::s2::polyline::Polyline;

@@ -10,10 +10,7 @@
 //!
 //! Terms and scores are MongoDB's to the last digit, so that their order is, too.
 
-mod fold;
-mod known;
 mod language;
-mod matching;
 mod query;
 mod score;
 mod spec;

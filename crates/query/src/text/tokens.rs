@@ -1,10 +1,26 @@
 //! A text's words: cut, folded, without stop words, each as its stem.
+//!
+//! Letters without case and without diacritics, and what stands between words.
+//!
+//! As MongoDB's third version of text indexes has it: simple case folding, so that no letter becomes
+//! two; a letter's canonical decomposition without what Unicode calls diacritics, where what is left
+//! is one letter again; words end at white space, dashes, quotation marks and punctuation.
+//!
+//! Words that have been met lately, with the terms that they are indexed as: finding a stem takes a
+//! microsecond, and texts repeat their words.
 
-use super::known::{self, Known, Term};
-use super::{Language, Version, fold};
+use super::{Language, Version};
+use icu_casemap::CaseMapper;
+use icu_normalizer::{ComposingNormalizerBorrowed, DecomposingNormalizerBorrowed};
+use icu_properties::CodePointSetData;
+use icu_properties::props::{
+    Dash, Diacritic, Hyphen, PatternSyntax, QuotationMark, SentenceTerminal, TerminalPunctuation, WhiteSpace,
+};
 use rust_stemmers::Stemmer;
 use std::borrow::Cow;
+use std::cell::Cell;
 use std::collections::HashSet;
+use std::hash::{BuildHasher, Hasher};
 use std::sync::LazyLock;
 
 /// What becomes of the words of a text.
@@ -33,14 +49,14 @@ pub(super) fn any(
     let mut rules = Rules::new(language, version, options);
     let (english, unicode) = (language.is_english(), version == Version::V3);
     let ends_word = |letter: char| match unicode {
-        true => fold::is_delimiter(letter, english),
+        true => is_delimiter(letter, english),
         false => is_ascii_delimiter(letter, english),
     };
     let mut words = text.split(ends_word).filter(|word| !word.is_empty());
     if options != Options::INDEXED {
         return words.any(|word| rules.term(word).is_some_and(&mut *visit));
     }
-    let number = known::rules(language, version);
+    let number = rules_number(language, version);
     Known::with(|known| {
         words.any(|word| match known.get(word, number) {
             Some(Term::Stopped) => false,
@@ -83,7 +99,7 @@ impl Rules {
         let turkish = self.language.is_turkish();
         self.lowered.clear();
         match self.unicode {
-            true => fold::append(raw, true, false, turkish, &mut self.lowered),
+            true => append(raw, true, false, turkish, &mut self.lowered),
             false => {
                 self.lowered.push_str(raw);
                 self.lowered.make_ascii_lowercase();
@@ -96,7 +112,7 @@ impl Rules {
         let stem = self.stemmer.as_ref().map_or(Cow::Borrowed(word), |stemmer| stemmer.stem(word));
         self.term.clear();
         match self.unicode && !self.options.keeps_diacritics && !stem.is_ascii() {
-            true => fold::append(&stem, false, true, turkish, &mut self.term),
+            true => append(&stem, false, true, turkish, &mut self.term),
             false => self.term.push_str(&stem),
         }
         Some(&self.term)
@@ -147,3 +163,156 @@ lists!(
     "swedish",
     "turkish"
 );
+
+/// Whether a letter ends a word. In English an apostrophe belongs to the word that it stands in.
+#[inline]
+pub(super) fn is_delimiter(letter: char, english: bool) -> bool {
+    if letter.is_ascii() {
+        let within = letter == '_' || (english && letter == '\'');
+        return !within && (letter.is_ascii_punctuation() || matches!(letter, '\t'..='\r' | ' '));
+    }
+    CodePointSetData::new::<WhiteSpace>().contains(letter)
+        || CodePointSetData::new::<TerminalPunctuation>().contains(letter)
+        || CodePointSetData::new::<PatternSyntax>().contains(letter)
+        || CodePointSetData::new::<Dash>().contains(letter)
+        || CodePointSetData::new::<Hyphen>().contains(letter)
+        || CodePointSetData::new::<QuotationMark>().contains(letter)
+        || CodePointSetData::new::<SentenceTerminal>().contains(letter)
+}
+
+/// A letter without its case.
+#[inline]
+pub(super) fn lower(letter: char, turkish: bool) -> char {
+    match letter {
+        'I' if turkish => 'ı',
+        _ if letter.is_ascii() => letter.to_ascii_lowercase(),
+        _ if turkish => CaseMapper::new().simple_fold_turkic(letter),
+        _ => CaseMapper::new().simple_fold(letter),
+    }
+}
+
+/// A letter without its diacritics; `None` for what is nothing but one.
+#[inline]
+pub(super) fn strip(letter: char) -> Option<char> {
+    match letter {
+        '^' | '`' => None,
+        _ if letter.is_ascii() => Some(letter),
+        _ => strip_beyond_ascii(letter),
+    }
+}
+
+fn strip_beyond_ascii(letter: char) -> Option<char> {
+    let diacritics = CodePointSetData::new::<Diacritic>();
+    if diacritics.contains(letter) {
+        return None;
+    }
+    let decomposed = DecomposingNormalizerBorrowed::new_nfd().normalize_iter(std::iter::once(letter));
+    let bare = decomposed.filter(|part| !diacritics.contains(*part));
+    let mut composed = ComposingNormalizerBorrowed::new_nfc().normalize_iter(bare);
+    match (composed.next(), composed.next()) {
+        (Some(one), None) => Some(one),
+        _ => Some(letter),
+    }
+}
+
+/// Appends a text, folded as wanted.
+pub(super) fn append(text: &str, folds_case: bool, strips: bool, turkish: bool, out: &mut String) {
+    let lowered = text.chars().map(|letter| if folds_case { lower(letter, turkish) } else { letter });
+    match strips {
+        true => out.extend(lowered.filter_map(strip)),
+        false => out.extend(lowered),
+    }
+}
+
+/// How many words are kept. A power of two.
+const PLACES: usize = 16_384;
+
+/// The longest word that is kept, and the longest term of one, in bytes.
+const LONGEST: usize = 30;
+
+/// The length of no term: that of a stop word.
+const STOPPED: u8 = u8::MAX;
+
+thread_local! {
+    static KNOWN: Cell<Known> = const { Cell::new(Known(Vec::new())) };
+}
+
+/// A word in one language, as one version of index has it; a cache line.
+#[derive(Clone, Copy)]
+struct Entry {
+    /// Which language and version; zero is none, where nothing is kept.
+    rules: u8,
+    length: u8,
+    /// Of the term.
+    term_length: u8,
+    word: [u8; LONGEST],
+    term: [u8; LONGEST],
+}
+
+const NOTHING: Entry = Entry { rules: 0, length: 0, term_length: 0, word: [0; LONGEST], term: [0; LONGEST] };
+
+/// The words that a thread has met, each in the one place that its hash gives it.
+#[derive(Default)]
+pub(super) struct Known(Vec<Entry>);
+
+/// What is known of a word.
+pub(super) enum Term<'k> {
+    Stopped,
+    Is(&'k str),
+}
+
+impl Known {
+    /// Lends what the thread knows to `work`.
+    pub(super) fn with<R>(work: impl FnOnce(&mut Known) -> R) -> R {
+        let mut known = KNOWN.take();
+        if known.0.is_empty() {
+            known.0 = vec![NOTHING; PLACES];
+        }
+        let result = work(&mut known);
+        KNOWN.set(known);
+        result
+    }
+
+    /// What a word has become before.
+    #[inline]
+    pub(super) fn get(&self, word: &str, rules: u8) -> Option<Term<'_>> {
+        let entry = self.0.get(place(word, rules))?;
+        let same = entry.rules == rules
+            && usize::from(entry.length) == word.len()
+            && entry.word.get(..word.len()) == Some(word.as_bytes());
+        if !same {
+            return None;
+        }
+        match entry.term_length {
+            STOPPED => Some(Term::Stopped),
+            length => std::str::from_utf8(entry.term.get(..length.into())?).ok().map(Term::Is),
+        }
+    }
+
+    /// Keeps what a word becomes, `None` for a stop word, in place of another.
+    pub(super) fn keep(&mut self, word: &str, rules: u8, term: Option<&str>) {
+        let mut entry = Entry { rules, length: word.len() as u8, term_length: STOPPED, ..NOTHING };
+        let Some(own) = entry.word.get_mut(..word.len()) else { return };
+        own.copy_from_slice(word.as_bytes());
+        if let Some(term) = term {
+            let Some(own) = entry.term.get_mut(..term.len()) else { return };
+            own.copy_from_slice(term.as_bytes());
+            entry.term_length = term.len() as u8;
+        }
+        if let Some(old) = self.0.get_mut(place(word, rules)) {
+            *old = entry;
+        }
+    }
+}
+
+fn place(word: &str, rules: u8) -> usize {
+    let mut hasher = foldhash::fast::FixedState::default().build_hasher();
+    hasher.write(word.as_bytes());
+    hasher.write_u8(rules);
+    hasher.finish() as usize % PLACES
+}
+
+/// The number of a language's and a version's rules, not zero.
+fn rules_number(language: Language, version: Version) -> u8 {
+    1 + language.number() * 3 + (version as u8 - 1)
+}

@@ -1,0 +1,352 @@
+//! `$push`: all values in an array; missing ones are left out.
+//!
+//! `$addToSet` and `$setUnion`: each distinct value once, in the order first seen.
+//!
+//! `$concatArrays`: the elements of all arrays, one after the other.
+//!
+//! `$mergeObjects`: the documents' fields together, later ones winning in the earlier's place.
+
+use super::{Accumulation, Accumulator, absorb_each, check_memory, only_value};
+use crate::tick::Tick;
+use crate::{Collation, Context};
+use base::bson::{Builder, Document, DocumentBuf, Element, Value, ValueBuf};
+use base::{Result, err};
+use std::collections::HashSet;
+
+pub(super) fn parse_push(name: &'static str, spec: &Element<'_>, context: &Context) -> Result<Accumulation> {
+    let limit = context.limits.push;
+    Accumulation::unary(name, spec, context, move || Box::new(Push { values: Pushed::new(), limit }))
+}
+
+/// An array that grows in its final form.
+#[derive(Clone)]
+pub(super) struct Pushed {
+    builder: Builder,
+}
+
+impl Pushed {
+    pub(super) fn new() -> Pushed {
+        let mut builder = Builder::new();
+        builder.begin_array(c"");
+        Pushed { builder }
+    }
+
+    pub(super) fn push(&mut self, value: Value<'_>) {
+        self.builder.push(value);
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.builder.len()
+    }
+
+    pub(super) fn array(&self) -> ValueBuf {
+        only_value(self.builder.clone())
+    }
+}
+
+struct Push {
+    values: Pushed,
+    limit: usize,
+}
+
+impl Accumulator for Push {
+    fn add(&mut self, argument: Option<Value<'_>>) -> Result<()> {
+        if let Some(value) = argument {
+            self.values.push(value);
+        }
+        check_memory("$push", self.values.len(), self.limit)
+    }
+
+    fn finish(&self) -> Result<ValueBuf> {
+        Ok(self.values.array())
+    }
+
+    fn save(&self) -> ValueBuf {
+        self.values.array()
+    }
+
+    fn absorb(&mut self, saved: Value<'_>) -> Result<()> {
+        absorb_each(self, saved)
+    }
+
+    fn memory(&self) -> usize {
+        size_of::<Push>() + self.values.len()
+    }
+}
+
+pub(super) fn parse_add_to_set(
+    name: &'static str,
+    spec: &Element<'_>,
+    context: &Context,
+) -> Result<Accumulation> {
+    let empty = Distinct::new(context);
+    Accumulation::unary(name, spec, context, move || Box::new(AddToSet(empty.clone())))
+}
+
+pub(super) fn parse_set_union(
+    name: &'static str,
+    spec: &Element<'_>,
+    context: &Context,
+) -> Result<Accumulation> {
+    let empty = Distinct::new(context);
+    Accumulation::unary(name, spec, context, move || Box::new(SetUnion(empty.clone())))
+}
+
+/// Distinct values: equal ones have equal keys.
+#[derive(Clone)]
+struct Distinct {
+    seen: HashSet<Box<[u8]>, foldhash::fast::RandomState>,
+    values: Pushed,
+    collation: Collation,
+    tick: Tick,
+    held: usize,
+    limit: usize,
+}
+
+impl Distinct {
+    fn new(context: &Context) -> Distinct {
+        Distinct {
+            seen: HashSet::default(),
+            values: Pushed::new(),
+            collation: context.collation.clone(),
+            tick: Tick::new(context),
+            held: 0,
+            limit: context.limits.add_to_set,
+        }
+    }
+
+    /// Errors: what interrupts it.
+    fn add(&mut self, value: Value<'_>) -> Result<()> {
+        let mut key = Vec::new();
+        self.collation.append_large_key(value, true, self.tick.interrupt(), &mut key)?;
+        self.tick.weigh(key.len())?;
+        if !self.seen.contains(key.as_slice()) {
+            self.held += key.len() + 32;
+            self.seen.insert(key.into_boxed_slice());
+            self.values.push(value);
+        }
+        Ok(())
+    }
+
+    fn memory(&self) -> usize {
+        self.held + self.values.len()
+    }
+}
+
+struct AddToSet(Distinct);
+
+impl Accumulator for AddToSet {
+    fn add(&mut self, argument: Option<Value<'_>>) -> Result<()> {
+        if let Some(value) = argument {
+            self.0.add(value)?;
+        }
+        check_memory("$addToSet", self.0.memory(), self.0.limit)
+    }
+
+    fn finish(&self) -> Result<ValueBuf> {
+        Ok(self.0.values.array())
+    }
+
+    fn save(&self) -> ValueBuf {
+        self.0.values.array()
+    }
+
+    fn absorb(&mut self, saved: Value<'_>) -> Result<()> {
+        absorb_each(self, saved)
+    }
+
+    fn memory(&self) -> usize {
+        self.0.memory()
+    }
+}
+
+struct SetUnion(Distinct);
+
+impl Accumulator for SetUnion {
+    /// Errors: TypeMismatch for what is neither an array nor missing.
+    fn add(&mut self, argument: Option<Value<'_>>) -> Result<()> {
+        match argument {
+            None => return Ok(()),
+            Some(Value::Array(array)) => array.iter().try_for_each(|value| self.0.add(value))?,
+            Some(other) => return Err(not_an_array("$setUnion", other)),
+        }
+        check_memory("$setUnion", self.0.memory(), self.0.limit)
+    }
+
+    fn finish(&self) -> Result<ValueBuf> {
+        Ok(self.0.values.array())
+    }
+
+    fn save(&self) -> ValueBuf {
+        self.0.values.array()
+    }
+
+    fn absorb(&mut self, saved: Value<'_>) -> Result<()> {
+        self.add(Some(saved))
+    }
+
+    fn memory(&self) -> usize {
+        self.0.memory()
+    }
+}
+
+pub(super) fn parse_array_join(
+    name: &'static str,
+    spec: &Element<'_>,
+    context: &Context,
+) -> Result<Accumulation> {
+    let limit = context.limits.push;
+    Accumulation::unary(name, spec, context, move || Box::new(Joined { values: Pushed::new(), limit }))
+}
+
+struct Joined {
+    values: Pushed,
+    limit: usize,
+}
+
+impl Accumulator for Joined {
+    /// Errors: TypeMismatch for what is neither an array nor missing.
+    fn add(&mut self, argument: Option<Value<'_>>) -> Result<()> {
+        match argument {
+            None => Ok(()),
+            Some(Value::Array(array)) => {
+                array.iter().for_each(|value| self.values.push(value));
+                check_memory("$concatArrays", self.values.len(), self.limit)
+            }
+            Some(other) => Err(not_an_array("$concatArrays", other)),
+        }
+    }
+
+    fn finish(&self) -> Result<ValueBuf> {
+        Ok(self.values.array())
+    }
+
+    fn save(&self) -> ValueBuf {
+        self.values.array()
+    }
+
+    fn absorb(&mut self, saved: Value<'_>) -> Result<()> {
+        self.add(Some(saved))
+    }
+
+    fn memory(&self) -> usize {
+        size_of::<Joined>() + self.values.len()
+    }
+}
+
+/// The error of the accumulators that take arrays.
+pub(super) fn not_an_array(name: &str, found: Value<'_>) -> base::Error {
+    err!(TypeMismatch, "{name} requires array inputs, but input {found} is of type {}", found.kind().alias())
+}
+
+pub(super) fn parse_merge_objects(
+    name: &'static str,
+    spec: &Element<'_>,
+    context: &Context,
+) -> Result<Accumulation> {
+    let limit = context.limits.push;
+    Accumulation::unary(name, spec, context, move || Box::new(Merged { fields: DocumentBuf::empty(), limit }))
+}
+
+struct Merged {
+    fields: DocumentBuf,
+    limit: usize,
+}
+
+impl Accumulator for Merged {
+    /// Errors: 5911200 for what is neither a document nor null or missing.
+    fn add(&mut self, argument: Option<Value<'_>>) -> Result<()> {
+        match argument {
+            None | Some(Value::Null | Value::Undefined) => Ok(()),
+            Some(Value::Document(document)) => {
+                self.fields = merge(self.fields.view(), document);
+                check_memory("$mergeObjects", self.memory(), self.limit)
+            }
+            Some(other) => Err(err!(
+                5911200,
+                "$mergeObjects requires object inputs, but input {other} is of type {}",
+                other.kind().alias()
+            )),
+        }
+    }
+
+    fn finish(&self) -> Result<ValueBuf> {
+        let mut builder = Builder::new();
+        builder.append(c"", &self.fields);
+        Ok(only_value(builder))
+    }
+
+    fn save(&self) -> ValueBuf {
+        Value::Document(self.fields.view()).to_owned()
+    }
+
+    fn absorb(&mut self, saved: Value<'_>) -> Result<()> {
+        self.add(Some(saved))
+    }
+
+    fn memory(&self) -> usize {
+        size_of::<Merged>() + self.fields.bytes().len()
+    }
+}
+
+fn merge(base: Document<'_>, over: Document<'_>) -> DocumentBuf {
+    let mut builder = Builder::new();
+    for element in base {
+        builder.append_element(&over.find(element.name()).unwrap_or(element));
+    }
+    for element in over {
+        if base.find(element.name()).is_none() {
+            builder.append_element(&element);
+        }
+    }
+    builder.finish()
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::accumulator::testing::folds;
+
+    #[test]
+    fn keeps_order_and_nulls() {
+        folds("{$push: '$a'}", "[3, null, 3, [1]]", "[3, null, 3, [1]]");
+        folds("{$push: '$missing'}", "[3]", "[]");
+        folds("{$push: {x: '$a'}}", "[3]", "[{x: 3}]");
+    }
+}
+
+#[cfg(test)]
+mod set_tests {
+    use crate::accumulator::testing::{folding_fails, folds};
+
+    #[test]
+    fn equal_values_count_once_whatever_their_type() {
+        folds("{$addToSet: '$a'}", "[3, 3.0, null, 'x', [1], [1.0], NumberLong(3)]", "[3, null, 'x', [1]]");
+        folds("{$addToSet: '$missing'}", "[3]", "[]");
+        folds("{$setUnion: '$a'}", "[[1, 2], [2.0, 3]]", "[1, 2, 3]");
+        folding_fails("{$setUnion: '$a'}", "[1]", 14);
+    }
+}
+
+#[cfg(test)]
+mod array_join_tests {
+    use crate::accumulator::testing::{folding_fails, folds};
+
+    #[test]
+    fn joins_arrays() {
+        folds("{$concatArrays: '$a'}", "[[1], [], [[2], 3]]", "[1, [2], 3]");
+        folds("{$concatArrays: '$missing'}", "[[1]]", "[]");
+        folding_fails("{$concatArrays: '$a'}", "[1]", 14);
+    }
+}
+
+#[cfg(test)]
+mod merge_objects_tests {
+    use crate::accumulator::testing::{folding_fails, folds};
+
+    #[test]
+    fn later_documents_win_in_the_earlier_place() {
+        folds("{$mergeObjects: '$a'}", "[{x: 1, y: 2}, null, {z: 3, x: 4}]", "{x: 4, y: 2, z: 3}");
+        folds("{$mergeObjects: '$a'}", "[]", "{}");
+        folding_fails("{$mergeObjects: '$a'}", "[1]", 5911200);
+    }
+}
