@@ -7,7 +7,7 @@
 
 use super::script::{cursor_of, cursors, id_of};
 use crate::message::Parts;
-use crate::walk::{Change, copy};
+use crate::redact::{Change, copy};
 use base::bson::{Document, DocumentBuf, Value, ValueBuf};
 use std::collections::{HashMap, HashSet};
 use std::sync::{Mutex, MutexGuard, PoisonError};

@@ -1,6 +1,15 @@
 //! Who waits for whom: a request that must come after others waits until they are through.
+//!
+//! Requests whose answers depend on an order that a recording doesn't tell.
+//!
+//! Of two requests on two connections that were under way at the same time nobody knows which the server carried out
+//! first. Where one of them may write, the other's answer can be another when both are sent again. The same holds for
+//! two requests on one cursor: `killCursors` ends a waiting `getMore` with another error than a later one. All later
+//! requests on a cursor depend on the order, too, once one of them does.
 
-use std::collections::{BTreeMap, HashMap};
+use super::script::{Exchange, cursor_of, cursors};
+use crate::message::Parts;
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread::{self, Thread};
 use std::time::Duration;
@@ -107,6 +116,135 @@ impl Order {
     }
 }
 
+/// Commands that change nothing which another request's answer tells of; all others may.
+// tidy: sorted
+const READS: &[&str] = &[
+    "buildInfo",
+    "collStats",
+    "connectionStatus",
+    "count",
+    "currentOp",
+    "dbHash",
+    "dbStats",
+    "distinct",
+    "endSessions",
+    "explain",
+    "find",
+    "getCmdLineOpts",
+    "getLog",
+    "getMore",
+    "getParameter",
+    "hello",
+    "hostInfo",
+    "isMaster",
+    "ismaster",
+    "killCursors",
+    "listCollections",
+    "listCommands",
+    "listDatabases",
+    "listIndexes",
+    "ping",
+    "refreshSessions",
+    "replSetGetStatus",
+    "serverStatus",
+    "startSession",
+    "top",
+    "validate",
+];
+
+/// Where a request works, on which cursors, and whether it may write there.
+struct Work {
+    exchange: usize,
+    connection: usize,
+    ended: u64,
+    database: String,
+    cursors: Vec<i64>,
+    writes: bool,
+}
+
+impl Work {
+    fn of(exchange: usize, connection: usize, what: &Exchange) -> Option<Work> {
+        let parts = Parts::read(&what.sections)?;
+        let database = parts.body.get("$db").and_then(|name| name.as_str()).unwrap_or_default().to_string();
+        let (cursors, writes) = (cursors(&parts), may_write(&parts));
+        Some(Work { exchange, connection, ended: what.ended(), database, cursors, writes })
+    }
+
+    /// Whether this request may change the other's answer. A request to `admin` may concern any database, as the end
+    /// of a transaction does.
+    fn may_change(&self, other: &Work) -> bool {
+        let meets = self.database == other.database
+            || [&self.database, &other.database].iter().any(|name| *name == "admin");
+        let shares_cursor = self.cursors.iter().any(|cursor| other.cursors.contains(cursor));
+        self.connection != other.connection && (self.writes && meets || shares_cursor)
+    }
+}
+
+fn may_write(parts: &Parts<'_>) -> bool {
+    match parts.command() {
+        "aggregate" => {
+            let stages = parts.body.get("pipeline").and_then(|stages| stages.as_array());
+            let last = stages.and_then(|stages| stages.iter().last()?.as_document());
+            last.is_some_and(|last| last.iter().any(|stage| matches!(stage.name(), "$out" | "$merge")))
+        }
+        command => !READS.contains(&command),
+    }
+}
+
+/// The exchanges, of these connections, that were under way while one of another connection was that may have changed
+/// what they were answered.
+pub(super) fn overlapping<'a>(
+    exchanges: &[Exchange],
+    connections: impl Iterator<Item = &'a [usize]>,
+) -> Vec<usize> {
+    let mut sent: Vec<(u64, usize, usize)> = connections
+        .enumerate()
+        .flat_map(|(connection, sent)| {
+            sent.iter().map(move |exchange| (exchanges[*exchange].at, *exchange, connection))
+        })
+        .collect();
+    sent.sort_unstable();
+    let mut found = HashSet::new();
+    let mut under_way: Vec<Work> = Vec::new();
+    for &(at, exchange, connection) in &sent {
+        under_way.retain(|other| other.ended >= at);
+        let Some(work) = Work::of(exchange, connection, &exchanges[exchange]) else { continue };
+        for other in &under_way {
+            if other.may_change(&work) {
+                found.insert(work.exchange);
+            }
+            if work.may_change(other) {
+                found.insert(other.exchange);
+            }
+        }
+        under_way.push(work);
+    }
+    add_later_on_cursors(exchanges, sent.iter().map(|(_, exchange, _)| *exchange), &mut found);
+    let mut found: Vec<usize> = found.into_iter().collect();
+    found.sort_unstable();
+    found
+}
+
+/// Adds the requests on cursors of which an earlier request was found. `sent` is in order of time.
+fn add_later_on_cursors(
+    exchanges: &[Exchange],
+    sent: impl Iterator<Item = usize>,
+    found: &mut HashSet<usize>,
+) {
+    let mut unsure: HashSet<i64> = HashSet::new();
+    for exchange in sent {
+        let what = &exchanges[exchange];
+        let mut named = Parts::read(&what.sections).map_or_else(Vec::new, |parts| cursors(&parts));
+        if named.iter().any(|cursor| unsure.contains(cursor)) {
+            found.insert(exchange);
+        }
+        if found.contains(&exchange) {
+            named.extend(what.reply.as_ref().and_then(|reply| cursor_of(&reply.document)));
+            unsure.extend(named.into_iter().filter(|cursor| *cursor != 0));
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -141,5 +279,90 @@ mod tests {
         let thread = thread::spawn(move || waiting.after(0));
         order.stop();
         assert!(!thread.join().unwrap());
+    }
+}
+
+#[cfg(test)]
+mod overlap_tests {
+    use super::*;
+    use crate::script::Reply;
+    use base::bson::DocumentBuf;
+    use base::bson::extended_json::parse;
+
+    /// Which of these, each of a connection, overlap: command, when it was sent, when it was answered.
+    fn found(each: &[(&str, u64, u64)]) -> Vec<usize> {
+        let numbers: Vec<usize> = (0..each.len()).collect();
+        found_of(each, numbers.chunks(1))
+    }
+
+    fn found_of<'a>(each: &[(&str, u64, u64)], connections: impl Iterator<Item = &'a [usize]>) -> Vec<usize> {
+        let opened = parse("{cursor: {id: NumberLong(5), firstBatch: []}, ok: 1}").unwrap();
+        let exchange = |(command, at, ended): &(&str, u64, u64)| Exchange {
+            at: *at,
+            flags: 0,
+            sections: [vec![0], parse(command).unwrap().bytes().to_vec()].concat(),
+            command: String::new(),
+            shape: String::new(),
+            reply: Some(Reply {
+                at: *ended,
+                document: if command.contains("find") { opened.clone() } else { DocumentBuf::empty() },
+            }),
+            requires: Vec::new(),
+            overlaps: false,
+        };
+        let exchanges: Vec<Exchange> = each.iter().map(exchange).collect();
+        overlapping(&exchanges, connections)
+    }
+
+    #[test]
+    fn answers_depend_on_requests_on_the_same_cursor() {
+        let (more, kill) =
+            ("{getMore: NumberLong(5), $db: 'a'}", "{killCursors: 'c', cursors: [NumberLong(5)], $db: 'a'}");
+        let of_another = "{killCursors: 'c', cursors: [NumberLong(6)], $db: 'a'}";
+        assert_eq!(found(&[(more, 10, 20), (kill, 15, 30)]), [0, 1]);
+        assert_eq!(found(&[(kill, 10, 20), (more, 15, 16)]), [0, 1]);
+        assert_eq!(found(&[(more, 10, 20), (of_another, 15, 30)]), [0; 0]);
+        assert_eq!(found(&[(kill, 10, 20), (more, 21, 30)]), [0; 0]);
+    }
+
+    #[test]
+    fn later_requests_on_a_cursor_depend_on_what_its_earlier_ones_do() {
+        let (find, insert) = ("{find: 'c', $db: 'a'}", "{insert: 'c', $db: 'a'}");
+        let (more, others) = ("{getMore: NumberLong(5), $db: 'a'}", "{getMore: NumberLong(6), $db: 'a'}");
+        let all = [(find, 10, 20), (insert, 15, 16), (others, 25, 30), (more, 40, 50)];
+        assert_eq!(found_of(&all, [&[0, 2, 3][..], &[1][..]].into_iter()), [0, 3]);
+    }
+
+    #[test]
+    fn answers_depend_on_writes_under_way() {
+        let (find, insert) = ("{find: 'c', $db: 'a'}", "{insert: 'c', $db: 'a'}");
+        assert_eq!(found(&[(insert, 10, 20), (find, 15, 30)]), [1]);
+        assert_eq!(found(&[(find, 10, 20), (insert, 15, 30)]), [0]);
+        assert_eq!(found(&[(insert, 10, 20), (insert, 15, 30)]), [0, 1]);
+        assert_eq!(found(&[(insert, 10, 20), (find, 21, 30)]), [0; 0]);
+        assert_eq!(found(&[(find, 10, 20), (find, 15, 30)]), [0; 0]);
+        assert_eq!(found(&[("{insert: 'c', $db: 'b'}", 10, 20), (find, 15, 30)]), [0; 0]);
+        assert_eq!(found(&[("{commitTransaction: 1, $db: 'admin'}", 10, 20), (find, 15, 30)]), [1]);
+        let out = "{aggregate: 'c', pipeline: [{$match: {}}, {$out: 'd'}], $db: 'a'}";
+        assert_eq!(found(&[(out, 10, 20), (find, 15, 30)]), [1]);
+        let reads = "{aggregate: 'c', pipeline: [{$match: {}}], $db: 'a'}";
+        assert_eq!(found(&[(reads, 10, 20), (find, 15, 30)]), [0; 0]);
+    }
+
+    #[test]
+    fn one_connection_has_an_order() {
+        let insert = "{insert: 'c', $db: 'a'}";
+        let section = [vec![0], parse(insert).unwrap().bytes().to_vec()].concat();
+        let unanswered = || Exchange {
+            at: 10,
+            flags: 2,
+            sections: section.clone(),
+            command: String::new(),
+            shape: String::new(),
+            reply: None,
+            requires: Vec::new(),
+            overlaps: false,
+        };
+        assert_eq!(overlapping(&[unanswered(), unanswered()], [&[0, 1][..]].into_iter()), [0; 0]);
     }
 }

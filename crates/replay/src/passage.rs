@@ -2,9 +2,9 @@
 
 use super::format::What;
 use super::message::{MORE_TO_COME, Message, Parts, glance, int, legacy, read_frame, unpacked};
+use super::record::Sink;
 use super::redact::Redactor;
-use super::sink::Sink;
-use super::{hello, tls, withheld};
+use super::{redact, upstream};
 use std::collections::{HashMap, HashSet};
 use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -48,7 +48,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 pub(super) async fn pass(client: TcpStream, number: u32, shared: &Shared) -> io::Result<()> {
     client.set_nodelay(true)?;
     let address = client.local_addr()?.to_string();
-    let server = tls::connect(&shared.host, shared.tls.as_ref()).await?;
+    let server = upstream::connect(&shared.host, shared.tls.as_ref()).await?;
     shared.sink.take(number, What::Opened);
     let (from_client, to_client) = client.into_split();
     let (from_server, to_server) = tokio::io::split(server);
@@ -106,8 +106,8 @@ impl Shared {
             (None, None) => (Kind::Withheld, "what can't be read".to_string()),
         };
         let kind = match kind {
-            _ if withheld::is_hello(&command) => Kind::Hello,
-            _ if withheld::is_secret(&command) => Kind::Withheld,
+            _ if redact::is_hello(&command) => Kind::Hello,
+            _ if redact::is_secret(&command) => Kind::Withheld,
             kind => kind,
         };
         let wants_answer = message.is_none_or(|message| message.flags & MORE_TO_COME == 0);
@@ -146,11 +146,11 @@ impl Shared {
     fn reply(&self, frame: &[u8], number: u32, pending: &Pending, address: &str) -> Option<Vec<u8>> {
         let kind = lock(pending).remove(&int(frame, 8)?);
         let unpacked = unpacked(frame)?;
-        if let Some(kind) = kind.filter(|_| hello::is_followed(&unpacked)) {
+        if let Some(kind) = kind.filter(|_| upstream::is_followed(&unpacked)) {
             lock(pending).insert(int(&unpacked, 4)?, kind);
         }
         match kind {
-            Some(Kind::Hello) => return hello::rewritten(&unpacked, address),
+            Some(Kind::Hello) => return upstream::rewritten(&unpacked, address),
             Some(Kind::Recorded) => {
                 if let Some(what) = Message::read(&unpacked).and_then(|message| self.redacted_reply(message))
                 {

@@ -1,10 +1,10 @@
 //! A recording as what is to be sent: connections with their requests in order, each with the answer it had.
 
-use super::overlap::overlapping;
-use super::shape;
+use super::order::overlapping;
+use super::tally::shape_of;
 use crate::format::{Broken, Event, Reader, What};
 use crate::message::{EXHAUST_ALLOWED, MORE_TO_COME, Parts};
-use crate::walk::look;
+use crate::redact::look;
 use base::bson::{DocumentBuf, Value};
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::io::Read;
@@ -226,7 +226,7 @@ impl Building {
             });
         }
         databases(&parts, &mut self.script.databases);
-        let shape = shape::of(&parts);
+        let shape = shape_of(&parts);
         Ok(Some(Exchange {
             at,
             flags: flags & !EXHAUST_ALLOWED,

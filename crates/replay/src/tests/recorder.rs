@@ -3,8 +3,8 @@
 use super::{Scratch, serve};
 use crate::format::{Reader, What};
 use crate::passage::{Shared, pass};
+use crate::record::Sink;
 use crate::redact::Redactor;
-use crate::sink::Sink;
 use base::bson::DocumentBuf;
 use base::bson::extended_json::parse;
 use std::collections::HashSet;
