@@ -15,7 +15,7 @@ const STATICS: &[(&str, &str)] = &[
     ("crates/query/src/expression/date/zone.rs: DATABASE", "time zones, read once"),
     ("crates/query/src/regex/cache.rs: CACHE", "compiled patterns, a cache of what is the same for all"),
     ("crates/query/src/regex/needles.rs: LOWERED", "a thread's buffer"),
-    ("crates/query/src/text/known.rs: KNOWN", "a thread's words and their terms, a cache"),
+    ("crates/query/src/text/tokens.rs: KNOWN", "a thread's words and their terms, a cache"),
     ("crates/query/src/text/tokens.rs: WORDS", "words that text indexes leave out, read once"),
     ("crates/server/src/access/mod.rs: FIRST", "what MongoDB lets do whoever makes the first user"),
     ("crates/server/src/access/mod.rs: NOBODY", "no rights at all"),
