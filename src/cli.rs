@@ -16,7 +16,7 @@ use std::time::Duration;
 #[command(
     name = "vellum",
     version,
-    long_version = concat!(env!("CARGO_PKG_VERSION"), ", follows MongoDB 8.0 (wire version 25)"),
+    long_version = concat!(env!("CARGO_PKG_VERSION"), ", follows MongoDB 8.2 (wire version 27)"),
     args_conflicts_with_subcommands = true,
     disable_help_subcommand = true,
     disable_help_flag = true,
@@ -450,6 +450,13 @@ pub(crate) struct ServeOptions {
         hide_possible_values = true)]
     pub(crate) test_commands: Option<bool>,
 
+    /// MongoDB version to present: 8.0 or 8.2
+    ///
+    /// buildInfo, hello and featureCompatibilityVersion say it. Error codes and texts are those of 8.2 either way.
+    #[arg(long, value_name = "VERSION", value_enum, hide_short_help = true, hide_possible_values = true,
+        default_value_t = CompatibleWith::V8_2)]
+    pub(crate) compatible_with: CompatibleWith,
+
     /// Report scans and sorts without an index
     ///
     /// At the end, and to the command strictReport: collection scans, in-memory sorts, unused and duplicate indexes.
@@ -589,6 +596,26 @@ pub(crate) enum Durability {
     Relaxed,
     /// Every write waits for a sync, which it shares with all that wait
     Journaled,
+}
+
+/// The MongoDB versions that can be presented.
+#[derive(ValueEnum, Clone, Copy, Debug, PartialEq)]
+pub(crate) enum CompatibleWith {
+    /// MongoDB 8.0
+    #[value(name = "8.0")]
+    V8_0,
+    /// MongoDB 8.2
+    #[value(name = "8.2")]
+    V8_2,
+}
+
+impl From<CompatibleWith> for server::CompatibleWith {
+    fn from(version: CompatibleWith) -> server::CompatibleWith {
+        match version {
+            CompatibleWith::V8_0 => server::CompatibleWith::V8_0,
+            CompatibleWith::V8_2 => server::CompatibleWith::V8_2,
+        }
+    }
 }
 
 /// How pages of the data files are compressed.

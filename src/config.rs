@@ -212,6 +212,7 @@ impl ServeOptions {
                 syncs: self.durability != Durability::None,
                 sync_interval: Duration::from_millis(self.journal_commit_interval),
                 test_commands: self.test_commands.unwrap_or(self.bind.is_loopback() && !auth),
+                compatible_with: self.compatible_with.into(),
                 auth,
                 memory_limit: memory::limit(self.memory_limit),
                 connections_max: self.max_connections as usize,

@@ -129,7 +129,7 @@ fn version() -> String {
          \"modules\": [],\n    \"allocator\": \"system\",\n    \"environment\": {{\n        \
          \"distarch\": \"{arch}\",\n        \"target_arch\": \"{arch}\"\n    }},\n    \
          \"vellum\": \"{}\"\n}}\n",
-        server::VERSION,
+        server::CompatibleWith::default().version(),
         env!("CARGO_PKG_VERSION")
     )
 }

@@ -6,6 +6,7 @@
 //! the running server. `VELLUM_BLESS=1 cargo test --test it compatibility` writes the page, the test
 //! fails while it differs.
 
+use crate::ask::{code, number, run_on};
 use crate::client::Client;
 use crate::server::Server;
 use crate::{bless, root, say};
@@ -34,11 +35,29 @@ fn compatibility_page_is_up_to_date() {
     );
 }
 
+#[test]
+fn one_option_chooses_the_version_that_is_presented() {
+    let Some(default) = Server::start() else { return say("compatibility: skipped, no server yet") };
+    let older = Server::start_with(&["--compatible-with", "8.0"]).unwrap();
+    for (server, version, wire, feature) in [(&default, "8.2.0", 27, "8.2"), (&older, "8.0.0", 25, "8.0")] {
+        let built = run_on(server, "{buildInfo: 1, $db: 'admin'}");
+        assert_eq!(built.view().get("version").and_then(|text| text.as_str()), Some(version));
+        assert_eq!(number(&run_on(server, "{hello: 1, $db: 'admin'}"), "maxWireVersion"), wire);
+        let set = |feature: &str| {
+            format!("{{setFeatureCompatibilityVersion: '{feature}', confirm: true, $db: 'admin'}}")
+        };
+        assert_eq!(code(&run_on(server, &set(feature))), 0);
+        assert_eq!(code(&run_on(server, &set("7.0"))), 2);
+    }
+}
+
 fn page(client: &mut Client) -> String {
     let mut page = String::from(
         "# Compatibility\n\nMade by `VELLUM_BLESS=1 cargo test --test it compatibility` from the tables of the \
-         sources and the running\nserver; `./test` checks that it is up to date. What is not listed here MongoDB \
-         8.0 doesn't have, or it is\nunknown to this server and refused as unknown.\n",
+         sources and the running\nserver; `./test` checks that it is up to date. The server \
+         presents itself as MongoDB 8.2,\nor with `--compatible-with 8.0` as 8.0. Error codes and texts are those of \
+         8.2 either way. The behaviour of\nMongoDB 9.0 cannot be chosen yet. What is not listed here MongoDB 8.0 \
+         doesn't have, or it is unknown to this\nserver and refused as unknown.\n",
     );
     commands(client, &mut page);
     let filters = query::matcher::operators::OPERATORS;

@@ -41,7 +41,7 @@ function checkBinary(binary) {
     arch: "the program is this platform's", os: "the program is this platform's", platform: "the program is this platform's",
   });
   if (binary.version !== undefined && !/^v?8(\.|$)|^latest$/.test(binary.version)) {
-    throw new Error(`binary.version ${binary.version} is not supported by @vellum/memory-server: it follows MongoDB 8.0`);
+    throw new Error(`binary.version ${binary.version} is not supported by @vellum/memory-server: it follows MongoDB 8.2`);
   }
 }
 

@@ -15,6 +15,7 @@ mod call;
 mod cluster_parameters;
 mod command;
 mod commands;
+mod compatible_with;
 mod connection;
 mod counters;
 mod default_concerns;
@@ -50,7 +51,7 @@ mod usage;
 mod waits;
 mod write_concern;
 
-pub use commands::VERSION;
+pub use compatible_with::CompatibleWith;
 pub use http::{HttpOptions, request_length};
 pub use local::LocalConnection;
 pub use memory::MemoryLimit;

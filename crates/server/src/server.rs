@@ -3,6 +3,7 @@
 use crate::activity::Activities;
 use crate::auth::Auth;
 use crate::cluster_parameters::ClusterParameters;
+use crate::compatible_with::CompatibleWith;
 use crate::counters::Counters;
 use crate::default_concerns::DefaultConcerns;
 use crate::fail_point::FailPoints;
@@ -71,6 +72,8 @@ pub struct Settings {
     pub profiling: (i32, Option<i64>, Option<f64>),
     /// Whether clients may make commands fail and set the clock.
     pub test_commands: bool,
+    /// The MongoDB version that the server presents itself as.
+    pub compatible_with: CompatibleWith,
     /// Whether only users get in, and each may do what their roles allow.
     pub auth: bool,
     /// Whether somebody on this machine may make the first user.
@@ -105,6 +108,7 @@ impl Default for Settings {
             busy_poll: wire::busy_poll::usual(),
             handshake_timeout: Duration::from_secs(30),
             test_commands: true,
+            compatible_with: CompatibleWith::default(),
             auth: false,
             localhost_exception: true,
             mechanisms: MECHANISMS.map(str::to_string).to_vec(),

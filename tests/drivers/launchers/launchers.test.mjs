@@ -4,7 +4,7 @@ import test from "node:test";
 import { MongoClient } from "mongodb";
 import { MongoMemoryReplSet, MongoMemoryServer } from "mongodb-memory-server-core";
 
-const binary = { systemBinary: process.env.VELLUM_AS_MONGOD, checkMD5: false, version: "8.0.0" };
+const binary = { systemBinary: process.env.VELLUM_AS_MONGOD, checkMD5: false, version: "8.2.0" };
 
 async function use(uri) {
   const client = new MongoClient(uri);

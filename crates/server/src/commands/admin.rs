@@ -3,7 +3,6 @@
 use crate::access::{Action, Needs, needs};
 use crate::call::{Answer, Call};
 use crate::command::{Command, Kind};
-use crate::commands::parameters::FEATURE_VERSION;
 use crate::logging;
 use crate::profiler::{self, Filter, Setting};
 use base::bson::Value;
@@ -180,11 +179,10 @@ fn set_feature_compatibility_version(call: &mut Call<'_>) -> Result<Answer> {
     fields.flag("confirm")?;
     fields.flag("fromConfigServer")?;
     fields.finish()?;
+    let present = call.server.settings.compatible_with.feature_version();
     match version {
-        Value::String(FEATURE_VERSION) => Ok(Answer::Done),
-        other => {
-            Err(err!(BadValue, "featureCompatibilityVersion can be {FEATURE_VERSION} only, not {other}"))
-        }
+        Value::String(version) if version == present => Ok(Answer::Done),
+        other => Err(err!(BadValue, "featureCompatibilityVersion can be {present} only, not {other}")),
     }
 }
 

@@ -9,10 +9,6 @@ use base::Result;
 use base::bson::{FieldName, MAX_DOCUMENT_SIZE, Value};
 use std::fs;
 
-/// The MongoDB version whose behaviour is followed, as clients compare it.
-pub const VERSION: &str = "8.0.0";
-const VERSION_ARRAY: [i32; 4] = [8, 0, 0, 0];
-
 /// The row of `ping`.
 pub(crate) const PING: Command = Command::new(
     "ping",
@@ -45,13 +41,13 @@ fn build_info(call: &mut Call<'_>) -> Result<Answer> {
     let mut fields = call.fields();
     fields.command_value();
     fields.finish()?;
-    let engine = call.server.settings.engine;
+    let (engine, compatible_with) = (call.server.settings.engine, call.server.settings.compatible_with);
     let reply = &mut call.reply;
-    reply.append(c"version", VERSION).append(c"gitVersion", "unknown");
+    reply.append(c"version", compatible_with.version()).append(c"gitVersion", "unknown");
     reply.begin_array(c"modules").end().append(c"allocator", "system").append(c"javascriptEngine", "none");
     reply.append(c"sysInfo", "deprecated");
     reply.begin_array(c"versionArray");
-    for part in VERSION_ARRAY {
+    for part in compatible_with.version_array() {
         reply.push(part);
     }
     reply.end();

@@ -8,7 +8,7 @@ use crate::access::{Needs, needs};
 use crate::arguments::is_generic;
 use crate::call::{Answer, Call};
 use crate::command::{Command, Kind};
-use crate::commands::diagnostics::{VERSION, host_name};
+use crate::commands::diagnostics::host_name;
 use crate::fields::Fields;
 use base::bson::{Document, DocumentBuf, Value};
 use base::{Result, err};
@@ -166,6 +166,7 @@ fn finish(call: &mut Call<'_>, explanation: &DocumentBuf, command: Document<'_>)
     call.reply.append(c"$db", call.request.database).end();
     call.reply.begin_document(c"serverInfo").append(c"host", &host_name());
     call.reply.append(c"port", i32::from(call.connection.local.port()));
-    call.reply.append(c"version", VERSION).append(c"gitVersion", "unknown").end();
+    let version = call.server.settings.compatible_with.version();
+    call.reply.append(c"version", version).append(c"gitVersion", "unknown").end();
     Ok(Answer::Done)
 }

@@ -19,9 +19,6 @@ use std::time::Duration;
 use wire::compression::Compressor;
 use wire::header::MAX_MESSAGE_SIZE;
 
-/// The newest protocol version spoken: MongoDB 8.0's.
-const MAX_WIRE_VERSION: i32 = 25;
-
 /// The most statements in one command that writes.
 pub(crate) const MAX_WRITE_BATCH_SIZE: i32 = 100_000;
 
@@ -255,7 +252,7 @@ fn append_reply(call: &mut Call<'_>, greeting: &Greeting<'_>, primary: &str) {
         .append(c"logicalSessionTimeoutMinutes", TIMEOUT_MINUTES)
         .append(c"connectionId", call.connection.activity.connection_id)
         .append(c"minWireVersion", 0)
-        .append(c"maxWireVersion", MAX_WIRE_VERSION)
+        .append(c"maxWireVersion", call.server.settings.compatible_with.wire_version())
         .append(c"readOnly", false);
     if !greeting.compression.is_empty() {
         call.reply.begin_array(c"compression");

@@ -108,7 +108,5 @@ pub(crate) mod vellum_clock;
 pub(crate) mod working_set;
 pub(crate) mod write_batch;
 
-pub use diagnostics::VERSION;
-
 #[cfg(test)]
 mod tests;

@@ -3,6 +3,7 @@
 use crate::access::{Action, Needs};
 use crate::call::{Answer, Call};
 use crate::command::{Command, Kind};
+use crate::compatible_with::CompatibleWith;
 use crate::logging::components;
 use crate::parameters::{HISTORY_AGE, HISTORY_BYTES, SYNC_DELAY, SYNC_EVERY, Setting, elsewhere};
 use crate::tls::TlsMode;
@@ -21,9 +22,6 @@ const TLS_MODES: [(&str, [&str; 4]); 2] = [
     ("sslMode", ["disabled", "allowSSL", "preferSSL", "requireSSL"]),
     ("tlsMode", ["disabled", "allowTLS", "preferTLS", "requireTLS"]),
 ];
-
-/// The version whose features are on, as featureCompatibilityVersion.
-pub(crate) const FEATURE_VERSION: &str = "8.0";
 
 /// The row of `getParameter`.
 pub(crate) const GET_PARAMETER: Command = Command::new(
@@ -66,7 +64,7 @@ fn get_parameter(call: &mut Call<'_>) -> Result<Answer> {
 /// The value of a parameter, also of those that only this command knows.
 enum Shown {
     Setting(Setting),
-    Version,
+    Version(CompatibleWith),
     Mechanisms(Vec<String>),
     Verbosity,
 }
@@ -79,7 +77,7 @@ fn all_parameters(call: &Call<'_>) -> Vec<(&'static str, Shown, bool)> {
         ("authenticationMechanisms", Shown::Mechanisms(call.server.auth.mechanisms().to_vec()), false),
         ("enableLocalhostAuthBypass", Shown::Setting(bypass), false),
         ("enableTestCommands", Shown::Setting(test_commands), false),
-        ("featureCompatibilityVersion", Shown::Version, false),
+        ("featureCompatibilityVersion", Shown::Version(call.server.settings.compatible_with), false),
         (VERBOSITY, Shown::Verbosity, true),
         (LOG_LEVEL, Shown::Setting(Setting::Integer(components::level())), true),
     ];
@@ -103,8 +101,9 @@ fn append(reply: &mut Builder, name: &str, value: &Shown, details: Option<bool>)
 fn append_value(reply: &mut Builder, name: &str, value: &Shown) {
     match value {
         Shown::Setting(setting) => setting.append_to(reply, name),
-        Shown::Version => {
-            reply.begin_document(FieldName::known(name)).append(c"version", FEATURE_VERSION).end();
+        Shown::Version(compatible_with) => {
+            let version = compatible_with.feature_version();
+            reply.begin_document(FieldName::known(name)).append(c"version", version).end();
         }
         Shown::Verbosity => components::append_to(reply, name),
         Shown::Mechanisms(mechanisms) => {

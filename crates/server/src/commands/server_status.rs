@@ -3,7 +3,7 @@
 use crate::access::{Action, Needs};
 use crate::call::{Answer, Call};
 use crate::command::{COMMANDS, Command, Kind};
-use crate::commands::diagnostics::{VERSION, host_name};
+use crate::commands::diagnostics::host_name;
 use crate::commands::hello;
 use crate::counters::{LOGINS, PROTOCOLS, TryCounter};
 use crate::figures::{Collections, Connections, Process};
@@ -70,7 +70,7 @@ fn server_status(call: &mut Call<'_>) -> Result<Answer> {
     let uptime = server.started.elapsed();
     reply.append(c"host", &format!("{}:{}", host_name(), call.connection.local.port()));
     reply
-        .append(c"version", VERSION)
+        .append(c"version", server.settings.compatible_with.version())
         .append(c"process", "vellum")
         .append(c"pid", i64::from(std::process::id()));
     reply.append(c"uptime", uptime.as_secs_f64().floor()).append(c"uptimeMillis", uptime.as_millis() as i64);
