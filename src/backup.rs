@@ -1,15 +1,18 @@
 //! `vellum backup`: everything that a server or a data directory has, or what has been committed since the backup
 //! before, in a directory of backups.
+//!
+//! `vellum restore`: a data directory as of a moment, out of a backup and what was kept of the journal.
 
-use crate::cli::BackupOptions;
+use crate::cli::{BackupOptions, RestoreOptions};
 use crate::data_errors::{Purpose, explained};
 use crate::reach;
 use base::bson::{Builder, Document, DocumentBuf, Value};
+use jiff::Timestamp;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
-use storage::disk::SystemFiles;
-use storage::{ArchiveOptions, BackupDirectory, DiskOptions, Engine, PartWriter, Since, Still};
+use storage::disk::{Files, SystemFiles};
+use storage::{ArchiveOptions, BackupDirectory, DiskOptions, Engine, PartWriter, Restore, Since, Still};
 use wire::client::Client;
 use wire::uri::ConnectionString;
 
@@ -48,11 +51,7 @@ pub(crate) fn back_up(options: &BackupOptions) -> Result<String, String> {
         "full" => format!("everything{why}"),
         _ => format!("{} commits since the backup before", part.end.position - part.from),
     };
-    Ok(format!(
-        "{}: {what}, {bytes} bytes, up to {}",
-        part.path.display(),
-        crate::restore::moment(part.end.covers)
-    ))
+    Ok(format!("{}: {what}, {bytes} bytes, up to {}", part.path.display(), moment(part.end.covers)))
 }
 
 /// Reads a data directory that nobody serves. Returns why it is all of it, where that wasn't asked for.
@@ -137,4 +136,35 @@ fn document<'a>(of: Document<'a>, name: &str) -> Result<Document<'a>, String> {
 
 fn strange() -> String {
     "the reply isn't that of a backup".to_string()
+}
+
+/// Restores. Returns what to print.
+pub(crate) fn restore(options: &RestoreOptions) -> Result<String, String> {
+    let what = Restore {
+        from: options.from.clone(),
+        archives: options.journal_archive.clone(),
+        until: options.at,
+        to: options.data.clone(),
+        cache_bytes: options.cache_size,
+    };
+    let files: Arc<dyn Files> = Arc::new(SystemFiles);
+    let restored =
+        storage::restore(&files, &what).map_err(|error| explained(&error, &options.data, Purpose::Target))?;
+    Ok(format!(
+        "{}: {} and {} commits behind it, the last of {}",
+        options.data.display(),
+        restored.full.display(),
+        restored.commits,
+        moment(restored.time)
+    ))
+}
+
+/// A cluster time for people: when it was, and the number.
+pub(crate) fn moment(time: u64) -> String {
+    if time == 0 {
+        return "no known time".to_string();
+    }
+    let seconds = time >> 32;
+    let text = Timestamp::from_second(seconds as i64).map(|moment| moment.to_string());
+    format!("{} ({seconds},{})", text.unwrap_or_default(), time & u64::from(u32::MAX))
 }

@@ -2,9 +2,8 @@
 //! is opened.
 
 use crate::cli::{Cli, Compression, Durability, Engine, LogFormat, LogLevel, ServeOptions, TlsMode};
-use crate::first_user::FirstUser;
-use crate::memory;
-use crate::tls;
+use crate::init_scripts::FirstUser;
+use crate::{process, tls};
 use clap::CommandFactory;
 use clap::error::ErrorKind;
 use server::logging::{self, Destination};
@@ -214,7 +213,7 @@ impl ServeOptions {
                 test_commands: self.test_commands.unwrap_or(self.bind.is_loopback() && !auth),
                 compatible_with: self.compatible_with.into(),
                 auth,
-                memory_limit: memory::limit(self.memory_limit),
+                memory_limit: process::memory_limit(self.memory_limit),
                 connections_max: self.max_connections as usize,
                 busy_poll: self
                     .busy_poll

@@ -7,20 +7,14 @@ mod banner;
 mod cli;
 mod config;
 mod data_errors;
-mod descriptors;
-mod first_user;
 mod heap;
 mod init_scripts;
 mod lab;
 mod layers;
-mod memory;
 mod mongod;
-mod ping;
+mod process;
 mod reach;
-mod repair;
-mod restore;
 mod serve;
-mod signals;
 mod tls;
 mod top;
 mod verify;
@@ -28,7 +22,7 @@ mod verify;
 use clap::Parser;
 use clap::error::{ContextKind, ContextValue};
 use cli::{Cli, Verb};
-use first_user::FirstUser;
+use init_scripts::FirstUser;
 use std::ffi::{OsStr, OsString};
 use std::io::{self, Write};
 use std::path::Path;
@@ -55,7 +49,7 @@ fn main() -> ExitCode {
         Some(Verb::Lab(words)) => return lab::run(&words.words),
         Some(Verb::Advise(options)) => return answer(advise::advise(&options), false),
         Some(Verb::Backup(options)) => return answer(backup::back_up(&options), options.quiet),
-        Some(Verb::Restore(options)) => return answer(restore::restore(&options), options.quiet),
+        Some(Verb::Restore(options)) => return answer(backup::restore(&options), options.quiet),
         Some(Verb::Verify(options)) => return verify::verify(&options),
         Some(Verb::Top(options)) => {
             return match top::top(&options) {
@@ -63,7 +57,7 @@ fn main() -> ExitCode {
                 Err(why) => answer(Err(why), false),
             };
         }
-        Some(Verb::Ping(options)) => return answer(ping::ping(&options), options.quiet),
+        Some(Verb::Ping(options)) => return answer(reach::ping(&options), options.quiet),
     };
     let arguments = tls::censored(std::env::args());
     let first_user = match FirstUser::named(|name| std::env::var(name).ok()) {

@@ -3,7 +3,7 @@
 use crate::banner::{self, Start};
 use crate::config::{Config, Greeting};
 use crate::data_errors::{Purpose, explained};
-use crate::{descriptors, init_scripts, mongod, signals};
+use crate::{init_scripts, mongod, process};
 use base::bson::{Builder, FieldName, Value};
 use database::{Clock, Database, SettableClock};
 use postgres::PostgresStore;
@@ -59,15 +59,16 @@ pub(crate) fn serve(config: Config) -> Result<(), Failure> {
     log_panics();
     mongod::leave_terminal();
     if config.repair {
-        return crate::repair::repair(&config).map_err(|why| Failure::new(Kind::Data, why));
+        return crate::data_errors::repair(&config).map_err(|why| Failure::new(Kind::Data, why));
     }
-    signals::watch(config.settings.tls.clone())
+    process::watch_signals(config.settings.tls.clone())
         .map_err(|error| Failure::new(Kind::Other, format!("cannot watch for signals: {error}")))?;
     let mut config = config;
     check_disk(&mut config)?;
     init_scripts::run(&config)?;
     let is_new = init_scripts::is_new(&config);
-    let bearable = descriptors::raise().filter(|bearable| *bearable < config.settings.connections_max);
+    let bearable =
+        process::raise_descriptors().filter(|bearable| *bearable < config.settings.connections_max);
     config.settings.connections_max = bearable.unwrap_or(config.settings.connections_max);
     let (bind, port) = (config.settings.bind, config.settings.port);
     let disk = open_disk(&config)?;

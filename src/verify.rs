@@ -82,7 +82,7 @@ fn backup(options: &VerifyOptions, report: &mut Report) -> Result<(), Failure> {
     }
     report.damages.extend(found.check().iter().map(ToString::to_string));
     for part in found.parts() {
-        let (name, moment) = (part.path.display(), crate::restore::moment(part.end.covers));
+        let (name, moment) = (part.path.display(), crate::backup::moment(part.end.covers));
         report.read.push(format!("{name}: {} frames, {} bytes, up to {moment}", part.frames, part.bytes));
     }
     if !report.damages.is_empty() {
@@ -98,7 +98,7 @@ fn backup(options: &VerifyOptions, report: &mut Report) -> Result<(), Failure> {
         cache_bytes: options.cache_size,
     };
     let restored = storage::restore(&files, &what)?;
-    report.read.push(format!("restored: up to {}", crate::restore::moment(restored.time)));
+    report.read.push(format!("restored: up to {}", crate::backup::moment(restored.time)));
     directory(&scratch.0, options, report)
 }
 

@@ -2,21 +2,23 @@
 //!
 //! The program does this when it is called `mongod`, through a link, or as `vellum mongod`. Options
 //! that have no meaning here are refused by name, so that no launcher gets less than it asked for.
+//!
+//! `--fork`: the server in the background, once it serves.
+//!
+//! The process starts itself once more, in a session of its own, waits until that one says that
+//! clients can connect, and ends.
 
-mod file;
-mod fork;
 mod options;
 mod settings;
 
-use crate::first_user::FirstUser;
+use crate::init_scripts::FirstUser;
 use crate::serve::{Failure, Kind, serve};
-pub(crate) use fork::{leave_terminal, ready};
 use server::logging::{self, Destination};
 use settings::Options;
 use std::ffi::OsString;
-use std::io::{self, Write};
+use std::io::{self, BufRead, BufReader, Write};
 use std::path::PathBuf;
-use std::process::ExitCode;
+use std::process::{Command, ExitCode, Stdio};
 
 /// mongod's exit codes.
 const BAD_OPTIONS: u8 = 2;
@@ -53,14 +55,14 @@ fn prepare(words: &[OsString]) -> Result<Option<Options>, String> {
     if let Some((_, path)) = given.iter().find(|(name, _)| *name == "config") {
         let text = std::fs::read_to_string(path)
             .map_err(|error| format!("Error reading config file {path}: {error}"))?;
-        let lower = file::parse(&text)?;
+        let lower = options::parse_file(&text)?;
         given.extend(lower.into_iter().filter(|(name, _)| *name != "config"));
     }
     Ok(Some(Options(given)))
 }
 
 fn start(options: Options, words: &[OsString]) -> ExitCode {
-    let forks = options.has("fork") && !fork::is_child();
+    let forks = options.has("fork") && !is_child();
     let directory = options.directory();
     let refuses_users = options.has("noauth");
     let mut config = match options.into_config(crate::tls::censored(std::env::args())) {
@@ -79,7 +81,7 @@ fn start(options: Options, words: &[OsString]) -> ExitCode {
     }
     config.settings.auth |= config.first_user.is_some() && !refuses_users;
     if forks {
-        return fork::start(words);
+        return start_child(words);
     }
     let told = config.log.to != Destination::StandardOutput;
     let result = match directory.is_dir() || config.repair {
@@ -148,4 +150,69 @@ fn help() -> String {
     }
     text.push_str("\nmongod's other options are refused, with the reason.\n");
     text
+}
+
+/// Tells the process in the background what it is.
+const CHILD: &str = "VELLUM_FORKED";
+
+/// What it writes to standard output once it serves.
+const READY: &str = "ready";
+
+/// Whether this is the process in the background.
+fn is_child() -> bool {
+    std::env::var_os(CHILD).is_some()
+}
+
+/// Leaves the terminal's session, in the background.
+pub(crate) fn leave_terminal() {
+    #[cfg(unix)]
+    if is_child() {
+        // Fails for one that leads a session already.
+        let _ = nix::unistd::setsid();
+    }
+}
+
+/// Tells the process in front that clients can connect.
+pub(crate) fn ready() {
+    if is_child() {
+        let mut out = io::stdout();
+        // The one in front has gone: nobody waits.
+        let _ = writeln!(out, "{READY}").and_then(|()| out.flush());
+    }
+}
+
+/// Starts the process in the background, and waits until it serves or has ended.
+fn start_child(words: &[OsString]) -> ExitCode {
+    let mut out = io::stdout();
+    let mut say = |text: String| {
+        // Whoever closed standard output doesn't want to know.
+        let _ = writeln!(out, "{text}").and_then(|()| out.flush());
+    };
+    say("about to fork child process, waiting until server is ready for connections.".to_string());
+    let spawned = std::env::current_exe().and_then(|program| {
+        let mut again = Command::new(program);
+        again.arg("mongod").args(words).env(CHILD, "1");
+        again.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null()).spawn()
+    });
+    let mut child = match spawned {
+        Ok(child) => child,
+        Err(error) => {
+            crate::complain(&format!("ERROR: cannot start the child process: {error}"));
+            return ExitCode::FAILURE;
+        }
+    };
+    say(format!("forked process: {}", child.id()));
+    let mut line = String::new();
+    if let Some(output) = child.stdout.take() {
+        // At its end or an error there is no such line.
+        let _ = BufReader::new(output).read_line(&mut line);
+    }
+    if line.trim() == READY {
+        say("child process started successfully, parent exiting".to_string());
+        return ExitCode::SUCCESS;
+    }
+    let code = child.wait().ok().and_then(|status| status.code()).unwrap_or(1);
+    say(format!("ERROR: child process failed, exited with {code}"));
+    say("To see additional information in this output, start without the \"--fork\" option.".to_string());
+    u8::try_from(code).map_or(ExitCode::FAILURE, ExitCode::from)
 }

@@ -3,7 +3,7 @@
 use super::options::Given;
 use crate::cli::{Engine, parse_set_name};
 use crate::config::{Config, Greeting, promise};
-use crate::memory;
+use crate::process;
 use server::logging::{self, Destination};
 use server::{Settings, Tls, TlsMode};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -99,7 +99,7 @@ impl Options {
                 self.number("slowms")?,
                 self.number("slowOpSampleRate")?,
             ),
-            memory_limit: memory::limit(None),
+            memory_limit: process::memory_limit(None),
             connections_max: self.number("maxConns")?.unwrap_or(Settings::default().connections_max),
             ..Settings::default()
         };

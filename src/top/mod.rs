@@ -2,7 +2,6 @@
 //! collections the time goes. It asks `serverStatus`, `top` and `currentOp`, and shows what of these there is, so that
 //! any server of the protocol will do.
 
-mod figures;
 mod page;
 #[cfg(unix)]
 mod terminal;
@@ -10,8 +9,7 @@ mod terminal;
 use crate::cli::TopOptions;
 use crate::reach;
 use base::bson::{Builder, Document, DocumentBuf};
-use figures::Figures;
-use page::{Running, Shown};
+use page::{Figures, Running, Shown};
 use std::ffi::CStr;
 use std::io::{self, IsTerminal, Write};
 use std::time::{Duration, Instant};

@@ -1,12 +1,26 @@
+//! What the process takes of the system: memory, file descriptors, signals.
+//!
 //! How much memory the process may have: what an option says, else nine tenths of what its control group has, or
 //! the machine. Of a limited address space (`ulimit -v`) it may fill half.
 //!
 //! The kernel ends a process that goes beyond its control group's memory, whatever it was doing for whom. A tenth is
 //! left to what the kernel counts besides, and to the time that it takes to notice. Of an address space stacks and the
 //! allocator's reserves take much that is never resident.
+//!
+//! File descriptors: as many as the system lets this process have, a fifth of them kept for files.
+//!
+//! Each connection takes one, and so does each file. Where connections could take all, a journal segment could
+//! not be made: so connections beyond four fifths are refused, as by MongoDB.
+//!
+//! SIGHUP opens the log and reads certificates again, SIGUSR1 begins a new log file; neither ends the server.
+//!
+//! What ends it, SIGTERM and SIGINT, is the server crate's. Only the second of them is seen to here: who sends it
+//! won't wait for commands under way and the last checkpoint. The next start finds in the journal what those leave.
 
-use server::MemoryLimit;
+use server::{MemoryLimit, Tls};
+use std::io;
 use std::path::Path;
+use std::sync::Arc;
 use storage::threads;
 
 /// Where control groups are mounted, and where it says which are this process's.
@@ -17,7 +31,7 @@ const OWN_GROUPS: &str = "/proc/self/cgroup";
 const UNLIMITED: u64 = 1 << 60;
 
 /// The limit in force: `asked` is that of the option.
-pub(crate) fn limit(asked: Option<u64>) -> Option<MemoryLimit> {
+pub(crate) fn memory_limit(asked: Option<u64>) -> Option<MemoryLimit> {
     if let Some(bytes) = asked {
         return Some(MemoryLimit { bytes, from: "--memory-limit".to_string() });
     }
@@ -75,13 +89,89 @@ fn total(text: &str) -> Option<u64> {
     line.split_whitespace().next()?.parse::<u64>().ok()?.checked_mul(1024)
 }
 
+/// The most that is asked for, however many there could be.
+#[cfg(unix)]
+const MOST: u64 = 1 << 20;
+
+/// Raises the soft limit to the hard one; how many connections may be open then. `None` where the system
+/// doesn't say.
+#[cfg(unix)]
+pub(crate) fn raise_descriptors() -> Option<usize> {
+    use nix::sys::resource::{Resource, getrlimit, setrlimit};
+    let (soft, hard) = getrlimit(Resource::RLIMIT_NOFILE).ok()?;
+    let wanted = hard.min(MOST);
+    let limit = match soft < wanted && setrlimit(Resource::RLIMIT_NOFILE, wanted, hard).is_ok() {
+        true => wanted,
+        false => soft,
+    };
+    Some(usize::try_from(limit.min(MOST) / 5 * 4).unwrap_or(usize::MAX).max(1))
+}
+
+/// Elsewhere sockets are no files.
+#[cfg(not(unix))]
+pub(crate) fn raise_descriptors() -> Option<usize> {
+    None
+}
+
+/// What a process ends with that a signal of this number has ended, by the shells' custom.
+#[cfg(unix)]
+const ENDED_BY: i32 = 128;
+
+/// Looks out for signals from now on, also while the data directory is recovered.
+#[cfg(unix)]
+pub(crate) fn watch_signals(tls: Option<Arc<Tls>>) -> io::Result<()> {
+    use server::logging;
+    use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1};
+    let mut signals = signal_hook::iterator::Signals::new([SIGHUP, SIGUSR1, SIGTERM, SIGINT])?;
+    storage::threads::spawn("vellum-signals", None, move || {
+        let mut is_stopping = false;
+        for signal in signals.forever() {
+            if matches!(signal, SIGTERM | SIGINT) {
+                if is_stopping {
+                    log::warn!(c = "CONTROL"; "told to stop once more: what isn't finished is left to the journal");
+                    std::process::exit(ENDED_BY + signal);
+                }
+                is_stopping = true;
+                continue;
+            }
+            let done = match signal {
+                SIGHUP => {
+                    logging::reopen().map(|()| log::info!(c = "CONTROL"; "SIGHUP: the log is opened again"))
+                }
+                _ => logging::rotate().map(|old| match old {
+                    Some(old) => {
+                        log::info!(c = "CONTROL"; "SIGUSR1: what came before is in {}", old.display())
+                    }
+                    None => log::info!(c = "CONTROL"; "SIGUSR1: the log goes to no file, nothing to rotate"),
+                }),
+            };
+            if let Err(error) = done {
+                log::error!(c = "CONTROL"; "the log stays as it is: {error}");
+            }
+            if let Some(tls) = tls.as_ref().filter(|_| signal == SIGHUP) {
+                match tls.rotate() {
+                    Ok(()) => log::info!(c = "NETWORK"; "SIGHUP: certificates are read again"),
+                    Err(why) => log::error!(c = "NETWORK"; "certificates stay as they are: {why}"),
+                }
+            }
+        }
+    })?;
+    Ok(())
+}
+
+/// There are no such signals elsewhere.
+#[cfg(not(unix))]
+pub(crate) fn watch_signals(_: Option<Arc<Tls>>) -> io::Result<()> {
+    Ok(())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
     fn the_option_goes_first() {
-        let limit = limit(Some(5)).unwrap();
+        let limit = memory_limit(Some(5)).unwrap();
         assert_eq!((limit.bytes, limit.from.as_str()), (5, "--memory-limit"));
     }
 
