@@ -609,15 +609,6 @@ pub(crate) enum CompatibleWith {
     V8_2,
 }
 
-impl From<CompatibleWith> for server::CompatibleWith {
-    fn from(version: CompatibleWith) -> server::CompatibleWith {
-        match version {
-            CompatibleWith::V8_0 => server::CompatibleWith::V8_0,
-            CompatibleWith::V8_2 => server::CompatibleWith::V8_2,
-        }
-    }
-}
-
 /// How pages of the data files are compressed.
 #[derive(ValueEnum, Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Compression {

@@ -1,7 +1,9 @@
 //! Options turned into what the server is told: every contradiction is found here, before anything
 //! is opened.
 
-use crate::cli::{Cli, Compression, Durability, Engine, LogFormat, LogLevel, ServeOptions, TlsMode};
+use crate::cli::{
+    Cli, CompatibleWith, Compression, Durability, Engine, LogFormat, LogLevel, ServeOptions, TlsMode,
+};
 use crate::init_scripts::FirstUser;
 use crate::{process, tls};
 use clap::CommandFactory;
@@ -292,6 +294,15 @@ impl ServeOptions {
             &tls.tls_crl_file,
         ];
         named.into_iter().flatten().cloned().collect()
+    }
+}
+
+impl From<CompatibleWith> for server::CompatibleWith {
+    fn from(version: CompatibleWith) -> server::CompatibleWith {
+        match version {
+            CompatibleWith::V8_0 => server::CompatibleWith::V8_0,
+            CompatibleWith::V8_2 => server::CompatibleWith::V8_2,
+        }
     }
 }
 
