@@ -3,8 +3,9 @@
 use super::operator::{Kind, Operator};
 use super::parse::{Parsed, Scope};
 use super::{Environment, Stream};
+use base::ErrorCode::{self, FailedToParse, TypeMismatch};
 use base::bson::{Element, Value, ValueBuf};
-use base::{Result, err};
+use base::{Error, Result, err};
 use std::sync::Arc;
 
 struct External {
@@ -23,8 +24,10 @@ pub(crate) fn parse(spec: &Element<'_>, _scope: &Scope<'_>) -> Result<Parsed> {
     if spec.name() == "$collStats" && spec.value().as_document().is_none() {
         return Err(err!(5447000, "$collStats must take a nested object but found: {spec}"));
     }
-    if spec.name() == "$planCacheStats" {
-        check_plan_cache(spec)?;
+    match spec.name() {
+        "$planCacheStats" => check_flags(spec, FailedToParse, &["allHosts"])?,
+        "$currentOp" => check_flags(spec, TypeMismatch, CURRENT_OP)?,
+        _ => {}
     }
     let Value::Document(_) = spec.value() else {
         let found = spec.kind().alias();
@@ -34,27 +37,45 @@ pub(crate) fn parse(spec: &Element<'_>, _scope: &Scope<'_>) -> Result<Parsed> {
     Ok(Parsed::one(External { name, spec: spec.value().to_owned() }))
 }
 
-/// Errors: FailedToParse unless it is a document, and where it asks for other hosts; 40415 and TypeMismatch for other
-/// options.
-fn check_plan_cache(spec: &Element<'_>) -> Result<()> {
+/// The options of `$currentOp`. The last asks all nodes of a sharded cluster.
+const CURRENT_OP: &[&str] = &[
+    "allUsers",
+    "idleConnections",
+    "idleCursors",
+    "idleSessions",
+    "localOps",
+    "truncateOps",
+    "backtrace",
+    "targetAllNodes",
+];
+
+/// Checks a specification of booleans; the last of them is for sharded clusters.
+///
+/// Errors: the given code unless it is a document, 40415 and TypeMismatch for other options, FailedToParse for what only a
+/// sharded cluster has.
+fn check_flags(spec: &Element<'_>, no_document: ErrorCode, flags: &[&str]) -> Result<()> {
     let name = spec.name();
     let Value::Document(options) = spec.value() else {
-        return Err(err!(FailedToParse, "{name} value must be an object. Found: {}", spec.kind().alias()));
+        let message = format!("{name} must take a nested object but found: {}", spec.kind().alias());
+        return Err(Error::new(no_document, message));
     };
     for option in options {
-        match (option.name(), option.value()) {
-            ("allHosts", Value::Boolean(false)) => {}
-            ("allHosts", Value::Boolean(true)) => {
-                return Err(err!(FailedToParse, "{name} takes allHosts on sharded clusters only"));
+        let flag = option.name();
+        if !flags.contains(&flag) {
+            return Err(err!(40415, "BSON field '{name}.{flag}' is an unknown field."));
+        }
+        match option.value() {
+            Value::Boolean(true) if flags.last() == Some(&flag) => {
+                return Err(err!(FailedToParse, "{name} takes {flag} on sharded clusters only"));
             }
-            ("allHosts", _) => {
+            Value::Boolean(_) => {}
+            other => {
                 return Err(err!(
                     TypeMismatch,
-                    "BSON field '{name}.allHosts' is the wrong type '{}', expected type 'bool'",
-                    option.kind().alias()
+                    "BSON field '{name}.{flag}' is the wrong type '{}', expected type 'bool'",
+                    other.kind().alias()
                 ));
             }
-            (other, _) => return Err(err!(40415, "BSON field '{name}.{other}' is an unknown field.")),
         }
     }
     Ok(())

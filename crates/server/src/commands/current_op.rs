@@ -71,20 +71,22 @@ fn current_op(call: &mut Call<'_>) -> Result<Answer> {
     Ok(Answer::Done)
 }
 
-/// Every operation that runs now, as the stage `$currentOp` shows them; with `idleCursors` also the cursors
-/// that nobody reads at the moment.
+/// Every operation that runs now, as the stage `$currentOp` shows them; with `idleConnections` also connections that wait
+/// for a request, with `idleCursors` cursors that wait for a getMore, without `idleSessions` no open transactions.
 pub(crate) fn documents(server: &Server, state: &ConnectionState, options: Document<'_>) -> Vec<DocumentBuf> {
-    let all = options.get("allUsers").is_some_and(|all| all.is_truthy());
-    let seen = Seen::by(server, state, !all);
+    let flag = |name: &str| options.get(name).is_some_and(|value| value.is_truthy());
+    let seen = Seen::by(server, state, !flag("allUsers"));
     let running = |activity: &Arc<Activity>| {
-        let current = activity.current().filter(|_| seen.shows(activity))?;
-        Some(entry(server, activity, Some(current)))
+        let current = activity.current();
+        let shown = (current.is_some() || flag("idleConnections")) && seen.shows(activity);
+        shown.then(|| entry(server, activity, current))
     };
     let mut entries: Vec<DocumentBuf> = server.activities.all().iter().filter_map(running).collect();
     let sessions = server.sessions.all();
-    let sessions = sessions.iter().filter(|session| seen.shows_session(&session.id));
+    let idle_sessions = options.get("idleSessions").is_none_or(|value| value.is_truthy());
+    let sessions = sessions.iter().filter(|session| idle_sessions && seen.shows_session(&session.id));
     entries.extend(sessions.filter_map(|session| idle_transaction(server, session)));
-    if options.get("idleCursors").is_some_and(|wanted| wanted.is_truthy()) {
+    if flag("idleCursors") {
         let idle = server.database.cursors.idle();
         entries.extend(idle.iter().filter(|cursor| seen.shows_cursor(cursor)).map(idle_cursor));
     }

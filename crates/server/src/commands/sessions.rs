@@ -119,15 +119,15 @@ pub(crate) fn listed_users(specification: Document<'_>, own: [u8; 32]) -> Result
     let users = fields.array("users")?;
     fields.refuse_unless_default("$_internalPredicate")?;
     fields.finish()?;
-    match users {
-        Some(_) if all => Err(err!(
+    let users = users.iter().flat_map(|users| users.iter()).filter(|user| !user.is_nullish());
+    let users: Vec<_> = users.map(|user| user_in(PLACE, user)).collect::<Result<_>>()?;
+    match (users.is_empty(), all) {
+        (false, true) => Err(err!(
             UnsupportedFormat,
             "{PLACE} may not specify {{allUsers:true}} and {{users:[...]}} at the same time"
         )),
-        Some(users) if !users.is_empty() => {
-            users.iter().map(|user| user_in(PLACE, user)).collect::<Result<_>>().map(Some)
-        }
-        _ => Ok((!all).then(|| vec![own])),
+        (false, false) => Ok(Some(users)),
+        (true, _) => Ok((!all).then(|| vec![own])),
     }
 }
 
