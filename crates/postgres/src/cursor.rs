@@ -176,7 +176,7 @@ impl PostgresCursor {
                 return self.read_run(row);
             }
             let entry = entry(row, if of_values { column::BROUGHT } else { column::VALUE });
-            if self.page.back().is_some_and(|last| !self.is_before(&last.key, &entry.key)) {
+            if self.page.back().is_some_and(|last| !self.direction.is_before(&last.key, &entry.key)) {
                 return Err(Error::Corrupted("PostgreSQL gives entries in no order".to_string()));
             }
             self.take(entry);
@@ -371,13 +371,6 @@ impl PostgresCursor {
             }
         }
     }
-
-    fn is_before(&self, key: &[u8], target: &[u8]) -> bool {
-        match self.direction {
-            Direction::Forward => key < target,
-            Direction::Backward => key > target,
-        }
-    }
 }
 
 /// An entry of a page, whose value is in a column.
@@ -441,7 +434,7 @@ impl Cursor for PostgresCursor {
 
     fn seek(&mut self, key: &[u8]) -> Result<()> {
         while let Some(first) = self.page.front() {
-            if !self.is_before(&first.key, key) {
+            if !self.direction.is_before(&first.key, key) {
                 return Ok(());
             }
             self.page.pop_front();

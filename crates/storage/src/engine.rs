@@ -32,6 +32,23 @@ pub enum Direction {
     Backward,
 }
 
+impl Direction {
+    /// Which of two keys a walk comes to first.
+    #[inline]
+    pub fn order(self, a: &[u8], b: &[u8]) -> Ordering {
+        match self {
+            Direction::Forward => a.cmp(b),
+            Direction::Backward => b.cmp(a),
+        }
+    }
+
+    /// Whether a walk comes to `a` before `b`.
+    #[inline]
+    pub fn is_before(self, a: &[u8], b: &[u8]) -> bool {
+        self.order(a, b) == Ordering::Less
+    }
+}
+
 /// The keys between two bounds. `lower` is the smaller one whichever way the cursor walks; a range whose
 /// bounds cross is empty.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -24,6 +24,7 @@ use crate::disk::{Backup, End, Since};
 use crate::{Batch, Engine, Position, Result, Snapshot, Statistics};
 use table::{Reaper, State, Table};
 
+pub(crate) use cursor::Ahead;
 pub use cursor::TreeCursor;
 pub use node::Tree;
 

@@ -3,7 +3,7 @@
 //! The changes lie in a persistent tree for each tree that is changed, so that a copy of the overlay costs
 //! next to nothing and stays as it is while more is changed.
 
-use crate::memory::{Tree, TreeCursor};
+use crate::memory::{Ahead, Tree};
 use crate::mutant;
 use crate::{Batch, Cursor, Direction, Error, Ident, Key, Lent, Op, Range, Result, Snapshot, Value, Wanted};
 use std::cmp::Ordering;
@@ -89,8 +89,7 @@ impl Overlay {
         let is_far = below.as_ref().is_some_and(|below| below.is_far());
         let changes = self.layers.get(&ident).map_or_else(Tree::default, |layer| layer.changes.clone());
         Box::new(OverlayCursor {
-            above: changes.cursor(range, direction),
-            above_next: None,
+            above: Ahead::new(changes.cursor(range, direction)),
             below,
             below_next: None,
             direction,
@@ -213,8 +212,7 @@ impl Snapshot for Overlay {
 
 /// A walk over the changes and what lies below them; each is one entry ahead.
 struct OverlayCursor {
-    above: TreeCursor<Option<Value>>,
-    above_next: Option<(Key, Option<Value>)>,
+    above: Ahead<Option<Value>>,
     below: Option<Box<dyn Cursor>>,
     /// With the record that has been brought along.
     below_next: Option<(Key, Value, Option<Value>)>,
@@ -230,17 +228,8 @@ struct OverlayCursor {
 }
 
 impl OverlayCursor {
-    fn order(&self, a: &[u8], b: &[u8]) -> Ordering {
-        match self.direction {
-            Direction::Forward => a.cmp(b),
-            Direction::Backward => b.cmp(a),
-        }
-    }
-
     fn look_ahead(&mut self) -> Result<()> {
-        if self.above_next.is_none() {
-            self.above_next = self.above.next().map(|(key, value)| (Key::from(key), value.clone()));
-        }
+        self.above.look_ahead();
         if self.below_next.is_none()
             && let Some(below) = &mut self.below
         {
@@ -274,11 +263,11 @@ impl Cursor for OverlayCursor {
     fn next(&mut self) -> Result<Option<(&[u8], Lent<'_>)>> {
         loop {
             self.look_ahead()?;
-            let order = match (&self.above_next, &self.below_next) {
+            let order = match (self.above.key(), &self.below_next) {
                 (None, None) => return Ok(None),
                 (Some(_), None) => Ordering::Less,
                 (None, Some(_)) => Ordering::Greater,
-                (Some((above, _)), Some((below, _, _))) => self.order(above, below),
+                (Some(above), Some((below, _, _))) => self.direction.order(above, below),
             };
             if order == Ordering::Greater {
                 if let Some((key, value, brought)) = self.below_next.take() {
@@ -291,7 +280,7 @@ impl Cursor for OverlayCursor {
             if order == Ordering::Equal {
                 self.below_next = None;
             }
-            if let Some((key, Some(value))) = self.above_next.take() {
+            if let Some((key, Some(value))) = self.above.take() {
                 self.record = None;
                 (self.key, self.value) = (key, value);
                 return Ok(Some((&*self.key, Lent::Value(&self.value))));
@@ -300,11 +289,8 @@ impl Cursor for OverlayCursor {
     }
 
     fn seek(&mut self, key: &[u8]) -> Result<()> {
-        if self.above_next.as_ref().is_none_or(|(next, _)| self.order(next, key) == Ordering::Less) {
-            self.above_next = None;
-            self.above.seek(key);
-        }
-        if self.below_next.as_ref().is_none_or(|(next, _, _)| self.order(next, key) == Ordering::Less) {
+        self.above.seek(key);
+        if self.below_next.as_ref().is_none_or(|(next, _, _)| self.direction.is_before(next, key)) {
             self.below_next = None;
             if let Some(below) = &mut self.below {
                 below.seek(key)?;

@@ -5,37 +5,17 @@
 
 use super::base::BaseCursor;
 use super::state::Change;
-use crate::memory::TreeCursor;
+use crate::memory::{Ahead, TreeCursor};
 use crate::{Cursor, Direction, Key, Lent, Result, Value};
 
 /// A cursor over up to two layers of changes, the topmost first, and the base below them.
 pub(super) struct MergeCursor {
     /// Those that have something left.
-    layers: Vec<Layer>,
+    layers: Vec<Ahead<Change>>,
     base: Option<BaseCursor>,
     direction: Direction,
     /// The entry of a layer that is lent to the caller.
     lent: (Key, Value),
-}
-
-/// A layer of changes, one entry ahead.
-struct Layer {
-    cursor: TreeCursor<Change>,
-    head: Option<(Key, Change)>,
-}
-
-impl Layer {
-    /// Whether there is a next entry, which is then its head.
-    fn look_ahead(&mut self) -> bool {
-        if self.head.is_none() {
-            self.head = self.cursor.next().map(|(key, change)| (Key::from(key), change.clone()));
-        }
-        self.head.is_some()
-    }
-
-    fn key(&self) -> Option<&[u8]> {
-        self.head.as_ref().map(|(key, _)| &**key)
-    }
 }
 
 /// Where the next entry comes from.
@@ -51,19 +31,16 @@ impl MergeCursor {
         base: Option<BaseCursor>,
         direction: Direction,
     ) -> Self {
-        let layers = layers.into_iter().map(|cursor| Layer { cursor, head: None }).collect();
+        let layers = layers.into_iter().map(Ahead::new).collect();
         MergeCursor { layers, base, direction, lent: (Key::from(b""), Value::empty()) }
     }
 
     /// The source whose key comes first, the topmost among equal ones.
     fn first(&mut self) -> Result<Option<Source>> {
-        self.layers.retain_mut(Layer::look_ahead);
+        self.layers.retain_mut(Ahead::look_ahead);
         let direction = self.direction;
-        let comes_first = |key: &[u8], least: Option<&[u8]>| match (least, direction) {
-            (None, _) => true,
-            (Some(least), Direction::Forward) => key < least,
-            (Some(least), Direction::Backward) => key > least,
-        };
+        let comes_first =
+            |key: &[u8], least: Option<&[u8]>| least.is_none_or(|least| direction.is_before(key, least));
         let mut first = None;
         let mut least = None;
         for (at, layer) in self.layers.iter().enumerate() {
@@ -84,12 +61,12 @@ impl MergeCursor {
 
     /// Takes a layer's next entry, and passes those below that it hides; false if it is a deletion.
     fn take(&mut self, at: usize) -> Result<bool> {
-        let Some((key, change)) = self.layers.get_mut(at).and_then(|layer| layer.head.take()) else {
+        let Some((key, change)) = self.layers.get_mut(at).and_then(Ahead::take) else {
             return Ok(false);
         };
         for below in self.layers.iter_mut().skip(at + 1) {
             if below.key() == Some(&key) {
-                below.head = None;
+                below.take();
             }
         }
         if let Some(base) = &mut self.base
@@ -123,17 +100,7 @@ impl Cursor for MergeCursor {
     }
 
     fn seek(&mut self, key: &[u8]) -> Result<()> {
-        let direction = self.direction;
-        let before = |head: &[u8]| match direction {
-            Direction::Forward => head < key,
-            Direction::Backward => head > key,
-        };
-        for layer in &mut self.layers {
-            if layer.head.as_ref().is_none_or(|(head, _)| before(head)) {
-                layer.head = None;
-                layer.cursor.seek(key);
-            }
-        }
+        self.layers.iter_mut().for_each(|layer| layer.seek(key));
         match &mut self.base {
             Some(base) => base.seek(key),
             None => Ok(()),

@@ -234,6 +234,45 @@ fn index<V>(leaf: &Leaf<V>, key: &[u8], side: Side) -> usize {
     }
 }
 
+/// A cursor over changes, one entry ahead, so that it can be merged with what lies below them.
+pub(crate) struct Ahead<V> {
+    cursor: TreeCursor<V>,
+    head: Option<(Key, V)>,
+}
+
+impl<V: Clone> Ahead<V> {
+    pub(crate) fn new(cursor: TreeCursor<V>) -> Ahead<V> {
+        Ahead { cursor, head: None }
+    }
+
+    /// Whether there is a next entry, which is then the head.
+    pub(crate) fn look_ahead(&mut self) -> bool {
+        if self.head.is_none() {
+            self.head = self.cursor.next().map(|(key, value)| (Key::from(key), value.clone()));
+        }
+        self.head.is_some()
+    }
+
+    /// The key of the head.
+    pub(crate) fn key(&self) -> Option<&[u8]> {
+        self.head.as_ref().map(|(key, _)| &**key)
+    }
+
+    /// Takes the head.
+    pub(crate) fn take(&mut self) -> Option<(Key, V)> {
+        self.head.take()
+    }
+
+    /// Skips forward to a key or what comes after it.
+    pub(crate) fn seek(&mut self, key: &[u8]) {
+        let direction = self.cursor.direction;
+        if self.key().is_none_or(|head| direction.is_before(head, key)) {
+            self.head = None;
+            self.cursor.seek(key);
+        }
+    }
+}
+
 impl Cursor for TreeCursor<Value> {
     #[inline]
     fn next(&mut self) -> Result<Option<(&[u8], Lent<'_>)>> {

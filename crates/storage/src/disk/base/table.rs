@@ -163,11 +163,8 @@ impl BaseCursor {
                 self.pending = None;
                 break;
             };
-            let order = match (self.entries.peek()?, self.direction) {
-                (None, _) => Ordering::Less,
-                (Some(key), Direction::Forward) => changed.cmp(key),
-                (Some(key), Direction::Backward) => key.cmp(changed),
-            };
+            let entry = self.entries.peek()?;
+            let order = entry.map_or(Ordering::Less, |key| self.direction.order(changed, key));
             if order == Ordering::Greater {
                 break;
             }

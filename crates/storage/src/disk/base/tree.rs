@@ -408,11 +408,7 @@ impl Walk {
 
     /// Skips forward to a key or what comes after it: within the leaf if it is there, else from the top.
     pub(super) fn seek(&mut self, key: &[u8]) -> Result<()> {
-        let passed = match self.direction {
-            Direction::Forward => key <= &*self.key,
-            Direction::Backward => key >= &*self.key,
-        };
-        if self.has_key && passed {
+        if self.has_key && !self.direction.is_before(&self.key, key) {
             return Ok(());
         }
         self.is_next = false;

@@ -81,17 +81,9 @@ impl Walk {
         }
     }
 
-    /// Whether `a` comes before `b` in the direction of the walk.
-    fn before(&self, a: &[u8], b: &[u8]) -> bool {
-        match self.direction {
-            Direction::Forward => a < b,
-            Direction::Backward => a > b,
-        }
-    }
-
     fn seek(&mut self, key: &[u8]) {
         self.counted = None;
-        if self.sought.as_ref().is_none_or(|sought| self.before(sought, key)) {
+        if self.sought.as_ref().is_none_or(|sought| self.direction.is_before(sought, key)) {
             self.sought = Some(Key::from(key));
             self.landing = true;
         }
@@ -112,10 +104,14 @@ impl Walk {
         assert!(!self.finished, "a cursor that has ended must not go on");
         assert!(self.range.contains(key), "{:?} is outside of {:?}", shown(), self.range);
         let latest = self.latest.as_slice();
-        let ordered = self.entries == 0 || self.before(latest, key);
+        let ordered = self.entries == 0 || self.direction.is_before(latest, key);
         assert!(ordered, "{:?} must not come after {:?}", shown(), Key::from(latest));
         if let Some(sought) = &self.sought {
-            assert!(!self.before(key, sought), "{:?} must not come after a seek to {sought:?}", shown());
+            assert!(
+                !self.direction.is_before(key, sought),
+                "{:?} must not come after a seek to {sought:?}",
+                shown()
+            );
         }
         if let Some(close) = &mut self.close {
             close.look(self.ident, self.entries, key, value);
@@ -141,7 +137,7 @@ impl Walk {
     /// After a seek to a key in the range that is there: the cursor must not jump over it.
     fn check_landing(&self, next: Option<&[u8]>) {
         let (Some(sought), Some(close)) = (&self.sought, &self.close) else { return };
-        let passed = self.entries > 0 && !self.before(&self.latest, sought);
+        let passed = self.entries > 0 && !self.direction.is_before(&self.latest, sought);
         if passed || !self.range.contains(sought) {
             return;
         }
