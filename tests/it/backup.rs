@@ -3,6 +3,7 @@
 //!
 //! `VELLUM_BACKUP_WRITES` is how many writes each of eight writers makes, `VELLUM_BACKUP_MOMENTS` how many moments.
 
+use crate::ask::until;
 use crate::client::Client;
 use crate::server::{Scratch, Server};
 use base::bson::extended_json::parse;
@@ -14,7 +15,7 @@ use std::path::Path;
 use std::process::{Command, Output, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use storage::{DiskOptions, Still};
 
 const WRITERS: u64 = 8;
@@ -164,7 +165,9 @@ fn a_backup_under_eight_writers_is_restored_to_any_moment() {
     let first = succeeds(&["backup", &uri, &to]);
     assert!(first.contains("000001.full: everything"), "{first}");
     // So that the second of any of the changes to come begins behind the backup.
-    std::thread::sleep(Duration::from_millis(1100));
+    let second = || SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs();
+    let taken = second();
+    until("the next second begins", || second() > taken);
     let stop = AtomicBool::new(false);
     std::thread::scope(|scope| {
         let writers: Vec<_> = (0..WRITERS)

@@ -1,7 +1,7 @@
 //! Experiments against fakes in this process.
 
 use crate::Result;
-use crate::load::measure::{Bench, Case, Prepared, Visit};
+use crate::load::measure::{Bench, Case, Prepared, Visit, WARM_UP};
 use crate::load::{Lab, Until, Worker};
 use crate::options::{Common, Given, Options};
 use crate::progress::Progress;
@@ -10,6 +10,7 @@ use crate::run::empty_report;
 use crate::target::{Target, floor};
 use clap::Parser;
 use mongodb::bson::doc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use tokio::net::{TcpListener, TcpStream};
@@ -67,11 +68,23 @@ impl Fake {
     }
 }
 
-/// Pings.
-#[derive(Clone)]
-struct Pinging;
+/// Pings, and counts those that are measured on one target.
+#[derive(Clone, Default)]
+struct Pinging {
+    counts: &'static str,
+    measured: Arc<AtomicU64>,
+}
 
-struct Pinger(Target, mongodb::Client);
+impl Pinging {
+    /// Returns once some have been measured.
+    async fn under_way(&self) {
+        while self.measured.load(Relaxed) < 20 {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+    }
+}
+
+struct Pinger(Target, mongodb::Client, Option<Arc<AtomicU64>>);
 
 impl Bench for Pinging {
     type Worker = Pinger;
@@ -79,16 +92,21 @@ impl Bench for Pinging {
     async fn prepare(&self, target: &Target, visit: &Visit) -> Result<Prepared<Pinger>> {
         let mut workers = Vec::new();
         for _ in 0..visit.connections {
-            workers.push(Pinger(target.clone(), target.mongo().await?));
+            let counter = (target.name == self.counts).then(|| Arc::clone(&self.measured));
+            workers.push(Pinger(target.clone(), target.mongo().await?, counter));
         }
         Ok(Prepared::Ready(workers))
     }
 }
 
 impl Worker for Pinger {
-    async fn operation(&mut self, _: u64) -> Result<()> {
+    async fn operation(&mut self, number: u64) -> Result<()> {
         let ping = self.1.database("admin").run_command(doc! { "ping": 1 }).await;
-        ping.map(drop).map_err(|error| self.0.error(error))
+        ping.map_err(|error| self.0.error(error))?;
+        if let Some(counter) = self.2.as_ref().filter(|_| number < WARM_UP) {
+            counter.fetch_add(1, Relaxed);
+        }
+        Ok(())
     }
 }
 
@@ -104,7 +122,7 @@ async fn rounds_add_up_on_every_target() {
     let (a, b) = (Fake::open("a").await, Fake::open("b").await);
     let mut lab = lab(&["--rounds", "2"], &[&a, &b]);
     let section = lab.section("s", "", "", Kind::Bars);
-    let case = Case::new("ping", Until::Operations(30), Pinging);
+    let case = Case::new("ping", Until::Operations(30), Pinging::default());
     lab.measure(section, &[case.clone(), Case { connections: 2, ..case }]).await;
     assert_eq!(lab.report.errors, Vec::<String>::new());
     let rows = &lab.report.sections[section].rows;
@@ -120,14 +138,16 @@ async fn rounds_add_up_on_every_target() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_target_that_dies_keeps_its_figures_and_the_others_go_on() {
     let (a, b) = (Fake::open("healthy").await, Fake::open("mortal").await);
-    let mut lab = lab(&["--rounds", "2", "--duration", "3"], &[&a, &b]);
+    let mut lab = lab(&["--rounds", "2", "--duration", "2"], &[&a, &b]);
     let section = lab.section("s", "", "", Kind::Bars);
-    // Rounds of 1.5 s: healthy's first, then mortal's, in the middle of which it dies.
+    let pinging = Pinging { counts: "mortal", ..Pinging::default() };
+    let case = Case::new("ping", Until::Operations(1), pinging.clone());
+    let cases = [Case { warm_up: Until::Operations(5), ..case }];
+    // Rounds of a second: healthy's first, then mortal's, in the middle of which it dies.
     let killer = async {
-        tokio::time::sleep(Duration::from_millis(2500)).await;
+        pinging.under_way().await;
         b.die();
     };
-    let cases = [Case { warm_up: Until::Operations(5), ..Case::new("ping", Until::Operations(1), Pinging) }];
     tokio::join!(lab.measure(section, &cases), killer);
     let rows = &lab.report.sections[section].rows;
     assert_eq!((rows[0].rounds.len(), rows[0].partial), (2, false), "{:?}", lab.report.errors);
@@ -143,11 +163,12 @@ async fn a_stop_leaves_rows_that_say_so() {
     let mut lab = lab(&["--rounds", "2", "--duration", "60"], &[&a]);
     let section = lab.section("s", "", "", Kind::Bars);
     let progress = lab.progress.clone();
+    let pinging = Pinging { counts: "a", ..Pinging::default() };
     let stopper = async {
-        tokio::time::sleep(Duration::from_millis(700)).await;
+        pinging.under_way().await;
         progress.stop();
     };
-    let case = Case::new("ping", Until::Operations(1), Pinging);
+    let case = Case::new("ping", Until::Operations(1), pinging.clone());
     let cases = [case.clone(), Case { name: "later".to_string(), ..case }];
     tokio::join!(lab.measure(section, &cases), stopper);
     let rows = &lab.report.sections[section].rows;
@@ -161,7 +182,7 @@ async fn the_highest_rate_is_searched_and_measured_around() {
     let a = Fake::open("a").await;
     let mut lab = lab(&["--rounds", "1", "--find-rate", "200", "--duration", "0.3"], &[&a]);
     let section = lab.section("s", "", "", Kind::Bars);
-    let fast = Case::new("ping", Until::Operations(20), Pinging);
+    let fast = Case::new("ping", Until::Operations(20), Pinging::default());
     let exact = fast.clone().exactly(3, 0);
     lab.measure(section, &[fast, exact]).await;
     assert_eq!(lab.report.sections.len(), 2, "what is no stream has no rate");
@@ -180,7 +201,7 @@ async fn a_rate_is_offered_to_streams_only() {
     let a = Fake::open("a").await;
     let mut lab = lab(&["--rounds", "1", "--rate", "100"], &[&a]);
     let section = lab.section("s", "", "", Kind::Bars);
-    let stream = Case::new("ping", Until::Operations(50), Pinging);
+    let stream = Case::new("ping", Until::Operations(50), Pinging::default());
     lab.measure(section, &[stream.clone(), stream.exactly(5, 1)]).await;
     let rows = &lab.report.sections[section].rows;
     assert!(rows[0].service.is_some() && (0.4..2.0).contains(&rows[0].seconds), "{}", rows[0].seconds);
@@ -192,7 +213,7 @@ async fn several_rates_are_measured_in_turn_and_shown_as_rates() {
     let a = Fake::open("a").await;
     let mut lab = lab(&["--rounds", "2", "--rate", "100,400"], &[&a]);
     let section = lab.section("s", "", "", Kind::Bars);
-    lab.measure(section, &[Case::new("ping", Until::Operations(40), Pinging)]).await;
+    lab.measure(section, &[Case::new("ping", Until::Operations(40), Pinging::default())]).await;
     let section = &lab.report.sections[section];
     assert_eq!((section.kind, section.rows.len()), (Kind::Rates, 2));
     let offered: Vec<_> = section.rows.iter().filter_map(|row| row.x).collect();

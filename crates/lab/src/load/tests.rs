@@ -161,9 +161,11 @@ impl Worker for Silent {
 async fn a_stop_ends_even_what_hangs() {
     let asked = Arc::new(AtomicBool::new(false));
     let (mut workers, progress) = (vec![Silent(Arc::clone(&asked))], Progress::new(true));
-    let stopper = progress.clone();
+    let (stopper, hangs) = (progress.clone(), Arc::clone(&asked));
     tokio::spawn(async move {
-        tokio::time::sleep(Duration::from_millis(100)).await;
+        while !hangs.load(Relaxed) {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
         stopper.stop();
     });
     let outcome =
