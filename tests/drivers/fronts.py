@@ -13,7 +13,7 @@ import threading
 import harness
 
 # Its first two lines say what it takes and prints.
-SCRIPT = harness.PROJECT / "crates" / "postgres" / "src" / "testing.sh"
+SCRIPT = harness.PROJECT / "crates" / "postgres" / "tests" / "support" / "cluster.sh"
 NUMBERS = itertools.count(1)
 
 

@@ -52,6 +52,7 @@ mod state;
 mod store;
 mod stream;
 #[cfg(any(debug_assertions, feature = "testing"))]
+#[path = "../tests/support/mod.rs"]
 pub mod testing;
 mod times;
 

@@ -24,6 +24,7 @@ pub mod patience;
 pub mod store;
 pub mod sync;
 #[cfg(any(test, debug_assertions, feature = "testing"))]
+#[path = "../tests/support/mod.rs"]
 pub mod testing;
 pub mod threads;
 mod wanted;

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # A PostgreSQL server for tests, with a cluster of its own in a temporary directory, which it removes.
 #
-#   testing.sh BIN PORT FILES [-c NAME=VALUE…]
+#   cluster.sh BIN PORT FILES [-c NAME=VALUE…]
 #
 # BIN has PostgreSQL's programs; FILES is a folder of files to lie beside the data, pg_hba.conf in its place, or
 # nothing. Prints "ready", restarts the server for each line "restart", and ends it when standard input ends. `initdb` refuses to run as root. Where

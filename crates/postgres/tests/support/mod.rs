@@ -18,7 +18,7 @@ pub struct Cluster {
 
 /// Makes the cluster, or copies that of the primary at a port, runs the server until standard input ends, and removes
 /// the directory.
-const GUARD: &str = include_str!("testing.sh");
+const GUARD: &str = include_str!("cluster.sh");
 
 impl Cluster {
     /// Starts a server; `None` where PostgreSQL isn't installed, said in one line.
