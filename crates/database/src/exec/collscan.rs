@@ -45,10 +45,7 @@ impl CollScan {
         while let Some((id, value)) = self.cursor.next()? {
             self.examined += 1;
             self.surroundings.examine_document()?;
-            let matched = match &self.filter {
-                Some(filter) => self.surroundings.matches(filter, &value)?,
-                None => true,
-            };
+            let matched = self.surroundings.passes(&self.filter, &value)?;
             if matched {
                 self.stats.advance();
                 return Ok(Some(Some(Record::stored(id, value.to_shared()))));
@@ -69,10 +66,7 @@ impl CollScan {
         while let Some((_, value)) = self.cursor.next()? {
             self.examined += 1;
             self.surroundings.examine_document()?;
-            let matched = match &self.filter {
-                Some(filter) => self.surroundings.matches(filter, &value)?,
-                None => true,
-            };
+            let matched = self.surroundings.passes(&self.filter, &value)?;
             self.stats.need_time();
             count += u64::from(matched);
             patience -= 1;

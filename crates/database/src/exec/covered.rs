@@ -2,6 +2,7 @@
 
 use super::{Explainer, IdStream, IndexScan, Record, RecordStream, Stats, Surroundings};
 use crate::index::{IndexSpec, KeyKind};
+use crate::keys::RecordId;
 use base::Result;
 use base::bson::{Builder, Document, DocumentBuf, DocumentCow, FieldName, Type};
 use base::key_string::Decoder;
@@ -56,6 +57,26 @@ impl Covering {
     pub(crate) fn document(&self, key: &[u8], type_bits: &[u8]) -> Result<Option<DocumentBuf>> {
         let (document, has_null) = self.with_nulls(key, type_bits)?;
         Ok((!has_null).then_some(document))
+    }
+
+    /// The record of a scan's entry: made of its key, or read where the key cannot tell null from missing, which is
+    /// counted. `None` if the record is gone.
+    #[inline]
+    pub(super) fn record(
+        &self,
+        surroundings: &Surroundings,
+        scan: &IndexScan,
+        id: RecordId,
+        fetched: &mut u64,
+    ) -> Result<Option<Record>> {
+        if let Some(key) = scan.key()
+            && let Some(document) = self.document(&key.key_string, &key.type_bits)?
+        {
+            return Ok(Some(Record::made(id, document)));
+        }
+        *fetched += 1;
+        surroundings.examine_document()?;
+        Ok(surroundings.fetch(id)?.map(|value| Record::stored(id, value.to_shared())))
     }
 
     /// The document that a key describes, null standing for what is missing too, and whether it has any.
@@ -116,19 +137,8 @@ impl ProjectionCovered {
 impl RecordStream for ProjectionCovered {
     fn next(&mut self) -> Result<Option<Record>> {
         while let Some(id) = self.scan.next()? {
-            let made = match self.scan.key() {
-                Some(key) => self.covering.document(&key.key_string, &key.type_bits)?,
-                None => None,
-            };
-            let record = match made {
-                Some(document) => Record::made(id, document),
-                None => {
-                    self.fetched += 1;
-                    self.surroundings.examine_document()?;
-                    let Some(value) = self.surroundings.fetch(id)? else { continue };
-                    Record::stored(id, value.to_shared())
-                }
-            };
+            let record = self.covering.record(&self.surroundings, &self.scan, id, &mut self.fetched)?;
+            let Some(record) = record else { continue };
             let matched = match &self.filter {
                 Some(filter) => filter.matches(record.document.view(), &self.surroundings.context)?,
                 None => true,

@@ -162,20 +162,8 @@ impl FirstCovered {
 impl RecordStream for FirstCovered {
     fn next(&mut self) -> Result<Option<Record>> {
         while let Some(id) = self.ids.scan.next()? {
-            let made = match self.ids.scan.key() {
-                Some(key) => self.covering.document(&key.key_string, &key.type_bits)?,
-                None => None,
-            };
-            // A key can't tell null from missing.
-            let record = match made {
-                Some(document) => Record::made(id, document),
-                None => {
-                    self.fetched += 1;
-                    self.surroundings.examine_document()?;
-                    let Some(value) = self.surroundings.fetch(id)? else { continue };
-                    Record::stored(id, value.to_shared())
-                }
-            };
+            let record = self.covering.record(&self.surroundings, &self.ids.scan, id, &mut self.fetched)?;
+            let Some(record) = record else { continue };
             self.ids.scan.pass(self.ids.parts)?;
             self.stats.advance();
             return Ok(Some(record));

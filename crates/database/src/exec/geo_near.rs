@@ -251,10 +251,7 @@ impl GeoNear {
                     ring.returned += 1;
                 }
                 let Some(stored) = self.surroundings.fetch(nearest.id)? else { continue };
-                let matched = match &self.filter {
-                    Some(filter) => self.surroundings.matches(filter, &stored)?,
-                    None => true,
-                };
+                let matched = self.surroundings.passes(&self.filter, &stored)?;
                 if matched {
                     self.fetched.advance();
                     let meta = self.meta(&nearest);

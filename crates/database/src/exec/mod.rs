@@ -188,9 +188,13 @@ impl Surroundings {
         }
     }
 
+    /// Whether a document passes a filter, if there is one.
     #[inline]
-    fn matches(&self, matcher: &Matcher, document: &[u8]) -> Result<bool> {
-        matcher.matches(Document::from_valid(document), &self.context)
+    fn passes(&self, filter: &Option<Arc<Matcher>>, document: &[u8]) -> Result<bool> {
+        match filter {
+            Some(filter) => filter.matches(Document::from_valid(document), &self.context),
+            None => Ok(true),
+        }
     }
 
     /// Counts a document and asks now and then whether to stop.
