@@ -2,9 +2,10 @@
 
 use crate::report::figures;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use parking_lot::Mutex;
 use std::collections::BTreeMap;
 use std::io::{IsTerminal, Write, stderr};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio::sync::watch;
 
@@ -46,10 +47,6 @@ impl Progress {
         Progress { bar, state: Arc::new(Mutex::new(state)), stop, sender: Arc::new(sender) }
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// So many measurements are still to come, beside those told before.
     pub(crate) fn expect(&self, measurements: usize) {
         self.bar.inc_length(measurements as u64);
@@ -57,7 +54,7 @@ impl Progress {
 
     /// One of them begins.
     pub(crate) fn begin(&self, target: &str, what: String) {
-        let mut state = self.state();
+        let mut state = self.state.lock();
         (state.target, state.what) = (target.to_string(), what);
         drop(state);
         self.show("");
@@ -66,7 +63,7 @@ impl Progress {
     /// One of them is over, with so many operations a second and this p99.
     pub(crate) fn end(&self, figures: Option<(f64, f64)>) {
         self.bar.inc(1);
-        let mut state = self.state();
+        let mut state = self.state.lock();
         let figures = figures
             .map(|(rate, p99)| format!("  {}/s, p99 {}", figures::number(rate), figures::latency(p99)));
         let line = format!("{}{}", state.what, figures.unwrap_or_default());
@@ -99,7 +96,7 @@ impl Progress {
         if self.bar.is_hidden() {
             return;
         }
-        let state = self.state();
+        let state = self.state.lock();
         let wide = state.last.keys().chain([&state.target]).map(String::len).max().unwrap_or(0);
         let line = |name: &str, text: &str| format!("  {name:<wide$}  {text}");
         let others = state.last.iter().filter(|(name, _)| **name != state.target);
@@ -165,11 +162,11 @@ mod tests {
     fn the_rest_is_estimated_from_what_is_done() {
         let progress = Progress::new(true);
         progress.expect(4);
-        assert_eq!(progress.estimate(&progress.state()), "estimating");
+        assert_eq!(progress.estimate(&progress.state.lock()), "estimating");
         progress.begin("a", "insert".to_string());
         progress.end(Some((1234.0, 500.0)));
-        progress.state().began = Instant::now() - Duration::from_secs(100);
-        assert_eq!(progress.estimate(&progress.state()), "about 5.00 min left");
-        assert_eq!(progress.state().last["a"], "insert  1,230/s, p99 500 µs");
+        progress.state.lock().began = Instant::now() - Duration::from_secs(100);
+        assert_eq!(progress.estimate(&progress.state.lock()), "about 5.00 min left");
+        assert_eq!(progress.state.lock().last["a"], "insert  1,230/s, p99 500 µs");
     }
 }

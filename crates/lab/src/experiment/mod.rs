@@ -19,9 +19,10 @@ use crate::result::Part;
 use crate::target::{Sources, Target};
 use mongodb::bson::{Document, doc};
 use mongodb::{Client, Collection, Database};
+use parking_lot::Mutex;
 use std::collections::BTreeSet;
 use std::fmt::Display;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 /// One experiment of the command line.
 pub(crate) trait Experiment {
@@ -152,12 +153,12 @@ pub(super) struct Loaded(Arc<Mutex<BTreeSet<String>>>);
 impl Loaded {
     /// Whether this place is asked for the first time; it counts as loaded from now on.
     pub(super) fn first_time(&self, place: &str) -> bool {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).insert(place.to_string())
+        self.0.lock().insert(place.to_string())
     }
 
     /// It no longer holds what was loaded.
     pub(super) fn forget(&self, place: &str) {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).remove(place);
+        self.0.lock().remove(place);
     }
 }
 

@@ -14,9 +14,10 @@ use crate::histogram::Latencies;
 use crate::progress::Progress;
 use crate::report::figures;
 use crate::result::Moment;
+use parking_lot::{Mutex, MutexGuard};
 use std::ops::Deref;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 use tokio::task::JoinSet;
 
@@ -288,12 +289,8 @@ impl Recorders {
 
     /// The recorder of the worker at this place.
     pub(super) fn of(&self, place: usize) -> MutexGuard<'_, Recorder> {
-        lock(&self.0[place % self.0.len()])
+        self.0[place % self.0.len()].lock()
     }
-}
-
-fn lock(recorder: &Mutex<Recorder>) -> MutexGuard<'_, Recorder> {
-    recorder.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Collects what is in the recorders, step by step.
@@ -318,7 +315,7 @@ impl Sampler {
     /// Takes what is there; ends the step if its time is over, or if this is the end.
     pub(super) fn take(&mut self, recorders: &Recorders, elapsed: Duration, end: bool) {
         for recorder in &recorders.0 {
-            lock(recorder).drain_into(&mut self.step);
+            recorder.lock().drain_into(&mut self.step);
         }
         let length = elapsed.saturating_sub(self.step_began);
         if length < self.step_length && !end {

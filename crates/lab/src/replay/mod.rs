@@ -170,7 +170,7 @@ impl Experiment for Replay {
             Some(start) => Some(open(start).await?),
             None => None,
         };
-        lab.report.sections = sections();
+        begin_sections(lab);
         let header = &self.script().header;
         lab.report.targets.push(TargetInfo {
             name: RECORDED.to_string(),
@@ -272,8 +272,8 @@ struct Around {
     check: bool,
 }
 
-/// The sections, with no rows yet.
-fn sections() -> Vec<Section> {
+/// Begins the sections, with no rows yet.
+fn begin_sections(lab: &mut Lab) {
     let sections = [
         (
             "all",
@@ -288,16 +288,10 @@ fn sections() -> Vec<Section> {
             "The same requests by what they look like without their values, those that took the longest in all first.",
         ),
     ];
-    let section = |(id, title, about): (&str, &str, &str)| Section {
-        id: id.to_string(),
-        experiment: String::new(),
-        title: title.to_string(),
-        about: about.to_string(),
-        kind: Kind::Bars,
-        base: Some(RECORDED.to_string()),
-        rows: Vec::new(),
-    };
-    sections.map(section).into()
+    for (id, title, about) in sections {
+        let at = lab.section(id, title, about, Kind::Bars);
+        lab.report.sections[at].base = Some(RECORDED.to_string());
+    }
 }
 
 /// Adds rows for a target, or a round to those that are there.

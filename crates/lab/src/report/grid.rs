@@ -49,6 +49,14 @@ struct Column<'a> {
     cell: Box<dyn Fn(&Row) -> String + 'a>,
 }
 
+impl Line {
+    /// The target, and the number of its note.
+    pub(crate) fn name(&self) -> String {
+        let note = self.note.map(|note| format!(" [{note}]")).unwrap_or_default();
+        format!("{}{note}", self.target)
+    }
+}
+
 impl Grid {
     /// The table of a section.
     pub(crate) fn new(report: &Report, section: &Section, detail: Detail) -> Grid {

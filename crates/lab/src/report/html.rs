@@ -108,9 +108,8 @@ fn row(report: &Report, section: &Section, row: &Row) -> Value {
 /// Headings, lines with a mark where their case begins, and notes.
 fn table(grid: &Grid) -> Value {
     let lines = grid.lines.iter().map(|line| {
-        let note = line.note.map(|note| format!(" [{note}]")).unwrap_or_default();
         let case = if line.opens { line.case.as_str() } else { "" };
-        [vec![case.to_string(), format!("{}{note}", line.target)], line.cells.clone()].concat()
+        [vec![case.to_string(), line.name()], line.cells.clone()].concat()
     });
     json!({ "heads": grid.heads, "lines": lines.collect::<Vec<_>>(), "notes": grid.notes })
 }

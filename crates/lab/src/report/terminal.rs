@@ -4,7 +4,7 @@
 //! figures. Colour only marks what is read first, and only where a person reads.
 
 use super::figures;
-use super::grid::{Detail, Grid, Line};
+use super::grid::{Detail, Grid};
 use crate::result::{Report, TargetInfo};
 use console::{Alignment, Style, Term, measure_text_width, pad_str};
 use std::fmt::Write as _;
@@ -121,11 +121,7 @@ pub(crate) fn wrap(text: &str, width: usize) -> Vec<String> {
 
 /// The table, in as many pieces as the width asks for, and its notes. Each case has a line of its own.
 pub(crate) fn table(grid: &Grid, page: Page) -> String {
-    let name = |line: &Line| match line.note {
-        Some(note) => format!("  {} [{note}]", line.target),
-        None => format!("  {}", line.target),
-    };
-    let names: Vec<String> = grid.lines.iter().map(name).collect();
+    let names: Vec<String> = grid.lines.iter().map(|line| format!("  {}", line.name())).collect();
     let left = names.iter().map(|name| measure_text_width(name)).max().unwrap_or(0);
     let widths: Vec<usize> = (0..grid.heads.len()).map(|at| column_width(grid, at)).collect();
     let mut text = String::new();

@@ -14,11 +14,11 @@
 use base::bson::extended_json::parse;
 use base::bson::{Builder, DocumentBuf};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use parking_lot::RwLock;
 use std::io::{self, Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::os::fd::AsFd;
 use std::process::ExitCode;
-use std::sync::{PoisonError, RwLock};
 use wire::busy_poll::{self, BusyPoll, Latest};
 use wire::header::{self, HEADER_SIZE, Header, Opcode, read_u32};
 use wire::message::{self, MORE_TO_COME, PREFIX_SIZE};
@@ -132,9 +132,9 @@ impl Replies {
         let name = body.get(5..)?;
         let name = name.get(..name.iter().position(|byte| *byte == 0)?)?;
         if name == COMMAND.as_bytes() {
-            *self.documents.write().unwrap_or_else(PoisonError::into_inner) = Documents::asked(body);
+            *self.documents.write() = Documents::asked(body);
         }
-        let documents = self.documents.read().unwrap_or_else(PoisonError::into_inner);
+        let documents = self.documents.read();
         let made = documents.as_ref().and_then(|documents| documents.answer(name, body));
         let document = made.as_deref().unwrap_or_else(|| self.to(name).bytes());
         let start = reply.len();

@@ -51,12 +51,13 @@ mod linux {
     use nix::sys::inotify::{AddWatchFlags, InitFlags, Inotify, WatchDescriptor};
     use nix::time::ClockId;
     use nix::unistd::Pid;
+    use parking_lot::Mutex;
     use procfs::net::{TcpState, UnixState};
     use procfs::process::{FDTarget, Process, all_processes};
     use procfs::{Current, CurrentSI};
     use std::collections::HashMap;
     use std::path::PathBuf;
-    use std::sync::{Arc, Mutex, PoisonError};
+    use std::sync::Arc;
 
     /// Usage of a process and its descendants; `None` if the process has ended. PostgreSQL serves each connection with a
     /// child, and the kernel adds the time of ended children to their parent.
@@ -199,7 +200,7 @@ mod linux {
             let weak = Arc::downgrade(&state);
             std::thread::spawn(move || {
                 while let Some(state) = weak.upgrade() {
-                    state.lock().unwrap_or_else(PoisonError::into_inner).drain();
+                    state.lock().drain();
                     drop(state);
                     std::thread::sleep(STEP);
                 }
@@ -209,7 +210,7 @@ mod linux {
 
         /// How many until now.
         pub(crate) fn count(&self) -> Option<Files> {
-            let mut state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut state = self.0.lock();
             state.drain();
             (!state.lost).then_some(state.files)
         }

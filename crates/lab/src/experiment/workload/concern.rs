@@ -14,9 +14,10 @@ use crate::target::Target;
 use mongodb::bson::{Bson, Document, doc};
 use mongodb::error::ErrorKind;
 use mongodb::options::{ClientOptions, ServerAddress};
+use parking_lot::Mutex;
 use serde::Deserialize;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
@@ -131,17 +132,12 @@ impl Sent {
     /// Begins a round.
     pub(super) fn clear(&self) {
         self.messages.store(0, Relaxed);
-        self.taken().clear();
-    }
-
-    fn taken(&self) -> MutexGuard<'_, Vec<TcpStream>> {
-        // What a thread that panicked left behind is whole: streams are only added and taken.
-        self.ended.lock().unwrap_or_else(PoisonError::into_inner)
+        self.ended.lock().clear();
     }
 
     /// Waits until the server has carried out all that was sent, and closes the connections. Whether it has.
     pub(super) async fn settle(&self) -> bool {
-        let streams = std::mem::take(&mut *self.taken());
+        let streams = std::mem::take(&mut *self.ended.lock());
         for mut stream in streams {
             if !matches!(tokio::time::timeout(PATIENCE, ask(&mut stream)).await, Ok(Ok(()))) {
                 return false;
@@ -170,7 +166,7 @@ pub(super) struct Bare {
 
 impl Drop for Bare {
     fn drop(&mut self) {
-        self.sent.taken().extend(self.stream.take());
+        self.sent.ended.lock().extend(self.stream.take());
     }
 }
 

@@ -20,10 +20,11 @@ use crate::{Error, Result};
 use concern::{Bare, Sent};
 use file::{Kind, Section, Size, Source, Step, Workload};
 use mongodb::bson::{Document, doc};
+use parking_lot::Mutex;
 use std::collections::BTreeMap;
 use std::path::Path;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use worker::{By, Mixer};
 
 /// The experiments that are files: name and text.
@@ -167,7 +168,7 @@ async fn measure_section(lab: &mut Lab, place: usize, shared: &Arc<Shared>) {
     let place = lab.section(BY_KIND, "By kind of operation", about, Shape::Bars);
     for at in 0..section.kinds.len() {
         for case in &cases {
-            let rows = lock(&case.bench.rows);
+            let rows = case.bench.rows.lock();
             let rows = lab.targets.iter().filter_map(|target| rows.get(&target.name)?.get(at));
             lab.report.sections[place].rows.extend(rows.filter(|row| row.operations > 0).cloned());
         }
@@ -305,7 +306,7 @@ impl Bench for Mix {
         }
         self.state.documents.store(shared.documents, Relaxed);
         self.state.sent.clear();
-        *lock(&self.state.latencies) = section.kinds.iter().map(|_| Latencies::new()).collect();
+        *self.state.latencies.lock() = section.kinds.iter().map(|_| Latencies::new()).collect();
         let mut workers = Vec::new();
         let kind = |wanted| operations.iter().any(|each| each.steps.iter().any(|step| step.kind == wanted));
         if kind(Kind::Start) {
@@ -334,7 +335,7 @@ impl Bench for Mix {
             workers.push(Mixer::new(self, by, visit));
         }
         if section.cache {
-            *lock(&self.state.cache) = Counters::of(target, Some(&section.collection)).await;
+            *self.state.cache.lock() = Counters::of(target, Some(&section.collection)).await;
         }
         Ok(Prepared::Ready(workers))
     }
@@ -365,7 +366,7 @@ impl Bench for Mix {
             row.extra.extend(sizes(target, &section.collection).await?);
             let operations = row.rounds.last().map_or(0, |round| round.operations);
             let after = Counters::of(target, Some(&section.collection)).await;
-            row.extra.extend(after.of_cache(&lock(&self.state.cache), operations));
+            row.extra.extend(after.of_cache(&self.state.cache.lock(), operations));
         }
         Ok(())
     }
@@ -527,17 +528,13 @@ impl Mix {
         let operations = &self.shared.section.kinds;
         let fresh =
             || operations.iter().map(|each| Row::new(&target.name, each.name(), self.connections)).collect();
-        let mut rows = lock(&self.rows);
+        let mut rows = self.rows.lock();
         let rows = rows.entry(target.name.clone()).or_insert_with(fresh);
-        for (latencies, row) in lock(&self.state.latencies).iter_mut().zip(rows) {
+        for (latencies, row) in self.state.latencies.lock().iter_mut().zip(rows) {
             let (operations, latency) = (latencies.count(), latencies.summary());
             let round = Round { operations, seconds, latency, cpu_microseconds: None, shortened: false };
             row.add(latencies, round);
             *latencies = Latencies::new();
         }
     }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -5,7 +5,7 @@
 use super::concern::Bare;
 use super::file::{Kind, Step};
 use super::maker::{Maker, Scene, drawn};
-use super::{Mix, lock, sql};
+use super::{Mix, sql};
 use crate::Result;
 use crate::experiment::{Link, named};
 use crate::load::Worker;
@@ -116,7 +116,7 @@ impl Worker for Mixer {
         }
         if mix.at.is_none()
             && number < WARM_UP
-            && let Some(latencies) = lock(&mix.state.latencies).get_mut(at)
+            && let Some(latencies) = mix.state.latencies.lock().get_mut(at)
         {
             latencies.record(began.elapsed());
         }
