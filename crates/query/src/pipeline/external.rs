@@ -106,7 +106,7 @@ mod tests {
         assert!(!pipeline(text).unwrap().reads_collection());
         fails("[{$indexStats: {a: 1}}]", 28803, "must be an empty object");
         fails("[{$collStats: null}]", 5447000, "found: $collStats: null");
-        fails("[{$currentOp: 1}]", 9, "$currentOp must take a nested object");
+        fails("[{$currentOp: 1}]", 14, "$currentOp must take a nested object");
         fails("[{$limit: 1}, {$collStats: {}}]", 40602, "$collStats is only valid as the first stage");
     }
 }
