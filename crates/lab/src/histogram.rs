@@ -93,6 +93,14 @@ impl Latencies {
     }
 }
 
+impl FromIterator<Duration> for Latencies {
+    fn from_iter<I: IntoIterator<Item = Duration>>(each: I) -> Latencies {
+        let mut latencies = Latencies::new();
+        each.into_iter().for_each(|latency| latencies.record(latency));
+        latencies
+    }
+}
+
 fn microseconds(nanoseconds: u64) -> f64 {
     nanoseconds as f64 / 1000.0
 }
@@ -120,9 +128,7 @@ mod tests {
     use super::*;
 
     fn of(milliseconds: impl IntoIterator<Item = u64>) -> Latencies {
-        let mut latencies = Latencies::new();
-        milliseconds.into_iter().for_each(|each| latencies.record(Duration::from_millis(each)));
-        latencies
+        milliseconds.into_iter().map(Duration::from_millis).collect()
     }
 
     #[test]

@@ -4,6 +4,7 @@
 use crate::histogram::{Latencies, Summary};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 /// The version of the JSON; raised when a reader of the older one would misread the newer one.
 pub(crate) const FORMAT: u32 = 1;
@@ -241,12 +242,15 @@ impl Row {
         Row { target: target.to_string(), case: case.to_string(), connections, ..Row::default() }
     }
 
-    /// Adds a round.
-    pub(crate) fn add(&mut self, latency: &Latencies, round: Round) {
-        self.operations += round.operations;
-        self.seconds += round.seconds;
+    /// Adds a round: the time of each operation, and the server's processor time for all of them.
+    pub(crate) fn add(&mut self, latency: &Latencies, seconds: f64, cpu: Option<Duration>, shortened: bool) {
+        let operations = latency.count();
+        let cpu_microseconds = cpu.map(|cpu| cpu.as_secs_f64() * 1e6 / operations.max(1) as f64);
+        self.operations += operations;
+        self.seconds += seconds;
         self.latency.merge(latency);
-        self.rounds.push(round);
+        let latency = latency.summary();
+        self.rounds.push(Round { operations, seconds, latency, cpu_microseconds, shortened });
         let each = self.rounds.iter().map(|round| Some(round.cpu_microseconds? * round.operations as f64));
         let all = each.sum::<Option<f64>>().filter(|_| self.operations > 0);
         self.cpu_microseconds = all.map(|all| all / self.operations as f64);

@@ -2,11 +2,12 @@
 
 use super::Experiment;
 use crate::Result;
+use crate::histogram::Latencies;
 use crate::load::Lab;
 use crate::options::Common;
 use crate::report::figures;
-use crate::result::{Kind, Round, Row};
-use crate::target::{Protocol, Scratch, Target};
+use crate::result::{Kind, Row};
+use crate::target::{Protocol, Scratch, Target, Usage};
 use nix::sys::signal::{Signal, killpg};
 use nix::unistd::Pid;
 use std::fs::File;
@@ -96,10 +97,10 @@ impl Suite {
         let (before, began) = (target.usage(), Instant::now());
         let ended = self.run(lab, target, &scratch.join(format!("output-{at}"))).await;
         let took = began.elapsed();
-        let cpu = before.zip(target.usage()).map(|(before, after)| after.cpu.saturating_sub(before.cpu));
+        let cpu = Usage::cpu_between(before, target.usage());
         let row = &mut lab.report.sections[section].rows[at];
         match ended {
-            Ok(true) => add(row, took, cpu),
+            Ok(true) => row.add(&Latencies::from_iter([took]), took.as_secs_f64(), cpu, false),
             Ok(false) => row.note = Some("the run was ended early".to_string()),
             Err(why) => {
                 row.failures += 1;
@@ -147,14 +148,6 @@ impl Drop for Running {
             let _ = self.0.wait();
         }
     }
-}
-
-fn add(row: &mut Row, took: Duration, cpu: Option<Duration>) {
-    let cpu_microseconds = cpu.map(|cpu| cpu.as_secs_f64() * 1e6);
-    let mut latency = crate::histogram::Latencies::new();
-    latency.record(took);
-    let (seconds, summary) = (took.as_secs_f64(), latency.summary());
-    row.add(&latency, Round { operations: 1, seconds, latency: summary, cpu_microseconds, shortened: false });
 }
 
 /// The last thing that a command said, for whoever must find out why it failed.

@@ -9,8 +9,9 @@ use super::measure::{Bench, Case, Prepared, Visit, add_round};
 use super::{Load, Pace, Until, Worker};
 use crate::Result;
 use crate::load::Lab;
+use crate::report::figures::plural;
 use crate::result::{Kind, Row};
-use crate::target::Target;
+use crate::target::{Target, Usage};
 
 /// Shares of the highest rate at which latency is measured.
 const LADDER: &[f64] = &[0.1, 0.25, 0.5, 0.75, 0.9, 1.0, 1.1, 1.25];
@@ -112,7 +113,12 @@ impl Lab {
     ) {
         let targets = self.targets.clone();
         for (at, case) in cases.iter().enumerate().filter(|(_, case)| !case.exact) {
-            let (title, about) = self.words(case, limit);
+            let connections = plural(case.connections.into(), "connection");
+            let title = format!("Latency against throughput: {}, {connections}", case.name);
+            let about = format!(
+                "Each target at shares of the highest rate at which its own p99, counted from when an operation was \
+                 due, stayed within {limit} ms."
+            );
             let id = format!("{}-rates-{}", self.report.sections[section].id, at + 1);
             let rates = self.section(&id, &title, &about, Kind::Rates);
             self.progress.expect(targets.len());
@@ -132,16 +138,6 @@ impl Lab {
             }
         }
         self.tell_suspicions();
-    }
-
-    fn words<B>(&self, case: &Case<B>, limit: f64) -> (String, String) {
-        let connections = if case.connections == 1 { "connection" } else { "connections" };
-        let title = format!("Latency against throughput: {}, {} {connections}", case.name, case.connections);
-        let about = format!(
-            "Each target at shares of the highest rate at which its own p99, counted from when an operation was \
-             due, stayed within {limit} ms."
-        );
-        (title, about)
     }
 
     /// The highest rate, 0 if there is none; its ladder becomes rows.
@@ -173,7 +169,7 @@ impl Lab {
             let rate = highest * share;
             let before = target.usage();
             let outcome = trials.drive(Pace::Open { rate }).await?;
-            let cpu = before.zip(target.usage()).map(|(a, b)| b.cpu.saturating_sub(a.cpu));
+            let cpu = Usage::cpu_between(before, target.usage());
             let mut row = Row::new(
                 &target.name,
                 &format!("{:.0} % of the highest rate", share * 100.0),

@@ -9,8 +9,8 @@ use super::drive::{Ended, Outcome, drive};
 use super::{Load, Pace, Until, Worker};
 use crate::load::Lab;
 use crate::report::figures::plural;
-use crate::result::{Kind, Round, Row, Section};
-use crate::target::{Counters, Protocol, Target};
+use crate::result::{Kind, Row, Section};
+use crate::target::{Counters, Protocol, Target, Usage};
 use crate::{Error, Result};
 use mongodb::bson::doc;
 use std::time::Duration;
@@ -279,7 +279,7 @@ impl Lab {
         let outcome = drive(&mut workers, load, &self.progress).await;
         let after = target.usage();
         let stored = if counts { Some(Counters::of(target, None).await) } else { None };
-        let cpu = before.zip(after).map(|(before, after)| after.cpu.saturating_sub(before.cpu));
+        let cpu = Usage::cpu_between(before, after);
         self.suspect(target, &case.name, load, &outcome, cpu);
         let row = self.row(place);
         add_round(row, &outcome, cpu);
@@ -371,9 +371,6 @@ async fn is_alive(target: &Target) -> bool {
 
 /// Adds what a drive found to its row.
 pub(super) fn add_round(row: &mut Row, outcome: &Outcome, cpu: Option<Duration>) {
-    let cpu_microseconds = cpu
-        .filter(|_| outcome.operations() > 0)
-        .map(|cpu| cpu.as_secs_f64() * 1e6 / outcome.operations() as f64);
     row.failures += outcome.failures;
     row.late += outcome.late;
     if outcome.service.count() > 0 {
@@ -383,12 +380,6 @@ pub(super) fn add_round(row: &mut Row, outcome: &Outcome, cpu: Option<Duration>)
         row.first_error = outcome.first_error.as_ref().map(ToString::to_string);
     }
     row.timeline = outcome.timeline.clone();
-    let round = Round {
-        operations: outcome.operations(),
-        seconds: outcome.seconds,
-        latency: outcome.latency.summary(),
-        cpu_microseconds,
-        shortened: outcome.ended != Ended::Done,
-    };
-    row.add(&outcome.latency, round);
+    let cpu = cpu.filter(|_| outcome.operations() > 0);
+    row.add(&outcome.latency, outcome.seconds, cpu, outcome.ended != Ended::Done);
 }

@@ -10,8 +10,8 @@ use crate::load::Lab;
 use crate::options::{Common, Given, ReplayOptions as Options};
 use crate::progress::Progress;
 use crate::report::figures::plural;
-use crate::result::{self, Fingerprint, Kind, Row, Section, TargetInfo};
-use crate::target::{Target, restored};
+use crate::result::{Fingerprint, Kind, Row, Section, TargetInfo};
+use crate::target::{Target, Usage, restored};
 use crate::{Error, Result};
 use base::random::Random;
 use replay::{Grouping, Observation, Recording, Round, Script, Speed, Tally};
@@ -80,11 +80,10 @@ impl Replay {
         let (observations, took) =
             play(Arc::clone(&self.shared), target.clone(), how, lab.progress.clone()).await?;
         let after = target.usage();
-        let cpu = before.zip(after).map(|(before, after)| after.cpu.saturating_sub(before.cpu));
         let around = Around {
             connections: self.script().connections.len() as u32,
             took,
-            cpu,
+            cpu: Usage::cpu_between(before, after),
             resident_bytes: after.map(|usage| usage.resident_bytes),
             cut: lab.progress.stopped(),
             judged,
@@ -315,29 +314,16 @@ fn add(
 }
 
 fn add_to(row: &mut Row, tally: Tally, around: Around, whole: bool) {
-    let mut latency = Latencies::new();
-    tally.latencies.iter().for_each(|each| latency.record(*each));
-    let operations = latency.count();
-    if operations == 0 && tally.failures == 0 {
+    let latency: Latencies = tally.latencies.iter().copied().collect();
+    if latency.count() == 0 && tally.failures == 0 {
         row.note.get_or_insert_with(|| "not measured: it was ended before".to_string());
         return;
     }
-    let seconds = around.took.as_secs_f64();
-    // The server's time can't be told apart by request.
-    let cpu = around.cpu.filter(|_| whole).map(|cpu| cpu.as_secs_f64() * 1e6 / operations.max(1) as f64);
     row.failures += tally.failures;
     row.first_error = row.first_error.take().or(tally.first_error);
     row.late += tally.late;
-    row.add(
-        &latency,
-        result::Round {
-            operations,
-            seconds,
-            latency: latency.summary(),
-            cpu_microseconds: cpu,
-            shortened: around.cut,
-        },
-    );
+    // The server's time can't be told apart by request.
+    row.add(&latency, around.took.as_secs_f64(), around.cpu.filter(|_| whole), around.cut);
     row.resident_bytes = around.resident_bytes.filter(|_| whole).or(row.resident_bytes);
     for (name, number, shown) in [
         ("errors differ", tally.errors, around.judged),

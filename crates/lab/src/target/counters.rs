@@ -34,7 +34,11 @@ impl Counters {
         };
         let written = target.usage().and_then(|usage| usage.written_bytes).map(|bytes| bytes as f64);
         // No counters if the server does not answer. Its next operation fails then.
-        Counters { written, files: target.files(), ..counters.unwrap_or_default() }
+        Counters {
+            written,
+            files: target.started.as_ref().and_then(|started| started.files()),
+            ..counters.unwrap_or_default()
+        }
     }
 
     /// Adds one round's work on the storage to its row, which has the round's operations already.

@@ -25,6 +25,11 @@ pub(crate) struct Usage {
 }
 
 impl Usage {
+    /// Processor time from one moment to another.
+    pub(crate) fn cpu_between(before: Option<Usage>, after: Option<Usage>) -> Option<Duration> {
+        Some(after?.cpu.saturating_sub(before?.cpu))
+    }
+
     /// Both together.
     pub(super) fn and(self, other: Usage) -> Usage {
         let written = [self.written_bytes, other.written_bytes].into_iter().flatten();

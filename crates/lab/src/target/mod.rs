@@ -32,7 +32,6 @@ use launch::Started;
 use mongodb::bson::{Bson, Document, doc};
 use mongodb::options::{ClientOptions, ServerMonitoringMode, Tls};
 use std::fmt::Display;
-use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 use tokio_postgres::NoTls;
@@ -203,11 +202,6 @@ impl Target {
         Some(self.started.as_ref().map_or(own, |started| own.and(started.used_behind())))
     }
 
-    /// Whether the server's process was found on this machine.
-    pub(crate) fn is_local(&self) -> bool {
-        self.process.is_some()
-    }
-
     /// Whether none of its addresses is one of this machine.
     pub(crate) fn is_elsewhere(&self) -> bool {
         address::local(&self.addresses()).is_empty()
@@ -236,16 +230,6 @@ impl Target {
         let encrypted = if encrypted { "encrypted by TLS" } else { "not encrypted" };
         let user = if user { "by a user" } else { "without a user" };
         format!("{encrypted}, {user}")
-    }
-
-    /// The directory that the lab gave this server for what it syncs: its journal's, or else that of its data.
-    fn synced_directory(&self) -> Option<PathBuf> {
-        self.started.as_ref()?.synced()
-    }
-
-    /// Files made and removed below the data of a server that the lab started, since it was first asked.
-    fn files(&self) -> Option<Files> {
-        self.started.as_ref()?.files()
     }
 
     fn addresses(&self) -> Vec<Address> {

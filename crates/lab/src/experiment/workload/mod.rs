@@ -14,7 +14,7 @@ use crate::load::measure::{Bench, Case, Prepared, Visit};
 use crate::load::{Lab, Until};
 use crate::options::Common;
 use crate::report::figures;
-use crate::result::{Kind as Shape, Round, Row};
+use crate::result::{Kind as Shape, Row};
 use crate::target::{Counters, FLOOR_ANSWERS, Protocol, Scratch, Target, another, sizes};
 use crate::{Error, Result};
 use concern::{Bare, Sent};
@@ -531,10 +531,7 @@ impl Mix {
         let mut rows = self.rows.lock();
         let rows = rows.entry(target.name.clone()).or_insert_with(fresh);
         for (latencies, row) in self.state.latencies.lock().iter_mut().zip(rows) {
-            let (operations, latency) = (latencies.count(), latencies.summary());
-            let round = Round { operations, seconds, latency, cpu_microseconds: None, shortened: false };
-            row.add(latencies, round);
-            *latencies = Latencies::new();
+            row.add(&std::mem::take(latencies), seconds, None, false);
         }
     }
 }

@@ -47,8 +47,8 @@ pub(super) async fn take(target: &Target) -> Fingerprint {
         Protocol::Postgres => ask(target).await,
     };
     learnt.detail("traffic", target.traffic());
-    let directory =
-        target.synced_directory().or_else(|| learnt.directory.take().filter(|_| target.is_local()));
+    let directory = target.started.as_ref().and_then(|started| started.synced());
+    let directory = directory.or_else(|| learnt.directory.take().filter(|_| target.process.is_some()));
     let keeps_nothing = learnt.fingerprint.promise == Promise::Memory;
     if let Some(directory) = directory.filter(|_| !keeps_nothing) {
         probed(&mut learnt, &directory).await;
