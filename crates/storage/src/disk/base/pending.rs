@@ -70,12 +70,12 @@ pub(super) fn write<S: Source>(
     let mut choice = Choice { file, number, changes: changes(), pending: walk(), bound, ranges: Vec::new() };
     choice.below(before.entries.place, before.entries.height, &[], None)?;
     let ranges = choice.ranges;
-    let mut due = Due::new(&ranges, changes(), walk());
+    let mut due = Merged::new(Due { ranges: ranges.iter(), range: None }, changes(), walk());
     let entries = match due.peek()? {
         Some(_) => merge(writer, number, Some(before.entries), false, &mut due)?,
         None => Some(before.entries),
     };
-    let mut waiting = Waiting::new(&ranges, changes(), walk());
+    let mut waiting = Merged::new(Waiting { ranges: ranges.iter().peekable() }, changes(), walk());
     let pending = match waiting.peek()? {
         Some(_) => merge(writer, number, before.pending, true, &mut waiting)?,
         None => before.pending,
@@ -97,7 +97,13 @@ pub(super) fn write_all(
     let tree = Arc::new(OpenTree::once(Arc::clone(file), number, pending)?);
     let walk = Walk::new(tree, None, Range::all(), Direction::Forward);
     let all = [Span { low: Vec::new(), upper: None }];
-    let entries = merge(writer, number, Some(before.entries), false, &mut Due::new(&all, changes, walk))?;
+    let entries = merge(
+        writer,
+        number,
+        Some(before.entries),
+        false,
+        &mut Merged::new(Due { ranges: all.iter(), range: None }, changes, walk),
+    )?;
     Stored::of(pending).each_extent(file, number, &mut writer.freed)?;
     Ok(entries)
 }
@@ -182,15 +188,6 @@ fn is_before(key: Option<&[u8]>, upper: Option<&[u8]>) -> bool {
     key.is_some_and(|key| upper.is_none_or(|upper| key < upper))
 }
 
-/// What is merged with the entries: in some ranges what has waited, and on top of it what changes.
-struct Due<'r, S> {
-    ranges: std::slice::Iter<'r, Span>,
-    range: Option<&'r Span>,
-    changes: S,
-    pending: Option<Walk>,
-    next: Next,
-}
-
 /// Where the next entry of a source is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Next {
@@ -200,117 +197,36 @@ enum Next {
     Nowhere,
 }
 
-impl<'r, S: Source> Due<'r, S> {
-    fn new(ranges: &'r [Span], changes: S, pending: Option<Walk>) -> Self {
-        Due { ranges: ranges.iter(), range: None, changes, pending, next: Next::Unknown }
-    }
+/// How changes are merged with those that have waited.
+trait Way {
+    /// Finds out where the next entry is, and passes what comes from neither.
+    fn find(&mut self, changes: &mut impl Source, pending: &mut Option<Walk>) -> Result<Next>;
 
-    fn find(&mut self) -> Result<Next> {
-        loop {
-            let Some(range) = self.range else {
-                self.range = self.ranges.next();
-                let Some(range) = self.range else { return Ok(Next::Nowhere) };
-                while is_before(self.changes.peek()?, Some(&range.low)) {
-                    self.changes.take()?;
-                }
-                if let Some(pending) = &mut self.pending {
-                    pending.seek(&range.low)?;
-                }
-                continue;
-            };
-            let change = self.changes.peek()?.filter(|key| range.ends_behind(key));
-            let pending = match &mut self.pending {
-                Some(pending) => pending.peek()?.filter(|key| range.ends_behind(key)),
-                None => None,
-            };
-            match (change, pending) {
-                (None, None) => self.range = None,
-                (Some(change), Some(pending)) if pending < change => return Ok(Next::Pending),
-                (None, Some(_)) => return Ok(Next::Pending),
-                (Some(change), pending) => {
-                    if pending == Some(change)
-                        && let Some(pending) = &mut self.pending
-                    {
-                        pending.pass();
-                    }
-                    return Ok(Next::Change);
-                }
-            }
-        }
-    }
+    /// What a change comes to.
+    fn changed(value: Option<Value>) -> Option<Value>;
+
+    /// What an entry that has waited comes to.
+    fn waited(value: &[u8]) -> Option<Value>;
 }
 
-impl<S: Source> Source for Due<'_, S> {
-    fn peek(&mut self) -> Result<Option<&[u8]>> {
-        if self.next == Next::Unknown {
-            self.next = self.find()?;
-        }
-        match (self.next, &mut self.pending) {
-            (Next::Change, _) => self.changes.peek(),
-            (Next::Pending, Some(pending)) => pending.peek(),
-            _ => Ok(None),
-        }
-    }
-
-    fn take(&mut self) -> Result<Option<(Key, Option<Value>)>> {
-        self.peek()?;
-        match (std::mem::replace(&mut self.next, Next::Unknown), &mut self.pending) {
-            (Next::Change, _) => self.changes.take(),
-            (Next::Pending, Some(pending)) => {
-                let value = value_pending(pending.value()).map(Value::from);
-                pending.pass();
-                Ok(Some((Key::from(pending.passed()), value)))
-            }
-            _ => Ok(None),
-        }
-    }
-}
-
-/// What happens to the changes that wait: those outside of some ranges come to them, those within are gone.
-struct Waiting<'r, S> {
-    ranges: std::iter::Peekable<std::slice::Iter<'r, Span>>,
+/// Changes and those that have waited, as one source.
+struct Merged<W, S> {
+    way: W,
     changes: S,
     pending: Option<Walk>,
     next: Next,
 }
 
-impl<'r, S: Source> Waiting<'r, S> {
-    fn new(ranges: &'r [Span], changes: S, pending: Option<Walk>) -> Self {
-        Waiting { ranges: ranges.iter().peekable(), changes, pending, next: Next::Unknown }
-    }
-
-    fn find(&mut self) -> Result<Next> {
-        loop {
-            let change = self.changes.peek()?;
-            let Some(range) = self.ranges.peek() else {
-                return Ok(if change.is_some() { Next::Change } else { Next::Nowhere });
-            };
-            if change.is_some_and(|key| key < &*range.low) {
-                return Ok(Next::Change);
-            }
-            if let Some(pending) = &mut self.pending {
-                pending.seek(&range.low)?;
-                if pending.peek()?.is_some_and(|key| range.ends_behind(key)) {
-                    return Ok(Next::Pending);
-                }
-            }
-            // Behind the last range nothing waits.
-            while range.upper.is_some() && is_before(self.changes.peek()?, range.upper.as_deref()) {
-                self.changes.take()?;
-            }
-            let is_last = range.upper.is_none();
-            self.ranges.next();
-            if is_last {
-                return Ok(Next::Nowhere);
-            }
-        }
+impl<W: Way, S: Source> Merged<W, S> {
+    fn new(way: W, changes: S, pending: Option<Walk>) -> Self {
+        Merged { way, changes, pending, next: Next::Unknown }
     }
 }
 
-impl<S: Source> Source for Waiting<'_, S> {
+impl<W: Way, S: Source> Source for Merged<W, S> {
     fn peek(&mut self) -> Result<Option<&[u8]>> {
         if self.next == Next::Unknown {
-            self.next = self.find()?;
+            self.next = self.way.find(&mut self.changes, &mut self.pending)?;
         }
         match (self.next, &mut self.pending) {
             (Next::Change, _) => self.changes.peek(),
@@ -324,15 +240,107 @@ impl<S: Source> Source for Waiting<'_, S> {
         match (self.next, &mut self.pending) {
             (Next::Change, _) => {
                 self.next = Next::Unknown;
-                let change = self.changes.take()?;
-                Ok(change.map(|(key, value)| (key, Some(Value::from(pending_value(value.as_deref()))))))
+                Ok(self.changes.take()?.map(|(key, value)| (key, W::changed(value))))
             }
             (Next::Pending, Some(pending)) => {
                 self.next = Next::Unknown;
+                let value = W::waited(pending.value());
                 pending.pass();
-                Ok(Some((Key::from(pending.passed()), None)))
+                Ok(Some((Key::from(pending.passed()), value)))
             }
             _ => Ok(None),
         }
+    }
+}
+
+/// What is merged with the entries: in some ranges what has waited, and on top of it what changes.
+struct Due<'r> {
+    ranges: std::slice::Iter<'r, Span>,
+    range: Option<&'r Span>,
+}
+
+impl Way for Due<'_> {
+    fn find(&mut self, changes: &mut impl Source, pending: &mut Option<Walk>) -> Result<Next> {
+        loop {
+            let Some(range) = self.range else {
+                self.range = self.ranges.next();
+                let Some(range) = self.range else { return Ok(Next::Nowhere) };
+                while is_before(changes.peek()?, Some(&range.low)) {
+                    changes.take()?;
+                }
+                if let Some(pending) = pending {
+                    pending.seek(&range.low)?;
+                }
+                continue;
+            };
+            let change = changes.peek()?.filter(|key| range.ends_behind(key));
+            let waiting = match pending {
+                Some(pending) => pending.peek()?.filter(|key| range.ends_behind(key)),
+                None => None,
+            };
+            match (change, waiting) {
+                (None, None) => self.range = None,
+                (Some(change), Some(waiting)) if waiting < change => return Ok(Next::Pending),
+                (None, Some(_)) => return Ok(Next::Pending),
+                (Some(change), waiting) => {
+                    if waiting == Some(change)
+                        && let Some(pending) = pending
+                    {
+                        pending.pass();
+                    }
+                    return Ok(Next::Change);
+                }
+            }
+        }
+    }
+
+    fn changed(value: Option<Value>) -> Option<Value> {
+        value
+    }
+
+    fn waited(value: &[u8]) -> Option<Value> {
+        value_pending(value).map(Value::from)
+    }
+}
+
+/// What happens to the changes that wait: those outside of some ranges come to them, those within are gone.
+struct Waiting<'r> {
+    ranges: std::iter::Peekable<std::slice::Iter<'r, Span>>,
+}
+
+impl Way for Waiting<'_> {
+    fn find(&mut self, changes: &mut impl Source, pending: &mut Option<Walk>) -> Result<Next> {
+        loop {
+            let change = changes.peek()?;
+            let Some(range) = self.ranges.peek() else {
+                return Ok(if change.is_some() { Next::Change } else { Next::Nowhere });
+            };
+            if change.is_some_and(|key| key < &*range.low) {
+                return Ok(Next::Change);
+            }
+            if let Some(pending) = pending {
+                pending.seek(&range.low)?;
+                if pending.peek()?.is_some_and(|key| range.ends_behind(key)) {
+                    return Ok(Next::Pending);
+                }
+            }
+            // Behind the last range nothing waits.
+            while range.upper.is_some() && is_before(changes.peek()?, range.upper.as_deref()) {
+                changes.take()?;
+            }
+            let is_last = range.upper.is_none();
+            self.ranges.next();
+            if is_last {
+                return Ok(Next::Nowhere);
+            }
+        }
+    }
+
+    fn changed(value: Option<Value>) -> Option<Value> {
+        Some(Value::from(pending_value(value.as_deref())))
+    }
+
+    fn waited(_: &[u8]) -> Option<Value> {
+        None
     }
 }
