@@ -154,6 +154,7 @@ pub(super) fn own(maker: &mut Maker, name: &str, depth: usize) -> String {
             maker.value(inner)
         ),
         "$unsetField" => format!("{{$unsetField: {{field: 'a', input: {}}}}}", maker.document(depth)),
+        "$sigmoid" => format!("{{$sigmoid: {}}}", maker.number(depth)),
         "$sortArray" => format!(
             "{{$sortArray: {{input: {}, sortBy: {}}}}}",
             maker.array(depth),
