@@ -3,7 +3,7 @@
 //! One [`Activity`] lives as long as its connection, so that starting a command allocates
 //! nothing; the registry is locked only when a connection comes or goes, or is looked at.
 
-use crate::auth::names::UserName;
+use crate::names::UserName;
 use crate::usage::Usage;
 use base::ErrorCode;
 use base::bson::Document;

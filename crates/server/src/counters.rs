@@ -1,24 +1,8 @@
 //! What the server counts of itself, as serverStatus reports it.
 
+use crate::counter::Counter;
 use crate::operations::Operations;
 use rustls::ProtocolVersion;
-use std::sync::atomic::{AtomicU64, Ordering};
-
-/// A count that only grows.
-#[derive(Default)]
-pub(crate) struct Counter(AtomicU64);
-
-impl Counter {
-    /// Counts `amount` more.
-    pub(crate) fn add(&self, amount: u64) {
-        self.0.fetch_add(amount, Ordering::Relaxed);
-    }
-
-    /// The count, as BSON takes it.
-    pub(crate) fn get(&self) -> i64 {
-        self.0.load(Ordering::Relaxed) as i64
-    }
-}
 
 /// How often one way to log in was tried, and let somebody in.
 #[derive(Default)]
@@ -40,7 +24,6 @@ pub(crate) struct TryCounter {
 pub(crate) const LOGINS: [&str; 3] = ["MONGODB-X509", "SCRAM-SHA-1", "SCRAM-SHA-256"];
 
 /// All counts.
-#[derive(Default)]
 pub(crate) struct Counters {
     /// Bytes received, headers included.
     pub(crate) bytes_in: Counter,
@@ -81,6 +64,26 @@ pub(crate) const PROTOCOLS: [(&str, ProtocolVersion); 4] = [
 ];
 
 impl Counters {
+    /// Counts at zero, for a table of this many commands.
+    pub(crate) fn new(commands: usize) -> Counters {
+        Counters {
+            bytes_in: Counter::default(),
+            bytes_out: Counter::default(),
+            requests: Counter::default(),
+            inserted: Counter::default(),
+            updated: Counter::default(),
+            deleted: Counter::default(),
+            returned: Counter::default(),
+            user_asserts: Counter::default(),
+            panics: Counter::default(),
+            connections_rejected: Counter::default(),
+            protocols: Default::default(),
+            mechanisms_asked: Counter::default(),
+            logins: Default::default(),
+            operations: Operations::new(commands),
+        }
+    }
+
     /// Counts a try to log in, or that one has let somebody in.
     pub(crate) fn count_login(&self, mechanism: &str, is_early: bool, of: fn(&TryCounter) -> &Counter) {
         let at = LOGINS.iter().position(|known| *known == mechanism);

@@ -3,11 +3,11 @@
 use crate::access;
 use crate::arguments::{Arguments, Topology};
 use crate::auth::{EXTERNAL, login, redact};
+use crate::blocking;
 use crate::call::{Answer, Call, Wait};
 use crate::command::{self, Command, Kind};
 use crate::connection::{self, Began, ConnectionState};
 use crate::fail_point::{Failure, Target};
-use crate::net;
 use crate::profiler::{self, Finished, Notes, Setting};
 use crate::read_concern::ReadConcern;
 use crate::reply::{self, LabelContext};
@@ -167,7 +167,7 @@ pub(crate) fn run(
             });
         }
         // There is another reply, or none; it has to wait all the same.
-        (_, Some(position)) => net::in_place(&mut || _ = server.database.wait_journaled(position)),
+        (_, Some(position)) => blocking::in_place(&mut || _ = server.database.wait_journaled(position)),
         (_, None) => {}
     }
     if !matches!(result, Ok(Ran::Wait(_))) {
@@ -478,7 +478,7 @@ impl<'a> Run<'a> {
             return Ok(());
         }
         let mut waited = Ok(());
-        net::in_place(&mut || waited = database.wait_journaled(position));
+        blocking::in_place(&mut || waited = database.wait_journaled(position));
         waited
     }
 

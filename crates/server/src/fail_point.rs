@@ -13,7 +13,6 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use crate::fields::Fields;
-use crate::server::seed;
 
 /// The names of the fail points there are; the position is their number.
 const NAMES: [&str; 4] =
@@ -87,14 +86,14 @@ pub(crate) struct Failure {
 }
 
 impl FailPoints {
-    /// No fail point on; they can be set only if `allowed`.
-    pub(crate) fn new(allowed: bool) -> FailPoints {
+    /// No fail point on; they can be set only if `allowed`. Probabilities draw from `seed`.
+    pub(crate) fn new(allowed: bool, seed: u64) -> FailPoints {
         let off = || FailPoint { mode: Mode::Off, data: DocumentBuf::empty(), entered: 0 };
         FailPoints {
             allowed,
             active: AtomicBool::new(false),
             points: Mutex::new([off(), off(), off(), off()]),
-            random: Random::new(seed()),
+            random: Random::new(seed),
         }
     }
 
@@ -389,7 +388,7 @@ mod tests {
 
     #[test]
     fn a_command_fails_as_often_as_it_is_told() {
-        let points = FailPoints::new(true);
+        let points = FailPoints::new(true, 1);
         let mut data = Builder::new();
         data.begin_array(c"failCommands").push("find").end();
         data.append(c"errorCode", 10107).append(c"appName", "app");
@@ -408,7 +407,7 @@ mod tests {
 
     #[test]
     fn who_is_meant_can_be_said_and_how_often() {
-        let points = FailPoints::new(true);
+        let points = FailPoints::new(true, 1);
         let fails = |thread: &str, probability: f64| {
             let (mut mode, mut data) = (Builder::new(), Builder::new());
             mode.append(c"activationProbability", probability);
@@ -426,7 +425,7 @@ mod tests {
 
     #[test]
     fn what_a_fail_point_does_not_know_is_refused() {
-        let points = FailPoints::new(true);
+        let points = FailPoints::new(true, 1);
         let mut data = Builder::new();
         data.append(c"nonsense", 1);
         let data = data.finish();

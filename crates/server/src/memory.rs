@@ -10,7 +10,7 @@
 //! large while others hold half of the room, batches end early beyond a quarter, and beyond all of it growth is refused.
 
 use crate::activity::Activity;
-use crate::counters::Counter;
+use crate::counter::Counter;
 use crate::heap;
 use crate::server::Server;
 use base::ErrorCode;

@@ -1,19 +1,19 @@
-//! Sockets: the only asynchronous code, and the only code that knows the runtime.
+//! Sockets: the only asynchronous code.
 //!
 //! One task per connection waits for bytes without holding a buffer, reads a whole frame, has
 //! [`connection::handle`](crate::connection::handle) answer it in place on the network thread,
 //! and writes the reply, usually with one system call each. Work that may take long leaves the
-//! thread through [`in_place`].
+//! thread through [`in_place`](crate::blocking::in_place).
 
 #[cfg(unix)]
 mod brisk;
 mod first;
-mod places;
 mod stream;
 mod tls_stream;
 mod web;
 
 use crate::activity::Activity;
+use crate::blocking::{STACK_SIZE, in_place, threads_most};
 use crate::buffers;
 use crate::call::Wait;
 use crate::commands::diagnostics::host_name;
@@ -21,11 +21,8 @@ use crate::connection::{ConnectionState, Outcome, Peer, handle};
 use crate::own_address::dialled;
 use crate::server::Server;
 use crate::tls::{Tls, TlsMode};
-#[cfg(unix)]
-pub(crate) use brisk::Threads;
 use database::{Awaited, Position, threads};
 use first::First;
-pub(crate) use places::Places;
 use std::future::{pending, poll_fn};
 use std::io;
 use std::net::SocketAddr;
@@ -40,15 +37,12 @@ use std::time::{Duration, Instant};
 use stream::{Line, Stream};
 use tls_stream::TlsStream;
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
-use tokio::runtime::{Builder, Handle, Runtime, RuntimeFlavor};
+use tokio::runtime::{Builder, Runtime};
 use wire::busy_poll::BusyPoll;
 use wire::header::{Trouble, frame_length};
 
 /// How many connections may wait to be accepted.
 const BACKLOG: u32 = 4096;
-
-/// The stack of a network thread, in bytes: deep expressions recurse, within bounds.
-const STACK_SIZE: usize = 4 * 1024 * 1024;
 
 /// The least bound on threads for commands that wait, in case few connections are allowed.
 const BLOCKING_MIN: usize = 512;
@@ -111,22 +105,6 @@ fn start_runtime(server: &Server) -> io::Result<(Runtime, Sender<()>)> {
     };
     std::panic::catch_unwind(AssertUnwindSafe(start))
         .unwrap_or_else(|_| Err(io::Error::other("the system refuses the network's threads")))
-}
-
-/// How many threads may wait for clients or commands; `None` if as many as there are connections.
-pub(crate) fn threads_most() -> Option<usize> {
-    threads::most(STACK_SIZE)
-}
-
-/// Runs work that may take long: the network thread's other connections move to another thread
-/// meanwhile. Elsewhere the work just runs, and so it does where no further thread can start.
-pub(crate) fn in_place(work: &mut dyn FnMut()) {
-    match Handle::try_current().map(|handle| handle.runtime_flavor()) {
-        Ok(RuntimeFlavor::MultiThread) if threads::has_spare_room(Some(STACK_SIZE)) => {
-            tokio::task::block_in_place(work)
-        }
-        _ => work(),
-    }
 }
 
 async fn listen(server: &Arc<Server>, ready: impl FnOnce(SocketAddr)) -> io::Result<()> {

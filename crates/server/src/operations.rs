@@ -3,8 +3,7 @@
 //!
 //! A connection remembers the sums of the database that it used last, so that counting an operation is two additions.
 
-use crate::command::COMMANDS;
-use crate::counters::Counter;
+use crate::counter::Counter;
 use parking_lot::RwLock;
 use std::collections::BTreeMap;
 use std::sync::{Arc, OnceLock};
@@ -105,8 +104,8 @@ pub(crate) struct DatabaseOperations {
 }
 
 impl DatabaseOperations {
-    fn new(name: &str) -> Arc<DatabaseOperations> {
-        let commands = COMMANDS.iter().map(|_| OnceLock::new()).collect();
+    fn new(name: &str, commands: usize) -> Arc<DatabaseOperations> {
+        let commands = (0..commands).map(|_| OnceLock::new()).collect();
         Arc::new(DatabaseOperations { name: name.to_string(), commands })
     }
 
@@ -130,15 +129,16 @@ impl DatabaseOperations {
 pub(crate) struct Operations {
     named: RwLock<BTreeMap<String, Arc<DatabaseOperations>>>,
     others: Arc<DatabaseOperations>,
-}
-
-impl Default for Operations {
-    fn default() -> Operations {
-        Operations { named: RwLock::default(), others: DatabaseOperations::new("") }
-    }
+    /// Number of rows in the table of commands.
+    commands: usize,
 }
 
 impl Operations {
+    /// Sums for a table of this many commands.
+    pub(crate) fn new(commands: usize) -> Operations {
+        Operations { named: RwLock::default(), others: DatabaseOperations::new("", commands), commands }
+    }
+
     /// The sums of a database. `last` is what the connection remembers; only a database that `exists` is told apart
     /// from others, so that clients can't fill the table with names.
     pub(crate) fn of<'a>(
@@ -166,7 +166,7 @@ impl Operations {
                 if named.len() >= DATABASES_MAX && !named.contains_key(database) {
                     return self.others.clone();
                 }
-                let new = || DatabaseOperations::new(database);
+                let new = || DatabaseOperations::new(database, self.commands);
                 named.entry(database.to_string()).or_insert_with(new).clone()
             }
         }
@@ -181,7 +181,7 @@ impl Operations {
 
     /// What each command of the table came to in all databases.
     pub(crate) fn sums(&self) -> Vec<CommandSum> {
-        let mut sums = vec![(TimesSoFar::default(), 0); COMMANDS.len()];
+        let mut sums = vec![(TimesSoFar::default(), 0); self.commands];
         for database in self.all() {
             for (at, command) in database.commands() {
                 if let Some((times, failed)) = sums.get_mut(at) {
@@ -218,7 +218,7 @@ mod tests {
 
     #[test]
     fn databases_are_told_apart_up_to_a_bound() {
-        let operations = Operations::default();
+        let operations = Operations::new(2);
         let mut last = None;
         for number in 0..DATABASES_MAX + 5 {
             operations.of(&mut last, &format!("d{number}"), || true).note(0, Duration::from_micros(7), false);

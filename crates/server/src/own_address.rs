@@ -30,7 +30,7 @@ pub(crate) fn is_own(call: &Call<'_>, host: &str) -> bool {
         return false;
     }
     let mut own = false;
-    crate::net::in_place(&mut || {
+    crate::blocking::in_place(&mut || {
         // Only an address of this machine can be bound.
         let addresses = host.to_socket_addrs().into_iter().flatten();
         own = addresses.into_iter().any(|address| UdpSocket::bind((address.ip(), 0)).is_ok());

@@ -2,7 +2,9 @@
 
 use crate::activity::Activities;
 use crate::auth::Auth;
+use crate::blocking::in_place;
 use crate::cluster_parameters::ClusterParameters;
+use crate::command::COMMANDS;
 use crate::compatible_with::CompatibleWith;
 use crate::counters::Counters;
 use crate::default_concerns::DefaultConcerns;
@@ -151,7 +153,7 @@ pub struct Server {
     pub(crate) occupied: AtomicUsize,
     /// The threads that serve a client each.
     #[cfg(unix)]
-    pub(crate) brisk: crate::net::Threads,
+    pub(crate) brisk: crate::dedicated_threads::Threads,
     /// Requests under way, from their frame to their reply.
     pub(crate) busy: AtomicUsize,
     /// Set once no more requests are taken.
@@ -186,19 +188,19 @@ impl Server {
         if settings.strict {
             database.be_strict();
         }
-        let fail_points = FailPoints::new(settings.test_commands);
+        let fail_points = FailPoints::new(settings.test_commands, seed);
         let seconds = (now_millis() / 1000) as u32;
         let process = std::array::from_fn(|i| (seed >> (8 * i)) as u8);
         let sessions = Arc::new(Sessions::new(seed, database.clock().clone()));
         sessions.restore(database.take_retries(), settings.shared);
-        database.wait_through(crate::net::in_place);
+        database.wait_through(in_place);
         let server = Server {
             database,
             activities: Activities::default(),
             warned_of_empty_metadata: AtomicBool::new(false),
             latest: Latest::default(),
             sessions,
-            counters: Counters::default(),
+            counters: Counters::new(COMMANDS.len()),
             http: Http::default(),
             ended: Ended::default(),
             transactions: TransactionCounters::default(),
@@ -219,7 +221,7 @@ impl Server {
             fail_points,
             auth: Auth::new(settings.auth, settings.mechanisms.clone()),
             #[cfg(unix)]
-            brisk: crate::net::Threads::new(settings.shared),
+            brisk: crate::dedicated_threads::Threads::new(settings.shared),
             settings,
             occupied: AtomicUsize::new(0),
             busy: AtomicUsize::new(0),

@@ -2,7 +2,7 @@
 
 use super::grants::{self, Granted};
 use super::privilege::Privilege;
-use crate::auth::names::RoleName;
+use crate::names::RoleName;
 
 /// A role that is there without having been made.
 pub(crate) struct Builtin {

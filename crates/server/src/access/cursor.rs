@@ -4,8 +4,8 @@
 //! rights are gone.
 
 use super::needs::{Asked, Needed};
-use crate::auth::names::UserName;
 use crate::call::Call;
+use crate::names::UserName;
 use base::{Result, err};
 use database::{Cursor, CursorTag};
 use std::sync::Arc;

@@ -4,10 +4,10 @@
 //! fails at the same step as somebody with a wrong password.
 
 use super::login::{self, Failure, Login};
-use super::names::UserName;
 use super::user::User;
 use super::{Auth, store};
 use crate::connection::ConnectionState;
+use crate::names::UserName;
 use crate::server::Server;
 use base::{Result, err};
 use wire::scram::{Credential, First, Mechanism, Server as Scram};

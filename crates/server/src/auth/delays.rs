@@ -1,7 +1,7 @@
 //! Failed tries slow down whoever guesses: for one user from one address, a few are free, and each further one has to
 //! wait for its turn, longer with each that fails. Others, and other users behind the same balancer, aren't concerned.
 
-use super::names::UserName;
+use crate::names::UserName;
 use parking_lot::Mutex;
 use std::collections::HashMap;
 use std::hash::{BuildHasher, RandomState};

@@ -1,7 +1,7 @@
 //! Who is on a connection, once somebody has logged in there.
 
-use super::names::{RoleName, UserName};
 use crate::access::Privileges;
+use crate::names::{RoleName, UserName};
 use std::sync::Arc;
 use std::time::Instant;
 

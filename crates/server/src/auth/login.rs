@@ -1,12 +1,12 @@
 //! Letting somebody in, keeping what is known of them true, and telling the log about either outcome.
 
 use super::identity::Identity;
-use super::names::UserName;
 use super::restrictions::{self, Ends};
 use super::store;
 use super::user::User;
 use crate::access::role;
 use crate::connection::ConnectionState;
+use crate::names::UserName;
 use crate::server::Server;
 use crate::session_id::digest_of;
 use base::bson::{Document, Value};

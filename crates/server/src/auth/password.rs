@@ -1,10 +1,10 @@
 //! Logging in by a password that is shown as it is: held against the keys that SCRAM would have it proved by.
 
 use super::login::{self, Failure, Login};
-use super::names::UserName;
 use super::store;
 use super::user::User;
 use crate::connection::ConnectionState;
+use crate::names::UserName;
 use crate::server::Server;
 use base::Result;
 use wire::scram::{Credential, Mechanism};

@@ -1,7 +1,7 @@
 //! The documents of users and roles: read without a client, written as clients would.
 
-use super::names::UserName;
 use crate::direct;
+use crate::names::UserName;
 use crate::server::Server;
 use base::bson::{Builder, Document, DocumentBuf, Value};
 use base::{ErrorCode, Namespace, Result};

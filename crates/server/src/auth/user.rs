@@ -1,7 +1,7 @@
 //! A user's document, read and written: `{_id: "db.name", userId, user, db, credentials, authenticationRestrictions,
 //! customData, roles}`, as MongoDB has it, so that dumps move both ways.
 
-use super::names::{RoleName, UserName};
+use crate::names::{RoleName, UserName};
 use base::bson::{Array, Builder, Document, FieldName, Value};
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;

@@ -69,7 +69,7 @@ fn rotate_certificates(call: &mut Call<'_>) -> Result<Answer> {
         return Ok(Answer::Done);
     };
     let mut result = Ok(());
-    crate::net::in_place(&mut || result = tls.rotate());
+    crate::blocking::in_place(&mut || result = tls.rotate());
     result.map_err(|why| err!(InvalidSSLConfiguration, "{why}"))?;
     log::info!(id = 4988500, c = "COMMAND", message = message; "Certificate rotation completed successfully");
     Ok(Answer::Done)

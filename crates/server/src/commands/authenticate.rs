@@ -6,11 +6,11 @@
 use super::login::no_users;
 use crate::access::Needs;
 use crate::auth::login::{self, Failure, Login};
-use crate::auth::names::UserName;
 use crate::auth::{EXTERNAL, X509};
 use crate::call::{Answer, Call};
 use crate::command::{Command, Kind};
 use crate::fields::Fields;
+use crate::names::UserName;
 use base::bson::Document;
 use base::{Result, err};
 

@@ -2,12 +2,12 @@
 
 use crate::access::{self, Needs, needs};
 use crate::activity::{Activity, Current};
-use crate::auth::names::UserName;
 use crate::call::{Answer, Call};
 use crate::command::{Command, Kind};
 use crate::connection::ConnectionState;
 use crate::fields::Fields;
 use crate::logging::{format_time, now_millis};
+use crate::names::UserName;
 use crate::server::Server;
 use crate::session::Session;
 use crate::session_id;

@@ -4,7 +4,7 @@ use crate::call::Call;
 use crate::fields::Fields;
 use crate::read_concern::ReadConcern;
 use crate::write_concern::Effective;
-use crate::{net, reply};
+use crate::{blocking, reply};
 use base::bson::Document;
 use base::{Error, Namespace, Result};
 use database::language::Interrupt;
@@ -179,7 +179,7 @@ impl Call<'_> {
         let operation = self.operation();
         let mut ended = None;
         let mut reached = Ok(Reached::GaveUp);
-        net::in_place(&mut || {
+        blocking::in_place(&mut || {
             let mut go_on = || {
                 ended = operation.check_now(false).err();
                 ended.is_none() && end.is_none_or(|end| Instant::now() < end)
@@ -219,7 +219,7 @@ fn wait_within(
     wait: impl Fn() -> Result<()> + Clone + Send + 'static,
 ) -> Result<bool> {
     let mut waited = Ok(true);
-    net::in_place(&mut || {
+    blocking::in_place(&mut || {
         // A sync cannot be called off: a timeout leaves it to another thread.
         let in_time = timeout.filter(|_| threads::has_spare_room(None)).and_then(|timeout| {
             let (tell, told) = mpsc::sync_channel(1);

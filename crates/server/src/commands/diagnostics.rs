@@ -1,10 +1,10 @@
 //! Small commands that tell about the server and the machine: ping, buildInfo, hostInfo, ….
 
 use crate::access::{Action, Needs, needs, role};
-use crate::auth::names::UserName;
 use crate::call::{Answer, Call};
 use crate::command::{COMMANDS, Command, Kind};
 use crate::logging::now_millis;
+use crate::names::UserName;
 use base::Result;
 use base::bson::{FieldName, MAX_DOCUMENT_SIZE, Value};
 use std::fs;

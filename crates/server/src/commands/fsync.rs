@@ -1,9 +1,9 @@
 //! `fsync` and `fsyncUnlock`: everything written down, and writes held up so that files can be copied.
 
 use crate::access::{Action, Needs};
+use crate::blocking;
 use crate::call::{Answer, Call};
 use crate::command::{Command, Kind};
-use crate::net;
 use base::{Result, err};
 
 /// The row of `fsync`.
@@ -48,7 +48,7 @@ fn fsync(call: &mut Call<'_>) -> Result<Answer> {
 /// Runs what waits for the disk without holding up the network thread's other clients.
 fn blocking<T>(work: impl Fn() -> Result<T>) -> Result<T> {
     let mut result = None;
-    net::in_place(&mut || result = Some(work()));
+    blocking::in_place(&mut || result = Some(work()));
     result.unwrap_or_else(|| Err(err!(InternalError, "the thread's owner ran no work")))
 }
 

@@ -2,11 +2,11 @@
 
 use super::authenticate;
 use crate::access::Needs;
-use crate::auth::names::UserName;
 use crate::auth::{Conversation, Opening};
 use crate::call::{Answer, Call};
 use crate::command::{Command, Kind};
 use crate::fields::Fields;
+use crate::names::UserName;
 use base::bson::{Builder, Document, Value};
 use base::{Error, Result, err};
 use base64::Engine as _;

@@ -2,12 +2,12 @@
 
 use crate::access::privilege::{self, Privilege};
 use crate::access::{Action, Needs, builtin, needs, role};
-use crate::auth::names::RoleName;
 use crate::auth::restrictions;
 use crate::auth::store::{self, ROLES, USERS};
 use crate::call::{Answer, Call};
 use crate::command::{Command, Kind};
 use crate::fields::Fields;
+use crate::names::RoleName;
 use crate::server::Server;
 use base::bson::{Array, Builder, Document, DocumentBuf, Value};
 use base::{ErrorCode, Result, err};

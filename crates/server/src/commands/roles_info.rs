@@ -1,11 +1,11 @@
 //! `rolesInfo`: which roles there are, and what they come to.
 
 use crate::access::{Needs, builtin, needs, role};
-use crate::auth::names::RoleName;
 use crate::auth::store::{self, ROLES};
 use crate::call::{Answer, Call};
 use crate::command::{Command, Kind};
 use crate::fields::Fields;
+use crate::names::RoleName;
 use crate::server::Server;
 use base::bson::{Builder, Document, Value};
 use base::{Result, err};

@@ -2,12 +2,12 @@
 
 use super::users::{change_user, named_roles, named_user, not_found};
 use crate::access::{Needs, needs, role};
-use crate::auth::names::RoleName;
 use crate::auth::store;
 use crate::auth::user::{User, append_roles};
 use crate::call::{Answer, Call};
 use crate::command::{Command, Kind};
 use crate::fields::Fields;
+use crate::names::RoleName;
 use base::bson::Builder;
 use base::{Result, err};
 

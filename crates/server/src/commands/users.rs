@@ -1,12 +1,12 @@
 //! Making, changing and dropping users. What is written are ordinary documents in `admin.system.users`.
 
 use crate::access::{Action, Needs, needs, role};
-use crate::auth::names::{RoleName, UserName};
 use crate::auth::user::{append_credential, append_roles};
 use crate::auth::{EXTERNAL, restrictions, store};
 use crate::call::{Answer, Call};
 use crate::command::{Command, Kind};
 use crate::fields::Fields;
+use crate::names::{RoleName, UserName};
 use base::bson::{Array, Builder, Document, DocumentBuf, FieldName, Value};
 use base::{Error, ErrorCode, Result, err};
 use wire::scram::{Credential, Mechanism};

@@ -1,10 +1,10 @@
 //! `usersInfo`: users as their documents tell, without what nobody has to see.
 
 use crate::access::{Needs, needs, role};
-use crate::auth::names::UserName;
 use crate::auth::store;
 use crate::call::{Answer, Call};
 use crate::command::{Command, Kind};
+use crate::names::UserName;
 use base::bson::{Builder, Document, DocumentBuf, Value};
 use base::{Result, err};
 

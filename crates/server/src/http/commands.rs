@@ -3,8 +3,8 @@
 use super::users::Guest;
 use super::{Answer, Peer, Request, Response, sessions, users};
 use crate::access::{self, Action, Resource};
-use crate::auth::names::UserName;
 use crate::connection::{Outcome, handle};
+use crate::names::UserName;
 use crate::server::Server;
 use base::bson::extended_json::value_to_relaxed;
 use base::bson::{Builder, Document, DocumentBuf, FieldName, Value};

@@ -16,9 +16,9 @@ mod response;
 mod sessions;
 mod users;
 
-use crate::counters::Counter;
-use crate::net::Places;
+use crate::counter::Counter;
 use crate::operations::Times;
+use crate::places::Places;
 use crate::server::Server;
 pub(crate) use history::INTERVAL as HISTORY_INTERVAL;
 pub(crate) use request::{Malformed, Request};

@@ -2,9 +2,9 @@
 
 use super::{Answer, Peer, Request, Response, sessions};
 use crate::auth::login;
-use crate::auth::names::UserName;
 use crate::auth::password;
 use crate::connection::ConnectionState;
+use crate::names::UserName;
 use crate::server::Server;
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;

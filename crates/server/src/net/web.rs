@@ -1,10 +1,10 @@
 //! HTTP's sockets: few at once (`places.rs`), each with little memory and little time.
 
-use super::places::Place;
 use super::stream::Stream;
 use super::tls_stream::TlsStream;
 use super::{in_place, race, stream};
 use crate::http::{self, Answer, Malformed, Peer, Request, Response};
+use crate::places::Place;
 use crate::server::Server;
 use std::io;
 use std::net::SocketAddr;

@@ -6,9 +6,9 @@ mod table;
 mod wild;
 
 use crate::auth::Identity;
-use crate::auth::names::UserName;
 use crate::connection::{ConnectionState, Outcome, handle};
 use crate::direct;
+use crate::names::UserName;
 use crate::server::{Server, Settings};
 use crate::session_id;
 use base::bson::{Document, DocumentBuf, extended_json};

@@ -16,7 +16,7 @@ const MOST: usize = 64;
 pub(crate) struct Places(Mutex<Vec<Arc<Place>>>);
 
 /// The place of one connection.
-pub(super) struct Place {
+pub(crate) struct Place {
     client: IpAddr,
     standing: Mutex<Standing>,
     cut: Notify,
@@ -35,12 +35,12 @@ enum Standing {
 
 impl Place {
     /// Notes that the connection waits for its client; `false` if it has lost its place.
-    pub(super) fn wait(&self) -> bool {
+    pub(crate) fn wait(&self) -> bool {
         self.change(Standing::Waits(Instant::now()))
     }
 
     /// Notes that a request is being answered; `false` if the connection has lost its place.
-    pub(super) fn answer(&self) -> bool {
+    pub(crate) fn answer(&self) -> bool {
         self.change(Standing::Answers)
     }
 
@@ -71,14 +71,14 @@ impl Place {
     }
 
     /// Returns when the connection has lost its place.
-    pub(super) async fn lost(&self) {
+    pub(crate) async fn lost(&self) {
         self.cut.notified().await;
     }
 }
 
 impl Places {
     /// A place for a client's connection; `None` if requests are being answered in all places.
-    pub(super) fn take(&self, client: IpAddr) -> Option<Arc<Place>> {
+    pub(crate) fn take(&self, client: IpAddr) -> Option<Arc<Place>> {
         let mut places = self.0.lock();
         if places.len() >= MOST {
             let at = weakest(&places)?;
@@ -94,7 +94,7 @@ impl Places {
     }
 
     /// Gives a place back.
-    pub(super) fn leave(&self, place: &Arc<Place>) {
+    pub(crate) fn leave(&self, place: &Arc<Place>) {
         self.0.lock().retain(|other| !Arc::ptr_eq(other, place));
     }
 
