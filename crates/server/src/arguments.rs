@@ -4,7 +4,7 @@
 //! either honoured by the handlers through [`Arguments`] or refused here by its own name.
 
 use crate::command::Command;
-use crate::read_concern;
+use crate::read_concern::{Asked, ReadConcern};
 use crate::read_preference::ReadPreference;
 use crate::session_id::{self, Named};
 use crate::transaction_rules::{self, Given, Part};
@@ -32,7 +32,7 @@ pub(crate) struct Arguments<'a> {
     /// How long the command may take; zero is no limit and reads as `None`.
     pub(crate) max_time: Option<Duration>,
     /// The read concern.
-    pub(crate) read_concern: read_concern::Asked,
+    pub(crate) read_concern: Asked,
     /// The write concern, where one was given.
     pub(crate) write_concern: Option<WriteConcern>,
     /// Who is to answer.
@@ -100,22 +100,26 @@ impl<'a> Arguments<'a> {
                 "maxTimeMS" => arguments.max_time = max_time(&element, command)?,
                 "readConcern" => {
                     let document = typed(&element, command, "object", value.as_document())?;
-                    arguments.read_concern = read_concern::Asked::parse(document, command)?;
+                    arguments.read_concern = Asked::parse(document, command.name)?;
                 }
                 "writeConcern" => {
                     let document = typed(&element, command, "object", value.as_document())?;
-                    arguments.write_concern = Some(WriteConcern::read(document, command, topology)?);
+                    arguments.write_concern = Some(WriteConcern::read(
+                        document,
+                        command.takes_write_concern,
+                        topology.is_replica_set,
+                    )?);
                 }
                 "comment" => arguments.comment = Some(value),
                 // Where clients of old put their read preference.
                 "$queryOptions" => {
                     let options = typed(&element, command, "object", value.as_document())?;
                     if let Some(preference) = options.find("$readPreference") {
-                        arguments.read_preference = ReadPreference::parse(&preference, command)?;
+                        arguments.read_preference = ReadPreference::parse(&preference, command.name)?;
                     }
                 }
                 "$readPreference" => {
-                    arguments.read_preference = ReadPreference::parse(&element, command)?;
+                    arguments.read_preference = ReadPreference::parse(&element, command.name)?;
                 }
                 "apiVersion" => api.version = Some(typed(&element, command, "string", value.as_str())?),
                 "apiStrict" => api.strict = Some(typed(&element, command, "bool", value.as_bool())?),
@@ -138,10 +142,33 @@ impl<'a> Arguments<'a> {
 
     fn check_concerns(&self, command: &Command, topology: &Topology) -> Result<()> {
         let Some(part) = self.transaction else {
-            return self.read_concern.check(command, topology.is_replica_set);
+            return check_read_concern(&self.read_concern, command, topology.is_replica_set);
         };
         let has_write_concern = self.write_concern.as_ref().is_some_and(|concern| !concern.is_empty());
         transaction_rules::check_concerns(part, command, &self.read_concern, has_write_concern)
+    }
+}
+
+/// Checks the read concern of a command outside of a transaction.
+///
+/// Errors: NotAReplicaSet for a snapshot of a standalone; InvalidOptions.
+fn check_read_concern(concern: &Asked, command: &Command, is_replica_set: bool) -> Result<()> {
+    match concern.level {
+        Some(ReadConcern::Snapshot) if !command.reads_snapshots() => Err(err!(
+            InvalidOptions,
+            "Command {} does not support {{ readConcern: {{ level: \"snapshot\" }} }} :: caused by :: read concern \
+             snapshot is not supported",
+            command.name
+        )),
+        Some(ReadConcern::Snapshot) if !is_replica_set => {
+            Err(err!(NotAReplicaSet, "node needs to be a replica set member to use readConcern: snapshot"))
+        }
+        Some(level) if !command.takes_read_concern && level != ReadConcern::Local => Err(err!(
+            InvalidOptions,
+            "Command {} does not support this readConcern :: caused by :: read concern not supported",
+            command.name
+        )),
+        _ => Ok(()),
     }
 }
 

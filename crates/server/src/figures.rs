@@ -1,6 +1,7 @@
 //! Figures that more than one place tells of, each worked out here: `serverStatus` and `/metrics` read the same.
 
-use crate::server::Server;
+use crate::activity::Activities;
+use database::Database;
 use std::sync::atomic::Ordering;
 
 /// Connections, by what they do.
@@ -24,11 +25,11 @@ pub(crate) struct Connections {
 
 impl Connections {
     /// Those of now.
-    pub(crate) fn of(server: &Server) -> Connections {
-        let (open, created) = server.activities.counts();
-        let available = server.settings.connections_max.saturating_sub(open);
+    pub(crate) fn of(activities: &Activities, connections_max: usize) -> Connections {
+        let (open, created) = activities.counts();
+        let available = connections_max.saturating_sub(open);
         let mut found = Connections { open, available, created, ..Connections::default() };
-        for activity in server.activities.all() {
+        for activity in activities.all() {
             let Some(command) = activity.command() else { continue };
             let greets = matches!(command, "hello" | "isMaster");
             let is_streaming = greets && activity.streams.load(Ordering::Relaxed);
@@ -56,9 +57,9 @@ pub(crate) struct Collections {
 
 impl Collections {
     /// Those of now.
-    pub(crate) fn of(server: &Server) -> Collections {
+    pub(crate) fn of(database: &Database) -> Collections {
         let mut found = Collections::default();
-        for collection in server.database.catalog().all() {
+        for collection in database.catalog().all() {
             let own = matches!(collection.namespace.database(), "admin" | "config" | "local")
                 || collection.namespace.collection().starts_with("system.");
             match collection.is_view() {

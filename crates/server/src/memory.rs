@@ -10,44 +10,14 @@
 //! large while others hold half of the room, batches end early beyond a quarter, and beyond all of it growth is refused.
 
 use crate::activity::Activity;
-use crate::counter::Counter;
 use crate::heap;
+use crate::memory_limit::MemoryLimit;
 use crate::server::Server;
 use base::ErrorCode;
-use base::bson::Builder;
 use database::Operation;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
-
-/// How much memory the process may have.
-#[derive(Clone, Debug, PartialEq)]
-pub struct MemoryLimit {
-    /// In bytes.
-    pub bytes: u64,
-    /// Who says so, as the log and serverStatus tell it.
-    pub from: String,
-}
-
-impl MemoryLimit {
-    /// What one operation may hold unless the parameter says otherwise, in bytes.
-    pub(crate) fn of_operation(limit: Option<&MemoryLimit>) -> u64 {
-        limit.map_or(OPERATION_MOST, |limit| (limit.bytes / 2).min(OPERATION_MOST))
-    }
-
-    /// What the memory engine's data may take, in bytes.
-    pub(crate) fn of_data(&self) -> u64 {
-        self.bytes / 8 * 7
-    }
-
-    /// Below how much writes that were refused are taken again, in bytes.
-    fn of_data_again(&self) -> u64 {
-        self.bytes / 32 * 27
-    }
-}
-
-/// The most that an operation may hold where there is memory for more.
-const OPERATION_MOST: u64 = 1 << 30;
 
 /// How fast memory can fill, about, in bytes for each millisecond: by that it is looked at often enough.
 const BYTES_PER_MILLI: u64 = 4 << 20;
@@ -71,16 +41,6 @@ const OPERATIONS_SHARE: u64 = 4;
 
 /// How often the log tells that nothing can be ended.
 const TELL_EVERY: Duration = Duration::from_secs(60);
-
-/// What has been ended for want of memory, for serverStatus.
-#[derive(Default)]
-pub(crate) struct Ended {
-    pub(crate) operations: Counter,
-    pub(crate) cursors: Counter,
-    pub(crate) connections: Counter,
-    /// Bytes resident when that was last looked at.
-    resident: AtomicU64,
-}
 
 /// Who holds memory that can be had back.
 enum Holder {
@@ -234,18 +194,4 @@ fn holders(server: &Server) -> Vec<(u64, Holder)> {
         }
     }
     found
-}
-
-/// The part of serverStatus that tells of all this.
-pub(crate) fn append_status(server: &Server, reply: &mut Builder) {
-    let ended = &server.ended;
-    reply.begin_document(c"memory");
-    if let Some(limit) = &server.settings.memory_limit {
-        reply.append(c"limitBytes", limit.bytes as i64).append(c"limitFrom", &limit.from);
-    }
-    reply.append(c"residentBytes", ended.resident.load(Relaxed) as i64);
-    reply.append(c"operationLimitBytes", server.parameters.operation_memory() as i64);
-    reply.append(c"operationsEnded", ended.operations.get()).append(c"cursorsEnded", ended.cursors.get());
-    reply.append(c"connectionsEnded", ended.connections.get());
-    reply.append(c"refusesGrowth", server.database.refuses_growth()).end();
 }

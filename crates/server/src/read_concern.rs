@@ -1,7 +1,6 @@
 //! Read concerns: how settled the data must be that a command reads. On one node all levels but snapshot read the same
 //! view. At the durability level `journaled` the reply of a majority, linearizable or snapshot read waits for the journal.
 
-use crate::command::Command;
 use base::bson::{Document, Value};
 use base::{Result, err};
 
@@ -74,10 +73,10 @@ impl ReadConcern {
 }
 
 impl Asked {
-    /// Reads a command's `readConcern`.
+    /// Reads the `readConcern` of a command by its name.
     ///
     /// Errors: IDLUnknownField; InvalidOptions; those of the level.
-    pub(crate) fn parse(document: Document<'_>, command: &Command) -> Result<Asked> {
+    pub(crate) fn parse(document: Document<'_>, command: &str) -> Result<Asked> {
         let mut asked = Asked { says_something: !document.is_empty(), ..Asked::default() };
         for field in document {
             match (field.name(), field.value()) {
@@ -89,8 +88,7 @@ impl Asked {
                 (name, _) => {
                     return Err(err!(
                         IDLUnknownField,
-                        "BSON field '{}.readConcern.{name}' is an unknown field.",
-                        command.name
+                        "BSON field '{command}.readConcern.{name}' is an unknown field."
                     ));
                 }
             }
@@ -101,30 +99,6 @@ impl Asked {
                 "readConcern.atClusterTime is only supported with readConcern level snapshot"
             )),
             _ => Ok(asked),
-        }
-    }
-
-    /// Whether a command outside of a transaction takes it.
-    ///
-    /// Errors: NotAReplicaSet for a snapshot of a standalone; InvalidOptions.
-    pub(crate) fn check(&self, command: &Command, is_replica_set: bool) -> Result<()> {
-        match self.level {
-            Some(ReadConcern::Snapshot) if !command.reads_snapshots() => Err(err!(
-                InvalidOptions,
-                "Command {} does not support {{ readConcern: {{ level: \"snapshot\" }} }} :: caused by :: read concern \
-                 snapshot is not supported",
-                command.name
-            )),
-            Some(ReadConcern::Snapshot) if !is_replica_set => Err(err!(
-                NotAReplicaSet,
-                "node needs to be a replica set member to use readConcern: snapshot"
-            )),
-            Some(level) if !command.takes_read_concern && level != ReadConcern::Local => Err(err!(
-                InvalidOptions,
-                "Command {} does not support this readConcern :: caused by :: read concern not supported",
-                command.name
-            )),
-            _ => Ok(()),
         }
     }
 }

@@ -3,12 +3,8 @@
 //! One node is all there is, whatever is preferred. Over a store that has standbys a read that wants a secondary
 //! gets one of those; drivers leave the choice to a mongos, which is what a front is to them.
 
-use crate::call::Call;
-use crate::command::Command;
-use crate::read_concern::ReadConcern;
 use base::bson::{Document, Element, Type, Value};
 use base::{Result, err};
-use database::{Among, Elsewhere, Operation};
 
 /// The least that maxStalenessSeconds may say, as the specification has it.
 const STALENESS_MIN: i64 = 90;
@@ -30,7 +26,7 @@ pub(crate) struct ReadPreference {
     /// The mode.
     pub(crate) mode: Mode,
     /// Whether members are wanted that have tags: no standby has any.
-    has_tags: bool,
+    pub(crate) has_tags: bool,
 }
 
 impl Mode {
@@ -58,15 +54,15 @@ impl Mode {
 }
 
 impl ReadPreference {
-    /// Reads `$readPreference`.
+    /// Reads `$readPreference` of a command by its name.
     ///
     /// Errors: TypeMismatch, BadValue, IDLFailedToParse and MaxStalenessOutOfRange as MongoDB.
-    pub(crate) fn parse(element: &Element<'_>, command: &Command) -> Result<ReadPreference> {
+    pub(crate) fn parse(element: &Element<'_>, command: &str) -> Result<ReadPreference> {
         let document = element.value().as_document().ok_or_else(|| {
             err!(
                 TypeMismatch,
                 "BSON field '{}.{}' is the wrong type '{}', expected type 'object'",
-                command.name,
+                command,
                 element.name(),
                 element.kind().alias()
             )
@@ -132,60 +128,4 @@ fn wrong_type(name: &str, kind: Type, expected: &str) -> base::Error {
         "BSON field '$readPreference.{name}' is the wrong type '{}', expected type {expected}",
         kind.alias()
     )
-}
-
-impl Call<'_> {
-    /// Has an operation read from a standby where that is asked for: to be called before it reads anything.
-    ///
-    /// Errors: FailedToSatisfyReadPreference where a secondary is wanted and there is none;
-    /// NotWritablePrimary for a linearizable read of one; InvalidOptions in a transaction.
-    pub(crate) fn choose_member(&self, operation: &Operation) -> Result<()> {
-        let ReadPreference { mode, has_tags } = self.arguments.read_preference;
-        if !self.server.settings.shared {
-            return Ok(());
-        }
-        if self.transaction.is_some() && mode != Mode::Primary {
-            return Err(err!(InvalidOptions, "read preference in a transaction must be primary"));
-        }
-        let among = match mode {
-            Mode::Primary => return Ok(()),
-            Mode::PrimaryPreferred => Among::WriterFirst,
-            Mode::Secondary => Among::Others,
-            Mode::SecondaryPreferred => Among::OthersFirst,
-            Mode::Nearest => Among::Nearest,
-        };
-        let concern = self.arguments.read_concern;
-        match concern.level {
-            // The primary will do, and can.
-            Some(ReadConcern::Linearizable | ReadConcern::Snapshot) if among.writer_will_do() => {
-                return Ok(());
-            }
-            Some(ReadConcern::Linearizable) => {
-                return Err(err!(
-                    NotWritablePrimary,
-                    "cannot satisfy linearizable read concern on non-primary node"
-                ));
-            }
-            Some(ReadConcern::Snapshot) => {
-                return Err(err!(
-                    FailedToSatisfyReadPreference,
-                    "readConcern snapshot is read from the primary, and the read preference is secondary"
-                ));
-            }
-            _ => {}
-        }
-        let asked = Elsewhere { after: concern.after, among };
-        if !has_tags && self.server.database.read_elsewhere(operation, asked)? {
-            return Ok(());
-        }
-        // No member has tags; only the preferred ones have to have them where another comes first.
-        if among.writer_will_do() && !(has_tags && mode == Mode::Nearest) {
-            return Ok(());
-        }
-        Err(err!(
-            FailedToSatisfyReadPreference,
-            "Could not find host matching read preference {{ mode: \"{}\" }} among the PostgreSQL servers",
-            mode.name()
-        ))
-    }
 }

@@ -11,7 +11,7 @@ use crate::default_concerns::DefaultConcerns;
 use crate::fail_point::FailPoints;
 use crate::http::{Http, HttpOptions};
 use crate::logging::now_millis;
-use crate::memory::{Ended, MemoryLimit};
+use crate::memory_limit::{Ended, MemoryLimit};
 use crate::parameters::{Parameters, Setting};
 use crate::profiler::Profiler;
 use crate::replica_set::ReplicaSet;

@@ -4,8 +4,6 @@
 //! since 5.0, the majority on a replica set and one node on a standalone. The majority of one node is what is in
 //! its journal.
 
-use crate::arguments::Topology;
-use crate::command::Command;
 use base::bson::{Builder, Document, FieldName, Value};
 use base::{Error, Result, err};
 use database::Acknowledged;
@@ -122,15 +120,15 @@ impl WriteConcern {
     /// those of [`parse`](Self::parse).
     pub(crate) fn read(
         document: Document<'_>,
-        command: &Command,
-        topology: &Topology,
+        takes_write_concern: bool,
+        is_replica_set: bool,
     ) -> Result<WriteConcern> {
-        if !command.takes_write_concern {
+        if !takes_write_concern {
             return Err(err!(InvalidOptions, "Command does not support writeConcern"));
         }
         let concern = WriteConcern::parse(document)?;
         match &concern.w {
-            _ if topology.is_replica_set => Ok(concern),
+            _ if is_replica_set => Ok(concern),
             Some(Acknowledgement::Members(2..)) => {
                 Err(err!(BadValue, "cannot use 'w' > 1 when a host is not replicated"))
             }

@@ -3,13 +3,16 @@
 use crate::call::Call;
 use crate::fields::Fields;
 use crate::read_concern::ReadConcern;
+use crate::read_preference::{Mode, ReadPreference};
 use crate::write_concern::Effective;
 use crate::{blocking, reply};
 use base::bson::Document;
-use base::{Error, Namespace, Result};
+use base::{Error, Namespace, Result, err};
 use database::language::Interrupt;
 use database::language::{Collation, Context};
-use database::{Acknowledged, Committed, Hint, Operation, Position, Reached, Scope, threads};
+use database::{
+    Acknowledged, Among, Committed, Elsewhere, Hint, Operation, Position, Reached, Scope, threads,
+};
 use std::sync::{Arc, mpsc};
 use std::time::{Duration, Instant};
 
@@ -207,6 +210,60 @@ impl Call<'_> {
             Some(error) => Err(error),
             None => Ok(()),
         }
+    }
+
+    /// Has an operation read from a standby where that is asked for: to be called before it reads anything.
+    ///
+    /// Errors: FailedToSatisfyReadPreference where a secondary is wanted and there is none;
+    /// NotWritablePrimary for a linearizable read of one; InvalidOptions in a transaction.
+    fn choose_member(&self, operation: &Operation) -> Result<()> {
+        let ReadPreference { mode, has_tags } = self.arguments.read_preference;
+        if !self.server.settings.shared {
+            return Ok(());
+        }
+        if self.transaction.is_some() && mode != Mode::Primary {
+            return Err(err!(InvalidOptions, "read preference in a transaction must be primary"));
+        }
+        let among = match mode {
+            Mode::Primary => return Ok(()),
+            Mode::PrimaryPreferred => Among::WriterFirst,
+            Mode::Secondary => Among::Others,
+            Mode::SecondaryPreferred => Among::OthersFirst,
+            Mode::Nearest => Among::Nearest,
+        };
+        let concern = self.arguments.read_concern;
+        match concern.level {
+            // The primary will do, and can.
+            Some(ReadConcern::Linearizable | ReadConcern::Snapshot) if among.writer_will_do() => {
+                return Ok(());
+            }
+            Some(ReadConcern::Linearizable) => {
+                return Err(err!(
+                    NotWritablePrimary,
+                    "cannot satisfy linearizable read concern on non-primary node"
+                ));
+            }
+            Some(ReadConcern::Snapshot) => {
+                return Err(err!(
+                    FailedToSatisfyReadPreference,
+                    "readConcern snapshot is read from the primary, and the read preference is secondary"
+                ));
+            }
+            _ => {}
+        }
+        let asked = Elsewhere { after: concern.after, among };
+        if !has_tags && self.server.database.read_elsewhere(operation, asked)? {
+            return Ok(());
+        }
+        // No member has tags; only the preferred ones have to have them where another comes first.
+        if among.writer_will_do() && !(has_tags && mode == Mode::Nearest) {
+            return Ok(());
+        }
+        Err(err!(
+            FailedToSatisfyReadPreference,
+            "Could not find host matching read preference {{ mode: \"{}\" }} among the PostgreSQL servers",
+            mode.name()
+        ))
     }
 }
 

@@ -13,6 +13,7 @@ use crate::server::Server;
 use crate::usage::{KINDS, Sum};
 use base::bson::{Builder, FieldName, Value};
 use base::{Namespace, Result};
+use std::sync::atomic::Ordering::Relaxed;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// The row of `serverStatus`.
@@ -98,7 +99,7 @@ fn server_status(call: &mut Call<'_>) -> Result<Answer> {
 
 /// How many collections there are of which kind.
 fn catalog_stats(server: &Server, reply: &mut Builder) {
-    let found = Collections::of(server);
+    let found = Collections::of(&server.database);
     reply.append(c"collections", found.ordinary).append(c"capped", found.capped);
     reply.append(c"clustered", found.clustered).append(c"timeseries", 0).append(c"views", found.views);
     reply.append(c"internalCollections", found.internal).append(c"internalViews", 0);
@@ -150,7 +151,7 @@ fn asserts(server: &Server, reply: &mut Builder) {
 
 /// Connections, and what they wait for: `threaded` are those that have a thread, which is while they run something.
 fn connections(server: &Server, reply: &mut Builder) {
-    let found = Connections::of(server);
+    let found = Connections::of(&server.activities, server.settings.connections_max);
     reply.append(c"current", found.open as i32).append(c"available", found.available as i32);
     reply.append(c"totalCreated", found.created as i64);
     reply.append(c"rejected", server.counters.connections_rejected.get()).append(c"active", found.active);
@@ -247,12 +248,26 @@ fn transport_security(server: &Server, reply: &mut Builder) {
     }
 }
 
+/// The memory that the process may have, and what was ended for want of it.
+fn memory_limit(server: &Server, reply: &mut Builder) {
+    let ended = &server.ended;
+    reply.begin_document(c"memory");
+    if let Some(limit) = &server.settings.memory_limit {
+        reply.append(c"limitBytes", limit.bytes as i64).append(c"limitFrom", &limit.from);
+    }
+    reply.append(c"residentBytes", ended.resident.load(Relaxed) as i64);
+    reply.append(c"operationLimitBytes", server.parameters.operation_memory() as i64);
+    reply.append(c"operationsEnded", ended.operations.get()).append(c"cursorsEnded", ended.cursors.get());
+    reply.append(c"connectionsEnded", ended.connections.get());
+    reply.append(c"refusesGrowth", server.database.refuses_growth()).end();
+}
+
 /// The process's memory, and what the journal and the cache of an engine on disk have done since the start; in
 /// memory there is neither. The section has a name of its own, so that tools don't look for WiredTiger's numbers in it.
 fn vellum(server: &Server, reply: &mut Builder) {
     let counted = server.database.engine().statistics();
     reply.append(c"engine", server.settings.engine).append(c"dataBytes", counted.bytes as i64);
-    crate::memory::append_status(server, reply);
+    memory_limit(server, reply);
     if server.settings.ephemeral {
         return;
     }

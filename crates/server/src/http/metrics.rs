@@ -131,7 +131,8 @@ fn operations(server: &Server, out: &mut Exposition) {
 }
 
 fn connections(server: &Server, out: &mut Exposition) {
-    let (found, counters) = (Connections::of(server), &server.counters);
+    let (found, counters) =
+        (Connections::of(&server.activities, server.settings.connections_max), &server.counters);
     out.single("vellum_connections", Gauge, "Connections that are open.", found.open);
     out.single("vellum_connections_available", Gauge, "How many more there may be.", found.available);
     out.single("vellum_connections_active", Gauge, "Connections that a command runs on.", found.active);
@@ -289,7 +290,7 @@ fn oplog(server: &Server, out: &mut Exposition) -> Result<()> {
 /// Errors: the store's.
 fn collections(server: &Server, guest: &Guest<'_>, out: &mut Exposition) -> Result<()> {
     let catalog = server.database.catalog();
-    let found = Collections::of(server);
+    let found = Collections::of(&server.database);
     out.single("vellum_databases", Gauge, "Databases.", catalog.databases().count());
     let mut family = out.family("vellum_collections", Gauge, "Collections by kind.");
     for (kind, count) in [("ordinary", found.ordinary), ("view", found.views), ("internal", found.internal)] {
