@@ -124,7 +124,7 @@ impl Database {
         }
     }
 
-    /// Errors: TypeMismatch, 40415 and 51024 for bad options, InvalidOptions for an argument where there are
+    /// Errors: TypeMismatch, 40415 and BadValue for bad options, InvalidOptions for an argument where there are
     /// none, NamespaceNotFound, NotImplemented for counts that nobody keeps.
     fn coll_stats_stage(
         &self,
@@ -295,9 +295,10 @@ fn parse_scale(scale: Value<'_>) -> Result<i64> {
             scale.kind().alias()
         )
     })?;
-    match number.to_i64_clamped() {
+    // More than an int32 holds counts as its greatest.
+    match number.to_i64_coerced().min(i64::from(i32::MAX)) {
         scale if scale < 1 => {
-            Err(err!(51024, "BSON field 'scale' value must be >= 1, actual value '{scale}'"))
+            Err(err!(BadValue, "BSON field 'scale' value must be >= 1, actual value '{scale}'"))
         }
         scale => Ok(scale),
     }

@@ -255,7 +255,8 @@ fn max_time(element: &Element<'_>, command: &Command) -> Result<Option<Duration>
             value.kind().alias()
         )
     })?;
-    let millis = number.to_i64_exact().ok_or_else(|| err!(BadValue, "maxTimeMS has non-integral value"))?;
+    let millis =
+        number.to_i64_exact().ok_or_else(|| err!(FailedToParse, "maxTimeMS has non-integral value"))?;
     if !(0..=i64::from(i32::MAX)).contains(&millis) {
         return Err(err!(BadValue, "{millis} value for maxTimeMS is out of range [0, {}]", i32::MAX));
     }

@@ -118,6 +118,24 @@ impl<'a> Fields<'a> {
         })
     }
 
+    /// Checks flags that are to be refused: what is no flag is another mistake.
+    ///
+    /// Errors: TypeMismatch.
+    pub(crate) fn check_flags(&self, names: &[&str]) -> Result<()> {
+        for name in names {
+            let Some(value) = self.peek(name).filter(|value| !value.is_nullish()) else { continue };
+            if value.as_bool().is_none() && value.as_number().is_none() {
+                return Err(err!(
+                    TypeMismatch,
+                    "BSON field '{}.{name}' is the wrong type '{}', expected types '{BOOLEAN_LIKE}",
+                    self.place,
+                    value.kind().alias()
+                ));
+            }
+        }
+        Ok(())
+    }
+
     /// Takes an integer, given as any number: truncated, and clamped to 64 bits.
     pub(crate) fn integer(&mut self, name: &str) -> Result<Option<i64>> {
         self.typed(name, NUMBERS, |value| value.as_number().map(|number| number.to_i64_clamped()))
@@ -125,12 +143,12 @@ impl<'a> Fields<'a> {
 
     /// Takes an integer that isn't negative.
     ///
-    /// Errors: 51024 as MongoDB for a negative one.
+    /// Errors: BadValue for a negative one.
     pub(crate) fn natural(&mut self, name: &str) -> Result<Option<u64>> {
         self.integer(name)?
             .map(|value| {
                 u64::try_from(value).map_err(|_| {
-                    err!(51024, "BSON field '{name}' value must be >= 0, actual value '{value}'")
+                    err!(BadValue, "BSON field '{name}' value must be >= 0, actual value '{value}'")
                 })
             })
             .transpose()
@@ -330,7 +348,7 @@ mod tests {
             let expected = "BSON field 'find.b' is the wrong type 'string', \
                             expected types '[bool, long, int, decimal, double']";
             assert_eq!(message(fields.flag("b")), (14, expected.to_string()));
-            assert_eq!(message(fields.natural("c")).0, 51024);
+            assert_eq!(message(fields.natural("c")).0, 2);
             let missing = "BSON field 'find.q' is missing but a required field";
             assert_eq!(message(fields.required("q", Fields::document)), (40414, missing.to_string()));
         });

@@ -75,7 +75,7 @@ impl ReadConcern {
 impl Asked {
     /// Reads the `readConcern` of a command by its name.
     ///
-    /// Errors: IDLUnknownField; InvalidOptions; those of the level.
+    /// Errors: TypeMismatch; IDLUnknownField; InvalidOptions; those of the level.
     pub(crate) fn parse(document: Document<'_>, command: &str) -> Result<Asked> {
         let mut asked = Asked { says_something: !document.is_empty(), ..Asked::default() };
         for field in document {
@@ -83,8 +83,23 @@ impl Asked {
                 ("level", value) => asked.level = Some(ReadConcern::parse(value)?),
                 // Whoever takes the writes has seen every cluster time that has been given out.
                 ("afterClusterTime", Value::Timestamp(time)) => asked.after = Some(time),
-                ("provenance", _) => {}
                 ("atClusterTime", Value::Timestamp(time)) => asked.at = Some(time),
+                (name @ ("afterClusterTime" | "atClusterTime"), value) => {
+                    return Err(err!(
+                        TypeMismatch,
+                        "BSON field '{command}.readConcern.{name}' is the wrong type '{}', expected type 'timestamp'",
+                        value.kind().alias()
+                    ));
+                }
+                ("provenance", Value::String(_)) => {}
+                ("provenance", value) if value.is_nullish() => {}
+                ("provenance", value) => {
+                    return Err(err!(
+                        TypeMismatch,
+                        "BSON field '{command}.readConcern.provenance' is the wrong type '{}', expected type 'string'",
+                        value.kind().alias()
+                    ));
+                }
                 (name, _) => {
                     return Err(err!(
                         IDLUnknownField,

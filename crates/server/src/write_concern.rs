@@ -77,7 +77,7 @@ impl WriteConcern {
                 "w" => concern.w = Some(Acknowledgement::parse(value)?),
                 name @ ("j" | "fsync") => {
                     if value.as_number().is_none() && value.as_bool().is_none() {
-                        return Err(err!(FailedToParse, "{name} must be numeric or a boolean value"));
+                        return Err(err!(TypeMismatch, "{name} must be numeric or a boolean value"));
                     }
                     asked[usize::from(name == "fsync")] = Some(value.is_truthy());
                 }
@@ -181,11 +181,17 @@ impl Acknowledgement {
         match value {
             Value::String("majority") => Ok(Acknowledgement::Majority),
             Value::String(name) => Ok(Acknowledgement::Named(name.to_string())),
+            nullish if nullish.is_nullish() => {
+                Err(err!(BadValue, "w has to be a number, string, or object; found: null"))
+            }
             other => {
-                let members = other
+                let number = other
                     .as_number()
-                    .ok_or_else(|| err!(FailedToParse, "w has to be a number, string, or object"))?
-                    .to_i64_clamped();
+                    .ok_or_else(|| err!(FailedToParse, "w has to be a number, string, or object"))?;
+                let members = if number.is_nan() { -1 } else { number.to_i64_coerced() };
+                if number.to_i64_exact().is_none() && (0..=MEMBERS_MAX).contains(&members) {
+                    return Err(err!(BadValue, "w has to be a whole number"));
+                }
                 if !(0..=MEMBERS_MAX).contains(&members) {
                     return Err(err!(
                         FailedToParse,

@@ -168,7 +168,7 @@ fn weights(fields: Vec<String>, given: Option<Value<'_>>) -> Result<DocumentBuf>
         Some(Value::String("$**")) => {
             weights.insert("$**".to_string(), 1);
         }
-        Some(_) => return Err(err!(CannotCreateIndex, "text index option 'weights' must be an object")),
+        Some(_) => return Err(err!(TypeMismatch, "text index option 'weights' must be an object")),
     }
     if weights.is_empty() {
         return Err(err!(
@@ -208,7 +208,7 @@ fn text_option(options: Document<'_>, name: &str, default: &str, must_be: &str) 
     match options.get(name) {
         None => Ok(default.to_string()),
         Some(Value::String(text)) => Ok(text.to_string()),
-        Some(_) => Err(err!(CannotCreateIndex, "{name} {must_be}")),
+        Some(_) => Err(err!(TypeMismatch, "{name} {must_be}")),
     }
 }
 

@@ -8,7 +8,7 @@ use crate::command::{Command, Kind};
 use crate::fields::Fields;
 use crate::read_concern::ReadConcern;
 use base::bson::{Array, Document, Value};
-use base::{Namespace, Result, err};
+use base::{Error, ErrorCode, Namespace, Result, err};
 use database::language::Collation;
 use database::{AggregateRequest, FIRST_BATCH, Verbosity};
 
@@ -121,11 +121,13 @@ impl<'a> Parts<'a> {
         let namespace = match fields.command_value() {
             Value::String(name) => Namespace::new(database, name)?,
             value if value.as_i64() == Some(1) => Namespace::new(database, "$cmd.aggregate")?,
-            _ => {
-                return Err(err!(
-                    FailedToParse,
-                    "Invalid command format: the 'aggregate' field must specify a collection name or 1"
-                ));
+            // A number is another mistake than no name.
+            other => {
+                let number = other.as_number().is_some();
+                let code = if number { ErrorCode::BadValue } else { ErrorCode::InvalidNamespace };
+                let message =
+                    "Invalid command format: the 'aggregate' field must specify a collection name or 1";
+                return Err(Error::new(code, message));
             }
         };
         let pipeline = fields.required("pipeline", Fields::array)?;

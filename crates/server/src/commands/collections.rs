@@ -120,7 +120,17 @@ fn rename(call: &mut Call<'_>) -> Result<Answer> {
         }
     };
     let to = Namespace::parse(fields.required("to", Fields::string)?)?;
-    let drop_target = fields.flag("dropTarget")?.unwrap_or(false);
+    let drop_target = match fields.any("dropTarget")? {
+        None => false,
+        Some(Value::Boolean(drop)) => drop,
+        Some(other) => {
+            return Err(err!(
+                TypeMismatch,
+                "BSON field 'renameCollection.dropTarget' is the wrong type '{}', expected type 'bool'",
+                other.kind().alias()
+            ));
+        }
+    };
     fields.refuse_unless_default("stayTemp")?;
     fields.finish()?;
     let operation = call.operation();
@@ -143,7 +153,8 @@ fn convert_to_capped(call: &mut Call<'_>) -> Result<Answer> {
     let mut fields = call.fields();
     let namespace = fields.namespace()?;
     let size = fields.required("size", Fields::integer)?;
-    fields.finish()?;
+    // MongoDB ignores other fields of this command.
+    fields.rest();
     if size <= 0 {
         return Err(err!(InvalidOptions, "Capped collection size must be greater than zero"));
     }

@@ -150,6 +150,7 @@ fn list_indexes(call: &mut Call<'_>) -> Result<Answer> {
     let mut fields = call.fields();
     let namespace = fields.namespace()?;
     let batch_size = cursor_reply::batch_size(fields.document("cursor")?, "listIndexes")?;
+    fields.check_flags(&["includeBuildUUIDs", "includeIndexBuildInfo"])?;
     fields.refuse_unless_default("includeBuildUUIDs")?;
     fields.refuse_unless_default("includeIndexBuildInfo")?;
     fields.finish()?;
@@ -213,7 +214,7 @@ pub(crate) fn change(
     let expire = fields.number("expireAfterSeconds")?;
     let hidden = fields.flag("hidden")?;
     let unique = fields.boolean("unique")?;
-    let prepare_unique = fields.boolean("prepareUnique")?;
+    let prepare_unique = fields.flag("prepareUnique")?;
     fields.refuse_unless_default("forceNonUnique")?;
     fields.finish()?;
     let wanted = match (name, key) {

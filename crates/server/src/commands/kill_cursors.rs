@@ -19,7 +19,7 @@ fn kill_cursors(call: &mut Call<'_>) -> Result<Answer> {
         Value::String(name) => Namespace::new(call.request.database, name)?,
         other => {
             let found = other.kind().alias();
-            return Err(err!(FailedToParse, "collection name has invalid type {found}"));
+            return Err(err!(InvalidNamespace, "collection name has invalid type {found}"));
         }
     };
     let cursors = fields.required("cursors", Fields::array)?;

@@ -23,7 +23,7 @@ fn compact(call: &mut Call<'_>) -> Result<Answer> {
     let mut fields = call.fields();
     let namespace = fields.namespace()?;
     fields.flag("force")?;
-    fields.flag("dryRun")?;
+    fields.boolean("dryRun")?;
     fields.integer("freeSpaceTargetMB")?;
     fields.finish()?;
     let Some(collection) = call.server.database.collection(&namespace) else {
@@ -32,7 +32,7 @@ fn compact(call: &mut Call<'_>) -> Result<Answer> {
     if collection.is_view() {
         return Err(err!(CommandNotSupportedOnView, "can't compact a view"));
     }
-    call.reply.append(c"bytesFreed", 0i64);
+    call.reply.append(c"bytesFreed", 0i32);
     Ok(Answer::Done)
 }
 
@@ -48,7 +48,11 @@ pub(crate) const DB_HASH: Command = Command::new(
 fn db_hash(call: &mut Call<'_>) -> Result<Answer> {
     let mut fields = call.fields();
     fields.command_value();
-    let only = fields.strings("collections")?;
+    // Only an array is looked at.
+    let only = match fields.peek("collections") {
+        Some(Value::Array(_)) => fields.strings("collections")?,
+        _ => fields.any("collections").map(|_| None)?,
+    };
     fields.flag("skipTempCollections")?;
     fields.finish()?;
     let began = Instant::now();

@@ -22,10 +22,14 @@ pub(crate) const CLEAR: Command = Command::new(
 fn clear_plans(call: &mut Call<'_>) -> Result<Answer> {
     let mut fields = call.fields();
     let namespace = fields.namespace()?;
-    let query = fields.document("query")?;
-    let sort = fields.document("sort")?;
-    let projection = fields.document("projection")?;
-    let collation = fields.collation()?;
+    // What has another type is left out, as in MongoDB.
+    let query = fields.any("query")?.and_then(|value| value.as_document());
+    let sort = fields.any("sort")?.and_then(|value| value.as_document());
+    let projection = fields.any("projection")?.and_then(|value| value.as_document());
+    let collation = match fields.peek("collation") {
+        Some(Value::Document(_)) => fields.collation()?,
+        _ => fields.any("collation").map(|_| None)?,
+    };
     fields.finish()?;
     if query.is_none() && (sort.is_some() || projection.is_some()) {
         return Err(err!(BadValue, "sort, projection, and collation are not allowed without query"));

@@ -35,7 +35,7 @@ fn coll_stats(call: &mut Call<'_>) -> Result<Answer> {
 fn scale(fields: &mut Fields<'_>) -> Result<i64> {
     let scale = fields.integer("scale")?.unwrap_or(1);
     if scale < 1 {
-        return Err(err!(51024, "BSON field 'scale' value must be >= 1, actual value '{scale}'"));
+        return Err(err!(BadValue, "BSON field 'scale' value must be >= 1, actual value '{scale}'"));
     }
     Ok(scale)
 }

@@ -55,7 +55,10 @@ fn validate_metadata(call: &mut Call<'_>) -> Result<Answer> {
         reply.append(c"code", ErrorCode::APIStrictError.number()).append(c"codeName", "APIStrictError");
         reply.append(c"errmsg", &why).end();
     }
-    reply.end().append(c"hasMoreErrors", has_more);
+    reply.end();
+    if has_more {
+        reply.append(c"hasMoreErrors", true);
+    }
     Ok(Answer::Done)
 }
 
