@@ -189,9 +189,6 @@ impl Acknowledgement {
                     .as_number()
                     .ok_or_else(|| err!(FailedToParse, "w has to be a number, string, or object"))?;
                 let members = if number.is_nan() { -1 } else { number.to_i64_coerced() };
-                if number.to_i64_exact().is_none() && (0..=MEMBERS_MAX).contains(&members) {
-                    return Err(err!(BadValue, "w has to be a whole number"));
-                }
                 if !(0..=MEMBERS_MAX).contains(&members) {
                     return Err(err!(
                         FailedToParse,
@@ -316,7 +313,8 @@ mod tests {
             ("{w: -1}", 9),
             ("{w: 51}", 9),
             ("{w: true}", 9),
-            ("{j: 'x'}", 9),
+            ("{j: 'x'}", 14),
+            ("{w: null}", 2),
             ("{j: true, fsync: true}", 9),
             ("{w: 0, j: true}", 9),
             ("{x: 1}", 40_415),

@@ -216,7 +216,7 @@ fn version(given: Option<Value<'_>>) -> Result<Version> {
     let Some(given) = given else { return Ok(Version::V3) };
     let number = given
         .as_number()
-        .ok_or_else(|| err!(CannotCreateIndex, "text index option 'textIndexVersion' must be a number"))?
+        .ok_or_else(|| err!(TypeMismatch, "text index option 'textIndexVersion' must be a number"))?
         .to_i64_clamped();
     Version::of(number).ok_or_else(|| err!(CannotCreateIndex, "bad textIndexVersion: {number}"))
 }

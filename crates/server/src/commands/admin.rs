@@ -176,9 +176,15 @@ pub(crate) const SET_FEATURE_COMPATIBILITY_VERSION: Command = Command::new(
 fn set_feature_compatibility_version(call: &mut Call<'_>) -> Result<Answer> {
     let mut fields = call.fields();
     let version = fields.command_value();
-    fields.flag("confirm")?;
+    let confirmed = fields.flag("confirm")?.unwrap_or(false);
     fields.flag("fromConfigServer")?;
     fields.finish()?;
+    if !confirmed {
+        return Err(err!(
+            7369100,
+            "setFeatureCompatibilityVersion needs confirm: true, since a change cannot always be undone"
+        ));
+    }
     let present = call.server.settings.compatible_with.feature_version();
     match version {
         Value::String(version) if version == present => Ok(Answer::Done),

@@ -99,8 +99,8 @@ fn list_collections(call: &mut Call<'_>) -> Result<Answer> {
     let mut fields = call.fields();
     fields.command_value();
     let filter = fields.document("filter")?.unwrap_or(Document::EMPTY);
-    let name_only = fields.flag("nameOnly")?.unwrap_or(false);
-    let authorized = fields.flag("authorizedCollections")?.unwrap_or(false);
+    let name_only = fields.boolean("nameOnly")?.unwrap_or(false);
+    let authorized = fields.boolean("authorizedCollections")?.unwrap_or(false);
     let batch_size = cursor_reply::batch_size(fields.document("cursor")?, "listCollections")?;
     fields.refuse_unless_default("includePendingDrops")?;
     fields.finish()?;
