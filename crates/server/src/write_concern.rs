@@ -76,6 +76,9 @@ impl WriteConcern {
             match field.name() {
                 "w" => concern.w = Some(Acknowledgement::parse(value)?),
                 name @ ("j" | "fsync") => {
+                    if value.is_nullish() {
+                        continue;
+                    }
                     if value.as_number().is_none() && value.as_bool().is_none() {
                         return Err(err!(TypeMismatch, "{name} must be numeric or a boolean value"));
                     }
@@ -83,6 +86,9 @@ impl WriteConcern {
                 }
                 "wtimeout" | "wtimeoutMS" => {
                     let millis = value.as_number().map_or(0, |number| number.to_i64_clamped());
+                    if millis > i64::from(i32::MAX) {
+                        return Err(err!(FailedToParse, "wtimeout must be at most {}", i32::MAX));
+                    }
                     concern.timeout_millis = millis.clamp(0, i64::from(i32::MAX));
                 }
                 "provenance" | "getLastError" => {}

@@ -43,7 +43,7 @@ impl Database {
                 verbosity.name()
             ));
         }
-        let others = OtherCollections::new(self, operation, namespace, view, request.sources.clone());
+        let others = OtherCollections::new(self, operation, namespace, view, request);
         let mut environment = Environment::new(Arc::new(others), context.clone());
         environment.allow_disk_use = request.allow_disk_use.unwrap_or(environment.allow_disk_use);
         let mut out = begin();

@@ -39,12 +39,20 @@ pub struct AggregateRequest<'a> {
     pub allow_disk_use: Option<bool>,
     /// Who answers the server's own stages.
     pub sources: Option<Sources>,
+    /// Whether `$out` and `$merge` write what validators refuse.
+    pub bypass_validation: bool,
 }
 
 impl<'a> AggregateRequest<'a> {
     /// A pipeline with MongoDB's default options.
     pub fn new(pipeline: Array<'a>) -> AggregateRequest<'a> {
-        AggregateRequest { pipeline, hint: None, allow_disk_use: None, sources: None }
+        AggregateRequest {
+            pipeline,
+            hint: None,
+            allow_disk_use: None,
+            sources: None,
+            bypass_validation: false,
+        }
     }
 }
 
@@ -239,7 +247,7 @@ impl Database {
         check_first_stage(namespace, &pipeline)?;
         let read = super::find::stages(&stages);
         view.catalog.check_read(namespace.database(), read, &context.collation)?;
-        let others = OtherCollections::new(self, operation, namespace, view, request.sources.clone());
+        let others = OtherCollections::new(self, operation, namespace, view, request);
         let mut environment = Environment::new(Arc::new(others), context.clone());
         environment.allow_disk_use = request.allow_disk_use.unwrap_or(environment.allow_disk_use);
         if pipeline.is_change_stream() {
@@ -310,6 +318,7 @@ pub(crate) struct Replacement {
     /// The temporary collection.
     scope: Scope,
     target: Namespace,
+    bypass_validation: bool,
     finished: bool,
 }
 
@@ -320,6 +329,7 @@ impl Replacement {
         operation: &Arc<Operation>,
         target: &Namespace,
         context: &Arc<Context>,
+        bypass_validation: bool,
     ) -> Result<Replacement> {
         let name = format!("tmp.agg_out.{}", database.new_object_id());
         let temporary = Namespace::new(target.database(), &name)?;
@@ -327,6 +337,7 @@ impl Replacement {
             database: database.clone(),
             scope: Scope::new(operation, &temporary, context),
             target: target.clone(),
+            bypass_validation,
             finished: false,
         };
         let existing = database.collection(target);
@@ -346,7 +357,8 @@ impl Replacement {
 
 impl Sink for Replacement {
     fn write(&mut self, document: DocumentCow) -> Result<()> {
-        let insert = InsertRequest { document: document.view(), bypass_validation: false };
+        let bypass_validation = self.bypass_validation;
+        let insert = InsertRequest { document: document.view(), bypass_validation };
         self.database.insert(&self.scope, insert).map(drop)
     }
 

@@ -1,6 +1,6 @@
 //! The other collections of a pipeline: what `$lookup`, `$unionWith` and `$merge` reach.
 
-use super::aggregate::{Front, Replacement, Sources};
+use super::aggregate::{AggregateRequest, Front, Replacement, Sources};
 use super::{Documents, Nothing, with_metadata};
 use crate::database::Database;
 use crate::ddl::Resolved;
@@ -24,6 +24,7 @@ pub(crate) struct OtherCollections {
     namespace: Namespace,
     view: View,
     sources: Option<Sources>,
+    bypass_validation: bool,
 }
 
 impl OtherCollections {
@@ -32,14 +33,15 @@ impl OtherCollections {
         operation: &Arc<Operation>,
         namespace: &Namespace,
         view: &View,
-        sources: Option<Sources>,
+        request: &AggregateRequest<'_>,
     ) -> OtherCollections {
         OtherCollections {
             database: database.clone(),
             operation: operation.clone(),
             namespace: namespace.clone(),
             view: view.clone(),
-            sources,
+            sources: request.sources.clone(),
+            bypass_validation: request.bypass_validation,
         }
     }
 
@@ -148,7 +150,8 @@ impl Collections for OtherCollections {
 
     fn out(&self, into: &Named, context: &Arc<Context>) -> Result<Box<dyn Sink>> {
         let namespace = self.resolve(into)?;
-        Ok(Box::new(Replacement::new(&self.database, &self.operation, &namespace, context)?))
+        let bypass = self.bypass_validation;
+        Ok(Box::new(Replacement::new(&self.database, &self.operation, &namespace, context, bypass)?))
     }
 
     fn has_unique_index(&self, on: &Named, fields: &[String], collation: &Collation) -> Result<bool> {
@@ -164,7 +167,7 @@ impl Collections for OtherCollections {
     }
 
     fn insert(&self, into: &Named, document: Document<'_>, context: &Arc<Context>) -> Result<()> {
-        let insert = InsertRequest { document, bypass_validation: false };
+        let insert = InsertRequest { document, bypass_validation: self.bypass_validation };
         self.database.insert(&self.scope(into, context)?, insert).map(drop)
     }
 
@@ -184,7 +187,7 @@ impl Collections for OtherCollections {
             upsert: false,
             sort: None,
             hint: None,
-            bypass_validation: false,
+            bypass_validation: self.bypass_validation,
         };
         let database = &self.database;
         let update = || database.by_latest_catalog(|| database.update(&scope, &request));
@@ -192,7 +195,7 @@ impl Collections for OtherCollections {
         if outcome.matched == 0
             && let Some(document) = insert
         {
-            let insert = InsertRequest { document, bypass_validation: false };
+            let insert = InsertRequest { document, bypass_validation: self.bypass_validation };
             let inserted = self.database.insert(&scope, insert);
             if let Err(error) = inserted {
                 // Somebody else may have inserted it meanwhile: then it is there to be updated.
@@ -216,6 +219,7 @@ impl Clone for OtherCollections {
             namespace: self.namespace.clone(),
             view: self.view.clone(),
             sources: self.sources.clone(),
+            bypass_validation: self.bypass_validation,
         }
     }
 }

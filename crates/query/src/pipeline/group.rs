@@ -36,6 +36,7 @@ pub(crate) fn parse(spec: &Element<'_>, scope: &Scope<'_>) -> Result<Parsed> {
             if id.is_some() {
                 return Err(err!(15948, "a group's _id may only be specified once"));
             }
+            check_id(field.value())?;
             id = Some(Expression::parse(field.value(), scope.context)?);
             continue;
         }
@@ -46,6 +47,20 @@ pub(crate) fn parse(spec: &Element<'_>, scope: &Scope<'_>) -> Result<Parsed> {
     }
     let id = id.ok_or_else(|| err!(15955, "a group specification must include an _id"))?;
     Ok(Parsed::one(Group { id, fields }))
+}
+
+/// A document as `_id` has expressions, and no numbers or booleans as a projection has.
+///
+/// Errors: 17390.
+fn check_id(id: Value<'_>) -> Result<()> {
+    let Value::Document(fields) = id else { return Ok(()) };
+    let is_operator = fields.first().is_some_and(|first| first.name().starts_with('$'));
+    let listed =
+        |field: Element<'_>| field.value().as_number().is_some() || field.value().as_bool().is_some();
+    match !is_operator && fields.iter().any(listed) {
+        true => Err(err!(17390, "$group does not support inclusion-style expressions")),
+        false => Ok(()),
+    }
 }
 
 impl Operator for Group {

@@ -91,9 +91,13 @@ fn from_option<'a>(option: &Element<'a>) -> Result<&'a str> {
     ))
 }
 
-/// Errors: FailedToParse for what is no text or empty, those of paths.
+/// Errors: TypeMismatch for what is no text, FailedToParse for an empty one, those of paths.
 fn field_option(option: &Element<'_>) -> Result<Path> {
-    match text_option("$lookup", option)? {
+    let Value::String(text) = option.value() else {
+        let found = option.kind().alias();
+        return Err(err!(TypeMismatch, "$lookup argument '{option}' must be a string, is type {found}"));
+    };
+    match text {
         "" => Err(err!(FailedToParse, "$lookup argument '{}' must not be empty", option.name())),
         text => checked_path(text),
     }

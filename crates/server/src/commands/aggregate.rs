@@ -36,6 +36,7 @@ pub(crate) struct Parts<'a> {
     pub(crate) pipeline: Array<'a>,
     pub(crate) hint: Option<database::Hint>,
     pub(crate) allow_disk_use: Option<bool>,
+    bypass_validation: bool,
     pub(crate) variables: Option<Document<'a>>,
     explain: bool,
     batch_size: Option<u64>,
@@ -144,13 +145,13 @@ impl<'a> Parts<'a> {
             pipeline,
             hint: fields.hint()?,
             allow_disk_use: fields.boolean("allowDiskUse")?,
+            bypass_validation: fields.flag("bypassDocumentValidation")?.unwrap_or(false),
             collation: fields.collation()?,
             variables: fields.document("let")?,
             explain: fields.boolean("explain")?.unwrap_or(false),
             batch_size: cursor_reply::batch_size(cursor, "aggregate")?,
             has_cursor: cursor.is_some(),
         };
-        fields.refuse_unless_default("bypassDocumentValidation")?;
         for internal in ["fromMongos", "fromRouter", "needsMerge", "exchange", "encryptionInformation"] {
             fields.refuse_unless_default(internal)?;
         }
@@ -201,6 +202,7 @@ impl<'a> Parts<'a> {
             pipeline: self.pipeline,
             hint: self.hint.clone(),
             allow_disk_use: self.allow_disk_use,
+            bypass_validation: self.bypass_validation,
             sources: Some(super::sources::for_server(call.server, call.connection, self.pipeline)),
         }
     }

@@ -131,7 +131,20 @@ fn rename(call: &mut Call<'_>) -> Result<Answer> {
             ));
         }
     };
+    for name in ["stayTemp", "collectionUUID"] {
+        let wanted = if name == "stayTemp" { "bool" } else { "binData" };
+        if let Some(found) = fields.peek(name).map(|value| value.kind().alias())
+            && found != wanted
+            && found != "null"
+        {
+            return Err(err!(
+                TypeMismatch,
+                "BSON field 'renameCollection.{name}' is the wrong type '{found}', expected type '{wanted}'"
+            ));
+        }
+    }
     fields.refuse_unless_default("stayTemp")?;
+    fields.refuse_unless_default("collectionUUID")?;
     fields.finish()?;
     let operation = call.operation();
     let request = RenameRequest { from, to, drop_target };
@@ -175,9 +188,18 @@ pub(crate) const CLONE_COLLECTION_AS_CAPPED: Command = Command::new(
 
 fn clone_as_capped(call: &mut Call<'_>) -> Result<Answer> {
     let mut fields = call.fields();
-    let from = fields.namespace()?;
-    let to = Namespace::new(call.request.database, fields.required("toCollection", Fields::string)?)?;
-    let size = fields.required("size", Fields::integer)?;
+    let from = match fields.command_value() {
+        Value::String(name) => Namespace::new(call.request.database, name)?,
+        other => return Err(err!(TypeMismatch, "collection name has invalid type {}", other.kind().alias())),
+    };
+    let Some(to) = fields.string("toCollection")? else {
+        return Err(err!(TypeMismatch, "cloneCollectionAsCapped needs toCollection, a string"));
+    };
+    let to = Namespace::new(call.request.database, to)?;
+    let Some(size) = fields.any("size")?.and_then(|size| size.as_number()) else {
+        return Err(err!(InvalidOptions, "Capped collection size must be a number"));
+    };
+    let size = size.to_i64_clamped();
     fields.refuse_unless_default("temp")?;
     fields.finish()?;
     if size <= 0 {
