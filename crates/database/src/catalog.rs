@@ -232,28 +232,28 @@ pub(crate) fn entry_with(collection: &Collection, learnt: &[(Arc<Index>, Vec<u32
     if let Some(data) = &collection.data {
         out.append(c"ident", data.ident.0 as i64).begin_array(c"indexes");
         for index in &data.indexes {
-            out.push_document().begin_document(c"spec");
-            index.spec.append_to(&mut out);
-            out.end().append(c"ident", index.ident.0 as i64).append(c"since", index.since_millis);
-            append_multikey(index, learnt, &mut out);
-            out.end();
+            append_index(index, learnt, &mut out);
         }
         out.end();
         // For others who share the store; dropped by whoever opens the database after a crash.
         if !data.building.is_empty() {
             out.begin_array(c"building");
             for building in &data.building {
-                let index = &building.index;
-                out.push_document().begin_document(c"spec");
-                index.spec.append_to(&mut out);
-                out.end().append(c"ident", index.ident.0 as i64).append(c"since", index.since_millis);
-                append_multikey(index, learnt, &mut out);
-                out.end();
+                append_index(&building.index, learnt, &mut out);
             }
             out.end();
         }
     }
     out.finish()
+}
+
+/// Appends an index to the array that is open.
+fn append_index(index: &Arc<Index>, learnt: &[(Arc<Index>, Vec<u32>)], out: &mut Builder) {
+    out.push_document().begin_document(c"spec");
+    index.spec.append_to(out);
+    out.end().append(c"ident", index.ident.0 as i64).append(c"since", index.since_millis);
+    append_multikey(index, learnt, out);
+    out.end();
 }
 
 /// Appends what is known of arrays on an index's paths, and what is about to be learnt.

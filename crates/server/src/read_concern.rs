@@ -84,19 +84,12 @@ impl Asked {
                 // Whoever takes the writes has seen every cluster time that has been given out.
                 ("afterClusterTime", Value::Timestamp(time)) => asked.after = Some(time),
                 ("atClusterTime", Value::Timestamp(time)) => asked.at = Some(time),
-                (name @ ("afterClusterTime" | "atClusterTime"), value) => {
+                ("provenance", value) if value.is_nullish() || value.as_str().is_some() => {}
+                (name @ ("afterClusterTime" | "atClusterTime" | "provenance"), value) => {
+                    let wanted = if name == "provenance" { "string" } else { "timestamp" };
                     return Err(err!(
                         TypeMismatch,
-                        "BSON field '{command}.readConcern.{name}' is the wrong type '{}', expected type 'timestamp'",
-                        value.kind().alias()
-                    ));
-                }
-                ("provenance", Value::String(_)) => {}
-                ("provenance", value) if value.is_nullish() => {}
-                ("provenance", value) => {
-                    return Err(err!(
-                        TypeMismatch,
-                        "BSON field '{command}.readConcern.provenance' is the wrong type '{}', expected type 'string'",
+                        "BSON field '{command}.readConcern.{name}' is the wrong type '{}', expected type '{wanted}'",
                         value.kind().alias()
                     ));
                 }

@@ -45,7 +45,6 @@ const CURRENT_OP: &[&str] = &[
     "idleSessions",
     "localOps",
     "truncateOps",
-    "backtrace",
     "targetAllNodes",
 ];
 

@@ -120,17 +120,7 @@ fn rename(call: &mut Call<'_>) -> Result<Answer> {
         }
     };
     let to = Namespace::parse(fields.required("to", Fields::string)?)?;
-    let drop_target = match fields.any("dropTarget")? {
-        None => false,
-        Some(Value::Boolean(drop)) => drop,
-        Some(other) => {
-            return Err(err!(
-                TypeMismatch,
-                "BSON field 'renameCollection.dropTarget' is the wrong type '{}', expected type 'bool'",
-                other.kind().alias()
-            ));
-        }
-    };
+    let drop_target = fields.boolean("dropTarget")?.unwrap_or(false);
     for name in ["stayTemp", "collectionUUID"] {
         let wanted = if name == "stayTemp" { "bool" } else { "binData" };
         if let Some(found) = fields.peek(name).map(|value| value.kind().alias())

@@ -51,9 +51,13 @@ pub(in super::super) fn code_points<'a>(call: &Call<'_, 'a>) -> Computed<'a> {
         return value(0);
     }
     // As in MongoDB, the end bounds where a match starts, not where it ends.
-    let mut places = text.char_indices().map(|(byte, _)| byte).enumerate().take(end).skip(start);
-    let found = places.find(|(_, byte)| text.get(*byte..).is_some_and(|rest| rest.starts_with(wanted)));
-    value(found.map_or(-1, |(position, _)| position as i32))
+    let first = text.char_indices().nth(start).map(|(byte, _)| byte);
+    let found = first.and_then(|first| {
+        let rest = text.get(first..)?;
+        let before = rest.get(..rest.find(wanted)?)?;
+        Some(start + before.chars().count()).filter(|position| *position < end)
+    });
+    value(found.map_or(-1, |position| position as i32))
 }
 
 #[cfg(test)]
