@@ -50,7 +50,8 @@ fn gather(folder: &Path, found: &mut BTreeSet<String>) {
         let code = text.split("#[cfg(test)]\nmod tests {").next().unwrap_or("");
         for line in code.lines() {
             let Some((before, rest)) = line.split_once("static ") else { continue };
-            let declares = before.trim().is_empty() || before.trim().starts_with("pub");
+            let is_lifetime = before.ends_with('\'');
+            let declares = !is_lifetime && (before.trim().is_empty() || before.trim().starts_with("pub"));
             let Some((name, of)) = rest.split_once(':').filter(|_| declares) else { continue };
             if CHANGING.iter().any(|kind| of.contains(kind) || name.starts_with(kind)) {
                 let file = path.strip_prefix(root()).unwrap_or(&path).display();

@@ -500,7 +500,7 @@ impl Database {
         if collection.is_large() && plan.reads_all() {
             operation.expect_long();
         }
-        let stream = plan.start()?;
+        let stream = plan.open(&plan.tree)?;
         match self.store.known_generation() {
             None => Ok(stream),
             // The first record tells whether the plan is good.

@@ -74,7 +74,7 @@ impl Strict {
 
     /// Takes note of a plan that is about to start.
     pub(crate) fn note(&self, collection: &Collection, plan: &Plan) {
-        let (scans, sorts) = (plan.scans_more_than(collection, SCANNED_MAX), plan.sorts_in_memory());
+        let (scans, sorts) = (plan.scans_more_than(collection, SCANNED_MAX), plan.tree.sorts());
         let mut seen = self.seen.lock();
         plan.each_index(|index| {
             if seen.used.len() < KEPT_MAX {

@@ -4,7 +4,7 @@ pub(crate) mod interval;
 
 pub(crate) use interval::Interval;
 
-use crate::index::Index;
+use crate::index::{Index, KeyKind};
 use base::bson::Path;
 use interval::Intervals;
 use std::sync::Arc;
@@ -65,6 +65,19 @@ impl Access {
     /// Whether there is a single key within the bounds.
     pub(crate) fn is_single_key(&self) -> bool {
         self.parts.iter().all(|part| part.single_point().is_some())
+    }
+
+    /// The one key within the bounds, as the index stores it.
+    pub(crate) fn single_key(&self) -> Vec<u8> {
+        let mut key = Vec::new();
+        for (intervals, part) in self.parts.iter().zip(&self.index.spec.parts) {
+            let start = key.len();
+            key.extend_from_slice(intervals.single_point().map_or(&[][..], |point| &point.key));
+            if part.kind == KeyKind::Descending {
+                key.iter_mut().skip(start).for_each(|byte| *byte = !*byte);
+            }
+        }
+        key
     }
 
     /// Whether keys within the bounds prove the whole filter.

@@ -1,6 +1,6 @@
 //! Reads of a whole collection: COLLSCAN in natural order or backwards, and EOF, which reads nothing.
 
-use super::{Explainer, PATIENCE, Record, RecordStream, Stats, Surroundings, patiently, record_of};
+use super::{PATIENCE, Record, RecordStream, Report, Stats, Surroundings, patiently, record_of};
 use crate::collection::Data;
 use crate::keys::{IndexEntry, RecordId};
 use crate::storage_error;
@@ -15,7 +15,6 @@ use storage::{Cursor, Direction, Ident, Lent, Range, Snapshot, Value};
 pub(crate) struct CollScan {
     surroundings: Arc<Surroundings>,
     cursor: Natural,
-    forward: bool,
     filter: Option<Arc<Matcher>>,
     stats: Stats,
     examined: u64,
@@ -31,7 +30,6 @@ impl CollScan {
         Ok(CollScan {
             surroundings: surroundings.clone(),
             cursor: surroundings.natural.walk(&surroundings.snapshot, direction)?,
-            forward,
             filter,
             stats: Stats::default(),
             examined: 0,
@@ -94,11 +92,8 @@ impl RecordStream for CollScan {
         Ok(count)
     }
 
-    fn explain(&self, out: &mut Explainer) {
-        let filter = self.filter.as_ref().map(|filter| filter.describe());
-        out.stage("COLLSCAN", filter.as_ref(), &self.stats)
-            .append(c"direction", if self.forward { "forward" } else { "backward" });
-        out.docs(self.examined);
+    fn report(&self, report: &mut Report) {
+        report.node(&self.stats).docs(self.examined);
     }
 }
 
@@ -184,7 +179,7 @@ impl RecordStream for Eof {
         Ok(None)
     }
 
-    fn explain(&self, out: &mut Explainer) {
-        out.stage("EOF", None, &self.stats);
+    fn report(&self, report: &mut Report) {
+        report.node(&self.stats);
     }
 }

@@ -1,6 +1,7 @@
 //! Documents made of index keys: PROJECTION_COVERED and RETURN_KEY.
 
-use super::{Explainer, IdStream, IndexScan, Record, RecordStream, Stats, Surroundings};
+use super::ixscan::IndexScan;
+use super::{IdStream, Keys, Record, RecordStream, Report, Stats, Surroundings};
 use crate::index::{IndexSpec, KeyKind};
 use crate::keys::RecordId;
 use base::Result;
@@ -30,7 +31,7 @@ pub(crate) struct ProjectionCovered {
 #[derive(Clone)]
 pub(crate) struct Covering {
     /// For each part up to the last that is needed: its direction, and its place in the document.
-    parts: Vec<(bool, Option<Vec<String>>)>,
+    parts: Arc<[(bool, Option<Vec<String>>)]>,
 }
 
 impl Covering {
@@ -50,7 +51,16 @@ impl Covering {
         }
         let used = parts.iter().rposition(|(_, place)| place.is_some()).map_or(0, |last| last + 1);
         parts.truncate(used);
-        Covering { parts }
+        Covering { parts: parts.into() }
+    }
+
+    /// The fields of the documents.
+    pub(super) fn fields(&self) -> DocumentBuf {
+        let mut fields = Builder::new();
+        for names in self.parts.iter().filter_map(|(_, place)| place.as_ref()) {
+            fields.append(FieldName::known(&names.join(".")), 1i32);
+        }
+        fields.finish()
     }
 
     /// The document that a key describes; `None` where a part is null.
@@ -85,7 +95,7 @@ impl Covering {
         let flat = self.parts.iter().all(|(_, place)| place.as_ref().is_none_or(|names| names.len() == 1));
         let mut out = Builder::new();
         let mut values = Vec::new();
-        for (ascending, place) in &self.parts {
+        for (ascending, place) in self.parts.iter() {
             match place.as_deref() {
                 Some([name]) if flat => decoder.append_next(FieldName::new(name)?, *ascending, &mut out)?,
                 Some(names) => values.push((names, decoder.next(*ascending)?)),
@@ -123,14 +133,15 @@ fn nest(values: &[&(&[String], base::bson::ValueBuf)], depth: usize, out: &mut B
 }
 
 impl ProjectionCovered {
-    pub(crate) fn new(
+    /// Over a scan that keeps its keys.
+    pub(super) fn new(
         surroundings: &Arc<Surroundings>,
         scan: IndexScan,
         covering: Covering,
         filter: Option<Part>,
     ) -> ProjectionCovered {
         let (surroundings, stats) = (surroundings.clone(), Stats::default());
-        ProjectionCovered { surroundings, scan: scan.keeping_keys(), covering, filter, stats, fetched: 0 }
+        ProjectionCovered { surroundings, scan, covering, filter, stats, fetched: 0 }
     }
 }
 
@@ -153,19 +164,9 @@ impl RecordStream for ProjectionCovered {
         Ok(None)
     }
 
-    fn explain(&self, out: &mut Explainer) {
-        let filter = self.filter.as_ref().map(|filter| filter.describe());
-        let made = self.covering.parts.iter().filter_map(|(_, place)| place.as_ref());
-        let mut fields = Builder::new();
-        made.for_each(|names| {
-            fields.append(FieldName::known(&names.join(".")), 1i32);
-        });
-        let spec = out.projection.clone().unwrap_or_else(|| fields.finish());
-        out.stage("PROJECTION_COVERED", filter.as_ref(), &self.stats).append(c"transformBy", &spec);
-        if self.fetched > 0 {
-            out.docs(self.fetched);
-        }
-        out.input(|out| self.scan.explain(out));
+    fn report(&self, report: &mut Report) {
+        report.node(&self.stats).docs_if_any(self.fetched);
+        self.scan.report(report);
     }
 }
 
@@ -194,7 +195,7 @@ fn no_key() -> DocumentBuf {
 pub(crate) struct ReturnKey {
     surroundings: Arc<Surroundings>,
     input: Box<dyn IdStream>,
-    spec: IndexSpec,
+    spec: Arc<IndexSpec>,
     filter: Arc<Matcher>,
     sort: Option<Arc<SortPattern>>,
     /// Whether the key is to be shown.
@@ -204,28 +205,17 @@ pub(crate) struct ReturnKey {
 }
 
 impl ReturnKey {
-    pub(crate) fn new(
-        surroundings: &Arc<Surroundings>,
-        input: Box<dyn IdStream>,
-        spec: &IndexSpec,
-        filter: &Arc<Matcher>,
-        sort: Option<Arc<SortPattern>>,
-    ) -> ReturnKey {
+    pub(super) fn new(surroundings: &Arc<Surroundings>, input: Box<dyn IdStream>, node: &Keys) -> ReturnKey {
         ReturnKey {
             surroundings: surroundings.clone(),
             input,
-            spec: spec.clone(),
-            filter: filter.clone(),
-            sort,
-            shows_sort_key: false,
+            spec: node.spec.clone(),
+            filter: node.filter.clone(),
+            sort: node.sort.clone(),
+            shows_sort_key: node.shows_sort_key,
             stats: Stats::default(),
             examined: 0,
         }
-    }
-
-    /// The same, each record with the values that it is sorted by.
-    pub(crate) fn showing_sort_key(self, shows_sort_key: bool) -> ReturnKey {
-        ReturnKey { shows_sort_key, ..self }
     }
 }
 
@@ -276,10 +266,9 @@ impl RecordStream for ReturnKey {
         Ok(None)
     }
 
-    fn explain(&self, out: &mut Explainer) {
-        out.stage("RETURN_KEY", Some(&self.filter.describe()), &self.stats);
-        out.docs(self.examined);
-        out.input(|out| self.input.explain(out));
+    fn report(&self, report: &mut Report) {
+        report.node(&self.stats).docs(self.examined);
+        self.input.report(report);
     }
 }
 
@@ -299,8 +288,8 @@ impl RecordStream for KeyOnly {
         Ok(Some(Record { id: record.id, document: empty, sort_key: Some(key), meta }))
     }
 
-    fn explain(&self, out: &mut Explainer) {
-        out.stage("RETURN_KEY", None, &Stats::default());
-        out.input(|out| self.input.explain(out));
+    fn report(&self, report: &mut Report) {
+        report.node(&Stats::default());
+        self.input.report(report);
     }
 }

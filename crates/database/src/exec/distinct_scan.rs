@@ -1,10 +1,11 @@
 //! DISTINCT_SCAN and COUNT_SCAN: answers from the keys of an index, for `distinct`, `$group` and `count`.
 
-use super::{Covering, Explainer, IdStream, IndexKey, IndexScan, Record, RecordStream, Stats, Surroundings};
+use super::ixscan::{IndexKey, IndexScan};
+use super::{Covering, IdStream, Record, RecordStream, Report, Stats, Surroundings};
 use crate::index::IndexSpec;
 use crate::keys::RecordId;
 use base::Result;
-use base::bson::{Builder, Document, DocumentBuf, DocumentCow, Path, Type};
+use base::bson::{Document, DocumentBuf, DocumentCow, Path, Type};
 use std::sync::Arc;
 
 // DISTINCT_SCAN: one record for each value that an index has at one of its parts, the other keys of the value
@@ -29,14 +30,14 @@ pub(crate) struct DistinctScan {
 }
 
 impl DistinctScan {
-    /// The values that a scan finds at its index's part of this number, whose path is `path`.
+    /// The values that a scan, which keeps its keys, finds at its index's part of this number, whose path is `path`.
     pub(crate) fn new(surroundings: &Arc<Surroundings>, scan: IndexScan, part: usize, path: &Path) -> Self {
         let covering = Covering::new(scan.spec(), &|other| other == part);
         let arrays = scan.is_multikey(part);
         DistinctScan {
             arrays,
             surroundings: surroundings.clone(),
-            scan: scan.by_key().keeping_keys(),
+            scan: scan.by_key(),
             covering,
             path: path.clone(),
             parts: part + 1,
@@ -88,14 +89,9 @@ impl RecordStream for DistinctScan {
         Ok(None)
     }
 
-    fn explain(&self, out: &mut Explainer) {
-        let mut fields = Builder::new();
-        fields.append(c"_id", 0i32).append(&self.path, 1i32);
-        out.stage("PROJECTION_COVERED", None, &self.stats).append(c"transformBy", &fields.finish());
-        if self.fetched > 0 {
-            out.docs(self.fetched);
-        }
-        out.input(|out| self.scan.explain_as("DISTINCT_SCAN", out));
+    fn report(&self, report: &mut Report) {
+        report.node(&self.stats).docs_if_any(self.fetched);
+        self.scan.report(report);
     }
 }
 
@@ -110,9 +106,9 @@ pub(crate) struct FirstIds {
 }
 
 impl FirstIds {
-    /// The first of each value that the scan finds at its index's part of this number.
+    /// The first of each value that the scan, which keeps its keys, finds at its index's part of this number.
     pub(crate) fn new(scan: IndexScan, part: usize) -> FirstIds {
-        FirstIds { scan: scan.keeping_keys(), parts: part + 1 }
+        FirstIds { scan, parts: part + 1 }
     }
 }
 
@@ -133,8 +129,8 @@ impl IdStream for FirstIds {
         self.scan.index()
     }
 
-    fn explain(&self, out: &mut Explainer) {
-        self.scan.explain_as("DISTINCT_SCAN", out);
+    fn report(&self, report: &mut Report) {
+        self.scan.report(report);
     }
 }
 
@@ -172,13 +168,9 @@ impl RecordStream for FirstCovered {
         Ok(None)
     }
 
-    fn explain(&self, out: &mut Explainer) {
-        let fields = out.projection.clone().unwrap_or_else(|| Builder::new().finish());
-        out.stage("PROJECTION_COVERED", None, &self.stats).append(c"transformBy", &fields);
-        if self.fetched > 0 {
-            out.docs(self.fetched);
-        }
-        out.input(|out| self.ids.explain(out));
+    fn report(&self, report: &mut Report) {
+        report.node(&self.stats).docs_if_any(self.fetched);
+        self.ids.report(report);
     }
 }
 
@@ -202,7 +194,7 @@ impl RecordStream for CountScan {
         self.0.count()
     }
 
-    fn explain(&self, out: &mut Explainer) {
-        self.0.explain_as("COUNT_SCAN", out);
+    fn report(&self, report: &mut Report) {
+        self.0.report(report);
     }
 }

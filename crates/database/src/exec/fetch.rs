@@ -5,7 +5,7 @@
 //! Two lookups, no scan: it is what most reads and writes by `_id` come down to. MongoDB shows little of it.
 
 use super::covered::key_document;
-use super::{Explainer, IdStream, Record, RecordStream, Stats, Surroundings, patiently};
+use super::{IdStream, Record, RecordStream, Report, Stats, Surroundings, patiently};
 use crate::access::Access;
 use crate::keys::IndexEntry;
 use crate::operation::Operation;
@@ -37,15 +37,11 @@ impl Fetch {
         surroundings: &Arc<Surroundings>,
         mut input: Box<dyn IdStream>,
         filter: Option<Part>,
+        keeps_keys: bool,
     ) -> Fetch {
         input.bring(surroundings.records);
         let (surroundings, stats) = (surroundings.clone(), Stats::default());
-        Fetch { surroundings, input, filter, keeps_keys: false, stats, examined: 0 }
-    }
-
-    /// The same, each record with the key it was found by; the scans below must keep their keys.
-    pub(crate) fn keeping_keys(self, keeps_keys: bool) -> Fetch {
-        Fetch { keeps_keys, ..self }
+        Fetch { surroundings, input, filter, keeps_keys, stats, examined: 0 }
     }
 
     /// What the index knows of the record that was found last.
@@ -88,12 +84,9 @@ impl RecordStream for Fetch {
         patiently(self, |stage| &stage.surroundings.operation, Self::search)
     }
 
-    fn explain(&self, out: &mut Explainer) {
-        let filter = self.filter.as_ref().map(|filter| filter.describe());
-        out.stage("FETCH", filter.as_ref(), &self.stats);
-        out.docs(self.examined);
-        out.count(c"alreadyHasObj", 0);
-        out.input(|out| self.input.explain(out));
+    fn report(&self, report: &mut Report) {
+        report.node(&self.stats).docs(self.examined).count(c"alreadyHasObj", 0);
+        self.input.report(report);
     }
 }
 
@@ -143,11 +136,9 @@ impl RecordStream for Refetch {
         patiently(self, |stage| &stage.surroundings.operation, Self::search)
     }
 
-    fn explain(&self, out: &mut Explainer) {
-        out.stage("FETCH", Some(&self.filter.describe()), &self.stats);
-        out.docs(self.examined);
-        out.count(c"alreadyHasObj", self.examined);
-        out.input(|out| self.input.explain(out));
+    fn report(&self, report: &mut Report) {
+        report.node(&self.stats).docs(self.examined).count(c"alreadyHasObj", self.examined);
+        self.input.report(report);
     }
 }
 
@@ -190,19 +181,12 @@ impl RecordStream for Ahead {
         let rest = self.rest.as_mut().map_or(Ok(0), |rest| rest.count());
         Ok(first + rest?)
     }
-
-    fn explain(&self, out: &mut Explainer) {
-        if let Some(rest) = &self.rest {
-            rest.explain(out);
-        }
-    }
 }
 
 /// Yields the one document of a key, looked up when it is first asked for.
 pub(crate) struct Express {
     surroundings: Arc<Surroundings>,
     access: Arc<Access>,
-    key: Vec<u8>,
     filter: Option<Arc<Matcher>>,
     stats: Stats,
     keys_examined: u64,
@@ -247,13 +231,11 @@ impl Express {
     pub(crate) fn new(
         surroundings: &Arc<Surroundings>,
         access: &Arc<Access>,
-        key: Vec<u8>,
         filter: Option<Arc<Matcher>>,
     ) -> Express {
         Express {
             surroundings: surroundings.clone(),
             access: access.clone(),
-            key,
             filter,
             stats: Stats::default(),
             keys_examined: 0,
@@ -274,7 +256,7 @@ impl RecordStream for Express {
             around.snapshot.as_ref(),
             self.access.index.ident,
             around.records,
-            &self.key,
+            &self.access.single_key(),
             self.filter.as_deref(),
             &around.context,
         )?;
@@ -286,24 +268,9 @@ impl RecordStream for Express {
         Ok(record)
     }
 
-    fn explain(&self, out: &mut Explainer) {
-        let spec = &self.access.index.spec;
-        match spec.clustered {
-            true => out.out().append(c"stage", "EXPRESS_CLUSTERED_IXSCAN"),
-            false => {
-                let shown = out.out().append(c"stage", "EXPRESS_IXSCAN");
-                shown
-                    .append(c"keyPattern", spec.key.to_string().as_str())
-                    .append(c"indexName", spec.name.as_str())
-            }
-        };
-        out.out().append_optional(c"filter", self.filter.as_ref().map(|filter| filter.describe()).as_ref());
-        if let Some(projection) = out.projection.take() {
-            out.out().append(c"projection", &projection).append(c"projectionCovered", false);
-        }
-        out.keys(self.keys_examined);
-        out.docs(self.docs_examined);
-        out.count(c"nReturned", self.stats.advanced);
+    fn report(&self, report: &mut Report) {
+        let ran = report.node(&self.stats).keys(self.keys_examined).docs(self.docs_examined);
+        ran.count(c"nReturned", self.stats.advanced);
     }
 }
 

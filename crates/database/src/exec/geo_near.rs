@@ -5,8 +5,9 @@
 //! reaches as far, when nothing nearer can turn up any more. The width of rings follows from how much
 //! they hold, so that little is read for a few results.
 
+use super::ixscan::IndexScan;
 use super::or::Seen;
-use super::{Explainer, IdStream, IndexScan, Record, RecordStream, Stats, Surroundings, patiently};
+use super::{IdStream, Record, RecordStream, Report, Scan, Stats, Surroundings, patiently};
 use crate::access::Access;
 use crate::access::interval::Intervals;
 use crate::index::{GeoIndex, KeyRange, elements, hashes};
@@ -73,7 +74,7 @@ struct Ring {
 /// Yields the records near to a place, the nearest first.
 pub(crate) struct GeoNear {
     surroundings: Arc<Surroundings>,
-    near: NearAccess,
+    near: Arc<NearAccess>,
     filter: Option<Arc<Matcher>>,
     metadata: MetaKinds,
     /// How far the index has been read.
@@ -95,7 +96,7 @@ pub(crate) struct GeoNear {
 impl GeoNear {
     pub(crate) fn new(
         surroundings: &Arc<Surroundings>,
-        near: &NearAccess,
+        near: &Arc<NearAccess>,
         filter: Option<Arc<Matcher>>,
         metadata: MetaKinds,
     ) -> GeoNear {
@@ -142,7 +143,7 @@ impl GeoNear {
         }
         match access.is_empty() {
             true => Ok(None),
-            false => IndexScan::new(&self.surroundings, &Arc::new(access), true).map(Some),
+            false => IndexScan::open(&self.surroundings, &Scan::new(Arc::new(access), true)).map(Some),
         }
     }
 
@@ -205,7 +206,7 @@ impl GeoNear {
         self.surroundings.examine_document()?;
         let Some(stored) = self.surroundings.document(scan, id)? else { return Ok(false) };
         let document = Document::from_valid(&stored);
-        let NearAccess { access, near, .. } = &self.near;
+        let NearAccess { access, near, .. } = &*self.near;
         let (Some(space), Some(path)) = (Space::new(access, near), access.path(self.near.part)) else {
             return Ok(false);
         };
@@ -281,31 +282,6 @@ impl GeoNear {
             })
         })
     }
-
-    fn explain_near(&self, out: &mut Explainer) {
-        let spec = &self.near.access.index.spec;
-        let executed = out.executed();
-        let builder = out.stage(self.near.stage(), None, &self.stats);
-        builder.append(c"keyPattern", &spec.key).append(c"indexName", spec.name.as_str());
-        builder.append(c"indexVersion", 2i32);
-        if executed {
-            builder.begin_array(c"searchIntervals");
-            for ring in &self.rings {
-                let shown = |distance: f64| self.near.near.shown(distance);
-                builder
-                    .push_document()
-                    .append(c"minDistance", shown(ring.inner))
-                    .append(c"maxDistance", shown(ring.outer))
-                    .append(c"maxInclusive", ring.outer >= self.end)
-                    .append(c"nBuffered", ring.buffered as i64)
-                    .append(c"nReturned", ring.returned as i64)
-                    .end();
-            }
-            builder.end();
-        }
-        out.keys_examined += self.keys;
-        out.docs_examined += self.documents;
-    }
 }
 
 impl RecordStream for GeoNear {
@@ -313,10 +289,25 @@ impl RecordStream for GeoNear {
         patiently(self, |stage| &stage.surroundings.operation, Self::search)
     }
 
-    fn explain(&self, out: &mut Explainer) {
-        let Some(filter) = &self.filter else { return self.explain_near(out) };
-        out.stage("FETCH", Some(&filter.describe_beside_near()), &self.fetched);
-        out.input(|out| self.explain_near(out));
+    fn report(&self, report: &mut Report) {
+        if self.filter.is_some() {
+            report.node(&self.fetched);
+        }
+        let ran = report.node(&self.stats);
+        (ran.keys_examined, ran.docs_examined) = (self.keys, self.documents);
+        ran.own.begin_array(c"searchIntervals");
+        for ring in &self.rings {
+            let shown = |distance: f64| self.near.near.shown(distance);
+            ran.own
+                .push_document()
+                .append(c"minDistance", shown(ring.inner))
+                .append(c"maxDistance", shown(ring.outer))
+                .append(c"maxInclusive", ring.outer >= self.end)
+                .append(c"nBuffered", ring.buffered as i64)
+                .append(c"nReturned", ring.returned as i64)
+                .end();
+        }
+        ran.own.end();
     }
 }
 

@@ -2,13 +2,12 @@
 
 use super::bounds::{KeyBounds, Place};
 use super::or::Seen;
-use super::{Covering, Explainer, IdStream, PATIENCE, Stats, Surroundings};
+use super::{Covering, IdStream, PATIENCE, Report, Scan, Stats, Surroundings, Within};
 use crate::access::Access;
 use crate::index::IndexSpec;
 use crate::keys::{IndexEntry, RecordId};
 use crate::storage_error;
 use base::Result;
-use base::bson::Builder;
 use base::key_string::{component_length, successor};
 use query::Interrupt;
 use query::matcher::Part;
@@ -46,77 +45,50 @@ pub(crate) struct IndexScan {
 }
 
 impl IndexScan {
-    /// Within the bounds of an access.
-    pub(crate) fn new(
-        surroundings: &Arc<Surroundings>,
-        access: &Arc<Access>,
-        forward: bool,
-    ) -> Result<IndexScan> {
-        IndexScan::within(surroundings, access, KeyBounds::new(access), forward)
+    /// Opens a scan.
+    pub(super) fn open(around: &Arc<Surroundings>, scan: &Scan) -> Result<IndexScan> {
+        let (range, bounds) = scan.keys();
+        let cursor = around.snapshot.scan(scan.access.index.ident, range, direction(scan.forward));
+        let cursor = cursor.map_err(storage_error)?;
+        around.operation.check()?;
+        Ok(IndexScan::over(around, scan, cursor, bounds))
     }
 
-    /// Within bounds that are a part of an access's.
-    pub(crate) fn within(
-        surroundings: &Arc<Surroundings>,
-        access: &Arc<Access>,
-        bounds: KeyBounds,
-        forward: bool,
-    ) -> Result<IndexScan> {
-        let scan = IndexScan::over(surroundings, access, bounds.range(), forward)?;
-        surroundings.operation.check()?;
-        Ok(scan.checking(bounds))
-    }
-
-    /// One for each access, or for each of its parts: a store that is far away begins all of them at once.
-    pub(crate) fn several(
-        surroundings: &Arc<Surroundings>,
-        scans: Vec<(Arc<Access>, KeyBounds)>,
-        forward: bool,
-    ) -> Result<Vec<IndexScan>> {
-        let ranges = scans.iter().map(|(access, bounds)| (access.index.ident, bounds.range())).collect();
-        let cursors = surroundings.snapshot.scan_many(ranges, direction(forward)).map_err(storage_error)?;
-        surroundings.operation.check()?;
-        let scan = |(cursor, (access, bounds)): (_, (Arc<Access>, KeyBounds))| {
-            let mut scan = IndexScan::with(surroundings, &access, cursor, forward).checking(bounds);
+    /// Opens several in one direction: a store that is far away begins all of them at once.
+    pub(super) fn several(around: &Arc<Surroundings>, scans: &[Scan]) -> Result<Vec<IndexScan>> {
+        let (ranges, bounds): (Vec<_>, Vec<_>) = scans
+            .iter()
+            .map(|scan| (scan, scan.keys()))
+            .map(|(scan, (range, bounds))| ((scan.access.index.ident, range), bounds))
+            .unzip();
+        let forward = scans.first().is_none_or(|scan| scan.forward);
+        let cursors = around.snapshot.scan_many(ranges, direction(forward)).map_err(storage_error)?;
+        around.operation.check()?;
+        let begun = |((cursor, scan), bounds)| {
+            let mut scan = IndexScan::over(around, scan, cursor, bounds);
             scan.begin();
             scan
         };
-        Ok(cursors.into_iter().zip(scans).map(scan).collect())
+        Ok(cursors.into_iter().zip(scans).zip(bounds).map(begun).collect())
     }
 
-    /// Looks at each key, where the cursor's range holds others than are within the bounds.
-    fn checking(self, bounds: KeyBounds) -> IndexScan {
-        IndexScan { bounds: (!bounds.is_contiguous()).then_some(bounds), ..self }
-    }
-
-    /// Over a range of keys.
-    pub(crate) fn over(
-        surroundings: &Arc<Surroundings>,
-        access: &Arc<Access>,
-        range: Range,
-        forward: bool,
-    ) -> Result<IndexScan> {
-        let cursor = surroundings.snapshot.scan(access.index.ident, range, direction(forward));
-        Ok(IndexScan::with(surroundings, access, cursor.map_err(storage_error)?, forward))
-    }
-
-    fn with(
-        surroundings: &Arc<Surroundings>,
-        access: &Arc<Access>,
+    fn over(
+        around: &Arc<Surroundings>,
+        scan: &Scan,
         cursor: Box<dyn Cursor>,
-        forward: bool,
+        bounds: Option<KeyBounds>,
     ) -> IndexScan {
-        let several = access.any_multikey() && !access.is_single_key();
+        let several = scan.access.any_multikey() && !scan.access.is_single_key();
         IndexScan {
-            surroundings: surroundings.clone(),
-            access: access.clone(),
-            forward,
+            surroundings: around.clone(),
+            access: scan.access.clone(),
+            forward: scan.forward,
             cursor,
             begun: false,
-            bounds: None,
+            bounds,
             seen: several.then(Seen::default),
-            key: None,
-            filter: None,
+            key: scan.keeps_keys.then(IndexKey::default),
+            filter: scan.filter.clone(),
             stats: Stats::default(),
             examined: 0,
             seeks: 1,
@@ -153,17 +125,6 @@ impl IndexScan {
                 as Chosen
         });
         self.cursor.expect(Wanted { ranges, chosen });
-    }
-
-    /// Keeps each key for whoever asks.
-    pub(crate) fn keeping_keys(mut self) -> IndexScan {
-        self.key = Some(IndexKey::default());
-        self
-    }
-
-    /// Yields only what satisfies a filter of keys, which are made documents of.
-    pub(crate) fn filtered(self, filter: Part, covering: Covering) -> IndexScan {
-        IndexScan { filter: Some((filter, covering)), ..self }
     }
 
     /// The index.
@@ -220,19 +181,6 @@ impl IndexScan {
             }
             Ok(count)
         })
-    }
-
-    /// Prints the index and its bounds, as the stages that contain a scan do too.
-    pub(crate) fn explain_as(&self, name: &str, out: &mut Explainer) {
-        let filter = self.filter.as_ref().map(|(filter, _)| filter.describe());
-        let out_builder = out.stage(name, filter.as_ref(), &self.stats);
-        describe_index(&self.access, out_builder);
-        out_builder.append(c"direction", if self.forward { "forward" } else { "backward" });
-        describe_bounds(&self.access, self.forward, out_builder);
-        out.keys(self.examined);
-        out.count(c"seeks", self.seeks);
-        out.count(c"dupsTested", self.duplicates.0);
-        out.count(c"dupsDropped", self.duplicates.1);
     }
 }
 
@@ -308,9 +256,9 @@ impl IdStream for IndexScan {
         self.cursor.record().map_err(storage_error)
     }
 
-    fn explain(&self, out: &mut Explainer) {
-        let clustered = self.access.index.spec.clustered;
-        self.explain_as(if clustered { "CLUSTERED_IXSCAN" } else { "IXSCAN" }, out);
+    fn report(&self, report: &mut Report) {
+        let ran = report.node(&self.stats).keys(self.examined).count(c"seeks", self.seeks);
+        ran.count(c"dupsTested", self.duplicates.0).count(c"dupsDropped", self.duplicates.1);
     }
 }
 
@@ -318,50 +266,15 @@ fn direction(forward: bool) -> Direction {
     if forward { Direction::Forward } else { Direction::Backward }
 }
 
-/// What explain says of an index.
-pub(crate) fn describe_index(access: &Access, out: &mut Builder) {
-    let spec = &access.index.spec;
-    out.append(c"keyPattern", &spec.key).append(c"indexName", spec.name.as_str());
-    out.append_optional(c"collation", spec.collation.document());
-    out.append(c"isMultiKey", access.any_multikey());
-    if spec.text.is_none() {
-        describe_multikey_paths(access, out);
-    }
-    out.append(c"isUnique", spec.unique || access.index.is_id());
-    out.append(c"isSparse", spec.sparse).append(c"isPartial", spec.partial.is_some());
-    out.append(c"indexVersion", 2i32);
-}
-
-fn describe_multikey_paths(access: &Access, out: &mut Builder) {
-    let spec = &access.index.spec;
-    out.begin_document(c"multiKeyPaths");
-    for (part, bits) in spec.parts.iter().zip(&access.multikey) {
-        out.begin_array(&part.path);
-        let names: Vec<&str> = part.path.components().iter().map(|component| component.name()).collect();
-        for depth in (0..names.len().min(32)).filter(|depth| bits & (1 << depth) != 0) {
-            out.push(names.iter().take(depth + 1).copied().collect::<Vec<_>>().join(".").as_str());
-        }
-        out.end();
-    }
-    out.end();
-}
-
-/// The bounds as explain prints them, in the order of the walk.
-fn describe_bounds(access: &Access, forward: bool, out: &mut Builder) {
-    out.begin_document(c"indexBounds");
-    // MongoDB shows no bounds on text.
-    let shown = access.index.spec.text.is_none();
-    for (part, intervals) in access.index.spec.parts.iter().zip(&access.parts).filter(|_| shown) {
-        let ascending = (part.kind != crate::index::KeyKind::Descending) == forward;
-        out.begin_array(&part.path);
-        let shown: Vec<String> = match ascending {
-            true => intervals.as_slice().iter().map(|interval| interval.to_string()).collect(),
-            false => intervals.as_slice().iter().rev().map(|interval| interval.reversed()).collect(),
+impl Scan {
+    /// The range of its keys, and the bounds that decide where the range holds other keys, too.
+    fn keys(&self) -> (Range, Option<KeyBounds>) {
+        let bounds = match &self.within {
+            Within::Bounds => KeyBounds::new(&self.access),
+            Within::Split { bounds, .. } => bounds.another(),
+            Within::Prefix(prefix) => return (Range::prefix(prefix), None),
+            Within::Range(range) => return (range.clone(), None),
         };
-        shown.iter().for_each(|text| {
-            out.push(text.as_str());
-        });
-        out.end();
+        (bounds.range(), (!bounds.is_contiguous()).then_some(bounds))
     }
-    out.end();
 }

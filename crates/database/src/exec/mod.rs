@@ -1,43 +1,45 @@
-//! Running plans: streams of records over one snapshot.
+//! Plans as trees of nodes, and running them: streams of records over one snapshot.
 //!
-//! A stage pulls from the one below it: [`RecordStream`]s yield documents, [`IdStream`]s the ids
-//! that an index found, which FETCH turns into documents. Stages of one kind share a file. Each stage is named as
-//! explain prints it, counts its work and prints itself.
-//!
-//! What every stage counts, and how explain prints a tree of stages.
+//! A plan is data ([`Node`]). Opening it makes a stream of each node. A stream pulls from the one below it:
+//! [`RecordStream`]s yield documents, [`IdStream`]s the ids that an index found, which FETCH turns into
+//! documents. Streams of one kind share a file. A stream counts its work, and explain prints the counts with
+//! the nodes.
 
 mod bounds;
 mod collscan;
+mod counters;
 mod covered;
+mod describe;
 mod distinct_scan;
 mod fetch;
 mod geo_near;
 mod ixscan;
+mod node;
+mod open;
 mod or;
 mod sort;
 mod text;
 
 pub(crate) use bounds::KeyBounds;
-pub(crate) use collscan::{CollScan, Eof, NaturalOrder};
-pub(crate) use covered::{Covering, KeyOnly, ProjectionCovered, ReturnKey};
-pub(crate) use distinct_scan::{CountScan, DistinctScan, FirstCovered, FirstIds};
-pub(crate) use fetch::{Ahead, Express, Fetch, Found, Refetch, found_by, lookup};
-pub(crate) use geo_near::{GeoNear, NearAccess};
-pub(crate) use ixscan::{IndexKey, IndexScan};
-pub(crate) use or::{Or, OrRecords, SortMerge};
-pub(crate) use sort::{Limit, Skip, SkipIds, Sort, SortOptions};
-pub(crate) use text::{TextMatch, TextOr};
+pub(crate) use collscan::NaturalOrder;
+pub(crate) use counters::{Report, Stats};
+pub(crate) use covered::Covering;
+pub(crate) use describe::Explainer;
+pub(crate) use fetch::{Ahead, Found, found_by, lookup};
+pub(crate) use geo_near::NearAccess;
+pub(crate) use node::{Fetches, Ids, Keys, Node, Scan, TextSearch, Within};
+pub(crate) use sort::{Limit, SortOptions};
 
 use crate::index::IndexSpec;
 use crate::keys::RecordId;
 use crate::operation::Operation;
 use crate::storage_error;
-use base::bson::{Builder, Document, DocumentBuf, DocumentCow};
+use base::bson::{Document, DocumentCow};
 use base::{Result, err};
+use ixscan::IndexKey;
 use query::matcher::Matcher;
 use query::{Context, DocumentMetadata, Interrupt};
 use std::collections::VecDeque;
-use std::ffi::CStr;
 use std::sync::Arc;
 use std::sync::atomic::AtomicI64;
 use std::sync::atomic::Ordering::Relaxed;
@@ -82,10 +84,10 @@ pub trait RecordStream: Send {
         Ok(count)
     }
 
-    /// Prints the stage and those below it.
+    /// Reports what its node did, and those below it.
     #[doc(hidden)]
     #[allow(private_interfaces)]
-    fn explain(&self, _out: &mut Explainer) {}
+    fn report(&self, _report: &mut Report) {}
 }
 
 /// Yields the ids of records that an index found.
@@ -110,8 +112,8 @@ pub(crate) trait IdStream: Send {
         Ok(None)
     }
 
-    /// Prints the stage and those below it.
-    fn explain(&self, out: &mut Explainer);
+    /// Reports what its node did, and those below it.
+    fn report(&self, report: &mut Report);
 }
 
 /// How many documents or keys a stage looks at for one result before the work goes on through
@@ -216,134 +218,5 @@ impl Surroundings {
         let count = counter.load(Relaxed);
         counter.store(count + 1, Relaxed);
         if count & 127 == 0 { self.operation.check() } else { Ok(()) }
-    }
-}
-
-/// What a stage has done so far, in MongoDB's terms: each call for one more result or step is a
-/// work, which advances or needs time.
-#[derive(Clone, Copy, Default, Debug)]
-pub(crate) struct Stats {
-    /// Steps taken.
-    pub(crate) works: u64,
-    /// Results yielded.
-    pub(crate) advanced: u64,
-    /// Whether it has come to its end.
-    pub(crate) ended: bool,
-}
-
-impl Stats {
-    /// A step that yielded a result.
-    #[inline]
-    pub(crate) fn advance(&mut self) {
-        self.works += 1;
-        self.advanced += 1;
-    }
-
-    /// A step that didn't.
-    #[inline]
-    pub(crate) fn need_time(&mut self) {
-        self.works += 1;
-    }
-
-    /// The step that found the end.
-    pub(crate) fn end(&mut self) {
-        if !self.ended {
-            self.works += 1;
-            self.ended = true;
-        }
-    }
-}
-
-/// Prints stages: the plan alone, or with what each of them did.
-pub(crate) struct Explainer {
-    out: Builder,
-    executed: bool,
-    /// The projection that a covered plan does, as the client wrote it.
-    pub(crate) projection: Option<DocumentBuf>,
-    /// Keys examined, in all stages together.
-    pub(crate) keys_examined: u64,
-    /// Documents examined, in all stages together.
-    pub(crate) docs_examined: u64,
-}
-
-impl Explainer {
-    /// Prints with counts where the plan has been `executed`.
-    pub(crate) fn new(executed: bool) -> Explainer {
-        Explainer { out: Builder::new(), executed, projection: None, keys_examined: 0, docs_examined: 0 }
-    }
-
-    /// Prints a stage's name, its filter, and what it did.
-    pub(crate) fn stage(&mut self, name: &str, filter: Option<&DocumentBuf>, stats: &Stats) -> &mut Builder {
-        self.out.append(c"stage", name);
-        self.out.append_optional(c"filter", filter);
-        if self.executed {
-            let number = |count: u64| i32::try_from(count).unwrap_or(i32::MAX);
-            self.out
-                .append(c"nReturned", number(stats.advanced))
-                .append(c"executionTimeMillisEstimate", 0i32)
-                .append(c"works", number(stats.works))
-                .append(c"advanced", number(stats.advanced))
-                .append(
-                    c"needTime",
-                    number(stats.works.saturating_sub(stats.advanced + u64::from(stats.ended))),
-                )
-                .append(c"needYield", 0i32)
-                .append(c"saveState", 0i32)
-                .append(c"restoreState", 0i32)
-                .append(c"isEOF", i32::from(stats.ended));
-        }
-        &mut self.out
-    }
-
-    /// Whether the plan has been executed.
-    pub(crate) fn executed(&self) -> bool {
-        self.executed
-    }
-
-    /// What the stage prints into.
-    pub(crate) fn out(&mut self) -> &mut Builder {
-        &mut self.out
-    }
-
-    /// Prints a count, if the plan has been executed.
-    pub(crate) fn count(&mut self, name: &'static CStr, count: u64) {
-        if self.executed {
-            self.out.append(name, i32::try_from(count).unwrap_or(i32::MAX));
-        }
-    }
-
-    /// Counts and prints the documents a stage examined.
-    pub(crate) fn docs(&mut self, examined: u64) {
-        self.docs_examined += examined;
-        self.count(c"docsExamined", examined);
-    }
-
-    /// Counts and prints the keys a stage examined.
-    pub(crate) fn keys(&mut self, examined: u64) {
-        self.keys_examined += examined;
-        self.count(c"keysExamined", examined);
-    }
-
-    /// Prints the stage that this one reads.
-    pub(crate) fn input(&mut self, print: impl FnOnce(&mut Explainer)) {
-        self.out.begin_document(c"inputStage");
-        print(self);
-        self.out.end();
-    }
-
-    /// Prints the stages that this one reads.
-    pub(crate) fn inputs(&mut self, prints: impl IntoIterator<Item = impl FnOnce(&mut Explainer)>) {
-        self.out.begin_array(c"inputStages");
-        for print in prints {
-            self.out.push_document();
-            print(self);
-            self.out.end();
-        }
-        self.out.end();
-    }
-
-    /// What was printed.
-    pub(crate) fn finish(self) -> DocumentBuf {
-        self.out.finish()
     }
 }

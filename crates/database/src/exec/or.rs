@@ -1,10 +1,10 @@
 //! Unions: OR and SORT_MERGE yield the records of several inputs, each record once.
 
-use super::{Explainer, IdStream, IndexKey, IndexScan, Record, RecordStream, Stats};
+use super::ixscan::{IndexKey, IndexScan};
+use super::{IdStream, Record, RecordStream, Report, Stats};
 use crate::index::IndexSpec;
 use crate::keys::RecordId;
 use base::Result;
-use base::bson::DocumentBuf;
 use std::collections::HashSet;
 use std::hash::{BuildHasherDefault, Hasher};
 use storage::{Ident, Value};
@@ -59,11 +59,9 @@ impl IdStream for Or {
         self.inputs.get_mut(self.current).map_or(Ok(None), |input| input.record())
     }
 
-    fn explain(&self, out: &mut Explainer) {
-        out.stage("OR", None, &self.stats);
-        out.count(c"dupsTested", self.stats.advanced + self.dropped);
-        out.count(c"dupsDropped", self.dropped);
-        out.inputs(self.inputs.iter().map(|input| |out: &mut Explainer| input.explain(out)));
+    fn report(&self, report: &mut Report) {
+        report.merged(&self.stats, self.dropped);
+        self.inputs.iter().for_each(|input| input.report(report));
     }
 }
 
@@ -102,11 +100,9 @@ impl RecordStream for OrRecords {
         Ok(None)
     }
 
-    fn explain(&self, out: &mut Explainer) {
-        out.stage("OR", None, &self.stats);
-        out.count(c"dupsTested", self.stats.advanced + self.dropped);
-        out.count(c"dupsDropped", self.dropped);
-        out.inputs(self.inputs.iter().map(|input| |out: &mut Explainer| input.explain(out)));
+    fn report(&self, report: &mut Report) {
+        report.merged(&self.stats, self.dropped);
+        self.inputs.iter().for_each(|input| input.report(report));
     }
 }
 
@@ -116,7 +112,6 @@ impl RecordStream for OrRecords {
 pub(crate) struct SortMerge {
     inputs: Vec<Input>,
     forward: bool,
-    pattern: DocumentBuf,
     started: bool,
     /// The input that gave the last record.
     last: usize,
@@ -140,12 +135,11 @@ impl Input {
 
 impl SortMerge {
     /// Merges scans that keep their keys, each with the length of its prefix.
-    pub(crate) fn new(scans: Vec<(IndexScan, usize)>, forward: bool, pattern: DocumentBuf) -> SortMerge {
+    pub(crate) fn new(scans: impl Iterator<Item = (IndexScan, usize)>, forward: bool) -> SortMerge {
         let input = |(scan, prefix)| Input { scan, prefix, head: None };
         SortMerge {
-            inputs: scans.into_iter().map(input).collect(),
+            inputs: scans.map(input).collect(),
             forward,
-            pattern,
             started: false,
             last: 0,
             seen: Seen::default(),
@@ -219,11 +213,9 @@ impl IdStream for SortMerge {
         self.inputs.get_mut(self.last).map_or(Ok(None), |input| input.scan.record())
     }
 
-    fn explain(&self, out: &mut Explainer) {
-        out.stage("SORT_MERGE", None, &self.stats).append(c"sortPattern", &self.pattern);
-        out.count(c"dupsTested", self.stats.advanced + self.dropped);
-        out.count(c"dupsDropped", self.dropped);
-        out.inputs(self.inputs.iter().map(|input| |out: &mut Explainer| input.scan.explain(out)));
+    fn report(&self, report: &mut Report) {
+        report.merged(&self.stats, self.dropped);
+        self.inputs.iter().for_each(|input| input.scan.report(report));
     }
 }
 

@@ -5,7 +5,8 @@
 //!
 //! LIMIT and SKIP: part of the records, by count.
 
-use super::{Explainer, IdStream, IndexKey, PATIENCE, Record, RecordStream, Stats, Surroundings};
+use super::ixscan::IndexKey;
+use super::{IdStream, PATIENCE, Record, RecordStream, Report, Stats, Surroundings};
 use crate::index::IndexSpec;
 use crate::keys::RecordId;
 use base::Result;
@@ -15,9 +16,12 @@ use std::sync::Arc;
 use storage::{Ident, Value};
 
 /// How a sort may hold what it sorts.
+#[derive(Clone, Copy)]
 pub(crate) struct SortOptions {
     /// How many records are wanted; zero is all.
     pub(crate) limit: u64,
+    /// How many bytes it may hold.
+    pub(crate) memory: usize,
     /// Whether it may spill to a temporary file.
     pub(crate) allow_disk_use: bool,
     /// Whether what is known of records beside their documents is to be kept.
@@ -47,12 +51,11 @@ impl Sort {
             0 => usize::MAX,
             limit => usize::try_from(limit).unwrap_or(usize::MAX),
         };
-        let memory = surroundings.context.limits.sort;
         Sort {
             surroundings: surroundings.clone(),
             input,
             pattern: pattern.clone(),
-            sorter: Sorter::new(limit, memory, options.allow_disk_use)
+            sorter: Sorter::new(limit, options.memory, options.allow_disk_use)
                 .spilling_into(&surroundings.context.spills),
             options,
             sorted: false,
@@ -123,26 +126,12 @@ impl RecordStream for Sort {
         }
     }
 
-    fn explain(&self, out: &mut Explainer) {
-        let builder = out.stage("SORT", None, &self.stats);
-        builder.begin_document(c"sortPattern");
-        self.pattern.append_to(builder);
-        builder.end();
-        let memory = self.surroundings.context.limits.sort;
-        builder.append(c"memLimit", i32::try_from(memory).unwrap_or(i32::MAX));
-        if self.options.limit > 0 {
-            builder.append(c"limitAmount", i32::try_from(self.options.limit).unwrap_or(i32::MAX));
-        }
-        // MongoDB's simple sort is the one that needs nothing but the document itself.
-        builder.append(c"type", if self.options.keeps_meta { "default" } else { "simple" });
+    fn report(&self, report: &mut Report) {
         let statistics = self.sorter.statistics();
-        out.count(c"totalDataSizeSorted", statistics.bytes_sorted);
-        if out.executed() {
-            out.out().append(c"usedDisk", statistics.spills > 0);
-        }
-        out.count(c"spills", statistics.spills);
-        out.count(c"spilledDataStorageSize", statistics.spilled_bytes);
-        out.input(|out| self.input.explain(out));
+        let ran = report.node(&self.stats).count(c"totalDataSizeSorted", statistics.bytes_sorted);
+        ran.own.append(c"usedDisk", statistics.spills > 0);
+        ran.count(c"spills", statistics.spills).count(c"spilledDataStorageSize", statistics.spilled_bytes);
+        self.input.report(report);
     }
 }
 
@@ -152,7 +141,7 @@ impl RecordStream for Sort {
 pub(crate) struct Limit {
     input: Box<dyn RecordStream>,
     limit: u64,
-    /// Whether explain shows it: not where what reads it ends by itself.
+    /// Whether it is a node of the plan: not where what reads it ends by itself.
     shown: bool,
     stats: Stats,
 }
@@ -181,13 +170,11 @@ impl RecordStream for Limit {
         Ok(record)
     }
 
-    fn explain(&self, out: &mut Explainer) {
-        if !self.shown {
-            return self.input.explain(out);
+    fn report(&self, report: &mut Report) {
+        if self.shown {
+            report.node(&self.stats);
         }
-        out.stage("LIMIT", None, &self.stats)
-            .append(c"limitAmount", i32::try_from(self.limit).unwrap_or(i32::MAX));
-        out.input(|out| self.input.explain(out));
+        self.input.report(report);
     }
 }
 
@@ -196,14 +183,14 @@ impl RecordStream for Limit {
 /// Leaves out the first records of what lies below.
 pub(crate) struct Skip {
     input: Box<dyn RecordStream>,
-    skip: u64,
+    /// How many more are passed over.
     left: u64,
     stats: Stats,
 }
 
 impl Skip {
     pub(crate) fn new(input: Box<dyn RecordStream>, skip: u64) -> Skip {
-        Skip { input, skip, left: skip, stats: Stats::default() }
+        Skip { input, left: skip, stats: Stats::default() }
     }
 }
 
@@ -221,23 +208,23 @@ impl RecordStream for Skip {
         Ok(None)
     }
 
-    fn explain(&self, out: &mut Explainer) {
-        explain(self.skip, &self.stats, out);
-        out.input(|out| self.input.explain(out));
+    fn report(&self, report: &mut Report) {
+        report.node(&self.stats);
+        self.input.report(report);
     }
 }
 
 /// The same of what an index finds, so that nothing is fetched in vain.
 pub(crate) struct SkipIds {
     input: Box<dyn IdStream>,
-    skip: u64,
+    /// How many more are passed over.
     left: u64,
     stats: Stats,
 }
 
 impl SkipIds {
     pub(crate) fn new(input: Box<dyn IdStream>, skip: u64) -> SkipIds {
-        SkipIds { input, skip, left: skip, stats: Stats::default() }
+        SkipIds { input, left: skip, stats: Stats::default() }
     }
 }
 
@@ -268,19 +255,15 @@ impl IdStream for SkipIds {
     }
 
     fn expect_few(&mut self, ids: u64) {
-        self.input.expect_few(ids.saturating_add(self.skip));
+        self.input.expect_few(ids.saturating_add(self.left));
     }
 
     fn record(&mut self) -> Result<Option<Value>> {
         self.input.record()
     }
 
-    fn explain(&self, out: &mut Explainer) {
-        explain(self.skip, &self.stats, out);
-        out.input(|out| self.input.explain(out));
+    fn report(&self, report: &mut Report) {
+        report.node(&self.stats);
+        self.input.report(report);
     }
-}
-
-fn explain(skip: u64, stats: &Stats, out: &mut Explainer) {
-    out.stage("SKIP", None, stats).append(c"skipAmount", i32::try_from(skip).unwrap_or(i32::MAX));
 }

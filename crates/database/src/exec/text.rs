@@ -1,11 +1,10 @@
 //! TEXT_OR and TEXT_MATCH: the records of a text search, with their scores.
 
-use super::{Explainer, IdStream, IndexScan, Record, RecordStream, Stats, Surroundings, patiently};
-use crate::index::{IndexSpec, TextIndex};
+use super::ixscan::IndexScan;
+use super::{IdStream, Record, RecordStream, Report, Stats, Surroundings, TextSearch, patiently};
+use crate::index::TextIndex;
 use crate::keys::RecordId;
 use base::Result;
-use base::bson::DocumentBuf;
-use query::text::Search;
 use query::{DocumentMetadata, Interrupt};
 use std::cmp::Reverse;
 use std::collections::{HashMap, VecDeque};
@@ -38,13 +37,13 @@ impl TextOr {
     pub(crate) fn new(
         surroundings: &Arc<Surroundings>,
         index: &Arc<TextIndex>,
-        terms: Vec<(IndexScan, usize)>,
+        terms: impl Iterator<Item = (IndexScan, usize)>,
     ) -> TextOr {
         let (surroundings, index) = (surroundings.clone(), index.clone());
         TextOr {
             surroundings,
             index,
-            terms,
+            terms: terms.collect(),
             found: None,
             ahead: VecDeque::new(),
             is_ahead: true,
@@ -108,13 +107,9 @@ impl RecordStream for TextOr {
         Ok(None)
     }
 
-    fn explain(&self, out: &mut Explainer) {
-        out.stage("TEXT_OR", None, &self.stats);
-        out.docs(self.examined);
-        match self.terms.as_slice() {
-            [(scan, _)] => out.input(|out| scan.explain(out)),
-            scans => out.inputs(scans.iter().map(|(scan, _)| |out: &mut Explainer| scan.explain(out))),
-        }
+    fn report(&self, report: &mut Report) {
+        report.node(&self.stats).docs(self.examined);
+        self.terms.iter().for_each(|(scan, _)| scan.report(report));
     }
 }
 
@@ -125,11 +120,7 @@ impl RecordStream for TextOr {
 pub(crate) struct TextMatch {
     surroundings: Arc<Surroundings>,
     input: Box<dyn RecordStream>,
-    search: Arc<Search>,
-    index: Arc<TextIndex>,
-    name: String,
-    /// The values of the fields in front of the text, for explain.
-    prefix: DocumentBuf,
+    text: Arc<TextSearch>,
     stats: Stats,
     rejected: u64,
 }
@@ -138,27 +129,18 @@ impl TextMatch {
     pub(crate) fn new(
         surroundings: &Arc<Surroundings>,
         input: Box<dyn RecordStream>,
-        search: &Arc<Search>,
-        (spec, index): (&IndexSpec, &Arc<TextIndex>),
-        prefix: DocumentBuf,
+        text: &Arc<TextSearch>,
     ) -> TextMatch {
-        TextMatch {
-            surroundings: surroundings.clone(),
-            input,
-            search: search.clone(),
-            index: index.clone(),
-            name: spec.name.clone(),
-            prefix,
-            stats: Stats::default(),
-            rejected: 0,
-        }
+        let (surroundings, text) = (surroundings.clone(), text.clone());
+        TextMatch { surroundings, input, text, stats: Stats::default(), rejected: 0 }
     }
 
     /// The next document that answers, among so many; `None` where none of these does.
     fn answer(&mut self, mut patience: u64) -> Result<Option<Option<Record>>> {
-        let by_terms = self.search.is_by_terms_alone();
+        let TextSearch { search, text, .. } = &*self.text;
+        let by_terms = search.is_by_terms_alone();
         while let Some(record) = self.input.next()? {
-            if by_terms || self.search.matches(record.document.view(), &self.index.spec)? {
+            if by_terms || search.matches(record.document.view(), &text.spec)? {
                 self.stats.advance();
                 return Ok(Some(Some(record)));
             }
@@ -180,14 +162,8 @@ impl RecordStream for TextMatch {
         patiently(self, |stage| &stage.surroundings.operation, Self::answer)
     }
 
-    fn explain(&self, out: &mut Explainer) {
-        let builder = out.stage("TEXT_MATCH", None, &self.stats);
-        builder.append(c"indexPrefix", &self.prefix).append(c"indexName", self.name.as_str());
-        builder.begin_document(c"parsedTextQuery");
-        self.search.describe(builder);
-        builder.end();
-        builder.append(c"textIndexVersion", self.index.spec.version as i32);
-        out.count(c"docsRejected", self.rejected);
-        out.input(|out| self.input.explain(out));
+    fn report(&self, report: &mut Report) {
+        report.node(&self.stats).count(c"docsRejected", self.rejected);
+        self.input.report(report);
     }
 }

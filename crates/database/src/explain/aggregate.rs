@@ -6,7 +6,7 @@
 use super::read::projection_name;
 use super::{Effect, Records, Stats, Subject, Top, Verbosity, begin, drain, missing};
 use crate::database::Database;
-use crate::exec::{Explainer, RecordStream};
+use crate::exec::{Explainer, Node};
 use crate::plan::{self, Plan, Read};
 use crate::read::{AggregateRequest, Front, OtherCollections, check_first_stage, stages};
 use crate::scope::Scope;
@@ -68,7 +68,7 @@ impl Database {
         let plan = plan::plan(operation, view, &collection, read, context)?;
         let namespace = &resolved.namespace;
         let mut shown = described(&rest);
-        if let (true, Some((group, _))) = (plan.groups(), shown.first_mut()) {
+        if let (true, Some((group, _))) = (plan.tree.groups(), shown.first_mut()) {
             *group = of_first_documents(group.view());
         }
         let (top, taken) = top(&plan, &shown);
@@ -327,11 +327,11 @@ pub(super) fn is_pushed(stage: Document<'_>) -> bool {
 }
 
 /// Prints the groups, the last of them on top, over what the plan's own stages did.
-pub(super) fn explain(counts: &[Arc<AtomicU64>], stream: &dyn RecordStream, out: &mut Explainer) {
-    let Some((last, before)) = counts.split_last() else { return stream.explain(out) };
+pub(super) fn explain(counts: &[Arc<AtomicU64>], tree: &Node, out: &mut Explainer) {
+    let Some((last, before)) = counts.split_last() else { return tree.describe(out) };
     let groups = last.load(Relaxed);
-    out.stage("GROUP", None, &Stats { works: groups + 1, advanced: groups, ended: true });
-    out.input(|out| explain(before, stream, out));
+    out.stage("GROUP", &Stats { works: groups + 1, advanced: groups, ended: true });
+    out.input(|out| explain(before, tree, out));
 }
 
 /// Stages with their numbers, the first that runs being 1.

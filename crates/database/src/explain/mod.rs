@@ -13,8 +13,8 @@ mod read;
 mod tests;
 
 use crate::collection::Collection;
-use crate::exec::{Explainer, RecordStream, Stats};
-use crate::plan::{Plan, Source, shape};
+use crate::exec::{Explainer, Node, RecordStream, Report, Stats};
+use crate::plan::{Plan, shape};
 use base::bson::{Builder, DocumentBuf};
 use base::{Namespace, Result, err};
 use std::sync::Arc;
@@ -87,14 +87,14 @@ pub(crate) fn drain(mut stream: Records) -> Result<(Records, Effect)> {
 impl Subject<'_> {
     /// Appends `queryPlanner` and, if asked for, `executionStats`.
     pub(crate) fn explain(&self, verbosity: Verbosity, run: Run<'_>, out: &mut Builder) -> Result<()> {
-        self.query_planner(out)?;
+        self.query_planner(out);
         if verbosity != Verbosity::QueryPlanner {
             self.execution_stats(verbosity, run, out)?;
         }
         Ok(())
     }
 
-    fn query_planner(&self, out: &mut Builder) -> Result<()> {
+    fn query_planner(&self, out: &mut Builder) {
         let parsed = self.plan.read.matcher.describe();
         let (shape, key) = shape::hashes(parsed.view(), &self.plan.read, self.collection);
         out.begin_document(c"queryPlanner");
@@ -112,30 +112,28 @@ impl Subject<'_> {
         ] {
             out.append(limit, false);
         }
-        let winning = self.print(self.plan.start()?.as_ref(), None);
         out.begin_document(c"winningPlan");
-        self.append_plan(&winning.stages, self.plan.kept, out);
+        self.append_plan(&self.plan.tree, self.plan.kept, out);
         out.end().begin_array(c"rejectedPlans");
-        for source in self.rejected() {
-            let stages = self.print(self.plan.stages(source)?.as_ref(), None).stages;
+        for tree in &self.rejected() {
             out.push_document();
-            self.append_plan(&stages, false, out);
+            self.append_plan(tree, false, out);
             out.end();
         }
         out.end().end();
-        Ok(())
     }
 
     /// The plans that were not chosen; of a filter's branches, each planned by itself, there are none.
-    fn rejected(&self) -> &[Source] {
-        if self.plan.is_of_branches() { &[] } else { &self.plan.rejected }
+    fn rejected(&self) -> Vec<Node> {
+        if self.plan.is_of_branches() { Vec::new() } else { self.plan.rejected() }
     }
 
     /// Appends a plan, which MongoDB has one deeper where it would run it in its engine of slots.
-    fn append_plan(&self, stages: &DocumentBuf, is_kept: bool, out: &mut Builder) {
+    fn append_plan(&self, tree: &Node, is_kept: bool, out: &mut Builder) {
+        let stages = self.print(tree, None).stages;
         out.append(c"isCached", is_kept);
         match self.is_classic() {
-            false => out.append(c"queryPlan", stages),
+            false => out.append(c"queryPlan", &stages),
             true => out.append_all(stages.view()),
         };
     }
@@ -147,8 +145,9 @@ impl Subject<'_> {
     fn execution_stats(&self, verbosity: Verbosity, run: Run<'_>, out: &mut Builder) -> Result<()> {
         let start = Instant::now();
         self.plan.note_explained();
-        let (stream, effect) = run(self.plan.start()?)?;
-        let printed = self.print(stream.as_ref(), Some(effect));
+        let tree = &self.plan.tree;
+        let (stream, effect) = run(self.plan.open(tree)?)?;
+        let printed = self.print(tree, Some((effect, Report::of(stream.as_ref()))));
         out.begin_document(c"executionStats").append(c"executionSuccess", true);
         printed.append_to(self.returned(effect), start, self.is_classic().then_some(self.plan.kept), out);
         if verbosity == Verbosity::AllPlansExecution {
@@ -161,15 +160,15 @@ impl Subject<'_> {
     /// The plans not chosen, each tried a little.
     fn all_plans(&self, out: &mut Builder) -> Result<()> {
         out.begin_array(c"allPlansExecution");
-        for source in self.rejected() {
+        for tree in &self.rejected() {
             let start = Instant::now();
-            let mut stream = self.plan.stages(source)?;
+            let mut stream = self.plan.open(tree)?;
             let mut found = 0;
             while found < TRIAL_RESULTS && stream.next()?.is_some() {
                 found += 1;
             }
             let effect = Effect { found, ..Effect::default() };
-            let printed = self.print(stream.as_ref(), Some(effect));
+            let printed = self.print(tree, Some((effect, Report::of(stream.as_ref()))));
             out.push_document();
             printed.append_to(self.returned(effect), start, self.is_classic().then_some(false), out);
             out.end();
@@ -188,44 +187,45 @@ impl Subject<'_> {
         }
     }
 
-    /// Prints a plan's stages, with what they did if it has been run.
-    fn print(&self, stream: &dyn RecordStream, effect: Option<Effect>) -> Printed {
-        let mut explainer = Explainer::new(effect.is_some());
+    /// Prints a plan, with what its nodes did if it has been run.
+    fn print(&self, tree: &Node, ran: Option<(Effect, Report)>) -> Printed {
+        let (effect, report) = ran.unzip();
+        let mut explainer = Explainer::new(report);
         if let Top::Projection(_, spec) | Top::Groups(_, spec) = &self.top {
             explainer.projection = Some(spec.clone());
         }
         let effect = effect.unwrap_or_default();
         let stats = |advanced: u64| Stats { works: effect.found + 1, advanced, ended: true };
         let projected = |out: &mut Explainer| match &self.top {
-            Top::Projection(name, spec) if !self.plan.projects() => {
-                out.stage(name, None, &stats(effect.found)).append(c"transformBy", spec);
-                out.input(|out| stream.explain(out));
+            Top::Projection(name, spec) if !tree.projects() => {
+                out.stage(name, &stats(effect.found)).append(c"transformBy", spec);
+                out.input(|out| tree.describe(out));
             }
-            _ => stream.explain(out),
+            _ => tree.describe(out),
         };
         let planned = |out: &mut Explainer| match self.plan.is_of_branches() {
             true => {
-                out.stage("SUBPLAN", None, &stats(effect.found));
+                out.stage("SUBPLAN", &stats(effect.found));
                 out.input(projected);
             }
             false => projected(out),
         };
         match &self.top {
             Top::Documents | Top::Projection(..) => planned(&mut explainer),
-            Top::Groups(counts, _) => aggregate::explain(counts, stream, &mut explainer),
+            Top::Groups(counts, _) => aggregate::explain(counts, tree, &mut explainer),
             Top::Count { skip } => {
-                explainer.stage("COUNT", None, &stats(0));
+                explainer.stage("COUNT", &stats(0));
                 explainer.count(c"nCounted", effect.found);
                 explainer.count(c"nSkipped", *skip);
                 explainer.input(planned);
             }
             Top::Delete { .. } => {
-                explainer.stage("DELETE", None, &stats(self.returned(effect)));
+                explainer.stage("DELETE", &stats(self.returned(effect)));
                 explainer.count(c"nWouldDelete", effect.found);
                 explainer.input(planned);
             }
             Top::Update { .. } => {
-                explainer.stage("UPDATE", None, &stats(self.returned(effect)));
+                explainer.stage("UPDATE", &stats(self.returned(effect)));
                 explainer.count(c"nMatched", effect.found);
                 explainer.count(c"nWouldModify", effect.modified);
                 explainer.count(c"nWouldUpsert", u64::from(effect.upserted));
@@ -284,14 +284,14 @@ fn missing(
     out.append_optional(c"collation", filter.collation().document());
     out.append(c"indexFilterSet", false);
     let stages = |ran: bool| {
-        let mut explainer = Explainer::new(ran);
+        let mut explainer = Explainer::new(ran.then(Report::default));
         let stats = Stats { works: 1, advanced: 0, ended: true };
-        explainer.stage(stage, None, &stats);
+        explainer.stage(stage, &stats);
         if stage == "COUNT" {
             explainer.count(c"nCounted", 0);
             explainer.count(c"nSkipped", 0);
             explainer.input(|out| {
-                out.stage("EOF", None, &stats);
+                out.stage("EOF", &stats);
             });
         }
         explainer.finish()

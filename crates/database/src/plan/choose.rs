@@ -30,6 +30,7 @@ use std::sync::Arc;
 use storage::Snapshot;
 
 /// Where a plan gets its documents from.
+#[derive(Clone)]
 pub(crate) enum Source {
     /// Nothing can match.
     Eof,
@@ -443,20 +444,5 @@ impl Candidate {
             _ if self.is_unique() && self.access.parts.len() == 1 => Source::Unique(self.access),
             _ => Source::Index(self),
         }
-    }
-}
-
-impl Access {
-    /// The one key within the bounds, as the index stores it.
-    pub(crate) fn single_key(&self) -> Vec<u8> {
-        let mut key = Vec::new();
-        for (intervals, part) in self.parts.iter().zip(&self.index.spec.parts) {
-            let start = key.len();
-            key.extend_from_slice(intervals.single_point().map_or(&[][..], |point| &point.key));
-            if part.kind == KeyKind::Descending {
-                key.iter_mut().skip(start).for_each(|byte| *byte = !*byte);
-            }
-        }
-        key
     }
 }

@@ -14,11 +14,11 @@ pub(crate) mod shape;
 #[cfg(test)]
 mod tests;
 mod text;
+mod tree;
 mod trials;
 mod wildcard;
 
 pub(crate) use build::{Plan, by_id, plan, sort_document};
-pub(crate) use choose::Source;
 pub use hint::Hint;
 pub(crate) use text::refuse_missing;
 

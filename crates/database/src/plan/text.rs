@@ -3,35 +3,27 @@
 //! Where the index has fields in front of the text, the filter must say what each of them equals. Within
 //! `$or` each of the other branches needs an index of its own.
 
-use super::build::Plan;
 use super::choose::{Planning, Source};
 use super::{Access, Read, access, covering};
-use crate::exec::{
-    Covering, Fetch, IdStream, IndexScan, Or, OrRecords, RecordStream, Refetch, TextMatch, TextOr,
-};
-use crate::index::{Index, KeyKind, TextIndex};
+use crate::exec::{Covering, TextSearch};
+use crate::index::KeyKind;
 use base::bson::{Builder, DocumentBuf};
 use base::{Namespace, Result, err};
-use query::MetaKind;
 use query::matcher::{Matcher, Node, Part};
-use query::text::{Search, TextQuery};
+use query::text::TextQuery;
 use std::sync::Arc;
-use storage::Range;
 
 /// A search by a text index.
 #[derive(Clone)]
 pub(crate) struct TextAccess {
-    pub(crate) index: Arc<Index>,
-    text: Arc<TextIndex>,
-    search: Arc<Search>,
-    /// What all keys of the search begin with, and the same for explain.
-    prefix: (Vec<u8>, DocumentBuf),
+    /// The search.
+    pub(super) search: Arc<TextSearch>,
     /// What is held against keys, of the fields behind the text.
-    of_keys: Option<(Part, Covering)>,
+    pub(super) of_keys: Option<(Part, Covering)>,
     /// What is left of the filter for documents that were found.
-    rest: Option<Part>,
+    pub(super) rest: Option<Part>,
     /// Scans for the other branches of the `$or` that the search is in.
-    pub(crate) others: Vec<Access>,
+    pub(super) others: Vec<Access>,
 }
 
 /// What the filter searches for, if it does.
@@ -105,8 +97,11 @@ pub(super) fn choose(
         true => rest(&planning.read.matcher, &access, text.prefix),
         false => (None, Some(Part::whole(planning.read.matcher.clone()))),
     };
-    let (index, text) = (index.clone(), text.clone());
-    Ok(Source::Text(Box::new(TextAccess { index, text, search, prefix, of_keys, rest, others })))
+    // Every term is a bound.
+    let whole = Access::whole(index);
+    let access = Arc::new(Access { bounded: vec![true; whole.bounded.len()], ..whole });
+    let search = Arc::new(TextSearch { access, text: text.clone(), search, prefix });
+    Ok(Source::Text(Box::new(TextAccess { search, of_keys, rest, others })))
 }
 
 /// What is left of a filter that isn't proven by the search and the fields in front of the text: for the keys,
@@ -146,58 +141,4 @@ fn prefix(access: &Access, parts: usize) -> Option<(Vec<u8>, DocumentBuf)> {
         shown.append(&part.path, value.first()?);
     }
     Some((key, shown.finish()))
-}
-
-impl Plan {
-    /// The stages of a search.
-    pub(super) fn text(&self, text: &TextAccess) -> Result<Box<dyn RecordStream>> {
-        let around = &self.surroundings;
-        let whole = Arc::new(Access::whole(&text.index));
-        let mut terms = Vec::with_capacity(text.search.terms.len());
-        for term in &text.search.terms {
-            let key = text.text.term_key(&text.prefix.0, term);
-            let scan = IndexScan::over(around, &whole, Range::prefix(&key), false)?;
-            let scan = match text.of_keys.clone() {
-                Some((keys, covering)) => scan.filtered(keys, covering),
-                None => scan,
-            };
-            terms.push((scan.keeping_keys(), key.len()));
-        }
-        let by_score = self.read.sort.iter().flat_map(|sort| sort.by_metadata());
-        let mut wanted = by_score.map(|(_, kind)| kind);
-        let scored =
-            self.read.metadata.has(MetaKind::TextScore) || wanted.any(|kind| kind == MetaKind::TextScore);
-        let found: Box<dyn RecordStream> = match scored {
-            true => Box::new(TextOr::new(around, &text.text, terms)),
-            false => {
-                let fetch = Fetch::new(around, one_of(terms.into_iter().map(|(scan, _)| scan)), None);
-                Box::new(fetch.keeping_keys(self.read.metadata.has(MetaKind::IndexKey)))
-            }
-        };
-        let spec = (&*text.index.spec, &text.text);
-        let matched = TextMatch::new(around, found, &text.search, spec, text.prefix.1.clone());
-        let found: Box<dyn RecordStream> = match &text.rest {
-            Some(rest) => Box::new(Refetch::new(around, Box::new(matched), rest.clone())),
-            None => Box::new(matched),
-        };
-        if text.others.is_empty() {
-            return Ok(found);
-        }
-        let mut inputs = vec![found];
-        let rest: Arc<Matcher> = Arc::new(self.read.matcher.without_text());
-        for access in &text.others {
-            let scan = IndexScan::new(around, &Arc::new(access.clone()), true)?;
-            inputs.push(Box::new(Fetch::new(around, Box::new(scan), Some(Part::whole(rest.clone())))));
-        }
-        Ok(Box::new(OrRecords::new(inputs)))
-    }
-}
-
-/// One scan as it is, several as one.
-fn one_of(scans: impl Iterator<Item = IndexScan>) -> Box<dyn IdStream> {
-    let mut scans: Vec<Box<dyn IdStream>> = scans.map(|scan| Box::new(scan) as Box<dyn IdStream>).collect();
-    match scans.len() {
-        1 => scans.remove(0),
-        _ => Box::new(Or::new(scans)),
-    }
 }

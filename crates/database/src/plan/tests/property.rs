@@ -10,7 +10,6 @@ use crate::history::View;
 use crate::index::KeyKind;
 use crate::plan::bounds::is_positional;
 use crate::plan::build;
-use crate::plan::choose::Source;
 use crate::{AggregateRequest, FindRequest, Hint, InsertRequest, ManualClock, Operation, Read};
 use base::bson::{Builder, Document, DocumentBuf, FieldName, Path, Value};
 use base::{Namespace, Result};
@@ -97,7 +96,7 @@ impl World {
             None => self.database.read(&self.operation, view, collection, read.clone(), &self.context)?,
             Some(position) => {
                 let plan = build::plan(&self.operation, view, collection, read.clone(), &self.context)?;
-                plan.stages(&plan.rejected[position])?
+                plan.open(&plan.rejected()[position])?
             }
         };
         let mut records = Vec::new();
@@ -181,7 +180,7 @@ fn query(world: &World, view: &View, random: &mut Random, seed: u64) {
         build::plan(&world.operation, view, collection, read.clone(), &world.context).unwrap()
     };
     let plan = plan_of(&read);
-    for position in 0..plan.rejected.len() {
+    for position in 0..plan.rejected().len() {
         check(world.run(view, &read, Some(position)), "rejected plan");
     }
     if is_served(world, &filter) {
@@ -450,18 +449,18 @@ fn sources_are_of_every_kind() {
             let Ok(matcher) = Matcher::parse(filter.view(), &world.context) else { continue };
             let read = Read::new(Arc::new(matcher));
             let plan = build::plan(&world.operation, &view, collection, read, &world.context).unwrap();
-            kinds[match plan.source {
-                Source::Eof => 0,
-                Source::Collection { .. } => 1,
-                Source::Unique(_) => 2,
+            let mut leaves = Vec::new();
+            plan.tree.each_leaf(&mut |stage, access| leaves.push((stage, access)));
+            kinds[match leaves.as_slice() {
+                [("EOF", _)] => 0,
+                [("COLLSCAN", _)] => 1,
                 // A path of a wildcard index, by its values and by the leaves below it.
-                Source::Index(candidate) if candidate.access.index.spec.path_part.is_some() => {
-                    5 + usize::from(candidate.access.parts.iter().any(|part| part.as_slice().len() == 2))
+                [("IXSCAN", Some(access))] if access.index.spec.path_part.is_some() => {
+                    5 + usize::from(access.parts.iter().any(|part| part.as_slice().len() == 2))
                 }
-                Source::Index(candidate) if candidate.is_unique() => 2,
-                Source::Index(_) => 3,
-                Source::Union(_) | Source::Near(_) => 4,
-                Source::Text(_) => unreachable!("no filter here searches for text"),
+                [(_, Some(access))] if access.index.unique() && access.is_single_key() => 2,
+                [("IXSCAN", _)] => 3,
+                _ => 4,
             }] += 1;
         }
     }

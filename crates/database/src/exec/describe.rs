@@ -1,0 +1,334 @@
+//! How explain prints a plan: its nodes, and what their streams did if it has been run.
+
+use super::counters::{Ran, Report, Stats, number};
+use super::node::{Keys, express_name};
+use super::{Fetches, Ids, Node, Scan, SortOptions, TextSearch};
+use crate::access::Access;
+use crate::index::KeyKind;
+use base::bson::{Builder, DocumentBuf, Path};
+use query::SortPattern;
+use query::matcher::{Matcher, Part};
+use std::ffi::CStr;
+use std::sync::Arc;
+use std::vec::IntoIter;
+
+/// Prints nodes: the plan alone, or with what each of them did.
+pub(crate) struct Explainer {
+    out: Builder,
+    /// What the nodes to come did, if the plan has been executed.
+    ran: Option<IntoIter<Ran>>,
+    /// The projection that a covered plan does, as the client wrote it.
+    pub(crate) projection: Option<DocumentBuf>,
+    /// Keys examined, in all nodes together.
+    pub(crate) keys_examined: u64,
+    /// Documents examined, in all nodes together.
+    pub(crate) docs_examined: u64,
+}
+
+impl Explainer {
+    /// Prints with counts where the plan has been executed.
+    pub(crate) fn new(report: Option<Report>) -> Explainer {
+        let ran = report.map(|report| report.0.into_iter());
+        Explainer { out: Builder::new(), ran, projection: None, keys_examined: 0, docs_examined: 0 }
+    }
+
+    /// Prints the name of a stage, which is no node of the plan, and what it did.
+    pub(crate) fn stage(&mut self, name: &str, stats: &Stats) -> &mut Builder {
+        self.out.append(c"stage", name);
+        if self.ran.is_some() {
+            stats.append_to(&mut self.out);
+        }
+        &mut self.out
+    }
+
+    /// Prints a node: its name, its filter, what else is said of it, and what it did.
+    fn node(&mut self, name: &str, filter: Option<DocumentBuf>, more: impl FnOnce(&mut Builder)) {
+        self.out.append(c"stage", name);
+        self.out.append_optional(c"filter", filter.as_ref());
+        let ran = self.ran();
+        if let Some(ran) = &ran {
+            ran.stats.append_to(&mut self.out);
+        }
+        more(&mut self.out);
+        self.counts(ran);
+    }
+
+    /// What the next node did.
+    fn ran(&mut self) -> Option<Ran> {
+        self.ran.as_mut().and_then(|ran| ran.next())
+    }
+
+    /// Prints a node's own counts.
+    fn counts(&mut self, ran: Option<Ran>) {
+        let Some(ran) = ran else { return };
+        self.out.append_all(ran.own.finish().view());
+        self.keys_examined += ran.keys_examined;
+        self.docs_examined += ran.docs_examined;
+    }
+
+    /// Prints a count, if the plan has been executed.
+    pub(crate) fn count(&mut self, name: &'static CStr, count: u64) {
+        if self.ran.is_some() {
+            self.out.append(name, number(count));
+        }
+    }
+
+    /// Prints what this stage reads.
+    pub(crate) fn input(&mut self, print: impl FnOnce(&mut Explainer)) {
+        self.out.begin_document(c"inputStage");
+        print(self);
+        self.out.end();
+    }
+
+    /// Prints the several that this stage reads.
+    fn inputs<T>(&mut self, inputs: &[T], print: impl Fn(&T, &mut Explainer)) {
+        self.out.begin_array(c"inputStages");
+        for input in inputs {
+            self.out.push_document();
+            print(input, self);
+            self.out.end();
+        }
+        self.out.end();
+    }
+
+    /// What was printed.
+    pub(crate) fn finish(self) -> DocumentBuf {
+        self.out.finish()
+    }
+}
+
+fn of_matcher(filter: &Option<Arc<Matcher>>) -> Option<DocumentBuf> {
+    filter.as_ref().map(|filter| filter.describe())
+}
+
+fn of_part(filter: &Option<Part>) -> Option<DocumentBuf> {
+    filter.as_ref().map(Part::describe)
+}
+
+fn direction(forward: bool, out: &mut Builder) {
+    out.append(c"direction", if forward { "forward" } else { "backward" });
+}
+
+impl Node {
+    /// Prints the node and those below it.
+    pub(crate) fn describe(&self, out: &mut Explainer) {
+        match self {
+            Node::Eof => out.node("EOF", None, |_| {}),
+            Node::CollScan { forward, filter } => {
+                out.node("COLLSCAN", of_matcher(filter), |out| direction(*forward, out));
+            }
+            Node::Express { access, filter } => express(access, filter, out),
+            Node::CountScan(scan) => scan.describe_as("COUNT_SCAN", out),
+            Node::DistinctScan { scan, path, .. } => covered(None, of_path(path), scan, "DISTINCT_SCAN", out),
+            Node::FirstCovered { scan, .. } => {
+                let fields = out.projection.clone().unwrap_or_default();
+                covered(None, fields, scan, "DISTINCT_SCAN", out);
+            }
+            Node::ProjectionCovered { scan, covering, filter } => {
+                let fields = out.projection.clone().unwrap_or_else(|| covering.fields());
+                covered(of_part(filter), fields, scan, scan.name(), out);
+            }
+            Node::Fetch(Fetches { input, filter, .. }) => {
+                out.node("FETCH", of_part(filter), |_| {});
+                out.input(|out| input.describe(out));
+            }
+            Node::Refetch { input, filter } => {
+                out.node("FETCH", Some(filter.describe()), |_| {});
+                out.input(|out| input.describe(out));
+            }
+            Node::GeoNear { near, filter: None, .. } => {
+                out.node(near.stage(), None, |out| near.access.describe_place(out));
+            }
+            Node::GeoNear { near, filter: Some(filter), .. } => {
+                out.node("FETCH", Some(filter.describe_beside_near()), |_| {});
+                out.input(|out| out.node(near.stage(), None, |out| near.access.describe_place(out)));
+            }
+            Node::TextOr { terms, .. } => {
+                out.node("TEXT_OR", None, |_| {});
+                match terms.as_slice() {
+                    [scan] => out.input(|out| scan.describe(out)),
+                    scans => out.inputs(scans, Scan::describe),
+                }
+            }
+            Node::TextMatch { input, text } => {
+                out.node("TEXT_MATCH", None, |out| text.describe(out));
+                out.input(|out| input.describe(out));
+            }
+            Node::Or(inputs) => {
+                out.node("OR", None, |_| {});
+                out.inputs(inputs, Node::describe);
+            }
+            Node::ReturnKey(Keys { input, filter, .. }) => {
+                out.node("RETURN_KEY", Some(filter.describe()), |_| {});
+                out.input(|out| input.describe(out));
+            }
+            Node::KeyOnly { input, .. } => {
+                out.node("RETURN_KEY", None, |_| {});
+                out.input(|out| input.describe(out));
+            }
+            Node::Sort { input, pattern, options } => {
+                out.node("SORT", None, |out| sort(pattern, options, out));
+                out.input(|out| input.describe(out));
+            }
+            Node::Skip { input, skip } => {
+                out.node("SKIP", None, |out| _ = out.append(c"skipAmount", number(*skip)));
+                out.input(|out| input.describe(out));
+            }
+            Node::Limit { input, limit } => {
+                out.node("LIMIT", None, |out| _ = out.append(c"limitAmount", number(*limit)));
+                out.input(|out| input.describe(out));
+            }
+        }
+    }
+}
+
+impl Ids {
+    fn describe(&self, out: &mut Explainer) {
+        match self {
+            Ids::Scan(scan) => scan.describe(out),
+            Ids::Or(scans) => {
+                out.node("OR", None, |_| {});
+                out.inputs(scans, Scan::describe);
+            }
+            Ids::SortMerge { scans, pattern } => {
+                out.node("SORT_MERGE", None, |out| sort_pattern(pattern, out));
+                out.inputs(scans, Scan::describe);
+            }
+            Ids::Skip { input, skip } => {
+                out.node("SKIP", None, |out| _ = out.append(c"skipAmount", number(*skip)));
+                out.input(|out| input.describe(out));
+            }
+            Ids::First { scan, .. } => scan.describe_as("DISTINCT_SCAN", out),
+        }
+    }
+}
+
+impl Scan {
+    fn name(&self) -> &'static str {
+        if self.access.index.spec.clustered { "CLUSTERED_IXSCAN" } else { "IXSCAN" }
+    }
+
+    fn describe(&self, out: &mut Explainer) {
+        self.describe_as(self.name(), out);
+    }
+
+    /// Prints the index and its bounds.
+    fn describe_as(&self, name: &str, out: &mut Explainer) {
+        let filter = self.filter.as_ref().map(|(filter, _)| filter.describe());
+        out.node(name, filter, |out| {
+            self.access.describe_index(out);
+            direction(self.forward, out);
+            self.access.describe_bounds(self.forward, out);
+        });
+    }
+}
+
+/// A lookup by a key, of which MongoDB shows little.
+fn express(access: &Access, filter: &Option<Arc<Matcher>>, out: &mut Explainer) {
+    let (spec, ran, projection) = (&access.index.spec, out.ran(), out.projection.take());
+    out.out.append(c"stage", express_name(access));
+    if !spec.clustered {
+        out.out.append(c"keyPattern", spec.key.to_string().as_str()).append(c"indexName", spec.name.as_str());
+    }
+    out.out.append_optional(c"filter", of_matcher(filter).as_ref());
+    if let Some(projection) = projection {
+        out.out.append(c"projection", &projection).append(c"projectionCovered", false);
+    }
+    out.counts(ran);
+}
+
+/// Documents made of a scan's keys.
+fn covered(filter: Option<DocumentBuf>, fields: DocumentBuf, scan: &Scan, name: &str, out: &mut Explainer) {
+    out.node("PROJECTION_COVERED", filter, |out| _ = out.append(c"transformBy", &fields));
+    out.input(|out| scan.describe_as(name, out));
+}
+
+/// The projection to one path.
+fn of_path(path: &Path) -> DocumentBuf {
+    let mut fields = Builder::new();
+    fields.append(c"_id", 0i32).append(path, 1i32);
+    fields.finish()
+}
+
+fn sort_pattern(pattern: &SortPattern, out: &mut Builder) {
+    out.begin_document(c"sortPattern");
+    pattern.append_to(out);
+    out.end();
+}
+
+fn sort(pattern: &SortPattern, options: &SortOptions, out: &mut Builder) {
+    sort_pattern(pattern, out);
+    out.append(c"memLimit", number(options.memory as u64));
+    if options.limit > 0 {
+        out.append(c"limitAmount", number(options.limit));
+    }
+    // MongoDB's simple sort is the one that needs nothing but the document itself.
+    out.append(c"type", if options.keeps_meta { "default" } else { "simple" });
+}
+
+impl TextSearch {
+    fn describe(&self, out: &mut Builder) {
+        out.append(c"indexPrefix", &self.prefix.1);
+        out.append(c"indexName", self.access.index.spec.name.as_str());
+        out.begin_document(c"parsedTextQuery");
+        self.search.describe(out);
+        out.end();
+        out.append(c"textIndexVersion", self.text.spec.version as i32);
+    }
+}
+
+impl Access {
+    /// What explain says of an index of places.
+    fn describe_place(&self, out: &mut Builder) {
+        let spec = &self.index.spec;
+        out.append(c"keyPattern", &spec.key).append(c"indexName", spec.name.as_str());
+        out.append(c"indexVersion", 2i32);
+    }
+
+    /// What explain says of an index.
+    fn describe_index(&self, out: &mut Builder) {
+        let spec = &self.index.spec;
+        out.append(c"keyPattern", &spec.key).append(c"indexName", spec.name.as_str());
+        out.append_optional(c"collation", spec.collation.document());
+        out.append(c"isMultiKey", self.any_multikey());
+        if spec.text.is_none() {
+            self.describe_multikey_paths(out);
+        }
+        out.append(c"isUnique", spec.unique || self.index.is_id());
+        out.append(c"isSparse", spec.sparse).append(c"isPartial", spec.partial.is_some());
+        out.append(c"indexVersion", 2i32);
+    }
+
+    fn describe_multikey_paths(&self, out: &mut Builder) {
+        out.begin_document(c"multiKeyPaths");
+        for (part, bits) in self.index.spec.parts.iter().zip(&self.multikey) {
+            out.begin_array(&part.path);
+            let names: Vec<&str> = part.path.components().iter().map(|component| component.name()).collect();
+            for depth in (0..names.len().min(32)).filter(|depth| bits & (1 << depth) != 0) {
+                out.push(names.iter().take(depth + 1).copied().collect::<Vec<_>>().join(".").as_str());
+            }
+            out.end();
+        }
+        out.end();
+    }
+
+    /// The bounds in the order of the walk.
+    fn describe_bounds(&self, forward: bool, out: &mut Builder) {
+        out.begin_document(c"indexBounds");
+        // MongoDB shows no bounds on text.
+        let shown = self.index.spec.text.is_none();
+        for (part, intervals) in self.index.spec.parts.iter().zip(&self.parts).filter(|_| shown) {
+            let ascending = (part.kind != KeyKind::Descending) == forward;
+            out.begin_array(&part.path);
+            let shown: Vec<String> = match ascending {
+                true => intervals.as_slice().iter().map(|interval| interval.to_string()).collect(),
+                false => intervals.as_slice().iter().rev().map(|interval| interval.reversed()).collect(),
+            };
+            shown.iter().for_each(|text| {
+                out.push(text.as_str());
+            });
+            out.end();
+        }
+        out.end();
+    }
+}

@@ -1,0 +1,91 @@
+//! Opening a plan: a stream for each node of its tree.
+
+use super::collscan::{CollScan, Eof};
+use super::covered::{KeyOnly, ProjectionCovered, ReturnKey};
+use super::distinct_scan::{CountScan, DistinctScan, FirstCovered, FirstIds};
+use super::fetch::{Express, Fetch, Refetch};
+use super::geo_near::GeoNear;
+use super::ixscan::IndexScan;
+use super::or::{Or, OrRecords, SortMerge};
+use super::sort::{Limit, Skip, SkipIds, Sort};
+use super::text::{TextMatch, TextOr};
+use super::{IdStream, Ids, Node, RecordStream, Scan, Surroundings};
+use base::Result;
+use std::sync::Arc;
+
+impl Node {
+    /// The records that the tree yields.
+    ///
+    /// Errors: the engine's.
+    pub(crate) fn open(&self, around: &Arc<Surroundings>) -> Result<Box<dyn RecordStream>> {
+        Ok(match self {
+            Node::Eof => Box::new(Eof::default()),
+            Node::CollScan { forward, filter } => Box::new(CollScan::new(around, *forward, filter.clone())?),
+            Node::Express { access, filter } => Box::new(Express::new(around, access, filter.clone())),
+            Node::CountScan(scan) => Box::new(CountScan(IndexScan::open(around, scan)?)),
+            Node::DistinctScan { scan, part, path } => {
+                Box::new(DistinctScan::new(around, IndexScan::open(around, scan)?, *part, path))
+            }
+            Node::FirstCovered { scan, part, covering } => {
+                let ids = FirstIds::new(IndexScan::open(around, scan)?, *part);
+                Box::new(FirstCovered::new(around, ids, covering.clone()))
+            }
+            Node::ProjectionCovered { scan, covering, filter } => {
+                let scan = IndexScan::open(around, scan)?;
+                Box::new(ProjectionCovered::new(around, scan, covering.clone(), filter.clone()))
+            }
+            Node::Fetch(fetch) => {
+                let mut ids = fetch.input.open(around)?;
+                if fetch.few > 0 {
+                    ids.expect_few(fetch.few);
+                }
+                Box::new(Fetch::new(around, ids, fetch.filter.clone(), fetch.keeps_keys))
+            }
+            Node::Refetch { input, filter } => {
+                Box::new(Refetch::new(around, input.open(around)?, filter.clone()))
+            }
+            Node::GeoNear { near, filter, metadata } => {
+                Box::new(GeoNear::new(around, near, filter.clone(), *metadata))
+            }
+            Node::TextOr { text, terms } => {
+                let prefixes = terms.iter().map(Scan::prefix_length);
+                let terms = IndexScan::several(around, terms)?.into_iter().zip(prefixes);
+                Box::new(TextOr::new(around, &text.text, terms))
+            }
+            Node::TextMatch { input, text } => Box::new(TextMatch::new(around, input.open(around)?, text)),
+            Node::Or(inputs) => {
+                let inputs = inputs.iter().map(|input| input.open(around)).collect::<Result<_>>()?;
+                Box::new(OrRecords::new(inputs))
+            }
+            Node::ReturnKey(keys) => Box::new(ReturnKey::new(around, keys.input.open(around)?, keys)),
+            Node::KeyOnly { input, sort } => {
+                Box::new(KeyOnly { input: input.open(around)?, sort: sort.clone() })
+            }
+            Node::Sort { input, pattern, options } => {
+                Box::new(Sort::new(around, input.open(around)?, pattern, *options))
+            }
+            Node::Skip { input, skip } => Box::new(Skip::new(input.open(around)?, *skip)),
+            Node::Limit { input, limit } => Box::new(Limit::new(input.open(around)?, *limit)),
+        })
+    }
+}
+
+impl Ids {
+    fn open(&self, around: &Arc<Surroundings>) -> Result<Box<dyn IdStream>> {
+        Ok(match self {
+            Ids::Scan(scan) => Box::new(IndexScan::open(around, scan)?),
+            Ids::Or(scans) => {
+                let boxed = |scan| Box::new(scan) as Box<dyn IdStream>;
+                Box::new(Or::new(IndexScan::several(around, scans)?.into_iter().map(boxed).collect()))
+            }
+            Ids::SortMerge { scans, .. } => {
+                let forward = scans.first().is_none_or(|scan| scan.forward);
+                let prefixes = scans.iter().map(Scan::prefix_length);
+                let inputs = IndexScan::several(around, scans)?.into_iter().zip(prefixes);
+                Box::new(SortMerge::new(inputs, forward))
+            }
+            Ids::Skip { input, skip } => Box::new(SkipIds::new(input.open(around)?, *skip)),
+            Ids::First { scan, part } => Box::new(FirstIds::new(IndexScan::open(around, scan)?, *part)),
+        })
+    }
+}

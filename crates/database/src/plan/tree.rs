@@ -1,0 +1,252 @@
+//! From a source to the tree of nodes that reads it.
+
+use super::choose::{Candidate, Source};
+use super::covering::{self, KeyFilter};
+use super::text::TextAccess;
+use super::{Access, Read};
+use crate::exec::{Fetches, Ids, KeyBounds, Keys, Node, Scan, SortOptions, Within};
+use crate::index::IndexSpec;
+use query::matcher::{self, Part};
+use query::{Context, MetaKind};
+use std::sync::Arc;
+use storage::Range;
+
+/// Makes trees for a read.
+pub(super) struct Tree<'r> {
+    read: &'r Read,
+    /// What `min` and `max` leave of an index.
+    range: Option<Range>,
+    /// How many bytes a sort may hold.
+    sort_memory: usize,
+}
+
+impl Tree<'_> {
+    pub(super) fn new<'r>(read: &'r Read, range: Option<Range>, context: &Context) -> Tree<'r> {
+        Tree { read, range, sort_memory: context.limits.sort }
+    }
+
+    /// The tree over a source.
+    pub(super) fn of(&self, source: Source) -> Node {
+        let read = self.read;
+        let sort = read.sort.as_ref().filter(|sort| sort.orders());
+        let finds_one = matches!(source, Source::Unique(_) | Source::Eof);
+        let ordered = is_ordered(&source);
+        let (mut node, ordered, skipped) = match read.return_key {
+            true => {
+                let (node, ordered) = self.keys(source);
+                (node, ordered, false)
+            }
+            false => {
+                let skip = if sort.is_none() || ordered { read.skip } else { 0 };
+                let (node, skipped) = self.documents(source, skip);
+                (node, ordered, skipped)
+            }
+        };
+        let sorted = match sort {
+            Some(sort) if !ordered => {
+                let options = SortOptions {
+                    limit: if read.limit == 0 { 0 } else { read.limit.saturating_add(read.skip) },
+                    memory: self.sort_memory,
+                    allow_disk_use: read.allow_disk_use,
+                    keeps_meta: !read.metadata.is_empty(),
+                };
+                node = Node::Sort { input: Box::new(node), pattern: sort.clone(), options };
+                true
+            }
+            _ => false,
+        };
+        if read.skip > 0 && !skipped {
+            node = Node::Skip { input: Box::new(node), skip: read.skip };
+        }
+        // A sort that was told the limit yields no more.
+        if read.limit > 0 && !sorted && !finds_one {
+            node = Node::Limit { input: Box::new(node), limit: read.limit };
+        }
+        node
+    }
+
+    /// What a source yields, filtered, and whether the first so many have been left out of it: what
+    /// an index finds and proves needn't be fetched to be passed over.
+    fn documents(&self, source: Source, skip: u64) -> (Node, bool) {
+        let filter = |proven: bool| (!proven).then(|| self.read.matcher.clone());
+        let node = match source {
+            Source::Eof => Node::Eof,
+            Source::Collection { forward } => {
+                Node::CollScan { forward, filter: filter(self.read.matcher.is_empty()) }
+            }
+            Source::Unique(access) => {
+                let filter = filter(access.proves_all());
+                Node::Express { access: Arc::new(access), filter }
+            }
+            Source::Index(candidate) => return self.index(candidate, skip),
+            Source::Near(near) => {
+                let alone = matches!(self.read.matcher.root(), matcher::Node::Field { .. });
+                let metadata = self.read.metadata;
+                Node::GeoNear { near: Arc::new(*near), filter: filter(alone), metadata }
+            }
+            Source::Text(text) => self.text(*text),
+            Source::Union(scans) => {
+                let filter = filter(scans.iter().all(Access::proves_all)).map(Part::whole);
+                let keeps_keys = self.keeps_keys();
+                let scan = |access| Scan::new(Arc::new(access), true).keeping_keys(keeps_keys);
+                let input = Ids::Or(scans.into_iter().map(scan).collect());
+                Node::Fetch(Fetches { input, filter, keeps_keys, few: 0 })
+            }
+        };
+        (node, false)
+    }
+
+    /// Whether records carry the keys they were found by.
+    fn keeps_keys(&self) -> bool {
+        self.read.metadata.has(MetaKind::IndexKey)
+    }
+
+    /// What of the filter the keys within an index's bounds don't prove.
+    fn unproven(&self, access: &Access) -> Part {
+        let matcher = &self.read.matcher;
+        let proven = |at: usize| self.range.is_none() && access.proven.get(at).copied().unwrap_or(false);
+        let left: Vec<bool> = (0..matcher.members().len()).map(|at| !proven(at)).collect();
+        match left.contains(&false) {
+            true => Part::of(matcher, left),
+            false => Part::whole(matcher.clone()),
+        }
+    }
+
+    fn index(&self, candidate: Candidate, skip: u64) -> (Node, bool) {
+        let read = self.read;
+        let (is_covered, is_ordered) = (candidate.is_covered(), candidate.ordered.is_some());
+        let Candidate { access, ordered, distinct, grouped, .. } = candidate;
+        let access = Arc::new(access);
+        let forward = ordered.is_none_or(|ordered| ordered.forward);
+        let proven = access.proves_all() && self.range.is_none();
+        // Where no document is needed the keys are counted.
+        if proven && read.sort.is_none() && read.covering.as_ref().is_some_and(Vec::is_empty) {
+            return (Node::CountScan(self.scan(access, forward)), false);
+        }
+        if let (Some(part), Some(path)) = (distinct, &read.distinct) {
+            let scan = self.scan(access, forward).keeping_keys(true);
+            return (Node::DistinctScan { scan, part, path: path.clone() }, false);
+        }
+        if let Some(part) = grouped {
+            let covering = is_covered.then(|| covering::covering(&access, read));
+            let scan = self.scan(access, forward).keeping_keys(true);
+            let input = |scan| Ids::First { scan, part };
+            let node = match covering {
+                Some(covering) => Node::FirstCovered { scan, part, covering },
+                None => Node::Fetch(Fetches { input: input(scan), filter: None, keeps_keys: false, few: 0 }),
+            };
+            return (node, false);
+        }
+        let split = ordered.map_or(0, |ordered| ordered.split);
+        let plain = split == 0 && self.range.is_none();
+        let of_keys = if plain && !proven { covering::key_filter(&access, &read.matcher) } else { None };
+        let (of_keys, filter) = match of_keys {
+            Some(KeyFilter { keys, covering, rest }) => (Some((keys, covering)), rest),
+            None => (None, (!proven).then(|| self.unproven(&access))),
+        };
+        if is_covered {
+            let covering = covering::covering(&access, read);
+            let scan = Scan { filter: of_keys, ..self.scan(access, forward).keeping_keys(true) };
+            return (Node::ProjectionCovered { scan, covering, filter }, false);
+        }
+        let keeps_keys = self.keeps_keys();
+        let input = match plain {
+            true => {
+                Ids::Scan(Scan { filter: of_keys, ..self.scan(access, forward).keeping_keys(keeps_keys) })
+            }
+            false => self.ids(access, forward, split, keeps_keys),
+        };
+        let skipped = skip > 0 && filter.is_none();
+        let input = if skipped { Ids::Skip { input: Box::new(input), skip } } else { input };
+        let few = if filter.is_none() && (read.sort.is_none() || is_ordered) { read.limit } else { 0 };
+        (Node::Fetch(Fetches { input, filter, keeps_keys, few }), skipped)
+    }
+
+    /// The ids that an index finds.
+    fn ids(&self, access: Arc<Access>, forward: bool, split: usize, keeps_keys: bool) -> Ids {
+        let (true, Some(sort)) = (split > 0, &self.read.sort) else {
+            return Ids::Scan(self.scan(access, forward).keeping_keys(keeps_keys));
+        };
+        let scan = |bounds| Scan {
+            within: Within::Split { bounds, parts: split },
+            ..Scan::new(access.clone(), forward).keeping_keys(true)
+        };
+        let scans = KeyBounds::split(&access, split).into_iter().map(scan).collect();
+        Ids::SortMerge { scans, pattern: sort.clone() }
+    }
+
+    /// One scan over an index.
+    fn scan(&self, access: Arc<Access>, forward: bool) -> Scan {
+        let within = self.range.clone().map_or(Within::Bounds, Within::Range);
+        Scan { within, ..Scan::new(access, forward) }
+    }
+
+    /// The node that yields keys in place of documents, and whether they are in order.
+    fn keys(&self, source: Source) -> (Node, bool) {
+        let read = self.read;
+        let shows_sort_key = read.metadata.has(MetaKind::SortKey);
+        let by_index = |input: Ids, spec: Arc<IndexSpec>, ordered: bool| {
+            let sort = read.sort.clone().filter(|_| !ordered || shows_sort_key);
+            let keys = Keys { input, spec, filter: read.matcher.clone(), sort, shows_sort_key };
+            (Node::ReturnKey(keys), ordered)
+        };
+        match source {
+            Source::Unique(access) => {
+                let spec = access.index.spec.clone();
+                by_index(Ids::Scan(Scan::new(Arc::new(access), true).keeping_keys(true)), spec, true)
+            }
+            Source::Index(Candidate { access, ordered, .. }) => {
+                let spec = access.index.spec.clone();
+                let forward = ordered.is_none_or(|ordered| ordered.forward);
+                let split = ordered.map_or(0, |ordered| ordered.split);
+                by_index(self.ids(Arc::new(access), forward, split, true), spec, ordered.is_some())
+            }
+            source => {
+                let sort = read.sort.clone().filter(|_| shows_sort_key);
+                let ordered = sort.is_none();
+                (Node::KeyOnly { input: Box::new(self.documents(source, 0).0), sort }, ordered)
+            }
+        }
+    }
+
+    /// A search for text, and the scans of the other branches of its `$or`.
+    fn text(&self, text: TextAccess) -> Node {
+        let TextAccess { search, of_keys, rest, others } = text;
+        let by_score = self.read.sort.iter().flat_map(|sort| sort.by_metadata());
+        let mut wanted = by_score.map(|(_, kind)| kind);
+        let scored =
+            self.read.metadata.has(MetaKind::TextScore) || wanted.any(|kind| kind == MetaKind::TextScore);
+        let keeps_keys = self.keeps_keys();
+        let term = |term: &String| Scan {
+            within: Within::Prefix(search.text.term_key(&search.prefix.0, term)),
+            filter: of_keys.clone(),
+            ..Scan::new(search.access.clone(), false).keeping_keys(scored || keeps_keys)
+        };
+        let terms: Vec<Scan> = search.search.terms.iter().map(term).collect();
+        let found = match scored {
+            true => Node::TextOr { text: search.clone(), terms },
+            false => Node::Fetch(Fetches { input: Ids::one_of(terms), filter: None, keeps_keys, few: 0 }),
+        };
+        let mut found = Node::TextMatch { input: Box::new(found), text: search };
+        if let Some(filter) = rest {
+            found = Node::Refetch { input: Box::new(found), filter };
+        }
+        if others.is_empty() {
+            return found;
+        }
+        let rest = Arc::new(self.read.matcher.without_text());
+        let other = |access: Access| {
+            let input = Ids::Scan(Scan::new(Arc::new(access), true));
+            Node::Fetch(Fetches { input, filter: Some(Part::whole(rest.clone())), keeps_keys: false, few: 0 })
+        };
+        Node::Or(std::iter::once(found).chain(others.into_iter().map(other)).collect())
+    }
+}
+
+fn is_ordered(source: &Source) -> bool {
+    match source {
+        Source::Eof | Source::Unique(_) => true,
+        Source::Index(candidate) => candidate.ordered.is_some(),
+        Source::Collection { .. } | Source::Union(_) | Source::Near(_) | Source::Text(_) => false,
+    }
+}
