@@ -23,6 +23,8 @@ pub(crate) struct ProjectionCovered {
     covering: Covering,
     /// Decided on what the key holds.
     filter: Option<Part>,
+    /// How many leading parts make up a value that one document is enough for; zero if all are wanted.
+    first_of: usize,
     stats: Stats,
     fetched: u64,
 }
@@ -137,11 +139,20 @@ impl ProjectionCovered {
     pub(super) fn new(
         surroundings: &Arc<Surroundings>,
         scan: IndexScan,
-        covering: Covering,
-        filter: Option<Part>,
+        covering: &Covering,
+        filter: &Option<Part>,
+        first_of: usize,
     ) -> ProjectionCovered {
-        let (surroundings, stats) = (surroundings.clone(), Stats::default());
-        ProjectionCovered { surroundings, scan, covering, filter, stats, fetched: 0 }
+        let (surroundings, covering, filter) = (surroundings.clone(), covering.clone(), filter.clone());
+        ProjectionCovered {
+            surroundings,
+            scan,
+            covering,
+            filter,
+            first_of,
+            stats: Stats::default(),
+            fetched: 0,
+        }
     }
 }
 
@@ -155,6 +166,9 @@ impl RecordStream for ProjectionCovered {
                 None => true,
             };
             if matched {
+                if self.first_of > 0 {
+                    self.scan.pass(self.first_of)?;
+                }
                 self.stats.advance();
                 return Ok(Some(record));
             }

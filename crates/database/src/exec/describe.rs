@@ -101,10 +101,6 @@ fn of_matcher(filter: &Option<Arc<Matcher>>) -> Option<DocumentBuf> {
     filter.as_ref().map(|filter| filter.describe())
 }
 
-fn of_part(filter: &Option<Part>) -> Option<DocumentBuf> {
-    filter.as_ref().map(Part::describe)
-}
-
 fn direction(forward: bool, out: &mut Builder) {
     out.append(c"direction", if forward { "forward" } else { "backward" });
 }
@@ -119,29 +115,23 @@ impl Node {
             }
             Node::Express { access, filter } => express(access, filter, out),
             Node::CountScan(scan) => scan.describe_as("COUNT_SCAN", out),
-            Node::DistinctScan { scan, path, .. } => covered(None, of_path(path), scan, "DISTINCT_SCAN", out),
-            Node::FirstCovered { scan, .. } => {
-                let fields = out.projection.clone().unwrap_or_default();
-                covered(None, fields, scan, "DISTINCT_SCAN", out);
-            }
+            Node::DistinctScan { scan, path } => covered(None, of_path(path), scan, out),
             Node::ProjectionCovered { scan, covering, filter } => {
                 let fields = out.projection.clone().unwrap_or_else(|| covering.fields());
-                covered(of_part(filter), fields, scan, scan.name(), out);
+                covered(filter.as_ref().map(Part::describe), fields, scan, out);
             }
             Node::Fetch(Fetches { input, filter, .. }) => {
-                out.node("FETCH", of_part(filter), |_| {});
+                out.node("FETCH", filter.as_ref().map(Part::describe), |_| {});
                 out.input(|out| input.describe(out));
             }
-            Node::Refetch { input, filter } => {
-                out.node("FETCH", Some(filter.describe()), |_| {});
-                out.input(|out| input.describe(out));
-            }
-            Node::GeoNear { near, filter: None, .. } => {
-                out.node(near.stage(), None, |out| near.access.describe_place(out));
-            }
-            Node::GeoNear { near, filter: Some(filter), .. } => {
+            Node::Refetch { input, filter } => input.below("FETCH", Some(filter.describe()), |_| {}, out),
+            Node::GeoNear { near, filter, .. } => {
+                let print = |out: &mut Explainer| {
+                    out.node(near.stage(), None, |out| near.access.describe_place(out));
+                };
+                let Some(filter) = filter else { return print(out) };
                 out.node("FETCH", Some(filter.describe_beside_near()), |_| {});
-                out.input(|out| out.node(near.stage(), None, |out| near.access.describe_place(out)));
+                out.input(print);
             }
             Node::TextOr { terms, .. } => {
                 out.node("TEXT_OR", None, |_| {});
@@ -151,8 +141,7 @@ impl Node {
                 }
             }
             Node::TextMatch { input, text } => {
-                out.node("TEXT_MATCH", None, |out| text.describe(out));
-                out.input(|out| input.describe(out));
+                input.below("TEXT_MATCH", None, |out| text.describe(out), out);
             }
             Node::Or(inputs) => {
                 out.node("OR", None, |_| {});
@@ -162,24 +151,30 @@ impl Node {
                 out.node("RETURN_KEY", Some(filter.describe()), |_| {});
                 out.input(|out| input.describe(out));
             }
-            Node::KeyOnly { input, .. } => {
-                out.node("RETURN_KEY", None, |_| {});
-                out.input(|out| input.describe(out));
-            }
+            Node::KeyOnly { input, .. } => input.below("RETURN_KEY", None, |_| {}, out),
             Node::Sort { input, pattern, options } => {
-                out.node("SORT", None, |out| sort(pattern, options, out));
-                out.input(|out| input.describe(out));
+                input.below("SORT", None, |out| sort(pattern, options, out), out);
             }
-            Node::Skip { input, skip } => {
-                out.node("SKIP", None, |out| _ = out.append(c"skipAmount", number(*skip)));
-                out.input(|out| input.describe(out));
-            }
-            Node::Limit { input, limit } => {
-                out.node("LIMIT", None, |out| _ = out.append(c"limitAmount", number(*limit)));
-                out.input(|out| input.describe(out));
-            }
+            Node::Skip { input, skip } => input.below("SKIP", None, amount(c"skipAmount", *skip), out),
+            Node::Limit { input, limit } => input.below("LIMIT", None, amount(c"limitAmount", *limit), out),
         }
     }
+
+    /// Prints it as the input of a node.
+    fn below(
+        &self,
+        name: &str,
+        filter: Option<DocumentBuf>,
+        more: impl FnOnce(&mut Builder),
+        out: &mut Explainer,
+    ) {
+        out.node(name, filter, more);
+        out.input(|out| self.describe(out));
+    }
+}
+
+fn amount(name: &'static CStr, amount: u64) -> impl FnOnce(&mut Builder) {
+    move |out| _ = out.append(name, number(amount))
 }
 
 impl Ids {
@@ -195,21 +190,21 @@ impl Ids {
                 out.inputs(scans, Scan::describe);
             }
             Ids::Skip { input, skip } => {
-                out.node("SKIP", None, |out| _ = out.append(c"skipAmount", number(*skip)));
+                out.node("SKIP", None, amount(c"skipAmount", *skip));
                 out.input(|out| input.describe(out));
             }
-            Ids::First { scan, .. } => scan.describe_as("DISTINCT_SCAN", out),
         }
     }
 }
 
 impl Scan {
-    fn name(&self) -> &'static str {
-        if self.access.index.spec.clustered { "CLUSTERED_IXSCAN" } else { "IXSCAN" }
-    }
-
     fn describe(&self, out: &mut Explainer) {
-        self.describe_as(self.name(), out);
+        let name = match (self.first_of, self.access.index.spec.clustered) {
+            (0, true) => "CLUSTERED_IXSCAN",
+            (0, false) => "IXSCAN",
+            _ => "DISTINCT_SCAN",
+        };
+        self.describe_as(name, out);
     }
 
     /// Prints the index and its bounds.
@@ -238,9 +233,9 @@ fn express(access: &Access, filter: &Option<Arc<Matcher>>, out: &mut Explainer) 
 }
 
 /// Documents made of a scan's keys.
-fn covered(filter: Option<DocumentBuf>, fields: DocumentBuf, scan: &Scan, name: &str, out: &mut Explainer) {
+fn covered(filter: Option<DocumentBuf>, fields: DocumentBuf, scan: &Scan, out: &mut Explainer) {
     out.node("PROJECTION_COVERED", filter, |out| _ = out.append(c"transformBy", &fields));
-    out.input(|out| scan.describe_as(name, out));
+    out.input(|out| scan.describe(out));
 }
 
 /// The projection to one path.

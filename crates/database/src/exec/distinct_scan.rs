@@ -1,9 +1,7 @@
 //! DISTINCT_SCAN and COUNT_SCAN: answers from the keys of an index, for `distinct`, `$group` and `count`.
 
-use super::ixscan::{IndexKey, IndexScan};
+use super::ixscan::IndexScan;
 use super::{Covering, IdStream, Record, RecordStream, Report, Stats, Surroundings};
-use crate::index::IndexSpec;
-use crate::keys::RecordId;
 use base::Result;
 use base::bson::{Document, DocumentBuf, DocumentCow, Path, Type};
 use std::sync::Arc;
@@ -30,17 +28,17 @@ pub(crate) struct DistinctScan {
 }
 
 impl DistinctScan {
-    /// The values that a scan, which keeps its keys, finds at its index's part of this number, whose path is `path`.
-    pub(crate) fn new(surroundings: &Arc<Surroundings>, scan: IndexScan, part: usize, path: &Path) -> Self {
-        let covering = Covering::new(scan.spec(), &|other| other == part);
-        let arrays = scan.is_multikey(part);
+    /// The values that a scan, which keeps its keys, finds at `path`, the last of so many `parts` of its index.
+    pub(crate) fn new(surroundings: &Arc<Surroundings>, scan: IndexScan, parts: usize, path: &Path) -> Self {
+        let covering = Covering::new(scan.spec(), &|other| other + 1 == parts);
+        let arrays = scan.is_multikey(parts - 1);
         DistinctScan {
             arrays,
             surroundings: surroundings.clone(),
             scan: scan.by_key(),
             covering,
             path: path.clone(),
-            parts: part + 1,
+            parts,
             stats: Stats::default(),
             fetched: 0,
         }
@@ -92,85 +90,6 @@ impl RecordStream for DistinctScan {
     fn report(&self, report: &mut Report) {
         report.node(&self.stats).docs_if_any(self.fetched);
         self.scan.report(report);
-    }
-}
-
-// DISTINCT_SCAN for `$group`: of each value that an index has at one of its parts the first document, the other keys
-// of the value being passed over.
-
-/// Yields the ids of the first documents.
-pub(crate) struct FirstIds {
-    scan: IndexScan,
-    /// How many leading parts make up the value.
-    parts: usize,
-}
-
-impl FirstIds {
-    /// The first of each value that the scan, which keeps its keys, finds at its index's part of this number.
-    pub(crate) fn new(scan: IndexScan, part: usize) -> FirstIds {
-        FirstIds { scan, parts: part + 1 }
-    }
-}
-
-impl IdStream for FirstIds {
-    fn next(&mut self) -> Result<Option<RecordId>> {
-        let found = self.scan.next()?;
-        if found.is_some() {
-            self.scan.pass(self.parts)?;
-        }
-        Ok(found)
-    }
-
-    fn key(&self) -> Option<&IndexKey> {
-        self.scan.key()
-    }
-
-    fn index(&self) -> Option<&IndexSpec> {
-        self.scan.index()
-    }
-
-    fn report(&self, report: &mut Report) {
-        self.scan.report(report);
-    }
-}
-
-/// Yields the first documents, made of the keys.
-pub(crate) struct FirstCovered {
-    surroundings: Arc<Surroundings>,
-    ids: FirstIds,
-    covering: Covering,
-    stats: Stats,
-    fetched: u64,
-}
-
-impl FirstCovered {
-    pub(crate) fn new(surroundings: &Arc<Surroundings>, ids: FirstIds, covering: Covering) -> FirstCovered {
-        FirstCovered {
-            surroundings: surroundings.clone(),
-            ids,
-            covering,
-            stats: Stats::default(),
-            fetched: 0,
-        }
-    }
-}
-
-impl RecordStream for FirstCovered {
-    fn next(&mut self) -> Result<Option<Record>> {
-        while let Some(id) = self.ids.scan.next()? {
-            let record = self.covering.record(&self.surroundings, &self.ids.scan, id, &mut self.fetched)?;
-            let Some(record) = record else { continue };
-            self.ids.scan.pass(self.ids.parts)?;
-            self.stats.advance();
-            return Ok(Some(record));
-        }
-        self.stats.end();
-        Ok(None)
-    }
-
-    fn report(&self, report: &mut Report) {
-        report.node(&self.stats).docs_if_any(self.fetched);
-        self.ids.report(report);
     }
 }
 

@@ -5,7 +5,7 @@
 //! Two lookups, no scan: it is what most reads and writes by `_id` come down to. MongoDB shows little of it.
 
 use super::covered::key_document;
-use super::{IdStream, Record, RecordStream, Report, Stats, Surroundings, patiently};
+use super::{IdStream, Record, RecordStream, Report, Stats, Surroundings, TextSearch, patiently};
 use crate::access::Access;
 use crate::keys::IndexEntry;
 use crate::operation::Operation;
@@ -90,36 +90,48 @@ impl RecordStream for Fetch {
     }
 }
 
-// FETCH of documents that are at hand already: what is left of a filter, for the stages that find
-// whole documents by themselves.
+// FETCH of documents that are at hand already, and TEXT_MATCH: what is left of a filter or of a search, for the
+// streams that find whole documents by themselves.
 
-/// Yields the documents that match.
-pub(crate) struct Refetch {
+/// What documents must pass.
+pub(super) enum Test {
+    Filter(Part),
+    /// The phrases of a search, and what it negates.
+    Text(Arc<TextSearch>),
+}
+
+/// Yields the documents that pass.
+pub(crate) struct Sift {
     surroundings: Arc<Surroundings>,
     input: Box<dyn RecordStream>,
-    filter: Part,
+    test: Test,
     stats: Stats,
     examined: u64,
 }
 
-impl Refetch {
-    pub(crate) fn new(
-        surroundings: &Arc<Surroundings>,
-        input: Box<dyn RecordStream>,
-        filter: Part,
-    ) -> Refetch {
+impl Sift {
+    pub(super) fn new(surroundings: &Arc<Surroundings>, input: Box<dyn RecordStream>, test: Test) -> Sift {
         let (surroundings, stats) = (surroundings.clone(), Stats::default());
-        Refetch { surroundings, input, filter, stats, examined: 0 }
+        Sift { surroundings, input, test, stats, examined: 0 }
     }
 
-    /// The next document that matches, among so many; `None` where none of these does.
+    fn passes(&self, document: Document<'_>) -> Result<bool> {
+        match &self.test {
+            Test::Filter(filter) => filter.matches(document, &self.surroundings.context),
+            Test::Text(text) if text.search.is_by_terms_alone() => Ok(true),
+            Test::Text(text) => text.search.matches(document, &text.text.spec),
+        }
+    }
+
+    /// The next document that passes, among so many; `None` where none of these does.
     fn search(&mut self, mut patience: u64) -> Result<Option<Option<Record>>> {
         while let Some(record) = self.input.next()? {
             self.examined += 1;
-            if self.filter.matches(record.document.view(), &self.surroundings.context)? {
+            if self.passes(record.document.view())? {
                 self.stats.advance();
                 return Ok(Some(Some(record)));
             }
+            self.surroundings.operation.check()?;
             self.stats.need_time();
             patience -= 1;
             if patience == 0 {
@@ -131,13 +143,17 @@ impl Refetch {
     }
 }
 
-impl RecordStream for Refetch {
+impl RecordStream for Sift {
     fn next(&mut self) -> Result<Option<Record>> {
         patiently(self, |stage| &stage.surroundings.operation, Self::search)
     }
 
     fn report(&self, report: &mut Report) {
-        report.node(&self.stats).docs(self.examined).count(c"alreadyHasObj", self.examined);
+        let ran = report.node(&self.stats);
+        match &self.test {
+            Test::Filter(_) => ran.docs(self.examined).count(c"alreadyHasObj", self.examined),
+            Test::Text(_) => ran.count(c"docsRejected", self.examined - self.stats.advanced),
+        };
         self.input.report(report);
     }
 }

@@ -34,6 +34,8 @@ pub(crate) struct IndexScan {
     /// Checks each key; `None` where the cursor's range holds nothing else.
     bounds: Option<KeyBounds>,
     seen: Option<Seen>,
+    /// How many leading parts make up a value that one key is enough for; zero if all keys are wanted.
+    first_of: usize,
     /// The last key, where it is wanted.
     key: Option<IndexKey>,
     /// Decided on what keys hold.
@@ -87,6 +89,7 @@ impl IndexScan {
             begun: false,
             bounds,
             seen: several.then(Seen::default),
+            first_of: 0,
             key: scan.keeps_keys.then(IndexKey::default),
             filter: scan.filter.clone(),
             stats: Stats::default(),
@@ -135,6 +138,11 @@ impl IndexScan {
     /// Whether some document has an array on a part's path.
     pub(crate) fn is_multikey(&self, part: usize) -> bool {
         self.access.is_multikey(part)
+    }
+
+    /// Yields the first record of each value of so many leading parts. The walk keeps its keys.
+    pub(crate) fn first_of(self, parts: usize) -> IndexScan {
+        IndexScan { first_of: parts, ..self }
     }
 
     /// Yields a record for each of its keys.
@@ -227,8 +235,12 @@ impl IdStream for IndexScan {
                 kept.type_bits.clear();
                 kept.type_bits.extend_from_slice(entry.type_bits);
             }
+            let record = entry.record;
+            if self.first_of > 0 {
+                self.pass(self.first_of)?;
+            }
             self.stats.advance();
-            return Ok(Some(entry.record));
+            return Ok(Some(record));
         }
         self.stats.end();
         Ok(None)
@@ -243,7 +255,10 @@ impl IdStream for IndexScan {
     }
 
     fn bring(&mut self, records: Ident) {
-        self.cursor.bring(records, self.access.index.spec.unique);
+        // A walk that has passed over keys no longer stands where the record is named.
+        if self.first_of == 0 {
+            self.cursor.bring(records, self.access.index.spec.unique);
+        }
     }
 
     fn expect_few(&mut self, ids: u64) {

@@ -23,10 +23,8 @@ pub(crate) enum Node {
     Express { access: Arc<Access>, filter: Option<Arc<Matcher>> },
     /// COUNT_SCAN: records without content.
     CountScan(Scan),
-    /// PROJECTION_COVERED over DISTINCT_SCAN: a document for each value at the index's part of this number.
-    DistinctScan { scan: Scan, part: usize, path: Path },
-    /// The same for `$group`: the first document of each value, made of the keys.
-    FirstCovered { scan: Scan, part: usize, covering: Covering },
+    /// PROJECTION_COVERED over DISTINCT_SCAN: a document for each value at a path.
+    DistinctScan { scan: Scan, path: Path },
     /// PROJECTION_COVERED: documents made of keys.
     ProjectionCovered { scan: Scan, covering: Covering, filter: Option<Part> },
     /// FETCH: the documents of ids.
@@ -55,7 +53,7 @@ pub(crate) enum Node {
 
 /// A node that yields the ids of records that an index found.
 pub(crate) enum Ids {
-    /// IXSCAN.
+    /// IXSCAN or DISTINCT_SCAN.
     Scan(Scan),
     /// OR: each id once.
     Or(Vec<Scan>),
@@ -63,8 +61,6 @@ pub(crate) enum Ids {
     SortMerge { scans: Vec<Scan>, pattern: Arc<SortPattern> },
     /// SKIP.
     Skip { input: Box<Ids>, skip: u64 },
-    /// DISTINCT_SCAN for `$group`: the first id of each value at the index's part of this number.
-    First { scan: Scan, part: usize },
 }
 
 /// A scan of one index.
@@ -79,6 +75,8 @@ pub(crate) struct Scan {
     pub(crate) filter: Option<(Part, Covering)>,
     /// Whether the last key is kept for the nodes above.
     pub(crate) keeps_keys: bool,
+    /// DISTINCT_SCAN: how many leading parts make up a value that one key is enough for. Zero is all keys.
+    pub(crate) first_of: usize,
 }
 
 /// Which keys of an index a scan yields.
@@ -134,12 +132,16 @@ pub(crate) struct TextSearch {
 impl Scan {
     /// A scan within the bounds of an access.
     pub(crate) fn new(access: Arc<Access>, forward: bool) -> Scan {
-        Scan { access, forward, within: Within::Bounds, filter: None, keeps_keys: false }
+        Scan { access, forward, within: Within::Bounds, filter: None, keeps_keys: false, first_of: 0 }
     }
 
     /// The same, keeping its keys if they are wanted.
     pub(crate) fn keeping_keys(self, keeps_keys: bool) -> Scan {
         Scan { keeps_keys, ..self }
+    }
+
+    fn leaf(&self) -> (&'static str, Option<&Access>) {
+        (if self.first_of > 0 { "DISTINCT_SCAN" } else { "IXSCAN" }, Some(&self.access))
     }
 
     /// How many bytes all its keys begin with alike, as far as that is known.
@@ -153,21 +155,12 @@ impl Scan {
 }
 
 impl Ids {
-    /// One scan as it is, several as one.
-    pub(crate) fn one_of(mut scans: Vec<Scan>) -> Ids {
-        match scans.len() {
-            1 => Ids::Scan(scans.remove(0)),
-            _ => Ids::Or(scans),
-        }
-    }
-
-    fn each_leaf<'n>(&'n self, visit: &mut dyn FnMut(&'static str, Option<&'n Access>)) {
+    fn each_leaf<'n>(&'n self, visit: &mut dyn FnMut((&'static str, Option<&'n Access>))) {
         match self {
-            Ids::Scan(scan) => visit("IXSCAN", Some(&scan.access)),
-            Ids::First { scan, .. } => visit("DISTINCT_SCAN", Some(&scan.access)),
-            Ids::Or(scans) => scans.iter().for_each(|scan| visit("IXSCAN", Some(&scan.access))),
+            Ids::Scan(scan) => visit(scan.leaf()),
+            Ids::Or(scans) => scans.iter().for_each(|scan| visit(scan.leaf())),
             // The scans are parts of one.
-            Ids::SortMerge { scans, .. } => visit("IXSCAN", scans.first().map(|scan| &*scan.access)),
+            Ids::SortMerge { scans, .. } => scans.iter().take(1).for_each(|scan| visit(scan.leaf())),
             Ids::Skip { input, .. } => input.each_leaf(visit),
         }
     }
@@ -175,21 +168,20 @@ impl Ids {
 
 impl Node {
     /// Calls `visit` with the name and the index of each node that reads the store. A search for text is one.
-    pub(crate) fn each_leaf<'n>(&'n self, visit: &mut dyn FnMut(&'static str, Option<&'n Access>)) {
+    pub(crate) fn each_leaf<'n>(&'n self, visit: &mut dyn FnMut((&'static str, Option<&'n Access>))) {
         match self {
-            Node::Eof => visit("EOF", None),
-            Node::CollScan { .. } => visit("COLLSCAN", None),
-            Node::Express { access, .. } => visit(express_name(access), Some(access)),
-            Node::CountScan(scan) => visit("COUNT_SCAN", Some(&scan.access)),
-            Node::DistinctScan { scan, .. } | Node::FirstCovered { scan, .. } => {
-                visit("DISTINCT_SCAN", Some(&scan.access));
-            }
-            Node::ProjectionCovered { scan, .. } => visit("IXSCAN", Some(&scan.access)),
+            Node::Eof => visit(("EOF", None)),
+            Node::CollScan { .. } => visit(("COLLSCAN", None)),
+            Node::Express { access, .. } => visit((express_name(access), Some(access))),
+            Node::CountScan(scan) => visit(("COUNT_SCAN", Some(&scan.access))),
+            Node::DistinctScan { scan, .. } | Node::ProjectionCovered { scan, .. } => visit(scan.leaf()),
             Node::Fetch(Fetches { input, .. }) | Node::ReturnKey(Keys { input, .. }) => {
                 input.each_leaf(visit);
             }
-            Node::GeoNear { near, .. } => visit(near.stage(), Some(&near.access)),
-            Node::TextOr { text, .. } | Node::TextMatch { text, .. } => visit("IXSCAN", Some(&text.access)),
+            Node::GeoNear { near, .. } => visit((near.stage(), Some(&near.access))),
+            Node::TextOr { text, .. } | Node::TextMatch { text, .. } => {
+                visit(("IXSCAN", Some(&text.access)));
+            }
             Node::Or(inputs) => inputs.iter().for_each(|input| input.each_leaf(visit)),
             Node::Refetch { input, .. }
             | Node::KeyOnly { input, .. }
@@ -210,22 +202,22 @@ impl Node {
 
     /// Whether it projects by itself: by keys, or within the lookup of one.
     pub(crate) fn projects(&self) -> bool {
-        let by_keys = matches!(
+        matches!(
             self.base(),
-            Node::CountScan(_)
+            Node::Express { .. }
+                | Node::CountScan(_)
                 | Node::DistinctScan { .. }
-                | Node::FirstCovered { .. }
                 | Node::ProjectionCovered { .. }
-        );
-        by_keys || matches!(self.base(), Node::Express { .. })
+        )
     }
 
     /// Whether a `$group` above gets one document of each group.
     pub(crate) fn groups(&self) -> bool {
-        matches!(
-            self.base(),
-            Node::FirstCovered { .. } | Node::Fetch(Fetches { input: Ids::First { .. }, .. })
-        )
+        match self.base() {
+            Node::ProjectionCovered { scan, .. } => scan.first_of > 0,
+            Node::Fetch(Fetches { input: Ids::Scan(scan), .. }) => scan.first_of > 0,
+            _ => false,
+        }
     }
 
     /// What finds the documents, below the nodes that order and count them.

@@ -2,13 +2,13 @@
 
 use super::collscan::{CollScan, Eof};
 use super::covered::{KeyOnly, ProjectionCovered, ReturnKey};
-use super::distinct_scan::{CountScan, DistinctScan, FirstCovered, FirstIds};
-use super::fetch::{Express, Fetch, Refetch};
+use super::distinct_scan::{CountScan, DistinctScan};
+use super::fetch::{Express, Fetch, Sift, Test};
 use super::geo_near::GeoNear;
 use super::ixscan::IndexScan;
-use super::or::{Or, OrRecords, SortMerge};
-use super::sort::{Limit, Skip, SkipIds, Sort};
-use super::text::{TextMatch, TextOr};
+use super::or::{Or, SortMerge};
+use super::sort::{Limit, Skip, Sort};
+use super::text::TextOr;
 use super::{IdStream, Ids, Node, RecordStream, Scan, Surroundings};
 use base::Result;
 use std::sync::Arc;
@@ -23,16 +23,12 @@ impl Node {
             Node::CollScan { forward, filter } => Box::new(CollScan::new(around, *forward, filter.clone())?),
             Node::Express { access, filter } => Box::new(Express::new(around, access, filter.clone())),
             Node::CountScan(scan) => Box::new(CountScan(IndexScan::open(around, scan)?)),
-            Node::DistinctScan { scan, part, path } => {
-                Box::new(DistinctScan::new(around, IndexScan::open(around, scan)?, *part, path))
-            }
-            Node::FirstCovered { scan, part, covering } => {
-                let ids = FirstIds::new(IndexScan::open(around, scan)?, *part);
-                Box::new(FirstCovered::new(around, ids, covering.clone()))
+            Node::DistinctScan { scan, path } => {
+                Box::new(DistinctScan::new(around, IndexScan::open(around, scan)?, scan.first_of, path))
             }
             Node::ProjectionCovered { scan, covering, filter } => {
-                let scan = IndexScan::open(around, scan)?;
-                Box::new(ProjectionCovered::new(around, scan, covering.clone(), filter.clone()))
+                let keys = IndexScan::open(around, scan)?;
+                Box::new(ProjectionCovered::new(around, keys, covering, filter, scan.first_of))
             }
             Node::Fetch(fetch) => {
                 let mut ids = fetch.input.open(around)?;
@@ -42,7 +38,10 @@ impl Node {
                 Box::new(Fetch::new(around, ids, fetch.filter.clone(), fetch.keeps_keys))
             }
             Node::Refetch { input, filter } => {
-                Box::new(Refetch::new(around, input.open(around)?, filter.clone()))
+                Box::new(Sift::new(around, input.open(around)?, Test::Filter(filter.clone())))
+            }
+            Node::TextMatch { input, text } => {
+                Box::new(Sift::new(around, input.open(around)?, Test::Text(text.clone())))
             }
             Node::GeoNear { near, filter, metadata } => {
                 Box::new(GeoNear::new(around, near, filter.clone(), *metadata))
@@ -52,10 +51,9 @@ impl Node {
                 let terms = IndexScan::several(around, terms)?.into_iter().zip(prefixes);
                 Box::new(TextOr::new(around, &text.text, terms))
             }
-            Node::TextMatch { input, text } => Box::new(TextMatch::new(around, input.open(around)?, text)),
             Node::Or(inputs) => {
-                let inputs = inputs.iter().map(|input| input.open(around)).collect::<Result<_>>()?;
-                Box::new(OrRecords::new(inputs))
+                let inputs: Result<Vec<_>> = inputs.iter().map(|input| input.open(around)).collect();
+                Box::new(Or::new(inputs?))
             }
             Node::ReturnKey(keys) => Box::new(ReturnKey::new(around, keys.input.open(around)?, keys)),
             Node::KeyOnly { input, sort } => {
@@ -73,19 +71,15 @@ impl Node {
 impl Ids {
     fn open(&self, around: &Arc<Surroundings>) -> Result<Box<dyn IdStream>> {
         Ok(match self {
-            Ids::Scan(scan) => Box::new(IndexScan::open(around, scan)?),
-            Ids::Or(scans) => {
-                let boxed = |scan| Box::new(scan) as Box<dyn IdStream>;
-                Box::new(Or::new(IndexScan::several(around, scans)?.into_iter().map(boxed).collect()))
-            }
+            Ids::Scan(scan) => Box::new(IndexScan::open(around, scan)?.first_of(scan.first_of)),
+            Ids::Or(scans) => Box::new(Or::new(IndexScan::several(around, scans)?)),
             Ids::SortMerge { scans, .. } => {
                 let forward = scans.first().is_none_or(|scan| scan.forward);
                 let prefixes = scans.iter().map(Scan::prefix_length);
                 let inputs = IndexScan::several(around, scans)?.into_iter().zip(prefixes);
                 Box::new(SortMerge::new(inputs, forward))
             }
-            Ids::Skip { input, skip } => Box::new(SkipIds::new(input.open(around)?, *skip)),
-            Ids::First { scan, part } => Box::new(FirstIds::new(IndexScan::open(around, scan)?, *part)),
+            Ids::Skip { input, skip } => Box::new(Skip::new(input.open(around)?, *skip)),
         })
     }
 }

@@ -9,30 +9,33 @@ use std::collections::HashSet;
 use std::hash::{BuildHasherDefault, Hasher};
 use storage::{Ident, Value};
 
-// OR: what any of several index scans finds, each record once.
+// OR: what any of several inputs finds, each record once. They are index scans, or, for an `$or` of which one
+// branch searches for text, streams of documents.
 
 /// Reads its inputs one after the other and drops what an earlier one has yielded.
-pub(crate) struct Or {
-    inputs: Vec<Box<dyn IdStream>>,
+pub(crate) struct Or<S> {
+    inputs: Vec<S>,
     current: usize,
     seen: Seen,
     stats: Stats,
     dropped: u64,
 }
 
-impl Or {
-    pub(crate) fn new(inputs: Vec<Box<dyn IdStream>>) -> Or {
+impl<S> Or<S> {
+    pub(crate) fn new(inputs: Vec<S>) -> Or<S> {
         Or { inputs, current: 0, seen: Seen::default(), stats: Stats::default(), dropped: 0 }
     }
-}
 
-impl IdStream for Or {
-    fn next(&mut self) -> Result<Option<RecordId>> {
+    fn find<T>(
+        &mut self,
+        next: impl Fn(&mut S) -> Result<Option<T>>,
+        id: impl Fn(&T) -> RecordId,
+    ) -> Result<Option<T>> {
         while let Some(input) = self.inputs.get_mut(self.current) {
-            match input.next()? {
-                Some(id) if self.seen.insert(id) => {
+            match next(input)? {
+                Some(found) if self.seen.insert(id(&found)) => {
                     self.stats.advance();
-                    return Ok(Some(id));
+                    return Ok(Some(found));
                 }
                 Some(_) => self.dropped += 1,
                 None => self.current += 1,
@@ -41,6 +44,12 @@ impl IdStream for Or {
         }
         self.stats.end();
         Ok(None)
+    }
+}
+
+impl IdStream for Or<IndexScan> {
+    fn next(&mut self) -> Result<Option<RecordId>> {
+        self.find(|input| input.next(), |id| *id)
     }
 
     fn key(&self) -> Option<&IndexKey> {
@@ -65,39 +74,9 @@ impl IdStream for Or {
     }
 }
 
-// OR of documents: what any of several sources yields, each record once, for an `$or` of which one
-// branch searches for text.
-
-/// Reads its inputs one after the other and drops what an earlier one has yielded.
-pub(crate) struct OrRecords {
-    inputs: Vec<Box<dyn RecordStream>>,
-    current: usize,
-    seen: Seen,
-    stats: Stats,
-    dropped: u64,
-}
-
-impl OrRecords {
-    pub(crate) fn new(inputs: Vec<Box<dyn RecordStream>>) -> OrRecords {
-        OrRecords { inputs, current: 0, seen: Seen::default(), stats: Stats::default(), dropped: 0 }
-    }
-}
-
-impl RecordStream for OrRecords {
+impl RecordStream for Or<Box<dyn RecordStream>> {
     fn next(&mut self) -> Result<Option<Record>> {
-        while let Some(input) = self.inputs.get_mut(self.current) {
-            match input.next()? {
-                Some(record) if self.seen.insert(record.id) => {
-                    self.stats.advance();
-                    return Ok(Some(record));
-                }
-                Some(_) => self.dropped += 1,
-                None => self.current += 1,
-            }
-            self.stats.need_time();
-        }
-        self.stats.end();
-        Ok(None)
+        self.find(|input| input.next(), |record| record.id)
     }
 
     fn report(&self, report: &mut Report) {

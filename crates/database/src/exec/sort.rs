@@ -180,32 +180,36 @@ impl RecordStream for Limit {
 
 // SKIP: passes over the first records.
 
-/// Leaves out the first records of what lies below.
-pub(crate) struct Skip {
-    input: Box<dyn RecordStream>,
+/// Leaves out the first of what lies below: records, or ids, so that nothing is fetched in vain.
+pub(crate) struct Skip<S: ?Sized> {
+    input: Box<S>,
     /// How many more are passed over.
     left: u64,
     stats: Stats,
 }
 
-impl Skip {
-    pub(crate) fn new(input: Box<dyn RecordStream>, skip: u64) -> Skip {
+impl<S: ?Sized> Skip<S> {
+    pub(crate) fn new(input: Box<S>, skip: u64) -> Skip<S> {
         Skip { input, left: skip, stats: Stats::default() }
     }
-}
 
-impl RecordStream for Skip {
-    fn next(&mut self) -> Result<Option<Record>> {
-        while let Some(record) = self.input.next()? {
+    fn find<T>(&mut self, next: impl Fn(&mut S) -> Result<Option<T>>) -> Result<Option<T>> {
+        while let Some(found) = next(&mut self.input)? {
             if self.left == 0 {
                 self.stats.advance();
-                return Ok(Some(record));
+                return Ok(Some(found));
             }
             self.left -= 1;
             self.stats.need_time();
         }
         self.stats.end();
         Ok(None)
+    }
+}
+
+impl RecordStream for Skip<dyn RecordStream> {
+    fn next(&mut self) -> Result<Option<Record>> {
+        self.find(|input| input.next())
     }
 
     fn report(&self, report: &mut Report) {
@@ -214,32 +218,9 @@ impl RecordStream for Skip {
     }
 }
 
-/// The same of what an index finds, so that nothing is fetched in vain.
-pub(crate) struct SkipIds {
-    input: Box<dyn IdStream>,
-    /// How many more are passed over.
-    left: u64,
-    stats: Stats,
-}
-
-impl SkipIds {
-    pub(crate) fn new(input: Box<dyn IdStream>, skip: u64) -> SkipIds {
-        SkipIds { input, left: skip, stats: Stats::default() }
-    }
-}
-
-impl IdStream for SkipIds {
+impl IdStream for Skip<dyn IdStream> {
     fn next(&mut self) -> Result<Option<RecordId>> {
-        while let Some(id) = self.input.next()? {
-            if self.left == 0 {
-                self.stats.advance();
-                return Ok(Some(id));
-            }
-            self.left -= 1;
-            self.stats.need_time();
-        }
-        self.stats.end();
-        Ok(None)
+        self.find(|input| input.next())
     }
 
     fn key(&self) -> Option<&IndexKey> {

@@ -1,17 +1,15 @@
-//! TEXT_OR and TEXT_MATCH: the records of a text search, with their scores.
+//! TEXT_OR: what any term of a search finds, each record once, with how well it answers.
 
 use super::ixscan::IndexScan;
-use super::{IdStream, Record, RecordStream, Report, Stats, Surroundings, TextSearch, patiently};
+use super::{IdStream, Record, RecordStream, Report, Stats, Surroundings};
 use crate::index::TextIndex;
 use crate::keys::RecordId;
 use base::Result;
-use query::{DocumentMetadata, Interrupt};
+use query::DocumentMetadata;
 use std::cmp::Reverse;
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 use storage::Value;
-
-// TEXT_OR: what any term of a search finds, each record once, with how well it answers.
 
 /// How many documents a store that is far away is asked for at a time.
 const AHEAD: usize = 100;
@@ -110,60 +108,5 @@ impl RecordStream for TextOr {
     fn report(&self, report: &mut Report) {
         report.node(&self.stats).docs(self.examined);
         self.terms.iter().for_each(|(scan, _)| scan.report(report));
-    }
-}
-
-// TEXT_MATCH: of the documents that have a term of a search those that have its phrases, and nothing
-// of what it negates.
-
-/// Yields the documents that answer a search.
-pub(crate) struct TextMatch {
-    surroundings: Arc<Surroundings>,
-    input: Box<dyn RecordStream>,
-    text: Arc<TextSearch>,
-    stats: Stats,
-    rejected: u64,
-}
-
-impl TextMatch {
-    pub(crate) fn new(
-        surroundings: &Arc<Surroundings>,
-        input: Box<dyn RecordStream>,
-        text: &Arc<TextSearch>,
-    ) -> TextMatch {
-        let (surroundings, text) = (surroundings.clone(), text.clone());
-        TextMatch { surroundings, input, text, stats: Stats::default(), rejected: 0 }
-    }
-
-    /// The next document that answers, among so many; `None` where none of these does.
-    fn answer(&mut self, mut patience: u64) -> Result<Option<Option<Record>>> {
-        let TextSearch { search, text, .. } = &*self.text;
-        let by_terms = search.is_by_terms_alone();
-        while let Some(record) = self.input.next()? {
-            if by_terms || search.matches(record.document.view(), &text.spec)? {
-                self.stats.advance();
-                return Ok(Some(Some(record)));
-            }
-            self.surroundings.operation.check()?;
-            self.rejected += 1;
-            self.stats.need_time();
-            patience -= 1;
-            if patience == 0 {
-                return Ok(None);
-            }
-        }
-        self.stats.end();
-        Ok(Some(None))
-    }
-}
-
-impl RecordStream for TextMatch {
-    fn next(&mut self) -> Result<Option<Record>> {
-        patiently(self, |stage| &stage.surroundings.operation, Self::answer)
-    }
-
-    fn report(&self, report: &mut Report) {
-        report.node(&self.stats).count(c"docsRejected", self.rejected);
-        self.input.report(report);
     }
 }

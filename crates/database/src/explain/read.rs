@@ -3,8 +3,10 @@
 //! Explaining the writes: what finds their documents, and how many they would change.
 
 use super::{Effect, Records, Subject, Top, Verbosity, begin, drain, missing};
+use crate::collection::Collection;
 use crate::database::Database;
 use crate::exec::Limit;
+use crate::history::View;
 use crate::plan::{self, Hint, Read};
 use crate::read::{AggregateRequest, FindRequest, stages};
 use crate::scope::Scope;
@@ -25,7 +27,7 @@ impl Database {
         request: &FindRequest<'_>,
         verbosity: Verbosity,
     ) -> Result<DocumentBuf> {
-        let Scope { operation, namespace, context, .. } = scope;
+        let Scope { namespace, context, .. } = scope;
         let (read, projection) = request.parse(context)?;
         let view = scope.confirmed_view(self)?;
         let Some(collection) = view.catalog.get(namespace).cloned() else {
@@ -47,11 +49,7 @@ impl Database {
             }
             Some(_) => Top::Projection("PROJECTION_DEFAULT", request.projection.to_owned()),
         };
-        let plan = plan::plan(operation, view, &collection, read, context)?;
-        let subject = Subject { namespace, collection: &collection, plan: &plan, top };
-        let mut out = begin();
-        subject.explain(verbosity, &mut drain, &mut out)?;
-        Ok(out.finish())
+        explained(scope, (view, &collection), read, top, verbosity, &mut drain)
     }
 
     /// Explains a count.
@@ -65,7 +63,7 @@ impl Database {
         (skip, limit): (u64, u64),
         verbosity: Verbosity,
     ) -> Result<DocumentBuf> {
-        let Scope { operation, namespace, context, .. } = scope;
+        let Scope { namespace, context, .. } = scope;
         let matcher = Arc::new(Matcher::parse_query(filter, context)?);
         let view = scope.confirmed_view(self)?;
         let Some(collection) = view.catalog.get(namespace).cloned() else {
@@ -78,15 +76,11 @@ impl Database {
             return Ok(missing(namespace, &matcher, verbosity, "RECORD_STORE_FAST_COUNT"));
         }
         let read = Read { hint, skip, limit, covering: Some(Vec::new()), ..Read::new(matcher) };
-        let plan = plan::plan(operation, view, &collection, read, context)?;
-        let subject = Subject { namespace, collection: &collection, plan: &plan, top: Top::Count { skip } };
-        let mut out = begin();
         let mut count = |mut stream: Records| {
             let found = stream.count()?;
             Ok((stream, Effect { found, ..Effect::default() }))
         };
-        subject.explain(verbosity, &mut count, &mut out)?;
-        Ok(out.finish())
+        explained(scope, (view, &collection), read, Top::Count { skip }, verbosity, &mut count)
     }
 
     /// Explains a distinct.
@@ -100,7 +94,7 @@ impl Database {
         hint: Option<Hint>,
         verbosity: Verbosity,
     ) -> Result<DocumentBuf> {
-        let Scope { operation, namespace, context, .. } = scope;
+        let Scope { namespace, context, .. } = scope;
         let matcher = Arc::new(Matcher::parse_query(filter, context)?);
         let view = scope.confirmed_view(self)?;
         let Some(collection) = view.catalog.get(namespace).cloned() else {
@@ -112,11 +106,7 @@ impl Database {
         let path = Path::new(FieldName::new(key)?);
         let covering = Some(vec![path.clone()]);
         let read = Read { hint, covering, distinct: Some(path), ..Read::new(matcher) };
-        let plan = plan::plan(operation, view, &collection, read, context)?;
-        let subject = Subject { namespace, collection: &collection, plan: &plan, top: Top::Documents };
-        let mut out = begin();
-        subject.explain(verbosity, &mut drain, &mut out)?;
-        Ok(out.finish())
+        explained(scope, (view, &collection), read, Top::Documents, verbosity, &mut drain)
     }
 
     /// Explains what finds a view's documents.
@@ -213,7 +203,7 @@ impl Database {
         verbosity: Verbosity,
         run: super::Run<'_>,
     ) -> Result<DocumentBuf> {
-        let Scope { operation, namespace, context, .. } = scope;
+        let Scope { namespace, .. } = scope;
         // A write of one document ends by itself; a sort is told.
         let first = read.limit == 1 && read.sort.is_none();
         if first {
@@ -227,12 +217,24 @@ impl Database {
         let Some(collection) = view.catalog.get(namespace).cloned() else {
             return Ok(missing(namespace, &read.matcher, verbosity, "EOF"));
         };
-        let plan = plan::plan(operation, view, &collection, read, context)?;
-        let subject = Subject { namespace, collection: &collection, plan: &plan, top };
-        let mut out = begin();
-        subject.explain(verbosity, &mut run, &mut out)?;
-        Ok(out.finish())
+        explained(scope, (view, &collection), read, top, verbosity, &mut run)
     }
+}
+
+/// Explains the plan of a read.
+fn explained(
+    scope: &Scope,
+    (view, collection): (&View, &Arc<Collection>),
+    read: Read,
+    top: Top,
+    verbosity: Verbosity,
+    run: super::Run<'_>,
+) -> Result<DocumentBuf> {
+    let Scope { operation, namespace, context, .. } = scope;
+    let plan = plan::plan(operation, view, collection, read, context)?;
+    let mut out = begin();
+    Subject { namespace, collection, plan: &plan, top }.explain(verbosity, run, &mut out)?;
+    Ok(out.finish())
 }
 
 /// What an update would do to the documents found.

@@ -253,7 +253,7 @@ impl Plan {
     /// Whether it reads a collection or an index from end to end.
     pub(crate) fn reads_all(&self) -> bool {
         let mut reads_all = false;
-        self.tree.each_leaf(&mut |stage, access| {
+        self.tree.each_leaf(&mut |(stage, access)| {
             let is_bounded = access.is_some_and(|access| access.bounded.contains(&true));
             reads_all |=
                 !is_bounded && matches!(stage, "COLLSCAN" | "COUNT_SCAN" | "DISTINCT_SCAN" | "IXSCAN");
@@ -269,7 +269,7 @@ impl Plan {
             && limit.saturating_add(skip) <= documents.unsigned_abs()
             && !self.tree.sorts();
         let mut scans = false;
-        self.tree.each_leaf(&mut |stage, _| scans |= stage == "COLLSCAN");
+        self.tree.each_leaf(&mut |(stage, _)| scans |= stage == "COLLSCAN");
         scans && collection.records() > documents && !ends_early
     }
 
@@ -310,7 +310,7 @@ impl Plan {
     /// What `planSummary` says of it.
     pub(crate) fn uses(&self) -> Vec<PlanUse> {
         let mut uses = Vec::new();
-        self.tree.each_leaf(&mut |stage, access| {
+        self.tree.each_leaf(&mut |(stage, access)| {
             uses.push(match access.filter(|_| stage != "EXPRESS_CLUSTERED_IXSCAN") {
                 Some(access) => PlanUse::Index(stage, access.index.clone()),
                 None => PlanUse::Stage(stage),
@@ -321,7 +321,7 @@ impl Plan {
 
     /// Calls `visit` with each index that it reads.
     pub(crate) fn each_index(&self, mut visit: impl FnMut(&Index)) {
-        self.tree.each_leaf(&mut |_, access| access.iter().for_each(|access| visit(&access.index)));
+        self.tree.each_leaf(&mut |(_, access)| access.iter().for_each(|access| visit(&access.index)));
     }
 
     /// Whether MongoDB would plan each branch of the filter by itself, and keep that, not the whole.

@@ -124,16 +124,16 @@ impl Tree<'_> {
             return (Node::CountScan(self.scan(access, forward)), false);
         }
         if let (Some(part), Some(path)) = (distinct, &read.distinct) {
-            let scan = self.scan(access, forward).keeping_keys(true);
-            return (Node::DistinctScan { scan, part, path: path.clone() }, false);
+            let scan = Scan { first_of: part + 1, ..self.scan(access, forward).keeping_keys(true) };
+            return (Node::DistinctScan { scan, path: path.clone() }, false);
         }
         if let Some(part) = grouped {
             let covering = is_covered.then(|| covering::covering(&access, read));
-            let scan = self.scan(access, forward).keeping_keys(true);
-            let input = |scan| Ids::First { scan, part };
+            let scan = Scan { first_of: part + 1, ..self.scan(access, forward).keeping_keys(true) };
+            let fetches = |input| Fetches { input, filter: None, keeps_keys: false, few: 0 };
             let node = match covering {
-                Some(covering) => Node::FirstCovered { scan, part, covering },
-                None => Node::Fetch(Fetches { input: input(scan), filter: None, keeps_keys: false, few: 0 }),
+                Some(covering) => Node::ProjectionCovered { scan, covering, filter: None },
+                None => Node::Fetch(fetches(Ids::Scan(scan))),
             };
             return (node, false);
         }
@@ -222,10 +222,12 @@ impl Tree<'_> {
             filter: of_keys.clone(),
             ..Scan::new(search.access.clone(), false).keeping_keys(scored || keeps_keys)
         };
-        let terms: Vec<Scan> = search.search.terms.iter().map(term).collect();
-        let found = match scored {
-            true => Node::TextOr { text: search.clone(), terms },
-            false => Node::Fetch(Fetches { input: Ids::one_of(terms), filter: None, keeps_keys, few: 0 }),
+        let mut terms: Vec<Scan> = search.search.terms.iter().map(term).collect();
+        let fetches = |input, filter, keeps_keys| Node::Fetch(Fetches { input, filter, keeps_keys, few: 0 });
+        let found = match terms.len() {
+            _ if scored => Node::TextOr { text: search.clone(), terms },
+            1 => fetches(Ids::Scan(terms.remove(0)), None, keeps_keys),
+            _ => fetches(Ids::Or(terms), None, keeps_keys),
         };
         let mut found = Node::TextMatch { input: Box::new(found), text: search };
         if let Some(filter) = rest {
@@ -237,7 +239,7 @@ impl Tree<'_> {
         let rest = Arc::new(self.read.matcher.without_text());
         let other = |access: Access| {
             let input = Ids::Scan(Scan::new(Arc::new(access), true));
-            Node::Fetch(Fetches { input, filter: Some(Part::whole(rest.clone())), keeps_keys: false, few: 0 })
+            fetches(input, Some(Part::whole(rest.clone())), false)
         };
         Node::Or(std::iter::once(found).chain(others.into_iter().map(other)).collect())
     }

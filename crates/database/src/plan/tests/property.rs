@@ -450,7 +450,7 @@ fn sources_are_of_every_kind() {
             let read = Read::new(Arc::new(matcher));
             let plan = build::plan(&world.operation, &view, collection, read, &world.context).unwrap();
             let mut leaves = Vec::new();
-            plan.tree.each_leaf(&mut |stage, access| leaves.push((stage, access)));
+            plan.tree.each_leaf(&mut |leaf| leaves.push(leaf));
             kinds[match leaves.as_slice() {
                 [("EOF", _)] => 0,
                 [("COLLSCAN", _)] => 1,
