@@ -4,19 +4,21 @@ use super::choose::{Candidate, Planning, Source};
 use super::tree::Tree;
 use super::trials::Trials;
 use super::{Access, Hint, Read, geo, hint, shape, text};
-use crate::collection::Collection;
+use crate::collection::{Collection, Data};
 use crate::exec::{Explainer, Found, NaturalOrder, Node, RecordStream, Surroundings, found_by};
 use crate::history::View;
 use crate::index::Index;
 use crate::kept_plans::{Shown, Trial};
 use crate::operation::{Operation, PlanUse};
-use base::bson::{Builder, DocumentBuf, Type};
+use base::bson::{Builder, DocumentBuf, Path, Type};
 use base::{Result, err};
 use query::collation::depends_on_collation;
 use query::matcher::{self, ComparisonOp, Predicate};
+use query::text::TextQuery;
 use query::{Context, Interrupt, MetaKind, SortPattern};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
+use storage::Range;
 
 /// A plan, ready to start.
 pub(crate) struct Plan {
@@ -133,50 +135,9 @@ pub(crate) fn plan(
     let trials = Trials::new(&data.kept_plans);
     let planning = Planning { indexes, read: &read, snapshot, context, trials: &trials };
     let describe = || describe(collection, &read);
-    let mut range = None;
     let natural = read.sort.as_ref().and_then(|sort| sort.natural());
-    // A filter has the say on indexes; bounds on an index need theirs all the same.
-    let bounded = read.min.is_some() || read.max.is_some();
-    let heeded = |hint: &&Hint| !filtered || bounded || matches!(hint, Hint::Natural { .. });
-    let hint = read.hint.as_ref().filter(heeded);
-    let (source, rejected) = match (hint, natural) {
-        (None, _) if bounded => {
-            return Err(err!(51173, "When using min()/max() a hint of which index to use must be provided"));
-        }
-        (Some(Hint::Natural { .. }), _) if bounded => {
-            return Err(err!(
-                NoQueryExecutionPlans,
-                "error processing query: {}\n planner returned error :: caused by :: min and max are \
-                 incompatible with $natural",
-                describe()
-            ));
-        }
-        (_, Some(_)) if near.is_some() => {
-            return Err(err!(BadValue, "geoNear expression not allowed with $natural sort order"));
-        }
-        (Some(Hint::Natural { .. }), _) if near.is_some() => {
-            return Err(err!(BadValue, "geoNear expression not allowed with $natural hint"));
-        }
-        (_, Some(forward)) => (Source::Collection { forward }, Vec::new()),
-        (None, None) => match (near, searched) {
-            (Some(near), _) => (geo::near(&planning, near, None, describe)?, Vec::new()),
-            (None, Some(query)) => (text::choose(&planning, query, describe)?, Vec::new()),
-            (None, None) => planning.choose()?,
-        },
-        (Some(hint), None) => match (hint.resolve(data, describe)?, hint) {
-            (Some(index), _) if bounded => {
-                range = Some(hint::range(index, &read)?);
-                let candidate = Candidate::new(Access::whole(index), &read);
-                (Source::Index(Candidate { covered: false, ..candidate }), Vec::new())
-            }
-            (Some(index), _) => match near {
-                Some(near) => (geo::near(&planning, near, Some(index), describe)?, Vec::new()),
-                None => (planning.hinted(index, describe)?, Vec::new()),
-            },
-            (None, Hint::Natural { forward }) => (Source::Collection { forward: *forward }, Vec::new()),
-            (None, _) => (Source::Collection { forward: true }, Vec::new()),
-        },
-    };
+    let hint = read.hint.as_ref().filter(|hint| is_heeded(hint, &read, filtered));
+    let (source, rejected, range) = sources(&planning, data, hint, (near, searched), describe)?;
     let source = match &read.distinct {
         Some(path) if range.is_none() => planning.distinct(source, path),
         _ => source,
@@ -203,6 +164,66 @@ pub(crate) fn plan(
     let (kept, trial) = trials.finish();
     let tree = Tree::new(&read, range, context).of(source);
     Ok(Plan { read, tree, rejected, filtered, kept, trial, surroundings })
+}
+
+/// Whether a hint counts: an index filter has the say on indexes, but bounds on an index need theirs all the same.
+fn is_heeded(hint: &Hint, read: &Read, filtered: bool) -> bool {
+    !filtered || read.min.is_some() || read.max.is_some() || matches!(hint, Hint::Natural { .. })
+}
+
+/// The chosen source, those that were not chosen, and what `min` and `max` leave of the index.
+///
+/// Errors: those of hints and bounds.
+fn sources(
+    planning: &Planning<'_>,
+    data: &Data,
+    hint: Option<&Hint>,
+    (near, searched): (Option<(&Path, &matcher::Near)>, Option<&TextQuery>),
+    describe: impl Fn() -> String + Copy,
+) -> Result<(Source, Vec<Source>, Option<Range>)> {
+    let read = planning.read;
+    let natural = read.sort.as_ref().and_then(|sort| sort.natural());
+    let bounded = read.min.is_some() || read.max.is_some();
+    let mut range = None;
+    let (source, rejected) = match (hint, natural) {
+        (None, _) if bounded => {
+            return Err(err!(51173, "When using min()/max() a hint of which index to use must be provided"));
+        }
+        (Some(Hint::Natural { .. }), _) if bounded => {
+            return Err(err!(
+                NoQueryExecutionPlans,
+                "error processing query: {}\n planner returned error :: caused by :: min and max are \
+                 incompatible with $natural",
+                describe()
+            ));
+        }
+        (_, Some(_)) if near.is_some() => {
+            return Err(err!(BadValue, "geoNear expression not allowed with $natural sort order"));
+        }
+        (Some(Hint::Natural { .. }), _) if near.is_some() => {
+            return Err(err!(BadValue, "geoNear expression not allowed with $natural hint"));
+        }
+        (_, Some(forward)) => (Source::Collection { forward }, Vec::new()),
+        (None, None) => match (near, searched) {
+            (Some(near), _) => (geo::near(planning, near, None, describe)?, Vec::new()),
+            (None, Some(query)) => (text::choose(planning, query, describe)?, Vec::new()),
+            (None, None) => planning.choose()?,
+        },
+        (Some(hint), None) => match (hint.resolve(data, describe)?, hint) {
+            (Some(index), _) if bounded => {
+                range = Some(hint::range(index, read)?);
+                let candidate = Candidate::new(Access::whole(index), read);
+                (Source::Index(Candidate { covered: false, ..candidate }), Vec::new())
+            }
+            (Some(index), _) => match near {
+                Some(near) => (geo::near(planning, near, Some(index), describe)?, Vec::new()),
+                None => (planning.hinted(index, describe)?, Vec::new()),
+            },
+            (None, Hint::Natural { forward }) => (Source::Collection { forward: *forward }, Vec::new()),
+            (None, _) => (Source::Collection { forward: true }, Vec::new()),
+        },
+    };
+    Ok((source, rejected, range))
 }
 
 /// Whether the key of a unique index is all there is to a read: whoever insists on an index, asks for more than
