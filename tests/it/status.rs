@@ -114,7 +114,11 @@ fn the_machine_and_the_pools_have_their_types() {
     let mut client = server.connect().unwrap();
     let host = run(&mut client, "{hostInfo: 1, $db: 'admin'}");
     assert_types(&host, Type::DateTime, &["system/currentTime"]);
-    assert_types(&host, Type::Int32, &["system/cpuAddrSize", "system/numCores"]);
+    assert_types(
+        &host,
+        Type::Int32,
+        &["system/cpuAddrSize", "system/numCores", "system/numPhysicalCores", "system/numNumaNodes"],
+    );
     assert_types(
         &host,
         Type::String,

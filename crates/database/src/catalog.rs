@@ -45,6 +45,26 @@ impl Catalog {
         self.get(namespace).ok_or_else(|| err!(NamespaceNotFound, "ns does not exist: {namespace}"))
     }
 
+    /// Checks that a name leads to the collection with a UUID, if one is given.
+    ///
+    /// Errors: CollectionUUIDMismatch, which names the collection of the database that has the UUID.
+    pub fn check_uuid(&self, namespace: &Namespace, uuid: Option<[u8; 16]>) -> Result<()> {
+        let Some(uuid) = uuid else { return Ok(()) };
+        let database = namespace.database();
+        let mut collections = self.collections(database).filter(|collection| !collection.is_view());
+        let actual = collections.find(|collection| collection.uuid == uuid);
+        let actual = actual.map(|collection| collection.namespace.collection());
+        if actual == Some(namespace.collection()) {
+            return Ok(());
+        }
+        let mut info = Builder::new();
+        info.append(c"db", database).append(c"collectionUUID", Value::Binary { subtype: 4, bytes: &uuid });
+        info.append(c"expectedCollection", namespace.collection());
+        info.append(c"actualCollection", actual.map_or(Value::Null, Value::String));
+        let error = err!(CollectionUUIDMismatch, "Collection UUID does not match that specified");
+        Err(error.with_info(info.finish()))
+    }
+
     /// The names of all databases, in order. A database is there while it has a collection.
     pub fn databases(&self) -> impl Iterator<Item = &str> {
         self.databases.keys().map(|name| &**name)
@@ -66,18 +86,23 @@ impl Catalog {
     pub fn put(&mut self, collection: Arc<Collection>) -> Result<()> {
         let name = collection.namespace.database();
         if !self.databases.contains_key(name) {
-            let folded = name.to_ascii_lowercase();
-            if let Some(other) = self.folded.get(folded.as_str()) {
-                return Err(err!(
-                    DatabaseDifferCase,
-                    "db already exists with different case already have: [{other}] trying to create [{name}]"
-                ));
-            }
-            self.folded.insert(folded.into(), name.into());
+            self.check_case(name)?;
+            self.folded.insert(name.to_ascii_lowercase().into(), name.into());
         }
         let collections = self.databases.entry(name.into()).or_default();
         collections.insert(collection.namespace.collection().into(), collection.clone());
         Ok(())
+    }
+
+    /// Errors: DatabaseDifferCase where a database of this name in another case is there.
+    pub(crate) fn check_case(&self, name: &str) -> Result<()> {
+        match self.folded.get(name.to_ascii_lowercase().as_str()) {
+            Some(other) if **other != *name => Err(err!(
+                DatabaseDifferCase,
+                "db already exists with different case already have: [{other}] trying to create [{name}]"
+            )),
+            _ => Ok(()),
+        }
     }
 
     /// Takes a collection or view away, and its database with the last.

@@ -246,6 +246,7 @@ impl<'a> ClusteredFields<'a> {
             let value = element.value();
             let path = format!("clusteredIndex.{}", element.name());
             match element.name() {
+                "key" | "unique" if value.is_nullish() => {}
                 "key" => fields.key = Some(option_field::object(&path, value)?),
                 "unique" => fields.unique = Some(option_field::flag(&path, value)?),
                 "name" => fields.name = Some(option_field::text(&path, value)?),

@@ -68,7 +68,7 @@ pub use open_transaction::OpenTransaction;
 pub use operation::{BlockingHook, Operation, Progress};
 pub use plan::{Hint, Read};
 pub use plan_cache::ShapeRequest;
-pub use read::{AggregateRequest, FindRequest, Sources};
+pub use read::{AggregateRequest, FindRequest, MeasuredRange, Sources};
 pub use retry_record::{NOBODY, RetryKey, SessionId, StoredRetry};
 pub use scope::Scope;
 pub use statistics::{CollectionStatistics, WorkingSets};

@@ -36,9 +36,12 @@ pub(crate) fn count(name: &str, value: Value<'_>) -> Result<i64> {
             value.kind().alias()
         )
     })?;
-    let size = number.to_i64_clamped();
+    let size = number.to_i64_coerced();
     match name {
         "size" if size < 0 => Err(err!(BadValue, "size has to be >= 0")),
+        "max" if size > i64::from(i32::MAX) => {
+            Err(err!(BadValue, "max in a capped collection has to be < 2^31 or not set"))
+        }
         "size" if size > 1 << 50 => Err(err!(BadValue, "size cannot exceed 1 PB")),
         _ => Ok(size),
     }

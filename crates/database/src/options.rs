@@ -83,11 +83,16 @@ impl<'a> Seen<'a> {
             "viewOn" => self.view_on = Some(text(name, value)?),
             "pipeline" => {
                 let pipeline = value.as_array().ok_or_else(|| wrong_type(name, value, "array"))?;
-                self.pipeline = Some(Value::Array(pipeline).to_owned());
+                // Null is no stage.
+                let mut stages = Builder::new();
+                stages.begin_array(c"pipeline");
+                pipeline.iter().filter(|stage| !stage.is_nullish()).for_each(|stage| _ = stages.push(stage));
+                stages.end();
+                self.pipeline = stages.finish().view().get(name).map(|stages| stages.to_owned());
             }
             "storageEngine" => {
                 let document = object(name, value)?;
-                self.kept.append(FieldName::new(name)?, document);
+                self.keep(name, document)?;
             }
             "indexOptionDefaults" => {
                 let defaults = object(name, value)?;
@@ -95,7 +100,7 @@ impl<'a> Seen<'a> {
                     let option = unknown.name();
                     return Err(err!(40415, "BSON field 'create.{name}.{option}' is an unknown field."));
                 }
-                self.kept.append(FieldName::new(name)?, defaults);
+                self.keep(name, defaults)?;
             }
             "collation" => self.collation = Collation::parse(object(name, value)?, "create.collation")?,
             "idIndex" => {
@@ -128,6 +133,14 @@ impl<'a> Seen<'a> {
         Ok(())
     }
 
+    /// Keeps an option that only listCollections shows; an empty one is none.
+    fn keep(&mut self, name: &str, option: Document<'_>) -> Result<()> {
+        if !option.is_empty() {
+            self.kept.append(FieldName::new(name)?, option);
+        }
+        Ok(())
+    }
+
     fn finish(self, namespace: &Namespace, context: &Context) -> Result<Options> {
         self.check_clustered()?;
         if self.no_id_index && namespace.database() != "local" {
@@ -137,7 +150,7 @@ impl<'a> Seen<'a> {
             ));
         }
         let capped = self.capped()?;
-        if self.pre_images.is_some() {
+        if self.pre_images == Some(true) {
             check_images(namespace, self.view_on.is_some())?;
         }
         if let Some(id) = &self.id_collation {
@@ -163,11 +176,11 @@ impl<'a> Seen<'a> {
         let has_validator = self.validator.is_some() || self.level.is_some() || self.action.is_some();
         let validator = match has_validator {
             true => {
-                if matches!(namespace.database(), "admin" | "local" | "config") && self.validator.is_some() {
+                let is_own = matches!(namespace.database(), "admin" | "local" | "config");
+                if self.validator.is_some() && (is_own || namespace.collection().starts_with("system.")) {
                     return Err(err!(
                         InvalidOptions,
-                        "Document validators are not allowed on collection {namespace} in the {} internal database",
-                        namespace.database()
+                        "Document validators are not allowed on {namespace}, a collection of the server's own"
                     ));
                 }
                 let filter = self.validator.unwrap_or(Document::EMPTY);
@@ -258,6 +271,7 @@ pub(crate) fn images(option: Document<'_>, command: &str) -> Result<bool> {
     for field in option {
         match (field.name(), field.value()) {
             ("enabled", Value::Boolean(flag)) => enabled = Some(flag),
+            ("enabled", value) if value.is_nullish() => {}
             ("enabled", value) => {
                 return Err(err!(
                     TypeMismatch,

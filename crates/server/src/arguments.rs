@@ -87,6 +87,10 @@ impl<'a> Arguments<'a> {
         // The first field is the command itself, whatever its name.
         for element in body.iter().skip(1).filter(|element| is_generic(element.name())) {
             let value = element.value();
+            // Null stands for a missing argument, as in MongoDB; a comment may be null itself.
+            if value.is_nullish() && element.name() != "comment" {
+                continue;
+            }
             match element.name() {
                 "lsid" => arguments.named_session = Some(session_id::read(value)?),
                 "txnNumber" => arguments.transaction_number = Some(transaction_number(value)?),
@@ -151,9 +155,13 @@ impl<'a> Arguments<'a> {
 
 /// Checks the read concern of a command outside of a transaction.
 ///
-/// Errors: NotAReplicaSet for a snapshot of a standalone; InvalidOptions.
+/// Errors: NotAReplicaSet and IllegalOperation for what a standalone can't do; InvalidOptions.
 fn check_read_concern(concern: &Asked, command: &Command, is_replica_set: bool) -> Result<()> {
     match concern.level {
+        _ if concern.after.is_some() && !is_replica_set => Err(err!(
+            IllegalOperation,
+            "Cannot specify afterClusterTime readConcern without replication enabled"
+        )),
         Some(ReadConcern::Snapshot) if !command.reads_snapshots() => Err(err!(
             InvalidOptions,
             "Command {} does not support {{ readConcern: {{ level: \"snapshot\" }} }} :: caused by :: read concern \
@@ -168,7 +176,20 @@ fn check_read_concern(concern: &Asked, command: &Command, is_replica_set: bool) 
             "Command {} does not support this readConcern :: caused by :: read concern not supported",
             command.name
         )),
+        // The stages of a pipeline are checked before, by its handler.
+        Some(ReadConcern::Linearizable) if command.name != "aggregate" => check_linearizable(is_replica_set),
         _ => Ok(()),
+    }
+}
+
+/// Errors: NotAReplicaSet for a linearizable read of a standalone.
+pub(crate) fn check_linearizable(is_replica_set: bool) -> Result<()> {
+    match is_replica_set {
+        true => Ok(()),
+        false => Err(err!(
+            NotAReplicaSet,
+            "node needs to be a replica set member to use readConcern: linearizable"
+        )),
     }
 }
 

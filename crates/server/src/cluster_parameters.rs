@@ -2,15 +2,17 @@
 //!
 //! They lie in `config.clusterParameters`, as MongoDB keeps them, and so outlive the process where data does.
 
-use crate::direct;
 use crate::fields::Fields;
 use crate::server::Server;
+use crate::server::stored_setting::Place;
 use base::bson::{Builder, Document, Value};
 use base::{Error, Result, err};
 use parking_lot::RwLock;
 
 /// The name of the one parameter.
 pub(crate) const CHANGE_STREAM_OPTIONS: &str = "changeStreamOptions";
+
+const PLACE: Place = Place { database: "config", collection: "clusterParameters", id: CHANGE_STREAM_OPTIONS };
 
 /// What `changeStreamOptions` says.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -55,9 +57,8 @@ impl ChangeStreamOptions {
         Ok(ChangeStreamOptions { expire_after_seconds, time: 0 })
     }
 
-    /// Appends the parameter as it is stored and shown; a standalone has no cluster time to show.
+    /// Appends the parameter as it is stored and shown, without its `_id`; a standalone has no cluster time to show.
     pub(crate) fn append_to(&self, has_time: bool, out: &mut Builder) {
-        out.append(c"_id", CHANGE_STREAM_OPTIONS);
         if has_time {
             out.append(c"clusterParameterTime", Value::Timestamp(self.time));
         }
@@ -107,14 +108,9 @@ fn wrong_type(found: Value<'_>) -> Error {
 impl Server {
     /// Takes up what an earlier process stored. What can't be read counts as never set, and is told.
     pub(crate) fn load_cluster_parameters(&self) {
-        let mut find = Builder::new();
-        find.append(c"find", "clusterParameters").begin_document(c"filter");
-        find.append(c"_id", CHANGE_STREAM_OPTIONS).end().append(c"limit", 1).append(c"$db", "config");
-        let loaded = direct::run(self, find.finish().view()).and_then(|reply| {
-            let batch = reply.view().get("cursor").and_then(|cursor| cursor.as_document()?.get("firstBatch"));
-            let batch = batch.and_then(|batch| batch.as_array());
-            let stored = batch.and_then(|batch| batch.iter().next()).and_then(|first| first.as_document());
-            let Some(stored) = stored else { return Ok(ChangeStreamOptions::default()) };
+        let loaded = PLACE.read(self).and_then(|stored| {
+            let Some(stored) = &stored else { return Ok(ChangeStreamOptions::default()) };
+            let stored = stored.view();
             let time = match stored.get("clusterParameterTime") {
                 Some(Value::Timestamp(time)) => time,
                 _ => 0,
@@ -132,13 +128,7 @@ impl Server {
     /// Errors: those of the write.
     pub(crate) fn set_change_stream_options(&self, options: ChangeStreamOptions) -> Result<()> {
         let options = ChangeStreamOptions { time: self.cluster_time(), ..options };
-        let mut update = Builder::new();
-        update.append(c"update", "clusterParameters").begin_array(c"updates").push_document();
-        update.begin_document(c"q").append(c"_id", CHANGE_STREAM_OPTIONS).end();
-        options.append_to(true, update.begin_document(c"u"));
-        update.end().append(c"upsert", true).end().end();
-        update.begin_document(c"writeConcern").append(c"w", 1).end().append(c"$db", "config");
-        direct::run(self, update.finish().view())?;
+        PLACE.write(self, |document| options.append_to(true, document))?;
         self.honour(options);
         Ok(())
     }

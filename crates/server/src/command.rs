@@ -135,6 +135,12 @@ impl Command {
         matches!(self.name, "aggregate" | "distinct" | "find" | "getMore")
     }
 
+    /// Takes no write concern, though it is a write.
+    pub(crate) const fn without_write_concern(mut self) -> Command {
+        self.takes_write_concern = false;
+        self
+    }
+
     /// Takes a write concern, though it isn't a write.
     pub(crate) const fn takes_write_concern(mut self) -> Command {
         self.takes_write_concern = true;
@@ -275,7 +281,7 @@ pub(crate) static COMMANDS: &[Command] = &[
     Command::refused("setIndexCommitQuorum", Needs::Collection(Action::CreateIndex)),
     parameters::SET_PARAMETER,
     Command::refused("setQuerySettings", Needs::Cluster(Action::QuerySettings)).admin_only(),
-    Command::refused("setUserWriteBlockMode", Needs::Cluster(Action::SetUserWriteBlockMode)).admin_only(),
+    user_write_block::SET,
     alone::SHARDING_STATE,
     admin::SHUTDOWN,
     clean_slate::SNAPSHOT_DATABASE,

@@ -3,16 +3,16 @@
 //! They lie in `config.settings`, as MongoDB keeps them, and so outlive the process where data does; what counts is
 //! the copy read at the start and changed by the command.
 
-use crate::direct;
 use crate::read_concern::ReadConcern;
 use crate::server::Server;
+use crate::server::stored_setting::Place;
 use crate::write_concern::{Provenance, WriteConcern};
 use base::bson::{Builder, Document, Value};
 use base::{Result, err};
 use parking_lot::RwLock;
 
 /// The `_id` under which they are stored.
-const STORED_ID: &str = "ReadWriteConcernDefaults";
+const PLACE: Place = Place { database: "config", collection: "settings", id: "ReadWriteConcernDefaults" };
 
 /// What was set, if anything was.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -57,14 +57,9 @@ impl DefaultConcerns {
 impl Server {
     /// Takes up what an earlier process stored. What can't be read counts as never set, and is told.
     pub(crate) fn load_default_concerns(&self) {
-        let mut find = Builder::new();
-        find.append(c"find", "settings").begin_document(c"filter").append(c"_id", STORED_ID).end();
-        find.append(c"limit", 1).append(c"$db", "config");
-        let loaded = direct::run(self, find.finish().view()).and_then(|reply| {
-            let batch = reply.view().get("cursor").and_then(|cursor| cursor.as_document()?.get("firstBatch"));
-            let batch = batch.and_then(|batch| batch.as_array());
-            let stored = batch.and_then(|batch| batch.iter().next()).and_then(|first| first.as_document());
-            stored.map_or_else(|| Ok(Custom::default()), Custom::parse)
+        let loaded = PLACE.read(self).and_then(|stored| match stored {
+            Some(stored) => Custom::parse(stored.view()),
+            None => Ok(Custom::default()),
         });
         match loaded {
             Ok(custom) => *self.default_concerns.custom.write() = custom,
@@ -76,13 +71,7 @@ impl Server {
     ///
     /// Errors: those of the write.
     pub(crate) fn set_default_concerns(&self, custom: Custom) -> Result<()> {
-        let mut update = Builder::new();
-        update.append(c"update", "settings").begin_array(c"updates").push_document();
-        update.begin_document(c"q").append(c"_id", STORED_ID).end();
-        custom.append_to(update.begin_document(c"u"));
-        update.end().append(c"upsert", true).end().end();
-        update.begin_document(c"writeConcern").append(c"w", 1).end().append(c"$db", "config");
-        direct::run(self, update.finish().view())?;
+        PLACE.write(self, |document| custom.append_to(document))?;
         *self.default_concerns.custom.write() = custom;
         Ok(())
     }
@@ -138,6 +127,9 @@ impl Custom {
         if let Some(Some(level @ (ReadConcern::Snapshot | ReadConcern::Linearizable))) = read {
             let level = level.name();
             return Err(err!(BadValue, "level: '{level}' is not suitable for the default read concern"));
+        }
+        if write.as_ref().is_some_and(|concern| concern.w.is_none() && !concern.is_empty()) {
+            return Err(err!(BadValue, "The default write concern must have the field 'w'"));
         }
         if write.as_ref().is_some_and(|concern| concern.w == Some(Members(0))) {
             return Err(err!(

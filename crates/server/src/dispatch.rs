@@ -12,6 +12,7 @@ use crate::profiler::{self, Finished, Notes, Setting};
 use crate::read_concern::ReadConcern;
 use crate::reply::{self, LabelContext};
 use crate::server::Server;
+use crate::server::user_write_block;
 use crate::transaction_rules::{self, Part};
 use crate::waits;
 use crate::write_concern::Effective;
@@ -365,6 +366,7 @@ impl<'a> Run<'a> {
             return result;
         }
         self.check_primary(&arguments)?;
+        user_write_block::check(self.server, state, self.command, self.request)?;
         if let Some(wait) = self.wait(state, &arguments)? {
             waits::keep(state, failure);
             return Ok(Ran::Wait(wait));

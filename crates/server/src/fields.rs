@@ -72,6 +72,9 @@ impl<'a> Fields<'a> {
         }
     }
 
+    /// Leaves out what hasn't been taken, for commands of which MongoDB ignores further fields.
+    pub(crate) fn ignore_rest(self) {}
+
     /// Takes what is left as it is: for commands whose further fields are names of their own
     /// (`setParameter`).
     pub(crate) fn rest(self) -> Vec<Element<'a>> {
@@ -118,6 +121,13 @@ impl<'a> Fields<'a> {
         })
     }
 
+    /// Takes a field of any type of which only matters whether it is true.
+    ///
+    /// Errors: IDLDuplicateField.
+    pub(crate) fn truthy(&mut self, name: &str) -> Result<bool> {
+        Ok(self.any(name)?.is_some_and(|value| value.is_truthy()))
+    }
+
     /// Checks flags that are to be refused: what is no flag is another mistake.
     ///
     /// Errors: TypeMismatch.
@@ -136,9 +146,9 @@ impl<'a> Fields<'a> {
         Ok(())
     }
 
-    /// Takes an integer, given as any number: truncated, and clamped to 64 bits.
+    /// Takes an integer, given as any number: a double loses its fraction, a decimal is rounded.
     pub(crate) fn integer(&mut self, name: &str) -> Result<Option<i64>> {
-        self.typed(name, NUMBERS, |value| value.as_number().map(|number| number.to_i64_clamped()))
+        self.typed(name, NUMBERS, |value| value.as_number().map(|number| number.to_i64_coerced()))
     }
 
     /// Takes an integer that isn't negative.
@@ -172,6 +182,17 @@ impl<'a> Fields<'a> {
     /// Takes an array.
     pub(crate) fn array(&mut self, name: &str) -> Result<Option<Array<'a>>> {
         self.typed(name, "array", Value::as_array)
+    }
+
+    /// Takes a UUID.
+    ///
+    /// Errors: TypeMismatch; InvalidUUID for one of another length.
+    pub(crate) fn uuid(&mut self, name: &str) -> Result<Option<[u8; 16]>> {
+        let Some(value) = self.any(name)?.filter(|value| !value.is_nullish()) else { return Ok(None) };
+        let Value::Binary { subtype: 4, bytes } = value else {
+            return Err(self.wrong_type(name, value.kind(), "UUID"));
+        };
+        uuid(bytes).map(Some)
     }
 
     /// Takes a list of documents, be it an array in the command or a sequence beside it.
@@ -208,6 +229,25 @@ impl<'a> Fields<'a> {
         take(self, name)?.ok_or_else(|| {
             err!(IDLFailedToParse, "BSON field '{}.{name}' is missing but a required field", self.place)
         })
+    }
+
+    /// Takes a field for which null doesn't stand for none.
+    ///
+    /// Errors: TypeMismatch for null, and what `take` itself refuses.
+    pub(crate) fn not_null<T>(
+        &mut self,
+        name: &str,
+        take: impl FnOnce(&mut Self, &str) -> Result<Option<T>>,
+    ) -> Result<Option<T>> {
+        match self.peek(name) {
+            Some(value) if value.is_nullish() => Err(err!(
+                TypeMismatch,
+                "BSON field '{}.{name}' is the wrong type '{}'",
+                self.place,
+                value.kind().alias()
+            )),
+            _ => take(self, name),
+        }
     }
 
     /// Takes the value of the command's own field, which every command has.
@@ -303,6 +343,15 @@ impl<'a> Fields<'a> {
             some => Ok(some),
         }
     }
+}
+
+/// The bytes of a UUID.
+///
+/// Errors: InvalidUUID.
+pub(crate) fn uuid(bytes: &[u8]) -> Result<[u8; 16]> {
+    bytes
+        .try_into()
+        .map_err(|_| err!(InvalidUUID, "uuid must be a 16-byte binary field with UUID (4) subtype"))
 }
 
 #[cfg(test)]

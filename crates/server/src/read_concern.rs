@@ -72,6 +72,19 @@ impl ReadConcern {
     }
 }
 
+/// Checks who a concern says that it comes from.
+///
+/// Errors: BadValue.
+pub(crate) fn check_provenance(concern: &str, provenance: &str) -> Result<()> {
+    match provenance {
+        "clientSupplied" | "implicitDefault" | "customDefault" | "getLastErrorDefaults" => Ok(()),
+        other => Err(err!(
+            BadValue,
+            "Enumeration value '{other}' for field '{concern}.provenance' is not a valid value."
+        )),
+    }
+}
+
 impl Asked {
     /// Reads the `readConcern` of a command by its name.
     ///
@@ -80,11 +93,21 @@ impl Asked {
         let mut asked = Asked { says_something: !document.is_empty(), ..Asked::default() };
         for field in document {
             match (field.name(), field.value()) {
+                ("level", value) if value.is_nullish() => {}
                 ("level", value) => asked.level = Some(ReadConcern::parse(value)?),
                 // Whoever takes the writes has seen every cluster time that has been given out.
+                ("afterClusterTime", Value::Timestamp(0)) => {
+                    return Err(err!(
+                        InvalidOptions,
+                        "readConcern.afterClusterTime must not be a null timestamp"
+                    ));
+                }
                 ("afterClusterTime", Value::Timestamp(time)) => asked.after = Some(time),
                 ("atClusterTime", Value::Timestamp(time)) => asked.at = Some(time),
-                ("provenance", value) if value.is_nullish() || value.as_str().is_some() => {}
+                ("provenance", value) if value.is_nullish() => {}
+                ("provenance", Value::String(provenance)) => {
+                    check_provenance("readConcern", provenance)?;
+                }
                 (name @ ("afterClusterTime" | "atClusterTime" | "provenance"), value) => {
                     let wanted = if name == "provenance" { "string" } else { "timestamp" };
                     return Err(err!(

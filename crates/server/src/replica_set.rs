@@ -130,6 +130,13 @@ impl ReplicaSet {
 }
 
 impl Server {
+    /// Takes up what an earlier process stored for the whole set.
+    pub(crate) fn load_set_settings(&self) {
+        self.load_default_concerns();
+        self.load_cluster_parameters();
+        self.load_user_write_block();
+    }
+
     /// The set, with the configuration that an earlier process stored, in a new term. `None` where there is no such
     /// configuration and one is waited for.
     pub(crate) fn open_set(&self, name: &str) -> Option<ReplicaSet> {
@@ -189,8 +196,7 @@ impl Server {
         if let Some(set) = self.set() {
             self.store_set_config(set, &config, host)?;
         }
-        self.load_default_concerns();
-        self.load_cluster_parameters();
+        self.load_set_settings();
         self.topology.changed.raise();
         log::info!(
             id = 21331, c = "REPL", set = name;

@@ -27,6 +27,13 @@ use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use wire::busy_poll::Latest;
 
+mod feature_version;
+pub(crate) mod stored_setting;
+pub(crate) mod user_write_block;
+
+use feature_version::FeatureVersion;
+use user_write_block::UserWriteBlock;
+
 /// The ways to log in that are there unless options say which.
 pub const MECHANISMS: [&str; 3] = ["MONGODB-X509", "SCRAM-SHA-1", "SCRAM-SHA-256"];
 
@@ -140,6 +147,10 @@ pub struct Server {
     /// Which operations `system.profile` and the log tell of.
     pub(crate) profiler: Profiler,
     pub(crate) default_concerns: DefaultConcerns,
+    /// The feature compatibility version.
+    pub(crate) feature_version: FeatureVersion,
+    /// Whether the writes of users are blocked.
+    pub(crate) user_write_block: UserWriteBlock,
     /// Whom the log has told why they aren't served.
     pub(crate) told: Told,
     /// Raised when fsyncUnlock lets writes go on.
@@ -210,6 +221,8 @@ impl Server {
             ),
             profiler: Profiler::new(settings.profiling),
             default_concerns: DefaultConcerns::default(),
+            feature_version: FeatureVersion::default(),
+            user_write_block: UserWriteBlock::default(),
             told: Told::default(),
             unlocked: Arc::default(),
             topology: TopologyState {
@@ -233,9 +246,9 @@ impl Server {
         };
         if let Some(set) = server.settings.replica_set.as_ref().and_then(|name| server.open_set(name)) {
             server.set.get_or_init(|| set);
-            server.load_default_concerns();
-            server.load_cluster_parameters();
+            server.load_set_settings();
         }
+        server.load_feature_version();
         server
     }
 

@@ -27,16 +27,18 @@ pub(crate) fn read(value: Value<'_>) -> Result<Named> {
         .as_document()
         .ok_or_else(|| err!(TypeMismatch, "BSON field 'lsid' is the wrong type, expected type 'object'"))?;
     let mut fields = Fields::of_document("lsid", document);
-    let uuid = match fields.required("id", Fields::any)? {
+    let id = fields.any("id")?.filter(|id| !id.is_nullish());
+    let user = fields.any("uid")?.map(user_digest).transpose()?;
+    fields.refuse_unless_default("txnNumber")?;
+    fields.refuse_unless_default("txnUUID")?;
+    fields.finish()?;
+    let missing = || err!(IDLFailedToParse, "BSON field 'lsid.id' is missing but a required field");
+    let uuid = match id.ok_or_else(missing)? {
         Value::Binary { subtype: 4, bytes } => bytes
             .try_into()
             .map_err(|_| err!(InvalidUUID, "uuid must be a 16-byte binary field with UUID (4) subtype"))?,
         _ => return Err(err!(TypeMismatch, "BSON field 'lsid.id' must be a UUID")),
     };
-    let user = fields.any("uid")?.map(user_digest).transpose()?;
-    fields.refuse_unless_default("txnNumber")?;
-    fields.refuse_unless_default("txnUUID")?;
-    fields.finish()?;
     let id = user.map_or(SessionId::of_nobody(uuid), |user| SessionId::new(uuid, user));
     Ok(Named { id, has_user: user.is_some() })
 }

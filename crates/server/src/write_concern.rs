@@ -4,7 +4,8 @@
 //! since 5.0, the majority on a replica set and one node on a standalone. The majority of one node is what is in
 //! its journal.
 
-use base::bson::{Builder, Document, FieldName, Value};
+use crate::read_concern::check_provenance;
+use base::bson::{Builder, Document, DocumentBuf, FieldName, Value};
 use base::{Error, Result, err};
 use database::Acknowledged;
 use std::time::Duration;
@@ -26,7 +27,7 @@ pub(crate) struct WriteConcern {
 }
 
 /// The `w` of a write concern.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Acknowledgement {
     /// This many members.
     Members(i64),
@@ -34,6 +35,8 @@ pub(crate) enum Acknowledgement {
     Majority,
     /// Some name of the set's configuration, which has none.
     Named(String),
+    /// Members with so many values of each tag of the set's configuration, which has no tags.
+    Tags(DocumentBuf),
 }
 
 /// Who asked for a write concern.
@@ -91,7 +94,18 @@ impl WriteConcern {
                     }
                     concern.timeout_millis = millis.clamp(0, i64::from(i32::MAX));
                 }
-                "provenance" | "getLastError" => {}
+                "provenance" if value.is_nullish() => {}
+                "provenance" => match value.as_str() {
+                    Some(provenance) => check_provenance("writeConcern", provenance)?,
+                    None => {
+                        return Err(err!(
+                            TypeMismatch,
+                            "BSON field 'writeConcern.provenance' is the wrong type '{}', expected type 'string'",
+                            value.kind().alias()
+                        ));
+                    }
+                },
+                "getLastError" => {}
                 name => {
                     return Err(err!(
                         IDLUnknownField,
@@ -132,7 +146,7 @@ impl WriteConcern {
         if !takes_write_concern {
             return Err(err!(InvalidOptions, "Command does not support writeConcern"));
         }
-        let concern = WriteConcern::parse(document)?;
+        let mut concern = WriteConcern::parse(document)?;
         match &concern.w {
             _ if is_replica_set => Ok(concern),
             Some(Acknowledgement::Members(2..)) => {
@@ -142,6 +156,11 @@ impl WriteConcern {
                 BadValue,
                 "cannot use non-majority 'w' mode {name} when a host is not a member of a replica set"
             )),
+            // MongoDB looks for tags on a set alone.
+            Some(Acknowledgement::Tags(_)) => {
+                concern.w = Some(Acknowledgement::Members(1));
+                Ok(concern)
+            }
             _ => Ok(concern),
         }
     }
@@ -159,6 +178,7 @@ impl WriteConcern {
             }
             Some(Acknowledgement::Majority) => document.append(c"w", "majority"),
             Some(Acknowledgement::Named(name)) => document.append(c"w", name),
+            Some(Acknowledgement::Tags(tags)) => document.append(c"w", tags),
             None => document.append(c"w", 1),
         };
         if let Some(journal) = self.journal {
@@ -177,6 +197,10 @@ impl WriteConcern {
                 UnknownReplWriteConcern,
                 "No write concern mode named '{name}' found in replica set configuration"
             )),
+            Acknowledgement::Tags(tags) => {
+                let tag = tags.view().first()?;
+                Some(err!(NoSuchKey, "No replica set tag key {} in config", tag.name()))
+            }
             _ => None,
         }
     }
@@ -187,9 +211,12 @@ impl Acknowledgement {
         match value {
             Value::String("majority") => Ok(Acknowledgement::Majority),
             Value::String(name) => Ok(Acknowledgement::Named(name.to_string())),
-            nullish if nullish.is_nullish() => {
-                Err(err!(BadValue, "w has to be a number, string, or object; found: null"))
-            }
+            // MongoDB reads null as the mode without a name, which no set has.
+            nullish if nullish.is_nullish() => Ok(Acknowledgement::Named(String::new())),
+            Value::Document(tags) => match tags.iter().all(|tag| tag.value().as_number().is_some()) {
+                true if !tags.is_empty() => Ok(Acknowledgement::Tags(tags.to_owned())),
+                _ => Err(err!(FailedToParse, "w has to be a document of one or more tags with numbers")),
+            },
             other => {
                 let number = other
                     .as_number()
@@ -320,7 +347,9 @@ mod tests {
             ("{w: 51}", 9),
             ("{w: true}", 9),
             ("{j: 'x'}", 14),
-            ("{w: null}", 2),
+            ("{w: {}}", 9),
+            ("{w: {dc: 'x'}}", 9),
+            ("{provenance: 'x'}", 2),
             ("{j: true, fsync: true}", 9),
             ("{w: 0, j: true}", 9),
             ("{x: 1}", 40_415),

@@ -22,6 +22,17 @@ pub struct RenameRequest {
     pub to: Namespace,
     /// Drops a collection that has the new name already.
     pub drop_target: bool,
+    /// The UUID that the collection must have.
+    pub uuid: Option<[u8; 16]>,
+    /// The UUID that a dropped collection must have.
+    pub target_uuid: Option<[u8; 16]>,
+}
+
+impl RenameRequest {
+    /// A renaming of whatever collections have the names.
+    pub fn new(from: Namespace, to: Namespace, drop_target: bool) -> RenameRequest {
+        RenameRequest { from, to, drop_target, uuid: None, target_uuid: None }
+    }
 }
 
 impl Database {
@@ -159,14 +170,17 @@ impl Database {
 
     /// Renames a collection; its data stays where it is.
     ///
-    /// Errors: NamespaceNotFound, NamespaceExists, CommandNotSupportedOnView, IllegalOperation.
+    /// Errors: NamespaceNotFound, NamespaceExists, CommandNotSupportedOnView, IllegalOperation,
+    /// CollectionUUIDMismatch.
     pub fn rename_collection(&self, interrupt: &dyn Interrupt, request: &RenameRequest) -> Result<Committed> {
-        let RenameRequest { from, to, drop_target } = request;
+        let RenameRequest { from, to, drop_target, uuid, target_uuid } = request;
         if from == to {
             return Err(err!(IllegalOperation, "Can't rename a collection to itself"));
         }
         check_creatable(to).map_err(|error| error.context("error with target namespace"))?;
         self.must_change_catalog(interrupt, |change| {
+            change.catalog().check_uuid(from, *uuid)?;
+            change.catalog().check_uuid(to, *target_uuid)?;
             let source = change.catalog().get(from).cloned();
             let source =
                 source.ok_or_else(|| err!(NamespaceNotFound, "Source collection {from} does not exist"))?;
@@ -190,6 +204,8 @@ impl Database {
             if change.commands.is_empty() {
                 change.log(|| LoggedCommand::rename(&source, to, None));
             }
+            // Asked while the old database is still there: its last collection may be the one that moves.
+            change.catalog().check_case(to.database())?;
             change.remove_collection(from);
             let mut renamed = Collection::clone(&source);
             renamed.namespace = to.clone();

@@ -363,8 +363,7 @@ impl Sink for Replacement {
     }
 
     fn finish(&mut self) -> Result<()> {
-        let rename =
-            RenameRequest { from: self.scope.namespace.clone(), to: self.target.clone(), drop_target: true };
+        let rename = RenameRequest::new(self.scope.namespace.clone(), self.target.clone(), true);
         self.database.rename_collection(self.scope.operation.as_ref(), &rename)?;
         self.finished = true;
         Ok(())

@@ -66,7 +66,7 @@ impl Database {
         Ok((count, sum.hex()))
     }
 
-    fn each(
+    pub(super) fn each(
         &self,
         operation: &Arc<Operation>,
         namespace: &Namespace,

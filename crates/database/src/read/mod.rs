@@ -7,6 +7,7 @@ mod collections;
 mod distinct;
 mod find;
 mod hash;
+mod measure;
 mod oplog;
 
 pub use aggregate::{AggregateRequest, Sources};
@@ -14,6 +15,7 @@ pub(crate) use aggregate::{Front, check_first_stage};
 pub(crate) use collections::OtherCollections;
 pub use find::FindRequest;
 pub(crate) use find::stages;
+pub use measure::MeasuredRange;
 
 use crate::commit::uuid_text;
 use crate::cursor::Cursor;

@@ -69,7 +69,7 @@ impl Database {
         in_use.data.iter_mut().for_each(|data| data.building.clear());
         let in_use = entry(&in_use);
         drop(lock);
-        let found = Validation::new(data);
+        let found = Validation::new(collection.uuid, data);
         let matched = vec![0; data.indexes.len()];
         let mut walk = Walk { view, collection: collection.clone(), context, depth, found, matched };
         walk.check_catalog(in_use.view());
@@ -155,6 +155,8 @@ const LISTED_MAX: usize = 1000;
 /// What validate found in a collection.
 #[derive(Debug, Default)]
 pub struct Validation {
+    /// The collection's UUID.
+    pub uuid: [u8; 16],
     /// Documents.
     pub records: u64,
     /// Records whose bytes are not valid BSON, or not what was written.
@@ -184,6 +186,8 @@ pub struct Validation {
 pub struct IndexFindings {
     /// The index's name.
     pub name: String,
+    /// The index as listIndexes shows it.
+    pub spec: DocumentBuf,
     /// Its entries.
     pub keys: u64,
     /// Everything that is wrong with it, in words.
@@ -191,10 +195,14 @@ pub struct IndexFindings {
 }
 
 impl Validation {
-    fn new(data: &Data) -> Validation {
-        let names = data.indexes.iter().map(|index| index.spec.name.clone());
-        let indexes = names.map(|name| IndexFindings { name, ..IndexFindings::default() }).collect();
-        Validation { indexes, ..Validation::default() }
+    fn new(uuid: [u8; 16], data: &Data) -> Validation {
+        let findings = |spec: &IndexSpec| IndexFindings {
+            name: spec.name.clone(),
+            spec: spec.to_document(),
+            ..IndexFindings::default()
+        };
+        let indexes = data.indexes.iter().map(|index| findings(&index.spec)).collect();
+        Validation { uuid, indexes, ..Validation::default() }
     }
 
     /// Whether nothing is wrong.

@@ -457,7 +457,7 @@ impl Session {
             Ddl::Reset => Ok(database.reset_database(operation.as_ref(), namespace.database())?.1),
             Ddl::Rename { to } => {
                 let (from, to) = (namespace.clone(), namespaces[*to].clone());
-                let request = RenameRequest { from, to, drop_target: self.random.percent(50) };
+                let request = RenameRequest::new(from, to, self.random.percent(50));
                 database.rename_collection(operation.as_ref(), &request).map(Some)
             }
         }

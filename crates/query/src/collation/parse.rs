@@ -38,7 +38,12 @@ fn parse_new(document: Document<'_>, place: &str) -> Result<Option<Arc<Collator>
     let mut requested = Requested::default();
     let mut locale = None;
     for element in document {
+        // Null stands for a missing option.
+        let is_null = element.value().is_nullish();
         match element.name() {
+            "caseLevel" | "strength" | "numericOrdering" | "alternate" | "maxVariable" | "normalization"
+            | "backwards" | "caseFirst" | "version"
+                if is_null => {}
             "locale" => locale = Some(text(&element, place)?),
             "caseLevel" => requested.case_level = Some(flag(&element, place)?),
             "caseFirst" => requested.case_first = Some(choice(&element, place)?),
@@ -55,12 +60,7 @@ fn parse_new(document: Document<'_>, place: &str) -> Result<Option<Arc<Collator>
     let missing = || err!(IDLFailedToParse, "BSON field '{place}.locale' is missing but a required field");
     let locale = locale.ok_or_else(missing)?;
     if locale == SIMPLE {
-        if document.iter().count() > 1 {
-            return Err(err!(
-                FailedToParse,
-                "If locale={SIMPLE}, no other fields should be present in: {document}"
-            ));
-        }
+        // Other options may be given and change nothing.
         return Ok(None);
     }
     let collator = Collator::new(locale, &tag(locale, document)?, &requested)?;
@@ -107,8 +107,9 @@ fn strength(element: &Element<'_>, place: &str) -> Result<u8> {
     let Some(number) = element.value().as_number() else {
         return Err(wrong_type(element, place, "expected types '[long, int, decimal, double]'"));
     };
-    match number.to_i64_exact() {
-        Some(strength @ 1..=5) => Ok(strength as u8),
+    // A fraction is cut off, of decimals too.
+    match number.to_f64().trunc() as i64 {
+        strength @ 1..=5 => Ok(strength as u8),
         _ => Err(unknown_value(element, place, &element.value().to_string())),
     }
 }

@@ -87,7 +87,17 @@ pub(crate) const LOG_ROTATE: Command = Command::new(
 
 fn log_rotate(call: &mut Call<'_>) -> Result<Answer> {
     let mut fields = call.fields();
-    fields.command_value();
+    match fields.command_value() {
+        Value::String(_) => {}
+        value if value.as_number().is_some() || value.as_bool().is_some() => {}
+        value => {
+            return Err(fields.wrong_type(
+                "logRotate",
+                value.kind(),
+                "[string, bool, long, int, decimal, double']",
+            ));
+        }
+    }
     fields.finish()?;
     let rotated =
         logging::rotate().map_err(|error| err!(FileRenameFailed, "Failed to rotate the log: {error}"))?;
@@ -166,7 +176,7 @@ fn profile(call: &mut Call<'_>) -> Result<Answer> {
 pub(crate) const SET_FEATURE_COMPATIBILITY_VERSION: Command = Command::new(
     "setFeatureCompatibilityVersion",
     Kind::Admin,
-    "Takes the present version and refuses others.",
+    "Sets the feature compatibility version, on which no data depend.",
     set_feature_compatibility_version,
     Needs::Cluster(Action::SetFeatureCompatibilityVersion),
 )
@@ -175,7 +185,10 @@ pub(crate) const SET_FEATURE_COMPATIBILITY_VERSION: Command = Command::new(
 
 fn set_feature_compatibility_version(call: &mut Call<'_>) -> Result<Answer> {
     let mut fields = call.fields();
-    let version = fields.command_value();
+    let version = match fields.command_value() {
+        Value::String(version) => version,
+        other => return Err(fields.wrong_type("setFeatureCompatibilityVersion", other.kind(), "string")),
+    };
     let confirmed = fields.flag("confirm")?.unwrap_or(false);
     fields.flag("fromConfigServer")?;
     fields.finish()?;
@@ -185,11 +198,9 @@ fn set_feature_compatibility_version(call: &mut Call<'_>) -> Result<Answer> {
             "setFeatureCompatibilityVersion needs confirm: true, since a change cannot always be undone"
         ));
     }
-    let present = call.server.settings.compatible_with.feature_version();
-    match version {
-        Value::String(version) if version == present => Ok(Answer::Done),
-        other => Err(err!(BadValue, "featureCompatibilityVersion can be {present} only, not {other}")),
-    }
+    call.server.set_feature_version(version)?;
+    call.acknowledge(None)?;
+    Ok(Answer::Done)
 }
 
 /// The row of `shutdown`.

@@ -3,6 +3,7 @@
 use super::cursor_reply;
 use super::explain;
 use crate::access::{Needs, needs};
+use crate::arguments;
 use crate::call::{Answer, Call};
 use crate::command::{Command, Kind};
 use crate::fields::Fields;
@@ -77,6 +78,9 @@ fn aggregate(call: &mut Call<'_>) -> Result<Answer> {
             parts.last_stage()
         ));
     }
+    if call.arguments.read_concern.level == Some(ReadConcern::Linearizable) {
+        arguments::check_linearizable(call.server.is_replica_set())?;
+    }
     if cursor.writes {
         // $out and $merge do all their work when the first document is asked for; an empty first
         // batch leaves it to getMore, as in MongoDB.
@@ -121,7 +125,9 @@ impl<'a> Parts<'a> {
     pub(crate) fn read(fields: &mut Fields<'a>, database: &str) -> Result<Parts<'a>> {
         let namespace = match fields.command_value() {
             Value::String(name) => Namespace::new(database, name)?,
-            value if value.as_i64() == Some(1) => Namespace::new(database, "$cmd.aggregate")?,
+            value if value.as_number().is_some_and(|number| number.to_f64() == 1.0) => {
+                Namespace::new(database, "$cmd.aggregate")?
+            }
             // A number is another mistake than no name.
             other => {
                 let number = other.as_number().is_some();
@@ -131,7 +137,7 @@ impl<'a> Parts<'a> {
                 return Err(Error::new(code, message));
             }
         };
-        let pipeline = fields.required("pipeline", Fields::array)?;
+        let pipeline = fields.required("pipeline", |fields, name| fields.not_null(name, Fields::array))?;
         let cursor = match fields.any("cursor")? {
             None => None,
             Some(value) => Some(

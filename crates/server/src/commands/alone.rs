@@ -20,7 +20,10 @@ pub(crate) const DROP_CONNECTIONS: Command = Command::new(
 fn drop_connections(call: &mut Call<'_>) -> Result<Answer> {
     let mut fields = call.fields();
     fields.command_value();
-    fields.required("hostAndPort", Fields::strings)?;
+    let hosts = fields.required("hostAndPort", Fields::array)?;
+    if let Some(other) = hosts.iter().find(|host| host.as_str().is_none() && !host.is_nullish()) {
+        return Err(fields.wrong_type("hostAndPort", other.kind(), "string"));
+    }
     fields.finish()?;
     Ok(Answer::Done)
 }

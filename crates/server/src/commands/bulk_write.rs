@@ -166,7 +166,7 @@ fn read<'a>(operation: Document<'a>, namespaces: &[Namespace]) -> Result<(Namesp
             let collation = fields.collation()?;
             Operation::Delete { filter, single, hint, collation }
         }
-        _ => return Err(err!(FailedToParse, "Unknown operation '{kind}' in bulkWrite")),
+        _ => return Err(err!(IDLUnknownField, "BSON field 'bulkWrite.ops.{kind}' is an unknown field.")),
     };
     fields.finish()?;
     Ok((namespace, read))

@@ -44,7 +44,7 @@ fn get(call: &mut Call<'_>) -> Result<Answer> {
     };
     // There is one, which MongoDB's diagnostics have, too.
     fields.boolean("omitInFTDC")?;
-    fields.finish()?;
+    fields.ignore_rest();
     if wanted.is_empty() {
         return Err(err!(
             BadValue,
@@ -56,7 +56,7 @@ fn get(call: &mut Call<'_>) -> Result<Answer> {
     let options = call.server.cluster_parameters.change_streams();
     call.reply.begin_array(c"clusterParameters");
     for _ in wanted {
-        options.append_to(has_time, call.reply.push_document());
+        options.append_to(has_time, call.reply.push_document().append(c"_id", CHANGE_STREAM_OPTIONS));
         call.reply.end();
     }
     call.reply.end();
@@ -93,7 +93,7 @@ fn set(call: &mut Call<'_>) -> Result<Answer> {
             ));
         }
     };
-    fields.finish()?;
+    fields.ignore_rest();
     if !call.server.is_replica_set() {
         return Err(err!(51300, "'{}' is not supported on standalone nodes.", call.command.name));
     }

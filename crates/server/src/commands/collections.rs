@@ -3,7 +3,7 @@
 use crate::access::{Action, Needs, needs};
 use crate::call::{Answer, Call};
 use crate::command::{Command, Kind};
-use crate::fields::Fields;
+use crate::fields::{Fields, uuid};
 use base::bson::{Builder, Value};
 use base::{Namespace, Result, err};
 use database::RenameRequest;
@@ -92,7 +92,11 @@ fn drop_database(call: &mut Call<'_>) -> Result<Answer> {
 
 fn check_is_one(value: Value<'_>) -> Result<()> {
     match value.as_number() {
-        Some(number) if number.to_f64() == 1.0 => Ok(()),
+        Some(number) if number.to_i64_coerced() == 1 => Ok(()),
+        None if value.is_nullish() => Err(err!(
+            IDLFailedToParse,
+            "BSON field 'dropDatabase.dropDatabase' is missing but a required field"
+        )),
         Some(_) => Err(err!(5255100, "Have to pass 1 as 'drop' parameter")),
         None => Err(err!(
             TypeMismatch,
@@ -120,27 +124,45 @@ fn rename(call: &mut Call<'_>) -> Result<Answer> {
         }
     };
     let to = Namespace::parse(fields.required("to", Fields::string)?)?;
-    let drop_target = fields.boolean("dropTarget")?.unwrap_or(false);
-    for name in ["stayTemp", "collectionUUID"] {
-        let wanted = if name == "stayTemp" { "bool" } else { "binData" };
-        if let Some(found) = fields.peek(name).map(|value| value.kind().alias())
-            && found != wanted
-            && found != "null"
-        {
-            return Err(err!(
-                TypeMismatch,
-                "BSON field 'renameCollection.{name}' is the wrong type '{found}', expected type '{wanted}'"
-            ));
-        }
-    }
-    fields.refuse_unless_default("stayTemp")?;
-    fields.refuse_unless_default("collectionUUID")?;
+    let (drop_target, target_uuid) = drop_target(&mut fields)?;
+    // No collection here is temporary, so that none can stay so.
+    fields.boolean("stayTemp")?;
+    let uuid = fields.uuid("collectionUUID")?;
     fields.finish()?;
+    if target_uuid.is_some() && from.database() != to.database() {
+        return Err(err!(InvalidOptions, "dropTarget can be a UUID only within one database"));
+    }
+    for namespace in [&from, &to] {
+        check_renamable(namespace)?;
+    }
     let operation = call.operation();
-    let request = RenameRequest { from, to, drop_target };
+    let request = RenameRequest { from, to, drop_target, uuid, target_uuid };
     let committed = call.server.database.rename_collection(operation.as_ref(), &request)?;
     call.acknowledge(Some(committed))?;
     Ok(Answer::Done)
+}
+
+/// Whether a target is dropped, and the UUID that it must have then.
+///
+/// Errors: TypeMismatch, InvalidUUID.
+fn drop_target(fields: &mut Fields<'_>) -> Result<(bool, Option<[u8; 16]>)> {
+    match fields.any("dropTarget")? {
+        None => Ok((false, None)),
+        Some(Value::Boolean(drops)) => Ok((drops, None)),
+        Some(Value::Binary { subtype: 4, bytes }) => uuid(bytes).map(|uuid| (true, Some(uuid))),
+        Some(Value::Binary { .. }) => uuid(&[]).map(|_| (true, None)),
+        Some(other) => Err(fields.wrong_type("dropTarget", other.kind(), "[bool, binData']")),
+    }
+}
+
+/// Errors: IllegalOperation for system collections and the log.
+fn check_renamable(namespace: &Namespace) -> Result<()> {
+    let name = namespace.collection();
+    let is_log = namespace.database() == "local" && name.starts_with("oplog.");
+    match is_log || name.starts_with("system.") {
+        true => Err(err!(IllegalOperation, "system collections can't be renamed, nor the log: {namespace}")),
+        false => Ok(()),
+    }
 }
 
 /// The row of `convertToCapped`.
@@ -233,6 +255,10 @@ fn coll_mod(call: &mut Call<'_>) -> Result<Answer> {
     let mut fields = call.fields();
     let namespace = fields.namespace()?;
     let validator = fields.document("validator")?;
+    let is_own = matches!(namespace.database(), "admin" | "config" | "local");
+    if validator.is_some() && (is_own || namespace.collection().starts_with("system.")) {
+        return Err(err!(InvalidOptions, "Document validators are not allowed on {namespace}"));
+    }
     let level = fields.string("validationLevel")?;
     let action = fields.string("validationAction")?;
     let view_on = fields.string("viewOn")?;

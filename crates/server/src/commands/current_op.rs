@@ -256,8 +256,8 @@ pub(crate) const KILL_OP: Command =
 fn kill_op(call: &mut Call<'_>) -> Result<Answer> {
     let mut fields = call.fields();
     fields.command_value();
-    let operation = fields.required("op", Fields::integer)?;
-    fields.finish()?;
+    let operation = fields.required("op", |fields, name| fields.not_null(name, Fields::integer))?;
+    fields.ignore_rest();
     call.server.activities.kill(operation as u64);
     call.reply.append(c"info", "attempting to kill op");
     Ok(Answer::Done)

@@ -22,7 +22,7 @@ pub(crate) const GET: Command = Command::new(
 fn show(call: &mut Call<'_>) -> Result<Answer> {
     let mut fields = call.fields();
     fields.command_value();
-    let in_memory = fields.flag("inMemory")?.unwrap_or(false);
+    let in_memory = fields.boolean("inMemory")?.unwrap_or(false);
     fields.finish()?;
     refuse_on_standalone(call)?;
     append_defaults(call);
@@ -52,12 +52,12 @@ fn change(call: &mut Call<'_>) -> Result<Answer> {
     let now = (call.server.cluster_time(), call.server.database.now_millis());
     let custom = call.server.default_concerns.custom().changed(read, write, now)?;
     // How many members there are may change; which names there are doesn't.
-    let unknown = custom.write.as_ref().and_then(|write| write.unsatisfiable(|| usize::MAX));
-    if let Some(error) = unknown.filter(|error| error.code() == base::ErrorCode::UnknownReplWriteConcern) {
-        return Err(error);
-    }
     // This command itself still waits as what held before says.
     let concern = call.write_concern();
+    let unknown = custom.write.as_ref().and_then(|write| write.unsatisfiable(|| usize::MAX));
+    if let Some(error) = unknown.or_else(|| concern.unsatisfiable(|| usize::MAX)) {
+        return Err(error);
+    }
     call.server.set_default_concerns(custom)?;
     append_defaults(call);
     call.acknowledge_as(&concern, None)?;

@@ -7,6 +7,7 @@ use crate::logging::now_millis;
 use crate::names::UserName;
 use base::Result;
 use base::bson::{FieldName, MAX_DOCUMENT_SIZE, Value};
+use std::collections::BTreeSet;
 use std::fs;
 
 /// The row of `ping`.
@@ -81,10 +82,20 @@ fn host_info(call: &mut Call<'_>) -> Result<Answer> {
     reply.begin_document(c"system").append(c"currentTime", Value::DateTime(now_millis()));
     reply.append(c"hostname", &host_name()).append(c"cpuAddrSize", usize::BITS as i32);
     reply.append(c"memSizeMB", memory).append(c"memLimitMB", memory).append(c"numCores", cores);
-    reply.append(c"cpuArch", std::env::consts::ARCH).append(c"numaEnabled", false).end();
+    reply.append(c"numCoresAvailableToProcess", cores);
+    let (physical, sockets) = physical_cores(&fs::read_to_string("/proc/cpuinfo").unwrap_or_default());
+    reply.append(c"numPhysicalCores", physical.unwrap_or(cores)).append(c"numCpuSockets", sockets);
+    let nodes = numa_nodes();
+    reply.append(c"cpuArch", std::env::consts::ARCH).append(c"numaEnabled", nodes > 1);
+    reply.append(c"numNumaNodes", nodes).end();
     reply.begin_document(c"os").append(c"type", os_type()).append(c"name", &os_name());
     reply.append(c"version", &format!("Kernel {kernel}")).end();
-    reply.begin_document(c"extra").append(c"kernelVersion", &kernel).end();
+    reply.begin_document(c"extra").append(c"versionString", &read_line("/proc/version"));
+    reply.append(c"kernelVersion", &kernel);
+    if let Some((size, count)) = pages() {
+        reply.append(c"pageSize", size).append_number(c"numPages", count);
+    }
+    reply.append_optional(c"maxOpenFiles", open_files_max()).end();
     Ok(Answer::Done)
 }
 
@@ -119,6 +130,55 @@ fn memory_megabytes() -> i32 {
     let total = text.lines().find_map(|line| line.strip_prefix("MemTotal:"));
     let kilobytes = total.and_then(|rest| rest.split_whitespace().next()?.parse::<u64>().ok()).unwrap_or(0);
     i32::try_from(kilobytes / 1024).unwrap_or(i32::MAX)
+}
+
+/// How many cores and sockets `/proc/cpuinfo` lists; virtual machines may list no cores.
+fn physical_cores(text: &str) -> (Option<i32>, i32) {
+    let (mut cores, mut sockets) = (BTreeSet::new(), BTreeSet::new());
+    let mut socket = "";
+    for (name, value) in text.lines().filter_map(|line| line.split_once(':')) {
+        match name.trim() {
+            "physical id" => {
+                socket = value.trim();
+                sockets.insert(socket);
+            }
+            "core id" => _ = cores.insert((socket, value.trim())),
+            _ => {}
+        }
+    }
+    ((!cores.is_empty()).then_some(cores.len() as i32), sockets.len().max(1) as i32)
+}
+
+/// The nodes of memory.
+fn numa_nodes() -> i32 {
+    let is_node = |name: &str| name.strip_prefix("node").is_some_and(|rest| rest.parse::<u32>().is_ok());
+    let entries = fs::read_dir("/sys/devices/system/node").into_iter().flatten().flatten();
+    let nodes = entries.filter(|entry| entry.file_name().to_str().is_some_and(is_node)).count();
+    nodes.max(1) as i32
+}
+
+/// The size of a page of memory, and how many pages there are.
+#[cfg(unix)]
+fn pages() -> Option<(i64, i64)> {
+    let size = i64::try_from(rustix::param::page_size()).ok()?;
+    Some((size, i64::from(memory_megabytes()) * 1024 * 1024 / size.max(1)))
+}
+
+#[cfg(not(unix))]
+fn pages() -> Option<(i64, i64)> {
+    None
+}
+
+/// How many files the process may have open.
+#[cfg(unix)]
+fn open_files_max() -> Option<i32> {
+    let (soft, _) = nix::sys::resource::getrlimit(nix::sys::resource::Resource::RLIMIT_NOFILE).ok()?;
+    Some(i32::try_from(soft).unwrap_or(i32::MAX))
+}
+
+#[cfg(not(unix))]
+fn open_files_max() -> Option<i32> {
+    None
 }
 
 /// The row of `getCmdLineOpts`.
@@ -201,7 +261,7 @@ pub(crate) const WHATS_MY_URI: Command = Command::new(
 fn whats_my_uri(call: &mut Call<'_>) -> Result<Answer> {
     let mut fields = call.fields();
     fields.command_value();
-    fields.finish()?;
+    fields.ignore_rest();
     call.reply.append(c"you", &call.connection.activity.client.to_string());
     Ok(Answer::Done)
 }
@@ -231,7 +291,7 @@ pub(crate) const LIST_COMMANDS: Command =
 fn list_commands(call: &mut Call<'_>) -> Result<Answer> {
     let mut fields = call.fields();
     fields.command_value();
-    fields.finish()?;
+    fields.ignore_rest();
     call.reply.begin_document(c"commands");
     for command in COMMANDS {
         call.reply.begin_document(FieldName::literal(command.name)).append(c"help", command.help);

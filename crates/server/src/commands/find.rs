@@ -54,7 +54,8 @@ impl<'a> Parts<'a> {
     /// Reads the command's fields.
     pub(crate) fn read(fields: &mut Fields<'a>) -> Result<Parts<'a>> {
         let namespace = fields.namespace()?;
-        let filter = fields.document("filter")?.unwrap_or(Document::EMPTY);
+        // The one field of this command for which null doesn't stand for none.
+        let filter = fields.not_null("filter", Fields::document)?.unwrap_or(Document::EMPTY);
         let request = FindRequest {
             projection: fields.document("projection")?.unwrap_or(Document::EMPTY),
             sort: fields.document("sort")?.unwrap_or(Document::EMPTY),

@@ -4,6 +4,7 @@ use crate::access::{Action, Needs};
 use crate::blocking;
 use crate::call::{Answer, Call};
 use crate::command::{Command, Kind};
+use base::bson::Value;
 use base::{Result, err};
 
 /// The row of `fsync`.
@@ -23,7 +24,11 @@ fn fsync(call: &mut Call<'_>) -> Result<Answer> {
     fields.flag("async")?;
     fields.flag("forBackup")?;
     // The lock is had as soon as the transactions under way, each a few microseconds, have ended.
-    fields.natural("fsyncLockAcquisitionTimeoutMillis")?;
+    if let Some(timeout) = fields.any("fsyncLockAcquisitionTimeoutMillis")?
+        && !matches!(timeout, Value::Int32(_) | Value::Null)
+    {
+        return Err(fields.wrong_type("fsyncLockAcquisitionTimeoutMillis", timeout.kind(), "int"));
+    }
     fields.finish()?;
     let database = &call.server.database;
     if !lock {
@@ -65,7 +70,7 @@ pub(crate) const FSYNC_UNLOCK: Command = Command::new(
 fn fsync_unlock(call: &mut Call<'_>) -> Result<Answer> {
     let mut fields = call.fields();
     fields.command_value();
-    fields.finish()?;
+    fields.ignore_rest();
     let left = call.server.database.unlock_writes();
     let left = left.ok_or_else(|| err!(IllegalOperation, "fsyncUnlock called when not locked"))?;
     if left == 0 {

@@ -101,7 +101,9 @@ fn check(call: &Call<'_>, id: i64, cursor: &Cursor) -> Result<()> {
         }
         _ => {}
     }
-    if call.arguments.max_time.is_some() && !waits(cursor) {
+    // A limit of zero is none and yet given.
+    let limit = call.request.body.get("maxTimeMS").filter(|limit| !limit.is_nullish());
+    if limit.is_some() && !waits(cursor) {
         return Err(err!(BadValue, "cannot set maxTimeMS on getMore command for a non-awaitData cursor"));
     }
     Ok(())

@@ -94,7 +94,7 @@ impl<'a> Greeting<'a> {
             hello_ok: fields.flag("helloOk")?.unwrap_or(false),
             client: fields.document("client")?,
             compression: compressors(&mut fields)?,
-            mechanisms_of: fields.string("saslSupportedMechs")?,
+            mechanisms_of: mechanisms_of(&mut fields)?,
             begins_login: fields.document("speculativeAuthenticate")?,
             awaits: awaits(call, &mut fields)?,
             load_balanced: fields.flag("loadBalanced")?.unwrap_or(false),
@@ -103,6 +103,18 @@ impl<'a> Greeting<'a> {
         // older servers don't know.
         drop(fields.rest());
         Ok(greeting)
+    }
+}
+
+/// The user whose mechanisms are asked for.
+///
+/// Errors: TypeMismatch; BadValue for a document, which MongoDB reads as a user's name in two fields.
+fn mechanisms_of<'a>(fields: &mut Fields<'a>) -> Result<Option<&'a str>> {
+    match fields.peek("saslSupportedMechs") {
+        Some(Value::Document(_)) => {
+            Err(err!(BadValue, "saslSupportedMechs has to be a user's name as a string"))
+        }
+        _ => fields.not_null("saslSupportedMechs", Fields::string),
     }
 }
 

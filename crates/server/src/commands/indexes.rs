@@ -151,6 +151,12 @@ fn list_indexes(call: &mut Call<'_>) -> Result<Answer> {
     let namespace = fields.namespace()?;
     let batch_size = cursor_reply::batch_size(fields.document("cursor")?, "listIndexes")?;
     fields.check_flags(&["includeBuildUUIDs", "includeIndexBuildInfo"])?;
+    if ["includeBuildUUIDs", "includeIndexBuildInfo"]
+        .iter()
+        .all(|name| fields.peek(name).is_some_and(|value| value.is_truthy()))
+    {
+        return Err(err!(InvalidOptions, "includeBuildUUIDs and includeIndexBuildInfo can't both be true"));
+    }
     fields.refuse_unless_default("includeBuildUUIDs")?;
     fields.refuse_unless_default("includeIndexBuildInfo")?;
     fields.finish()?;
@@ -238,6 +244,9 @@ pub(crate) fn change(
             InvalidOptions,
             "collMod takes 'unique' and 'prepareUnique' one after the other only"
         ));
+    }
+    if prepare_unique == Some(true) && (hidden.is_some() || expire.is_some()) {
+        return Err(err!(InvalidOptions, "collMod takes 'prepareUnique' without other changes only"));
     }
     if dry_run && !(alone && unique.is_some()) {
         return Err(err!(InvalidOptions, "collMod only supports dry run mode for making an index unique"));

@@ -20,7 +20,7 @@ fn insert(call: &mut Call<'_>) -> Result<Answer> {
     let mut fields = call.fields();
     let namespace = fields.writable_namespace()?;
     let documents = fields.required("documents", Fields::documents)?;
-    let ordered = fields.flag("ordered")?.unwrap_or(true);
+    let ordered = fields.boolean("ordered")?.unwrap_or(true);
     let bypass_validation = fields.flag("bypassDocumentValidation")?.unwrap_or(false);
     let keeps_timestamps = fields.boolean("bypassEmptyTsReplacement")?.unwrap_or(false);
     fields.refuse_unless_default("isTimeseriesNamespace")?;

@@ -21,7 +21,7 @@ fn list_databases(call: &mut Call<'_>) -> Result<Answer> {
     fields.command_value();
     let filter = fields.document("filter")?.unwrap_or(Document::EMPTY);
     let name_only = fields.flag("nameOnly")?.unwrap_or(false);
-    let authorized = fields.flag("authorizedDatabases")?;
+    let authorized = fields.boolean("authorizedDatabases")?;
     fields.finish()?;
     let only_own = shows_only_own(call, authorized)?;
     let (_, context) = call.surroundings();
@@ -46,17 +46,16 @@ fn list_databases(call: &mut Call<'_>) -> Result<Answer> {
             size += database.log_bytes().unwrap_or(0) as i64;
             empty &= database.log_bytes().is_none();
         }
-        let mut whole = Builder::new();
-        whole.append(c"name", name).append(c"sizeOnDisk", size).append(c"empty", empty);
-        let whole = whole.finish();
-        if !matcher.matches(whole.view(), &context)? {
-            continue;
+        // A filter finds only what the reply shows.
+        let mut shown = Builder::new();
+        shown.append(c"name", name);
+        if !name_only {
+            shown.append(c"sizeOnDisk", size).append(c"empty", empty);
         }
-        total += size;
-        if name_only {
-            call.reply.push_document().append(c"name", name).end();
-        } else {
-            call.reply.push(&whole);
+        let shown = shown.finish();
+        if matcher.matches(shown.view(), &context)? {
+            total += size;
+            call.reply.push(&shown);
         }
     }
     call.reply.end();
@@ -114,9 +113,10 @@ fn list_collections(call: &mut Call<'_>) -> Result<Answer> {
         if asks && access::privileges(call.server, call.connection).on(own).is_empty() {
             continue;
         }
-        let whole = describe(collection);
-        if matcher.matches(whole.view(), &context)? {
-            found.push(if name_only { name_and_type(collection) } else { whole });
+        // A filter finds only what the reply shows.
+        let shown = if name_only { name_and_type(collection) } else { describe(collection) };
+        if matcher.matches(shown.view(), &context)? {
+            found.push(shown);
         }
     }
     let log = Resource::Collection("local", "oplog.rs");

@@ -16,13 +16,14 @@ pub(crate) const COMPACT: Command = Command::new(
     "Gives a collection's free space back, of which there is none.",
     compact,
     Needs::Collection(Action::Compact),
-);
+)
+.without_write_concern();
 
 /// Trees give back what they no longer need as they shrink, so nothing is left to be freed.
 fn compact(call: &mut Call<'_>) -> Result<Answer> {
     let mut fields = call.fields();
     let namespace = fields.namespace()?;
-    fields.flag("force")?;
+    fields.boolean("force")?;
     fields.boolean("dryRun")?;
     fields.integer("freeSpaceTargetMB")?;
     fields.finish()?;
@@ -49,12 +50,12 @@ fn db_hash(call: &mut Call<'_>) -> Result<Answer> {
     let mut fields = call.fields();
     fields.command_value();
     // Only an array is looked at.
-    let only = match fields.peek("collections") {
-        Some(Value::Array(_)) => fields.strings("collections")?,
-        _ => fields.any("collections").map(|_| None)?,
+    let only = match fields.any("collections")? {
+        Some(Value::Array(names)) => Some(names.iter().map(collection_name).collect::<Result<Vec<_>>>()?),
+        _ => None,
     };
     fields.flag("skipTempCollections")?;
-    fields.finish()?;
+    fields.ignore_rest();
     let began = Instant::now();
     let (operation, context) = call.surroundings();
     let database = &call.server.database;
@@ -87,6 +88,11 @@ fn db_hash(call: &mut Call<'_>) -> Result<Answer> {
     }
     reply.end().append(c"md5", &all.hex()).append_number(c"timeMillis", began.elapsed().as_millis() as i64);
     Ok(Answer::Done)
+}
+
+/// Errors: BadValue for an entry that is no name.
+fn collection_name(entry: Value<'_>) -> Result<&str> {
+    entry.as_str().ok_or_else(|| err!(BadValue, "collections entries have to be strings"))
 }
 
 fn push(reply: &mut Builder, text: &str) {

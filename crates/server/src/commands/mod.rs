@@ -100,6 +100,7 @@ pub(crate) mod strict_report;
 pub(crate) mod transactions;
 pub(crate) mod update;
 pub(crate) mod user_roles;
+pub(crate) mod user_write_block;
 pub(crate) mod users;
 pub(crate) mod users_info;
 pub(crate) mod validate;

@@ -3,7 +3,6 @@
 use crate::access::{Action, Needs};
 use crate::call::{Answer, Call};
 use crate::command::{Command, Kind};
-use crate::compatible_with::CompatibleWith;
 use crate::logging::components;
 use crate::parameters::{HISTORY_AGE, HISTORY_BYTES, SYNC_DELAY, SYNC_EVERY, Setting, elsewhere};
 use crate::tls::TlsMode;
@@ -13,6 +12,9 @@ use std::time::Duration;
 
 /// How much is logged: 0 what everybody should know, up to 5 for whoever looks for a mistake.
 const LOG_LEVEL: &str = "logLevel";
+
+/// The feature compatibility version.
+const FEATURE_VERSION: &str = "featureCompatibilityVersion";
 
 /// The same, for each part of the server.
 const VERBOSITY: &str = "logComponentVerbosity";
@@ -35,12 +37,14 @@ pub(crate) const GET_PARAMETER: Command = Command::new(
 
 fn get_parameter(call: &mut Call<'_>) -> Result<Answer> {
     let mut fields = call.fields();
+    let mut set_at = None;
     let (all, details) = match fields.command_value() {
         Value::String("*") => (true, false),
         Value::Document(options) => {
             let mut options = crate::fields::Fields::of_document("getParameter", options);
             let details = options.flag("showDetails")?.unwrap_or(false);
             let all = options.flag("allParameters")?.unwrap_or(false);
+            set_at = options.string("setAt")?.map(set_at_runtime).transpose()?;
             options.finish()?;
             (all, details)
         }
@@ -50,21 +54,36 @@ fn get_parameter(call: &mut Call<'_>) -> Result<Answer> {
     let parameters = all_parameters(call);
     let before = call.reply.len();
     for (name, value, changeable) in &parameters {
-        if all || wanted.contains(name) {
+        let is_meant = set_at.is_none_or(|runtime| *changeable == runtime);
+        if is_meant && (all || wanted.contains(name)) {
             append(call.reply, name, value, details.then_some(*changeable));
         }
     }
-    if call.reply.len() == before {
+    if call.reply.len() == before && set_at.is_none() {
         let known = wanted.iter().find_map(|name| elsewhere::not_told(name));
         return Err(known.unwrap_or_else(|| err!(InvalidOptions, "no option found to get")));
     }
     Ok(Answer::Done)
 }
 
+/// Whether parameters are meant that can be set while the server runs.
+///
+/// Errors: BadValue.
+fn set_at_runtime(set_at: &str) -> Result<bool> {
+    match set_at {
+        "runtime" => Ok(true),
+        "startup" => Ok(false),
+        other => Err(err!(
+            BadValue,
+            "Enumeration value '{other}' for field 'getParameter.setAt' is not a valid value."
+        )),
+    }
+}
+
 /// The value of a parameter, also of those that only this command knows.
 enum Shown {
     Setting(Setting),
-    Version(CompatibleWith),
+    Version(&'static str),
     Mechanisms(Vec<String>),
     Verbosity,
 }
@@ -77,7 +96,7 @@ fn all_parameters(call: &Call<'_>) -> Vec<(&'static str, Shown, bool)> {
         ("authenticationMechanisms", Shown::Mechanisms(call.server.auth.mechanisms().to_vec()), false),
         ("enableLocalhostAuthBypass", Shown::Setting(bypass), false),
         ("enableTestCommands", Shown::Setting(test_commands), false),
-        ("featureCompatibilityVersion", Shown::Version(call.server.settings.compatible_with), false),
+        (FEATURE_VERSION, Shown::Version(call.server.feature_version()), false),
         (VERBOSITY, Shown::Verbosity, true),
         (LOG_LEVEL, Shown::Setting(Setting::Integer(components::level())), true),
     ];
@@ -101,9 +120,8 @@ fn append(reply: &mut Builder, name: &str, value: &Shown, details: Option<bool>)
 fn append_value(reply: &mut Builder, name: &str, value: &Shown) {
     match value {
         Shown::Setting(setting) => setting.append_to(reply, name),
-        Shown::Version(compatible_with) => {
-            let version = compatible_with.feature_version();
-            reply.begin_document(FieldName::known(name)).append(c"version", version).end();
+        Shown::Version(version) => {
+            reply.begin_document(FieldName::known(name)).append(c"version", *version).end();
         }
         Shown::Verbosity => components::append_to(reply, name),
         Shown::Mechanisms(mechanisms) => {
@@ -143,6 +161,7 @@ fn set_parameter(call: &mut Call<'_>) -> Result<Answer> {
     match first.name() {
         LOG_LEVEL => {
             let level = first.value().as_number().map(|level| level.to_i64_clamped());
+            let level = level.or(first.value().as_bool().map(i64::from));
             let level = level.ok_or_else(|| {
                 err!(BadValue, "Failed to set parameter {LOG_LEVEL}: the value must be a number")
             })?;
@@ -164,6 +183,12 @@ fn set_parameter(call: &mut Call<'_>) -> Result<Answer> {
             };
             components::append_to(call.reply, "was");
             components::set(asked)?;
+        }
+        FEATURE_VERSION => {
+            return Err(err!(
+                IllegalOperation,
+                "{FEATURE_VERSION} is changed by the command setFeatureCompatibilityVersion"
+            ));
         }
         name if TLS_MODES.iter().any(|(known, _)| *known == name) => set_tls_mode(call, name, first.value())?,
         name => {

@@ -30,7 +30,10 @@ fn clear_plans(call: &mut Call<'_>) -> Result<Answer> {
         Some(Value::Document(_)) => fields.collation()?,
         _ => fields.any("collation").map(|_| None)?,
     };
-    fields.finish()?;
+    fields.ignore_rest();
+    if call.server.database.collection(&namespace).is_none() {
+        return Ok(Answer::Done);
+    }
     if query.is_none() && (sort.is_some() || projection.is_some()) {
         return Err(err!(BadValue, "sort, projection, and collation are not allowed without query"));
     }
@@ -55,7 +58,7 @@ fn set_filter(call: &mut Call<'_>) -> Result<Answer> {
     let namespace = fields.namespace()?;
     let indexes = allowed_indexes(&mut fields)?;
     let shape = Shape::read(&mut fields)?;
-    fields.finish()?;
+    fields.ignore_rest();
     let request = shape.request().ok_or_else(|| err!(BadValue, "required field query missing"))?;
     let scope = call.scope_to_read_here(&namespace, shape.collation.as_ref(), None)?;
     call.server.database.set_index_filter(&namespace, &request, indexes, &scope.context)?;
@@ -100,8 +103,12 @@ pub(crate) const CLEAR_FILTERS: Command = Command::new(
 fn clear_filters(call: &mut Call<'_>) -> Result<Answer> {
     let mut fields = call.fields();
     let namespace = fields.namespace()?;
+    // MongoDB reads the shape only if there is a collection.
+    if call.server.database.collection(&namespace).is_none() {
+        return Ok(Answer::Done);
+    }
     let shape = Shape::read(&mut fields)?;
-    fields.finish()?;
+    fields.ignore_rest();
     if shape.query.is_none()
         && (shape.sort.is_some() || shape.projection.is_some() || shape.collation.is_some())
     {
@@ -183,6 +190,8 @@ fn document<'a>(fields: &mut Fields<'a>, what: &str) -> Result<Option<Document<'
     match fields.any(name)? {
         None => Ok(None),
         Some(Value::Document(document)) => Ok(Some(document)),
+        // MongoDB reads an array as a document with numbers for names.
+        Some(Value::Array(array)) => Ok(Some(array.as_document())),
         Some(_) => Err(err!(BadValue, "{what} must be an object")),
     }
 }

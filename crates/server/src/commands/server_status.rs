@@ -63,6 +63,7 @@ fn server_status(call: &mut Call<'_>) -> Result<Answer> {
         }
     }
     let shows_set = fields.any("repl")?.is_none_or(|value| value.is_truthy());
+    let shows_mirrored = fields.any("mirroredReads")?.is_some();
     let shows_log = fields.any("oplog")?.is_some_and(|value| value.is_truthy());
     // Whatever else is named is a section of MongoDB's that isn't here, which is left out as
     // MongoDB leaves out those it doesn't know.
@@ -89,6 +90,10 @@ fn server_status(call: &mut Call<'_>) -> Result<Answer> {
         call.reply.end();
     }
     let (server, reply) = (call.server, &mut *call.reply);
+    if shows_mirrored {
+        // A set of one has no member to warm up.
+        reply.begin_document(c"mirroredReads").append(c"seen", 0i64).append(c"sent", 0i64).end();
+    }
     if shows_log && let Some((earliest, latest)) = server.database.log_window()? {
         reply.begin_document(c"oplog").begin_document(c"latestOptime");
         reply.append(c"ts", Value::Timestamp(latest)).append(c"t", 1i64).end();
@@ -372,7 +377,7 @@ pub(crate) const TOP: Command = Command::new(
 fn top(call: &mut Call<'_>) -> Result<Answer> {
     let mut fields = call.fields();
     fields.command_value();
-    fields.finish()?;
+    fields.ignore_rest();
     let usage = call.server.activities.usage();
     let catalog = call.server.database.catalog();
     call.reply.begin_document(c"totals").append(c"note", "all times in microseconds");

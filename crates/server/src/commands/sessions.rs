@@ -88,9 +88,13 @@ pub(crate) const KILL_ALL_SESSIONS: Command = Command::new(
 fn kill_all(call: &mut Call<'_>) -> Result<Answer> {
     let mut fields = call.fields();
     let users = fields.command_value();
-    fields.finish()?;
+    fields.ignore_rest();
     let users = users.as_array().ok_or_else(|| wrong_list(call, &users))?;
-    let users = users.iter().map(|user| user_in(call.command.name, user)).collect::<Result<Vec<_>>>()?;
+    let users = users
+        .iter()
+        .filter(|user| !user.is_nullish())
+        .map(|user| user_in(call.command.name, user))
+        .collect::<Result<Vec<_>>>()?;
     kill_sessions(call, |id| users.is_empty() || users.contains(id.user()));
     Ok(Answer::Done)
 }
@@ -198,6 +202,9 @@ fn own_sessions(call: &Call<'_>, also: Action) -> Result<Vec<SessionId>> {
 }
 
 fn wrong_list(call: &Call<'_>, found: &Value<'_>) -> base::Error {
-    let (name, found) = (call.command.name, found.kind().alias());
+    let (name, is_missing, found) = (call.command.name, found.is_nullish(), found.kind().alias());
+    if is_missing && call.command.name == "killAllSessions" {
+        return err!(IDLFailedToParse, "BSON field '{name}.{name}' is missing but a required field");
+    }
     err!(TypeMismatch, "BSON field '{name}.{name}' is the wrong type '{found}', expected type 'array'")
 }

@@ -4,9 +4,11 @@ use crate::access::{Action, Needs, needs};
 use crate::call::{Answer, Call};
 use crate::command::{Command, Kind};
 use crate::fields::Fields;
-use base::bson::Value;
+use base::bson::{Document, Value};
 use base::{Namespace, Result, err};
+use database::MeasuredRange;
 use std::path::Path;
+use std::time::Instant;
 
 /// The row of `collStats`.
 pub(crate) const COLL_STATS: Command = Command::new(
@@ -53,7 +55,7 @@ fn db_stats(call: &mut Call<'_>) -> Result<Answer> {
     let mut fields = call.fields();
     fields.command_value();
     let scale = scale(&mut fields)?;
-    fields.refuse_unless_default("freeStorage")?;
+    let free_storage = fields.flag("freeStorage")?.unwrap_or(false);
     fields.finish()?;
     let database = &call.server.database;
     let catalog = database.catalog();
@@ -77,8 +79,18 @@ fn db_stats(call: &mut Call<'_>) -> Result<Answer> {
     call.reply.append(c"collections", collections).append(c"views", views).append(c"objects", objects);
     call.reply.append(c"avgObjSize", if objects == 0 { 0.0 } else { data_size as f64 / objects as f64 });
     call.reply.append(c"dataSize", sized(data_size)).append(c"storageSize", sized(storage_size));
+    if free_storage {
+        // Trees give back what they no longer need as they shrink.
+        call.reply.append(c"freeStorageSize", 0.0);
+    }
     call.reply.append(c"indexes", indexes).append(c"indexSize", sized(index_size));
+    if free_storage {
+        call.reply.append(c"indexFreeStorageSize", 0.0);
+    }
     call.reply.append(c"totalSize", sized(storage_size + index_size)).append(c"scaleFactor", scale);
+    if free_storage {
+        call.reply.append(c"totalFreeStorageSize", 0.0);
+    }
     // Of another machine's disks nothing is known.
     let disk = if call.server.settings.shared { None } else { disk_bytes(&database.directory()) };
     call.reply.append_optional(c"fsUsedSize", disk.map(|(used, _)| sized(used)));
@@ -120,13 +132,28 @@ fn data_size(call: &mut Call<'_>) -> Result<Answer> {
             return Err(fields.wrong_type("dataSize", other.kind(), "string"));
         }
     };
-    fields.flag("estimate")?;
-    for part in ["keyPattern", "min", "max", "maxSize", "maxObjects"] {
+    let estimate = fields.flag("estimate")?.unwrap_or(false);
+    let key = fields.document("keyPattern")?.unwrap_or(Document::EMPTY);
+    let bounds = [fields.document("min")?, fields.document("max")?];
+    for part in ["maxSize", "maxObjects"] {
         fields.refuse_unless_default(part)?;
     }
     fields.finish()?;
-    let statistics = call.server.database.collection_statistics(&namespace)?;
-    call.reply.append(c"estimate", false).append(c"size", statistics.size);
-    call.reply.append(c"numObjects", statistics.count).append(c"millis", 0i32);
+    let began = Instant::now();
+    let (size, count) = match bounds {
+        // The counts are exact, so that they serve as an estimate, too.
+        [None, None] => {
+            let statistics = call.server.database.collection_statistics(&namespace)?;
+            (statistics.size, statistics.count)
+        }
+        [Some(min), Some(max)] => {
+            let (operation, context) = call.surroundings();
+            let range = MeasuredRange { key, min, max };
+            call.server.database.measure_range(&operation, &namespace, &range, &context)?
+        }
+        _ => return Err(err!(BadValue, "only one of min or max specified")),
+    };
+    call.reply.append(c"estimate", estimate).append(c"size", size).append(c"numObjects", count);
+    call.reply.append(c"millis", i32::try_from(began.elapsed().as_millis()).unwrap_or(i32::MAX));
     Ok(Answer::Done)
 }

@@ -1,11 +1,12 @@
 //! `validate`: whether a collection's documents, indexes, counts, catalog and files agree.
 //!
-//! It changes nothing. What it finds wrong is in the reply, and in the log; `vellum --repair` mends it.
+//! It changes nothing, also if a repair is asked for. What it finds wrong is in the reply, and in the log;
+//! `vellum --repair` mends it.
 
 use crate::access::{Action, Needs};
 use crate::call::{Answer, Call};
 use crate::command::{Command, Kind};
-use base::bson::{Builder, FieldName};
+use base::bson::{Builder, FieldName, Value};
 use base::{Result, err};
 use database::validate::{Depth, IndexFindings};
 
@@ -21,19 +22,21 @@ pub(crate) const VALIDATE: Command = Command::new(
 fn validate(call: &mut Call<'_>) -> Result<Answer> {
     let mut fields = call.fields();
     let namespace = fields.namespace()?;
-    let full = fields.flag("full")?.unwrap_or(false);
-    // Documents are always read.
-    fields.flag("scandata")?;
-    // Any validation lets other clients go on.
-    let background = fields.flag("background")?.unwrap_or(false);
-    // The counts are always compared.
-    let counts = fields.flag("enforceFastCount")?.unwrap_or(false);
-    let metadata = fields.flag("metadata")?.unwrap_or(false);
-    let conformance = fields.flag("checkBSONConformance")?.unwrap_or(false);
-    for part in ["repair", "fixMultikey"] {
-        fields.refuse_unless_default(part)?;
+    // MongoDB looks only at whether an option is true, and ignores further ones. Documents are always read, and
+    // the counts always compared. Any validation lets other clients go on.
+    fields.truthy("scandata")?;
+    let [full, background] = [fields.truthy("full")?, fields.truthy("background")?];
+    let counts = fields.truthy("enforceFastCount")?;
+    let [metadata, conformance] = [fields.truthy("metadata")?, fields.truthy("checkBSONConformance")?];
+    let [repair, fix_multikey] = [fields.truthy("repair")?, fields.truthy("fixMultikey")?];
+    fields.ignore_rest();
+    let is_set = call.server.is_replica_set();
+    if background && !is_set {
+        return Err(err!(CommandNotSupported, "Background validation needs a replica set"));
     }
-    fields.finish()?;
+    if (repair || fix_multikey) && is_set {
+        return Err(err!(InvalidOptions, "A repair can be asked for in standalone mode only"));
+    }
     for (with, name) in [(full, "full"), (counts, "enforceFastCount")] {
         if background && with {
             return Err(err!(
@@ -42,7 +45,7 @@ fn validate(call: &mut Call<'_>) -> Result<Answer> {
             ));
         }
     }
-    if metadata && (background || full || counts || conformance) {
+    if metadata && (background || full || counts || conformance || repair) {
         return Err(err!(
             InvalidOptions,
             "Running the validate command with {{ metadata: true }} is not supported with any other options"
@@ -54,14 +57,16 @@ fn validate(call: &mut Call<'_>) -> Result<Answer> {
         (false, true) => Depth::Full,
     };
     let (_, context) = call.surroundings();
-    let found = call.server.database.validate(&namespace, depth, &context)?;
+    let mut found = call.server.database.validate(&namespace, depth, &context)?;
     call.reply.append(c"ns", namespace.as_str());
+    call.reply.append(c"uuid", Value::Binary { subtype: 4, bytes: &found.uuid });
     if depth != Depth::Metadata {
-        call.reply.append(c"nInvalidDocuments", found.invalid as i64);
-        call.reply.append(c"nNonCompliantDocuments", found.non_compliant as i64);
-        call.reply
-            .append_number(c"nrecords", found.records as i64)
-            .append(c"nIndexes", found.indexes.len() as i32);
+        call.reply.append_number(c"nInvalidDocuments", found.invalid as i64);
+        call.reply.append_number(c"nNonCompliantDocuments", found.non_compliant as i64);
+        call.reply.append_number(c"nrecords", found.records as i64);
+    }
+    call.reply.append(c"nIndexes", found.indexes.len() as i32);
+    if depth != Depth::Metadata {
         call.reply.begin_document(c"keysPerIndex");
         for index in &found.indexes {
             call.reply.append_number(FieldName::known(&index.name), index.keys as i64);
@@ -72,7 +77,16 @@ fn validate(call: &mut Call<'_>) -> Result<Answer> {
     for index in &found.indexes {
         details(call.reply, index);
     }
-    call.reply.end().append(c"valid", found.is_valid()).append(c"repaired", false);
+    call.reply.end().append(c"valid", found.is_valid());
+    let mode = match (repair, fix_multikey) {
+        (true, _) => "FixErrors",
+        (false, true) => "AdjustMultikey",
+        (false, false) => "None",
+    };
+    call.reply.append(c"repaired", false).append(c"repairMode", mode);
+    if (repair || fix_multikey) && !found.is_valid() {
+        found.warnings.push("A running server repairs nothing: stop it and use vellum --repair".to_string());
+    }
     strings(call.reply, "warnings", &found.warnings);
     strings(call.reply, "errors", &found.errors);
     for (name, entries) in [("extraIndexEntries", &found.extra), ("missingIndexEntries", &found.missing)] {
@@ -92,6 +106,7 @@ fn validate(call: &mut Call<'_>) -> Result<Answer> {
 
 fn details(reply: &mut Builder, index: &IndexFindings) {
     reply.begin_document(FieldName::known(&index.name)).append(c"valid", index.errors.is_empty());
+    reply.append(c"spec", &index.spec);
     if !index.errors.is_empty() {
         strings(reply, "errors", &index.errors);
     }

@@ -6,7 +6,7 @@ use crate::command::{Command, Kind};
 use crate::commands::aggregate;
 use crate::fields::Fields;
 use base::bson::Array;
-use base::{ErrorCode, Result};
+use base::{ErrorCode, Result, err};
 use database::collection::Collection;
 
 /// How many bytes the errors of one reply may take before the rest is only said to be there.
@@ -30,10 +30,15 @@ fn validate_metadata(call: &mut Call<'_>) -> Result<Answer> {
     fields.finish()?;
     let mut parameters = Fields::of_document("validateDBMetadata.apiParameters", parameters);
     let version = parameters.required("version", Fields::string)?;
-    let strict = parameters.boolean("strict")?.unwrap_or(false);
+    let strict = parameters.strict_boolean("strict")?.unwrap_or(false);
     // Nothing of version 1 is deprecated.
-    parameters.boolean("deprecationErrors")?;
+    parameters.strict_boolean("deprecationErrors")?;
     parameters.finish()?;
+    if let Some(name) = name
+        && (name.is_empty() || name.starts_with('.') || name.contains('\0'))
+    {
+        return Err(err!(InvalidNamespace, "Invalid collection name specified '{name}'"));
+    }
     let catalog = call.server.database.catalog();
     let reply = &mut *call.reply;
     reply.begin_array(c"apiVersionErrors");

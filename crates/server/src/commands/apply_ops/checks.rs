@@ -13,7 +13,7 @@ const DEPTH_MAX: usize = 10;
 /// The operations of a command, or of an applyOps within one.
 ///
 /// Errors: TypeMismatch where they are no array of documents; FailedToParse where too many stand within one
-/// another; IllegalOperation for one without its kind or namespace.
+/// another; NoSuchKey for one without its kind, IllegalOperation for one without a namespace.
 pub(super) fn operations(command: Document<'_>) -> Result<Vec<Document<'_>>> {
     check_nesting(command, 0)?;
     let operations = documents(command)?;
@@ -61,16 +61,19 @@ fn is_command(operation: Document<'_>, name: &str) -> bool {
 }
 
 fn check_operation(operation: Document<'_>, at: usize) -> Result<()> {
-    let text = |name: &str| match operation.get(name) {
-        None => Err(err!(IllegalOperation, "op does not contain required \"{name}\" field: {at}")),
-        Some(Value::String(text)) => Ok(text),
-        Some(_) => Err(err!(IllegalOperation, "\"{name}\" field is not a string: {at}")),
+    let kind = match operation.get("op") {
+        None => return Err(err!(NoSuchKey, "op does not contain required \"op\" field: {at}")),
+        Some(Value::String(kind)) => kind,
+        Some(_) => return Err(err!(TypeMismatch, "\"op\" field is not a string: {at}")),
     };
-    let kind = text("op")?;
     if kind.is_empty() {
         return Err(err!(IllegalOperation, "\"op\" field value cannot be empty: {at}"));
     }
-    let namespace = text("ns")?;
+    let namespace = match operation.get("ns") {
+        None => return Err(err!(IllegalOperation, "op does not contain required \"ns\" field: {at}")),
+        Some(Value::String(namespace)) => namespace,
+        Some(_) => return Err(err!(IllegalOperation, "\"ns\" field is not a string: {at}")),
+    };
     if namespace.contains('\0') {
         return Err(err!(IllegalOperation, "namespaces cannot have embedded null characters"));
     }
@@ -112,7 +115,7 @@ pub(super) fn check_options(fields: &mut Fields<'_>, command: Document<'_>) -> R
         return Err(err!(31240, "applyOps command can't have 'count' field."));
     }
     // Since MongoDB 7.0 there is no atomic application that it could allow.
-    fields.boolean("allowAtomic")?;
+    fields.any("allowAtomic")?;
     match fields.string("oplogApplicationMode")? {
         None | Some("ApplyOps") => Ok(()),
         Some(

@@ -112,11 +112,11 @@ fn create(call: &mut Call<'_>, database: &str, object: Document<'_>, uuid: Optio
     }
     if catalog.get(&namespace).is_some() {
         let aside = Namespace::new(database, &format!("tmp{:08x}.create", server.random() as u32))?;
-        let request = RenameRequest { from: namespace.clone(), to: aside, drop_target: false };
+        let request = RenameRequest::new(namespace.clone(), aside, false);
         server.database.rename_collection(operation.as_ref(), &request)?;
     }
     if let Some(known) = catalog.all().find(|known| known.uuid == uuid) {
-        let request = RenameRequest { from: known.namespace.clone(), to: namespace, drop_target: false };
+        let request = RenameRequest::new(known.namespace.clone(), namespace, false);
         return server.database.rename_collection(operation.as_ref(), &request).map(drop);
     }
     let mut options = Builder::new();

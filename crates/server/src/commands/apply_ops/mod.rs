@@ -37,9 +37,7 @@ fn apply_ops(call: &mut Call<'_>) -> Result<Answer> {
     fields.command_value();
     checks::check_options(&mut fields, call.request.body)?;
     let bypass_validation = fields.flag("bypassDocumentValidation")?.unwrap_or(false);
-    // The default is MongoDB's up to 8.0. `mongorestore` doesn't set the field, and a dump may have updates
-    // of a document that was deleted during the dump.
-    let always_upsert = fields.boolean("alwaysUpsert")?.unwrap_or(true);
+    let always_upsert = fields.boolean("alwaysUpsert")?.unwrap_or(false);
     fields.finish()?;
     let outcome = apply(call, operations, Options { bypass_validation, always_upsert });
     call.acknowledge(None)?;

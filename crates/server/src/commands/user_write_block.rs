@@ -1,0 +1,33 @@
+//! `setUserWriteBlockMode`.
+
+use crate::access::{Action, Needs};
+use crate::call::{Answer, Call};
+use crate::command::{Command, Kind};
+use crate::fields::Fields;
+use crate::server::user_write_block::Reason;
+use base::{Result, err};
+
+/// The row of the table.
+pub(crate) const SET: Command = Command::new(
+    "setUserWriteBlockMode",
+    Kind::Admin,
+    "Refuses the writes of users, or allows them again.",
+    set,
+    Needs::Cluster(Action::SetUserWriteBlockMode),
+)
+.admin_only()
+.takes_write_concern();
+
+fn set(call: &mut Call<'_>) -> Result<Answer> {
+    let mut fields = call.fields();
+    fields.command_value();
+    let blocks = fields.required("global", Fields::boolean)?;
+    let reason = fields.string("reason")?.map_or(Ok(Reason::Unspecified), Reason::parse)?;
+    fields.finish()?;
+    if !call.server.is_replica_set() {
+        return Err(err!(IllegalOperation, "setUserWriteBlockMode cannot be run on standalones"));
+    }
+    call.server.block_user_writes(blocks, reason)?;
+    call.acknowledge(None)?;
+    Ok(Answer::Done)
+}

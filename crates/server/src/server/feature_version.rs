@@ -1,0 +1,53 @@
+//! The feature compatibility version. No stored data depend on it, so that it is kept and shown, and changes nothing else.
+
+use crate::compatible_with::CompatibleWith;
+use crate::server::Server;
+use crate::server::stored_setting::Place;
+use base::{Result, err};
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+
+const PLACE: Place =
+    Place { database: "admin", collection: "system.version", id: "featureCompatibilityVersion" };
+
+/// Whether the version has been lowered to that of MongoDB 8.0.
+#[derive(Default)]
+pub(crate) struct FeatureVersion(AtomicBool);
+
+impl Server {
+    /// The present version.
+    pub(crate) fn feature_version(&self) -> &'static str {
+        match self.feature_version.0.load(Relaxed) {
+            true => CompatibleWith::V8_0.feature_version(),
+            false => self.settings.compatible_with.feature_version(),
+        }
+    }
+
+    /// Takes up what an earlier process stored. What can't be read counts as never set, and is told.
+    pub(crate) fn load_feature_version(&self) {
+        match PLACE.read(self) {
+            Ok(stored) => {
+                let version = stored.as_ref().and_then(|stored| stored.view().get("version")?.as_str());
+                let lowered = version == Some(CompatibleWith::V8_0.feature_version());
+                self.feature_version.0.store(lowered, Relaxed);
+            }
+            Err(error) => log::warn!("reading the feature compatibility version: {error}"),
+        }
+    }
+
+    /// Stores a version, then lets it hold.
+    ///
+    /// Errors: 4926900 for a version that is neither the server's own nor the one before; those of the write.
+    pub(crate) fn set_feature_version(&self, version: &str) -> Result<()> {
+        let own = self.settings.compatible_with.feature_version();
+        let lowest = CompatibleWith::V8_0.feature_version();
+        if version != own && version != lowest {
+            return Err(err!(
+                4926900,
+                "Invalid feature compatibility version value '{version}'; expected '{lowest}' or '{own}'"
+            ));
+        }
+        PLACE.write(self, |document| _ = document.append(c"version", version))?;
+        self.feature_version.0.store(version == lowest, Relaxed);
+        Ok(())
+    }
+}
