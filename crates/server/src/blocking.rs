@@ -1,6 +1,7 @@
 //! Work that may take long leaves the network thread, and the bound on threads.
 
 use database::threads;
+use std::sync::OnceLock;
 use tokio::runtime::{Handle, RuntimeFlavor};
 
 /// The stack of a network thread, in bytes: deep expressions recurse, within bounds.
@@ -9,6 +10,12 @@ pub(crate) const STACK_SIZE: usize = 4 * 1024 * 1024;
 /// How many threads may wait for clients or commands; `None` if as many as there are connections.
 pub(crate) fn threads_most() -> Option<usize> {
     threads::most(STACK_SIZE)
+}
+
+/// How many threads handle requests: more than cores, so that a long one seldom takes the last.
+pub(crate) fn network_threads() -> usize {
+    static THREADS: OnceLock<usize> = OnceLock::new();
+    *THREADS.get_or_init(|| std::thread::available_parallelism().map_or(2, |cores| cores.get()).max(4))
 }
 
 /// Runs work that may take long: the network thread's other connections move to another thread

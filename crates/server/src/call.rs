@@ -3,11 +3,14 @@
 use crate::arguments::{Arguments, is_generic};
 use crate::command::Command;
 use crate::connection::ConnectionState;
+use crate::dispatch::Hold;
+use crate::event::Event;
 use crate::fields::Fields;
 use crate::profiler::Notes;
+use crate::request::Progress;
 use crate::server::Server;
 use base::bson::{Builder, Document};
-use database::{OpenTransaction, Operation, Position};
+use database::{OpenTransaction, Operation};
 use std::sync::Arc;
 use std::task::Waker;
 use std::time::{Duration, Instant};
@@ -19,6 +22,8 @@ pub(crate) struct Call<'a> {
     pub(crate) server: &'a Server,
     /// The connection that asks.
     pub(crate) connection: &'a mut ConnectionState,
+    /// What is known of the request since it began.
+    pub(crate) progress: &'a mut Progress,
     /// What is asked.
     pub(crate) request: &'a Request<'a>,
     /// The row of the table that is running.
@@ -42,26 +47,18 @@ pub(crate) struct Call<'a> {
     pub(crate) reads_stream: bool,
     /// Whether the cursor that it reads may show only what no crash undoes.
     pub(crate) durable: bool,
-    /// The commit that has to be in the journal before the reply goes out.
-    pub(crate) unsynced: Option<Position>,
+    /// What has to happen before the reply goes out.
+    pub(crate) hold: Option<Hold>,
 }
 
-/// How a handler ends, errors apart.
+/// How a handler ends, and a request, errors apart.
 pub(crate) enum Answer {
     /// The reply is written.
     Done,
-    /// There is nothing to say yet: the handler is called again after the wait.
-    Wait(Wait),
+    /// There is nothing to say yet: the handler is called again, and the request polled, after the event.
+    Wait(Event),
     /// The connection is to be closed without a reply.
     Close,
-}
-
-/// What is waited for before the handler runs again.
-pub(crate) struct Wait {
-    /// When to go on in any case.
-    pub(crate) until: Instant,
-    /// Registers a waker with what is waited for, and tells whether it has happened already.
-    pub(crate) ready: Box<dyn FnMut(&Waker) -> bool + Send>,
 }
 
 impl<'a> Call<'a> {
@@ -95,7 +92,7 @@ impl<'a> Call<'a> {
         let operation = Arc::new(operation);
         if let Some(limit) = self.arguments.max_time {
             // Time spent waiting for others counts.
-            let waited = self.connection.began.map_or(Duration::ZERO, |began| began.at.elapsed());
+            let waited = self.progress.began.map_or(Duration::ZERO, |began| began.at.elapsed());
             let left = limit.saturating_sub(waited).as_micros().div_ceil(1000);
             operation.set_max_time((left as u64).max(1));
         }
@@ -119,7 +116,7 @@ impl<'a> Call<'a> {
         ready: impl FnMut(&Waker) -> bool + Send + 'static,
     ) -> Option<Answer> {
         let now = Instant::now();
-        let until = *self.connection.waiting_until.get_or_insert(now + at_most);
-        (now < until).then(|| Answer::Wait(Wait { until, ready: Box::new(ready) }))
+        let until = *self.progress.waiting_until.get_or_insert(now + at_most);
+        (now < until).then(|| Answer::Wait(Event::Other { until, ready: Box::new(ready) }))
     }
 }

@@ -1,26 +1,25 @@
 //! Commands that the server gives itself: what it keeps in collections of its own is written and read as
 //! clients would.
 
-use crate::connection::{ConnectionState, handle};
+use crate::connection::ConnectionState;
+use crate::request;
 use crate::server::Server;
 use base::bson::{Document, DocumentBuf};
 use base::{Error, ErrorCode, Result, err};
 use std::net::{Ipv4Addr, SocketAddr};
-use wire::message;
 
-/// Runs a command, `$db` included, that answers at once, and returns its reply.
+/// Runs a command, `$db` included, and returns its reply.
 ///
 /// Errors: the command's, or that of its first statement.
 pub(crate) fn run(server: &Server, command: Document<'_>) -> Result<DocumentBuf> {
     let address = SocketAddr::from((Ipv4Addr::LOCALHOST, server.settings.port));
     let activity = server.activities.open(address);
-    let mut reply = Vec::new();
     let mut state = ConnectionState::new(activity.clone(), address);
     state.is_system = true;
-    handle(&mut state, server, &message::encode(1, 0, command), &mut reply);
+    let reply = request::command(&mut state, server, command);
     server.activities.close(&activity);
     let unanswered = || err!(InternalError, "the server did not answer itself");
-    let reply = message::document(&reply).ok_or_else(unanswered)?;
+    let reply = reply.ok_or_else(unanswered)?;
     match failure(reply.view()) {
         Some(error) => Err(error),
         None => Ok(reply),

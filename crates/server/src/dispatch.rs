@@ -3,14 +3,15 @@
 use crate::access;
 use crate::arguments::{Arguments, Topology};
 use crate::auth::{EXTERNAL, login, redact};
-use crate::blocking;
-use crate::call::{Answer, Call, Wait};
+use crate::call::{Answer, Call};
 use crate::command::{self, Command, Kind};
-use crate::connection::{self, Began, ConnectionState};
+use crate::connection::{self, ConnectionState};
+use crate::event::Event;
 use crate::fail_point::{Failure, Target};
 use crate::profiler::{self, Finished, Notes, Setting};
 use crate::read_concern::ReadConcern;
 use crate::reply::{self, LabelContext};
+use crate::request::{Began, Progress, Reply};
 use crate::server::Server;
 use crate::server::user_write_block;
 use crate::transaction_rules::{self, Part};
@@ -22,165 +23,72 @@ use database::{OpenTransaction, Position, patience};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Acquire;
 use std::task::Waker;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 use wire::request::Request;
 
-/// What the frame around a request decides.
-pub(crate) struct Context {
-    /// Where the reply goes: an empty document behind its header.
-    pub(crate) reply: Builder,
-    /// How many bytes the header takes, to which a failed reply is cut back.
-    pub(crate) header_size: usize,
-    /// Whether the client takes several replies.
-    pub(crate) exhaust_allowed: bool,
-}
-
-/// What came of a request.
-pub(crate) enum Outcome {
-    /// A reply.
-    Reply {
-        /// The document, complete.
-        reply: Builder,
-        /// Whether it may be compressed; handshakes may not.
-        compressible: bool,
-        /// The topology's version just told, where further replies follow unasked.
-        streams: Option<i64>,
-    },
-    /// A reply, once the journal has the commit that it is about.
-    Unsynced(Unsynced),
-    /// Nothing yet.
-    Wait(Wait),
-    /// Nothing ever.
-    Close,
-}
-
-/// What is left of a command whose handler is done while the journal doesn't have its commit yet.
-pub(crate) struct Unsynced {
-    /// The commit.
-    pub(crate) position: Position,
-    reply: Builder,
-    header_size: usize,
-    /// The row of the table.
-    at: usize,
-    began: Instant,
-    context: LabelContext,
-    labels: Option<Vec<String>>,
-    write_concern_error: Option<Error>,
-}
-
-impl Unsynced {
-    /// Whether the journal has it, and how long everything has taken.
-    ///
-    /// Errors: the store's, where the commit may be lost.
-    pub(crate) fn ask(&self, server: &Server) -> (Result<()>, Duration) {
-        (server.database.wait_journaled(self.position), self.began.elapsed())
-    }
-
-    /// The reply, where nothing is to be said of it.
-    pub(crate) fn end(self, state: &ConnectionState, took: Duration) -> Outcome {
-        if let Some(counted) = &state.counted {
-            counted.note(self.at, took, false);
-        }
-        Outcome::Reply { reply: self.reply, compressible: true, streams: None }
-    }
-}
-
-/// Ends a command whose commit was waited for after its handler, where that failed or took long.
-pub(crate) fn end(
-    state: &mut ConnectionState,
-    server: &Server,
-    request: &Request<'_>,
-    unsynced: Unsynced,
+/// What is left of a command whose handler is done while the journal doesn't have yet what its reply tells.
+pub(crate) struct Held {
+    /// The reply's number, and the reply; taken while the request is polled.
+    pub(crate) reply: Option<(i32, Reply)>,
     result: Result<()>,
-    took: Duration,
-) -> Outcome {
-    let Unsynced { reply, header_size, at, context, labels, write_concern_error, .. } = unsynced;
-    let Some(command) = command::COMMANDS.get(at) else { return Outcome::Close };
-    let mut run = Run {
-        server,
-        request,
-        command,
-        exhaust_allowed: false,
-        header_size,
-        context,
-        labels,
-        write_concern_error,
-        notes: None,
-        unsynced: None,
-    };
-    run.tell(state, at, None, &reply, result.as_ref().map(drop), took);
-    match result {
-        Ok(()) => Outcome::Reply { reply, compressible: run.compressible(), streams: None },
-        Err(error) => run.failed(state, emptied(reply, header_size), &error),
-    }
+    hold: Hold,
+    facts: Facts,
+}
+
+/// What a reply waits for after its handler.
+pub(crate) struct Hold {
+    /// The commit that has to be in the journal.
+    pub(crate) position: Position,
+    /// Until when, and what the reply is to say after that: the write concern's `wtimeout`.
+    pub(crate) timeout: Option<(Instant, Error)>,
 }
 
 /// Commands whose replies are never compressed, as the protocol wants it.
 const UNCOMPRESSED: [&str; 5] = ["hello", "isMaster", "saslStart", "saslContinue", "authenticate"];
 
-/// Runs a request: every failure ends as a reply.
+/// Goes on with a request until its reply is complete or it has to wait: every failure ends as a reply.
 pub(crate) fn run(
     state: &mut ConnectionState,
     server: &Server,
     request: &Request<'_>,
-    context: Context,
-) -> Outcome {
-    server.counters.requests.add(u64::from(state.began.is_none()));
-    let Context { mut reply, header_size, exhaust_allowed } = context;
-    let found = command::position(request.name()).and_then(|at| Some((at, command::COMMANDS.get(at)?)));
-    let Some((at, command)) = found else {
+    progress: &mut Progress,
+    exhaust_allowed: bool,
+    reply: &mut Reply,
+) -> Answer {
+    let held = progress.held.take().map(|held| *held);
+    let at = held.as_ref().map(|held| held.facts.at).or_else(|| command::position(request.name()));
+    let Some((at, command)) = at.and_then(|at| Some((at, command::COMMANDS.get(at)?))) else {
+        server.counters.requests.add(1);
         let error = err!(CommandNotFound, "no such command: '{}'", request.name());
         return refuse(server, state, reply, &error);
     };
-    let began = Instant::now();
-    // As it is before: the command that changes it isn't told of by what it sets.
-    let setting = server.profiler.setting(request.database);
-    let mut run = Run {
-        server,
-        request,
-        command,
-        exhaust_allowed,
-        header_size,
-        context: LabelContext::default(),
-        labels: None,
-        write_concern_error: None,
-        notes: setting.as_ref().map(|_| Notes::default()),
-        unsynced: None,
+    let Some(Held { result, hold, facts, .. }) = held else {
+        server.counters.requests.add(u64::from(progress.began.is_none()));
+        // As it is before: the command that changes it isn't told of by what it sets.
+        let setting = server.profiler.setting(request.database);
+        let facts = Facts {
+            at,
+            began: Instant::now(),
+            context: LabelContext::default(),
+            labels: None,
+            write_concern_error: None,
+            notes: setting.as_ref().map(|_| Notes::default()),
+            setting,
+            hold: None,
+            tail: 0,
+        };
+        let mut run = Run { server, request, command, exhaust_allowed, progress, facts };
+        return match run.checked(state, reply) {
+            Ok(Answer::Wait(event)) => Answer::Wait(waits::until_killed(event, &state.activity)),
+            Ok(Answer::Close) => {
+                run.tell(state, reply, Ok(()));
+                Answer::Close
+            }
+            Ok(Answer::Done) => run.hold_or_end(state, reply, Ok(())),
+            Err(error) => run.hold_or_end(state, reply, Err(error)),
+        };
     };
-    let result = run.checked(state, &mut reply);
-    match (&result, run.unsynced.take()) {
-        (Ok(Ran::Done(None)), Some(position)) => {
-            let Run { context, labels, write_concern_error, .. } = run;
-            // Known from here on.
-            server
-                .counters
-                .operations
-                .of(&mut state.counted, request.database, || is_there(server, request.database));
-            return Outcome::Unsynced(Unsynced {
-                position,
-                reply,
-                header_size,
-                at,
-                began,
-                context,
-                labels,
-                write_concern_error,
-            });
-        }
-        // There is another reply, or none; it has to wait all the same.
-        (_, Some(position)) => blocking::in_place(&mut || _ = server.database.wait_journaled(position)),
-        (_, None) => {}
-    }
-    if !matches!(result, Ok(Ran::Wait(_))) {
-        let setting = setting.as_deref();
-        run.tell(state, at, setting, &reply, result.as_ref().map(drop), began.elapsed());
-    }
-    match result {
-        Ok(Ran::Done(streams)) => Outcome::Reply { reply, compressible: run.compressible(), streams },
-        Ok(Ran::Wait(wait)) => Outcome::Wait(waits::until_killed(wait, &state.activity)),
-        Ok(Ran::Close) => Outcome::Close,
-        Err(error) => run.failed(state, emptied(reply, header_size), &error),
-    }
+    Run { server, request, command, exhaust_allowed, progress, facts }.release(state, reply, result, hold)
 }
 
 /// Whether a database has a collection, or is one that always counts as there.
@@ -189,73 +97,123 @@ fn is_there(server: &Server, database: &str) -> bool {
         || server.database.catalog().collections(database).next().is_some()
 }
 
-/// A reply with nothing behind its header.
-fn emptied(reply: Builder, header_size: usize) -> Builder {
-    let mut buffer = reply.into_buffer();
-    buffer.truncate(header_size);
-    Builder::with_buffer(buffer)
-}
-
 /// Replies with an error to a request that has no command.
-pub(crate) fn refuse(server: &Server, state: &ConnectionState, mut reply: Builder, error: &Error) -> Outcome {
+pub(crate) fn refuse(server: &Server, state: &ConnectionState, reply: &mut Reply, error: &Error) -> Answer {
     server.counters.user_asserts.add(1);
-    reply::failure::<&str>(&mut reply, error, &[]);
-    append_cluster_time(server, state, &mut reply);
-    Outcome::Reply { reply, compressible: true, streams: None }
+    reply::failure::<&str>(&mut reply.document, error, &[]);
+    append_cluster_time(server, state, &mut reply.document);
+    Answer::Done
 }
 
-/// What came of a command that didn't fail.
-enum Ran {
-    /// The reply is complete; the topology's version told, where further replies follow.
-    Done(Option<i64>),
-    /// The handler is to be called again.
-    Wait(Wait),
-    /// There is to be no reply.
-    Close,
-}
-
-/// One command being run, and what its error would have to be labelled with.
-struct Run<'a> {
+/// One command being run.
+struct Run<'a, 'r> {
     server: &'a Server,
     request: &'a Request<'a>,
     command: &'static Command,
     exhaust_allowed: bool,
-    header_size: usize,
+    progress: &'r mut Progress,
+    facts: Facts,
+}
+
+/// What is known of a command once it is run: what its error would have to be labelled with, and what is told of it.
+struct Facts {
+    /// The row of the table.
+    at: usize,
+    /// When it was last called.
+    began: Instant,
     context: LabelContext,
     labels: Option<Vec<String>>,
+    /// What the profiler does in its database.
+    setting: Option<Arc<Setting>>,
     /// What the statements did each, where the profiler listens.
     notes: Option<Notes>,
     /// What a failing write says of its write concern besides: its statements may have had
     /// effects before it failed.
     write_concern_error: Option<Error>,
-    /// The commit that has to be in the journal before there is a reply.
-    unsynced: Option<Position>,
+    /// What has to happen before there is a reply.
+    hold: Option<Hold>,
+    /// The reply's length in bytes where what every reply ends with begins.
+    tail: usize,
 }
 
-impl<'a> Run<'a> {
-    /// Counts a command that has ended, and tells the profiler and the log of one that they are to hear of.
-    fn tell(
-        &mut self,
+impl Hold {
+    /// Adds to what a reply waits for already.
+    pub(crate) fn join(self, other: &mut Option<Hold>) {
+        match other {
+            Some(other) => {
+                other.position = other.position.max(self.position);
+                other.timeout = other.timeout.take().or(self.timeout);
+            }
+            none => *none = Some(self),
+        }
+    }
+}
+
+impl<'a> Run<'a, '_> {
+    /// Ends a command whose handler is done, unless its reply has to wait for the journal.
+    fn hold_or_end(self, state: &mut ConnectionState, reply: &mut Reply, result: Result<()>) -> Answer {
+        let Run { progress, mut facts, .. } = self;
+        let Some(hold) = facts.hold.take() else {
+            return Run { progress, facts, ..self }.end(state, reply, result);
+        };
+        let until = hold.timeout.as_ref().map(|(until, _)| *until);
+        let event = Event::Journaled { position: hold.position, until };
+        progress.held = Some(Box::new(Held { reply: None, result, hold, facts }));
+        Answer::Wait(event)
+    }
+
+    /// Ends a command that has waited for the journal.
+    fn release(
+        self,
         state: &mut ConnectionState,
-        at: usize,
-        setting: Option<&Setting>,
-        reply: &Builder,
-        result: std::result::Result<(), &Error>,
-        took: Duration,
-    ) {
-        let (server, request) = (self.server, self.request);
+        reply: &mut Reply,
+        result: Result<()>,
+        hold: Hold,
+    ) -> Answer {
+        let database = &self.server.database;
+        let is_late = !database.is_journaled(hold.position);
+        match hold.timeout {
+            Some((until, error)) if is_late && Instant::now() >= until && result.is_ok() => {
+                reply.document.truncate(self.facts.tail);
+                reply::write_concern_error(&mut reply.document, &error);
+                self.append_tail(state, &mut reply.document);
+                self.end(state, reply, result)
+            }
+            _ => {
+                // At once, unless the journal is broken: then the commit may be lost.
+                let journaled = database.wait_journaled(hold.position);
+                self.end(state, reply, result.and(journaled))
+            }
+        }
+    }
+
+    fn end(mut self, state: &mut ConnectionState, reply: &mut Reply, result: Result<()>) -> Answer {
+        self.tell(state, reply, result.as_ref().map(|()| ()));
+        if let Err(error) = result {
+            reply.clear();
+            reply.streams = None;
+            self.append_failure(state, &mut reply.document, &error);
+        }
+        reply.compressible = !UNCOMPRESSED.contains(&self.command.name);
+        Answer::Done
+    }
+
+    /// Counts a command that has ended, and tells the profiler and the log of one that they are to hear of.
+    fn tell(&mut self, state: &mut ConnectionState, reply: &Reply, result: std::result::Result<(), &Error>) {
+        let (server, request, took) = (self.server, self.request, self.facts.began.elapsed());
         let exists = || is_there(server, request.database);
         let counted = server.counters.operations.of(&mut state.counted, request.database, exists);
-        counted.note(at, took, result.is_err());
+        counted.note(self.facts.at, took, result.is_err());
+        let setting = self.facts.setting.as_deref();
         if (setting.is_some() || server.profiler.slow.is_slow(took)) && !state.is_system {
-            let told = reply.so_far();
+            let told = reply.document.so_far();
             let finished = Finished {
                 request,
                 command: self.command,
                 collection: self.collection(),
                 state,
                 outcome: result.map(|()| told.view()),
-                notes: self.notes.take(),
+                notes: self.facts.notes.take(),
                 reply_length: told.bytes().len(),
                 took,
             };
@@ -263,7 +221,7 @@ impl<'a> Run<'a> {
         }
     }
 
-    fn checked(&mut self, state: &mut ConnectionState, reply: &mut Builder) -> Result<Ran> {
+    fn checked(&mut self, state: &mut ConnectionState, reply: &mut Reply) -> Result<Answer> {
         let (server, command) = (self.server, self.command);
         // No database, but a place for users whom somebody else knows.
         if self.request.database != EXTERNAL {
@@ -281,7 +239,7 @@ impl<'a> Run<'a> {
             arguments.session = access::session::own(server, state, named)?;
         }
         let in_transaction = arguments.transaction.is_some();
-        self.context = LabelContext {
+        self.facts.context = LabelContext {
             retryable_write: arguments.transaction_number.is_some() && !in_transaction,
             in_transaction,
             ends_transaction: command.ends_transactions(),
@@ -302,29 +260,29 @@ impl<'a> Run<'a> {
         if command.kind == Kind::Write && self.names_transactions() {
             return Err(err!(IllegalOperation, "config.transactions is written by the server alone"));
         }
-        let is_resumed = state.began.is_some();
+        let is_resumed = self.progress.began.is_some();
         self.begin(state, &arguments)?;
         let mut failure = match is_resumed {
             // A command that waits is called again: that isn't another command.
-            true => state.failure.take().map(|failure| *failure).unwrap_or_default(),
+            true => self.progress.failure.take().map(|failure| *failure).unwrap_or_default(),
             false => self.failure(state, &arguments),
         };
         if let Some(delay) = failure.delay.take() {
-            waits::keep(state, failure);
-            return Ok(Ran::Wait(waits::for_delay(delay)));
+            self.progress.failure = Some(Box::new(failure));
+            return Ok(Answer::Wait(waits::for_delay(delay)));
         }
         if !server.settings.shared {
             return self.run(state, reply, arguments, failure);
         }
-        let over = waits::over(state, &arguments);
+        let over = waits::over(state, self.progress, &arguments);
         patience::within(over, || self.run(state, reply, arguments, failure))
     }
 
     /// Marks the command as the one that the connection runs, unless it only goes on after a wait.
     ///
     /// Errors: Interrupted where it was killed meanwhile; TooManyLogicalSessions.
-    fn begin(&self, state: &mut ConnectionState, arguments: &Arguments<'_>) -> Result<()> {
-        if state.began.is_some() {
+    fn begin(&mut self, state: &mut ConnectionState, arguments: &Arguments<'_>) -> Result<()> {
+        if self.progress.began.is_some() {
             return match state.activity.killed(Waker::noop()) {
                 Some(reason) => Err(Error::new(reason, "operation was interrupted")),
                 None => Ok(()),
@@ -351,27 +309,27 @@ impl<'a> Run<'a> {
             }
             false => state.activity.begin(operation_id, self.command.name, arguments.session, place, body),
         }
-        state.began = Some(Began { operation_id, at: Instant::now() });
+        self.progress.began = Some(Began { operation_id, at: Instant::now() });
         Ok(())
     }
 
     fn run(
         &mut self,
         state: &mut ConnectionState,
-        reply: &mut Builder,
+        reply: &mut Reply,
         arguments: Arguments<'a>,
         mut failure: Failure,
-    ) -> Result<Ran> {
+    ) -> Result<Answer> {
         if let Some(result) = self.fail(&mut failure) {
             return result;
         }
         self.check_primary(&arguments)?;
         user_write_block::check(self.server, state, self.command, self.request)?;
-        if let Some(wait) = self.wait(state, &arguments)? {
-            waits::keep(state, failure);
-            return Ok(Ran::Wait(wait));
+        if let Some(event) = self.wait(state, &arguments)? {
+            self.progress.failure = Some(Box::new(failure));
+            return Ok(Answer::Wait(event));
         }
-        if self.context.retryable_write && self.server.fail_points.active() {
+        if self.facts.context.retryable_write && self.server.fail_points.active() {
             let statements = self.new_statements(state, &arguments);
             let write = self.server.fail_points.check_retryable_write(statements);
             failure = write.unwrap_or(failure);
@@ -382,78 +340,82 @@ impl<'a> Run<'a> {
         if self.command.kind == Kind::Write {
             let default = self.server.default_concerns.write(self.server.is_replicated());
             let concern = Effective::new(arguments.write_concern.as_ref(), default);
-            self.write_concern_error = concern.unsatisfiable(|| self.server.members());
+            self.facts.write_concern_error = concern.unsatisfiable(|| self.server.members());
         }
-        let is_of_transaction = arguments.transaction.is_some();
         let level = arguments.read_concern.level.or_else(|| self.default_level());
         let transaction = self.enter_transaction(state, &arguments)?;
         let in_transaction = transaction.is_some();
-        let operation_id = state.began.map_or(0, |began| began.operation_id);
+        let operation_id = self.progress.began.map_or(0, |began| began.operation_id);
         let mut call = Call {
             transaction,
             server: self.server,
             connection: state,
+            progress: &mut *self.progress,
             request: self.request,
             command: self.command,
             arguments,
-            reply,
+            reply: &mut reply.document,
             exhaust_allowed: self.exhaust_allowed,
             operation_id,
             streams: None,
-            notes: self.notes.take(),
+            notes: self.facts.notes.take(),
             reads_stream: false,
-            unsynced: None,
+            hold: None,
             durable: false,
         };
         let before = self.server.database.latest_position();
         let answer = loop {
             match (self.command.run)(&mut call) {
                 // It was planned by an old catalog of a store that others share, and has done nothing.
-                Err(error) if error.code() == ErrorCode::StaleConfig => {
-                    *call.reply = emptied(std::mem::take(call.reply), self.header_size);
-                }
+                Err(error) if error.code() == ErrorCode::StaleConfig => call.reply.truncate(0),
                 Ok(answer) if self.command.kind == Kind::Read => {
                     break call.confirm_read(before).map(|()| answer);
                 }
                 answer => break answer,
             }
         };
-        let streams = call.streams;
         let durable = call.durable || level.is_some_and(ReadConcern::is_durable);
-        self.notes = call.notes.take();
-        self.unsynced = call.unsynced.take();
-        self.context.change_stream |= call.reads_stream;
-        self.context.no_writes &= answer.is_err() && self.server.database.latest_position() == before;
+        self.facts.notes = call.notes.take();
+        self.facts.hold = call.hold.take();
+        self.facts.context.change_stream |= call.reads_stream;
+        let streams = call.streams;
+        reply.streams = streams;
+        self.facts.context.no_writes &= answer.is_err() && self.server.database.latest_position() == before;
         if in_transaction && let Some(session) = &state.session {
-            let failed = std::mem::take(&mut state.statement_failed) || answer.is_err();
+            let failed = std::mem::take(&mut self.progress.statement_failed) || answer.is_err();
             session.leave_transaction(self.server, failed);
             if failed {
                 self.server.database.cursors.kill_transaction(&session.id);
             }
         }
         match answer? {
-            Answer::Wait(wait) => {
-                waits::keep(state, failure);
-                Ok(Ran::Wait(wait))
+            Answer::Wait(event) => {
+                self.progress.failure = Some(Box::new(failure));
+                Ok(Answer::Wait(event))
             }
-            Answer::Close => Ok(Ran::Close),
-            Answer::Done if failure.close_after => Ok(Ran::Close),
-            Answer::Done => {
-                self.labels = failure.labels;
-                self.append_write_concern_error(reply, failure.write_concern_error);
-                reply.append(c"ok", 1.0);
-                if is_of_transaction && self.server.settings.shared {
-                    // What drivers send back with the commit, so that another router finds its outcome. A front does so
-                    // by the session and the number; what is empty PyMongo wouldn't send.
-                    reply.begin_document(c"recoveryToken").append(c"recoveryShardId", "postgres").end();
-                }
-                append_cluster_time(self.server, state, reply);
+            Answer::Done if !failure.close_after => {
+                self.facts.labels = failure.labels;
+                self.append_write_concern_error(&mut reply.document, failure.write_concern_error);
+                self.facts.tail = reply.document.len();
+                self.append_tail(state, &mut reply.document);
                 if durable {
-                    self.hold_shown(state)?;
+                    self.hold_shown();
                 }
-                Ok(Ran::Done(streams))
+                Ok(Answer::Done)
             }
+            Answer::Done | Answer::Close => Ok(Answer::Close),
         }
+    }
+
+    /// Appends what every reply ends with.
+    fn append_tail(&self, state: &ConnectionState, reply: &mut Builder) {
+        reply.append(c"ok", 1.0);
+        if self.facts.context.in_transaction && self.server.settings.shared {
+            // What drivers send back with the commit, so that another router finds its outcome. A front does so
+            // by the session and the number; what is empty PyMongo wouldn't send.
+            reply.begin_document(c"recoveryToken").append(c"recoveryShardId", "postgres").end();
+        }
+        append_cluster_time(self.server, state, reply);
     }
 
     /// The read concern of a read that asks for none, where it matters.
@@ -464,24 +426,15 @@ impl<'a> Run<'a> {
 
     /// Holds the reply back until the journal has all commits that it may show, `operationTime` included, where commits
     /// are shown before the journal has them. Reads over PostgreSQL have waited before (`Call::confirm_read`).
-    ///
-    /// Errors: the store's, where such a commit may be lost.
-    fn hold_shown(&mut self, state: &ConnectionState) -> Result<()> {
+    fn hold_shown(&mut self) {
         let database = &self.server.database;
         if self.server.settings.shared || !database.always_journals() {
-            return Ok(());
+            return;
         }
         let position = database.shown_position();
-        if database.is_journaled(position) {
-            return Ok(());
+        if !database.is_journaled(position) {
+            Hold { position, timeout: None }.join(&mut self.facts.hold);
         }
-        if state.holds_replies && self.notes.is_none() {
-            self.unsynced = self.unsynced.max(Some(position));
-            return Ok(());
-        }
-        let mut waited = Ok(());
-        blocking::in_place(&mut || waited = database.wait_journaled(position));
-        waited
     }
 
     /// The transaction that the command is a statement of; `None` for the commands that end one.
@@ -527,53 +480,49 @@ impl<'a> Run<'a> {
     }
 
     /// What fail points that don't carry the command out make of it.
-    fn fail(&mut self, failure: &mut Failure) -> Option<Result<Ran>> {
+    fn fail(&mut self, failure: &mut Failure) -> Option<Result<Answer>> {
         if failure.close {
-            return Some(Ok(Ran::Close));
+            return Some(Ok(Answer::Close));
         }
         let error = failure.error.take()?;
-        self.labels = failure.labels.take();
+        self.facts.labels = failure.labels.take();
         Some(Err(error))
     }
 
     /// What the command waits for before its handler may run.
     ///
     /// Errors: MaxTimeMSExpired.
-    fn wait(&self, state: &mut ConnectionState, arguments: &Arguments<'_>) -> Result<Option<Wait>> {
-        if let Some(wait) = waits::for_turn(state, arguments)? {
-            return Ok(Some(wait));
+    fn wait(&mut self, state: &ConnectionState, arguments: &Arguments<'_>) -> Result<Option<Event>> {
+        if let Some(event) = waits::for_turn(state, self.progress, arguments)? {
+            return Ok(Some(event));
         }
         match self.command.kind {
             Kind::Write => {
                 let is_statement = arguments.transaction.is_some() && !self.command.ends_transactions();
-                waits::for_unlock(state, self.server, arguments, is_statement)
+                waits::for_unlock(self.progress, self.server, arguments, is_statement)
             }
             _ => Ok(None),
         }
     }
 
-    /// The reply to a command that failed, begun anew.
-    fn failed(&self, state: &ConnectionState, mut reply: Builder, error: &Error) -> Outcome {
+    /// The reply to a command that failed.
+    fn append_failure(&self, state: &ConnectionState, reply: &mut Builder, error: &Error) {
+        let Facts { labels, write_concern_error, context, .. } = &self.facts;
         self.server.counters.user_asserts.add(1);
         log::debug!(c = "COMMAND"; "{} on {}: {error}", self.command.name, self.request.database);
-        match &self.labels {
-            Some(labels) => reply::failure(&mut reply, error, labels),
+        match labels {
+            Some(labels) => reply::failure(reply, error, labels),
             None => {
-                let concern = self.write_concern_error.as_ref().map(Error::code);
-                let labels = reply::labels(Some(error.code()), concern, self.context);
-                reply::failure(&mut reply, error, labels);
+                let concern = write_concern_error.as_ref().map(Error::code);
+                let labels = reply::labels(Some(error.code()), concern, *context);
+                reply::failure(reply, error, labels);
             }
         }
-        if let Some(error) = &self.write_concern_error {
-            reply::write_concern_error(&mut reply, error);
+        if let Some(error) = write_concern_error {
+            reply::write_concern_error(reply, error);
         }
-        self.append_topology_version(&mut reply, error.code());
-        append_cluster_time(self.server, state, &mut reply);
-        Outcome::Reply { reply, compressible: self.compressible(), streams: None }
-    }
-
-    fn compressible(&self) -> bool {
-        !UNCOMPRESSED.contains(&self.command.name)
+        self.append_topology_version(reply, error.code());
+        append_cluster_time(self.server, state, reply);
     }
 
     fn collection(&self) -> &'a str {
@@ -656,9 +605,9 @@ impl<'a> Run<'a> {
         let code = error.get("code").and_then(|code| code.as_i64()).and_then(|code| i32::try_from(code).ok());
         let code = ErrorCode::from_number(code.unwrap_or_default());
         reply.append(c"writeConcernError", error);
-        match &self.labels {
+        match &self.facts.labels {
             Some(labels) => reply::append_labels(reply, labels),
-            None => reply::append_labels(reply, reply::labels(None, Some(code), self.context)),
+            None => reply::append_labels(reply, reply::labels(None, Some(code), self.facts.context)),
         }
         self.append_topology_version(reply, code);
     }

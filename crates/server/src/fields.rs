@@ -358,6 +358,7 @@ pub(crate) fn uuid(bytes: &[u8]) -> Result<[u8; 16]> {
 mod tests {
     use super::*;
     use base::bson::{Builder, DocumentBuf};
+    use wire::request::{Sequence, Sequences};
 
     fn command(build: impl FnOnce(&mut Builder)) -> DocumentBuf {
         let mut builder = Builder::new();
@@ -368,7 +369,7 @@ mod tests {
     }
 
     fn with_fields<T>(document: &DocumentBuf, test: impl FnOnce(&mut Fields<'_>) -> T) -> T {
-        let request = Request::new(document.view(), Vec::new()).unwrap();
+        let request = Request::new(document.view(), Sequences::default()).unwrap();
         let mut fields = Fields::of_command(&request, |name| name == "$db");
         assert_eq!(fields.namespace().unwrap().as_str(), "d.c");
         test(&mut fields)
@@ -382,7 +383,7 @@ mod tests {
     #[test]
     fn what_nobody_takes_is_unknown() {
         let document = command(|b| _ = b.append(c"limit", 3.7).append(c"x", 1));
-        let request = Request::new(document.view(), Vec::new()).unwrap();
+        let request = Request::new(document.view(), Sequences::default()).unwrap();
         let mut fields = Fields::of_command(&request, |name| name == "$db");
         fields.command_value();
         assert_eq!(fields.natural("limit").unwrap(), Some(3));
@@ -419,10 +420,9 @@ mod tests {
             assert_eq!(message(fields.documents("docs")), (14, text.to_string()));
         });
         let empty = [5, 0, 0, 0, 0, 5, 0, 0, 0, 0];
-        let sequence =
-            wire::request::Sequence { name: "docs", documents: Documents::from_sequence(&empty, 2) };
+        let sequence = Sequence { name: "docs", documents: Documents::from_sequence(&empty, 2) };
         let document = command(|_| {});
-        let request = Request::new(document.view(), vec![sequence]).unwrap();
+        let request = Request::new(document.view(), Sequences::from_iter([sequence])).unwrap();
         let mut fields = Fields::of_command(&request, |name| name == "$db");
         assert_eq!(fields.documents("docs").unwrap().unwrap().iter().count(), 2);
     }

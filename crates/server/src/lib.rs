@@ -1,9 +1,9 @@
 //! The MongoDB wire protocol and its commands: the one crate that knows either.
 //!
-//! A request's way: `net` reads a whole frame (the only async code), `connection` takes it apart
-//! with `wire`, `dispatch` finds its row in the table of `command` and checks what every command
-//! may carry (`arguments`), the handler in `commands` takes its declared `fields`, makes one call
-//! and writes its reply behind the header; `net` sends it.
+//! A request's way: `net` reads bytes (the only async code), `driver` finds a whole frame in them, `request` takes it
+//! apart with `wire`, `dispatch` finds its row in the table of `command` and checks what every command may carry
+//! (`arguments`), the handler in `commands` takes its declared `fields`, makes one call and writes its reply behind the
+//! header; `net` sends it.
 
 mod access;
 mod activity;
@@ -25,6 +25,8 @@ mod dedicated_threads;
 mod default_concerns;
 mod direct;
 mod dispatch;
+mod driver;
+mod event;
 mod fail_point;
 mod fields;
 mod figures;
@@ -45,6 +47,7 @@ mod read_concern;
 mod read_preference;
 mod replica_set;
 mod reply;
+mod request;
 mod server;
 mod session;
 mod session_id;

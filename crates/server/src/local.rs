@@ -4,15 +4,12 @@
 //! any bytes a socket could have brought.
 
 use crate::activity::Activity;
-use crate::connection::{ConnectionState, Outcome, handle};
+use crate::connection::ConnectionState;
+use crate::request;
 use crate::server::Server;
 use base::bson::{Document, DocumentBuf};
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
-use std::task::{Wake, Waker};
-use std::thread::{self, Thread};
-use std::time::Instant;
-use wire::message;
 
 /// A client of a server in the same process.
 pub struct LocalConnection {
@@ -39,32 +36,13 @@ impl LocalConnection {
 
     /// Runs a command, `$db` included, and returns its reply; `None` where the server hangs up.
     pub fn command(&mut self, command: Document<'_>) -> Option<DocumentBuf> {
-        let mut reply = Vec::new();
-        self.frame(&message::encode(1, 0, command), &mut reply);
-        message::document(&reply)
+        request::command(&mut self.state, &self.server, command)
     }
 
     /// Handles one frame, waiting where the server wants to; the first reply is in `out`.
     /// Returns whether the connection stays open.
     pub fn frame(&mut self, frame: &[u8], out: &mut Vec<u8>) -> bool {
-        let waker = Waker::from(Arc::new(Unpark(thread::current())));
-        loop {
-            match handle(&mut self.state, &self.server, frame, out) {
-                Outcome::Reply | Outcome::NoReply => return true,
-                Outcome::Stream => {
-                    self.state.stream = None;
-                    return true;
-                }
-                Outcome::Close => return false,
-                // It is never asked to wait for the journal in its handlers' place.
-                Outcome::Journal(_) => {}
-                Outcome::Wait(mut wait) => {
-                    while !(wait.ready)(&waker) && Instant::now() < wait.until {
-                        thread::park_timeout(wait.until - Instant::now());
-                    }
-                }
-            }
-        }
+        request::answer(&mut self.state, &self.server, frame.to_vec(), out)
     }
 }
 
@@ -74,21 +52,13 @@ impl Drop for LocalConnection {
     }
 }
 
-/// Wakes a waiting thread.
-struct Unpark(Thread);
-
-impl Wake for Unpark {
-    fn wake(self: Arc<Self>) {
-        self.0.unpark();
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::server::Settings;
     use base::bson::Builder;
     use database::{Database, SystemClock};
+    use std::time::Instant;
 
     #[test]
     fn commands_run_without_a_socket() {

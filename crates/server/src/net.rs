@@ -1,9 +1,8 @@
 //! Sockets: the only asynchronous code.
 //!
-//! One task per connection waits for bytes without holding a buffer, reads a whole frame, has
-//! [`connection::handle`](crate::connection::handle) answer it in place on the network thread,
-//! and writes the reply, usually with one system call each. Work that may take long leaves the
-//! thread through [`in_place`](crate::blocking::in_place).
+//! One task per connection does what the connection's [`Driver`] needs: it waits for bytes without holding a buffer,
+//! reads them, and writes replies, usually with one system call each. Requests are handled in place on the network
+//! thread. Work that may take long leaves the thread through [`in_place`](crate::blocking::in_place).
 
 #[cfg(unix)]
 mod brisk;
@@ -13,25 +12,24 @@ mod tls_stream;
 mod web;
 
 use crate::activity::Activity;
-use crate::blocking::{STACK_SIZE, in_place, threads_most};
-use crate::buffers;
-use crate::call::Wait;
+use crate::blocking::{STACK_SIZE, network_threads, threads_most};
 use crate::commands::diagnostics::host_name;
-use crate::connection::{ConnectionState, Outcome, Peer, handle};
+use crate::connection::{ConnectionState, Peer};
+use crate::driver::{Driver, Next, On};
+use crate::event::Event;
 use crate::own_address::dialled;
 use crate::server::Server;
 use crate::tls::{Tls, TlsMode};
-use database::{Awaited, Position, threads};
+use database::{Database, threads};
 use first::First;
 use std::future::{pending, poll_fn};
 use std::io;
 use std::net::SocketAddr;
-use std::ops::ControlFlow;
 use std::panic::AssertUnwindSafe;
 use std::pin::pin;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::sync::mpsc::{Sender, channel};
-use std::sync::{Arc, OnceLock};
 use std::task::Poll;
 use std::time::{Duration, Instant};
 use stream::{Line, Stream};
@@ -39,7 +37,6 @@ use tls_stream::TlsStream;
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use tokio::runtime::{Builder, Runtime};
 use wire::busy_poll::BusyPoll;
-use wire::header::{Trouble, frame_length};
 
 /// How many connections may wait to be accepted.
 const BACKLOG: u32 = 4096;
@@ -210,14 +207,14 @@ fn admit(stream: TcpStream, client: SocketAddr, server: &Arc<Server>) {
     }
     let registered = Registered { activity: server.activities.open(client), server: server.clone() };
     tokio::spawn(async move {
-        let mut state = ConnectionState::new(registered.activity.clone(), local);
-        state.holds_replies = true;
+        let state = ConnectionState::new(registered.activity.clone(), local);
         let stream = match take_over(stream, &registered) {
             Ok(stream) => stream,
             Err(error) => return log::warn!("connection from {client} can't be watched: {error}"),
         };
         let busy_poll = BusyPoll::new(registered.server.settings.busy_poll);
-        let mut connection = Connection { stream, server: registered.server.clone(), state, busy_poll };
+        let driver = Driver::new(registered.server.clone(), state);
+        let mut connection = Connection { stream, driver, busy_poll };
         let ended = connection.run().await;
         connection.stream.close();
         if let Err(error) = ended {
@@ -252,118 +249,104 @@ impl Drop for Registered {
     }
 }
 
-/// Counts a request under way, from its frame to its reply.
-struct Busy<'a>(&'a Server);
-
-impl<'a> Busy<'a> {
-    fn new(server: &'a Server) -> Busy<'a> {
-        server.busy.fetch_add(1, Ordering::AcqRel);
-        Busy(server)
-    }
-}
-
-impl Drop for Busy<'_> {
-    fn drop(&mut self) {
-        self.0.busy.fetch_sub(1, Ordering::AcqRel);
-    }
-}
-
-/// A network thread while it handles a request.
-struct Occupied<'a> {
-    count: &'a AtomicUsize,
-    /// How many were at it before.
-    others: usize,
-}
-
-impl<'a> Occupied<'a> {
-    fn new(count: &'a AtomicUsize) -> Occupied<'a> {
-        Occupied { count, others: count.fetch_add(1, Ordering::Relaxed) }
-    }
-}
-
-impl Drop for Occupied<'_> {
-    fn drop(&mut self) {
-        self.count.fetch_sub(1, Ordering::Relaxed);
-    }
-}
-
-/// Handles a frame on this thread. The last thread that isn't handling one hands its connections
-/// on first, so that however long the others take, someone is there for new requests.
-fn handle_here(state: &mut ConnectionState, server: &Server, frame: &[u8], out: &mut Vec<u8>) -> Outcome {
-    let occupied = Occupied::new(&server.occupied);
-    // What a server of another machine has to be asked always takes long.
-    if occupied.others + 1 < network_threads() && !server.settings.shared {
-        return handle(state, server, frame, out);
-    }
-    drop(occupied);
-    let mut outcome = Outcome::Close;
-    in_place(&mut || outcome = handle(state, server, frame, out));
-    outcome
-}
-
-/// A request that has been handled: its reply, how much of that has been sent, and what becomes of it.
-struct Begun {
-    out: Vec<u8>,
-    sent: usize,
-    outcome: Outcome,
-}
-
-/// How many threads handle requests: more than cores, so that a long one seldom takes the last.
-fn network_threads() -> usize {
-    static THREADS: OnceLock<usize> = OnceLock::new();
-    *THREADS.get_or_init(|| std::thread::available_parallelism().map_or(2, |cores| cores.get()).max(4))
-}
-
 /// A connection's task.
 struct Connection {
     stream: Stream,
-    server: Arc<Server>,
-    state: ConnectionState,
+    driver: Driver,
     busy_poll: BusyPoll,
 }
 
 impl Connection {
     async fn run(&mut self) -> io::Result<()> {
-        let mut input = Vec::new();
-        if !self.begin(&mut input).await? {
+        if !self.begin().await? {
             return Ok(());
         }
         let mut complete_by = None;
         loop {
-            #[cfg(unix)]
-            if self.answer_briskly(&mut input).await?.is_break() {
-                return Ok(());
-            }
-            if self.answer_frames(&mut input).await?.is_break() {
-                return Ok(());
-            }
-            if input.is_empty() {
-                buffers::give(std::mem::take(&mut input));
-                complete_by = None;
-            }
-            let goes_on = match self.state.is_stranger(&self.server) {
-                false => self.fill(&mut input).await?,
-                true => self.fill_in_time(&mut input, &mut complete_by).await?,
-            };
-            if !goes_on {
-                return Ok(());
+            match self.driver.advance(On::SharedThread) {
+                Next::Send => self.send().await?,
+                Next::Wait => {
+                    // Boxed, since few connections ever wait.
+                    if !Box::pin(self.pause()).await {
+                        return Ok(());
+                    }
+                }
+                Next::Read => {
+                    if !self.fill_in_time(&mut complete_by).await? {
+                        return Ok(());
+                    }
+                    #[cfg(unix)]
+                    self.serve_on_own_thread()?;
+                }
+                Next::Refuse(_) if First::of(&self.driver.input) == Some(First::Web) => {
+                    self.tell("Client sent an HTTP request over a native MongoDB connection");
+                    return self.stream.send(&first::web_answer()).await;
+                }
+                Next::Refuse(what) => {
+                    self.tell(&what);
+                    return Ok(());
+                }
+                Next::Close => return Ok(()),
             }
         }
     }
 
-    /// [`fill`](Connection::fill) for those who haven't logged in, who may neither be silent for long nor send a
-    /// message bit by bit.
-    async fn fill_in_time(
-        &mut self,
-        input: &mut Vec<u8>,
-        complete_by: &mut Option<Instant>,
-    ) -> io::Result<bool> {
-        let time = self.server.settings.handshake_timeout;
-        let until = match input.is_empty() {
-            true => Instant::now() + time * IDLE_STRANGER,
-            false => *complete_by.get_or_insert_with(|| Instant::now() + time),
+    /// Sends what the driver has for the client.
+    async fn send(&mut self) -> io::Result<()> {
+        let Connection { stream, driver, .. } = self;
+        driver.state.activity.hold(driver.held(), &driver.server.database);
+        let unsent = driver.unsent();
+        stream.send(unsent).await?;
+        let bytes = unsent.len();
+        driver.note_sent(bytes);
+        driver.state.activity.hold(0, &driver.server.database);
+        match driver.streams() {
+            true => tokio::task::yield_now().await,
+            // A client that sends without pause gives way to others once in a while.
+            false => tokio::task::coop::consume_budget().await,
+        }
+        Ok(())
+    }
+
+    /// Waits for what the request waits for; `false` if the client has gone meanwhile. What only waits for the journal is
+    /// done, whoever is there to hear of it.
+    async fn pause(&mut self) -> bool {
+        let Connection { stream, driver, .. } = self;
+        let Some(mut event) = driver.event.take() else { return true };
+        let is_done = matches!(event, Event::Journaled { .. });
+        let server = driver.server.clone();
+        let happened = happens(&mut event, &server.database);
+        if is_done {
+            happened.await;
+            return true;
+        }
+        let go_on = async {
+            happened.await;
+            true
         };
-        match tokio::time::timeout_at(until.into(), self.fill(input)).await {
+        let end = async {
+            stream.gone().await;
+            false
+        };
+        race(go_on, end).await
+    }
+
+    /// [`fill`](Connection::fill); those who haven't logged in may neither be silent for long nor send a message bit by
+    /// bit.
+    async fn fill_in_time(&mut self, complete_by: &mut Option<Instant>) -> io::Result<bool> {
+        let (driver, now) = (&self.driver, Instant::now());
+        if !driver.state.is_stranger(&driver.server) {
+            return self.fill().await;
+        }
+        let time = driver.server.settings.handshake_timeout;
+        let until = match driver.input.is_empty() {
+            true => {
+                *complete_by = None;
+                now + time * IDLE_STRANGER
+            }
+            false => *complete_by.get_or_insert(now + time),
+        };
+        match tokio::time::timeout_at(until.into(), self.fill()).await {
             Ok(filled) => filled,
             Err(_) => {
                 self.tell("nobody has logged in, and nothing has come for too long");
@@ -373,22 +356,24 @@ impl Connection {
     }
 
     /// Waits for bytes and reads what is there; `false` at the end of the stream.
-    async fn fill(&mut self, input: &mut Vec<u8>) -> io::Result<bool> {
-        self.state.activity.hold(input.capacity(), &self.server.database);
-        let id = self.state.activity.connection_id;
-        self.busy_poll.look(id, &self.server.latest, || self.stream.is_readable());
-        let read = self.stream.fill(input).await?;
-        self.server.counters.bytes_in.add(read as u64);
+    async fn fill(&mut self) -> io::Result<bool> {
+        let Connection { stream, driver, busy_poll } = self;
+        let Driver { state, server, input, .. } = driver;
+        state.activity.hold(input.capacity(), &server.database);
+        busy_poll.look(state.activity.connection_id, &server.latest, || stream.is_readable());
+        let read = stream.fill(input).await?;
+        server.counters.bytes_in.add(read as u64);
         Ok(read > 0)
     }
 
     /// Reads what the client begins with and, if that is TLS, agrees with it on how to encrypt; `false` where
     /// that was the end.
-    async fn begin(&mut self, input: &mut Vec<u8>) -> io::Result<bool> {
-        let tls = self.server.settings.tls.clone();
-        let time = self.server.settings.handshake_timeout;
-        let is_stranger = self.state.is_stranger(&self.server);
-        let begins = self.first(input);
+    async fn begin(&mut self) -> io::Result<bool> {
+        let Driver { server, state, .. } = &self.driver;
+        let tls = server.settings.tls.clone();
+        let time = server.settings.handshake_timeout;
+        let is_stranger = state.is_stranger(server);
+        let begins = self.first();
         // Where everybody may come in, silence does no harm.
         let first = match tls.is_some() || is_stranger {
             false => begins.await?,
@@ -403,7 +388,7 @@ impl Connection {
         match (first, tls) {
             (None, _) => Ok(false),
             (Some(First::Tls), Some(tls)) => {
-                let raw = std::mem::take(input);
+                let raw = std::mem::take(&mut self.driver.input);
                 match tokio::time::timeout(time, Box::pin(self.encrypt(&tls, raw))).await {
                     Ok(Ok(())) => Ok(true),
                     Ok(Err(error)) => {
@@ -434,12 +419,12 @@ impl Connection {
     }
 
     /// Reads until it is clear what the client begins with; `None` where it has gone before.
-    async fn first(&mut self, input: &mut Vec<u8>) -> io::Result<Option<First>> {
+    async fn first(&mut self) -> io::Result<Option<First>> {
         loop {
-            if !self.fill(input).await? {
+            if !self.fill().await? {
                 return Ok(None);
             }
-            if let Some(first) = First::of(input) {
+            if let Some(first) = First::of(&self.driver.input) {
                 return Ok(Some(first));
             }
         }
@@ -453,18 +438,19 @@ impl Connection {
         let mut stream = TlsStream::new(socket, tls.loaded().config.clone(), raw)?;
         stream.shake_hands().await?;
         let peer = Peer::new(stream.protocol(), stream.certificate());
-        self.server.counters.count_protocol(peer.protocol);
-        let (id, subject) = (self.state.activity.connection_id, peer.subject.as_deref());
+        let Driver { server, state, .. } = &mut self.driver;
+        server.counters.count_protocol(peer.protocol);
+        let (id, subject) = (state.activity.connection_id, peer.subject.as_deref());
         log::debug!(c = "NETWORK"; "connection {id} is encrypted by {:?}, the client is {subject:?}", peer.protocol);
-        self.state.peer = Some(Box::new(peer));
+        state.peer = Some(Box::new(peer));
         self.stream = Stream::Tls(Box::new(stream));
         Ok(())
     }
 
     /// Says in the log why the connection is closed: once to everybody for each address and reason.
     fn tell(&self, why: &str) {
-        let activity = &self.state.activity;
-        let level = match self.server.told.is_new(activity.client.ip(), why) {
+        let activity = &self.driver.state.activity;
+        let level = match self.driver.server.told.is_new(activity.client.ip(), why) {
             true => log::Level::Warn,
             false => log::Level::Debug,
         };
@@ -474,116 +460,19 @@ impl Connection {
             "Error receiving request from client. Ending connection from remote"
         );
     }
-
-    /// Answers every whole frame in `input` and leaves what follows them.
-    async fn answer_frames(&mut self, input: &mut Vec<u8>) -> io::Result<ControlFlow<()>> {
-        let mut done = 0;
-        while let Some(rest) = input.get(done..) {
-            let length = match frame_length(rest) {
-                Ok(Some(length)) if length > self.state.largest_message(&self.server) => {
-                    self.tell(&format!(
-                        "nobody has logged in, and a message of {length} bytes is too large for that"
-                    ));
-                    return Ok(ControlFlow::Break(()));
-                }
-                Ok(Some(length)) if length <= rest.len() => length,
-                Ok(_) => break,
-                Err(Trouble::Malformed(_)) if First::of(rest) == Some(First::Web) => {
-                    self.tell("Client sent an HTTP request over a native MongoDB connection");
-                    self.stream.send(&first::web_answer()).await?;
-                    return Ok(ControlFlow::Break(()));
-                }
-                Err(Trouble::Malformed(what)) => {
-                    self.tell(&what);
-                    return Ok(ControlFlow::Break(()));
-                }
-                Err(Trouble::Refused(_)) => return Ok(ControlFlow::Break(())),
-            };
-            let frame = rest.get(..length).unwrap_or_default();
-            if self.answer(frame, None).await?.is_break() {
-                return Ok(ControlFlow::Break(()));
-            }
-            done += length;
-            // A client that sends without pause gives way to others once in a while.
-            tokio::task::coop::consume_budget().await;
-        }
-        input.drain(..done.min(input.len()));
-        Ok(ControlFlow::Continue(()))
-    }
-
-    /// Answers one frame, however many replies or waits that takes; what has begun already goes on.
-    async fn answer(&mut self, frame: &[u8], begun: Option<Begun>) -> io::Result<ControlFlow<()>> {
-        let mut begun = begun;
-        loop {
-            let busy = Busy::new(&self.server);
-            let Begun { mut out, sent, mut outcome } = begun.take().unwrap_or_else(|| {
-                let mut out = buffers::take();
-                let outcome = handle_here(&mut self.state, &self.server, frame, &mut out);
-                Begun { out, sent: 0, outcome }
-            });
-            if let Outcome::Journal(position) = outcome {
-                self.await_journal(position).await;
-                outcome = handle_here(&mut self.state, &self.server, frame, &mut out);
-            }
-            if let Some(rest @ [_, ..]) = out.get(sent..) {
-                let database = &self.server.database;
-                self.state.activity.hold(out.capacity() + frame.len(), database);
-                self.stream.send(rest).await?;
-                self.state.activity.hold(0, database);
-                self.server.counters.bytes_out.add(rest.len() as u64);
-            }
-            buffers::give(out);
-            drop(busy);
-            // It has been refused, or was the last that is answered here.
-            if self.server.stopping.load(Ordering::Acquire) {
-                return Ok(ControlFlow::Break(()));
-            }
-            match outcome {
-                Outcome::Reply | Outcome::NoReply => return Ok(ControlFlow::Continue(())),
-                Outcome::Stream => tokio::task::yield_now().await,
-                // It has been waited for.
-                Outcome::Journal(_) => {}
-                Outcome::Close => return Ok(ControlFlow::Break(())),
-                // Boxed, since few connections ever wait.
-                Outcome::Wait(wait) => {
-                    if !Box::pin(pause(&mut self.stream, wait)).await {
-                        return Ok(ControlFlow::Break(()));
-                    }
-                }
-            }
-        }
-    }
-
-    /// Waits until the journal has a commit, or can't have it, which the reply tells. Who finds nobody syncing does so
-    /// on this thread, since waking another one takes longer; who comes meanwhile holds none.
-    async fn await_journal(&self, position: Position) {
-        let database = &self.server.database;
-        let awaited = poll_fn(|context| match database.await_journaled(position, context.waker()) {
-            Awaited::Later => Poll::Pending,
-            awaited => Poll::Ready(awaited),
-        });
-        if awaited.await == Awaited::Yours {
-            in_place(&mut || _ = database.wait_journaled(position));
-        }
-    }
 }
 
-/// Waits as told; `false` if the client has gone meanwhile.
-async fn pause(stream: &mut Stream, mut wait: Wait) -> bool {
-    let happened = poll_fn(|context| match (wait.ready)(context.waker()) {
+/// Waits for an event, or the end of the time for it.
+async fn happens(event: &mut Event, database: &Database) {
+    let until = event.until();
+    let happened = poll_fn(|context| match event.has_happened(database, context.waker()) {
         true => Poll::Ready(()),
         false => Poll::Pending,
     });
-    let time_is_over = tokio::time::sleep_until(wait.until.into());
-    let go_on = async {
-        race(happened, time_is_over).await;
-        true
-    };
-    let end = async {
-        stream.gone().await;
-        false
-    };
-    race(go_on, end).await
+    match until {
+        Some(until) => race(happened, tokio::time::sleep_until(until.into())).await,
+        None => happened.await,
+    }
 }
 
 /// The result of whichever future is ready first.

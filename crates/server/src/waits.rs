@@ -4,10 +4,10 @@
 
 use crate::activity::Activity;
 use crate::arguments::Arguments;
-use crate::call::Wait;
 use crate::connection::ConnectionState;
-use crate::fail_point::Failure;
+use crate::event::Event;
 use crate::parameters::Setting;
+use crate::request::Progress;
 use crate::server::Server;
 use crate::turn::Turn;
 use base::{ErrorCode, Result, err};
@@ -22,9 +22,9 @@ const LONGEST: Duration = Duration::from_secs(24 * 3600);
 /// When a command is to give up waiting for others.
 ///
 /// Errors: MaxTimeMSExpired once that has come.
-fn deadline(state: &ConnectionState, arguments: &Arguments<'_>) -> Result<Instant> {
+fn deadline(progress: &Progress, arguments: &Arguments<'_>) -> Result<Instant> {
     let now = Instant::now();
-    let began = state.began.map_or(now, |began| began.at);
+    let began = progress.began.map_or(now, |began| began.at);
     let deadline = began + arguments.max_time.unwrap_or(LONGEST);
     match now < deadline {
         true => Ok(deadline),
@@ -35,9 +35,10 @@ fn deadline(state: &ConnectionState, arguments: &Arguments<'_>) -> Result<Instan
 /// Why a command doesn't wait any longer where the data is, if it doesn't.
 pub(crate) fn over(
     state: &ConnectionState,
+    progress: &Progress,
     arguments: &Arguments<'_>,
 ) -> impl Fn() -> Option<patience::Reason> + 'static {
-    let began = state.began.map_or_else(Instant::now, |began| began.at);
+    let began = progress.began.map_or_else(Instant::now, |began| began.at);
     let (activity, until) = (state.activity.clone(), arguments.max_time.map(|time| began + time));
     move || {
         let is_late = || until.filter(|until| Instant::now() >= *until).map(|_| ErrorCode::MaxTimeMSExpired);
@@ -46,26 +47,29 @@ pub(crate) fn over(
 }
 
 /// Waits for as long as a fail point says.
-pub(crate) fn for_delay(delay: Duration) -> Wait {
-    Wait { until: Instant::now() + delay, ready: Box::new(|_: &Waker| false) }
+pub(crate) fn for_delay(delay: Duration) -> Event {
+    Event::Other { until: Instant::now() + delay, ready: Box::new(|_: &Waker| false) }
 }
 
 /// Checks the session out for a command with a transaction number, as the only commands that MongoDB
 /// checks it out for; what is waited for where another statement has it.
 ///
 /// Errors: MaxTimeMSExpired.
-pub(crate) fn for_turn(state: &mut ConnectionState, arguments: &Arguments<'_>) -> Result<Option<Wait>> {
+pub(crate) fn for_turn(
+    state: &ConnectionState,
+    progress: &mut Progress,
+    arguments: &Arguments<'_>,
+) -> Result<Option<Event>> {
     if arguments.transaction_number.is_none() {
         return Ok(None);
     }
     let Some(session) = state.session.clone() else { return Ok(None) };
-    if state.turn.is_none() {
-        state.turn = Some(Turn::line_up(session));
-    }
-    let Some(turn) = state.turn.as_ref().filter(|turn| !turn.has_come(Waker::noop())) else {
+    let turn = progress.turn.get_or_insert_with(|| Turn::line_up(session));
+    if turn.has_come(Waker::noop()) {
         return Ok(None);
-    };
-    Ok(Some(Wait { until: deadline(state, arguments)?, ready: Box::new(turn.asker()) }))
+    }
+    let ready = Box::new(turn.asker());
+    Ok(Some(Event::Other { until: deadline(progress, arguments)?, ready }))
 }
 
 /// What a write waits for while fsync has locked writes: here and not in the database, so that no
@@ -76,18 +80,18 @@ pub(crate) fn for_turn(state: &mut ConnectionState, arguments: &Arguments<'_>) -
 ///
 /// Errors: MaxTimeMSExpired, LockTimeout.
 pub(crate) fn for_unlock(
-    state: &ConnectionState,
+    progress: &Progress,
     server: &Server,
     arguments: &Arguments<'_>,
     is_statement: bool,
-) -> Result<Option<Wait>> {
+) -> Result<Option<Event>> {
     let mut unlocked = server.unlocked.listen(server.unlocked.count());
     if server.database.write_locks() == 0 {
         return Ok(None);
     }
-    let mut until = deadline(state, arguments)?;
+    let mut until = deadline(progress, arguments)?;
     if let Some(limit) = server.lock_timeout().filter(|_| is_statement) {
-        let end = state.began.map_or_else(Instant::now, |began| began.at) + limit;
+        let end = progress.began.map_or_else(Instant::now, |began| began.at) + limit;
         if end <= Instant::now() {
             return Err(err!(
                 LockTimeout,
@@ -97,7 +101,7 @@ pub(crate) fn for_unlock(
         }
         until = until.min(end);
     }
-    Ok(Some(Wait { until, ready: Box::new(move |waker: &Waker| unlocked.has_happened(waker)) }))
+    Ok(Some(Event::Other { until, ready: Box::new(move |waker: &Waker| unlocked.has_happened(waker)) }))
 }
 
 impl Server {
@@ -111,14 +115,14 @@ impl Server {
     }
 }
 
-/// The same wait, ended by killOp as well.
-pub(crate) fn until_killed(wait: Wait, activity: &Arc<Activity>) -> Wait {
-    let (activity, mut ready) = (activity.clone(), wait.ready);
-    let ready = move |waker: &Waker| activity.killed(waker).is_some() || ready(waker);
-    Wait { until: wait.until, ready: Box::new(ready) }
-}
-
-/// Keeps what fail points make of a command while it waits.
-pub(crate) fn keep(state: &mut ConnectionState, failure: Failure) {
-    state.failure = Some(Box::new(failure));
+/// The same event, or the end by killOp. Nobody can call off a sync of the journal.
+pub(crate) fn until_killed(event: Event, activity: &Arc<Activity>) -> Event {
+    match event {
+        Event::Other { until, mut ready } => {
+            let activity = activity.clone();
+            let ready = move |waker: &Waker| activity.killed(waker).is_some() || ready(waker);
+            Event::Other { until, ready: Box::new(ready) }
+        }
+        journaled => journaled,
+    }
 }

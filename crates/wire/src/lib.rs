@@ -7,6 +7,7 @@ pub mod busy_poll;
 pub mod certificates;
 pub mod client;
 pub mod compression;
+pub mod frame;
 pub mod header;
 pub mod message;
 pub mod pem;

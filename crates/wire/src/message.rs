@@ -3,7 +3,7 @@
 use crate::header::{
     self, HEADER_SIZE, MAX_INTERNAL_DOCUMENT_SIZE, Opcode, Trouble, document_length, malformed, read_u32,
 };
-use crate::request::{Documents, Request, Sequence};
+use crate::request::{Documents, Request, Sequence, Sequences};
 use base::bson::{Document, DocumentBuf, validate};
 use base::{Result, err};
 use smallvec::SmallVec;
@@ -110,7 +110,7 @@ fn split_sequence(section: &[u8]) -> std::result::Result<RawSequence<'_>, Troubl
 /// The one place where a client's documents become trusted.
 fn check_documents<'a>(body: &'a [u8], raw: RawSequences<'a>) -> Result<Request<'a>> {
     let body = checked(body)?;
-    let mut sequences: Vec<Sequence<'a>> = Vec::with_capacity(raw.len());
+    let mut sequences = Sequences::default();
     for (name, bytes) in raw {
         let name = std::str::from_utf8(name)
             .map_err(|_| err!(InvalidBSON, "the name of a document sequence is not UTF-8"))?;

@@ -2,7 +2,7 @@
 
 use crate::header::{self, Opcode, Trouble, document_length, malformed, read_i32};
 use crate::message::checked;
-use crate::request::Request;
+use crate::request::{Request, Sequences};
 use base::bson::{Document, Value};
 use base::{Result, err};
 
@@ -36,7 +36,7 @@ fn handshake<'a>(namespace: &'a [u8], query: &'a [u8]) -> Result<Request<'a>> {
             err!(5739101, "OP_QUERY is no longer supported. The client driver may require an upgrade.")
         })?;
     let body = unwrap_query(checked(query)?);
-    let request = Request { body, database, sequences: Vec::new() };
+    let request = Request { body, database, sequences: Sequences::default() };
     let name = request.name();
     if !["hello", "isMaster", "ismaster", "saslContinue", "saslStart"].contains(&name) {
         return Err(err!(

@@ -14,7 +14,37 @@ pub struct Request<'a> {
     /// The database named by `$db` (by the namespace, in a legacy message).
     pub database: &'a str,
     /// The lists of documents that came beside the body.
-    pub sequences: Vec<Sequence<'a>>,
+    pub sequences: Sequences<'a>,
+}
+
+/// The lists of documents beside a body. Most commands have one at most, which takes no allocation.
+#[derive(Clone, Debug, Default)]
+pub struct Sequences<'a> {
+    first: Option<Sequence<'a>>,
+    others: Vec<Sequence<'a>>,
+}
+
+impl<'a> Sequences<'a> {
+    /// The lists in order.
+    pub fn iter(&self) -> impl Iterator<Item = &Sequence<'a>> {
+        self.first.iter().chain(&self.others)
+    }
+
+    /// Adds a list.
+    pub fn push(&mut self, sequence: Sequence<'a>) {
+        match &self.first {
+            None => self.first = Some(sequence),
+            Some(_) => self.others.push(sequence),
+        }
+    }
+}
+
+impl<'a> FromIterator<Sequence<'a>> for Sequences<'a> {
+    fn from_iter<I: IntoIterator<Item = Sequence<'a>>>(list: I) -> Sequences<'a> {
+        let mut sequences = Sequences::default();
+        list.into_iter().for_each(|sequence| sequences.push(sequence));
+        sequences
+    }
 }
 
 /// A named list of documents beside the body (a section of kind 1).
@@ -31,7 +61,7 @@ impl<'a> Request<'a> {
     ///
     /// Errors: a command without a name (InvalidOptions as MongoDB) or without `$db` (40571), or
     /// a field given twice, as array and as sequence.
-    pub fn new(body: Document<'a>, sequences: Vec<Sequence<'a>>) -> Result<Request<'a>> {
+    pub fn new(body: Document<'a>, sequences: Sequences<'a>) -> Result<Request<'a>> {
         let database = match body.get("$db") {
             Some(Value::String(name)) => name,
             Some(other) => {
@@ -77,6 +107,14 @@ impl<'a> Documents<'a> {
     /// `len` validated documents, one after the other.
     pub fn from_sequence(bytes: &'a [u8], len: usize) -> Documents<'a> {
         Documents { source: Source::Sequence(bytes), len }
+    }
+
+    /// The bytes of those of a sequence; of an array's, which are part of the body, there are none.
+    pub(crate) fn sequence_bytes(&self) -> &'a [u8] {
+        match self.source {
+            Source::Array(_) => &[],
+            Source::Sequence(bytes) => bytes,
+        }
     }
 
     /// How many there are.

@@ -1,6 +1,7 @@
 //! Random and mutated frames: whatever arrives, the parser answers and does not panic.
 
 use crate::compression::{self, Compressor};
+use crate::frame::Frame;
 use crate::header::{self, Header, Opcode, frame_length};
 use crate::{message, query};
 use base::bson::Builder;
@@ -42,6 +43,9 @@ fn sample(checksum: bool) -> Vec<u8> {
 /// Parses a frame as a connection would and reads everything in it.
 fn swallow(frame: &[u8]) {
     let _ = frame_length(frame);
+    if let Ok(opened) = Frame::open(frame.to_vec(), header::MAX_MESSAGE_SIZE) {
+        let _ = format!("{:?}", opened.request());
+    }
     let Ok((header, body)) = Header::split(frame) else { return };
     match header.opcode {
         Opcode::Compressed => {
@@ -55,7 +59,7 @@ fn swallow(frame: &[u8]) {
                 && let Ok(request) = message.request
             {
                 let _ = format!("{:?} {}", request.body, request.name());
-                for sequence in &request.sequences {
+                for sequence in request.sequences.iter() {
                     assert_eq!(sequence.documents.iter().count(), sequence.documents.len());
                 }
             }
@@ -72,9 +76,14 @@ fn a_message_is_read_with_its_sequences() {
         let message = message::parse(&frame).unwrap();
         let request = message.request.unwrap();
         assert_eq!((request.name(), request.database), ("insert", "d"));
-        let documents = request.sequences[0].documents;
-        assert_eq!((request.sequences[0].name, documents.len()), ("documents", 2));
+        let sequence = request.sequences.iter().next().unwrap();
+        let documents = sequence.documents;
+        assert_eq!((sequence.name, documents.len()), ("documents", 2));
         assert_eq!(documents.iter().filter(|document| document.get("_id").is_some()).count(), 2);
+        let parsed = format!("{request:?}");
+        let opened = Frame::open(frame.clone(), header::MAX_MESSAGE_SIZE).unwrap();
+        // Debug output of slices shows what they hold.
+        assert_eq!(format!("{:?}", opened.request().unwrap()), parsed);
     }
 }
 

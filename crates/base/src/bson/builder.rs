@@ -138,6 +138,14 @@ impl Builder {
         self.bytes.len() - self.open.first().map_or(0, |frame| frame.start)
     }
 
+    /// Drops what was appended to the outermost document, the only one that is open, since it had this length; all of it
+    /// for 0.
+    pub fn truncate(&mut self, length: usize) {
+        debug_assert!(self.open.len() == 1, "truncate with an open document");
+        let start = self.open.first().map_or(0, |frame| frame.start);
+        self.bytes.truncate(start + length.max(4));
+    }
+
     /// Bytes of memory that it has, for what is written and what may be.
     pub fn capacity(&self) -> usize {
         self.bytes.capacity()

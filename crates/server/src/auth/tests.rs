@@ -1,7 +1,9 @@
 //! Conversations that aren't what they should be: whoever holds them stays outside, and nobody else notices.
 
-use crate::connection::{ConnectionState, Outcome, handle};
+use crate::call::Answer;
+use crate::connection::ConnectionState;
 use crate::local::LocalConnection;
+use crate::request::Request;
 use crate::server::{Server, Settings};
 use base::bson::{Builder, Document, DocumentBuf, FieldName, Value};
 use base::random::Random;
@@ -65,8 +67,9 @@ impl Peer {
     /// The reply to a command; `None` where the connection is closed, or has to wait.
     fn command(&mut self, command: Document<'_>) -> Option<DocumentBuf> {
         let mut reply = Vec::new();
-        match handle(&mut self.state, &self.server, &encode(1, 0, command), &mut reply) {
-            Outcome::Reply => document(&reply),
+        let mut request = Request::open(&self.state, &self.server, encode(1, 0, command)).ok()?;
+        match request.poll(&mut self.state, &self.server, &mut reply) {
+            Answer::Done => document(&reply),
             _ => None,
         }
     }

@@ -122,7 +122,7 @@ fn bulk_write(call: &mut Call<'_>) -> Result<Answer> {
             }
             Err(error) => {
                 // One statement's failure is that of the whole transaction.
-                call.connection.statement_failed = in_transaction;
+                call.progress.statement_failed = in_transaction;
                 totals.errors += 1;
                 replies.push(failure(position, &error));
                 if ordered || in_transaction {

@@ -1,6 +1,7 @@
 //! What the commands on documents share: their operation, their context, fields that several take.
 
 use crate::call::Call;
+use crate::dispatch::Hold;
 use crate::fields::Fields;
 use crate::read_concern::ReadConcern;
 use crate::read_preference::{Mode, ReadPreference};
@@ -10,11 +11,9 @@ use base::bson::Document;
 use base::{Error, Namespace, Result, err};
 use database::language::Interrupt;
 use database::language::{Collation, Context};
-use database::{
-    Acknowledged, Among, Committed, Elsewhere, Hint, Operation, Position, Reached, Scope, threads,
-};
-use std::sync::{Arc, mpsc};
-use std::time::{Duration, Instant};
+use database::{Acknowledged, Among, Committed, Elsewhere, Hint, Operation, Position, Reached, Scope};
+use std::sync::Arc;
+use std::time::Instant;
 
 impl Call<'_> {
     /// The scope of a command that reads documents: perhaps on a standby.
@@ -110,8 +109,7 @@ impl Call<'_> {
     /// nothing to change or was answered from the record of its first sending, waits for all
     /// that came before it, as MongoDB does.
     ///
-    /// Where the connection can wait for the journal without a thread, it does so once the handler is done, before the
-    /// reply goes out.
+    /// The journal is waited for once the handler is done, before the reply goes out, without a thread.
     pub(crate) fn acknowledge(&mut self, committed: Option<Committed>) -> Result<()> {
         // A transaction's statements wait for nothing: its commit does.
         if self.transaction.is_some() {
@@ -144,26 +142,16 @@ impl Call<'_> {
             }
             return Ok(());
         }
-        let mut in_time = true;
-        // More members than there are, are not waited for.
-        if let (Some(by), None) | (Some(by @ Acknowledged::Journal), _) = (by, &unsatisfiable) {
+        if let Some(error) = &unsatisfiable {
+            reply::write_concern_error(self.reply, error);
+        }
+        if by.is_some() {
             let position =
                 committed.map_or_else(|| database.latest_position(), |committed| committed.position);
-            if self.connection.holds_replies
-                && self.notes.is_none()
-                && unsatisfiable.is_none()
-                && concern.timeout().is_none()
-            {
-                self.unsynced = self.unsynced.max(Some(position));
-                return Ok(());
-            }
-            let database = database.clone();
-            let wait = move || database.wait_acknowledged(position, by, &mut || true).map(drop);
-            in_time = wait_within(concern.timeout(), wait)?;
-        }
-        let error = if in_time { unsatisfiable } else { Some(concern.timed_out()) };
-        if let Some(error) = error {
-            reply::write_concern_error(self.reply, &error);
+            // More members than there are, are not waited for.
+            let timeout = concern.timeout().filter(|_| unsatisfiable.is_none());
+            let timeout = timeout.map(|timeout| (Instant::now() + timeout, concern.timed_out()));
+            Hold { position, timeout }.join(&mut self.hold);
         }
         Ok(())
     }
@@ -267,29 +255,6 @@ impl Call<'_> {
     }
 }
 
-/// Waits off the network thread, so that the clients who are to share the sync can come; for no
-/// longer than this. Returns whether that was long enough.
-///
-/// Errors: those of the wait.
-fn wait_within(
-    timeout: Option<Duration>,
-    wait: impl Fn() -> Result<()> + Clone + Send + 'static,
-) -> Result<bool> {
-    let mut waited = Ok(true);
-    blocking::in_place(&mut || {
-        // A sync cannot be called off: a timeout leaves it to another thread.
-        let in_time = timeout.filter(|_| threads::has_spare_room(None)).and_then(|timeout| {
-            let (tell, told) = mpsc::sync_channel(1);
-            let other = wait.clone();
-            threads::spawn("vellum-journal", None, move || tell.send(other())).ok()?;
-            Some(told.recv_timeout(timeout).map_or(Ok(false), |waited| waited.map(|()| true)))
-        });
-        // Without another thread the reply comes late, and is true.
-        waited = in_time.unwrap_or_else(|| wait().map(|()| true));
-    });
-    waited
-}
-
 impl<'a> Fields<'a> {
     /// Takes `hint`.
     pub(crate) fn hint(&mut self) -> Result<Option<Hint>> {
@@ -312,23 +277,5 @@ impl<'a> Fields<'a> {
     /// Takes `arrayFilters`.
     pub(crate) fn array_filters(&mut self) -> Result<Vec<Document<'a>>> {
         Ok(self.documents("arrayFilters")?.map(|filters| filters.iter().collect()).unwrap_or_default())
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use base::err;
-
-    #[test]
-    fn waits_end_in_time() {
-        let slow = || {
-            std::thread::sleep(Duration::from_millis(200));
-            Ok(())
-        };
-        assert!(wait_within(None, || Ok(())).unwrap());
-        assert!(wait_within(Some(Duration::from_secs(20)), || Ok(())).unwrap());
-        assert!(!wait_within(Some(Duration::from_millis(1)), slow).unwrap());
-        assert!(wait_within(Some(Duration::from_secs(20)), || Err(err!(InternalError, "x"))).is_err());
     }
 }

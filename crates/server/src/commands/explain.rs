@@ -13,7 +13,7 @@ use crate::fields::Fields;
 use base::bson::{Document, DocumentBuf, Value};
 use base::{Result, err};
 use database::Verbosity;
-use wire::request::Request;
+use wire::request::{Request, Sequences};
 
 /// What MongoDB reports where the client doesn't say.
 pub(crate) const DEFAULT_VERBOSITY: &str = "allPlansExecution";
@@ -43,7 +43,7 @@ fn explain(call: &mut Call<'_>) -> Result<Answer> {
             call.request.database
         ));
     }
-    let request = Request { body: inner, database: call.request.database, sequences: Vec::new() };
+    let request = Request { body: inner, database: call.request.database, sequences: Sequences::default() };
     let explanation = explain_command(call, &request, verbosity)?;
     finish(call, &explanation, inner)
 }

@@ -161,7 +161,7 @@ fn answer(
 
 /// Errors: those of the fail point for getMores that have their cursor.
 fn fail_on_demand(call: &Call<'_>, namespace: &Namespace) -> Result<()> {
-    if !call.server.fail_points.active() || call.connection.waiting_until.is_some() {
+    if !call.server.fail_points.active() || call.progress.waiting_until.is_some() {
         return Ok(());
     }
     call.server.fail_points.check_get_more(&Target {

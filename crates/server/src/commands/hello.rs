@@ -153,7 +153,7 @@ fn awaits(call: &Call<'_>, fields: &mut Fields<'_>) -> Result<Option<Awaits>> {
 
 /// Keeps what the client says of itself, which it may say once.
 fn remember_client(call: &mut Call<'_>, client: Document<'_>) -> Result<()> {
-    if call.connection.waiting_until.is_some() {
+    if call.progress.waiting_until.is_some() {
         return Ok(());
     }
     if call.connection.metadata.is_some() {
@@ -211,7 +211,7 @@ fn check_client(client: Document<'_>) -> Result<()> {
 /// What to wait for, `None` where the client must be told something at once.
 fn hold_back(call: &mut Call<'_>, awaits: &Awaits) -> Result<Option<Answer>> {
     let now = topology_counter(call);
-    let told = match call.connection.stream {
+    let told = match call.progress.stream {
         Some(stream) => stream.topology_version,
         None if !awaits.is_this_process => return Ok(None),
         None => awaits.counter,

@@ -30,7 +30,7 @@ fn start(call: &mut Call<'_>) -> Result<Answer> {
     let asked = Start::read(&mut call.fields(), true)?;
     let opening = asked.open(call, call.request.database, false)?;
     let client = call.connection.activity.client.ip();
-    let is_first = call.connection.waiting_until.is_none();
+    let is_first = call.progress.waiting_until.is_none();
     let turn = match is_first {
         true => call.server.auth.delays.turn(&opening.user, client, Instant::now()),
         false => Some(Duration::ZERO),

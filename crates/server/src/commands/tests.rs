@@ -1,7 +1,10 @@
 //! Handlers tried through whole frames, without a socket.
 
+use crate::call::Answer;
 use crate::command::COMMANDS;
-use crate::connection::{ConnectionState, Outcome, handle};
+use crate::connection::ConnectionState;
+use crate::event::Event;
+use crate::request::Request;
 use crate::server::{Server, Settings};
 use base::bson::{Builder, Document, DocumentBuf, FieldName, Value};
 use database::{Database, SystemClock};
@@ -15,6 +18,8 @@ use wire::{compression, message, query};
 struct Client {
     server: Server,
     state: ConnectionState,
+    /// The request that waits, or has further replies.
+    request: Option<Request>,
 }
 
 impl Client {
@@ -25,7 +30,7 @@ impl Client {
         let server = Server::new(settings, database);
         let activity = server.activities.open(([127, 0, 0, 1], 50_000).into());
         let state = ConnectionState::new(activity, ([127, 0, 0, 1], 27_017).into());
-        Client { server, state }
+        Client { server, state, request: None }
     }
 
     fn standalone() -> Client {
@@ -36,16 +41,28 @@ impl Client {
         Client::new(Settings { replica_set: Some("rs0".to_string()), ..Settings::default() })
     }
 
-    fn frame(&mut self, frame: &[u8]) -> (Outcome, Vec<u8>) {
+    /// Goes on with the request that is under way, or begins this one.
+    fn frame(&mut self, frame: &[u8]) -> (Answer, Vec<u8>) {
         let mut out = Vec::new();
-        let outcome = handle(&mut self.state, &self.server, frame, &mut out);
-        (outcome, out)
+        let open = || Request::open(&self.state, &self.server, frame.to_vec());
+        let Some(mut request) = self.request.take().or_else(|| open().ok()) else {
+            return (Answer::Close, out);
+        };
+        let answer = request.poll(&mut self.state, &self.server, &mut out);
+        self.request = Some(request).filter(|request| matches!(answer, Answer::Wait(_)) || request.streams());
+        (answer, out)
+    }
+
+    /// The same where it has to wait: until when.
+    fn until(&mut self, frame: &[u8]) -> std::time::Instant {
+        let Answer::Wait(event) = self.frame(frame).0 else { panic!("nothing to wait for") };
+        event.until().unwrap()
     }
 
     /// Runs a command on `admin` and returns its reply.
     fn run(&mut self, build: impl FnOnce(&mut Builder)) -> DocumentBuf {
         let (outcome, reply) = self.frame(&command(0, build));
-        assert!(matches!(outcome, Outcome::Reply));
+        assert!(matches!(outcome, Answer::Done));
         body(&reply).to_owned()
     }
 }
@@ -154,7 +171,7 @@ fn the_handshake_may_come_as_op_query() {
         let mut query = builder.into_buffer();
         header::finish(&mut query, 0);
         let (outcome, reply) = Client::standalone().frame(&query);
-        assert!(matches!(outcome, Outcome::Reply));
+        assert!(matches!(outcome, Answer::Done));
         let document = Document::from_valid(&reply[36..]).to_owned();
         assert_eq!(is_ok(&document), ok);
         assert_eq!(code(&document), (!ok).then_some(352));
@@ -207,16 +224,15 @@ fn an_awaitable_hello_waits_and_streams() {
         b.append(c"processId", process).append(c"counter", 0i64).end();
         b.append(c"maxAwaitTimeMS", 20);
     });
-    for round in 0..2 {
-        let Outcome::Wait(wait) = client.frame(&frame).0 else { panic!("round {round} did not wait") };
-        std::thread::sleep(wait.until - std::time::Instant::now());
+    for _ in 0..2 {
+        std::thread::sleep(client.until(&frame) - std::time::Instant::now());
         let (outcome, reply) = client.frame(&frame);
-        assert!(matches!(outcome, Outcome::Stream));
+        assert!(matches!(outcome, Answer::Done) && client.request.is_some());
         assert_eq!(reply[16..20], 2u32.to_le_bytes(), "more to come");
     }
     client.server.topology.changed.raise();
-    assert!(matches!(client.frame(&frame).0, Outcome::Stream), "a change is told at once");
-    assert!(matches!(client.frame(&frame).0, Outcome::Wait(_)), "and only once");
+    assert!(matches!(client.frame(&frame).0, Answer::Done), "a change is told at once");
+    assert!(matches!(client.frame(&frame).0, Answer::Wait(_)), "and only once");
 }
 
 #[test]
@@ -243,7 +259,7 @@ fn nobody_answers_who_wants_no_answer() {
             .end();
     });
     let (outcome, reply) = Client::standalone().frame(&frame);
-    assert!(matches!(outcome, Outcome::NoReply) && reply.is_empty());
+    assert!(matches!(outcome, Answer::Done) && reply.is_empty());
 }
 
 #[test]
@@ -252,10 +268,10 @@ fn broken_bson_is_an_error_and_broken_framing_the_end() {
     let at = frame.windows(4).position(|bytes| bytes == b"text").unwrap();
     frame[at] = 0xFF;
     let (outcome, reply) = Client::standalone().frame(&frame);
-    assert!(matches!(outcome, Outcome::Reply));
+    assert!(matches!(outcome, Answer::Done));
     assert_eq!(code(&body(&reply).to_owned()), Some(22));
     frame[20] = 9;
-    assert!(matches!(Client::standalone().frame(&frame).0, Outcome::Close));
+    assert!(matches!(Client::standalone().frame(&frame).0, Answer::Close));
 }
 
 #[test]
@@ -273,9 +289,9 @@ fn fail_points_fail_delay_and_hang_up() {
     };
     let (_, reply) = configure(&|b| _ = b.append(c"errorCode", 91));
     assert_eq!(code(&body(&reply).to_owned()), Some(91));
-    assert!(matches!(configure(&|b| _ = b.append(c"closeConnection", true)).0, Outcome::Close));
+    assert!(matches!(configure(&|b| _ = b.append(c"closeConnection", true)).0, Answer::Close));
     let blocks = |b: &mut Builder| _ = b.append(c"blockConnection", true).append(c"blockTimeMS", 5);
-    assert!(matches!(configure(&blocks).0, Outcome::Wait(_)));
+    assert!(matches!(configure(&blocks).0, Answer::Wait(_)));
     assert!(is_ok(&client.run(|b| _ = b.append(c"ping", 1))));
 }
 
@@ -348,11 +364,13 @@ fn a_client_that_waits_hears_of_a_step_down() {
         })
     };
     let now = client.server.topology.changed.count() as i64;
-    let Outcome::Wait(mut wait) = client.frame(&waiting(now)).0 else { panic!("nothing to wait for") };
-    assert!(!(wait.ready)(std::task::Waker::noop()));
+    let Answer::Wait(Event::Other { mut ready, .. }) = client.frame(&waiting(now)).0 else {
+        panic!("nothing to wait for")
+    };
+    assert!(!ready(std::task::Waker::noop()));
     let set = client.server.set().unwrap();
     set.step_down(&client.server, std::time::Duration::ZERO).unwrap();
-    assert!((wait.ready)(std::task::Waker::noop()));
+    assert!(ready(std::task::Waker::noop()));
     // The time is over at once: by being asked the member becomes the primary of another term.
     let (_, reply) = client.frame(&waiting(now));
     let hello = body(&reply).to_owned();
@@ -365,8 +383,7 @@ fn a_client_that_waits_hears_of_a_step_down() {
 fn stepping_down_without_force_waits_for_somebody_to_catch_up() {
     let mut client = Client::replica_set();
     let frame = command(0, |b| _ = b.append(c"replSetStepDown", 60).append(c"secondaryCatchUpPeriodSecs", 1));
-    let Outcome::Wait(wait) = client.frame(&frame).0 else { panic!("nothing to wait for") };
-    std::thread::sleep(wait.until.saturating_duration_since(std::time::Instant::now()));
+    std::thread::sleep(client.until(&frame).saturating_duration_since(std::time::Instant::now()));
     let (_, reply) = client.frame(&frame);
     assert_eq!(code(&body(&reply).to_owned()), Some(262));
 }

@@ -88,7 +88,7 @@ impl WriteBatch {
     pub(crate) fn finish(self, call: &mut Call<'_>) -> Result<()> {
         if !self.errors.is_empty() {
             // One statement's failure is that of the whole transaction.
-            call.connection.statement_failed = self.in_transaction;
+            call.progress.statement_failed = self.in_transaction;
             call.reply.begin_array(c"writeErrors");
             for (position, error) in &self.errors {
                 reply::write_error(call.reply, *position as i32, error);

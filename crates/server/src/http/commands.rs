@@ -3,8 +3,9 @@
 use super::users::Guest;
 use super::{Answer, Peer, Request, Response, sessions, users};
 use crate::access::{self, Action, Resource};
-use crate::connection::{Outcome, handle};
+use crate::call::Answer as Polled;
 use crate::names::UserName;
+use crate::request;
 use crate::server::Server;
 use base::bson::extended_json::value_to_relaxed;
 use base::bson::{Builder, Document, DocumentBuf, FieldName, Value};
@@ -187,8 +188,10 @@ fn from_own_page(request: &Request<'_>) -> Result<(), Answer> {
 /// Errors: the answer that tells its failure.
 fn run(guest: &mut Guest<'_>, command: Document<'_>) -> Result<DocumentBuf, Response> {
     let mut reply = Vec::new();
-    let outcome = handle(&mut guest.state, guest.server, &message::encode(1, 0, command), &mut reply);
-    let reply = message::document(&reply).filter(|_| matches!(outcome, Outcome::Reply));
+    let frame = message::encode(1, 0, command);
+    let polled = request::Request::open(&guest.state, guest.server, frame)
+        .map(|mut request| request.poll(&mut guest.state, guest.server, &mut reply));
+    let reply = message::document(&reply).filter(|_| matches!(polled, Ok(Polled::Done)));
     let Some(reply) = reply else { return Err(Response::text(503, "the server is busy with it")) };
     if reply.view().get("ok").and_then(|ok| ok.as_i64()) == Some(1) {
         return Ok(reply);

@@ -9,23 +9,21 @@
 //! watched together are served in batches then, which takes less of the processors' time. So only a few clients have
 //! threads, and none has while more ask for one.
 
+use super::Connection;
 use super::stream::{Stream, is_readable};
-use super::{Begun, Busy, Connection, in_place};
+use crate::blocking::in_place;
 use crate::buffers;
-use crate::connection::{ConnectionState, Outcome, handle};
 use crate::dedicated_threads::{Entered, Threads};
-use crate::server::Server;
+use crate::driver::{Driver, Next, On};
+use crate::event::Event;
 use rustix::buffer::spare_capacity;
 use std::future::pending;
 use std::io::{self, ErrorKind, Write};
 use std::net::TcpStream;
-use std::ops::ControlFlow;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 use tokio::io::unix::AsyncFd;
 use wire::busy_poll::BusyPoll;
-use wire::header::frame_length;
 
 /// Whoever asks again within this time is served on a thread of his own.
 const SOON: Duration = Duration::from_millis(5);
@@ -181,102 +179,58 @@ impl Drop for Occupied<'_> {
 impl Connection {
     /// Serves a client who asks one thing after another, as long as he does and his requests need no more than a
     /// reply.
-    pub(super) async fn answer_briskly(&mut self, input: &mut Vec<u8>) -> io::Result<ControlFlow<()>> {
-        let Connection { stream: Stream::Brisk(stream), server, state, busy_poll } = self else {
-            return Ok(ControlFlow::Continue(()));
-        };
+    pub(super) fn serve_on_own_thread(&mut self) -> io::Result<()> {
+        let Connection { stream: Stream::Brisk(stream), driver, busy_poll } = self else { return Ok(()) };
         // One who has asked nothing yet may well not do so soon.
-        if input.is_empty() || !stream.is_soon() || state.is_stranger(server) {
-            return Ok(ControlFlow::Continue(()));
+        if !stream.is_soon() || driver.state.is_stranger(&driver.server) {
+            return Ok(());
         }
-        let Some(mut socket) = stream.occupy(&server.brisk)? else { return Ok(ControlFlow::Continue(())) };
-        let mut served = Ok(Served::Idle);
-        in_place(&mut || served = serve_one(&mut socket, state, server, input, busy_poll));
-        drop(socket);
-        match served? {
-            Served::Idle => Ok(ControlFlow::Continue(())),
-            Served::Gone => Ok(ControlFlow::Break(())),
-            Served::More { length, begun } => {
-                let frame: Vec<u8> = input.drain(..length.min(input.len())).collect();
-                self.answer(&frame, Some(begun)).await
-            }
-        }
+        let server = driver.server.clone();
+        let Some(mut socket) = stream.occupy(&server.brisk)? else { return Ok(()) };
+        let mut served = Ok(());
+        in_place(&mut || served = serve(&mut socket, driver, busy_poll));
+        served
     }
 }
 
-/// Why a client isn't served on a thread of his own any more.
-enum Served {
-    /// He asks nothing.
-    Idle,
-    /// He has gone, or the server is going to.
-    Gone,
-    /// The first request in the buffer, which has this length, takes more than a reply.
-    More { length: usize, begun: Begun },
-}
-
-/// Serves one client on this thread, waiting for his requests.
-fn serve_one(
-    socket: &mut Occupied<'_>,
-    state: &mut ConnectionState,
-    server: &Server,
-    input: &mut Vec<u8>,
-    busy_poll: &mut BusyPoll,
-) -> io::Result<Served> {
+/// Serves one client on this thread, waiting for his requests, until he asks nothing or a request takes more than a
+/// reply.
+fn serve(socket: &mut Occupied<'_>, driver: &mut Driver, busy_poll: &mut BusyPoll) -> io::Result<()> {
     loop {
-        let mut done = 0;
-        while let Some(rest) = input.get(done..)
-            && let Ok(Some(length)) = frame_length(rest)
-            && let Some(frame) = rest.get(..length)
-        {
-            if length > state.largest_message(server) {
-                input.drain(..done);
-                return Ok(Served::Idle);
+        match driver.advance(On::OwnThread) {
+            Next::Send => {
+                driver.state.activity.hold(driver.held(), &driver.server.database);
+                let sent = socket.send(driver.unsent())?;
+                driver.state.activity.hold(0, &driver.server.database);
+                driver.note_sent(sent);
+                if !driver.unsent().is_empty() {
+                    return Ok(());
+                }
             }
-            let busy = Busy::new(server);
-            let mut out = buffers::take();
-            let mut outcome = handle(state, server, frame, &mut out);
-            if let Outcome::Journal(position) = outcome {
-                // The reply tells whether the journal has it.
-                _ = server.database.wait_journaled(position);
-                outcome = handle(state, server, frame, &mut out);
+            Next::Wait => match driver.event.take() {
+                Some(event @ Event::Journaled { .. }) => event.wait(&driver.server.database),
+                event => {
+                    driver.event = event;
+                    return Ok(());
+                }
+            },
+            Next::Read => {
+                let Driver { server, state, input, .. } = driver;
+                if server.brisk.is_crowded() {
+                    return Ok(());
+                }
+                state.activity.hold(input.capacity(), &server.database);
+                if !server.settings.shared {
+                    let id = state.activity.connection_id;
+                    busy_poll.look(id, &server.latest, || socket.stream.is_readable());
+                }
+                match socket.fill(input)? {
+                    Some(0) => driver.close(),
+                    Some(read) => driver.server.counters.bytes_in.add(read as u64),
+                    None => return Ok(()),
+                }
             }
-            state.activity.hold(out.capacity(), &server.database);
-            let sent = socket.send(&out)?;
-            state.activity.hold(0, &server.database);
-            server.counters.bytes_out.add(sent as u64);
-            drop(busy);
-            if sent < out.len() || !matches!(outcome, Outcome::Reply | Outcome::NoReply) {
-                input.drain(..done);
-                return Ok(Served::More { length, begun: Begun { out, sent, outcome } });
-            }
-            if server.stopping.load(Ordering::Acquire) {
-                return Ok(Served::Gone);
-            }
-            buffers::give(out);
-            done += length;
-        }
-        input.drain(..done);
-        if frame_length(input).is_err() {
-            return Ok(Served::Idle);
-        }
-        if input.is_empty() {
-            buffers::give(std::mem::take(input));
-        }
-        if server.brisk.is_crowded() {
-            return Ok(Served::Idle);
-        }
-        state.activity.hold(input.capacity(), &server.database);
-        if !server.settings.shared {
-            let id = state.activity.connection_id;
-            busy_poll.look(id, &server.latest, || socket.stream.is_readable());
-        }
-        match socket.fill(input)? {
-            Some(0) => return Ok(Served::Gone),
-            Some(read) => server.counters.bytes_in.add(read as u64),
-            None => return Ok(Served::Idle),
-        }
-        if server.stopping.load(Ordering::Acquire) {
-            return Ok(Served::Gone);
+            Next::Refuse(_) | Next::Close => return Ok(()),
         }
     }
 }

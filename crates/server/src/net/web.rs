@@ -2,7 +2,8 @@
 
 use super::stream::Stream;
 use super::tls_stream::TlsStream;
-use super::{in_place, race, stream};
+use super::{race, stream};
+use crate::blocking::in_place;
 use crate::http::{self, Answer, Malformed, Peer, Request, Response};
 use crate::places::Place;
 use crate::server::Server;

@@ -27,7 +27,7 @@ use base::bson::{Document, Value};
 use base::{Result, err};
 use database::Database;
 use wire::request::Documents;
-use wire::request::Sequence;
+use wire::request::Sequences;
 
 /// What a command needs, as its row in the table says.
 #[derive(Clone, Copy)]
@@ -64,7 +64,7 @@ pub(crate) struct Asked<'a> {
     /// The database that it is for.
     pub(crate) database: &'a str,
     /// The lists of documents beside it.
-    pub(crate) sequences: &'a [Sequence<'a>],
+    pub(crate) sequences: &'a Sequences<'a>,
     /// What every connection runs now.
     pub(crate) activities: &'a Activities,
     /// The cursors that are open.
@@ -160,12 +160,13 @@ impl<'a> Asked<'a> {
         let name = body.first().map_or("", |first| first.name());
         // What isn't there is the handler's to refuse, for the whole command.
         let Some(command) = command::find(name) else { return Ok(()) };
+        let none = Sequences::default();
         let mut other = Asked {
             privileges: self.privileges,
             identity: self.identity,
             body,
             database,
-            sequences: &[],
+            sequences: &none,
             activities: self.activities,
             store: self.store,
             record: self.record.take(),

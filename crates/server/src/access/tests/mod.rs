@@ -6,18 +6,17 @@ mod table;
 mod wild;
 
 use crate::auth::Identity;
-use crate::connection::{ConnectionState, Outcome, handle};
+use crate::connection::ConnectionState;
 use crate::direct;
 use crate::names::UserName;
+use crate::request;
 use crate::server::{Server, Settings};
 use crate::session_id;
 use base::bson::{Document, DocumentBuf, extended_json};
 use database::{Database, SystemClock};
 use std::sync::Arc;
-use std::task::Waker;
 use std::time::Instant;
 use storage::store::LogOptions;
-use wire::message;
 
 /// A server that asks everybody what they may do.
 fn guarded() -> Arc<Server> {
@@ -93,18 +92,8 @@ impl Client {
 
     /// Runs a command, `$db` included.
     fn run(&mut self, command: Document<'_>) -> DocumentBuf {
-        let frame = message::encode(1, 0, command);
-        loop {
-            let mut reply = Vec::new();
-            match handle(&mut self.state, &self.server, &frame, &mut reply) {
-                Outcome::Wait(mut wait) => {
-                    while !(wait.ready)(Waker::noop()) && Instant::now() < wait.until {
-                        std::thread::yield_now();
-                    }
-                }
-                _ => return message::document(&reply).unwrap_or_else(DocumentBuf::empty),
-            }
-        }
+        let reply = request::command(&mut self.state, &self.server, command);
+        reply.unwrap_or_else(DocumentBuf::empty)
     }
 
     /// The same for a command as text.

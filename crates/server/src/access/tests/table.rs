@@ -11,7 +11,7 @@ use crate::server::Server;
 use std::fmt::Write;
 use std::path::Path;
 use std::sync::Arc;
-use wire::request::Request;
+use wire::request::{Request, Sequences};
 
 const UNAUTHORIZED: i64 = 13;
 
@@ -40,7 +40,7 @@ fn furnished() -> Arc<Server> {
 /// Whether whoever is on a connection may run a sample, and what it needs.
 fn declared(client: &Client, sample: &str) -> (bool, Vec<Needed>) {
     let sample = parse(sample);
-    let request = Request::new(sample.view(), Vec::new()).unwrap();
+    let request = Request::new(sample.view(), Sequences::default()).unwrap();
     let mut asked = asked(&client.server, &client.state, &request);
     asked.record = Some(Vec::new());
     let allowed = asked.check(&command::find(request.name()).unwrap().needs).is_ok();

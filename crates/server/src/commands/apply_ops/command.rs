@@ -8,7 +8,7 @@ use crate::write_concern::WriteConcern;
 use base::bson::{Builder, Document, DocumentBuf, Element, Value};
 use base::{Error, ErrorCode, Namespace, Result, err};
 use database::RenameRequest;
-use wire::request::Request;
+use wire::request::{Request, Sequences};
 
 /// Applies an operation of kind `c`.
 ///
@@ -64,7 +64,7 @@ pub(super) fn apply(call: &mut Call<'_>, operation: Document<'_>, options: Optio
 /// Runs a command of clients in the place of the one that asks for it.
 fn run(call: &mut Call<'_>, database: &str, command: DocumentBuf) -> Result<()> {
     let body = command.view();
-    let request = Request { body, database, sequences: Vec::new() };
+    let request = Request { body, database, sequences: Sequences::default() };
     let row = command::position(request.name()).and_then(|at| COMMANDS.get(at));
     let row = row.ok_or_else(|| err!(CommandNotFound, "no such command: '{}'", request.name()))?;
     let arguments = Arguments {
@@ -78,6 +78,7 @@ fn run(call: &mut Call<'_>, database: &str, command: DocumentBuf) -> Result<()> 
     let mut inner = Call {
         server: call.server,
         connection: &mut *call.connection,
+        progress: &mut *call.progress,
         request: &request,
         command: row,
         arguments,
@@ -88,7 +89,7 @@ fn run(call: &mut Call<'_>, database: &str, command: DocumentBuf) -> Result<()> 
         streams: None,
         notes: None,
         reads_stream: false,
-        unsynced: None,
+        hold: None,
         durable: false,
     };
     match (row.run)(&mut inner)? {
