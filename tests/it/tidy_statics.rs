@@ -27,7 +27,7 @@ const STATICS: &[(&str, &str)] = &[
     ("crates/server/src/logging/mod.rs: RING", "the same: its latest lines"),
     ("crates/server/src/logging/mod.rs: SINK", "the same: where it goes"),
     ("crates/server/src/logging/mod.rs: WARNINGS", "the same: what was said at the start"),
-    ("crates/server/src/net.rs: THREADS", "how many threads the machine runs at a time"),
+    ("crates/server/src/blocking.rs: THREADS", "how many threads the machine runs at a time"),
     ("crates/storage/src/cpu_slice.rs: BEATS", "in debug builds, how long the machine has run"),
     ("crates/storage/src/cpu_slice.rs: FACTOR", "in debug builds, how slow code may be"),
     ("crates/storage/src/mutants.rs: ANY", "faults that tests switch on"),

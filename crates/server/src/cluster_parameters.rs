@@ -3,11 +3,12 @@
 //! They lie in `config.clusterParameters`, as MongoDB keeps them, and so outlive the process where data does.
 
 use crate::fields::Fields;
-use crate::server::Server;
-use crate::server::stored_setting::Place;
+use crate::system_collections::Place;
 use base::bson::{Builder, Document, Value};
 use base::{Error, Result, err};
+use database::Database;
 use parking_lot::RwLock;
+use std::sync::Arc;
 
 /// The name of the one parameter.
 pub(crate) const CHANGE_STREAM_OPTIONS: &str = "changeStreamOptions";
@@ -105,10 +106,10 @@ fn wrong_type(found: Value<'_>) -> Error {
     )
 }
 
-impl Server {
+impl ClusterParameters {
     /// Takes up what an earlier process stored. What can't be read counts as never set, and is told.
-    pub(crate) fn load_cluster_parameters(&self) {
-        let loaded = PLACE.read(self).and_then(|stored| {
+    pub(crate) fn load(&self, database: &Arc<Database>) {
+        let loaded = PLACE.read(database).and_then(|stored| {
             let Some(stored) = &stored else { return Ok(ChangeStreamOptions::default()) };
             let stored = stored.view();
             let time = match stored.get("clusterParameterTime") {
@@ -118,7 +119,7 @@ impl Server {
             Ok(ChangeStreamOptions { time, ..ChangeStreamOptions::parse(stored)? })
         });
         match loaded {
-            Ok(options) => self.honour(options),
+            Ok(options) => self.honour(database, options),
             Err(error) => log::warn!("reading the parameter {CHANGE_STREAM_OPTIONS}: {error}"),
         }
     }
@@ -126,15 +127,19 @@ impl Server {
     /// Stores the parameter, then lets it hold.
     ///
     /// Errors: those of the write.
-    pub(crate) fn set_change_stream_options(&self, options: ChangeStreamOptions) -> Result<()> {
-        let options = ChangeStreamOptions { time: self.cluster_time(), ..options };
-        PLACE.write(self, |document| options.append_to(true, document))?;
-        self.honour(options);
+    pub(crate) fn set_change_streams(
+        &self,
+        database: &Arc<Database>,
+        options: ChangeStreamOptions,
+    ) -> Result<()> {
+        let options = ChangeStreamOptions { time: database.cluster_time(), ..options };
+        PLACE.write(database, |document| options.append_to(true, document))?;
+        self.honour(database, options);
         Ok(())
     }
 
-    fn honour(&self, options: ChangeStreamOptions) {
-        *self.cluster_parameters.change_streams.write() = options;
-        self.database.keep_images_for(options.expire_after_seconds);
+    fn honour(&self, database: &Arc<Database>, options: ChangeStreamOptions) {
+        *self.change_streams.write() = options;
+        database.keep_images_for(options.expire_after_seconds);
     }
 }

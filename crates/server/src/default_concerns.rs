@@ -4,12 +4,13 @@
 //! the copy read at the start and changed by the command.
 
 use crate::read_concern::ReadConcern;
-use crate::server::Server;
-use crate::server::stored_setting::Place;
+use crate::system_collections::Place;
 use crate::write_concern::{Provenance, WriteConcern};
 use base::bson::{Builder, Document, Value};
 use base::{Result, err};
+use database::Database;
 use parking_lot::RwLock;
+use std::sync::Arc;
 
 /// The `_id` under which they are stored.
 const PLACE: Place = Place { database: "config", collection: "settings", id: "ReadWriteConcernDefaults" };
@@ -54,15 +55,15 @@ impl DefaultConcerns {
     }
 }
 
-impl Server {
+impl DefaultConcerns {
     /// Takes up what an earlier process stored. What can't be read counts as never set, and is told.
-    pub(crate) fn load_default_concerns(&self) {
-        let loaded = PLACE.read(self).and_then(|stored| match stored {
+    pub(crate) fn load(&self, database: &Arc<Database>) {
+        let loaded = PLACE.read(database).and_then(|stored| match stored {
             Some(stored) => Custom::parse(stored.view()),
             None => Ok(Custom::default()),
         });
         match loaded {
-            Ok(custom) => *self.default_concerns.custom.write() = custom,
+            Ok(custom) => *self.custom.write() = custom,
             Err(error) => log::warn!("reading the default concerns: {error}"),
         }
     }
@@ -70,9 +71,9 @@ impl Server {
     /// Stores defaults, then lets them hold.
     ///
     /// Errors: those of the write.
-    pub(crate) fn set_default_concerns(&self, custom: Custom) -> Result<()> {
-        PLACE.write(self, |document| custom.append_to(document))?;
-        *self.default_concerns.custom.write() = custom;
+    pub(crate) fn set(&self, database: &Arc<Database>, custom: Custom) -> Result<()> {
+        PLACE.write(database, |document| custom.append_to(document))?;
+        *self.custom.write() = custom;
         Ok(())
     }
 }

@@ -81,8 +81,10 @@ impl Driver {
             if !self.unsent().is_empty() {
                 return Next::Send;
             }
-            self.sent = 0;
-            buffers::give(std::mem::take(&mut self.out));
+            if self.out.capacity() != 0 {
+                self.sent = 0;
+                buffers::give(std::mem::take(&mut self.out));
+            }
             if self.closes {
                 return Next::Close;
             }
@@ -91,10 +93,10 @@ impl Driver {
                 self.set_busy(matches!(event, Event::Journaled { .. }));
                 return Next::Wait;
             }
-            let request = match self.request.take() {
-                Some(request) => *request,
-                None => match self.open() {
-                    Ok(request) => request,
+            let work = match self.request.take() {
+                Some(request) => Work::GoOn(request),
+                None => match self.frame() {
+                    Ok(frame) => Work::Begin(frame),
                     Err(next) => {
                         self.set_busy(false);
                         return next;
@@ -102,12 +104,18 @@ impl Driver {
                 },
             };
             self.set_busy(true);
-            self.poll(request, on);
+            self.out = buffers::take();
+            let Driver { server, state, out, .. } = self;
+            let done = match on {
+                On::OwnThread => work.run(state, server, out),
+                On::SharedThread => run_shared(work, state, server, out),
+            };
+            self.note(done);
         }
     }
 
-    /// The next request of the input, or what is needed first.
-    fn open(&mut self) -> Result<Request, Next> {
+    /// The next frame of the input, or what is needed first.
+    fn frame(&mut self) -> Result<Vec<u8>, Next> {
         let rest = self.input.get(self.handled..).unwrap_or_default();
         let length = match frame_length(rest) {
             Ok(Some(length)) if length > self.state.largest_message(&self.server) => {
@@ -118,55 +126,48 @@ impl Driver {
             Err(Trouble::Malformed(what)) => return Err(Next::Refuse(what)),
             Err(Trouble::Refused(_)) => return Err(Next::Close),
         };
-        let Some(length) = length else {
-            self.input.drain(..self.handled);
-            self.handled = 0;
-            if self.input.is_empty() {
-                buffers::give(std::mem::take(&mut self.input));
+        match length {
+            Some(length) if self.handled == 0 && length == self.input.len() => {
+                Ok(std::mem::take(&mut self.input))
             }
-            return Err(Next::Read);
-        };
-        let frame = match self.handled == 0 && length == self.input.len() {
-            true => std::mem::take(&mut self.input),
-            false => {
+            Some(length) => {
                 let mut frame = buffers::take();
                 frame.extend_from_slice(rest.get(..length).unwrap_or_default());
                 self.handled += length;
-                frame
+                Ok(frame)
             }
-        };
-        Request::open(&self.state, &self.server, frame).map_err(|trouble| {
-            let activity = &self.state.activity;
-            let what = match trouble {
-                Trouble::Malformed(what) => what,
-                Trouble::Refused(error) => error.to_string(),
-            };
-            log::warn!("closing connection {} from {}: {what}", activity.connection_id, activity.client);
-            self.closes = true;
-            Next::Close
-        })
+            None => {
+                self.input.drain(..self.handled);
+                self.handled = 0;
+                if self.input.is_empty() && self.input.capacity() != 0 {
+                    buffers::give(std::mem::take(&mut self.input));
+                }
+                Err(Next::Read)
+            }
+        }
     }
 
-    fn poll(&mut self, mut request: Request, on: On) {
-        let Driver { server, state, out, .. } = self;
-        if out.capacity() == 0 {
-            *out = buffers::take();
-        }
-        let answer = match on {
-            On::OwnThread => request.poll(state, server, out),
-            On::SharedThread => poll_shared(&mut request, state, server, out),
-        };
+    /// Takes up what came of a request.
+    fn note(&mut self, done: Result<(Answer, Option<Box<Request>>), Trouble>) {
         let mut is_stopping = self.server.stopping.load(Ordering::Acquire);
-        match answer {
-            Answer::Done if request.streams() => self.request = Some(Box::new(request)),
-            Answer::Done => buffers::give(request.into_buffer()),
-            Answer::Wait(event) => {
+        match done {
+            Ok((Answer::Done, request)) => self.request = request.filter(|request| request.streams()),
+            Ok((Answer::Wait(event), request)) => {
                 // What is done is still replied to.
                 is_stopping &= !matches!(event, Event::Journaled { .. });
                 self.event = Some(event);
-                self.request = Some(Box::new(request));
+                self.request = request;
             }
-            Answer::Close => self.closes = true,
+            Ok((Answer::Close, _)) => self.closes = true,
+            Err(trouble) => {
+                let activity = &self.state.activity;
+                let what = match trouble {
+                    Trouble::Malformed(what) => what,
+                    Trouble::Refused(error) => error.to_string(),
+                };
+                log::warn!("closing connection {} from {}: {what}", activity.connection_id, activity.client);
+                self.closes = true;
+            }
         }
         // It has been refused, or was the last that is answered here.
         self.closes |= is_stopping;
@@ -214,23 +215,47 @@ impl Drop for Driver {
     }
 }
 
-/// Polls a request on a thread that serves others too. The last such thread that isn't at a request hands its connections
-/// on first, so that however long the others take, someone is there for new requests.
-fn poll_shared(
-    request: &mut Request,
+/// What is to be done next.
+enum Work {
+    Begin(Vec<u8>),
+    GoOn(Box<Request>),
+}
+
+impl Work {
+    fn run(
+        self,
+        state: &mut ConnectionState,
+        server: &Server,
+        out: &mut Vec<u8>,
+    ) -> Result<(Answer, Option<Box<Request>>), Trouble> {
+        match self {
+            Work::Begin(frame) => Request::begin(state, server, frame, out),
+            Work::GoOn(mut request) => Ok((request.poll(state, server, out), Some(request))),
+        }
+    }
+}
+
+/// Works on a thread that serves others too. The last such thread that isn't at work hands its connections on first, so
+/// that however long the others take, someone is there for new requests.
+fn run_shared(
+    work: Work,
     state: &mut ConnectionState,
     server: &Server,
     out: &mut Vec<u8>,
-) -> Answer {
+) -> Result<(Answer, Option<Box<Request>>), Trouble> {
     let others = server.occupied.fetch_add(1, Ordering::Relaxed);
     // What a server of another machine has to be asked always takes long.
     if others + 1 < network_threads() && !server.settings.shared {
-        let answer = request.poll(state, server, out);
+        let done = work.run(state, server, out);
         server.occupied.fetch_sub(1, Ordering::Relaxed);
-        return answer;
+        return done;
     }
     server.occupied.fetch_sub(1, Ordering::Relaxed);
-    let mut answer = Answer::Close;
-    in_place(&mut || answer = request.poll(state, server, out));
-    answer
+    let (mut work, mut done) = (Some(work), Ok((Answer::Close, None)));
+    in_place(&mut || {
+        if let Some(work) = work.take() {
+            done = work.run(state, server, out);
+        }
+    });
+    done
 }

@@ -23,7 +23,6 @@ mod counters;
 #[cfg(unix)]
 mod dedicated_threads;
 mod default_concerns;
-mod direct;
 mod dispatch;
 mod driver;
 mod event;
@@ -53,6 +52,7 @@ mod session;
 mod session_id;
 mod set_config;
 mod signal;
+mod system_collections;
 mod tls;
 mod transaction;
 mod transaction_rules;

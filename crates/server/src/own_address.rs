@@ -1,16 +1,15 @@
 //! The address by which the clients of a replica set know this server.
 
-use crate::call::Call;
+use crate::server::Server;
 use std::net::{SocketAddr, ToSocketAddrs, UdpSocket};
 
 /// The address that clients must know this server by: what it advertises, else what the set was initiated
 /// with, else what they dialled.
-pub(crate) fn own_address(call: &Call<'_>) -> String {
-    if let Some(advertised) = &call.server.settings.advertise {
+pub(crate) fn own_address(server: &Server, local: SocketAddr) -> String {
+    if let Some(advertised) = &server.settings.advertise {
         return advertised.clone();
     }
-    let local = call.connection.local;
-    let named = call.server.set().and_then(|set| set.config().host);
+    let named = server.set().and_then(|set| set.config().host);
     // A server that has been started on another port isn't reached by the old one.
     named.filter(|host| port_of(host) == Some(local.port())).unwrap_or_else(|| dialled(local))
 }
@@ -22,11 +21,11 @@ pub(crate) fn dialled(address: SocketAddr) -> String {
 
 /// Whether a host and port, as a configuration names them, are this server's. Looks the name up, which may wait for
 /// the network.
-pub(crate) fn is_own(call: &Call<'_>, host: &str) -> bool {
-    if host.eq_ignore_ascii_case(&own_address(call)) {
+pub(crate) fn is_own(server: &Server, local: SocketAddr, host: &str) -> bool {
+    if host.eq_ignore_ascii_case(&own_address(server, local)) {
         return true;
     }
-    if port_of(host) != Some(call.connection.local.port()) {
+    if port_of(host) != Some(local.port()) {
         return false;
     }
     let mut own = false;

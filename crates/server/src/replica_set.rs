@@ -5,11 +5,11 @@
 //! outlives the process where data does; each start and each end of a stepDown is an election, and so a term, of
 //! its own.
 
-use crate::direct;
 use crate::server::Server;
 use crate::set_config::SetConfig;
+use crate::system_collections;
 use base::bson::{Builder, ObjectId};
-use base::{Result, err};
+use base::{Namespace, Result, err};
 use parking_lot::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -132,8 +132,8 @@ impl ReplicaSet {
 impl Server {
     /// Takes up what an earlier process stored for the whole set.
     pub(crate) fn load_set_settings(&self) {
-        self.load_default_concerns();
-        self.load_cluster_parameters();
+        self.default_concerns.load(&self.database);
+        self.cluster_parameters.load(&self.database);
         self.load_user_write_block();
     }
 
@@ -165,14 +165,8 @@ impl Server {
     }
 
     fn stored_set_config(&self, name: &str) -> Result<Option<SetConfig>> {
-        let mut find = Builder::new();
-        find.append(c"find", "system.replset").begin_document(c"filter").append(c"_id", name).end();
-        find.append(c"limit", 1).append(c"$db", "local");
-        let reply = direct::run(self, find.finish().view())?;
-        let batch = reply.view().get("cursor").and_then(|cursor| cursor.as_document()?.get("firstBatch"));
-        let batch = batch.and_then(|batch| batch.as_array());
-        let first = batch.and_then(|batch| batch.iter().next());
-        let stored = first.and_then(|first| first.as_document()).map(SetConfig::stored).transpose()?;
+        let stored = system_collections::find_by_id(&self.database, &collection()?, name)?;
+        let stored = stored.map(|stored| SetConfig::stored(stored.view())).transpose()?;
         Ok(stored.map(|(mut config, host)| {
             // A set that began with the server is known by what its clients dial.
             config.host = host.filter(|_| self.settings.awaits_initiation);
@@ -209,12 +203,13 @@ impl Server {
     ///
     /// Errors: those of the write.
     pub(crate) fn store_set_config(&self, set: &ReplicaSet, config: &SetConfig, host: &str) -> Result<()> {
-        let mut update = Builder::new();
-        update.append(c"update", "system.replset").begin_array(c"updates").push_document();
-        update.begin_document(c"q").append(c"_id", &set.name).end();
-        config.append_to(&set.name, host, update.begin_document(c"u"));
-        update.end().append(c"upsert", true).end().end();
-        update.begin_document(c"writeConcern").append(c"w", 1).end().append(c"$db", "local");
-        direct::run(self, update.finish().view()).map(drop)
+        let mut document = Builder::new();
+        config.append_to(&set.name, host, &mut document);
+        system_collections::replace(&self.database, &collection()?, &set.name, document.finish().view())
     }
+}
+
+/// Where the configuration is stored.
+fn collection() -> Result<Namespace> {
+    Namespace::new("local", "system.replset")
 }

@@ -1,9 +1,10 @@
 //! A request on its way: its message, taken apart once, and what is known of it between its waits.
 //!
-//! [`Request::poll`] knows no socket. Whoever serves the connection waits for the event that it returns, without a
-//! thread, and polls again. It never panics outwards: a panic in a handler becomes an InternalError for that client and
+//! [`Request::begin`] and [`Request::poll`] know no socket. Whoever serves the connection waits for the event that they
+//! return, without a thread, and polls again. It never panics outwards: a panic in a handler becomes an InternalError for that client and
 //! the end of its connection.
 
+use crate::buffers;
 use crate::call::Answer;
 use crate::connection::ConnectionState;
 use crate::dispatch::{self, Held};
@@ -12,15 +13,16 @@ use crate::server::Server;
 use crate::session::Session;
 use crate::turn::Turn;
 use base::bson::{Builder, Document, DocumentBuf};
-use base::{Error, err};
+use base::{Error, ErrorCode, err};
+use std::net::{Ipv4Addr, SocketAddr};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::Ordering;
 use std::time::Instant;
-use wire::frame::Frame;
+use wire::frame::{self, Envelope, Frame, Places};
 use wire::header::{Opcode, Trouble};
 use wire::{compression, message, query};
 
-/// One request, from its frame to its reply.
+/// One request that waits, or has further replies.
 pub(crate) struct Request {
     frame: Frame,
     progress: Progress,
@@ -91,12 +93,29 @@ impl Reply {
 }
 
 impl Request {
-    /// Takes a whole frame of a connection apart.
+    /// Begins with a whole frame of a connection. The reply is in `out`, as for [`poll`](Self::poll); the request is
+    /// returned where it waits or has further replies.
     ///
-    /// Errors: what is wrong with it, where there is nothing to be replied to.
-    pub(crate) fn open(state: &ConnectionState, server: &Server, frame: Vec<u8>) -> Result<Request, Trouble> {
-        let frame = Frame::open(frame, state.largest_message(server))?;
-        Ok(Request { frame, progress: Progress::default() })
+    /// Errors: what is wrong with the frame, where there is nothing to be replied to.
+    pub(crate) fn begin(
+        state: &mut ConnectionState,
+        server: &Server,
+        frame: Vec<u8>,
+        out: &mut Vec<u8>,
+    ) -> Result<(Answer, Option<Box<Request>>), Trouble> {
+        let mut bytes = frame;
+        let compressor = frame::unpack(&mut bytes, state.largest_message(server))?;
+        let (envelope, request) = frame::parse(&bytes, compressor)?;
+        let mut progress = Progress::default();
+        let answer = poll(&envelope, request.as_ref(), &mut progress, state, server, out);
+        if !matches!(answer, Answer::Wait(_)) && progress.stream.is_none() {
+            drop(request);
+            buffers::give(bytes);
+            return Ok((answer, None));
+        }
+        let places = request.map(|request| Places::of(&request, &bytes));
+        let frame = Frame { bytes, envelope, places };
+        Ok((answer, Some(Box::new(Request { frame, progress }))))
     }
 
     /// Whether further replies follow those that there were.
@@ -104,94 +123,104 @@ impl Request {
         self.progress.stream.is_some()
     }
 
-    /// The memory of its frame, to be used again.
-    pub(crate) fn into_buffer(self) -> Vec<u8> {
-        self.frame.into_buffer()
-    }
-
     /// Goes on until the request is answered or has to wait. The reply is in `out`, which is empty before: none where
     /// the client wants none.
     pub(crate) fn poll(&mut self, state: &mut ConnectionState, server: &Server, out: &mut Vec<u8>) -> Answer {
-        let caught = catch_unwind(AssertUnwindSafe(|| self.advance(state, server, out)));
-        let answer = caught.unwrap_or_else(|_| {
-            server.counters.panics.add(1);
-            log::error!("closing connection {} after a panic", state.activity.connection_id);
-            self.panic_reply(server, out);
-            Answer::Close
-        });
-        if matches!(answer, Answer::Wait(_)) {
-            return answer;
-        }
-        let stream = self.progress.stream.take();
-        self.progress = Progress { stream, ..Progress::default() };
-        state.activity.end();
-        answer
-    }
-
-    fn advance(&mut self, state: &mut ConnectionState, server: &Server, out: &mut Vec<u8>) -> Answer {
         let Request { frame, progress } = self;
-        let (reply_id, mut reply) = match progress.held.as_mut().and_then(|held| held.reply.take()) {
-            Some(reply) => reply,
-            None => {
-                let reply_id = server.next_message_id();
-                let response_to = progress.stream.map_or(frame.request_id, |stream| stream.last_reply);
-                match frame.opcode {
-                    Opcode::Query => query::begin_reply(out, reply_id, response_to, false),
-                    // Whether more is to come is known at the end, when the flags are set.
-                    _ => message::begin_reply(out, reply_id, response_to),
-                }
-                (reply_id, Reply::new(std::mem::take(out)))
-            }
-        };
-        let answer = match frame.request() {
-            Ok(request) => {
-                dispatch::run(state, server, &request, progress, frame.exhaust_allowed, &mut reply)
-            }
-            Err(error) => dispatch::refuse(server, state, &mut reply, error),
-        };
-        match answer {
-            Answer::Done => {}
-            answer => {
-                if let Some(held) = &mut progress.held {
-                    held.reply = Some((reply_id, reply));
-                }
-                return answer;
-            }
-        }
-        let streams = reply.streams.filter(|_| !frame.more_to_come);
-        if streams.is_some() != progress.stream.is_some() {
-            state.activity.streams.store(streams.is_some(), Ordering::Relaxed);
-        }
-        progress.stream = streams.map(|topology_version| Stream { last_reply: reply_id, topology_version });
-        if frame.more_to_come {
-            return Answer::Done;
-        }
-        debug_assert!(base::bson::is_well_formed(reply.document.so_far().bytes()), "a reply is valid BSON");
-        let compressor = frame.compressor.filter(|_| reply.compressible);
-        *out = reply.document.into_buffer();
-        if streams.is_some() {
-            message::set_more_to_come(out);
-        }
-        wire::header::finish(out, 0);
-        if let Some(compressor) = compressor {
-            compression::pack(compressor, out);
-        }
-        Answer::Done
+        let request = frame.request();
+        let request = request.as_ref().map_err(|error| *error);
+        poll(&frame.envelope, request, progress, state, server, out)
     }
+}
 
-    /// The reply after a panic, which may have left anything in `out`.
-    fn panic_reply(&self, server: &Server, out: &mut Vec<u8>) {
-        out.clear();
-        if self.frame.opcode != Opcode::Message {
-            return;
+fn poll(
+    envelope: &Envelope,
+    request: Result<&wire::request::Request<'_>, &Error>,
+    progress: &mut Progress,
+    state: &mut ConnectionState,
+    server: &Server,
+    out: &mut Vec<u8>,
+) -> Answer {
+    let go_on = || advance(envelope, request, progress, state, server, out);
+    let caught = catch_unwind(AssertUnwindSafe(go_on));
+    let answer = caught.unwrap_or_else(|_| {
+        server.counters.panics.add(1);
+        log::error!("closing connection {} after a panic", state.activity.connection_id);
+        panic_reply(envelope, server, out);
+        Answer::Close
+    });
+    if !matches!(answer, Answer::Wait(_)) {
+        if let Some(stream) = progress.stream {
+            *progress = Progress { stream: Some(stream), ..Progress::default() };
         }
-        message::begin_reply(out, server.next_message_id(), self.frame.request_id);
-        let mut reply = Builder::with_buffer(std::mem::take(out));
-        let error: Error = err!(InternalError, "the server failed to handle this command; its log says how");
-        crate::reply::failure::<&str>(&mut reply, &error, &[]);
-        *out = reply.into_buffer();
-        wire::header::finish(out, 0);
+        state.activity.end();
     }
+    answer
+}
+
+fn advance(
+    envelope: &Envelope,
+    request: Result<&wire::request::Request<'_>, &Error>,
+    progress: &mut Progress,
+    state: &mut ConnectionState,
+    server: &Server,
+    out: &mut Vec<u8>,
+) -> Answer {
+    let (reply_id, mut reply) = match progress.held.as_mut().and_then(|held| held.reply.take()) {
+        Some(reply) => reply,
+        None => {
+            let reply_id = server.next_message_id();
+            let response_to = progress.stream.map_or(envelope.request_id, |stream| stream.last_reply);
+            match envelope.opcode {
+                Opcode::Query => query::begin_reply(out, reply_id, response_to, false),
+                // Whether more is to come is known at the end, when the flags are set.
+                _ => message::begin_reply(out, reply_id, response_to),
+            }
+            (reply_id, Reply::new(std::mem::take(out)))
+        }
+    };
+    let answer = match request {
+        Ok(request) => dispatch::run(state, server, request, progress, envelope.exhaust_allowed, &mut reply),
+        Err(error) => dispatch::refuse(server, state, &mut reply, error),
+    };
+    if !matches!(answer, Answer::Done) {
+        if let Some(held) = &mut progress.held {
+            held.reply = Some((reply_id, reply));
+        }
+        return answer;
+    }
+    let streams = reply.streams.filter(|_| !envelope.more_to_come);
+    if streams.is_some() != progress.stream.is_some() {
+        state.activity.streams.store(streams.is_some(), Ordering::Relaxed);
+    }
+    progress.stream = streams.map(|topology_version| Stream { last_reply: reply_id, topology_version });
+    if envelope.more_to_come {
+        return Answer::Done;
+    }
+    debug_assert!(base::bson::is_well_formed(reply.document.so_far().bytes()), "a reply is valid BSON");
+    *out = reply.document.into_buffer();
+    if streams.is_some() {
+        message::set_more_to_come(out);
+    }
+    wire::header::finish(out, 0);
+    if let Some(compressor) = envelope.compressor.filter(|_| reply.compressible) {
+        compression::pack(compressor, out);
+    }
+    Answer::Done
+}
+
+/// The reply after a panic, which may have left anything in `out`.
+fn panic_reply(envelope: &Envelope, server: &Server, out: &mut Vec<u8>) {
+    out.clear();
+    if envelope.opcode != Opcode::Message {
+        return;
+    }
+    message::begin_reply(out, server.next_message_id(), envelope.request_id);
+    let mut reply = Builder::with_buffer(std::mem::take(out));
+    let error: Error = err!(InternalError, "the server failed to handle this command; its log says how");
+    crate::reply::failure::<&str>(&mut reply, &error, &[]);
+    *out = reply.into_buffer();
+    wire::header::finish(out, 0);
 }
 
 /// Answers a frame on this thread, which waits as the request does. The first reply is in `out`; whether the connection
@@ -202,12 +231,14 @@ pub(crate) fn answer(
     frame: Vec<u8>,
     out: &mut Vec<u8>,
 ) -> bool {
-    let Ok(mut request) = Request::open(state, server, frame) else { return false };
+    let Ok((mut answer, mut request)) = Request::begin(state, server, frame, out) else { return false };
     loop {
-        match request.poll(state, server, out) {
-            Answer::Done => return true,
-            Answer::Wait(event) => event.wait(&server.database),
-            Answer::Close => return false,
+        match (answer, &mut request) {
+            (Answer::Wait(event), Some(request)) => {
+                event.wait(&server.database);
+                answer = request.poll(state, server, out);
+            }
+            (answer, _) => return matches!(answer, Answer::Done),
         }
     }
 }
@@ -221,4 +252,31 @@ pub(crate) fn command(
     let mut out = Vec::new();
     answer(state, server, message::encode(1, 0, command), &mut out);
     message::document(&out)
+}
+
+/// Runs a command of the server's own, `$db` included, and returns its reply.
+///
+/// Errors: the command's, or that of its first statement.
+pub(crate) fn command_of_server(server: &Server, command: Document<'_>) -> Result<DocumentBuf, Error> {
+    let address = SocketAddr::from((Ipv4Addr::LOCALHOST, server.settings.port));
+    let activity = server.activities.open(address);
+    let mut state = ConnectionState::new(activity.clone(), address);
+    state.is_system = true;
+    let reply = self::command(&mut state, server, command);
+    server.activities.close(&activity);
+    let reply = reply.ok_or_else(|| err!(InternalError, "the server did not answer itself"))?;
+    match failure(reply.view()) {
+        Some(error) => Err(error),
+        None => Ok(reply),
+    }
+}
+
+/// What a reply says went wrong.
+fn failure(reply: Document<'_>) -> Option<Error> {
+    let statements = reply.get("writeErrors").and_then(|errors| errors.as_array());
+    let statement = statements.and_then(|errors| errors.iter().next()).and_then(|error| error.as_document());
+    let failed = statement.or((reply.get("ok")?.as_i64() != Some(1)).then_some(reply))?;
+    let code = failed.get("code").and_then(|code| code.as_i64()).and_then(|code| i32::try_from(code).ok());
+    let message = failed.get("errmsg").and_then(|message| message.as_str()).unwrap_or_default();
+    Some(Error::new(ErrorCode::from_number(code.unwrap_or_default()), message))
 }

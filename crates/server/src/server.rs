@@ -28,7 +28,6 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use wire::busy_poll::Latest;
 
 mod feature_version;
-pub(crate) mod stored_setting;
 pub(crate) mod user_write_block;
 
 use feature_version::FeatureVersion;

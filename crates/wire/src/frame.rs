@@ -1,21 +1,16 @@
-//! A message that holds a request, with its bytes: taken apart and checked once, viewed as often as needed.
+//! A message that holds a request: taken apart and validated once, and kept with what was found where the request waits.
 
 use crate::compression::{self, Compressor};
 use crate::header::{Header, Opcode, Trouble};
-use crate::request::{Documents, Request, Sequence};
+use crate::request::{Documents, Request, Sequence, Sequences};
 use crate::{message, query};
-use base::Error;
 use base::bson::Document;
-use smallvec::SmallVec;
+use base::{Error, Result};
 use std::ops::Range;
 
-/// A request's message.
-#[derive(Debug)]
-pub struct Frame {
-    /// The message, unpacked where it came compressed.
-    bytes: Vec<u8>,
-    /// Where the request lies in it, or why its content is refused.
-    content: Result<Content, Error>,
+/// What a message's reply depends on, apart from the request.
+#[derive(Clone, Copy, Debug)]
+pub struct Envelope {
     /// The client's number of the message.
     pub request_id: i32,
     /// The kind of message, which that of the reply follows.
@@ -28,94 +23,105 @@ pub struct Frame {
     pub exhaust_allowed: bool,
 }
 
+/// Unpacks a message in place where it is compressed; `most` is the size that it may have then, in bytes.
+///
+/// Errors: [`Trouble`] for bytes that are no such message.
+pub fn unpack(bytes: &mut Vec<u8>, most: usize) -> std::result::Result<Option<Compressor>, Trouble> {
+    if Header::split(bytes)?.0.opcode != Opcode::Compressed {
+        return Ok(None);
+    }
+    let mut unpacked = Vec::new();
+    let compressor = compression::unpack(bytes, most, &mut unpacked)?;
+    *bytes = unpacked;
+    Ok(Some(compressor))
+}
+
+/// Takes a whole message apart that isn't compressed, or not any more, and validates its documents.
+///
+/// Errors: [`Trouble`] for bytes that are no message. Where the content is refused, that is inside, as there is somebody
+/// to reply to.
+pub fn parse(
+    bytes: &[u8],
+    compressor: Option<Compressor>,
+) -> std::result::Result<(Envelope, Result<Request<'_>>), Trouble> {
+    let (Header { request_id, opcode }, body) = Header::split(bytes)?;
+    let mut envelope =
+        Envelope { request_id, opcode, compressor, more_to_come: false, exhaust_allowed: false };
+    match opcode {
+        Opcode::Message => {
+            let message = message::parse(bytes)?;
+            envelope.more_to_come = message.more_to_come;
+            envelope.exhaust_allowed = message.exhaust_allowed;
+            Ok((envelope, message.request))
+        }
+        Opcode::Query => Ok((envelope, query::parse(body)?)),
+        other => Err(Trouble::Malformed(format!("a client sent {other:?}"))),
+    }
+}
+
 /// Where the parts of a request lie among the bytes of its message.
 #[derive(Debug)]
-struct Content {
+pub struct Places {
     body: Range<usize>,
     database: Range<usize>,
-    sequences: SmallVec<[Place; 1]>,
+    sequences: Vec<SequencePlace>,
 }
 
 /// Where a document sequence lies, and how many documents it has.
 #[derive(Debug)]
-struct Place {
+struct SequencePlace {
     name: Range<usize>,
     documents: Range<usize>,
     len: usize,
 }
 
-impl Frame {
-    /// Takes a whole message apart and validates its documents. `most` is the size that it may have unpacked, in
-    /// bytes.
-    ///
-    /// Errors: [`Trouble`] for bytes that are no message. Refused content is an error of
-    /// [`request`](Self::request), as there is somebody to reply to.
-    pub fn open(mut bytes: Vec<u8>, most: usize) -> Result<Frame, Trouble> {
-        let (outer, _) = Header::split(&bytes)?;
-        let mut compressor = None;
-        if outer.opcode == Opcode::Compressed {
-            let mut unpacked = Vec::new();
-            compressor = Some(compression::unpack(&bytes, most, &mut unpacked)?);
-            bytes = unpacked;
-        }
-        let (header, body) = Header::split(&bytes)?;
-        let (mut more_to_come, mut exhaust_allowed) = (false, false);
-        let request = match header.opcode {
-            Opcode::Message => {
-                let message = message::parse(&bytes)?;
-                (more_to_come, exhaust_allowed) = (message.more_to_come, message.exhaust_allowed);
-                message.request
-            }
-            Opcode::Query => query::parse(body)?,
-            other => return Err(Trouble::Malformed(format!("a client sent {other:?}"))),
-        };
-        let content = request.map(|request| Content::of(&request, &bytes));
-        let (request_id, opcode) = (outer.request_id, header.opcode);
-        Ok(Frame { content, bytes, request_id, opcode, compressor, more_to_come, exhaust_allowed })
-    }
-
-    /// The request.
-    ///
-    /// Errors: why its content is refused.
-    pub fn request(&self) -> Result<Request<'_>, &Error> {
-        self.content.as_ref().map(|content| content.view(&self.bytes))
-    }
-
-    /// Gives the bytes' memory back.
-    pub fn into_buffer(self) -> Vec<u8> {
-        self.bytes
-    }
-}
-
-impl Content {
-    fn of(request: &Request<'_>, bytes: &[u8]) -> Content {
+impl Places {
+    /// Those of a request that was parsed from these bytes.
+    pub fn of(request: &Request<'_>, bytes: &[u8]) -> Places {
         let place = |part: &[u8]| {
             let start = part.as_ptr().addr().saturating_sub(bytes.as_ptr().addr());
             start..start + part.len()
         };
-        let sequences = request.sequences.iter().map(|sequence| Place {
+        let sequences = request.sequences.iter().map(|sequence| SequencePlace {
             name: place(sequence.name.as_bytes()),
             documents: place(sequence.documents.sequence_bytes()),
             len: sequence.documents.len(),
         });
-        Content {
+        Places {
             body: place(request.body.bytes()),
             database: place(request.database.as_bytes()),
             sequences: sequences.collect(),
         }
     }
+}
 
-    fn view<'a>(&self, bytes: &'a [u8]) -> Request<'a> {
-        let part = |range: &Range<usize>| bytes.get(range.clone()).unwrap_or_default();
+/// A message that is kept while its request waits.
+#[derive(Debug)]
+pub struct Frame {
+    /// The message, not compressed.
+    pub bytes: Vec<u8>,
+    /// What its reply depends on.
+    pub envelope: Envelope,
+    /// Where the request lies in it, or why its content is refused.
+    pub places: Result<Places>,
+}
+
+impl Frame {
+    /// The request. Nothing is validated again.
+    ///
+    /// Errors: why its content is refused.
+    pub fn request(&self) -> std::result::Result<Request<'_>, &Error> {
+        let places = self.places.as_ref()?;
+        let part = |range: &Range<usize>| self.bytes.get(range.clone()).unwrap_or_default();
         let text = |range| str::from_utf8(part(range)).unwrap_or_default();
-        let sequences = self.sequences.iter().map(|place| Sequence {
+        let sequences = places.sequences.iter().map(|place| Sequence {
             name: text(&place.name),
             documents: Documents::from_sequence(part(&place.documents), place.len),
         });
-        Request {
-            body: Document::from_valid(part(&self.body)),
-            database: text(&self.database),
-            sequences: sequences.collect(),
-        }
+        Ok(Request {
+            body: Document::from_valid(part(&places.body)),
+            database: text(&places.database),
+            sequences: sequences.collect::<Sequences<'_>>(),
+        })
     }
 }

@@ -67,9 +67,8 @@ impl Peer {
     /// The reply to a command; `None` where the connection is closed, or has to wait.
     fn command(&mut self, command: Document<'_>) -> Option<DocumentBuf> {
         let mut reply = Vec::new();
-        let mut request = Request::open(&self.state, &self.server, encode(1, 0, command)).ok()?;
-        match request.poll(&mut self.state, &self.server, &mut reply) {
-            Answer::Done => document(&reply),
+        match Request::begin(&mut self.state, &self.server, encode(1, 0, command), &mut reply) {
+            Ok((Answer::Done, _)) => document(&reply),
             _ => None,
         }
     }

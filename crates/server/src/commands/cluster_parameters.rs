@@ -107,7 +107,8 @@ fn set(call: &mut Call<'_>) -> Result<Answer> {
     let Value::Document(value) = parameter.value() else {
         return Err(err!(IllegalOperation, "Cluster parameter value must be an object"));
     };
-    call.server.set_change_stream_options(ChangeStreamOptions::parse(value)?)?;
+    let options = ChangeStreamOptions::parse(value)?;
+    call.server.cluster_parameters.set_change_streams(&call.server.database, options)?;
     call.acknowledge(None)?;
     Ok(Answer::Done)
 }

@@ -58,7 +58,7 @@ fn change(call: &mut Call<'_>) -> Result<Answer> {
     if let Some(error) = unknown.or_else(|| concern.unsatisfiable(|| usize::MAX)) {
         return Err(error);
     }
-    call.server.set_default_concerns(custom)?;
+    call.server.default_concerns.set(&call.server.database, custom)?;
     append_defaults(call);
     call.acknowledge_as(&concern, None)?;
     Ok(Answer::Done)

@@ -298,7 +298,7 @@ pub(crate) fn append_set_status(call: &mut Call<'_>) {
 /// The fields that only members of a set send: this one is the only member, and the primary but for the time
 /// that it has stepped down for.
 fn append_set(call: &mut Call<'_>, set: &ReplicaSet, is_primary: bool) {
-    let address = own_address(call);
+    let address = own_address(call.server, call.connection.local);
     // Asked for first, so that it isn't the later of the two.
     let durable = call.server.database.durable_time();
     let time = call.server.cluster_time();

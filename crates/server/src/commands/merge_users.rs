@@ -6,6 +6,8 @@ use crate::auth::store;
 use crate::call::{Answer, Call};
 use crate::command::{Command, Kind};
 use crate::fields::Fields;
+use crate::request::command_of_server;
+use crate::system_collections;
 use base::bson::{Builder, Document, DocumentBuf, Value};
 use base::{Namespace, Result, err};
 
@@ -67,7 +69,7 @@ fn take_over(call: &Call<'_>, part: &Part, from: &Namespace, db: &str, drops: bo
         filter.append(c"db", db);
     }
     let filter = filter.finish();
-    let found = store::find_in(call.server, from, filter.view())?;
+    let found = system_collections::find(&call.server.database, from, filter.view(), 0)?;
     found.iter().try_for_each(|document| check(part, document.view()))?;
     for document in &found {
         let mut update = Builder::new();
@@ -92,7 +94,7 @@ fn take_over(call: &Call<'_>, part: &Part, from: &Namespace, db: &str, drops: bo
 
 fn run(call: &Call<'_>, mut command: Builder) -> Result<DocumentBuf> {
     command.begin_document(c"writeConcern").append(c"w", 1).end().append(c"$db", "admin");
-    store::run(call.server, command.finish().view())
+    command_of_server(call.server, command.finish().view())
 }
 
 /// Refuses what is no user, or no role.

@@ -82,7 +82,7 @@ fn get_status(call: &mut Call<'_>) -> Result<Answer> {
     let status = Status { primary, time, term: standing.term, elected: standing.elected };
     let durable = Status { time: durable_time, ..status };
     let config = set.config();
-    let address = own_address(call);
+    let address = own_address(call.server, call.connection.local);
     let uptime = i32::try_from(call.server.started.elapsed().as_secs()).unwrap_or(i32::MAX);
     let reply = &mut *call.reply;
     reply.append(c"set", &set.name).append(c"date", Value::DateTime(now_millis()));
@@ -161,7 +161,7 @@ fn get_config(call: &mut Call<'_>) -> Result<Answer> {
     let commitment = fields.flag("commitmentStatus")?.unwrap_or(false);
     fields.finish()?;
     let set = replica_set(call)?;
-    let address = own_address(call);
+    let address = own_address(call.server, call.connection.local);
     set.config().append_to(&set.name, &address, call.reply.begin_document(c"config"));
     call.reply.end();
     if commitment {

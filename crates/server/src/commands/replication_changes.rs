@@ -52,7 +52,8 @@ fn initiate(call: &mut Call<'_>) -> Result<Answer> {
         }
     };
     let id = call.server.database.new_object_id();
-    let (config, host) = SetConfig::first(wanted, name, id, |host| is_own(call, host))?;
+    let (config, host) =
+        SetConfig::first(wanted, name, id, |host| is_own(call.server, call.connection.local, host))?;
     call.server.initiate(name, config, &host)?;
     Ok(Answer::Done)
 }
@@ -62,11 +63,11 @@ fn initiate(call: &mut Call<'_>) -> Result<Answer> {
 fn default_address(call: &Call<'_>) -> String {
     if call.server.settings.advertise.is_none() && call.server.settings.bind.is_unspecified() {
         let named = format!("{}:{}", host_name(), call.connection.local.port());
-        if is_own(call, &named) {
+        if is_own(call.server, call.connection.local, &named) {
             return named;
         }
     }
-    own_address(call)
+    own_address(call.server, call.connection.local)
 }
 
 /// The row of `replSetReconfig`.
@@ -98,8 +99,8 @@ fn reconfig(call: &mut Call<'_>) -> Result<Answer> {
     let old = set.config();
     let (new, named) = SetConfig::read(document, old.set_id())?;
     let skip = force.then(|| 10_000 + (call.server.random() % 100_000) as i32);
-    let own = named.hosts.iter().find(|host| is_own(call, host));
-    let address = own.cloned().unwrap_or_else(|| own_address(call));
+    let own = named.hosts.iter().find(|host| is_own(call.server, call.connection.local, host));
+    let address = own.cloned().unwrap_or_else(|| own_address(call.server, call.connection.local));
     let taken = old.become_other(new, &named, (&set.name, &address), skip)?;
     call.server.store_set_config(set, &taken, &address)?;
     set.configure(call.server, taken);

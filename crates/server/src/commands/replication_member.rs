@@ -76,7 +76,7 @@ fn sync_from(call: &mut Call<'_>) -> Result<Answer> {
     if set.is_primary(call.server) {
         return Err(err!(NotSecondary, "primaries don't sync"));
     }
-    match target == own_address(call) {
+    match target == own_address(call.server, call.connection.local) {
         true => Err(err!(InvalidOptions, "I cannot sync from myself")),
         false => Err(err!(NodeNotFound, "Could not find member \"{target}\" in replica set")),
     }

@@ -3,11 +3,12 @@
 use crate::access::privilege::{self, Privilege};
 use crate::access::{Action, Needs, builtin, needs, role};
 use crate::auth::restrictions;
-use crate::auth::store::{self, ROLES, USERS};
+use crate::auth::store::{ROLES, USERS};
 use crate::call::{Answer, Call};
 use crate::command::{Command, Kind};
 use crate::fields::Fields;
 use crate::names::RoleName;
+use crate::request::command_of_server;
 use crate::server::Server;
 use base::bson::{Array, Builder, Document, DocumentBuf, Value};
 use base::{ErrorCode, Result, err};
@@ -43,7 +44,7 @@ fn create(call: &mut Call<'_>) -> Result<Answer> {
     let mut insert = Builder::new();
     insert.append(c"insert", ROLES).begin_array(c"documents").push(&document.finish()).end();
     insert.append(c"$db", "admin");
-    match store::run(server, insert.finish().view()) {
+    match command_of_server(server, insert.finish().view()) {
         Err(error) if error.code() == ErrorCode::DuplicateKey => {
             return Err(err!(51002, "Role \"{role}\" already exists"));
         }
@@ -361,7 +362,7 @@ fn change(server: &Server, role: &RoleName, set: Document<'_>, lifts: bool) -> R
         update.begin_document(c"$unset").append(c"authenticationRestrictions", "").end();
     }
     update.end().end().end().append(c"$db", "admin");
-    let written = store::run(server, update.finish().view())?;
+    let written = command_of_server(server, update.finish().view())?;
     match count(written.view()) {
         0 => Err(err!(RoleNotFound, "Role {role} not found")),
         _ => Ok(()),
@@ -376,12 +377,12 @@ fn remove(server: &Server, granted: Document<'_>) -> Result<i64> {
         update.begin_document(c"q").begin_document(c"roles").append(c"$elemMatch", granted).end().end();
         update.begin_document(c"u").begin_document(c"$pull").append(c"roles", granted).end().end();
         update.append(c"multi", true).end().end().append(c"$db", "admin");
-        store::run(server, update.finish().view())?;
+        command_of_server(server, update.finish().view())?;
     }
     let mut delete = Builder::new();
     delete.append(c"delete", ROLES).begin_array(c"deletes").push_document();
     delete.append(c"q", granted).append(c"limit", 0).end().end().append(c"$db", "admin");
-    let written = store::run(server, delete.finish().view())?;
+    let written = command_of_server(server, delete.finish().view())?;
     Ok(count(written.view()))
 }
 

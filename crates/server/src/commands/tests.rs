@@ -19,7 +19,7 @@ struct Client {
     server: Server,
     state: ConnectionState,
     /// The request that waits, or has further replies.
-    request: Option<Request>,
+    request: Option<Box<Request>>,
 }
 
 impl Client {
@@ -44,12 +44,12 @@ impl Client {
     /// Goes on with the request that is under way, or begins this one.
     fn frame(&mut self, frame: &[u8]) -> (Answer, Vec<u8>) {
         let mut out = Vec::new();
-        let open = || Request::open(&self.state, &self.server, frame.to_vec());
-        let Some(mut request) = self.request.take().or_else(|| open().ok()) else {
-            return (Answer::Close, out);
+        let (answer, request) = match self.request.take() {
+            Some(mut request) => (request.poll(&mut self.state, &self.server, &mut out), Some(request)),
+            None => Request::begin(&mut self.state, &self.server, frame.to_vec(), &mut out)
+                .unwrap_or((Answer::Close, None)),
         };
-        let answer = request.poll(&mut self.state, &self.server, &mut out);
-        self.request = Some(request).filter(|request| matches!(answer, Answer::Wait(_)) || request.streams());
+        self.request = request.filter(|request| matches!(answer, Answer::Wait(_)) || request.streams());
         (answer, out)
     }
 

@@ -7,6 +7,7 @@ use crate::call::{Answer, Call};
 use crate::command::{Command, Kind};
 use crate::fields::Fields;
 use crate::names::{RoleName, UserName};
+use crate::request::command_of_server;
 use base::bson::{Array, Builder, Document, DocumentBuf, FieldName, Value};
 use base::{Error, ErrorCode, Result, err};
 use wire::scram::{Credential, Mechanism};
@@ -171,7 +172,7 @@ fn create(call: &mut Call<'_>) -> Result<Answer> {
         prepare_store(call)?;
         let mut insert = Builder::new();
         insert.append(c"insert", store::USERS).begin_array(c"documents").push(&document.finish()).end();
-        store::run(call.server, admin(insert).view()).map_err(|error| match error.code() {
+        command_of_server(call.server, admin(insert).view()).map_err(|error| match error.code() {
             ErrorCode::DuplicateKey => err!(51003, "User \"{user}\" already exists"),
             _ => error,
         })
@@ -186,7 +187,7 @@ fn prepare_store(call: &Call<'_>) -> Result<()> {
     index.append(c"createIndexes", store::USERS).begin_array(c"indexes").push_document();
     index.begin_document(c"key").append(c"user", 1).append(c"db", 1).end();
     index.append(c"name", "user_1_db_1").append(c"unique", true).end().end();
-    store::run(call.server, admin(index).view())?;
+    command_of_server(call.server, admin(index).view())?;
     let mut version = Builder::new();
     version.append(c"update", "system.version").begin_array(c"updates").push_document();
     version.begin_document(c"q").append(c"_id", "authSchema").end();
@@ -197,7 +198,7 @@ fn prepare_store(call: &Call<'_>) -> Result<()> {
         .end()
         .end();
     version.append(c"upsert", true).end().end();
-    store::run(call.server, admin(version).view()).map(drop)
+    command_of_server(call.server, admin(version).view()).map(drop)
 }
 
 /// A command of the server's own on `admin`, which waits for nobody: the command that it is part of does.
@@ -302,7 +303,7 @@ pub(super) fn change_user(
     update.begin_document(c"q").append(c"user", &user.name).append(c"db", &user.db);
     update.append_optional(c"credentials", credentials);
     update.end().append(c"u", change).end().end();
-    let reply = store::run(call.server, admin(update).view())?;
+    let reply = command_of_server(call.server, admin(update).view())?;
     if count(&reply) == 0 {
         return Err(err!(UserNotFound, "User {user} not found"));
     }
@@ -359,5 +360,5 @@ fn remove(call: &Call<'_>, name: Option<&str>) -> Result<i64> {
     delete.append(c"delete", store::USERS).begin_array(c"deletes").push_document();
     delete.begin_document(c"q").append_optional(c"user", name).append(c"db", call.request.database).end();
     delete.append(c"limit", 0).end().end();
-    Ok(count(&store::run(call.server, admin(delete).view())?))
+    Ok(count(&command_of_server(call.server, admin(delete).view())?))
 }

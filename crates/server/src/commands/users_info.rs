@@ -5,6 +5,7 @@ use crate::auth::store;
 use crate::call::{Answer, Call};
 use crate::command::{Command, Kind};
 use crate::names::UserName;
+use crate::request::command_of_server;
 use base::bson::{Builder, Document, DocumentBuf, Value};
 use base::{Result, err};
 
@@ -202,7 +203,7 @@ fn by_pipeline(call: &Call<'_>, asked: &Asked<'_>) -> Result<Vec<DocumentBuf>> {
         .append(c"mode", "primaryPreferred")
         .end()
         .append(c"$db", "admin");
-    let reply = store::run(call.server, command.finish().view())?;
+    let reply = command_of_server(call.server, command.finish().view())?;
     let cursor = reply.view().get("cursor").and_then(|cursor| cursor.as_document());
     if cursor.and_then(|cursor| cursor.get("id")).and_then(|id| id.as_i64()) != Some(0) {
         return Err(err!(BSONObjectTooLarge, "the users do not fit into one reply: ask for fewer of them"));

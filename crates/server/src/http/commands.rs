@@ -5,7 +5,7 @@ use super::{Answer, Peer, Request, Response, sessions, users};
 use crate::access::{self, Action, Resource};
 use crate::call::Answer as Polled;
 use crate::names::UserName;
-use crate::request;
+use crate::request::Request as Command;
 use crate::server::Server;
 use base::bson::extended_json::value_to_relaxed;
 use base::bson::{Builder, Document, DocumentBuf, FieldName, Value};
@@ -189,9 +189,8 @@ fn from_own_page(request: &Request<'_>) -> Result<(), Answer> {
 fn run(guest: &mut Guest<'_>, command: Document<'_>) -> Result<DocumentBuf, Response> {
     let mut reply = Vec::new();
     let frame = message::encode(1, 0, command);
-    let polled = request::Request::open(&guest.state, guest.server, frame)
-        .map(|mut request| request.poll(&mut guest.state, guest.server, &mut reply));
-    let reply = message::document(&reply).filter(|_| matches!(polled, Ok(Polled::Done)));
+    let begun = Command::begin(&mut guest.state, guest.server, frame, &mut reply);
+    let reply = message::document(&reply).filter(|_| matches!(begun, Ok((Polled::Done, _))));
     let Some(reply) = reply else { return Err(Response::text(503, "the server is busy with it")) };
     if reply.view().get("ok").and_then(|ok| ok.as_i64()) == Some(1) {
         return Ok(reply);

@@ -1,7 +1,7 @@
 //! Whether the server takes operations.
 
 use super::response::Response;
-use crate::direct;
+use crate::request;
 use crate::server::Server;
 use base::bson::Builder;
 use std::sync::atomic::Ordering;
@@ -22,7 +22,7 @@ pub(super) fn ready(server: &Server) -> Response {
     read.append(c"find", "system.version").append(c"limit", 1).append(c"singleBatch", true);
     read.append(c"maxTimeMS", MILLIS_MAX).append(c"$db", "admin");
     read.begin_document(c"$readPreference").append(c"mode", "nearest").end();
-    match direct::run(server, read.finish().view()) {
+    match request::command_of_server(server, read.finish().view()) {
         Ok(_) => Response::text(200, "ready"),
         Err(error) => {
             log::warn!("not ready: {error}");

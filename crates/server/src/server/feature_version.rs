@@ -2,7 +2,7 @@
 
 use crate::compatible_with::CompatibleWith;
 use crate::server::Server;
-use crate::server::stored_setting::Place;
+use crate::system_collections::Place;
 use base::{Result, err};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
@@ -24,7 +24,7 @@ impl Server {
 
     /// Takes up what an earlier process stored. What can't be read counts as never set, and is told.
     pub(crate) fn load_feature_version(&self) {
-        match PLACE.read(self) {
+        match PLACE.read(&self.database) {
             Ok(stored) => {
                 let version = stored.as_ref().and_then(|stored| stored.view().get("version")?.as_str());
                 let lowered = version == Some(CompatibleWith::V8_0.feature_version());
@@ -46,7 +46,7 @@ impl Server {
                 "Invalid feature compatibility version value '{version}'; expected '{lowest}' or '{own}'"
             ));
         }
-        PLACE.write(self, |document| _ = document.append(c"version", version))?;
+        PLACE.write(&self.database, |document| _ = document.append(c"version", version))?;
         self.feature_version.0.store(version == lowest, Relaxed);
         Ok(())
     }

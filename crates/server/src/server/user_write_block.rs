@@ -6,7 +6,7 @@ use crate::access::{self, Action, Resource};
 use crate::command::{Command, Kind};
 use crate::connection::ConnectionState;
 use crate::server::Server;
-use crate::server::stored_setting::Place;
+use crate::system_collections::Place;
 use base::bson::{Document, Value};
 use base::{Result, err};
 use parking_lot::Mutex;
@@ -66,7 +66,7 @@ impl UserWriteBlock {
 impl Server {
     /// Takes up what an earlier process stored. What can't be read counts as never set, and is told.
     pub(crate) fn load_user_write_block(&self) {
-        match PLACE.read(self) {
+        match PLACE.read(&self.database) {
             Ok(stored) => self.user_write_block.set(stored.and_then(|stored| reason_in(stored.view()))),
             Err(error) => log::warn!("reading whether the writes of users are blocked: {error}"),
         }
@@ -88,7 +88,7 @@ impl Server {
             before if before.is_some() == blocks => return Ok(()),
             _ => {}
         }
-        PLACE.write(self, |document| {
+        PLACE.write(&self.database, |document| {
             document.append(c"blockNewUserShardedDDL", false).append(c"blockUserWrites", blocks);
             document.append(c"blockUserWritesReason", reason as i32);
         })?;

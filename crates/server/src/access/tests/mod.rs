@@ -7,7 +7,6 @@ mod wild;
 
 use crate::auth::Identity;
 use crate::connection::ConnectionState;
-use crate::direct;
 use crate::names::UserName;
 use crate::request;
 use crate::server::{Server, Settings};
@@ -33,7 +32,7 @@ fn parse(text: &str) -> DocumentBuf {
 
 /// Runs a command of the server's own.
 fn system(server: &Server, text: &str) -> DocumentBuf {
-    direct::run(server, parse(text).view()).unwrap_or_else(|error| panic!("{text}: {error}"))
+    request::command_of_server(server, parse(text).view()).unwrap_or_else(|error| panic!("{text}: {error}"))
 }
 
 /// One connection.
