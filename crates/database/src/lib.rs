@@ -68,7 +68,7 @@ pub use open_transaction::OpenTransaction;
 pub use operation::{BlockingHook, Operation, Progress};
 pub use plan::{Hint, Read};
 pub use plan_cache::ShapeRequest;
-pub use read::{AggregateRequest, FindRequest, MeasuredRange, Sources};
+pub use read::{AggregateRequest, FindRequest, MeasuredRange, ServerSource, Sources};
 pub use retry_record::{NOBODY, RetryKey, SessionId, StoredRetry};
 pub use scope::Scope;
 pub use statistics::{CollectionStatistics, WorkingSets};
@@ -86,7 +86,8 @@ pub mod language {
     pub use query::expression::Expression;
     pub use query::limits::{DEFAULT_BYTES, Limits};
     pub use query::matcher::{Matcher, mentions_expr};
-    pub use query::pipeline::from_documents;
+    pub use query::pipeline::{Asker, CollStats, External, Inputs, Resource, StageDefinition};
+    pub use query::pipeline::{first_stage, from_documents, stages_of};
     pub use query::{Arena, Collation, Context, Interrupt, Projection, SortPattern, Update};
 }
 

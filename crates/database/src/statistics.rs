@@ -8,9 +8,10 @@ use crate::database::Database;
 use crate::index::Index;
 use crate::kept_plans::{KeptPlan, fingerprint};
 use crate::{catalog, storage_error};
-use base::bson::{Builder, Document, DocumentBuf, Element, FieldName, Value};
+use base::bson::{Builder, DocumentBuf, FieldName, Value};
 use base::{Namespace, Result, err};
 use query::change::Entry;
+use query::pipeline::CollStats;
 use std::collections::HashMap;
 use std::ops::Bound;
 use std::sync::Arc;
@@ -105,35 +106,15 @@ impl Database {
         catalog::entry(collection).view().bytes().len() as i64
     }
 
-    /// The documents of `$collStats` and `$indexStats`; `None` for another stage. What is known of times
-    /// somebody else tells.
-    pub(crate) fn statistics_stage(
+    /// The document of `$collStats`.
+    ///
+    /// Errors: NamespaceNotFound; those of the latencies, which the server knows.
+    pub(crate) fn coll_stats_stage(
         &self,
-        stage: &str,
-        spec: Value<'_>,
+        asked: &CollStats,
         namespace: &Namespace,
-        latencies: &dyn Fn() -> Result<Vec<DocumentBuf>>,
-    ) -> Result<Option<Vec<DocumentBuf>>> {
-        match stage {
-            "$collStats" => {
-                self.coll_stats_stage(spec, namespace, latencies).map(|document| Some(vec![document]))
-            }
-            "$indexStats" => self.index_stats_stage(namespace).map(Some),
-            "$planCacheStats" => Ok(Some(self.kept_plans_stage(namespace))),
-            _ => Ok(None),
-        }
-    }
-
-    /// Errors: TypeMismatch, 40415 and BadValue for bad options, InvalidOptions for an argument where there are
-    /// none, NamespaceNotFound, NotImplemented for counts that nobody keeps.
-    fn coll_stats_stage(
-        &self,
-        spec: Value<'_>,
-        namespace: &Namespace,
-        latencies: &dyn Fn() -> Result<Vec<DocumentBuf>>,
+        latencies: &dyn Fn(bool) -> Result<Vec<DocumentBuf>>,
     ) -> Result<DocumentBuf> {
-        let spec = spec.as_document().unwrap_or(Document::EMPTY);
-        let asked = CollStats::parse(spec)?;
         let is_there = self.is_oplog(namespace) || self.collection(namespace).is_some();
         let statistics = self.collection_statistics(namespace)?;
         let must_be_there = |what: &str| match is_there {
@@ -145,9 +126,9 @@ impl Database {
         };
         let mut out = Builder::new();
         out.append(c"ns", namespace.as_str()).append(c"localTime", Value::DateTime(self.now_millis()));
-        if asked.latencies {
+        if let Some(histograms) = asked.latencies {
             out.begin_document(c"latencyStats");
-            for document in latencies()? {
+            for document in latencies(histograms)? {
                 out.append_all(document.view());
             }
             out.end();
@@ -166,7 +147,7 @@ impl Database {
     }
 
     /// The plans that were chosen among the indexes there are.
-    fn kept_plans_stage(&self, namespace: &Namespace) -> Vec<DocumentBuf> {
+    pub(crate) fn kept_plans_stage(&self, namespace: &Namespace) -> Vec<DocumentBuf> {
         let Some(collection) = self.collection(namespace) else { return Vec::new() };
         let Some(data) = &collection.data else { return Vec::new() };
         let is_of_these = |kept: &KeptPlan| {
@@ -179,7 +160,8 @@ impl Database {
         plans.iter().filter(|kept| is_of_these(kept)).map(|kept| kept.to_document(self.host())).collect()
     }
 
-    fn index_stats_stage(&self, namespace: &Namespace) -> Result<Vec<DocumentBuf>> {
+    /// The documents of `$indexStats`.
+    pub(crate) fn index_stats_stage(&self, namespace: &Namespace) -> Result<Vec<DocumentBuf>> {
         let Some(collection) = self.collection(namespace) else { return Ok(Vec::new()) };
         let describe = |index: &Arc<Index>| {
             let mut out = Builder::new();
@@ -192,115 +174,6 @@ impl Database {
             out.finish()
         };
         Ok(collection.data.iter().flat_map(|data| data.indexes.iter()).map(describe).collect())
-    }
-}
-
-/// What a `$collStats` asks for.
-#[derive(Default)]
-struct CollStats {
-    latencies: bool,
-    /// What sizes are divided by, where they are asked for.
-    scale: Option<i64>,
-    count: bool,
-}
-
-impl CollStats {
-    fn parse(spec: Document<'_>) -> Result<CollStats> {
-        let mut asked = CollStats::default();
-        for element in spec {
-            match element.name() {
-                "count" => {
-                    let argument = object(&element)?;
-                    if !argument.is_empty() {
-                        return Err(err!(InvalidOptions, "sub-object must be empty"));
-                    }
-                    asked.count = true;
-                }
-                "storageStats" => {
-                    asked.scale = Some(parse_storage_stats(object(&element)?)?);
-                }
-                "latencyStats" => {
-                    check_latency_stats(object(&element)?)?;
-                    asked.latencies = true;
-                }
-                "queryExecStats" => {
-                    return Err(err!(NotImplemented, "$collStats: 'queryExecStats' is not supported"));
-                }
-                name => return Err(err!(40415, "BSON field '$collStats.{name}' is an unknown field.")),
-            }
-        }
-        Ok(asked)
-    }
-}
-
-/// What sizes are to be divided by. The other options concern sections of WiredTiger's, and locks that aren't taken.
-fn parse_storage_stats(argument: Document<'_>) -> Result<i64> {
-    let mut scale = 1;
-    for element in argument {
-        match (element.name(), element.value()) {
-            ("scale" | "verbose" | "waitForLock" | "numericOnly", value) if value.is_nullish() => {}
-            ("scale", value) => scale = parse_scale(value)?,
-            (name @ ("verbose" | "waitForLock" | "numericOnly"), value) if value.as_bool().is_none() => {
-                return Err(err!(
-                    TypeMismatch,
-                    "BSON field '$collStats.storageStats.{name}' is the wrong type '{}', expected type 'bool'",
-                    element.kind().alias()
-                ));
-            }
-            ("verbose" | "waitForLock" | "numericOnly", _) => {}
-            (name, _) => {
-                return Err(err!(40415, "BSON field '$collStats.storageStats.{name}' is an unknown field."));
-            }
-        }
-    }
-    Ok(scale)
-}
-
-/// Whoever tells latencies reads whether spans are wanted: here it is made sure that nothing else is.
-fn check_latency_stats(argument: Document<'_>) -> Result<()> {
-    for element in argument {
-        match element.name() {
-            "histograms" if element.value().as_bool().is_none() => {
-                return Err(err!(
-                    TypeMismatch,
-                    "Field 'histograms' should be a boolean value, but found: {}",
-                    element.kind().alias()
-                ));
-            }
-            "histograms" => {}
-            name => {
-                return Err(err!(40415, "BSON field '$collStats.latencyStats.{name}' is an unknown field."));
-            }
-        }
-    }
-    Ok(())
-}
-
-fn object<'a>(element: &Element<'a>) -> Result<Document<'a>> {
-    element.value().as_document().ok_or_else(|| {
-        err!(
-            TypeMismatch,
-            "BSON field '$collStats.{}' is the wrong type '{}', expected type 'object'",
-            element.name(),
-            element.kind().alias()
-        )
-    })
-}
-
-fn parse_scale(scale: Value<'_>) -> Result<i64> {
-    let number = scale.as_number().ok_or_else(|| {
-        err!(
-            TypeMismatch,
-            "BSON field '$collStats.storageStats.scale' is the wrong type '{}', expected types '[long, int, decimal, double']",
-            scale.kind().alias()
-        )
-    })?;
-    // More than an int32 holds counts as its greatest.
-    match number.to_i64_coerced().min(i64::from(i32::MAX)) {
-        scale if scale < 1 => {
-            Err(err!(BadValue, "BSON field 'scale' value must be >= 1, actual value '{scale}'"))
-        }
-        scale => Ok(scale),
     }
 }
 

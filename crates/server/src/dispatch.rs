@@ -19,6 +19,7 @@ use crate::waits;
 use crate::write_concern::Effective;
 use base::bson::{Builder, Document, DocumentBuf, Value};
 use base::{Error, ErrorCode, Namespace, Result, err};
+use database::language::first_stage;
 use database::{OpenTransaction, Position, patience};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Acquire;
@@ -81,7 +82,7 @@ pub(crate) fn run(
         return match run.checked(state, reply) {
             Ok(Answer::Wait(event)) => Answer::Wait(waits::until_killed(event, &state.activity)),
             Ok(Answer::Close) => {
-                run.tell(state, reply, Ok(()));
+                run.tell(state, reply, &Ok(()));
                 Answer::Close
             }
             Ok(Answer::Done) => run.hold_or_end(state, reply, Ok(())),
@@ -188,7 +189,7 @@ impl<'a> Run<'a, '_> {
     }
 
     fn end(mut self, state: &mut ConnectionState, reply: &mut Reply, result: Result<()>) -> Answer {
-        self.tell(state, reply, result.as_ref().map(|()| ()));
+        self.tell(state, reply, &result);
         if let Err(error) = result {
             reply.clear();
             reply.streams = None;
@@ -199,7 +200,7 @@ impl<'a> Run<'a, '_> {
     }
 
     /// Counts a command that has ended, and tells the profiler and the log of one that they are to hear of.
-    fn tell(&mut self, state: &mut ConnectionState, reply: &Reply, result: std::result::Result<(), &Error>) {
+    fn tell(&mut self, state: &mut ConnectionState, reply: &Reply, result: &Result<()>) {
         let (server, request, took) = (self.server, self.request, self.facts.began.elapsed());
         let exists = || is_there(server, request.database);
         let counted = server.counters.operations.of(&mut state.counted, request.database, exists);
@@ -212,7 +213,7 @@ impl<'a> Run<'a, '_> {
                 command: self.command,
                 collection: self.collection(),
                 state,
-                outcome: result.map(|()| told.view()),
+                outcome: result.as_ref().map(|()| told.view()),
                 notes: self.facts.notes.take(),
                 reply_length: told.bytes().len(),
                 took,
@@ -621,9 +622,8 @@ impl<'a> Run<'a, '_> {
 
 /// Whether an aggregate is that of a change stream.
 fn opens_stream(body: Document<'_>) -> bool {
-    let stages = body.get("pipeline").and_then(|pipeline| pipeline.as_array());
-    let first = stages.and_then(|stages| stages.iter().next()?.as_document()?.first());
-    first.is_some_and(|stage| stage.name() == "$changeStream")
+    let first = body.get("pipeline").and_then(|pipeline| first_stage(pipeline.as_array()?));
+    first.is_some_and(|stage| stage.opens_stream())
 }
 
 /// Marks the session as used, looking it up only when the connection changes to another.

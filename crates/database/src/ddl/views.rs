@@ -6,8 +6,9 @@ use crate::collection::{Options, View};
 use crate::commit::Committed;
 use crate::database::Database;
 use crate::scope::check_view;
-use base::bson::{Array, Builder, Document, DocumentBuf, Value};
+use base::bson::{Array, Builder, DocumentBuf, Value};
 use base::{Namespace, Result, err};
+use query::pipeline::stages_of;
 use query::{Collation, Context, Pipeline};
 use std::collections::HashMap;
 
@@ -124,11 +125,11 @@ impl Resolved {
 pub(crate) fn check_pipeline(namespace: &Namespace, view: &View, context: &Context) -> Result<()> {
     Namespace::new(namespace.database(), &view.on)?;
     let pipeline = Pipeline::parse(view.pipeline.view().as_array().unwrap_or(Array::EMPTY), context)?;
-    if pipeline.writes() {
+    if let Some(writer) = pipeline.writer() {
         return Err(err!(
             OptionNotSupportedOnView,
             "The aggregation stage {} in location {} of the pipeline cannot be used in the view definition of {namespace} because it writes to disk",
-            pipeline.names().last().unwrap_or_default(),
+            writer.name,
             pipeline.len().saturating_sub(1)
         ));
     }
@@ -272,24 +273,10 @@ fn note_read(stages: Array<'_>, nested: usize, read: &mut Vec<String>) {
     if nested > PIPELINES_MAX {
         return;
     }
-    let documents = stages.iter().filter_map(|stage| stage.as_document());
-    for stage in documents.filter_map(|stage| stage.first()) {
-        let argument = stage.value();
-        let field = |name: &str| argument.as_document().and_then(|argument| argument.get(name));
-        let mut note = |value: Option<Value<'_>>| {
-            read.extend(value.and_then(|value| value.as_str()).map(str::to_string));
-        };
-        match stage.name() {
-            "$lookup" | "$graphLookup" => note(field("from")),
-            "$unionWith" => note(field("coll").or(Some(argument))),
-            "$facet" => {
-                for facet in argument.as_document().unwrap_or(Document::EMPTY) {
-                    note_read(facet.value().as_array().unwrap_or(Array::EMPTY), nested + 1, read);
-                }
-            }
-            _ => {}
-        }
-        if let Some(inner) = field("pipeline").and_then(|pipeline| pipeline.as_array()) {
+    for (stage, spec) in stages_of(stages) {
+        let inputs = stage.inputs(spec.value());
+        read.extend(inputs.collections.iter().filter_map(|name| name.as_str()).map(str::to_string));
+        for inner in inputs.pipelines {
             note_read(inner, nested + 1, read);
         }
     }

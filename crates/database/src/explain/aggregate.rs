@@ -10,7 +10,7 @@ use crate::exec::{Explainer, Node};
 use crate::plan::{self, Plan, Read};
 use crate::read::{AggregateRequest, Front, OtherCollections, check_first_stage, stages};
 use crate::scope::Scope;
-use base::bson::{Builder, Document, DocumentBuf, DocumentCow, FieldName, Path, Value};
+use base::bson::{Builder, Document, DocumentBuf, DocumentCow, Path, Value};
 use base::{Result, err};
 use parking_lot::Mutex;
 use query::pipeline::Environment;
@@ -35,11 +35,11 @@ impl Database {
         let pipeline = Pipeline::parse(stages(&holder), context)?;
         pipeline.check_metadata(context)?;
         check_first_stage(namespace, &pipeline)?;
-        if pipeline.writes() && verbosity != Verbosity::QueryPlanner {
+        if let Some(writer) = pipeline.writer().filter(|_| verbosity != Verbosity::QueryPlanner) {
             return Err(err!(
                 51029,
                 "explain of {} is not allowed with verbosity {}",
-                pipeline.names().last().unwrap_or_default(),
+                writer.name,
                 verbosity.name()
             ));
         }
@@ -49,7 +49,7 @@ impl Database {
         let mut out = begin();
         if !pipeline.reads_collection() {
             out.begin_array(c"stages");
-            Counted::default().append(&described(&pipeline), &mut out);
+            Counted::default().append(&pipeline.explained().collect::<Vec<_>>(), &mut out);
             out.end();
             return Ok(out.finish());
         }
@@ -62,12 +62,12 @@ impl Database {
             return Ok(if rest.is_empty() {
                 nothing
             } else {
-                around(&nothing, &described(&rest), 0, &Counted::default())
+                around(&nothing, &rest.explained().collect::<Vec<_>>(), 0, &Counted::default())
             });
         };
         let plan = plan::plan(operation, view, &collection, read, context)?;
         let namespace = &resolved.namespace;
-        let mut shown = described(&rest);
+        let mut shown: Vec<_> = rest.explained().collect();
         if let (true, Some((group, _))) = (plan.tree.groups(), shown.first_mut()) {
             *group = of_first_documents(group.view());
         }
@@ -122,31 +122,6 @@ fn top(plan: &Plan, stages: &[(DocumentBuf, usize)]) -> (Top, usize) {
             (top, 0)
         }
     }
-}
-
-/// The stages as MongoDB shows them, each with its position in the pipeline: a `$count` is what it stands for.
-fn described(pipeline: &Pipeline) -> Vec<(DocumentBuf, usize)> {
-    let mut shown = Vec::new();
-    for (position, stage) in pipeline.describe().enumerate() {
-        let Some(name) = stage.view().get("$count").and_then(|name| name.as_str()) else {
-            shown.push((stage.clone(), position));
-            continue;
-        };
-        let mut group = Builder::new();
-        group.begin_document(c"$group").begin_document(c"_id").append(c"$const", Value::Null).end();
-        group
-            .begin_document(FieldName::known(name))
-            .begin_document(c"$sum")
-            .append(c"$const", 1i32)
-            .end()
-            .end()
-            .end();
-        shown.push((group.finish(), position));
-        let mut project = Builder::new();
-        project.begin_document(c"$project").append(FieldName::known(name), true).append(c"_id", false).end();
-        shown.push((project.finish(), position));
-    }
-    shown
 }
 
 /// A `$group` that gets one document of each group, as MongoDB shows it.

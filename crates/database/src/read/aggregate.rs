@@ -15,18 +15,32 @@ use crate::operation::Operation;
 use crate::plan::{Grouped, Hint, Read, no_sort};
 use crate::scope::Scope;
 use crate::write::InsertRequest;
-use base::bson::{Array, Document, DocumentBuf, DocumentCow, FieldName, Path, Value};
+use base::bson::{Array, Document, DocumentBuf, DocumentCow, FieldName, Path};
 use base::{Namespace, Result, err};
 use query::context::Uninterrupted;
 use query::field_path::check_field_name;
 use query::matcher::Matcher;
-use query::pipeline::{Environment, Sink};
+use query::pipeline::{Environment, RunsOn, Sink, first_stage};
 use query::{Context, MetaKind, Pipeline, SortPattern, Stage};
 use std::sync::Arc;
 
-/// Answers the stages that only the server can (`$currentOp`, `$listLocalSessions`): given the
-/// stage's name and specification, its documents.
-pub type Sources = Arc<dyn Fn(&str, Value<'_>) -> Result<Vec<DocumentBuf>> + Send + Sync>;
+/// What only the server knows of a pipeline's sources.
+pub enum ServerSource<'a> {
+    /// The operations of `$currentOp`.
+    CurrentOp,
+    /// The sessions of `$listLocalSessions` with these options.
+    ListLocalSessions(Document<'a>),
+    /// The latencies of a namespace, for `$collStats`.
+    Latencies {
+        /// The namespace.
+        namespace: &'a str,
+        /// Whether with histograms.
+        histograms: bool,
+    },
+}
+
+/// Returns the documents of the server's sources.
+pub type Sources = Arc<dyn Fn(ServerSource<'_>) -> Result<Vec<DocumentBuf>> + Send + Sync>;
 
 /// An aggregate, its stages not yet parsed.
 #[derive(Clone)]
@@ -56,39 +70,32 @@ impl<'a> AggregateRequest<'a> {
     }
 }
 
-/// The stages that read no collection, and so stand first in pipelines over none.
-const WITHOUT_COLLECTION: &[&str] = &["$currentOp", "$documents", "$listLocalSessions"];
-
 /// Checks that a pipeline over a collection, or over none, begins with a stage that suits.
 ///
 /// Errors: InvalidNamespace.
 pub(crate) fn check_first_stage(namespace: &Namespace, pipeline: &Pipeline) -> Result<()> {
-    let without_collection = namespace.collection() == "$cmd.aggregate";
-    match pipeline.names().next() {
-        // A change stream may watch a collection or a database.
-        Some("$changeStream") => Ok(()),
-        Some("$currentOp") if namespace.as_str() != "admin.$cmd.aggregate" => Err(err!(
+    let on_database = namespace.collection() == "$cmd.aggregate";
+    let Some(first) = pipeline.first() else {
+        return match on_database {
+            true => Err(err!(InvalidNamespace, "{{aggregate: 1}} is not valid for an empty pipeline.")),
+            false => Ok(()),
+        };
+    };
+    let name = first.name;
+    match first.runs_on {
+        RunsOn::Admin if namespace.as_str() != "admin.$cmd.aggregate" => Err(err!(
             InvalidNamespace,
-            "$currentOp must be run against the 'admin' database with {{aggregate: 1}}"
+            "{name} must be run against the 'admin' database with {{aggregate: 1}}"
         )),
-        None if without_collection => {
-            Err(err!(InvalidNamespace, "{{aggregate: 1}} is not valid for an empty pipeline."))
-        }
-        Some(first) if without_collection && !WITHOUT_COLLECTION.contains(&first) => Err(err!(
+        RunsOn::Collection if on_database => Err(err!(
             InvalidNamespace,
-            "{{aggregate: 1}} is not valid for '{first}'; a collection is required."
+            "{{aggregate: 1}} is not valid for '{name}'; a collection is required."
         )),
-        Some(first) if !without_collection && WITHOUT_COLLECTION.contains(&first) => {
-            Err(err!(InvalidNamespace, "'{first}' can only be run with {{aggregate: 1}}"))
+        RunsOn::Database if !on_database => {
+            Err(err!(InvalidNamespace, "'{name}' can only be run with {{aggregate: 1}}"))
         }
         _ => Ok(()),
     }
-}
-
-/// Whether a pipeline that isn't parsed yet is that of a change stream.
-fn begins_stream(pipeline: Array<'_>) -> bool {
-    let first = pipeline.iter().next().and_then(|stage| stage.as_document()?.first());
-    first.is_some_and(|stage| stage.name() == "$changeStream")
 }
 
 /// What the front of a pipeline leaves to the plan: its filter, order and limit.
@@ -235,7 +242,7 @@ impl Database {
     ) -> Result<Cursor> {
         let Scope { operation, namespace, context, .. } = scope;
         if let Some(collection) = view.catalog.get(namespace)
-            && begins_stream(request.pipeline)
+            && first_stage(request.pipeline).is_some_and(|first| first.opens_stream())
         {
             // A view can't be watched.
             collection.data()?;
@@ -283,9 +290,7 @@ impl Database {
         environment: &Environment,
     ) -> Result<Box<dyn Stage>> {
         if self.is_oplog(namespace) && pipeline.reads_collection() {
-            let filter =
-                pipeline.describe().next().and_then(|stage| stage.view().get("$match")?.as_document());
-            let filter = filter.unwrap_or(Document::EMPTY);
+            let filter = pipeline.leading_match().map_or(Document::EMPTY, |filter| filter.view());
             let context = &environment.context;
             let every = Arc::new(Matcher::parse(Document::EMPTY, context)?);
             pipeline.refuse_text(&"")?;

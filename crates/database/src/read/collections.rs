@@ -1,6 +1,6 @@
 //! The other collections of a pipeline: what `$lookup`, `$unionWith` and `$merge` reach.
 
-use super::aggregate::{AggregateRequest, Front, Replacement, Sources};
+use super::aggregate::{AggregateRequest, Front, Replacement, ServerSource, Sources};
 use super::{Documents, Nothing, with_metadata};
 use crate::database::Database;
 use crate::ddl::Resolved;
@@ -9,10 +9,10 @@ use crate::operation::Operation;
 use crate::plan::Read;
 use crate::scope::{Scope, check_view};
 use crate::write::{InsertRequest, UpdateRequest};
-use base::bson::{Document, Value};
-use base::{ErrorCode, Namespace, Result};
+use base::bson::{Document, DocumentBuf, Value};
+use base::{ErrorCode, Namespace, Result, err};
 use query::matcher::Matcher;
-use query::pipeline::{Collections, Environment, Namespace as Named, Sink, from_documents};
+use query::pipeline::{Collections, Environment, External, Namespace as Named, Sink, from_documents};
 use query::{Collation, Context, Pipeline, Stage, Update};
 use std::sync::Arc;
 
@@ -42,6 +42,13 @@ impl OtherCollections {
             view: view.clone(),
             sources: request.sources.clone(),
             bypass_validation: request.bypass_validation,
+        }
+    }
+
+    fn ask_server(&self, source: ServerSource<'_>) -> Result<Vec<DocumentBuf>> {
+        match &self.sources {
+            Some(sources) => sources(source),
+            None => Err(err!(NotImplemented, "the stage needs a server")),
         }
     }
 
@@ -129,23 +136,26 @@ impl Collections for OtherCollections {
         pipeline.run(source, environment)
     }
 
-    fn source(
-        &self,
-        stage: &'static str,
-        spec: Value<'_>,
-        _context: &Arc<Context>,
-    ) -> Result<Box<dyn Stage>> {
-        let latencies = || match &self.sources {
-            Some(sources) => sources("latencyStats", Value::String(self.namespace.as_str())),
-            None => Ok(Vec::new()),
+    fn source(&self, source: &External, _context: &Arc<Context>) -> Result<Box<dyn Stage>> {
+        let (database, namespace) = (&self.database, &self.namespace);
+        let documents = match source {
+            External::CollStats(asked) => {
+                let latencies = |histograms| match &self.sources {
+                    Some(_) => {
+                        self.ask_server(ServerSource::Latencies { namespace: namespace.as_str(), histograms })
+                    }
+                    None => Ok(Vec::new()),
+                };
+                vec![database.coll_stats_stage(asked, namespace, &latencies)?]
+            }
+            External::CurrentOp(_) => self.ask_server(ServerSource::CurrentOp)?,
+            External::IndexStats => database.index_stats_stage(namespace)?,
+            External::ListLocalSessions(options) => {
+                self.ask_server(ServerSource::ListLocalSessions(options.view()))?
+            }
+            External::PlanCacheStats => database.kept_plans_stage(namespace),
         };
-        if let Some(documents) = self.database.statistics_stage(stage, spec, &self.namespace, &latencies)? {
-            return Ok(from_documents(documents));
-        }
-        match &self.sources {
-            Some(sources) => Ok(from_documents(sources(stage, spec)?)),
-            None => Err(base::err!(NotImplemented, "{stage} is not supported here")),
-        }
+        Ok(from_documents(documents))
     }
 
     fn out(&self, into: &Named, context: &Arc<Context>) -> Result<Box<dyn Sink>> {

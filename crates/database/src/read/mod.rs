@@ -10,7 +10,7 @@ mod hash;
 mod measure;
 mod oplog;
 
-pub use aggregate::{AggregateRequest, Sources};
+pub use aggregate::{AggregateRequest, ServerSource, Sources};
 pub(crate) use aggregate::{Front, check_first_stage};
 pub(crate) use collections::OtherCollections;
 pub use find::FindRequest;

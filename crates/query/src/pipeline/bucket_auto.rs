@@ -93,10 +93,6 @@ fn count(context: &Context) -> Result<(FieldNameBuf, Accumulation)> {
 }
 
 impl Operator for BucketAuto {
-    fn name(&self) -> &'static str {
-        "$bucketAuto"
-    }
-
     fn start(self: Arc<Self>, input: Stream, environment: &Environment) -> Result<Stream> {
         Ok(Box::new(Running {
             stage: self,

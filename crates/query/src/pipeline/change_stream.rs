@@ -1,28 +1,13 @@
 //! `$changeStream`: the events of the database, and the rules for what may follow.
 
+use super::definition::{Asker, Resource, Right, Streams, is_set};
 use super::operator::{Kind, Operator};
 use super::parse::{Parsed, Scope};
-use super::{Environment, Pipeline, Stream};
+use super::{Environment, Pipeline, Step, Stream};
 use crate::change::Spec;
-use base::bson::Element;
+use base::bson::{Element, Value};
 use base::{Result, err};
 use std::sync::Arc;
-
-/// What may follow: stages that pass each event on, or not, by itself.
-const PERMITTED: &[&str] = &[
-    // tidy: sorted
-    "$_internalInhibitOptimization",
-    "$addFields",
-    "$changeStream",
-    "$changeStreamSplitLargeEvent",
-    "$match",
-    "$project",
-    "$redact",
-    "$replaceRoot",
-    "$replaceWith",
-    "$set",
-    "$unset",
-];
 
 struct ChangeStream;
 
@@ -35,11 +20,17 @@ pub(crate) fn parse(spec: &Element<'_>, scope: &Scope<'_>) -> Result<Parsed> {
     Ok(Parsed::one(ChangeStream))
 }
 
-impl Operator for ChangeStream {
-    fn name(&self) -> &'static str {
-        "$changeStream"
-    }
+/// A stream reads what it watches: a collection, a database or all databases.
+pub(crate) fn rights<'v>(specification: Value<'v>, asker: &Asker<'_>) -> Vec<Right<'v>> {
+    let on = match asker.collection {
+        _ if is_set(specification, "allChangesForCluster") => Resource::AnyNormal,
+        None => Resource::Database,
+        Some(_) => Resource::Collection,
+    };
+    vec![Right { on, actions: &["changeStream", "find"] }]
+}
 
+impl Operator for ChangeStream {
     fn kind(&self) -> Kind<'_> {
         Kind::Source
     }
@@ -55,36 +46,34 @@ impl Pipeline {
     ///
     /// Errors: 7182802 for `$changeStreamSplitLargeEvent` that isn't last, IllegalOperation otherwise.
     pub(super) fn check_change_stream(&self) -> Result<()> {
-        const SPLIT: &str = "$changeStreamSplitLargeEvent";
-        if self.names().rev().skip(1).any(|name| name == SPLIT) {
-            return Err(err!(7182802, "{SPLIT} must be the last stage in the pipeline"));
+        let splits = |step: &&Step| step.definition.streams == Streams::Required;
+        if let Some(step) = self.steps.iter().rev().skip(1).find(splits) {
+            return Err(err!(7182802, "{} must be the last stage in the pipeline", step.definition.name));
         }
-        if self.names().next() == Some("$changeStream") {
-            return match self.names().find(|name| !PERMITTED.contains(name)) {
-                // MongoDB knows it as the stage that it stands for.
-                Some("$count") => {
-                    Err(err!(IllegalOperation, "$group is not permitted in a $changeStream pipeline"))
-                }
-                Some(name) => {
-                    Err(err!(IllegalOperation, "{name} is not permitted in a $changeStream pipeline"))
-                }
-                None => Ok(()),
-            };
+        if !self.is_change_stream() {
+            return self.steps.iter().find(splits).map_or(Ok(()), |step| {
+                let name = step.definition.name;
+                Err(err!(IllegalOperation, "{name} can only be used in a $changeStream pipeline"))
+            });
         }
-        match self.names().any(|name| name == SPLIT) {
-            true => Err(err!(IllegalOperation, "{SPLIT} can only be used in a $changeStream pipeline")),
-            false => Ok(()),
-        }
+        let stranger = self.steps.iter().find(|step| step.definition.streams == Streams::Refused);
+        stranger.map_or(Ok(()), |step| {
+            // MongoDB names the stage that `$count` stands for.
+            let shown = step.explained();
+            let name = shown.first().and_then(|stage| stage.view().first());
+            let name = name.as_ref().map_or("", |stage| stage.name());
+            Err(err!(IllegalOperation, "{name} is not permitted in a $changeStream pipeline"))
+        })
     }
 
     /// Whether the documents are the events of a change stream.
     pub fn is_change_stream(&self) -> bool {
-        self.names().next() == Some("$changeStream")
+        self.steps.first().is_some_and(|step| step.definition.opens_stream())
     }
 
     /// Whether events that are too large are split.
     pub fn splits_events(&self) -> bool {
-        self.names().any(|name| name == "$changeStreamSplitLargeEvent")
+        self.steps.iter().any(|step| step.definition.streams == Streams::Required)
     }
 }
 

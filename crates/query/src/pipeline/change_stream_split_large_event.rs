@@ -34,10 +34,6 @@ pub(crate) fn parse(spec: &Element<'_>, scope: &Scope<'_>) -> Result<Parsed> {
 }
 
 impl Operator for SplitLargeEvent {
-    fn name(&self) -> &'static str {
-        "$changeStreamSplitLargeEvent"
-    }
-
     fn start(self: Arc<Self>, input: Stream, _environment: &Environment) -> Result<Stream> {
         let resume = self.resume.clone();
         Ok(Box::new(Running { stage: self, input, resume, queue: Vec::new() }))

@@ -3,7 +3,7 @@
 //! The traits are the seam between the language and the plans: stages name a collection, the
 //! database decides about views, indexes, snapshots and transactions.
 
-use super::{Pipeline, Stream};
+use super::{External, Pipeline, Stream};
 use crate::{Collation, Context, Sorter};
 use base::bson::{Document, DocumentCow, Value};
 use base::{Result, err};
@@ -39,10 +39,9 @@ pub trait Collections: Send + Sync {
     /// given to a plan: `$lookup` with a pipeline, `$unionWith`.
     fn aggregate(&self, from: &Namespace, pipeline: &Pipeline, environment: &Environment) -> Result<Stream>;
 
-    /// The documents of a stage that only the database can answer (`$collStats`, `$indexStats`,
-    /// `$currentOp`, …), given its specification.
-    fn source(&self, stage: &'static str, spec: Value<'_>, _context: &Arc<Context>) -> Result<Stream> {
-        Err(err!(NotImplemented, "{stage} is not implemented: {spec:?}"))
+    /// The documents of a source that the database or the server holds.
+    fn source(&self, source: &External, _context: &Arc<Context>) -> Result<Stream> {
+        Err(err!(NotImplemented, "{source:?} is not implemented"))
     }
 
     /// A new content for a collection: `$out`.

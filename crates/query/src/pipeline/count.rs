@@ -5,7 +5,7 @@ use super::parse::{Parsed, Scope};
 use super::{Environment, Stage, Stream};
 use crate::accumulator::count_value;
 use crate::tick::Tick;
-use base::bson::{Builder, DocumentCow, Element, FieldName, FieldNameBuf};
+use base::bson::{Builder, DocumentBuf, DocumentCow, Element, FieldName, FieldNameBuf, Value};
 use base::{Result, err};
 use std::sync::Arc;
 
@@ -34,11 +34,18 @@ pub(crate) fn parse(spec: &Element<'_>, _scope: &Scope<'_>) -> Result<Parsed> {
     Ok(Parsed::one(Count(field_name.to_owned())))
 }
 
-impl Operator for Count {
-    fn name(&self) -> &'static str {
-        "$count"
-    }
+/// The `$group` and the `$project` that MongoDB makes of it.
+pub(crate) fn explained(specification: Value<'_>) -> Vec<DocumentBuf> {
+    let name = FieldName::known(specification.as_str().unwrap_or_default());
+    let mut group = Builder::new();
+    group.begin_document(c"$group").begin_document(c"_id").append(c"$const", Value::Null).end();
+    group.begin_document(name).begin_document(c"$sum").append(c"$const", 1i32).end().end().end();
+    let mut project = Builder::new();
+    project.begin_document(c"$project").append(name, true).append(c"_id", false).end();
+    vec![group.finish(), project.finish()]
+}
 
+impl Operator for Count {
     fn reads(&self) -> Reads {
         Reads::Only(Vec::new())
     }

@@ -22,10 +22,6 @@ pub(crate) fn parse(spec: &Element<'_>, _scope: &Scope<'_>) -> Result<Parsed> {
 }
 
 impl Operator for Densify {
-    fn name(&self) -> &'static str {
-        "$densify"
-    }
-
     fn start(self: Arc<Self>, input: Stream, environment: &Environment) -> Result<Stream> {
         Ok(Box::new(Running {
             stage: self,

@@ -32,10 +32,6 @@ fn check(value: Option<Value<'_>>) -> Result<()> {
 }
 
 impl Operator for Documents {
-    fn name(&self) -> &'static str {
-        "$documents"
-    }
-
     fn kind(&self) -> Kind<'_> {
         Kind::Source
     }

@@ -1,63 +1,67 @@
-//! Stages whose documents only the database can tell: statistics, cursors, operations.
+//! Sources whose documents the database or the server holds: statistics, cursors, operations.
 
+use super::coll_stats::CollStats;
+use super::definition::Parser;
 use super::operator::{Kind, Operator};
-use super::parse::{Parsed, Scope};
-use super::{Environment, Stream};
-use base::ErrorCode::{self, FailedToParse, TypeMismatch};
-use base::bson::{Element, Value, ValueBuf};
+use super::{Environment, Stream, registry};
+use base::ErrorCode;
+use base::bson::{Array, Document, DocumentBuf, Element, Value};
 use base::{Error, Result, err};
 use std::sync::Arc;
 
-struct External {
-    name: &'static str,
-    spec: ValueBuf,
+/// A parsed source of this kind.
+#[derive(Clone, Debug)]
+pub enum External {
+    /// `$collStats`.
+    CollStats(CollStats),
+    /// `$currentOp`, with its options.
+    CurrentOp(DocumentBuf),
+    /// `$indexStats`.
+    IndexStats,
+    /// `$listLocalSessions`, whose options the server reads.
+    ListLocalSessions(DocumentBuf),
+    /// `$planCacheStats`.
+    PlanCacheStats,
 }
 
-/// Parses a stage whose specification is the database's to read.
-///
-/// Errors: FailedToParse unless it is a document, 5447000 in the case of `$collStats`, 28803 for `$indexStats` of anything but `{}`.
-pub(crate) fn parse(spec: &Element<'_>, _scope: &Scope<'_>) -> Result<Parsed> {
-    let is_empty = spec.value().as_document().is_some_and(|document| document.is_empty());
-    if spec.name() == "$indexStats" && !is_empty {
-        return Err(err!(28803, "The $indexStats stage specification must be an empty object"));
+impl External {
+    /// The first stage of a pipeline that is not parsed yet, if it is such a source without errors.
+    pub fn first_of(pipeline: Array<'_>) -> Option<External> {
+        let spec = pipeline.iter().next()?.as_document()?.first()?;
+        match registry::find(spec.name()).ok()?.parser {
+            Parser::External(parse) => parse(&spec).ok(),
+            _ => None,
+        }
     }
-    if spec.name() == "$collStats" && spec.value().as_document().is_none() {
-        return Err(err!(5447000, "$collStats must take a nested object but found: {spec}"));
-    }
-    match spec.name() {
-        "$planCacheStats" => check_flags(spec, FailedToParse, &["allHosts"])?,
-        "$currentOp" => check_flags(spec, TypeMismatch, CURRENT_OP)?,
-        _ => {}
-    }
-    let Value::Document(_) = spec.value() else {
-        let found = spec.kind().alias();
-        return Err(err!(FailedToParse, "{} must take a nested object but found: {found}", spec.name()));
-    };
-    let name = super::registry::find(spec.name())?.name;
-    Ok(Parsed::one(External { name, spec: spec.value().to_owned() }))
 }
 
-/// The options of `$currentOp`. The last asks all nodes of a sharded cluster.
-const CURRENT_OP: &[&str] = &[
-    "allUsers",
-    "idleConnections",
-    "idleCursors",
-    "idleSessions",
-    "localOps",
-    "truncateOps",
-    "targetAllNodes",
-];
+/// The stage that asks for the documents.
+pub(crate) struct Source(pub(crate) External);
 
-/// Checks a specification of booleans; the last of them is for sharded clusters.
+impl Operator for Source {
+    fn kind(&self) -> Kind<'_> {
+        Kind::Source
+    }
+
+    fn start(self: Arc<Self>, _input: Stream, environment: &Environment) -> Result<Stream> {
+        environment.collections.source(&self.0, &environment.context)
+    }
+}
+
+/// The options of a source.
 ///
-/// Errors: the given code unless it is a document, 40415 and TypeMismatch for other options, FailedToParse for what only a
-/// sharded cluster has.
-fn check_flags(spec: &Element<'_>, no_document: ErrorCode, flags: &[&str]) -> Result<()> {
-    let name = spec.name();
-    let Value::Document(options) = spec.value() else {
-        let message = format!("{name} must take a nested object but found: {}", spec.kind().alias());
-        return Err(Error::new(no_document, message));
-    };
+/// Errors: the given code unless they are a document.
+pub(super) fn options<'v>(spec: &Element<'v>, no_document: ErrorCode) -> Result<Document<'v>> {
+    spec.value().as_document().ok_or_else(|| {
+        let message = format!("{} must take a nested object but found: {}", spec.name(), spec.kind().alias());
+        Error::new(no_document, message)
+    })
+}
+
+/// Checks options that are booleans; the last of them is for sharded clusters.
+///
+/// Errors: 40415 and TypeMismatch for other options, FailedToParse for what only a sharded cluster has.
+pub(super) fn check_flags(name: &str, options: Document<'_>, flags: &[&str]) -> Result<()> {
     for option in options {
         let flag = option.name();
         if !flags.contains(&flag) {
@@ -80,20 +84,6 @@ fn check_flags(spec: &Element<'_>, no_document: ErrorCode, flags: &[&str]) -> Re
     Ok(())
 }
 
-impl Operator for External {
-    fn name(&self) -> &'static str {
-        self.name
-    }
-
-    fn kind(&self) -> Kind<'_> {
-        Kind::Source
-    }
-
-    fn start(self: Arc<Self>, _input: Stream, environment: &Environment) -> Result<Stream> {
-        environment.collections.source(self.name, self.spec.view(), &environment.context)
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use crate::pipeline::testing::{fails, gives, pipeline};
@@ -101,7 +91,7 @@ mod tests {
     #[test]
     fn the_database_is_asked() {
         let text = "[{$indexStats: {}}, {$project: {_id: 0}}]";
-        gives("[]", text, "[{stage: '$indexStats', spec: {}}]");
+        gives("[]", text, "[{source: 'IndexStats'}]");
         assert!(!pipeline(text).unwrap().reads_collection());
         fails("[{$indexStats: {a: 1}}]", 28803, "must be an empty object");
         fails("[{$collStats: null}]", 5447000, "found: $collStats: null");

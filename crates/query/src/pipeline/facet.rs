@@ -1,13 +1,14 @@
 //! `$facet`: several pipelines over the same documents, each result an array of one document.
 
+use super::definition::Inputs;
 use super::operator::{Operator, Reads};
-use super::parse::{Parsed, Scope};
+use super::parse::{Outer, Parsed, Scope};
 use super::{Environment, Pipeline, Stage, Stream, from_iter};
 use crate::field_path::check_field_name;
 use crate::metadata::Carrier;
 use crate::spill::{Run, RunWriter, SpillFile};
 use crate::tick::Tick;
-use base::bson::{Builder, DocumentCow, Element, FieldNameBuf, Value};
+use base::bson::{Builder, Document, DocumentCow, Element, FieldNameBuf, Value};
 use base::{Result, err};
 use parking_lot::Mutex;
 use std::sync::Arc;
@@ -27,18 +28,20 @@ pub(crate) fn parse(spec: &Element<'_>, scope: &Scope<'_>) -> Result<Parsed> {
             return Err(err!(40170, "arguments to $facet must be arrays, {name} is type {found}"));
         };
         check_field_name(name)?;
-        let mut pipeline = scope.within("$facet", scope.context)?.pipeline(stages)?;
+        let mut pipeline = scope.within(Outer::Facet, scope.context)?.pipeline(stages)?;
         pipeline.optimize(scope.context)?;
         parsed.push((facet.field_name().to_owned(), pipeline));
     }
     Ok(Parsed::one(Facet(parsed)))
 }
 
-impl Operator for Facet {
-    fn name(&self) -> &'static str {
-        "$facet"
-    }
+pub(crate) fn inputs(specification: Value<'_>) -> Inputs<'_> {
+    let facets = specification.as_document().unwrap_or(Document::EMPTY);
+    let pipelines = facets.iter().filter_map(|facet| facet.value().as_array());
+    Inputs { collections: Vec::new(), pipelines: pipelines.collect() }
+}
 
+impl Operator for Facet {
     fn reads(&self) -> Reads {
         let mut paths = Vec::new();
         for (_, pipeline) in &self.0 {

@@ -5,7 +5,7 @@
 
 use super::operator::{Kind, Operator};
 use super::parse::{Parsed, Scope};
-use super::{Environment, Pipeline, Stage, Step, Stream};
+use super::{Environment, Pipeline, Stage, Step, Stream, registry};
 use crate::expression::Dependencies;
 use crate::field_path::checked_path;
 use crate::{Arena, Context, Expression, Matcher, MetaKind};
@@ -217,7 +217,8 @@ fn fields(
         spec.begin_document(locs).append(c"$meta", MetaKind::GeoNearPoint.name()).end();
     }
     spec.end();
-    Ok(Pipeline { steps: vec![Step::new(spec.finish(), Arc::new(fields))] })
+    let definition = registry::find("$addFields")?;
+    Ok(Pipeline { steps: vec![Step::new(definition, spec.finish(), Arc::new(fields))] })
 }
 
 /// What the stage adds to documents.
@@ -228,10 +229,6 @@ struct Fields {
 }
 
 impl Operator for Fields {
-    fn name(&self) -> &'static str {
-        "$addFields"
-    }
-
     fn start(self: Arc<Self>, input: Stream, environment: &Environment) -> Result<Stream> {
         Ok(Box::new(Adding { fields: self, input, context: environment.context.clone() }))
     }
@@ -287,10 +284,6 @@ fn with_field(document: Document<'_>, path: &[PathComponent], value: Value<'_>) 
 struct Near(Arc<GeoNear>);
 
 impl Operator for Near {
-    fn name(&self) -> &'static str {
-        "$geoNear"
-    }
-
     fn kind(&self) -> Kind<'_> {
         Kind::GeoNear(&self.0)
     }

@@ -4,6 +4,7 @@
 //! queries as it is deep.
 
 use super::collections::Namespace;
+use super::definition::Inputs;
 use super::fields::{set_path, visit_values};
 use super::operator::{Effect, Operator, Reads};
 use super::parse::{Parsed, Scope};
@@ -98,11 +99,11 @@ fn parse_restriction(value: Value<'_>, scope: &Scope<'_>) -> Result<DocumentBuf>
     Ok(filter.to_owned())
 }
 
-impl Operator for GraphLookup {
-    fn name(&self) -> &'static str {
-        "$graphLookup"
-    }
+pub(crate) fn inputs(specification: Value<'_>) -> Inputs<'_> {
+    Inputs { pipelines: Vec::new(), ..Inputs::of_options(specification, "from") }
+}
 
+impl Operator for GraphLookup {
     fn effect(&self) -> Effect {
         Effect::Changes(vec![self.output.first().to_string()])
     }

@@ -64,10 +64,6 @@ fn check_id(id: Value<'_>) -> Result<()> {
 }
 
 impl Operator for Group {
-    fn name(&self) -> &'static str {
-        "$group"
-    }
-
     fn reads(&self) -> Reads {
         let all = std::iter::once(self.id.dependencies())
             .chain(self.fields.iter().map(|(_, accumulation)| accumulation.dependencies()));

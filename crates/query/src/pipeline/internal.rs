@@ -9,13 +9,13 @@ use base::bson::{Element, Value};
 use base::{Result, err};
 use std::sync::Arc;
 
-struct Barrier(&'static str);
+struct Barrier;
 
 /// Errors: TypeMismatch unless the specification is a document.
 pub(crate) fn parse(spec: &Element<'_>, _scope: &Scope<'_>) -> Result<Parsed> {
-    let name = super::registry::find(spec.name())?.name;
+    let name = spec.name();
     match spec.value() {
-        Value::Document(_) => Ok(Parsed::one(Barrier(name))),
+        Value::Document(_) => Ok(Parsed::one(Barrier)),
         other => {
             Err(err!(TypeMismatch, "{name} must take a nested object but found: {}", other.kind().alias()))
         }
@@ -23,10 +23,6 @@ pub(crate) fn parse(spec: &Element<'_>, _scope: &Scope<'_>) -> Result<Parsed> {
 }
 
 impl Operator for Barrier {
-    fn name(&self) -> &'static str {
-        self.0
-    }
-
     fn reads(&self) -> Reads {
         Reads::Also(Vec::new())
     }

@@ -19,18 +19,14 @@ pub(crate) fn parse(spec: &Element<'_>, _scope: &Scope<'_>) -> Result<Parsed> {
     Ok(Parsed::one(Limit(limit)))
 }
 
-/// A step made by the optimiser.
-pub(crate) fn step(limit: u64) -> Step {
+/// Another step of the kind.
+pub(crate) fn step(like: &Step, limit: u64) -> Step {
     let mut builder = Builder::new();
     builder.append(c"$limit", i64::try_from(limit).unwrap_or(i64::MAX));
-    Step::new(builder.finish(), Arc::new(Limit(limit)))
+    Step::new(like.definition, builder.finish(), Arc::new(Limit(limit)))
 }
 
 impl Operator for Limit {
-    fn name(&self) -> &'static str {
-        "$limit"
-    }
-
     fn kind(&self) -> Kind<'_> {
         Kind::Limit(self.0)
     }

@@ -5,14 +5,15 @@
 //! foreign collection's indexes serve it.
 
 use super::collections::Namespace;
+use super::definition::Inputs;
 use super::fields::{set_path, text_option, visit_values};
 use super::r#match::Match;
 use super::operator::{Effect, Operator, Reads};
-use super::parse::{Parsed, Scope};
+use super::parse::{Outer, Parsed, Scope};
 use super::source::from_documents;
 use super::unwind::Unwind;
 use super::variables::{Let, parse_let};
-use super::{Environment, Pipeline, Stage, Step, Stream, lookup_unwind};
+use super::{Environment, Pipeline, Stage, Stream, lookup_unwind};
 use crate::Arena;
 use crate::field_path::checked_path;
 use crate::tick::Tick;
@@ -76,6 +77,10 @@ pub(crate) fn parse(spec: &Element<'_>, scope: &Scope<'_>) -> Result<Parsed> {
     Ok(Parsed::one(Lookup { from, output, equality, pipeline, variables, spec, unwind: None }))
 }
 
+pub(crate) fn inputs(specification: Value<'_>) -> Inputs<'_> {
+    Inputs::of_options(specification, "from")
+}
+
 /// The name of the other collection.
 ///
 /// Errors: FailedToParse for what is no text; `{db, coll}` is for a few collections of a cluster's
@@ -127,7 +132,7 @@ fn equality(local: Option<Path>, foreign: Option<Path>, has_pipeline: bool) -> R
 
 fn sub_pipeline(stages: Array<'_>, variables: &Let, scope: &Scope<'_>) -> Result<Pipeline> {
     let context = variables.declare(scope.context);
-    let mut pipeline = scope.within("$lookup", &context)?.pipeline(stages)?;
+    let mut pipeline = scope.within(Outer::Lookup, &context)?.pipeline(stages)?;
     pipeline.optimize(&context)?;
     Ok(pipeline)
 }
@@ -158,10 +163,6 @@ pub(crate) fn equality_filter(document: Document<'_>, local: &Path, foreign: &Pa
 }
 
 impl Operator for Lookup {
-    fn name(&self) -> &'static str {
-        "$lookup"
-    }
-
     fn effect(&self) -> Effect {
         match &self.unwind {
             Some(unwind) => Effect::Multiplies(unwind.changed()),
@@ -170,7 +171,7 @@ impl Operator for Lookup {
     }
 
     /// Unwinding its own output at once keeps the matches from ever being one array.
-    fn unwinding(&self, unwind: &Unwind) -> Option<Step> {
+    fn unwinding(&self, unwind: &Unwind) -> Option<(DocumentBuf, Arc<dyn Operator>)> {
         if self.unwind.is_some() || unwind.path != self.output {
             return None;
         }
@@ -182,7 +183,7 @@ impl Operator for Lookup {
             .end()
             .end();
         let operator = Lookup { unwind: Some(unwind.clone()), ..self.clone() };
-        Some(Step::new(spec.finish(), Arc::new(operator)))
+        Some((spec.finish(), Arc::new(operator)))
     }
 
     fn reads(&self) -> Reads {

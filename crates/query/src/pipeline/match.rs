@@ -2,8 +2,8 @@
 
 use super::filter_paths::{Refusals, check_filter, has_text};
 use super::operator::{Effect, Kind, Operator, Reads};
-use super::parse::{Parsed, Scope};
-use super::{Environment, Stage, Step, Stream};
+use super::parse::{Outer, Parsed, Scope};
+use super::{Environment, Stage, Step, Stream, registry};
 use crate::tick::Tick;
 use crate::{Context, Matcher};
 use base::bson::{Builder, Document, DocumentBuf, DocumentCow, Element, Value};
@@ -23,7 +23,7 @@ pub(crate) fn parse(spec: &Element<'_>, scope: &Scope<'_>) -> Result<Parsed> {
         return Err(err!(15959, "the match filter must be an expression in an object"));
     };
     check_filter(filter, &Refusals::of_match(scope.position()))?;
-    if scope.is_inside("$facet") && has_text(filter) {
+    if scope.is_inside(Outer::Facet) && has_text(filter) {
         return Err(err!(40600, "$match is not allowed to be used within a $facet stage"));
     }
     Ok(Parsed::one(Match::new(filter, scope.context)?))
@@ -38,15 +38,12 @@ impl Match {
     pub(crate) fn step(filter: Document<'_>, context: &Context) -> Result<Step> {
         let mut builder = Builder::new();
         builder.append(c"$match", filter);
-        Ok(Step::new(builder.finish(), Arc::new(Match::new(filter, context)?)))
+        let definition = registry::find("$match")?;
+        Ok(Step::new(definition, builder.finish(), Arc::new(Match::new(filter, context)?)))
     }
 }
 
 impl Operator for Match {
-    fn name(&self) -> &'static str {
-        "$match"
-    }
-
     fn kind(&self) -> Kind<'_> {
         Kind::Match(&self.filter)
     }

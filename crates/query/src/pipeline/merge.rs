@@ -1,6 +1,7 @@
 //! `$merge`: the documents put into a collection, each as the modes say.
 
 use super::collections::Namespace;
+use super::definition::{Asker, Resource, Right, values};
 use super::merge_spec::{Matched, Merge, NotMatched};
 use super::operator::Operator;
 use super::parse::{Parsed, Scope};
@@ -16,11 +17,23 @@ pub(crate) fn parse(spec: &Element<'_>, scope: &Scope<'_>) -> Result<Parsed> {
     Ok(Parsed::one(Merge::parse(spec, scope.context)?))
 }
 
-impl Operator for Merge {
-    fn name(&self) -> &'static str {
-        "$merge"
-    }
+/// What becomes of documents that are there and of those that are not.
+pub(crate) fn rights<'v>(specification: Value<'v>, _asker: &Asker<'_>) -> Vec<Right<'v>> {
+    let Value::Document(options) = specification else {
+        return vec![Right { on: Resource::Target(specification), actions: &["insert", "update"] }];
+    };
+    let text = |name: &str| options.get(name).and_then(|mode| mode.as_str());
+    let updates = !matches!(text("whenMatched"), Some("keepExisting" | "fail"));
+    let inserts = !matches!(text("whenNotMatched"), Some("discard" | "fail"));
+    let actions: &[&str] = match (updates, inserts) {
+        (true, false) => &["update"],
+        (false, true) => &["insert"],
+        _ => &["insert", "update"],
+    };
+    values(options, "into").map(|into| Right { on: Resource::Target(into), actions }).collect()
+}
 
+impl Operator for Merge {
     /// Errors: 51183 where no unique index makes sure that the fields tell documents apart.
     fn start(self: Arc<Self>, input: Stream, environment: &Environment) -> Result<Stream> {
         let by_id = matches!(self.on.as_slice(), [only] if only.as_str() == "_id");

@@ -12,9 +12,6 @@ use base::bson::DocumentCow;
 use base::{Result, err};
 use std::sync::Arc;
 
-/// Stages whose documents are new, and have no metadata.
-const MAKE_NEW: &[&str] = &["$bucketAuto", "$count", "$facet", "$group"];
-
 impl Step {
     /// The output of the stage, if need be wrapped so that its metadata is noted.
     ///
@@ -27,7 +24,7 @@ impl Step {
             }
             Kind::Sort { .. } => return Ok(output),
             Kind::Source => None,
-            _ if MAKE_NEW.contains(&self.operator.name()) => None,
+            _ if self.definition.makes_new => None,
             _ => return Ok(output),
         };
         match context.metadata.wants_any() {
@@ -69,7 +66,9 @@ impl Pipeline {
     fn searches(&self, kind: MetaKind) -> bool {
         let Some(first) = self.steps.first() else { return false };
         match kind {
-            MetaKind::GeoNearDistance | MetaKind::GeoNearPoint => first.operator.name() == "$geoNear",
+            MetaKind::GeoNearDistance | MetaKind::GeoNearPoint => {
+                matches!(first.operator.kind(), Kind::GeoNear(_))
+            }
             MetaKind::TextScore => match first.operator.kind() {
                 Kind::Match(filter) => has_text(filter.view()),
                 _ => false,
@@ -82,8 +81,7 @@ impl Pipeline {
     /// refuses to plan. `$group` may ask, and finds none.
     pub fn asks_for_unsorted_key(&self) -> bool {
         for step in &self.steps {
-            let makes_new = MAKE_NEW.contains(&step.operator.name());
-            if makes_new || matches!(step.operator.kind(), Kind::Sort { .. }) {
+            if step.definition.makes_new || matches!(step.operator.kind(), Kind::Sort { .. }) {
                 return false;
             }
             if MetaKind::SortKey.is_asked_in(step.spec.view()) {

@@ -6,14 +6,18 @@
 //! ([`Stage`]) that owns all it needs, so that a cursor may keep it between requests. Other
 //! collections are reached through [`Collections`], which the database implements.
 //!
-//! A stage of the language is one file here and one line of the table in [`registry`].
+//! A stage of the language is one file here and one row of the table in [`registry`]. The row holds all other facts
+//! about the stage ([`StageDefinition`]): the server and the database match no names of stages.
 
 mod bucket;
 mod bucket_auto;
 mod change_stream;
 mod change_stream_split_large_event;
+mod coll_stats;
 mod collections;
 mod count;
+mod current_op;
+mod definition;
 mod densify;
 mod densify_spec;
 pub(crate) mod depth;
@@ -27,8 +31,10 @@ mod geo_near;
 mod granularity;
 mod graph_lookup;
 mod group;
+mod index_stats;
 mod internal;
 mod limit;
+mod list_local_sessions;
 mod lookup;
 mod lookup_unwind;
 mod r#match;
@@ -39,6 +45,7 @@ mod operator;
 mod optimize;
 mod out;
 mod parse;
+mod plan_cache_stats;
 mod planner;
 mod project;
 mod redact;
@@ -60,10 +67,13 @@ pub(crate) mod testing;
 #[cfg(test)]
 mod tests;
 
+pub use coll_stats::CollStats;
 pub use collections::{Collections, Environment, Namespace, Sink};
+pub use definition::{Asker, Inputs, Resource, Right, RunsOn, StageDefinition};
+pub use external::External;
 pub use geo_near::GeoNear;
 pub use planner::LeadingSort;
-pub use registry::{StageName, stages};
+pub use registry::{first_stage, stages, stages_of};
 pub use source::{from_documents, from_iter};
 
 use base::Result;
@@ -93,6 +103,7 @@ pub type Stream = Box<dyn Stage>;
 /// One parsed stage and how it was written.
 #[derive(Clone)]
 pub(crate) struct Step {
+    definition: &'static StageDefinition,
     /// `{ $stage: specification }`, for explain and for rewriting.
     spec: DocumentBuf,
     operator: Arc<dyn Operator>,
@@ -101,9 +112,18 @@ pub(crate) struct Step {
 }
 
 impl Step {
-    fn new(spec: DocumentBuf, operator: Arc<dyn Operator>) -> Step {
+    fn new(definition: &'static StageDefinition, spec: DocumentBuf, operator: Arc<dyn Operator>) -> Step {
         let growth = depth::of_stage(spec.view(), &operator.effect());
-        Step { spec, operator, growth }
+        Step { definition, spec, operator, growth }
+    }
+
+    /// The stages that explain shows.
+    fn explained(&self) -> Vec<DocumentBuf> {
+        let specification = self.spec.view().first().map(|spec| spec.value());
+        match (self.definition.explained, specification) {
+            (Some(explained), Some(specification)) => explained(specification),
+            _ => vec![self.spec.clone()],
+        }
     }
 }
 
@@ -162,19 +182,35 @@ impl Pipeline {
         self.steps.is_empty()
     }
 
-    /// The stages as explain shows them, in order: `{ $stage: specification }`.
+    /// The stages as explain shows them, in order, each with its position in the pipeline.
+    pub fn explained(&self) -> impl Iterator<Item = (DocumentBuf, usize)> {
+        let steps = self.steps.iter().enumerate();
+        steps.flat_map(|(position, step)| step.explained().into_iter().map(move |stage| (stage, position)))
+    }
+
+    /// The stages in order: `{ $stage: specification }`.
     pub fn describe(&self) -> impl Iterator<Item = &DocumentBuf> {
         self.steps.iter().map(|step| &step.spec)
     }
 
     /// The stages' names in order.
     pub fn names(&self) -> impl DoubleEndedIterator<Item = &'static str> {
-        self.steps.iter().map(|step| step.operator.name())
+        self.steps.iter().map(|step| step.definition.name)
     }
 
-    /// Whether the pipeline ends in `$out` or `$merge`.
+    /// The first stage.
+    pub fn first(&self) -> Option<&'static StageDefinition> {
+        self.steps.first().map(|step| step.definition)
+    }
+
+    /// The last stage, if it writes to a collection.
+    pub fn writer(&self) -> Option<&'static StageDefinition> {
+        self.steps.last().map(|step| step.definition).filter(|definition| definition.writes())
+    }
+
+    /// Whether the pipeline writes to a collection.
     pub fn writes(&self) -> bool {
-        self.steps.last().is_some_and(|step| matches!(step.operator.name(), "$out" | "$merge"))
+        self.writer().is_some()
     }
 
     /// Whether the documents come from the collection: false where the first stage brings its own

@@ -2,16 +2,13 @@
 
 use super::geo_near::GeoNear;
 use super::unwind::Unwind;
-use super::{Environment, Step, Stream};
+use super::{Environment, Stream};
 use base::Result;
 use base::bson::{DocumentBuf, Path};
 use std::sync::Arc;
 
 /// A parsed stage: immutable, shared by all its runs.
 pub(crate) trait Operator: Send + Sync {
-    /// The stage's name, `$` included.
-    fn name(&self) -> &'static str;
-
     /// Puts the running stage on top of its input.
     fn start(self: Arc<Self>, input: Stream, environment: &Environment) -> Result<Stream>;
 
@@ -27,7 +24,7 @@ pub(crate) trait Operator: Send + Sync {
 
     /// The stage that does what this and an `$unwind` behind it do, where there is one, and how
     /// explain shows it.
-    fn unwinding(&self, _unwind: &Unwind) -> Option<Step> {
+    fn unwinding(&self, _unwind: &Unwind) -> Option<(DocumentBuf, Arc<dyn Operator>)> {
         None
     }
 

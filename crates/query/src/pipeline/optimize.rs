@@ -141,13 +141,15 @@ fn conjunction(parts: &[DocumentBuf]) -> DocumentBuf {
 }
 
 fn join_limits(steps: &[Step], _context: &Context) -> Result<Rewrite> {
+    let [step, ..] = steps else { return Ok(None) };
     let (Kind::Limit(first), Kind::Limit(second)) = (kind(steps, 0), kind(steps, 1)) else { return Ok(None) };
-    Ok(Some((2, vec![limit::step(first.min(second))])))
+    Ok(Some((2, vec![limit::step(step, first.min(second))])))
 }
 
 fn join_skips(steps: &[Step], _context: &Context) -> Result<Rewrite> {
+    let [step, ..] = steps else { return Ok(None) };
     let (Kind::Skip(first), Kind::Skip(second)) = (kind(steps, 0), kind(steps, 1)) else { return Ok(None) };
-    Ok(sum(first, second).map(|both| (2, vec![skip::step(both)])))
+    Ok(sum(first, second).map(|both| (2, vec![skip::step(step, both)])))
 }
 
 /// A sum that is still an int64, which is all that the language can say.
@@ -157,16 +159,17 @@ fn sum(a: u64, b: u64) -> Option<u64> {
 
 /// `$sort` `$limit` → a sort that keeps so many; `$sort` `$skip` `$limit` likewise.
 fn join_sort_limit(steps: &[Step], _context: &Context) -> Result<Rewrite> {
-    let Kind::Sort { pattern, limit } = kind(steps, 0) else { return Ok(None) };
+    let [sort, next, ..] = steps else { return Ok(None) };
+    let Kind::Sort { pattern, limit } = sort.operator.kind() else { return Ok(None) };
     match (kind(steps, 1), kind(steps, 2)) {
         (Kind::Limit(count), _) => {
             let count = limit.map_or(count, |limit| limit.min(count));
-            Ok(Some((2, vec![Sort::limited(pattern, count)?])))
+            Ok(Some((2, vec![Sort::limited(sort, pattern, count)?])))
         }
         (Kind::Skip(skipped), Kind::Limit(count)) => {
             let Some(both) = sum(skipped, count) else { return Ok(None) };
             let both = limit.map_or(both, |limit| limit.min(both));
-            Ok(Some((3, vec![Sort::limited(pattern, both)?, skip::step(skipped)])))
+            Ok(Some((3, vec![Sort::limited(sort, pattern, both)?, skip::step(next, skipped)])))
         }
         _ => Ok(None),
     }
@@ -175,7 +178,8 @@ fn join_sort_limit(steps: &[Step], _context: &Context) -> Result<Rewrite> {
 /// `$lookup` and an `$unwind` of its output → one that does both.
 fn join_unwind(steps: &[Step]) -> Rewrite {
     let (first, Kind::Unwind(unwind)) = (steps.first()?, kind(steps, 1)) else { return None };
-    first.operator.unwinding(unwind).map(|both| (2, vec![both]))
+    let (spec, operator) = first.operator.unwinding(unwind)?;
+    Some((2, vec![Step::new(first.definition, spec, operator)]))
 }
 
 /// A stage that gives one document for each and a `$limit` or `$skip` → the latter first.

@@ -1,6 +1,7 @@
 //! `$out`: the documents as a collection's new content.
 
 use super::collections::Namespace;
+use super::definition::{Asker, Resource, Right};
 use super::operator::Operator;
 use super::parse::{Parsed, Scope};
 use super::{Environment, Stage, Stream, target};
@@ -29,11 +30,12 @@ pub(crate) fn parse(spec: &Element<'_>, _scope: &Scope<'_>) -> Result<Parsed> {
     Ok(Parsed::one(Out(into)))
 }
 
-impl Operator for Out {
-    fn name(&self) -> &'static str {
-        "$out"
-    }
+/// `$out` replaces what the collection holds.
+pub(crate) fn rights<'v>(specification: Value<'v>, _asker: &Asker<'_>) -> Vec<Right<'v>> {
+    vec![Right { on: Resource::Target(specification), actions: &["insert", "remove"] }]
+}
 
+impl Operator for Out {
     fn start(self: Arc<Self>, input: Stream, environment: &Environment) -> Result<Stream> {
         Ok(Box::new(Running { stage: self, input: Some(input), environment: environment.clone() }))
     }

@@ -1,11 +1,13 @@
 //! Parsing a pipeline: where a stage stands, what it may be nested in, the numbers it takes.
 
+use super::definition::{Parser, Position, StageDefinition};
+use super::external::Source;
 use super::operator::Operator;
-use super::registry::{self, Entry, Position};
+use super::registry;
 use super::{Pipeline, Step};
 use crate::Context;
 use base::bson::{Array, Builder, Document, Element, Number, Value};
-use base::{Error, ErrorCode, Result, err};
+use base::{Result, err};
 use std::sync::Arc;
 
 /// MongoDB's limit of stages in one pipeline (internalPipelineLengthLimit).
@@ -24,7 +26,7 @@ pub(crate) struct Scope<'p> {
     /// Variables and the rest.
     pub(crate) context: &'p Context,
     /// The stage whose sub-pipeline this is.
-    inside: Option<&'static str>,
+    inside: Option<Outer>,
     /// Whether any pipeline around it is one of `$facet`.
     in_facet: bool,
     depth: usize,
@@ -33,13 +35,25 @@ pub(crate) struct Scope<'p> {
     first: Option<Document<'p>>,
 }
 
-/// What a specification became: usually one operator; `$sortByCount` and the like are several.
-pub(crate) struct Parsed(Vec<(Arc<dyn Operator>, Option<base::bson::DocumentBuf>)>);
+/// The stages that parse pipelines of their own.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Outer {
+    Facet,
+    Lookup,
+    UnionWith,
+}
+
+/// What a specification became.
+pub(crate) enum Parsed {
+    /// One operator, described by the specification as written.
+    One(Arc<dyn Operator>),
+    /// The stages that `$sortByCount` and the like stand for.
+    Steps(Vec<Step>),
+}
 
 impl Parsed {
-    /// One operator, described by the specification as written.
     pub(crate) fn one(operator: impl Operator + 'static) -> Parsed {
-        Parsed(vec![(Arc::new(operator), None)])
+        Parsed::One(Arc::new(operator))
     }
 
     /// The stages that one stands for: the array that is open in the builder. Each is described as
@@ -47,8 +61,7 @@ impl Parsed {
     pub(crate) fn stages(stages: Builder, scope: &Scope<'_>) -> Result<Parsed> {
         let stages = stages.finish();
         let array = stages.view().first().and_then(|array| array.value().as_array()).unwrap_or(Array::EMPTY);
-        let pipeline = scope.pipeline(array)?;
-        Ok(Parsed(pipeline.steps.into_iter().map(|step| (step.operator, Some(step.spec))).collect()))
+        Ok(Parsed::Steps(scope.pipeline(array)?.steps))
     }
 }
 
@@ -61,11 +74,11 @@ impl<'p> Scope<'p> {
     /// A sub-pipeline of a stage.
     ///
     /// Errors: MaxSubPipelineDepthExceeded's number beyond 20 levels.
-    pub(crate) fn within<'q>(&self, stage: &'static str, context: &'q Context) -> Result<Scope<'q>> {
+    pub(crate) fn within<'q>(&self, stage: Outer, context: &'q Context) -> Result<Scope<'q>> {
         if self.depth >= DEPTH_MAX {
             return Err(too_deep());
         }
-        let in_facet = self.in_facet || stage == "$facet";
+        let in_facet = self.in_facet || stage == Outer::Facet;
         Ok(Scope { context, inside: Some(stage), in_facet, depth: self.depth + 1, position: 0, first: None })
     }
 
@@ -77,7 +90,7 @@ impl<'p> Scope<'p> {
         let first = stages.get(0).and_then(|first| first.as_document());
         for (at, stage) in stages.iter().enumerate() {
             let Value::Document(stage) = stage else {
-                if self.is_inside("$facet") {
+                if self.is_inside(Outer::Facet) {
                     return Err(err!(40171, "elements of arrays in $facet spec must be non-empty objects"));
                 }
                 return Err(err!(TypeMismatch, "Each element of the 'pipeline' array must be an object"));
@@ -93,22 +106,27 @@ impl<'p> Scope<'p> {
         let (Some(spec), None) = (fields.next(), fields.next()) else {
             return Err(err!(40323, "A pipeline stage specification object must contain exactly one field."));
         };
-        let entry = registry::find(spec.name())?;
-        self.check_position(entry, count)?;
-        for (operator, described) in (entry.parse)(&spec, self)?.0 {
-            let spec = described.unwrap_or_else(|| {
+        let definition = registry::find(spec.name())?;
+        self.check_position(definition, count)?;
+        let parsed = match definition.parser {
+            Parser::Stage(parse) => parse(&spec, self)?,
+            Parser::External(parse) => Parsed::one(Source(parse(&spec)?)),
+            Parser::Refused(error) => return Err(error(&spec)),
+        };
+        match parsed {
+            Parsed::One(operator) => {
                 let mut builder = Builder::new();
                 builder.append_element(&spec);
-                builder.finish()
-            });
-            pipeline.steps.push(Step::new(spec, operator));
+                pipeline.steps.push(Step::new(definition, builder.finish(), operator));
+            }
+            Parsed::Steps(steps) => pipeline.steps.extend(steps),
         }
         Ok(())
     }
 
-    fn check_position(&self, entry: &Entry, count: usize) -> Result<()> {
-        let (name, at) = (entry.name, self.position);
-        match entry.position {
+    fn check_position(&self, definition: &StageDefinition, count: usize) -> Result<()> {
+        let (name, at) = (definition.name, self.position);
+        match definition.position {
             Position::Last if at + 1 < count => {
                 return Err(err!(40601, "{name} can only be the final stage in the pipeline"));
             }
@@ -118,17 +136,16 @@ impl<'p> Scope<'p> {
             _ => {}
         }
         match self.inside {
-            Some("$lookup") if name == "$changeStream" => {
+            Some(Outer::Lookup) if definition.opens_stream() => {
                 Err(err!(40573, "{name} is not allowed within a $lookup's sub-pipeline"))
             }
-            Some(outer @ ("$lookup" | "$unionWith"))
-                if matches!(entry.position, Position::Last) || name.starts_with("$changeStream") =>
-            {
-                let code = if outer == "$lookup" { 51047 } else { 31441 };
-                let message = format!("{name} is not allowed within a {outer}'s sub-pipeline");
-                Err(Error::new(ErrorCode::Location(code), message))
+            Some(Outer::Lookup) if !definition.in_joins => {
+                Err(err!(51047, "{name} is not allowed within a $lookup's sub-pipeline"))
             }
-            _ if self.in_facet && !entry.in_facet => {
+            Some(Outer::UnionWith) if !definition.in_joins => {
+                Err(err!(31441, "{name} is not allowed within a $unionWith's sub-pipeline"))
+            }
+            _ if self.in_facet && !definition.in_facet => {
                 Err(err!(40600, "{name} is not allowed to be used within a $facet stage"))
             }
             _ => Ok(()),
@@ -141,7 +158,7 @@ impl<'p> Scope<'p> {
     }
 
     /// Whether the pipeline is one of a stage's within itself.
-    pub(crate) fn is_inside(&self, stage: &str) -> bool {
+    pub(crate) fn is_inside(&self, stage: Outer) -> bool {
         self.inside == Some(stage)
     }
 

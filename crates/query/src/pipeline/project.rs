@@ -13,7 +13,6 @@ use base::{Result, err};
 use std::sync::Arc;
 
 struct Reshape {
-    name: &'static str,
     projection: Projection,
     effect: Effect,
     reads: Option<Vec<Path>>,
@@ -37,7 +36,7 @@ pub(crate) fn parse_project(spec: &Element<'_>, scope: &Scope<'_>) -> Result<Par
     {
         paths.push(Path::new(c"_id"));
     }
-    Ok(Parsed::one(Reshape { name: "$project", projection, effect, reads, closed: !exclusion }))
+    Ok(Parsed::one(Reshape { projection, effect, reads, closed: !exclusion }))
 }
 
 /// `$addFields`, `$set`. Errors: 40272 unless it is a document; those of projections.
@@ -49,7 +48,7 @@ pub(crate) fn parse_add_fields(spec: &Element<'_>, scope: &Scope<'_>) -> Result<
     let projection = Projection::add_fields(name, fields, scope.context)?;
     let effect = Effect::Changes(top_names(fields));
     let reads = read_paths(fields, "", scope.context);
-    Ok(Parsed::one(Reshape { name, projection, effect, reads, closed: false }))
+    Ok(Parsed::one(Reshape { projection, effect, reads, closed: false }))
 }
 
 /// `$unset`. Errors: 31002, 31119, 31120 as MongoDB's, and those of paths.
@@ -68,7 +67,7 @@ pub(crate) fn parse_unset(spec: &Element<'_>, _scope: &Scope<'_>) -> Result<Pars
     }
     let projection = Projection::unset(&paths)?;
     let effect = Effect::Changes(paths.iter().map(|path| first_component(path)).collect());
-    Ok(Parsed::one(Reshape { name: "$unset", projection, effect, reads: Some(Vec::new()), closed: false }))
+    Ok(Parsed::one(Reshape { projection, effect, reads: Some(Vec::new()), closed: false }))
 }
 
 fn first_component(path: &str) -> String {
@@ -130,10 +129,6 @@ fn read_paths(fields: Document<'_>, prefix: &str, context: &Context) -> Option<V
 }
 
 impl Operator for Reshape {
-    fn name(&self) -> &'static str {
-        self.name
-    }
-
     fn effect(&self) -> Effect {
         self.effect.clone()
     }

@@ -101,10 +101,6 @@ impl Redact {
 }
 
 impl Operator for Redact {
-    fn name(&self) -> &'static str {
-        "$redact"
-    }
-
     fn start(self: Arc<Self>, input: Stream, environment: &Environment) -> Result<Stream> {
         let context = Arc::clone(&environment.context);
         Ok(Box::new(Running { stage: self, input, tick: Tick::new(&context), context }))

@@ -1,153 +1,153 @@
 //! The table of all stages, sorted by name.
 
+use super::definition::Documents::{Events, Own};
+use super::definition::{Parser, Rights, RunsOn, Stable, StageDefinition};
+use super::external::External;
 use super::parse::{Parsed, Scope};
 use super::{
-    bucket, bucket_auto, change_stream, change_stream_split_large_event, count, densify, documents, external,
-    facet, fill, geo_near, graph_lookup, group, internal, limit, lookup, r#match, merge, out, project,
-    redact, replace_root, sample, set_window_fields, skip, sort, sort_by_count, union_with, unwind,
+    bucket, bucket_auto, change_stream, change_stream_split_large_event, coll_stats, count, current_op,
+    densify, documents, facet, fill, geo_near, graph_lookup, group, index_stats, internal, limit,
+    list_local_sessions, lookup, r#match, merge, out, plan_cache_stats, project, redact, replace_root,
+    sample, set_window_fields, skip, sort, sort_by_count, union_with, unwind,
 };
-use base::bson::Element;
-use base::{Result, err};
+use base::bson::{Array, Element};
+use base::{Error, Result, err};
 
-/// Where in a pipeline a stage may stand.
-pub(crate) enum Position {
-    Anywhere,
-    First,
-    Last,
+const fn stage(name: &'static str, parse: fn(&Element<'_>, &Scope<'_>) -> Result<Parsed>) -> StageDefinition {
+    StageDefinition::new(name, Parser::Stage(parse))
 }
 
-/// One stage of the table.
-pub(crate) struct Entry {
-    /// The name, `$` included.
-    pub(crate) name: &'static str,
-    pub(crate) parse: fn(&Element<'_>, &Scope<'_>) -> Result<Parsed>,
-    pub(crate) position: Position,
-    /// Whether `$facet` may contain it.
-    pub(crate) in_facet: bool,
-    pub(crate) implemented: bool,
-}
-
-const fn stage(name: &'static str, parse: fn(&Element<'_>, &Scope<'_>) -> Result<Parsed>) -> Entry {
-    Entry { name, parse, position: Position::Anywhere, in_facet: true, implemented: true }
+const fn external(name: &'static str, parse: fn(&Element<'_>) -> Result<External>) -> StageDefinition {
+    StageDefinition::new(name, Parser::External(parse)).brings(Own).not_in_transactions()
 }
 
 /// A stage that MongoDB itself has only beside its search process.
-const fn search(name: &'static str) -> Entry {
-    Entry { implemented: false, ..stage(name, refuse_search) }
+const fn search(name: &'static str) -> StageDefinition {
+    StageDefinition::new(name, Parser::Refused(search_is_off)).first()
 }
 
-const fn refused(name: &'static str) -> Entry {
-    Entry { implemented: false, ..stage(name, refuse) }
-}
-
-impl Entry {
-    const fn first(self) -> Entry {
-        Entry { position: Position::First, in_facet: false, ..self }
-    }
-
-    const fn last(self) -> Entry {
-        Entry { position: Position::Last, in_facet: false, ..self }
-    }
-
-    const fn not_in_facet(self) -> Entry {
-        Entry { in_facet: false, ..self }
-    }
+const fn refused(name: &'static str) -> StageDefinition {
+    StageDefinition::new(name, Parser::Refused(not_implemented)).first()
 }
 
 /// Every stage of MongoDB's by name, those that are refused included.
-pub(crate) const STAGES: &[Entry] = &[
-    stage("$_internalInhibitOptimization", internal::parse),
+pub(crate) static STAGES: &[StageDefinition] = &[
+    stage("$_internalInhibitOptimization", internal::parse).in_streams(),
     stage("$_internalSplitPipeline", internal::parse),
-    stage("$addFields", project::parse_add_fields),
+    stage("$addFields", project::parse_add_fields).in_streams(),
     stage("$bucket", bucket::parse),
-    stage("$bucketAuto", bucket_auto::parse),
-    stage("$changeStream", change_stream::parse).first(),
-    stage("$changeStreamSplitLargeEvent", change_stream_split_large_event::parse).not_in_facet(),
-    stage("$collStats", external::parse).first(),
-    stage("$count", count::parse),
-    stage("$currentOp", external::parse).first(),
+    stage("$bucketAuto", bucket_auto::parse).makes_new(),
+    stage("$changeStream", change_stream::parse)
+        .brings(Events)
+        .runs_on(RunsOn::Any)
+        .in_streams()
+        .not_in_joins()
+        .not_in_transactions()
+        .only_read_concern("majority")
+        .needs(Rights::By(change_stream::rights)),
+    stage("$changeStreamSplitLargeEvent", change_stream_split_large_event::parse).only_in_streams(),
+    external("$collStats", coll_stats::parse)
+        .needs(Rights::Collection("collStats"))
+        .stable(Stable::If(coll_stats::only_counts)),
+    stage("$count", count::parse).makes_new().explained_by(count::explained),
+    external("$currentOp", current_op::parse)
+        .runs_on(RunsOn::Admin)
+        .only_read_concern("local")
+        .needs(Rights::By(current_op::rights))
+        .stable(Stable::No),
     stage("$densify", densify::parse),
-    stage("$documents", documents::parse).first(),
-    stage("$facet", facet::parse).not_in_facet(),
+    stage("$documents", documents::parse).brings(Own).runs_on(RunsOn::Database),
+    stage("$facet", facet::parse).not_in_facet().makes_new().reads(facet::inputs),
     stage("$fill", fill::parse),
     stage("$geoNear", geo_near::parse).first(),
-    stage("$graphLookup", graph_lookup::parse),
-    stage("$group", group::parse),
-    stage("$indexStats", external::parse).first(),
+    stage("$graphLookup", graph_lookup::parse).reads(graph_lookup::inputs),
+    stage("$group", group::parse).makes_new(),
+    external("$indexStats", index_stats::parse).needs(Rights::Collection("indexStats")).stable(Stable::No),
     stage("$limit", limit::parse),
-    refused("$listClusterCatalog").first(),
-    stage("$listLocalSessions", external::parse).first(),
-    refused("$listSampledQueries").first(),
-    search("$listSearchIndexes").first(),
-    refused("$listSessions").first(),
-    stage("$lookup", lookup::parse),
-    stage("$match", r#match::parse),
-    stage("$merge", merge::parse).last(),
-    stage("$out", out::parse).last(),
-    stage("$planCacheStats", external::parse).first(),
-    stage("$project", project::parse_project),
-    refused("$queryStats").first(),
-    refused("$rankFusion").first(),
-    stage("$redact", redact::parse),
-    stage("$replaceRoot", replace_root::parse_replace_root),
-    stage("$replaceWith", replace_root::parse_replace_with),
+    refused("$listClusterCatalog").brings(Own).needs(Rights::Cluster("listDatabases")),
+    external("$listLocalSessions", list_local_sessions::parse)
+        .runs_on(RunsOn::Database)
+        .only_read_concern("local")
+        .needs(Rights::By(list_local_sessions::rights))
+        .stable(Stable::No),
+    refused("$listSampledQueries").brings(Own).needs(Rights::Cluster("listSampledQueries")),
+    search("$listSearchIndexes").brings(Own).needs(Rights::Collection("listSearchIndexes")),
+    refused("$listSessions").brings(Own).needs(Rights::By(list_local_sessions::rights)).stable(Stable::No),
+    stage("$lookup", lookup::parse).reads(lookup::inputs),
+    stage("$match", r#match::parse).in_streams(),
+    stage("$merge", merge::parse).writes_documents().needs(Rights::By(merge::rights)),
+    stage("$out", out::parse).writes_documents().needs(Rights::By(out::rights)),
+    external("$planCacheStats", plan_cache_stats::parse)
+        .only_read_concern("local")
+        .needs(Rights::Collection("planCacheRead"))
+        .stable(Stable::No),
+    stage("$project", project::parse_project).in_streams(),
+    refused("$queryStats").brings(Own).needs(Rights::Cluster("queryStatsRead")),
+    refused("$rankFusion"),
+    stage("$redact", redact::parse).in_streams(),
+    stage("$replaceRoot", replace_root::parse_replace_root).in_streams(),
+    stage("$replaceWith", replace_root::parse_replace_with).in_streams(),
     stage("$sample", sample::parse),
-    refused("$scoreFusion").first(),
-    search("$search").first(),
-    search("$searchMeta").first(),
-    stage("$set", project::parse_add_fields),
+    refused("$scoreFusion"),
+    search("$search").stable(Stable::No),
+    search("$searchMeta"),
+    stage("$set", project::parse_add_fields).in_streams(),
     stage("$setWindowFields", set_window_fields::parse),
-    refused("$shardedDataDistribution").first(),
+    refused("$shardedDataDistribution").brings(Own).needs(Rights::Cluster("shardedDataDistribution")),
     stage("$skip", skip::parse),
     stage("$sort", sort::parse),
     stage("$sortByCount", sort_by_count::parse),
-    stage("$unionWith", union_with::parse),
-    stage("$unset", project::parse_unset),
+    stage("$unionWith", union_with::parse).reads(union_with::inputs),
+    stage("$unset", project::parse_unset).in_streams(),
     stage("$unwind", unwind::parse),
-    search("$vectorSearch").first(),
+    search("$vectorSearch"),
 ];
 
-fn refuse(spec: &Element<'_>, _scope: &Scope<'_>) -> Result<Parsed> {
-    Err(err!(NotImplemented, "{} is not implemented", spec.name()))
+fn not_implemented(spec: &Element<'_>) -> Error {
+    err!(NotImplemented, "{} is not implemented", spec.name())
 }
 
-/// Errors: SearchNotEnabled, as by a MongoDB without a search process.
-fn refuse_search(spec: &Element<'_>, _: &Scope<'_>) -> Result<Parsed> {
+/// SearchNotEnabled, as from a MongoDB without a search process.
+fn search_is_off(spec: &Element<'_>) -> Error {
     let what = match spec.name() {
         "$listSearchIndexes" => "Atlas Search Database Commands and the $listSearchIndexes aggregation stage",
         _ => "$search and $vectorSearch aggregation stages",
     };
-    Err(err!(
+    err!(
         SearchNotEnabled,
         "Using {what} requires additional configuration. Please connect to Atlas or an AtlasCLI local deployment \
          to enable. For more information on how to connect, see \
          https://dochub.mongodb.org/core/atlas-cli-deploy-local-reqs"
-    ))
+    )
 }
 
 /// The stage with this name.
 ///
 /// Errors: 40324 where MongoDB has none.
-pub(crate) fn find(name: &str) -> Result<&'static Entry> {
+pub(crate) fn find(name: &str) -> Result<&'static StageDefinition> {
     STAGES
-        .binary_search_by_key(&name, |entry| entry.name)
+        .binary_search_by_key(&name, |stage| stage.name)
         .ok()
         .and_then(|at| STAGES.get(at))
         .ok_or_else(|| err!(40324, "Unrecognized pipeline stage name: '{name}'"))
 }
 
-/// A stage's name and whether it is built or refused.
-#[derive(Clone, Copy, Debug)]
-pub struct StageName {
-    /// The name, `$` included.
-    pub name: &'static str,
-    /// False where the stage is refused whatever it is given.
-    pub implemented: bool,
+/// All stages, sorted by name.
+pub fn stages() -> impl Iterator<Item = &'static StageDefinition> {
+    STAGES.iter()
 }
 
-/// All stages, sorted by name.
-pub fn stages() -> impl Iterator<Item = StageName> {
-    STAGES.iter().map(|entry| StageName { name: entry.name, implemented: entry.implemented })
+/// The stages of a pipeline that is not parsed yet, with their specifications. What is no stage is left out.
+pub fn stages_of<'v>(pipeline: Array<'v>) -> impl Iterator<Item = (&'static StageDefinition, Element<'v>)> {
+    pipeline.iter().filter_map(|stage| {
+        let spec = stage.as_document()?.first()?;
+        Some((find(spec.name()).ok()?, spec))
+    })
+}
+
+/// The first stage of a pipeline that is not parsed yet.
+pub fn first_stage(pipeline: Array<'_>) -> Option<&'static StageDefinition> {
+    find(pipeline.iter().next()?.as_document()?.first()?.name()).ok()
 }
 
 #[cfg(test)]

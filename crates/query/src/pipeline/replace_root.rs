@@ -10,7 +10,8 @@ use base::{Error, Result, err};
 use std::sync::Arc;
 
 struct ReplaceRoot {
-    name: &'static str,
+    /// The subject of the error for a value that is no document.
+    what: &'static str,
     new_root: Expression,
 }
 
@@ -29,19 +30,18 @@ pub(crate) fn parse_replace_root(spec: &Element<'_>, scope: &Scope<'_>) -> Resul
     }
     let new_root = new_root
         .ok_or_else(|| err!(40414, "BSON field '$replaceRoot.newRoot' is missing but a required field"))?;
-    Ok(Parsed::one(ReplaceRoot { name: "$replaceRoot", new_root }))
+    Ok(Parsed::one(ReplaceRoot { what: "'newRoot' expression ", new_root }))
 }
 
 /// Errors: those of expressions.
 pub(crate) fn parse_replace_with(spec: &Element<'_>, scope: &Scope<'_>) -> Result<Parsed> {
     let new_root = Expression::parse(spec.value(), scope.context)?;
-    Ok(Parsed::one(ReplaceRoot { name: "$replaceWith", new_root }))
+    Ok(Parsed::one(ReplaceRoot { what: "'replacement document' ", new_root }))
 }
 
 impl ReplaceRoot {
     fn not_a_document(&self, value: Option<Value<'_>>, document: Document<'_>) -> Error {
-        let what =
-            if self.name == "$replaceRoot" { "'newRoot' expression " } else { "'replacement document' " };
+        let what = self.what;
         let (shown, kind) = match value {
             Some(value) => (value.to_string(), value.kind().alias()),
             None => ("MISSING".to_string(), "missing"),
@@ -55,10 +55,6 @@ impl ReplaceRoot {
 }
 
 impl Operator for ReplaceRoot {
-    fn name(&self) -> &'static str {
-        self.name
-    }
-
     fn reads(&self) -> Reads {
         match self.new_root.dependencies() {
             Dependencies::Paths(paths) => Reads::Only(paths),

@@ -36,10 +36,6 @@ pub(crate) fn parse(spec: &Element<'_>, _scope: &Scope<'_>) -> Result<Parsed> {
 }
 
 impl Operator for Sample {
-    fn name(&self) -> &'static str {
-        "$sample"
-    }
-
     fn reads(&self) -> Reads {
         Reads::Also(Vec::new())
     }

@@ -91,10 +91,6 @@ fn parse_outputs(value: Value<'_>, sort_by: Option<&SortBy>, context: &Context) 
 }
 
 impl Operator for SetWindowFields {
-    fn name(&self) -> &'static str {
-        "$setWindowFields"
-    }
-
     fn start(self: Arc<Self>, input: Stream, environment: &Environment) -> Result<Stream> {
         Ok(Box::new(Running {
             stage: self,

@@ -17,18 +17,14 @@ pub(crate) fn parse(spec: &Element<'_>, _scope: &Scope<'_>) -> Result<Parsed> {
     Ok(Parsed::one(Skip(skip)))
 }
 
-/// A step made by the optimiser.
-pub(crate) fn step(skip: u64) -> Step {
+/// Another step of the kind.
+pub(crate) fn step(like: &Step, skip: u64) -> Step {
     let mut builder = Builder::new();
     builder.append(c"$skip", i64::try_from(skip).unwrap_or(i64::MAX));
-    Step::new(builder.finish(), Arc::new(Skip(skip)))
+    Step::new(like.definition, builder.finish(), Arc::new(Skip(skip)))
 }
 
 impl Operator for Skip {
-    fn name(&self) -> &'static str {
-        "$skip"
-    }
-
     fn kind(&self) -> Kind<'_> {
         Kind::Skip(self.0)
     }

@@ -40,21 +40,17 @@ pub(crate) fn parse(spec: &Element<'_>, scope: &Scope<'_>) -> Result<Parsed> {
 
 impl Sort {
     /// The same sort of which only the first documents are wanted.
-    pub(crate) fn limited(pattern: &DocumentBuf, limit: u64) -> Result<Step> {
+    pub(crate) fn limited(like: &Step, pattern: &DocumentBuf, limit: u64) -> Result<Step> {
         let sort =
             Sort { spec: pattern.clone(), pattern: SortPattern::parse(pattern.view())?, limit: Some(limit) };
         let mut builder = Builder::new();
         builder.begin_document(c"$sort").append(c"sortKey", pattern);
         builder.append(c"limit", i64::try_from(limit).unwrap_or(i64::MAX)).end();
-        Ok(Step::new(builder.finish(), Arc::new(sort)))
+        Ok(Step::new(like.definition, builder.finish(), Arc::new(sort)))
     }
 }
 
 impl Operator for Sort {
-    fn name(&self) -> &'static str {
-        "$sort"
-    }
-
     fn kind(&self) -> Kind<'_> {
         Kind::Sort { pattern: &self.spec, limit: self.limit }
     }

@@ -1,6 +1,6 @@
 //! For tests: pipelines over documents in shell form, with collections in memory.
 
-use super::{Collections, Environment, Namespace, Pipeline, Sink, Stream, from_documents};
+use super::{Collections, Environment, External, Namespace, Pipeline, Sink, Stream, from_documents};
 use crate::{Context, Matcher};
 use base::bson::{Array, Document, DocumentBuf, DocumentCow, Value, extended_json};
 use base::{Error, Result, err};
@@ -87,9 +87,9 @@ impl Collections for Memory {
         pipeline.run(from_documents(self.all(from)), environment)
     }
 
-    fn source(&self, stage: &'static str, spec: Value<'_>, _context: &Arc<Context>) -> Result<Stream> {
+    fn source(&self, source: &External, _context: &Arc<Context>) -> Result<Stream> {
         let mut builder = base::bson::Builder::new();
-        builder.append(c"stage", stage).append(c"spec", spec);
+        builder.append(c"source", format!("{source:?}").as_str());
         Ok(from_documents(vec![builder.finish()]))
     }
 

@@ -1,9 +1,10 @@
 //! `$unionWith`: another collection's documents after one's own.
 
 use super::collections::Namespace;
+use super::definition::Inputs;
 use super::fields::text_option;
 use super::operator::Operator;
-use super::parse::{Parsed, Scope};
+use super::parse::{Outer, Parsed, Scope};
 use super::source::from_documents;
 use super::{Environment, Pipeline, Stage, Stream};
 use base::bson::{DocumentCow, Element, Value};
@@ -27,7 +28,7 @@ pub(crate) fn parse(spec: &Element<'_>, scope: &Scope<'_>) -> Result<Parsed> {
                 match (option.name(), option.value()) {
                     ("coll", _) => from = Some(text_option("$unionWith", &option)?),
                     ("pipeline", Value::Array(stages)) => {
-                        pipeline = scope.within("$unionWith", scope.context)?.pipeline(stages)?;
+                        pipeline = scope.within(Outer::UnionWith, scope.context)?.pipeline(stages)?;
                         pipeline.optimize(scope.context)?;
                     }
                     ("pipeline", _) => {
@@ -57,11 +58,14 @@ pub(crate) fn parse(spec: &Element<'_>, scope: &Scope<'_>) -> Result<Parsed> {
     Ok(Parsed::one(UnionWith { from: from.map(Namespace::local), pipeline }))
 }
 
-impl Operator for UnionWith {
-    fn name(&self) -> &'static str {
-        "$unionWith"
+pub(crate) fn inputs(specification: Value<'_>) -> Inputs<'_> {
+    match specification {
+        Value::String(_) => Inputs { collections: vec![specification], pipelines: Vec::new() },
+        _ => Inputs::of_options(specification, "coll"),
     }
+}
 
+impl Operator for UnionWith {
     fn start(self: Arc<Self>, input: Stream, environment: &Environment) -> Result<Stream> {
         Ok(Box::new(Running { stage: self, input, environment: environment.clone(), second: false }))
     }

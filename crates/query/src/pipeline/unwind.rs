@@ -108,10 +108,6 @@ impl Unwind {
 }
 
 impl Operator for Unwind {
-    fn name(&self) -> &'static str {
-        "$unwind"
-    }
-
     fn kind(&self) -> Kind<'_> {
         Kind::Unwind(self)
     }

@@ -10,7 +10,7 @@ use crate::fields::Fields;
 use crate::read_concern::ReadConcern;
 use base::bson::{Array, Document, Value};
 use base::{Error, ErrorCode, Namespace, Result, err};
-use database::language::Collation;
+use database::language::{Collation, StageDefinition, stages_of};
 use database::{AggregateRequest, FIRST_BATCH, Verbosity};
 
 /// The row of the table.
@@ -25,10 +25,6 @@ pub(crate) const AGGREGATE: Command = Command::new(
 .takes_read_concern()
 .takes_write_concern()
 .in_transactions();
-
-/// Stages that the stable API leaves out, `$collStats` apart, which may count.
-const UNSTABLE_STAGES: [&str; 6] =
-    ["$currentOp", "$indexStats", "$listLocalSessions", "$listSessions", "$planCacheStats", "$search"];
 
 /// The command's fields.
 pub(crate) struct Parts<'a> {
@@ -63,20 +59,20 @@ fn aggregate(call: &mut Call<'_>) -> Result<Answer> {
     if call.arguments.api_strict {
         check_stable_api(parts.pipeline)?;
     }
-    parts.check_read_concern(call.arguments.read_concern.level)?;
+    let stages: Vec<_> = stages_of(parts.pipeline).map(|(stage, _)| stage).collect();
+    check_rules(&stages, call.arguments.read_concern.level, call.arguments.transaction.is_some())?;
     let (collation, variables) = (parts.collation.as_ref(), parts.variables);
-    let scope = match parts.is_for_primary() {
+    let scope = match parts.is_for_primary(&stages) {
         true => call.scope_to_read_here(&parts.namespace, collation, variables)?,
         false => call.scope_to_read(&parts.namespace, collation, variables)?,
     };
     let request = parts.request(call);
     let cursor = call.server.database.aggregate(&scope, &request)?;
-    if cursor.writes && call.arguments.read_concern.level == Some(ReadConcern::Linearizable) {
-        return Err(err!(
-            InvalidOptions,
-            "{} cannot be used with a 'linearizable' read concern level",
-            parts.last_stage()
-        ));
+    if let Some(writer) = stages.last().filter(|_| cursor.writes)
+        && call.arguments.read_concern.level == Some(ReadConcern::Linearizable)
+    {
+        let name = writer.name;
+        return Err(err!(InvalidOptions, "{name} cannot be used with a 'linearizable' read concern level"));
     }
     if call.arguments.read_concern.level == Some(ReadConcern::Linearizable) {
         arguments::check_linearizable(call.server.is_replica_set())?;
@@ -100,24 +96,42 @@ pub(crate) fn check_explained(has_write_concern: bool) -> Result<()> {
     }
 }
 
-/// Errors: APIStrictError for a stage outside of the stable API.
-pub(crate) fn check_stable_api(pipeline: Array<'_>) -> Result<()> {
-    for stage in pipeline.iter().filter_map(|stage| stage.as_document()?.first()) {
-        let counts_only =
-            || stage.value().as_document().is_some_and(|spec| spec.iter().all(|part| part.name() == "count"));
-        let unstable = match stage.name() {
-            "$collStats" => !counts_only(),
-            name => UNSTABLE_STAGES.contains(&name),
-        };
-        if unstable {
+/// Checks what the stages say of their surroundings.
+///
+/// Errors: InvalidOptions for a read concern level that a stage does not take, OperationNotSupportedInTransaction.
+fn check_rules(stages: &[&StageDefinition], level: Option<ReadConcern>, in_transaction: bool) -> Result<()> {
+    for stage in stages {
+        let name = stage.name;
+        if let (Some(only), Some(level)) = (stage.read_concern, level.map(ReadConcern::name))
+            && only != level
+        {
             return Err(err!(
-                APIStrictError,
-                "stage {} is not allowed with 'apiStrict: true' in API Version 1",
-                stage.name()
+                InvalidOptions,
+                "Aggregation stage {name} cannot run with a readConcern other than '{only}'. Current readConcern: \
+                 {level}"
+            ));
+        }
+        if in_transaction && !stage.in_transactions {
+            return Err(err!(
+                OperationNotSupportedInTransaction,
+                "Operation not permitted in transaction :: caused by :: Aggregation stage {name} cannot run within a \
+                 multi-document transaction"
             ));
         }
     }
     Ok(())
+}
+
+/// Errors: APIStrictError for a stage outside of the stable API.
+pub(crate) fn check_stable_api(pipeline: Array<'_>) -> Result<()> {
+    match stages_of(pipeline).find(|(stage, spec)| !stage.is_stable(spec.value())) {
+        Some((stage, _)) => Err(err!(
+            APIStrictError,
+            "stage {} is not allowed with 'apiStrict: true' in API Version 1",
+            stage.name
+        )),
+        None => Ok(()),
+    }
 }
 
 impl<'a> Parts<'a> {
@@ -169,37 +183,9 @@ impl<'a> Parts<'a> {
     }
 
     /// Whether the pipeline writes, waits for what is written, or reads no collection.
-    fn is_for_primary(&self) -> bool {
-        if self.namespace.collection() == "$cmd.aggregate" {
-            return true;
-        }
-        let names = || self.pipeline.iter().filter_map(|stage| Some(stage.as_document()?.first()?.name()));
-        names().any(|name| matches!(name, "$out" | "$merge" | "$changeStream"))
-    }
-
-    /// Errors: InvalidOptions for a change stream that was asked for with a read concern it can't have.
-    fn check_read_concern(&self, level: Option<ReadConcern>) -> Result<()> {
-        let first = self.pipeline.iter().next().and_then(|stage| stage.as_document()?.first());
-        match level {
-            Some(level)
-                if level != ReadConcern::Majority
-                    && first.is_some_and(|stage| stage.name() == "$changeStream") =>
-            {
-                Err(err!(
-                    InvalidOptions,
-                    "Aggregation stage $changeStream cannot run with a readConcern other than 'majority'. Current \
-                     readConcern: {}",
-                    level.name()
-                ))
-            }
-            _ => Ok(()),
-        }
-    }
-
-    /// The name of the last stage: `$out` or `$merge` where the pipeline writes.
-    fn last_stage(&self) -> &'a str {
-        let last = self.pipeline.iter().last().and_then(|stage| stage.as_document());
-        last.and_then(|stage| stage.first()).map_or("", |stage| stage.name())
+    fn is_for_primary(&self, stages: &[&StageDefinition]) -> bool {
+        self.namespace.collection() == "$cmd.aggregate"
+            || stages.iter().any(|stage| stage.writes() || stage.opens_stream())
     }
 
     /// What the database is asked for.

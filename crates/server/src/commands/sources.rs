@@ -5,38 +5,31 @@ use crate::access::session;
 use crate::connection::ConnectionState;
 use crate::server::Server;
 use crate::usage::{CLASSES, Latency, Spent};
-use base::bson::{Array, Builder, Document, DocumentBuf, FieldName};
-use base::err;
-use database::Sources;
+use base::bson::{Array, Builder, DocumentBuf, FieldName};
+use database::language::{CollStats, External};
+use database::{ServerSource, Sources};
 use std::sync::Arc;
 
 /// Answers `$currentOp`, `$listLocalSessions` and the latencies of `$collStats` with the state of now, as far
 /// as a pipeline's first stage asks for it.
 pub(crate) fn for_server(server: &Server, state: &ConnectionState, pipeline: Array<'_>) -> Sources {
-    let first = pipeline.iter().next().and_then(|stage| stage.as_document()?.first());
-    let name = first.map_or("", |stage| stage.name());
-    let argument = first.and_then(|stage| stage.value().as_document()).unwrap_or(Document::EMPTY);
-    let operations = match name {
-        "$currentOp" => super::current_op::documents(server, state, argument),
+    let first = External::first_of(pipeline);
+    let operations = match &first {
+        Some(External::CurrentOp(options)) => super::current_op::documents(server, state, options.view()),
         _ => Vec::new(),
     };
-    let asked = argument.get("latencyStats").filter(|_| name == "$collStats");
-    let with_spans = asked.and_then(|asked| asked.as_document()?.get("histograms"));
-    let with_spans = with_spans.is_some_and(|wanted| wanted.is_truthy());
-    let usage = asked.map(|_| server.activities.usage());
+    let latencies_asked = matches!(&first, Some(External::CollStats(CollStats { latencies: Some(_), .. })));
+    let usage = latencies_asked.then(|| server.activities.usage());
     let sessions = server.sessions.clone();
     let own = session::digest(server, state);
-    Arc::new(move |stage, specification| match stage {
-        "$currentOp" => Ok(operations.clone()),
-        "$listLocalSessions" => {
-            let specification = specification.as_document().unwrap_or(Document::EMPTY);
-            Ok(sessions.documents(listed_users(specification, own)?.as_deref()))
+    Arc::new(move |source| match source {
+        ServerSource::CurrentOp => Ok(operations.clone()),
+        ServerSource::ListLocalSessions(options) => {
+            Ok(sessions.documents(listed_users(options, own)?.as_deref()))
         }
-        "latencyStats" => {
-            let namespace = specification.as_str().unwrap_or_default();
-            Ok(vec![latencies(usage.as_ref().and_then(|usage| usage.of(namespace)), with_spans)])
+        ServerSource::Latencies { namespace, histograms } => {
+            Ok(vec![latencies(usage.as_ref().and_then(|usage| usage.of(namespace)), histograms)])
         }
-        _ => Err(err!(NotImplemented, "{stage} is not implemented")),
     })
 }
 

@@ -2,27 +2,11 @@
 
 use super::super::action::{Action, Actions};
 use super::super::resource::Resource;
-use super::{Asked, is_set, values};
+use super::{Asked, refused, values};
 use base::Result;
-use base::bson::{Array, Document, Element, Value};
-
-/// Stages that bring documents of their own, so that a pipeline which begins with one reads no collection.
-// tidy: sorted
-const SOURCES: [&str; 13] = [
-    "$changeStream",
-    "$collStats",
-    "$currentOp",
-    "$documents",
-    "$indexStats",
-    "$listClusterCatalog",
-    "$listLocalSessions",
-    "$listSampledQueries",
-    "$listSearchIndexes",
-    "$listSessions",
-    "$planCacheStats",
-    "$queryStats",
-    "$shardedDataDistribution",
-];
+use base::bson::{Array, Element, Value};
+use database::language::Resource as On;
+use database::language::{Asker, Inputs, StageDefinition, first_stage, stages_of};
 
 /// `aggregate`.
 pub(crate) fn aggregate(asked: &mut Asked<'_>) -> Result<()> {
@@ -41,77 +25,52 @@ pub(super) fn stages(asked: &mut Asked<'_>, collection: &str, pipeline: Array<'_
     if !brings_own(pipeline) {
         asked.need(Resource::named(asked.database, Some(collection)), Action::Find)?;
     }
-    for document in pipeline.iter().filter_map(|stage| stage.as_document()) {
-        for element in document {
-            stage(asked, collection, &element)?;
-        }
-    }
-    Ok(())
+    inner(asked, collection, pipeline)
 }
 
 fn brings_own(pipeline: Array<'_>) -> bool {
-    let first = pipeline.iter().next().and_then(|stage| stage.as_document()?.first());
-    first.is_some_and(|stage| SOURCES.contains(&stage.name()))
+    first_stage(pipeline).is_some_and(StageDefinition::brings_own_documents)
 }
 
-fn stage(asked: &mut Asked<'_>, collection: &str, element: &Element<'_>) -> Result<()> {
-    let own = Resource::named(asked.database, Some(collection));
-    let options = element.value().as_document().unwrap_or(Document::EMPTY);
-    match element.name() {
-        "$changeStream" => change_stream(asked, collection, options),
-        "$collStats" => asked.need(own, Action::CollStats),
-        "$currentOp" if is_set(options, "allUsers") => asked.need(Resource::Cluster, Action::Inprog),
-        "$facet" => options
-            .iter()
-            .filter_map(|part| part.value().as_array())
-            .try_for_each(|part| inner(asked, collection, part)),
-        "$graphLookup" => other_collections(asked, options, "from"),
-        "$indexStats" => asked.need(own, Action::IndexStats),
-        "$listClusterCatalog" => asked.need(Resource::Cluster, Action::ListDatabases),
-        "$listLocalSessions" | "$listSessions" => sessions(asked, options),
-        "$listSampledQueries" => asked.need(Resource::Cluster, Action::ListSampledQueries),
-        "$listSearchIndexes" => asked.need(own, Action::ListSearchIndexes),
-        "$lookup" => joined(asked, collection, options, "from"),
-        "$merge" => merge(asked, element.value()),
-        "$out" => {
-            let actions = Actions::of(&[Action::Insert, Action::Remove]);
-            target(asked, element.value(), actions)
-        }
-        "$planCacheStats" => asked.need(own, Action::PlanCacheRead),
-        "$queryStats" => asked.need(Resource::Cluster, Action::QueryStatsRead),
-        "$shardedDataDistribution" => asked.need(Resource::Cluster, Action::ShardedDataDistribution),
-        "$unionWith" => match element.value() {
-            Value::String(name) => asked.need(Resource::named(asked.database, Some(name)), Action::Find),
-            _ => joined(asked, collection, options, "coll"),
-        },
-        _ => Ok(()),
-    }
-}
-
-/// The stages of a part of `$facet`, which read what came before it.
+/// The stages of a pipeline whose own collection may be read.
 fn inner(asked: &mut Asked<'_>, collection: &str, pipeline: Array<'_>) -> Result<()> {
-    for document in pipeline.iter().filter_map(|stage| stage.as_document()) {
-        document.iter().try_for_each(|element| stage(asked, collection, &element))?;
-    }
-    Ok(())
+    stages_of(pipeline).try_for_each(|(definition, spec)| stage(asked, collection, definition, &spec))
 }
 
-fn other_collections(asked: &mut Asked<'_>, options: Document<'_>, field: &str) -> Result<()> {
-    for name in values(options, field) {
-        asked.need(place(asked.database, name), Action::Find)?;
+fn stage(
+    asked: &mut Asked<'_>,
+    collection: &str,
+    definition: &'static StageDefinition,
+    spec: &Element<'_>,
+) -> Result<()> {
+    let user = asked.user();
+    let is_user = |named: Value<'_>| {
+        let field = |name: &str| named.as_document().and_then(|named| named.get(name)?.as_str());
+        user.is_some_and(|user| field("user") == Some(&user.name) && field("db") == Some(&user.db))
+    };
+    let asker = Asker {
+        database: asked.database,
+        collection: Some(collection).filter(|name| *name != "$cmd.aggregate"),
+        is: &is_user,
+    };
+    for right in definition.rights(spec.value(), &asker) {
+        let actions = right.actions.iter().map(|name| Action::of_name(name).ok_or_else(refused));
+        let actions = Actions::of(&actions.collect::<Result<Vec<_>>>()?);
+        match right.on {
+            On::AnyNormal => asked.need_all(Resource::AnyNormal, actions)?,
+            On::Cluster => asked.need_all(Resource::Cluster, actions)?,
+            On::Database => asked.need_all(Resource::Database(asked.database), actions)?,
+            On::Collection => asked.need_all(Resource::named(asked.database, Some(collection)), actions)?,
+            On::Target(named) => target(asked, named, actions)?,
+        }
     }
-    Ok(())
-}
-
-/// `$lookup` and `$unionWith`: the other collection, unless the pipeline brings its own documents, and the pipeline.
-fn joined(asked: &mut Asked<'_>, own: &str, options: Document<'_>, field: &str) -> Result<()> {
-    let pipelines: Vec<Array<'_>> =
-        values(options, "pipeline").filter_map(|pipeline| pipeline.as_array()).collect();
-    let reads = pipelines.is_empty() || pipelines.iter().any(|pipeline| !brings_own(*pipeline));
-    if reads {
-        other_collections(asked, options, field)?;
+    let Inputs { collections, pipelines } = definition.inputs(spec.value());
+    if pipelines.is_empty() || pipelines.iter().any(|pipeline| !brings_own(*pipeline)) {
+        for name in &collections {
+            asked.need(place(asked.database, *name), Action::Find)?;
+        }
     }
-    let other = options.get(field).and_then(|name| name.as_str()).unwrap_or(own);
+    let other = collections.first().and_then(|name| name.as_str()).unwrap_or(collection);
     pipelines.into_iter().try_for_each(|pipeline| inner(asked, other, pipeline))
 }
 
@@ -132,47 +91,4 @@ fn target(asked: &mut Asked<'_>, named: Value<'_>, actions: Actions) -> Result<(
         false => actions,
     };
     asked.need_all(place(asked.database, named), actions)
-}
-
-/// What `$merge` does to documents that are there, and to those that aren't.
-fn merge(asked: &mut Asked<'_>, specification: Value<'_>) -> Result<()> {
-    let both = Actions::of(&[Action::Insert, Action::Update]);
-    let Value::Document(options) = specification else { return target(asked, specification, both) };
-    let text = |name: &str| options.get(name).and_then(|mode| mode.as_str());
-    let updates = !matches!(text("whenMatched"), Some("keepExisting" | "fail"));
-    let inserts = !matches!(text("whenNotMatched"), Some("discard" | "fail"));
-    let actions = match (updates, inserts) {
-        (true, false) => Actions::one(Action::Update),
-        (false, true) => Actions::one(Action::Insert),
-        _ => both,
-    };
-    values(options, "into").try_for_each(|into| target(asked, into, actions))
-}
-
-/// Streams need to read what they watch: a collection, a database, or all of them.
-fn change_stream(asked: &mut Asked<'_>, collection: &str, options: Document<'_>) -> Result<()> {
-    let resource = if is_set(options, "allChangesForCluster") {
-        Resource::AnyNormal
-    } else if collection == "$cmd.aggregate" {
-        Resource::Database(asked.database)
-    } else {
-        Resource::named(asked.database, Some(collection))
-    };
-    asked.need_all(resource, Actions::of(&[Action::ChangeStream, Action::Find]))
-}
-
-/// Sessions of others need a right; one's own don't.
-fn sessions(asked: &mut Asked<'_>, options: Document<'_>) -> Result<()> {
-    let is_own = |user: Value<'_>| {
-        let field = |name: &str| user.as_document().and_then(|user| user.get(name)?.as_str());
-        asked.user().is_some_and(|own| {
-            field("user") == Some(own.name.as_str()) && field("db") == Some(own.db.as_str())
-        })
-    };
-    let mut users = values(options, "users").filter_map(|users| users.as_array());
-    let only_own = users.all(|users| users.iter().all(is_own));
-    match is_set(options, "allUsers") || !only_own {
-        true => asked.need(Resource::Cluster, Action::ListSessions),
-        false => Ok(()),
-    }
 }

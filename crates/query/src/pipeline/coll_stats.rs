@@ -1,0 +1,130 @@
+//! `$collStats`: sizes, counts and latencies of the collection.
+
+use super::external::External;
+use base::bson::{Document, Element, Value};
+use base::{Result, err};
+
+/// The parts of the statistics that were asked for.
+#[derive(Clone, Debug, Default)]
+pub struct CollStats {
+    /// Latencies, with histograms if true.
+    pub latencies: Option<bool>,
+    /// Sizes, divided by this number.
+    pub scale: Option<i64>,
+    /// The number of documents.
+    pub count: bool,
+}
+
+/// Errors: 5447000 unless the options are a document, TypeMismatch, 40415 and BadValue for bad options, InvalidOptions
+/// for an argument where there are none, NotImplemented for counts that are not kept.
+pub(crate) fn parse(spec: &Element<'_>) -> Result<External> {
+    let Value::Document(options) = spec.value() else {
+        return Err(err!(5447000, "$collStats must take a nested object but found: {spec}"));
+    };
+    Ok(External::CollStats(CollStats::parse(options)?))
+}
+
+/// Whether nothing but the count is asked for, which is what the stable API has.
+pub(crate) fn only_counts(options: Document<'_>) -> bool {
+    options.iter().all(|part| part.name() == "count")
+}
+
+impl CollStats {
+    fn parse(spec: Document<'_>) -> Result<CollStats> {
+        let mut asked = CollStats::default();
+        for element in spec {
+            match element.name() {
+                "count" => {
+                    let argument = object(&element)?;
+                    if !argument.is_empty() {
+                        return Err(err!(InvalidOptions, "sub-object must be empty"));
+                    }
+                    asked.count = true;
+                }
+                "storageStats" => {
+                    asked.scale = Some(parse_storage_stats(object(&element)?)?);
+                }
+                "latencyStats" => {
+                    asked.latencies = Some(parse_latency_stats(object(&element)?)?);
+                }
+                "queryExecStats" => {
+                    return Err(err!(NotImplemented, "$collStats: 'queryExecStats' is not supported"));
+                }
+                name => return Err(err!(40415, "BSON field '$collStats.{name}' is an unknown field.")),
+            }
+        }
+        Ok(asked)
+    }
+}
+
+/// What sizes are to be divided by. The other options concern sections of WiredTiger's, and locks that aren't taken.
+fn parse_storage_stats(argument: Document<'_>) -> Result<i64> {
+    let mut scale = 1;
+    for element in argument {
+        match (element.name(), element.value()) {
+            ("scale" | "verbose" | "waitForLock" | "numericOnly", value) if value.is_nullish() => {}
+            ("scale", value) => scale = parse_scale(value)?,
+            (name @ ("verbose" | "waitForLock" | "numericOnly"), value) if value.as_bool().is_none() => {
+                return Err(err!(
+                    TypeMismatch,
+                    "BSON field '$collStats.storageStats.{name}' is the wrong type '{}', expected type 'bool'",
+                    element.kind().alias()
+                ));
+            }
+            ("verbose" | "waitForLock" | "numericOnly", _) => {}
+            (name, _) => {
+                return Err(err!(40415, "BSON field '$collStats.storageStats.{name}' is an unknown field."));
+            }
+        }
+    }
+    Ok(scale)
+}
+
+/// Whether histograms are wanted.
+fn parse_latency_stats(argument: Document<'_>) -> Result<bool> {
+    let mut histograms = false;
+    for element in argument {
+        match (element.name(), element.value()) {
+            ("histograms", Value::Boolean(wanted)) => histograms = wanted,
+            ("histograms", _) => {
+                return Err(err!(
+                    TypeMismatch,
+                    "Field 'histograms' should be a boolean value, but found: {}",
+                    element.kind().alias()
+                ));
+            }
+            (name, _) => {
+                return Err(err!(40415, "BSON field '$collStats.latencyStats.{name}' is an unknown field."));
+            }
+        }
+    }
+    Ok(histograms)
+}
+
+fn object<'a>(element: &Element<'a>) -> Result<Document<'a>> {
+    element.value().as_document().ok_or_else(|| {
+        err!(
+            TypeMismatch,
+            "BSON field '$collStats.{}' is the wrong type '{}', expected type 'object'",
+            element.name(),
+            element.kind().alias()
+        )
+    })
+}
+
+fn parse_scale(scale: Value<'_>) -> Result<i64> {
+    let number = scale.as_number().ok_or_else(|| {
+        err!(
+            TypeMismatch,
+            "BSON field '$collStats.storageStats.scale' is the wrong type '{}', expected types '[long, int, decimal, double']",
+            scale.kind().alias()
+        )
+    })?;
+    // More than an int32 holds counts as its greatest.
+    match number.to_i64_coerced().min(i64::from(i32::MAX)) {
+        scale if scale < 1 => {
+            Err(err!(BadValue, "BSON field 'scale' value must be >= 1, actual value '{scale}'"))
+        }
+        scale => Ok(scale),
+    }
+}

@@ -1,0 +1,22 @@
+//! `$listLocalSessions`: the sessions that the server knows.
+
+use super::definition::{Asker, Resource, Right, is_set, values};
+use super::external::{External, options};
+use base::bson::{Document, Element, Value};
+use base::{ErrorCode, Result};
+
+/// Errors: FailedToParse unless the options are a document.
+pub(crate) fn parse(spec: &Element<'_>) -> Result<External> {
+    Ok(External::ListLocalSessions(options(spec, ErrorCode::FailedToParse)?.to_owned()))
+}
+
+/// A user's own sessions need no action.
+pub(crate) fn rights<'v>(specification: Value<'v>, asker: &Asker<'_>) -> Vec<Right<'v>> {
+    let options = specification.as_document().unwrap_or(Document::EMPTY);
+    let mut users = values(options, "users").filter_map(|users| users.as_array());
+    let only_own = users.all(|users| users.iter().all(|user| (asker.is)(user)));
+    match is_set(specification, "allUsers") || !only_own {
+        true => vec![Right { on: Resource::Cluster, actions: &["listSessions"] }],
+        false => Vec::new(),
+    }
+}
