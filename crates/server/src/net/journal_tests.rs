@@ -125,3 +125,27 @@ fn what_a_commit_waited_counts_as_its_time() {
     let told = ask(&mut socket, "{vellumSlowQueries: 1, $db: 'admin'}");
     assert!(told.view().to_string().contains("test.c"), "{}", told.view());
 }
+
+#[test]
+fn who_waits_for_another_ones_sync_gives_up_at_wtimeout() {
+    let files = FaultyFiles::new();
+    let running = start(&files);
+    let (mut first, mut second) = (running.connect(), running.connect());
+    ask(&mut first, &insert(0));
+    files.slow_syncs(Duration::from_millis(200));
+    let began = Instant::now();
+    for id in (1..).step_by(2) {
+        let reply = std::thread::scope(|scope| {
+            scope.spawn(|| assert_eq!(number(ask(&mut first, &insert(id)).view(), "ok"), 1));
+            let late = insert(id + 1).replace("$db", "writeConcern: {j: true, wtimeout: 5}, $db");
+            ask(&mut second, &late)
+        });
+        // The write stands, whatever its reply says. Whoever syncs gets no error.
+        let fields: Vec<&str> = reply.view().iter().map(|field| field.name()).collect();
+        if fields == ["n", "writeConcernError", "ok"] {
+            break;
+        }
+        assert_eq!(fields, ["n", "ok"], "{}", reply.view());
+        assert!(began.elapsed() < Duration::from_secs(20), "nobody waits for another one's sync");
+    }
+}
