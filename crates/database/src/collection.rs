@@ -123,6 +123,32 @@ impl Collection {
     pub fn options_document(&self) -> DocumentBuf {
         self.options.to_document()
     }
+
+    /// The name and whether this is a view, as listCollections shows them.
+    pub fn listed_name(&self) -> DocumentBuf {
+        let mut out = Builder::new();
+        let kind = if self.is_view() { "view" } else { "collection" };
+        out.append(c"name", self.namespace.collection()).append(c"type", kind);
+        out.finish()
+    }
+
+    /// The collection as listCollections shows it.
+    pub fn listed(&self) -> DocumentBuf {
+        let mut out = Builder::new();
+        out.append_all(self.listed_name().view());
+        out.append(c"options", &self.options_document());
+        out.begin_document(c"info").append(c"readOnly", self.is_view());
+        if !self.is_view() {
+            out.append(c"uuid", Value::Binary { subtype: 4, bytes: &self.uuid });
+        }
+        out.end();
+        // A clustered collection has no index on `_id` beside itself.
+        let id_index = self.data.as_ref().and_then(|data| data.id_index());
+        if let Some(index) = id_index.filter(|index| !index.spec.clustered) {
+            out.append(c"idIndex", &index.spec.to_document());
+        }
+        out.finish()
+    }
 }
 
 impl Data {

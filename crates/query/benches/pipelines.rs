@@ -19,6 +19,14 @@ const DOCUMENTS: usize = 20_000;
 struct None;
 
 impl Collections for None {
+    fn namespace(&self) -> (&str, &str) {
+        ("d", "c")
+    }
+
+    fn list(&self, _database: Option<&str>) -> Vec<(String, DocumentBuf)> {
+        Vec::new()
+    }
+
     fn aggregate(&self, _: &Namespace, _: &Pipeline, _: &Environment) -> Result<Stream> {
         Err(err!(InternalError, "there are no others"))
     }

@@ -158,6 +158,19 @@ impl Collections for OtherCollections {
         Ok(from_documents(documents))
     }
 
+    fn namespace(&self) -> (&str, &str) {
+        (self.namespace.database(), self.namespace.collection())
+    }
+
+    fn list(&self, database: Option<&str>) -> Vec<(String, DocumentBuf)> {
+        let wanted = |name: &str| database.is_none_or(|database| database == name);
+        let collections =
+            self.view.catalog.all().filter(|collection| wanted(collection.namespace.database()));
+        collections
+            .map(|collection| (collection.namespace.database().to_string(), collection.listed()))
+            .collect()
+    }
+
     fn out(&self, into: &Named, context: &Arc<Context>) -> Result<Box<dyn Sink>> {
         let namespace = self.resolve(into)?;
         let bypass = self.bypass_validation;

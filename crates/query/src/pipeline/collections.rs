@@ -5,7 +5,7 @@
 
 use super::{External, Pipeline, Stream};
 use crate::{Collation, Context, Sorter};
-use base::bson::{Document, DocumentCow, Value};
+use base::bson::{Document, DocumentBuf, DocumentCow, Value};
 use base::{Result, err};
 use std::sync::Arc;
 
@@ -43,6 +43,13 @@ pub trait Collections: Send + Sync {
     fn source(&self, source: &External, _context: &Arc<Context>) -> Result<Stream> {
         Err(err!(NotImplemented, "{source:?} is not implemented"))
     }
+
+    /// The database that the pipeline runs on, and its collection or `$cmd.aggregate`.
+    fn namespace(&self) -> (&str, &str);
+
+    /// The collections and views of one database, or of all, as listCollections shows them, each with the name of its
+    /// database.
+    fn list(&self, database: Option<&str>) -> Vec<(String, DocumentBuf)>;
 
     /// A new content for a collection: `$out`.
     fn out(&self, into: &Namespace, _context: &Arc<Context>) -> Result<Box<dyn Sink>> {

@@ -93,6 +93,16 @@ impl Collections for Memory {
         Ok(from_documents(vec![builder.finish()]))
     }
 
+    fn namespace(&self) -> (&str, &str) {
+        ("d", "$cmd.aggregate")
+    }
+
+    fn list(&self, database: Option<&str>) -> Vec<(String, DocumentBuf)> {
+        let database = database.unwrap_or("d");
+        let names = self.collections.lock().keys().cloned().collect::<Vec<_>>();
+        names.into_iter().map(|name| (database.to_string(), parse(&format!("{{name: '{name}'}}")))).collect()
+    }
+
     fn has_unique_index(
         &self,
         _on: &Namespace,

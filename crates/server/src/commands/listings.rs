@@ -4,9 +4,8 @@ use super::cursor_reply;
 use crate::access::{self, Action, Needs, Resource, needs};
 use crate::call::{Answer, Call};
 use crate::command::{Command, Kind};
-use base::bson::{Builder, Document, DocumentBuf, Value};
+use base::bson::{Builder, Document, DocumentBuf};
 use base::{Namespace, Result, err};
-use database::collection::Collection;
 use database::language::Matcher;
 use std::collections::BTreeSet;
 
@@ -114,7 +113,7 @@ fn list_collections(call: &mut Call<'_>) -> Result<Answer> {
             continue;
         }
         // A filter finds only what the reply shows.
-        let shown = if name_only { name_and_type(collection) } else { describe(collection) };
+        let shown = if name_only { collection.listed_name() } else { collection.listed() };
         if matcher.matches(shown.view(), &context)? {
             found.push(shown);
         }
@@ -136,13 +135,6 @@ fn list_collections(call: &mut Call<'_>) -> Result<Answer> {
     Ok(Answer::Done)
 }
 
-fn name_and_type(collection: &Collection) -> DocumentBuf {
-    let mut out = Builder::new();
-    let kind = if collection.is_view() { "view" } else { "collection" };
-    out.append(c"name", collection.namespace.collection()).append(c"type", kind);
-    out.finish()
-}
-
 /// The log as a collection: capped, and without an index.
 fn describe_log(size: u64, name_only: bool) -> DocumentBuf {
     let mut out = Builder::new();
@@ -151,23 +143,6 @@ fn describe_log(size: u64, name_only: bool) -> DocumentBuf {
         out.begin_document(c"options").append(c"capped", true).append(c"size", size as i64);
         out.append(c"autoIndexId", false).end();
         out.begin_document(c"info").append(c"readOnly", false).end();
-    }
-    out.finish()
-}
-
-fn describe(collection: &Collection) -> DocumentBuf {
-    let mut out = Builder::new();
-    out.append_all(name_and_type(collection).view());
-    out.append(c"options", &collection.options_document());
-    out.begin_document(c"info").append(c"readOnly", collection.is_view());
-    if !collection.is_view() {
-        out.append(c"uuid", Value::Binary { subtype: 4, bytes: &collection.uuid });
-    }
-    out.end();
-    // A clustered collection has no index on `_id` beside itself.
-    let id_index = collection.data.as_ref().and_then(|data| data.id_index());
-    if let Some(index) = id_index.filter(|index| !index.spec.clustered) {
-        out.append(c"idIndex", &index.spec.to_document());
     }
     out.finish()
 }
