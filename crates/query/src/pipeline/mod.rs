@@ -34,6 +34,7 @@ mod group;
 mod index_stats;
 mod internal;
 mod limit;
+mod list_cluster_catalog;
 mod list_local_sessions;
 mod lookup;
 mod lookup_unwind;

@@ -7,8 +7,8 @@ use super::parse::{Parsed, Scope};
 use super::{
     bucket, bucket_auto, change_stream, change_stream_split_large_event, coll_stats, count, current_op,
     densify, documents, facet, fill, geo_near, graph_lookup, group, index_stats, internal, limit,
-    list_local_sessions, lookup, r#match, merge, out, plan_cache_stats, project, redact, replace_root,
-    sample, set_window_fields, skip, sort, sort_by_count, union_with, unwind,
+    list_cluster_catalog, list_local_sessions, lookup, r#match, merge, out, plan_cache_stats, project,
+    redact, replace_root, sample, set_window_fields, skip, sort, sort_by_count, union_with, unwind,
 };
 use base::bson::{Array, Element};
 use base::{Error, Result, err};
@@ -64,7 +64,13 @@ pub(crate) static STAGES: &[StageDefinition] = &[
     stage("$group", group::parse).makes_new(),
     external("$indexStats", index_stats::parse).needs(Rights::Collection("indexStats")).stable(Stable::No),
     stage("$limit", limit::parse),
-    refused("$listClusterCatalog").brings(Own).needs(Rights::Cluster("listDatabases")),
+    stage("$listClusterCatalog", list_cluster_catalog::parse)
+        .brings(Own)
+        .runs_on(RunsOn::Any)
+        .only_read_concern("local")
+        .not_in_transactions()
+        .needs(Rights::By(list_cluster_catalog::rights))
+        .stable(Stable::No),
     external("$listLocalSessions", list_local_sessions::parse)
         .runs_on(RunsOn::Database)
         .only_read_concern("local")

@@ -1,0 +1,115 @@
+//! `$listClusterCatalog`: the collections and views of a database, or of all databases if it runs on `admin`.
+//!
+//! Nothing is sharded here: there are no shard keys, and the lists of shards are empty.
+
+use super::definition::{Asker, Resource, Right};
+use super::operator::{Kind, Operator};
+use super::parse::{Parsed, Scope};
+use super::source::from_documents;
+use super::{Environment, Stream};
+use base::bson::{Builder, DocumentBuf, Element, Value};
+use base::{Result, err};
+use std::sync::Arc;
+
+#[derive(Default)]
+struct ListClusterCatalog {
+    shards: bool,
+    tracked: bool,
+}
+
+/// Errors: 9621302 unless the options are a document, 40415 and TypeMismatch for bad options.
+pub(crate) fn parse(spec: &Element<'_>, _scope: &Scope<'_>) -> Result<Parsed> {
+    let Value::Document(options) = spec.value() else {
+        return Err(err!(9621302, "$listClusterCatalog must take an object but found: {spec}"));
+    };
+    let mut stage = ListClusterCatalog::default();
+    for option in options {
+        let name = option.name();
+        let Some(flag) = option.value().as_bool() else {
+            let found = option.kind().alias();
+            return Err(err!(
+                TypeMismatch,
+                "BSON field '$listClusterCatalog.{name}' is the wrong type '{found}', expected type 'bool'"
+            ));
+        };
+        match name {
+            "shards" => stage.shards = flag,
+            "tracked" => stage.tracked = flag,
+            // The balancer has settings for sharded collections alone.
+            "balancingConfiguration" => {}
+            _ => return Err(err!(40415, "BSON field '$listClusterCatalog.{name}' is an unknown field.")),
+        }
+    }
+    Ok(Parsed::one(stage))
+}
+
+/// A collection is refused later, by an error that names the mistake.
+pub(crate) fn rights<'v>(_specification: Value<'v>, asker: &Asker<'_>) -> Vec<Right<'v>> {
+    match (asker.database, asker.collection) {
+        ("admin", _) => vec![Right { on: Resource::Cluster, actions: &["listDatabases"] }],
+        (_, None) => vec![Right { on: Resource::Database, actions: &["listCollections"] }],
+        (_, Some(_)) => Vec::new(),
+    }
+}
+
+impl ListClusterCatalog {
+    /// The collection's document, in which `ns` and `db` stand for its name.
+    fn document(&self, database: &str, listed: &DocumentBuf) -> DocumentBuf {
+        let mut out = Builder::new();
+        for field in listed.view() {
+            match (field.name(), field.value()) {
+                ("name", Value::String(name)) => {
+                    out.append(c"ns", format!("{database}.{name}").as_str()).append(c"db", database)
+                }
+                _ => out.append_element(&field),
+            };
+        }
+        out.append(c"sharded", false);
+        if self.shards {
+            out.begin_array(c"shards").end();
+        }
+        if self.tracked {
+            out.append(c"tracked", false);
+        }
+        out.finish()
+    }
+}
+
+impl Operator for ListClusterCatalog {
+    fn kind(&self) -> Kind<'_> {
+        Kind::Source
+    }
+
+    /// Errors: 9621301 for a pipeline over a collection.
+    fn start(self: Arc<Self>, _input: Stream, environment: &Environment) -> Result<Stream> {
+        let (database, collection) = environment.collections.namespace();
+        if collection != "$cmd.aggregate" {
+            return Err(err!(
+                9621301,
+                "The $listClusterCatalog stage must run on a database, not a collection."
+            ));
+        }
+        let listed = environment.collections.list(Some(database).filter(|database| *database != "admin"));
+        Ok(from_documents(listed.iter().map(|(database, listed)| self.document(database, listed)).collect()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::pipeline::testing::{Run, fails};
+
+    #[test]
+    fn collections_have_their_namespaces() {
+        let run = |stage: &str| Run::new("[]", stage).with("c", "[]");
+        run("[{$listClusterCatalog: {}}]").gives("[{ns: 'd.c', db: 'd', sharded: false}]");
+        run("[{$listClusterCatalog: {shards: true, tracked: true}}]")
+            .gives("[{ns: 'd.c', db: 'd', sharded: false, shards: [], tracked: false}]");
+        fails("[{$listClusterCatalog: 1}]", 9621302, "must take an object but found");
+        fails("[{$listClusterCatalog: {x: true}}]", 40415, "'$listClusterCatalog.x' is an unknown field");
+        fails(
+            "[{$listClusterCatalog: {shards: 1}}]",
+            14,
+            "'$listClusterCatalog.shards' is the wrong type 'int'",
+        );
+    }
+}
