@@ -51,6 +51,16 @@ impl Namespace {
     pub fn as_str(&self) -> &str {
         &self.text
     }
+
+    /// Whether the collection is the server's own: in an internal database, or one of the system's.
+    pub fn is_internal(&self) -> bool {
+        is_internal_database(self.database()) || self.collection().starts_with("system.")
+    }
+}
+
+/// Whether a database is the server's own: `admin`, `config` or `local`.
+pub fn is_internal_database(name: &str) -> bool {
+    matches!(name, "admin" | "config" | "local")
 }
 
 /// Checks the name of a database. Errors: InvalidNamespace.

@@ -176,8 +176,7 @@ impl<'a> Seen<'a> {
         let has_validator = self.validator.is_some() || self.level.is_some() || self.action.is_some();
         let validator = match has_validator {
             true => {
-                let is_own = matches!(namespace.database(), "admin" | "local" | "config");
-                if self.validator.is_some() && (is_own || namespace.collection().starts_with("system.")) {
+                if self.validator.is_some() && namespace.is_internal() {
                     return Err(err!(
                         InvalidOptions,
                         "Document validators are not allowed on {namespace}, a collection of the server's own"

@@ -18,6 +18,7 @@ use crate::transaction_rules::{self, Part};
 use crate::waits;
 use crate::write_concern::Effective;
 use base::bson::{Builder, Document, DocumentBuf, Value};
+use base::namespace::is_internal_database;
 use base::{Error, ErrorCode, Namespace, Result, err};
 use database::language::first_stage;
 use database::{OpenTransaction, Position, patience};
@@ -94,8 +95,7 @@ pub(crate) fn run(
 
 /// Whether a database has a collection, or is one that always counts as there.
 fn is_there(server: &Server, database: &str) -> bool {
-    matches!(database, "admin" | "config" | "local")
-        || server.database.catalog().collections(database).next().is_some()
+    is_internal_database(database) || server.database.catalog().collections(database).next().is_some()
 }
 
 /// Replies with an error to a request that has no command.
@@ -174,10 +174,12 @@ impl<'a> Run<'a, '_> {
         let database = &self.server.database;
         let is_late = !database.is_journaled(hold.position);
         match hold.timeout {
-            Some((until, error)) if is_late && Instant::now() >= until && result.is_ok() => {
-                reply.document.truncate(self.facts.tail);
-                reply::write_concern_error(&mut reply.document, &error);
-                self.append_tail(state, &mut reply.document);
+            Some((until, error)) if is_late && Instant::now() >= until => {
+                if result.is_ok() {
+                    reply.document.truncate(self.facts.tail);
+                    reply::write_concern_error(&mut reply.document, &error);
+                    self.append_tail(state, &mut reply.document);
+                }
                 self.end(state, reply, result)
             }
             _ => {

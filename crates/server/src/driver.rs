@@ -1,7 +1,7 @@
 //! Serves one connection without a socket: bytes come in, replies go out, events are waited for.
 //!
-//! [`Driver::advance`] goes on until it needs something of whoever has the socket. Network threads, the thread of a
-//! single client and tests drive it alike, and may take turns: all that is under way is in the driver.
+//! [`Driver::advance`] goes on until it needs something of the socket. A network thread and the thread of a single client
+//! drive it alike, and may take turns: all that is under way is in the driver.
 
 use crate::blocking::{in_place, network_threads};
 use crate::buffers;
@@ -235,8 +235,8 @@ impl Work {
     }
 }
 
-/// Works on a thread that serves others too. The last such thread that isn't at work hands its connections on first, so
-/// that however long the others take, someone is there for new requests.
+/// Works on a thread that serves others too. The last idle thread hands its connections on first. So new requests find
+/// a thread, however long the others take.
 fn run_shared(
     work: Work,
     state: &mut ConnectionState,

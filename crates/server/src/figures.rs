@@ -60,8 +60,7 @@ impl Collections {
     pub(crate) fn of(database: &Database) -> Collections {
         let mut found = Collections::default();
         for collection in database.catalog().all() {
-            let own = matches!(collection.namespace.database(), "admin" | "config" | "local")
-                || collection.namespace.collection().starts_with("system.");
+            let own = collection.namespace.is_internal();
             match collection.is_view() {
                 true => found.views += 1,
                 false if own => found.internal += 1,

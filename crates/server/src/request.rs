@@ -107,7 +107,8 @@ impl Request {
         let compressor = frame::unpack(&mut bytes, state.largest_message(server))?;
         let (envelope, request) = frame::parse(&bytes, compressor)?;
         let mut progress = Progress::default();
-        let answer = poll(&envelope, request.as_ref(), &mut progress, state, server, out);
+        let parsed = Parsed { envelope: &envelope, request: request.as_ref() };
+        let answer = parsed.poll(&mut progress, state, server, out);
         if !matches!(answer, Answer::Wait(_)) && progress.stream.is_none() {
             drop(request);
             buffers::give(bytes);
@@ -129,84 +130,93 @@ impl Request {
         let Request { frame, progress } = self;
         let request = frame.request();
         let request = request.as_ref().map_err(|error| *error);
-        poll(&frame.envelope, request, progress, state, server, out)
+        Parsed { envelope: &frame.envelope, request }.poll(progress, state, server, out)
     }
 }
 
-fn poll(
-    envelope: &Envelope,
-    request: Result<&wire::request::Request<'_>, &Error>,
-    progress: &mut Progress,
-    state: &mut ConnectionState,
-    server: &Server,
-    out: &mut Vec<u8>,
-) -> Answer {
-    let go_on = || advance(envelope, request, progress, state, server, out);
-    let caught = catch_unwind(AssertUnwindSafe(go_on));
-    let answer = caught.unwrap_or_else(|_| {
-        server.counters.panics.add(1);
-        log::error!("closing connection {} after a panic", state.activity.connection_id);
-        panic_reply(envelope, server, out);
-        Answer::Close
-    });
-    if !matches!(answer, Answer::Wait(_)) {
-        if let Some(stream) = progress.stream {
-            *progress = Progress { stream: Some(stream), ..Progress::default() };
-        }
-        state.activity.end();
-    }
-    answer
+/// A message taken apart.
+struct Parsed<'a> {
+    envelope: &'a Envelope,
+    request: Result<&'a wire::request::Request<'a>, &'a Error>,
 }
 
-fn advance(
-    envelope: &Envelope,
-    request: Result<&wire::request::Request<'_>, &Error>,
-    progress: &mut Progress,
-    state: &mut ConnectionState,
-    server: &Server,
-    out: &mut Vec<u8>,
-) -> Answer {
-    let (reply_id, mut reply) = match progress.held.as_mut().and_then(|held| held.reply.take()) {
-        Some(reply) => reply,
-        None => {
-            let reply_id = server.next_message_id();
-            let response_to = progress.stream.map_or(envelope.request_id, |stream| stream.last_reply);
-            match envelope.opcode {
-                Opcode::Query => query::begin_reply(out, reply_id, response_to, false),
-                // Whether more is to come is known at the end, when the flags are set.
-                _ => message::begin_reply(out, reply_id, response_to),
+impl Parsed<'_> {
+    fn poll(
+        &self,
+        progress: &mut Progress,
+        state: &mut ConnectionState,
+        server: &Server,
+        out: &mut Vec<u8>,
+    ) -> Answer {
+        let go_on = || self.advance(progress, state, server, out);
+        let caught = catch_unwind(AssertUnwindSafe(go_on));
+        let answer = caught.unwrap_or_else(|_| {
+            server.counters.panics.add(1);
+            log::error!("closing connection {} after a panic", state.activity.connection_id);
+            panic_reply(self.envelope, server, out);
+            Answer::Close
+        });
+        if !matches!(answer, Answer::Wait(_)) {
+            if let Some(stream) = progress.stream {
+                *progress = Progress { stream: Some(stream), ..Progress::default() };
             }
-            (reply_id, Reply::new(std::mem::take(out)))
+            state.activity.end();
         }
-    };
-    let answer = match request {
-        Ok(request) => dispatch::run(state, server, request, progress, envelope.exhaust_allowed, &mut reply),
-        Err(error) => dispatch::refuse(server, state, &mut reply, error),
-    };
-    if !matches!(answer, Answer::Done) {
-        if let Some(held) = &mut progress.held {
-            held.reply = Some((reply_id, reply));
+        answer
+    }
+
+    fn advance(
+        &self,
+        progress: &mut Progress,
+        state: &mut ConnectionState,
+        server: &Server,
+        out: &mut Vec<u8>,
+    ) -> Answer {
+        let Parsed { envelope, request } = self;
+        let (reply_id, mut reply) = match progress.held.as_mut().and_then(|held| held.reply.take()) {
+            Some(reply) => reply,
+            None => {
+                let reply_id = server.next_message_id();
+                let response_to = progress.stream.map_or(envelope.request_id, |stream| stream.last_reply);
+                match envelope.opcode {
+                    Opcode::Query => query::begin_reply(out, reply_id, response_to, false),
+                    // Whether more is to come is known at the end, when the flags are set.
+                    _ => message::begin_reply(out, reply_id, response_to),
+                }
+                (reply_id, Reply::new(std::mem::take(out)))
+            }
+        };
+        let answer = match request {
+            Ok(request) => {
+                dispatch::run(state, server, request, progress, envelope.exhaust_allowed, &mut reply)
+            }
+            Err(error) => dispatch::refuse(server, state, &mut reply, error),
+        };
+        if !matches!(answer, Answer::Done) {
+            if let Some(held) = &mut progress.held {
+                held.reply = Some((reply_id, reply));
+            }
+            return answer;
         }
-        return answer;
+        let streams = reply.streams.filter(|_| !envelope.more_to_come);
+        if streams.is_some() != progress.stream.is_some() {
+            state.activity.streams.store(streams.is_some(), Ordering::Relaxed);
+        }
+        progress.stream = streams.map(|topology_version| Stream { last_reply: reply_id, topology_version });
+        if envelope.more_to_come {
+            return Answer::Done;
+        }
+        debug_assert!(base::bson::is_well_formed(reply.document.so_far().bytes()), "a reply is valid BSON");
+        *out = reply.document.into_buffer();
+        if streams.is_some() {
+            message::set_more_to_come(out);
+        }
+        wire::header::finish(out, 0);
+        if let Some(compressor) = envelope.compressor.filter(|_| reply.compressible) {
+            compression::pack(compressor, out);
+        }
+        Answer::Done
     }
-    let streams = reply.streams.filter(|_| !envelope.more_to_come);
-    if streams.is_some() != progress.stream.is_some() {
-        state.activity.streams.store(streams.is_some(), Ordering::Relaxed);
-    }
-    progress.stream = streams.map(|topology_version| Stream { last_reply: reply_id, topology_version });
-    if envelope.more_to_come {
-        return Answer::Done;
-    }
-    debug_assert!(base::bson::is_well_formed(reply.document.so_far().bytes()), "a reply is valid BSON");
-    *out = reply.document.into_buffer();
-    if streams.is_some() {
-        message::set_more_to_come(out);
-    }
-    wire::header::finish(out, 0);
-    if let Some(compressor) = envelope.compressor.filter(|_| reply.compressible) {
-        compression::pack(compressor, out);
-    }
-    Answer::Done
 }
 
 /// The reply after a panic, which may have left anything in `out`.

@@ -1,6 +1,7 @@
 //! Documents that the server keeps for itself, in collections such as `config.settings`: read and written without a
 //! client, by calls of the database. They are read whatever the server's part in its set is.
 
+use crate::blocking::in_place;
 use base::bson::{Builder, Document, DocumentBuf, Value};
 use base::{Namespace, Result};
 use database::language::{Context, Matcher, Update};
@@ -95,12 +96,13 @@ pub(crate) fn delete(database: &Arc<Database>, namespace: &Namespace, id: &str) 
     acknowledge(database, committed)
 }
 
-/// Waits for the journal where all writes do.
+/// Waits for the journal where all writes do, while other clients go on.
 fn acknowledge(database: &Arc<Database>, committed: Option<Committed>) -> Result<()> {
-    match committed.filter(|_| database.always_journals()) {
-        Some(committed) => database.wait_journaled(committed.position),
-        None => Ok(()),
+    let mut waited = Ok(());
+    if let Some(committed) = committed.filter(|_| database.always_journals()) {
+        in_place(&mut || waited = database.wait_journaled(committed.position));
     }
+    waited
 }
 
 fn scope(database: &Arc<Database>, namespace: &Namespace) -> Scope {

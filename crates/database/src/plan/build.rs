@@ -239,9 +239,7 @@ fn is_express(access: &Access, read: &Read) -> bool {
 /// Errors: NoQueryExecutionPlans.
 fn check_table_scan(collection: &Collection, read: &Read, natural: Option<bool>) -> Result<()> {
     let namespace = &collection.namespace;
-    let own = matches!(namespace.database(), "admin" | "config" | "local")
-        || namespace.collection().starts_with("system.");
-    if own || read.matcher.is_empty() {
+    if namespace.is_internal() || read.matcher.is_empty() {
         return Ok(());
     }
     let reason = match read.hint {

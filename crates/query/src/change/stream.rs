@@ -4,6 +4,7 @@ use super::entry::{Action, Entry, Operation};
 use super::event::{Event, Happening, Placed, Surroundings, invalidation};
 use super::spec::{Scope, Spec};
 use super::token::ResumeToken;
+use base::namespace::is_internal_database;
 use base::{Result, err};
 use std::collections::VecDeque;
 
@@ -176,7 +177,7 @@ impl ChangeStream {
         let watched = match &self.scope {
             Scope::Collection(namespace) => namespace.database() == database,
             Scope::Database(watched) => watched == database,
-            Scope::Deployment => !matches!(database, "admin" | "config" | "local"),
+            Scope::Deployment => !is_internal_database(database),
         };
         if !watched {
             return Shown::No;
@@ -211,9 +212,7 @@ impl ChangeStream {
         match &self.scope {
             Scope::Collection(watched) => watched.as_str() == namespace,
             Scope::Database(watched) => watched == database && self.shows_collection(collection),
-            Scope::Deployment => {
-                !matches!(database, "admin" | "config" | "local") && self.shows_collection(collection)
-            }
+            Scope::Deployment => !is_internal_database(database) && self.shows_collection(collection),
         }
     }
 

@@ -1,11 +1,10 @@
 //! `$currentOp`: the operations of the server.
 
 use super::definition::{Asker, Resource, Right, is_set};
-use super::external::{External, check_flags, options};
+use super::external::{External, check_flags, options, refuse_sharded};
 use base::bson::{Element, Value};
 use base::{ErrorCode, Result};
 
-/// The last asks all nodes of a sharded cluster.
 const OPTIONS: &[&str] = &[
     "allUsers",
     "idleConnections",
@@ -20,6 +19,7 @@ const OPTIONS: &[&str] = &[
 pub(crate) fn parse(spec: &Element<'_>) -> Result<External> {
     let options = options(spec, ErrorCode::TypeMismatch)?;
     check_flags(spec.name(), options, OPTIONS)?;
+    refuse_sharded(spec.name(), options, "targetAllNodes")?;
     Ok(External::CurrentOp(options.to_owned()))
 }
 

@@ -58,30 +58,36 @@ pub(super) fn options<'v>(spec: &Element<'v>, no_document: ErrorCode) -> Result<
     })
 }
 
-/// Checks options that are booleans; the last of them is for sharded clusters.
+/// Checks options that are booleans.
 ///
-/// Errors: 40415 and TypeMismatch for other options, FailedToParse for what only a sharded cluster has.
+/// Errors: 40415 and TypeMismatch for other options.
 pub(super) fn check_flags(name: &str, options: Document<'_>, flags: &[&str]) -> Result<()> {
     for option in options {
         let flag = option.name();
         if !flags.contains(&flag) {
             return Err(err!(40415, "BSON field '{name}.{flag}' is an unknown field."));
         }
-        match option.value() {
-            Value::Boolean(true) if flags.last() == Some(&flag) => {
-                return Err(err!(FailedToParse, "{name} takes {flag} on sharded clusters only"));
-            }
-            Value::Boolean(_) => {}
-            other => {
-                return Err(err!(
-                    TypeMismatch,
-                    "BSON field '{name}.{flag}' is the wrong type '{}', expected type 'bool'",
-                    other.kind().alias()
-                ));
-            }
+        if option.value().as_bool().is_none() {
+            return Err(err!(
+                TypeMismatch,
+                "BSON field '{name}.{flag}' is the wrong type '{}', expected type 'bool'",
+                option.kind().alias()
+            ));
         }
     }
     Ok(())
+}
+
+/// Refuses an option that is for sharded clusters.
+///
+/// Errors: FailedToParse.
+pub(super) fn refuse_sharded(name: &str, options: Document<'_>, flag: &str) -> Result<()> {
+    match options.get(flag) {
+        Some(Value::Boolean(true)) => {
+            Err(err!(FailedToParse, "{name} takes {flag} on sharded clusters only"))
+        }
+        _ => Ok(()),
+    }
 }
 
 #[cfg(test)]

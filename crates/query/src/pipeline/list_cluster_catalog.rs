@@ -3,6 +3,7 @@
 //! Nothing is sharded here: there are no shard keys, and the lists of shards are empty.
 
 use super::definition::{Asker, Resource, Right};
+use super::external::check_flags;
 use super::operator::{Kind, Operator};
 use super::parse::{Parsed, Scope};
 use super::source::from_documents;
@@ -11,36 +12,20 @@ use base::bson::{Builder, DocumentBuf, Element, Value};
 use base::{Result, err};
 use std::sync::Arc;
 
-#[derive(Default)]
 struct ListClusterCatalog {
     shards: bool,
     tracked: bool,
 }
 
-/// Errors: 9621302 unless the options are a document, 40415 and TypeMismatch for bad options.
+/// Errors: 9621302 unless the options are a document; those of flags.
 pub(crate) fn parse(spec: &Element<'_>, _scope: &Scope<'_>) -> Result<Parsed> {
     let Value::Document(options) = spec.value() else {
         return Err(err!(9621302, "$listClusterCatalog must take an object but found: {spec}"));
     };
-    let mut stage = ListClusterCatalog::default();
-    for option in options {
-        let name = option.name();
-        let Some(flag) = option.value().as_bool() else {
-            let found = option.kind().alias();
-            return Err(err!(
-                TypeMismatch,
-                "BSON field '$listClusterCatalog.{name}' is the wrong type '{found}', expected type 'bool'"
-            ));
-        };
-        match name {
-            "shards" => stage.shards = flag,
-            "tracked" => stage.tracked = flag,
-            // The balancer has settings for sharded collections alone.
-            "balancingConfiguration" => {}
-            _ => return Err(err!(40415, "BSON field '$listClusterCatalog.{name}' is an unknown field.")),
-        }
-    }
-    Ok(Parsed::one(stage))
+    // The balancer has settings for sharded collections alone.
+    check_flags(spec.name(), options, &["shards", "tracked", "balancingConfiguration"])?;
+    let is_set = |name: &str| options.get(name).and_then(|flag| flag.as_bool()) == Some(true);
+    Ok(Parsed::one(ListClusterCatalog { shards: is_set("shards"), tracked: is_set("tracked") }))
 }
 
 /// A collection is refused later, by an error that names the mistake.

@@ -1,11 +1,13 @@
 //! `$planCacheStats`: the plans that are kept for the collection.
 
-use super::external::{External, check_flags, options};
+use super::external::{External, check_flags, options, refuse_sharded};
 use base::bson::Element;
 use base::{ErrorCode, Result};
 
 /// Errors: FailedToParse unless the options are a document; those of flags.
 pub(crate) fn parse(spec: &Element<'_>) -> Result<External> {
-    check_flags(spec.name(), options(spec, ErrorCode::FailedToParse)?, &["allHosts"])?;
+    let options = options(spec, ErrorCode::FailedToParse)?;
+    check_flags(spec.name(), options, &["allHosts"])?;
+    refuse_sharded(spec.name(), options, "allHosts")?;
     Ok(External::PlanCacheStats)
 }

@@ -255,8 +255,7 @@ fn coll_mod(call: &mut Call<'_>) -> Result<Answer> {
     let mut fields = call.fields();
     let namespace = fields.namespace()?;
     let validator = fields.document("validator")?;
-    let is_own = matches!(namespace.database(), "admin" | "config" | "local");
-    if validator.is_some() && (is_own || namespace.collection().starts_with("system.")) {
+    if validator.is_some() && namespace.is_internal() {
         return Err(err!(InvalidOptions, "Document validators are not allowed on {namespace}"));
     }
     let level = fields.string("validationLevel")?;

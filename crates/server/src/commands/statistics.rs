@@ -60,7 +60,7 @@ fn db_stats(call: &mut Call<'_>) -> Result<Answer> {
     let database = &call.server.database;
     let catalog = database.catalog();
     let (mut collections, mut views, mut objects, mut indexes) = (0i64, 0i64, 0i64, 0i64);
-    let (mut data_size, mut storage_size, mut index_size) = (0i64, 0i64, 0i64);
+    let (mut size_of_data, mut storage_size, mut index_size) = (0i64, 0i64, 0i64);
     for collection in catalog.collections(call.request.database) {
         if collection.is_view() {
             views += 1;
@@ -70,15 +70,15 @@ fn db_stats(call: &mut Call<'_>) -> Result<Answer> {
         collections += 1;
         objects += statistics.count;
         indexes += statistics.index_sizes.len() as i64;
-        data_size += statistics.size;
+        size_of_data += statistics.size;
         storage_size += statistics.storage_size;
         index_size += statistics.total_index_size();
     }
     let sized = |size: i64| size as f64 / scale as f64;
     call.reply.append(c"db", call.request.database);
     call.reply.append(c"collections", collections).append(c"views", views).append(c"objects", objects);
-    call.reply.append(c"avgObjSize", if objects == 0 { 0.0 } else { data_size as f64 / objects as f64 });
-    call.reply.append(c"dataSize", sized(data_size)).append(c"storageSize", sized(storage_size));
+    call.reply.append(c"avgObjSize", if objects == 0 { 0.0 } else { size_of_data as f64 / objects as f64 });
+    call.reply.append(c"dataSize", sized(size_of_data)).append(c"storageSize", sized(storage_size));
     if free_storage {
         // Trees give back what they no longer need as they shrink.
         call.reply.append(c"freeStorageSize", 0.0);

@@ -2,13 +2,15 @@
 //!
 //! The state lies in `config.user_writes_critical_sections`, as MongoDB keeps it.
 
-use crate::access::{self, Action, Resource};
+use crate::access::{self, Action};
 use crate::command::{Command, Kind};
 use crate::connection::ConnectionState;
 use crate::server::Server;
 use crate::system_collections::Place;
 use base::bson::{Document, Value};
+use base::namespace::is_internal_database;
 use base::{Result, err};
+use database::language::{Asker, Resource, stages_of};
 use parking_lot::Mutex;
 use std::sync::atomic::{AtomicU8, Ordering::Relaxed};
 use wire::request::Request;
@@ -117,7 +119,7 @@ pub(crate) fn check(
         return Ok(());
     }
     let bypasses = access::is_asked(server, state)
-        && access::may(server, state, Resource::Cluster, Action::BypassWriteBlockingMode);
+        && access::may(server, state, access::Resource::Cluster, Action::BypassWriteBlockingMode);
     match bypasses {
         true => Ok(()),
         false => Err(err!(UserWritesBlocked, "User writes blocked")),
@@ -142,7 +144,7 @@ fn writes_for_user(command: &Command, request: &Request<'_>) -> bool {
 }
 
 fn is_of_user(database: &str) -> bool {
-    !matches!(database, "admin" | "config" | "local")
+    !is_internal_database(database)
 }
 
 /// Whether a namespace lies in a user's database.
@@ -158,12 +160,12 @@ fn documents(array: Option<Value<'_>>) -> impl Iterator<Item = Document<'_>> {
 
 /// The database that the last stage of a pipeline writes to.
 fn output<'a>(request: &Request<'a>) -> Option<&'a str> {
-    let stage = documents(request.body.get("pipeline")).last()?.first()?;
-    let target = match (stage.name(), stage.value()) {
-        ("$merge", Value::Document(merge)) => merge.get("into"),
-        ("$out" | "$merge", target) => Some(target),
-        _ => return None,
-    };
-    let named = target.and_then(|target| target.as_document()?.get("db")?.as_str());
-    Some(named.unwrap_or(request.database))
+    let pipeline = request.body.get("pipeline")?.as_array()?;
+    let (stage, spec) = stages_of(pipeline).last().filter(|(stage, _)| stage.writes())?;
+    let asker = Asker { database: request.database, collection: None, is: &|_| false };
+    let mut targets = stage.rights(spec.value(), &asker).into_iter().filter_map(|right| match right.on {
+        Resource::Target(target) => target.as_document()?.get("db")?.as_str(),
+        _ => None,
+    });
+    Some(targets.next_back().unwrap_or(request.database))
 }
