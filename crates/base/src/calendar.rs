@@ -1,21 +1,20 @@
-//! The proleptic Gregorian calendar: days since 1970 and their year, month and day.
+//! The proleptic Gregorian calendar: conversion between days since 1970 and year, month and day.
 //!
-//! Dates of BSON reach far beyond the years of jiff, -9999 to 9999.
+//! BSON dates exceed the range of jiff, which is the years -9999 to 9999.
 
-/// Days of 400 years, in which the calendar repeats.
+/// Days in 400 years, the period of the calendar.
 const ERA_DAYS: i64 = 146_097;
 /// Days from 0000-03-01 to 1970-01-01.
 const EPOCH_SHIFT: i64 = 719_468;
 
-/// The number of days since 1970-01-01; months and days out of range carry over. `None` where
-/// the year is out of range.
+/// Returns the days since 1970-01-01. Months and days out of range carry over. `None` if the year is out of range.
 pub fn to_days(year: i64, month: i64, day: i64) -> Option<i64> {
     let months = year.checked_mul(12)?.checked_add(month.checked_sub(1)?)?;
     let (year, month) = (months.div_euclid(12), months.rem_euclid(12) + 1);
     if year.abs() > 400_000_000 {
         return None;
     }
-    // Years that start in March end with the leap day.
+    // In years that start in March, the leap day is the last day.
     let year = if month <= 2 { year - 1 } else { year };
     let (era, year_of_era) = (year.div_euclid(400), year.rem_euclid(400));
     let month_from_march = if month > 2 { month - 3 } else { month + 9 };
@@ -24,7 +23,7 @@ pub fn to_days(year: i64, month: i64, day: i64) -> Option<i64> {
     (era * ERA_DAYS + day_of_era - EPOCH_SHIFT).checked_add(day.checked_sub(1)?)
 }
 
-/// Year, month and day of a day counted from 1970-01-01.
+/// Returns year, month and day of a day counted from 1970-01-01.
 pub fn from_days(days: i64) -> (i64, i64, i64) {
     let shifted = days + EPOCH_SHIFT;
     let (era, day_of_era) = (shifted.div_euclid(ERA_DAYS), shifted.rem_euclid(ERA_DAYS));
@@ -36,7 +35,7 @@ pub fn from_days(days: i64) -> (i64, i64, i64) {
     (year + era * 400 + i64::from(month <= 2), month, day)
 }
 
-/// How many days the month has.
+/// Returns the number of days in a month.
 pub fn days_in_month(year: i64, month: i64) -> i64 {
     match (to_days(year, month, 1), to_days(year, month + 1, 1)) {
         (Some(first), Some(next)) => next - first,

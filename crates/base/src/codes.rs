@@ -2,12 +2,12 @@
 
 macro_rules! codes {
     ($($name:ident = $number:literal,)+) => {
-        /// An error code: one of MongoDB's named ones, or the number of an unnamed assertion.
+        /// An error code: one of MongoDB's named codes, or the number of an unnamed assertion.
         #[allow(missing_docs)]
         #[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
         pub enum ErrorCode {
             $($name,)+
-            /// An assertion that MongoDB numbers but doesn't name.
+            /// An assertion with a number but no name in MongoDB.
             Location(i32),
         }
 
@@ -298,7 +298,7 @@ codes! {
 }
 
 impl ErrorCode {
-    /// The code with this number, named where MongoDB names it.
+    /// Returns the code with this number, named if MongoDB names it.
     pub fn from_number(number: i32) -> ErrorCode {
         match TABLE.binary_search_by_key(&number, |row| row.0) {
             Ok(at) => TABLE[at].2,
@@ -306,7 +306,7 @@ impl ErrorCode {
         }
     }
 
-    /// The name that goes into `codeName`: the table's, or `Location<number>`.
+    /// The value of `codeName`: the table's name or `Location<number>`.
     pub fn name(self) -> String {
         match TABLE.binary_search_by_key(&self.number(), |row| row.0) {
             Ok(at) => TABLE[at].1.to_string(),

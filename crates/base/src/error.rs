@@ -1,4 +1,4 @@
-//! The error every layer above storage speaks: MongoDB's code, a message, structured details.
+//! The error type of all layers above storage: MongoDB's code, a message, structured details.
 
 use crate::bson::{Document, DocumentBuf};
 use crate::codes::ErrorCode;
@@ -15,24 +15,23 @@ struct Inner {
     info: Option<DocumentBuf>,
 }
 
-/// What operations return throughout.
+/// Result type of all operations.
 pub type Result<T> = std::result::Result<T, Error>;
 
 impl Error {
-    /// An error with this code and message.
+    /// Builds an error from a code and a message.
     pub fn new(code: ErrorCode, message: impl Into<String>) -> Error {
         Error(Box::new(Inner { code, message: message.into(), info: None }))
     }
 
-    /// Adds fields that the reply carries beside code and message (keyPattern and keyValue of a
-    /// duplicate key, errInfo of a failed validation).
+    /// Adds fields to the error reply, such as keyPattern and keyValue of a duplicate key or errInfo of a failed
+    /// validation.
     pub fn with_info(mut self, info: DocumentBuf) -> Error {
         self.0.info = Some(info);
         self
     }
 
-    /// The same error with `context` put before its message, as MongoDB does: `context :: caused
-    /// by :: message`.
+    /// Prefixes the message with `context`, as MongoDB does: `context :: caused by :: message`.
     pub fn context(mut self, context: &str) -> Error {
         self.0.message = format!("{context} :: caused by :: {}", self.0.message);
         self
@@ -48,7 +47,7 @@ impl Error {
         &self.0.message
     }
 
-    /// The fields the reply carries beside code and message.
+    /// Additional fields of the error reply.
     pub fn info(&self) -> Option<Document<'_>> {
         self.0.info.as_ref().map(DocumentBuf::view)
     }
@@ -68,8 +67,8 @@ impl fmt::Debug for Error {
 
 impl std::error::Error for Error {}
 
-/// Makes an [`Error`]: `err!(BadValue, "…{}", x)` with a name of MongoDB's table, or
-/// `err!(40324, "…")` with the number of one of its unnamed assertions.
+/// Builds an [`Error`]: `err!(BadValue, "…{}", x)` with a name of MongoDB's table, or `err!(40324, "…")` with the
+/// number of an unnamed assertion.
 #[macro_export]
 macro_rules! err {
     ($code:ident, $($message:tt)+) => {

@@ -1,14 +1,13 @@
 //! The 64-bit hash of hashed indexes and `$toHashedIndexKey`, as MongoDB computes it.
 //!
-//! MD5 over a seed of zero and the value: its rank as a 32-bit integer, then its bytes, numbers
-//! cut to int64 so that equal integers of all types collide. Documents and arrays go element by
-//! element, each with its name, and end with a rank of zero.
+//! The hash is MD5 over a zero seed and the value: its rank as a 32-bit integer, then its bytes. Numbers are truncated
+//! to int64, so equal integers of all types collide. Documents and arrays are hashed element by element, each with its
+//! name, and end with a rank of zero.
 
 use crate::bson::{Document, Element, Type, Value};
 use md5::{Digest, Md5};
 
-/// The hash of a value in a hashed index. Numbers lose their fraction first, so 2.3 and 2 collide
-/// by design.
+/// Returns the hash of a value in a hashed index. Numbers lose their fraction first, so 2.3 and 2 collide by design.
 pub fn hash64(value: Value<'_>) -> i64 {
     let mut state = Md5::new();
     state.update(0i32.to_le_bytes());
@@ -27,13 +26,13 @@ impl Md5Sum {
         self.0.update(bytes);
     }
 
-    /// The sum of all bytes so far, in hexadecimal digits.
+    /// Returns the sum of all bytes in hexadecimal digits.
     pub fn hex(self) -> String {
         self.0.finalize().iter().map(|byte| format!("{byte:02x}")).collect()
     }
 }
 
-/// The rank that the hash starts from; unlike the order's it is negative for MinKey.
+/// Returns the rank that the hash uses. Unlike the rank of the order, it is negative for MinKey.
 fn rank(kind: Type) -> i32 {
     match kind {
         Type::MinKey => -1,
@@ -79,7 +78,7 @@ mod tests {
     use super::*;
     use crate::bson::extended_json::parse_value;
 
-    /// Values and hashes that MongoDB's own unit tests of its hasher establish.
+    /// Expected hashes from MongoDB's unit tests of its hasher.
     const KNOWN: &[(&str, i64)] = &[
         ("42", -944302157085130861),
         ("42.123", -944302157085130861),

@@ -1,7 +1,7 @@
-//! What every layer of Vellum talks in: BSON bytes, key strings, namespaces and errors.
+//! Shared types of all layers of Vellum: BSON bytes, key strings, namespaces and errors.
 //!
-//! No I/O, no clock, no threads. Bytes from outside become trusted in one place,
-//! [`bson::validate`]; everything else here reads and writes valid BSON in place.
+//! No I/O, no clock, no threads. Only [`bson::validate`] turns bytes from outside into trusted BSON. All other modules
+//! read and write valid BSON in place.
 
 pub mod bson;
 pub mod calendar;

@@ -1,30 +1,30 @@
-//! How much memory each thread has taken from the heap: the allocator counts, so that nothing that allocates has
-//! to.
+//! Heap memory of each thread. The allocator counts, so allocating code needs no accounting.
 //!
-//! An operation runs on one thread at a time. What the thread has taken since the operation began, less what it
-//! has freed, is what the operation holds, wherever in parser, arena, accumulator or buffer that is.
+//! An operation runs on one thread at a time. Its memory is the thread's allocations minus the thread's frees since the
+//! operation began. This covers parsers, arenas, accumulators and buffers alike.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 
 thread_local! {
-    /// Bytes that this thread has allocated, less those that it has freed, whoever had allocated these.
+    /// Bytes allocated minus bytes freed by this thread. A free counts here even if another thread allocated the
+    /// memory.
     static TAKEN: Cell<i64> = const { Cell::new(0) };
 }
 
-/// Bytes that this thread has allocated, less those that it has freed. Only differences mean anything; where the
-/// program doesn't allocate through [`Counting`], it is always the same.
+/// Returns the bytes allocated minus the bytes freed by this thread. Only differences are meaningful. The value is
+/// constant if the program does not allocate through [`Counting`].
 #[inline]
 pub fn taken() -> i64 {
     TAKEN.with(Cell::get)
 }
 
-/// Counts what this thread has taken from elsewhere than the heap; less than zero where it gives something back.
+/// Counts memory that this thread took outside the heap; negative when memory is returned.
 pub fn count_elsewhere(bytes: i64) {
     TAKEN.with(|taken| taken.set(taken.get().wrapping_add(bytes)));
 }
 
-/// Tells this thread from all others that live.
+/// Returns an id of this thread, unique among living threads.
 #[inline]
 pub fn thread() -> usize {
     TAKEN.with(|taken| std::ptr::from_ref(taken) as usize)
@@ -32,28 +32,28 @@ pub fn thread() -> usize {
 
 #[inline]
 fn count(bytes: usize, sign: i64) {
-    // A size never exceeds isize::MAX. The cell needs no destructor, so it is there for as long as its thread is.
+    // A size never exceeds isize::MAX. The cell has no destructor, so it lives as long as its thread.
     TAKEN.with(|taken| taken.set(taken.get().wrapping_add(sign * bytes as i64)));
 }
 
-/// An allocator that counts what each thread takes; for `#[global_allocator]`.
+/// An allocator that counts the memory of each thread; for `#[global_allocator]`.
 pub struct Counting<A = System>(pub A);
 
-// SAFETY: every call is passed on as it came, and its result given back; counting neither allocates nor unwinds.
-// Nothing safe can count at this place, and counting elsewhere would miss whatever it wasn't told of.
+// SAFETY: every call is forwarded unchanged, and its result is returned. Counting neither allocates nor unwinds. No
+// safe code can count here, and counting elsewhere would miss allocations.
 #[allow(unsafe_code)]
 unsafe impl<A: GlobalAlloc> GlobalAlloc for Counting<A> {
     #[inline]
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         count(layout.size(), 1);
-        // SAFETY: what the caller promises is what the inner allocator asks for.
+        // SAFETY: the caller upholds the contract of the inner allocator.
         unsafe { self.0.alloc(layout) }
     }
 
     #[inline]
     unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
         count(layout.size(), -1);
-        // SAFETY: as above; the inner allocator has made this pointer.
+        // SAFETY: as above; the inner allocator returned this pointer.
         unsafe { self.0.dealloc(pointer, layout) }
     }
 

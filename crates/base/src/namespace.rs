@@ -18,7 +18,7 @@ pub struct Namespace {
 impl Namespace {
     /// Checks both names and joins them.
     ///
-    /// Errors: InvalidNamespace as MongoDB words it.
+    /// Errors: InvalidNamespace with MongoDB's message.
     pub fn new(database: &str, collection: &str) -> Result<Namespace> {
         check_database_name(database)?;
         check_collection_name(database, collection)?;
@@ -52,13 +52,13 @@ impl Namespace {
         &self.text
     }
 
-    /// Whether the collection is the server's own: in an internal database, or one of the system's.
+    /// Whether the collection is internal: in an internal database, or a system collection.
     pub fn is_internal(&self) -> bool {
         is_internal_database(self.database()) || self.collection().starts_with("system.")
     }
 }
 
-/// Whether a database is the server's own: `admin`, `config` or `local`.
+/// Whether a database is internal: `admin`, `config` or `local`.
 pub fn is_internal_database(name: &str) -> bool {
     matches!(name, "admin" | "config" | "local")
 }

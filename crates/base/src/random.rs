@@ -1,13 +1,13 @@
-//! Random numbers that must differ, not be secret: ids of cursors, collections and sessions. Tests draw from a seed.
+//! Random numbers that must be unique but not secret: ids of cursors, collections and sessions. Tests use a seed.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-/// A sequence of random numbers (splitmix64) that many threads may draw from.
+/// A thread-safe sequence of random numbers (splitmix64).
 #[derive(Debug)]
 pub struct Random(AtomicU64);
 
 impl Random {
-    /// The sequence that starts from this number.
+    /// Starts the sequence from a seed.
     pub const fn new(seed: u64) -> Random {
         Random(AtomicU64::new(seed))
     }
@@ -21,12 +21,12 @@ impl Random {
         mixed ^ (mixed >> 31)
     }
 
-    /// A number below a bound; zero where that is zero.
+    /// Returns a number below `bound`; zero if `bound` is zero.
     pub fn below(&self, bound: u64) -> u64 {
         self.draw() % bound.max(1)
     }
 
-    /// A place in a list of so many.
+    /// Returns a random position in a list of this length.
     pub fn index(&self, length: usize) -> usize {
         self.below(length as u64) as usize
     }

@@ -1,11 +1,11 @@
-//! Random values for property tests: all types, nested, with the awkward ones often.
+//! Random values for property tests: all types, nested, with many edge cases.
 
 use crate::bson::{
     Builder, Decimal128, DecimalParts, DocumentBuf, FieldName, ObjectId, RegexText, Value, ValueBuf,
 };
 use proptest::prelude::*;
 
-/// Text with NULs, control characters and what lies outside ASCII.
+/// Text with NULs, control characters and characters outside ASCII.
 pub(crate) fn text() -> impl Strategy<Value = String> {
     prop_oneof!["[a-c]{0,3}", "[\u{0}\u{1}\u{2}a]{0,4}", ".{0,8}"]
 }
@@ -68,7 +68,7 @@ fn decimal() -> impl Strategy<Value = Decimal128> {
             .prop_map(move |(n, c, e)| finite(n, c, e)),
         (any::<bool>(), 0..=Decimal128::COEFFICIENT_MAX, -50i32..=10)
             .prop_map(move |(n, c, e)| finite(n, c, e)),
-        // As near to doubles as decimals come, on both sides.
+        // Decimals as close to doubles as possible, on both sides.
         (double(), -1i64..=1).prop_map(move |(double, step)| {
             let near = Decimal128::from_f64_exact(double);
             match near.parts() {
@@ -84,7 +84,7 @@ fn decimal() -> impl Strategy<Value = Decimal128> {
     ]
 }
 
-/// Numbers of the four types, often close to one another.
+/// Numbers of the four types, often close to each other.
 pub(crate) fn number() -> BoxedStrategy<ValueBuf> {
     prop_oneof![
         any::<i32>().prop_map(|n| Value::Int32(n).to_owned()),
@@ -131,7 +131,7 @@ fn assemble(fields: &[(String, ValueBuf)]) -> DocumentBuf {
     builder.finish()
 }
 
-/// Values of every type, documents and arrays nested in one another.
+/// Values of every type, with nested documents and arrays.
 pub(crate) fn any_value() -> impl Strategy<Value = ValueBuf> {
     scalar().prop_recursive(3, 16, 4, |inner| {
         let fields = prop::collection::vec((name(), inner.clone()), 0..4).boxed();

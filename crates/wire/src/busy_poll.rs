@@ -1,28 +1,28 @@
-//! Looking for the next request before sleeping.
+//! Busy polling: a connection's thread polls its socket for a short time before it sleeps.
 //!
-//! A processor that slept is slow to wake, and finds its caches cold: a client that sends one request after the other
-//! waits for that each time, and the server spends more processor time on it than on the request. So the thread that
-//! has answered the only client with requests asks its socket for a short while, giving way to whoever else wants the
-//! processor, before it sleeps. A connection for which that was in vain is asked ever less often.
+//! A processor that has slept wakes slowly and with cold caches. A client that sends one request after another pays for
+//! this each time. The server also spends more processor time on the wake-up than on the request. The thread of the
+//! only busy connection therefore polls its socket before it sleeps, and yields between polls. Polling backs off
+//! exponentially on a connection where it finds nothing.
 
 use std::sync::atomic::{AtomicI32, Ordering};
 use std::time::{Duration, Instant};
 
-/// How long the next request is looked for, unless somebody says otherwise: longer than a quick client needs between a
-/// reply and its next request, and about as long as waking a processor takes.
+/// Default polling time. Longer than a quick client needs between a reply and its next request, and about as long as
+/// waking a processor takes.
 const USUAL: Duration = Duration::from_micros(50);
 
-/// The most requests of a connection that are not looked for after one wasn't found.
+/// Upper limit of the backoff: requests served without polling after polling found nothing.
 const SKIPPED_MAX: u32 = 1024;
 
-/// A thread that gave way and is back only after this has met somebody else who wants the processor.
+/// A yield that takes longer than this means that another thread wants the processor.
 const ELSEWHERE: Duration = Duration::from_micros(15);
 
-/// Which connection had the latest request; none at first.
+/// Id of the connection with the latest request; initially none.
 #[derive(Debug, Default)]
 pub struct Latest(AtomicI32);
 
-/// [`USUAL`], or zero where there is only one processor, which the client needs.
+/// Returns [`USUAL`], or zero on a single processor, because the client needs that processor.
 pub fn usual() -> Duration {
     match std::thread::available_parallelism() {
         Ok(processors) if processors.get() > 1 => USUAL,
@@ -30,24 +30,25 @@ pub fn usual() -> Duration {
     }
 }
 
-/// How a connection's requests are looked for.
+/// Polling state of one connection.
 #[derive(Debug)]
 pub struct BusyPoll {
     time: Duration,
-    /// How many requests to let pass before looking again.
+    /// Requests to serve before the next poll.
     skips: u32,
-    /// How many that will be after the next look that is in vain.
+    /// Value of `skips` after the next poll that finds nothing.
     penalty: u32,
 }
 
 impl BusyPoll {
-    /// Looks for so long at a time; zero is not at all.
+    /// Polls for at most `time`; zero disables polling.
     pub fn new(time: Duration) -> BusyPoll {
         BusyPoll { time, skips: 0, penalty: 1 }
     }
 
-    /// Returns when there is something to read, when the time is over, or at once: where looking is off, has been in
-    /// vain lately, or other connections than `id` have requests as well.
+    /// Polls until data is readable or the time is over.
+    ///
+    /// Returns at once if polling is disabled, is backing off, or a connection other than `id` also has requests.
     pub fn look(&mut self, id: i32, latest: &Latest, is_readable: impl Fn() -> bool) {
         if self.time.is_zero() {
             return;
@@ -86,7 +87,8 @@ mod tests {
 
     const BRIEFLY: Duration = Duration::from_micros(20);
 
-    /// How often the socket is asked before each of so many requests of connection 1, none of which is there yet.
+    /// Returns, for each of `requests` requests of connection 1, whether the socket was polled. No request is ever
+    /// readable.
     fn asked(poll: &mut BusyPoll, latest: &Latest, requests: usize) -> Vec<bool> {
         let looks = (0..requests).map(|_| {
             let asked = Cell::new(false);
@@ -108,7 +110,7 @@ mod tests {
     #[test]
     fn looking_in_vain_becomes_rarer() {
         let (latest, mut poll) = (Latest::default(), BusyPoll::new(BRIEFLY));
-        // The first request makes the connection the latest one.
+        // The first request only makes the connection the latest one.
         let expected = [false, true, false, true, false, false, true, false, false, false, false, true];
         assert_eq!(asked(&mut poll, &latest, expected.len()), expected);
         poll.penalty = SKIPPED_MAX;
@@ -138,7 +140,7 @@ mod tests {
             false
         });
         assert!(begun.elapsed() < Duration::from_secs(30));
-        // And whoever comes after somebody else doesn't look.
+        // A connection does not poll if the latest request came from another connection.
         assert_eq!(asked(&mut BusyPoll::new(BRIEFLY), &latest, 1), [false]);
     }
 }

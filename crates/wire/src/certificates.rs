@@ -1,6 +1,6 @@
-//! Certificates, keys and revocation lists out of PEM files, in what rustls takes.
+//! Reads certificates, keys and revocation lists from PEM files into rustls types.
 //!
-//! Every error names the file and what is wrong with it.
+//! Every error names the file and the problem.
 
 use crate::pem::{Section, sections};
 pub use crate::subject::{Facts, facts};
@@ -15,23 +15,23 @@ use rustls::sign::CertifiedKey;
 use std::path::Path;
 use std::sync::Arc;
 
-/// The one implementation of cryptography that is built in.
+/// The built-in provider of cryptography.
 pub fn provider() -> Arc<CryptoProvider> {
     Arc::new(rustls::crypto::ring::default_provider())
 }
 
-/// A certificate with its chain and its key, out of one file.
+/// Reads a certificate with its chain and its key from one file.
 ///
 /// # Errors
-/// A file that can't be read or lacks one of them, a password that is missing or wrong, a key of another certificate.
+/// An unreadable file, a missing certificate or key, a missing or wrong password, or a key of another certificate.
 pub fn key_pair(path: &Path, password: Option<&str>) -> Result<CertifiedKey, String> {
     pair(read(path)?, path, path, password)
 }
 
-/// The same with the key in a file of its own, which isn't encrypted.
+/// Reads a certificate with its chain, and its unencrypted key from a second file.
 ///
 /// # Errors
-/// Those of [`key_pair`].
+/// As [`key_pair`].
 pub fn pair_of(certificate: &Path, key: &Path) -> Result<CertifiedKey, String> {
     let mut found = read(certificate)?;
     found.retain(|section| section.label == "CERTIFICATE");
@@ -62,10 +62,10 @@ fn pair(
     CertifiedKey::from_der(chain, key, &provider()).map_err(|error| named(of_key)(error.to_string()))
 }
 
-/// The certificates that others' are checked by.
+/// Reads the certificate authorities that verify peers.
 ///
 /// # Errors
-/// A file that can't be read, or has no certificate that may sign others.
+/// An unreadable file, or a file without an authority's certificate.
 pub fn authorities(path: &Path) -> Result<RootCertStore, String> {
     let mut roots = RootCertStore::empty();
     for section in read(path)?.into_iter().filter(|section| section.label == "CERTIFICATE") {
@@ -77,10 +77,10 @@ pub fn authorities(path: &Path) -> Result<RootCertStore, String> {
     }
 }
 
-/// Lists of certificates that are no longer good.
+/// Reads certificate revocation lists.
 ///
 /// # Errors
-/// A file that can't be read, or has no such list.
+/// An unreadable file, or a file without a revocation list.
 pub fn revocations(path: &Path) -> Result<Vec<CertificateRevocationListDer<'static>>, String> {
     let lists = read(path)?.into_iter().filter(|section| section.label == "X509 CRL");
     let lists: Vec<_> = lists.map(|section| CertificateRevocationListDer::from(section.bytes)).collect();

@@ -1,5 +1,7 @@
-//! A small client that blocks: one connection, one command after the other, with TLS and a user where the
-//! connection string asks for them. It is for verbs that ask a server something and end.
+//! A small blocking client: one connection, one command at a time, with TLS and authentication as in the connection
+//! string.
+//!
+//! Command-line verbs use it to query a server and exit.
 
 use crate::header::{self, HEADER_SIZE};
 use crate::message;
@@ -14,7 +16,7 @@ use std::net::{TcpStream, ToSocketAddrs};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// What is said of bytes that make no reply.
+/// Error text for bytes that are not a reply.
 const NOT_MONGODB: &str = "what answers doesn't speak MongoDB's protocol";
 
 /// A connection to a server.
@@ -28,18 +30,18 @@ enum Stream {
     Tls(Box<StreamOwned<ClientConnection, Timed>>),
 }
 
-/// A socket whose reading and writing end at a time.
+/// A socket whose reads and writes end at a deadline.
 struct Timed {
     socket: TcpStream,
     deadline: Instant,
 }
 
 impl Client {
-    /// Connects to a host, encrypts and logs in, as the connection string says; all of it, and the commands that
-    /// follow, until `deadline`.
+    /// Connects to a host, starts TLS and authenticates as the connection string asks. The deadline covers this and the
+    /// commands that follow.
     ///
     /// # Errors
-    /// Why it didn't come to that.
+    /// The reason why one of these steps failed.
     pub fn connect(host: &str, uri: &ConnectionString, deadline: Instant) -> Result<Client, String> {
         let timed = Timed { socket: reach(host, deadline)?, deadline };
         let stream = match &uri.tls {
@@ -56,7 +58,7 @@ impl Client {
     /// Sends a command, with its `$db`, and waits for the reply.
     ///
     /// # Errors
-    /// A connection that is lost, and a reply that isn't ok: the server's words.
+    /// A lost connection, or the server's message if the reply is not ok.
     pub fn command(&mut self, command: &DocumentBuf) -> Result<DocumentBuf, String> {
         let reply = self.exchange(command).map_err(|error| match error.kind() {
             io::ErrorKind::UnexpectedEof => NOT_MONGODB.to_string(),
@@ -68,7 +70,7 @@ impl Client {
         Err(text(reply.view(), "errmsg").unwrap_or("it refused, without a reason").to_string())
     }
 
-    /// Until when all that is sent and received from now on must be through.
+    /// Sets the deadline for all further reads and writes.
     pub fn set_deadline(&mut self, deadline: Instant) {
         match &mut self.stream {
             Stream::Plain(stream) => stream.deadline = deadline,
@@ -76,10 +78,10 @@ impl Client {
         }
     }
 
-    /// Sends a message: its flags, and its sections as they stand on the wire.
+    /// Sends a message of flags and encoded sections.
     ///
     /// # Errors
-    /// A connection that is lost.
+    /// A lost connection.
     pub fn send(&mut self, flags: u32, sections: &[u8]) -> io::Result<()> {
         self.request_id = self.request_id.wrapping_add(1);
         let stream = self.stream.duplex();
@@ -87,16 +89,16 @@ impl Client {
         stream.flush()
     }
 
-    /// Waits for the next message: the document of its body.
+    /// Waits for the next message and returns the document of its body.
     ///
     /// # Errors
-    /// A connection that is lost, and what is no message of this protocol.
+    /// A lost connection, or bytes that are not an OP_MSG.
     pub fn receive(&mut self) -> io::Result<DocumentBuf> {
         let stream = self.stream.duplex();
         let mut reply = vec![0; HEADER_SIZE];
         stream.read_exact(&mut reply)?;
         let length = header::frame_length(&reply).ok().flatten().ok_or_else(not_mongodb)?;
-        // Nothing is reserved for what the length merely claims.
+        // Memory grows with the received bytes, not with the claimed length.
         stream.take((length - HEADER_SIZE) as u64).read_to_end(&mut reply)?;
         message::document(&reply).ok_or_else(not_mongodb)
     }
@@ -122,7 +124,7 @@ impl Client {
         }
     }
 
-    /// The strongest mechanism that the server has for a user, as drivers choose it.
+    /// Returns the strongest mechanism that the server offers for a user, as drivers do.
     fn mechanism(&mut self, login: &Login) -> Result<Mechanism, String> {
         let mut hello = Builder::new();
         let user = format!("{}.{}", login.source, login.user.as_deref().unwrap_or_default());
@@ -148,7 +150,7 @@ impl Client {
         let (verifier, proof) = scram.reply(payload(reply.view())?).map_err(|refusal| refusal.to_string())?;
         let mut reply = self.step(login, reply.view(), proof.as_bytes())?;
         verifier.check(payload(reply.view())?).map_err(|refusal| refusal.to_string())?;
-        // Servers that don't know skipEmptyExchange want one message more.
+        // Servers without skipEmptyExchange expect one more message.
         if reply.view().get("done").and_then(|done| done.as_bool()) != Some(true) {
             reply = self.step(login, reply.view(), &[])?;
         }
@@ -178,7 +180,7 @@ impl Client {
     }
 }
 
-/// What [`Client::connect`] says of an address where no server listens.
+/// Error text of [`Client::connect`] for an address without a listening server.
 pub const NO_SERVER: &str = "no server listens there (connection refused)";
 
 fn reach(host: &str, deadline: Instant) -> Result<TcpStream, String> {

@@ -1,19 +1,19 @@
-//! OP_COMPRESSED: another message inside, by snappy, zlib or zstd, in pure Rust.
+//! OP_COMPRESSED: a message compressed by snappy, zlib or zstd, in pure Rust.
 //!
-//! What unpacks stops one byte beyond the size that was claimed, so that a small message can't ask for endless memory.
+//! Decompression stops one byte beyond the claimed size, so a small message cannot ask for endless memory.
 
 use crate::header::{self, HEADER_SIZE, Header, MAX_MESSAGE_SIZE, Opcode, Trouble, malformed, read_i32};
 use flate2::read::ZlibDecoder;
 use flate2::write::ZlibEncoder;
 use std::io::{Read, Write};
 
-/// The largest window a zstd frame may ask for; MongoDB's clients use levels that stay below.
+/// The largest window that a zstd frame may use. MongoDB's clients use levels below this.
 const ZSTD_WINDOW_MAX: u64 = 64 * 1024 * 1024;
 
-/// A way of compressing messages.
+/// A compressor of OP_COMPRESSED.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Compressor {
-    /// Not at all, though within OP_COMPRESSED.
+    /// No compression, though wrapped in OP_COMPRESSED.
     Noop = 0,
     /// Snappy, raw format.
     Snappy = 1,
@@ -24,7 +24,7 @@ pub enum Compressor {
 }
 
 impl Compressor {
-    /// Those offered in the handshake, best first: clients' wishes are matched against them.
+    /// Compressors offered in the handshake, best first. The server picks from these what the client also lists.
     pub const OFFERED: [Compressor; 3] = [Compressor::Snappy, Compressor::Zstd, Compressor::Zlib];
 
     /// The name in the handshake.
@@ -37,7 +37,7 @@ impl Compressor {
         }
     }
 
-    /// The one with this number on the wire.
+    /// Returns the compressor with this number on the wire.
     pub fn from_number(number: u8) -> Option<Compressor> {
         Some(match number {
             0 => Compressor::Noop,
@@ -49,8 +49,7 @@ impl Compressor {
     }
 }
 
-/// Appends what `packed` unpacks to; never more than one byte beyond `size`, which tells that
-/// there was too much.
+/// Appends the decompressed bytes of `packed`. Stops one byte beyond `size`, which signals excess data to the caller.
 pub fn decompress(compressor: Compressor, packed: &[u8], size: usize, out: &mut Vec<u8>) -> Option<()> {
     let limit = size as u64 + 1;
     match compressor {
@@ -80,7 +79,7 @@ pub fn decompress(compressor: Compressor, packed: &[u8], size: usize, out: &mut 
     }
 }
 
-/// Appends `body`, compressed; `None` where that isn't possible.
+/// Appends the compressed `body`; `None` if compression fails.
 pub fn compress(compressor: Compressor, body: &[u8], out: &mut Vec<u8>) -> Option<()> {
     match compressor {
         Compressor::Noop => out.extend_from_slice(body),
@@ -102,14 +101,14 @@ pub fn compress(compressor: Compressor, body: &[u8], out: &mut Vec<u8>) -> Optio
     Some(())
 }
 
-/// The bytes behind the header before the compressed ones: opcode, size, compressor.
+/// Bytes between the header and the compressed data: opcode, size, compressor.
 const PREAMBLE_SIZE: usize = 9;
 
-/// Unpacks an OP_COMPRESSED frame into `out`, which then holds the whole inner message with a
-/// header of its own and at most `most` bytes.
+/// Decompresses an OP_COMPRESSED frame into `out`, as a whole message with its own header. `most` limits the size of
+/// the result in bytes.
 ///
-/// Errors: an unknown compressor, a size beyond the limit or not the true one, damaged data, or
-/// a compressed message inside a compressed one.
+/// Errors: an unknown compressor, a size beyond the limit, a wrong size, damaged data, or a compressed message inside a
+/// compressed message.
 pub fn unpack(frame: &[u8], most: usize, out: &mut Vec<u8>) -> Result<Compressor, Trouble> {
     let (header, body) = Header::split(frame)?;
     let cut_off = || malformed("OP_COMPRESSED is cut off");
@@ -134,7 +133,7 @@ pub fn unpack(frame: &[u8], most: usize, out: &mut Vec<u8>) -> Result<Compressor
     Ok(compressor)
 }
 
-/// Replaces the message in `out` by an OP_COMPRESSED one around it.
+/// Replaces the message in `out` by an OP_COMPRESSED message around it.
 pub fn pack(compressor: Compressor, out: &mut Vec<u8>) {
     let Ok((header, body)) = Header::split(out) else { return };
     let response_to = read_i32(out, 8).unwrap_or_default();
@@ -143,7 +142,7 @@ pub fn pack(compressor: Compressor, out: &mut Vec<u8>) {
     packed.extend_from_slice(&(header.opcode as i32).to_le_bytes());
     packed.extend_from_slice(&(body.len() as i32).to_le_bytes());
     packed.push(compressor as u8);
-    // A reply that can't be compressed goes out as it is, which every client takes.
+    // A reply that cannot be compressed is sent uncompressed, which every client accepts.
     if compress(compressor, body, &mut packed).is_some() {
         header::finish(&mut packed, 0);
         *out = packed;

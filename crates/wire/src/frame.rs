@@ -1,4 +1,4 @@
-//! A message that holds a request: taken apart and validated once, and kept with what was found where the request waits.
+//! A message with a request, parsed and validated once. The positions of its parts are kept while the request waits.
 
 use crate::compression::{self, Compressor};
 use crate::header::{Header, Opcode, Trouble};
@@ -8,24 +8,24 @@ use base::bson::Document;
 use base::{Error, Result};
 use std::ops::Range;
 
-/// What a message's reply depends on, apart from the request.
+/// Properties of a message, apart from the request, that determine its reply.
 #[derive(Clone, Copy, Debug)]
 pub struct Envelope {
-    /// The client's number of the message.
+    /// The client's request id.
     pub request_id: i32,
-    /// The kind of message, which that of the reply follows.
+    /// The opcode; the reply uses the matching opcode.
     pub opcode: Opcode,
-    /// How it was compressed, if it was: the reply is compressed in the same way.
+    /// The compressor of the message, which the reply uses too.
     pub compressor: Option<Compressor>,
-    /// Whether the client waits for no reply.
+    /// Whether the client expects no reply.
     pub more_to_come: bool,
-    /// Whether the client takes several replies.
+    /// Whether the client accepts several replies.
     pub exhaust_allowed: bool,
 }
 
-/// Unpacks a message in place where it is compressed; `most` is the size that it may have then, in bytes.
+/// Decompresses a message in place if it is compressed. `most` limits the decompressed size in bytes.
 ///
-/// Errors: [`Trouble`] for bytes that are no such message.
+/// Errors: [`Trouble`] for bytes that are not an OP_COMPRESSED message.
 pub fn unpack(bytes: &mut Vec<u8>, most: usize) -> std::result::Result<Option<Compressor>, Trouble> {
     if Header::split(bytes)?.0.opcode != Opcode::Compressed {
         return Ok(None);
@@ -36,10 +36,10 @@ pub fn unpack(bytes: &mut Vec<u8>, most: usize) -> std::result::Result<Option<Co
     Ok(Some(compressor))
 }
 
-/// Takes a whole message apart that isn't compressed, or not any more, and validates its documents.
+/// Parses a whole uncompressed message and validates its documents.
 ///
-/// Errors: [`Trouble`] for bytes that are no message. Where the content is refused, that is inside, as there is somebody
-/// to reply to.
+/// Errors: [`Trouble`] for bytes that are not a message. An error of the content is inside the result, because the
+/// reply's address is known by then.
 pub fn parse(
     bytes: &[u8],
     compressor: Option<Compressor>,
@@ -59,7 +59,7 @@ pub fn parse(
     }
 }
 
-/// Where the parts of a request lie among the bytes of its message.
+/// Byte ranges of a request's parts within its message.
 #[derive(Debug)]
 pub struct Places {
     body: Range<usize>,
@@ -67,7 +67,7 @@ pub struct Places {
     sequences: Vec<SequencePlace>,
 }
 
-/// Where a document sequence lies, and how many documents it has.
+/// Byte range of a document sequence, and its number of documents.
 #[derive(Debug)]
 struct SequencePlace {
     name: Range<usize>,
@@ -76,7 +76,7 @@ struct SequencePlace {
 }
 
 impl Places {
-    /// Those of a request that was parsed from these bytes.
+    /// Returns the ranges of a request that was parsed from these bytes.
     pub fn of(request: &Request<'_>, bytes: &[u8]) -> Places {
         let place = |part: &[u8]| {
             let start = part.as_ptr().addr().saturating_sub(bytes.as_ptr().addr());
@@ -95,21 +95,21 @@ impl Places {
     }
 }
 
-/// A message that is kept while its request waits.
+/// A message kept while its request waits.
 #[derive(Debug)]
 pub struct Frame {
-    /// The message, not compressed.
+    /// The uncompressed message.
     pub bytes: Vec<u8>,
-    /// What its reply depends on.
+    /// Properties that determine the reply.
     pub envelope: Envelope,
-    /// Where the request lies in it, or why its content is refused.
+    /// Positions of the request in the message, or the error of its content.
     pub places: Result<Places>,
 }
 
 impl Frame {
-    /// The request. Nothing is validated again.
+    /// Returns the request without validating it again.
     ///
-    /// Errors: why its content is refused.
+    /// Errors: the error of the content.
     pub fn request(&self) -> std::result::Result<Request<'_>, &Error> {
         let places = self.places.as_ref()?;
         let part = |range: &Range<usize>| self.bytes.get(range.clone()).unwrap_or_default();

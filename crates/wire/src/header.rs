@@ -1,23 +1,22 @@
-//! What begins every message: sixteen bytes with its length, two ids and the kind of message.
+//! The message header: sixteen bytes with the length, two ids and the opcode.
 //!
-//! All that takes messages apart is plain functions on slices, so that it can be fuzzed and tested without a socket.
-//! Nothing allocates in proportion to what a length field merely claims. [`Trouble`] tells bytes that make no frame from
-//! a well-framed message whose content is refused.
+//! All parsers of messages are plain functions on slices, which can be fuzzed and tested without a socket. No
+//! allocation is proportional to the claim of a length field. [`Trouble`] distinguishes bytes that are not a frame from
+//! a well-formed frame with refused content.
 
-/// The largest message either side may send, in bytes: what hello promises as
-/// maxMessageSizeBytes.
+/// Maximum message size in both directions, in bytes: hello's maxMessageSizeBytes.
 pub const MAX_MESSAGE_SIZE: usize = 48_000_000;
 
-/// The largest document that commands and replies are made of, in bytes: 16 MiB for a stored
-/// document and 16 KiB for the command around it, as MongoDB allows.
+/// Maximum size of a command or reply document, in bytes. As in MongoDB: 16 MiB for a stored document and 16 KiB for
+/// the command around it.
 pub const MAX_INTERNAL_DOCUMENT_SIZE: usize = base::bson::MAX_DOCUMENT_SIZE + 16 * 1024;
 
-/// Why a frame wasn't turned into a request.
+/// Reason why a frame is not a request.
 #[derive(Debug)]
 pub enum Trouble {
-    /// The bytes follow no protocol; the connection is closed, the text goes to the log.
+    /// Bytes outside the protocol. The server closes the connection and logs the text.
     Malformed(String),
-    /// The frame is sound and its content refused: the client gets this error.
+    /// A well-formed frame with refused content. The client receives this error.
     Refused(base::Error),
 }
 
@@ -27,46 +26,46 @@ impl From<base::Error> for Trouble {
     }
 }
 
-/// A frame makes no sense: builds [`Trouble::Malformed`].
+/// Builds [`Trouble::Malformed`] for a frame that makes no sense.
 pub fn malformed(what: impl Into<String>) -> Trouble {
     Trouble::Malformed(what.into())
 }
 
-/// Reads a little-endian `u32` at an offset, or `None` where the bytes end.
+/// Reads a little-endian `u32` at an offset; `None` past the end.
 pub fn read_u32(bytes: &[u8], at: usize) -> Option<u32> {
     let end = at.checked_add(4)?;
     Some(u32::from_le_bytes(bytes.get(at..end)?.try_into().ok()?))
 }
 
-/// Reads a little-endian `i32` at an offset, or `None` where the bytes end.
+/// Reads a little-endian `i32` at an offset; `None` past the end.
 pub fn read_i32(bytes: &[u8], at: usize) -> Option<i32> {
     read_u32(bytes, at).map(|value| value as i32)
 }
 
-/// The length that a document at the start of `bytes` claims, checked against what is there.
+/// Reads the length field of the document at the start of `bytes` and checks it against the available bytes.
 pub fn document_length(bytes: &[u8]) -> Option<usize> {
     let length = usize::try_from(read_i32(bytes, 0)?).ok()?;
     (5..=bytes.len()).contains(&length).then_some(length)
 }
 
-/// The bytes of a header.
+/// Size of a header in bytes.
 pub const HEADER_SIZE: usize = 16;
 
-/// The kinds of message this server reads or writes.
+/// The opcodes that this server reads or writes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Opcode {
     /// The reply to an [`Opcode::Query`].
     Reply = 1,
-    /// A legacy command; only the handshake comes this way.
+    /// A legacy command; accepted only for the handshake.
     Query = 2004,
-    /// A compressed message of another kind.
+    /// A compressed message of another opcode.
     Compressed = 2012,
-    /// Everything else.
+    /// All other requests and replies.
     Message = 2013,
 }
 
 impl Opcode {
-    /// The opcode with this number, unless it is one that MongoDB has removed too.
+    /// Returns the opcode with this number; `None` for opcodes that MongoDB has removed too.
     pub fn from_number(number: i32) -> Option<Opcode> {
         Some(match number {
             1 => Opcode::Reply,
@@ -78,17 +77,17 @@ impl Opcode {
     }
 }
 
-/// A header taken apart.
+/// A parsed header.
 #[derive(Clone, Copy, Debug)]
 pub struct Header {
-    /// The sender's number of this message, which the answer repeats.
+    /// The sender's id of this message, which the reply repeats.
     pub request_id: i32,
     /// The kind of message.
     pub opcode: Opcode,
 }
 
 impl Header {
-    /// Reads the header at the start of a complete frame and returns it with the bytes behind.
+    /// Reads the header of a complete frame and returns it with the bytes after it.
     pub fn split(frame: &[u8]) -> Result<(Header, &[u8]), Trouble> {
         let body = frame.get(HEADER_SIZE..).ok_or_else(|| malformed("message without a header"))?;
         let field = |at| read_i32(frame, at).unwrap_or_default();
@@ -99,9 +98,9 @@ impl Header {
     }
 }
 
-/// The length of the frame that starts `bytes`, or `None` while too little has arrived to tell.
+/// Returns the length of the frame that starts `bytes`; `None` until enough bytes have arrived.
 ///
-/// Errors: a length no message has.
+/// Errors: a length that no message can have.
 pub fn frame_length(bytes: &[u8]) -> Result<Option<usize>, Trouble> {
     let Some(length) = read_i32(bytes, 0) else { return Ok(None) };
     let length = usize::try_from(length).unwrap_or(0);
@@ -113,7 +112,7 @@ pub fn frame_length(bytes: &[u8]) -> Result<Option<usize>, Trouble> {
     Ok(Some(length))
 }
 
-/// Appends a header whose length is filled in by [`finish`].
+/// Appends a header; [`finish`] fills in its length.
 pub fn begin(out: &mut Vec<u8>, request_id: i32, response_to: i32, opcode: Opcode) {
     out.extend_from_slice(&[0; 4]);
     out.extend_from_slice(&request_id.to_le_bytes());
@@ -121,7 +120,7 @@ pub fn begin(out: &mut Vec<u8>, request_id: i32, response_to: i32, opcode: Opcod
     out.extend_from_slice(&(opcode as i32).to_le_bytes());
 }
 
-/// Fills in the length of the message that began at `start` and ends where the buffer does.
+/// Fills in the length of the message that spans from `start` to the end of the buffer.
 pub fn finish(out: &mut [u8], start: usize) {
     let length = (out.len() - start) as i32;
     if let Some(place) = out.get_mut(start..start + 4) {

@@ -1,7 +1,7 @@
-//! The protocol, as server, lab and small verbs share it: messages taken apart and put together, both halves of each conversation about security, compressors, and how a
-//! server waits for a quick client.
+//! MongoDB's wire protocol, shared by the server, the lab and the command-line verbs: message parsing and encoding,
+//! both sides of TLS and SCRAM, compressors, and busy polling.
 //!
-//! Only [`client`] reads or writes a socket; for the rest, who talks hands over what came, and sends what is to be said.
+//! Only [`client`] reads or writes a socket. All other modules take bytes from the caller and return bytes to send.
 
 pub mod busy_poll;
 pub mod certificates;

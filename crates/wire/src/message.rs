@@ -1,4 +1,4 @@
-//! OP_MSG: flags, sections, and a checksum at the end where the flags say so.
+//! OP_MSG: flags, sections, and an optional checksum at the end.
 
 use crate::header::{
     self, HEADER_SIZE, MAX_INTERNAL_DOCUMENT_SIZE, Opcode, Trouble, document_length, malformed, read_u32,
@@ -8,36 +8,36 @@ use base::bson::{Document, DocumentBuf, validate};
 use base::{Result, err};
 use smallvec::SmallVec;
 
-/// A crc32c of the whole message stands at its end.
+/// Flag: a crc32c of the whole message follows the sections.
 pub const CHECKSUM_PRESENT: u32 = 1;
-/// From the client: it doesn't want a reply. From the server: another reply follows unasked.
+/// Flag from a client: no reply is expected. Flag from the server: another reply follows without a request.
 pub const MORE_TO_COME: u32 = 1 << 1;
-/// The client takes further replies unasked.
+/// Flag: the client accepts further replies without a request.
 pub const EXHAUST_ALLOWED: u32 = 1 << 16;
-/// The flags in the lower half must be understood; others may be ignored.
+/// Bits of flags that a receiver must understand; it may ignore other bits.
 const REQUIRED_FLAGS: u32 = 0xFFFF;
 
-/// The bytes between header and document in a message with one section: flags, and the section's kind.
+/// Bytes between the header and the document in a message with one section: the flags and the section's kind.
 pub const PREFIX_SIZE: usize = 5;
 
-/// More sequences than any command has; they are kept in a list that is searched.
+/// Maximum number of document sequences: more than any command has. The limit keeps linear search cheap.
 const SEQUENCES_MAX: usize = 16;
 
-/// An OP_MSG taken apart.
+/// A parsed OP_MSG.
 #[derive(Debug)]
 pub struct Message<'a> {
-    /// The client waits for no reply.
+    /// The client expects no reply.
     pub more_to_come: bool,
-    /// The client takes several replies.
+    /// The client accepts several replies.
     pub exhaust_allowed: bool,
-    /// What is asked, or why the content is refused.
+    /// The request, or the error of its content.
     pub request: Result<Request<'a>>,
 }
 
-/// Takes an OP_MSG apart. `frame` is the whole message with its header, as the checksum covers it.
+/// Parses an OP_MSG. `frame` is the whole message with its header, because the checksum covers it.
 ///
-/// Errors: [`Trouble::Malformed`] for anything that breaks the framing; documents that aren't
-/// BSON are an error inside the message, as the reply's place is known by then.
+/// Errors: [`Trouble::Malformed`] for broken framing. Invalid BSON is an error inside the message, because the reply's
+/// address is known by then.
 pub fn parse(frame: &[u8]) -> std::result::Result<Message<'_>, Trouble> {
     let body = frame.get(HEADER_SIZE..).unwrap_or_default();
     let flags = read_u32(body, 0).ok_or_else(|| malformed("OP_MSG without flags"))?;
@@ -55,7 +55,7 @@ pub fn parse(frame: &[u8]) -> std::result::Result<Message<'_>, Trouble> {
     })
 }
 
-/// Returns where the sections end.
+/// Verifies the checksum and returns the offset at which the sections end.
 fn verify_checksum(frame: &[u8]) -> std::result::Result<usize, Trouble> {
     let cut_off = || malformed("OP_MSG is too short for its checksum");
     let end = frame.len().checked_sub(4).ok_or_else(cut_off)?;
@@ -66,9 +66,9 @@ fn verify_checksum(frame: &[u8]) -> std::result::Result<usize, Trouble> {
     Ok(end)
 }
 
-/// A sequence as it stands in the message: its name and its bytes, nothing checked.
+/// An unchecked document sequence of a message: name and bytes.
 pub type RawSequence<'a> = (&'a [u8], &'a [u8]);
-/// All of them.
+/// All unchecked document sequences of a message.
 pub type RawSequences<'a> = SmallVec<[RawSequence<'a>; 1]>;
 
 /// Finds the sections: exactly one of kind 0 and any number of kind 1.
@@ -107,7 +107,7 @@ fn split_sequence(section: &[u8]) -> std::result::Result<RawSequence<'_>, Troubl
     Ok((name, documents.get(1..).unwrap_or_default()))
 }
 
-/// The one place where a client's documents become trusted.
+/// Validates the documents of a client. No other function turns them into trusted BSON.
 fn check_documents<'a>(body: &'a [u8], raw: RawSequences<'a>) -> Result<Request<'a>> {
     let body = checked(body)?;
     let mut sequences = Sequences::default();
@@ -149,12 +149,12 @@ pub fn checked(bytes: &[u8]) -> Result<Document<'_>> {
     Ok(Document::from_valid(bytes))
 }
 
-/// A request of one document, with these flags.
+/// Encodes a request of one document with these flags.
 pub fn encode(request_id: i32, flags: u32, document: Document<'_>) -> Vec<u8> {
     encode_sections(request_id, flags, &[&[0], document.bytes()])
 }
 
-/// A request of sections as they stand on the wire, in parts.
+/// Encodes a request from encoded sections, given in parts.
 pub fn encode_sections(request_id: i32, flags: u32, sections: &[&[u8]]) -> Vec<u8> {
     let length: usize = sections.iter().map(|part| part.len()).sum();
     let mut out = Vec::with_capacity(HEADER_SIZE + 4 + length);
@@ -165,21 +165,21 @@ pub fn encode_sections(request_id: i32, flags: u32, sections: &[&[u8]]) -> Vec<u
     out
 }
 
-/// The document of a message that has no other section, `None` where there is none.
+/// Returns the document of a message with a single section; `None` for other messages.
 pub fn document(message: &[u8]) -> Option<DocumentBuf> {
     let document = message.get(HEADER_SIZE + PREFIX_SIZE..)?;
     validate(document).ok()?;
     Some(DocumentBuf::from_valid(document.to_vec()))
 }
 
-/// Starts a reply; the document follows directly behind.
+/// Starts a reply; the caller appends the document.
 pub fn begin_reply(out: &mut Vec<u8>, request_id: i32, response_to: i32) {
     header::begin(out, request_id, response_to, Opcode::Message);
     out.extend_from_slice(&0u32.to_le_bytes());
     out.push(0);
 }
 
-/// Marks the reply that is all of `out` as one that others follow unasked.
+/// Sets `moreToCome` in the reply that fills `out`: further replies follow without a request.
 pub fn set_more_to_come(out: &mut [u8]) {
     if let Some(flags) = out.get_mut(HEADER_SIZE..HEADER_SIZE + 4) {
         flags.copy_from_slice(&MORE_TO_COME.to_le_bytes());

@@ -1,4 +1,4 @@
-//! PEM: the text form of certificates and keys, several of which may stand in one file.
+//! PEM: the text format of certificates and keys. A file may hold several sections.
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -6,18 +6,18 @@ use base64::engine::general_purpose::STANDARD;
 /// One section of a PEM file.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Section {
-    /// What it says it is, such as `CERTIFICATE`.
+    /// The label, such as `CERTIFICATE`.
     pub label: String,
-    /// What it holds, in DER.
+    /// The content, in DER.
     pub bytes: Vec<u8>,
-    /// Whether its bytes are encrypted as OpenSSL did before there was PKCS#8, which a header says.
+    /// Whether a header marks the bytes as encrypted in OpenSSL's format from before PKCS#8.
     pub is_legacy_encrypted: bool,
 }
 
-/// The sections of a file, in order. Whatever stands between them is a comment.
+/// Returns the sections of a file in order. Text between sections is a comment.
 ///
 /// # Errors
-/// A section that doesn't end, or that isn't base64.
+/// A section without an end, or with invalid base64.
 pub fn sections(text: &str) -> Result<Vec<Section>, String> {
     let mut found = Vec::new();
     let mut lines = text.lines().map(str::trim);
@@ -32,14 +32,14 @@ pub fn sections(text: &str) -> Result<Vec<Section>, String> {
             if line == end {
                 break;
             }
-            // Headers, which only old forms of keys have, are told from base64 by their colon.
+            // A colon distinguishes headers, which only old key formats have, from base64.
             match line.contains(':') {
                 true => is_legacy_encrypted |= line.ends_with("ENCRYPTED"),
                 false => base64.push_str(line),
             }
         }
         let bytes = match is_legacy_encrypted {
-            // An initialisation vector may be wrapped over lines; nobody reads these bytes anyhow.
+            // An initialisation vector may be wrapped over lines. These bytes are never read.
             true => Vec::new(),
             false => STANDARD.decode(&base64).map_err(|_| format!("the section {label} isn't base64"))?,
         };

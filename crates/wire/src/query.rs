@@ -1,4 +1,4 @@
-//! OP_QUERY and OP_REPLY: the legacy pair, alive only for the first handshake of older drivers.
+//! OP_QUERY and OP_REPLY: the legacy pair, used only for the first handshake of older drivers.
 
 use crate::header::{self, Opcode, Trouble, document_length, malformed, read_i32};
 use crate::message::checked;
@@ -6,16 +6,16 @@ use crate::request::{Request, Sequences};
 use base::bson::{Document, Value};
 use base::{Result, err};
 
-/// The suffix of the pseudo-collection that commands were sent to.
+/// The suffix of the pseudo-collection that legacy commands address.
 const COMMAND_COLLECTION: &str = ".$cmd";
 
 /// The flag of an OP_REPLY whose document is an error.
 const QUERY_FAILURE: i32 = 2;
 
-/// Takes an OP_QUERY apart into the handshake that it must be.
+/// Parses an OP_QUERY, which must be a handshake.
 ///
-/// Errors: [`Trouble::Malformed`] where the framing is broken; inside, UnsupportedOpQueryCommand
-/// for any command but those of a handshake, and 5739101 for a query proper, as MongoDB since 6.0.
+/// Errors: [`Trouble::Malformed`] for broken framing. The inner error is UnsupportedOpQueryCommand for any other
+/// command and 5739101 for a query, as in MongoDB since 6.0.
 pub fn parse(body: &[u8]) -> std::result::Result<Result<Request<'_>>, Trouble> {
     let cut_off = || malformed("OP_QUERY is cut off");
     read_i32(body, 0).ok_or_else(cut_off)?;
@@ -48,7 +48,7 @@ fn handshake<'a>(namespace: &'a [u8], query: &'a [u8]) -> Result<Request<'a>> {
     Ok(request)
 }
 
-/// The command inside `{$query: …, $readPreference: …}`, or the document itself.
+/// Returns the command inside `{$query: …, $readPreference: …}`, or the document itself.
 fn unwrap_query(document: Document<'_>) -> Document<'_> {
     match document.first().map(|element| (element.name(), element.value())) {
         Some(("$query" | "query", Value::Document(inner))) => inner,
@@ -56,7 +56,7 @@ fn unwrap_query(document: Document<'_>) -> Document<'_> {
     }
 }
 
-/// Starts an OP_REPLY with one document, which follows directly behind.
+/// Starts an OP_REPLY with one document, which the caller appends.
 pub fn begin_reply(out: &mut Vec<u8>, request_id: i32, response_to: i32, failed: bool) {
     header::begin(out, request_id, response_to, Opcode::Reply);
     let flags = if failed { QUERY_FAILURE } else { 0 };

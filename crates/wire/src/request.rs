@@ -1,7 +1,7 @@
-//! A command as it arrived: its document, and the document sequences beside it.
+//! A command as it arrived: its document, and its document sequences.
 //!
-//! Both borrow from the frame. A sequence is never folded into the document: [`Documents`] reads
-//! a list of documents alike from an array in the body or from a sequence behind it.
+//! Both borrow from the frame. A sequence is never copied into the document. [`Documents`] reads a list of documents
+//! either from an array in the body or from a sequence.
 
 use base::bson::{Array, Document, Value};
 use base::{Result, err};
@@ -13,11 +13,11 @@ pub struct Request<'a> {
     pub body: Document<'a>,
     /// The database named by `$db` (by the namespace, in a legacy message).
     pub database: &'a str,
-    /// The lists of documents that came beside the body.
+    /// The document sequences of the message.
     pub sequences: Sequences<'a>,
 }
 
-/// The lists of documents beside a body. Most commands have one at most, which takes no allocation.
+/// The document sequences of a message. Most commands have at most one, which takes no allocation.
 #[derive(Clone, Debug, Default)]
 pub struct Sequences<'a> {
     first: Option<Sequence<'a>>,
@@ -25,12 +25,12 @@ pub struct Sequences<'a> {
 }
 
 impl<'a> Sequences<'a> {
-    /// The lists in order.
+    /// Returns the sequences in order.
     pub fn iter(&self) -> impl Iterator<Item = &Sequence<'a>> {
         self.first.iter().chain(&self.others)
     }
 
-    /// Adds a list.
+    /// Adds a sequence.
     pub fn push(&mut self, sequence: Sequence<'a>) {
         match &self.first {
             None => self.first = Some(sequence),
@@ -47,20 +47,20 @@ impl<'a> FromIterator<Sequence<'a>> for Sequences<'a> {
     }
 }
 
-/// A named list of documents beside the body (a section of kind 1).
+/// A named list of documents outside the body (a section of kind 1).
 #[derive(Clone, Copy, Debug)]
 pub struct Sequence<'a> {
-    /// The field of the command that this list stands for.
+    /// The field of the command that this list replaces.
     pub name: &'a str,
     /// The documents, one after the other, each validated.
     pub documents: Documents<'a>,
 }
 
 impl<'a> Request<'a> {
-    /// Takes a message's parts together, reading the database from `$db`.
+    /// Builds a request and reads the database from `$db`.
     ///
-    /// Errors: a command without a name (InvalidOptions as MongoDB) or without `$db` (40571), or
-    /// a field given twice, as array and as sequence.
+    /// Errors: a command without a name (InvalidOptions as MongoDB) or without `$db` (40571), or a field given both as
+    /// array and as sequence.
     pub fn new(body: Document<'a>, sequences: Sequences<'a>) -> Result<Request<'a>> {
         let database = match body.get("$db") {
             Some(Value::String(name)) => name,
@@ -79,13 +79,13 @@ impl<'a> Request<'a> {
         Ok(Request { body, database, sequences })
     }
 
-    /// The command's name: that of the body's first field, empty where there is none.
+    /// The command's name: the name of the body's first field, or empty.
     pub fn name(&self) -> &'a str {
         self.body.first().map_or("", |element| element.name())
     }
 }
 
-/// A list of documents, from an array or from a sequence; iterating copies nothing.
+/// A list of documents, from an array or from a sequence. Iteration copies nothing.
 #[derive(Clone, Copy, Debug)]
 pub struct Documents<'a> {
     source: Source<'a>,
@@ -104,12 +104,12 @@ impl<'a> Documents<'a> {
         Documents { source: Source::Array(array), len: array.len() }
     }
 
-    /// `len` validated documents, one after the other.
+    /// Takes `len` concatenated, validated documents.
     pub fn from_sequence(bytes: &'a [u8], len: usize) -> Documents<'a> {
         Documents { source: Source::Sequence(bytes), len }
     }
 
-    /// The bytes of those of a sequence; of an array's, which are part of the body, there are none.
+    /// The bytes of a sequence; empty for an array, whose bytes belong to the body.
     pub(crate) fn sequence_bytes(&self) -> &'a [u8] {
         match self.source {
             Source::Array(_) => &[],
@@ -117,12 +117,12 @@ impl<'a> Documents<'a> {
         }
     }
 
-    /// How many there are.
+    /// The number of documents.
     pub fn len(&self) -> usize {
         self.len
     }
 
-    /// Whether there are none.
+    /// Whether the list is empty.
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
@@ -138,9 +138,9 @@ impl<'a> Documents<'a> {
 
 /// Iterates over [`Documents`].
 pub enum DocumentsIter<'a> {
-    /// The rest of an array.
+    /// Remaining elements of an array.
     Array(base::bson::Elements<'a>),
-    /// The rest of a sequence.
+    /// Remaining bytes of a sequence.
     Sequence(&'a [u8]),
 }
 

@@ -1,17 +1,17 @@
-//! Secrets: where they come from, and how they are compared.
+//! Secrets: random bytes and comparison in constant time.
 
 use subtle::ConstantTimeEq;
 
-/// Bytes that nobody can foresee, from the system's own source.
+/// Returns unpredictable bytes from the operating system.
 ///
-/// Fails where the system has none to give, which must end what they were for.
+/// Errors: a system without random bytes. The caller must then give up the operation.
 pub fn random<const N: usize>() -> Result<[u8; N], String> {
     let mut bytes = [0; N];
     getrandom::fill(&mut bytes).map_err(|error| format!("the system has no random numbers: {error}"))?;
     Ok(bytes)
 }
 
-/// Whether two secrets are the same, in a time that tells nothing of where they differ.
+/// Compares two secrets in a time that does not depend on where they differ.
 pub fn equal(one: &[u8], other: &[u8]) -> bool {
     one.ct_eq(other).into()
 }

@@ -1,4 +1,4 @@
-//! Whom a certificate is for, and until when: the subject as MongoDB renders it, which names a user.
+//! Subject and validity of a certificate. The subject names a user, in MongoDB's format.
 
 use rustls::pki_types::CertificateDer;
 use std::time::SystemTime;
@@ -6,18 +6,18 @@ use x509_cert::Certificate;
 use x509_cert::der::asn1::ObjectIdentifier;
 use x509_cert::der::{Decode, Tag, Tagged};
 
-/// What a certificate says of itself.
+/// Fields of a certificate.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Facts {
-    /// Whom it is for: RFC 2253, the most specific part first, with OpenSSL's short names.
+    /// The subject in RFC 2253 format: the most specific part first, with OpenSSL's short names.
     pub subject: String,
-    /// Before when it isn't good.
+    /// Start of the validity period.
     pub begins: SystemTime,
-    /// After when it isn't good.
+    /// End of the validity period.
     pub ends: SystemTime,
 }
 
-/// Short names of the parts of a name, as OpenSSL has them and MongoDB shows them; others are shown by number.
+/// OpenSSL's short names of attributes, as MongoDB prints them. Other attributes are printed by number.
 const NAMES: &[(&str, &str)] = &[
     ("2.5.4.3", "CN"),
     ("2.5.4.4", "SN"),
@@ -45,10 +45,10 @@ const NAMES: &[(&str, &str)] = &[
     ("1.2.840.113549.1.9.1", "emailAddress"),
 ];
 
-/// Reads what matters of a certificate.
+/// Reads the fields of a certificate.
 ///
 /// # Errors
-/// Bytes that are no certificate.
+/// Bytes that are not a certificate.
 pub fn facts(certificate: &CertificateDer<'_>) -> Result<Facts, String> {
     let certificate = Certificate::from_der(certificate)
         .map_err(|error| format!("the certificate can't be read: {error}"))?;
@@ -80,7 +80,7 @@ fn short_name(oid: &ObjectIdentifier) -> String {
     known.map_or(number, |(_, name)| (*name).to_string())
 }
 
-/// The text of a value: certificates know half a dozen kinds of strings.
+/// Decodes a string value. Certificates have half a dozen string types.
 fn text(tag: Tag, bytes: &[u8]) -> String {
     match tag {
         Tag::BmpString => {
@@ -94,7 +94,7 @@ fn text(tag: Tag, bytes: &[u8]) -> String {
     }
 }
 
-/// Escapes what has a meaning in a name of RFC 2253.
+/// Escapes special characters of RFC 2253.
 fn escape(text: &str, out: &mut String) {
     let last = text.chars().count().saturating_sub(1);
     for (at, c) in text.chars().enumerate() {

@@ -1,4 +1,4 @@
-//! Random and mutated frames: whatever arrives, the parser answers and does not panic.
+//! Random and mutated frames: the parser returns a result for any bytes and never panics.
 
 use crate::compression::{self, Compressor};
 use crate::frame::{self, Frame, Places};
@@ -7,7 +7,7 @@ use crate::{message, query};
 use base::bson::Builder;
 use base::random::Random;
 
-/// An OP_MSG with a body, two sequences and, if wanted, a checksum.
+/// Returns an OP_MSG with a body, two sequences and an optional checksum.
 fn sample(checksum: bool) -> Vec<u8> {
     let mut out = Vec::new();
     header::begin(&mut out, 7, 0, Opcode::Message);
@@ -40,7 +40,7 @@ fn sample(checksum: bool) -> Vec<u8> {
     out
 }
 
-/// Parses a frame as a connection would and reads everything in it.
+/// Parses a frame as a connection does and reads all of it.
 fn swallow(frame: &[u8]) {
     let _ = frame_length(frame);
     let mut bytes = frame.to_vec();
@@ -85,7 +85,7 @@ fn a_message_is_read_with_its_sequences() {
         let (envelope, _) = frame::parse(&frame, None).unwrap();
         let places = Ok(Places::of(&request, &frame));
         let kept = Frame { bytes: frame.clone(), envelope, places };
-        // Debug output of slices shows what they hold.
+        // Debug output of slices prints their content.
         assert_eq!(format!("{:?}", kept.request().unwrap()), parsed);
     }
 }
@@ -109,7 +109,7 @@ fn every_cut_of_a_message_is_refused() {
             header::finish(&mut bad, 0);
         }
         let whole = message::parse(&bad).is_ok_and(|message| message.request.is_ok());
-        // Cut between two sections, what is left is a message of its own.
+        // A message cut between two sections is again a valid message.
         let sections = [66, 66 + 5 + 10 + 70, 0];
         assert!(!whole || sections.iter().any(|end| cut.abs_diff(*end) < 80), "{cut}");
         swallow(&bad);

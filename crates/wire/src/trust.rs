@@ -1,5 +1,4 @@
-//! Whom a client believes: the authorities that a connection string or the system names, or, where it says so,
-//! anybody.
+//! Trust of TLS clients: authorities from the connection string or the system, or any certificate on request.
 
 use crate::certificates::{authorities, key_pair, provider};
 use crate::uri::Encryption;
@@ -11,20 +10,20 @@ use rustls::sign::{CertifiedKey, SingleCertAndKey};
 use rustls::{CertificateError, ClientConfig, DigitallySignedStruct, Error, RootCertStore, SignatureScheme};
 use std::sync::Arc;
 
-/// What a client's connections are opened with.
+/// Returns the TLS configuration of a client.
 ///
 /// # Errors
-/// Files that don't serve, which are named; a system without authorities.
+/// Unusable files, by name, or a system without authorities.
 pub fn config(encryption: &Encryption) -> Result<ClientConfig, String> {
     let file = encryption.certificate_key_file.as_ref();
     let pair = file.map(|file| key_pair(file, encryption.password.as_deref())).transpose()?;
     config_with(encryption, pair)
 }
 
-/// The same with the client's own certificate and key, wherever they come from.
+/// Returns the TLS configuration of a client with this certificate and key.
 ///
 /// # Errors
-/// Those of [`config`].
+/// As [`config`].
 pub fn config_with(encryption: &Encryption, pair: Option<CertifiedKey>) -> Result<ClientConfig, String> {
     let provider = provider();
     let verifier: Arc<dyn ServerCertVerifier> = match encryption.any_certificate {
@@ -54,7 +53,7 @@ pub fn config_with(encryption: &Encryption, pair: Option<CertifiedKey>) -> Resul
     })
 }
 
-/// The authorities that the system believes.
+/// Loads the authorities that the system trusts.
 fn of_system() -> Result<RootCertStore, String> {
     let mut roots = RootCertStore::empty();
     roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
@@ -64,16 +63,16 @@ fn of_system() -> Result<RootCertStore, String> {
     }
 }
 
-/// Checks a server's certificate as far as a client asks for it. Signatures are always checked.
+/// Verifies a server's certificate with relaxed checks. Signatures are always verified.
 #[derive(Debug)]
 pub struct Lenient {
     provider: Arc<CryptoProvider>,
-    /// Checks all but the name; `None` accepts any certificate.
+    /// Verifies everything except the name; `None` accepts any certificate.
     checks: Option<Arc<WebPkiServerVerifier>>,
 }
 
 impl Lenient {
-    /// A verifier that accepts any certificate.
+    /// Returns a verifier that accepts any certificate.
     pub fn any_certificate(provider: Arc<CryptoProvider>) -> Lenient {
         Lenient { provider, checks: None }
     }
@@ -90,7 +89,7 @@ impl ServerCertVerifier for Lenient {
     ) -> Result<ServerCertVerified, Error> {
         let Some(checks) = &self.checks else { return Ok(ServerCertVerified::assertion()) };
         match checks.verify_server_cert(certificate, between, name, ocsp, now) {
-            // The name is what is looked at last.
+            // The name is verified last, so all earlier checks have passed.
             Err(Error::InvalidCertificate(
                 CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. },
             )) => Ok(ServerCertVerified::assertion()),

@@ -1,63 +1,63 @@
-//! Connection strings: where servers are, who asks, and how to encrypt.
+//! Connection strings: hosts, credentials and TLS.
 //!
-//! What says how drivers pool, monitor or read means nothing to a client that asks once, and is passed over. What
-//! says who asks, or how to encrypt, is honoured or refused by name.
+//! Options for pools, monitoring and read preferences have no meaning for a client with one connection and are ignored.
+//! Options for credentials and TLS are honoured or refused by name.
 
 use std::path::PathBuf;
 
 const PORT: u16 = 27017;
 
-/// A connection string taken apart.
+/// A parsed connection string.
 #[derive(Clone, PartialEq)]
 pub struct ConnectionString {
     /// Hosts, each with its port.
     pub hosts: Vec<String>,
-    /// Who asks, if anybody in particular does.
+    /// Credentials, if any.
     pub login: Option<Login>,
-    /// How to encrypt; `None` where nothing is.
+    /// TLS options; `None` without TLS.
     pub tls: Option<Encryption>,
 }
 
-/// Who asks.
+/// Credentials of a client.
 #[derive(Clone, PartialEq)]
 pub struct Login {
-    /// The user's name; a certificate may tell it instead.
+    /// The user's name; a certificate may name the user instead.
     pub user: Option<String>,
     /// The password, where the mechanism needs one.
     pub password: Option<String>,
-    /// The database that knows the user.
+    /// The authentication database.
     pub source: String,
-    /// How to prove it, where the server isn't to choose.
+    /// The mechanism; `None` lets the server choose.
     pub mechanism: Option<String>,
 }
 
-/// How to encrypt.
+/// TLS options.
 #[derive(Clone, Default, PartialEq)]
 pub struct Encryption {
-    /// By whom the server's certificate must be signed; else one of the system's authorities.
+    /// File of the authorities that must have signed the server's certificate; the system's authorities by default.
     pub ca_file: Option<PathBuf>,
-    /// The client's own certificate and key.
+    /// File of the client's certificate and key.
     pub certificate_key_file: Option<PathBuf>,
-    /// What that key is encrypted with.
+    /// Password of the client's key.
     pub password: Option<String>,
-    /// Whether any certificate will do.
+    /// Whether to accept any certificate of the server.
     pub any_certificate: bool,
-    /// Whether the server may have another name than its certificate.
+    /// Whether to accept a certificate for another host name.
     pub any_name: bool,
 }
 
 impl ConnectionString {
-    /// Takes a connection string apart; `HOST:PORT` alone will do.
+    /// Parses a connection string or a bare `HOST:PORT`.
     ///
     /// # Errors
-    /// What can't be honoured, by its name; a password is in no error.
+    /// Unsupported options, by name. No error contains a password.
     pub fn parse(text: &str) -> Result<ConnectionString, String> {
         if text.starts_with("mongodb+srv://") {
             return Err("mongodb+srv:// needs DNS: name the host as mongodb://HOST:PORT/".to_string());
         }
         let rest = text.strip_prefix("mongodb://").unwrap_or(text);
         let (authority, path) = rest.split_once(['/', '?']).unwrap_or((rest, ""));
-        // A question mark may follow the hosts at once.
+        // A question mark may directly follow the hosts.
         let (database, query) = match rest.get(authority.len()..).is_some_and(|rest| rest.starts_with('?')) {
             true => ("", path),
             false => path.split_once('?').unwrap_or((path, "")),
@@ -76,7 +76,7 @@ impl ConnectionString {
     }
 }
 
-/// The options that matter here.
+/// The supported options.
 #[derive(Default)]
 struct Options {
     tls: Option<bool>,
@@ -169,7 +169,7 @@ fn with_port(host: &str) -> String {
     if has_port { host.to_string() } else { format!("{host}:{PORT}") }
 }
 
-/// Text whose `%40` are characters again.
+/// Decodes percent-encoded text (`%40`).
 fn decoded(text: &str) -> Result<String, String> {
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text.as_bytes();

@@ -1,5 +1,7 @@
-//! Keys in all the forms that people keep them in. The fixtures are one key, made by OpenSSL 3.0:
-//! `openssl pkcs8 -topk8` with AES, with triple DES and SHA-1, and with scrypt, `openssl ec` with and without `-aes256`.
+//! Keys in all usual file formats.
+//!
+//! The fixtures hold one key, written by OpenSSL 3.0: `openssl pkcs8 -topk8` with AES, with triple DES and SHA-1, and
+//! with scrypt; `openssl ec` with and without `-aes256`.
 
 #![allow(clippy::unwrap_used)]
 
@@ -11,7 +13,7 @@ fn fixture(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures").join(name)
 }
 
-/// A file of a test's own.
+/// A temporary file of one test.
 struct File(PathBuf);
 
 impl File {
@@ -24,7 +26,7 @@ impl File {
 
 impl Drop for File {
     fn drop(&mut self) {
-        // What is left is in the target directory.
+        // A file that cannot be removed stays in the target directory.
         let _ = std::fs::remove_file(&self.0);
     }
 }

@@ -1,12 +1,12 @@
-//! Writes documents by appending; elements of other documents are copied undecoded.
+//! Appending writer of documents. Elements of other documents are copied undecoded.
 
 use super::{Document, DocumentBuf, Element, FieldName, Value};
 use std::io::Write;
 
-/// An appending writer of one document and whatever it nests.
+/// Appending writer of one document and its nested documents.
 ///
-/// Open documents and arrays form a stack: [`begin_document`](Builder::begin_document) and
-/// [`begin_array`](Builder::begin_array) push, [`end`](Builder::end) pops and fills in the length.
+/// Open documents and arrays form a stack. [`begin_document`](Builder::begin_document) and
+/// [`begin_array`](Builder::begin_array) push; [`end`](Builder::end) pops and fills in the length.
 #[derive(Clone)]
 pub struct Builder {
     bytes: Vec<u8>,
@@ -26,13 +26,13 @@ impl Default for Builder {
 }
 
 impl Builder {
-    /// An empty document.
+    /// Starts an empty document.
     pub fn new() -> Builder {
         Builder::with_buffer(Vec::with_capacity(64))
     }
 
-    /// An empty document appended to what `bytes` already holds; [`into_buffer`](Self::into_buffer)
-    /// gives the whole buffer back, so replies can be written straight behind a message header.
+    /// Starts an empty document after the existing content of `bytes`. [`into_buffer`](Self::into_buffer) returns the
+    /// whole buffer, so a reply can be written directly after a message header.
     pub fn with_buffer(mut bytes: Vec<u8>) -> Builder {
         let start = bytes.len();
         bytes.extend_from_slice(&[0; 4]);
@@ -54,7 +54,7 @@ impl Builder {
         self
     }
 
-    /// Appends a whole number as an int32 where it fits, as MongoDB shows sizes and counts.
+    /// Appends an integer as an int32 if it fits, as MongoDB does for sizes and counts.
     pub fn append_number<'n>(&mut self, name: impl Into<FieldName<'n>>, number: i64) -> &mut Self {
         match i32::try_from(number) {
             Ok(small) => self.append(name, small),
@@ -74,7 +74,7 @@ impl Builder {
         self
     }
 
-    /// Appends an element of another document as it stands.
+    /// Appends an element of another document unchanged.
     pub fn append_element(&mut self, element: &Element<'_>) -> &mut Self {
         self.append_renamed(element.field_name(), element)
     }
@@ -92,7 +92,7 @@ impl Builder {
         self
     }
 
-    /// Appends the next element of the open array, its name being its position.
+    /// Appends the next element of the open array; the name is its position.
     pub fn push<'v>(&mut self, value: impl Into<Value<'v>>) -> &mut Self {
         let value = value.into();
         self.index_header(value.kind().tag());
@@ -124,7 +124,7 @@ impl Builder {
         self.open_frame()
     }
 
-    /// Closes the innermost open document or array (the outermost is closed by `finish`).
+    /// Closes the innermost open document or array. (`finish` closes the outermost document.)
     pub fn end(&mut self) -> &mut Self {
         debug_assert!(self.open.len() > 1, "end without begin");
         if self.open.len() > 1 {
@@ -133,30 +133,30 @@ impl Builder {
         self
     }
 
-    /// The size so far in bytes, open documents counted as far as written.
+    /// The size so far in bytes, including the written part of open documents.
     pub fn len(&self) -> usize {
         self.bytes.len() - self.open.first().map_or(0, |frame| frame.start)
     }
 
-    /// Drops what was appended to the outermost document, the only one that is open, since it had this length; all of it
-    /// for 0.
+    /// Truncates the outermost document, which must be the only open document, to an earlier length; 0 removes all
+    /// elements.
     pub fn truncate(&mut self, length: usize) {
         debug_assert!(self.open.len() == 1, "truncate with an open document");
         let start = self.open.first().map_or(0, |frame| frame.start);
         self.bytes.truncate(start + length.max(4));
     }
 
-    /// Bytes of memory that it has, for what is written and what may be.
+    /// Allocated memory in bytes.
     pub fn capacity(&self) -> usize {
         self.bytes.capacity()
     }
 
-    /// Whether nothing has been appended yet to the outermost document.
+    /// Whether the outermost document has no elements yet.
     pub fn is_empty(&self) -> bool {
         self.len() <= 4
     }
 
-    /// A copy of the document so far, with what is open closed.
+    /// Returns a copy of the document so far, with all open levels closed.
     pub fn so_far(&self) -> DocumentBuf {
         let begin = self.open.first().map_or(0, |frame| frame.start);
         let bytes = self.bytes.get(begin..).unwrap_or_default().to_vec();
@@ -164,13 +164,13 @@ impl Builder {
         Builder { bytes, open }.finish()
     }
 
-    /// Closes all that is open and returns the document.
+    /// Closes all open levels and returns the document.
     pub fn finish(self) -> DocumentBuf {
         debug_assert!(self.open.first().is_none_or(|frame| frame.start == 0), "into_buffer is meant");
         DocumentBuf::from_valid(self.into_buffer())
     }
 
-    /// Closes all that is open and returns the buffer, what stood in it before included.
+    /// Closes all open levels and returns the buffer, including its earlier content.
     pub fn into_buffer(mut self) -> Vec<u8> {
         while !self.open.is_empty() {
             self.close_frame();

@@ -5,9 +5,8 @@ use std::cmp::Ordering;
 
 /// Compares two values: first by the rank of their types, then within the type.
 ///
-/// Numbers compare by value whatever their type; strings bytewise; documents element by element
-/// (type rank, then name, then value), arrays by values, shorter first; binaries by length,
-/// subtype, bytes.
+/// Numbers of all types compare by value, strings bytewise. Documents compare element by element: type rank, name,
+/// value. Arrays compare value by value, shorter first. Binaries compare by length, subtype and bytes.
 pub fn compare(a: Value<'_>, b: Value<'_>) -> Ordering {
     compare_with(a, b, &|a, b| a.as_bytes().cmp(b.as_bytes()))
 }
@@ -17,7 +16,7 @@ pub fn equal(a: Value<'_>, b: Value<'_>) -> bool {
     compare(a, b) == Ordering::Equal
 }
 
-/// Compares values of which either may be missing; missing comes before everything but MinKey.
+/// Compares optional values. A missing value sorts before everything except MinKey.
 pub fn compare_optional(a: Option<Value<'_>>, b: Option<Value<'_>>) -> Ordering {
     match (a, b) {
         (Some(a), Some(b)) => compare(a, b),
@@ -32,8 +31,7 @@ pub fn compare_documents(a: Document<'_>, b: Document<'_>) -> Ordering {
     compare(Value::Document(a), Value::Document(b))
 }
 
-/// Compares as [`compare`] does, strings (also nested ones) by the given order: the seam for
-/// collation.
+/// Compares as [`compare`], but orders strings, also nested strings, by the given function. Collations use this.
 pub fn compare_with(a: Value<'_>, b: Value<'_>, strings: &dyn Fn(&str, &str) -> Ordering) -> Ordering {
     use Value as V;
     match (a, b) {
@@ -57,7 +55,7 @@ pub fn compare_with(a: Value<'_>, b: Value<'_>, strings: &dyn Fn(&str, &str) -> 
         }
         (a, b) => match (a.as_number(), b.as_number()) {
             (Some(a), Some(b)) => a.compare(b),
-            // Different ranks decide; equal ranks here are types of a single value.
+            // Different ranks decide. Types of equal rank that arrive here have a single value.
             _ => a.kind().canonical_rank().cmp(&b.kind().canonical_rank()),
         },
     }

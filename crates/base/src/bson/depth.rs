@@ -1,28 +1,27 @@
-//! How deep documents nest, told without recursion and mostly without looking.
+//! Nesting depth of documents, measured without recursion.
 //!
-//! A level takes at least seven bytes, so what is short can't be deep: only documents of a kilobyte
-//! and more are looked into, and of these only the nested ones that are long enough.
+//! A level takes at least seven bytes, so a short document cannot be deep. Only documents of a kilobyte and more are
+//! scanned, and in these only nested documents that are long enough.
 
 use super::{Document, Element, Type};
 use crate::{Result, err};
 
-/// How deep documents may nest in messages and on their way through an operation: MongoDB's limit,
-/// the outermost counting one.
+/// Maximum nesting depth of documents in messages and operations, as in MongoDB; the outermost document counts as one.
 pub const MAX_DEPTH: usize = 200;
 
-/// How deep stored documents may nest: MongoDB leaves the rest to what wraps them in a reply.
+/// Maximum nesting depth of stored documents. MongoDB reserves the remaining levels for the reply around them.
 pub const MAX_STORED_DEPTH: usize = 180;
 
-/// The least that a level adds: a type, an empty name, a length and a terminator.
+/// Minimum bytes of a level: a type, an empty name, a length and a terminator.
 const LEVEL_BYTES: usize = 7;
 
-/// Whether a document nests deeper than so many levels, itself counting one.
+/// Whether a document nests deeper than `levels`; the document itself counts as one.
 #[inline]
 pub fn nests_deeper(document: Document<'_>, levels: usize) -> bool {
     document.bytes().len() > levels * LEVEL_BYTES && look(document, levels)
 }
 
-/// Refuses a document that nests deeper than a client could be sent.
+/// Refuses a document that nests too deeply for a reply.
 ///
 /// Errors: Overflow.
 #[inline]
@@ -56,7 +55,7 @@ fn look(document: Document<'_>, levels: usize) -> bool {
     false
 }
 
-/// The document, array or scope that an element holds.
+/// Returns the document, array or scope in an element.
 fn nested<'a>(element: &Element<'a>) -> Option<Document<'a>> {
     match element.kind() {
         Type::Document | Type::Array => Some(Document::from_valid(element.value_bytes())),
@@ -73,7 +72,7 @@ mod tests {
     use super::super::{Builder, DocumentBuf, Value};
     use super::*;
 
-    /// A document of so many levels, every one with these bytes beside what it nests.
+    /// Builds a document of `levels` levels with `beside` extra bytes at each level.
     fn nest(levels: usize, beside: usize, kind: usize) -> DocumentBuf {
         let mut inner = Builder::new().finish();
         for level in 1..levels {

@@ -1,7 +1,7 @@
 //! Values as MongoDB's messages print them: `{ a: 1.0, b: [ "x", ObjectId('…') ] }`.
 //!
-//! Not JSON and not parsed again; clients see it in error texts (`dup key: { x: "A" }`), so its
-//! spelling follows MongoDB's to the space. Lengthy strings and binaries are cut.
+//! The format is not JSON and is never parsed. Clients see it in error texts (`dup key: { x: "A" }`), so it matches
+//! MongoDB's to the space. Long strings and binaries are cut.
 
 use super::{Array, Decimal128, Document, DocumentBuf, Element, Value, ValueBuf};
 use std::fmt::{self, Display, Formatter, Write};
@@ -88,7 +88,7 @@ impl Display for ValueBuf {
     }
 }
 
-/// A double with 16 significant digits, integral ones marked by `.0`.
+/// Prints a double with 16 significant digits; integral values end in `.0`.
 fn double(value: f64, f: &mut Formatter<'_>) -> fmt::Result {
     if value.is_nan() {
         return f.write_str("nan");

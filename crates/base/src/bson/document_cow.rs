@@ -1,15 +1,15 @@
-//! A document on its way through a plan or a pipeline: shared with the engine, or its own.
+//! A document in a plan or pipeline: shared with the engine, or owned.
 
 use super::{Document, DocumentBuf};
 use std::sync::Arc;
 
-/// A document that either shares the engine's bytes or owns newly made ones. Cloning a shared one
-/// counts a reference; passing either on copies nothing.
+/// A document that shares the engine's bytes or owns new bytes. A clone of a shared document increments a reference
+/// count. A move copies nothing.
 #[derive(Clone, Debug)]
 pub enum DocumentCow {
     /// The stored bytes themselves.
     Shared(Arc<[u8]>),
-    /// A document made on the way.
+    /// A document made by the plan or pipeline.
     Owned(DocumentBuf),
 }
 
@@ -22,7 +22,7 @@ impl DocumentCow {
         }
     }
 
-    /// The bytes as a shared run, as the engine takes them; copies only what was owned.
+    /// Returns the bytes as the engine takes them, shared. Only owned bytes are copied.
     pub fn into_shared(self) -> Arc<[u8]> {
         match self {
             DocumentCow::Shared(bytes) => bytes,

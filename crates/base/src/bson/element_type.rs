@@ -1,4 +1,4 @@
-//! The BSON element types: their tags, the aliases `$type` takes, and their place in the order.
+//! BSON element types: tags, aliases for `$type`, and ranks in the order of values.
 
 /// A BSON element type; the discriminant is the tag byte on the wire.
 #[allow(missing_docs)]
@@ -54,7 +54,7 @@ const ALL: [(Type, i32, &str); 21] = [
 ];
 
 impl Type {
-    /// The type of a tag byte, or `None` where BSON has no such type.
+    /// Returns the type of a tag byte; `None` for an unknown tag.
     #[inline]
     pub fn from_tag(tag: u8) -> Option<Type> {
         Some(match tag {
@@ -108,9 +108,9 @@ impl Type {
         matches!(self, Type::Double | Type::Int32 | Type::Int64 | Type::Decimal128)
     }
 
-    /// The rank of the type in MongoDB's order of values; types that compare with one another
-    /// (the numbers; strings and symbols) share a rank. Values of one rank are of one bracket:
-    /// `$lt` and its kin match only within it.
+    /// The rank of the type in MongoDB's order of values. Types that compare with one another share a rank: the
+    /// numbers; strings and symbols. Comparison operators such as `$lt` match only values of one rank (type
+    /// bracketing).
     pub fn canonical_rank(self) -> u8 {
         match self {
             Type::MinKey => 1,

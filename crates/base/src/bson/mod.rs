@@ -1,8 +1,8 @@
-//! BSON as bytes: views that borrow, a builder that appends, MongoDB's order of values.
+//! BSON as bytes: borrowed views, an appending builder, MongoDB's order of values.
 //!
-//! A document stays one run of bytes from the socket to the engine and back. [`Document`] and
-//! [`Array`] are views of such bytes, [`Value`] is one element decoded, and [`Builder`] writes
-//! new documents, copying elements undecoded where it can.
+//! A document stays one run of bytes from the socket to the engine and back. [`Document`] and [`Array`] are views of
+//! the bytes, and [`Value`] is one decoded element. [`Builder`] writes new documents and copies elements undecoded
+//! where possible.
 
 mod builder;
 mod compare;

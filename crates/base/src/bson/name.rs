@@ -1,4 +1,4 @@
-//! Field names: text without a zero byte, which BSON ends names with.
+//! Field names: text without a zero byte, because BSON terminates names with one.
 
 use super::Element;
 use crate::{Error, err};
@@ -7,12 +7,11 @@ use std::ffi::CStr;
 use std::fmt;
 use std::ops::Deref;
 
-/// A field name, borrowed. [`Builder`](super::Builder) takes names of this type only, so that no
-/// code can write a name that ends early.
+/// A borrowed field name. [`Builder`](super::Builder) takes only this type, so no code can write a name that ends
+/// early.
 ///
-/// A literal is written `c"name"`: the compiler refuses a zero byte in it. A name of a document
-/// that was read is [`Element::field_name`], without another look at its bytes. Text that was
-/// computed passes [`FieldName::new`].
+/// A literal is written `c"name"`; the compiler refuses a zero byte in it. [`Element::field_name`] returns the name of
+/// a parsed element without checking it again. Computed text passes [`FieldName::new`].
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct FieldName<'a>(&'a [u8]);
 
@@ -24,7 +23,7 @@ pub struct FieldNameBuf(Box<str>);
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Default)]
 pub struct RegexText<'a>(&'a str);
 
-/// The text has a zero byte and thus cannot be a name.
+/// Error: the text contains a zero byte and cannot be a name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ZeroByte;
 
@@ -32,14 +31,14 @@ impl<'a> FieldName<'a> {
     /// The name `_id`.
     pub const ID: FieldName<'static> = FieldName::literal("_id");
 
-    /// Takes text that has no zero byte.
+    /// Takes text; fails if it contains a zero byte.
     #[inline]
     pub fn new(text: &'a str) -> Result<FieldName<'a>, ZeroByte> {
         if text.as_bytes().contains(&0) { Err(ZeroByte) } else { Ok(FieldName(text.as_bytes())) }
     }
 
-    /// Takes text of the program itself: constants and tables. Panics at a zero byte, which the
-    /// compiler reports where it evaluates the call.
+    /// Takes text of the program itself: constants and tables. Panics at a zero byte; the compiler reports it if it
+    /// evaluates the call.
     pub const fn literal(text: &'static str) -> FieldName<'static> {
         let bytes = text.as_bytes();
         let mut at = 0;
@@ -50,15 +49,15 @@ impl<'a> FieldName<'a> {
         FieldName(bytes)
     }
 
-    /// Takes text that was a name before, or a part of one, and was kept as a string. Panics at a zero byte, which
-    /// would be a fault of the program: nothing is written then. Text of a client passes [`FieldName::new`].
+    /// Takes text that was a name, or a part of one, before it was kept as a string. Panics at a zero byte, which would
+    /// be a bug, before anything is written. Text of a client must pass [`FieldName::new`].
     #[inline]
     pub fn known(text: &'a str) -> FieldName<'a> {
         assert!(!text.as_bytes().contains(&0), "a field name has no zero byte: {text:?}");
         FieldName(text.as_bytes())
     }
 
-    /// Takes the bytes of a name that [`Elements`](super::Elements) found the end of.
+    /// Takes the bytes of a name whose end [`Elements`](super::Elements) has found.
     #[inline]
     pub(super) fn of_element(name: &'a [u8]) -> FieldName<'a> {
         FieldName(name)
@@ -75,7 +74,7 @@ impl<'a> FieldName<'a> {
         self.0.split(|&byte| byte == b'.').map(FieldName)
     }
 
-    /// The name as text; empty if it is not UTF-8, which validated documents rule out.
+    /// The name as text; empty if it is not UTF-8, which validation excludes.
     pub fn as_str(self) -> &'a str {
         std::str::from_utf8(self.0).unwrap_or("")
     }
@@ -85,21 +84,21 @@ impl<'a> FieldName<'a> {
         FieldNameBuf(self.as_str().into())
     }
 
-    /// The name with another behind it.
+    /// Appends another name.
     pub fn joined(self, more: FieldName<'_>) -> FieldNameBuf {
         FieldNameBuf([self.as_str(), more.as_str()].concat().into())
     }
 }
 
 impl FieldNameBuf {
-    /// Takes text that has no zero byte.
+    /// Takes text; fails if it contains a zero byte.
     pub fn new(text: impl Into<Box<str>>) -> Result<FieldNameBuf, ZeroByte> {
         let text = text.into();
         FieldName::new(&text)?;
         Ok(FieldNameBuf(text))
     }
 
-    /// The name of a position in an array, or of another number.
+    /// Formats a number, such as an array position, as a name.
     pub fn of_number(number: usize) -> FieldNameBuf {
         FieldNameBuf(number.to_string().into())
     }
@@ -118,24 +117,23 @@ impl FieldNameBuf {
 }
 
 impl<'a> RegexText<'a> {
-    /// Takes text that has no zero byte.
+    /// Takes text; fails if it contains a zero byte.
     pub fn new(text: &'a str) -> Result<RegexText<'a>, ZeroByte> {
         if text.as_bytes().contains(&0) { Err(ZeroByte) } else { Ok(RegexText(text)) }
     }
 
-    /// Takes text of the program itself. Panics at a zero byte, which the compiler reports where
-    /// it evaluates the call.
+    /// Takes text of the program itself. Panics at a zero byte; the compiler reports it if it evaluates the call.
     pub const fn literal(text: &'static str) -> RegexText<'static> {
         _ = FieldName::literal(text);
         RegexText(text)
     }
 
-    /// Takes what stands before a terminator.
+    /// Takes the text before a terminator.
     pub(super) fn terminated(text: &'a str) -> RegexText<'a> {
         RegexText(text)
     }
 
-    /// The text.
+    /// The pattern or options as text.
     pub fn as_str(self) -> &'a str {
         self.0
     }

@@ -27,7 +27,7 @@ impl Number {
         }
     }
 
-    /// Whether the number is not a number.
+    /// Whether the number is NaN.
     pub fn is_nan(self) -> bool {
         match self {
             Number::Double(v) => v.is_nan(),
@@ -36,7 +36,7 @@ impl Number {
         }
     }
 
-    /// The int64 with exactly this value, if there is one.
+    /// The int64 with exactly this value, or `None`.
     pub fn to_i64_exact(self) -> Option<i64> {
         match self {
             Number::Int32(v) => Some(i64::from(v)),
@@ -46,8 +46,8 @@ impl Number {
         }
     }
 
-    /// The int64 nearest towards zero, out of range clamped and NaN zero: how MongoDB reads
-    /// counts and limits leniently.
+    /// The number truncated to an int64: clamped if out of range, zero for NaN. MongoDB reads lenient counts and limits
+    /// this way.
     pub fn to_i64_clamped(self) -> i64 {
         match self {
             Number::Int32(v) => i64::from(v),
@@ -57,7 +57,7 @@ impl Number {
         }
     }
 
-    /// The nearest int64 as MongoDB coerces: a double loses its fraction, a decimal is rounded, halves to even.
+    /// The nearest int64 as MongoDB coerces: doubles are truncated, decimals are rounded half to even.
     pub fn to_i64_coerced(self) -> i64 {
         match self {
             Number::Decimal128(v) => v.to_i64(Rounding::HalfEven).unwrap_or_else(|| v.to_i64_clamped()),
@@ -75,7 +75,7 @@ impl Number {
         }
     }
 
-    /// The number as a decimal; doubles are rounded to 15 digits, as MongoDB does.
+    /// The number as a decimal; doubles are rounded to 15 digits, as in MongoDB.
     pub fn to_decimal(self) -> Decimal128 {
         match self {
             Number::Int32(v) => Decimal128::from_i64(i64::from(v)),
@@ -85,8 +85,7 @@ impl Number {
         }
     }
 
-    /// An integer of the narrower type that both operands allow: int32 unless one was int64 or
-    /// the value needs it.
+    /// Returns an int32 unless an operand was an int64 or the value needs one.
     fn integer(value: i64, wide: bool) -> Number {
         match i32::try_from(value) {
             Ok(narrow) if !wide => Number::Int32(narrow),
@@ -94,7 +93,7 @@ impl Number {
         }
     }
 
-    /// Both as integers, and whether either was an int64; `None` unless both are integers.
+    /// Returns both operands as integers, and whether either is an int64. `None` unless both are integers.
     fn integers(self, other: Number) -> Option<(i64, i64, bool)> {
         let (a, wide_a) = self.as_integer()?;
         let (b, wide_b) = other.as_integer()?;
@@ -119,7 +118,7 @@ impl Number {
         matches!(self, Number::Decimal128(_))
     }
 
-    /// The sum. Int32 overflows into int64, int64 into double, as in aggregation.
+    /// The sum. An int32 overflow becomes int64, an int64 overflow double, as in aggregation.
     pub fn plus(self, other: Number) -> Number {
         self.combine(other, i64::checked_add, |a, b| a + b, Decimal128::plus)
     }
@@ -134,12 +133,12 @@ impl Number {
         self.combine(other, i64::checked_mul, |a, b| a * b, Decimal128::times)
     }
 
-    /// Whether both have the same type.
+    /// Whether both numbers have the same type.
     pub fn same_type(self, other: Number) -> bool {
         std::mem::discriminant(&self) == std::mem::discriminant(&other)
     }
 
-    /// The sum for `$inc`: `None` where an int64 would overflow, which that operator refuses.
+    /// The sum for `$inc`; `None` if an int64 overflows, which `$inc` refuses.
     pub fn add_checked(self, other: Number) -> Option<Number> {
         match self.integers(other) {
             Some((a, b, wide)) => a.checked_add(b).map(|sum| Number::integer(sum, wide)),
@@ -147,7 +146,7 @@ impl Number {
         }
     }
 
-    /// The product for `$mul`: `None` where an int64 would overflow.
+    /// The product for `$mul`; `None` if an int64 overflows.
     pub fn multiply_checked(self, other: Number) -> Option<Number> {
         match self.integers(other) {
             Some((a, b, wide)) => a.checked_mul(b).map(|product| Number::integer(product, wide)),
@@ -173,15 +172,15 @@ impl Number {
         Number::Double(doubles(self.to_f64(), other.to_f64()))
     }
 
-    /// MongoDB's order of numbers: by exact value whatever the types, NaN before all others and
-    /// equal to itself, zeros of both signs equal.
+    /// MongoDB's order of numbers: by exact value across types. NaN equals itself and sorts before all other values.
+    /// Zeros of both signs are equal.
     #[inline]
     pub fn compare(self, other: Number) -> Ordering {
         match (self, other) {
             (Number::Int32(a), Number::Int32(b)) => a.cmp(&b),
             (Number::Decimal128(a), Number::Double(b)) => a.compare_f64(b),
             (Number::Double(a), Number::Decimal128(b)) => b.compare_f64(a).reverse(),
-            // Integers turn into decimals exactly.
+            // Conversion of integers to decimals is exact.
             (Number::Decimal128(a), b) => a.compare(b.to_decimal()),
             (a, Number::Decimal128(b)) => a.to_decimal().compare(b),
             (Number::Double(a), Number::Double(b)) => compare_doubles(a, b),
@@ -203,7 +202,7 @@ fn compare_double_integer(a: f64, b: i64) -> Ordering {
     if a >= TWO_63 {
         return Ordering::Greater;
     }
-    // In range, so truncation is exact; the fraction decides between equal integers.
+    // Truncation is exact in this range. The fraction decides between equal integers.
     let whole = a.trunc();
     (whole as i64).cmp(&b).then_with(|| compare_doubles(a, whole))
 }

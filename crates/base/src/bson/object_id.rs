@@ -7,8 +7,7 @@ use std::fmt;
 pub struct ObjectId(pub [u8; 12]);
 
 impl ObjectId {
-    /// Puts an id together: seconds since 1970, five bytes particular to the process, a counter
-    /// of which the low three bytes are used.
+    /// Builds an id from seconds since 1970, five bytes of the process, and the low three bytes of a counter.
     pub fn from_parts(seconds: u32, process: [u8; 5], counter: u32) -> ObjectId {
         let mut bytes = [0; 12];
         bytes[..4].copy_from_slice(&seconds.to_be_bytes());
@@ -32,7 +31,7 @@ impl ObjectId {
         Some(ObjectId(bytes))
     }
 
-    /// The time in the id, in milliseconds since 1970. The seconds are signed, as in MongoDB.
+    /// The time of the id in milliseconds since 1970. The seconds are signed, as in MongoDB.
     pub fn timestamp_millis(&self) -> i64 {
         let [a, b, c, d, ..] = self.0;
         i64::from(i32::from_be_bytes([a, b, c, d])) * 1000

@@ -3,8 +3,8 @@
 use super::{Document, FieldName, FieldNameBuf, Value};
 use std::fmt;
 
-/// A dotted path such as `a.b.0.c`, split into its components. Any text is a path: which paths
-/// an operator takes is for it to say.
+/// A dotted path such as `a.b.0.c`, split into its components. Any text is a valid path; each operator applies its own
+/// restrictions.
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub struct Path {
     text: FieldNameBuf,
@@ -50,8 +50,8 @@ impl Path {
         self.components.starts_with(&other.components)
     }
 
-    /// The value at the path through embedded documents alone: arrays are not traversed, neither
-    /// implicitly nor by position.
+    /// Returns the value at the path through embedded documents only. Arrays are traversed neither implicitly nor by
+    /// position.
     pub fn get<'a>(&self, document: Document<'a>) -> Option<Value<'a>> {
         let (last, parents) = self.components.split_last()?;
         let mut inner = document;
@@ -66,7 +66,7 @@ impl PathComponent {
     fn new(field_name: FieldName<'_>) -> PathComponent {
         let name = field_name.as_str();
         let digits = !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_digit());
-        // A position has no leading zeros: "00" is only a field name.
+        // A position has no leading zeros; "00" is only a field name.
         let plain = digits && (name.len() == 1 || !name.starts_with('0'));
         PathComponent { name: field_name.to_owned(), index: if plain { name.parse().ok() } else { None } }
     }
@@ -76,7 +76,7 @@ impl PathComponent {
         &self.name
     }
 
-    /// The component as a position in an array, if it can be one.
+    /// The component as an array position, if it is one.
     pub fn index(&self) -> Option<usize> {
         self.index.map(|index| index as usize)
     }

@@ -1,17 +1,16 @@
 //! Views of BSON bytes: documents, arrays and their elements, read in place.
 //!
-//! The bytes are expected to have passed [`validate`](super::validate) (or to come from
-//! [`Builder`](super::Builder)). Reading never panics all the same: a view of broken bytes simply
-//! ends early.
+//! The bytes must have passed [`validate`](super::validate) or come from [`Builder`](super::Builder). Reading never
+//! panics nevertheless: a view of broken bytes ends early.
 
 use super::{FieldName, Type, Value};
 use std::fmt;
 
-/// A document, borrowed. Copying it copies a pointer.
+/// A borrowed document. A copy copies only a pointer.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Document<'a>(&'a [u8]);
 
-/// An array, borrowed: a document whose names are the decimal positions.
+/// A borrowed array: a document whose names are decimal positions.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Array<'a>(Document<'a>);
 
@@ -55,7 +54,7 @@ impl<'a> Document<'a> {
         Elements { rest: self.0.get(4..end).unwrap_or(&[]) }
     }
 
-    /// Whether there are no elements.
+    /// Whether the document has no elements.
     pub fn is_empty(self) -> bool {
         self.0.len() <= 5
     }
@@ -104,7 +103,7 @@ impl<'a> Array<'a> {
         Array(Document(bytes))
     }
 
-    /// The same bytes seen as a document with the positions as names.
+    /// The bytes of the array as a document, with positions as names.
     pub fn as_document(self) -> Document<'a> {
         self.0
     }
@@ -114,7 +113,7 @@ impl<'a> Array<'a> {
         self.0.bytes()
     }
 
-    /// The raw elements in order, their names being the positions.
+    /// The raw elements in order, with positions as names.
     pub fn elements(self) -> Elements<'a> {
         self.0.iter()
     }
@@ -124,7 +123,7 @@ impl<'a> Array<'a> {
         self.0.iter().map(|element| element.value())
     }
 
-    /// The value at a position, counted in elements (names are not looked at). O(position).
+    /// The value at a position, counted in elements; names are ignored. O(position).
     pub fn get(self, position: usize) -> Option<Value<'a>> {
         self.0.iter().nth(position).map(|element| element.value())
     }
@@ -134,7 +133,7 @@ impl<'a> Array<'a> {
         self.0.iter().count()
     }
 
-    /// Whether there are no elements.
+    /// Whether the array has no elements.
     pub fn is_empty(self) -> bool {
         self.0.is_empty()
     }
@@ -193,7 +192,7 @@ impl<'a> Element<'a> {
 
     /// The field's name.
     pub fn name(&self) -> &'a str {
-        // Valid by the contract of the view; a broken name reads as empty rather than panicking.
+        // Validation guarantees UTF-8. A broken name reads as empty instead of panicking.
         std::str::from_utf8(self.name).unwrap_or("")
     }
 
@@ -213,7 +212,7 @@ impl<'a> Element<'a> {
         self.bytes
     }
 
-    /// The value, decoded as far as its outer type.
+    /// The value, with only its outer layer decoded.
     pub fn value(&self) -> Value<'a> {
         Value::decode(self.kind, self.bytes)
     }
@@ -226,7 +225,7 @@ impl fmt::Debug for Element<'_> {
 }
 
 impl<'a> Elements<'a> {
-    /// The bytes not yet iterated over (elements only, without the document's terminator).
+    /// The bytes not yet iterated over: elements only, without the document's terminator.
     pub fn rest(&self) -> &'a [u8] {
         self.rest
     }
@@ -248,8 +247,8 @@ impl<'a> Iterator for Elements<'a> {
     }
 }
 
-/// How many bytes lie before the first zero byte. Names are looked through eight bytes at a time:
-/// this is most of what skipping an element costs.
+/// Returns the number of bytes before the first zero byte. The scan reads eight bytes at a time, because it is most of
+/// the cost of skipping an element.
 #[inline]
 fn name_length(bytes: &[u8]) -> Option<usize> {
     const LOW: u64 = u64::from_le_bytes([0x01; 8]);
@@ -258,7 +257,7 @@ fn name_length(bytes: &[u8]) -> Option<usize> {
     let mut rest = bytes;
     while let Some((chunk, more)) = rest.split_first_chunk::<8>() {
         let word = u64::from_le_bytes(*chunk);
-        // The lowest bit set is that of the first zero byte; those above may be wrong.
+        // The lowest set bit marks the first zero byte; higher bits may be wrong.
         let zeros = word.wrapping_sub(LOW) & !word & HIGH;
         if zeros != 0 {
             return Some(before + (zeros.trailing_zeros() / 8) as usize);
@@ -269,8 +268,7 @@ fn name_length(bytes: &[u8]) -> Option<usize> {
     rest.iter().position(|&byte| byte == 0).map(|end| before + end)
 }
 
-/// The number of bytes that a value of this type takes at the start of `bytes`; `None` where the
-/// bytes are too short to tell or say something impossible.
+/// Returns the size of a value of this type at the start of `bytes`. `None` if the bytes are too short or invalid.
 #[inline]
 pub(super) fn value_length(kind: Type, bytes: &[u8]) -> Option<usize> {
     let length = match kind {
@@ -292,7 +290,7 @@ pub(super) fn value_length(kind: Type, bytes: &[u8]) -> Option<usize> {
     (length <= bytes.len()).then_some(length)
 }
 
-/// The little-endian length at the start of `bytes`; `None` if negative or cut off.
+/// Reads the little-endian length at the start of `bytes`; `None` if negative or cut off.
 #[inline]
 pub(super) fn read_length(bytes: &[u8]) -> Option<usize> {
     let raw = i32::from_le_bytes(*bytes.first_chunk::<4>()?);

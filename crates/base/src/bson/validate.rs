@@ -1,7 +1,7 @@
-//! The one place where bytes from outside become trusted BSON.
+//! Validation of BSON from outside. No other module turns such bytes into trusted BSON.
 //!
-//! Checks lengths, terminators, types, UTF-8 and nesting, without recursion, so that hostile
-//! input can neither panic nor overflow the stack. What passes is read in place from then on.
+//! It checks lengths, terminators, types, UTF-8 and nesting without recursion, so hostile input can neither panic nor
+//! overflow the stack. Valid documents are read in place from then on.
 
 use super::Type;
 use super::depth::MAX_DEPTH;
@@ -9,21 +9,20 @@ use super::raw::{read_length, value_length};
 use crate::{Result, err};
 use smallvec::{SmallVec, smallvec};
 
-/// The largest document a client may store, in bytes.
+/// Maximum size of a stored document, in bytes.
 pub const MAX_DOCUMENT_SIZE: usize = 16 * 1024 * 1024;
 
-/// Where a document being checked must end, and whether code with scope ends there too.
+/// End of a document under validation, and whether code with scope ends there too.
 struct Open {
     end: usize,
 }
 
-/// The documents that are open at some point: most nest no deeper than what lies inline.
+/// The open documents. Most documents nest no deeper than the inline capacity.
 type Stack = SmallVec<[Open; 8]>;
 
 /// Checks that `bytes` are exactly one well-formed document.
 ///
-/// Errors: InvalidBSON naming the offset, or Overflow where documents nest deeper than
-/// [`MAX_DEPTH`].
+/// Errors: InvalidBSON naming the offset, or Overflow if documents nest deeper than [`MAX_DEPTH`].
 pub fn validate(bytes: &[u8]) -> Result<()> {
     let length = read_length(bytes).ok_or_else(|| err!(InvalidBSON, "BSON document is cut off"))?;
     if length != bytes.len() || length < 5 {
@@ -51,12 +50,12 @@ pub fn validate(bytes: &[u8]) -> Result<()> {
     Ok(())
 }
 
-/// Whether the bytes are one document, however deep it nests: for assertions.
+/// Whether the bytes are one document of any depth; for assertions.
 pub fn is_well_formed(bytes: &[u8]) -> bool {
     !validate(bytes).is_err_and(|error| error.code() == crate::ErrorCode::InvalidBSON)
 }
 
-/// Checks the element at `position`, pushing the documents it opens; returns where to go on.
+/// Validates the element at `position`, pushes the documents that it opens, and returns the next position.
 fn validate_element(body: &[u8], position: usize, stack: &mut Stack) -> Option<usize> {
     let kind = Type::from_tag(*body.get(position)?)?;
     let name_start = position + 1;
@@ -91,13 +90,13 @@ fn validate_element(body: &[u8], position: usize, stack: &mut Stack) -> Option<u
         }
         _ => {}
     }
-    // An embedded document's own length must agree with where its terminator stands, which the
-    // caller checks when it arrives there.
+    // The embedded document's own length must match the position of its terminator. The caller checks this when it
+    // reaches the terminator.
     Some(end)
 }
 
-/// Checks the name at the beginning of `rest`; returns its length. Nearly all names are short and ASCII, which
-/// is found out on the way to their end.
+/// Checks the name at the start of `rest` and returns its length. Nearly all names are short and ASCII, which the scan
+/// for their end detects.
 fn check_name(rest: &[u8]) -> Option<usize> {
     let mut bits = 0;
     let length = rest.iter().position(|&byte| {

@@ -1,9 +1,9 @@
-//! One value: borrowed as [`Value`], owned as [`ValueBuf`].
+//! A single value: borrowed as [`Value`], owned as [`ValueBuf`].
 
 use super::raw::read_length;
 use super::{Array, Decimal128, Document, Number, ObjectId, RegexText, Type};
 
-/// A BSON value that borrows what is long (strings, binaries, documents) from the document.
+/// A BSON value. Strings, binaries and documents borrow from the document.
 #[allow(missing_docs)]
 #[derive(Clone, Copy, Debug)]
 pub enum Value<'a> {
@@ -45,8 +45,8 @@ pub enum Value<'a> {
 }
 
 impl<'a> Value<'a> {
-    /// Decodes the outer layer of a value. Broken bytes read as null: the bytes were validated at
-    /// the door, so this is never seen, and never a panic.
+    /// Decodes the outer layer of a value. Broken bytes read as null instead of panicking; validated bytes are never
+    /// broken.
     #[inline]
     pub fn decode(kind: Type, bytes: &'a [u8]) -> Value<'a> {
         Self::try_decode(kind, bytes).unwrap_or(Value::Null)
@@ -117,7 +117,7 @@ impl<'a> Value<'a> {
         }
     }
 
-    /// The number, if this is one of the four numeric types.
+    /// The number, if the type is numeric.
     pub fn as_number(&self) -> Option<Number> {
         Some(match *self {
             Value::Double(v) => Number::Double(v),
@@ -128,27 +128,27 @@ impl<'a> Value<'a> {
         })
     }
 
-    /// The number as an i64 if it is a number with exactly that integral value.
+    /// The number as an i64, if it has exactly that integral value.
     pub fn as_i64(&self) -> Option<i64> {
         self.as_number()?.to_i64_exact()
     }
 
-    /// The string, if this is one (symbols are not).
+    /// The string, if the type is string (not symbol).
     pub fn as_str(&self) -> Option<&'a str> {
         if let Value::String(text) = *self { Some(text) } else { None }
     }
 
-    /// The boolean, if this is one.
+    /// The boolean, if the type is boolean.
     pub fn as_bool(&self) -> Option<bool> {
         if let Value::Boolean(value) = *self { Some(value) } else { None }
     }
 
-    /// The embedded document, if this is one (arrays are not).
+    /// The embedded document, if the type is document (not array).
     pub fn as_document(&self) -> Option<Document<'a>> {
         if let Value::Document(document) = *self { Some(document) } else { None }
     }
 
-    /// The array, if this is one.
+    /// The array, if the type is array.
     pub fn as_array(&self) -> Option<Array<'a>> {
         if let Value::Array(array) = *self { Some(array) } else { None }
     }
@@ -158,7 +158,7 @@ impl<'a> Value<'a> {
         matches!(self, Value::Null | Value::Undefined)
     }
 
-    /// Whether the value counts as true in an expression: all but false, null, undefined, zero.
+    /// Whether the value counts as true in an expression: everything except false, null, undefined and zero.
     pub fn is_truthy(&self) -> bool {
         match *self {
             Value::Boolean(value) => value,

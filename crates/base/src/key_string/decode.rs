@@ -1,4 +1,4 @@
-//! Keys back to values. Any bytes are taken: broken ones give an error, never a panic.
+//! Decoder of keys. Any bytes are accepted: broken keys return an error and never panic.
 
 use super::number;
 use super::tags;
@@ -10,7 +10,7 @@ use crate::{Error, Result, err};
 
 /// Decodes a whole key, one component for each direction in `ascending`.
 ///
-/// Errors: InternalError where the bytes are no such key.
+/// Errors: InternalError for bytes that are not a key of this shape.
 pub fn decode(key: &[u8], type_bits: &[u8], ascending: &[bool]) -> Result<Vec<ValueBuf>> {
     let mut decoder = Decoder::new(key, type_bits);
     let values = ascending.iter().map(|&up| decoder.next(up)).collect::<Result<Vec<_>>>()?;
@@ -22,9 +22,9 @@ pub fn decode(key: &[u8], type_bits: &[u8], ascending: &[bool]) -> Result<Vec<Va
 pub struct Decoder<'a> {
     rest: &'a [u8],
     types: TypeReader<'a>,
-    /// FF while in a descending component.
+    /// FF within a descending component.
     mask: u8,
-    /// Whether strings stand as a collation's bytes.
+    /// Whether strings are collation keys.
     collated: bool,
 }
 
@@ -38,18 +38,18 @@ impl<'a> Decoder<'a> {
         Decoder { rest: key, types: TypeReader::new(type_bits), mask: 0, collated: false }
     }
 
-    /// The same for a key whose strings are a collation's bytes, which it shows in hexadecimal as
-    /// MongoDB does: the strings themselves can't be had from them.
+    /// Decodes a key whose strings are collation keys. They are returned in hexadecimal, as in MongoDB, because the
+    /// strings cannot be recovered from them.
     pub fn collated(self) -> Decoder<'a> {
         Decoder { collated: true, ..self }
     }
 
-    /// The bytes behind the components read so far.
+    /// The bytes after the components read so far.
     pub fn rest(&self) -> &'a [u8] {
         self.rest
     }
 
-    /// Decodes the next component. Errors: InternalError where the bytes are none.
+    /// Decodes the next component. Errors: InternalError for invalid bytes.
     pub fn next(&mut self, ascending: bool) -> Result<ValueBuf> {
         let mut holder = Builder::new();
         self.append_next(c"", ascending, &mut holder)?;
@@ -60,7 +60,7 @@ impl<'a> Decoder<'a> {
 
     /// Decodes the next component and appends it to `out` under a name.
     ///
-    /// Errors: InternalError where the bytes are none; `out` is then half written.
+    /// Errors: InternalError for invalid bytes; `out` is then incomplete.
     pub fn append_next<'n>(
         &mut self,
         name: impl Into<FieldName<'n>>,
@@ -90,7 +90,7 @@ impl<'a> Decoder<'a> {
         Some(bytes.map(|byte| byte ^ self.mask))
     }
 
-    /// Decodes the value behind `tag` into `out`: under a name, or as an array's next element.
+    /// Decodes the value after `tag` into `out`: under a name, or as an array's next element.
     fn value(&mut self, tag: u8, name: Option<FieldName<'_>>, out: &mut Builder, depth: usize) -> Option<()> {
         match tag {
             tags::NAN..=tags::INFINITY => put(out, name, self.number(tag)?),
@@ -146,7 +146,7 @@ impl<'a> Decoder<'a> {
             }
             tags::REGEX => {
                 let (pattern, options) = (self.text()?, self.text()?);
-                // These end at a NUL in BSON, so one inside cannot have been encoded.
+                // Both end at a NUL in BSON, so an encoded pattern or option cannot contain one.
                 let (pattern, options) = (RegexText::new(&pattern).ok()?, RegexText::new(&options).ok()?);
                 put(out, name, Value::Regex { pattern, options });
             }
@@ -235,7 +235,7 @@ impl<'a> Decoder<'a> {
     }
 }
 
-/// A collation's bytes as messages show them.
+/// Formats a collation key as messages print it.
 fn hexadecimal(key: &[u8]) -> String {
     let digits: String = key.iter().map(|byte| format!("{byte:02x}")).collect();
     format!("CollationKey(0x{digits})")

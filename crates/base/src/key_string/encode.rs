@@ -1,25 +1,27 @@
-//! Values to keys.
+//! Encoder of keys.
 
 use super::number;
 use super::tags;
 use super::type_bits::{Item, TypeBits};
 use crate::bson::{Array, Document, Value};
 
-/// Turns text into the bytes that sort as the text does under a collation; appends to the buffer.
+/// Appends the collation key of a text: bytes that sort as the text does under a collation.
 pub type Collate<'c> = dyn Fn(&str, &mut Vec<u8>) + 'c;
 
-/// Appends one component to a key, without type bits: for bounds and for sorting.
+/// Appends one component to a key, without type bits. Bounds and sort keys use this.
 pub fn encode(value: Value<'_>, ascending: bool, out: &mut Vec<u8>) {
     component(value, ascending, (None, None, None), out);
 }
 
-/// Appends one component as [`encode`] does, its strings, also nested ones, by a collation.
+/// Appends one component as [`encode`], with strings, also nested strings, encoded by a collation.
 pub fn encode_collated(value: Value<'_>, ascending: bool, collate: &Collate<'_>, out: &mut Vec<u8>) {
     component(value, ascending, (Some(collate), None, None), out);
 }
 
-/// Appends one component as [`encode`] or [`encode_collated`] does, and calls `go_on` after every so many bytes, for values
-/// that take long; whether it never said no. If it did, what was appended is no key.
+/// Appends one component as [`encode`] or [`encode_collated`], and calls `go_on` at intervals because large values take
+/// long.
+///
+/// Returns false if `go_on` did; the appended bytes are then not a key.
 pub fn encode_while(
     value: Value<'_>,
     ascending: bool,
@@ -32,18 +34,18 @@ pub fn encode_while(
     !pauses.ended
 }
 
-/// Bytes of a key between two questions whether to go on: some hundred microseconds at most.
+/// Bytes of a key between two calls of `go_on`: some hundred microseconds at most.
 const BYTES_PER_PAUSE: usize = 16 << 10;
 
-/// Asks now and then whether to go on.
+/// Calls `go_on` at intervals.
 struct Pauses<'p> {
-    /// How long the key is by the next question.
+    /// Length of the key at the next call.
     next: usize,
     go_on: &'p mut dyn FnMut() -> bool,
     ended: bool,
 }
 
-/// Builds compound keys, and the type bits that make them decode exactly. Reusable.
+/// Builder of compound keys, with the type bits that make decoding exact. Reusable.
 #[derive(Clone, Default, Debug)]
 pub struct KeyBuilder {
     bytes: Vec<u8>,
@@ -56,7 +58,7 @@ impl KeyBuilder {
         KeyBuilder::default()
     }
 
-    /// The same, with room for so many bytes.
+    /// A key without components and with capacity for `bytes` bytes.
     pub fn with_capacity(bytes: usize) -> KeyBuilder {
         KeyBuilder { bytes: Vec::with_capacity(bytes), ..KeyBuilder::default() }
     }
@@ -67,8 +69,8 @@ impl KeyBuilder {
         self
     }
 
-    /// Appends a component whose strings, also nested ones, sort by a collation. Such a key
-    /// decodes to the collation's bytes, not to the strings.
+    /// Appends a component whose strings, also nested strings, sort by a collation. The key decodes to collation keys,
+    /// not to the strings.
     pub fn push_collated(&mut self, value: Value<'_>, ascending: bool, collate: &Collate<'_>) -> &mut Self {
         component(value, ascending, (Some(collate), Some(&mut self.types), None), &mut self.bytes);
         self
@@ -79,24 +81,24 @@ impl KeyBuilder {
         &self.bytes
     }
 
-    /// What [`decode`](super::decode) needs beside the key; mostly empty.
+    /// The type bits, which [`decode`](super::decode) needs in addition to the key; mostly empty.
     pub fn type_bits(&self) -> &[u8] {
         self.types.bytes()
     }
 
-    /// Gives up the key and its type bits.
+    /// Returns the key and its type bits.
     pub fn into_parts(self) -> (Vec<u8>, Vec<u8>) {
         (self.bytes, self.types.into_bytes())
     }
 
-    /// Starts over and keeps the memory.
+    /// Clears the key and keeps the memory.
     pub fn clear(&mut self) {
         self.bytes.clear();
         self.types.clear();
     }
 }
 
-/// How strings are compared, where type bits are noted, and who is asked whether to go on.
+/// String comparison, type bits and interruption checks of an encoder.
 type Aspects<'a, 'p> = (Option<&'a Collate<'a>>, Option<&'a mut TypeBits>, Option<&'a mut Pauses<'p>>);
 
 fn component(value: Value<'_>, ascending: bool, aspects: Aspects<'_, '_>, out: &mut Vec<u8>) {
@@ -133,7 +135,7 @@ impl Encoder<'_, '_> {
         self.body(value);
     }
 
-    /// What follows the first byte.
+    /// Encodes the bytes after the first byte.
     fn body(&mut self, value: Value<'_>) {
         match value {
             Value::String(text) => {
@@ -153,7 +155,7 @@ impl Encoder<'_, '_> {
             }
             Value::ObjectId(id) => self.out.extend_from_slice(&id.0),
             Value::DateTime(millis) => {
-                // Moves the sign so that unsigned order is signed order.
+                // Flips the sign bit, so unsigned order equals signed order.
                 self.out.extend_from_slice(&(millis as u64 ^ 1 << 63).to_be_bytes());
             }
             Value::Timestamp(time) => self.out.extend_from_slice(&time.to_be_bytes()),
@@ -177,13 +179,13 @@ impl Encoder<'_, '_> {
 
     fn note(&mut self, item: Item, payload: &[u8]) {
         if let Some(types) = &mut self.types {
-            // Only these two carry bytes; a plain NaN doesn't.
+            // Only these two have a payload; a plain NaN has none.
             let carries = matches!(item, Item::Decimal | Item::RawDouble);
             types.note(item, if carries { payload } else { &[] });
         }
     }
 
-    /// Whether nobody who was asked has said no.
+    /// Whether encoding may continue: true until `go_on` returns false.
     #[inline]
     fn goes_on(&mut self) -> bool {
         match &mut self.pauses {
@@ -245,7 +247,7 @@ impl Encoder<'_, '_> {
         self.out.push(tags::END);
     }
 
-    /// A length in one byte, or FF and four.
+    /// Encodes a length in one byte, or as FF and four bytes.
     fn length(&mut self, length: usize) {
         match u8::try_from(length) {
             Ok(short) if short < 0xFF => self.out.push(short),

@@ -1,8 +1,8 @@
-//! Values as bytes whose `memcmp` order is MongoDB's order of values.
+//! Key strings: values as bytes whose `memcmp` order is MongoDB's order of values.
 //!
-//! A key is one component after the other, each self-delimiting (no component is a prefix of
-//! another), so comparing the concatenation compares component by component. A descending
-//! component has all its bits inverted. Anything may follow a key: a record id, say.
+//! A key is a sequence of components. Each component is self-delimiting (never a prefix of another), so comparing keys
+//! compares component by component. A descending component has all its bits inverted. Any bytes may follow a key, such
+//! as a record id.
 //!
 //! | first byte | value | then |
 //! |---|---|---|
@@ -17,10 +17,10 @@
 //! | 80, 88, 90 | DBPointer, code, code with scope | |
 //! | F0 | MaxKey | |
 //!
-//! In text the bytes 00 and 01 are written 01 01 and 01 02, which keeps both order and the
-//! terminator unique. Equal values give equal bytes whatever their types, so what type a number
-//! had is kept beside the key, in [type bits](KeyBuilder::type_bits): empty for int32s, for
-//! int64s that need their width, for doubles with a fraction and for strings.
+//! Text encodes the bytes 00 and 01 as 01 01 and 01 02, which preserves the order and keeps the terminator unique.
+//! Equal values of different types have equal bytes. [Type bits](KeyBuilder::type_bits) store the type of a number
+//! outside the key. They are empty for int32s, for int64s that need their width, for doubles with a fraction and for
+//! strings.
 
 mod decode;
 mod encode;
@@ -35,8 +35,8 @@ pub use decode::{Decoder, decode};
 pub use encode::{Collate, KeyBuilder, encode, encode_collated, encode_while};
 pub use skip::component_length;
 
-/// The smallest bytes that sort after every key starting with `prefix`; `None` where there are
-/// none (the prefix is empty or nothing but FF).
+/// Returns the smallest bytes that sort after every key with this prefix. `None` if the prefix is empty or consists of
+/// FF only.
 pub fn successor(prefix: &[u8]) -> Option<Vec<u8>> {
     let end = prefix.iter().rposition(|&byte| byte != 0xFF)?;
     let mut bytes = prefix.get(..=end)?.to_vec();

@@ -1,13 +1,13 @@
-//! Numbers of all four types in one order, equal values in equal bytes.
+//! Encoding of numbers of all four types in one order; equal values have equal bytes.
 //!
-//! The first byte says in which of these ranges the magnitude lies; then
-//! - below one, and from 2^63 up: the 63 bits of the nearest double not above it, and a bit
-//!   saying whether the magnitude is more than that double;
-//! - between: the integer part in as few bytes as it needs, and a bit for a fraction; a fraction
-//!   as 52 binary digits and again a bit saying whether there is more.
+//! The first byte is the range of the magnitude. The following bytes depend on the range:
+//! - Below one, and from 2^63 up: the 63 bits of the nearest double that is not greater, and a bit that marks a greater
+//!   magnitude.
+//! - Between: the integer part in as few bytes as possible, and a bit that marks a fraction. The fraction has 52 binary
+//!   digits and a bit that marks more digits.
 //!
-//! Only decimals can be more than those binary digits: they go on with their decimal exponent and
-//! digits. Negative numbers are their magnitude's bytes inverted behind a mirrored first byte.
+//! Only decimals can have more binary digits. Their decimal exponent and digits follow. A negative number has a
+//! mirrored first byte and the inverted bytes of its magnitude.
 
 use super::tags;
 use super::type_bits::Item;
@@ -16,18 +16,18 @@ use crate::bson::{Decimal128, DecimalParts, Number, Value};
 const TWO_63: f64 = 9_223_372_036_854_775_808.0;
 const TWO_52: f64 = 4_503_599_627_370_496.0;
 const FRACTION_BYTES: usize = 7;
-/// Makes a decimal's exponent of its first digit positive.
+/// Makes the exponent of a decimal's first digit positive.
 const EXPONENT_BIAS: i32 = 8192;
 
-/// A magnitude that isn't zero, taken apart as it is written.
+/// A non-zero magnitude, split for encoding.
 enum Magnitude {
-    /// The integer part, 52 bits of fraction, whether there is more.
+    /// The integer part, 52 bits of fraction, and whether more digits follow.
     Integer {
         whole: u64,
         fraction: u64,
         more: bool,
     },
-    /// A double below one or of at least 2^63, and whether there is more.
+    /// A double below one or of at least 2^63, and whether more digits follow.
     Float {
         float: f64,
         more: bool,
@@ -79,7 +79,7 @@ fn of_double(value: f64) -> Magnitude {
         return Magnitude::Float { float: value, more: false };
     }
     let whole = value as u64;
-    // Exact: from one up a double has at most 52 binary digits after the point.
+    // Exact: a double from one up has at most 52 binary digits after the point.
     let fraction = ((value - whole as f64) * TWO_52) as u64;
     Magnitude::Integer { whole, fraction, more: false }
 }
@@ -102,8 +102,8 @@ fn of_decimal(coefficient: u128, exponent: i32) -> Magnitude {
     Magnitude::Float { float, more }
 }
 
-/// The first 52 binary digits of `rest / divisor`, which is below one, and what then remains.
-/// Both stay below 10^38, so doubling doesn't overflow.
+/// Returns the first 52 binary digits of `rest / divisor`, which is below one, and the remainder. Both stay below
+/// 10^38, so doubling does not overflow.
 fn binary_fraction(mut rest: u128, divisor: u128) -> (u64, u128) {
     let mut bits = 0;
     if rest == 0 {
@@ -120,7 +120,7 @@ fn binary_fraction(mut rest: u128, divisor: u128) -> (u64, u128) {
     (bits, rest)
 }
 
-/// Writes tag and magnitude, mirrored and inverted where negative.
+/// Writes tag and magnitude; mirrors and inverts them for a negative number.
 fn signed(negative: bool, magnitude: Magnitude, digits: Option<(u128, i32)>, out: &mut Vec<u8>) {
     let start = out.len();
     let more = write_magnitude(magnitude, out);
@@ -163,13 +163,13 @@ fn write_magnitude(magnitude: Magnitude, out: &mut Vec<u8>) -> bool {
     }
 }
 
-/// The exponent of the first digit, then the digits in pairs without trailing zeros; the low bit
-/// of each pair's byte says whether another follows.
+/// Writes the exponent of the first digit, then the digits in pairs without trailing zeros. The low bit of each pair's
+/// byte marks a following pair.
 fn write_digits(coefficient: u128, exponent: i32, out: &mut Vec<u8>) {
     let digits = coefficient.ilog10() as i32 + 1;
     let first = exponent + digits - 1 + EXPONENT_BIAS;
     out.extend_from_slice(&(first as u16).to_be_bytes());
-    // Moved up to an even number of digits, then peeled off from the top.
+    // Padded to an even number of digits; pairs are taken from the top.
     let even = (digits + 1) & !1;
     let mut rest = if even == digits { coefficient } else { coefficient * 10 };
     let mut power = 10u128.pow((even - 2) as u32);
@@ -184,7 +184,7 @@ fn write_digits(coefficient: u128, exponent: i32, out: &mut Vec<u8>) {
     }
 }
 
-/// What type bits say of a number.
+/// Returns the type-bit item of a number.
 pub(super) fn item(number: Number) -> Item {
     match number {
         Number::Int32(_) => Item::Plain,
@@ -214,7 +214,7 @@ fn number_is_negative_zero(number: Number) -> bool {
     matches!(number, Number::Double(value) if value.to_bits() == (-0.0f64).to_bits())
 }
 
-/// A number as the key tells it; its type is for the type bits to say.
+/// A decoded number without its type, which the type bits add.
 #[derive(Clone, Copy)]
 pub(super) enum Decoded {
     Integer(i64),
@@ -222,7 +222,7 @@ pub(super) enum Decoded {
 }
 
 impl Decoded {
-    /// The value of the type that the key suggests by itself.
+    /// The value in the type that the key implies.
     pub(super) fn plain(self) -> Value<'static> {
         match self {
             Decoded::Integer(value) => i32::try_from(value).map_or(Value::Int64(value), Value::Int32),

@@ -1,9 +1,9 @@
-//! How long the first component of a key is, found without decoding it: what a scan needs that
-//! has bounds on a component behind one that varies.
+//! Length of a key's first component, found without decoding. An index scan needs it for bounds on a component after
+//! one that varies.
 
 use super::{number, tags};
 
-/// The number of bytes that the first component of `key` takes; `None` where there is none.
+/// Returns the size of the first component of `key` in bytes; `None` if `key` has no whole component.
 pub fn component_length(key: &[u8], ascending: bool) -> Option<usize> {
     let mut skip = Skip { key, at: 0, mask: if ascending { 0 } else { 0xFF } };
     skip.value()?;
@@ -28,15 +28,15 @@ impl Skip<'_> {
         Some(())
     }
 
-    /// Goes behind the next END that is not part of an escape; there are none of those in text,
-    /// where both bytes of an escape are at least one.
+    /// Skips to the byte after the next END. Escapes in text contain no END, because both of their bytes are at least
+    /// one.
     fn text(&mut self) -> Option<()> {
         let end = tags::END ^ self.mask;
         let length = self.key.get(self.at..)?.iter().position(|&byte| byte == end)?;
         self.bytes(length + 1)
     }
 
-    /// One value. Nesting is counted, not followed, so no depth is too deep.
+    /// Skips one value. Nesting is counted without recursion, so any depth is safe.
     fn value(&mut self) -> Option<()> {
         let mut open: Vec<u8> = Vec::new();
         loop {
@@ -51,7 +51,7 @@ impl Skip<'_> {
                     continue;
                 }
                 (_, Some(&tags::DOCUMENT)) => {
-                    // That was the rank of the element; its name and the value's own byte follow.
+                    // The tag was the element's rank. The name and the value's own tag follow.
                     self.text()?;
                     tag = self.byte()?;
                 }

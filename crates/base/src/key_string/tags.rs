@@ -1,5 +1,5 @@
-//! The first bytes of encoded values. Their order is the order of types; 00 ends documents and
-//! arrays, and 00 and FF never start a value.
+//! First bytes of encoded values, in the order of the types. 00 ends documents and arrays. 00 and FF never start a
+//! value.
 
 use crate::bson::Type;
 
@@ -8,11 +8,11 @@ pub(super) const MIN_KEY: u8 = 0x08;
 pub(super) const UNDEFINED: u8 = 0x0C;
 pub(super) const NULL: u8 = 0x10;
 pub(super) const NAN: u8 = 0x20;
-/// The middle of the numbers: the first byte of a negative one mirrors that of its magnitude.
+/// Zero, the middle of the numbers. The tag of a negative number mirrors the tag of its magnitude.
 pub(super) const ZERO: u8 = 0x2C;
 /// Magnitudes below one.
 pub(super) const SMALL: u8 = 0x2D;
-/// Magnitudes from one to 2^63; plus the number of bytes (1 to 8) of the integer part.
+/// Magnitudes from one to 2^63: this tag plus the number of bytes (1 to 8) of the integer part.
 pub(super) const INTEGER: u8 = 0x2D;
 /// Magnitudes of 2^63 and more.
 pub(super) const LARGE: u8 = 0x36;
@@ -32,8 +32,8 @@ pub(super) const JAVASCRIPT: u8 = 0x88;
 pub(super) const JAVASCRIPT_WITH_SCOPE: u8 = 0x90;
 pub(super) const MAX_KEY: u8 = 0xF0;
 
-/// The byte that stands for a type's rank before the name of an element: documents compare
-/// ranks first, then names, then values.
+/// Returns the byte for a type's rank, which precedes an element's name: documents compare ranks first, then names,
+/// then values.
 pub(super) fn rank(kind: Type) -> u8 {
     match kind {
         Type::MinKey => MIN_KEY,

@@ -1,4 +1,4 @@
-//! Properties: the order of keys is the order of values, and keys decode to what went in.
+//! Property tests: the order of keys is the order of values, and keys decode to the original values.
 
 use super::*;
 use crate::bson::{Value, ValueBuf, compare};

@@ -1,13 +1,13 @@
-//! What a key forgets: the types of numbers and symbols, so that keys decode to the exact values.
+//! Type bits: the types of numbers and symbols, which keys do not store. They make decoding exact.
 //!
-//! Numbers and strings count as items, in their order in the key. An item whose type follows from
-//! the key itself is *plain* and takes no space; any other is a byte, its low three bits saying
-//! what it is and the high five how many plain items came before it since the last byte.
+//! Numbers and strings are items, in their order in the key. An item is *plain* and takes no space if the key implies
+//! its type. Any other item is a byte: its low three bits are the type, its high five bits count the plain items since
+//! the last byte.
 
-/// What an item is.
+/// The type of an item.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Item {
-    /// As the key says: string, int32 where it fits, else int64, else double.
+    /// The type that the key implies: string, int32 if it fits, else int64, else double.
     Plain,
     Int64,
     Double,
@@ -19,7 +19,7 @@ pub(super) enum Item {
     Symbol,
 }
 
-/// The code that only carries plain items, where they don't fit the five bits.
+/// A code that only counts plain items, used when their number exceeds five bits.
 const SKIP: u8 = 7;
 const GAP_MAX: u8 = 31;
 
@@ -85,7 +85,7 @@ impl TypeBits {
     }
 }
 
-/// Reads type bits while a key is decoded. Past their end all items are plain.
+/// Reads type bits while a key is decoded. All items past the end are plain.
 #[derive(Clone)]
 pub(super) struct TypeReader<'a> {
     rest: &'a [u8],
@@ -119,7 +119,7 @@ impl<'a> TypeReader<'a> {
         }
     }
 
-    /// The bytes that follow the item just read.
+    /// Returns the payload of the item just read.
     pub(super) fn payload<const N: usize>(&mut self) -> Option<[u8; N]> {
         let (payload, rest) = self.rest.split_first_chunk::<N>()?;
         self.rest = rest;

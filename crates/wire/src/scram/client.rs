@@ -1,20 +1,20 @@
-//! The client's half: a name to begin with, a proof for the server's salt, and a look at the server's signature.
+//! The client's side of SCRAM: the first message, the proof, and the check of the server's signature.
 
 use super::keys::{Keys, prepared_password};
 use super::message::{decoded, encoded, escaped, text, value};
 use super::{Mechanism, Refusal, refusal};
 use crate::secret;
 
-/// The fewest iterations that a client puts up with, as all drivers.
+/// Minimum iteration count that a client accepts, as in all drivers.
 const ITERATIONS_MIN: u32 = 4096;
 
-/// The most: beyond this, a server keeps its client busy and no secret.
+/// Maximum iteration count. A higher count only keeps the client busy.
 const ITERATIONS_MAX: u32 = 10_000_000;
 
-/// How many random bytes a nonce is made of.
+/// Random bytes in a nonce.
 const NONCE_BYTES: usize = 24;
 
-/// Somebody who wants in.
+/// A conversation that has sent no proof yet.
 pub struct Client {
     mechanism: Mechanism,
     prepared: String,
@@ -22,15 +22,15 @@ pub struct Client {
     nonce: String,
 }
 
-/// Somebody who has shown a proof and wants to see the server's.
+/// A conversation that has sent its proof and waits for the server's signature.
 pub struct Verifier {
     signature: Vec<u8>,
 }
 
 impl Client {
-    /// Begins a conversation; [`Client::first`] is what to send.
+    /// Begins a conversation; send [`Client::first`] next.
     ///
-    /// Fails on a password that can't be prepared, and where the system has no random numbers.
+    /// Errors: a password that SASLprep refuses, or a system without random numbers.
     pub fn new(mechanism: Mechanism, user: &str, password: &str) -> Result<Client, Refusal> {
         let random = secret::random::<NONCE_BYTES>().map_err(Refusal)?;
         Client::with_nonce(mechanism, user, password, encoded(&random))
@@ -52,10 +52,10 @@ impl Client {
         format!("n,,{}", self.bare)
     }
 
-    /// The final message, with the proof, in answer to the server's first; and what the server's final message must
-    /// show.
+    /// Returns the final message with the proof, in answer to the server's first message. The verifier checks the
+    /// server's final message.
     ///
-    /// Fails on a message that isn't the server's to this client, and on too few iterations.
+    /// Errors: a message that does not answer this client, or an iteration count outside the limits.
     pub fn reply(self, message: &[u8]) -> Result<(Verifier, String), Refusal> {
         let message = text(message)?;
         let mut attributes = message.split(',');
@@ -82,9 +82,9 @@ impl Client {
 }
 
 impl Verifier {
-    /// Looks at the server's final message: only a server that keeps this user's keys can sign it.
+    /// Checks the signature of the server's final message. Only a server with this user's keys can sign it.
     ///
-    /// Fails on any other.
+    /// Errors: any other message.
     pub fn check(self, message: &[u8]) -> Result<(), Refusal> {
         let signature = decoded(value(text(message)?.split(',').next(), 'v')?)?;
         match secret::equal(&signature, &self.signature) {

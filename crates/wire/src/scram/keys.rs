@@ -1,4 +1,4 @@
-//! What a password comes to: the keys that a server keeps, and how they are made.
+//! Credentials: the keys that a server stores, and their derivation from a password.
 
 use super::{Mechanism, Refusal};
 use hmac::{Hmac, KeyInit, Mac};
@@ -7,28 +7,28 @@ use sha1::Sha1;
 use sha2::Sha256;
 use std::fmt;
 
-/// What a server knows of a password: enough to check whoever claims to have it, too little to claim it.
+/// Stored credential of a user. It can verify a proof of the password but cannot create a proof.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Credential {
-    /// How many times the password was hashed.
+    /// Iteration count of the password hash.
     pub iterations: u32,
-    /// What it was hashed with.
+    /// Salt of the password hash.
     pub salt: Vec<u8>,
     /// The hash of the client's key.
     pub stored_key: Vec<u8>,
-    /// What the server signs with.
+    /// Key of the server's signature.
     pub server_key: Vec<u8>,
 }
 
 impl fmt::Debug for Credential {
-    /// Without keys or salt: credentials stand in no log.
+    /// Omits keys and salt, because logs must not show credentials.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Credential").field("iterations", &self.iterations).finish_non_exhaustive()
     }
 }
 
 impl Credential {
-    /// The credential of a prepared password ([`prepared_password`]).
+    /// Derives the credential of a prepared password ([`prepared_password`]).
     pub(super) fn of_prepared(
         mechanism: Mechanism,
         prepared: &[u8],
@@ -44,9 +44,9 @@ impl Credential {
         }
     }
 
-    /// The credential of a password; for SHA-1 the one of `digested`, if the client has digested it itself.
+    /// Derives the credential of a password. For SHA-1, `digested` replaces the password if the client has digested it.
     ///
-    /// Fails where the password can't be prepared.
+    /// Errors: a password that cannot be prepared.
     pub fn new(
         mechanism: Mechanism,
         user: &str,
@@ -58,12 +58,12 @@ impl Credential {
         Ok(Credential::of_prepared(mechanism, prepared.as_bytes(), salt, iterations))
     }
 
-    /// The credential of a password that its owner has digested with the user's name: of SCRAM-SHA-1 alone.
+    /// Derives a SCRAM-SHA-1 credential from a password that the client has digested with the user's name.
     pub fn of_digested(digested: &str, salt: Vec<u8>, iterations: u32) -> Credential {
         Credential::of_prepared(Mechanism::Sha1, digested.as_bytes(), salt, iterations)
     }
 
-    /// Whether its parts have the sizes that the mechanism gives them.
+    /// Whether the parts have the sizes that the mechanism requires.
     pub fn is_whole(&self, mechanism: Mechanism) -> bool {
         let size = mechanism.key_size();
         self.iterations > 0
@@ -73,14 +73,14 @@ impl Credential {
     }
 }
 
-/// The keys that client and server prove themselves with.
+/// Keys with which client and server prove their knowledge.
 pub(super) struct Keys {
     pub(super) client_key: Vec<u8>,
     pub(super) server_key: Vec<u8>,
 }
 
 impl Keys {
-    /// Hashes a password as often as the server wants it.
+    /// Derives the keys of a password with the server's iteration count.
     pub(super) fn derive(mechanism: Mechanism, prepared: &[u8], salt: &[u8], iterations: u32) -> Keys {
         let salted = mechanism.stretch(prepared, salt, iterations);
         Keys {
@@ -90,15 +90,15 @@ impl Keys {
     }
 }
 
-/// A password as SCRAM-SHA-1 takes it at MongoDB: digested together with the user's name, in hexadecimal.
+/// Digests a password with the user's name, in hexadecimal, as MongoDB does for SCRAM-SHA-1.
 pub fn digested_password(user: &str, password: &str) -> String {
     let digest = Md5::digest(format!("{user}:mongo:{password}"));
     digest.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// A password as the mechanism hashes it.
+/// Prepares a password for hashing by the mechanism.
 ///
-/// Fails on characters that no password may have.
+/// Errors: characters that are not allowed in passwords.
 pub(super) fn prepared_password(mechanism: Mechanism, user: &str, password: &str) -> Result<String, Refusal> {
     match mechanism {
         Mechanism::Sha1 => Ok(digested_password(user, password)),
@@ -119,12 +119,12 @@ impl Mechanism {
         stretched
     }
 
-    /// A hash that only whoever knows the key can make: what salts of users that aren't there come from.
+    /// Returns a keyed hash (HMAC). The salts of unknown users are derived with it.
     pub fn keyed_hash(self, key: &[u8], parts: &[&[u8]]) -> Vec<u8> {
         self.sign(key, parts)
     }
 
-    /// The hash of bytes.
+    /// Hashes bytes.
     pub(super) fn hash(self, bytes: &[u8]) -> Vec<u8> {
         match self {
             Mechanism::Sha1 => Sha1::digest(bytes).to_vec(),
@@ -132,10 +132,10 @@ impl Mechanism {
         }
     }
 
-    /// The signature (HMAC) of text in parts.
+    /// Signs text, given in parts, with HMAC.
     pub(super) fn sign(self, key: &[u8], parts: &[&[u8]]) -> Vec<u8> {
         fn with<M: Mac + KeyInit>(key: &[u8], parts: &[&[u8]]) -> Vec<u8> {
-            // A key may have any length: the error is one that can't be.
+            // HMAC takes a key of any length, so this error cannot happen.
             let Ok(mut mac) = <M as KeyInit>::new_from_slice(key) else { return Vec::new() };
             parts.iter().for_each(|part| mac.update(part));
             mac.finalize().into_bytes().to_vec()

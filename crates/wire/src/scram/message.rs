@@ -1,15 +1,15 @@
-//! The texts that go back and forth: attributes between commas, names escaped, binary data in base64.
+//! Text format of SCRAM messages: attributes between commas, escaped names, binary data in base64.
 
 use super::{Refusal, refusal};
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
 
-/// The longest message that is looked at, in bytes.
+/// Maximum size of a message in bytes.
 pub(super) const MESSAGE_MAX: usize = 16 * 1024;
 
-/// The text of a message.
+/// Decodes the text of a message.
 ///
-/// Fails on bytes that are no text, and on more of it than anybody needs.
+/// Errors: invalid UTF-8, or a message beyond the limit.
 pub(super) fn text(message: &[u8]) -> Result<&str, Refusal> {
     if message.len() > MESSAGE_MAX {
         return refusal("a message is too long");
@@ -17,20 +17,20 @@ pub(super) fn text(message: &[u8]) -> Result<&str, Refusal> {
     std::str::from_utf8(message).map_err(|_| Refusal("a message is not UTF-8".to_string()))
 }
 
-/// The value of an attribute that begins with `name=`.
+/// Returns the value of an attribute that begins with `name=`.
 pub(super) fn value(attribute: Option<&str>, name: char) -> Result<&str, Refusal> {
     let value = attribute.and_then(|attribute| attribute.strip_prefix(name)?.strip_prefix('='));
     value.ok_or_else(|| Refusal(format!("the attribute '{name}' is not where it belongs")))
 }
 
-/// A user's name as it stands in a message.
+/// Escapes a user's name for a message.
 pub(super) fn escaped(name: &str) -> String {
     name.replace('=', "=3D").replace(',', "=2C")
 }
 
-/// A user's name as it stood in a message.
+/// Unescapes a user's name from a message.
 ///
-/// Fails on an escape that isn't one.
+/// Errors: an invalid escape.
 pub(super) fn unescaped(name: &str) -> Result<String, Refusal> {
     let mut plain = String::with_capacity(name.len());
     let mut parts = name.split('=');
@@ -47,12 +47,12 @@ pub(super) fn unescaped(name: &str) -> Result<String, Refusal> {
     Ok(plain)
 }
 
-/// Bytes in base64.
+/// Encodes bytes in base64.
 pub(super) fn encoded(bytes: &[u8]) -> String {
     BASE64_STANDARD.encode(bytes)
 }
 
-/// Bytes out of base64.
+/// Decodes base64.
 pub(super) fn decoded(text: &str) -> Result<Vec<u8>, Refusal> {
     BASE64_STANDARD.decode(text).map_err(|_| Refusal("an attribute is not base64".to_string()))
 }

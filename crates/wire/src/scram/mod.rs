@@ -23,20 +23,20 @@ pub use server::{First, Server};
 
 use std::fmt;
 
-/// A hash function to talk SCRAM with.
+/// A hash function for SCRAM.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Mechanism {
-    /// SCRAM-SHA-1, whose passwords MongoDB digests with the user's name first.
+    /// SCRAM-SHA-1. MongoDB first digests the password with the user's name.
     Sha1,
-    /// SCRAM-SHA-256, whose passwords are prepared by SASLprep.
+    /// SCRAM-SHA-256. SASLprep prepares the password.
     Sha256,
 }
 
 impl Mechanism {
-    /// Both, the stronger first.
+    /// Both mechanisms, the stronger first.
     pub const ALL: [Mechanism; 2] = [Mechanism::Sha256, Mechanism::Sha1];
 
-    /// Its name on the wire.
+    /// The name on the wire.
     pub fn name(self) -> &'static str {
         match self {
             Mechanism::Sha1 => "SCRAM-SHA-1",
@@ -44,12 +44,12 @@ impl Mechanism {
         }
     }
 
-    /// The mechanism of a name.
+    /// Returns the mechanism with this name.
     pub fn of_name(name: &str) -> Option<Mechanism> {
         Mechanism::ALL.into_iter().find(|mechanism| mechanism.name() == name)
     }
 
-    /// How many bytes its keys have.
+    /// Size of the keys in bytes.
     pub fn key_size(self) -> usize {
         match self {
             Mechanism::Sha1 => 20,
@@ -57,13 +57,13 @@ impl Mechanism {
         }
     }
 
-    /// How many bytes MongoDB's salts have: with their block's number they fill one hash.
+    /// Size of MongoDB's salts in bytes. Together with the block number, a salt fills one hash.
     pub fn salt_size(self) -> usize {
         self.key_size() - 4
     }
 }
 
-/// Why a conversation ended without anybody having been let in. For logs: whoever talks learns that it did, no more.
+/// Reason why authentication failed. For logs only: the client receives a generic error.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Refusal(pub String);
 

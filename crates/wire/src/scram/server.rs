@@ -1,21 +1,21 @@
-//! The server's half: who wants in, with what salt to come back, and whether the proof is one.
+//! The server's side of SCRAM: reads the user's name, sends the salt and verifies the proof.
 
 use super::message::{decoded, encoded, text, unescaped, value};
 use super::{Credential, Mechanism, Refusal, refusal};
 use crate::secret;
 
-/// The shortest nonce that a client may send, in characters; MongoDB takes one as short.
+/// Minimum length of a client's nonce in characters, as in MongoDB.
 const NONCE_MIN: usize = 4;
 
-/// How many random bytes the server adds to it.
+/// Random bytes that the server appends to the nonce.
 const NONCE_BYTES: usize = 24;
 
-/// The client's first message: somebody who wants in.
+/// The client's first message.
 pub struct First {
     mechanism: Mechanism,
-    /// The name, unescaped.
+    /// The user's name, unescaped.
     pub user: String,
-    /// The header, which the final message repeats in base64.
+    /// The GS2 header, which the final message repeats in base64.
     header: String,
     bare: String,
     nonce: String,
@@ -25,7 +25,7 @@ pub struct First {
 pub struct Server {
     mechanism: Mechanism,
     header: String,
-    /// The messages so far, which proof and signature are of.
+    /// The messages so far. Proof and signature cover them.
     transcript: String,
     nonce: String,
     credential: Credential,
@@ -34,7 +34,7 @@ pub struct Server {
 impl First {
     /// Reads the client's first message.
     ///
-    /// Fails on what isn't one: channels to be bound to, extensions that must be understood, somebody to act for.
+    /// Errors: malformed messages, channel binding, mandatory extensions and authorization identities.
     pub fn read(mechanism: Mechanism, message: &[u8]) -> Result<First, Refusal> {
         let message = text(message)?;
         let mut parts = message.splitn(3, ',');
@@ -72,9 +72,9 @@ impl First {
         })
     }
 
-    /// What to reply to somebody of this credential, and the conversation after it.
+    /// Returns the reply for a user with this credential, and the next state.
     ///
-    /// Fails where the system has no random numbers.
+    /// Errors: a system without random numbers.
     pub fn reply(self, credential: Credential) -> Result<(Server, String), Refusal> {
         let random = secret::random::<NONCE_BYTES>().map_err(Refusal)?;
         Ok(self.reply_with(credential, &encoded(&random)))
@@ -95,10 +95,10 @@ impl First {
 }
 
 impl Server {
-    /// Checks the client's final message; returns the server's, with its signature. Only whoever knows the password,
-    /// or the client's key, gets this far.
+    /// Verifies the client's final message and returns the server's signed final message. Only a client with the
+    /// password or the client key passes.
     ///
-    /// Fails on anything else.
+    /// Errors: any other message.
     pub fn finish(self, message: &[u8]) -> Result<String, Refusal> {
         let message = text(message)?;
         let Some((without_proof, proof)) = message.rsplit_once(",p=") else {
@@ -109,7 +109,7 @@ impl Server {
         if header != self.header.as_bytes() {
             return refusal("the final message is for another channel");
         }
-        // What somebody has heard of another conversation has another nonce.
+        // A replayed message of another conversation has another nonce.
         if !secret::equal(value(attributes.next(), 'r')?.as_bytes(), self.nonce.as_bytes()) {
             return refusal("the final message has another nonce");
         }
@@ -131,7 +131,7 @@ impl Server {
 mod tests {
     use super::*;
 
-    /// RFC 7677's example.
+    /// The example of RFC 7677.
     const FIRST: &str = "n,,n=user,r=rOprNGfwEbeRWgbNEkqO";
     const ADDED: &str = "%hvYDpWUa2RaTCAfuxFIlj)hNlF$k0";
     const REPLY: &str =
@@ -156,7 +156,7 @@ mod tests {
     #[test]
     fn the_examples_of_the_rfcs_are_let_in() {
         assert_eq!(server().finish(PROOF.as_bytes()).unwrap(), SIGNATURE);
-        // RFC 5802's, whose password isn't digested.
+        // The example of RFC 5802, whose password is not digested.
         let salt = decoded("QSXCR+Q6sek8bf92").unwrap();
         let credential = Credential::of_digested("pencil", salt, 4096);
         let first = First::read(Mechanism::Sha1, b"n,,n=user,r=fyko+d2lbbFgONRv9qkxdawL").unwrap();

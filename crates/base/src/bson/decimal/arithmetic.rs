@@ -1,6 +1,6 @@
 //! IEEE arithmetic with 34 digits, rounding half to even.
 //!
-//! Sums and products that fit need no rounding and are made right here; the rest is decNumber's.
+//! Sums and products that need no rounding are computed here. decNumber computes all other results.
 
 use super::library::{binary, wide, widen};
 use super::{COEFFICIENT_MAX, Decimal128, Parts};
@@ -16,13 +16,14 @@ impl Decimal128 {
         self.plus(other.negate())
     }
 
-    /// The sum where it is of two equally signed or unequal finite values and fits exactly.
+    /// Returns the sum of two finite values if it fits exactly and its sign is clear: equally signed or unequal
+    /// operands.
     fn plus_exact(self, other: Decimal128) -> Option<Decimal128> {
         let (a, a_exponent) = self.signed_parts()?;
         let (b, b_exponent) = other.signed_parts()?;
         let exponent = a_exponent.min(b_exponent);
         let sum = aligned(a, a_exponent - exponent)?.checked_add(aligned(b, b_exponent - exponent)?)?;
-        // The sign of a zero sum depends on more than the sum.
+        // The sign of a zero sum depends on the signs of both operands.
         if sum == 0 || sum.unsigned_abs() > COEFFICIENT_MAX {
             return None;
         }
@@ -53,13 +54,13 @@ impl Decimal128 {
         Some(Decimal128::from_parts(Parts::Finite { negative, coefficient, exponent }))
     }
 
-    /// The IEEE quotient: infinite when dividing by zero, NaN for zero by zero.
+    /// The IEEE quotient: infinity for division by zero, NaN for zero by zero.
     pub fn divided_by(self, other: Decimal128) -> Decimal128 {
         binary(self, other, |context, a, b| context.div(a, b))
     }
 
-    /// What is left of the division truncated to an integer, with the dividend's sign: exact also
-    /// where the quotient has more than 34 digits. NaN for a zero divisor or an infinite dividend.
+    /// The remainder of truncated division, with the dividend's sign. It is exact even if the quotient has more than 34
+    /// digits. NaN for a zero divisor or an infinite dividend.
     pub fn remainder(self, other: Decimal128) -> Decimal128 {
         let Parts::Finite { negative, coefficient: a, exponent: a_exponent } = self.parts() else {
             return Decimal128::NAN;
@@ -79,13 +80,13 @@ impl Decimal128 {
         Decimal128::from_parts(Parts::Finite { negative, coefficient, exponent: a_exponent.min(b_exponent) })
     }
 
-    /// The power, NaN where it isn't real.
+    /// The power; NaN if the result is not real.
     pub fn power(self, exponent: Decimal128) -> Decimal128 {
         let exponent = widen(exponent);
         wide(self, move |context, number| context.pow(number, &exponent))
     }
 
-    /// The square root, NaN of negative numbers.
+    /// The square root; NaN for negative numbers.
     pub fn square_root(self) -> Decimal128 {
         wide(self, |context, number| context.sqrt(number))
     }
@@ -95,7 +96,7 @@ impl Decimal128 {
         wide(self, |context, number| context.exp(number))
     }
 
-    /// The natural logarithm: −Infinity of zero, NaN of negative numbers.
+    /// The natural logarithm: −Infinity for zero, NaN for negative numbers.
     pub fn natural_logarithm(self) -> Decimal128 {
         wide(self, |context, number| context.ln(number))
     }
@@ -106,7 +107,7 @@ impl Decimal128 {
     }
 }
 
-/// The coefficient written with `zeros` more digits.
+/// Returns the coefficient with `zeros` more digits.
 fn aligned(coefficient: i128, zeros: i32) -> Option<i128> {
     if zeros == 0 {
         return Some(coefficient);

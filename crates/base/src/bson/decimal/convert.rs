@@ -1,4 +1,4 @@
-//! Decimals from and to the other numeric types.
+//! Conversions between decimals and the other numeric types.
 
 use super::rounding::Rounding;
 use super::{COEFFICIENT_MAX, Decimal128, Parts};
@@ -9,21 +9,21 @@ const EXACT_POWERS: [f64; 23] = [
     1e19, 1e20, 1e21, 1e22,
 ];
 
-/// The double nearest to `coefficient × 10^exponent`.
+/// Returns the double nearest to `coefficient × 10^exponent`.
 pub(super) fn magnitude_to_f64(coefficient: u128, exponent: i32) -> f64 {
-    // Both operands exact, so the one rounding is right.
+    // Both operands are exact, so the single rounding is correct.
     if coefficient < 1 << 53
         && let Some(power) = EXACT_POWERS.get(exponent.unsigned_abs() as usize)
     {
         let value = coefficient as f64;
         return if exponent < 0 { value / power } else { value * power };
     }
-    // The standard library's parser rounds rightly in all cases, which are rare ones.
+    // The parser of the standard library rounds correctly in all other cases, which are rare.
     format!("{coefficient}e{exponent}").parse().unwrap_or(f64::NAN)
 }
 
 impl Decimal128 {
-    /// The integer as a decimal, exactly.
+    /// Converts an integer exactly.
     pub fn from_i64(value: i64) -> Decimal128 {
         Decimal128::from_parts(Parts::Finite {
             negative: value < 0,
@@ -32,8 +32,8 @@ impl Decimal128 {
         })
     }
 
-    /// The double as a decimal of 15 significant digits, as MongoDB converts: 0.1 becomes
-    /// 0.100000000000000. Zero has no digits to fill.
+    /// Converts a double to a decimal of 15 significant digits, as MongoDB does: 0.1 becomes 0.100000000000000. Zero
+    /// has no digits to fill.
     pub fn from_f64(value: f64) -> Decimal128 {
         if value == 0.0 {
             return if value.is_sign_negative() { Decimal128::ZERO.negate() } else { Decimal128::ZERO };
@@ -41,7 +41,7 @@ impl Decimal128 {
         Decimal128::parse(&format!("{value:.14e}")).unwrap_or(Decimal128::NAN)
     }
 
-    /// The double as a decimal of 34 significant digits, without trailing zeros.
+    /// Converts a double to a decimal of 34 significant digits, without trailing zeros.
     pub fn from_f64_exact(value: f64) -> Decimal128 {
         let Some(decimal) = Decimal128::parse(&format!("{value:.33e}")) else { return Decimal128::NAN };
         let Parts::Finite { negative, mut coefficient, mut exponent } = decimal.parts() else {
@@ -54,7 +54,7 @@ impl Decimal128 {
         Decimal128::from_parts(Parts::Finite { negative, coefficient, exponent })
     }
 
-    /// The nearest double; infinities where out of range.
+    /// The nearest double; an infinity if out of range.
     pub fn to_f64(self) -> f64 {
         match self.parts() {
             Parts::NaN => f64::NAN,
@@ -67,7 +67,7 @@ impl Decimal128 {
         }
     }
 
-    /// The int64 with exactly this value, if there is one.
+    /// The int64 with exactly this value, or `None`.
     pub fn to_i64_exact(self) -> Option<i64> {
         let Parts::Finite { negative, mut coefficient, mut exponent } = self.parts() else { return None };
         if coefficient == 0 {
@@ -85,12 +85,12 @@ impl Decimal128 {
         i64::try_from(if negative { -magnitude } else { magnitude }).ok()
     }
 
-    /// The int64 nearest by the given rounding; `None` for NaN and out of range.
+    /// The nearest int64 under the given rounding; `None` for NaN and values out of range.
     pub fn to_i64(self, rounding: Rounding) -> Option<i64> {
         self.round_to_integer(rounding).to_i64_exact()
     }
 
-    /// The int64 towards zero, what lies out of range clamped and NaN zero.
+    /// The value truncated to an int64: clamped if out of range, zero for NaN.
     pub fn to_i64_clamped(self) -> i64 {
         match (self.to_i64(Rounding::TowardZero), self.is_nan()) {
             (Some(value), _) => value,
@@ -105,6 +105,6 @@ impl Decimal128 {
         }
     }
 
-    /// The coefficient's limit, for those who put decimals together.
+    /// The largest coefficient that [`from_parts`](Self::from_parts) accepts.
     pub const COEFFICIENT_MAX: u128 = COEFFICIENT_MAX;
 }

@@ -1,16 +1,16 @@
-//! Exact comparison of decimals with decimals, and of decimals with binary floats.
+//! Exact comparison of decimals with decimals and with binary floats.
 //!
-//! Index keys and sort orders rest on this, so it neither rounds nor goes through text.
+//! Index keys and sort orders depend on this comparison, so it neither rounds nor converts to text.
 
 use super::Decimal128;
 use super::rounding::digits;
 use std::cmp::Ordering;
 
-/// Compares two magnitudes other than zero, each coefficient × 10^exponent.
+/// Compares two non-zero magnitudes, each coefficient × 10^exponent.
 pub(super) fn compare_magnitudes((a, a_exponent): (u128, i32), (b, b_exponent): (u128, i32)) -> Ordering {
     let first_digits = (a_exponent + digits(a) as i32).cmp(&(b_exponent + digits(b) as i32));
     first_digits.then_with(|| {
-        // Equally long once aligned, so that the products have at most 34 digits.
+        // Aligned coefficients have equal lengths, so the products have at most 34 digits.
         let power = 10u128.saturating_pow(a_exponent.abs_diff(b_exponent));
         if a_exponent >= b_exponent {
             a.saturating_mul(power).cmp(&b)
@@ -26,7 +26,7 @@ fn compare_with_double(coefficient: u128, exponent: i32, double: f64) -> Orderin
         return Ordering::Less;
     }
     let first_digit = exponent + digits(coefficient) as i32;
-    // Outside the range of doubles by far; also bounds the integers below.
+    // Far outside the range of doubles. This also bounds the integers below.
     if first_digit > 320 {
         return Ordering::Greater;
     }
@@ -39,7 +39,7 @@ fn compare_with_double(coefficient: u128, exponent: i32, double: f64) -> Orderin
         0 => (fraction, -1074),
         biased => (fraction | 1 << 52, biased - 1075),
     };
-    // decimal = c × 5^e × 2^e, double = m × 2^p: both scaled up to integers.
+    // decimal = c × 5^e × 2^e, double = m × 2^p. Both are scaled up to integers.
     let mut decimal = Wide::from(coefficient);
     let mut binary = Wide::from(mantissa);
     let fives = if exponent >= 0 { &mut decimal } else { &mut binary };
@@ -98,13 +98,13 @@ impl Wide {
 }
 
 impl Decimal128 {
-    /// Compares with a double by exact value; NaN comes before all others.
+    /// Compares with a double by exact value; NaN sorts before all other values.
     pub fn compare_f64(self, double: f64) -> Ordering {
         let nearest = self.to_f64();
         if nearest.is_nan() || double.is_nan() {
             return double.is_nan().cmp(&nearest.is_nan());
         }
-        // Rounding keeps order, so the nearest double decides unless it is the same.
+        // Rounding preserves order, so the nearest double decides unless it is equal.
         let order = nearest.partial_cmp(&double).unwrap_or(Ordering::Equal);
         if order.is_ne() || self.is_infinite() {
             return order;
@@ -117,8 +117,8 @@ impl Decimal128 {
         if self.is_negative() { magnitudes.reverse() } else { magnitudes }
     }
 
-    /// The largest double not above `coefficient × 10^exponent` (at most `f64::MAX`), and whether
-    /// that is more than the double.
+    /// Returns the largest double that is at most `coefficient × 10^exponent` (and at most `f64::MAX`), and whether the
+    /// decimal exceeds it.
     pub(crate) fn magnitude_to_f64_towards_zero(coefficient: u128, exponent: i32) -> (f64, bool) {
         let nearest = super::convert::magnitude_to_f64(coefficient, exponent);
         match compare_with_double(coefficient, exponent, nearest) {

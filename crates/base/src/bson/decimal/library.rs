@@ -1,9 +1,9 @@
-//! The bridge to the decNumber library, which encodes significands in tens of bits.
+//! Bridge to the decNumber library, which encodes significands in units of ten bits.
 
 use super::{Decimal128, Parts};
 use dec::{Context, Decimal};
 
-/// Room for 36 digits, so that results of 34 are rounded from exact ones.
+/// Holds 36 digits, so a result of 34 digits is rounded from an exact one.
 type Wide = Decimal<12>;
 
 pub(super) fn to_library(value: Decimal128, context: &mut Context<dec::Decimal128>) -> dec::Decimal128 {
@@ -33,7 +33,7 @@ pub(super) fn from_library(value: dec::Decimal128) -> Decimal128 {
     Decimal128::from_parts(Parts::Finite { negative, coefficient, exponent: value.exponent() })
 }
 
-/// Applies an operation of two decimals.
+/// Applies a binary operation.
 pub(super) fn binary(
     a: Decimal128,
     b: Decimal128,
@@ -44,13 +44,12 @@ pub(super) fn binary(
     from_library(operation(&mut context, a, b))
 }
 
-/// Applies an operation that the library has only for decimals of any precision, with 34 digits.
+/// Applies, with 34 digits, an operation that the library offers only for arbitrary precision.
 pub(super) fn wide(value: Decimal128, operation: impl Fn(&mut Context<Wide>, &mut Wide)) -> Decimal128 {
     let mut narrow = Context::default();
     let mut number = Wide::from(to_library(value, &mut narrow));
     let mut context = Context::<Wide>::default();
-    // 34 is below the 36 digits that the type has room for, and the exponents are Decimal128's;
-    // series refuse to run with the default, unlimited ones.
+    // 34 digits fit the type's 36, and the exponents are Decimal128's. Series refuse the default, unlimited exponents.
     let limited = context.set_precision(34).is_ok()
         && context.set_max_exponent(6144).is_ok()
         && context.set_min_exponent(-6143).is_ok();
@@ -61,7 +60,7 @@ pub(super) fn wide(value: Decimal128, operation: impl Fn(&mut Context<Wide>, &mu
     from_library(narrow.from_decimal(&number))
 }
 
-/// The wide form of a second operand.
+/// Widens a second operand.
 pub(super) fn widen(value: Decimal128) -> Wide {
     Wide::from(to_library(value, &mut Context::default()))
 }

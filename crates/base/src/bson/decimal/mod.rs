@@ -1,7 +1,7 @@
 //! Decimal128: the BSON encoding (binary integer significand), IEEE arithmetic, MongoDB's text.
 //!
-//! Comparing, converting and the common sums work on coefficient and exponent as integers;
-//! what needs rounding or series goes through the decNumber library.
+//! Comparisons, conversions and common sums use coefficient and exponent as integers. The decNumber library computes
+//! roundings and series.
 
 mod arithmetic;
 mod convert;
@@ -20,7 +20,7 @@ use std::cmp::Ordering;
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Decimal128([u8; 16]);
 
-/// What the bits of a decimal say.
+/// The decoded bits of a decimal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(missing_docs)]
 pub enum Parts {
@@ -56,7 +56,7 @@ impl Decimal128 {
         self.0
     }
 
-    /// Takes the bits apart. Coefficients above 10^34 − 1 are zero, as IEEE says of them.
+    /// Decodes the bits. Coefficients above 10^34 − 1 count as zero, as IEEE requires.
     pub fn parts(self) -> Parts {
         let bits = u128::from_le_bytes(self.0);
         let negative = bits >> 127 == 1;
@@ -75,8 +75,7 @@ impl Decimal128 {
         Parts::Finite { negative, coefficient, exponent: exponent as i32 - EXPONENT_BIAS }
     }
 
-    /// Puts a decimal together. The coefficient must be below 10^34 and the exponent within
-    /// −6176..=6111.
+    /// Encodes a decimal. The coefficient must be below 10^34 and the exponent within −6176..=6111.
     pub fn from_parts(parts: Parts) -> Decimal128 {
         let bits = match parts {
             Parts::NaN => return Decimal128::NAN,
@@ -96,12 +95,12 @@ impl Decimal128 {
         matches!(self.parts(), Parts::Finite { coefficient: 0, .. })
     }
 
-    /// Whether this is not a number.
+    /// Whether the value is NaN.
     pub fn is_nan(self) -> bool {
         self.parts() == Parts::NaN
     }
 
-    /// Whether this is either infinity.
+    /// Whether the value is either infinity.
     pub fn is_infinite(self) -> bool {
         matches!(self.parts(), Parts::Infinity { .. })
     }
@@ -119,7 +118,7 @@ impl Decimal128 {
         if self.is_negative() { self.negate() } else { self }
     }
 
-    /// The value with the other sign; NaN stays.
+    /// The value with the opposite sign; NaN is unchanged.
     pub fn negate(self) -> Decimal128 {
         if self.is_nan() {
             return self;
@@ -136,7 +135,7 @@ impl Decimal128 {
         }
     }
 
-    /// The place of the value's kind in the order: NaN, −∞, negative, zero, positive, ∞.
+    /// The rank of the value's kind in the order: NaN, −∞, negative, zero, positive, ∞.
     fn rank(self) -> i8 {
         match self.parts() {
             Parts::NaN => -5,

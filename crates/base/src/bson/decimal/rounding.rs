@@ -2,22 +2,22 @@
 
 use super::{COEFFICIENT_MAX, DIGITS_MAX, Decimal128, EXPONENT_MAX, EXPONENT_MIN, Parts};
 
-/// Which neighbour a value between two takes.
+/// Rounding mode.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Rounding {
-    /// The nearer, of two equally near the even one.
+    /// To the nearest value; ties go to the even value.
     HalfEven,
-    /// The one nearer to zero.
+    /// Towards zero.
     TowardZero,
-    /// The lower.
+    /// Towards negative infinity.
     Floor,
-    /// The higher.
+    /// Towards positive infinity.
     Ceiling,
 }
 
 impl Rounding {
-    /// Whether the magnitude goes up, the part cut off being `rest` of `unit` and something
-    /// smaller still where `sticky`.
+    /// Whether the magnitude is rounded up. The dropped part is `rest` of `unit`, plus a smaller non-zero part if
+    /// `sticky`.
     fn rounds_up(self, negative: bool, odd: bool, rest: u128, unit: u128, sticky: bool) -> bool {
         let inexact = rest != 0 || sticky;
         match self {
@@ -25,7 +25,7 @@ impl Rounding {
             Rounding::Floor => inexact && negative,
             Rounding::Ceiling => inexact && !negative,
             Rounding::HalfEven => {
-                // Comparing with what is left over avoids doubling past 128 bits.
+                // Comparing with the complement avoids a doubling beyond 128 bits.
                 match rest.cmp(&(unit - rest)) {
                     std::cmp::Ordering::Greater => true,
                     std::cmp::Ordering::Equal => sticky || odd,
@@ -36,8 +36,8 @@ impl Rounding {
     }
 }
 
-/// The decimal nearest to `coefficient × 10^exponent` (plus something below one unit of the
-/// coefficient where `sticky`), by IEEE's rules for 34 digits.
+/// Rounds `coefficient × 10^exponent` to a decimal by IEEE's rules for 34 digits. `sticky` marks a non-zero part below
+/// one unit of the coefficient.
 pub(super) fn pack(negative: bool, coefficient: u128, exponent: i32, sticky: bool) -> Decimal128 {
     let digits = digits(coefficient) as i32;
     let drop = (digits - DIGITS_MAX as i32).max(EXPONENT_MIN.saturating_sub(exponent)).max(0);
@@ -60,7 +60,7 @@ pub(super) fn pack(negative: bool, coefficient: u128, exponent: i32, sticky: boo
     Decimal128::from_parts(Parts::Finite { negative, coefficient, exponent })
 }
 
-/// Cuts `drop` digits off the end, rounding.
+/// Drops `drop` digits at the end, with rounding.
 fn shed(
     negative: bool,
     coefficient: u128,
@@ -74,7 +74,7 @@ fn shed(
     }
     let raised = exponent.saturating_add(drop);
     let Some(unit) = 10u128.checked_pow(drop.unsigned_abs()) else {
-        // All digits lie far below half a unit.
+        // All digits are far below half a unit.
         let sticky = sticky || coefficient != 0;
         return (u128::from(rounding.rounds_up(negative, false, 0, 1, sticky)), raised);
     };
@@ -83,14 +83,14 @@ fn shed(
     (kept + u128::from(up), raised)
 }
 
-/// The number of decimal digits, zero having one.
+/// The number of decimal digits; one for zero.
 pub(super) fn digits(coefficient: u128) -> u32 {
     coefficient.checked_ilog10().map_or(1, |log| log + 1)
 }
 
 impl Decimal128 {
-    /// The value with exactly this exponent, rounded or padded with zeros; NaN where that takes
-    /// more than 34 digits. Infinities and NaN stay. (`$round` to n places is exponent −n.)
+    /// Returns the value with exactly this exponent, rounded or padded with zeros. NaN if the result needs more than 34
+    /// digits. Infinities and NaN are unchanged. (`$round` to n places uses exponent −n.)
     pub fn quantize(self, exponent: i32, rounding: Rounding) -> Decimal128 {
         let Parts::Finite { negative, coefficient, exponent: from } = self.parts() else { return self };
         if !(EXPONENT_MIN..=EXPONENT_MAX).contains(&exponent) {
@@ -113,7 +113,8 @@ impl Decimal128 {
         }
     }
 
-    /// The same value written with all 34 digits, as far as the range of exponents allows. Zero, infinities and NaN stay.
+    /// Returns the same value padded to 34 digits, as far as the exponent's range allows. Zero, infinities and NaN are
+    /// unchanged.
     pub fn with_all_digits(self) -> Decimal128 {
         match self.parts() {
             Parts::Finite { coefficient: coefficient @ 1.., exponent, .. } => {
@@ -124,7 +125,7 @@ impl Decimal128 {
         }
     }
 
-    /// The value rounded to an integer; values without a fraction stay as they are.
+    /// Rounds to an integer; values without a fraction are unchanged.
     pub fn round_to_integer(self, rounding: Rounding) -> Decimal128 {
         match self.parts() {
             Parts::Finite { exponent, .. } if exponent < 0 => self.quantize(0, rounding),

@@ -1,17 +1,17 @@
-//! Decimals as text: MongoDB's canonical form, and reading any spelling of it.
+//! Decimals as text: writes MongoDB's canonical form and reads any spelling.
 
 use super::rounding::{digits, pack};
 use super::{Decimal128, Parts};
 use std::fmt;
 
-/// How many digits the parser keeps: enough to round 34 rightly, few enough for a u128.
+/// Digits that the parser keeps: enough to round to 34 correctly, few enough for a u128.
 const DIGITS_KEPT: u32 = 37;
-/// Where exponents are clamped while reading: far outside of all that is finite.
+/// Limit of exponents while parsing, far outside the range of finite decimals.
 const EXPONENT_CLAMP: i64 = 1_000_000_000;
 
 impl Decimal128 {
-    /// Reads decimal text: digits, point, exponent, `Infinity`, `NaN` in any case; rounds to 34
-    /// digits. `None` where it is no number.
+    /// Parses decimal text: digits, point, exponent, `Infinity` and `NaN` in any case. Rounds to 34 digits. `None` if
+    /// the text is not a number.
     pub fn parse(text: &str) -> Option<Decimal128> {
         let (negative, rest) = match text.as_bytes().first()? {
             b'-' => (true, text.get(1..)?),

@@ -1,38 +1,38 @@
-//! Circular and hyperbolic functions to all 34 digits.
+//! Trigonometric and hyperbolic functions to all 34 digits.
 //!
-//! The decNumber library has exponentials, logarithms and roots of any precision, but none of these.
-//! Here they are made of those and of Taylor's series, with so many more digits that what cancels
-//! isn't missed: 150 where a multiple of π is taken away, which is enough for operands up to 10^60.
-//! Beyond, where neighbouring decimals are many turns apart, a double's result is as good.
+//! The decNumber library has exponentials, logarithms and roots of any precision, but no trigonometric functions. This
+//! module computes them from those and from Taylor series. Extra digits make up for cancellation: 150 while a multiple
+//! of π is subtracted, which covers operands up to 10^60. Neighbouring decimals beyond 10^60 are many turns apart, so a
+//! double's result is as good.
 
 use super::library::{from_library, to_library};
 use super::{Decimal128, Parts};
 use dec::{Context, Decimal};
 
-/// Room for 150 digits.
+/// Holds 150 digits.
 type Wide = Decimal<50>;
 
 const PI: &str = "3.14159265358979323846264338327950288419716939937510582097494459230781640628620899862803482534211706798214808651328230664709384460955058223172535940812848";
 
-/// Digits for taking away multiples of π.
+/// Digits for subtracting multiples of π.
 const REDUCING: usize = 150;
-/// Digits of everything else: where an operand below [`TINY`] goes its own way, those that cancel
-/// leave more than twice as many as are needed.
+/// Digits for all other steps. Cancellation leaves more than twice the needed digits, because operands below [`TINY`]
+/// take a separate path.
 const WORKING: usize = 100;
-/// Operands with smaller exponents are followed by two terms of the series.
+/// Operands with smaller exponents use two terms of the series.
 const TINY: i32 = -20;
-/// Operands with greater exponents aren't reduced.
+/// Operands with greater exponents are not reduced.
 const HUGE: i32 = 60;
-/// What bounds the series, which need some thirty terms.
+/// Upper bound of a series' terms; about thirty are needed.
 const TERMS_MAX: u32 = 400;
 
-/// The library with values instead of places.
+/// The library's functions on values instead of references.
 struct Calculator(Context<Wide>);
 
 impl Calculator {
     fn new(digits: usize) -> Calculator {
         let mut context = Context::<Wide>::default();
-        // What the library's exponentials and logarithms take; all three are within its bounds.
+        // The limits of the library's exponentials and logarithms. All three values are within its bounds.
         let limited = context.set_precision(digits).is_ok()
             && context.set_max_exponent(99_999).is_ok()
             && context.set_min_exponent(-99_999).is_ok();
@@ -97,7 +97,8 @@ impl Calculator {
         a
     }
 
-    /// `first`, and terms that `next` makes of their forerunner and their number, until they no longer count.
+    /// Sums a series from `first`. `next` makes each term from the preceding term and its number. The sum ends when a
+    /// term no longer changes it.
     fn series(
         &mut self,
         first: Wide,
@@ -115,7 +116,7 @@ impl Calculator {
         sum
     }
 
-    /// Sine (`odd` is 1) or cosine (0) of at most a quarter turn.
+    /// The sine (`odd` is 1) or cosine (0) of at most a quarter turn.
     fn circular(&mut self, x: Wide, odd: i32) -> Wide {
         let square = self.square(x);
         let square = self.negate(square);
@@ -127,7 +128,8 @@ impl Calculator {
         })
     }
 
-    /// Takes quarter turns away until at most half of one is left; how many, modulo four.
+    /// Subtracts quarter turns until at most half of one remains. Returns the remainder and the number of quarter turns
+    /// modulo four.
     fn reduce(&mut self, x: Wide) -> (Wide, i32) {
         let pi = self.pi();
         let quarter = self.divide_by(pi, 2);
@@ -137,7 +139,7 @@ impl Calculator {
         let left = self.subtract(x, &away);
         let four = self.integer(4);
         self.0.rem(&mut turns, &four);
-        // It has been inexact so far, and a conversion that was is an error.
+        // Earlier operations were inexact, and the conversion would report that status as an error.
         self.0.clear_status();
         let turns = self.0.try_into_i32(turns).unwrap_or(0);
         (left, turns.rem_euclid(4))
@@ -155,7 +157,7 @@ impl Calculator {
         }
     }
 
-    /// The angle of a tangent of any size, in the first quarter turn.
+    /// The arc tangent of any magnitude, in the first quadrant.
     fn arc_tangent(&mut self, x: Wide) -> Wide {
         let one = self.integer(1);
         if self.0.partial_cmp(&x, &one).is_some_and(|order| order.is_gt()) {
@@ -168,7 +170,7 @@ impl Calculator {
         self.arc_tangent_of_small(x)
     }
 
-    /// Halves the angle four times before it adds the series up.
+    /// Computes a small arc tangent: halves the angle four times before summing the series.
     fn arc_tangent_of_small(&mut self, mut x: Wide) -> Wide {
         let one = self.integer(1);
         for _ in 0..4 {
@@ -189,13 +191,13 @@ impl Calculator {
         self.multiply(angle, &sixteen)
     }
 
-    /// `1 - x` and `1 + x`.
+    /// Returns `1 - x` and `1 + x`.
     fn around_one(&mut self, x: &Wide) -> (Wide, Wide) {
         let one = self.integer(1);
         (self.subtract(one, x), self.add(one, x))
     }
 
-    /// `x + x³ / by`: what all odd functions are near zero.
+    /// Returns `x + x³ / by`, the approximation of every odd function near zero.
     fn nearly(&mut self, x: Wide, by: i32) -> Wide {
         let square = self.square(x);
         let cube = self.multiply(square, &x);
@@ -203,7 +205,7 @@ impl Calculator {
         self.add(x, &bend)
     }
 
-    /// e to the powers of `x` and of `-x`.
+    /// Returns e to the powers of `x` and `-x`.
     fn exponentials(&mut self, x: Wide) -> (Wide, Wide) {
         let up = self.exponential(x);
         let minus = self.negate(x);
@@ -222,7 +224,7 @@ impl Calculator {
         self.divide_by(twice, 2)
     }
 
-    /// ln(x + √(x² + offset))
+    /// Returns ln(x + √(x² + offset)).
     fn inverse_hyperbolic(&mut self, x: Wide, offset: i32) -> Wide {
         let square = self.square(x);
         let offset = self.integer(offset);
@@ -246,7 +248,7 @@ fn compute(value: Decimal128, function: impl Fn(&mut Calculator, Wide) -> Wide) 
 }
 
 impl Decimal128 {
-    /// The exponent of the first digit; of zero the least there is.
+    /// The exponent of the first digit; the least possible for zero.
     fn magnitude_of_ten(self) -> i32 {
         match self.parts() {
             Parts::Finite { coefficient, exponent, .. } => {
@@ -256,12 +258,12 @@ impl Decimal128 {
         }
     }
 
-    /// A zero without decimal places, of the same sign.
+    /// Returns a zero without decimal places, of the same sign.
     fn plain_zero(self) -> Decimal128 {
         if self.is_negative() { Decimal128::ZERO.negate() } else { Decimal128::ZERO }
     }
 
-    /// An odd function that is `x + x³ / near` around zero, of the operand's absolute value.
+    /// Applies an odd function to the absolute value and restores the sign. Near zero the function is `x + x³ / near`.
     fn odd(self, near: i32, function: impl Fn(&mut Calculator, Wide) -> Wide) -> Decimal128 {
         if self.is_nan() {
             return self;
@@ -274,7 +276,7 @@ impl Decimal128 {
         if self.is_negative() { result.negate() } else { result }
     }
 
-    /// A function that turns: NaN of infinities.
+    /// Applies a periodic function; NaN for infinities.
     fn turning(self, double: fn(f64) -> f64, choose: impl Fn(Wide, Wide) -> Wide) -> Decimal128 {
         if self.is_nan() || self.is_infinite() {
             return Decimal128::NAN;
@@ -286,17 +288,17 @@ impl Decimal128 {
         narrow(&choose(sine, cosine))
     }
 
-    /// The sine of an angle in radians; NaN of infinities.
+    /// The sine of an angle in radians; NaN for infinities.
     pub fn sine(self) -> Decimal128 {
         if self.is_zero() { self.plain_zero() } else { self.turning(f64::sin, |sine, _| sine) }
     }
 
-    /// The cosine of an angle in radians; NaN of infinities.
+    /// The cosine of an angle in radians; NaN for infinities.
     pub fn cosine(self) -> Decimal128 {
         self.turning(f64::cos, |_, cosine| cosine)
     }
 
-    /// The tangent of an angle in radians; NaN of infinities.
+    /// The tangent of an angle in radians; NaN for infinities.
     pub fn tangent(self) -> Decimal128 {
         if self.is_zero() {
             return self.plain_zero();
@@ -304,7 +306,7 @@ impl Decimal128 {
         self.turning(f64::tan, |sine, cosine| Calculator::new(WORKING).divide(sine, &cosine))
     }
 
-    /// The angle of a sine; NaN outside of −1 to 1.
+    /// The arc sine in radians; NaN outside −1 to 1.
     pub fn arc_sine(self) -> Decimal128 {
         self.odd(6, |this, x| {
             let (below, above) = this.around_one(&x);
@@ -319,7 +321,7 @@ impl Decimal128 {
         })
     }
 
-    /// The angle of a cosine; NaN outside of −1 to 1.
+    /// The arc cosine in radians; NaN outside −1 to 1.
     pub fn arc_cosine(self) -> Decimal128 {
         compute(self, |this, x| {
             let (below, above) = this.around_one(&x);
@@ -333,7 +335,7 @@ impl Decimal128 {
         })
     }
 
-    /// The angle of a tangent.
+    /// The arc tangent in radians.
     pub fn arc_tangent(self) -> Decimal128 {
         if self.is_infinite() {
             return self.angle(Decimal128::from_i64(1));
@@ -341,7 +343,7 @@ impl Decimal128 {
         self.odd(-3, |this, x| this.arc_tangent(x))
     }
 
-    /// The angle from the positive half of the axis to the point `(x, self)`, from −π to π.
+    /// The angle of the point `(x, self)`, from −π to π (atan2).
     pub fn angle(self, x: Decimal128) -> Decimal128 {
         if self.is_nan() || x.is_nan() {
             return Decimal128::NAN;
@@ -379,10 +381,10 @@ impl Decimal128 {
     /// The hyperbolic tangent.
     pub fn hyperbolic_tangent(self) -> Decimal128 {
         self.odd(-3, |this, x| {
-            // From there on all 34 digits are those of one, and nothing overflows.
+            // All 34 digits are those of one from here on, and nothing overflows.
             let hundred = this.integer(100);
             if this.0.partial_cmp(&x, &hundred).is_some_and(|order| order.is_gt()) {
-                // Written with all its digits, as what isn't quite one.
+                // Written with all its digits, because the result is inexact.
                 let one = this.integer(1);
                 let mut tiny = this.integer(1);
                 tiny.set_exponent(-60);
@@ -403,7 +405,7 @@ impl Decimal128 {
         compute(self, |this, x| this.inverse_hyperbolic(x, -1))
     }
 
-    /// The inverse of the hyperbolic tangent: infinite for −1 and 1, NaN beyond.
+    /// The inverse of the hyperbolic tangent: infinite for −1 and 1, NaN outside.
     pub fn inverse_hyperbolic_tangent(self) -> Decimal128 {
         self.odd(3, |this, x| {
             let (below, above) = this.around_one(&x);
@@ -425,7 +427,7 @@ mod tests {
         Decimal128::parse(text).unwrap()
     }
 
-    /// Computed with mpmath, 400 digits.
+    /// Expected values come from mpmath with 400 digits.
     #[test]
     fn all_digits_are_right() {
         type Function = fn(Decimal128) -> Decimal128;

@@ -1,4 +1,4 @@
-//! Base64 and hexadecimal, for binaries in text.
+//! Base64 and hexadecimal encodings of binaries.
 
 const ALPHABET: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
 
@@ -36,7 +36,7 @@ pub fn decode(text: &str) -> Option<Vec<u8>> {
     Some(bytes)
 }
 
-/// Reads hexadecimal digits, dashes between them skipped.
+/// Reads hexadecimal digits; skips dashes between them.
 pub fn decode_hex(text: &str) -> Option<Vec<u8>> {
     let digits = text.chars().filter(|&c| c != '-').map(|c| c.to_digit(16)).collect::<Option<Vec<_>>>()?;
     let pairs = digits.chunks(2).map(|pair| match pair {

@@ -4,8 +4,8 @@ use crate::calendar::{days_in_month, from_days, to_days};
 
 const DAY_MILLIS: i64 = 86_400_000;
 
-/// `2024-02-29T12:34:56.789Z`, milliseconds left out where zero; `None` outside the years 1 to
-/// 9999, which that form cannot hold.
+/// Formats `2024-02-29T12:34:56.789Z`, without milliseconds if they are zero. `None` outside the years 1 to 9999, which
+/// this format cannot hold.
 pub fn format_millis(millis: i64) -> Option<String> {
     let (day, rest) = (millis.div_euclid(DAY_MILLIS), millis.rem_euclid(DAY_MILLIS));
     let (year, month, day) = from_days(day);
@@ -18,8 +18,10 @@ pub fn format_millis(millis: i64) -> Option<String> {
     Some(format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}{fraction}Z"))
 }
 
-/// Reads `YYYY-MM-DD`, optionally followed by `T` or a space, `HH:MM`, `:SS`, a fraction of which
-/// three digits count, and `Z` or an offset. Milliseconds since 1970; `None` where it is no date.
+/// Parses a date and returns milliseconds since 1970; `None` if the text is not a date.
+///
+/// The format is `YYYY-MM-DD`, optionally followed by `T` or a space, `HH:MM`, `:SS`, a fraction of which three digits
+/// count, and `Z` or an offset.
 pub fn parse_millis(text: &str) -> Option<i64> {
     let mut reader = Reader(text.as_bytes());
     let year = reader.digits(4)?;
@@ -74,7 +76,7 @@ impl Reader<'_> {
         Some(kept * 10i64.pow(3 - count.min(3) as u32))
     }
 
-    /// The offset from UTC in milliseconds.
+    /// Parses the offset from UTC and returns milliseconds.
     fn offset(&mut self) -> Option<i64> {
         if self.0.is_empty() || self.skip(b'Z') {
             return Some(0);

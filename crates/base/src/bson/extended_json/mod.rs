@@ -1,12 +1,12 @@
-//! Documents as text: MongoDB's extended JSON, and the shell's way of writing the same.
+//! Documents as text: MongoDB's extended JSON and the shell's syntax.
 //!
-//! Reading takes the canonical and the relaxed form and, so that people can write it by hand,
-//! what the shell accepts: unquoted names, single quotes, trailing commas, `/regex/i`,
-//! `ObjectId('…')`, `NumberLong(1)`, `ISODate('…')` and so on. Writing does each of the three.
+//! The parser reads the canonical and the relaxed form. It also reads the shell's syntax for hand-written text:
+//! unquoted names, single quotes, trailing commas, `/regex/i`, `ObjectId('…')`, `NumberLong(1)`, `ISODate('…')` and so
+//! on. The writer produces each of the three forms.
 //!
-//! A document counts as a typed value if its first name is one of extended JSON's (`$oid`,
-//! `$date`, …). `$regex` and `$type` are not among them: they are query operators, and the older
-//! form of extended JSON that used them differently isn't read.
+//! A document is a typed value if its first name is one of extended JSON's (`$oid`, `$date`, …). `$regex` and `$type`
+//! are excluded because they are query operators. The older form of extended JSON that used them differently is not
+//! supported.
 
 pub mod base64;
 mod date;

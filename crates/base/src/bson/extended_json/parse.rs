@@ -1,11 +1,11 @@
-//! Reads text into documents.
+//! Parser of extended JSON.
 
 use super::{shell, typed};
 use crate::bson::{Builder, DocumentBuf, FieldName, FieldNameBuf, Value, ValueBuf};
 use crate::{Error, Result, err};
 
-/// How deep documents may nest in text: beyond what is stored, so that tests can write what the
-/// server must refuse, and far within the stack.
+/// Maximum nesting depth in text. It exceeds the storage limit, so tests can write documents that the server must
+/// refuse. It is far within the stack.
 const DEPTH_MAX: usize = 250;
 
 /// Reads one document. Errors: FailedToParse naming the offset.
@@ -55,7 +55,7 @@ impl<'t> Parser<'t> {
         self.at += rest.len() - rest.trim_start().len();
     }
 
-    /// The next character that isn't space, which is not taken.
+    /// Returns the next non-space character without consuming it.
     fn peek(&mut self) -> Option<char> {
         self.skip_space();
         self.rest().chars().next()
@@ -79,7 +79,7 @@ impl<'t> Parser<'t> {
         if self.accept(wanted) { Ok(()) } else { Err(self.error(&format!("'{wanted}' expected"))) }
     }
 
-    /// One value on its own.
+    /// Parses one value by itself.
     fn value_buf(&mut self, depth: usize) -> Result<ValueBuf> {
         let mut holder = Builder::new();
         self.value(Some(FieldName::literal("")), &mut holder, depth)?;
@@ -144,7 +144,7 @@ impl<'t> Parser<'t> {
         Ok(())
     }
 
-    /// What follows `{` up to and with `}`; `first` is a name already read.
+    /// Parses the members after `{`, up to and including `}`; `first` is a name already read.
     fn members(&mut self, mut first: Option<FieldNameBuf>, out: &mut Builder, depth: usize) -> Result<()> {
         loop {
             if first.is_none() && self.accept('}') {
@@ -263,7 +263,7 @@ impl<'t> Parser<'t> {
         typed::number(text).ok_or_else(|| self.error("malformed number before"))
     }
 
-    /// A bare word: a constant, or the shell's way to make a value.
+    /// Parses a bare word: a constant or a shell constructor.
     fn word(&mut self, depth: usize) -> Result<ValueBuf> {
         let mut word = self.take_while(is_name_char);
         if word == "new" {

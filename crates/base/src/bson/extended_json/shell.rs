@@ -1,9 +1,9 @@
-//! The shell's words for values: `ObjectId('…')`, `NumberLong(1)`, `ISODate('…')`, `MinKey`.
+//! The shell's constants and constructors: `ObjectId('…')`, `NumberLong(1)`, `ISODate('…')`, `MinKey`.
 
 use super::{base64, date, typed};
 use crate::bson::{Decimal128, ObjectId, Value, ValueBuf};
 
-/// The value of a word that stands by itself.
+/// Returns the value of a constant.
 pub(super) fn constant(word: &str) -> Option<Value<'static>> {
     Some(match word {
         "true" => Value::Boolean(true),
@@ -18,7 +18,7 @@ pub(super) fn constant(word: &str) -> Option<Value<'static>> {
     })
 }
 
-/// The value that a constructor makes; `None` where it isn't one or its arguments don't fit.
+/// Returns the value of a constructor call; `None` for an unknown constructor or wrong arguments.
 pub(super) fn construct(name: &str, arguments: &[ValueBuf]) -> Option<ValueBuf> {
     let arguments: Vec<_> = arguments.iter().map(ValueBuf::view).collect();
     let value = match (name, arguments.as_slice()) {
@@ -65,7 +65,7 @@ fn decimal(value: Value<'_>) -> Option<Decimal128> {
     value.as_number().map(|number| number.to_decimal()).or_else(|| Decimal128::parse(value.as_str()?))
 }
 
-/// A timestamp of seconds and increment, each 32 bits.
+/// Builds a timestamp from seconds and increment, each 32 bits.
 pub(super) fn timestamp(seconds: i64, increment: i64) -> Option<Value<'static>> {
     let (seconds, increment) = (u32::try_from(seconds).ok()?, u32::try_from(increment).ok()?);
     Some(Value::Timestamp(u64::from(seconds) << 32 | u64::from(increment)))

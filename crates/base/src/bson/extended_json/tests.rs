@@ -1,4 +1,4 @@
-//! Tests of extended JSON: fixed forms, and random documents there and back.
+//! Tests of extended JSON: fixed forms, and round trips of random documents.
 
 use super::*;
 use crate::bson::{Value, validate};
@@ -108,8 +108,8 @@ fn dates_there_and_back() {
     assert_eq!(parse_millis("2024-01-01T01:00:61Z"), None);
 }
 
-/// NaNs lose their payload in text, and decimals their non-canonical zeros, so both sides are
-/// compared as canonical text too.
+/// Text loses the payload of NaNs and the non-canonical zeros of decimals. Both sides are therefore also compared as
+/// canonical text.
 fn same(text: &str, expected: &str) -> bool {
     let read = parse(text).unwrap();
     validate(read.bytes()).is_ok() && to_canonical(read.view()) == expected
@@ -121,7 +121,7 @@ proptest! {
     #[test]
     fn random_documents_there_and_back(document in any_document()) {
         let canonical = to_canonical(document.view());
-        // Names that make a typed value cannot be told from one.
+        // A document with such names is indistinguishable from a typed value.
         prop_assume!(names_are_plain(document.view()));
         prop_assert!(same(&canonical, &canonical));
         prop_assert!(same(&to_shell(document.view()), &canonical), "{}", to_shell(document.view()));

@@ -1,9 +1,9 @@
-//! Extended JSON's typed values: `{"$oid": "…"}` and its kin.
+//! Extended JSON's typed values, such as `{"$oid": "…"}`.
 
 use super::{base64, date, shell};
 use crate::bson::{Decimal128, Document, ObjectId, RegexText, Value, ValueBuf};
 
-/// The names that make a document a typed value when they come first.
+/// Names that make a document a typed value in first position.
 // tidy: sorted
 const TYPE_NAMES: [&str; 17] = [
     "$binary",
@@ -29,8 +29,8 @@ pub(super) fn is_type_name(name: &str) -> bool {
     TYPE_NAMES.binary_search(&name).is_ok()
 }
 
-/// The value that the document stands for; `None` where it has not the right shape. The values in
-/// it have been read already, typed ones too.
+/// Returns the value that the document represents; `None` if its shape does not match. Nested typed values have been
+/// converted already.
 pub(super) fn from_document(document: Document<'_>) -> Option<ValueBuf> {
     let first = document.first()?;
     let expected = if matches!(first.name(), "$code" | "$binary") { 2 } else { 1 };
@@ -80,7 +80,7 @@ pub(super) fn from_document(document: Document<'_>) -> Option<ValueBuf> {
     Some(value.to_owned())
 }
 
-/// Both the present form, a document, and the older one with `$type` beside it.
+/// Reads the present form, a document, and the older form with a `$type` field.
 fn from_binary(document: Document<'_>, value: Value<'_>) -> Option<ValueBuf> {
     let (text, subtype) = match value.as_document() {
         Some(parts) => (parts.get("base64")?, parts.get("subType")?),
@@ -90,7 +90,7 @@ fn from_binary(document: Document<'_>, value: Value<'_>) -> Option<ValueBuf> {
     binary(subtype, &base64::decode(text.as_str()?)?)
 }
 
-/// A binary; the old subtype 2 gets the length that it repeats inside.
+/// Builds a binary; the old subtype 2 repeats its length inside.
 pub(super) fn binary(subtype: u8, bytes: &[u8]) -> Option<ValueBuf> {
     if subtype != 2 {
         return Some(Value::Binary { subtype, bytes }.to_owned());
@@ -100,12 +100,12 @@ pub(super) fn binary(subtype: u8, bytes: &[u8]) -> Option<ValueBuf> {
     Some(Value::Binary { subtype, bytes: &inner }.to_owned())
 }
 
-/// A regular expression, whose parts have no NUL.
+/// Builds a regular expression; `None` if a part contains NUL.
 pub(super) fn regex<'v>(pattern: &'v str, options: &'v str) -> Option<Value<'v>> {
     Some(Value::Regex { pattern: RegexText::new(pattern).ok()?, options: RegexText::new(options).ok()? })
 }
 
-/// A double as `$numberDouble` spells it.
+/// Parses a double in the syntax of `$numberDouble`.
 pub(super) fn double(text: &str) -> Option<f64> {
     match text {
         "NaN" => Some(f64::NAN),
@@ -118,8 +118,8 @@ pub(super) fn double(text: &str) -> Option<f64> {
     }
 }
 
-/// A bare number: the narrowest integer that holds it, or a double where it has a point or an
-/// exponent or is too large.
+/// Parses a bare number as the narrowest integer that holds it. Numbers with a point or an exponent, and larger
+/// numbers, are doubles.
 pub(super) fn number(text: &str) -> Option<Value<'static>> {
     if let Ok(integer) = text.parse::<i32>() {
         return Some(Value::Int32(integer));

@@ -1,38 +1,38 @@
-//! Writes documents as text.
+//! Writer of extended JSON and the shell's syntax.
 
 use super::{base64, date};
 use crate::bson::{Array, Document, Value};
 use std::fmt::Write;
 
-/// Milliseconds of the first instant of the year 10000: relaxed dates are text before it.
+/// Milliseconds of the first instant of the year 10000. Relaxed dates before it are text.
 const YEAR_10000: i64 = 253_402_300_800_000;
 
-/// Canonical extended JSON: every type is kept.
+/// Writes canonical extended JSON, which keeps every type.
 pub fn to_canonical(document: Document<'_>) -> String {
     value_to_canonical(Value::Document(document))
 }
 
-/// Relaxed extended JSON: numbers as JSON's where that is usual, dates as text.
+/// Writes relaxed extended JSON: plain JSON numbers where possible, dates as text.
 pub fn to_relaxed(document: Document<'_>) -> String {
     value_to_relaxed(Value::Document(document))
 }
 
-/// The shell's form on one line, with all types kept: `{_id: 1, n: NumberLong(2), d: 1.0}`.
+/// Writes the shell's syntax on one line, which keeps every type: `{_id: 1, n: NumberLong(2), d: 1.0}`.
 pub fn to_shell(document: Document<'_>) -> String {
     value_to_shell(Value::Document(document))
 }
 
-/// A value as canonical extended JSON.
+/// Writes a value as canonical extended JSON.
 pub fn value_to_canonical(value: Value<'_>) -> String {
     write(value, Form::Canonical)
 }
 
-/// A value as relaxed extended JSON.
+/// Writes a value as relaxed extended JSON.
 pub fn value_to_relaxed(value: Value<'_>) -> String {
     write(value, Form::Relaxed)
 }
 
-/// A value in the shell's form.
+/// Writes a value in the shell's syntax.
 pub fn value_to_shell(value: Value<'_>) -> String {
     write(value, Form::Shell)
 }
@@ -135,7 +135,7 @@ impl Writer {
         self.out.push('"');
     }
 
-    /// `{"name":"text"}`.
+    /// Writes `{"name":"text"}`.
     fn wrapped(&mut self, name: &str, text: &str) {
         self.raw("{");
         self.quoted(name);
@@ -256,9 +256,9 @@ impl Writer {
         self.raw("\")");
     }
 
-    /// A literal where that reads back as the same, else a call.
+    /// Writes a literal if it parses back unchanged, otherwise a call.
     fn regex(&mut self, pattern: &str, options: &str) {
-        // An odd run of backslashes at the end would take the closing slash with it.
+        // An odd number of backslashes at the end would escape the closing slash.
         let open_escape = pattern.bytes().rev().take_while(|&b| b == b'\\').count() % 2 == 1;
         let literal = !pattern.is_empty() && !pattern.contains(['/', '\n', '\0']) && !open_escape;
         if literal && options.bytes().all(|b| b.is_ascii_lowercase()) {
@@ -269,7 +269,7 @@ impl Writer {
     }
 }
 
-/// The bytes of a binary without the length that the old subtype 2 repeats inside.
+/// Returns the bytes of a binary without the length that the old subtype 2 repeats inside.
 fn outer(subtype: u8, bytes: &[u8]) -> &[u8] {
     if subtype == 2 { bytes.get(4..).unwrap_or(&[]) } else { bytes }
 }
