@@ -1,10 +1,10 @@
-//! The cells of `2dsphere` indexes: S2's, by the levels of an index.
+//! Cells of `2dsphere` indexes: S2 cells within the levels of an index.
 //!
-//! A key is the number of a cell, a signed 64-bit integer as MongoDB stores it. A shape has the cells
-//! of a covering of it, a point (from version 3 on) the smallest there is. Looking for a shape means
-//! looking for keys within the cells of its covering, and for those of the cells that contain one.
+//! A key is the id of a cell, a signed 64-bit integer as MongoDB stores it. A shape has the cells of its covering. A
+//! point has its leaf cell (from version 3 on). A search for a shape looks for keys within the cells of its covering,
+//! and for keys of the cells above.
 //!
-//! Shapes on the sphere as regions that cells may cover.
+//! Shapes on the sphere are regions that cells can cover.
 
 use super::EARTH_RADIUS;
 use super::geometry::{Geometry, Part};
@@ -16,28 +16,28 @@ use s2rst::s2::shape_index_region::ShapeIndexRegion;
 use s2rst::s2::{Cap, Cell, CellId, Level, Point, Polygon, Rect, Region};
 use std::collections::BTreeSet;
 
-/// How many cells the covering of a filter's shape has, about.
+/// Approximate number of cells in the covering of a filter's shape.
 const QUERY_CELLS: usize = 20;
 /// The finest level of a filter's covering.
 const QUERY_FINEST: u8 = 23;
-/// More cells than this aren't made for one document, of those an index has at least to make.
+/// Maximum number of cells of one document, counting the minimum that an index must create.
 const CELLS_MAX: f64 = 100_000.0;
 
-/// How an index divides the sphere.
+/// The cell levels of an index.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Levels {
-    /// The finest cells of shapes.
+    /// The finest level of cells for shapes.
     pub finest: u8,
-    /// The coarsest cells.
+    /// The coarsest level.
     pub coarsest: u8,
-    /// How many cells a covering has, about.
+    /// Approximate number of cells in a covering.
     pub most: usize,
-    /// Whether points have the smallest cells there are.
+    /// Whether points have leaf cells.
     pub points_are_leaves: bool,
 }
 
 impl Levels {
-    /// Those that MongoDB takes for a version of the index.
+    /// Returns MongoDB's levels for an index version.
     pub fn of_version(version: u8) -> Levels {
         let level = |metres: f64| AVG_EDGE.closest_level(metres / EARTH_RADIUS).as_u8();
         match version {
@@ -56,8 +56,8 @@ impl Levels {
         }
     }
 
-    /// The cells of what a document holds; `None` where there would be too many of them, which only
-    /// options of an index can bring about.
+    /// Returns the cells of a document's geometry. `None` if it needs too many cells, which only unusual index options
+    /// cause.
     pub fn keys(&self, parts: &[Part], single: bool) -> Option<Vec<i64>> {
         if let ([Part::Point(_, point)], true, true) = (parts, single, self.points_are_leaves) {
             return Some(vec![key(CellId::from_point(point))]);
@@ -75,17 +75,17 @@ impl Levels {
         Some(covering.cell_ids().iter().map(|cell| key(*cell)).collect())
     }
 
-    /// The cells to look for shapes in that meet a geometry; `None` for flat shapes.
+    /// Returns the cells to search for shapes that meet a geometry; `None` for flat shapes.
     pub fn covering(&self, geometry: &Geometry) -> Option<Covering> {
         geometry.with_region(|region| self.covering_of(region))
     }
 
-    /// The cells to look for shapes in that are within an angle of a place, in radians.
+    /// Returns the cells to search for shapes within an angle, in radians, of a point.
     pub fn covering_around(&self, place: Point, angle: f64) -> Covering {
         self.covering_of(&grown(Cap::from_center_angle(place, Angle::from_radians(angle))))
     }
 
-    /// Cells all of whose places are within an angle of a place.
+    /// Returns cells that lie entirely within an angle of a point.
     pub fn inside(&self, place: Point, angle: f64) -> Covering {
         let cap = Cap::from_center_angle(place, Angle::from_radians(angle * (1.0 - 1e-9)));
         let cells = query_coverer().interior_covering(&cap);
@@ -111,22 +111,22 @@ impl Levels {
     }
 }
 
-/// Where to look for a shape: in cells with all below them, and in each cell above them alone.
+/// Cells to search for a shape: cells with all their descendants, and single ancestor cells.
 #[derive(Clone, Debug)]
 pub struct Covering {
-    /// Cells that cover it.
+    /// Cells of the covering.
     pub cells: Vec<i64>,
-    /// The cells above these.
+    /// Ancestors of these cells.
     pub above: Vec<i64>,
 }
 
-/// The keys of a cell and of all below it, from the first to the last.
+/// Returns the first and last key of a cell and its descendants.
 pub fn range(cell: i64) -> (i64, i64) {
     let cell = CellId::from(cell as u64);
     (key(cell.range_min()), key(cell.range_max()))
 }
 
-/// A cell as older versions of the index store it: its face, then which quarter on each level.
+/// Formats a cell as older index versions store it: its face, then the quadrant at each level.
 pub fn text(cell: i64) -> String {
     let cell = CellId::from(cell as u64);
     let quarters = (1..=cell.level().as_u8()).map(|level| cell.child_position(Level::new(level)));
@@ -142,21 +142,21 @@ fn key(cell: CellId) -> i64 {
     cell.id() as i64
 }
 
-/// All parts of a geometry together.
+/// All parts of a geometry.
 #[derive(Debug)]
 pub(crate) struct Parts<'a>(pub(crate) &'a [Part]);
 
-/// A circle a little larger, for what rounding may do to a cell's borders and to a distance.
+/// Enlarges a circle slightly, to allow for rounding of cell borders and distances.
 pub(crate) fn grown(cap: Cap) -> Cap {
     cap.expanded(Angle::from_radians(1e-13 + cap.angle_radius().radians().max(0.0) * 1e-14))
 }
 
-/// Whether a polygon reaches into a cell.
+/// Whether a polygon intersects a cell.
 pub(super) fn polygon_intersects(polygon: &Polygon, cell: &Cell) -> bool {
     ShapeIndexRegion::new(polygon.shape_index()).intersects_cell(cell)
 }
 
-/// Whether a line reaches into a cell.
+/// Whether a line intersects a cell.
 pub(super) fn line_intersects(line: &Polyline, cell: &Cell) -> bool {
     line.intersects_cell(cell)
 }

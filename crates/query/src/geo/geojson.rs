@@ -1,6 +1,6 @@
-//! GeoJSON: from documents to points, lines and polygons on the sphere.
+//! Parser of GeoJSON: points, lines and polygons on the sphere.
 //!
-//! The `crs` of GeoJSON: which way of reading coordinates it asks for.
+//! The field `crs` selects the interpretation of coordinates.
 
 use super::geometry::{Form, Geometry, Part};
 use super::position::fields_of;
@@ -10,9 +10,9 @@ use base::{Result, err};
 use s2rst::s2::Point;
 use s2rst::s2::polyline::Polyline;
 
-/// Reads a geometry of any type.
+/// Parses a geometry of any type.
 ///
-/// Errors: BadValue, as MongoDB words it.
+/// Errors: BadValue with MongoDB's message.
 pub(super) fn parse(geometry: Document<'_>) -> Result<Geometry> {
     let Some(kind) = Kind::of(geometry) else {
         return Err(err!(BadValue, "unknown GeoJSON type: {geometry}"));
@@ -54,7 +54,7 @@ impl Kind {
         })
     }
 
-    /// Reads what has coordinates.
+    /// Parses a geometry with coordinates.
     fn parse(self, geometry: Document<'_>) -> Result<Geometry> {
         let crs = parse_crs(geometry, self == Kind::Polygon)?;
         let coordinates = geometry.get("coordinates");
@@ -114,7 +114,7 @@ fn member_of_collection(place: usize, member: Value<'_>) -> Result<Vec<Part>> {
     }
 }
 
-/// An array with something in it.
+/// Returns a non-empty array.
 fn list<'a>(geometry: Document<'a>, field: &str, name: &str) -> Result<Array<'a>> {
     match geometry.get(field) {
         Some(Value::Array(array)) if array.is_empty() => {
@@ -129,7 +129,7 @@ pub(super) fn kind_of(value: Option<Value<'_>>) -> &'static str {
     value.map_or("missing", |value| value.kind().alias())
 }
 
-/// An array of coordinates.
+/// Returns an array of coordinates.
 pub(super) fn elements(coordinates: Option<Value<'_>>) -> Result<Array<'_>> {
     match coordinates {
         Some(Value::Array(array)) => Ok(array),
@@ -141,7 +141,7 @@ pub(super) fn elements(coordinates: Option<Value<'_>>) -> Result<Array<'_>> {
     }
 }
 
-/// The coordinates of one place, which may have an altitude.
+/// Parses the coordinates of one point, optionally with an altitude.
 fn position(coordinates: Value<'_>) -> Result<Position> {
     elements(Some(coordinates))?;
     Position::parse(Some(coordinates), true)
@@ -156,7 +156,7 @@ fn point_of_many(coordinates: Value<'_>) -> Result<Part> {
     Ok(Part::Point(position, position.require_sphere()?))
 }
 
-/// The place of a point, whatever type the document names.
+/// Returns the position of a point, whatever type the document names.
 ///
 /// Errors: BadValue.
 pub(super) fn place(geometry: Document<'_>) -> Result<Position> {
@@ -192,21 +192,21 @@ fn line(coordinates: Option<Value<'_>>) -> Result<Part> {
     }
 }
 
-/// How to read a polygon.
+/// Interpretation of a polygon.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Crs {
     /// The smaller of the two areas that a border divides the sphere into.
     Sphere,
-    /// What is left of the border.
+    /// The area to the left of the border.
     Strict,
 }
 
 const NAMES: [&str; 2] = ["urn:ogc:def:crs:OGC:1.3:CRS84", "EPSG:4326"];
 const STRICT: &str = "urn:x-mongodb:crs:strictwinding:EPSG:4326";
 
-/// Reads the field.
+/// Parses the field `crs`.
 ///
-/// Errors: BadValue for what isn't known, and for the strict one where it isn't `allowed`.
+/// Errors: BadValue for an unknown system, and for the strict system unless allowed.
 fn parse_crs(geometry: Document<'_>, strict_allowed: bool) -> Result<Crs> {
     let Some(crs) = geometry.get("crs") else { return Ok(Crs::Sphere) };
     let fields = fields_of(&crs).ok_or_else(|| {

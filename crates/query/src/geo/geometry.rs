@@ -1,10 +1,8 @@
-//! What a document or a filter holds: legacy pairs and GeoJSON in both, flat shapes and spherical
-//! circles in filters only.
+//! Geometry in documents and filters. Legacy pairs and GeoJSON occur in both; flat shapes and spherical circles only in
+//! filters.
 //!
-//! How far geometries are from a place.
-//!
-//! The shapes that `$geoWithin` and `$geoIntersects` name: `$geometry`, `$box`, `$center`,
-//! `$centerSphere` and `$polygon`.
+//! The module also computes distances between geometry and points. It parses the shapes of `$geoWithin` and
+//! `$geoIntersects`: `$geometry`, `$box`, `$center`, `$centerSphere` and `$polygon`.
 
 use super::position::{fields_of, is_legacy};
 use super::{Circle, EARTH_RADIUS, FlatBox, FlatPolygon, Position, geojson};
@@ -14,10 +12,10 @@ use s2rst::s1::Angle;
 use s2rst::s2::polyline::Polyline;
 use s2rst::s2::{Point, Polygon};
 
-/// A place or a shape.
+/// A point or a shape.
 #[derive(Debug)]
 pub enum Geometry {
-    /// A legacy pair, which is on the sphere too where its numbers are a longitude and a latitude.
+    /// A legacy pair. It is also a point on the sphere if its numbers are a longitude and a latitude.
     Pair(Position),
     /// `$box`.
     Box(FlatBox),
@@ -29,37 +27,37 @@ pub enum Geometry {
     Cap(Cap),
     /// GeoJSON.
     Sphere {
-        /// What it consists of.
+        /// The points, lines and polygons of the geometry.
         parts: Vec<Part>,
-        /// What it was written as.
+        /// The GeoJSON form of the geometry.
         form: Form,
     },
 }
 
-/// What GeoJSON was written as.
+/// Form of a GeoJSON geometry.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Form {
     /// A point, line or polygon.
     Single,
-    /// One of GeoJSON's types for several.
+    /// A GeoJSON type for several geometries.
     Several,
-    /// A polygon whose inside is left of its border, however large that is.
+    /// A polygon whose interior is left of its border, however large.
     Strict,
 }
 
 /// A circle on the sphere.
 #[derive(Clone, Copy, Debug)]
 pub struct Cap {
-    /// As it was given, the radius being in radians.
+    /// The circle as given, with the radius in radians.
     pub circle: Circle,
-    /// As a region.
+    /// The circle as an S2 region.
     pub cap: s2rst::s2::Cap,
 }
 
 /// One point, line or polygon on the sphere.
 #[derive(Debug)]
 pub enum Part {
-    /// A point, as it was given and on the sphere.
+    /// A point as given, and on the sphere.
     Point(Position, Point),
     /// A line.
     Line(Polyline),
@@ -68,9 +66,9 @@ pub enum Part {
 }
 
 impl Cap {
-    /// A circle around a place, by a radius in radians.
+    /// Builds a circle around a point; the radius is in radians.
     ///
-    /// Errors: BadValue where the place isn't on the sphere.
+    /// Errors: BadValue if the point is not on the sphere.
     pub fn new(circle: Circle) -> Result<Cap> {
         let center = circle.center.require_sphere()?;
         let cap = s2rst::s2::Cap::from_center_angle(center, Angle::from_radians(circle.radius));
@@ -79,16 +77,16 @@ impl Cap {
 }
 
 impl Part {
-    /// A point where there is one on the sphere.
+    /// Returns a point, if the position is on the sphere.
     pub(crate) fn point(position: Position) -> Option<Part> {
         Some(Part::Point(position, position.to_sphere()?))
     }
 }
 
 impl Geometry {
-    /// What a document holds.
+    /// Parses the geometry of a document.
     ///
-    /// Errors: BadValue for what is no geometry.
+    /// Errors: BadValue for a value that is not geometry.
     pub fn stored(value: Value<'_>) -> Result<Geometry> {
         if is_legacy(&value) {
             return Position::parse(Some(value), true).map(Geometry::Pair);
@@ -99,7 +97,7 @@ impl Geometry {
         }
     }
 
-    /// The place of a pair or a GeoJSON point.
+    /// The position of a pair or a GeoJSON point.
     pub fn position(&self) -> Option<Position> {
         match self {
             Geometry::Pair(position) => Some(*position),
@@ -111,8 +109,8 @@ impl Geometry {
         }
     }
 
-    /// What it consists of on the sphere; `None` for what isn't there, and for polygons by their
-    /// winding, which only filters have.
+    /// The parts on the sphere. `None` for flat geometry, and for polygons by winding order, which occur only in
+    /// filters.
     pub fn stored_parts(self) -> Option<Vec<Part>> {
         match self {
             Geometry::Sphere { form: Form::Strict, .. } => None,
@@ -122,12 +120,12 @@ impl Geometry {
         }
     }
 
-    /// Whether it is a shape in the plane.
+    /// Whether the shape is in the plane.
     pub fn is_flat(&self) -> bool {
         !matches!(self, Geometry::Cap(_) | Geometry::Sphere { .. })
     }
 
-    /// Whether something may lie within it.
+    /// Whether the geometry has an interior.
     pub(crate) fn has_inside(&self) -> bool {
         match self {
             Geometry::Pair(_) => false,
@@ -137,13 +135,13 @@ impl Geometry {
     }
 }
 
-/// Radians on the earth as metres.
+/// Converts radians on the earth to metres.
 pub(crate) fn metres(radians: f64) -> f64 {
     radians * EARTH_RADIUS
 }
 
 impl Part {
-    /// The least angle to a place, in radians; zero within a polygon.
+    /// The least angle to a point, in radians; zero within a polygon.
     pub(crate) fn angle(&self, place: Point) -> f64 {
         let nearest = match self {
             Part::Point(_, point) => *point,
@@ -155,21 +153,21 @@ impl Part {
 }
 
 impl Geometry {
-    /// The least distance of what a document holds to a place on the sphere, in metres; `None` for
-    /// what isn't on the sphere.
+    /// The least distance of a document's geometry to a point on the sphere, in metres; `None` if it is not on the
+    /// sphere.
     pub fn metres_from(self, place: Point) -> Option<f64> {
         let parts = self.stored_parts()?;
         parts.iter().map(|part| metres(part.angle(place))).reduce(f64::min)
     }
 
-    /// The distance of a pair or a point to a place in the plane; `None` for other shapes.
+    /// The distance of a pair or point to a point in the plane; `None` for other shapes.
     pub fn distance_from(&self, place: Position) -> Option<f64> {
         self.position().map(|own| own.distance(place))
     }
 }
 
 impl Geometry {
-    /// The shape that one field of the operator's argument asks for.
+    /// Parses the shape in one field of the operator's argument.
     ///
     /// Errors: BadValue.
     pub fn specified(specifier: &Element<'_>) -> Result<Geometry> {
@@ -194,13 +192,13 @@ impl Geometry {
         }
     }
 
-    /// Whether it is a polygon by its winding.
+    /// Whether the shape is a polygon by winding order.
     pub fn is_strict(&self) -> bool {
         matches!(self, Geometry::Sphere { form: Form::Strict, .. })
     }
 }
 
-/// A point that a filter asks to be near to, and whether it is GeoJSON.
+/// Parses the center of a near condition. Also returns whether it is GeoJSON.
 ///
 /// Errors: BadValue.
 pub(crate) fn query_point(value: Value<'_>) -> Result<(Position, bool)> {
@@ -211,7 +209,7 @@ pub(crate) fn query_point(value: Value<'_>) -> Result<(Position, bool)> {
     geojson::place(fields).map(|position| (position, true))
 }
 
-/// A middle and a radius.
+/// Parses a center and a radius.
 fn circle(fields: Document<'_>) -> Result<Circle> {
     let mut fields = fields.iter();
     let center = Position::parse(fields.next().map(|field| field.value()), false)?;

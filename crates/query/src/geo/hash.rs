@@ -1,30 +1,30 @@
-//! The cells of `2d` indexes: the plane between two bounds, quartered over and over.
+//! Cells of `2d` indexes: the plane between two bounds, quartered repeatedly.
 //!
-//! The hash of a place has a bit of x and a bit of y for each quartering, the coarsest first, so that a
-//! cell of any size is a range of hashes. A key is a hash as eight bytes. Looking for a shape means
-//! looking for keys within the cells of its covering. All of it is done on whole numbers, into which
-//! places are turned in their order, so that no rounding makes a covering too small.
+//! The hash of a point has a bit of x and a bit of y for each quartering, the coarsest first. A cell of any size is
+//! therefore a range of hashes. A key is a hash of eight bytes. A search for a shape looks for keys within the cells of
+//! its covering. All computations use integers, to which positions are mapped monotonically. Rounding can therefore
+//! never make a covering too small.
 
 use super::{Circle, FlatBox, FlatPolygon, Geometry, Position};
 use base::bson::Document;
 use base::{Result, err};
 use std::collections::VecDeque;
 
-/// How many cells a covering has at most, unless the borders of cells make it more.
+/// Maximum number of cells in a covering; cell borders may require more.
 const CELLS: usize = 16;
 
-/// How an index divides the plane.
+/// The cell grid of an index.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Grid {
-    /// How often each axis is halved, 1 to 32 times.
+    /// Number of halvings of each axis, 1 to 32.
     pub bits: u32,
-    /// The least number of a place.
+    /// Lower bound of coordinates.
     pub min: f64,
-    /// The greatest number of a place.
+    /// Upper bound of coordinates.
     pub max: f64,
 }
 
-/// A cell: the first bits of x and of y, and how many.
+/// A cell: the leading bits of x and of y, and their number.
 #[derive(Clone, Copy)]
 struct Cell {
     x: u32,
@@ -32,7 +32,7 @@ struct Cell {
     level: u32,
 }
 
-/// How an area stands to a shape.
+/// Relation of an area to a shape.
 enum Relation {
     Outside,
     Within,
@@ -40,7 +40,7 @@ enum Relation {
 }
 
 impl Grid {
-    /// The grid that options ask for, where they say nothing MongoDB's: 26 bits over degrees.
+    /// Builds the grid of an index's options. MongoDB's defaults: 26 bits over degrees.
     ///
     /// Errors: InvalidOptions.
     pub fn new(bits: Option<f64>, min: Option<f64>, max: Option<f64>) -> Result<Grid> {
@@ -63,9 +63,9 @@ impl Grid {
         Ok(grid)
     }
 
-    /// The key of a place.
+    /// Returns the key of a point.
     ///
-    /// Errors: 13027 where it lies outside of the bounds.
+    /// Errors: 13027 for a point outside the bounds.
     pub fn key(&self, place: Position, source: Document<'_>) -> Result<u64> {
         if !self.holds(place) {
             return Err(err!(
@@ -79,19 +79,19 @@ impl Grid {
         Ok(cell.first() & !(u64::MAX.checked_shr(2 * self.bits).unwrap_or(0)))
     }
 
-    /// Whether a place lies within the bounds.
+    /// Whether a point is within the bounds.
     pub fn holds(&self, place: Position) -> bool {
         let within = |value: f64| value >= self.min && value <= self.max;
         within(place.x) && within(place.y)
     }
 
-    /// The width of a cell that is quartered no more.
+    /// The width of the smallest cell.
     pub fn cell_width(&self) -> f64 {
         (self.max - self.min) / (1u64 << self.bits) as f64
     }
 
-    /// The ranges of keys, both ends within, in which all places are that a geometry contains, sorted
-    /// and apart; `None` for what isn't in the plane.
+    /// Returns sorted, disjoint, inclusive ranges of keys that cover a geometry; `None` for geometry that is not in the
+    /// plane.
     pub fn ranges(&self, geometry: &Geometry) -> Option<Vec<(u64, u64)>> {
         match geometry {
             Geometry::Box(area) => Some(self.ranges_of_box(area)),
@@ -102,8 +102,8 @@ impl Grid {
         }
     }
 
-    /// Whether the index can look for what lies in a shape: it can't for circles on the sphere that reach
-    /// over a pole or around the antimeridian.
+    /// Whether the index can search a shape. It cannot search circles on the sphere that reach over a pole or the
+    /// antimeridian.
     pub fn serves(&self, geometry: &Geometry) -> bool {
         match geometry {
             Geometry::Box(_) | Geometry::Circle(_) | Geometry::Polygon(_) => true,
@@ -115,7 +115,7 @@ impl Grid {
         }
     }
 
-    /// The ranges of cells all of whose places are within a distance of one.
+    /// Returns the ranges of cells that lie entirely within a circle.
     pub fn inside(&self, circle: &Circle) -> Vec<(u64, u64)> {
         let radius = circle.radius * (1.0 - 1e-9);
         self.cells(&circle.bound(), true, |cell| match () {
@@ -125,7 +125,7 @@ impl Grid {
         })
     }
 
-    /// The ranges of a rectangle.
+    /// Returns the ranges of a rectangle.
     pub fn ranges_of_box(&self, area: &FlatBox) -> Vec<(u64, u64)> {
         self.cover(area, |cell| match area.contains(cell.low) && area.contains(cell.high) {
             true => Relation::Within,
@@ -133,9 +133,9 @@ impl Grid {
         })
     }
 
-    /// The ranges of a circle.
+    /// Returns the ranges of a circle.
     pub fn ranges_of_circle(&self, circle: &Circle) -> Vec<(u64, u64)> {
-        // What rounding may take from a distance.
+        // Tolerance for the rounding of a distance.
         let slack = (circle.radius + circle.center.x.abs() + circle.center.y.abs()) * 1e-14;
         let grown = Circle { radius: circle.radius + slack, ..*circle };
         self.cover(&grown.bound(), |cell| match () {
@@ -145,7 +145,7 @@ impl Grid {
         })
     }
 
-    /// The ranges of a circle on the sphere, as far as places are longitudes and latitudes.
+    /// Returns the ranges of a circle on the sphere, for points that are longitudes and latitudes.
     pub fn ranges_of_cap(&self, cap: &s2rst::s2::Cap) -> Vec<(u64, u64)> {
         const SLACK: f64 = 1e-9;
         let bound = cap.rect_bound();
@@ -176,12 +176,13 @@ impl Grid {
         })
     }
 
-    /// Cells that cover what of a rectangle `relate` doesn't leave out.
+    /// Returns ranges of cells that cover a rectangle, except the parts that `relate` excludes.
     fn cover(&self, area: &FlatBox, relate: impl Fn(&FlatBox) -> Relation) -> Vec<(u64, u64)> {
         self.cells(area, false, relate)
     }
 
-    /// Cells that cover what of a rectangle `relate` doesn't leave out, or only those `inside` it.
+    /// Returns ranges of cells that cover a rectangle, except the parts that `relate` excludes; only cells inside the
+    /// shape if `inside`.
     fn cells(&self, area: &FlatBox, inside: bool, relate: impl Fn(&FlatBox) -> Relation) -> Vec<(u64, u64)> {
         let bounds =
             FlatBox::new(Position { x: self.min, y: self.min }, Position { x: self.max, y: self.max });
@@ -219,7 +220,7 @@ impl Grid {
         relate(&self.area((x, x_last), (y, y_last)))
     }
 
-    /// The rectangle of whole numbers, a little larger for what rounding did.
+    /// Returns the rectangle of integer coordinates, slightly enlarged for rounding.
     fn area(&self, (left, right): (u32, u32), (bottom, top): (u32, u32)) -> FlatBox {
         let width = (self.max - self.min) / 4_294_967_296.0;
         let slack = width + (self.max.abs() + self.min.abs()) * 1e-15;
@@ -231,15 +232,15 @@ impl Grid {
         }
     }
 
-    /// A number's place between the bounds: greater numbers never have lesser ones.
+    /// Maps a coordinate to an integer; the mapping is monotonic.
     fn along(&self, value: f64) -> u32 {
-        // Conversion ends at the greatest there is.
+        // The conversion saturates at the maximum.
         ((value - self.min) * (4_294_967_296.0 / (self.max - self.min))) as u32
     }
 }
 
 impl Cell {
-    /// The least and the greatest number that begin with these bits.
+    /// Returns the least and the greatest coordinate with these leading bits.
     fn extent(&self, bits: u32) -> (u32, u32) {
         let below = u32::MAX.checked_shr(self.level).unwrap_or(0);
         (bits, bits | below)
@@ -261,7 +262,7 @@ impl Cell {
     }
 }
 
-/// The bits of a number, each with a zero in front.
+/// Spreads the bits of a number, each with a zero in front.
 fn spread(number: u32) -> u64 {
     let mut bits = u64::from(number);
     for (shift, mask) in [
@@ -276,7 +277,7 @@ fn spread(number: u32) -> u64 {
     bits
 }
 
-/// Sorted ranges, those that touch made one.
+/// Sorts ranges and merges adjacent ranges.
 fn joined(ranges: Vec<(u64, u64)>) -> Vec<(u64, u64)> {
     let mut joined: Vec<(u64, u64)> = Vec::with_capacity(ranges.len());
     for (first, last) in ranges {

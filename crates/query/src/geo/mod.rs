@@ -1,14 +1,12 @@
-//! Places: what documents and filters hold of them, how they relate, and the cells of both indexes.
+//! Geospatial data: geometry in documents and filters, relations of geometry, and the cells of both index types.
 //!
-//! Two worlds, as in MongoDB: the *plane*, where a place is a pair of numbers and shapes are boxes,
-//! circles and polygons, and the *sphere*, where edges are arcs of great circles and shapes are
-//! GeoJSON's. A legacy pair whose numbers are a longitude and a latitude belongs to both. The sphere
-//! is the S2 library's, the plane our own.
+//! MongoDB has two coordinate systems. In the *plane* a point is a pair of numbers, and shapes are boxes, circles and
+//! polygons. On the *sphere* edges are arcs of great circles, and shapes are GeoJSON. A legacy pair of a longitude and
+//! a latitude belongs to both. The S2 library implements the sphere; the plane is our own code.
 //!
-//! [`Geometry`] is what a document or a filter holds ([`geojson`] and [`specifier`] read it),
-//! [`contains`](Geometry::contains), [`intersects`](Geometry::intersects) and
-//! [`distance`](Geometry::distance) relate two of them; [`cells`] and [`hash`] are the keys of
-//! `2dsphere` and `2d` indexes.
+//! [`Geometry`] is the geometry of a document or a filter; [`geojson`] and [`specifier`] parse it.
+//! [`contains`](Geometry::contains), [`intersects`](Geometry::intersects) and [`distance`](Geometry::distance) relate
+//! two geometries. [`cells`] and [`hash`] are the keys of `2dsphere` and `2d` indexes.
 
 pub mod cells;
 mod geojson;
@@ -27,5 +25,5 @@ pub use plane::{Circle, FlatBox, FlatPolygon};
 pub use position::Position;
 pub(crate) use position::fields_of;
 
-/// The earth's radius in metres, as MongoDB takes it.
+/// The earth's radius in metres, as in MongoDB.
 pub const EARTH_RADIUS: f64 = 6378.1 * 1000.0;

@@ -1,19 +1,19 @@
-//! Shapes in the plane: `$box`, `$center` and `$polygon`. Their borders belong to them.
+//! Shapes in the plane: `$box`, `$center` and `$polygon`. Shapes include their borders.
 
 use super::Position;
 use base::{Result, err};
 
-/// A rectangle along the axes.
+/// An axis-aligned rectangle.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct FlatBox {
-    /// The corner with the least numbers.
+    /// The corner with the least coordinates.
     pub low: Position,
-    /// The corner with the greatest numbers.
+    /// The corner with the greatest coordinates.
     pub high: Position,
 }
 
 impl FlatBox {
-    /// The rectangle between two opposite corners.
+    /// Builds the rectangle between two opposite corners.
     pub fn new(a: Position, b: Position) -> FlatBox {
         FlatBox {
             low: Position { x: a.x.min(b.x), y: a.y.min(b.y) },
@@ -26,7 +26,7 @@ impl FlatBox {
         place.x >= low.x && place.x <= high.x && place.y >= low.y && place.y <= high.y
     }
 
-    /// Whether the two share any place.
+    /// Whether two rectangles share a point.
     pub(crate) fn intersects(&self, other: &FlatBox) -> bool {
         self.low.x <= other.high.x
             && other.low.x <= self.high.x
@@ -34,14 +34,14 @@ impl FlatBox {
             && other.low.y <= self.high.y
     }
 
-    /// The least distance of its places to one.
+    /// The least distance between the rectangle and a point.
     pub(crate) fn distance(&self, place: Position) -> f64 {
         let x = place.x.clamp(self.low.x, self.high.x);
         let y = place.y.clamp(self.low.y, self.high.y);
         place.distance(Position { x, y })
     }
 
-    /// The greatest distance of its places to one.
+    /// The greatest distance between the rectangle and a point.
     pub(crate) fn greatest_distance(&self, place: Position) -> f64 {
         let farther = |value: f64, low: f64, high: f64| {
             if (value - low).abs() > (value - high).abs() { low } else { high }
@@ -52,18 +52,18 @@ impl FlatBox {
     }
 }
 
-/// All places within a distance of one.
+/// All points within a distance of a center.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Circle {
-    /// Its middle.
+    /// The center.
     pub center: Position,
-    /// The distance.
+    /// The radius.
     pub radius: f64,
 }
 
 impl Circle {
     pub(crate) fn contains(&self, place: Position) -> bool {
-        // Along an axis the end of the radius is compared, which rounds as who computed the place did.
+        // Along an axis the end points are compared, which rounds as the computation of the coordinate did.
         let along = |a: f64, b: f64| a.max(b) <= a.min(b) + self.radius;
         let (center, radius) = (self.center, self.radius);
         match (center.x == place.x, center.y == place.y) {
@@ -73,7 +73,7 @@ impl Circle {
         }
     }
 
-    /// The rectangle around it.
+    /// The bounding rectangle.
     pub(crate) fn bound(&self) -> FlatBox {
         let Circle { center, radius } = *self;
         FlatBox::new(
@@ -83,13 +83,15 @@ impl Circle {
     }
 }
 
-/// A polygon, which may cross itself: what a ray crosses an odd number of times on its way out.
+/// A polygon, which may cross itself. A point is inside if a ray from it crosses the border an odd number of times.
 #[derive(Clone, PartialEq, Debug)]
 pub struct FlatPolygon {
     corners: Vec<Position>,
 }
 
 impl FlatPolygon {
+    /// Builds a polygon.
+    ///
     /// Errors: BadValue for fewer than three corners.
     pub(crate) fn new(corners: Vec<Position>) -> Result<FlatPolygon> {
         if corners.len() < 3 {
@@ -98,7 +100,7 @@ impl FlatPolygon {
         Ok(FlatPolygon { corners })
     }
 
-    /// Whether a place is inside, on an edge or a corner.
+    /// Whether a point is inside the polygon, on an edge or a corner.
     pub(crate) fn contains(&self, place: Position) -> bool {
         let mut inside = false;
         for (a, b) in self.edges() {
@@ -111,7 +113,7 @@ impl FlatPolygon {
         inside
     }
 
-    /// The rectangle around it.
+    /// The bounding rectangle.
     pub(crate) fn bound(&self) -> FlatBox {
         let mut corners = self.corners.iter();
         let first = corners.next().copied().unwrap_or(Position { x: 0.0, y: 0.0 });
@@ -121,8 +123,8 @@ impl FlatPolygon {
         })
     }
 
-    /// Whether it may share a place with a rectangle: one of its corners is inside, the rectangle's
-    /// corner is inside, or an edge may cross it.
+    /// Whether the polygon may share a point with a rectangle: a corner of either is inside the other, or an edge may
+    /// cross the rectangle.
     pub(crate) fn may_intersect(&self, area: &FlatBox) -> bool {
         self.contains(area.low) || self.edges().any(|(a, b)| may_cross(area, a, b))
     }
@@ -133,7 +135,7 @@ impl FlatPolygon {
     }
 }
 
-/// How a ray from a place towards growing x meets an edge.
+/// Relation of an edge to a ray from a point towards greater x.
 enum Crossing {
     OnEdge,
     Crosses,
@@ -150,7 +152,7 @@ fn crossing(place: Position, a: Position, b: Position) -> Crossing {
         let on = place.y == a.y && place.x >= left && place.x <= right;
         return if on { Crossing::OnEdge } else { Crossing::Misses };
     }
-    // Of an edge's ends only the upper counts, so that a ray through a corner counts once.
+    // Only the upper end of an edge counts, so a ray through a corner counts once.
     if place.y <= low || place.y > high || place.x > right {
         return Crossing::Misses;
     }
@@ -161,8 +163,8 @@ fn crossing(place: Position, a: Position, b: Position) -> Crossing {
     if place.x <= meets { Crossing::Crosses } else { Crossing::Misses }
 }
 
-/// Whether an edge may have a place in a rectangle: their extents meet, and the rectangle's corners
-/// aren't all on one side of the edge.
+/// Whether an edge may have a point in a rectangle: their extents overlap, and the rectangle's corners are not all on
+/// one side of the edge.
 fn may_cross(area: &FlatBox, a: Position, b: Position) -> bool {
     if !area.intersects(&FlatBox::new(a, b)) {
         return false;
@@ -170,7 +172,7 @@ fn may_cross(area: &FlatBox, a: Position, b: Position) -> bool {
     let FlatBox { low, high } = *area;
     let side = |x: f64, y: f64| (b.x - a.x) * (y - a.y) - (b.y - a.y) * (x - a.x);
     let sides = [side(low.x, low.y), side(low.x, high.y), side(high.x, low.y), side(high.x, high.y)];
-    // What rounding may hide counts as a crossing.
+    // A case that rounding may hide counts as a crossing.
     let slack = 1e-9
         * ((b.x - a.x).abs() + (b.y - a.y).abs() + 1e-300)
         * (low.x.abs() + low.y.abs() + high.x.abs() + high.y.abs() + a.x.abs() + a.y.abs());

@@ -4,18 +4,18 @@ use base::bson::{Document, Value};
 use base::{Result, err};
 use s2rst::s2::{LatLng, Point};
 
-/// A place in the plane, or on the sphere as longitude and latitude in degrees.
+/// A point in the plane, or on the sphere as longitude and latitude in degrees.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Position {
-    /// The first number: the longitude.
+    /// The first coordinate: the longitude.
     pub x: f64,
-    /// The second number: the latitude.
+    /// The second coordinate: the latitude.
     pub y: f64,
 }
 
 impl Position {
-    /// Reads a legacy pair, an array or an embedded document. What documents hold may have further
-    /// fields behind the two numbers, what filters hold may not.
+    /// Parses a legacy pair, an array or an embedded document. Pairs in documents may have further fields after the two
+    /// numbers; pairs in filters may not.
     ///
     /// Errors: BadValue.
     pub(crate) fn parse(value: Option<Value<'_>>, more_fields: bool) -> Result<Position> {
@@ -45,20 +45,20 @@ impl Position {
         Ok(position)
     }
 
-    /// Whether it is a longitude and a latitude.
+    /// Whether the position is a longitude and a latitude.
     pub fn is_on_sphere(self) -> bool {
         self.x.abs() <= 180.0 && self.y.abs() <= 90.0
     }
 
-    /// The place on the sphere, if it is one.
+    /// The point on the sphere, if the position is on it.
     pub(crate) fn to_sphere(self) -> Option<Point> {
         let place = || LatLng::from_degrees(self.y, self.x).normalized().to_point();
         self.is_on_sphere().then(place)
     }
 
-    /// The place on the sphere.
+    /// The point on the sphere.
     ///
-    /// Errors: BadValue where it is none.
+    /// Errors: BadValue if the position is not on the sphere.
     pub(crate) fn require_sphere(self) -> Result<Point> {
         self.to_sphere().ok_or_else(|| {
             err!(BadValue, "longitude/latitude is out of bounds, lng: {} lat: {}", self.x, self.y)
@@ -68,7 +68,7 @@ impl Position {
     /// The distance in the plane.
     pub fn distance(self, other: Position) -> f64 {
         let (a, b) = (self.x - other.x, self.y - other.y);
-        // Along an axis nothing is lost to a root.
+        // Distances along an axis need no square root and stay exact.
         match (a == 0.0, b == 0.0) {
             (true, _) => b.abs(),
             (_, true) => a.abs(),
@@ -86,7 +86,7 @@ pub(crate) fn fields_of<'a>(value: &Value<'a>) -> Option<Document<'a>> {
     }
 }
 
-/// Whether a value reads as a legacy pair rather than as GeoJSON.
+/// Whether a value parses as a legacy pair rather than as GeoJSON.
 pub(crate) fn is_legacy(value: &Value<'_>) -> bool {
     match value {
         Value::Array(_) => true,

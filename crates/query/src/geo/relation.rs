@@ -1,7 +1,7 @@
-//! Whether one geometry lies within another, and whether two share a place.
+//! Containment and intersection of two geometries.
 //!
-//! A point on the sphere is its leaf cell, about a centimetre wide, as in MongoDB: a shape has it where
-//! it reaches into the cell, so that places on a border belong to both sides of it.
+//! A point on the sphere is its leaf cell, about a centimetre wide, as in MongoDB. A shape contains the point if it
+//! intersects the cell. Points on a border therefore belong to both sides of it.
 
 use super::cells::{line_intersects, polygon_intersects};
 use super::geometry::{Geometry, Part};
@@ -12,7 +12,7 @@ use s2rst::s2::shape_index::ShapeIndex;
 use s2rst::s2::{Cap, Cell, Point, Polygon, Region};
 
 impl Geometry {
-    /// Whether what a document holds lies within this.
+    /// Whether a document's geometry lies within this geometry.
     pub fn contains(&self, stored: Geometry) -> bool {
         match self {
             Geometry::Pair(_) => false,
@@ -26,7 +26,7 @@ impl Geometry {
         }
     }
 
-    /// Whether what a document holds shares a place with this.
+    /// Whether a document's geometry shares a point with this geometry.
     pub fn intersects(&self, stored: Geometry) -> bool {
         let Some(others) = stored.stored_parts() else { return false };
         match self {
@@ -50,7 +50,8 @@ fn leaf(point: Point) -> Cell {
     Cell::from_point(point)
 }
 
-/// A shape is in a circle if all its places are farther from the opposite one than that one's radius.
+/// Whether a circle contains a shape: all points of the shape are farther from the circle's antipode than the
+/// complementary radius.
 fn cap_contains(cap: Cap, part: &Part) -> bool {
     let opposite = cap.complement();
     let apart = |distance: f64| opposite.is_empty() || distance >= opposite.angle_radius().radians();
@@ -103,7 +104,7 @@ fn index_of_polygon(polygon: &Polygon) -> ShapeIndex {
     index
 }
 
-/// Whether a line lies within a polygon; it may run along the border.
+/// Whether a line lies within a polygon; the line may run along the border.
 fn contains_line(polygon: &Polygon, line: &Polyline) -> bool {
     if !polygon.subregion_bound().contains(line.rect_bound()) {
         return false;
@@ -117,7 +118,7 @@ fn contains_line(polygon: &Polygon, line: &Polyline) -> bool {
     )
 }
 
-/// Whether a line and a polygon, its border included, share a place.
+/// Whether a line and a polygon, including its border, share a point.
 fn polygon_meets_line(polygon: &Polygon, line: &Polyline) -> bool {
     if !polygon.rect_bound().intersects(line.rect_bound()) {
         return false;

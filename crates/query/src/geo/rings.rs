@@ -1,11 +1,11 @@
-//! Polygons of GeoJSON: an outer ring and its holes, checked as MongoDB checks them.
+//! Polygons of GeoJSON: an outer ring and its holes, validated as in MongoDB.
 
 use super::geojson::{elements, kind_of, vertex};
 use base::bson::{Array, Value};
 use base::{Result, err};
 use s2rst::s2::{LatLng, Loop, Point, Polygon};
 
-/// A polygon, each of whose rings bounds the smaller of its two sides.
+/// Parses a polygon. Each ring bounds the smaller of its two sides.
 ///
 /// Errors: BadValue.
 pub(super) fn polygon(coordinates: Option<Value<'_>>) -> Result<Polygon> {
@@ -42,7 +42,7 @@ pub(super) fn polygon(coordinates: Option<Value<'_>>) -> Result<Polygon> {
     Ok(polygon)
 }
 
-/// A polygon of one ring, whose inside is left of it.
+/// Parses a polygon of one ring, whose interior is left of it.
 ///
 /// Errors: BadValue.
 pub(super) fn strict(coordinates: Option<Value<'_>>) -> Result<Polygon> {
@@ -65,7 +65,7 @@ fn not_valid(ring: Value<'_>, error: &str) -> base::Error {
     err!(BadValue, "Loop is not valid: {ring} {error}")
 }
 
-/// The corners of a closed ring, each once.
+/// Returns the corners of a closed ring, each once.
 fn ring_vertices(ring: Value<'_>) -> Result<Vec<Point>> {
     let mut vertices: Vec<Point> = elements(Some(ring))?.iter().map(vertex).collect::<Result<_>>()?;
     let (Some(first), Some(last)) = (vertices.first(), vertices.last()) else {
@@ -86,7 +86,7 @@ fn ring_vertices(ring: Value<'_>) -> Result<Vec<Point>> {
     Ok(vertices)
 }
 
-/// A ring that meets itself nowhere, or what is wrong with it.
+/// Returns a ring without self-intersections, or a description of the error.
 fn checked(vertices: Vec<Point>) -> std::result::Result<Loop, String> {
     if let Some((first, again)) = duplicate(&vertices) {
         return Err(format!("Duplicate vertices: {first} and {again}"));
@@ -102,7 +102,7 @@ fn checked(vertices: Vec<Point>) -> std::result::Result<Loop, String> {
     }
 }
 
-/// The bits of a vertex, in an order.
+/// The bits of a vertex, for sorting.
 fn bits(point: Point) -> [u64; 3] {
     [point.x(), point.y(), point.z()].map(|part| (part + 0.0).to_bits())
 }
@@ -123,9 +123,9 @@ fn antipodal(vertices: &[Point]) -> Option<usize> {
     vertices.iter().zip(next).position(|(a, b)| bits(Point(-a.0)) == bits(*b))
 }
 
-/// Which edges cross, as MongoDB words it; only looked for where some do.
+/// Describes the crossing edges with MongoDB's message. Called only if edges cross.
 fn crossing(vertices: &[Point]) -> Option<String> {
-    /// Rings with more edges aren't worth the search.
+    /// Maximum number of edges of a ring for the search.
     const EDGES_MAX: usize = 2000;
     use s2rst::s2::edge_crossings::{Crossing, crossing_sign};
     let count = vertices.len();
@@ -154,7 +154,7 @@ fn crossing(vertices: &[Point]) -> Option<String> {
     None
 }
 
-/// What holds between an outer ring and its holes.
+/// Checks the relation of an outer ring and its holes.
 fn check_holes(polygon: &Polygon, rings: Array<'_>) -> Result<()> {
     let whole = Value::Array(rings);
     if let Some(error) = polygon.find_validation_error() {

@@ -1,4 +1,4 @@
-//! Coverings against what they cover: they may have too much, never too little.
+//! Tests of coverings: a covering may have too much, never too little.
 
 use super::cells::{Covering, Levels, range};
 use super::hash::Grid;
@@ -11,7 +11,7 @@ fn geometry(text: &str) -> Geometry {
     Geometry::stored(Value::Document(document.view())).unwrap()
 }
 
-/// Numbers of which many are equal, on borders, or at the ends.
+/// Numbers with many duplicates and borders, and the extreme values.
 fn number(most: f64) -> impl Strategy<Value = f64> {
     prop_oneof![
         (-4i32..=4).prop_map(move |part| f64::from(part) * most / 4.0),
@@ -35,14 +35,14 @@ fn flat_shape() -> impl Strategy<Value = Geometry> {
     ]
 }
 
-/// Circles about places, poles and the antimeridian among them.
+/// Circles on the sphere, including circles around poles and on the antimeridian.
 fn cap() -> impl Strategy<Value = Geometry> {
     let radius = prop_oneof![0.0..1e-8f64, 0.0..0.01f64, 0.0..1.5f64, 0.0..3.1f64];
     (position(), radius)
         .prop_map(|(center, radius)| Geometry::Cap(Cap::new(Circle { center, radius }).unwrap()))
 }
 
-/// Polygons of three corners, across poles and the antimeridian among them.
+/// Triangles, including triangles across poles and the antimeridian.
 fn triangle() -> impl Strategy<Value = Geometry> {
     (position(), position(), position()).prop_filter_map("no polygon", |(a, b, c)| {
         let ring = [a, b, c, a].map(|Position { x, y }| format!("[{x}, {y}]")).join(", ");
@@ -115,7 +115,7 @@ proptest! {
 
 #[test]
 fn keys_are_those_of_mongodb() {
-    // As documented for 26 bits and for the cell of a point.
+    // Documented values for 26 bits and for the cell of a point.
     let grid = Grid::new(None, None, None).unwrap();
     let key = |x: f64, y: f64| format!("{:016x}", grid.key(Position { x, y }, Document::EMPTY).unwrap());
     assert_eq!(key(-180.0, -180.0), "0000000000000000");

@@ -8,7 +8,7 @@ use super::{number, regex_match};
 use base::bson::{Array, Document, Element, Path, Type, Value};
 use base::{Result, err};
 
-/// `$size`: how many elements the array must have.
+/// `$size`: the required number of elements.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Size(pub usize);
 
@@ -16,7 +16,7 @@ impl Size {
     pub(super) fn test(self, element: Option<&Element<'_>>) -> bool {
         let Some(element) = element.filter(|element| element.kind() == Type::Array) else { return false };
         let mut elements = Document::from_valid(element.value_bytes()).iter();
-        // Counts no further than it must to know.
+        // Counting stops as soon as the result is known.
         elements.by_ref().take(self.0).count() == self.0 && elements.next().is_none()
     }
 }
@@ -48,13 +48,13 @@ fn elem_match(parser: &Parser<'_>, path: &Path, value: Value<'_>) -> Result<Node
     Ok(Node::Field { path: path.clone(), predicate })
 }
 
-/// Whether an `$elemMatch` holds operators on the elements themselves, rather than a filter.
+/// Whether an `$elemMatch` contains operators on the elements themselves, rather than a filter.
 fn takes_values(inner: Document<'_>) -> bool {
     let first = inner.first().map_or("", |element| element.name());
     first.starts_with('$') && !is_database_reference(inner) && !operators::is_top_level(first)
 }
 
-/// `$all`: every constant (or pattern, or `$elemMatch`) is satisfied.
+/// `$all`: every constant, pattern or `$elemMatch` must match.
 pub(super) fn parse_all(parser: &Parser<'_>, argument: &FieldArgument<'_>) -> Result<Option<Node>> {
     let Value::Array(array) = argument.value() else {
         return Err(err!(BadValue, "$all needs an array"));
@@ -75,13 +75,13 @@ fn all_elem_match(parser: &Parser<'_>, path: &Path, array: Array<'_>) -> Result<
     parts.collect()
 }
 
-/// What stands in `{$elemMatch: …}`, if the value is such a document.
+/// Returns the argument of `{$elemMatch: …}`, if the value has this form.
 fn elem_match_of(value: Value<'_>) -> Option<Value<'_>> {
     let first = value.as_document()?.first()?;
     (first.name() == "$elemMatch").then(|| first.value())
 }
 
-/// Whether a document is a condition: names with a dollar sign that no operator has are data.
+/// Whether a document is a condition. Names with a dollar sign that are not operators are data.
 fn begins_with_operator(document: Document<'_>) -> bool {
     document.first().is_some_and(|first| operators::is_of_fields(first.name()))
 }

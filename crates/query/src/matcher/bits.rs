@@ -1,8 +1,7 @@
-//! `$bitsAllSet $bitsAllClear $bitsAnySet $bitsAnyClear`: single bits of whole numbers and of
-//! binary data.
+//! `$bitsAllSet $bitsAllClear $bitsAnySet $bitsAnyClear`: tests of single bits of integers and binary data.
 //!
-//! Bits count from the least significant one; in binary data from the first byte on. A negative
-//! number continues with set bits beyond the 64th, as two's complement does.
+//! Bit positions count from the least significant bit, in binary data from the first byte. A negative number has set
+//! bits beyond position 63, as in two's complement.
 
 use super::node::{Node, Predicate};
 use super::number;
@@ -11,11 +10,11 @@ use super::parse::Parser;
 use base::bson::{Array, Element, Value};
 use base::{Result, err};
 
-/// The longest mask in binary form. MongoDB has no such bound; a filter has no use for a million
-/// bits, and the list of positions takes 32 times the memory of the mask.
+/// Maximum size of a mask in binary form, in bytes. MongoDB has no such limit. A filter has no use for a million bits,
+/// and the list of positions takes 32 times the memory of the mask.
 const MASK_BYTES_MAX: usize = 1 << 20;
 
-/// What must hold for the bits asked about.
+/// Required state of the tested bits.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[allow(missing_docs)]
 pub enum BitsOp {
@@ -25,14 +24,14 @@ pub enum BitsOp {
     AnyClear,
 }
 
-/// A test of some bits.
+/// A test of bits.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct BitTest {
-    /// What must hold.
+    /// The required state.
     pub op: BitsOp,
-    /// Which bits, ascending.
+    /// Positions of the tested bits, ascending.
     pub positions: Vec<u32>,
-    /// The same as a mask of an int64, all positions beyond the sign counting as the sign.
+    /// The positions as a mask of an int64. Positions beyond the sign bit count as the sign bit.
     mask: u64,
 }
 

@@ -1,8 +1,8 @@
 //! `$eq $lt $lte $gt $gte $ne`: comparison of a value with a constant.
 //!
-//! Comparison is bracketed by type: a constant matches only values of its own bracket (all
-//! numbers are one), except that MinKey and MaxKey compare with everything and that null equals
-//! missing. NaN equals NaN and is neither less nor greater than any number.
+//! Comparison uses type bracketing: a constant matches only values of its own bracket. All numbers share a bracket.
+//! MinKey and MaxKey compare with everything, and null equals missing. NaN equals NaN and is neither less nor greater
+//! than any number.
 
 use super::node::{Node, Predicate};
 use super::operators::FieldArgument;
@@ -12,7 +12,7 @@ use base::bson::{Decimal128, Element, Number, Path, Type, Value, ValueBuf};
 use base::{Result, err};
 use std::cmp::Ordering;
 
-/// Which comparison, the value on the left and the constant on the right.
+/// A comparison, with the value on the left and the constant on the right.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[allow(missing_docs)]
 pub enum ComparisonOp {
@@ -53,21 +53,21 @@ impl ComparisonOp {
 /// A comparison with a constant.
 #[derive(Debug)]
 pub struct Comparison {
-    /// Which comparison.
+    /// The comparison operator.
     pub op: ComparisonOp,
-    /// The constant. Never undefined; a regex only with [`ComparisonOp::Eq`], where it means that
-    /// very regex as a value.
+    /// The constant. It is never undefined. It is a regex only with [`ComparisonOp::Eq`], which compares the regex as a
+    /// value.
     pub operand: ValueBuf,
-    /// The constant's bracket.
+    /// The type bracket of the constant.
     rank: u8,
     /// The constant, if it is a number.
     number: Option<Number>,
 }
 
 impl Comparison {
-    /// Compares with a constant.
+    /// Builds a comparison.
     ///
-    /// Errors: BadValue for undefined, and for a regex with another operator than `$eq`.
+    /// Errors: BadValue for undefined, and for a regex with an operator other than `$eq`.
     pub(super) fn new(op: ComparisonOp, operand: Value<'_>, path: &Path) -> Result<Comparison> {
         match operand.kind() {
             Type::Undefined => return Err(err!(BadValue, "cannot compare to undefined")),
@@ -103,7 +103,7 @@ impl Comparison {
         }
     }
 
-    /// Null takes what is missing for null (but not, since 8.0, the undefined value).
+    /// Whether a missing value matches: null equals missing (but, since 8.0, not undefined).
     fn matches_missing(&self) -> bool {
         match self.operand.kind() {
             Type::Null => self.op.includes_equal(),
@@ -111,7 +111,7 @@ impl Comparison {
         }
     }
 
-    /// Only MinKey and MaxKey compare beyond their own bracket.
+    /// Whether values of other brackets match, which only MinKey and MaxKey allow.
     fn matches_other_bracket(&self) -> bool {
         match self.operand.kind() {
             Type::MaxKey => matches!(self.op, ComparisonOp::Lt | ComparisonOp::Lte),
@@ -121,7 +121,7 @@ impl Comparison {
     }
 }
 
-/// The number that an element holds, decoded without regard to other types.
+/// Returns the number in an element, or `None` for other types, without decoding them.
 #[inline]
 pub(super) fn number(element: &Element<'_>) -> Option<Number> {
     let bytes = element.value_bytes();
@@ -134,12 +134,12 @@ pub(super) fn number(element: &Element<'_>) -> Option<Number> {
     })
 }
 
-/// Whether a stored value and a constant are the same type and bytes, hence equal.
+/// Whether a stored value and a constant have equal types and bytes, which implies equality.
 fn same_bytes(element: &Element<'_>, constant: &ValueBuf) -> bool {
     element.kind() == constant.kind() && element.value_bytes() == constant.bytes()
 }
 
-/// The order of a stored value and a constant: the one place where the matcher compares.
+/// Compares a stored value with a constant. All comparisons of the matcher come through this function.
 #[inline]
 pub(super) fn order(element: &Element<'_>, constant: &ValueBuf, collation: &Collation) -> Ordering {
     match (element.kind(), constant.kind()) {
@@ -156,7 +156,7 @@ fn text(bytes: &[u8]) -> &[u8] {
     bytes.get(4..bytes.len().saturating_sub(1)).unwrap_or(&[])
 }
 
-/// Makes the condition that a path's value compares so with a constant.
+/// Builds a comparison of a path's value with a constant.
 pub(super) fn field(path: &Path, op: ComparisonOp, operand: Value<'_>) -> Result<Node> {
     let comparison = Comparison::new(op, operand, path)?;
     Ok(Node::Field { path: path.clone(), predicate: Predicate::Compare(comparison) })

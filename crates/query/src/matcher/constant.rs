@@ -1,5 +1,6 @@
-//! Operators that look at no field: `$comment $alwaysTrue $alwaysFalse $sampleRate`, and the
-//! parts of a database reference, which are field names though they start with `$`.
+//! Operators without a field: `$comment $alwaysTrue $alwaysFalse $sampleRate`.
+//!
+//! The parts of a database reference are here too: they are field names that start with `$`.
 
 use super::comparison::{self, ComparisonOp};
 use super::node::Node;
@@ -8,7 +9,7 @@ use super::parse::Parser;
 use base::bson::{Element, Path};
 use base::{Result, err};
 
-/// `$comment`: for logs and profilers; says nothing here.
+/// `$comment`: for logs and profilers; no condition.
 pub(super) fn parse_comment(_: &Parser<'_>, _: &Element<'_>) -> Result<Option<Node>> {
     Ok(None)
 }
@@ -31,7 +32,7 @@ fn require_one(element: &Element<'_>) -> Result<()> {
     }
 }
 
-/// `$sampleRate`: each document by chance, for samples of a collection.
+/// `$sampleRate`: matches each document with the given probability.
 pub(super) fn parse_sample_rate(_: &Parser<'_>, element: &Element<'_>) -> Result<Option<Node>> {
     let Some(number) = element.value().as_number() else {
         return Err(err!(BadValue, "argument to $sampleRate must be a numeric type"));

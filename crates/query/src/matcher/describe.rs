@@ -1,4 +1,4 @@
-//! The tree as a filter again, in the normalised form that explain prints as `parsedQuery`.
+//! Formats the tree as a filter, in the normalised form that explain prints as `parsedQuery`.
 
 use super::element::type_number;
 use super::node::{Node, Predicate};
@@ -59,11 +59,11 @@ pub(super) fn group<'n>(
     out.end();
 }
 
-/// Appends what stands right of the path: the operators of a condition on a single path.
+/// Appends the value of the path's field: the operators of a condition on a single path.
 fn describe_operators(node: &Node, out: &mut Builder) {
     match node {
         Node::Field { predicate, .. } => describe_predicate(predicate, out),
-        // Nothing more than that there is a value; an empty document would be a filter.
+        // An empty document would be a filter, so this prints the weakest condition: the value exists.
         Node::And(children) if children.is_empty() => {
             out.append(c"$exists", true);
         }

@@ -6,17 +6,17 @@ use super::parse::Parser;
 use base::bson::{Element, Number, Type, Value};
 use base::{Result, err};
 
-/// The types that `$type` asks for.
+/// The types that `$type` matches.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct TypeSet {
-    /// Whether the alias `number` was given, standing for all four numeric types.
+    /// Whether the alias `number` was given, which means all four numeric types.
     pub all_numbers: bool,
-    /// The types given by code or alias, in the order of their codes, without duplicates.
+    /// The types given by code or alias, ordered by code, without duplicates.
     pub types: Vec<Type>,
 }
 
 impl TypeSet {
-    /// Whether a type is among those asked for.
+    /// Whether a type is in the set.
     pub fn contains(&self, kind: Type) -> bool {
         (self.all_numbers && kind.is_numeric()) || self.types.contains(&kind)
     }
@@ -25,10 +25,10 @@ impl TypeSet {
         element.is_some_and(|element| self.contains(element.kind()))
     }
 
-    /// Reads one code or alias, or an array of them. `operator` names what is being parsed.
+    /// Parses one code or alias, or an array of them. Error messages name `operator`.
     ///
-    /// Errors: BadValue for an unknown one, TypeMismatch for neither number nor string,
-    /// FailedToParse for an empty array.
+    /// Errors: BadValue for an unknown type, TypeMismatch for a value that is neither number nor string, FailedToParse
+    /// for an empty array.
     pub(super) fn parse(operator: &str, value: Value<'_>) -> Result<TypeSet> {
         let mut set = TypeSet::default();
         match value {
@@ -59,7 +59,7 @@ impl TypeSet {
     }
 }
 
-/// The number that `$type` takes for a type.
+/// Returns the code that `$type` uses for a type.
 pub(super) fn type_number(kind: Type) -> i32 {
     match kind {
         Type::MinKey => -1,
@@ -80,7 +80,7 @@ pub(super) fn parse_type(_: &Parser<'_>, argument: &FieldArgument<'_>) -> Result
     Ok(Some(Node::Field { path: argument.path.clone(), predicate: Predicate::Type(set) }))
 }
 
-/// `$exists`, whose argument is read as a truth value.
+/// `$exists`, whose argument is converted to a boolean.
 pub(super) fn parse_exists(_: &Parser<'_>, argument: &FieldArgument<'_>) -> Result<Option<Node>> {
     let exists = Node::Field { path: argument.path.clone(), predicate: Predicate::Exists };
     Ok(Some(if argument.value().is_truthy() { exists } else { Node::Not(Box::new(exists)) }))

@@ -1,13 +1,13 @@
-//! What an upsert puts into its new document: the fields that the filter says equal a constant.
+//! Equalities of a filter, whose fields an upsert puts into its new document.
 
 use super::comparison::ComparisonOp;
 use super::node::{Node, Predicate};
 use base::bson::{Path, Value};
 use base::{Result, err};
 
-/// The equalities at the top of the tree or within `$and`.
+/// Returns the equalities at the top of the tree or within `$and`.
 ///
-/// Errors: NotSingleValueField where two of them name one path, or a path and one below it.
+/// Errors: NotSingleValueField if two of them name one path, or a path and a path below it.
 pub(super) fn equalities(root: &Node) -> Result<Vec<(&Path, Value<'_>)>> {
     let mut found: Vec<(&Path, Value<'_>)> = Vec::new();
     let children =

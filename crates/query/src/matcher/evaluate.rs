@@ -1,7 +1,7 @@
-//! Whether a document satisfies the tree.
+//! Evaluates the tree against a document.
 //!
-//! Children are tried in order and no further than needed. Recursion is as deep as the filter,
-//! which parsing bounds, and the paths through the document, which validation bounds.
+//! Children are evaluated in order with short-circuiting. Recursion is bounded by the depth of the filter, which the
+//! parser limits, and of the document, which validation limits.
 
 use super::Matcher;
 use super::expr::Expr;
@@ -12,21 +12,21 @@ use crate::{Collation, Context};
 use base::Result;
 use base::bson::{Builder, Document, Element, Type};
 
-/// What a filter is held against.
+/// Input of a filter.
 #[derive(Clone, Copy)]
 pub(super) enum Subject<'a> {
     Document(Document<'a>),
-    /// One value, standing for whatever field the filter's paths begin with.
+    /// A single value, which replaces the first component of the filter's paths.
     Value(Element<'a>),
 }
 
-/// One evaluation: its surroundings, and the array position found on the way.
+/// State of one evaluation: its context and the array position found so far.
 pub(super) struct Evaluation<'c> {
     context: &'c Context,
     collation: &'c Collation,
-    /// Whether the index that `$text` goes by has found the document.
+    /// Whether the text index of `$text` has found the document.
     text_found: bool,
-    /// The position that the positional operator `$` would stand for.
+    /// The position that the positional operator `$` refers to.
     pub(super) position: Option<usize>,
 }
 
@@ -59,7 +59,7 @@ impl<'c> Evaluation<'c> {
         }
     }
 
-    /// Branches of which most documents match none.
+    /// Evaluates branches of which most documents match none.
     fn matches_branches(&mut self, node: &Node, branches: &[Node], subject: Subject<'_>) -> Result<bool> {
         let siblings = match subject {
             Subject::Document(document) => Siblings::find(branches, document),
@@ -87,7 +87,7 @@ impl<'c> Evaluation<'c> {
         })
     }
 
-    /// An expression compares by its surroundings' collation, which must be the filter's.
+    /// Evaluates an expression. It compares by the collation of its context, which must be the filter's.
     fn test_expression(&self, expr: &Expr, document: Document<'_>) -> Result<bool> {
         if self.context.collation == *self.collation {
             return expr.test(document, self.context);
@@ -95,19 +95,19 @@ impl<'c> Evaluation<'c> {
         expr.test(document, &self.context.with_collation(self.collation.clone()))
     }
 
-    /// Whether one element of an array satisfies conditions on values (`$elemMatch`); whatever
-    /// paths they name lead to that element.
+    /// Whether one element of an array satisfies conditions on values (`$elemMatch`). Every path in them refers to that
+    /// element.
     fn matches_element(&mut self, node: &Node, element: &Element<'_>) -> Result<bool> {
         match node {
             Node::Field { predicate, .. } => self.test(predicate, Some(element)),
-            // Parsing lets neither in here.
+            // The parser refuses both here.
             Node::Expr(_) | Node::Schema(_) => Ok(false),
             _ => self.combine(node, |this, child| this.matches_element(child, element)),
         }
     }
 
-    /// The conditions that only combine others. A position found by a branch that fails, or
-    /// under a negation, doesn't count.
+    /// Evaluates a condition that combines other conditions. Positions found by failing branches or under a negation
+    /// are discarded.
     fn combine(
         &mut self,
         node: &Node,
@@ -148,7 +148,7 @@ impl<'c> Evaluation<'c> {
         Ok(true)
     }
 
-    /// Whether one value, `None` being missing, satisfies a predicate.
+    /// Whether one value satisfies a predicate; `None` is a missing value.
     #[inline]
     fn test(&mut self, predicate: &Predicate, element: Option<&Element<'_>>) -> Result<bool> {
         Ok(match predicate {
@@ -211,7 +211,7 @@ fn all(children: &[Node], mut holds: impl FnMut(&Node) -> Result<bool>) -> Resul
     Ok(true)
 }
 
-/// The document to hold a whole-document condition against; a single value is put into one.
+/// Returns the document for a whole-document condition; a single value is wrapped into one.
 fn whole<'a>(subject: Subject<'a>, space: &'a mut Option<base::bson::DocumentBuf>) -> Document<'a> {
     match subject {
         Subject::Document(document) => document,

@@ -7,12 +7,12 @@ use crate::{Arena, Context, Expression};
 use base::bson::{Document, Element, ValueBuf};
 use base::{Result, err};
 
-/// An aggregation expression that must be true of the document.
+/// An aggregation expression that must be true for the document.
 #[derive(Debug)]
 pub struct Expr {
     /// The expression as given.
     pub source: ValueBuf,
-    /// The expression parsed, for bounds from comparisons of a path with a constant.
+    /// The parsed expression. The planner derives bounds from its comparisons of a path with a constant.
     pub expression: Expression,
 }
 
@@ -24,7 +24,7 @@ impl Expr {
     }
 }
 
-/// Parses the expression; one that is the same for every document becomes that truth value.
+/// Parses the expression. A constant expression becomes its boolean value.
 pub(super) fn parse_expr(parser: &Parser<'_>, element: &Element<'_>) -> Result<Option<Node>> {
     parser.require_top_level("$expr")?;
     let expression = Expression::parse_at(element.value(), parser.context, Place::Filter)?;

@@ -1,4 +1,5 @@
-//! `$geoWithin` (and its old name `$within`) and `$geoIntersects`: what lies in a shape, what meets it.
+//! `$geoWithin` (formerly `$within`) and `$geoIntersects`: geometry within a shape, and geometry that intersects a
+//! shape.
 
 use super::node::{Node, Predicate};
 use super::operators::FieldArgument;
@@ -7,34 +8,35 @@ use crate::geo::Geometry;
 use base::bson::{DocumentBuf, Element, Value};
 use base::{Result, err};
 
-/// How stored geometry must stand to a shape.
+/// Required relation of stored geometry to a shape.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Relation {
-    /// It lies within.
+    /// The stored geometry lies within the shape.
     Within,
-    /// It shares a place with it.
+    /// The stored geometry and the shape share a point.
     Intersects,
 }
 
-/// A shape to hold stored geometry against.
+/// A geospatial condition: a relation and a shape.
 #[derive(Debug)]
 pub struct Geo {
-    /// How.
+    /// The required relation.
     pub relation: Relation,
     /// The shape.
     pub shape: Geometry,
-    /// The operator as it was given.
+    /// The operator as given.
     pub(super) source: DocumentBuf,
 }
 
 impl Geo {
-    /// Whether the condition was given in the same words as another.
+    /// Whether both conditions were given in equal terms.
     pub fn is_as_given(&self, other: &Geo) -> bool {
         let (own, other) = (self.source.view(), other.source.view());
         base::bson::compare(Value::Document(own), Value::Document(other)).is_eq()
     }
 
-    /// Values that are no geometry, or not in the shape's world, satisfy nothing.
+    /// Whether a value has the relation. Values that are not geometry, or lie in another coordinate system, never
+    /// match.
     pub(super) fn test(&self, element: Option<&Element<'_>>) -> bool {
         let Some(value) = element.map(|element| element.value()) else { return false };
         if !matches!(value, Value::Document(_) | Value::Array(_)) {
@@ -91,7 +93,7 @@ fn parse(argument: &FieldArgument<'_>, relation: Relation) -> Result<Geo> {
                 argument.value()
             ));
         }
-        // Without effect since MongoDB 2.6, and still taken.
+        // Accepted without effect, as in MongoDB since 2.6.
         if specifier.name() != "$uniqueDocs" {
             shape = Some(Geometry::specified(&specifier)?);
         }

@@ -41,7 +41,7 @@ pub(super) fn parse_nor(parser: &Parser<'_>, element: &Element<'_>) -> Result<Op
     Ok(Some(Node::Nor(parse_group(parser, element)?)))
 }
 
-/// `$not`: of a regular expression, or of a document of operators taken together.
+/// `$not`: negates a regular expression, or the conjunction of a document of operators.
 pub(super) fn parse_not(parser: &Parser<'_>, argument: &FieldArgument<'_>) -> Result<Option<Node>> {
     let inner = match argument.value() {
         Value::Regex { pattern, options } => regex_match::field(argument.path, &pattern, &options)?,

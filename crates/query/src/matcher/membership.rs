@@ -1,5 +1,4 @@
-//! `$in` and `$nin`: equality with one of several constants, or a match of one of several
-//! patterns.
+//! `$in` and `$nin`: equality with one of several constants, or a match of one of several patterns.
 
 use super::comparison::{number, order};
 use super::node::{Node, Predicate};
@@ -15,22 +14,22 @@ use base::{Result, err};
 /// The constants and patterns of an `$in`.
 #[derive(Debug, Default)]
 pub struct In {
-    /// The constants in the order of the filter's collation, without duplicates.
+    /// The constants, sorted by the filter's collation, without duplicates.
     pub values: Vec<ValueBuf>,
-    /// The patterns, in the order given.
+    /// The patterns in the given order.
     pub regexes: Vec<RegexMatch>,
-    /// The numbers among the constants, decoded: most lists are of one type, and decoding at
-    /// every step of a search is most of its cost.
+    /// The decoded numbers among the constants. Most lists have one type, and decoding at every step of a binary search
+    /// would be most of its cost.
     numbers: Vec<Number>,
     has_null: bool,
-    /// What all patterns together look for, where they are nothing but text.
+    /// The texts of all patterns, if every pattern is a plain text.
     literals: Option<Literals>,
 }
 
 impl In {
-    /// Sorts the constants and drops those that equal another.
+    /// Sorts the constants and removes duplicates.
     ///
-    /// Errors: what interrupts it.
+    /// Errors: interruption.
     pub(super) fn new(mut values: Vec<ValueBuf>, regexes: Vec<RegexMatch>, context: &Context) -> Result<In> {
         let (collation, interrupt) = (&context.collation, &*context.interrupt);
         sort_in_runs(&mut values, interrupt, |a, b| collation.compare(a.view(), b.view()))?;
@@ -45,7 +44,7 @@ impl In {
         Ok(In { values, regexes, numbers, has_null, literals })
     }
 
-    /// Whether null is among the constants, which matches missing values too.
+    /// Whether null is among the constants; null matches missing values too.
     pub fn has_null(&self) -> bool {
         self.has_null
     }
@@ -110,7 +109,7 @@ pub(super) fn parse_in(parser: &Parser<'_>, argument: &FieldArgument<'_>) -> Res
     parse(parser, argument).map(Some)
 }
 
-/// `$nin`: neither equal to any of the constants nor matched by any of the patterns.
+/// `$nin`: the value equals none of the constants and matches none of the patterns.
 pub(super) fn parse_nin(parser: &Parser<'_>, argument: &FieldArgument<'_>) -> Result<Option<Node>> {
     Ok(Some(Node::Not(Box::new(parse(parser, argument)?))))
 }

@@ -1,9 +1,8 @@
-//! The filter language: `{a: 1, b: {$gt: 2}}` and all that goes with it.
+//! The filter language: `{a: 1, b: {$gt: 2}}` and all its operators.
 //!
-//! A filter is parsed once into a small tree of [`Node`]s, which reports every unknown operator
-//! and bad argument before any document is read, and is then evaluated over raw BSON, in place:
-//! [`walk`] finds the values at a path, and each family of operators has one file that parses
-//! its arguments and tests a value. [`operators`] lists them all.
+//! The parser turns a filter once into a small tree of [`Node`]s. It reports unknown operators and bad arguments before
+//! any document is read. The tree is evaluated over raw BSON in place: [`walk`] finds the values at a path. Each family
+//! of operators has a file that parses its arguments and tests a value. [`operators`] lists all operators.
 
 mod array;
 mod bits;
@@ -60,28 +59,28 @@ use std::sync::Arc;
 #[derive(Debug)]
 pub struct Matcher {
     root: Arc<Node>,
-    /// What strings compare by, whatever the surroundings that a document is held against it in:
-    /// a validator's filter is not a command's.
+    /// The collation of string comparisons. It is the filter's and not the operation's: a validator's filter has its
+    /// own.
     collation: Collation,
-    /// Whether it has `$text`.
+    /// Whether the filter contains `$text`.
     searches_text: bool,
-    /// Whether `$text` holds: of what a text index has found, it does.
+    /// Result of `$text`: true for documents that a text index has found.
     text_found: bool,
 }
 
-/// What a filter found besides that the document matches.
+/// The result of a match.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Match {
-    /// The position in the array that the filter looked through, which the positional operator
-    /// `$` of an update or projection stands for; `None` where it looked through none.
+    /// The array position that the positional operator `$` of an update or projection refers to. `None` if the filter
+    /// traversed no array.
     pub position: Option<usize>,
 }
 
 impl Matcher {
-    /// Parses a filter that is told from documents alone, and normalises it.
+    /// Parses and normalises a filter that depends on documents alone.
     ///
-    /// Errors: MongoDB's for every operator that is unknown, misplaced or has a bad argument
-    /// (mostly BadValue); NotImplemented for operators that are known but not supported.
+    /// Errors: MongoDB's errors for unknown or misplaced operators and bad arguments (mostly BadValue); NotImplemented
+    /// for known but unsupported operators.
     pub fn parse(filter: Document<'_>, context: &Context) -> Result<Matcher> {
         let matcher = Matcher::parse_any(filter, context)?;
         near::refuse(&matcher.root)?;
@@ -91,10 +90,9 @@ impl Matcher {
         }
     }
 
-    /// The same for what finds documents by a plan, which may ask for them to be near to a place, or
-    /// to have words.
+    /// Parses a filter for a query plan, which may contain `$near` and `$text`.
     ///
-    /// Errors: as [`parse`](Self::parse); BadValue where such an operator isn't at the top.
+    /// Errors: as [`parse`](Self::parse); BadValue if one of these operators is not at the top.
     pub fn parse_query(filter: Document<'_>, context: &Context) -> Result<Matcher> {
         let matcher = Matcher::parse_any(filter, context)?;
         near::check_place(&matcher.root)?;
@@ -109,10 +107,10 @@ impl Matcher {
         Ok(Matcher { root, collation, searches_text, text_found: true })
     }
 
-    /// Parses a filter that may only look at the fields of what it is held against.
+    /// Parses a filter that may only inspect fields.
     ///
-    /// Errors: QueryFeatureNotAllowed for `$expr` and `$jsonSchema`, BadValue for `$text` and `$where`, and
-    /// those of [`parse`](Self::parse).
+    /// Errors: QueryFeatureNotAllowed for `$expr` and `$jsonSchema`, BadValue for `$text` and `$where`, and the errors
+    /// of [`parse`](Self::parse).
     pub fn parse_plain(filter: Document<'_>, context: &Context) -> Result<Matcher> {
         match special::first(filter) {
             Some(name @ ("$text" | "$where")) => Err(err!(BadValue, "{name} is not allowed in this context")),
@@ -121,7 +119,7 @@ impl Matcher {
         }
     }
 
-    /// The place that documents must be near to, and where theirs is.
+    /// Returns the near condition and its path.
     pub fn near(&self) -> Option<(&Path, &Near)> {
         let near = |node: &'_ Node| matches!(node, Node::Field { predicate: Predicate::Near(_), .. });
         let found = match &*self.root {
@@ -136,13 +134,13 @@ impl Matcher {
 
     /// Whether the document satisfies the filter.
     ///
-    /// Errors: those of evaluating `$expr`; 51156 for a regular expression that takes too long.
+    /// Errors: the errors of `$expr`; 51156 for a regular expression that takes too long.
     #[inline]
     pub fn matches(&self, document: Document<'_>, context: &Context) -> Result<bool> {
         Evaluation::new(self, context).matches(&self.root, Subject::Document(document))
     }
 
-    /// Whether the document satisfies the filter, and at which array position.
+    /// Returns the match, with its array position, if the document satisfies the filter.
     ///
     /// Errors: as [`matches`](Self::matches).
     pub fn matches_at(&self, document: Document<'_>, context: &Context) -> Result<Option<Match>> {
@@ -151,8 +149,8 @@ impl Matcher {
         Ok(matched.then_some(Match { position: evaluation.position }))
     }
 
-    /// Whether one value satisfies the filter, whose paths all begin with a name that stands for
-    /// the value: `{x: {$gt: 3}}` or `{"x.y": 1}`, for arrayFilters and `$pull`.
+    /// Whether one value satisfies the filter. All paths begin with a name that represents the value: `{x: {$gt: 3}}`
+    /// or `{"x.y": 1}`, for arrayFilters and `$pull`.
     ///
     /// Errors: as [`matches`](Self::matches).
     pub fn matches_value(&self, value: Value<'_>, context: &Context) -> Result<bool> {
@@ -170,12 +168,12 @@ impl Matcher {
         &self.root
     }
 
-    /// What strings compare by.
+    /// The collation of string comparisons.
     pub fn collation(&self) -> &Collation {
         &self.collation
     }
 
-    /// Whether the filter says nothing, so that every document matches.
+    /// Whether the filter has no conditions, so every document matches.
     pub fn is_empty(&self) -> bool {
         matches!(&*self.root, Node::And(children) if children.is_empty())
     }
@@ -187,7 +185,7 @@ impl Matcher {
         builder.finish()
     }
 
-    /// The same without what the filter says of nearness, which plans see to before anything else.
+    /// The filter in the form of [`describe`](Self::describe) without its near condition, which plans handle first.
     pub fn describe_beside_near(&self) -> DocumentBuf {
         let mut builder = Builder::new();
         let members = match &*self.root {
@@ -203,10 +201,9 @@ impl Matcher {
         builder.finish()
     }
 
-    /// What the filter says fields equal, at the top or within `$and`: the fields that an upsert
-    /// puts into its new document.
+    /// Returns the equalities at the top or within `$and`. An upsert puts their fields into its new document.
     ///
-    /// Errors: NotSingleValueField where two of them name one path, or a path and one below it.
+    /// Errors: NotSingleValueField if two of them name one path, or a path and a path below it.
     pub fn equalities(&self) -> Result<Vec<(&Path, Value<'_>)>> {
         equalities::equalities(&self.root)
     }

@@ -6,24 +6,24 @@ use super::parse::Parser;
 use base::bson::{Element, Number, Value};
 use base::{Result, err};
 
-/// A divisor and the remainder wanted.
+/// A divisor and the required remainder.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Modulo {
-    /// What to divide by; never zero.
+    /// The divisor; never zero.
     pub divisor: i64,
-    /// What must remain; it has the sign of the dividend.
+    /// The required remainder; it has the sign of the dividend.
     pub remainder: i64,
 }
 
 impl Modulo {
     pub(super) fn test(self, element: Option<&Element<'_>>) -> bool {
         let dividend = element.and_then(|element| element.value().as_number()).and_then(|n| truncate(n).ok());
-        // A divisor of -1 divides the least int64 without overflow: the remainder is 0.
+        // A divisor of -1 would overflow for the least int64; the remainder is 0.
         dividend.is_some_and(|dividend| dividend.checked_rem(self.divisor).unwrap_or(0) == self.remainder)
     }
 }
 
-/// The number without its fraction, or why it has no such int64.
+/// Returns the number without its fraction, or the reason why it does not fit an int64.
 fn truncate(number: Number) -> std::result::Result<i64, &'static str> {
     const OUT_OF_BOUNDS: &str = "Out of bounds coercing to integral value";
     if number.is_integer() {
@@ -36,7 +36,7 @@ fn truncate(number: Number) -> std::result::Result<i64, &'static str> {
     if !(-9_223_372_036_854_775_808.0..9_223_372_036_854_775_808.0).contains(&float) {
         return Err(OUT_OF_BOUNDS);
     }
-    // A decimal that is whole keeps digits which a double would lose.
+    // An integral decimal keeps digits that a double would lose.
     Ok(number.to_i64_exact().unwrap_or_else(|| number.to_i64_clamped()))
 }
 

@@ -1,5 +1,6 @@
-//! `$near`, `$nearSphere` and `$geoNear`: every document, the nearest first. They hold of all documents;
-//! the order, and which are too near or too far, is the plan's business.
+//! `$near`, `$nearSphere` and `$geoNear`: all documents, nearest first.
+//!
+//! The conditions match every document. The plan applies the order and the distance limits.
 
 use super::node::{Node, Predicate};
 use super::operators::FieldArgument;
@@ -9,55 +10,55 @@ use base::bson::{Document, DocumentBuf, Element, Path, Value};
 use base::{Result, err};
 use s2rst::s2::Point;
 
-/// A place to be near to.
+/// A near condition: a center and distance limits.
 #[derive(Clone, Debug)]
 pub struct Near {
-    /// The place.
+    /// The center.
     pub center: Center,
-    /// The least distance: metres from a place on the sphere, else units of the plane.
+    /// The minimum distance: metres on the sphere, otherwise units of the plane.
     pub min: f64,
-    /// The greatest distance, in the same.
+    /// The maximum distance, in the unit of `min`.
     pub max: f64,
-    /// Whether it was `$nearSphere`.
+    /// Whether the operator was `$nearSphere`.
     pub near_sphere: bool,
-    /// Whether distances are shown, and were given, in radians.
+    /// Whether distances are given and returned in radians.
     pub radians: bool,
-    /// Whether the place was GeoJSON, which a `2d` index can't be asked about.
+    /// Whether the center was GeoJSON, which a `2d` index does not support.
     pub geojson: bool,
-    /// The operators as they were given.
+    /// The operators as given.
     source: DocumentBuf,
 }
 
-/// Where a place is.
+/// The center of a near condition.
 #[derive(Clone, Copy, Debug)]
 pub enum Center {
-    /// In the plane.
+    /// A point in the plane.
     Flat(Position),
-    /// On the sphere, and as it was given.
+    /// A point on the sphere, as given and converted.
     Sphere(Position, Point),
 }
 
-/// No point of the earth is farther from another.
+/// The greatest distance between two points of the earth, in metres.
 const FARTHEST: f64 = std::f64::consts::PI * EARTH_RADIUS;
 
 impl Near {
-    /// What a distance is shown as.
+    /// Converts a distance to the unit of the output.
     pub fn shown(&self, distance: f64) -> f64 {
         if self.radians { distance / EARTH_RADIUS } else { distance }
     }
 
-    /// The operators as they were given.
+    /// The operators as given.
     pub fn source(&self) -> Document<'_> {
         self.source.view()
     }
 }
 
-/// Whether this operator begins a near query.
+/// Whether this operator starts a near condition.
 fn is_near(name: &str) -> bool {
     matches!(name, "$near" | "$nearSphere" | "$geoNear")
 }
 
-/// A near query takes all operators of its field; `None` where they don't begin with one.
+/// Parses a near condition, which takes all operators of its field. `None` if the first operator does not start one.
 pub(super) fn parse_all(path: &Path, operators: Document<'_>) -> Option<Result<Node>> {
     let first = operators.first()?;
     let is_place = matches!(first.value(), Value::Document(_) | Value::Array(_));
@@ -68,12 +69,12 @@ pub(super) fn parse_all(path: &Path, operators: Document<'_>) -> Option<Result<N
     Some(parse(operators).map(node))
 }
 
-/// A near operator that doesn't come first.
+/// Refuses a near operator that is not the first of its field.
 pub(super) fn parse_near(_: &Parser<'_>, argument: &FieldArgument<'_>) -> Result<Option<Node>> {
     Err(err!(BadValue, "near must be first in: {}", argument.siblings))
 }
 
-/// What is asked for, as given.
+/// The given center and distances.
 #[derive(Default)]
 struct Asked {
     position: Option<(Position, bool)>,
@@ -111,8 +112,8 @@ fn parse(operators: Document<'_>) -> Result<Near> {
     })
 }
 
-/// The place beside its distances: `{$near: [0, 0], $maxDistance: 1}`, or all in one: `[0, 0, 1]`.
-/// `None` where there is no such place.
+/// Parses a center with separate distances, `{$near: [0, 0], $maxDistance: 1}`, or a combined array, `[0, 0, 1]`.
+/// `None` without a center in these forms.
 fn legacy(operators: Document<'_>) -> Result<Option<Asked>> {
     let mut asked = Asked::default();
     for element in operators {
@@ -136,7 +137,7 @@ fn legacy(operators: Document<'_>) -> Result<Option<Asked>> {
             }
             "$minDistance" => asked.min = Some(distance(&element, 16893, 16894)?),
             "$maxDistance" => asked.max = Some(distance(&element, 16895, 16896)?),
-            // Without effect since MongoDB 2.6, and still taken.
+            // Accepted without effect, as in MongoDB since 2.6.
             "$uniqueDocs" => {}
             name => return Err(err!(34413, "invalid argument in geo near query: {name}")),
         }
@@ -144,7 +145,7 @@ fn legacy(operators: Document<'_>) -> Result<Option<Asked>> {
     Ok(asked.position.is_some().then_some(asked))
 }
 
-/// The place within: `{$near: {$geometry: {…}, $maxDistance: 1}}`.
+/// Parses a center with geometry: `{$near: {$geometry: {…}, $maxDistance: 1}}`.
 fn with_geometry(operators: Document<'_>) -> Result<Asked> {
     let mut operators = operators.iter();
     let operator = operators.next();
@@ -193,12 +194,12 @@ fn geometry(value: Value<'_>) -> Result<(Position, bool)> {
     Ok((position, geojson))
 }
 
-/// A point, and whether it is GeoJSON.
+/// Parses a point. Also returns whether it is GeoJSON.
 fn query_point(value: Value<'_>) -> Result<(Position, bool)> {
     crate::geo::query_point(value)
 }
 
-/// A pair and a distance in one.
+/// Parses a pair combined with a distance.
 fn with_distance(value: Value<'_>) -> Option<(Position, f64)> {
     let fields = crate::geo::fields_of(&value)?;
     let mut numbers = fields.iter().map(|field| field.value().as_number().map(|number| number.to_f64()));
@@ -215,9 +216,9 @@ fn distance(element: &Element<'_>, no_number: i32, negative: i32) -> Result<f64>
     if number >= 0.0 { Ok(number) } else { Err(fail(negative, "non-negative")) }
 }
 
-/// Refuses what no plan could keep in order.
+/// Refuses near conditions whose order no plan could produce.
 ///
-/// Errors: BadValue where there are several or one isn't at the top.
+/// Errors: BadValue for several near conditions, or for a near condition that is not at the top.
 pub(super) fn check_place(root: &Node) -> Result<()> {
     let is_near = |node: &Node| matches!(node, Node::Field { predicate: Predicate::Near(_), .. });
     let count = root.count(&is_near);
@@ -234,7 +235,7 @@ pub(super) fn check_place(root: &Node) -> Result<()> {
     Ok(())
 }
 
-/// Refuses near queries where documents come in another order.
+/// Refuses near conditions in operations that order documents differently.
 ///
 /// Errors: 5626500.
 pub(super) fn refuse(root: &Node) -> Result<()> {

@@ -1,11 +1,11 @@
-//! The tree that a filter is parsed into: what evaluation walks, the planner reads and explain
-//! prints.
+//! The tree of a parsed filter. Evaluation walks it, the planner reads it and explain prints it.
 //!
-//! After [`Matcher::parse`](super::Matcher::parse) the tree is normalised: nested `$and` and
-//! `$or` are flattened, the children of every group stand in MongoDB's canonical order, `$ne`,
-//! `$nin` and `{$exists: false}` are a [`Node::Not`] around the positive form, `$all` is a
-//! [`Node::And`] of its parts, an `$in` or `$or` of one constant is an equality, and an `$or` of
-//! equalities of one path is an `$in`.
+//! [`Matcher::parse`](super::Matcher::parse) normalises the tree:
+//! - Nested `$and` and `$or` are flattened, and the children of every group are in MongoDB's canonical order.
+//! - `$ne`, `$nin` and `{$exists: false}` are a [`Node::Not`] around the positive form.
+//! - `$all` is a [`Node::And`] of its parts.
+//! - An `$in` or `$or` of one constant is an equality.
+//! - An `$or` of equalities of one path is an `$in`.
 
 use super::array::Size;
 use super::bits::BitTest;
@@ -24,66 +24,66 @@ use base::bson::Path;
 /// One condition on a document, or a combination of conditions.
 #[derive(Debug)]
 pub enum Node {
-    /// All hold; with no children, true of every document (the filter `{}`).
+    /// All children match. Without children, every document matches (the filter `{}`).
     And(Vec<Node>),
-    /// At least one holds.
+    /// At least one child matches.
     Or(Vec<Node>),
-    /// None holds.
+    /// No child matches.
     Nor(Vec<Node>),
-    /// The inner condition doesn't hold; over arrays, that of no element (`$ne`, `$nin`, `$not`).
+    /// The inner condition does not match; on arrays, it matches no element (`$ne`, `$nin`, `$not`).
     Not(Box<Node>),
     /// A predicate on the values at a path.
     Field {
-        /// The path, arrays on the way being traversed implicitly.
+        /// The path. Arrays on the path are traversed implicitly.
         path: Path,
-        /// What one of the values found must satisfy.
+        /// The predicate that one of the found values must satisfy.
         predicate: Predicate,
     },
     /// `$expr`: an aggregation expression that must be true.
     Expr(Expr),
     /// `$jsonSchema`: the whole document against a schema.
     Schema(Box<Schema>),
-    /// `$text`: found by a text index, and true of what that has found.
+    /// `$text`: the search of a text index; true for documents that the index has found.
     Text(Box<TextQuery>),
     /// `$sampleRate`: true at random with this probability.
     SampleRate(f64),
-    /// Holds for every document (`$alwaysTrue`).
+    /// Matches every document (`$alwaysTrue`).
     AlwaysTrue,
-    /// Holds for no document (`$alwaysFalse`, an empty `$in` or `$all`).
+    /// Matches no document (`$alwaysFalse`, an empty `$in` or `$all`).
     AlwaysFalse,
 }
 
-/// What a value found at a path must satisfy.
+/// A condition on a value at a path.
 ///
-/// The values found at a path ending in an array are each of its elements and the array itself,
-/// except where a variant says otherwise. A path that leads nowhere finds one value, missing.
+/// A path that ends in an array finds each of its elements and the array itself, unless a variant states otherwise. A
+/// path without a value finds one missing value.
 #[derive(Debug)]
 pub enum Predicate {
     /// `$eq $lt $lte $gt $gte` with a constant, within the constant's type bracket.
     Compare(Comparison),
-    /// `$in`: equal to one of several constants, or matched by one of several patterns.
+    /// `$in`: the value equals one of several constants, or matches one of several patterns.
     In(In),
-    /// A regular expression: matches strings, and equals the same stored regex.
+    /// A regular expression: matches strings, and equals an identical stored regex.
     Regex(RegexMatch),
-    /// There is a value at all.
+    /// The value exists.
     Exists,
     /// `$type`.
     Type(TypeSet),
     /// `$mod`.
     Mod(Modulo),
-    /// `$bitsAllSet` and its kin.
+    /// `$bitsAllSet` and the related operators.
     Bits(BitTest),
     /// `$geoWithin` and `$geoIntersects`.
     Geo(Box<Geo>),
-    /// `$near`, `$nearSphere` and `$geoNear`: holds of every document, and asks for an order.
+    /// `$near`, `$nearSphere` and `$geoNear`: matches every document and requires an order.
     Near(Box<Near>),
-    /// `$size`: on the array itself, not on its elements.
+    /// `$size`: applies to the array itself, not to its elements.
     Size(Size),
-    /// `$elemMatch` of a filter: an element of the array is a document (or array) that the
-    /// filter matches, its paths being relative to the element.
+    /// `$elemMatch` with a filter: the filter matches an element that is a document or array. Its paths are relative to
+    /// the element.
     ElemMatchObject(Box<Node>),
-    /// `$elemMatch` of operators: one element of the array satisfies them all. The fields inside
-    /// repeat the path of the array; evaluation gives them the element, never traversing it.
+    /// `$elemMatch` with operators: one element of the array satisfies them all. The fields inside repeat the path of
+    /// the array. Evaluation passes them the element and never traverses it.
     ElemMatchValue(Box<Node>),
 }
 
@@ -101,7 +101,7 @@ impl Node {
         }
     }
 
-    /// The children of `$and`, `$or` and `$nor`, the child of `$not`; else nothing.
+    /// The children of `$and`, `$or` and `$nor`, or the child of `$not`; otherwise empty.
     pub fn children(&self) -> &[Node] {
         match self {
             Node::And(children) | Node::Or(children) | Node::Nor(children) => children,
@@ -110,7 +110,7 @@ impl Node {
         }
     }
 
-    /// How many of this and the conditions below satisfy `test`, those inside `$elemMatch` included.
+    /// Counts this condition and the conditions below it, including `$elemMatch`, that satisfy `test`.
     pub fn count(&self, test: &dyn Fn(&Node) -> bool) -> usize {
         let below = match self {
             Node::Field {
@@ -122,7 +122,7 @@ impl Node {
         below + usize::from(test(self))
     }
 
-    /// Whether this or any condition below satisfies `test`, those inside `$elemMatch` included.
+    /// Whether this condition or any condition below it, including `$elemMatch`, satisfies `test`.
     pub fn any(&self, test: &dyn Fn(&Node) -> bool) -> bool {
         if test(self) {
             return true;

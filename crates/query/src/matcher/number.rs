@@ -1,9 +1,9 @@
-//! Reading whole numbers out of arguments.
+//! Parses integer arguments.
 
 use base::bson::Value;
 use base::{Result, err};
 
-/// A whole number of any numeric type.
+/// Parses an integer of any numeric type.
 ///
 /// Errors: FailedToParse, naming the argument and its value.
 pub(super) fn parse_integer(name: &str, value: Value<'_>) -> Result<i64> {
@@ -23,7 +23,7 @@ pub(super) fn parse_integer(name: &str, value: Value<'_>) -> Result<i64> {
     Err(err!(FailedToParse, "Expected an integer: {name}: {value}"))
 }
 
-/// A whole number that isn't negative.
+/// Parses a non-negative integer.
 pub(super) fn parse_non_negative(name: &str, value: Value<'_>) -> Result<i64> {
     let number = parse_integer(name, value)?;
     if number < 0 {

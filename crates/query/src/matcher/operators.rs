@@ -1,4 +1,4 @@
-//! The table of all filter operators: one row each, sorted by name.
+//! The table of all filter operators: one row per operator, sorted by name.
 
 use super::node::Node;
 use super::parse::Parser;
@@ -15,26 +15,25 @@ pub struct Operator {
 }
 
 impl Operator {
-    /// Whether the operator stands in place of a field name (`$and`), rather than in a field's
-    /// document of operators (`$gt`).
+    /// Whether the operator is used instead of a field name (`$and`), not in a field's document of operators (`$gt`).
     pub fn is_top_level(&self) -> bool {
         matches!(self.parse, Parse::Top(_))
     }
 }
 
-/// How an operator is parsed. `None` is a condition that says nothing (`$comment`).
+/// The parser of an operator. A result of `None` means no condition (`$comment`).
 enum Parse {
     Top(fn(&Parser<'_>, &Element<'_>) -> Result<Option<Node>>),
     Field(fn(&Parser<'_>, &FieldArgument<'_>) -> Result<Option<Node>>),
 }
 
-/// An operator found in a field's document of operators.
+/// An operator in a field's document of operators.
 pub(super) struct FieldArgument<'a> {
     /// The field's path.
     pub(super) path: &'a Path,
     /// The operator and its argument.
     pub(super) element: Element<'a>,
-    /// The whole document of operators, for those that belong together (`$regex`, `$options`).
+    /// The whole document of operators, for operators that belong together (`$regex`, `$options`).
     pub(super) siblings: Document<'a>,
 }
 
@@ -61,7 +60,7 @@ const fn field(
     Operator { name, parse: Parse::Field(parse) }
 }
 
-/// Every filter operator, those refused by name included, sorted by name.
+/// All filter operators, including refused ones, sorted by name.
 pub const OPERATORS: &[Operator] = &[
     top("$_internalSchemaMaxProperties", json_schema::parse_max_properties),
     top("$_internalSchemaMinProperties", json_schema::parse_min_properties),
@@ -113,7 +112,7 @@ fn find(name: &str) -> Option<&'static Parse> {
     OPERATORS.get(at).map(|operator| &operator.parse)
 }
 
-/// Whether this is the name of an operator that stands in place of a field name.
+/// Whether this is the name of an operator that is used instead of a field name.
 pub(super) fn is_top_level(name: &str) -> bool {
     matches!(find(name), Some(Parse::Top(_)))
 }
@@ -123,7 +122,7 @@ pub(super) fn is_of_fields(name: &str) -> bool {
     matches!(find(name), Some(Parse::Field(_)))
 }
 
-/// Parses an operator that stands in place of a field name; `None` where there is none so named.
+/// Parses an operator that is used instead of a field name; `None` for an unknown name.
 pub(super) fn parse_top(parser: &Parser<'_>, element: &Element<'_>) -> Option<Result<Option<Node>>> {
     match find(element.name())? {
         Parse::Top(parse) => Some(parse(parser, element)),
@@ -131,7 +130,7 @@ pub(super) fn parse_top(parser: &Parser<'_>, element: &Element<'_>) -> Option<Re
     }
 }
 
-/// Parses an operator of a field; `None` where there is none so named.
+/// Parses an operator of a field; `None` for an unknown name.
 pub(super) fn parse_field(parser: &Parser<'_>, argument: &FieldArgument<'_>) -> Option<Result<Option<Node>>> {
     match find(argument.name())? {
         Parse::Field(parse) => Some(parse(parser, argument)),

@@ -1,5 +1,5 @@
-//! Normalising the tree: the same filter written in several ways becomes one shape, which the
-//! planner then has to know only once. Evaluation gives the same answer before and after.
+//! Normalises the tree: different spellings of a filter become one shape, which simplifies the planner. Evaluation
+//! returns equal results before and after.
 
 use super::bits::BitsOp;
 use super::comparison::{Comparison, ComparisonOp};
@@ -10,7 +10,7 @@ use base::Result;
 use base::bson::{Path, Type, ValueBuf};
 use std::cmp::Ordering;
 
-/// Normalises a tree, children first. See [`node`](super::node) for the shape.
+/// Normalises a tree, children first. [`node`](super::node) describes the result.
 pub(super) fn normalise(node: Node, context: &Context) -> Result<Node> {
     Ok(match node {
         Node::And(children) => and(normalise_all(children, context)?),
@@ -24,7 +24,7 @@ pub(super) fn normalise(node: Node, context: &Context) -> Result<Node> {
 
 fn normalise_all(children: Vec<Node>, context: &Context) -> Result<Vec<Node>> {
     let each = |(position, child)| {
-        // Filters may have a million conditions.
+        // A filter may have a million conditions.
         if position % 1024 == 1023 {
             context.interrupt.check()?;
         }
@@ -77,7 +77,7 @@ fn nor(mut children: Vec<Node>) -> Node {
     Node::Nor(children)
 }
 
-/// Whether every document satisfies a normalised tree, as it does an empty filter.
+/// Whether every document matches a normalised tree, as with an empty filter.
 fn is_always(node: &Node) -> bool {
     match node {
         Node::AlwaysTrue => true,
@@ -86,7 +86,7 @@ fn is_always(node: &Node) -> bool {
     }
 }
 
-/// The children in canonical order as a group, or the only child alone.
+/// Returns the children in canonical order as a group, or a single child itself.
 fn single_or(mut children: Vec<Node>, group: fn(Vec<Node>) -> Node) -> Node {
     match children.len() {
         1 => children.swap_remove(0),
@@ -97,12 +97,12 @@ fn single_or(mut children: Vec<Node>, group: fn(Vec<Node>) -> Node) -> Node {
     }
 }
 
-/// The path that two or more children all ask to equal or match something.
+/// Returns the path if all of two or more children are equalities or patterns of this path.
 fn equalities_of_one_path(children: &[Node]) -> Option<Path> {
     let Some(Node::Field { path: first, .. }) = children.first() else { return None };
     let fits = |child: &Node| match child {
         Node::Field { path, predicate } if path == first => match predicate {
-            // In an $in a regex would be a pattern rather than a value.
+            // A regex in an $in would be a pattern, not a value.
             Predicate::Compare(c) => c.op == ComparisonOp::Eq && c.operand.kind() != Type::Regex,
             Predicate::In(_) | Predicate::Regex(_) => true,
             _ => false,
@@ -162,9 +162,8 @@ fn field(path: Path, predicate: Predicate, context: &Context) -> Result<Node> {
     Ok(Node::Field { path, predicate })
 }
 
-/// MongoDB's canonical order of siblings: by kind of condition, then by path, then by children.
-/// Explain shows it, and the positional operator depends on it (the last condition that found a
-/// position wins).
+/// Compares siblings in MongoDB's canonical order: by kind of condition, by path, by children. Explain prints this
+/// order. The positional operator depends on it, because the last condition that found a position wins.
 fn order(a: &Node, b: &Node) -> Ordering {
     rank(a)
         .cmp(&rank(b))

@@ -1,4 +1,4 @@
-//! From a filter document to the tree: which part is an operator, which a value.
+//! Parser of filters: separates operators from values.
 
 use super::node::Node;
 use super::operators::{self, FieldArgument};
@@ -7,10 +7,10 @@ use crate::Context;
 use base::bson::{Document, MAX_DEPTH, Path, Value};
 use base::{Result, err};
 
-/// How many conditions are parsed between two questions whether to stop.
+/// Number of conditions parsed between two interruption checks.
 const POSITIONS_PER_CHECK: usize = 16;
 
-/// Where parsing stands.
+/// State of the parser.
 #[derive(Clone, Copy)]
 pub(super) struct Parser<'c> {
     pub(super) context: &'c Context,
@@ -23,8 +23,8 @@ impl<'c> Parser<'c> {
         Parser { context, depth: 0, inside_elem_match: false }
     }
 
-    /// The parser for what an operator nests. Documents from clients are bounded in depth
-    /// already; this bounds the tree whoever made the filter.
+    /// Returns the parser for nested conditions. Documents from clients have a depth limit already; this limits trees
+    /// from all other sources.
     pub(super) fn deeper(self) -> Result<Parser<'c>> {
         if self.depth >= MAX_DEPTH {
             return Err(err!(Overflow, "exceeded depth limit of {MAX_DEPTH} when parsing the filter"));
@@ -32,7 +32,7 @@ impl<'c> Parser<'c> {
         Ok(Parser { depth: self.depth + 1, ..self })
     }
 
-    /// Asks whether to stop, at some positions of a list.
+    /// Checks for interruption at some positions of a list.
     pub(super) fn check_now_and_then(&self, position: usize) -> Result<()> {
         match position % POSITIONS_PER_CHECK {
             0 if position > 0 => self.context.interrupt.check(),
@@ -40,12 +40,12 @@ impl<'c> Parser<'c> {
         }
     }
 
-    /// The parser for what stands in an `$elemMatch`.
+    /// Returns the parser for the content of an `$elemMatch`.
     pub(super) fn inside(self) -> Parser<'c> {
         Parser { inside_elem_match: true, ..self }
     }
 
-    /// Refuses an operator that looks at the whole document where only a part of it is at hand.
+    /// Refuses an operator on the whole document if only a part of the document is available.
     pub(super) fn require_top_level(&self, name: &str) -> Result<()> {
         if self.inside_elem_match {
             return Err(err!(BadValue, "{name} can only be applied to the top-level document"));
@@ -53,7 +53,7 @@ impl<'c> Parser<'c> {
         Ok(())
     }
 
-    /// A whole filter: all its conditions as one `And`.
+    /// Parses a whole filter into one `And` of its conditions.
     pub(super) fn filter(&self, filter: Document<'_>) -> Result<Node> {
         let mut children = Vec::new();
         for (position, element) in filter.iter().enumerate() {
@@ -84,7 +84,7 @@ impl<'c> Parser<'c> {
         Ok(())
     }
 
-    /// The operators on one path, each its own condition.
+    /// Parses the operators on one path into one condition each.
     pub(super) fn field_operators(&self, path: &Path, operators: Document<'_>) -> Result<Vec<Node>> {
         if let Some(near) = near::parse_all(path, operators) {
             return Ok(vec![near?]);
@@ -102,8 +102,7 @@ impl<'c> Parser<'c> {
     }
 }
 
-/// Whether a document is one of operators rather than a value: its first name says so, unless it
-/// is a database reference.
+/// Whether a document contains operators rather than a value. The first name decides, except for database references.
 pub(super) fn is_operator_document(document: Document<'_>) -> bool {
     let starts_so = document.first().is_some_and(|element| element.name_bytes().starts_with(b"$"));
     starts_so && !(document.find("$ref").is_some() && document.find("$id").is_some())

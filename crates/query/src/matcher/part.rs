@@ -1,4 +1,4 @@
-//! Some members of a filter's outermost `$and`: what is left to ask where something else has answered the others.
+//! A subset of a filter's outermost `$and`: the conditions that an index has not decided.
 
 use super::evaluate::{Evaluation, Subject};
 use super::{Matcher, Node, describe};
@@ -7,16 +7,16 @@ use base::Result;
 use base::bson::{Builder, Document, DocumentBuf};
 use std::sync::Arc;
 
-/// A filter, or some of its members.
+/// A filter, or some of its conditions.
 #[derive(Clone, Debug)]
 pub struct Part {
     matcher: Arc<Matcher>,
-    /// Which members; `None` is all.
+    /// The conditions in use; `None` means all.
     kept: Option<Vec<bool>>,
 }
 
 impl Matcher {
-    /// The members of the outermost `$and`; a filter that is none is its only member.
+    /// The conditions of the outermost `$and`. Any other filter is its only condition.
     pub fn members(&self) -> &[Node] {
         match &*self.root {
             Node::And(children) => children.as_slice(),
@@ -31,12 +31,12 @@ impl Part {
         Part { matcher, kept: None }
     }
 
-    /// The members for which `kept` is true.
+    /// Selects the conditions for which `kept` is true.
     pub fn of(matcher: &Arc<Matcher>, kept: Vec<bool>) -> Part {
         Part { matcher: matcher.clone(), kept: Some(kept) }
     }
 
-    /// Whether a document satisfies them all.
+    /// Whether a document satisfies all selected conditions.
     ///
     /// Errors: as [`Matcher::matches`].
     #[inline]
@@ -98,7 +98,7 @@ mod tests {
         let filter = parse("{a: 1, b: {$gt: 2}, c: 3}").unwrap();
         let matcher = Arc::new(Matcher::parse(filter.view(), &context).unwrap());
         let matches = |part: &Part, text: &str| part.matches(parse(text).unwrap().view(), &context).unwrap();
-        // Equalities come before other conditions, in the order of MongoDB's explain.
+        // Equalities precede other conditions in the order of MongoDB's explain.
         let part = Part::of(&matcher, vec![false, true, true]);
         assert!(matches(&part, "{b: 3, c: 3}") && !matches(&part, "{a: 1, b: 3}"));
         assert_eq!(part.describe(), parse("{$and: [{c: {$eq: 3}}, {b: {$gt: 2}}]}").unwrap());

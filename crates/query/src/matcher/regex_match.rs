@@ -1,6 +1,6 @@
-//! `$regex` with `$options`, and regular expressions given as values.
+//! `$regex` with `$options`, and regular expressions as values.
 //!
-//! A pattern matches strings, and equals a stored regex of the same pattern and options.
+//! A pattern matches strings, and equals a stored regex with equal pattern and options.
 
 use super::node::{Node, Predicate};
 use super::operators::FieldArgument;
@@ -10,7 +10,7 @@ use crate::regex::{Literals, Regex, check_before};
 use base::bson::{Document, Element, Path, RegexText, Type, Value};
 use base::{Result, err};
 
-/// A pattern to match values with.
+/// A pattern that matches values.
 #[derive(Debug)]
 pub struct RegexMatch {
     /// The pattern as given.
@@ -29,12 +29,12 @@ impl RegexMatch {
 
     /// The condition as a value.
     pub fn value(&self) -> Value<'_> {
-        // Compiling has refused zero bytes.
+        // Compilation has refused zero bytes.
         let text = |text| RegexText::new(text).unwrap_or_default();
         Value::Regex { pattern: text(&self.pattern), options: text(&self.options) }
     }
 
-    /// The texts that the pattern looks for, where it is nothing but these.
+    /// The texts that the pattern searches for, if it consists only of plain texts.
     pub(super) fn literals(&self) -> Option<&Literals> {
         self.regex.literals()
     }
@@ -57,7 +57,7 @@ impl RegexMatch {
     }
 }
 
-/// The undecoded text of a string or symbol: searching bytes needs no look at them first.
+/// The undecoded text of a string or symbol. A search over bytes needs no decoding.
 #[inline]
 pub(super) fn text_bytes<'a>(element: &Element<'a>) -> Option<&'a [u8]> {
     match element.kind() {
@@ -66,18 +66,18 @@ pub(super) fn text_bytes<'a>(element: &Element<'a>) -> Option<&'a [u8]> {
     }
 }
 
-/// Whether the options are the same, in any order.
+/// Whether the options are equal, in any order.
 fn same_options(a: &str, b: &str) -> bool {
     a == b || (a.len() == b.len() && a.chars().all(|option| b.contains(option)))
 }
 
-/// Makes the condition that a path's value matches a pattern.
+/// Builds a match of a path's value with a pattern.
 pub(super) fn field(path: &Path, pattern: &str, options: &str) -> Result<Node> {
     let predicate = Predicate::Regex(RegexMatch::new(pattern, options)?);
     Ok(Node::Field { path: path.clone(), predicate })
 }
 
-/// `$regex`, reading `$options` from among its siblings.
+/// Parses `$regex` with the `$options` among its siblings.
 pub(super) fn parse_regex(_: &Parser<'_>, argument: &FieldArgument<'_>) -> Result<Option<Node>> {
     let (pattern, own_options) = match argument.value() {
         Value::String(pattern) => (pattern, ""),
@@ -88,7 +88,7 @@ pub(super) fn parse_regex(_: &Parser<'_>, argument: &FieldArgument<'_>) -> Resul
     field(argument.path, pattern, options).map(Some)
 }
 
-/// The text of `$options`, which may not stand beside options that the regex itself has.
+/// Returns the text of `$options`, which is refused if the regex itself has options.
 fn sibling_options<'a>(siblings: Document<'a>, own: &str) -> Result<Option<&'a str>> {
     let mut seen_regex = false;
     for element in siblings {
@@ -111,7 +111,7 @@ fn sibling_options<'a>(siblings: Document<'a>, own: &str) -> Result<Option<&'a s
     Ok(None)
 }
 
-/// `$options`: read by `$regex`, and refused without one.
+/// `$options`: parsed by `$regex`, refused without it.
 pub(super) fn parse_options(_: &Parser<'_>, argument: &FieldArgument<'_>) -> Result<Option<Node>> {
     match argument.siblings.get("$regex") {
         Some(_) => Ok(None),

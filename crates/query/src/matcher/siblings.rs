@@ -1,23 +1,23 @@
-//! The fields that the branches of an `$or` look at, found in one pass over the document.
+//! Finds the fields of all branches of an `$or` in one pass over the document.
 //!
-//! Most documents match no branch, so all branches are tried; each by itself would begin at the
-//! document's front again, which for short values is most of what a branch costs.
+//! Most documents match no branch, so all branches are evaluated. A separate search for each branch would start at the
+//! front of the document again. For short values this is most of a branch's cost.
 
 use super::node::Node;
 use base::bson::{Document, Element};
 
-/// How many branches are looked for at once.
+/// Maximum number of branches in one pass.
 const MOST: usize = 8;
 
-/// The values that branches begin with.
+/// The values at the first path components of the branches.
 pub(super) struct Siblings<'a> {
     found: [Option<Element<'a>>; MOST],
-    /// The branches that are conditions on fields, a bit for each.
+    /// Bit set of the branches that are conditions on fields.
     fields: u32,
 }
 
 impl<'a> Siblings<'a> {
-    /// Finds the fields of the branches; `None` where it doesn't pay.
+    /// Finds the fields of the branches; `None` if separate searches are cheaper.
     pub(super) fn find(branches: &[Node], document: Document<'a>) -> Option<Siblings<'a>> {
         if branches.len() < 2 || branches.len() > MOST {
             return None;
@@ -54,15 +54,15 @@ impl<'a> Siblings<'a> {
         Some(siblings)
     }
 
-    /// What a branch's path begins with, `Some(None)` where the field is missing; `None` where the
-    /// branch is no condition on a field.
+    /// Returns the value at the start of a branch's path: `Some(None)` if the field is missing, `None` if the branch is
+    /// not a condition on a field.
     pub(super) fn of(&self, branch: usize) -> Option<Option<Element<'a>>> {
         let is_field = branch < MOST && self.fields & (1 << branch) != 0;
         is_field.then(|| self.found.get(branch).copied().flatten())
     }
 }
 
-/// A bit for the length of a name: names whose bits differ are different.
+/// Returns a bit for the length of a name. Names with different bits differ.
 fn length_bit(name: &[u8]) -> u64 {
     1 << (name.len() % 64)
 }

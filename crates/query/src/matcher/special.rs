@@ -1,21 +1,21 @@
-//! Conditions that look at more than fields: not every place that takes a filter takes them.
+//! Operators that inspect more than fields. Some uses of filters refuse them.
 
 use base::bson::Document;
 
-/// Their names.
+/// The names of these operators.
 const SPECIAL: [&str; 4] = ["$expr", "$jsonSchema", "$text", "$where"];
 
-/// The first of them in a filter.
+/// Returns the first of these operators in a filter.
 pub(super) fn first(filter: Document<'_>) -> Option<&str> {
     find(filter, &|name| SPECIAL.contains(&name))
 }
 
-/// Whether there is an `$expr` in a filter, be it one that is the same for every document.
+/// Whether a filter contains `$expr`, even a constant one.
 pub fn mentions_expr(filter: Document<'_>) -> bool {
     find(filter, &|name| name == "$expr").is_some()
 }
 
-/// Recursion is bounded by the nesting of the validated filter.
+/// Searches a filter. Recursion is bounded by the validated nesting of the filter.
 fn find<'a>(filter: Document<'a>, wanted: &dyn Fn(&str) -> bool) -> Option<&'a str> {
     filter.iter().find_map(|element| match element.name() {
         name if wanted(name) => Some(name),

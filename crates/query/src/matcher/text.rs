@@ -1,5 +1,4 @@
-//! `$text`: a search by a text index, which finds the documents; what is held against a document
-//! says only whether the index has found it.
+//! `$text`: a search by a text index. Evaluation against a document only reports whether the index has found it.
 
 use super::Matcher;
 use super::node::Node;
@@ -8,21 +7,23 @@ use crate::text::TextQuery;
 use base::bson::Element;
 use base::{Result, err};
 
-/// Errors: those of [`TextQuery::parse`].
+/// Parses `$text`.
+///
+/// Errors: as [`TextQuery::parse`].
 pub(super) fn parse(parser: &Parser<'_>, element: &Element<'_>) -> Result<Option<Node>> {
     parser.require_top_level("$text")?;
     Ok(Some(Node::Text(Box::new(TextQuery::parse(element)?))))
 }
 
 impl Matcher {
-    /// Whether it searches for text.
+    /// Whether the filter contains `$text`.
     pub fn searches_text(&self) -> bool {
         self.searches_text
     }
 
-    /// For what has no index of text: `what` says so, or nothing.
+    /// Refuses `$text` for an operation without a text index; `what` describes the reason, or is empty.
     ///
-    /// Errors: IndexNotFound where the filter searches for text; those of [`text`](Self::text).
+    /// Errors: IndexNotFound if the filter contains `$text`; the errors of [`text`](Self::text).
     pub fn refuse_text(&self, what: &dyn std::fmt::Display) -> Result<()> {
         match self.text()? {
             Some(_) => Err(err!(IndexNotFound, "text index required for $text query{what}")),
@@ -30,9 +31,9 @@ impl Matcher {
         }
     }
 
-    /// The search for text that the filter has, wherever in it.
+    /// Returns the `$text` of the filter at any depth.
     ///
-    /// Errors: BadValue where there are several, or one that must find nothing.
+    /// Errors: BadValue for several `$text`, or for a `$text` that must not match.
     pub fn text(&self) -> Result<Option<&TextQuery>> {
         if !self.searches_text {
             return Ok(None);
@@ -49,7 +50,7 @@ impl Matcher {
         Ok(found.pop())
     }
 
-    /// The same filter for documents that its search for text didn't find, where it searches within `$or`.
+    /// Returns the filter for documents that the text index did not find, for `$text` within `$or`.
     pub fn without_text(&self) -> Matcher {
         let (root, collation) = (self.root.clone(), self.collation.clone());
         Matcher { root, collation, searches_text: true, text_found: false }

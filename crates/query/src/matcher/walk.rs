@@ -1,20 +1,20 @@
-//! How a path finds its values in a document: MongoDB's implicit traversal of arrays.
+//! Values at a path of a document, with MongoDB's implicit traversal of arrays.
 //!
-//! - Through documents a path descends by name. Where a name is absent, or a value on the way is
-//!   neither document nor array, the path finds one missing value.
-//! - Through an array on the way it descends into each element that is a document; other
-//!   elements find nothing, not even a missing value. A component that is a number also descends
-//!   into the element at that position; there an array directly within the array is entered.
-//! - A dot at a path's end after an array is as nothing.
-//! - An array at the end of the path gives each of its elements and then itself, unless it was
-//!   reached by position, which gives the array alone.
+//! - In documents a path descends by name. It finds one missing value if a name is absent or a value on the path is
+//!   neither document nor array.
+//! - In an array on the path it descends into each element that is a document. Other elements find nothing, not even a
+//!   missing value. A numeric component also descends into the element at that position; there it enters an array
+//!   directly within the array.
+//! - A trailing dot after an array is ignored.
+//! - An array at the end of the path yields each of its elements and then itself. An array reached by position yields
+//!   only itself.
 //!
-//! Nothing is decoded on the way: names are compared as bytes, other values skipped by length.
+//! The walk decodes nothing: it compares names as bytes and skips values by length.
 
 use base::Result;
 use base::bson::{Document, Element, PathComponent};
 
-/// Whether an array at the end of a path stands for its elements as well as for itself.
+/// Whether an array at the end of a path yields its elements as well as itself.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum LeafArrays {
     Traverse,
@@ -24,14 +24,14 @@ pub(super) enum LeafArrays {
 /// A value that a path found.
 #[derive(Clone, Copy)]
 pub(super) struct Found<'a> {
-    /// The value, `None` where it is missing.
+    /// The value; `None` if missing.
     pub(super) element: Option<Element<'a>>,
-    /// The name (the position in digits) of the element of the outermost array that was
-    /// traversed implicitly to get here: what the positional operator `$` stands for.
+    /// The name (decimal position) of the element in the outermost implicitly traversed array. The positional operator
+    /// `$` refers to it.
     pub(super) position: Option<&'a [u8]>,
 }
 
-/// Shows the values at a path to `visit` until that returns true, which is then the result.
+/// Passes the values at a path to `visit` until it returns true; returns that result.
 pub(super) fn walk<'a, V>(
     components: &[PathComponent],
     document: Document<'a>,
@@ -44,8 +44,7 @@ where
     in_document(components, document, leaf, None, visit)
 }
 
-/// As [`walk`], from the value that the path's first component would have found, so that
-/// `components` are those after it.
+/// As [`walk`], from the value of the path's first component; `components` are the components after it.
 pub(super) fn walk_from<'a, V>(
     components: &[PathComponent],
     element: Element<'a>,
@@ -72,8 +71,7 @@ where
     walk_found(rest, document.find(first.name()), leaf, position, visit)
 }
 
-/// As [`walk`], with what the path's first component finds in the document, so that `components` are
-/// those after it.
+/// As [`walk`], with the element of the path's first component; `components` are the components after it.
 #[inline]
 pub(super) fn walk_found<'a, V>(
     components: &[PathComponent],
@@ -103,7 +101,7 @@ where
 {
     use base::bson::Type;
     match element.kind() {
-        // What remains of `a.` is no name: the array is the end of the path.
+        // The empty component after `a.` is not a name: the array is the end of the path.
         Type::Array if matches!(rest, [only] if only.name().is_empty()) => {
             at_value(&[], element, leaf, position, visit)
         }
@@ -151,7 +149,7 @@ where
             continue;
         }
         let matched = match element.kind() {
-            // A document was a candidate for implicit traversal already, so its position counts.
+            // A document was already a candidate for implicit traversal, so its position counts.
             _ if after.is_empty() => {
                 let position = if is_document { implicit } else { position };
                 visit(Found { element: Some(element), position })?
@@ -167,7 +165,7 @@ where
     Ok(false)
 }
 
-/// The inside of a document or array.
+/// The content of a document or array.
 pub(super) fn nested<'a>(element: Element<'a>) -> Document<'a> {
     Document::from_valid(element.value_bytes())
 }

@@ -1,21 +1,21 @@
-//! The languages that texts are searched in, by the names that each version of index knows.
+//! Languages of text search, by the names that each index version knows.
 
 use rust_stemmers::Algorithm;
 
-/// How a text index tells words apart and which languages it knows.
+/// Version of a text index, which determines word boundaries and known languages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Version {
-    /// Words end at ASCII punctuation, only ASCII has cases; a document has one language; unknown
-    /// languages are none.
+    /// Words end at ASCII punctuation, and only ASCII letters have case. A document has one language. Unknown languages
+    /// mean no language.
     V1 = 1,
-    /// As version 1, but parts of a document may have languages of their own.
+    /// As version 1, but parts of a document may have different languages.
     V2 = 2,
-    /// Words end where Unicode says; case and diacritics of all letters are folded.
+    /// Words end at Unicode delimiters. Case and diacritics of all letters are folded.
     V3 = 3,
 }
 
 impl Version {
-    /// The version of this number.
+    /// Returns the version with this number.
     pub fn of(number: i64) -> Option<Version> {
         match number {
             1 => Some(Version::V1),
@@ -26,10 +26,10 @@ impl Version {
     }
 }
 
-/// A language, which says what its words' stems are and which words are passed over.
+/// A language, which determines stemming and stop words.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Language {
-    /// Its name in English, as stop words go by; empty for a name that only has stems.
+    /// The English name, which selects the stop words; empty for a name with stemming only.
     name: &'static str,
     stems: Option<Stems>,
 }
@@ -53,7 +53,7 @@ enum Stems {
     Turkish,
 }
 
-/// Each language's name, its code of two letters, and the codes of three that version 1 knows.
+/// Each language's name, its two-letter code, and the three-letter codes of version 1.
 const LANGUAGES: &[(Stems, &str, &str, &[&str])] = &[
     (Stems::Danish, "danish", "da", &["dan"]),
     (Stems::Dutch, "dutch", "nl", &["dut", "nld"]),
@@ -73,10 +73,10 @@ const LANGUAGES: &[(Stems, &str, &str, &[&str])] = &[
 ];
 
 impl Language {
-    /// No stems, and no word is passed over.
+    /// No stemming and no stop words.
     pub const NONE: Language = Language { name: "none", stems: None };
 
-    /// The language of this name for a version of index; `None` where it knows none so named.
+    /// Returns the language of a name in an index version; `None` if unknown.
     pub fn named(name: &str, version: Version) -> Option<Language> {
         if version == Version::V1 {
             return Some(Language::legacy(name));
@@ -89,7 +89,8 @@ impl Language {
         found.map(|(stems, full, ..)| Language { name: full, stems: Some(*stems) })
     }
 
-    /// Version 1 knows all of Snowball's names, codes without stop words, and takes others for none.
+    /// Returns the language of a name in version 1. It knows all of Snowball's names, treats codes as names without
+    /// stop words, and maps unknown names to none.
     fn legacy(name: &str) -> Language {
         if let Some((stems, full, ..)) = LANGUAGES.iter().find(|(_, full, ..)| *full == name) {
             return Language { name: full, stems: Some(*stems) };
@@ -103,13 +104,13 @@ impl Language {
         }
     }
 
-    /// A number of its own for each language, and for each that has stems alone.
+    /// A unique number of each language, and of each language with stemming only.
     pub(super) fn number(self) -> u8 {
         let stems = self.stems.map_or(0, |stems| 1 + stems as u8);
         stems * 2 + u8::from(self.name.is_empty())
     }
 
-    /// The language's name in English; empty for a code of version 1, which has stems alone.
+    /// The language's English name; empty for a code of version 1, which has stemming only.
     pub(super) fn name(self) -> &'static str {
         self.name
     }
@@ -122,7 +123,7 @@ impl Language {
         self.name == "turkish"
     }
 
-    /// What finds the stems of its words.
+    /// The Snowball stemming algorithm.
     pub(super) fn algorithm(self) -> Option<Algorithm> {
         Some(match self.stems? {
             Stems::Danish => Algorithm::Danish,

@@ -1,14 +1,14 @@
-//! Searching for text: what `$text` finds, how well, and what a text index has to know for it.
+//! Text search: the matches of `$text`, their scores, and the terms of text indexes.
 //!
-//! - [`Language`]: whose stop words and whose stems; by Snowball.
-//! - [`fold`]: letters without case and diacritics, and what separates words.
-//! - [`tokens`]: a text's words as an index has them, or as a search compares them.
-//! - [`TextSpec`]: which strings of a document are searched, in which languages, with which weights.
-//! - [`score`]: a document's words and how much each counts.
-//! - [`TextQuery`] and [`Search`]: `$text` as it was written, and its words by one index.
-//! - [`matching`]: whether a document that has one of the words has the phrases, and none of what is negated.
+//! - [`Language`]: stop words and stemming, by Snowball.
+//! - [`fold`]: letters without case and diacritics, and word delimiters.
+//! - [`tokens`]: the words of a text as index terms, or for comparison in a search.
+//! - [`TextSpec`]: the searched strings of a document, with languages and weights.
+//! - [`score`]: the words of a document and their scores.
+//! - [`TextQuery`] and [`Search`]: `$text` as given, and its terms for one index.
+//! - [`matching`]: whether a document with one of the terms has the phrases and no negated words.
 //!
-//! Terms and scores are MongoDB's to the last digit, so that their order is, too.
+//! Terms and scores equal MongoDB's to the last digit, so the order of results is equal too.
 
 mod language;
 mod query;

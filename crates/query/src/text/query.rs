@@ -1,6 +1,6 @@
-//! `$text` as it was written, and what it comes to by one index.
+//! `$text` as given, and its terms for one index.
 //!
-//! Whether a document that an index has found by a term is what a search asks for.
+//! The search also checks documents that an index has found by a term.
 
 use super::spec::Text;
 use super::tokens::{self, Options};
@@ -15,20 +15,20 @@ use std::sync::OnceLock;
 #[derive(Debug)]
 pub struct TextQuery {
     search: String,
-    /// `None` is the language of the index.
+    /// `None` means the index's default language.
     language: Option<String>,
-    /// The language of the index, once there is one.
+    /// The index's default language, set once an index is known.
     index_language: OnceLock<Language>,
     case_sensitive: bool,
     diacritic_sensitive: bool,
 }
 
-/// A search by one index: words, phrases, and what mustn't be there.
+/// A search with one index: terms, phrases and negations.
 #[derive(Clone, Debug)]
 pub struct Search {
-    /// The terms to look up in the index, in order.
+    /// The terms to look up in the index, sorted.
     pub terms: Vec<String>,
-    /// One of these words must be there, as case and diacritics are to be heeded.
+    /// Words of which the document must contain one, with case and diacritics as requested.
     pub(super) words: BTreeSet<String>,
     pub(super) negated_words: BTreeSet<String>,
     pub(super) phrases: Vec<String>,
@@ -38,10 +38,10 @@ pub struct Search {
 }
 
 impl TextQuery {
-    /// Takes the argument of `$text` apart.
+    /// Parses the argument of `$text`.
     ///
-    /// Errors: BadValue unless it is a document, and for fields it doesn't have; NoSuchKey without
-    /// `$search`; TypeMismatch.
+    /// Errors: BadValue unless the argument is a document, and for unknown fields; NoSuchKey without `$search`;
+    /// TypeMismatch.
     pub(crate) fn parse(element: &Element<'_>) -> Result<TextQuery> {
         let Value::Document(argument) = element.value() else {
             return Err(err!(BadValue, "$text expects an object"));
@@ -71,7 +71,7 @@ impl TextQuery {
         Ok(query)
     }
 
-    /// Appends the argument as it was given, the language as the index that was asked last has it.
+    /// Appends the argument as given, with the language of the index that was searched last.
     pub(crate) fn describe(&self, out: &mut Builder) {
         let index_language = self.index_language.get().map_or("", |language| language.name());
         out.begin_document(c"$text").append(c"$search", self.search.as_str());
@@ -80,9 +80,9 @@ impl TextQuery {
         out.append(c"$diacriticSensitive", self.diacritic_sensitive).end();
     }
 
-    /// What is searched for in an index.
+    /// Returns the search for an index.
     ///
-    /// Errors: BadValue for a language that the index doesn't know.
+    /// Errors: BadValue for a language that the index does not know.
     pub fn by(&self, spec: &TextSpec) -> Result<Search> {
         let language = match &self.language {
             None => *self.index_language.get_or_init(|| spec.default_language),
@@ -139,8 +139,8 @@ impl Search {
     }
 }
 
-/// The parts of a search string. A `-` behind white space negates what follows up to the next white
-/// space; quotes are around phrases, whose words are searched for as well unless negated.
+/// The parts of a search string. A `-` after white space negates the text up to the next white space. Quotes enclose
+/// phrases. The words of a phrase are searched too, unless it is negated.
 #[derive(Default)]
 struct Parts {
     wanted: String,
@@ -191,7 +191,7 @@ impl Parts {
 }
 
 impl Search {
-    /// Whether a term's being in a document is all that is asked for.
+    /// Whether the presence of a term is the only condition.
     pub fn is_by_terms_alone(&self) -> bool {
         self.negated_words.is_empty()
             && self.phrases.is_empty()
@@ -200,9 +200,9 @@ impl Search {
             && !self.diacritic_sensitive
     }
 
-    /// Whether a document that has one of the terms is what is searched for.
+    /// Whether a document with one of the terms matches the search.
     ///
-    /// Errors: 17261 and 17262 for fields that name no language.
+    /// Errors: 17261 and 17262 for invalid language fields.
     pub fn matches(&self, document: Document<'_>, spec: &TextSpec) -> Result<bool> {
         let sensitive = self.case_sensitive || self.diacritic_sensitive;
         if sensitive && !self.has_word(&self.words, document, spec)? {
@@ -235,7 +235,7 @@ impl Search {
         })
     }
 
-    /// Whether a phrase stands in a document, in the middle of words too.
+    /// Whether a document contains a phrase, even in the middle of words.
     fn has_phrase(&self, phrase: &str, document: Document<'_>, spec: &TextSpec) -> Result<bool> {
         spec.any(document, &mut |text: Text<'_>| {
             let folded = |text_of: &str| match spec.version {

@@ -1,4 +1,4 @@
-//! How much each of a document's words counts.
+//! Scores of a document's words.
 
 use super::TextSpec;
 use super::spec::Text;
@@ -7,10 +7,10 @@ use base::Result;
 use base::bson::Document;
 use std::ops::Range;
 
-/// So many words at least are gathered before those that are the same are added up.
+/// Minimum number of collected words before duplicates are merged.
 const MERGED_AT: usize = 1024;
 
-/// The words of a document in their order, each once, and how much each counts.
+/// The distinct words of a document, sorted, with their scores.
 #[derive(Debug, Default)]
 pub struct Scores {
     words: String,
@@ -18,7 +18,7 @@ pub struct Scores {
 }
 
 impl Scores {
-    /// The words and how much each counts.
+    /// Returns the words and their scores.
     pub fn iter(&self) -> impl ExactSizeIterator<Item = (&str, f64)> {
         self.scores.iter().map(|(word, score)| (slice(&self.words, word), *score))
     }
@@ -29,7 +29,7 @@ impl Scores {
         self.scores.push((start..self.words.len(), score));
     }
 
-    /// Adds up what several strings give to a word, in the order of the strings.
+    /// Sums a word's scores of several strings, in the order of the strings.
     fn merge(&mut self) {
         let Scores { words, scores } = self;
         scores.sort_by(|(a, _), (b, _)| slice(words, a).cmp(slice(words, b)));
@@ -41,17 +41,17 @@ impl Scores {
     }
 }
 
-/// How often words stand in one string.
+/// Word counts of one string.
 #[derive(Default)]
 struct Counts {
     words: String,
-    /// The first so many are in order, each once.
+    /// Number of leading words that are sorted and distinct.
     counts: Vec<Counted>,
     merged: usize,
 }
 
 struct Counted {
-    /// The first letters, by which most words are told apart, as a number that compares as they do.
+    /// The first letters as a number that compares equally. It decides most comparisons of words.
     first: u64,
     word: Range<usize>,
     times: u32,
@@ -68,7 +68,7 @@ impl Counts {
         }
     }
 
-    /// Puts the words in order, each once.
+    /// Sorts the words and merges duplicates.
     fn merge(&mut self) {
         let Counts { words, counts, .. } = self;
         counts.sort_unstable_by(|a, b| {
@@ -82,7 +82,7 @@ impl Counts {
         self.merged = counts.len();
     }
 
-    /// Lets go of the letters of words that are there more than once.
+    /// Drops the letters of duplicate words.
     fn let_go(&mut self) {
         let mut kept = String::with_capacity(self.words.len() / 2);
         for Counted { word, .. } in &mut self.counts {
@@ -105,9 +105,9 @@ fn slice<'w>(words: &'w str, word: &Range<usize>) -> &'w str {
 }
 
 impl TextSpec {
-    /// The words of a document, and how much each counts.
+    /// Returns the words of a document and their scores.
     ///
-    /// Errors: 17261 and 17262 for fields that name no language.
+    /// Errors: 17261 and 17262 for invalid language fields.
     pub fn scores(&self, document: Document<'_>) -> Result<Scores> {
         let mut scores = Scores::default();
         let mut texts = 0;
@@ -134,7 +134,7 @@ impl TextSpec {
         for Counted { word, times, .. } in &counts.counts {
             let word = slice(&counts.words, word);
             let share = (0.5 * f64::from(*times) / f64::from(count)) + 0.5;
-            // A string that is nothing but the word counts a little more.
+            // A string that consists of the word alone scores slightly more.
             let alone = text.text.eq_ignore_ascii_case(word);
             let adjustment = if alone { 1.0 + 0.1 } else { 1.0 };
             scores.push(word, text.weight * frequency(*times) * share * adjustment);
@@ -142,9 +142,10 @@ impl TextSpec {
     }
 }
 
-/// How much a word counts that stands in a string so many times: each time half as much as the one before.
+/// Returns the weight of a word that occurs `times` times in a string. Each occurrence adds half as much as the
+/// previous one.
 fn frequency(times: u32) -> f64 {
-    /// From here on nothing is added any more.
+    /// Further occurrences add nothing beyond this.
     const LAST: u32 = 64;
     let (mut sum, mut next) = (0.0, 1.0);
     for _ in 0..times.min(LAST) {

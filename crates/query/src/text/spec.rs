@@ -1,22 +1,22 @@
-//! Which strings of a document a text index has, in which language and with which weight.
+//! Specification of a text index: the indexed strings of a document, their languages and weights.
 
 use super::{Language, Version};
 use base::bson::{Document, Value};
 use base::{Result, err};
 use std::collections::BTreeMap;
 
-/// What a text index says of the texts in it.
+/// The specification of a text index.
 #[derive(Clone, Debug, PartialEq)]
 pub struct TextSpec {
-    /// How words are told apart.
+    /// The index version.
     pub version: Version,
-    /// How much each path counts, by path.
+    /// Weights by path.
     pub weights: BTreeMap<String, f64>,
-    /// Whether all strings are indexed, with a weight of their own or not.
+    /// Whether all strings are indexed, even without an own weight.
     pub wildcard: bool,
-    /// The language of documents that name none.
+    /// The language of documents without a language field.
     pub default_language: Language,
-    /// The field by which a document, or a part of one, names its language.
+    /// The field that sets the language of a document or of a part.
     pub language_override: String,
 }
 
@@ -29,9 +29,9 @@ pub(super) struct Text<'d> {
 }
 
 impl TextSpec {
-    /// Shows each string that is indexed to `visit` until that returns true, which is then the result.
+    /// Passes each indexed string to `visit` until it returns true; returns that result.
     ///
-    /// Errors: 17261 where a field that names a language is no text, 17262 where it names none that is known.
+    /// Errors: 17261 for a language field that is not a string, 17262 for an unknown language.
     pub(super) fn any<'d>(
         &self,
         document: Document<'d>,
@@ -79,11 +79,11 @@ impl TextSpec {
         Ok(false)
     }
 
-    /// Whether a path has a weight itself, and how much it counts; `None` where nothing there is indexed.
+    /// Returns whether a path itself has a weight, and the weight; `None` if nothing there is indexed.
     ///
-    /// Where everything is, a path without a weight has that of the next by name, as in MongoDB.
+    /// In a wildcard index, a path without a weight takes the weight of the next path by name, as in MongoDB.
     fn weight(&self, path: &str, is_document: bool) -> Option<(bool, f64)> {
-        // The first path that is below this one, if there is any.
+        // The first path below this path, if any.
         let from = if is_document { format!("{path}.") } else { path.to_string() };
         let next = self.weights.range(from..).next();
         let below = |whole: &str| {
@@ -96,7 +96,7 @@ impl TextSpec {
         }
     }
 
-    /// The language of a document or a part of one.
+    /// Returns the language of a document or of a part.
     fn language_of(&self, document: Document<'_>, around: Language) -> Result<Language> {
         if self.version == Version::V1 {
             return Ok(around);
@@ -116,7 +116,7 @@ impl TextSpec {
     }
 }
 
-/// Where in a document the strings stand.
+/// Position of the strings in a document.
 struct Frame<'p> {
     path: &'p str,
     in_array: bool,
@@ -124,7 +124,7 @@ struct Frame<'p> {
 }
 
 impl Frame<'_> {
-    /// The path of a field here; elements of arrays have the array's.
+    /// Returns the path of a field here. Array elements have the array's path.
     fn path_of(&self, name: &str) -> String {
         match (self.path.is_empty(), self.in_array) {
             (true, _) => name.to_string(),

@@ -1,4 +1,4 @@
-//! Words, scores and searches, apart from any index.
+//! Tests of words, scores and searches without an index.
 
 use super::tokens::{self, Options};
 use super::{Language, TextQuery, TextSpec, Version};
@@ -35,7 +35,7 @@ fn scores(spec: &TextSpec, document: &str, expected: &[(&str, f64)]) {
     assert_eq!(found, expected.into_iter().collect::<Vec<_>>());
 }
 
-/// Whether a search finds a document: by a term, and by what else it asks for.
+/// Whether a search matches a document, by a term and the further conditions.
 fn finds(spec: &TextSpec, query: &str, document: &str) -> bool {
     let wrapped = extended_json::parse(&format!("{{$text: {query}}}")).unwrap();
     let search = TextQuery::parse(&wrapped.view().first().unwrap()).unwrap().by(spec).unwrap();
@@ -75,7 +75,7 @@ fn scores_count_how_often_and_among_how_many() {
             ("m", 0.6666666666666666),
         ],
     );
-    // A string that is the word alone counts more; of repetitions each counts half the one before.
+    // A string of the word alone scores more. Each repetition scores half of the previous one.
     scores(&spec(&[("a", 1.0)], "none"), "{a: 'Cat'}", &[("cat", 1.1)]);
     scores(&spec(&[("a", 1.0)], "none"), "{a: 'cat cat cat'}", &[("cat", 1.75)]);
     scores(&spec(&[("a.b", 1.0)], "none"), "{a: [{b: 'x'}, {b: ['x', ['y']]}, {c: 'z'}]}", &[("x", 2.2)]);
@@ -88,7 +88,7 @@ fn scores_count_how_often_and_among_how_many() {
 
 #[test]
 fn words_that_were_met_before_become_what_they_became() {
-    // More words than are kept, several times over, in two languages that have other stems for them.
+    // More words than the cache holds, several times, in two languages with different stems.
     let all: Vec<String> = (0..20_000).map(|number| format!("{number}ing the {number}Tions")).collect();
     let text = all.join(" ");
     let english = words(&text, "english", Options::INDEXED);
@@ -146,7 +146,7 @@ fn searches_take_terms_phrases_and_negations() {
             && found("fox -\"fox brown\"")
     );
     assert!(!found("cat") && !found("the") && !found("fox -dogs") && !found("\"brown dog\""));
-    // A dash negates only behind white space, and what it negates ends at white space.
+    // A dash negates only after white space. The negation ends at white space.
     assert!(!found("fox -cat-dog") && found("fox- dog") && !found("-fox dog -lazy") && found("fox - dog"));
     let cased = |search: &str| finds(&spec, &format!("{{$search: '{search}', $caseSensitive: true}}"), fox);
     assert!(cased("The quick Brown") && cased("Jumped") && !cased("quick") && !cased("\"over the\""));

@@ -1,13 +1,10 @@
-//! A text's words: cut, folded, without stop words, each as its stem.
+//! The words of a text: split, folded, without stop words, stemmed.
 //!
-//! Letters without case and without diacritics, and what stands between words.
+//! Folding removes case and diacritics as in version 3 of MongoDB's text indexes. Case folding is simple, so no letter
+//! becomes two. A letter is replaced by its canonical decomposition without Unicode diacritics, if one letter remains.
+//! Words end at white space, dashes, quotation marks and punctuation.
 //!
-//! As MongoDB's third version of text indexes has it: simple case folding, so that no letter becomes
-//! two; a letter's canonical decomposition without what Unicode calls diacritics, where what is left
-//! is one letter again; words end at white space, dashes, quotation marks and punctuation.
-//!
-//! Words that have been met lately, with the terms that they are indexed as: finding a stem takes a
-//! microsecond, and texts repeat their words.
+//! A per-thread cache holds recent words with their terms. Stemming takes a microsecond, and texts repeat their words.
 
 use super::{Language, Version};
 use icu_casemap::CaseMapper;
@@ -23,10 +20,10 @@ use std::collections::HashSet;
 use std::hash::{BuildHasher, Hasher};
 use std::sync::LazyLock;
 
-/// What becomes of the words of a text.
+/// Treatment of the words of a text.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Options {
-    /// Whether stop words are passed over.
+    /// Whether stop words are skipped.
     pub(super) filters: bool,
     /// Whether words keep their case.
     pub(super) keeps_case: bool,
@@ -35,11 +32,11 @@ pub(super) struct Options {
 }
 
 impl Options {
-    /// As a text index has its terms.
+    /// The treatment of a text index's terms.
     pub(super) const INDEXED: Options = Options { filters: true, keeps_case: false, keeps_diacritics: false };
 }
 
-/// Shows each word of a text to `visit` until that returns true, which is then the result.
+/// Passes each word of a text to `visit` until it returns true; returns that result.
 pub(super) fn any(
     text: &str,
     (language, version): (Language, Version),
@@ -70,7 +67,7 @@ pub(super) fn any(
     })
 }
 
-/// What becomes of a language's words.
+/// Treatment of a language's words.
 struct Rules {
     language: Language,
     options: Options,
@@ -94,7 +91,7 @@ impl Rules {
         }
     }
 
-    /// A word as it is compared; `None` for one that is passed over.
+    /// Returns the term of a word; `None` for a stop word.
     fn term(&mut self, raw: &str) -> Option<&str> {
         let turkish = self.language.is_turkish();
         self.lowered.clear();
@@ -119,7 +116,7 @@ impl Rules {
     }
 }
 
-/// What ends words in indexes of versions 1 and 2: ASCII's punctuation but `_`, and white space.
+/// Whether a letter ends a word in index versions 1 and 2: ASCII punctuation except `_`, and white space.
 fn is_ascii_delimiter(letter: char, english: bool) -> bool {
     match letter {
         '_' => false,
@@ -132,7 +129,7 @@ pub(super) type Words = HashSet<&'static str, foldhash::fast::FixedState>;
 
 macro_rules! lists {
     ($($name:literal),+) => {
-        /// The words of a language; none where it has no list.
+        /// Returns the stop words of a language, if it has a list.
         pub(super) fn of(language: Language) -> Option<&'static Words> {
             match language.name() {
                 $($name => {
@@ -164,7 +161,7 @@ lists!(
     "turkish"
 );
 
-/// Whether a letter ends a word. In English an apostrophe belongs to the word that it stands in.
+/// Whether a letter ends a word. In English an apostrophe within a word belongs to the word.
 #[inline]
 pub(super) fn is_delimiter(letter: char, english: bool) -> bool {
     if letter.is_ascii() {
@@ -180,7 +177,7 @@ pub(super) fn is_delimiter(letter: char, english: bool) -> bool {
         || CodePointSetData::new::<SentenceTerminal>().contains(letter)
 }
 
-/// A letter without its case.
+/// Folds the case of a letter.
 #[inline]
 pub(super) fn lower(letter: char, turkish: bool) -> char {
     match letter {
@@ -191,7 +188,7 @@ pub(super) fn lower(letter: char, turkish: bool) -> char {
     }
 }
 
-/// A letter without its diacritics; `None` for what is nothing but one.
+/// Removes the diacritics of a letter; `None` if the letter is only a diacritic.
 #[inline]
 pub(super) fn strip(letter: char) -> Option<char> {
     match letter {
@@ -215,7 +212,7 @@ fn strip_beyond_ascii(letter: char) -> Option<char> {
     }
 }
 
-/// Appends a text, folded as wanted.
+/// Appends a text with the requested folding.
 pub(super) fn append(text: &str, folds_case: bool, strips: bool, turkish: bool, out: &mut String) {
     let lowered = text.chars().map(|letter| if folds_case { lower(letter, turkish) } else { letter });
     match strips {
@@ -224,26 +221,26 @@ pub(super) fn append(text: &str, folds_case: bool, strips: bool, turkish: bool, 
     }
 }
 
-/// How many words are kept. A power of two.
+/// Number of words in the cache; a power of two.
 const PLACES: usize = 16_384;
 
-/// The longest word that is kept, and the longest term of one, in bytes.
+/// Maximum length of a cached word and of its term, in bytes.
 const LONGEST: usize = 30;
 
-/// The length of no term: that of a stop word.
+/// Term length that marks a stop word.
 const STOPPED: u8 = u8::MAX;
 
 thread_local! {
     static KNOWN: Cell<Known> = const { Cell::new(Known(Vec::new())) };
 }
 
-/// A word in one language, as one version of index has it; a cache line.
+/// A cached word of one language and index version; one cache line in size.
 #[derive(Clone, Copy)]
 struct Entry {
-    /// Which language and version; zero is none, where nothing is kept.
+    /// Number of the language and version; zero for an empty entry.
     rules: u8,
     length: u8,
-    /// Of the term.
+    /// Length of the term in bytes.
     term_length: u8,
     word: [u8; LONGEST],
     term: [u8; LONGEST],
@@ -251,18 +248,18 @@ struct Entry {
 
 const NOTHING: Entry = Entry { rules: 0, length: 0, term_length: 0, word: [0; LONGEST], term: [0; LONGEST] };
 
-/// The words that a thread has met, each in the one place that its hash gives it.
+/// The word cache of a thread. A word's hash determines its only slot.
 #[derive(Default)]
 pub(super) struct Known(Vec<Entry>);
 
-/// What is known of a word.
+/// A cached term.
 pub(super) enum Term<'k> {
     Stopped,
     Is(&'k str),
 }
 
 impl Known {
-    /// Lends what the thread knows to `work`.
+    /// Calls `work` with the cache of this thread.
     pub(super) fn with<R>(work: impl FnOnce(&mut Known) -> R) -> R {
         let mut known = KNOWN.take();
         if known.0.is_empty() {
@@ -273,7 +270,7 @@ impl Known {
         result
     }
 
-    /// What a word has become before.
+    /// Returns the cached term of a word.
     #[inline]
     pub(super) fn get(&self, word: &str, rules: u8) -> Option<Term<'_>> {
         let entry = self.0.get(place(word, rules))?;
@@ -289,7 +286,7 @@ impl Known {
         }
     }
 
-    /// Keeps what a word becomes, `None` for a stop word, in place of another.
+    /// Caches the term of a word (`None` for a stop word) and evicts another entry.
     pub(super) fn keep(&mut self, word: &str, rules: u8, term: Option<&str>) {
         let mut entry = Entry { rules, length: word.len() as u8, term_length: STOPPED, ..NOTHING };
         let Some(own) = entry.word.get_mut(..word.len()) else { return };
@@ -312,7 +309,7 @@ fn place(word: &str, rules: u8) -> usize {
     hasher.finish() as usize % PLACES
 }
 
-/// The number of a language's and a version's rules, not zero.
+/// The number of the rules of a language and version; not zero.
 fn rules_number(language: Language, version: Version) -> u8 {
     1 + language.number() * 3 + (version as u8 - 1)
 }

@@ -1,4 +1,4 @@
-//! Applies an update's tree to a document: one walk, untouched elements copied undecoded.
+//! Applies an update's tree to a document in one walk; untouched elements are copied undecoded.
 
 use super::array_filters::ArrayFilter;
 use super::operators::Change;
@@ -9,15 +9,15 @@ use base::{Result, err};
 use std::borrow::Cow;
 use std::cell::Cell;
 
-/// How many nulls may be put before a position beyond an array's end; MongoDB's bound.
+/// Maximum number of nulls inserted before a position beyond an array's end, as in MongoDB.
 const BACKFILL_MAX: usize = 1_500_000;
 
-/// Where an operator is applied, and what it may want to know.
+/// The field that an operator is applied to, with its surroundings.
 pub(crate) struct At<'v> {
     pub(crate) context: &'v Context,
-    /// The whole document as it was.
+    /// The whole document before the update.
     pub(crate) root: Document<'v>,
-    /// Whether the document is about to be inserted by an upsert.
+    /// Whether an upsert is about to insert the document.
     pub(crate) is_insert: bool,
     /// The path of the field.
     pub(crate) path: &'v str,
@@ -26,42 +26,42 @@ pub(crate) struct At<'v> {
 }
 
 impl At<'_> {
-    /// Asks whether to stop, at some positions of an array.
+    /// Checks for interruption at some positions of an array.
     pub(crate) fn check_now_and_then(&self, position: usize) -> Result<()> {
         check_now_and_then(self.context, position)
     }
 
-    /// The document's `_id` as messages show it: `_id: 1.0`.
+    /// The document's `_id` as messages print it: `_id: 1.0`.
     pub(crate) fn id_text(&self) -> String {
         self.root.find("_id").map_or_else(|| "_id: missing".to_owned(), |id| id.to_string())
     }
 }
 
-/// Elements of an array between two questions whether to stop.
+/// Number of array elements between two interruption checks.
 const ELEMENTS_PER_CHECK: usize = 64;
 
 fn check_now_and_then(context: &Context, position: usize) -> Result<()> {
     if position % ELEMENTS_PER_CHECK == ELEMENTS_PER_CHECK - 1 { context.interrupt.check() } else { Ok(()) }
 }
 
-/// One application of a tree to one document.
+/// The application of a tree to a document.
 pub(crate) struct Walk<'c> {
     pub(crate) context: &'c Context,
     pub(crate) root: Document<'c>,
     pub(crate) position: Option<usize>,
     pub(crate) is_insert: bool,
     pub(crate) filters: &'c [ArrayFilter],
-    /// Whether an array was rewritten, which counts as a change whatever comes out: a `$push`
-    /// whose `$slice` takes the new element off again has modified the document.
+    /// Whether an array was rewritten, which counts as a change even if the result is equal. Example: a `$push` whose
+    /// `$slice` removes the new element has modified the document.
     pub(crate) rewritten: Cell<bool>,
 }
 
-/// A document or an array whose fields are updated.
+/// A document or array whose fields are updated.
 #[derive(Clone, Copy)]
 struct Holder<'a> {
     fields: Document<'a>,
     is_array: bool,
-    /// The element that holds it, for messages; `None` for the whole document.
+    /// The element that contains the holder, for messages; `None` for the whole document.
     element: Option<Element<'a>>,
     path: &'a str,
 }
@@ -77,7 +77,7 @@ impl<'c> Walk<'c> {
         Walk { context, root, position, is_insert, filters, rewritten: Cell::new(false) }
     }
 
-    /// The updated document.
+    /// Returns the updated document.
     pub(crate) fn apply(&self, tree: &Fields) -> Result<DocumentBuf> {
         let mut out = Builder::with_buffer(Vec::with_capacity(self.root.bytes().len() + 64));
         let holder = Holder { fields: self.root, is_array: false, element: None, path: "" };
@@ -89,7 +89,7 @@ impl<'c> Walk<'c> {
         At { context: self.context, root: self.root, is_insert: self.is_insert, path, name }
     }
 
-    /// The fields with `$` replaced by the position it stands for.
+    /// Returns the fields with `$` replaced by its position.
     pub(super) fn positioned<'n>(&self, fields: &'n Fields, path: &str) -> Result<Cow<'n, Fields>> {
         if fields.positional.is_none() {
             return Ok(Cow::Borrowed(fields));
@@ -100,7 +100,7 @@ impl<'c> Walk<'c> {
         Ok(Cow::Owned(fields.with_position(position, path)?))
     }
 
-    /// Writes the fields of a holder: those that exist in their order, then those created.
+    /// Writes the fields of a holder: existing fields in their order, then created fields.
     fn fields(&self, fields: &Fields, holder: Holder<'_>, out: &mut Builder) -> Result<()> {
         let fields = self.positioned(fields, holder.path)?;
         let mut seen = vec![false; fields.children.len()];
@@ -115,7 +115,7 @@ impl<'c> Walk<'c> {
             });
             length += 1;
             match found.and_then(|at| Some((seen.get_mut(at)?, fields.children.get(at)?))) {
-                // A second field of the same name is left alone, as MongoDB leaves it.
+                // A second field with an equal name is not updated, as in MongoDB.
                 Some((seen, child)) if !*seen => {
                     *seen = true;
                     let path = join(holder.path, &child.name);
@@ -132,7 +132,7 @@ impl<'c> Walk<'c> {
         Ok(())
     }
 
-    /// Applies a node to an element that exists.
+    /// Applies a node to an existing element.
     fn existing(
         &self,
         node: &Node,
@@ -179,7 +179,7 @@ impl<'c> Walk<'c> {
         Ok(())
     }
 
-    /// Applies to each element of an array what the filters choose for it.
+    /// Applies to each element of an array the nodes whose filters match it.
     fn elements(&self, elements: &Elements, array: Element<'_>, path: &str, out: &mut Builder) -> Result<()> {
         let Value::Array(values) = array.value() else { return Ok(()) };
         out.begin_array(array.field_name());
@@ -197,7 +197,7 @@ impl<'c> Walk<'c> {
         Ok(())
     }
 
-    /// What happens to one element: all nodes whose filters match it, merged.
+    /// Merges all nodes whose filters match an element.
     pub(super) fn chosen<'n>(
         &self,
         elements: &'n Elements,
@@ -227,8 +227,7 @@ impl<'c> Walk<'c> {
         }
     }
 
-    /// Creates a child that doesn't exist, if it is one that creates; returns the new length of
-    /// the holder.
+    /// Creates a missing child if its operator creates fields. Returns the new length of the holder.
     fn absent(&self, child: &Child, holder: Holder<'_>, length: usize, out: &mut Builder) -> Result<usize> {
         let path = join(holder.path, &child.name);
         if !holder.is_array {
@@ -256,7 +255,7 @@ impl<'c> Walk<'c> {
         Ok(index + 1)
     }
 
-    /// Whether anything below a missing place would be created.
+    /// Whether an operator below a missing field would create it.
     fn creates(&self, node: &Node, path: &str) -> Result<bool> {
         match node {
             Node::Leaf(operator) => operator.creates(&self.at(path, last(path))),
@@ -275,7 +274,7 @@ impl<'c> Walk<'c> {
         }
     }
 
-    /// Writes a missing place, documents on the way included.
+    /// Writes a missing field, including the documents on its path.
     fn create(&self, node: &Node, name: FieldName<'_>, path: &str, out: &mut Builder) -> Result<()> {
         match node {
             Node::Leaf(operator) => write(operator.missing(&self.at(path, name.as_str()))?, name, false, out),
@@ -295,8 +294,7 @@ impl<'c> Walk<'c> {
         Ok(())
     }
 
-    /// Refuses a path through an element that cannot have the child, unless nothing would be
-    /// created there anyway.
+    /// Refuses a path through an element that cannot have the child, unless nothing would be created.
     fn refuse_path(&self, child: &Child, element: Element<'_>, path: &str) -> Result<()> {
         let full = join(path, &child.name);
         if self.creates(&child.node, &full)? {
@@ -323,11 +321,11 @@ fn last(path: &str) -> &str {
     path.rsplit('.').next().unwrap_or(path)
 }
 
-/// Writes what became of a field.
+/// Writes the changed field.
 fn write(change: Change<'_>, name: FieldName<'_>, in_array: bool, out: &mut Builder) {
     match change {
         Change::Keep => {}
-        // A hole in an array is filled, so that the other elements keep their positions.
+        // A removed array element becomes null, so the other elements keep their positions.
         Change::Remove if in_array => {
             out.append(name, Value::Null);
         }
@@ -353,7 +351,7 @@ fn write(change: Change<'_>, name: FieldName<'_>, in_array: bool, out: &mut Buil
     }
 }
 
-/// The identifiers that the tree's `$[identifier]` use, each with a path that does.
+/// Returns the identifiers of the tree's `$[identifier]` components, each with a path that uses it.
 pub(crate) fn identifiers(tree: &Fields) -> Vec<(String, String)> {
     let mut used = Vec::new();
     tree.leaves("", &mut |path, _| {

@@ -1,11 +1,11 @@
-//! The `arrayFilters` of an update: which elements `$[identifier]` means.
+//! The `arrayFilters` of an update, which select elements for `$[identifier]`.
 
 use crate::Context;
 use crate::Matcher;
 use base::bson::{Document, Value};
 use base::{Result, err};
 
-/// One filter, by the identifier it stands for.
+/// One filter with its identifier.
 #[derive(Debug)]
 pub(crate) struct ArrayFilter {
     pub(crate) identifier: String,
@@ -14,8 +14,8 @@ pub(crate) struct ArrayFilter {
 
 /// Parses all filters.
 ///
-/// Errors: FailedToParse for filters without one single identifier and for two of the same;
-/// BadValue for an identifier that isn't alphanumeric or begins with no lowercase letter.
+/// Errors: FailedToParse for filters without a single identifier and for duplicate identifiers. BadValue for an
+/// identifier that is not alphanumeric or does not begin with a lowercase letter.
 pub(crate) fn parse(filters: &[Document<'_>], context: &Context) -> Result<Vec<ArrayFilter>> {
     let mut parsed: Vec<ArrayFilter> = Vec::with_capacity(filters.len());
     for filter in filters {
@@ -34,13 +34,13 @@ pub(crate) fn parse(filters: &[Document<'_>], context: &Context) -> Result<Vec<A
 }
 
 impl ArrayFilter {
-    /// Whether an element of an array is meant.
+    /// Whether the filter selects an array element.
     pub(crate) fn matches(&self, element: Value<'_>, context: &Context) -> Result<bool> {
         self.filter.matches_value(element, context)
     }
 }
 
-/// The single top-level name that a filter speaks about.
+/// Returns the single top-level name in a filter.
 fn identifier(filter: Document<'_>) -> Result<String> {
     let mut found: Option<&str> = None;
     collect(filter, &mut found)?;
@@ -62,8 +62,7 @@ fn identifier(filter: Document<'_>) -> Result<String> {
     Ok(name.to_owned())
 }
 
-/// Collects top-level names, also from within logical operators. The nesting is bounded by that
-/// of the validated filter.
+/// Collects top-level names, also within logical operators. The validated filter bounds the nesting.
 fn collect<'a>(filter: Document<'a>, found: &mut Option<&'a str>) -> Result<()> {
     for element in filter {
         if let ("$and" | "$or" | "$nor", Value::Array(clauses)) = (element.name(), element.value()) {

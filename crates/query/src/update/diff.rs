@@ -1,8 +1,8 @@
-//! What an update was asked to do, as the oplog tells it.
+//! The oplog's description of an update.
 //!
-//! Updates by operators are logged by what they write, not by comparing states: `{$set: {a: {…}}}`
-//! logs the whole of `a`, however little of it is new, and `{$push: {a: 1}}` the new element alone.
-//! One walk over the tree of the update and both states finds what each operator wrote.
+//! The oplog records the writes of an update by operators; it does not compare states. `{$set: {a: {…}}}` logs the
+//! whole of `a`, however little of it is new. `{$push: {a: 1}}` logs only the new element. One walk over the update's
+//! tree and both states finds the write of each operator.
 
 use super::apply::Walk;
 use super::tree::{Child, Elements, Fields, Node, join};
@@ -13,11 +13,11 @@ use base::Result;
 use base::bson::{Array, Document, DocumentBuf, Element, Value};
 
 impl Update {
-    /// The diff from a document to what [`apply`](Update::apply) made of it, given the same `position`.
-    /// `None` where the oplog has the whole document instead: for replacements, and for pipelines
-    /// whose diff would be no smaller.
+    /// Returns the diff from a document to the result of [`apply`](Update::apply) with an equal `position`. `None` if
+    /// the oplog records the whole document instead: for replacements, and for pipelines whose diff would not be
+    /// smaller.
     ///
-    /// Errors: none that applying the update has not had.
+    /// Errors: only errors that [`apply`](Update::apply) has returned before.
     pub fn diff(
         &self,
         before: Document<'_>,
@@ -34,7 +34,7 @@ impl Update {
         let written = Written { walk: &walk, rewritten: false };
         let mut node = written.document(tree, before, after, "")?;
         if node.is_empty() {
-            // An update that wrote an array as it was counts as one, and is logged.
+            // An update that rewrote an array counts as one even without a difference, and is logged.
             node = Written { rewritten: true, ..written }.document(tree, before, after, "")?;
         }
         Ok((!node.is_empty()).then(|| node.finish()))
@@ -43,11 +43,11 @@ impl Update {
 
 struct Written<'w, 'c> {
     walk: &'w Walk<'c>,
-    /// Whether arrays that operators left as they were are logged.
+    /// Whether unchanged arrays that operators rewrote are logged.
     rewritten: bool,
 }
 
-/// What happened to a place that is there in both states.
+/// Change of a field that exists in both states.
 enum Change<'a> {
     None,
     Value,
@@ -111,12 +111,12 @@ impl Written<'_, '_> {
             (Node::Elements(elements), Value::Array(old), Value::Array(new)) => {
                 Change::within(DiffNode::Array(self.elements(elements, old, new, path)?))
             }
-            // Applying the update refuses operators beneath anything else.
+            // Applying the update has refused operators below any other value.
             _ => Change::None,
         })
     }
 
-    /// An array whose positions are updated by number.
+    /// Compares an array whose positions are updated by number.
     fn array<'a>(
         &self,
         fields: &Fields,
@@ -141,7 +141,7 @@ impl Written<'_, '_> {
         Ok(node)
     }
 
-    /// An array whose elements are chosen by filters.
+    /// Compares an array whose elements are selected by filters.
     fn elements<'a>(
         &self,
         elements: &Elements,
@@ -172,7 +172,7 @@ fn put<'a>(node: &mut ArrayNode<'a>, position: usize, change: Change<'a>, new: E
     }
 }
 
-/// The diff of an array that got so many more elements, if that is all it got.
+/// Returns the diff of an array that only got `count` more elements at its end.
 fn appended<'a>(before: Array<'a>, after: Array<'a>, count: usize) -> Option<ArrayNode<'a>> {
     let (old, length) = (before.elements().rest(), before.len());
     if !after.elements().rest().starts_with(old) || after.len() != length + count {

@@ -1,4 +1,4 @@
-//! What every updated document must pass before it is stored.
+//! Final checks of an updated document before it is stored.
 
 use super::tree::{Child, Fields, Node};
 use base::bson::{
@@ -6,10 +6,9 @@ use base::bson::{
 };
 use base::{Result, err};
 
-/// Checks what an update by operators did to `_id` and to the names at the top.
+/// Checks `_id` and the top-level names after an update by operators.
 ///
-/// Errors: ImmutableField with the text for the path that changed `_id`; DollarPrefixedFieldName;
-/// InvalidDBRef.
+/// Errors: ImmutableField with the message for the path that changed `_id`; DollarPrefixedFieldName; InvalidDBRef.
 pub(super) fn check_operators(
     tree: &Fields,
     before: Document<'_>,
@@ -46,7 +45,7 @@ fn check_id(child: &Child, before: Document<'_>, after: Document<'_>) -> Result<
     }
 }
 
-/// Whether a path that begins with `_id` leads to something in its old value.
+/// Whether a path that begins with `_id` leads to a value in the old `_id`.
 fn exists(id: Element<'_>, path: &str) -> bool {
     let mut value = Some(id.value());
     for component in path.split('.').skip(1) {
@@ -65,9 +64,9 @@ fn check_name(name: &str, before: Document<'_>, after: Document<'_>) -> Result<(
     if same { Ok(()) } else { check_reference(name, after) }
 }
 
-/// Of the names with a dollar sign only those of a DBRef may be at the top, and in their order.
+/// Checks a top-level name with a dollar sign. Only the fields of a DBRef are allowed, in their order.
 ///
-/// Errors: InvalidDBRef for a part out of place or not a string; DollarPrefixedFieldName.
+/// Errors: InvalidDBRef for a misplaced part or a part that is not a string; DollarPrefixedFieldName.
 fn check_reference(name: &str, document: Document<'_>) -> Result<()> {
     let fields: Vec<Element<'_>> = document.iter().collect();
     let at = fields.iter().position(|field| field.name() == name).unwrap_or(0);
@@ -91,7 +90,7 @@ fn check_reference(name: &str, document: Document<'_>) -> Result<()> {
     }
 }
 
-/// The refusal of a top-level name that begins with a dollar sign.
+/// Returns the error for a top-level name that begins with a dollar sign.
 pub(super) fn dollar_prefixed(name: &str) -> base::Error {
     err!(
         DollarPrefixedFieldName,
@@ -103,16 +102,16 @@ pub(super) fn dollar_prefixed(name: &str) -> base::Error {
 /// An updated document before the last checks.
 pub(super) struct Updated {
     pub(super) document: DocumentBuf,
-    /// Whether it may nest deeper than a document may.
+    /// Whether the document may exceed the nesting limit.
     pub(super) may_deepen: bool,
-    /// Whether the update counts as a modification even where the bytes are the same.
+    /// Whether the update counts as a modification even if the bytes are equal.
     pub(super) counts: bool,
 }
 
-/// Puts `_id` first, checks the limits, and compares with what was.
+/// Moves `_id` to the front, checks the limits and compares with the old document.
 ///
-/// Errors: 17419 (17420 for an upsert) above 16 MiB; Overflow for nesting too deep, looked for
-/// only where the update may deepen the document; InvalidIdField.
+/// Errors: 17419 (17420 for an upsert) above 16 MiB; InvalidIdField; Overflow for excessive nesting, checked only if
+/// the update may deepen the document.
 pub(super) fn finish(before: Document<'_>, updated: Updated, is_insert: bool) -> Result<Option<DocumentBuf>> {
     let after = id_first(updated.document);
     if after.bytes() == before.bytes() && !updated.counts {

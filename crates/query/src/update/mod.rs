@@ -1,10 +1,9 @@
 //! Updates: operators, replacements and pipelines, parsed once and applied to raw documents.
 //!
-//! An update of operators becomes a [`tree`] of paths, so that one walk ([`apply`]) over the
-//! document's bytes applies them all, copying what no path touches. Whatever the kind, the result
-//! passes the same checks here: `_id` stays and stands first, the document keeps to its limits,
-//! and bytes that come out as they went in are no change (but for arrays written anew and
-//! replacements that leave out the `_id`, which MongoDB counts as modifications always).
+//! An update by operators becomes a [`tree`] of paths. One walk ([`apply`]) over the document's bytes applies all
+//! operators and copies untouched elements. Every kind of update passes equal checks at the end: `_id` is unchanged and
+//! first, and the document is within its limits. Equal bytes are no change. The exceptions are rewritten arrays and
+//! replacements without `_id`, which MongoDB always counts as modifications.
 
 mod apply;
 mod array_filters;
@@ -43,11 +42,11 @@ enum Kind {
 }
 
 impl Update {
-    /// Parses an update: a document of operators, a replacement, or a pipeline. `$$NOW`, `let`
-    /// and the constants `c` of a pipeline are the context's.
+    /// Parses an update: a document of operators, a replacement, or a pipeline. The context provides `$$NOW`, `let` and
+    /// a pipeline's constants `c`.
     ///
-    /// Errors: FailedToParse for what is neither document nor array, for unknown operators and
-    /// unused array filters; ConflictingUpdateOperators; those of operators and stages.
+    /// Errors: FailedToParse for a value that is neither document nor array, for unknown operators and unused array
+    /// filters; ConflictingUpdateOperators; errors of operators and stages.
     pub fn parse(update: Value<'_>, array_filters: &[Document<'_>], context: &Context) -> Result<Update> {
         let kind = match update {
             Value::Document(update) if is_operators(update) => {
@@ -73,12 +72,12 @@ impl Update {
         Ok(Update { kind })
     }
 
-    /// Whether the whole document is replaced (multi-document updates refuse that).
+    /// Whether the update replaces the whole document, which multi-document updates refuse.
     pub fn is_replacement(&self) -> bool {
         matches!(self.kind, Kind::Replacement(_))
     }
 
-    /// Whether the positional `$` is used, so that the filter must say where it matched.
+    /// Whether the update uses the positional `$`, which needs the match position of the filter.
     pub fn needs_position(&self) -> bool {
         match &self.kind {
             Kind::Operators { tree, .. } => tree.needs_position(),
@@ -86,22 +85,21 @@ impl Update {
         }
     }
 
-    /// The document that an upsert inserts where the filter matched none: what the filter says
-    /// fields equal, and this update on top. It has an `_id` (first) only if these give one.
+    /// Returns the document that an upsert inserts if the filter matched none: the filter's equalities with this update
+    /// applied. It has an `_id` (first) only if these set one.
     ///
-    /// Errors: NotSingleValueField where the filter contradicts itself; those of
-    /// [`apply`](Update::apply).
+    /// Errors: NotSingleValueField if the filter contradicts itself; the errors of [`apply`](Update::apply).
     pub fn upsert(&self, matcher: &Matcher, context: &Context) -> Result<DocumentBuf> {
         let seed = upsert::seed(matcher, self.is_replacement(), context)?;
         Ok(self.apply(seed.view(), None, true, context)?.unwrap_or(seed))
     }
 
-    /// The updated document, or `None` where nothing changes, as MongoDB counts `nModified`: some
-    /// updates count although the bytes come out the same. `position` is where the filter
-    /// matched an array; `is_insert` says that an upsert is about to insert the document.
+    /// Returns the updated document; `None` if nothing changes, as MongoDB counts `nModified`. Some updates count
+    /// although the bytes are equal. `position` is the array position of the filter's match. `is_insert` means that an
+    /// upsert is about to insert the document.
     ///
-    /// Errors: ImmutableField for a changed `_id`; DollarPrefixedFieldName; 17419 above 16 MiB;
-    /// Overflow for nesting too deep; those of the operators.
+    /// Errors: ImmutableField for a changed `_id`; DollarPrefixedFieldName; 17419 above 16 MiB; Overflow for excessive
+    /// nesting; errors of the operators.
     pub fn apply(
         &self,
         document: Document<'_>,
@@ -131,12 +129,12 @@ impl Update {
     }
 }
 
-/// Whether an update document holds operators; an empty one is a replacement.
+/// Whether an update document contains operators; an empty document is a replacement.
 fn is_operators(update: Document<'_>) -> bool {
     update.first().is_some_and(|first| first.name().starts_with('$'))
 }
 
-/// Checks that every identifier has its filter and every filter is used.
+/// Checks that every identifier has a filter and every filter is used.
 fn check_filters(tree: &Fields, filters: &[ArrayFilter], update: Document<'_>) -> Result<()> {
     let used = apply::identifiers(tree);
     for (name, path) in &used {
@@ -156,7 +154,7 @@ fn check_filters(tree: &Fields, filters: &[ArrayFilter], update: Document<'_>) -
     Ok(())
 }
 
-/// The operation's time as a timestamp: the cluster's, or the clock's where there is none.
+/// The operation's time as a timestamp: the cluster time, or the clock's time without one.
 fn timestamp(context: &Context) -> u64 {
     context.cluster_time.unwrap_or_else(|| {
         let seconds = u64::try_from(context.now_millis / 1000).unwrap_or(0);

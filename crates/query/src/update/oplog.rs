@@ -1,4 +1,4 @@
-//! Updates as entries of an oplog have them: `{$v: 2, diff: …}`, `{$v: 1, $set: …}`, or a replacement.
+//! Updates in the format of oplog entries: `{$v: 2, diff: …}`, `{$v: 1, $set: …}`, or a replacement.
 
 use super::{Kind, Update};
 use crate::Context;
@@ -11,9 +11,9 @@ use base::{Result, err};
 pub(super) struct OplogDiff(DocumentBuf);
 
 impl OplogDiff {
-    /// The document with the diff carried out.
+    /// Applies the diff to a document.
     ///
-    /// Errors: those of the diff; ImmutableField where it changes the `_id`.
+    /// Errors: the diff's errors; ImmutableField if it changes the `_id`.
     pub(super) fn apply(&self, document: Document<'_>) -> Result<DocumentBuf> {
         let after = change::apply(document, self.0.view())?;
         match (document.get("_id"), after.view().get("_id")) {
@@ -29,10 +29,10 @@ impl OplogDiff {
 }
 
 impl Update {
-    /// Parses the `o` of an oplog's update.
+    /// Parses the `o` of an update in the oplog.
     ///
-    /// Errors: 4772600 for a version that is no integer, 4772601 for a diff that is no document, 4772604 for a
-    /// version that there isn't; those of [`parse`](Update::parse) and of the diff.
+    /// Errors: 4772600 for a version that is not an integer, 4772601 for a diff that is not a document, 4772604 for an
+    /// unknown version; errors of [`parse`](Update::parse) and of the diff.
     pub fn from_oplog(object: Document<'_>, context: &Context) -> Result<Update> {
         let Some(version) = object.find("$v") else {
             return Update::parse(Value::Document(object), &[], context);

@@ -1,4 +1,4 @@
-//! Updates by a pipeline: the few stages that make one document of one document.
+//! Updates by a pipeline, limited to the stages that map one document to one document.
 
 use super::replacement::replace;
 use crate::pipeline::depth::{Growth, growth};
@@ -10,27 +10,27 @@ use base::{Result, err};
 /// The parsed stages.
 #[derive(Debug)]
 pub(super) struct UpdatePipeline {
-    /// Each stage, and by how many levels it may deepen the document.
+    /// Each stage, with the number of levels that it may add to the document.
     stages: Vec<(Stage, usize)>,
 }
 
 #[derive(Debug)]
 enum Stage {
     Project(Projection),
-    /// `$replaceRoot` and `$replaceWith`, and what messages call its expression.
+    /// `$replaceRoot` and `$replaceWith`, with the name of the expression for messages.
     Replace(Expression, &'static str),
 }
 
 impl UpdatePipeline {
     /// Parses the stages.
     ///
-    /// Errors: 40323 for a stage that isn't one field, InvalidOptions for stages that an update
-    /// doesn't take, 40324 for unknown ones, 40218 for `$meta`, as the documents that an update makes
-    /// anew come with no metadata; those of the stages.
+    /// Errors: 40323 for a stage without exactly one field, InvalidOptions for stages that updates do not support,
+    /// 40324 for unknown stages, errors of the stages. 40218 for `$meta`, because an update's documents have no
+    /// metadata.
     pub(super) fn parse(pipeline: Array<'_>, context: &Context) -> Result<UpdatePipeline> {
         let mut own = context.with_variables(context.variables.clone());
         own.metadata = Metadata::default();
-        // The stages are parsed and no more until a document is there.
+        // Parsing evaluates no constants; that happens once a document exists.
         own.defers_constants = true;
         check_length(pipeline.len())?;
         let parse = |stage| Ok((parse_stage(stage, &own)?, growth(stage)));
@@ -39,10 +39,9 @@ impl UpdatePipeline {
         Ok(UpdatePipeline { stages })
     }
 
-    /// The document that the pipeline makes, `_id` kept.
+    /// Returns the document that the pipeline produces, with its `_id` kept.
     ///
-    /// Errors: ImmutableField; 40228 where `$replaceRoot` yields no document; those of
-    /// expressions.
+    /// Errors: ImmutableField; 40228 if `$replaceRoot` does not yield a document; errors of expressions.
     pub(super) fn apply(&self, document: Document<'_>, context: &Context) -> Result<DocumentBuf> {
         let mut current = document.to_owned();
         let mut growth = Growth::default();
@@ -117,9 +116,9 @@ fn document<'a>(spec: &Element<'a>, code: i32, message: &str) -> Result<Document
     })
 }
 
-/// The paths of an `$unset`: one string or an array of them.
+/// Returns the paths of an `$unset`: a string or an array of strings.
 ///
-/// Errors: 31002, 31119 and 31120 as MongoDB's.
+/// Errors: 31002, 31119 and 31120 as in MongoDB.
 fn unset_paths(value: Value<'_>) -> Result<Vec<&str>> {
     match value {
         Value::String(path) => Ok(vec![path]),
@@ -164,7 +163,7 @@ fn parse_replace_root(spec: &Element<'_>, context: &Context) -> Result<Stage> {
     Ok(Stage::Replace(Expression::parse(root, context)?, "'newRoot' expression "))
 }
 
-/// Stages that exist are not for updates; others don't exist.
+/// Returns the error for a stage: known stages are not allowed in updates, others are unknown.
 fn refuse(name: &str) -> base::Error {
     if stages().any(|stage| stage.name == name) {
         return err!(InvalidOptions, "{name} is not allowed to be used within an update");

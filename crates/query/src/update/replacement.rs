@@ -1,11 +1,11 @@
-//! Replacement documents, and the rules that a pipeline's result shares with them.
+//! Replacement documents, and rules shared with the results of pipelines.
 
 use super::finish::dollar_prefixed;
 use crate::Context;
 use base::bson::{Builder, Document, DocumentBuf, Element, Value, equal};
 use base::{Result, err};
 
-/// A document that takes the place of another, `_id` apart.
+/// A document that replaces another except for its `_id`.
 #[derive(Debug)]
 pub(super) struct Replacement {
     document: DocumentBuf,
@@ -16,15 +16,14 @@ impl Replacement {
         Replacement { document: document.to_owned() }
     }
 
-    /// Whether this is the very document that it would replace, `_id` included.
+    /// Whether the replacement equals the document, including its `_id`.
     pub(super) fn is(&self, document: Document<'_>) -> bool {
         self.document.bytes() == document.bytes()
     }
 
-    /// The document that takes the place of `before`.
+    /// Returns the replacement of `before`.
     ///
-    /// Errors: ImmutableField; DollarPrefixedFieldName for a top-level name with a dollar sign,
-    /// unless it is inserted.
+    /// Errors: ImmutableField; DollarPrefixedFieldName for a top-level name with a dollar sign, except in an insert.
     pub(super) fn apply(
         &self,
         before: Document<'_>,
@@ -40,8 +39,8 @@ impl Replacement {
     }
 }
 
-/// `after` in the place of `before`: keeps the `_id` unless `after` repeats it. Where there is a
-/// context, empty timestamps at the top become times, each its own.
+/// Replaces `before` by `after` and keeps the `_id` unless `after` repeats it. With a context, each empty top-level
+/// timestamp becomes a distinct time.
 ///
 /// Errors: ImmutableField.
 pub(super) fn replace(

@@ -1,4 +1,4 @@
-//! Updates as clients write them, and a property against a naive model.
+//! Tests of typical updates, and a property test against a naive model.
 
 mod diffs;
 mod errors;
@@ -14,7 +14,7 @@ pub(super) fn document(text: &str) -> DocumentBuf {
     extended_json::parse(text).unwrap_or_else(|error| panic!("{text}: {error}"))
 }
 
-/// Whatever an update writes, what the oplog says of it leads to the same bytes.
+/// Checks that the oplog's diff of an update reproduces its result byte for byte.
 #[track_caller]
 pub(super) fn leads(
     before: Document<'_>,
@@ -28,7 +28,7 @@ pub(super) fn leads(
     }
 }
 
-/// An update in the shell's notation, pipelines and array filters included.
+/// An update in the shell's notation, with pipelines and array filters.
 pub(super) struct Case {
     update: ValueBuf,
     filters: Vec<DocumentBuf>,
@@ -74,7 +74,7 @@ impl Case {
         Ok(after)
     }
 
-    /// Expects the oplog's diff; an empty text is no diff.
+    /// Expects this diff in the oplog; an empty text means no diff.
     #[track_caller]
     pub(super) fn logs(&self, before: &str, diff: &str) {
         let context = Context::for_tests();
@@ -86,7 +86,7 @@ impl Case {
         assert_eq!(found.unwrap_or_default(), document(if diff.is_empty() { "{}" } else { diff }));
     }
 
-    /// Expects this document, bytes and all.
+    /// Expects exactly this document.
     #[track_caller]
     pub(super) fn gives(&self, before: &str, after: &str) {
         let found = self.run(before).unwrap_or_else(|error| panic!("{:?}: {error}", self.update));
@@ -95,14 +95,14 @@ impl Case {
         assert!(found == expected, "{:?} on {before}: {found}, not {expected}", self.update);
     }
 
-    /// Expects that nothing changes.
+    /// Expects no change.
     #[track_caller]
     pub(super) fn keeps(&self, before: &str) {
         let found = self.run(before).unwrap_or_else(|error| panic!("{:?}: {error}", self.update));
         assert!(found.is_none(), "{:?} on {before}: {}", self.update, found.unwrap());
     }
 
-    /// Expects an error with this code and exactly this message.
+    /// Expects an error with exactly this code and message.
     #[track_caller]
     pub(super) fn fails(&self, before: &str, code: i32, message: &str) {
         match self.run(before) {

@@ -1,9 +1,8 @@
-//! The tree of an update: paths merged, so that one walk over a document applies everything.
+//! The tree of an update. Merged paths let one walk over a document apply all operators.
 //!
-//! `{$set: {"a.b": 1, "a.c": 2}, $inc: {d: 1}}` becomes a node with children `a` (which has `b`
-//! and `c`) and `d`. Children are ordered as MongoDB creates missing fields: by name, numbers by
-//! value. `$` is kept apart until the document says which position it means; `$[]` and `$[name]`
-//! make a node over the elements of an array.
+//! `{$set: {"a.b": 1, "a.c": 2}, $inc: {d: 1}}` becomes a node with children `a` (with `b` and `c`) and `d`. Children
+//! are in the order in which MongoDB creates missing fields: by name, numbers by value. `$` is kept apart until the
+//! document determines its position. `$[]` and `$[name]` become a node over the elements of an array.
 
 use super::operators::Operator;
 use base::bson::{FieldName, FieldNameBuf};
@@ -11,26 +10,26 @@ use base::{Result, err};
 use std::cmp::Ordering;
 use std::sync::Arc;
 
-/// How many components a path may have; MongoDB's bound.
+/// Maximum number of components of a path, as in MongoDB.
 const COMPONENTS_MAX: usize = 255;
 
-/// What happens at one place of the document.
+/// The operators at one path of the document.
 #[derive(Debug, Clone)]
 pub(crate) enum Node {
-    /// An operator applies to the field itself.
+    /// An operator on the field itself.
     Leaf(Arc<dyn Operator>),
-    /// Something happens to fields, or to elements by position.
+    /// Operators on fields, or on elements by position.
     Fields(Fields),
-    /// Something happens to all elements of an array that filters choose.
+    /// Operators on the elements of an array that filters select.
     Elements(Elements),
 }
 
-/// What happens below a document, or an array addressed by position.
+/// Operators below a document, or below an array addressed by position.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Fields {
     /// Sorted by [`compare_names`].
     pub(crate) children: Vec<Child>,
-    /// What happens at the position that `$` stands for.
+    /// Operators at the position of `$`.
     pub(crate) positional: Option<Box<Node>>,
 }
 
@@ -38,32 +37,31 @@ pub(crate) struct Fields {
 #[derive(Debug, Clone)]
 pub(crate) struct Child {
     pub(crate) name: FieldNameBuf,
-    /// The name as a position.
+    /// The name as an array position.
     pub(crate) index: Option<usize>,
     pub(crate) node: Node,
 }
 
-/// What happens to the elements of an array, by the identifier of the filter that chooses them
-/// (empty for `$[]`).
+/// Operators on the elements of an array, by the identifier of the filter that selects them (empty for `$[]`).
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Elements {
     pub(crate) children: Vec<(Box<str>, Node)>,
 }
 
-/// The identifier in `$[identifier]`.
+/// Returns the identifier of `$[identifier]`.
 pub(crate) fn identifier(component: &str) -> Option<&str> {
     component.strip_prefix("$[")?.strip_suffix(']')
 }
 
-/// Whether a path has `$`, `$[]` or `$[identifier]` in it.
+/// Whether a path contains `$`, `$[]` or `$[identifier]`.
 pub(crate) fn is_dynamic(path: &str) -> bool {
     path.split('.').any(|component| component == "$" || identifier(component).is_some())
 }
 
 /// Checks that a path can be updated.
 ///
-/// Errors: EmptyFieldName, BadValue for positional components that lead the path or are too many,
-/// Overflow for absurdly many components.
+/// Errors: EmptyFieldName; BadValue for a leading positional component or too many of them; Overflow for too many
+/// components.
 pub(crate) fn check_path(path: &str) -> Result<()> {
     if path.is_empty() {
         return Err(err!(EmptyFieldName, "An empty update path is not valid."));
@@ -97,9 +95,9 @@ pub(crate) fn check_path(path: &str) -> Result<()> {
 }
 
 impl Fields {
-    /// Puts an operator at a path that [`check_path`] has passed.
+    /// Adds an operator at a path that [`check_path`] has accepted.
     ///
-    /// Errors: ConflictingUpdateOperators where another operator is at the path, above or below.
+    /// Errors: ConflictingUpdateOperators if another operator is at, above or below the path.
     pub(crate) fn add(&mut self, path: &str, operator: Arc<dyn Operator>) -> Result<()> {
         let components: Vec<&str> = path.split('.').collect();
         self.add_at(Way { path, components: &components, done: 0 }, operator)
@@ -126,9 +124,9 @@ impl Fields {
         }
     }
 
-    /// These fields with the node of `$` put at the position that it means.
+    /// Returns the fields with the node of `$` moved to its position.
     ///
-    /// Errors: ConflictingUpdateOperators where that position is updated by number as well.
+    /// Errors: ConflictingUpdateOperators if that position is also updated by number.
     pub(crate) fn with_position(&self, position: usize, path: &str) -> Result<Fields> {
         let mut fields = Fields { children: self.children.clone(), positional: None };
         if let Some(node) = &self.positional {
@@ -195,9 +193,9 @@ impl Node {
         }
     }
 
-    /// Both at one place of the document, where only the document shows that they meet.
+    /// Merges two nodes of one path, if only the document reveals that they meet.
     ///
-    /// Errors: ConflictingUpdateOperators where an operator stands in the way of the other.
+    /// Errors: ConflictingUpdateOperators if one operator blocks the other.
     pub(crate) fn merge(&self, other: &Node, path: &str) -> Result<Node> {
         match (self, other) {
             (Node::Fields(a), Node::Fields(b)) => Ok(Node::Fields(a.merge(b, path)?)),
@@ -215,7 +213,7 @@ impl Node {
         }
     }
 
-    /// The deepest level that what is written here may reach; `None` if not known beforehand.
+    /// Greatest depth that written values may reach here; `None` if not known beforehand.
     pub(crate) fn depth(&self) -> Option<usize> {
         match self {
             Node::Leaf(operator) => operator.depth(),
@@ -224,7 +222,7 @@ impl Node {
         }
     }
 
-    /// Calls `each` with every operator and the rest of its path.
+    /// Calls `each` with every operator and its remaining path.
     pub(crate) fn leaves(&self, path: &str, each: &mut dyn FnMut(&str, &Arc<dyn Operator>)) {
         match self {
             Node::Leaf(operator) => each(path, operator),
@@ -244,7 +242,7 @@ impl Fields {
         self.positional.is_some() || self.children.iter().any(|child| child.node.needs_position())
     }
 
-    /// Calls `each` with every operator below and the whole of its path.
+    /// Calls `each` with every operator below and its whole path.
     pub(crate) fn leaves(&self, path: &str, each: &mut dyn FnMut(&str, &Arc<dyn Operator>)) {
         for child in &self.children {
             child.node.leaves(&join(path, &child.name), each);
@@ -254,7 +252,7 @@ impl Fields {
         }
     }
 
-    /// The deepest level that what is written below may reach; `None` if not known beforehand.
+    /// Greatest depth that written values may reach below; `None` if not known beforehand.
     pub(crate) fn depth(&self) -> Option<usize> {
         deepest(self.children.iter().map(|child| &child.node).chain(self.positional.as_deref()))
     }
@@ -277,12 +275,12 @@ impl Child {
     }
 }
 
-/// A path on its way into the tree: how much of it is behind, which components lie ahead.
+/// A path on its way into the tree: the length already used and the remaining components.
 #[derive(Clone, Copy)]
 struct Way<'p> {
     path: &'p str,
     components: &'p [&'p str],
-    /// Bytes of the path that are behind.
+    /// Bytes of the path already used.
     done: usize,
 }
 
@@ -293,7 +291,7 @@ impl<'p> Way<'p> {
         Some((*first, Way { components, done: self.done + dot + first.len(), ..self }))
     }
 
-    /// The nodes that lead to an operator along the components ahead.
+    /// Builds the nodes that lead to an operator along the remaining components.
     fn chain(self, operator: Arc<dyn Operator>) -> Node {
         let mut node = Node::Leaf(operator);
         for component in self.components.iter().rev() {
@@ -325,13 +323,13 @@ pub(crate) fn join(path: &str, component: &str) -> String {
     if path.is_empty() { component.to_owned() } else { format!("{path}.{component}") }
 }
 
-/// Whether a name is a position: digits without leading zeros.
+/// Whether a name is an array position: digits without leading zeros.
 fn is_number(name: &str) -> bool {
     let digits = !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_digit());
     digits && (name == "0" || !name.starts_with('0'))
 }
 
-/// The order in which missing fields are created: bytewise, numbers among each other by value.
+/// The order in which missing fields are created: bytewise, but numbers by value.
 fn compare_names(a: &str, b: &str) -> Ordering {
     let number = |name: &str| {
         name.bytes().all(|byte| byte.is_ascii_digit())

@@ -1,4 +1,4 @@
-//! What an upsert starts from: a document of the values that its filter names.
+//! The initial document of an upsert: the values that its filter names.
 
 use super::apply::Walk;
 use super::operators::set;
@@ -7,10 +7,9 @@ use crate::{Context, Matcher};
 use base::Result;
 use base::bson::{Document, DocumentBuf};
 
-/// The document that the filter's equalities describe, `_id` first; for a replacement only its
-/// `_id`.
+/// Returns the document of the filter's equalities, `_id` first. For a replacement only the `_id` counts.
 ///
-/// Errors: NotSingleValueField for two values of one path or of a path and one below it.
+/// Errors: NotSingleValueField for two values of one path, or of a path and a path below it.
 pub(super) fn seed(matcher: &Matcher, only_id: bool, context: &Context) -> Result<DocumentBuf> {
     let mut tree = Fields::default();
     for (path, value) in matcher.equalities()? {

@@ -1,4 +1,4 @@
-//! Whether a value satisfies a schema.
+//! Evaluates a schema against a value.
 
 use super::keywords::{Additional, Arrays, Dependency, Items, Keywords, Numbers, Objects, Strings};
 use super::unordered;
@@ -9,11 +9,11 @@ use std::cmp::Ordering;
 use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
-/// How long one string may keep a pattern busy.
+/// Maximum time that a pattern may spend on one string.
 const PATIENCE: Duration = Duration::from_millis(500);
 
-/// Schemas know no operation that could be interrupted: what takes too long ends in the error of a
-/// pattern that takes too many steps.
+/// Deadline of a pattern. Schemas have no operation that could be interrupted. A pattern beyond the deadline fails like
+/// a pattern with too many steps.
 #[derive(Default)]
 struct Patience(OnceLock<Instant>);
 
@@ -27,8 +27,8 @@ impl Interrupt for Patience {
 }
 
 impl Keywords {
-    /// Whether the value satisfies every keyword. Recursion is as deep as the schema, which
-    /// parsing bounds.
+    /// Whether the value satisfies every keyword. Recursion is bounded by the depth of the schema, which the parser
+    /// limits.
     pub(super) fn allows(&self, value: Value<'_>) -> Result<bool> {
         Ok(self.allows_type(value)
             && self.allows_constant(value)
@@ -70,7 +70,7 @@ impl Keywords {
     }
 }
 
-/// How many of the schemas allow the value, counting no further than `enough`.
+/// Counts the schemas that allow the value, up to `enough`.
 fn count_allowing(schemas: &[Keywords], value: Value<'_>, enough: usize) -> Result<usize> {
     let mut count = 0;
     for schema in schemas {
@@ -99,7 +99,7 @@ impl Numbers {
     }
 }
 
-/// Whether a number is a whole multiple, in decimal, so that 0.3 is one of 0.1.
+/// Whether a number is an integer multiple of the divisor. The decimal computation makes 0.3 a multiple of 0.1.
 fn is_multiple(number: Number, divisor: Number) -> bool {
     match (number.is_integer(), divisor.is_integer()) {
         (true, true) => {
@@ -158,7 +158,7 @@ fn all_different(array: Array<'_>) -> bool {
     values.len() == count
 }
 
-/// Whether there are as many elements as allowed.
+/// Whether the number of elements is within the limits.
 fn count_within(document: Document<'_>, min: Option<u64>, max: Option<u64>) -> bool {
     if min.is_none() && max.is_none() {
         return true;
@@ -193,7 +193,7 @@ impl Objects {
         Ok(self.allow_fields(document)? && self.allow_dependencies(document)?)
     }
 
-    /// `patternProperties` and `additionalProperties`, which look at each field.
+    /// Evaluates `patternProperties` and `additionalProperties`, which inspect each field.
     fn allow_fields(&self, document: Document<'_>) -> Result<bool> {
         if self.pattern_properties.is_empty() && matches!(self.additional, Additional::Allowed) {
             return Ok(true);

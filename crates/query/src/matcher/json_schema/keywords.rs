@@ -1,29 +1,29 @@
-//! A parsed schema: what each keyword demands.
+//! A parsed schema: the constraints of each keyword.
 
 use super::super::element::TypeSet;
 use crate::regex::Regex;
 use base::bson::{Number, ValueBuf};
 
-/// The keywords of one schema; those not given demand nothing.
+/// The keywords of one schema. Absent keywords impose no constraint.
 #[derive(Debug, Default)]
 pub(super) struct Keywords {
     /// `type` or `bsonType`.
     pub(super) types: Option<TypeSet>,
-    /// `enum`: the values allowed, normalised and in order.
+    /// `enum`: the allowed values, normalised and sorted.
     pub(super) allowed: Option<Vec<ValueBuf>>,
     pub(super) numbers: Numbers,
     pub(super) strings: Strings,
     pub(super) arrays: Arrays,
     pub(super) objects: Objects,
     pub(super) all_of: Vec<Keywords>,
-    /// `anyOf`, empty where not given.
+    /// `anyOf`; empty if absent.
     pub(super) any_of: Vec<Keywords>,
-    /// `oneOf`, empty where not given.
+    /// `oneOf`; empty if absent.
     pub(super) one_of: Vec<Keywords>,
     pub(super) not: Option<Box<Keywords>>,
 }
 
-/// What numbers must satisfy.
+/// Constraints on numbers.
 #[derive(Debug, Default)]
 pub(super) struct Numbers {
     pub(super) minimum: Option<Number>,
@@ -33,7 +33,7 @@ pub(super) struct Numbers {
     pub(super) multiple_of: Option<Number>,
 }
 
-/// What strings must satisfy; lengths count code points.
+/// Constraints on strings; lengths are in code points.
 #[derive(Debug, Default)]
 pub(super) struct Strings {
     pub(super) length_min: Option<u64>,
@@ -41,14 +41,14 @@ pub(super) struct Strings {
     pub(super) pattern: Option<Regex>,
 }
 
-/// What arrays must satisfy.
+/// Constraints on arrays.
 #[derive(Debug, Default)]
 pub(super) struct Arrays {
     pub(super) count_min: Option<u64>,
     pub(super) count_max: Option<u64>,
     pub(super) unique: bool,
     pub(super) items: Option<Items>,
-    /// `additionalItems`: for elements beyond a list of `items`.
+    /// `additionalItems`: constraint on elements beyond a list of `items`.
     pub(super) additional: Additional,
 }
 
@@ -70,24 +70,24 @@ pub(super) enum Additional {
     Schema(Box<Keywords>),
 }
 
-/// What documents must satisfy.
+/// Constraints on documents.
 #[derive(Debug, Default)]
 pub(super) struct Objects {
     pub(super) required: Vec<String>,
     pub(super) properties: Vec<(String, Keywords)>,
     pub(super) pattern_properties: Vec<(Regex, Keywords)>,
-    /// `additionalProperties`: for fields named by neither of the two above.
+    /// `additionalProperties`: constraint on fields that neither of the two keywords above names.
     pub(super) additional: Additional,
     pub(super) count_min: Option<u64>,
     pub(super) count_max: Option<u64>,
     pub(super) dependencies: Vec<(String, Dependency)>,
 }
 
-/// What the presence of a field demands.
+/// Constraint that depends on the presence of a field.
 #[derive(Debug)]
 pub(super) enum Dependency {
-    /// That these fields be present too.
+    /// These fields must be present too.
     Fields(Vec<String>),
-    /// That the whole document satisfy a schema.
+    /// The whole document must satisfy a schema.
     Schema(Box<Keywords>),
 }

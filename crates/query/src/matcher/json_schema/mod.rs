@@ -1,9 +1,8 @@
-//! `$jsonSchema`: a document held against a JSON schema, draft 4 as MongoDB has it.
+//! `$jsonSchema`: matches documents against a JSON schema, draft 4 as MongoDB implements it.
 //!
-//! A schema is a set of keywords, each of which constrains values of one type and lets all
-//! others pass: `{maximum: 3}` says nothing about strings. Beyond draft 4 there is `bsonType`;
-//! `$ref`, `$schema`, `default`, `definitions`, `format`, `id` and the type `integer` are refused
-//! by name, as MongoDB refuses them.
+//! A schema is a set of keywords. Each keyword constrains values of one type and accepts all other values:
+//! `{maximum: 3}` does not constrain strings. `bsonType` is an extension of draft 4. `$ref`, `$schema`, `default`,
+//! `definitions`, `format`, `id` and the type `integer` are refused by name, as in MongoDB.
 
 mod evaluate;
 mod keywords;
@@ -57,12 +56,12 @@ pub(super) fn parse_json_schema(parser: &Parser<'_>, element: &Element<'_>) -> R
     }
 }
 
-/// MongoDB's own name for `{$jsonSchema: {maxProperties: …}}`, which it takes in filters too.
+/// MongoDB's internal operator for `{$jsonSchema: {maxProperties: …}}`, which filters accept too.
 pub(super) fn parse_max_properties(_: &Parser<'_>, element: &Element<'_>) -> Result<Option<Node>> {
     single_keyword(c"maxProperties", element)
 }
 
-/// MongoDB's own name for `{$jsonSchema: {minProperties: …}}`, which it takes in filters too.
+/// MongoDB's internal operator for `{$jsonSchema: {minProperties: …}}`, which filters accept too.
 pub(super) fn parse_min_properties(_: &Parser<'_>, element: &Element<'_>) -> Result<Option<Node>> {
     single_keyword(c"minProperties", element)
 }

@@ -1,4 +1,4 @@
-//! From a schema document to its [`Keywords`]: the table of keywords and the simple ones.
+//! Parser of schemas: the table of keywords and the simple keywords.
 
 use super::keywords::Keywords;
 use super::{subschemas, unordered};
@@ -8,7 +8,7 @@ use crate::regex::Regex;
 use base::bson::{Document, MAX_DEPTH, Number, Type, Value};
 use base::{Result, err};
 
-/// A keyword being parsed: its name, its value, and how deep in the schema it stands.
+/// A keyword being parsed: its name, its value and its depth in the schema.
 pub(super) struct Argument<'a> {
     pub(super) name: &'a str,
     pub(super) value: Value<'a>,
@@ -16,17 +16,17 @@ pub(super) struct Argument<'a> {
 }
 
 impl<'a> Argument<'a> {
-    /// The error that the keyword's value is of the wrong type: `must` says what it must be.
+    /// Returns the error for a value of the wrong type; `must` describes the required type.
     pub(super) fn mismatch(&self, must: &str) -> base::Error {
         err!(TypeMismatch, "$jsonSchema keyword '{}' {must}", self.name)
     }
 
-    /// The error that the keyword's value is unfit in another way.
+    /// Returns the error for a value that is invalid for another reason.
     pub(super) fn unfit(&self, why: &str) -> base::Error {
         err!(FailedToParse, "$jsonSchema keyword '{}' {why}", self.name)
     }
 
-    /// The value's strings, of which there must be at least one and none twice.
+    /// Returns the value's strings: at least one, without duplicates.
     pub(super) fn strings(&self) -> Result<Vec<&'a str>> {
         let kind = self.value.kind().alias();
         let array = self.value.as_array().ok_or_else(|| {
@@ -98,12 +98,12 @@ fn set<T>(place: &mut T, value: Result<T>) -> Result<()> {
     Ok(())
 }
 
-/// Copies of these texts.
+/// Copies these texts.
 pub(super) fn owned(texts: Vec<&str>) -> Vec<String> {
     texts.into_iter().map(String::from).collect()
 }
 
-/// Parses a schema standing `depth` levels deep in another.
+/// Parses a schema at a depth of `depth` levels within another.
 pub(super) fn parse(schema: Document<'_>, depth: usize) -> Result<Keywords> {
     if depth > MAX_DEPTH {
         return Err(err!(Overflow, "$jsonSchema exceeded maximum nested depth: {MAX_DEPTH}"));
@@ -120,7 +120,7 @@ pub(super) fn parse(schema: Document<'_>, depth: usize) -> Result<Keywords> {
     Ok(keywords)
 }
 
-/// What keywords demand of one another.
+/// Checks constraints between keywords.
 fn check_together(schema: Document<'_>) -> Result<()> {
     let has = |name: &str| schema.find(name).is_some();
     if has("type") && has("bsonType") {
@@ -231,7 +231,7 @@ fn json_type(keywords: &mut Keywords, argument: &Argument<'_>) -> Result<()> {
     Ok(())
 }
 
-/// One alias or an array of them; `read` gives `None` for `number`.
+/// Parses one alias or an array of them; `read` returns `None` for `number`.
 fn types(argument: &Argument<'_>, read: impl Fn(&str) -> Result<Option<Type>>) -> Result<TypeSet> {
     let mut aliases = Vec::new();
     match argument.value {

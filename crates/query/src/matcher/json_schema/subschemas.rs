@@ -1,4 +1,4 @@
-//! Keywords that hold further schemas: `properties`, `items`, `allOf` and so on.
+//! Keywords that contain schemas: `properties`, `items`, `allOf` and so on.
 
 use super::keywords::{Additional, Dependency, Items, Keywords};
 use super::parse::{Argument, owned, parse};

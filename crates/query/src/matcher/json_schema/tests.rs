@@ -1,4 +1,4 @@
-//! Schemas as users write them, held against documents as users write them.
+//! Tests of typical schemas against typical documents.
 
 use crate::matcher::tests::{check, check_error};
 

@@ -1,11 +1,10 @@
-//! Equality that doesn't mind the order of fields, as `enum` and `uniqueItems` want it.
+//! Equality that ignores the order of fields, for `enum` and `uniqueItems`.
 //!
-//! Values are rewritten with the fields of every document sorted by name, after which they
-//! compare as usual.
+//! Values are rewritten with the fields of every document sorted by name. The normal comparison then applies.
 
 use base::bson::{Builder, Document, FieldName, Value, ValueBuf, compare, equal};
 
-/// The value with the fields of every document in it sorted by name.
+/// Returns the value with the fields of every nested document sorted by name.
 pub(super) fn normalise(value: Value<'_>) -> ValueBuf {
     match value {
         Value::Document(_) | Value::Array(_) => {
@@ -18,13 +17,13 @@ pub(super) fn normalise(value: Value<'_>) -> ValueBuf {
     }
 }
 
-/// Sorts normalised values and drops those equal to another.
+/// Sorts normalised values and removes duplicates.
 pub(super) fn sort_unique(values: &mut Vec<ValueBuf>) {
     values.sort_by(|a, b| compare(a.view(), b.view()));
     values.dedup_by(|a, b| equal(a.view(), b.view()));
 }
 
-/// Appends a normalised copy. Recursion is as deep as the value, which validation bounds.
+/// Appends a normalised copy. Recursion is bounded by the depth of the value, which validation limits.
 fn append(name: FieldName<'_>, value: Value<'_>, out: &mut Builder) {
     match value {
         Value::Document(document) => {

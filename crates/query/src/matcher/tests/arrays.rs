@@ -1,4 +1,4 @@
-//! Arrays: implicit traversal, positions, `$elemMatch $size $all`, and what `$` stands for.
+//! Arrays: implicit traversal, positions, `$elemMatch $size $all`, and the position of `$`.
 
 use super::*;
 

@@ -1,4 +1,4 @@
-//! What parsing refuses, before any document is read.
+//! Errors of the parser, before any document is read.
 
 use super::*;
 

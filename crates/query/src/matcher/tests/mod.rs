@@ -1,4 +1,4 @@
-//! Filters as users write them, held against documents as users write them.
+//! Tests of typical filters against typical documents.
 
 mod arrays;
 mod comparisons;
@@ -10,7 +10,7 @@ use super::Matcher;
 use crate::Context;
 use base::bson::{DocumentBuf, extended_json};
 
-/// A document in the shell's notation.
+/// Parses a document in the shell's notation.
 fn document(text: &str) -> DocumentBuf {
     extended_json::parse(text).unwrap_or_else(|error| panic!("{text}: {error}"))
 }
@@ -23,7 +23,7 @@ fn is_match(filter: &Matcher, text: &str) -> bool {
     filter.matches(document(text).view(), &Context::for_tests()).unwrap()
 }
 
-/// Checks that the filter matches these documents and not those.
+/// Checks that the filter matches the documents of `matching` and none of `others`.
 #[track_caller]
 pub(super) fn check(filter: &str, matching: &[&str], others: &[&str]) {
     let matcher = parse(filter);
@@ -54,7 +54,7 @@ pub(super) fn check_error(filter: &str, code: i32, message: &str) {
 fn check_shape(filter: &str, expected: &str) {
     let described = parse(filter).describe();
     assert_eq!(described.view().to_string(), document(expected).view().to_string(), "{filter}");
-    // What explain prints is a filter again, of the same shape (but for $not with $nor inside).
+    // The output of explain parses to a filter of equal shape (except for $not with $nor inside).
     let again = Matcher::parse(described.view(), &Context::for_tests()).unwrap();
     assert_eq!(again.describe().view().to_string(), described.view().to_string(), "{filter}");
 }

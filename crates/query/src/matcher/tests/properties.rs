@@ -1,11 +1,11 @@
-//! Properties over random filters and documents, both drawn small and awkward.
+//! Property tests over random filters and documents, both small with many edge cases.
 
 use super::super::evaluate::{Evaluation, Subject};
 use super::super::parse::Parser;
 use super::*;
 use proptest::prelude::*;
 
-/// A value: scalars of every bracket that filters treat specially, nested a little.
+/// A value: scalars of every bracket that filters treat specially, with some nesting.
 fn value() -> impl Strategy<Value = String> {
     let scalar = prop::sample::select(vec![
         "0",
@@ -54,7 +54,7 @@ fn any_document() -> impl Strategy<Value = String> {
     prop::collection::vec((name(), value()), 0..4).prop_map(document_text)
 }
 
-/// The operators on one path, as the inside of a document.
+/// The operators on one path, as the content of a document.
 fn operators() -> impl Strategy<Value = String> {
     let comparison = prop::sample::select(vec!["$eq", "$ne", "$gt", "$gte", "$lt", "$lte"]);
     let fixed = prop::sample::select(vec![
@@ -104,7 +104,7 @@ proptest! {
     fn normalising_changes_no_answer(filter in filter(), documents in prop::collection::vec(any_document(), 8)) {
         let context = Context::for_tests();
         let filter = document(&filter);
-        // Some draws are refused ($gt of a regex, undefined): that is decided before normalising.
+        // Some random filters are refused ($gt of a regex, undefined). Refusal happens before normalisation.
         if let Ok(raw) = Parser::new(&context).filter(filter.view()) {
             let matcher = Matcher::parse(filter.view(), &context).unwrap();
             let described = Matcher::parse(matcher.describe().view(), &context).unwrap();

@@ -1,4 +1,4 @@
-//! The normalised tree, as explain prints it, and what an upsert takes from it.
+//! The normalised tree as explain prints it, and the equalities that an upsert takes from it.
 
 use super::*;
 

@@ -1,4 +1,5 @@
-//! `$addToSet`: an array gets the values it does not hold yet, compared as numbers compare.
+//! `$addToSet`: appends the values that an array does not contain yet. Numbers of different types are equal if their
+//! values are.
 
 use super::{Change, Operator, depth};
 use crate::element_order::Ordered;
@@ -44,7 +45,7 @@ fn distinct<'v>(values: impl Iterator<Item = Value<'v>>, collation: &Collation) 
     values.filter(|value| seen.insert(Ordered(*value, collation))).map(|value| value.to_owned()).collect()
 }
 
-/// From so many values on it pays to put the array's elements in order first.
+/// Number of values from which sorting the array's elements first is faster.
 const MANY: usize = 8;
 
 impl Operator for AddToSet {

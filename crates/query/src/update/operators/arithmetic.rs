@@ -1,4 +1,4 @@
-//! `$inc` and `$mul`: integers widen to int64 where needed and refuse to leave it.
+//! `$inc` and `$mul`: integers widen to int64 if needed; int64 overflow is an error.
 
 use super::{Change, Operator};
 use crate::Context;
@@ -12,7 +12,7 @@ struct Arithmetic {
     name: &'static str,
     operand: Number,
     apply: fn(Number, Number) -> Option<Number>,
-    /// What a missing field becomes.
+    /// The value of a missing field.
     initial: Number,
 }
 
@@ -47,7 +47,7 @@ impl Operator for Arithmetic {
             ));
         };
         match (self.apply)(current, self.operand) {
-            // What makes no difference leaves even a negative zero as it is.
+            // An operation without effect keeps even a negative zero.
             Some(result) if result.same_type(current) && result.compare(current).is_eq() => Ok(Change::Keep),
             Some(result) => Ok(Change::Value(result.into())),
             None => Err(err!(

@@ -1,4 +1,4 @@
-//! `$bit`: and, or, xor on integers, one after the other.
+//! `$bit`: and, or, xor on integers, in sequence.
 
 use super::{Change, Operator};
 use crate::Context;

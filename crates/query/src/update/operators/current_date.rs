@@ -14,7 +14,7 @@ struct CurrentDate {
 
 pub(super) fn parse(argument: &Element<'_>, _context: &Context) -> Result<Arc<dyn Operator>> {
     let as_timestamp = match argument.value() {
-        // false means the same as true, as in MongoDB.
+        // False means true, as in MongoDB.
         Value::Boolean(_) => false,
         Value::Document(options) => wants_timestamp(options)?,
         other => {

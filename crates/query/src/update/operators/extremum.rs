@@ -1,4 +1,4 @@
-//! `$min` and `$max`: the field keeps the smaller or the greater, in the order of all types.
+//! `$min` and `$max`: the field keeps the lesser or the greater value, in the order of all types.
 
 use super::{Change, Operator, depth};
 use crate::Context;
@@ -11,7 +11,7 @@ use std::sync::Arc;
 #[derive(Debug)]
 struct Extremum {
     value: ValueBuf,
-    /// How the argument must compare with the field to replace it.
+    /// The order of argument and field in which the argument replaces the field.
     replaces: Ordering,
 }
 

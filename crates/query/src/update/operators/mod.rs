@@ -1,7 +1,7 @@
-//! The update operators: one file per operator or small family, and the table of them all.
+//! The update operators: one file per operator or small family, and the table of all operators.
 //!
-//! An operator is parsed once per path into a leaf of the update's tree. Applied, it says what
-//! becomes of one field as a [`Change`]; walking, writing and creating paths are not its business.
+//! An operator is parsed once per path into a leaf of the update's tree. Its application returns a [`Change`] of one
+//! field. It neither walks, writes nor creates paths.
 
 mod add_to_set;
 mod arithmetic;
@@ -23,48 +23,47 @@ use base::{Result, err};
 use std::fmt::Debug;
 use std::sync::Arc;
 
-/// What becomes of a field.
+/// The change of a field.
 pub(crate) enum Change<'v> {
-    /// It stays as it is (or stays missing).
+    /// The field is unchanged, or stays missing.
     Keep,
-    /// It goes; in an array its place is kept by a null.
+    /// The field is removed; an array element becomes null.
     Remove,
-    /// It gets this value.
+    /// The field gets this value.
     Value(Value<'v>),
-    /// It becomes the array of these values.
+    /// The field becomes an array of these values.
     Array(Vec<Value<'v>>),
-    /// It becomes the array with these values behind it: the elements are copied undecoded.
+    /// The values are appended to the array, whose elements are copied undecoded.
     Append(Array<'v>, Vec<Value<'v>>),
 }
 
-/// One operator with its argument, at one path.
+/// An operator with its argument, at one path.
 pub(crate) trait Operator: Debug + Send + Sync {
-    /// What becomes of a field that exists.
+    /// Returns the change of an existing field.
     fn existing<'v>(&'v self, value: Value<'v>, at: &At<'v>) -> Result<Change<'v>>;
 
-    /// What a missing field becomes; asked only where [`creates`](Operator::creates) says so.
+    /// Returns the change of a missing field; called only if [`creates`](Operator::creates) returns true.
     fn missing<'v>(&'v self, _at: &At<'v>) -> Result<Change<'v>> {
         Ok(Change::Keep)
     }
 
-    /// Whether a missing field, and the documents that lead to it, would be created.
+    /// Whether the operator creates a missing field and the documents on its path.
     fn creates(&self, _at: &At<'_>) -> Result<bool> {
         Ok(false)
     }
 
-    /// Whether an operator that creates nothing still refuses a path through something that has
-    /// no fields.
+    /// Whether an operator that creates nothing still refuses a path through a value without fields.
     fn checks_path(&self) -> bool {
         false
     }
 
-    /// How many elements it puts behind an array of this length, where it does only that: the oplog then
-    /// has these alone.
+    /// Returns the number of elements appended to an array of this length, if the operator only appends. The oplog then
+    /// records only these.
     fn appended(&self, _length: usize) -> Option<usize> {
         None
     }
 
-    /// How deep the values it writes may nest beyond its path; `None` if not known beforehand.
+    /// Nesting depth of the written values below the path; `None` if not known beforehand.
     fn depth(&self) -> Option<usize> {
         Some(0)
     }
@@ -72,7 +71,7 @@ pub(crate) trait Operator: Debug + Send + Sync {
 
 type Parse = fn(&Element<'_>, &Context) -> Result<Arc<dyn Operator>>;
 
-/// How an operator takes one `path: argument`.
+/// The parser of one `path: argument`.
 enum Entry {
     /// A leaf at the path.
     Leaf(Parse),
@@ -106,8 +105,8 @@ pub fn names() -> impl Iterator<Item = &'static str> {
 
 /// Parses an update document of operators into a tree.
 ///
-/// Errors: FailedToParse for unknown operators and arguments that are not documents;
-/// ConflictingUpdateOperators; whatever the operators say of their arguments.
+/// Errors: FailedToParse for unknown operators and arguments that are not documents; ConflictingUpdateOperators; errors
+/// of the operators' arguments.
 pub(crate) fn parse(update: Document<'_>, context: &Context) -> Result<Fields> {
     let mut tree = Fields::default();
     for element in update {
@@ -145,14 +144,14 @@ fn add(tree: &mut Fields, entry: &Entry, argument: &Element<'_>, context: &Conte
     }
 }
 
-/// How deep a value nests: scalars 0.
+/// Nesting depth of a value: 0 for scalars.
 pub(crate) fn depth(value: Value<'_>) -> usize {
     let inner = match value {
         Value::Document(document) => document,
         Value::Array(array) => array.as_document(),
         _ => return 0,
     };
-    // Values come out of validated documents, so the recursion is bounded by their depth.
+    // Values come from validated documents, whose depth bounds the recursion.
     1 + inner.iter().map(|element| depth(element.value())).max().unwrap_or(0)
 }
 

@@ -1,4 +1,4 @@
-//! `$pop`: an array loses its last (1) or first (-1) element.
+//! `$pop`: removes the last (1) or first (-1) element of an array.
 
 use super::{Change, Operator};
 use crate::Context;

@@ -1,4 +1,4 @@
-//! `$pull` and `$pullAll`: an array loses the elements that match.
+//! `$pull` and `$pullAll`: remove matching elements of an array.
 
 use super::{Change, Operator};
 use crate::Context;
@@ -8,18 +8,18 @@ use base::bson::{Builder, Document, DocumentBuf, Element, FieldName, Value, Valu
 use base::{Result, err};
 use std::sync::Arc;
 
-/// Which elements go.
+/// Selects the elements to remove.
 #[derive(Debug)]
 enum Pull {
-    /// Those equal to one of these, which are in order.
+    /// Elements that equal one of these values, which are sorted.
     Values(Vec<ValueBuf>),
-    /// Documents that a filter matches.
+    /// Documents that match a filter.
     Documents(Matcher),
-    /// Values that operators match.
+    /// Values that satisfy operators.
     Predicate(Matcher),
 }
 
-/// The name that stands for the value in the filter of a predicate.
+/// The name that represents the value in the filter of a predicate.
 const WRAPPED: &str = "v";
 
 pub(super) fn parse(argument: &Element<'_>, context: &Context) -> Result<Arc<dyn Operator>> {
@@ -49,7 +49,7 @@ pub(super) fn parse_all(argument: &Element<'_>, context: &Context) -> Result<Arc
     Ok(Arc::new(Pull::Values(values)))
 }
 
-/// Whether a document holds operators on the element itself, rather than a filter of documents.
+/// Whether a document contains operators on the element itself, rather than a filter of documents.
 fn is_predicate(filter: Document<'_>) -> bool {
     let top_level = ["$and", "$or", "$nor", "$expr", "$where", "$jsonSchema", "$comment", "$text"];
     filter.first().is_some_and(|first| first.name().starts_with('$') && !top_level.contains(&first.name()))

@@ -1,4 +1,4 @@
-//! `$push`: values go into an array, with `$each`, `$position`, `$sort` and `$slice` in that order.
+//! `$push`: inserts values into an array, with `$each`, `$position`, `$sort` and `$slice` in that order.
 
 use super::{Change, Operator, depth};
 use crate::element_order::ElementOrder;
@@ -114,7 +114,7 @@ impl Operator for Push {
     }
 
     fn appended(&self, length: usize) -> Option<usize> {
-        // As MongoDB has it: a position at the very end, or an empty array, isn't logged as appending.
+        // As in MongoDB, a position at the end, or an empty array, is not logged as appending.
         let behind = self.position.is_none_or(|at| usize::try_from(at).is_ok_and(|at| at > length));
         (behind && self.sort.is_none() && length > 0).then_some(self.values.len())
     }

@@ -1,7 +1,7 @@
-//! `$rename`: the value moves to another path; neither may lie within an array.
+//! `$rename`: moves the value to another path; neither path may lie within an array.
 //!
-//! In the tree it is two leaves: one removes the source, one writes the value it reads from the
-//! document as it was. That suffices, since no other operator may touch either path.
+//! The tree has two leaves. One removes the source. The other writes the value that it reads from the document before
+//! the update. No other operator may touch either path, so this suffices.
 
 use super::unset::Unset;
 use super::{Change, Operator};
@@ -17,9 +17,9 @@ struct RenameTo {
     target: Path,
 }
 
-/// Adds both leaves of one `source: "target"`.
+/// Adds both leaves of a `source: "target"`.
 ///
-/// Errors: BadValue for a target that is no string, equals the source, or lies on its path.
+/// Errors: BadValue for a target that is not a string, equals the source, or lies on its path.
 pub(super) fn add(tree: &mut Fields, argument: &Element<'_>) -> Result<()> {
     let Value::String(target) = argument.value() else {
         return Err(err!(BadValue, "The 'to' field for $rename must be a string: {argument}"));
@@ -51,7 +51,7 @@ pub(super) fn add(tree: &mut Fields, argument: &Element<'_>) -> Result<()> {
 }
 
 impl RenameTo {
-    /// The value to move, if the source exists.
+    /// Returns the value to move, if the source exists.
     fn value<'v>(&self, at: &At<'v>) -> Result<Option<Value<'v>>> {
         let (value, array) = source(at.root, &self.source)?;
         if let (Some(_), Some(array)) = (value, array) {
@@ -73,10 +73,9 @@ impl RenameTo {
     }
 }
 
-/// What is at a path, where arrays are entered by positions alone, and the name of the innermost array on the
-/// way.
+/// Returns the value at a path, and the name of the innermost array on the path. Arrays are entered only by position.
 ///
-/// Errors: PathNotViable where the way leads into what can't have the next name.
+/// Errors: PathNotViable if a value on the path cannot have the next component.
 fn source<'v, 'p>(root: Document<'v>, path: &'p Path) -> Result<(Option<Value<'v>>, Option<&'p str>)> {
     let mut value = Value::Document(root);
     let mut held = None;
@@ -106,7 +105,7 @@ fn source<'v, 'p>(root: Document<'v>, path: &'p Path) -> Result<(Option<Value<'v
     Ok((Some(value), array))
 }
 
-/// The name of the first array that a path would lead into.
+/// Returns the name of the first array on a path.
 fn array_on_path<'p>(root: Document<'_>, path: &'p Path) -> Option<&'p str> {
     let mut document = root;
     let (_, parents) = path.components().split_last()?;

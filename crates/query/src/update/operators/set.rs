@@ -1,4 +1,4 @@
-//! `$set` and `$setOnInsert`: the field gets a value.
+//! `$set` and `$setOnInsert`: set the field to a value.
 
 use super::{Change, Operator, depth};
 use crate::Context;
@@ -21,7 +21,7 @@ pub(super) fn parse_on_insert(argument: &Element<'_>, _context: &Context) -> Res
     Ok(Arc::new(Set { value: argument.value().to_owned(), only_on_insert: true }))
 }
 
-/// An operator that gives the field a value.
+/// Returns an operator that sets the field to a value.
 pub(crate) fn to(value: Value<'_>) -> Arc<dyn Operator> {
     Arc::new(Set { value: value.to_owned(), only_on_insert: false })
 }

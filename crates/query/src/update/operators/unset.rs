@@ -1,4 +1,4 @@
-//! `$unset`: the field goes, whatever the argument is.
+//! `$unset`: removes the field; the argument is ignored.
 
 use super::{Change, Operator};
 use crate::Context;
@@ -7,7 +7,7 @@ use base::Result;
 use base::bson::{Element, Value};
 use std::sync::Arc;
 
-/// Removes a field; also the source's half of a `$rename`.
+/// Removes a field; also the source side of a `$rename`.
 #[derive(Debug)]
 pub(super) struct Unset;
 

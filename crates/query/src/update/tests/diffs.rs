@@ -1,4 +1,4 @@
-//! What the oplog says of updates: what was written, not what is different.
+//! The oplog's diffs of updates, which record writes, not differences.
 
 use super::case;
 
@@ -13,7 +13,7 @@ fn operators_log_what_they_write() {
         .logs("{a: 1, d: {e: 1, f: 1}}", "{d: {a: false}, sd: {d: {e: false}}}");
     case("{$rename: {a: 'b'}}").logs("{a: 1}", "{d: {a: false}, i: {b: 1}}");
     case("{$rename: {a: 'b'}}").logs("{b: 2, a: 1}", "{d: {a: false}, u: {b: 1}}");
-    // What stays as it is isn't logged, nor is what only an insert would set.
+    // Unchanged values are not logged, nor are fields that only an insert sets.
     case("{$set: {a: 1, b: 2}, $setOnInsert: {c: 1}}").logs("{a: 1, b: 1}", "{u: {b: 2}}");
 }
 
@@ -49,7 +49,7 @@ fn pushing_logs_the_new_elements() {
     }
     case("{$push: {a: 3}}").logs("{a: []}", "{u: {a: [3]}}");
     case("{$push: {a: 3}}").logs("{}", "{i: {a: [3]}}");
-    // Modified, as MongoDB counts it, although the bytes are the same.
+    // MongoDB counts this as modified although the bytes are equal.
     case("{$push: {a: {$each: [3], $slice: 1}}}").logs("{a: [1], b: 1}", "{u: {a: [1]}}");
 }
 

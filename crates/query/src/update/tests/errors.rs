@@ -1,4 +1,4 @@
-//! MongoDB's refusals, word for word.
+//! MongoDB's errors, word for word.
 
 use super::case;
 

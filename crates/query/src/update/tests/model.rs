@@ -1,11 +1,11 @@
-//! A property: updates do what a slow and obvious model on a tree of values does.
+//! A property test: updates equal those of a slow and simple model on a tree of values.
 
 use super::{document, leads};
 use crate::{Context, Update};
 use base::bson::{Builder, DocumentBuf, FieldName, FieldNameBuf, Value};
 use proptest::prelude::*;
 
-/// A document as a tree, easy to change in place.
+/// A document as a tree that is easy to change in place.
 #[derive(Debug, Clone, PartialEq)]
 enum Tree {
     Leaf(i32),
@@ -21,7 +21,7 @@ enum Operation {
     Push(String, i32),
 }
 
-/// Why the model refuses; only that it does is compared.
+/// A refusal of the model. Its reason is not compared.
 struct Refused;
 
 impl Tree {
@@ -46,7 +46,7 @@ impl Tree {
         }
     }
 
-    /// The place of a path, created as needed; `None` where it is missing and isn't created.
+    /// Returns the node of a path, created if requested; `None` if it is missing.
     fn place(&mut self, path: &[&str], create: bool) -> Result<Option<&mut Tree>, Refused> {
         let Some((first, rest)) = path.split_first() else { return Ok(Some(self)) };
         let next = match self {
@@ -106,7 +106,7 @@ impl Tree {
         let Some((last, parents)) = path.split_last() else { return };
         match self.place(parents, false) {
             Ok(Some(Tree::Fields(fields))) => fields.retain(|(name, _)| name != last),
-            // Only the model's documents without nulls are compared.
+            // Only documents of the model without nulls are compared.
             Ok(Some(Tree::Items(items))) => items[last.parse::<usize>().unwrap()] = Tree::Leaf(i32::MIN),
             _ => {}
         }
@@ -138,7 +138,7 @@ fn operations() -> impl Strategy<Value = Vec<Operation>> {
         (path(), 1i32..9).prop_map(|(path, value)| Operation::Increment(path, value)),
         (path(), 0i32..9).prop_map(|(path, value)| Operation::Push(path, value)),
     ];
-    // Sorted paths, so that the model creates fields in the order the update does.
+    // Sorted paths make the model create fields in the order of the update.
     prop::collection::vec(one, 1..4).prop_map(|mut operations| {
         operations.sort_by_key(|operation| operation_path(operation).to_owned());
         operations
@@ -202,7 +202,7 @@ proptest! {
         }
         prop_assume!(!format!("{model:?}").contains("-2147483648"));
         match found {
-            // The model doesn't pad arrays with nulls, which is all that it refuses too much.
+            // The model does not pad arrays with nulls. It refuses too much only for that reason.
             Ok(Some(after)) if refused => prop_assert!(after.to_string().contains("null")),
             Ok(after) => {
                 prop_assert!(!refused);

@@ -1,4 +1,4 @@
-//! What each operator makes of a document.
+//! Results of each operator.
 
 use super::case;
 
@@ -111,7 +111,7 @@ fn replacements_keep_the_id() {
     case("{a: 1, _id: 5}").gives("{_id: 5, b: 1}", "{_id: 5, a: 1}");
     case("{}").gives("{_id: 5, b: 1}", "{_id: 5}");
     case("{_id: 5, b: 1}").keeps("{_id: 5, b: 1}");
-    // Without the _id a replacement counts, whatever comes out.
+    // A replacement without _id always counts as a modification.
     case("{b: 1}").gives("{_id: 5, b: 1}", "{_id: 5, b: 1}");
     case("{t: Timestamp(0, 0)}").gives("{_id: 5}", "{_id: 5, t: Timestamp(0, 1)}");
 }

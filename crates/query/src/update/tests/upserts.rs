@@ -1,4 +1,4 @@
-//! What upserts insert.
+//! Documents inserted by upserts.
 
 use super::super::*;
 use super::document;
