@@ -1,8 +1,8 @@
 //! Each command and each built-in role: the table in docs/security.md, and a try of each of its cells.
 
 use super::super::asked;
-use super::super::builtin::BUILTIN;
-use super::super::needs::{Needed, Needs};
+use super::super::builtin::{BUILTIN, Builtin};
+use super::super::needs::Needed;
 use super::super::resource::OwnedResource;
 use super::samples::{SAMPLES, held};
 use super::{Client, guarded, parse, system};
@@ -275,41 +275,53 @@ fn tables() -> String {
     let server = guarded();
     let system = Client::user(&server, "system", &["__system@admin"]);
     let mut free = Vec::new();
-    let mut anybody = Vec::new();
+    let mut users = Vec::new();
     let mut rows = Vec::new();
     for (name, sample) in SAMPLES {
         let command = command::find(command_of(name)).unwrap();
         let (_, needed) = declared(&system, sample);
         match needed.is_empty() {
             true if command.without_auth => free.push(format!("`{name}`")),
-            true if matches!(command.needs, Needs::Nothing) || needed.is_empty() => anybody.push(shown(name)),
+            true => users.push(shown(name)),
             _ => rows.push((*name, *sample, needed)),
         }
     }
     let mut out = String::new();
-    let _ =
-        writeln!(out, "Before anybody has logged in: {}, and those that log in or out.\n", free.join(" "));
-    let _ = writeln!(out, "By any user: {}.\n", anybody.join(" "));
-    for (title, admin_only) in
-        [("By somebody with a role of the database `d`", false), ("By somebody with a role of `admin`", true)]
-    {
-        let roles = BUILTIN.iter().filter(|role| role.admin_only == admin_only);
-        let clients: Vec<(&str, Client)> =
-            roles.map(|role| (role.name, Client::user(&server, role.name, &[&held(role)]))).collect();
-        let names: Vec<String> = clients.iter().map(|(name, _)| format!("`{name}`")).collect();
-        let _ = writeln!(out, "{title}:\n\n| on `d` | needs | {} |", names.join(" | "));
-        let _ = writeln!(out, "|---|---|{}", "---|".repeat(names.len()));
-        for (name, sample, needed) in &rows {
-            let mut line = format!("| {} | {} |", shown(name), needs(needed));
-            for (_, client) in &clients {
-                let allowed = declared(client, sample).0;
-                line.push_str(if allowed { " yes |" } else { " |" });
+    let _ = writeln!(out, "- Without a login: {}, and the commands that log in or out.", free.join(" "));
+    let _ = writeln!(out, "- Any user: {}.", users.join(" "));
+    let clients: Vec<(&Builtin, Client)> =
+        BUILTIN.iter().map(|role| (role, Client::user(&server, role.name, &[&held(role)]))).collect();
+    let mut groups: Vec<([String; 3], Vec<String>)> = Vec::new();
+    let mut not_root = Vec::new();
+    for (name, sample, needed) in &rows {
+        let mut roles = [Vec::new(), Vec::new()];
+        for (role, client) in &clients {
+            let allowed = declared(client, sample).0;
+            match role.name {
+                "__system" => assert!(allowed, "{name}"),
+                "root" if !allowed => not_root.push(shown(name)),
+                other if allowed && other != "root" => {
+                    roles[usize::from(role.admin_only)].push(format!("`{other}`"));
+                }
+                _ => (),
             }
-            let _ = writeln!(out, "{line}");
         }
-        out.push('\n');
+        let [of_database, of_admin] = roles;
+        let key = [needs(needed), of_database.join(", "), of_admin.join(", ")];
+        match groups.iter_mut().find(|group| group.0 == key) {
+            Some(group) => group.1.push(shown(name)),
+            None => groups.push((key, vec![shown(name)])),
+        }
     }
-    out.trim_end().to_string() + "\n"
+    let _ = writeln!(out, "- `__system`: all commands. `root`: all except {}.\n", not_root.join(" and "));
+    let _ = writeln!(
+        out,
+        "| commands on `d` | privileges | roles of `d` | roles of `admin` |\n|---|---|---|---|"
+    );
+    for ([needs, of_database, of_admin], names) in &groups {
+        let _ = writeln!(out, "| {} | {needs} | {of_database} | {of_admin} |", names.join(", "));
+    }
+    out
 }
 
 /// A sample's name with that of the command as code.
