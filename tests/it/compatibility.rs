@@ -52,13 +52,7 @@ fn one_option_chooses_the_version_that_is_presented() {
 }
 
 fn page(client: &mut Client) -> String {
-    let mut page = String::from(
-        "# Compatibility\n\nMade by `VELLUM_BLESS=1 cargo test --test it compatibility` from the tables of the \
-         sources and the running\nserver; `./test` checks that it is up to date. The server \
-         presents itself as MongoDB 8.2,\nor with `--compatible-with 8.0` as 8.0. Error codes and texts are those of \
-         8.2 either way. The behaviour of\nMongoDB 9.0 cannot be chosen yet. What is not listed here MongoDB 8.0 \
-         doesn't have, or it is unknown to this\nserver and refused as unknown.\n",
-    );
+    let mut page = String::from(INTRODUCTION);
     commands(client, &mut page);
     let filters = query::matcher::operators::OPERATORS;
     let public = |name: &&str| !name.starts_with("$_");
@@ -81,54 +75,68 @@ fn page(client: &mut Client) -> String {
     page
 }
 
-/// What no table tells.
+/// The page up to its tables.
+const INTRODUCTION: &str = "# Compatibility
+
+This page is for developers who want to know which commands, fields, operators and stages of MongoDB work.
+
+- The server presents itself as MongoDB 8.2, or as 8.0 with `--compatible-with 8.0`. Error codes and texts are those of 8.2 in both cases.
+- Names that are not on this page do not exist in MongoDB 8.0 or are unknown to Vellum. The server refuses them as unknown.
+- `VELLUM_BLESS=1 cargo test --test it compatibility` makes this page from the sources and a running server. `./test` checks that it is
+  up to date.
+";
+
+/// The page below its tables.
 const WITHOUT_EFFECT: &str = "
-## Taken without effect, as by MongoDB
+## Accepted without effect, as in MongoDB
 
-- `find`: `allowPartialResults` and `oplogReplay`; `getMore`: `lastKnownCommittedOpTime`; `hello`: fields that it \
-doesn't know; `delete`: `bypassDocumentValidation` and `bypassEmptyTsReplacement`; `createIndexes`: `background`, \
-`dropDups`, `ns` and `v`; `fsync`: `async`; `validate`: `scandata`; `serverStatus`: names of sections that aren't here.
-- With `w: 0` a write answers nothing, whatever became of it.
+| command | fields |
+|---|---|
+| `find` | `allowPartialResults` `oplogReplay` |
+| `getMore` | `lastKnownCommittedOpTime` |
+| `hello` | unknown fields |
+| `delete` | `bypassDocumentValidation` `bypassEmptyTsReplacement` |
+| `createIndexes` | `background` `dropDups` `ns` `v` |
+| `fsync` | `async` |
+| `validate` | `scandata` |
+| `serverStatus` | names of sections that do not exist |
 
-## Otherwise than MongoDB, and why
+A write with `w: 0` returns no result.
 
-- A cursor reads one state of the data from its first batch to its last. So it goes on where MongoDB ends it \
-because an index was dropped (175) or a capped collection has overwritten what comes next (136, which tailable \
-cursors do get).
-- Of cursors whose collections were dropped the latest 256 are told so (175); older ones are not found any more (43).
-- A find by a collection's UUID is refused: it is what servers ask of one another.
-- `hello` accepts empty client metadata (`client: {}`), and the server logs a warning about the first such client. MongoDB \
-refuses it (ClientMetadataMissingField). MongoDB's Node driver 7 sends it inside Jest.
-- `listCollections` doesn't show `system.views`, and views aren't documents of it.
-- `$currentDate` with another `$type` is refused without the path, and a delete with a `limit` of 42.13 names that number: \
-so do current_date_node.cpp and write_ops_parsers.cpp, though tests written against older versions expect otherwise. \
-`testVersion2`, a command of MongoDB's test builds, is unknown.
-- Stop words are Snowball's. MongoDB's lists for French and Romanian have more, its Turkish one has others, and a \
-few words differ in Finnish, German, Hungarian, Norwegian and Russian: such words are found here.
-- `$meta` in a filter's `$expr` is refused; what is asked for by `$set` may be filtered.
-- A search for what is near reads rings that don't overlap, so that `searchIntervals` and the numbers of keys in its \
-explain are others.
-- A covered plan yields no null for what is missing: where a key has null, the document is read after all.
-- `$group`s directly behind a plan are explained as MongoDB does, in `winningPlan.queryPlan` with `explainVersion` \"2\"; \
-there are no slots, so that `slotBasedPlan` is left out and `executionStages` has the stages of the plan. All else that \
-the plan doesn't do, `$lookup` among it, follows `$cursor` in `stages`. A projection to what these read is shown, though \
-whole documents reach them; `$merge` is told as it was given.
-- A find with `limit: 1` by an index that isn't unique is LIMIT over FETCH, where 8.0 may have EXPRESS_IXSCAN.
-- Plans are chosen by rules; only where these leave indexes equal is there a trial, which counts keys. What trials came to \
-is the plan cache: `works` in `$planCacheStats` are such keys, and there are no scores (`candidatePlanScores`).
-- `logComponentVerbosity` knows all of MongoDB's components; lines that only a level above 0 shows are of `command`, \
-`network` and `index`. `syncdelay` means nothing to the memory engine. `diagnosticDataCollectionEnabled` is false, since \
-nothing is collected, and `internalQueryFrameworkControl` the one way that queries run here: either may be set to that, and to \
-nothing else. `journalCommitInterval` means nothing where no journal is synced unasked.
-- One node answers whatever `$readPreference` says, once that is checked. Fronts over PostgreSQL [read from standbys](postgres.md#reads-from-standbys).
-- `serverStatus` has no `locks`, `wiredTiger` or `tcmalloc`: there are none. `dbStats` tells the sizes of the file system \
-that data, or at least temporary files, lie on; not with PostgreSQL, which may be elsewhere. `getDiagnosticData` is empty. \
-`compact` and `refreshLogicalSessionCacheNow` have nothing to do, `lockInfo` and `connPoolStats` nothing to tell, \
-`collStats` nothing of one index but its size.
-- `admin.system.version` and `local.startup_log` are empty; `getParameter` tells the feature compatibility version.
-- MongoDB's database tools (mongodump and its kin) have not been run against it, but what they send: see \
-tests/drivers/README.md.
-- `$collStats` has no `queryExecStats`; `verbose`, `waitForLock` and `numericOnly` of its `storageStats` change nothing, since there are no sections of WiredTiger's. Entries of `system.profile` have an `_id`, and no `locks`, `execStats`, inserted keys or times spent waiting; `bulkWrite` has one entry.
+## Differences from MongoDB
+
+### Cursors and reads
+- A cursor reads one snapshot from its first batch to its last. It continues where MongoDB ends it: after a drop of its index (175), or after a capped collection has overwritten the next document (136). Tailable cursors return 136.
+- A cursor over a dropped collection returns 175. The server remembers the latest 256 of these cursors and returns 43 (not found) for older ones.
+- A find by a collection's UUID is refused. Only members of a cluster send it.
+- A single server answers every valid `$readPreference`. Fronts over PostgreSQL [read from standbys](postgres.md#reads-from-standbys).
+- `listCollections` does not list `system.views`, and this collection has no documents.
+- `$meta` in the `$expr` of a filter is refused. Store the value with `$set` and filter the new field.
+- `$text` uses Snowball's stop words. MongoDB's lists for French, Romanian and Turkish differ, and a few words in Finnish, German, Hungarian, Norwegian and Russian.
+
+### Writes and tests
+- `$currentDate` with another `$type` is refused without the path. The error for a `limit` of 42.13 in a delete has that number. Both follow MongoDB's sources (current_date_node.cpp, write_ops_parsers.cpp). Tests of older versions expect other texts.
+- `testVersion2`, a command of MongoDB's test builds, is unknown.
+- `hello` accepts empty client metadata (`client: {}`), and the server logs a warning about the first client that sends it. MongoDB refuses it (ClientMetadataMissingField). MongoDB's Node driver 7 sends it inside Jest.
+- MongoDB's database tools have not been tested. The tests send the commands of these tools (tests/drivers/README.md).
+
+### Plans and explain
+- Rules choose the plan. If they rate indexes equal, a trial counts keys, and the plan cache keeps the result. `works` in `$planCacheStats` is the number of keys. `candidatePlanScores` does not exist.
+- A geospatial search near a point reads rings that do not overlap. Its explain has other `searchIntervals` and numbers of keys.
+- A covered plan reads the document if an index key is null, and returns no null for a missing field.
+- explain shows a `$group` directly behind a plan in `winningPlan.queryPlan` with `explainVersion` \"2\", as in MongoDB. No slot-based engine exists: `slotBasedPlan` is missing, and `executionStages` has the stages of the plan. Stages that the plan does not execute, `$lookup` for example, follow `$cursor` in `stages`. A projection to the fields that these stages read is shown, but they get whole documents. `$merge` is shown as the client sent it.
+- explain shows a find with `limit: 1` by a non-unique index as LIMIT over FETCH. MongoDB may show EXPRESS_IXSCAN.
+
+### Diagnostics and parameters
+- `serverStatus` has no `locks`, `wiredTiger` or `tcmalloc` sections.
+- `dbStats` returns the sizes of the file system of the data, or of temporary files if the data are in memory. With PostgreSQL it returns none.
+- `getDiagnosticData`, `lockInfo` and `connPoolStats` have no entries. `compact` and `refreshLogicalSessionCacheNow` have no effect. `collStats` returns of each index only its size.
+- `$collStats` has no `queryExecStats`. The options `verbose`, `waitForLock` and `numericOnly` of its `storageStats` change nothing.
+- Entries of `system.profile` have an `_id`, and no `locks`, `execStats`, inserted keys or wait times. `bulkWrite` writes one entry.
+- `admin.system.version` has the feature compatibility version only after `setFeatureCompatibilityVersion`. `local.startup_log` is empty.
+- `logComponentVerbosity` accepts all of MongoDB's components. Only `command`, `network` and `index` log lines above level 0.
+- `syncdelay` has no effect on the memory engine, and `journalCommitInterval` none if the server syncs no journal by itself.
+- `diagnosticDataCollectionEnabled` can only be false, and `internalQueryFrameworkControl` has one valid value.
 ";
 
 /// Parameters: those that the server tells, and those that it knows from MongoDB and refuses.
@@ -151,7 +159,7 @@ fn parameters(client: &mut Client, page: &mut String) {
 fn section(page: &mut String, title: &str, names: &[&str], mut refused: impl FnMut(&str) -> bool) {
     let (no, yes): (Vec<&str>, Vec<&str>) = names.iter().partition(|name| refused(name));
     let list = |names: &[&str]| names.iter().map(|name| format!("`{name}`")).collect::<Vec<_>>().join(" ");
-    let _ = write!(page, "\n## {title}\n\nWork ({}): {}\n", yes.len(), list(&yes));
+    let _ = write!(page, "\n## {title}\n\nSupported ({}): {}\n", yes.len(), list(&yes));
     if !no.is_empty() {
         let _ = write!(page, "\nRefused by name ({}): {}\n", no.len(), list(&no));
     }
