@@ -1,19 +1,19 @@
-//! Waiting until commits are where they have to be: one commit that waits stands for all before it.
+//! Durability waits: a commit that waits for its flush confirms all commits before it.
 //!
-//! Commits don't wait for the write-ahead log to be synced. Whoever has to know that his would survive commits
-//! an empty message that does wait: the log's order covers everything earlier. Those who come while one such
-//! message is under way share the next. How many standbys have the log, the server's own view of them tells.
+//! Commits do not wait for the flush of the write-ahead log (`synchronous_commit = off`). A wait for durability commits
+//! an empty message that does wait. The order of the log covers everything earlier. Waits that begin while a message is
+//! under way share the next message. The server's own view of its standbys counts how many have the log.
 //!
-//! That holds within one life of the server ([`crate::lives`]): a message in a later one says nothing. One of those who
-//! wait reads the answer for all; where he gives up, another goes on in his place, so that a standby that is
-//! gone keeps no thread but those of clients who chose to wait for it.
+//! A message confirms commits of its own life of the server only ([`crate::lives`]). One waiting thread reads the
+//! answer for all. If that thread gives up, another takes its place. A lost standby therefore blocks only the threads
+//! of clients that chose to wait for it.
 //!
-//! What a front does when it meets another life of the server, and how it learns what became of a commit whose
-//! answer was lost.
+//! This module also handles the change to another life of the server, and looks up the result of a commit whose answer
+//! was lost.
 //!
-//! In another life the last moments of the one before may be missing: numbers that were handed out, the front's own
-//! lease, the clock. So before it commits anything there, a front gives up what numbers it holds, lets the clock go
-//! on to the latest time that it has told anybody, and makes sure of its own number.
+//! A new life may lack the last moments of the previous one: numbers that were handed out, the lease of the front, the
+//! clock. Before its first commit in a new life, a front discards its reserved numbers. It advances the clock to the
+//! latest time that it has reported, and renews the lease of its number.
 
 use crate::commit::{Attempt, Done};
 use crate::connection::{Connection, Param, Statement};
@@ -28,60 +28,59 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 use storage::store::Reached;
 
-/// How long whoever waits for standbys pauses before they are asked again how far they are: so long at first, twice as
-/// long each time, and no longer than that.
+/// First and longest pause between two queries for the positions of the standbys. The pause doubles each time.
 const ASK_FIRST: Duration = Duration::from_micros(500);
 const ASK: Duration = Duration::from_millis(4);
 
-/// How often somebody who waits looks whether he should go on.
+/// Interval at which a waiting thread checks for cancellation.
 const LOOK: Duration = Duration::from_millis(20);
 
-/// The barriers that a front's waits share.
+/// The barriers that the waits of a front share.
 pub(crate) struct Barriers {
-    /// The server's own disk.
+    /// Waits for the disk of the server.
     local: Barrier,
-    /// Those standbys that its configuration names, too; the server alone where it names none.
+    /// Waits for the standbys in `synchronous_standby_names` as well; for the server alone if the setting is empty.
     standbys: Barrier,
 }
 
-/// One level's.
+/// The barrier of one durability level.
 struct Barrier {
     inner: Mutex<Inner>,
     passed: Condvar,
-    /// Of one connection, which nobody else uses: a message may take long.
+    /// A pool of one connection for this barrier alone: a message may take long.
     pool: Arc<Pool>,
     message: Arc<Statement>,
 }
 
 #[derive(Default)]
 struct Inner {
-    /// How many messages have been begun.
+    /// Number of messages begun.
     begun: u64,
-    /// Whether somebody reads the answer to the last one, or is about to send it.
+    /// True while a thread reads the answer to the last message, or is about to send it.
     attended: bool,
-    /// The last message, if it has been sent, no answer has come, and whoever sent it has given up.
+    /// The last message, if it was sent, is unanswered, and its sender has given up.
     left: Option<Sent>,
-    /// A connection between two messages: a wait for a standby that is gone would keep others from theirs.
+    /// The connection between two messages, private so that a wait for a lost standby does not block other levels.
     connection: Option<Lent>,
-    /// The number of the last message that came through, its life, and how many did.
+    /// Number and life of the last message that succeeded; then the count of successes.
     done: (u64, u64),
     passed: u64,
-    /// The number of the last message that didn't, and why.
+    /// Number of the last message that failed, and its error.
     failed: Option<(u64, Ended)>,
 }
 
 /// A message under way.
 struct Sent {
     connection: Lent,
-    /// Whether the connection has carried others before.
+    /// True if the connection has carried earlier messages.
     is_old: bool,
 }
 
-/// How a message ended that didn't come through.
+/// Result of a message that failed.
 #[derive(Clone)]
 enum Ended {
     Failed(Failure),
-    /// Somebody has ended the wait on the server.
+    /// The wait was cancelled on the server; the text is the server's warning.
     Cancelled(String),
 }
 
@@ -108,12 +107,12 @@ impl Barriers {
         }
     }
 
-    /// How many messages came through.
+    /// Returns the number of messages that succeeded.
     pub(crate) fn passed(&self) -> u64 {
         self.local.inner.lock().passed + self.standbys.inner.lock().passed
     }
 
-    /// Returns once everything committed in this life before the call would survive a crash of the server.
+    /// Returns once everything committed in this life before the call survives a crash of the server.
     pub(crate) fn wait_local(
         &self,
         front: &Front,
@@ -123,14 +122,15 @@ impl Barriers {
         self.local.wait(front, life, go_on)
     }
 
-    /// Returns once it would survive the loss of the server, as far as its configuration names standbys.
+    /// Returns once everything committed in this life before the call survives the loss of the server, as far as
+    /// `synchronous_standby_names` covers it.
     pub(crate) fn wait_standbys(
         &self,
         front: &Front,
         life: u64,
         go_on: &mut dyn FnMut() -> bool,
     ) -> Answer<Reached> {
-        // Noted before the message is sent: what is known by then is committed.
+        // Read before the message is sent: everything up to this time is committed.
         let known = front.times.known();
         let reached = self.standbys.wait(front, life, go_on)?;
         if reached == Reached::There && front.times.hear_durable(known) {
@@ -139,7 +139,7 @@ impl Barriers {
         Ok(reached)
     }
 
-    /// Returns once so many members, the server itself among them, have everything committed before the call.
+    /// Returns once `members` members, the server included, have everything committed before the call on disk.
     pub(crate) fn wait_members(
         &self,
         front: &Front,
@@ -192,7 +192,7 @@ impl Barrier {
                 match done_in {
                     same if same == life => return Ok(Reached::There),
                     later if later > life => return Err(replaced()),
-                    // What came through was for those who had written before.
+                    // The message was of an earlier life and covers only waits of that life.
                     _ => wanted = inner.begun + 1,
                 }
             }
@@ -233,7 +233,7 @@ impl Barrier {
         }
     }
 
-    /// Sends a message, unless one has been, and reads the answer.
+    /// Sends a message, unless one is already sent, and reads the answer.
     fn attend(
         &self,
         front: &Front,
@@ -258,14 +258,16 @@ impl Barrier {
                 Ok(Some(None)) => return Attended::Through(sent.connection),
                 Ok(Some(Some(warning))) => return Attended::Ended(Ended::Cancelled(warning)),
                 Ok(None) => return Attended::GaveUp(Some(sent)),
-                // One that had ended meanwhile; whether the life has, too, the next connection tells.
+                // An old connection that had closed. The next connection shows whether the life has ended too.
                 Err(failure) if failure.ends_connection() && sent.is_old => {}
                 Err(failure) => return Attended::Ended(Ended::Failed(failure)),
             }
         }
     }
 
-    /// Errors: `GivenUp` where `go_on` said no before there was a connection.
+    /// Sends a message over `connection`, or over a connection from the pool.
+    ///
+    /// Errors: `GivenUp` if `go_on` returned false before a connection was available.
     fn send(
         &self,
         front: &Front,
@@ -289,13 +291,13 @@ impl Barrier {
         connection.call(&self.message, &[])?;
         connection.call(&front.statements.commit, &[])?;
         match connection.flush() {
-            // Whoever reads finds out.
+            // The read of the answer reports this failure.
             Err(failure) if !is_old => Err(failure),
             _ => Ok(Sent { connection, is_old }),
         }
     }
 
-    /// The warning that came with the answer, if one did; `None` where `go_on` said no before it came.
+    /// Reads the answer and returns its warning, if any. Returns `None` if `go_on` returned false first.
     fn read(
         &self,
         connection: &mut Connection,
@@ -307,44 +309,43 @@ impl Barrier {
             }
         }
         connection.answer()?;
-        // "Already committed locally": somebody has ended the wait, and no standby has confirmed.
+        // "Already committed locally": the wait was cancelled on the server, and no standby has confirmed.
         Ok(Some(connection.take_warning()))
     }
 }
 
-/// A wait for a connection that has such a limit.
+/// Returns a wait for a connection that ends with `go_on`.
 fn limited(go_on: &mut dyn FnMut() -> Answer<()>) -> Waiting<'_> {
-    // A server that takes another's place has nothing to say of what that one has written.
+    // No failover: a server that replaces this one cannot confirm the commits of this one.
     Waiting { go_on, is_limited: true, failover: Duration::ZERO }
 }
 
-/// The same question as an answer, whose error is `GivenUp`.
+/// Converts a cancellation check into an answer whose error is `GivenUp`.
 fn while_so(go_on: &mut dyn FnMut() -> bool) -> impl FnMut() -> Answer<()> {
     || if go_on() { Ok(()) } else { Err(Failure::GivenUp(0)) }
 }
 
-/// What came of a message.
+/// Result of attending a message.
 enum Attended {
     Through(Lent),
     Ended(Ended),
-    /// With the message, if it has been sent.
+    /// The thread gave up; holds the message if it was sent.
     GaveUp(Option<Sent>),
 }
 
-/// For how long an answer is looked for.
+/// Timeout for finding the result of a commit whose answer was lost.
 const LOOKED_FOR: Duration = Duration::from_secs(10);
 
-/// How often meanwhile.
+/// Pause between two attempts to find that result.
 const SETTLED_LOOK: Duration = Duration::from_millis(50);
 
 impl Front {
-    /// The server's lives.
+    /// Returns the lives of the server.
     pub(crate) fn lives(&self) -> &Lives {
         &self.control.place().lives
     }
 
-    /// Makes sure that this front may write in the present life. To be called where none of the connections for
-    /// control is held.
+    /// Ensures that this front may write in the present life. The caller must hold no connection of the control pool.
     pub(crate) fn settle(&self) -> Answer<()> {
         let is_settled = |life| self.settled.load(Ordering::Acquire) == life && !self.lease.is_stale();
         if is_settled(self.lives().current()) {
@@ -366,15 +367,15 @@ impl Front {
         }
         self.lease.renew(&self.control, &self.statements, &self.times)?;
         self.settled.store(life, Ordering::Release);
-        // Whoever has made record ids by then has made them of the old number.
+        // Record ids made until now contain the old number.
         match number == self.number() && life == self.lives().current() {
             true => Ok(()),
             false => Err(replaced()),
         }
     }
 
-    /// Finds out what became of a commit whose answer was lost; `failure` is how, and what is given where that
-    /// can't be found out.
+    /// Finds the result of a commit whose answer was lost. Returns `failure`, the original error, if the result cannot
+    /// be found.
     pub(crate) fn find_out(&self, entry: &Entry<'_>, failure: &Failure) -> Answer<Attempt> {
         let end = Instant::now() + LOOKED_FOR;
         let params =
@@ -389,7 +390,7 @@ impl Front {
                         None => Attempt::Undone,
                     });
                 }
-                // It may be under way still, where nobody hears its answer.
+                // The commit may still be under way on a lost connection.
                 Err(error)
                     if (error.is_conflict() || error.ends_connection() || error.is_crowded())
                         && Instant::now() < end

@@ -1,4 +1,4 @@
-//! The beginnings of several scans, all of which are read when the first of them is.
+//! Prefetch of the first pages of several scans: the first read fetches all of them.
 
 use crate::connection::{Param, Row};
 use crate::keys::{self, bounds};
@@ -8,13 +8,13 @@ use parking_lot::Mutex;
 use std::sync::Arc;
 use storage::{Direction, Error, Ident, Range, Result};
 
-/// How many scans begin together at most, and how many entries they have together, about.
+/// Maximum number of scans that begin together, and the approximate total of their entries.
 const TOGETHER: (usize, usize) = (100, 400);
 
-/// How many entries each of them has at least, and at most.
+/// Minimum and maximum number of entries for each scan.
 const ENTRIES: (usize, usize) = (4, 102);
 
-/// Scans that have not begun, in one direction.
+/// Scans that have not begun, all in one direction.
 pub(crate) struct Beginnings {
     direction: Direction,
     entries: usize,
@@ -28,7 +28,7 @@ enum Scan {
         named: Option<(Ident, Named)>,
     },
     Read(Vec<Row>),
-    /// Somebody has what there was, or reads by himself.
+    /// The prefetched page was taken, or the cursor reads by itself.
     Gone,
 }
 
@@ -47,27 +47,28 @@ impl Beginnings {
         })
     }
 
-    /// How much each of them has.
+    /// Returns the room of each scan.
     pub(crate) fn room(&self) -> Room {
         let all = TOGETHER.1.max(TOGETHER.0 * ENTRIES.0);
         Room { entries: self.entries, longest: PAGE_BYTES / all }
     }
 
-    /// Has a scan bring the records of its entries.
+    /// Makes a scan fetch the records of its entries as well.
     pub(crate) fn bring(&self, number: usize, brought: Option<(Ident, Named)>) {
         if let Some(Scan::Waiting { named, .. }) = self.scans.lock().get_mut(number) {
             *named = brought;
         }
     }
 
-    /// Leaves a scan to its cursor.
+    /// Removes a scan from the group: its cursor reads it alone.
     pub(crate) fn leave(&self, number: usize) {
         if let Some(scan) = self.scans.lock().get_mut(number) {
             *scan = Scan::Gone;
         }
     }
 
-    /// The beginning of a scan, which is read together with those of others; `None` where it isn't among them any more.
+    /// Returns the first page of a scan, and reads the first pages of others with it. Returns `None` if the scan has
+    /// left the group.
     pub(crate) fn take(&self, snapshot: &PostgresSnapshot, number: usize) -> Result<Option<Vec<Row>>> {
         let mut scans = self.scans.lock();
         if let Some(Scan::Waiting { .. }) = scans.get(number) {
@@ -80,7 +81,7 @@ impl Beginnings {
         })
     }
 
-    /// Reads the beginnings of this scan and of those behind it.
+    /// Reads the first pages of this scan and of the scans behind it.
     fn read(&self, snapshot: &PostgresSnapshot, scans: &mut [Scan], first: usize) -> Result<()> {
         let mut asked = Vec::new();
         let (mut idents, mut ends, mut kinds) = (Vec::new(), Vec::new(), Vec::new());

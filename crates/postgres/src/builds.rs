@@ -1,7 +1,6 @@
-//! Indexes being built, by this front or another: who changes a record tells the builder through a table.
+//! Index builds of this front and of others: writers report changed records to the builder through a table.
 //!
-//! The builder takes the news whenever it holds the fence: then no commit is under way, and what has been
-//! told is all there is.
+//! The builder reads the reports while it holds the fence. No commit is under way then, so the reports are complete.
 
 use crate::connection::Param;
 use crate::failure::Answer;
@@ -14,29 +13,29 @@ use std::sync::Arc;
 use storage::Ident;
 use storage::store::{Beside, Build};
 
-/// The builds that this front knows.
+/// The index builds that this front knows.
 #[derive(Default)]
 pub(crate) struct Builds(Mutex<HashMap<Ident, Known>>);
 
 struct Known {
     build: Arc<Build>,
-    /// Whether this front builds the index.
+    /// True if this front builds the index.
     own: bool,
-    /// The front's number and the server's life when it began: what is noted of it is noted under these.
+    /// Number of the front and life of the server at the start of the build. Marks are stored under this pair.
     begun: (i64, u64),
-    /// Whether a key that two documents have has been told.
+    /// True once a duplicate key was reported to the builder.
     told: bool,
 }
 
 impl Builds {
-    /// The tree of the build that something is about.
+    /// Returns the tree of the build that `beside` concerns.
     pub(crate) fn ident_of(&self, beside: &Beside) -> Option<Ident> {
         let (Beside::Mark(build, _) | Beside::MarkAll(build)) = beside else { return None };
         let known = self.0.lock();
         known.iter().find(|(_, known)| Arc::ptr_eq(&known.build, build)).map(|(of, _)| *of)
     }
 
-    /// The build in a tree, if one goes on in any front.
+    /// Returns the build of a tree, if any front runs one.
     pub(crate) fn get(&self, front: &Front, of: Ident) -> Option<Arc<Build>> {
         if let Some(known) = self.0.lock().get(&of).filter(|known| known.own) {
             return Some(known.build.clone());
@@ -46,7 +45,7 @@ impl Builds {
             Ok(rows) => !rows.is_empty(),
             Err(failure) => {
                 log::error!("PostgreSQL doesn't tell whether an index is being built: {failure:?}");
-                // Entries too many do no harm.
+                // Extra entries do no harm.
                 true
             }
         };
@@ -59,21 +58,21 @@ impl Builds {
         Some(known.entry(of).or_insert_with(new).build.clone())
     }
 
-    /// Begins a build.
+    /// Registers a build.
     pub(crate) fn begin(&self, front: &Front, of: Ident, greatest: u64) -> Arc<Build> {
         let build = Arc::new(Build::new(greatest));
         let begun = (front.number(), front.lives().current());
         self.0.lock().insert(of, Known { build: build.clone(), own: true, begun, told: true });
         let params = [Param::Int(ident(of)), Param::Int(begun.0)];
         if let Err(failure) = front.ask(|lent| lent.one(&front.statements.begin_build, &params)) {
-            // Others can't tell of their changes: the build must not be published.
+            // Other fronts cannot report their changes, so the build must not be published.
             log::error!("an index build can't be registered with PostgreSQL: {failure:?}");
             *build.duplicate.lock() = Some((Vec::new(), Vec::new()));
         }
         build
     }
 
-    /// Ends a build.
+    /// Removes a build.
     pub(crate) fn end(&self, front: &Front, of: Ident) {
         self.0.lock().remove(&of);
         if let Err(failure) =
@@ -83,7 +82,7 @@ impl Builds {
         }
     }
 
-    /// Tells other fronts' builders of keys that two documents have, as this front's writers have found.
+    /// Reports duplicate keys, found by writers of this front, to the builders in other fronts.
     pub(crate) fn tell_failures(&self, front: &Front) -> Answer<()> {
         let mut news = Vec::new();
         for (of, known) in self.0.lock().iter_mut().filter(|(_, known)| !known.told) {
@@ -99,12 +98,12 @@ impl Builds {
         Ok(())
     }
 
-    /// Takes what has been told about the builds of this front; the fence is held.
+    /// Reads the reports for the builds of this front. The caller holds the fence.
     pub(crate) fn take_news(&self, front: &Front, lent: &mut Lent) -> Answer<()> {
         let own = |(of, known): (&Ident, &Known)| known.own.then(|| (*of, known.build.clone(), known.begun));
         let builds: Vec<(Ident, Arc<Build>, (i64, u64))> = self.0.lock().iter().filter_map(own).collect();
         for (of, build, begun) in builds {
-            // In another life nobody may have heard of it, and what was told of it may be lost.
+            // Reports of an earlier life may be lost, and other fronts may have missed the build.
             if begun != (front.number(), front.lives().current()) {
                 build.duplicate.lock().get_or_insert((Vec::new(), Vec::new()));
                 continue;

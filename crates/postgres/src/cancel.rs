@@ -1,9 +1,9 @@
-//! Ending a statement at the server that nobody waits for any longer.
+//! Cancellation of a statement on the server after its waiter has given up.
 //!
-//! PostgreSQL takes such a wish on a connection of its own, with a secret that it has told the connection that the
-//! statement runs on. That one is of no more use by then, so that no other statement can be hit, however late the wish
-//! arrives. It counts as open until its backend has gone: who gives up again and again has no more backends at the
-//! server than his pool has connections.
+//! PostgreSQL takes a cancel request on a separate connection, with the secret of the connection that runs the
+//! statement. The cancelled connection is discarded, so a late request cannot hit another statement. It counts as open
+//! until its backend has exited. Repeated cancellation therefore never makes more backends than the pool has
+//! connections.
 
 use crate::failure::{Answer, Failure};
 use crate::stream::{Encrypt, Stream, Tls};
@@ -12,13 +12,13 @@ use postgres_protocol::message::frontend;
 use std::io::ErrorKind;
 use std::time::{Duration, Instant};
 
-/// How long the server may take for each step: to hear the wish, and to end the backend.
+/// Timeout for each step: accepting the request, and ending the backend.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// How long one read may take meanwhile.
+/// Timeout of one read meanwhile.
 const LOOK: Duration = Duration::from_millis(100);
 
-/// How a connection was made.
+/// The route of a connection: address and TLS settings.
 #[derive(Debug, Clone)]
 pub(crate) struct Way {
     pub(crate) host: String,
@@ -29,14 +29,14 @@ pub(crate) struct Way {
 }
 
 impl Way {
-    /// Opens a stream there, which isn't encrypted yet.
+    /// Opens an unencrypted stream to the server.
     pub(crate) fn open(&self) -> Answer<Stream> {
         let stream = Stream::open(&self.host, self.port, self.timeout)?;
         stream.limit(Some(self.timeout))?;
         Ok(stream)
     }
 
-    /// Encrypts it where that is wished: asks for it, and begins it where the server has it.
+    /// Requests TLS if the configuration asks for it, and starts it if the server agrees.
     pub(crate) fn encrypt(&self, stream: &mut Stream) -> Answer<()> {
         if self.encrypt == Encrypt::No {
             return Ok(());
@@ -44,7 +44,7 @@ impl Way {
         let mut request = BytesMut::new();
         frontend::ssl_request(&mut request);
         stream.write_all(&request)?;
-        // One byte and no more: what came behind it would be nobody's word.
+        // Exactly one byte: bytes behind it would be unauthenticated.
         let mut answer = [0];
         match (stream.read(&mut answer)?, answer, self.tls.client()) {
             (1, [b'S'], Some(client)) => stream.encrypt(client, &self.host).map_err(Failure::from),
@@ -57,25 +57,26 @@ impl Way {
     }
 }
 
-/// What the server wants to hear from whoever wishes a connection's statement ended.
+/// The key data that a cancel request needs.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Secret {
     pub(crate) process: i32,
     pub(crate) key: i32,
 }
 
-/// Ends the statement on a connection, and the connection: returns once its backend has gone, or after a while.
+/// Ends the statement on a connection, and the connection itself. Returns once the backend has exited, or after a
+/// timeout.
 ///
-/// A wish that arrives before the statement has been begun is lost, so it is told until it has come true.
+/// The server drops a request that arrives before the statement begins, so the request is repeated until it works.
 ///
-/// Errors: those of the connection on which the wish is told last.
+/// Errors: the last error of the connection for the request.
 pub(crate) fn end_statement(way: &Way, secret: Secret, on: &mut Stream) -> Answer<()> {
     let mut farewell = BytesMut::new();
     frontend::terminate(&mut farewell);
     on.limit(Some(LOOK))?;
     let (end, mut pause) = (Instant::now() + PATIENCE, LOOK);
     let mut told = tell(way, secret);
-    // Where that can't be written any more there is nothing to wait for either.
+    // A failed write means a closed connection: no wait is needed.
     if on.write_all(&farewell).is_ok() {
         while !reads_to_end(on, pause) && Instant::now() < end {
             told = tell(way, secret);
@@ -92,13 +93,13 @@ fn tell(way: &Way, secret: Secret) -> Answer<()> {
     let mut request = BytesMut::new();
     frontend::cancel_request(secret.process, secret.key, &mut request);
     stream.write_all(&request)?;
-    // The server closes it once the statement's backend has been told.
+    // The server closes the connection once it has signalled the backend.
     stream.limit(Some(LOOK))?;
     reads_to_end(&mut stream, PATIENCE);
     Ok(())
 }
 
-/// Reads what comes, for so long, and looks at none of it; whether it came to its end.
+/// Reads and discards bytes until the end of the stream or the timeout. Returns true at the end of the stream.
 fn reads_to_end(stream: &mut Stream, patience: Duration) -> bool {
     let end = Instant::now() + patience;
     let mut passed = [0; 4096];

@@ -1,8 +1,8 @@
-//! A change as the server takes it: its expectations and its batch, sorted into groups, which are parameters of
-//! the function `apply`, or of one statement where there are few (`direct.rs`).
+//! A change in the form that the server takes: expectations and batch, sorted into groups of rows. The groups are
+//! parameters of the function `apply`, or of one statement if they are few (`direct.rs`).
 //!
-//! An expectation about a key that the batch changes becomes the condition of that very change, so that a
-//! row is touched once. Rows are sorted by their keys, so that two changes lock them in the same order.
+//! An expectation about a key that the batch changes becomes the condition of that change, so each row is touched once.
+//! Rows are sorted by key, so two changes lock them in the same order.
 
 use crate::connection::Param;
 use crate::keys::{self, beside, stored};
@@ -12,22 +12,22 @@ use std::collections::BTreeMap;
 use storage::store::Expect;
 use storage::{Ident, Key, Op, Value};
 
-/// How many arrays and numbers `apply` takes.
+/// Number of arrays and integers that `apply` takes.
 const PARAMS: usize = 38;
 
-/// A part of a batch without changes of whole trees: what becomes of each key.
+/// A part of a batch that changes no whole trees: the new value of each key (`None` deletes).
 pub(crate) type Writes = BTreeMap<(Ident, Key), Option<Value>>;
 
 /// A step of a batch.
 pub(crate) enum Step {
-    /// Keys put and deleted.
+    /// Puts and deletes keys.
     Writes(Writes),
-    /// A tree made, removed, emptied or copied.
+    /// Creates, removes, empties or copies a tree.
     Tree(Op),
 }
 
-/// Splits a batch where it changes whole trees. A change of a tree goes before all writes that don't touch it, so that
-/// those of a database's thousand trees are one step between two.
+/// Splits a batch at its changes of whole trees. A change of a tree moves ahead of all writes to other trees. The
+/// thousand trees of a database therefore form one step.
 pub(crate) fn steps(batch: storage::Batch) -> Vec<Step> {
     let mut steps = Vec::new();
     let mut writes = Writes::new();
@@ -55,23 +55,23 @@ pub(crate) fn steps(batch: storage::Batch) -> Vec<Step> {
     steps
 }
 
-/// Whether there is any key of a tree among them.
+/// Returns true if the writes contain a key of the tree.
 fn touches(writes: &Writes, tree: Ident) -> bool {
     writes.range((tree, Key::from(&[][..]))..).next().is_some_and(|((first, _), _)| *first == tree)
 }
 
-/// What else `apply` does.
+/// Side effects of `apply`.
 #[derive(Default)]
 pub(crate) struct Extras {
-    /// Records changed in collections with an index being built, by the index's tree.
+    /// Changed records of collections with an index build: the tree of the index, and the record.
     pub(crate) marks: Vec<(i64, i64)>,
-    /// How counts change, by tree: documents and bytes.
+    /// Changes of counts by tree: documents and bytes.
     pub(crate) counts: BTreeMap<i64, (i64, i64)>,
-    /// Which of a count's rows is changed.
+    /// Row of each count that is changed.
     pub(crate) slot: i64,
 }
 
-/// One group of rows: numbers of trees, keys, long keys, values, digests.
+/// One group of rows: tree numbers, keys, long keys, values, digests.
 #[derive(Default)]
 pub(crate) struct Group<'a> {
     idents: Vec<i64>,
@@ -94,16 +94,16 @@ impl<'a> Group<'a> {
         self.idents.is_empty()
     }
 
-    /// Whether any of its rows has a value to be compared.
+    /// Returns true if any row compares a value.
     pub(crate) fn compares(&self) -> bool {
         self.digests.iter().any(Option::is_some)
     }
 }
 
-/// The groups of a change, each as `apply` in schema.sql explains it.
+/// The groups of a change, as `apply` in schema.sql explains them.
 #[derive(Default)]
 pub(crate) struct Sorted<'a> {
-    /// The collections that are to be as they were: their trees and generations.
+    /// Collections that must be unchanged: their trees and generations.
     pub(crate) generations: (Vec<i64>, Vec<i64>),
     pub(crate) free: Group<'a>,
     pub(crate) put: Group<'a>,
@@ -117,8 +117,8 @@ pub(crate) struct Sorted<'a> {
 }
 
 impl<'a> Sorted<'a> {
-    /// Sorts a change. `is_claimed` says that a transaction has claimed all keys, which therefore may be there with
-    /// nothing in them.
+    /// Sorts a change. `is_claimed` says that a transaction holds write intents on all keys. Such a key may exist
+    /// without a value.
     pub(crate) fn new(writes: &'a Writes, expect: &'a [Expect], is_claimed: bool) -> Sorted<'a> {
         let mut sorted = Sorted::default();
         let Sorted { generations, free, put, own, update, delete, remove, value, none_or, under } =
@@ -167,7 +167,7 @@ impl<'a> Sorted<'a> {
         sorted
     }
 
-    /// Takes the keys that get values, free or not, for ones that are free. Where they aren't, the server says so.
+    /// Treats all puts as inserts of absent keys. The server refuses the statement if a key exists.
     pub(crate) fn take_all_for_free(&mut self) {
         let put = std::mem::take(&mut self.put);
         self.free.idents.extend(put.idents);
@@ -177,7 +177,7 @@ impl<'a> Sorted<'a> {
         self.free.digests.extend(put.digests);
     }
 
-    /// Runs something with the parameters of `apply`.
+    /// Calls `work` with the parameters of `apply`.
     pub(crate) fn apply<T>(&self, extras: &Extras, work: impl FnOnce(&[Param<'_>]) -> T) -> T {
         let Sorted { generations, free, put, own, update, delete, remove, value, none_or, under } = self;
         let marks: (Vec<i64>, Vec<i64>) = extras.marks.iter().copied().unzip();
@@ -202,7 +202,7 @@ impl<'a> Sorted<'a> {
     }
 }
 
-/// A group's arrays, borrowed.
+/// The arrays of a group, borrowed.
 pub(crate) struct View<'a> {
     group: &'a Group<'a>,
     keys: Vec<Option<&'a [u8]>>,

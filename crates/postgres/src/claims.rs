@@ -1,8 +1,8 @@
-//! Transactions of many statements: each has a transaction of PostgreSQL, REPEATABLE READ, that reads its
-//! state and holds what it has claimed as locked rows.
+//! Multi-statement transactions. Each has a REPEATABLE READ transaction of PostgreSQL, which is its snapshot, and holds
+//! its write intents as locked rows.
 //!
-//! A key that isn't there is claimed by a row without a value, which nobody else sees, and which others who
-//! would insert the key wait for. So claims end with the connection, however that ends.
+//! An absent key is claimed by a row without a value. Other transactions do not see the row, and an insert of the key
+//! waits for it. Claims end with the connection, however it ends.
 
 use crate::commit::{Attempt, failed};
 use crate::connection::Param;
@@ -32,7 +32,7 @@ pub(crate) struct Claimed {
 }
 
 impl Claims {
-    /// Begins a transaction and gives what it reads.
+    /// Begins a transaction and returns its read view.
     pub(crate) fn begin(&self, front: &Front, owner: Owner) -> Sight {
         let begun = || {
             loop {
@@ -71,12 +71,12 @@ impl Claims {
         self.0.lock().get(&owner).cloned()
     }
 
-    /// Whether a transaction keeps a collection as it is.
+    /// Returns true if a transaction protects a collection from changes of the catalog.
     pub(crate) fn holds(&self, owner: Owner, tree: Ident) -> bool {
         self.get(owner).is_some_and(|open| open.claimed.lock().trees.contains(&tree))
     }
 
-    /// Claims keys, and keeps collections as they are.
+    /// Claims keys, and protects collections from changes of the catalog.
     pub(crate) fn claim(
         &self,
         front: &Front,
@@ -108,7 +108,7 @@ impl Claims {
                     wanted.push((*tree, key));
                 }
                 Claim::Key(..) => {}
-                // The prefix itself is a key that no entry has: whoever holds it has all that begin with it.
+                // The prefix is a key that no entry has. A lock on it covers all keys that begin with it.
                 Claim::Under(tree, prefix) => {
                     let (was_there, is_same) = claim.compare(sight, &front.snapshot())?;
                     if !is_same || was_there {
@@ -137,7 +137,7 @@ impl Claims {
         }
     }
 
-    /// Ends a transaction; what it reads from now on fails.
+    /// Ends a transaction. Its later reads fail.
     pub(crate) fn release(&self, owner: Owner) {
         let Some(open) = self.0.lock().remove(&owner) else { return };
         open.session.end(Failure::Lost("the transaction has ended".to_string()));

@@ -1,5 +1,4 @@
-//! Commits: a change is checked and applied by one call of the server, in one round trip where it changes
-//! keys only.
+//! Commits. One call of the server checks and applies a change, in one round trip if it changes only keys.
 
 use crate::change::{Extras, Sorted, Step, Writes, steps};
 use crate::connection::{Param, Statement};
@@ -13,35 +12,36 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use storage::store::{Beside, Change, Expect, Refusal};
 use storage::{Batch, Error, Ident, Op, Result, Value};
 
-/// How many calls are queued at most before their answers are read: neither side waits for the other to read.
+/// Maximum number of queued calls before their answers are read. The limit prevents a deadlock of two full socket
+/// buffers.
 const QUEUED: usize = 128;
 
-/// How many rows each count has.
+/// Number of rows of each count. Several rows reduce lock contention.
 const SLOTS: u64 = 8;
 
-/// What came of an attempt.
+/// Result of a commit attempt.
 pub(crate) enum Attempt {
-    /// It is applied.
+    /// The change is applied.
     Done(Done),
-    /// The answer was lost, and it has not come to be, nor ever will.
+    /// The answer was lost, and the change was not and never will be applied.
     Undone,
-    /// Something isn't as expected, or a key is taken.
+    /// An expectation failed, or a key exists.
     Refused,
-    /// Somebody else's lock is in the way.
+    /// A lock of another transaction is in the way.
     Locked,
 }
 
-/// A commit that was carried out.
+/// A successful commit.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Done {
-    /// The time of its entry in the log, if it has one.
+    /// Time of its log entry, if it has one.
     pub(crate) time: Option<u64>,
-    /// The life of the server in which it was made, or seen.
+    /// Life of the server in which the commit was made or found.
     pub(crate) life: u64,
 }
 
 impl Attempt {
-    /// What a failed statement means.
+    /// Converts the result of a statement into the result of an attempt.
     pub(crate) fn of<T>(answer: Answer<T>) -> Answer<Attempt> {
         match answer {
             Ok(_) => Ok(Attempt::Done(Done::default())),
@@ -52,14 +52,14 @@ impl Attempt {
     }
 }
 
-/// What a change says besides its batch, put into rows.
+/// The parts of a change outside its batch, as rows.
 pub(crate) struct Besides {
     extras: Extras,
     generations: Vec<(Ident, Option<u64>)>,
 }
 
 impl Besides {
-    /// `count_ident` and `build_ident` tell whose the counts and builds of this process are.
+    /// Collects the rows. `count_ident` and `build_ident` return the tree of a count or a build of this process.
     pub(crate) fn new(
         beside: &[Beside],
         slot: u64,
@@ -78,7 +78,7 @@ impl Besides {
                 Beside::Mark(_, record) => {
                     extras.marks.extend(build_ident(one).map(|of| (ident(of), *record as i64)));
                 }
-                // All records: no record has this number.
+                // -1 stands for all records: no record has this number.
                 Beside::MarkAll(_) => extras.marks.extend(build_ident(one).map(|of| (ident(of), -1))),
                 Beside::Generation(of, generation) => generations.push((*of, *generation)),
             }
@@ -93,8 +93,8 @@ impl Besides {
 }
 
 impl Front {
-    /// Applies a change in a transaction of its own. Where it may go `directly` it is refused, too, where keys are there
-    /// that it would write whether they are or not.
+    /// Applies a change in a transaction of its own. With `directly`, the attempt is also refused if an unconditional
+    /// put finds an existing key.
     pub(crate) fn commit_change(
         &self,
         batch: Batch,
@@ -133,7 +133,7 @@ impl Front {
         self.finish(&mut lent, applied, entry)
     }
 
-    /// Ends a transaction under way: commits it where everything went well, its entry in the log coming last.
+    /// Ends the open transaction. Commits it if every step succeeded, with the log entry last.
     pub(crate) fn finish(
         &self,
         lent: &mut Lent,
@@ -141,7 +141,7 @@ impl Front {
         entry: Option<&Entry<'_>>,
     ) -> Answer<Attempt> {
         if applied.as_ref().is_err_and(Failure::ends_connection) {
-            // Nobody has asked for the commit yet.
+            // The commit was not requested yet.
             return Ok(Attempt::Undone);
         }
         let attempt = match Attempt::of(applied)? {
@@ -152,8 +152,8 @@ impl Front {
         Ok(attempt)
     }
 
-    /// Sends what is queued, the entry in the log and the end behind it, and waits for the answer. So the place in
-    /// the queue of those who are given times is never kept while somebody waits for this process.
+    /// Sends the queued calls, then the log entry and the end of the transaction, and waits for the answer. The lock
+    /// that orders log entries is therefore never held while the server waits for this process.
     fn finish_with(
         &self,
         lent: &mut Lent,
@@ -169,7 +169,8 @@ impl Front {
         self.ended(lent, entry, usize::from(commit.is_some()))
     }
 
-    /// Sends what is queued, and waits for the answer: the time of the entry stands before the last of so many.
+    /// Sends the queued calls and waits for the answer. The time of the entry is the result of the call that `behind`
+    /// calls follow.
     fn ended(&self, lent: &mut Lent, entry: Option<&Entry<'_>>, behind: usize) -> Answer<Attempt> {
         let answers = lent.flush().and_then(|()| lent.answer());
         if let (Err(failure), Some(entry)) = (&answers, entry)
@@ -187,7 +188,7 @@ impl Front {
         }
     }
 
-    /// Applies a change in the transaction under way.
+    /// Applies a change in the open transaction.
     pub(crate) fn apply_steps(
         &self,
         lent: &mut Lent,
@@ -205,7 +206,7 @@ impl Front {
                     self.apply(lent, &writes, expect, extras, is_claimed)?;
                 }
                 Step::Tree(op) => {
-                    // What is expected is expected of the state before.
+                    // Expectations refer to the state before the change.
                     if let Some((expect, extras)) = conditions.take() {
                         self.apply(lent, &Writes::new(), expect, extras, is_claimed)?;
                     }
@@ -216,7 +217,7 @@ impl Front {
         if let Some((expect, extras)) = conditions {
             self.apply(lent, &Writes::new(), expect, extras, is_claimed)?;
         }
-        // One that was renamed is there under its new name: what is set comes last.
+        // A renamed collection exists under its new name, so sets come last.
         let set: HashSet<Ident> =
             besides.generations.iter().filter(|(_, set)| set.is_some()).map(|(of, _)| *of).collect();
         for (of, generation) in &besides.generations {
@@ -270,7 +271,7 @@ impl Front {
         at_most(lent)
     }
 
-    /// The first expectation that doesn't hold in the present state; `None` where all do.
+    /// Returns the index of the first expectation that fails in the present state; `None` if all hold.
     pub(crate) fn first_violated(&self, expect: &[Expect]) -> Result<Option<usize>> {
         let snapshot = self.snapshot();
         let mut keys: BTreeMap<Ident, Vec<&[u8]>> = BTreeMap::new();
@@ -304,13 +305,13 @@ impl Front {
         Ok(None)
     }
 
-    /// Why a change was refused; `None` where nothing is in its way any more.
+    /// Returns the reason of a refused change; `None` if nothing is in its way any more.
     pub(crate) fn refusal(&self, change: &Change) -> Result<Option<Refusal>> {
         Ok(self.first_violated(&change.expect)?.map(Refusal::Expectation))
     }
 }
 
-/// Reads the answers where many calls are queued.
+/// Reads answers once many calls are queued.
 fn at_most(lent: &mut Lent) -> Answer<()> {
     if lent.queued() < QUEUED {
         return Ok(());
@@ -319,12 +320,12 @@ fn at_most(lent: &mut Lent) -> Answer<()> {
     lent.answer().map(drop)
 }
 
-/// A refusal that stands for somebody whose number is not known here.
+/// Returns a refusal for a lock whose owner is unknown in this process.
 pub(crate) fn locked_by_another() -> Refusal {
     Refusal::Claimed(storage::store::Owner(0))
 }
 
-/// What failed, as the store tells it.
+/// Converts a failure into the error of the store.
 pub(crate) fn failed(failure: Failure) -> Error {
     failure.into()
 }

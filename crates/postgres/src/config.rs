@@ -1,40 +1,40 @@
-//! Where the PostgreSQL server is and who asks: libpq's connection strings, both forms.
+//! Connection settings of the PostgreSQL server: libpq connection strings, in both forms.
 //!
-//! What isn't known is refused by its name. A password comes from the string, from the file that `passfile`
-//! names, or from the environment, in this order.
+//! Unknown parameters are errors that name the parameter. Precedence of the password: the string, the file of
+//! `passfile`, the environment.
 
 use crate::stream::{Tls, TlsOptions};
 use std::fmt;
 use std::time::Duration;
 
-/// Which member of a cluster is wanted.
+/// The kind of server to connect to (`target_session_attrs`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Wanted {
-    /// The first that answers.
+    /// The first server that answers.
     Any,
-    /// The one that takes writes.
+    /// The server that takes writes.
     ReadWrite,
 }
 
-/// A connection string, taken apart.
+/// A parsed connection string.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Config {
-    /// The members, in the order in which they are tried: a host name, an address or the directory of a Unix
-    /// socket, and a port.
+    /// The members in the order of attempts. Each is a port and a host name, an address or the directory of a Unix
+    /// socket.
     pub hosts: Vec<(String, u16)>,
-    /// The role.
+    /// Name of the role.
     pub user: String,
-    /// The database.
+    /// Name of the database.
     pub database: String,
-    /// The password, where there is one.
+    /// The password, if any.
     pub password: Option<String>,
-    /// Which member is wanted.
+    /// The kind of member to connect to.
     pub wanted: Wanted,
-    /// How long a member may take to let somebody in.
+    /// Timeout for connecting to one member.
     pub connect_timeout: Duration,
-    /// What the server's lists call these connections.
+    /// `application_name` of the connections.
     pub application: String,
-    /// Whether and how they are encrypted.
+    /// TLS settings.
     pub tls: Tls,
 }
 
@@ -46,9 +46,9 @@ impl fmt::Debug for Config {
 }
 
 impl Config {
-    /// Takes a connection string apart: `host=… port=…` or `postgres://…`; `environment` gives variables.
+    /// Parses a connection string: `host=… port=…` or `postgres://…`. `environment` returns variables.
     ///
-    /// Errors: what is wrong with it, in words.
+    /// Errors: a message for the user.
     pub fn parse(text: &str, environment: &dyn Fn(&str) -> Option<String>) -> Result<Config, String> {
         let words = match ["postgres://", "postgresql://"].iter().find_map(|scheme| text.strip_prefix(scheme))
         {
@@ -63,7 +63,7 @@ impl Config {
     }
 }
 
-/// The parameters as they were read.
+/// The parsed parameters.
 #[derive(Default)]
 struct Read {
     hosts: Vec<String>,
@@ -150,7 +150,8 @@ impl Read {
     }
 }
 
-/// The first line of a password file that fits: host, port, database, user, password, `*` for any.
+/// Returns the password of the first matching line of a password file: host, port, database, user, password. `*`
+/// matches anything.
 fn from_file(
     file: &str,
     hosts: &[(String, u16)],
@@ -167,7 +168,7 @@ fn from_file(
     Ok(found)
 }
 
-/// `name=value`, values quoted where they hold spaces.
+/// Parses `name=value` pairs. Values with spaces are quoted.
 fn plain_words(text: &str) -> Result<Vec<(String, String)>, String> {
     let mut words = Vec::new();
     let mut rest = text.trim_start();
@@ -195,7 +196,7 @@ fn plain_words(text: &str) -> Result<Vec<(String, String)>, String> {
     Ok(words)
 }
 
-/// What follows the scheme: `user:password@host:port,host:port/database?name=value&…`.
+/// Parses the rest of a URI: `user:password@host:port,host:port/database?name=value&…`.
 fn uri_words(rest: &str) -> Result<Vec<(String, String)>, String> {
     let mut words = Vec::new();
     let (rest, query) = rest.split_once('?').unwrap_or((rest, ""));
@@ -231,7 +232,7 @@ fn uri_words(rest: &str) -> Result<Vec<(String, String)>, String> {
     Ok(words)
 }
 
-/// Takes the percent signs out.
+/// Decodes percent signs.
 fn decoded(text: &str) -> Result<String, String> {
     let mut out = Vec::with_capacity(text.len());
     let mut bytes = text.bytes();

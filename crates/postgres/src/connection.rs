@@ -1,8 +1,8 @@
-//! One connection to a PostgreSQL server: prepared statements, several of them in one round trip.
+//! A connection to a PostgreSQL server: prepared statements, several of them in one round trip.
 //!
-//! Calls are queued with [`Connection::call`] and sent together by [`Connection::flush`], which asks the server
-//! for one answer to all: what fails ends the calls behind it. An answer that nobody waits for, as that to the
-//! end of a transaction that only read, is taken from the connection when it is next used.
+//! [`Connection::call`] queues a call. [`Connection::flush`] sends the queued calls and requests one answer for all of
+//! them: a failed call ends the calls behind it. Some answers need no wait, as the answer to the end of a read-only
+//! transaction. The next use of the connection reads them.
 
 use crate::cancel::{Secret, Way, end_statement};
 use crate::config::{Config, Wanted};
@@ -18,25 +18,25 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-/// How much is read from the socket at a time, at least.
+/// Minimum size of a socket read in bytes.
 const READ: usize = 16 * 1024;
 
-/// A statement that connections prepare when they first use it.
+/// A statement that each connection prepares at its first use.
 #[derive(Debug)]
 pub(crate) struct Statement {
-    /// What connections know it as.
+    /// Name of the prepared statement.
     name: String,
     sql: String,
 }
 
 impl Statement {
-    /// A statement under a name of its own.
+    /// Creates a statement with a name.
     pub(crate) fn new(name: impl Into<String>, sql: impl Into<String>) -> Arc<Statement> {
         Arc::new(Statement { name: name.into(), sql: sql.into() })
     }
 }
 
-/// A parameter of a statement, as it goes over the wire: binary, of the type in the statement.
+/// A parameter of a statement in the binary format of the protocol, of the type in the statement.
 #[derive(Debug, Clone)]
 pub(crate) enum Param<'a> {
     /// int8
@@ -45,7 +45,7 @@ pub(crate) enum Param<'a> {
     Bytes(&'a [u8]),
     /// int8[]
     Ints(&'a [i64]),
-    /// bytea[], each perhaps null
+    /// bytea[]; each element may be null
     Many(&'a [Option<&'a [u8]>]),
 }
 
@@ -54,12 +54,12 @@ pub(crate) enum Param<'a> {
 pub(crate) struct Row(Vec<Option<Bytes>>);
 
 impl Row {
-    /// A column's bytes; none where it is null.
+    /// Returns the bytes of a column; `None` for null.
     pub(crate) fn bytes(&self, column: usize) -> Option<&[u8]> {
         self.0.get(column)?.as_deref()
     }
 
-    /// A column of type int8, int4 or bool; zero where it is null.
+    /// Returns a column of type int8, int4 or bool; zero for null.
     pub(crate) fn int(&self, column: usize) -> i64 {
         let Some(bytes) = self.bytes(column) else { return 0 };
         match (<[u8; 8]>::try_from(bytes), <[u8; 4]>::try_from(bytes), bytes) {
@@ -71,53 +71,53 @@ impl Row {
     }
 }
 
-/// What one answer is to.
+/// The requests that one expected answer belongs to.
 #[derive(Default)]
 struct Awaited {
     calls: usize,
-    /// The statements that are parsed.
+    /// Names of the statements that the flush parses.
     parsing: VecDeque<String>,
 }
 
-/// A connection that somebody has been let in on.
+/// An authenticated connection.
 pub(crate) struct Connection {
     stream: Stream,
     input: BytesMut,
     output: BytesMut,
-    /// The statements that the server has parsed on it.
+    /// Names of the statements that the server has prepared on this connection.
     prepared: HashSet<String>,
-    /// Those queued to be parsed since the last flush.
+    /// Names of the statements queued for parsing since the last flush.
     parsing: VecDeque<String>,
-    /// How many calls have been queued since the last flush.
+    /// Number of calls queued since the last flush.
     queued: usize,
-    /// What answers that have not been read yet are to.
+    /// Expected answers that have not been read yet.
     awaited: VecDeque<Awaited>,
-    /// Whether a transaction is open, or has failed, as of the last answer read.
+    /// Transaction status (idle, open, failed) as of the last answer read.
     status: u8,
     broken: bool,
-    /// Whether reads end after a moment, for whoever looks around meanwhile.
+    /// True if reads end after a short timeout, for [`ready`](Self::ready).
     polls: bool,
-    /// Whether reads end after a moment to look whether somebody still waits.
+    /// True if reads end after a short timeout to check for cancellation.
     looks: bool,
-    /// Whether whoever waits may leave an answer to nobody: what is asked changes nothing that stays.
+    /// True if the waiter may abandon an answer: the statement changes nothing permanent.
     pub(crate) may_be_given_up: bool,
-    /// The life of the server that it belongs to; zero where nobody has asked.
+    /// Life of the server that the connection belongs to; zero if not asked.
     pub(crate) life: u64,
-    /// What the server warned of last.
+    /// The last warning of the server.
     warning: Option<String>,
-    /// Counts the answers waited for.
+    /// Counts round trips.
     pub(crate) trips: Arc<AtomicU64>,
-    /// How another is made that tells the server to end what runs on this one, and what that one has to know.
+    /// The route and the secret for a cancel request.
     way: Way,
     secret: Option<Secret>,
-    /// Whether a statement runs on it that nobody waits for any longer.
+    /// True if an abandoned statement runs on the connection.
     given_up: bool,
 }
 
 impl Connection {
-    /// Connects to the first member that is as wanted, and is no primary that has been replaced.
+    /// Connects to the first member of the wanted kind, and skips a replaced primary.
     ///
-    /// Errors: the last member's.
+    /// Errors: the error of the last member.
     pub(crate) fn open(config: &Config, lives: &Lives) -> Answer<Connection> {
         let mut last = Failure::Lost("no host is given".to_string());
         for (host, port) in &config.hosts {
@@ -134,13 +134,13 @@ impl Connection {
         Err(last)
     }
 
-    /// Connects to a member, encrypted or not as is wished; both, one after the other, where either will do.
+    /// Connects to a member with or without TLS, as configured. Tries both in order if the mode allows both.
     fn open_at(config: &Config, host: &str, port: u16) -> Answer<Connection> {
         let mut last = None;
         for encrypt in config.tls.attempts(host) {
             match Connection::attempt(config, host, port, *encrypt) {
                 Ok(connection) => return Ok(connection),
-                // Nobody is there, with encryption or without.
+                // The host is unreachable with or without TLS.
                 Err((failure, false)) => return Err(failure),
                 Err((failure, true)) => last = Some(failure),
             }
@@ -148,7 +148,7 @@ impl Connection {
         Err(last.unwrap_or_else(broken))
     }
 
-    /// One attempt. Says with a failure whether it was the server's word on connections of this kind.
+    /// Makes one attempt. The flag of a failure is true if the server itself refused this kind of connection.
     fn attempt(
         config: &Config,
         host: &str,
@@ -188,7 +188,7 @@ impl Connection {
         Ok(connection)
     }
 
-    /// Whether the server is the one that is wanted.
+    /// Checks that the server is of the wanted kind.
     fn check(&mut self, config: &Config, lives: &Lives) -> Answer<()> {
         if config.wanted == Wanted::ReadWrite {
             let none = || Failure::Lost("the server takes no writes".to_string());
@@ -198,7 +198,7 @@ impl Connection {
         Ok(())
     }
 
-    /// The timeline of a server that takes writes; `None` for a standby.
+    /// Returns the timeline of a server that takes writes; `None` for a standby.
     pub(crate) fn timeline(&mut self) -> Answer<Option<i64>> {
         let writable = Statement::new(
             "writable",
@@ -210,36 +210,36 @@ impl Connection {
         Ok((row.int(0) == 0).then(|| row.int(1)))
     }
 
-    /// Whether it was the backend of this process that let it in.
+    /// Returns true if the backend with this process id serves the connection.
     pub(crate) fn is_to(&self, process: i64) -> bool {
         self.secret.is_some_and(|secret| i64::from(secret.process) == process)
     }
 
-    /// The socket, for whoever may have to end it.
+    /// Returns the socket, for closing it from another thread.
     pub(crate) fn socket(&self) -> &Arc<Socket> {
         self.stream.socket()
     }
 
-    /// How long the server may take from now on before it counts as gone.
+    /// Sets a timeout for later answers, after which the server counts as lost.
     pub(crate) fn limit(&mut self, at_most: Duration) -> Answer<()> {
         self.looks = false;
         Ok(self.stream.limit(Some(at_most))?)
     }
 
-    /// Takes that back: it may take as long as somebody waits.
+    /// Removes the timeout: an answer may take as long as its waiter allows.
     pub(crate) fn unlimited(&mut self) -> Answer<()> {
         self.limit(LOOK)?;
         self.looks = true;
         Ok(())
     }
 
-    /// Has [`ready`](Self::ready) wait no longer than this.
+    /// Sets the timeout of [`ready`](Self::ready).
     pub(crate) fn poll_every(&mut self, pause: Duration) -> Answer<()> {
         self.polls = true;
         self.limit(pause)
     }
 
-    /// Whether an answer has begun to come, within the time of [`poll_every`](Self::poll_every).
+    /// Returns true if an answer has begun to arrive within the time of [`poll_every`](Self::poll_every).
     pub(crate) fn ready(&mut self) -> Answer<bool> {
         if self.input.is_empty() {
             let filled = self.fill();
@@ -330,12 +330,12 @@ impl Connection {
         }
     }
 
-    /// Whether it is of no more use.
+    /// Returns true if the connection is unusable.
     pub(crate) fn is_broken(&self) -> bool {
         self.broken
     }
 
-    /// Whether it has been closed while nobody used it, as by a server that was restarted: it says so, or ends.
+    /// Returns true if the server has closed the idle connection, for example by a restart.
     pub(crate) fn is_closed(&mut self) -> bool {
         if !self.awaited.is_empty() {
             return false;
@@ -343,7 +343,7 @@ impl Connection {
         if self.stream.is_quiet() {
             return false;
         }
-        // Something has come, which need not be its end: TLS has messages of its own.
+        // Pending bytes need not be the end: TLS has messages of its own.
         let mut byte = [0];
         let peeked = self.stream.set_nonblocking(true).and_then(|()| self.stream.read(&mut byte));
         let is_quiet = peeked.is_err_and(|error| error.kind() == ErrorKind::WouldBlock);
@@ -351,13 +351,13 @@ impl Connection {
         self.broken
     }
 
-    /// Whether a statement runs on it that nobody waits for any longer.
+    /// Returns true if an abandoned statement runs on the connection.
     pub(crate) fn is_given_up(&self) -> bool {
         self.given_up && self.secret.is_some()
     }
 
-    /// Has the server end the statement that runs on it, and waits for that for a while: whoever is told of it later is
-    /// told of this connection alone, which is of no more use.
+    /// Cancels the statement on the connection and waits a limited time for its end. A late cancel request hits only
+    /// this connection, which is discarded.
     pub(crate) fn end_statement(mut self) {
         self.given_up = false;
         let Some(secret) = self.secret else { return };
@@ -366,17 +366,17 @@ impl Connection {
         }
     }
 
-    /// Whether a transaction is open on it, as of the last answer read.
+    /// Returns true if a transaction is open, as of the last answer read.
     pub(crate) fn in_transaction(&self) -> bool {
         self.status != b'I'
     }
 
-    /// Notes that what has been sent ends the transaction, before the answer has been read.
+    /// Marks the transaction as ended before the answer to its end has been read.
     pub(crate) fn leave_transaction(&mut self) {
         self.status = b'I';
     }
 
-    /// What the server has warned of, once.
+    /// Takes the last warning of the server.
     pub(crate) fn take_warning(&mut self) -> Option<String> {
         self.warning.take()
     }
@@ -405,12 +405,12 @@ impl Connection {
         Ok(())
     }
 
-    /// How many calls are queued.
+    /// Returns the number of queued calls.
     pub(crate) fn queued(&self) -> usize {
         self.queued
     }
 
-    /// Sends what is queued, and asks for one answer to all of it.
+    /// Sends the queued calls and requests one answer for all of them.
     pub(crate) fn flush(&mut self) -> Answer<()> {
         frontend::sync(&mut self.output);
         let parsing = std::mem::take(&mut self.parsing);
@@ -418,8 +418,7 @@ impl Connection {
         self.send()
     }
 
-    /// The rows of each call of the last flush; answers to earlier ones, which nobody waits for, are passed
-    /// over.
+    /// Returns the rows of each call of the last flush. Skips the answers of earlier flushes.
     pub(crate) fn answer(&mut self) -> Answer<Vec<Vec<Row>>> {
         self.trips.fetch_add(1, Ordering::Relaxed);
         let mut last = Ok(Vec::new());
@@ -439,7 +438,7 @@ impl Connection {
         Ok(self.answer()?.pop().unwrap_or_default())
     }
 
-    /// Runs commands that have neither parameters nor rows, several in one transaction.
+    /// Runs commands without parameters or rows, several in one transaction.
     pub(crate) fn batch(&mut self, sql: &str) -> Answer<()> {
         frontend::query(sql, &mut self.output)?;
         self.awaited.push_back(Awaited::default());
@@ -488,7 +487,7 @@ impl Connection {
         })
     }
 
-    /// The next message: its kind and its body.
+    /// Returns the next message: its kind and its body.
     fn message(&mut self) -> Answer<(u8, Bytes)> {
         let message = self.read_message();
         self.broken |= message.is_err();
@@ -549,7 +548,7 @@ impl Drop for Connection {
     fn drop(&mut self) {
         self.output.clear();
         frontend::terminate(&mut self.output);
-        // Nobody is left to tell.
+        // The connection closes: an error has no reader.
         let _ = self.send();
     }
 }
@@ -591,7 +590,7 @@ fn server_failure(body: &[u8]) -> Failure {
     Failure::Server { state, message }
 }
 
-/// The text of a notice, if it is a warning.
+/// Returns the text of a notice if it is a warning.
 fn warning(body: &[u8]) -> Option<String> {
     let is_warning = body.split(|byte| *byte == 0).any(|field| field == b"VWARNING");
     let Failure::Server { message, .. } = server_failure(body) else { return None };
@@ -625,7 +624,7 @@ fn encode(param: &Param<'_>, out: &mut BytesMut) {
     }
 }
 
-/// What an array of one dimension begins with.
+/// Writes the header of a one-dimensional array.
 fn array(length: usize, oid: u32, has_null: bool, out: &mut BytesMut) {
     out.extend_from_slice(&i32::from(length > 0).to_be_bytes());
     out.extend_from_slice(&i32::from(has_null).to_be_bytes());

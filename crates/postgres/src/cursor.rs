@@ -1,7 +1,7 @@
-//! Cursors: a walk over a range reads it by the page, and brings along what else will be asked for.
+//! Cursors: each reads its range by pages, and prefetches the records that the walk will need.
 //!
-//! Where the walk has told which ranges it wants, a page is of as many of them as it has room for. Where it wants
-//! few of the entries' records, these are asked for together when it comes to the first.
+//! A walk may pass hints. With range hints, a page covers as many ranges as fit. If the walk needs only a few records,
+//! one round trip fetches them when the walk reaches the first.
 
 use crate::beginnings::Beginnings;
 use crate::connection::{Param, Row};
@@ -16,35 +16,36 @@ use storage::{
     Chosen, Cursor, Direction, Error, Ident, Key, Lent, Range, Ranges, Result, Snapshot as _, Value, Wanted,
 };
 
-/// How many entries the first page of a scan has, and a later one at most.
+/// Number of entries of the first page of a scan, and the maximum of later pages.
 pub(crate) const PAGES: (usize, usize) = (102, 4096);
 
-/// How many a page has at least, however long the documents are; by the same rule a page beyond is cut off.
+/// Minimum number of entries of a page, however long the documents are. Rows beyond the memory limit are cut off by the
+/// same rule.
 const FEWEST: usize = 12;
 
-/// How many ranges are asked for at a time.
+/// Maximum number of ranges in one query.
 const RANGES: usize = 1000;
 
 struct Entry {
     key: Key,
     value: Value,
     record: Option<Value>,
-    /// What of it has not come with its page.
+    /// The part of the entry that did not come with its page.
     left: Left,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Left {
-    /// Nothing that could be asked for.
+    /// The entry is complete.
     Nothing,
-    /// The record, since nobody knew whether it would be wanted.
+    /// The record is missing: the hints did not say that it was needed.
     Record,
-    /// What the page is for, which was too long for it.
+    /// The value or record is missing, since it was too long for the page.
     Long,
 }
 
 impl Entry {
-    /// The key of the record that it names.
+    /// Returns the key of the record that the entry names.
     fn id(&self, named: Named) -> Option<&[u8]> {
         match named {
             Named::Nothing => None,
@@ -54,24 +55,24 @@ impl Entry {
     }
 }
 
-/// A walk over a range.
+/// A cursor over a range.
 pub(crate) struct PostgresCursor {
     snapshot: PostgresSnapshot,
     ident: Ident,
-    /// What has not been read yet.
+    /// The range that has not been read yet.
     range: Range,
     direction: Direction,
-    /// The tree of the records that are to be brought, and how entries name them.
+    /// The tree of the prefetched records, and how entries name them.
     records: Option<(Ident, Named)>,
-    /// The ranges that are wanted, and whether some have been read.
+    /// The hinted ranges, and whether some have been read.
     ranges: Option<(Box<dyn Ranges>, bool)>,
-    /// Which entries' records are.
+    /// Selects the entries whose records are needed.
     chosen: Option<Chosen>,
-    /// Others that are to begin together with this one, and its number among them.
+    /// The group of scans that begin together, and the number of this scan in the group.
     beginning: Option<(Arc<Beginnings>, usize)>,
     page: VecDeque<Entry>,
     current: Option<Entry>,
-    /// Whether all pages have been read.
+    /// True once all pages have been read.
     ended: bool,
     next_page: usize,
 }
@@ -98,12 +99,12 @@ impl PostgresCursor {
         }
     }
 
-    /// The same as one of several that begin together.
+    /// Makes the cursor one of several that begin together.
     pub(crate) fn beginning(self, together: &Arc<Beginnings>, number: usize) -> PostgresCursor {
         PostgresCursor { beginning: Some((together.clone(), number)), ..self }
     }
 
-    /// Tells the others that it begins with what it brings; one of many ranges begins by itself.
+    /// Registers the fetched records with the group. A cursor over many ranges begins alone.
     fn join(&mut self) {
         let named = self.named();
         match &self.beginning {
@@ -116,14 +117,14 @@ impl PostgresCursor {
         }
     }
 
-    /// What a page brings with its entries: what few of them need is asked for later.
+    /// Returns the tree and naming of the records that pages fetch. Records that few entries need are fetched later.
     fn named(&self) -> Option<(Ident, Named)> {
         self.records.filter(|_| self.chosen.is_none())
     }
 
     /// Reads the next page.
     fn read(&mut self) -> Result<()> {
-        // Whoever has given up the state that he began with may have lost the tree, too.
+        // A cursor that has lost its snapshot may have lost the tree too.
         self.snapshot.still_has(self.ident)?;
         if let Some((together, number)) = self.beginning.take()
             && let Some(rows) = together.take(&self.snapshot, number)?
@@ -167,7 +168,7 @@ impl PostgresCursor {
         self.take_page(&rows, named == Named::Nothing, room)
     }
 
-    /// Takes the entries of a page, which is of their values or of the records that they name.
+    /// Takes the entries of a page, together with their values or with the records that they name.
     fn take_page(&mut self, rows: &[Row], of_values: bool, room: Room) -> Result<()> {
         let fitting = self.fitting(rows, room.entries);
         self.ended = rows.len() < room.entries && fitting.len() == rows.len();
@@ -185,7 +186,7 @@ impl PostgresCursor {
         Ok(())
     }
 
-    /// Those of the first rows whose documents fit into memory; notes how many entries the next page is to have.
+    /// Returns the leading rows whose documents fit into memory, and sets the size of the next page.
     fn fitting<'a>(&mut self, rows: &'a [Row], entries: usize) -> &'a [Row] {
         let mut bytes = 0;
         let fits = |(number, row): &(usize, &Row)| {
@@ -198,7 +199,7 @@ impl PostgresCursor {
         rows.get(..fit).unwrap_or(rows)
     }
 
-    /// Reads the next page of the ranges that are wanted.
+    /// Reads the next page of the hinted ranges.
     fn read_ranges(&mut self) -> Result<()> {
         let (asked, next) = self.next_ranges();
         if asked.is_empty() {
@@ -232,7 +233,7 @@ impl PostgresCursor {
         Ok(())
     }
 
-    /// The ranges that are wanted next, and where those begin that come behind them.
+    /// Returns the next hinted ranges, and the range behind them.
     fn next_ranges(&mut self) -> (Vec<Range>, Option<Range>) {
         let mut asked = Vec::new();
         let Some((ranges, begun)) = &mut self.ranges else { return (asked, None) };
@@ -258,8 +259,7 @@ impl PostgresCursor {
         (asked, None)
     }
 
-    /// Reads all entries whose keys share the bytes that fit into the index, whole and in order, and goes on behind
-    /// them.
+    /// Reads all entries whose keys share their first 2,000 bytes, sorts them by whole key, and continues behind them.
     fn read_run(&mut self, first: &Row) -> Result<()> {
         let head = first.bytes(column::KEY).and_then(|key| key.get(..keys::WHOLE)).unwrap_or_default();
         let end = run_end(head);
@@ -292,7 +292,7 @@ impl PostgresCursor {
         }
     }
 
-    /// Asks for what was too long for its page, of the current entry and of those at hand.
+    /// Fetches the long values or records that the page left out, for the current entry and the buffered entries.
     fn bring_long(&mut self) -> Result<()> {
         let (tree, named) = self.named().unwrap_or((self.ident, Named::Nothing));
         let entries = self.current.iter_mut().chain(&mut self.page);
@@ -311,18 +311,18 @@ impl PostgresCursor {
         Ok(())
     }
 
-    /// Whether that of the current entry has not come.
+    /// Returns true if this part of the current entry is missing.
     fn is_left(&self, what: Left) -> bool {
         self.current.as_ref().is_some_and(|entry| entry.left == what)
     }
 
-    /// Asks for the record of the current entry, and for those of the others at hand that will be wanted, too.
+    /// Fetches the record of the current entry and the buffered records that the walk will need.
     fn bring_chosen(&mut self) -> Result<()> {
         let (Some((records, named)), Some(chosen)) = (self.records, &mut self.chosen) else { return Ok(()) };
         if let Some(entry) = &mut self.current
             && !chosen(&entry.key, &entry.value)
         {
-            // Whoever looks ahead asks for all.
+            // A caller that looks ahead fetches the record itself.
             entry.left = Left::Nothing;
             return Ok(());
         }
@@ -334,21 +334,21 @@ impl PostgresCursor {
         let keys: Vec<&[u8]> = keys.iter().map(|key| &**key).collect();
         let found = self.snapshot.get_ahead(records, &keys)?;
         for (entry, found) in wanted.into_iter().zip(found) {
-            // What is too long to come with others, whoever wants it asks for.
+            // A record too long for the batch is fetched alone at its use.
             entry.left = Left::Nothing;
             entry.record = found;
         }
         Ok(())
     }
 
-    /// Goes on behind the last row of a page.
+    /// Continues behind the last row of a page.
     fn pass_row(&mut self, last: Option<&Row>) {
         if let Some(last) = last.and_then(|row| row.bytes(column::KEY)) {
             self.pass(Key::from(last));
         }
     }
 
-    /// Goes on behind a key.
+    /// Continues behind a key.
     fn pass(&mut self, key: Key) {
         match self.direction {
             Direction::Forward => {
@@ -373,7 +373,7 @@ impl PostgresCursor {
     }
 }
 
-/// An entry of a page, whose value is in a column.
+/// Converts a row into an entry; `column` holds the value.
 fn entry(row: &Row, column: usize) -> Entry {
     let of_values = column == column::BROUGHT;
     let record = if of_values { None } else { row.bytes(column::BROUGHT).map(Value::from) };
@@ -448,7 +448,7 @@ impl Cursor for PostgresCursor {
             if let Some((together, number)) = self.beginning.take() {
                 together.leave(number);
             }
-            // Keys that are passed have been read in vain.
+            // Skipped keys were read in vain.
             if self.ranges.is_none() {
                 self.next_page = (self.next_page / 8).max(PAGES.0.min(self.next_page));
             }

@@ -1,12 +1,12 @@
-//! Most commits by one statement, without the function `apply`, whose many parameters and statements of its own cost
-//! more than the change does.
+//! Most commits as one statement. The function `apply` has many parameters and statements of its own, which cost more
+//! than a small change.
 //!
-//! The statement is put together from the parts that a change has, and prepared like others: so few are ever made. It
-//! comes behind another, in the same transaction, that takes the fence: what it sees is later than that. What isn't as
-//! expected fails the whole statement; why is found out elsewhere, and where nothing is in the way any more the change
-//! goes through `apply`.
+//! The statement is assembled from the parts of a change and prepared like others, since few combinations exist. An
+//! earlier statement in the same transaction takes the fence, so this statement sees a later state. A failed
+//! expectation fails the whole statement, and other code finds the reason. If nothing is in the way any more, the
+//! change goes through `apply`.
 //!
-//! SQL with the schema's name, and the keys of its advisory locks, put in place.
+//! The module also inserts the name of the schema, and the keys of its advisory locks, into SQL.
 
 use crate::change::{Extras, Sorted, View};
 use crate::connection::{Param, Statement};
@@ -14,7 +14,7 @@ use crate::times::Entry;
 use sha2::{Digest, Sha256};
 use std::sync::{Arc, OnceLock};
 
-/// What a change may have, each a bit of the number of its statement.
+/// Possible parts of a change. Each is a bit of the statement number.
 const UPDATE: usize = 1;
 const DELETE: usize = 2;
 const REMOVE: usize = 4;
@@ -22,20 +22,20 @@ const FREE: usize = 8;
 const COUNT: usize = 16;
 const LOG: usize = 32;
 
-/// The statements, each made when it is first needed.
+/// The statements, each made at its first use.
 pub(crate) struct Direct {
-    /// The schema's name, quoted.
+    /// Name of the schema, quoted.
     schema: String,
     made: [OnceLock<Arc<Statement>>; 64],
 }
 
 impl Direct {
-    /// The statements on the schema of this quoted name.
+    /// Creates the table of statements for a quoted schema name.
     pub(crate) fn new(schema: &str) -> Direct {
         Direct { schema: schema.to_string(), made: [const { OnceLock::new() }; 64] }
     }
 
-    /// Runs something with the statement for a change, and its parameters; gives the change back where there is none.
+    /// Calls `work` with the statement for a change and its parameters. Returns the change if no statement fits.
     pub(crate) fn with<'a, T>(
         &self,
         sorted: Box<Sorted<'a>>,
@@ -92,8 +92,8 @@ impl Direct {
         Ok(work(statement, &params))
     }
 
-    /// The statement of a shape. Whatever locks rows is done before the place in the queue is taken, since it is
-    /// counted first.
+    /// Makes the statement of a shape. The conditions count the results of all steps, so every row lock is taken before
+    /// the queue lock (`next_time`).
     fn make(&self, shape: usize) -> Arc<Statement> {
         let mut number = 0;
         let mut next = |kind: &str| {
@@ -169,16 +169,16 @@ impl Direct {
     }
 }
 
-/// What tells a standby from others who read the server's log, such as subscribers.
+/// SQL condition that separates standbys from other readers of the log, such as subscribers.
 const STANDBY: &str =
     "not exists (select from pg_replication_slots s where s.active_pid = r.pid and s.slot_type = 'logical')";
 
-/// A name as SQL takes it.
+/// Returns a name as a quoted SQL identifier.
 pub(crate) fn quoted(schema: &str) -> String {
     format!("\"{}\"", schema.replace('"', "\"\""))
 }
 
-/// SQL with the schema's name, and the keys of its advisory locks.
+/// Returns SQL with the schema name and the keys of its advisory locks inserted.
 pub(crate) fn placed(sql: &str, quoted: &str) -> String {
     let key = |what: &str| format!("({}::int8)", lock_of(what, quoted));
     sql.replace("STANDBY", STANDBY)
@@ -187,12 +187,12 @@ pub(crate) fn placed(sql: &str, quoted: &str) -> String {
         .replace("QUEUE", &key("queue"))
 }
 
-/// The key of the schema's fence.
+/// Returns the key of the fence of a schema.
 pub(crate) fn fence(schema: &str) -> i64 {
     lock_of("fence", &quoted(schema))
 }
 
-/// The key of an advisory lock: such keys are the whole database's.
+/// Returns the key of an advisory lock. These keys are shared by the whole database.
 fn lock_of(what: &str, quoted: &str) -> i64 {
     let digest = Sha256::digest(format!("vellum {what} {quoted}").as_bytes());
     digest.iter().take(8).fold(0u64, |number, byte| number << 8 | u64::from(*byte)) as i64

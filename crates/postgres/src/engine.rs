@@ -1,4 +1,4 @@
-//! The engine beneath the store, for what concerns it as a whole.
+//! The engine under the store, for operations on the whole engine.
 
 use crate::barrier::Barriers;
 use crate::change::steps;

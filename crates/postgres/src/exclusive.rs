@@ -1,5 +1,5 @@
-//! The fence: an advisory lock that commits of all fronts share, and that whoever changes the catalog holds
-//! alone.
+//! The fence: an advisory lock that the commits of all fronts hold shared. A change of the catalog holds it
+//! exclusively.
 
 use crate::change::steps;
 use crate::commit::{Attempt, failed, locked_by_another};
@@ -13,7 +13,7 @@ use std::sync::Arc;
 use storage::store::{Change, Exclusive, Outcome, Owner, Refusal, Sight};
 use storage::{Ident, Result};
 
-/// The fence in the hands of somebody, and the transaction in which he changes the catalog.
+/// The fence, held exclusively, and the transaction that changes the catalog.
 pub(crate) struct Held<'a> {
     store: &'a PostgresStore,
     session: Arc<Session>,
@@ -21,7 +21,7 @@ pub(crate) struct Held<'a> {
 }
 
 impl<'a> Held<'a> {
-    /// Takes the fence; `None` where `go_on` said no meanwhile.
+    /// Takes the fence exclusively. Returns `None` if `go_on` returned false first.
     pub(crate) fn take(
         store: &'a PostgresStore,
         go_on: &mut dyn FnMut() -> bool,
@@ -60,7 +60,7 @@ impl<'a> Held<'a> {
             return Err(crate::failure::Failure::Lost("the fence is lost".to_string()));
         };
         if let Some(owner) = change.owner {
-            // Nobody else commits meanwhile: what the transaction has claimed stays as it is.
+            // No other commit runs, so the claimed keys stay unchanged.
             self.store.claims.release(owner);
         }
         let besides = self.store.besides(&change.beside);
@@ -95,15 +95,15 @@ impl Exclusive for Held<'_> {
             return None;
         }
         let rows = self.session.run(&self.store.front.statements.is_held, &[Param::Int(ident(of))]);
-        // Where that can't be known the change fails anyway: the connection is gone.
+        // If the check fails, the connection is lost, and so is the change.
         let held = rows.ok().and_then(|rows| rows.first().map(|row| row.int(0) != 0)).unwrap_or(false);
         held.then_some(Owner(0))
     }
 
-    /// The schema has them already.
+    /// The schema already has the counts.
     fn declare(&mut self, _: Ident, _: u64) {}
 
-    /// The schema has a sequence of its own.
+    /// The schema has its own sequence.
     fn reserve(&mut self, _: Ident) {}
 
     fn commit(

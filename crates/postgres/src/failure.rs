@@ -1,42 +1,44 @@
-//! What a PostgreSQL server answers where it doesn't do what it was asked.
+//! Errors of a PostgreSQL server and of the connection to it.
 
 use parking_lot::{Mutex, MutexGuard};
 use std::io;
 use std::time::Duration;
 use storage::patience::{self, Reason};
 
-/// How often somebody who waits looks whether he should go on.
+/// Interval at which a waiting thread checks for cancellation.
 pub(crate) const LOOK: Duration = Duration::from_millis(20);
 
-/// A statement that failed, or a connection that is gone.
+/// A failed statement or a lost connection.
 #[derive(Debug, Clone)]
 pub(crate) enum Failure {
-    /// The server's answer: SQLSTATE and message.
+    /// An error of the server: SQLSTATE and message.
     Server {
-        /// Five characters.
+        /// SQLSTATE, five characters.
         state: String,
-        /// What the server says.
+        /// Message of the server.
         message: String,
     },
-    /// The catalog is newer than was expected.
+    /// The catalog is newer than the expected generation.
     CatalogChanged,
-    /// Whoever asked doesn't wait any longer, for this reason.
+    /// The waiter gave up, for this reason.
     GivenUp(Reason),
-    /// The state that was read from has been given up, and no other will do.
+    /// The snapshot was released, and the reader accepts no later one.
     TooOld,
-    /// The connection is of no more use. What a statement under way has done is unknown.
+    /// The connection is unusable. The effect of a running statement is unknown.
     Lost(String),
 }
 
-/// What a statement gives.
+/// The result of a statement.
 pub(crate) type Answer<T> = Result<T, Failure>;
 
-/// Errors: `GivenUp` where whoever this thread works for doesn't wait any longer.
+/// Checks for cancellation of the command that this thread works for.
+///
+/// Errors: `GivenUp` if the command has ended.
 pub(crate) fn go_on() -> Answer<()> {
     patience::over().map_or(Ok(()), |reason| Err(Failure::GivenUp(reason)))
 }
 
-/// Takes a lock that others may hold while they wait for the server.
+/// Takes a lock whose holder may wait for the server.
 ///
 /// Errors: `GivenUp`.
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> Answer<MutexGuard<'_, T>> {
@@ -49,30 +51,30 @@ pub(crate) fn lock<T>(mutex: &Mutex<T>) -> Answer<MutexGuard<'_, T>> {
 }
 
 impl Failure {
-    /// Whether the server has answered with this SQLSTATE.
+    /// Returns true if the server's error has this SQLSTATE.
     pub(crate) fn is(&self, wanted: &str) -> bool {
         matches!(self, Failure::Server { state, .. } if state == wanted)
     }
 
-    /// Whether another transaction's change, or its lock, was in the way: serialization_failure,
+    /// Returns true for a conflict with a change or a lock of another transaction: serialization_failure,
     /// deadlock_detected, lock_not_available.
     pub(crate) fn is_conflict(&self) -> bool {
         ["40001", "40P01", "55P03"].iter().any(|state| self.is(state))
     }
 
-    /// Whether nothing can be known of what the statement has done, or the server is going down.
+    /// Returns true if the effect of the statement is unknown, or if the server is shutting down.
     pub(crate) fn ends_connection(&self) -> bool {
         match self {
             Failure::Lost(_) => true,
             Failure::CatalogChanged | Failure::GivenUp(_) | Failure::TooOld => false,
-            // A primary that has become a standby takes no writes any more.
+            // A primary that became a standby takes no writes.
             Failure::Server { state, .. } => {
                 state.starts_with("57P") || state.starts_with("08") || state == "25006"
             }
         }
     }
 
-    /// Whether all of the server's connections are taken.
+    /// Returns true if all connections of the server are in use.
     pub(crate) fn is_crowded(&self) -> bool {
         self.is("53300")
     }

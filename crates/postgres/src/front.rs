@@ -1,15 +1,15 @@
-//! One process's part in a store: its connections, its lease, and the numbers that it hands out.
+//! A front: one process of a store. It holds connections, a lease, and the numbers that it hands out.
 //!
-//! A follower looks for what other fronts have written, and local commits wake it.
+//! A follower thread reads the entries of other fronts from the log, and local commits wake it.
 //!
-//! Removing the rows of what has been dropped: some at a time, by one front at a time, behind everybody's back.
+//! A background thread deletes the rows of dropped trees in batches, one front at a time.
 //!
-//! Whoever drops a tree only notes that in a table, in the very transaction that takes it out of the catalog: no number
-//! is ever a second tree's, so only an older reader reads those rows again, and PostgreSQL keeps them for it.
-//! Another front goes on with what a front leaves that dies.
+//! A drop only records the tree in a table, in the same transaction that removes it from the catalog. Tree numbers are
+//! never reused, so only older snapshots read those rows, and PostgreSQL keeps the rows for them. If a front dies,
+//! another continues its deletions.
 //!
-//! Poolers between a front and its server, as PgBouncer: refused, since a front sets its sessions up by start-up
-//! options, keeps prepared statements in them, and knows them from one transaction to the next.
+//! Poolers between a front and its server, such as PgBouncer, are refused. A front sets its sessions up by start-up
+//! options, keeps prepared statements in them, and relies on both from one transaction to the next.
 
 use crate::config::Config;
 use crate::connection::{Connection, Param, Statement};
@@ -27,29 +27,28 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use storage::{Ident, threads};
 
-/// How often the thread that renews the lease looks around.
+/// Interval at which the lease thread checks for work.
 const TICK: Duration = Duration::from_secs(1);
 
-/// In which of these rounds a lease is renewed; it lasts thirty seconds.
+/// Number of intervals between two renewals. A lease lasts thirty seconds.
 const RENEWED_EVERY: u64 = 5;
 
-/// How old a state may be that is read on a standby, unless somebody says otherwise: the least that
-/// maxStalenessSeconds can ask for.
+/// Default maximum age of a standby's state: the minimum of maxStalenessSeconds.
 const STALE: Duration = Duration::from_secs(90);
 
-/// 2020 in milliseconds since 1970: where the times in record ids begin.
+/// 2020-01-01 in milliseconds since 1970: the origin of the times in record ids.
 const EPOCH: u64 = 1_577_836_800_000;
 
-/// How many connections a front has at most, by what they are for, and what else bounds it.
+/// Limits of a front: maximum numbers of connections by purpose, and the age of standby reads.
 #[derive(Debug, Clone, Copy)]
 pub struct Limits {
-    /// For reading, those of open cursors included.
+    /// Connections for reads, open cursors included.
     pub reads: usize,
-    /// For commits.
+    /// Connections for commits.
     pub commits: usize,
-    /// For open transactions.
+    /// Connections for open transactions.
     pub transactions: usize,
-    /// How old a state may be that is read on a standby.
+    /// Maximum age of a state read on a standby.
     pub stale: Duration,
 }
 
@@ -65,35 +64,35 @@ pub(crate) struct Front {
     pub(crate) reads: Arc<Pool>,
     pub(crate) commits: Arc<Pool>,
     pub(crate) transactions: Arc<Pool>,
-    /// For changes of the catalog.
+    /// Connections for changes of the catalog.
     pub(crate) changes: Arc<Pool>,
-    /// For questions that are asked while another connection is held.
+    /// Connections for queries made while another connection is held.
     pub(crate) control: Arc<Pool>,
-    /// For what happens by itself.
+    /// Connections for background work.
     pub(crate) background: Arc<Pool>,
-    /// The life of the server that this front has last made sure of, and whoever is at it.
+    /// The life in which this front was last confirmed (see `settle`), and the lock of that work.
     pub(crate) settled: AtomicU64,
     pub(crate) settling: Mutex<()>,
     idents: Mutex<std::ops::Range<u64>>,
     records: AtomicU64,
-    /// How far the log is known, and the clock.
+    /// Position in the log, and the clock.
     pub(crate) times: Arc<Times>,
     pub(crate) follower: Arc<Follower>,
-    /// Its number, which no other process has while the lease lasts.
+    /// Number of this front, unique while the lease lasts.
     pub(crate) lease: Arc<Lease>,
-    /// How many answers of the server have been waited for.
+    /// Counts round trips to the server.
     pub(crate) trips: Arc<AtomicU64>,
-    /// The latest generation of the catalog that this process has heard of.
+    /// The latest generation of the catalog that this process has seen.
     pub(crate) known: Known,
     pub(crate) sessions: Arc<Sessions>,
     pub(crate) standbys: Arc<Standbys>,
 }
 
 impl Front {
-    /// Connects, makes the schema where it isn't there, and takes a number.
+    /// Connects, creates the schema if it is missing, and takes a number.
     ///
-    /// Errors: the server's, those of [`schema::prepare`], and VE002 where other fronts rely on there being a log
-    /// or none, which `log_bytes` would change.
+    /// Errors: errors of the server and of [`schema::prepare`]. VE002 if `log_bytes` would create or remove the log
+    /// while other fronts rely on the present choice.
     pub(crate) fn open(
         config: Config,
         schema: &str,
@@ -147,12 +146,12 @@ impl Front {
         })
     }
 
-    /// Notes a generation of the catalog that somebody has told.
+    /// Records a generation of the catalog that another part has read.
     pub(crate) fn hear(&self, generation: u64) {
         self.known.fetch_max(generation, Ordering::AcqRel);
     }
 
-    /// Asks for the latest generation of the catalog.
+    /// Reads the latest generation of the catalog.
     pub(crate) fn latest_generation(&self) -> Answer<u64> {
         let rows = self.ask(|lent| lent.one(&self.statements.generation, &[]))?;
         let generation = rows.first().map_or(0, |row| row.int(0) as u64);
@@ -160,27 +159,27 @@ impl Front {
         Ok(generation)
     }
 
-    /// Asks a question on a connection of its own.
+    /// Runs a query on a control connection.
     pub(crate) fn ask<T>(&self, question: impl Fn(&mut Lent) -> Answer<T>) -> Answer<T> {
         ask(&self.control, &question)
     }
 
-    /// The same on a connection of another pool.
+    /// Runs a query on a connection of another pool.
     pub(crate) fn ask_on<T>(&self, pool: &Arc<Pool>, question: impl Fn(&mut Lent) -> Answer<T>) -> Answer<T> {
         ask(pool, &question)
     }
 
-    /// The number of this process.
+    /// Returns the number of this process.
     pub(crate) fn number(&self) -> i64 {
         self.lease.number()
     }
 
-    /// Gives the numbers up that have not been given to trees yet.
+    /// Discards the reserved tree numbers.
     pub(crate) fn give_up_idents(&self) {
         *self.idents.lock() = 0..0;
     }
 
-    /// A number for a new tree.
+    /// Returns a number for a new tree.
     pub(crate) fn new_ident(&self) -> Answer<Ident> {
         self.settle()?;
         let mut idents = lock(&self.idents)?;
@@ -192,7 +191,7 @@ impl Front {
         idents.next().map(Ident).ok_or_else(|| Failure::Lost("there are no more numbers".to_string()))
     }
 
-    /// An id for a new record: the time in milliseconds, the front's number, a counter.
+    /// Returns an id for a new record: time in milliseconds, number of the front, counter.
     pub(crate) fn new_record(&self) -> u64 {
         let millis = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_millis() as u64;
         let at = |millis: u64| millis << 22 | (self.number() as u64) << 12;
@@ -206,8 +205,8 @@ impl Front {
         next(last.unwrap_or_else(|last| last))
     }
 
-    /// The time of a commit: that of its entry in the log, the latest known where it has none there, or one
-    /// that is made up where there is no log.
+    /// Returns the time of a commit: the time of its log entry. Without an entry, returns the latest known time;
+    /// without a log, returns a generated time.
     pub(crate) fn time_of(&self, logged: Option<u64>, earliest: u64, ticks: u32) -> u64 {
         match logged {
             Some(time) => self.times.hear(time),
@@ -216,8 +215,7 @@ impl Front {
         }
     }
 
-    /// The latest time that is known. Where there is a log its clock is the one that counts; else `earliest`
-    /// if that is later.
+    /// Returns the latest known time. With a log, its clock decides; without a log, `earliest` is the minimum.
     pub(crate) fn time(&self, earliest: u64) -> u64 {
         self.times.hear(if self.times.is_kept() { 0 } else { earliest })
     }
@@ -234,7 +232,7 @@ impl Drop for Front {
     }
 }
 
-/// What the server says of the log, and of the time.
+/// Reads the state of the log and the clock from the server.
 fn open_times(
     control: &Arc<Pool>,
     statements: &Statements,
@@ -247,7 +245,7 @@ fn open_times(
     let times = Times::default();
     times.limit.store(kept.first().map_or(0, |row| row.int(0) as u64), Ordering::Relaxed);
     if times.is_kept() {
-        // Under the lock of those who are given times: whatever is earlier is committed.
+        // Runs under the lock that orders times: everything earlier is committed.
         let params = [Param::Int(signed(0))];
         let clock = ask(control, &|lent| lent.one(&statements.tick, &params))?;
         times.hear(clock.first().map_or(0, |row| row.int(0) as u64 ^ 1 << 63));
@@ -269,21 +267,21 @@ fn renew(
         if tick % RENEWED_EVERY != 0 {
             continue;
         }
-        // Whoever finds others at it leaves it to them.
+        // If another front maintains the log, this front skips the round.
         match ask(control, &|lent| look_after(times, statements, lent)) {
             Err(failure) if !failure.is_conflict() => {
                 log::warn!("the log in PostgreSQL could not be looked after: {failure:?}");
             }
             _ => {}
         }
-        // So a standby that shows the lease has come to the time that is told by now.
+        // A standby that shows the lease has therefore reached the time known now.
         if let Err(failure) = lease.renew(control, statements, times) {
             log::warn!("the lease on PostgreSQL could not be renewed: {failure:?}");
         }
     }
 }
 
-/// What is done for the log every few seconds: the clock goes on, and what is too old is removed.
+/// Maintains the log: advances the clock and removes old entries. Runs every few seconds.
 fn look_after(times: &Times, statements: &Statements, lent: &mut Lent) -> Answer<()> {
     if !times.is_kept() {
         return Ok(());
@@ -296,34 +294,33 @@ fn look_after(times: &Times, statements: &Statements, lent: &mut Lent) -> Answer
     Ok(())
 }
 
-/// Looks for what other fronts have written, and has it made safe, for whoever waits: one look for all of a
-/// front's streams.
+/// Polls for entries of other fronts and makes them durable, once for all streams of a front.
 #[derive(Default)]
 pub(crate) struct Follower {
     pub(crate) asked: Mutex<bool>,
     pub(crate) wake: Condvar,
-    /// Up to which time those who wait have been told of.
+    /// Time up to which waiting streams have been notified.
     pub(crate) told: AtomicU64,
 }
 
 impl Follower {
-    /// Asks for a look at once.
+    /// Requests an immediate poll.
     pub(crate) fn ask(&self) {
         *self.asked.lock() = true;
         self.wake.notify_all();
     }
 }
 
-/// How many rows are removed at a time.
+/// Number of rows deleted in one batch.
 const AT_ONCE: i64 = 2000;
 
-/// How often somebody looks whether there are any.
+/// Poll interval for dropped trees.
 const IDLE: Duration = Duration::from_secs(5);
 
-/// The shortest and the longest rest between two rounds, which is otherwise as long as the round took.
+/// Minimum and maximum pause between two batches. A pause is otherwise as long as the batch took.
 const REST: (Duration, Duration) = (Duration::from_millis(5), Duration::from_secs(2));
 
-/// Begins to remove, until the front is gone.
+/// Starts the deletion thread, which runs until the front is closed.
 pub(crate) fn start(pool: &Arc<Pool>, statements: &Arc<Statements>, lease: &Arc<Lease>) {
     let (pool, statements, lease) = (pool.clone(), statements.clone(), lease.clone());
     let sweep = move || {
@@ -347,22 +344,22 @@ pub(crate) fn start(pool: &Arc<Pool>, statements: &Arc<Statements>, lease: &Arc<
     }
 }
 
-/// How many rows have been removed; negative where there are none, or another front is at it.
+/// Deletes one batch and returns the number of rows. Negative if no rows are left or another front deletes.
 fn round(pool: &Arc<Pool>, statements: &Statements) -> Answer<i64> {
     let rows = ask(pool, &|lent| lent.one(&statements.sweep, &[Param::Int(AT_ONCE)]))?;
     Ok(rows.first().map_or(-1, |row| row.int(0)))
 }
 
-/// What is to be done about it.
+/// Advice in the error for a pooler.
 const ADVICE: &str = "connect to PostgreSQL itself: a front's own pools bound its connections";
 
-/// What a server's refusal to begin a session means, or of what a new one asks first, where it is a pooler's.
+/// Replaces the error of a first statement by a clearer one if a pooler caused it.
 pub(crate) fn explain(failure: Failure) -> Failure {
     match &failure {
         Failure::Server { message, .. } if message.contains("unsupported startup parameter") => {
             Failure::Lost(format!("poolers such as PgBouncer are not supported ({message}): {ADVICE}"))
         }
-        // A statement is there already, or isn't there any more: another connection's session.
+        // The statement exists already, or is missing: the session belongs to another connection.
         Failure::Server { .. } if failure.is("42P05") || failure.is("26000") => shared(),
         _ => failure,
     }
@@ -375,8 +372,7 @@ fn shared() -> Failure {
     ))
 }
 
-/// Refuses a pooler that lets sessions begin, and keeps the options from them, or gives one session to several
-/// transactions at a time.
+/// Refuses a pooler that accepts sessions but drops their options, or shares one session between transactions.
 pub(crate) fn refuse(config: &Config, lives: &Lives, connection: &mut Connection) -> Answer<()> {
     let asked = Statement::new(
         "session",
@@ -397,7 +393,7 @@ pub(crate) fn refuse(config: &Config, lives: &Lives, connection: &mut Connection
     if connection.is_to(process) {
         return Ok(());
     }
-    // Whoever answers for the server may still give each connection a session of its own.
+    // A proxy may still give each connection its own session.
     let another = Connection::open(config, lives).and_then(|mut another| session(&mut another));
     match another.map_err(explain)?.0 == process {
         true => Err(shared()),

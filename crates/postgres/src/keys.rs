@@ -1,23 +1,23 @@
-//! Keys as they stand in the table: those that are too long for PostgreSQL's index are cut.
+//! Keys as stored in the table. Keys too long for an index of PostgreSQL are truncated.
 //!
-//! A B-tree of PostgreSQL takes some 2,700 bytes. A key beyond 2,000 bytes stands in the index as its first
-//! 2,000 bytes and its SHA-256, and whole beside it. So a key is found, and two keys are told apart, by what
-//! is in the index; those that share 2,000 bytes lie together there, and whoever scans sorts them.
+//! A B-tree of PostgreSQL takes keys of about 2,700 bytes. The index holds a longer key as its first 2,000 bytes and
+//! its SHA-256, and another column holds the whole key. The index alone therefore finds and distinguishes keys. Keys
+//! that share 2,000 bytes are adjacent in the index, and a scan sorts them.
 
 use sha2::{Digest, Sha256};
 use std::borrow::Cow;
 use std::ops::Bound;
 use storage::{Ident, Range};
 
-/// The longest key that is kept whole, and how much is kept of longer ones.
+/// Maximum length of a key in the index, and the length of the kept prefix of longer keys.
 pub(crate) const WHOLE: usize = 2000;
 
-/// A number of a tree, as the table has it.
+/// Returns a tree number as stored in the table.
 pub(crate) fn ident(ident: Ident) -> i64 {
     ident.0 as i64
 }
 
-/// What stands in the index for a key.
+/// Returns the form of a key in the index.
 pub(crate) fn stored(key: &[u8]) -> Cow<'_, [u8]> {
     match key.get(..WHOLE) {
         Some(head) if key.len() > WHOLE => Cow::Owned([head, &Sha256::digest(key)[..]].concat()),
@@ -25,13 +25,13 @@ pub(crate) fn stored(key: &[u8]) -> Cow<'_, [u8]> {
     }
 }
 
-/// The key that is kept whole beside the index, if it has to be.
+/// Returns the whole key for its own column, if the index truncates it.
 pub(crate) fn beside(key: &[u8]) -> Option<&[u8]> {
     (key.len() > WHOLE).then_some(key)
 }
 
-/// The bounds of a range among the keys in the table, the lower included and the upper not: they may hold more than
-/// the range where a bound is too long to be kept whole.
+/// Returns the bounds of a range in the table, lower inclusive and upper exclusive. They may cover more than the range
+/// if a bound is truncated.
 pub(crate) fn bounds(range: &Range) -> (Vec<u8>, Vec<u8>) {
     let lower = match &range.lower {
         Bound::Unbounded => Vec::new(),
@@ -40,7 +40,7 @@ pub(crate) fn bounds(range: &Range) -> (Vec<u8>, Vec<u8>) {
         Bound::Excluded(key) => [key, &[0][..]].concat(),
     };
     let upper = match &range.upper {
-        // Behind all keys there can be.
+        // Greater than any possible key.
         Bound::Unbounded => vec![u8::MAX; WHOLE + 33],
         Bound::Excluded(key) if key.len() <= WHOLE => key.to_vec(),
         Bound::Included(key) if key.len() < WHOLE => [key, &[0][..]].concat(),
@@ -49,7 +49,7 @@ pub(crate) fn bounds(range: &Range) -> (Vec<u8>, Vec<u8>) {
     (lower, upper)
 }
 
-/// Behind all keys that share these first 2,000 bytes.
+/// Returns a bound behind all keys that share these first 2,000 bytes.
 pub(crate) fn run_end(head: &[u8]) -> Vec<u8> {
     [head, &[u8::MAX; 33][..]].concat()
 }

@@ -1,4 +1,4 @@
-//! A front's number, under a lease, and what it has known whenever it renewed that.
+//! The lease of a front's number, and markers of the state known at each renewal.
 
 use crate::connection::Param;
 use crate::failure::{Answer, Failure, lock};
@@ -11,33 +11,33 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-/// A lease that was renewed longer ago than this is renewed before it is relied on; it lasts thirty seconds.
+/// Age at which a lease is renewed before use. A lease lasts thirty seconds.
 const RENEWED_LATE: Duration = Duration::from_secs(20);
 
-/// A front's number, and until when it has it.
+/// A front's number and the end of its lease.
 pub(crate) struct Lease {
     number: AtomicI64,
-    /// Until when, as the server has noted it.
+    /// End of the lease, as stored on the server.
     until: Mutex<i64>,
     start: Instant,
-    /// When it was renewed last, in milliseconds after the start.
+    /// Time of the last renewal, in milliseconds after the start.
     renewed: AtomicU64,
     ended: Mutex<bool>,
     wake: Condvar,
-    /// The life that markers are of, and the latest of them, oldest first.
+    /// The life that the markers belong to, and the latest markers, oldest first.
     markers: Mutex<(u64, VecDeque<Marker>)>,
-    /// How old a state may be that is read on a standby, and for how long markers are kept.
+    /// Maximum age of a state read on a standby, and the retention of markers.
     pub(crate) stale: Duration,
 }
 
-/// What was known when the lease was written: a standby that shows it has all of that.
+/// The state known when the lease was written. A standby that shows this lease has all of that state.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Marker {
-    /// Until when the lease lasts, as the server has noted it: no two are the same.
+    /// End of the lease as stored on the server. Unique for each renewal.
     until: i64,
-    /// Everything up to this time had been committed.
+    /// Everything up to this time was committed.
     pub(crate) time: u64,
-    /// When that was.
+    /// Moment of the renewal.
     pub(crate) at: Instant,
 }
 
@@ -59,22 +59,22 @@ impl Lease {
         })
     }
 
-    /// The number.
+    /// Returns the number.
     pub(crate) fn number(&self) -> i64 {
         self.number.load(Ordering::Acquire)
     }
 
-    /// Until when it is this front's, as the server has noted it.
+    /// Returns the end of the lease, as stored on the server.
     pub(crate) fn until(&self) -> i64 {
         *self.until.lock()
     }
 
-    /// Renews it; where somebody else has the number by now, takes another.
+    /// Renews the lease. Takes another number if a different front owns this one by now.
     pub(crate) fn renew(&self, control: &Arc<Pool>, statements: &Statements, times: &Times) -> Answer<()> {
         self.write(control, statements, times, &mut *lock(&self.until)?)
     }
 
-    /// Makes sure that it has been written since a moment.
+    /// Ensures that the lease was written after a moment.
     pub(crate) fn mark(
         &self,
         control: &Arc<Pool>,
@@ -115,7 +115,7 @@ impl Lease {
         self.renewed.store((at - self.start).as_millis() as u64, Ordering::Release);
         let mut markers = self.markers.lock();
         if markers.0 != life {
-            // What was written in an earlier life may be on a standby that follows nobody any more.
+            // Markers of an earlier life may match a standby that follows no primary any more.
             *markers = (life, VecDeque::new());
         }
         while markers.1.front().is_some_and(|oldest| oldest.at.elapsed() > self.stale) {
@@ -125,26 +125,26 @@ impl Lease {
         Ok(())
     }
 
-    /// What was known when the lease said this, in this life.
+    /// Returns the marker of a lease end, in this life.
     pub(crate) fn marker_of(&self, until: i64, life: u64) -> Option<Marker> {
         let markers = self.markers.lock();
         markers.1.iter().rev().find(|marker| marker.until == until && markers.0 == life).copied()
     }
 
-    /// Whether it has to be renewed before it is relied on.
+    /// Returns true if the lease must be renewed before use.
     pub(crate) fn is_stale(&self) -> bool {
         let age =
             (self.start.elapsed().as_millis() as u64).saturating_sub(self.renewed.load(Ordering::Acquire));
         age > RENEWED_LATE.as_millis() as u64
     }
 
-    /// Says that the front is gone.
+    /// Marks the front as closed.
     pub(crate) fn end(&self) {
         *self.ended.lock() = true;
         self.wake.notify_all();
     }
 
-    /// Waits so long; whether the front is gone.
+    /// Sleeps for `pause`. Returns true if the front is closed.
     pub(crate) fn wait(&self, pause: Duration) -> bool {
         let mut ended = self.ended.lock();
         if !*ended {
@@ -154,9 +154,9 @@ impl Lease {
     }
 }
 
-/// The number, until when it is this front's, and in which life.
+/// Takes a free number. Returns it with the end of the lease and the life.
 fn take_number(control: &Arc<Pool>, statements: &Statements) -> Answer<(i64, i64, u64)> {
-    // Somebody else may have taken the free one that was seen.
+    // Another front may take the free number first.
     for _ in 0..64 {
         let asked = |lent: &mut Lent| Ok((lent.one(&statements.front, &[])?, lent.life));
         let (rows, life) = ask(control, &asked)?;

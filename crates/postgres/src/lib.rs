@@ -1,26 +1,29 @@
-//! A [store](storage::store::Store) over a PostgreSQL server, which any number of processes may share.
+//! A [store](storage::store::Store) over a PostgreSQL server, which any number of processes may share. Such a process
+//! is called a *front*: it keeps no documents itself.
 //!
-//! The way through:
+//! Modules, from the protocol up:
 //!
-//! 1. `connection.rs` speaks the protocol, several statements to a round trip, over `stream.rs`; `pool.rs` bounds
-//!    connections, `cancel.rs` ends statements that nobody waits for any longer, `members.rs` connections that nobody answers
-//!    on, or that lead to a primary of the past.
-//! 2. `schema.sql` is what the server keeps: one table of keys and values for all trees, and functions that
-//!    check and apply a change whole. `schema.rs` makes it and has every statement that uses it.
-//! 3. `session.rs` and `snapshot.rs` read one state: a REPEATABLE READ transaction, begun when first read. `cursor.rs`
-//!    reads by the statements of `pages.rs`, many ranges at a time, and `beginnings.rs` several scans at once.
-//!    `standby.rs` does so on a standby that has come far enough; `members.rs` knows which hosts there are.
-//! 4. `change.rs` and `commit.rs` turn a prepared change into one call, most by a statement of `direct.rs`; `exclusive.rs` is the fence around
-//!    changes of the catalog; `claims.rs` are transactions of many statements; `builds.rs` tells index builders
-//!    what others have changed.
-//!    What is dropped is out of the catalog at once; its rows go behind, by `front.rs`.
-//! 5. `log.rs` has the log of changes, for the streams of all fronts in one order; `times.rs` is the clock, and what a
-//!    commit tells the log.
-//! 6. `barrier.rs` waits until commits are safe, within one of the server's `lives.rs`. It also does what a front does
-//!    when another life begins, and looks up what became of a commit whose answer was lost.
+//! 1. `connection.rs` speaks the protocol over `stream.rs`, with several statements in a round trip. `pool.rs` limits
+//! connections. `cancel.rs` cancels abandoned statements. `members.rs` closes connections to hosts that do not answer,
+//! or that are replaced primaries.
+//! 2. `schema.sql` defines the stored schema: one table of keys and values for all trees, and functions that check and
+//! apply a whole change. `schema.rs` creates it and holds every statement that uses it.
+//! 3. `session.rs` and `snapshot.rs` read one state: a REPEATABLE READ transaction, begun at its first read.
+//!    `cursor.rs`
+//! reads through the statements of `pages.rs`, many ranges at a time, and `beginnings.rs` starts several scans at once.
+//! `standby.rs` reads from a standby that has caught up far enough; `members.rs` lists the hosts.
+//! 4. `change.rs` and `commit.rs` turn a prepared change into one call, mostly by a statement of `direct.rs`.
+//! `exclusive.rs` is the fence around changes of the catalog. `claims.rs` holds multi-statement transactions.
+//! `builds.rs` reports changes by other fronts to index builders. A drop removes its object from the catalog at once;
+//! `front.rs` deletes the rows later.
+//! 5. `log.rs` holds the log of changes, which gives the streams of all fronts one order. `times.rs` is the clock, and
+//!    the
+//! log entry of a commit.
+//! 6. `barrier.rs` waits until commits are durable, within one of the server's `lives.rs`. It also handles the start of
+//! another life, and looks up the result of a commit whose answer was lost.
 //!
-//! Nothing that two processes must agree on lies in one of them: `front.rs` takes numbers from the server, its own under
-//! a `lease.rs`. `state.rs` is what a store consists of, `store.rs` what it does. No module imports one that imports it in turn.
+//! State that two processes must agree on is in the server: `front.rs` takes numbers from it, its own number under a
+//! `lease.rs`. `state.rs` holds the parts of a store, `store.rs` its operations. Imports between modules form no cycle.
 
 mod barrier;
 mod beginnings;

@@ -1,10 +1,11 @@
-//! The lives of a server: each lasts until something that was committed may have been lost.
+//! The lives (incarnations) of a server. A life ends when committed changes may have been lost.
 //!
-//! Commits are made before the write-ahead log is synced, so that a crash takes the last ones with it, and so
-//! does the promotion of a standby that hadn't got them. Whoever waits until his commit is safe must therefore
-//! ask the very life in which it was made: in a later one all that is there is safe, and what he wrote isn't
-//! there. A life's number lies in an unlogged table, which PostgreSQL empties whenever it recovers from a crash
-//! and whenever a standby is promoted, and keeps through an orderly restart.
+//! Commits precede the flush of the write-ahead log. A crash loses the last of them, and so does the promotion of a
+//! standby that had not received them. A wait for durability must therefore ask the same life that made the commit. In
+//! a later life all present data is durable, but the commit may be missing.
+//!
+//! The number of a life is in an unlogged table. PostgreSQL empties the table at recovery from a crash and at the
+//! promotion of a standby, and keeps it through an orderly restart.
 
 use crate::failure::{Answer, Failure};
 use crate::stream::Socket;
@@ -22,22 +23,22 @@ pub(crate) struct Lives {
 
 #[derive(Default)]
 struct Inner {
-    /// What the server calls them, in order.
+    /// The server's ids of the lives, in order.
     ids: Vec<i64>,
-    /// The latest timeline: each promotion begins one.
+    /// The latest timeline. Each promotion begins a timeline.
     timeline: i64,
-    /// The connections to each.
+    /// The connections of each life.
     sockets: Vec<(u64, Weak<Socket>)>,
 }
 
 impl Lives {
-    /// The latest.
+    /// Returns the latest life.
     pub(crate) fn current(&self) -> u64 {
         self.current.load(Ordering::Acquire)
     }
 
-    /// Refuses a server that takes writes on a timeline that another has ended: a primary that doesn't know yet
-    /// that a standby has been promoted.
+    /// Refuses a writable server on a timeline that has ended: a primary that does not know about the promotion of a
+    /// standby.
     pub(crate) fn admit(&self, timeline: i64) -> Answer<()> {
         let mut inner = self.inner.lock();
         if timeline < inner.timeline {
@@ -47,10 +48,10 @@ impl Lives {
         Ok(())
     }
 
-    /// Notes in which life a connection was opened, and gives its number. The first one of a new life ends all
-    /// connections to earlier ones.
+    /// Records the life of a new connection and returns its number. The first connection of a new life closes all
+    /// connections of earlier lives.
     ///
-    /// Errors: `Lost` where a later life has been seen.
+    /// Errors: `Lost` if a later life has been seen.
     pub(crate) fn enter(&self, id: i64, socket: &Arc<Socket>) -> Answer<u64> {
         let mut inner = self.inner.lock();
         let number = match inner.ids.iter().position(|known| *known == id) {
@@ -71,7 +72,7 @@ impl Lives {
         Ok(number)
     }
 
-    /// Ends all connections: nobody answers any more.
+    /// Closes all connections, because the server does not answer.
     pub(crate) fn end_connections(&self) {
         end_all(&mut self.inner.lock());
     }
@@ -82,20 +83,20 @@ fn end_all(inner: &mut Inner) {
     sockets.iter().filter_map(|(_, socket)| socket.upgrade()).for_each(|socket| socket.end());
 }
 
-/// What becomes of a wait for something that a later life may not have.
+/// Returns the error of a wait for a commit that a later life may lack.
 pub(crate) fn replaced() -> Failure {
     Failure::Lost("the server has crashed or been replaced by another since".to_string())
 }
 
-/// Where in a position the life begins that a commit was made in.
+/// Bit of a position at which the life of the commit begins.
 const LIFE: u32 = 40;
 
-/// The position of the commit of this number.
+/// Returns the position of the commit of this number.
 pub(crate) fn position(life: u64, number: u64) -> Position {
     Position(life << LIFE | number & ((1 << LIFE) - 1))
 }
 
-/// The life of a position.
+/// Returns the life of a position.
 pub(crate) fn life_of(position: Position) -> u64 {
     position.0 >> LIFE
 }

@@ -1,8 +1,8 @@
-//! The log of changes: what a commit tells, how it is read, and who looks after it.
+//! The log of changes: the entries of commits, their reads, and its maintenance.
 //!
-//! Times come from the server: `record` in schema-3.sql, and `next_time` in schema-4.sql, give them so that no earlier one is ever added to
-//! what can be seen. So whatever time a front has been told, the log has all entries up to it, and a stream
-//! only has to know how far that would survive the loss of the server, too.
+//! The server assigns times. The functions `record` in schema-3.sql and `next_time` in schema-4.sql never add an
+//! earlier time to the visible entries. The log is therefore complete up to any reported time. A stream only needs the
+//! time up to which entries also survive the loss of the server.
 
 use crate::barrier::Barriers;
 use crate::connection::Param;
@@ -18,14 +18,14 @@ use std::time::{Duration, Instant};
 use storage::store::{Change, LOG, LOG_TREES};
 use storage::{Cursor, Direction, Ident, Key, Lent, Range, Value, threads};
 
-/// How often somebody looks for what other fronts have written, while anybody waits for it.
+/// Poll interval for entries of other fronts while a stream waits.
 const POLL: Duration = Duration::from_millis(20);
 
-/// The same while nobody does.
+/// Poll interval while no stream waits.
 const IDLE: Duration = Duration::from_secs(1);
 
 impl Front {
-    /// What a change tells the log; `None` where that is nothing, or there is no log.
+    /// Returns the log entry of a change; `None` if the change has no entry or the store keeps no log.
     pub(crate) fn entry<'a>(&self, change: &'a Change) -> Option<Entry<'a>> {
         let Change { log, ticks, earliest, .. } = change;
         (self.times.is_kept() && !log.is_empty()).then(|| Entry {
@@ -37,31 +37,31 @@ impl Front {
         })
     }
 
-    /// Lets the clock of all fronts go on to a time, and gives what it shows.
+    /// Advances the clock of all fronts to a time, and returns its present time.
     pub(crate) fn tick(&self, earliest: u64) -> Answer<u64> {
         let params = [Param::Int(signed(earliest))];
         let rows = self.ask(|lent| lent.one(&self.statements.tick, &params))?;
         Ok(self.times.hear(time_in(&rows).unwrap_or_default()))
     }
 
-    /// The time of the oldest entry.
+    /// Returns the time of the oldest entry.
     pub(crate) fn log_first(&self) -> Answer<Option<u64>> {
         Ok(time_in(&self.ask(|lent| lent.one(&self.statements.log_first, &[]))?))
     }
 }
 
-/// Whether a tree is of the log.
+/// Returns true if a tree belongs to the log.
 pub(crate) fn is_log(tree: Ident) -> bool {
     tree >= LOG_TREES && tree <= LOG
 }
 
-/// The parameters of a scan of the log: times and parts, the lower included and the upper not.
+/// Returns the parameters of a log scan: times and parts, lower inclusive and upper exclusive.
 pub(crate) fn log_bounds(range: &Range) -> [i64; 4] {
     let place = |bytes: &[u8], unbounded: (bool, [i64; 2])| {
         let number = |at: std::ops::Range<usize>| {
             bytes.get(at).unwrap_or_default().iter().fold(0u64, |sum, byte| sum << 8 | u64::from(*byte))
         };
-        // One byte more stands for the next key.
+        // An additional byte means the next key.
         let next = i64::from(bytes.len() > 12);
         if unbounded.0 { unbounded.1 } else { [signed(number(0..8)), number(8..12) as i64 + next] }
     };
@@ -72,7 +72,7 @@ pub(crate) fn log_bounds(range: &Range) -> [i64; 4] {
     [first, first_part, last, last_part]
 }
 
-/// The list of the log's trees: there is one, from the beginning of time.
+/// The list of log trees. It has one tree, which begins at time zero.
 pub(crate) struct OneTree(Option<(Key, Value)>, Option<(Key, Value)>);
 
 impl OneTree {
@@ -94,14 +94,14 @@ impl Cursor for OneTree {
     }
 }
 
-/// The statement for a scan in a direction.
+/// Returns the statement for a scan in a direction.
 pub(crate) fn scan_of(statements: &Statements, direction: Direction) -> &Arc<crate::connection::Statement> {
     &statements.log_scan[usize::from(direction == Direction::Backward)]
 }
 
 impl Follower {
-    /// Begins to follow, until the front is gone. `anybody` says whether somebody waits, `grown` is called
-    /// when there is more to see.
+    /// Starts the follower thread, which runs until the front is closed. `anybody` returns true if a stream waits.
+    /// `grown` is called when more entries are visible.
     pub(crate) fn start(
         self: &Arc<Self>,
         front: &Arc<Front>,
@@ -118,7 +118,7 @@ impl Follower {
         }
     }
 
-    /// Waits, and looks; `None` where the front is gone.
+    /// Waits, then polls once. Returns `None` if the front is closed.
     fn round(
         &self,
         front: &Weak<Front>,
@@ -133,7 +133,7 @@ impl Follower {
         let is_asked = std::mem::take(&mut *asked);
         drop(asked);
         let front = front.upgrade()?;
-        // Writers make it safe for their own sake, too.
+        // Writers also make entries durable by their own waits.
         self.tell(&front, grown);
         if let Err(failure) = Follower::look(&front, barriers, is_asked || anybody()) {
             log::warn!("the log in PostgreSQL can't be followed: {failure:?}");
@@ -143,7 +143,7 @@ impl Follower {
         Some(())
     }
 
-    /// Tells those who wait where there is more to see.
+    /// Notifies the waiting streams if more entries are visible.
     fn tell(&self, front: &Front, grown: &dyn Fn()) {
         let durable = front.times.durable();
         if self.told.swap(durable, Ordering::AcqRel) < durable {
@@ -159,7 +159,7 @@ impl Follower {
             true => {
                 let since = Instant::now();
                 let life = front.lives().current();
-                // A standby that is gone must not keep this thread from seeing that the front is.
+                // The time limit lets this thread notice the end of the front while a standby is lost.
                 barriers.wait_standbys(front, life, &mut || since.elapsed() < IDLE).map(drop)
             }
             false => Ok(()),

@@ -1,7 +1,7 @@
-//! The hosts of the connection string: what each is, and how near.
+//! The hosts of the connection string: role and latency of each.
 //!
-//! A question each second, whose answer says that the server is there: a network that swallows packets ends no
-//! connection by itself, and whoever waits on one would wait for as long as TCP hopes.
+//! A heartbeat query each second confirms that the server answers. A network that drops packets closes no connection,
+//! and a wait on such a connection would last until TCP gives up.
 
 use crate::config::{Config, Wanted};
 use crate::connection::{Connection, Statement};
@@ -16,13 +16,13 @@ use std::time::{Duration, Instant};
 use storage::store::Among;
 use storage::threads;
 
-/// By how much longer than the nearest others may take to answer that count as near, too: as routers have it.
+/// Latency window: a host within this time of the nearest counts as near, as in routers of MongoDB.
 const AS_NEAR: Duration = Duration::from_millis(15);
 
-/// How long the first look at all hosts may take, or one that somebody has asked for.
+/// Timeout of the first survey of all hosts, and of a requested survey.
 const LOOKED_FOR: Duration = Duration::from_secs(12);
 
-/// What a host is, as of the last look.
+/// Role of a host at the last survey.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
 pub(crate) enum Role {
@@ -31,14 +31,14 @@ pub(crate) enum Role {
     Standby,
 }
 
-/// One of the hosts of the connection string.
+/// A host of the connection string.
 pub(crate) struct Member {
     pub(crate) place: Arc<Place>,
     pub(crate) pool: Arc<Pool>,
     role: AtomicU8,
-    /// How long it takes to answer, in microseconds: the latest looks count most.
+    /// Smoothed latency in microseconds; the latest surveys weigh most.
     took: AtomicU64,
-    /// Until when it is passed over.
+    /// End of the period in which the host is skipped.
     pub(crate) passed_over: Mutex<Option<Instant>>,
 }
 
@@ -47,7 +47,7 @@ impl Member {
         self.role.load(Ordering::Acquire) == role as u8
     }
 
-    /// Notes what it is.
+    /// Records the role of the host.
     pub(crate) fn note(&self, role: Role) {
         self.role.store(role as u8, Ordering::Release);
     }
@@ -55,7 +55,7 @@ impl Member {
     fn note_took(&self, took: Duration) {
         let took = took.as_micros() as u64;
         let smooth = |before: u64| Some(if before == 0 { took } else { (4 * before + took) / 5 });
-        // Nobody else notes it.
+        // One thread alone writes the latency.
         let _ = self.took.fetch_update(Ordering::Relaxed, Ordering::Relaxed, smooth);
     }
 
@@ -68,19 +68,19 @@ impl Member {
     }
 }
 
-/// All hosts that may have standbys.
+/// All hosts that may be standbys.
 pub(crate) struct Standbys {
-    /// None where there is but one host.
+    /// Empty for a single host.
     members: Vec<Member>,
     next: AtomicUsize,
-    /// How many looks at all hosts there have been, and whether somebody waits for the next.
+    /// Number of finished surveys, and whether a thread waits for the next.
     looks: Mutex<(u64, bool)>,
     looked: Condvar,
     asked: Condvar,
 }
 
 impl Standbys {
-    /// Those of a connection string; so many connections to each.
+    /// Creates the list from a connection string, with at most `most` connections to each host.
     pub(crate) fn new(place: &Place, pool: &Pool, most: usize) -> Standbys {
         let hosts = if place.config.hosts.len() > 1 { place.config.hosts.as_slice() } else { &[] };
         let member = |host: &(String, u16)| {
@@ -103,13 +103,13 @@ impl Standbys {
         }
     }
 
-    /// Whether there can be any.
+    /// Returns true if no host can be a standby.
     pub(crate) fn is_empty(&self) -> bool {
         self.members.is_empty()
     }
 
-    /// Looks at each host: what it is, and whether it has taken the primary's place. Connections to one that
-    /// doesn't answer are ended, so that nobody waits on them.
+    /// Surveys each host: its role, and whether it has become the primary. Closes the connections to a host that does
+    /// not answer, so that no thread waits on them.
     pub(crate) fn look(&self, primary: &Place) {
         for member in &self.members {
             let opened = Connection::open(&member.place.config, &Lives::default());
@@ -131,7 +131,7 @@ impl Standbys {
         self.looked.notify_all();
     }
 
-    /// Waits so long, or until somebody asks for a look.
+    /// Sleeps for `pause`, or until a survey is requested.
     pub(crate) fn rest(&self, pause: Duration) {
         let mut looks = self.looks.lock();
         if !looks.1 {
@@ -139,7 +139,7 @@ impl Standbys {
         }
     }
 
-    /// Has all hosts looked at, and waits for that.
+    /// Requests a survey of all hosts and waits for it.
     ///
     /// Errors: `GivenUp`.
     pub(crate) fn look_again(&self) -> Answer<()> {
@@ -155,15 +155,15 @@ impl Standbys {
         Ok(())
     }
 
-    /// The standbys, beginning with another each time; last those that took too long a moment ago, where nobody else
-    /// will do.
+    /// Returns the standbys, starting with a different host each time. Hosts that were recently too slow come last, and
+    /// only if the primary cannot serve.
     pub(crate) fn at_hand(&self, among: Among) -> Vec<&Member> {
         let first = self.next.fetch_add(1, Ordering::Relaxed);
         let count = self.members.len();
         let turned = (0..count).filter_map(|at| self.members.get((first + at) % count));
         let there: Vec<&Member> = match among {
             Among::Others | Among::OthersFirst => turned.filter(|member| member.is(Role::Standby)).collect(),
-            // The primary answers where it is its turn.
+            // The primary takes its turn among them.
             Among::Nearest => {
                 let there: Vec<&Member> = turned.filter(|member| !member.is(Role::Away)).collect();
                 let nearest = there.iter().map(|member| member.took()).min().unwrap_or_default();
@@ -178,23 +178,23 @@ impl Standbys {
     }
 }
 
-/// How often the question is asked.
+/// Interval of the heartbeat.
 const BEAT: Duration = Duration::from_secs(1);
 
-/// How long the answer may take.
+/// Timeout of a heartbeat.
 const PATIENCE: Duration = Duration::from_secs(4);
 
-/// How often the other hosts are looked at: one of them may have taken the primary's place, while that one still
-/// believes itself to be it.
+/// Interval of the survey of the other hosts. One of them may have become the primary while the old primary does not
+/// know.
 const SURVEY: Duration = Duration::from_secs(3);
 
-/// A server that answers a new connection this soon would have answered an old one.
+/// Latency of a new connection below which an unanswered old connection counts as dead.
 const SOON: Duration = Duration::from_secs(1);
 
-/// After how long without an answer all connections are given up.
+/// Time without an answer after which all connections are closed.
 const GONE: Duration = Duration::from_secs(10);
 
-/// Begins to ask, until the front is gone.
+/// Starts the heartbeat thread, which runs until the front is closed.
 pub(crate) fn start_pulse(place: &Arc<Place>, lease: &Arc<Lease>) {
     let (place, lease) = (place.clone(), lease.clone());
     let question = Statement::new("pulse", "select 1::int8");
@@ -209,7 +209,7 @@ pub(crate) fn start_pulse(place: &Arc<Place>, lease: &Arc<Lease>) {
     }
 }
 
-/// Begins to look at the hosts, where there are several, until the front is gone.
+/// Starts the survey thread if several hosts are configured. It runs until the front is closed.
 pub(crate) fn start_survey(place: &Arc<Place>, standbys: &Arc<Standbys>, lease: &Arc<Lease>) {
     if standbys.is_empty() {
         return;
@@ -245,7 +245,7 @@ impl Pulse {
         }
         let again = Instant::now();
         match self.ask() {
-            // The way that others still wait on leads nowhere. Where another life has begun they have been ended.
+            // The old connections lead nowhere. A new life would have closed them already.
             Ok(()) if took >= PATIENCE && again.elapsed() < SOON => {
                 log::warn!("connections to PostgreSQL that nobody answers on are ended");
                 self.place.lives.end_connections();
@@ -271,7 +271,7 @@ impl Pulse {
         Ok(())
     }
 
-    /// Notes that nobody answers, and ends all connections once that has lasted.
+    /// Records that the server does not answer. Closes all connections once the outage has lasted.
     fn gone(&mut self, why: &str) {
         let since = *self.silent_since.get_or_insert_with(Instant::now);
         if since.elapsed() >= GONE {

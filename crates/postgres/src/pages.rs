@@ -1,18 +1,18 @@
-//! The statements that read a page of a scan: a range of keys, many ranges, or the beginnings of many scans.
+//! Statements that read a page of a scan: a range of keys, many ranges, or the first pages of many scans.
 //!
-//! Rows have the key, the value, the key that is kept whole beside the index, and then what the page is for: the record that an
-//! entry names or, where none is asked for, the value. If that is longer than the page has room for, they have its
-//! length. All ask for kv by its primary key, in its order; a tree and the ends of its keys are
-//! conditions of their own, since PostgreSQL goes on behind the end of a range of rows `(ident, key)` up to the end of the tree.
+//! A row has the key, the value, the long key, and the record that the entry names. A page without records has the
+//! value in that place. A record longer than the limit is replaced by its length. All statements read kv in the order
+//! of its primary key. Conditions name the tree and the ends of its keys separately: for a row range `(ident, key)`,
+//! PostgreSQL would scan on to the end of the tree.
 
 use crate::connection::Statement;
 use std::sync::Arc;
 use storage::Direction;
 
-/// The most bytes of documents that a page of a scan brings, about.
+/// Approximate maximum of document bytes in a page.
 pub(crate) const PAGE_BYTES: usize = 4 << 20;
 
-/// What comes with an entry: nothing, or the record whose id is the end of its key, or the beginning of its value.
+/// The addition to an entry: nothing, the record whose id ends the key, or the record whose id begins the value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Named {
     Nothing = 0,
@@ -20,33 +20,33 @@ pub(crate) enum Named {
     ByValue = 2,
 }
 
-/// The columns of their rows.
+/// Column numbers of the rows.
 pub(crate) mod column {
     pub(crate) const KEY: usize = 0;
     pub(crate) const VALUE: usize = 1;
     pub(crate) const LONG: usize = 2;
     pub(crate) const LENGTH: usize = 3;
     pub(crate) const BROUGHT: usize = 4;
-    /// Of many scans: the scan's number, from one on.
+    /// Number of the scan, from one, in a page of many scans.
     pub(crate) const NUMBER: usize = 5;
 }
 
-/// How much a page is to have: so many entries, each with a document of so many bytes at most.
+/// Size of a page: number of entries, and the maximum bytes of each document.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Room {
     pub(crate) entries: usize,
     pub(crate) longest: usize,
 }
 
-/// The statements, for both directions.
+/// The statements for both directions.
 pub(crate) struct Pages {
-    /// A range of tree `$1`: `$2` and `$3` are its ends, `$4` how many entries, `$5` the longest that is brought, `$6` the tree of
-    /// the records.
+    /// One range of tree `$1`: `$2` and `$3` are its ends, `$4` the number of entries, `$5` the maximum length, `$6`
+    /// the tree of the records.
     range: [[Arc<Statement>; 3]; 2],
-    /// Many ranges of a tree: `$2` and `$3` are their ends.
+    /// Many ranges of a tree: `$2` and `$3` are arrays of their ends.
     ranges: [[Arc<Statement>; 3]; 2],
-    /// Many scans of trees `$1`: `$2` and `$3` are their ends, `$4` what comes with their entries, `$5` how many entries each,
-    /// `$6` the longest record, `$7` the tree of the records.
+    /// Many scans of trees `$1`: `$2` and `$3` are their ends, `$4` the naming of their records. `$5` is the number of
+    /// entries of each, `$6` the maximum record length, `$7` the tree of the records.
     beginnings: [Arc<Statement>; 2],
 }
 
@@ -54,7 +54,7 @@ const IN_KEY: &str = "substr(e.key, octet_length(e.key) - 7)";
 const IN_VALUE: &str = "substr(e.value, 1, 8)";
 
 impl Pages {
-    /// Makes them by a function that places a statement in the schema.
+    /// Makes the statements. `of` inserts the schema into a statement.
     pub(crate) fn new(of: &dyn Fn(&str, &str) -> Arc<Statement>) -> Pages {
         let both = |make: &dyn Fn(&str) -> Arc<Statement>| ["asc", "desc"].map(make);
         let kinds = |make: &dyn Fn(&str, Named) -> Arc<Statement>| {
@@ -92,7 +92,7 @@ fn of_kind([nothing, by_key, by_value]: &[Arc<Statement>; 3], named: Named) -> &
     }
 }
 
-/// A document, or its length where it is longer than so much.
+/// Returns SQL for a document, or for its length above the limit.
 fn brought(document: &str, most: &str) -> String {
     format!(
         "case when octet_length({document}) > {most} then octet_length({document}) end, \
@@ -100,7 +100,7 @@ fn brought(document: &str, most: &str) -> String {
     )
 }
 
-/// The columns of an entry `e` with its record `r`, and how the record is found.
+/// Returns the columns of an entry `e` with its record `r`, and the join that finds the record.
 fn with_record(named: Named, most: &str, records: &str) -> (String, String) {
     let id = match named {
         Named::Nothing => {
@@ -127,8 +127,8 @@ fn range(way: &str, named: Named) -> String {
     )
 }
 
-/// The ranges come in the order of the walk, and the entries of each in the order of their keys: nested loops keep it,
-/// and whoever reads the rows checks that.
+/// Ranges come in the order of the walk, and the entries of each in the order of their keys. Nested loops keep the
+/// order, and the reader verifies it.
 fn ranges(way: &str, named: Named) -> String {
     let (columns, record) = with_record(named, "$5::int8", "$6::int8");
     format!(

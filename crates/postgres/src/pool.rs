@@ -1,7 +1,7 @@
-//! Connections that are open and free, and how many there may be.
+//! Connection pools, with a limit for each purpose.
 //!
-//! Reads, commits and control questions have bounds of their own: whoever holds a connection to read may need
-//! one to commit, and must not wait for others who do the same.
+//! Reads, commits and control queries have separate limits. A holder of a read connection may need a commit connection,
+//! and must not wait for other readers in the same position.
 
 use crate::config::{Config, Wanted};
 use crate::connection::{Connection, Statement};
@@ -14,51 +14,51 @@ use std::sync::{Arc, mpsc};
 use std::time::{Duration, Instant};
 use storage::{patience, threads};
 
-/// How long somebody waits for a connection before he is told that there is none.
+/// Default timeout of a wait for a connection.
 const WAIT: Duration = Duration::from_secs(30);
 
-/// How long the hosts are tried while none takes writes, as during a restart or a promotion.
+/// Period of retries while no host takes writes, as during a restart or a promotion.
 const FAILOVER: Duration = Duration::from_secs(10);
 
-/// How often meanwhile.
+/// Interval of those retries.
 const RETRY: Duration = Duration::from_millis(100);
 
-/// How somebody waits for a connection.
+/// How a caller waits for a connection.
 pub(crate) struct Waiting<'a> {
-    /// Asked every now and then; an error ends the wait.
+    /// Cancellation check, called at intervals. An error ends the wait.
     pub(crate) go_on: &'a mut dyn FnMut() -> Answer<()>,
-    /// Whether it ever says no: whoever has no limit needs no other thread to connect.
+    /// False if the check never fails. The calling thread then connects by itself.
     pub(crate) is_limited: bool,
-    /// For how long a server that is gone may be replaced by another.
+    /// Maximum time for the replacement of a lost server.
     pub(crate) failover: Duration,
 }
 
-/// A bounded number of connections.
+/// A bounded pool of connections.
 pub(crate) struct Pool {
     place: Arc<Place>,
     most: usize,
-    /// Counts the answers that its connections have waited for.
+    /// Counts the round trips of its connections.
     trips: Arc<AtomicU64>,
     inner: Mutex<Inner>,
     returned: Condvar,
 }
 
-/// Where connections lead, and what is asked on each when it is opened.
+/// The server of a pool, and the query made on each new connection.
 pub(crate) struct Place {
     pub(crate) config: Config,
     pub(crate) lives: Arc<Lives>,
-    /// Asks for the life; none where they lead to a standby, which has none of its own.
+    /// Reads the life of the server; `None` for a standby, which has none of its own.
     pub(crate) life: Option<Arc<Statement>>,
 }
 
 impl Place {
-    /// Opens a connection; one attempt at each host.
+    /// Opens a connection with one attempt for each host.
     pub(crate) fn connect(&self, trips: &Arc<AtomicU64>) -> Answer<Connection> {
         self.begin(Connection::open(&self.config, &self.lives)?, trips)
     }
 
-    /// Looks at a host that has let somebody in; whether it is a standby, and how long it took to say so. One that takes writes on a later timeline
-    /// begins another life, and so ends the connections to whoever was the primary before.
+    /// Reads the role and latency of a host over a new connection. Returns true for a standby. A writable host on a
+    /// later timeline begins another life, which closes the connections to the previous primary.
     pub(crate) fn meet(&self, connection: Connection) -> Answer<(bool, Duration)> {
         let mut connection = connection;
         connection.limit(self.config.connect_timeout)?;
@@ -88,13 +88,13 @@ impl Place {
         Ok(connection)
     }
 
-    /// Whether a server that is gone is waited for: the primary is, with its restart or another host's promotion. A
-    /// single standby is not, since others answer in its place.
+    /// Returns true if a lost server is waited for. A primary is, through its restart or the promotion of another host.
+    /// A standby is not, since other hosts answer in its place.
     fn is_waited_for(&self) -> bool {
         self.life.is_some() || self.config.hosts.len() > 1
     }
 
-    /// The same, and again while the primary may be about to come back, or to be replaced, for as long as `is_wanted`.
+    /// Opens a connection, with retries for as long as `is_wanted` while the primary may return or be replaced.
     fn connect_patiently(
         &self,
         trips: &Arc<AtomicU64>,
@@ -121,47 +121,47 @@ impl Place {
 #[derive(Default)]
 struct Inner {
     free: Vec<Connection>,
-    /// Those lent and those free.
+    /// Number of open connections, lent and free.
     open: usize,
 }
 
 impl Pool {
-    /// A pool of at most so many connections.
+    /// Creates a pool of at most `most` connections.
     pub(crate) fn new(place: Arc<Place>, most: usize, trips: Arc<AtomicU64>) -> Arc<Pool> {
         Arc::new(Pool { place, most, trips, inner: Mutex::default(), returned: Condvar::new() })
     }
 
-    /// Another pool of connections to the same place.
+    /// Creates another pool for the same place.
     pub(crate) fn another(&self, most: usize) -> Arc<Pool> {
         Pool::new(self.place.clone(), most, self.trips.clone())
     }
 
-    /// Another of the same kind, whose answers nobody counts: for what happens by itself.
+    /// Creates another pool for the same place whose round trips are not counted, for background work.
     pub(crate) fn uncounted(&self, most: usize) -> Arc<Pool> {
         Pool::new(self.place.clone(), most, Arc::default())
     }
 
-    /// Another pool of connections, which lead elsewhere.
+    /// Creates another pool for a different place.
     pub(crate) fn leading_to(&self, place: &Arc<Place>, most: usize) -> Arc<Pool> {
         Pool::new(place.clone(), most, self.trips.clone())
     }
 
-    /// Where its connections lead.
+    /// Returns the place of the connections.
     pub(crate) fn place(&self) -> &Arc<Place> {
         &self.place
     }
 
-    /// Lends a connection, opening one where none is free; `relieve` is called before waiting for one.
+    /// Lends a connection, and opens one if none is free. Calls `relieve` before a wait.
     ///
-    /// Errors: the server's, `Lost` where all are in use for long, and `GivenUp`.
+    /// Errors: the server's errors; `Lost` if all connections stay in use; `GivenUp`.
     pub(crate) fn take(self: &Arc<Self>, relieve: &dyn Fn()) -> Answer<Lent> {
         let is_limited = patience::is_limited();
         self.take_while(relieve, &mut Waiting { go_on: &mut go_on, is_limited, failover: FAILOVER })
     }
 
-    /// The same for whoever has his own say in how long he waits.
+    /// Lends a connection under the caller's own conditions for the wait.
     ///
-    /// Errors: as [`take`](Self::take), and those of `waiting`.
+    /// Errors: as [`take`](Self::take), and the errors of `waiting`.
     pub(crate) fn take_while(
         self: &Arc<Self>,
         relieve: &dyn Fn(),
@@ -169,7 +169,7 @@ impl Pool {
     ) -> Answer<Lent> {
         let end = Instant::now() + WAIT;
         let mut inner = self.inner.lock();
-        // Whether the server has no room for another: then one that comes back will do.
+        // Set if the server has no room for another connection. A returned connection then ends the wait.
         let mut crowded = None;
         loop {
             if let Some(mut connection) = inner.free.pop() {
@@ -214,10 +214,10 @@ impl Pool {
         }
     }
 
-    /// Opens one more connection, which has been counted, and lends it.
+    /// Opens an additional connection, already counted, and lends it.
     ///
-    /// Whoever has a time limit doesn't wait longer for a server that doesn't answer, or for one to take the
-    /// primary's place: another thread goes on with it, and what it opens is for the next.
+    /// A caller with a time limit does not wait longer for a silent server, or for a replacement of the primary.
+    /// Another thread finishes the work, and its connection serves the next caller.
     fn open(self: &Arc<Self>, waiting: &mut Waiting<'_>) -> Answer<Lent> {
         let failover = waiting.failover;
         let lent = |pool: &Arc<Pool>, opened: Answer<Connection>| match opened {
@@ -236,7 +236,7 @@ impl Pool {
         let connect = move || {
             let is_wanted = || wanted.strong_count() > 0;
             let opened = pool.place.connect_patiently(&pool.trips, failover, &is_wanted);
-            // What nobody waits for any longer goes back to the pool.
+            // A connection without a waiter goes back to the pool.
             drop(tell.send(lent(&pool, opened)));
         };
         if let Err(error) = threads::spawn("postgres-connect", None, connect) {
@@ -254,7 +254,7 @@ impl Pool {
         }
     }
 
-    /// Has the statement on a connection ended by another thread; the connection counts as open until then.
+    /// Cancels the statement of a connection on another thread. The connection counts as open until then.
     fn end_statement(self: &Arc<Self>, connection: Connection) {
         let pool = self.clone();
         let end = move || {
@@ -262,7 +262,7 @@ impl Pool {
             pool.closed();
         };
         if threads::spawn("postgres-cancel", None, end).is_err() {
-            // The connection is gone with what was to be done; the server notices by itself.
+            // The closure and its connection were dropped. The server notices the closed socket.
             self.closed();
         }
     }
@@ -272,7 +272,7 @@ impl Pool {
         self.returned.notify_one();
     }
 
-    /// Closes those that are free: the server they lead to is gone.
+    /// Closes the free connections: their server is lost.
     pub(crate) fn clear(&self) {
         let mut inner = self.inner.lock();
         let gone = std::mem::take(&mut inner.free);
@@ -282,12 +282,12 @@ impl Pool {
     }
 }
 
-/// Asks a question on a connection of a pool; on a new one where the server has closed those there were.
+/// Runs a query on a connection of a pool. Takes a new connection if the server has closed an old one.
 pub(crate) fn ask<T>(control: &Arc<Pool>, question: &dyn Fn(&mut Lent) -> Answer<T>) -> Answer<T> {
     ask_on(control, question, &mut || control.take(&|| {}))
 }
 
-/// The same for whoever has his own say in how long he waits.
+/// Runs a query under the caller's own conditions for the wait.
 pub(crate) fn ask_while<T>(
     control: &Arc<Pool>,
     question: &dyn Fn(&mut Lent) -> Answer<T>,
@@ -310,12 +310,12 @@ fn ask_on<T>(
     }
 }
 
-/// A connection on loan. It goes back when dropped, or is closed where it is of no more use.
+/// A borrowed connection. It returns to the pool when dropped, or closes if unusable.
 pub(crate) struct Lent {
-    /// There until it is dropped.
+    /// Present until the value is dropped.
     connection: Option<Connection>,
     pool: Arc<Pool>,
-    /// Whether it has been opened for this loan.
+    /// True if the connection was opened for this loan.
     pub(crate) is_new: bool,
 }
 

@@ -1,6 +1,6 @@
-//! The schema: its tables and functions, its version, and the statements that use it.
+//! The schema: its tables, functions and version, and the statements that use it.
 //!
-//! Opening a store makes the schema under an advisory lock if it is missing. A schema of another version is refused.
+//! Opening a store creates a missing schema under an advisory lock. A schema of another version is refused.
 
 use crate::connection::{Connection, Statement};
 use crate::direct::{Direct, fence, placed, quoted};
@@ -8,10 +8,10 @@ use crate::failure::{Answer, Failure};
 use crate::pages::{PAGE_BYTES, Pages};
 use std::sync::Arc;
 
-/// The version of the schema that this code makes and uses.
+/// Version of the schema that this code creates and uses.
 const VERSION: i64 = 6;
 
-/// How many numbers of trees a front takes at a time: the increment of their sequence.
+/// Number of tree numbers that a front reserves at a time: the increment of their sequence.
 pub(crate) const IDENTS: u64 = 64;
 
 /// The statements on one schema.
@@ -25,17 +25,17 @@ pub(crate) struct Statements {
     pub(crate) next_generation: Arc<Statement>,
     pub(crate) get: Arc<Statement>,
     pub(crate) get_many: Arc<Statement>,
-    /// The same but for values beyond a length.
+    /// As `get`, except for values beyond a length.
     pub(crate) get_ahead: Arc<Statement>,
     pub(crate) lookup: Arc<Statement>,
-    /// The same, and the catalog's generation, of the state of this one statement.
+    /// As `lookup`, with the generation of the catalog, in the snapshot of this one statement.
     pub(crate) lookup_alone: Arc<Statement>,
     pub(crate) contains: Arc<Statement>,
     pub(crate) size: Arc<Statement>,
     pub(crate) pages: Pages,
     pub(crate) run: Arc<Statement>,
     pub(crate) apply: Arc<Statement>,
-    /// Shares the fence with other commits, for one of `direct`.
+    /// Takes the fence shared, before a statement of `direct`.
     pub(crate) share_fence: Arc<Statement>,
     pub(crate) direct: Direct,
     pub(crate) claim: Arc<Statement>,
@@ -84,12 +84,12 @@ pub(crate) struct Statements {
 }
 
 impl Statements {
-    /// The statements on the schema of this name.
+    /// Makes the statements for a schema name.
     pub(crate) fn new(schema: &str) -> Statements {
         let quoted = quoted(schema);
         let of = |name: &str, sql: &str| Statement::new(name, placed(sql, &quoted));
         let log_scan = |name: &str, way: &str| {
-            // Keys as the log's trees have them: time and part, big-endian.
+            // Keys of the log trees: time and part, big-endian.
             let sql = format!(
                 "select int8send(time # (-9223372036854775808)::int8) || int4send(part), value, null::bytea from \
                  (select time, part, value, sum(octet_length(value)) over \
@@ -167,7 +167,7 @@ impl Statements {
                  pg_advisory_xact_lock(FENCE)::text",
             ),
             create_tree: of("create_tree", "insert into SCHEMA.trees values ($1::int8)"),
-            // Its rows are removed by `sweep`.
+            // `sweep` deletes the rows.
             drop_tree: of(
                 "drop_tree",
                 "with gone as (delete from SCHEMA.trees where ident = $1::int8 returning ident) \
@@ -219,7 +219,8 @@ impl Statements {
                  on conflict (front) do update set until = excluded.until where t.until <= now() \
                  returning front, (extract(epoch from until) * 1000000)::int8",
             ),
-            // Whoever has taken the number meanwhile has set another time. It goes to disk, and so to standbys, at once.
+            // A front that took the number has stored another end. The commit waits for the flush, so standbys receive
+            // the lease.
             renew: of(
                 "renew",
                 "update SCHEMA.fronts \
@@ -269,8 +270,8 @@ impl Statements {
                 "members",
                 "select 1 + count(*) from pg_stat_replication r where state = 'streaming' and STANDBY",
             ),
-            // As far as the server has synced it: behind that may be what nobody is about to sync (a read that tidies a page
-            // up writes to the log, too), which standbys get with the next sync, seconds later.
+            // The flushed position. Later bytes may have no pending flush (a read that prunes a page writes to the log
+            // too), and standbys receive them seconds later.
             log_synced: of("log_synced", "select (pg_current_wal_flush_lsn() - '0/0'::pg_lsn)::int8"),
             members_at: of(
                 "members_at",
@@ -320,12 +321,12 @@ const APPLY: &str = "select SCHEMA.apply(\
     $33::int8[], $34::int8[], \
     $35::int8[], $36::int8, $37::int8[], $38::int8[])";
 
-/// Makes the schema where it isn't there, and checks its version.
+/// Creates a missing schema, and checks the version of an existing one.
 ///
-/// Errors: the server's; `Lost` with both versions if the schema has another one.
+/// Errors: errors of the server; `Lost` with both versions if the schema has another version.
 pub(crate) fn prepare(connection: &mut Connection, schema: &str) -> Answer<()> {
     let name = quoted(schema);
-    // The lock ends with the transaction, whatever becomes of it.
+    // The lock ends with the transaction in every case.
     connection.batch(&format!(
         "begin; set local lock_timeout = 0; select pg_advisory_xact_lock({})",
         fence(schema)
@@ -354,16 +355,16 @@ fn make(connection: &mut Connection, name: &str) -> Answer<()> {
     }
 }
 
-/// Has a table's values compressed faster than by default, where the server can.
+/// Sets faster compression for the values of a table, if the server supports it.
 fn compress_faster(connection: &mut Connection, name: &str, table: &str) -> Answer<()> {
     connection.batch(&format!(
         "do $$ begin alter table {name}.{table} alter value set compression lz4; exception when others then null; end $$"
     ))
 }
 
-/// Refuses what only looks like PostgreSQL, and what is too old.
+/// Refuses lookalikes of PostgreSQL, and old versions.
 ///
-/// Errors: the server's; `Lost` with its name.
+/// Errors: errors of the server; `Lost` with its name.
 pub(crate) fn refuse_relatives(connection: &mut Connection) -> Answer<()> {
     let version = Statement::new("server", "select version(), current_setting('server_version_num')::int8");
     let rows = connection.one(&version, &[])?;

@@ -1,13 +1,13 @@
-//! A state of everything: a transaction of PostgreSQL that only reads, begun when it is first read.
+//! Snapshots of everything: read-only transactions of PostgreSQL, each begun at its first read.
 //!
-//! The transaction is REPEATABLE READ, so that all reads see one state, and its first answer tells which
-//! catalog belongs to that. It ends with the last who holds the session, and nobody waits for the answer.
+//! A transaction is REPEATABLE READ, so all reads see one state. Its first answer contains the generation of the
+//! catalog of that state. The transaction ends with the last holder of the session, without a wait for the answer.
 //!
-//! A cursor that is left open would keep its connection, and what it may still read from being vacuumed. So a
-//! session that nobody has read from for a while is parked: its transaction ends, and the next read begins
-//! another, of a later state. Whoever reads on after that is told by [`Session::is_steady`].
+//! An idle cursor would hold its connection, and would keep its readable rows from vacuum. An idle session is therefore
+//! parked: its transaction ends, and the next read begins another, of a later state. [`Session::is_steady`] reports the
+//! change.
 //!
-//! One state of everything, as cursors and snapshots read it: statements on a session.
+//! Cursors and snapshots read such a state by statements on a session.
 
 use crate::connection::{Param, Row, Statement};
 use crate::failure::{Answer, Failure};
@@ -20,50 +20,50 @@ use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 use storage::{Error, Ident, Result, Value};
 
-/// After how long without a read a session is parked.
+/// Idle time after which a session is parked.
 const PARKED_AFTER: Duration = Duration::from_secs(2);
 
-/// The same where others wait for a connection.
+/// The same while another caller waits for a connection.
 const PARKED_FOR_OTHERS: Duration = Duration::from_millis(20);
 
-/// The same where the session is for the one state alone, and none other will do: then it ends.
+/// The same for a strict session, which allows no later state: it ends.
 const ENDED_AFTER: Duration = Duration::from_secs(60);
 
-/// The latest generation of the catalog that a process has heard of.
+/// The latest generation of the catalog that the process has seen.
 pub(crate) type Known = Arc<AtomicU64>;
 
-/// A transaction on a connection of its own.
+/// A transaction on its own connection.
 pub(crate) struct Session {
     statements: Arc<Statements>,
     known: Known,
     inner: Mutex<Inner>,
-    /// Whether all that has been read is of one state.
+    /// True if everything read so far is of one state.
     steady: AtomicBool,
-    /// Whether it is for the one state alone.
+    /// True if no later state is allowed.
     strict: AtomicBool,
-    /// Whether its transaction holds what somebody has claimed, which is undone where it can't go on.
+    /// True if the transaction holds write intents. They are rolled back if it cannot continue.
     of_claims: bool,
-    /// Whether it is a standby that is read, which may end a read that is in the way of what it has to apply.
+    /// True for a standby, which may end a read that conflicts with replay.
     of_standby: bool,
-    /// Whoever waits for a connection, and has sessions parked.
+    /// The registry through which callers that wait for a connection park sessions.
     sessions: Option<Arc<Sessions>>,
 }
 
 enum Inner {
-    /// Nothing has been read yet; the catalog is to have this generation then.
+    /// Nothing has been read. The catalog must have this generation at the first read.
     Fresh(Arc<Pool>, Option<u64>),
     Open {
         lent: Box<Lent>,
         used: Instant,
-        /// Where the next transaction comes from; `None` where there may be no other.
+        /// Source of the next transaction; `None` if no other is allowed.
         pool: Option<Arc<Pool>>,
     },
     Failed(Failure),
 }
 
 impl Session {
-    /// A state of the moment when it is first read. Where the catalog isn't of the generation `expected` by
-    /// then, every read fails with `CatalogChanged`.
+    /// Creates a session whose state is that of its first read. If the catalog then has another generation than
+    /// `expected`, every read fails with `CatalogChanged`.
     pub(crate) fn new(
         statements: &Arc<Statements>,
         pool: &Arc<Pool>,
@@ -84,8 +84,8 @@ impl Session {
         session
     }
 
-    /// A state of a standby that has been begun. Where it has to be given up, what is read next is a later one of the
-    /// same standby.
+    /// Wraps a transaction begun on a standby. If it must be released, the next read sees a later state of the same
+    /// standby.
     pub(crate) fn of_standby(
         statements: &Arc<Statements>,
         lent: Lent,
@@ -93,7 +93,7 @@ impl Session {
         sessions: &Arc<Sessions>,
     ) -> Arc<Session> {
         let inner = Inner::Open { lent: Box::new(lent), used: Instant::now(), pool: Some(pool.clone()) };
-        // What a standby knows of the catalog may be old.
+        // A standby may have an older catalog.
         let mut session = Session::with_inner(statements, &Known::default(), inner);
         session.sessions = Some(sessions.clone());
         session.of_standby = true;
@@ -102,21 +102,21 @@ impl Session {
         session
     }
 
-    /// What a transaction under way sees.
+    /// Wraps an open transaction.
     pub(crate) fn of(statements: &Arc<Statements>, known: &Known, lent: Lent) -> Session {
         let inner = Inner::Open { lent: Box::new(lent), used: Instant::now(), pool: None };
         Session::with_inner(statements, known, inner)
     }
 
-    /// What a transaction of many statements sees, and where it claims what it changes. Whoever doesn't wait for one of
-    /// its statements any longer ends it: nothing of it is committed before [`with`](Self::with).
+    /// Wraps the open transaction of a multi-statement transaction, which holds its write intents. An abandoned
+    /// statement ends it: nothing commits before [`with`](Self::with).
     pub(crate) fn of_claims(statements: &Arc<Statements>, known: &Known, lent: Lent) -> Session {
         let mut session = Session::of(statements, known, lent);
         session.of_claims = true;
         session
     }
 
-    /// A state that can't be read.
+    /// Creates a session whose reads fail.
     pub(crate) fn failed(statements: &Arc<Statements>, known: &Known, failure: Failure) -> Session {
         Session::with_inner(statements, known, Inner::Failed(failure))
     }
@@ -134,28 +134,28 @@ impl Session {
         }
     }
 
-    /// Whether all that has been read so far is of one state.
+    /// Returns true if everything read so far is of one state.
     pub(crate) fn is_steady(&self) -> bool {
         self.steady.load(Ordering::Acquire)
     }
 
-    /// Says that no later state will do: where this one has to be given up, every read fails with `TooOld`.
+    /// Forbids a later state. Once this state is released, every read fails with `TooOld`.
     pub(crate) fn be_strict(&self) {
         self.strict.store(true, Ordering::Release);
     }
 
-    /// Reads the catalog's generation, and begins the state with it.
+    /// Reads the generation of the catalog, and begins the transaction if necessary.
     pub(crate) fn generation(&self) -> Answer<u64> {
         let rows = self.run(&self.statements.generation.clone(), &[])?;
         Ok(rows.first().map_or(0, |row| row.int(0) as u64))
     }
 
-    /// Makes sure that the catalog is of the generation that was expected.
+    /// Checks that the catalog has the expected generation.
     pub(crate) fn confirm(&self) -> Answer<()> {
         match &*self.inner.lock() {
             Inner::Failed(failure) => return Err(failure.clone()),
             Inner::Open { .. } => return Ok(()),
-            // Whoever has given up what he has read found it so.
+            // A parked session has confirmed it earlier.
             Inner::Fresh(..) if !self.is_steady() => return Ok(()),
             Inner::Fresh(..) => {}
         }
@@ -193,9 +193,9 @@ impl Session {
         });
         match (&outcome, &*inner) {
             (Ok(_), _) => {}
-            // Nothing has been read, and somebody else may wait longer.
+            // Nothing has been read, and another caller may have a longer time limit.
             (Err(Failure::GivenUp(_)), Inner::Fresh(..)) => {}
-            // Another statement may be told of it, but of a transaction this one is the last.
+            // Later reads report a lost answer. In a multi-statement transaction the cancelled statement is the last.
             (Err(Failure::GivenUp(_)), _) if !self.of_claims => {
                 *inner = Inner::Failed(Failure::Lost("nobody waited for an answer".to_string()));
             }
@@ -204,8 +204,8 @@ impl Session {
         outcome
     }
 
-    /// Runs the first of two statements in the transaction, or where none has been begun the second without one,
-    /// which brings the catalog's generation in its third column. What is read after that is of a later state.
+    /// Runs `statement` in the open transaction. Without one, runs `alone` outside of any transaction; its third column
+    /// is the generation of the catalog. Later reads see a later state.
     pub(crate) fn run_alone(
         &self,
         (within, alone): (&Statement, &Statement),
@@ -230,7 +230,7 @@ impl Session {
         outcome
     }
 
-    /// Notes the catalog's generation, which is to be the one that was expected.
+    /// Records the generation of the catalog, and compares it with the expected one.
     fn hear(&self, generation: u64, expected: Option<u64>) -> Answer<()> {
         self.known.fetch_max(generation, Ordering::AcqRel);
         match expected.is_some_and(|expected| expected != generation) {
@@ -263,8 +263,8 @@ impl Session {
         Ok((lent, rows))
     }
 
-    /// Borrows a connection and asks something on it. One that the server has closed meanwhile is replaced by a new
-    /// one: nothing has been read yet.
+    /// Borrows a connection and runs a query on it. Replaces a connection that the server has closed, since nothing has
+    /// been read yet.
     fn first<T>(&self, pool: &Arc<Pool>, ask: &mut dyn FnMut(&mut Lent) -> Answer<T>) -> Answer<(Lent, T)> {
         loop {
             let mut lent = pool.take(&|| self.sessions.iter().for_each(|sessions| sessions.make_room()))?;
@@ -283,7 +283,7 @@ impl Session {
         }
     }
 
-    /// Runs something on the connection of a transaction under way; `None` where none is.
+    /// Runs `work` on the connection of the open transaction; `None` if none is open.
     pub(crate) fn with<T>(&self, work: impl FnOnce(&mut Lent) -> Answer<T>) -> Option<Answer<T>> {
         match &mut *self.inner.lock() {
             Inner::Open { lent, .. } => Some(work(lent)),
@@ -291,7 +291,7 @@ impl Session {
         }
     }
 
-    /// Takes the connection of a transaction under way back; what is read from now on is a later state.
+    /// Takes the connection of the open transaction back. Later reads see a later state.
     pub(crate) fn hand_over(&self, pool: &Arc<Pool>) -> Option<Lent> {
         let mut inner = self.inner.lock();
         match std::mem::replace(&mut *inner, Inner::Fresh(pool.clone(), None)) {
@@ -303,7 +303,7 @@ impl Session {
         }
     }
 
-    /// Ends the transaction: what is read from now on fails so.
+    /// Ends the transaction. Later reads fail with `failure`.
     pub(crate) fn end(&self, failure: Failure) {
         let mut inner = self.inner.lock();
         if let Inner::Open { lent, .. } = &mut *inner {
@@ -312,9 +312,9 @@ impl Session {
         *inner = Inner::Failed(failure);
     }
 
-    /// Ends the transaction if nobody has read in it for so long, until somebody does.
+    /// Parks the session if it has been idle for `idle`.
     fn park(&self, idle: Duration) {
-        // Whoever holds the lock is reading.
+        // A held lock means a read in progress.
         let Some(mut inner) = self.inner.try_lock() else { return };
         let is_strict = self.strict.load(Ordering::Acquire);
         let idle = if is_strict && idle == PARKED_AFTER { ENDED_AFTER } else { idle };
@@ -339,7 +339,7 @@ impl Drop for Session {
     }
 }
 
-/// The sessions that may be open.
+/// The registry of open sessions.
 #[derive(Default)]
 pub(crate) struct Sessions(Mutex<Vec<Weak<Session>>>);
 
@@ -352,12 +352,12 @@ impl Sessions {
         all.push(Arc::downgrade(session));
     }
 
-    /// Parks those that nobody has read from for long.
+    /// Parks sessions that have been idle for long.
     pub(crate) fn park_idle(&self) {
         self.park(PARKED_AFTER);
     }
 
-    /// Parks those that nobody has read from for a moment, for whoever waits for a connection.
+    /// Parks sessions that have been idle for a moment, to free a connection for a waiting caller.
     pub(crate) fn make_room(&self) {
         self.park(PARKED_FOR_OTHERS);
     }
@@ -371,13 +371,13 @@ impl Sessions {
 /// Ends a transaction without waiting for the answer.
 pub(crate) fn end(lent: &mut Lent, statement: &Statement) {
     if !lent.is_broken() && lent.in_transaction() {
-        // Whoever uses the connection next finds out that it is broken.
+        // The next user of the connection finds the error.
         let _ = lent.call(statement, &[]).and_then(|()| lent.flush());
         lent.leave_transaction();
     }
 }
 
-/// One state of everything.
+/// A snapshot of everything.
 #[derive(Clone)]
 pub(crate) struct PostgresSnapshot {
     pub(crate) statements: Arc<Statements>,
@@ -389,12 +389,12 @@ impl PostgresSnapshot {
         self.session.run(statement, params).map_err(Error::from)
     }
 
-    /// The values of several keys.
+    /// Returns the values of several keys.
     pub(crate) fn get_many(&self, ident: Ident, keys: &[&[u8]]) -> Result<Vec<Option<Value>>> {
         self.get_several(ident, keys, None)
     }
 
-    /// The same, but for values beyond a length.
+    /// Returns the values of several keys, except for values beyond a length.
     pub(crate) fn get_several(
         &self,
         ident: Ident,
@@ -421,13 +421,13 @@ impl PostgresSnapshot {
         Ok(values)
     }
 
-    /// Whether there is a tree of that number, the log's aside.
+    /// Returns true if a tree has this number. Ignores the trees of the log.
     pub(crate) fn has_tree(&self, ident: Ident) -> Result<bool> {
         let rows = self.run(&self.statements.contains, &[Param::Int(keys::ident(ident))])?;
         Ok(!rows.is_empty())
     }
 
-    /// Fails where the state that was begun with has been given up, and the tree is no longer there.
+    /// Fails if the first state was released and the tree no longer exists.
     pub(crate) fn still_has(&self, ident: Ident) -> Result<()> {
         match self.session.is_steady() || self.has_tree(ident)? {
             true => Ok(()),
@@ -436,7 +436,7 @@ impl PostgresSnapshot {
     }
 }
 
-/// A column as a value, empty where it is null.
+/// Returns a column as a value, empty for null.
 pub(crate) fn value(row: &Row, column: usize) -> Value {
     Value::from(row.bytes(column).unwrap_or_default())
 }

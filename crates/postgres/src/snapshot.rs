@@ -1,4 +1,4 @@
-//! Snapshots: keys are looked up, and trees scanned, by statements on a session.
+//! Snapshots: key lookups and tree scans by statements on a session.
 
 use crate::beginnings::Beginnings;
 use crate::connection::{Param, Row};
@@ -20,19 +20,19 @@ impl PostgresSnapshot {
 }
 
 impl Front {
-    /// A snapshot, whatever the catalog is.
+    /// Returns a snapshot with any generation of the catalog.
     pub(crate) fn snapshot(&self) -> PostgresSnapshot {
         self.snapshot_of(None)
     }
 
-    /// A snapshot to which a catalog of this generation belongs.
+    /// Returns a snapshot that requires this generation of the catalog.
     pub(crate) fn snapshot_of(&self, generation: Option<u64>) -> PostgresSnapshot {
         let session = Session::new(&self.statements, &self.reads, (&self.known, generation), &self.sessions);
         PostgresSnapshot { statements: self.statements.clone(), session }
     }
 }
 
-/// The entry and the record of a lookup.
+/// Returns the entry and the record of a lookup.
 fn both(rows: &[Row]) -> Result<Option<(Value, Value)>> {
     match rows.first() {
         None => Ok(None),

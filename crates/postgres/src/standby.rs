@@ -1,9 +1,9 @@
-//! Reads from standbys: which there are, and how far each has come.
+//! Reads from standbys: which hosts are standbys, and the position of each.
 //!
-//! A front notes what it knew whenever it renews its lease, and what the lease said from then on. A standby that shows
-//! that very lease has come to that moment, at least: by the front's own clock, on the history that the front
-//! writes to, whatever a standby may say of itself that follows a primary of the past. A causal read that wants more
-//! has the lease renewed, written to disk at once so that it is sent on, and waits until the standby shows it.
+//! A front records a marker at each renewal of its lease. A standby that shows this lease has reached the moment of the
+//! marker. The age follows from the front's own clock, and the history is the one that the front writes to. A standby
+//! of an earlier primary cannot pass this test. A causal read that needs a later state has the lease renewed and
+//! flushed, so that it is replicated. It then waits until the standby shows the lease.
 
 use crate::connection::Param;
 use crate::failure::{Answer, Failure, go_on};
@@ -16,17 +16,17 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 use storage::store::{Elsewhere, Sight};
 
-/// How long a standby may take to come up to what is wanted, where nobody else will do, and where the primary will.
+/// Timeouts for a standby to catch up: if only standbys may serve, and if the primary may too.
 const CATCHES_UP: Duration = Duration::from_secs(10);
 const CATCHES_UP_OR_ELSE: Duration = Duration::from_secs(1);
 
-/// For how long nobody waits for one that has taken longer.
+/// Period for which a slow standby is skipped.
 const PASSED_OVER: Duration = Duration::from_secs(3);
 
-/// How often a standby is asked how far it is.
+/// Interval at which a standby is asked for its position.
 const ASK: Duration = Duration::from_millis(3);
 
-/// What a standby shows.
+/// The position of a standby.
 struct Shown {
     generation: u64,
     is_current: bool,
@@ -34,7 +34,7 @@ struct Shown {
 }
 
 impl Front {
-    /// A state of a standby that is as was asked; `None` where there is no such standby.
+    /// Returns a snapshot of a standby that meets the request; `None` if no standby does.
     ///
     /// Errors: `GivenUp`.
     pub(crate) fn sight_elsewhere(&self, asked: Elsewhere) -> Answer<Option<Sight>> {
@@ -54,7 +54,7 @@ impl Front {
                     }
                 }
             }
-            // What was known of them may be old; where the primary will do, nobody waits for news.
+            // The roles may be outdated. A read that the primary can serve does not wait for a survey.
             if round == 0 && !asked.among.writer_will_do() {
                 self.standbys.look_again()?;
             } else {
@@ -103,7 +103,7 @@ impl Front {
             if !is_marked {
                 is_marked = true;
                 match self.lease.mark(&self.control, &self.statements, &self.times, since) {
-                    // Without a primary, what the standby will show tells how far it is, or doesn't.
+                    // Without a primary, the lease shown by the standby decides.
                     Err(failure) if !matches!(failure, Failure::GivenUp(_)) => {
                         log::debug!("the lease is not renewed for a standby: {failure:?}");
                     }
@@ -115,14 +115,14 @@ impl Front {
         }
     }
 
-    /// Begins a state of a standby, and tells how far that is; `None` where it isn't one any more.
+    /// Begins a snapshot on a standby and returns its position; `None` if the host is no standby any more.
     fn ask_standby(&self, lent: &mut Lent, after: Option<u64>, since: Instant) -> Answer<Option<Shown>> {
         lent.may_be_given_up = true;
         lent.call(&self.statements.begin_read, &[])?;
         lent.call(&self.statements.standby_state, &[Param::Int(self.number())])?;
         lent.flush()?;
         let answers = match lent.answer() {
-            // It hasn't come as far as the schema's beginning.
+            // The standby has not replayed the creation of the schema.
             Err(failure) if failure.is("42P01") || failure.is("3F000") => {
                 return Ok(Some(Shown { generation: 0, is_current: false, is_after: false }));
             }
@@ -152,7 +152,7 @@ mod tests {
     use crate::testing::Cluster;
     use storage::store::{Among, ReadViews};
 
-    /// A time that nothing here takes.
+    /// A timeout longer than every step of the test.
     const SOON: Duration = Duration::from_secs(20);
 
     fn is_read(store: &PostgresStore) -> bool {
@@ -186,7 +186,7 @@ mod tests {
         while standby.run(&[state]).unwrap() != Some(1) {
             std::thread::sleep(Duration::from_millis(20));
         }
-        // What it shows was written before now.
+        // Everything it shows was written before now.
         let paused = Instant::now();
         assert!(is_read(&store), "it is not too old yet");
         while is_read(&store) {

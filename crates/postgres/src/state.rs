@@ -1,8 +1,9 @@
-//! What a store consists of, and what it notes of commits.
+//! The parts of a store, and its bookkeeping of commits.
 //!
-//! The counts of collections that this process knows, found by the number of their tree and by themselves.
+//! The counts of the collections known to this process, found by tree number and by address.
 //!
-//! A commit names counts by themselves: finding their tree takes as long among ten thousand collections as with one.
+//! A commit names counts by their address. The address index makes the lookup of their tree independent of the number
+//! of collections.
 
 use crate::barrier::Barriers;
 use crate::builds::Builds;
@@ -31,7 +32,7 @@ pub struct PostgresStore {
 }
 
 impl PostgresStore {
-    /// What a change says besides its batch.
+    /// Returns the parts of a change outside its batch.
     pub(crate) fn besides(&self, beside: &[Beside]) -> Besides {
         let count_ident = |one: &Beside| {
             let Beside::Count { counts, .. } = one else { return None };
@@ -41,7 +42,7 @@ impl PostgresStore {
         Besides::new(beside, slot, &count_ident, &|one| self.builds.ident_of(one))
     }
 
-    /// Notes a commit that was carried out.
+    /// Records a successful commit.
     pub(crate) fn committed(&self, change: Change, done: Done) -> Written {
         for beside in &change.beside {
             match beside {
@@ -50,7 +51,7 @@ impl PostgresStore {
                     counts.bytes.fetch_add(*bytes, Ordering::Relaxed);
                 }
                 Beside::Generation(of, None) => {
-                    // One that was renamed is there under its new name, and goes on with the same counts.
+                    // A renamed collection exists under its new name, and keeps its counts.
                     let is_set =
                         |other: &Beside| matches!(other, Beside::Generation(set, Some(_)) if set == of);
                     if !change.beside.iter().any(is_set) {
@@ -66,11 +67,11 @@ impl PostgresStore {
     }
 }
 
-/// Counts, which those who change a collection share.
+/// Counts, shared by the writers of each collection.
 #[derive(Default)]
 pub(crate) struct KnownCounts {
     counts: HashMap<Ident, Arc<Counts>>,
-    /// The trees by the address of their counts, which stays as long as they are known.
+    /// Trees by the address of their counts, which is stable while the counts are known.
     idents: HashMap<usize, Ident>,
 }
 
@@ -79,17 +80,17 @@ fn address(counts: &Arc<Counts>) -> usize {
 }
 
 impl KnownCounts {
-    /// Those of a tree.
+    /// Returns the counts of a tree.
     pub(crate) fn get(&self, of: Ident) -> Option<&Arc<Counts>> {
         self.counts.get(&of)
     }
 
-    /// The tree that these are of.
+    /// Returns the tree of these counts.
     pub(crate) fn ident_of(&self, counts: &Arc<Counts>) -> Option<Ident> {
         self.idents.get(&address(counts)).copied()
     }
 
-    /// Those of a tree, or these from now on where none are known.
+    /// Returns the counts of a tree. Inserts `counts` if the tree has none.
     pub(crate) fn or_insert(&mut self, of: Ident, counts: Arc<Counts>) -> &Arc<Counts> {
         self.counts.entry(of).or_insert_with(|| {
             self.idents.insert(address(&counts), of);
@@ -97,14 +98,15 @@ impl KnownCounts {
         })
     }
 
-    /// Forgets a tree.
+    /// Removes a tree.
     pub(crate) fn remove(&mut self, of: Ident) {
         if let Some(counts) = self.counts.remove(&of) {
             self.idents.remove(&address(&counts));
         }
     }
 
-    /// Forgets those that nobody has, whose collections others have dropped, where there would have to be more room.
+    /// Removes counts without another owner, which belong to collections that other fronts dropped. Runs when the map
+    /// is full.
     pub(crate) fn tidy(&mut self) {
         if self.counts.len() == self.counts.capacity() {
             let KnownCounts { counts, idents } = self;

@@ -1,6 +1,6 @@
-//! The store: what a database of documents asks for, over the functions of the schema.
+//! The store: the operations of a document database over the functions of the schema.
 //!
-//! The commit of a transaction of many statements, with all that it has claimed.
+//! Includes the commit of multi-statement transactions with their write intents.
 
 use crate::barrier::Barriers;
 use crate::builds::Builds;
@@ -28,19 +28,19 @@ use storage::store::{
 };
 use storage::{Engine, Error, Ident, Position, Result, Snapshot};
 
-/// How long somebody waits for a lock of unknown holders before he tries again.
+/// Pause before a retry after a lock conflict with an unknown owner.
 const PAUSE: Duration = Duration::from_millis(5);
 
-/// How often a commit is tried whose expectations hold whenever somebody looks.
+/// Maximum attempts of a refused commit whose expectations always hold on inspection.
 const ATTEMPTS: usize = 64;
 
 impl PostgresStore {
-    /// Opens a store in a schema of a server's database, which is made where it isn't there.
+    /// Opens a store in a schema of a database, and creates the schema if it is missing.
     ///
-    /// It keeps so many bytes of the log, none at all, or what the schema says: a gigabyte unless somebody has said
-    /// otherwise. All who share the schema keep a log or none does.
+    /// `log_bytes` is the size of the log; zero disables it, and `None` keeps the stored setting (one gigabyte by
+    /// default). All processes that share the schema keep a log, or none does.
     ///
-    /// Errors: `Unavailable` with the server's words.
+    /// Errors: `Unavailable` with the error text of the server.
     pub fn open(
         config: Config,
         schema: &str,
@@ -62,7 +62,7 @@ impl PostgresStore {
         })
     }
 
-    /// How many answers of the server have been waited for since the store was opened.
+    /// Returns the number of round trips to the server since the store was opened.
     pub fn round_trips(&self) -> u64 {
         self.front.trips.load(Ordering::Relaxed)
     }
@@ -94,7 +94,7 @@ impl ReadViews for PostgresStore {
     fn sight_with_time(&self, earliest: u64) -> (Sight, u64) {
         let time = self.front.time(earliest);
         let snapshot = self.front.snapshot();
-        // Where it can't be read, whoever reads on is told why.
+        // If the generation cannot be read, the next read reports the error.
         let generation = snapshot.session.generation().unwrap_or_default();
         (Sight { snapshot: Arc::new(snapshot), generation }, time)
     }
@@ -127,7 +127,7 @@ impl Commits for PostgresStore {
                 Attempt::Done(done) => return Ok(Ok(self.committed(change, done))),
                 Attempt::Undone => {}
                 Attempt::Locked => return Ok(Err((locked_by_another(), change))),
-                // Where nothing is in the way any more, it is tried again.
+                // Nothing is in the way any more: retry.
                 Attempt::Refused => {
                     if let Some(refusal) = self.front.refusal(&change)? {
                         if let Refusal::Expectation(number) = refusal
@@ -206,7 +206,7 @@ impl Intents for PostgresStore {
     }
 
     fn wait_released(&self, _: Owner, go_on: &mut dyn FnMut() -> bool) {
-        // Whose lock it was isn't known: whoever waits tries again.
+        // The owner of the lock is unknown: retry after a pause.
         if go_on() {
             std::thread::sleep(PAUSE);
         }
@@ -265,7 +265,7 @@ impl Replication for PostgresStore {
 
 impl Counters for PostgresStore {
     fn new_ident(&self) -> Ident {
-        // A number that nobody can use: the change that would, fails with the server's own words.
+        // An unusable number: a change that uses it fails with the server's error.
         self.front.new_ident().unwrap_or_else(|failure| {
             log::error!("PostgreSQL gives no number for a new tree: {failure:?}");
             Ident(u64::MAX - 1)
@@ -302,7 +302,7 @@ impl Counters for PostgresStore {
         }
         let counts_of = &self.front.statements.counts_of;
         let rows = self.front.ask(|lent| lent.one(counts_of, &[Param::Ints(&unknown)])).map_err(failed)?;
-        // A collection that nobody has written to has no row.
+        // A collection without writes has no row.
         let mut found: HashMap<i64, (i64, i64)> = unknown.iter().map(|of| (*of, (0, 0))).collect();
         found.extend(rows.iter().map(|row| (row.int(0), (row.int(1), row.int(2)))));
         let mut known = self.counts.lock();
@@ -379,7 +379,7 @@ impl ChangeLog for PostgresStore {
 }
 
 impl PostgresStore {
-    /// Commits a transaction with all that it has claimed.
+    /// Commits a transaction together with its write intents.
     pub(crate) fn commit_claimed(&self, owner: Owner, change: Change, besides: &Besides) -> Result<Outcome> {
         let Some(open) = self.claims.get(owner) else { return Ok(Err((Refusal::Changed, change))) };
         let committed = open.session.with(|lent| {
@@ -414,7 +414,7 @@ impl PostgresStore {
             None => Ok(Err((Refusal::Changed, change))),
             Some(Err(failure)) => Err(failed(failure)),
             Some(Ok(Attempt::Done(done))) => Ok(Ok(self.committed(change, done))),
-            // It can't be committed again: what it had claimed isn't its own any more.
+            // A retry is impossible: its locks are released.
             Some(Ok(Attempt::Undone)) => Err(Error::WriteConflict),
             Some(Ok(_)) => Ok(Err((locked_by_another(), change))),
         }

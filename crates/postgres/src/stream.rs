@@ -1,6 +1,6 @@
-//! The bytes between a front and a server: a socket, and what encrypts it.
+//! Byte streams between a front and a server: a socket, optionally with TLS.
 //!
-//! Whether and how connections are encrypted: libpq's `sslmode` and the files beside it.
+//! Includes the TLS settings: `sslmode` and the file parameters of libpq.
 
 use rustls::pki_types::ServerName;
 use rustls::{ClientConfig, ClientConnection};
@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use wire::uri::Encryption;
 
-/// A socket, which others may end while somebody reads from it.
+/// A socket that another thread may close during a read.
 pub(crate) enum Socket {
     Tcp(TcpStream),
     #[cfg(unix)]
@@ -39,9 +39,9 @@ impl Socket {
         Err(last)
     }
 
-    /// Ends it: whoever waits for an answer waits no longer.
+    /// Closes the socket, which ends a pending read.
     pub(crate) fn end(&self) {
-        // One that has ended by itself is as good.
+        // The socket may already be closed.
         let _ = match self {
             Socket::Tcp(stream) => stream.shutdown(Shutdown::Both),
             #[cfg(unix)]
@@ -74,7 +74,7 @@ impl Write for &Socket {
     }
 }
 
-/// A socket, encrypted or not.
+/// A socket with or without TLS.
 pub(crate) struct Stream {
     socket: Arc<Socket>,
     tls: Option<Box<ClientConnection>>,
@@ -86,14 +86,14 @@ impl Stream {
         Socket::open(host, port, timeout).map(|socket| Stream { socket: Arc::new(socket), tls: None })
     }
 
-    /// The socket, for whoever may have to end it.
+    /// Returns the socket, for closing it from another thread.
     pub(crate) fn socket(&self) -> &Arc<Socket> {
         &self.socket
     }
 
-    /// Encrypts what follows.
+    /// Starts TLS on the stream.
     ///
-    /// Errors: those of the handshake, of a certificate that isn't believed above all.
+    /// Errors: errors of the handshake, mostly of certificate verification.
     pub(crate) fn encrypt(&mut self, config: &Arc<ClientConfig>, host: &str) -> io::Result<()> {
         let told = |why: String| io::Error::new(ErrorKind::InvalidData, why);
         let name = ServerName::try_from(host.to_string())
@@ -107,7 +107,7 @@ impl Stream {
         Ok(())
     }
 
-    /// How long a read may take.
+    /// Sets the timeout of a read.
     pub(crate) fn limit(&self, timeout: Option<Duration>) -> io::Result<()> {
         match &*self.socket {
             Socket::Tcp(stream) => stream.set_read_timeout(timeout),
@@ -116,7 +116,7 @@ impl Stream {
         }
     }
 
-    /// Whether nothing has come that nobody has read; where that can't be known it isn't so.
+    /// Returns true if no unread bytes have arrived. Returns false if the socket cannot be tested.
     pub(crate) fn is_quiet(&self) -> bool {
         #[cfg(unix)]
         {
@@ -160,18 +160,18 @@ impl Stream {
     }
 }
 
-/// What is asked of one attempt to connect.
+/// Use of TLS in one connection attempt.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Encrypt {
     /// No encryption.
     No,
-    /// Encryption where the server has it.
+    /// TLS if the server supports it.
     IfOffered,
-    /// Encryption.
+    /// TLS required.
     Yes,
 }
 
-/// libpq's modes.
+/// Modes of libpq.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 enum Mode {
     Disable,
@@ -183,7 +183,7 @@ enum Mode {
     VerifyFull,
 }
 
-/// What a connection string says of encryption.
+/// TLS settings of a connection string.
 #[derive(Clone, Default)]
 pub struct Tls {
     mode: Mode,
@@ -208,7 +208,7 @@ impl PartialEq for Tls {
 
 impl Eq for Tls {}
 
-/// The parameters as they were read.
+/// The parsed parameters.
 #[derive(Default)]
 pub(crate) struct TlsOptions {
     pub(crate) mode: Option<String>,
@@ -218,9 +218,9 @@ pub(crate) struct TlsOptions {
 }
 
 impl TlsOptions {
-    /// Reads the files; what isn't said comes from the environment, and from libpq's own folder.
+    /// Reads the files. Defaults come from the environment, and from the directory of libpq.
     ///
-    /// Errors: an unknown mode, files that don't serve, in words.
+    /// Errors: a message about an unknown mode or an unusable file.
     pub(crate) fn finish(self, environment: &dyn Fn(&str) -> Option<String>) -> Result<Tls, String> {
         let mode = match self.mode.or_else(|| environment("PGSSLMODE")).as_deref() {
             None => Mode::default(),
@@ -271,7 +271,7 @@ fn client(
     };
     let encryption = Encryption {
         ca_file: root.filter(|_| !is_system).map(PathBuf::from),
-        // As libpq does: who names an authority has certificates checked, whatever the mode.
+        // As in libpq: a configured authority enables verification in every mode.
         any_certificate: root.is_none(),
         any_name: !full,
         ..Encryption::default()
@@ -280,7 +280,7 @@ fn client(
 }
 
 impl Tls {
-    /// How to connect, one way after the other.
+    /// Returns the attempts to connect, in order.
     pub(crate) fn attempts(&self, host: &str) -> &'static [Encrypt] {
         match self.mode {
             _ if host.starts_with('/') => &[Encrypt::No],
@@ -291,7 +291,7 @@ impl Tls {
         }
     }
 
-    /// What connections are encrypted with.
+    /// Returns the TLS configuration of the client.
     pub(crate) fn client(&self) -> Option<&Arc<ClientConfig>> {
         self.client.as_ref()
     }

@@ -1,6 +1,6 @@
-//! Times: how the server has them, and how far a front knows the log.
+//! Times: their form on the server, and the position up to which a front knows the log.
 //!
-//! What a commit tells the log of changes.
+//! Includes the log entries of commits.
 
 use crate::connection::{Param, Row, Statement};
 use crate::failure::Answer;
@@ -8,7 +8,7 @@ use crate::pool::Lent;
 use std::sync::atomic::{AtomicU64, Ordering};
 use storage::Value;
 
-/// A time as the server has it: sequences and int8 are signed.
+/// Converts a time to the signed form of the server: sequences and int8 are signed.
 pub(crate) fn signed(time: u64) -> i64 {
     (time ^ 1 << 63) as i64
 }
@@ -17,31 +17,31 @@ fn unsigned(time: i64) -> u64 {
     time as u64 ^ 1 << 63
 }
 
-/// A time that the server has told.
+/// Converts a time from the server.
 pub(crate) fn time_from(told: i64) -> u64 {
     unsigned(told)
 }
 
-/// The time in a row's first column.
+/// Returns the time in the first column.
 pub(crate) fn time_in(rows: &[Row]) -> Option<u64> {
     rows.first().map(|row| unsigned(row.int(0)))
 }
 
-/// How far a front knows the log.
+/// The position up to which a front knows the log.
 #[derive(Default)]
 pub(crate) struct Times {
-    /// Everything up to here has been committed, or never will be.
+    /// Everything up to this time is committed or never will be.
     known: AtomicU64,
-    /// The same, and it would survive the loss of the server as far as its configuration says.
+    /// Everything up to this time also survives the loss of the server, as far as its configuration covers it.
     durable: AtomicU64,
-    /// How many bytes are kept; zero where there is no log.
+    /// Size limit of the log in bytes; zero disables it.
     pub(crate) limit: AtomicU64,
-    /// How many there are, as of the last look.
+    /// Size of the log in bytes at the last check.
     pub(crate) held: AtomicU64,
 }
 
 impl Times {
-    /// Whether there is a log.
+    /// Returns true if the store keeps a log.
     pub(crate) fn is_kept(&self) -> bool {
         self.limit.load(Ordering::Relaxed) > 0
     }
@@ -54,18 +54,18 @@ impl Times {
         self.durable.load(Ordering::Acquire)
     }
 
-    /// Notes a time that the server has told, of what is committed.
+    /// Records a time of the server up to which everything is committed.
     pub(crate) fn hear(&self, time: u64) -> u64 {
         self.known.fetch_max(time, Ordering::AcqRel).max(time)
     }
 
-    /// Notes up to which time everything would survive; whether that is news.
+    /// Records the time up to which everything is durable. Returns true if it advanced.
     pub(crate) fn hear_durable(&self, time: u64) -> bool {
         self.durable.fetch_max(time, Ordering::AcqRel) < time
     }
 
-    /// The time of a commit in a schema without a log, which no other commit of any front has: the low bits of
-    /// the counter are the front's number.
+    /// Generates a unique commit time in a schema without a log. The low bits of the counter are the number of the
+    /// front.
     pub(crate) fn invent(&self, number: i64, earliest: u64, ticks: u32) -> u64 {
         let after = |latest: u64| {
             let first = (latest.max(earliest) >> 10) + 1;
@@ -76,11 +76,11 @@ impl Times {
     }
 }
 
-/// What a commit tells the log.
+/// The log entry of a commit.
 pub(crate) struct Entry<'a> {
-    /// A number that no other entry has.
+    /// Unique number of the entry.
     pub(crate) body: i64,
-    /// What was known before: its time is a later one.
+    /// The time known before; the entry gets a later one.
     pub(crate) since: u64,
     pub(crate) parts: &'a [(u32, Value)],
     pub(crate) ticks: u32,
@@ -88,7 +88,7 @@ pub(crate) struct Entry<'a> {
 }
 
 impl Entry<'_> {
-    /// Queues the writing of the entry by the statement for it: its answer has the time. Nothing may follow but the commit.
+    /// Queues the write of the entry. The answer contains its time. Only the commit may follow.
     pub(crate) fn call(&self, lent: &mut Lent, record: &Statement) -> Answer<()> {
         let (numbers, values) = self.parts();
         let [earliest, ticks, bytes] = self.place().map(Param::Int);
@@ -97,24 +97,24 @@ impl Entry<'_> {
         lent.call(record, &params)
     }
 
-    /// The numbers of its parts, and what they say.
+    /// Returns the numbers and the contents of the parts.
     pub(crate) fn parts(&self) -> (Vec<i64>, Vec<Option<&[u8]>>) {
         self.parts.iter().map(|(number, value)| (i64::from(*number), Some(&**value))).unzip()
     }
 
-    /// What its place depends on: the earliest time that it may have, how many it takes, and its bytes.
+    /// Returns the inputs of its order: earliest allowed time, number of ticks, size in bytes.
     pub(crate) fn place(&self) -> [i64; 3] {
         let bytes: usize = self.parts.iter().map(|(_, value)| 12 + value.len()).sum();
         [signed(self.earliest), i64::from(self.ticks.max(1)), bytes as i64]
     }
 
-    /// The first of its parts.
+    /// Returns the number of the first part.
     pub(crate) fn first_part(&self) -> i64 {
         self.parts.first().map_or(0, |(number, _)| i64::from(*number))
     }
 }
 
-/// The time that an entry was given, in the rows of its call.
+/// Returns the time of an entry from the rows of its call.
 pub(crate) fn time_given(rows: Option<&Vec<Row>>) -> Option<u64> {
     time_in(rows?)
 }

@@ -1,4 +1,4 @@
-//! A PostgreSQL server for tests: a cluster of its own in a temporary directory, gone with the process.
+//! A PostgreSQL server for tests: a private cluster in a temporary directory, removed with the process.
 
 use crate::config::{Config, Wanted};
 use crate::connection::{Connection, Statement};
@@ -7,37 +7,38 @@ use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 
-/// A server that runs as long as this is held.
+/// A server that runs until this value is dropped.
 pub struct Cluster {
-    /// Closing it ends the server, also when this process is killed.
+    /// Standard input of the guard. Its end stops the server, also if this process is killed.
     keep: Option<ChildStdin>,
     out: Option<BufReader<ChildStdout>>,
     guard: Child,
     port: u16,
 }
 
-/// Makes the cluster, or copies that of the primary at a port, runs the server until standard input ends, and removes
-/// the directory.
+/// Script that creates the cluster, or copies that of the primary at a port. It runs the server until standard input
+/// ends, and removes the directory.
 const GUARD: &str = include_str!("cluster.sh");
 
 impl Cluster {
-    /// Starts a server; `None` where PostgreSQL isn't installed, said in one line.
+    /// Starts a server. Prints one line and returns `None` if PostgreSQL is not installed.
     ///
-    /// Errors: what keeps it from starting, in words.
+    /// Errors: the reason as text.
     pub fn start() -> Result<Option<Cluster>, String> {
         Cluster::start_with(None, &[])
     }
 
-    /// The same with settings, and with the files of a folder beside its data, `pg_hba.conf` in its place.
+    /// Starts a server with settings. The files of a folder are copied next to its data, `pg_hba.conf` replaces the
+    /// default.
     ///
-    /// Errors: what keeps it from starting, in words.
+    /// Errors: the reason as text.
     pub fn start_with(files: Option<&Path>, settings: &[&str]) -> Result<Option<Cluster>, String> {
         Cluster::start_as(None, files, settings)
     }
 
-    /// Starts a standby of it.
+    /// Starts a standby of the server.
     ///
-    /// Errors: what keeps it from starting, in words.
+    /// Errors: the reason as text.
     pub fn start_standby(&self) -> Result<Cluster, String> {
         let standby = Cluster::start_as(Some(self.port), None, &["wal_retrieve_retry_interval=100ms"])?;
         standby.ok_or_else(|| "PostgreSQL isn't installed any more".to_string())
@@ -70,16 +71,16 @@ impl Cluster {
         }
     }
 
-    /// Waits until the server has started; `false` if it does not.
+    /// Waits until the server has started. Returns `false` if it does not start.
     fn is_ready(&mut self) -> bool {
         let mut line = String::new();
         let read = self.out.as_mut().map(|out| out.read_line(&mut line));
         matches!(read, Some(Ok(_))) && line.trim() == "ready"
     }
 
-    /// Stops the server in order and starts it again, with a second between the two.
+    /// Stops the server in order and restarts it after one second.
     ///
-    /// Errors: what keeps it from starting, in words.
+    /// Errors: the reason as text.
     pub fn restart(&mut self) -> Result<(), String> {
         let asked = self.keep.as_mut().map(|keep| keep.write_all(b"restart\n"));
         match matches!(asked, Some(Ok(()))) && self.is_ready() {
@@ -88,17 +89,17 @@ impl Cluster {
         }
     }
 
-    /// How to connect to it, as libpq takes it.
+    /// Returns the connection string in the form of libpq.
     pub fn connection_string(&self) -> String {
         format!("host=127.0.0.1 port={} user=postgres dbname=postgres", self.port)
     }
 
-    /// Runs commands of SQL, and gives the first number of what the last one yields, if it yields one.
+    /// Runs SQL commands. Returns the first number of the last result, if any.
     ///
-    /// Errors: the server's, in words.
+    /// Errors: the server's error as text.
     pub fn run(&self, sql: &[&str]) -> Result<Option<i64>, String> {
         let told = |failure| format!("{failure:?}");
-        // A standby answers, too.
+        // A standby answers too.
         let config = Config { wanted: Wanted::Any, ..self.config()? };
         let mut connection = Connection::open(&config, &Lives::default()).map_err(told)?;
         let mut rows = Vec::new();
@@ -108,14 +109,14 @@ impl Cluster {
         Ok(rows.first().filter(|row| row.bytes(0).is_some()).map(|row| row.int(0)))
     }
 
-    /// The port.
+    /// Returns the port.
     pub fn port(&self) -> u16 {
         self.port
     }
 
-    /// Ends all connections to the server, as its restart does.
+    /// Closes all connections to the server, as a restart does.
     ///
-    /// Errors: the server's, in words.
+    /// Errors: the server's error as text.
     pub fn end_connections(&self) -> Result<(), String> {
         let told = |failure| format!("{failure:?}");
         let mut connection = Connection::open(&self.config()?, &Lives::default()).map_err(told)?;
@@ -124,9 +125,9 @@ impl Cluster {
         connection.one(&Statement::new("end", end), &[]).map(drop).map_err(told)
     }
 
-    /// The same, taken apart.
+    /// Returns the parsed connection string.
     ///
-    /// Errors: none that can be.
+    /// Errors: none in practice.
     pub fn config(&self) -> Result<Config, String> {
         Config::parse(&self.connection_string(), &|_| None)
     }
@@ -135,12 +136,12 @@ impl Cluster {
 impl Drop for Cluster {
     fn drop(&mut self) {
         drop(self.keep.take());
-        // Its directory is removed by then.
+        // The guard removes the directory before it exits.
         let _ = self.guard.wait();
     }
 }
 
-/// Where the programs are: Debian has a directory for each version.
+/// Finds the folder of the programs. Debian has a folder for each version.
 fn installed() -> Option<PathBuf> {
     let versions = std::fs::read_dir("/usr/lib/postgresql").ok()?.flatten();
     let mut found: Vec<PathBuf> = versions.map(|version| version.path().join("bin")).collect();
