@@ -1,4 +1,4 @@
-//! Whether an answer is the recorded one: [what may differ](../../../../docs/lab.md) is passed over.
+//! Comparison of an answer with the recorded one. Some differences are [allowed](../../../../docs/lab.md).
 
 use super::mapping::Mapping;
 use crate::message::Parts;
@@ -6,7 +6,7 @@ use crate::redact::Redactor;
 use base::bson::extended_json::value_to_relaxed;
 use base::bson::{Array, Document, Value};
 
-/// Fields of an answer that tell of the moment or the server.
+/// Fields of an answer that depend on the moment or the server.
 // tidy: sorted
 const MAY_DIFFER: &[&str] = &[
     "$clusterTime",
@@ -24,7 +24,7 @@ const MAY_DIFFER: &[&str] = &[
     "topologyVersion",
 ];
 
-/// Commands whose answers are about the server: only whether they succeed is compared.
+/// Commands whose answers describe the server. Only their success is compared.
 // tidy: sorted
 const ABOUT_SERVER: &[&str] = &[
     "buildInfo",
@@ -52,11 +52,11 @@ const ABOUT_SERVER: &[&str] = &[
     "whatsmyuri",
 ];
 
-/// Stages that read what is about the server.
+/// Stages that read data about the server.
 const STAGES_ABOUT_SERVER: &[&str] =
     &["$collStats", "$currentOp", "$indexStats", "$listLocalSessions", "$listSessions", "$planCacheStats"];
 
-/// Letters of a value that a difference shows.
+/// Maximum number of characters of a value in a difference.
 const SHOWN_MAX: usize = 60;
 
 /// Compares answers to one request.
@@ -65,7 +65,7 @@ pub(super) struct Comparison<'a> {
     pub(super) redactor: &'a Redactor,
 }
 
-/// How an answer ended: codes of errors, with their places. Two that fail alike have the same.
+/// Returns the outcome of an answer: error codes with their places. Equal failures have equal outcomes.
 pub(super) fn outcome(reply: Document<'_>) -> String {
     let code =
         |document: Document<'_>| document.get("code").and_then(|code| code.as_i64()).unwrap_or_default();
@@ -87,7 +87,7 @@ pub(super) fn outcome(reply: Document<'_>) -> String {
     if parts.is_empty() { "success".to_string() } else { parts.join(", ") }
 }
 
-/// Whether only success is compared for this request.
+/// Returns true if only success is compared for this request.
 pub(super) fn is_about_server(parts: &Parts<'_>) -> bool {
     let first = || parts.body.get("pipeline")?.as_array()?.get(0)?.as_document()?.first();
     ABOUT_SERVER.contains(&parts.command())
@@ -95,7 +95,7 @@ pub(super) fn is_about_server(parts: &Parts<'_>) -> bool {
 }
 
 impl Comparison<'_> {
-    /// The first difference that may not be, if there is one.
+    /// Returns the first difference that is not allowed, if any.
     pub(super) fn difference(
         &self,
         request: &Parts<'_>,
@@ -164,7 +164,7 @@ impl Comparison<'_> {
         }
     }
 
-    /// Whether two values of the same type may differ here.
+    /// Returns true if two values of the same type may differ at this path.
     fn is_let_pass(&self, recorded: &Value<'_>, answered: &Value<'_>, path: &[&str]) -> bool {
         match (path, recorded, answered) {
             (["cursor", "id"], Value::Int64(theirs), Value::Int64(own)) => (*theirs == 0) == (*own == 0),
@@ -177,7 +177,7 @@ impl Comparison<'_> {
         }
     }
 
-    /// Whether both answers have the same batch but for its order.
+    /// Returns true if both answers have the same batch in a different order.
     fn is_another_order(&self, recorded: Document<'_>, answered: Document<'_>) -> bool {
         let (Some((name, theirs)), Some((other, own))) = (batch(recorded), batch(answered)) else {
             return false;
@@ -186,7 +186,7 @@ impl Comparison<'_> {
             return false;
         }
         let mut left: Vec<Value<'_>> = own.iter().collect();
-        // Batches that differ are rare, and short ones mostly.
+        // The limit bounds the quadratic search. Different batches are rare and usually short.
         theirs.len() <= 2000
             && theirs.iter().all(|wanted| {
                 let same =

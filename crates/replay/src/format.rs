@@ -1,19 +1,19 @@
-//! The file of a recording.
+//! The file format of a recording.
 //!
-//! It begins with the eight bytes `VELLUMRC` and the version, 1, in four bytes; all numbers are little-endian. Then
-//! come events, each as
+//! A file begins with the eight bytes `VELLUMRC` and the version, 1, in four bytes. All numbers are little-endian.
+//! Events follow, each as
 //!
-//! | bytes | what |
+//! | bytes | content |
 //! |---|---|
-//! | 4 | length of what follows the checksum |
-//! | 4 | its CRC-32C |
+//! | 4 | length of the data after the checksum |
+//! | 4 | CRC-32C of that data |
 //! | 1 | kind of event |
-//! | 4 | number of the connection, from 1; 0 where none is meant |
-//! | 8 | microseconds since the recording began |
-//! | the rest | depends on the kind |
+//! | 4 | number of the connection, from 1; 0 for none |
+//! | 8 | microseconds since the start of the recording |
+//! | remaining | depends on the kind |
 //!
-//! The first event is the header. A file whose last event isn't [`What::End`] was cut short, and is good up to there;
-//! a checksum that doesn't fit is damage, and nothing behind it is believed.
+//! The first event is the header. A file whose last event is not [`What::End`] was cut short, and is valid up to there.
+//! A wrong checksum means damage, and the reader stops.
 
 use base::bson::{Document, DocumentBuf, validate};
 use std::fmt;
@@ -21,74 +21,74 @@ use std::io::{self, Read};
 
 const MAGIC: &[u8; 8] = b"VELLUMRC";
 
-/// The version of the format.
+/// Version of the format.
 pub const VERSION: u32 = 1;
 
-/// Kind, connection and time.
+/// Length of the fixed part: kind, connection and time.
 const FIXED: usize = 13;
 
-/// The longest event: the longest message, and what is around it.
+/// Maximum length of an event: the longest message plus the fields around it.
 const EVENT_MAX: usize = 48_000_000 + 64;
 
-/// Something that happened.
+/// A recorded event.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Event {
-    /// The number of the connection, from 1.
+    /// Number of the connection, from 1.
     pub connection: u32,
-    /// Microseconds since the recording began.
+    /// Microseconds since the start of the recording.
     pub at: u64,
-    /// What happened.
+    /// Kind and data of the event.
     pub what: What,
 }
 
-/// What happened.
+/// Kind and data of an event.
 #[derive(Clone, Debug, PartialEq)]
 pub enum What {
-    /// What the recording is of: the first event, and only that.
+    /// Description of the recording, as BSON. It is the first event, and occurs once.
     Header(Vec<u8>),
     /// A client connected.
     Opened,
-    /// A message of the client's.
+    /// A message of the client.
     Request {
-        /// Its number, which the reply names.
+        /// Request id, which the reply names.
         id: i32,
-        /// Its flags, as OP_MSG has them.
+        /// Flags of the OP_MSG.
         flags: u32,
-        /// Its sections, as OP_MSG has them.
+        /// Sections of the OP_MSG.
         sections: Vec<u8>,
     },
-    /// A message of the server's.
+    /// A message of the server.
     Reply {
-        /// Its own number.
+        /// Id of the reply.
         id: i32,
-        /// The number of the message it answers.
+        /// Id of the request that it answers.
         to: i32,
-        /// Its flags.
+        /// Flags of the OP_MSG.
         flags: u32,
-        /// Its sections.
+        /// Sections of the OP_MSG.
         sections: Vec<u8>,
     },
-    /// A request that isn't written down, nor its reply: the command's name.
+    /// A request that was recorded without its content and reply; holds the name of the command.
     Withheld(String),
     /// The connection ended.
     Closed,
-    /// Nothing is recorded any more, and why: empty if the recording was ended.
+    /// End of the recording, with the reason. The reason is empty for an ordinary end.
     End(String),
 }
 
-/// Why a file can't be read, or not any further.
+/// Errors of reading a file.
 #[derive(Debug)]
 pub enum Broken {
-    /// It is no recording, or of a version that isn't known.
+    /// Not a recording, or of an unknown version.
     Foreign(String),
-    /// It ends in the middle of an event.
+    /// The file ends in the middle of an event.
     CutShort,
-    /// An event isn't what was written.
+    /// The checksum or the content of an event is wrong.
     Damaged {
-        /// Bytes before it.
+        /// Offset of the event in bytes.
         at: u64,
     },
-    /// It can't be read at all.
+    /// I/O error.
     Io(io::Error),
 }
 
@@ -103,7 +103,7 @@ impl fmt::Display for Broken {
     }
 }
 
-/// The beginning of a file: what it is, and its header.
+/// Returns the start of a file: magic, version and header.
 pub fn begin(header: &DocumentBuf) -> Vec<u8> {
     let mut out = MAGIC.to_vec();
     out.extend(VERSION.to_le_bytes());
@@ -158,15 +158,15 @@ fn kind(what: &What) -> u8 {
 pub struct Reader<R> {
     source: R,
     header: DocumentBuf,
-    /// Bytes read so far.
+    /// Number of bytes read.
     at: u64,
 }
 
 impl<R: Read> Reader<R> {
-    /// Reads as far as the header.
+    /// Opens a recording and reads its header.
     ///
     /// # Errors
-    /// What this is, if it is no recording.
+    /// A description of the content if it is no recording.
     pub fn open(mut source: R) -> Result<Reader<R>, Broken> {
         let mut start = [0; 12];
         let got = fill(&mut source, &mut start)?;
@@ -190,15 +190,15 @@ impl<R: Read> Reader<R> {
         }
     }
 
-    /// What the recording is of.
+    /// Returns the description of the recording.
     pub fn header(&self) -> Document<'_> {
         self.header.view()
     }
 
-    /// The next event; `None` at the end of the file.
+    /// Returns the next event; `None` at the end of the file.
     ///
     /// # Errors
-    /// What keeps it from being read.
+    /// An I/O error or a damaged event.
     pub fn next_event(&mut self) -> Result<Option<Event>, Broken> {
         let at = self.at;
         match self.event()? {
@@ -221,7 +221,7 @@ impl<R: Read> Reader<R> {
             return Err(damaged);
         }
         let mut bytes = Vec::new();
-        // Nothing is reserved for what the length merely claims.
+        // Memory grows with the bytes read, not with the claimed length.
         (&mut self.source).take(length as u64).read_to_end(&mut bytes).map_err(Broken::Io)?;
         if bytes.len() < length {
             return Err(Broken::CutShort);
@@ -234,7 +234,7 @@ impl<R: Read> Reader<R> {
     }
 }
 
-/// Reads until the buffer is full or the source has ended; how much there was.
+/// Reads until the buffer is full or the source ends. Returns the number of bytes.
 fn fill(source: &mut impl Read, buffer: &mut [u8]) -> Result<usize, Broken> {
     let mut got = 0;
     while let Some(rest) = buffer.get_mut(got..).filter(|rest| !rest.is_empty()) {
@@ -331,7 +331,7 @@ mod tests {
             let (found, broken) = read(&whole[..end]);
             assert!(events().starts_with(&found), "{end}");
             assert!(found.len() < events().len());
-            // Between two events nobody can tell but by the missing end.
+            // A cut between two events shows only in the missing end event.
             assert!(broken.is_some() || found.last() != Some(&events()[5]), "{end}");
         }
     }

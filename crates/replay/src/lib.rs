@@ -1,15 +1,13 @@
-//! Recordings: what passed between an application and a server, in a file, and their replay.
+//! Recordings of the traffic between an application and a server, in a file, and their replay.
 //!
-//! A [`Recorder`] stands between the two. Each connection is a [`passage`]: every frame goes on as it came. A copy of
-//! it, unpacked ([`message`]) and without secrets ([`redact`]), goes to a thread that writes
-//! the file ([`format`]). Only answers to hello are changed on their way ([`upstream`]), so that drivers stay with the
-//! recorder.
+//! A [`Recorder`] is a proxy between the two. Each connection is a [`passage`], which forwards every frame unchanged. A
+//! copy of the frame, unpacked ([`message`]) and without secrets ([`redact`]), goes to a thread that writes the file
+//! ([`format`]). Only answers to hello are changed ([`upstream`]), which keeps drivers on the recorder.
 //!
 //! A [`Recording`] is a file read whole into a [`script`]. A [`player`] sends it over as many connections as were
-//! recorded. [`order`] keeps requests behind what must come before them, [`mapping`] translates names that servers make
-//! up, [`compare`] compares answers with the recorded ones, and [`order`] also finds answers that depend on an order that
-//! the recording does not show. [`tally`] counts what was observed. [`start`] copies the data that a
-//! recording began with.
+//! recorded. [`order`] delays a request until its predecessors have finished. It also finds answers that depend on an
+//! order that the recording does not contain. [`mapping`] translates names that servers generate. [`compare`] compares
+//! answers with the recorded ones. [`tally`] counts the observations. [`start`] copies the initial data of a recording.
 
 mod compare;
 pub mod format;

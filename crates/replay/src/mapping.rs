@@ -1,9 +1,9 @@
-//! What a target calls by other names than the recorded server did: cursors, sessions, and what servers make up.
+//! Translation of the names that servers generate: cursors, sessions, ids, times and resume tokens.
 //!
-//! A cursor's id is learnt from the answer that brings it. Sessions keep their ids but for a pattern that changes
-//! with every round, since a server that has seen a session's transaction numbers takes them for retries. Ids, times
-//! and resume tokens that the recorded server made up are learnt where answers are laid side by side, and stand for
-//! the target's own in requests that come after.
+//! The id of a cursor is learned from the answer that creates it. Session ids are changed by a pattern that differs in
+//! each round, since a server takes repeated transaction numbers of one session for retries. Generated ids, times and
+//! resume tokens are learned by comparing each answer with the recorded one. Later requests use the value of the
+//! target.
 
 use super::script::{cursor_of, cursors, id_of};
 use crate::message::Parts;
@@ -12,7 +12,7 @@ use base::bson::{Document, DocumentBuf, Value, ValueBuf};
 use std::collections::{HashMap, HashSet};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// What has been learnt in one round on one target.
+/// The mappings of one round on one target.
 pub(super) struct Mapping<'a> {
     pattern: [u8; 16],
     made_by_server: &'a HashSet<Vec<u8>>,
@@ -25,15 +25,15 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl<'a> Mapping<'a> {
-    /// Nothing is known yet; `pattern` is what sessions' ids are changed by.
+    /// Creates an empty mapping. `pattern` changes the session ids.
     pub(super) fn new(mut pattern: [u8; 16], made_by_server: &'a HashSet<Vec<u8>>) -> Mapping<'a> {
-        // What says that it is a UUID, and of which kind, stays.
+        // The version and variant bits of the UUID stay.
         pattern[6] &= 0x0F;
         pattern[8] &= 0x3F;
         Mapping { pattern, made_by_server, cursors: Mutex::default(), values: Mutex::default() }
     }
 
-    /// A request's sections, as this target is to have them.
+    /// Returns the sections of a request for this target.
     pub(super) fn request(&self, parts: &Parts<'_>) -> Vec<u8> {
         let command = parts.command();
         parts.written(|list, document| {
@@ -44,7 +44,7 @@ impl<'a> Mapping<'a> {
 
     fn change(&self, command: &str, path: &[&str], value: &Value<'_>) -> Change {
         match (path, value) {
-            // Those of another server say nothing here, and signed ones are refused.
+            // Cluster times of another server mean nothing here, and signed ones are refused.
             (["$clusterTime"] | ["readConcern", "afterClusterTime"], _) => Change::Drop,
             (["lsid", "id"], Value::Binary { bytes, .. }) => self.session(bytes),
             (["endSessions" | "killSessions" | "refreshSessions", _, "id"], Value::Binary { bytes, .. }) => {
@@ -70,18 +70,18 @@ impl<'a> Mapping<'a> {
         own.map_or(Change::Keep, |own| Change::To(Value::Int64(own).to_owned()))
     }
 
-    /// Whether a request names a cursor that this target never made.
+    /// Returns true if a request names a cursor that this target never created.
     pub(super) fn lacks_cursor(&self, parts: &Parts<'_>) -> bool {
         let known = lock(&self.cursors);
         parts.command() == "getMore" && cursors(parts).iter().any(|id| !known.contains_key(id))
     }
 
-    /// Whether the target calls this cursor of the recorded server so.
+    /// Returns true if the recorded cursor `theirs` is `own` on the target.
     pub(super) fn is_cursor(&self, theirs: i64, own: i64) -> bool {
         lock(&self.cursors).get(&theirs) == Some(&own)
     }
 
-    /// Lays an answer beside the recorded one, and keeps what the two servers call differently.
+    /// Compares an answer with the recorded one, and stores the values that differ by server.
     pub(super) fn learn(&self, recorded: &DocumentBuf, answered: &DocumentBuf) {
         if let (Some(theirs), Some(own)) = (cursor_of(recorded), cursor_of(answered))
             && theirs != 0
@@ -95,7 +95,7 @@ impl<'a> Mapping<'a> {
     fn pairs<'d>(&self, recorded: Document<'d>, answered: Document<'d>, path: &mut Vec<&'d str>) {
         let mut own = answered.iter();
         for element in recorded {
-            // Servers answer in the same order mostly.
+            // Most servers answer in the same field order.
             let same = own.next().filter(|own| own.name() == element.name());
             let Some(value) = same.or_else(|| answered.find(element.name())).map(|element| element.value())
             else {
@@ -118,7 +118,7 @@ impl<'a> Mapping<'a> {
         }
     }
 
-    /// Whether the recorded server made this up.
+    /// Returns true if the recorded server generated this value.
     pub(super) fn is_made(&self, path: &[&str], value: &Value<'_>) -> bool {
         match value {
             Value::Timestamp(_) => true,
@@ -128,7 +128,7 @@ impl<'a> Mapping<'a> {
     }
 }
 
-/// What a value that servers make up is known by; `None` for what they don't.
+/// Returns the key of a value that servers generate; `None` for other values.
 fn key(path: &[&str], value: &Value<'_>) -> Option<Vec<u8>> {
     let mut key = vec![value.kind() as u8];
     match value {

@@ -1,4 +1,4 @@
-//! Messages of the protocol, as far as a recording needs them taken apart.
+//! Parsing of protocol messages, as far as a recording needs it.
 
 use base::bson::{Document, validate};
 use std::borrow::Cow;
@@ -10,13 +10,13 @@ use wire::header::{Header, MAX_MESSAGE_SIZE, document_length, frame_length};
 use wire::message::split_sections;
 pub(crate) use wire::message::{CHECKSUM_PRESENT as CHECKSUM, EXHAUST_ALLOWED, MORE_TO_COME};
 
-/// What stands before the document in an OP_REPLY: flags, cursor, place, and the number of documents.
+/// Length of the fields before the document in an OP_REPLY: flags, cursor, position, number of documents.
 pub(crate) const REPLY_PREFIX: usize = 20;
 
-/// Reads a whole message; `None` where the other side has gone instead of sending one.
+/// Reads a whole message; `None` if the peer has closed the connection.
 ///
 /// # Errors
-/// A connection that breaks, and bytes that begin no message.
+/// A broken connection, or bytes that begin no message.
 pub(crate) async fn read_frame(stream: &mut (impl AsyncRead + Unpin)) -> io::Result<Option<Vec<u8>>> {
     let mut head = [0; HEADER];
     match stream.read_exact(&mut head).await {
@@ -27,7 +27,7 @@ pub(crate) async fn read_frame(stream: &mut (impl AsyncRead + Unpin)) -> io::Res
     let wrong = || io::Error::new(io::ErrorKind::InvalidData, "this is not MongoDB's protocol");
     let length = frame_length(&head).ok().flatten().ok_or_else(wrong)?;
     let mut frame = head.to_vec();
-    // Nothing is reserved for what the length merely claims.
+    // Memory grows with the bytes read, not with the claimed length.
     let rest = (length - HEADER) as u64;
     if (&mut *stream).take(rest).read_to_end(&mut frame).await? < length - HEADER {
         return Err(io::ErrorKind::UnexpectedEof.into());
@@ -35,19 +35,19 @@ pub(crate) async fn read_frame(stream: &mut (impl AsyncRead + Unpin)) -> io::Res
     Ok(Some(frame))
 }
 
-/// A frame out of its compression; `None` if it can't be unpacked.
+/// Decompresses a frame; `None` if it is invalid.
 pub(crate) fn unpacked(frame: &[u8]) -> Option<Cow<'_, [u8]>> {
     if opcode(frame)? != Opcode::Compressed {
         return Some(Cow::Borrowed(frame));
     }
     let mut out = Vec::new();
     unpack(frame, MAX_MESSAGE_SIZE, &mut out).ok()?;
-    // Replies name their request there.
+    // Replies name their request in this field.
     out.get_mut(8..12)?.copy_from_slice(frame.get(8..12)?);
     Some(Cow::Owned(out))
 }
 
-/// The kind of a message.
+/// Returns the opcode of a message.
 pub(crate) fn opcode(frame: &[u8]) -> Option<Opcode> {
     Some(Header::split(frame).ok()?.0.opcode)
 }
@@ -58,12 +58,12 @@ pub(crate) struct Message<'a> {
     pub(crate) id: i32,
     pub(crate) to: i32,
     pub(crate) flags: u32,
-    /// Without a checksum.
+    /// The sections without the checksum.
     pub(crate) sections: &'a [u8],
 }
 
 impl<'a> Message<'a> {
-    /// Takes an unpacked frame for one; `None` if it is none.
+    /// Parses an unpacked frame; `None` if it is no OP_MSG.
     pub(crate) fn read(frame: &'a [u8]) -> Option<Message<'a>> {
         if opcode(frame)? != Opcode::Message {
             return None;
@@ -75,7 +75,7 @@ impl<'a> Message<'a> {
     }
 }
 
-/// The command of an OP_QUERY, and the number that its answer names.
+/// Returns the request id and the command of an OP_QUERY.
 pub(crate) fn legacy(frame: &[u8]) -> Option<(i32, String)> {
     if opcode(frame)? != Opcode::Query {
         return None;
@@ -91,14 +91,14 @@ pub(crate) fn legacy(frame: &[u8]) -> Option<(i32, String)> {
     Some((int(frame, 4)?, command))
 }
 
-/// The valid document that bytes begin with.
+/// Returns the valid document at the start of the bytes.
 pub(crate) fn checked(bytes: &[u8]) -> Option<Document<'_>> {
     let document = bytes.get(..document_length(bytes)?)?;
     validate(document).ok()?;
     Some(Document::from_valid(document))
 }
 
-/// The name of the command in these sections, which nobody has looked at yet.
+/// Returns the name of the command in unvalidated sections.
 pub(crate) fn glance(mut rest: &[u8]) -> Option<&str> {
     while let Some((kind, section)) = rest.split_first() {
         let (section, behind) = section.split_at_checked(usize::try_from(int(section, 0)?).ok()?)?;
@@ -110,7 +110,7 @@ pub(crate) fn glance(mut rest: &[u8]) -> Option<&str> {
     None
 }
 
-/// The sections of an OP_MSG: its body, and lists of documents beside it.
+/// The sections of an OP_MSG: its body, and its document sequences.
 #[derive(Clone, Debug)]
 pub(crate) struct Parts<'a> {
     pub(crate) body: Document<'a>,
@@ -118,7 +118,7 @@ pub(crate) struct Parts<'a> {
 }
 
 impl<'a> Parts<'a> {
-    /// `None` if these are no sections, or documents in them aren't valid.
+    /// Parses sections; `None` if they or their documents are invalid.
     pub(crate) fn read(sections: &'a [u8]) -> Option<Parts<'a>> {
         let (body, raw) = split_sections(sections).ok()?;
         let named = |(name, bytes)| Some((std::str::from_utf8(name).ok()?, documents(bytes)?));
@@ -126,13 +126,13 @@ impl<'a> Parts<'a> {
         Some(Parts { body: checked(body)?, sequences })
     }
 
-    /// The command's name.
+    /// Returns the name of the command.
     pub(crate) fn command(&self) -> &'a str {
         self.body.first().map_or("", |element| element.name())
     }
 
-    /// The sections on the wire, with documents as `change` wants them: it is told the name of the list, empty for
-    /// the body.
+    /// Returns the encoded sections with documents changed by `change`. Its first argument is the name of the document
+    /// sequence, empty for the body.
     pub(crate) fn written(
         &self,
         mut change: impl FnMut(&'a str, Document<'a>) -> base::bson::DocumentBuf,

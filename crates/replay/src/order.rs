@@ -1,11 +1,11 @@
-//! Who waits for whom: a request that must come after others waits until they are through.
+//! Order of requests: a request waits until its required predecessors have finished.
 //!
-//! Requests whose answers depend on an order that a recording doesn't tell.
+//! The module also finds requests whose answers depend on an order that a recording does not contain.
 //!
-//! Of two requests on two connections that were under way at the same time nobody knows which the server carried out
-//! first. Where one of them may write, the other's answer can be another when both are sent again. The same holds for
-//! two requests on one cursor: `killCursors` ends a waiting `getMore` with another error than a later one. All later
-//! requests on a cursor depend on the order, too, once one of them does.
+//! For two overlapping requests on two connections, the recording does not show which the server executed first. If one
+//! of them may write, a replay may change the answer of the other. The same holds for two requests on one cursor:
+//! `killCursors` ends a waiting `getMore` with another error than a later one. All later requests on such a cursor
+//! depend on the order too.
 
 use super::script::{Exchange, cursor_of, cursors};
 use crate::message::Parts;
@@ -14,26 +14,26 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread::{self, Thread};
 use std::time::Duration;
 
-/// How long a thread sleeps before it looks whether all is to end.
+/// Interval at which a waiting thread checks for the end.
 const LOOK: Duration = Duration::from_millis(200);
 
-/// Tells threads when what they wait for is over. Things are numbered in the order they were over in the recording.
+/// Wakes threads once the items that they wait for have finished. Items are numbered by their end in the recording.
 pub struct Order {
     state: Mutex<State>,
 }
 
 struct State {
     over: Vec<bool>,
-    /// All before this are over.
+    /// All items before this one have finished.
     frontier: usize,
-    /// Threads that wait for one thing, and for all before one.
+    /// Threads that wait for one item, and threads that wait for all items before one.
     for_one: HashMap<usize, Vec<Thread>>,
     for_all: BTreeMap<usize, Vec<Thread>>,
     stopped: bool,
 }
 
 impl Order {
-    /// Of so many things.
+    /// Creates the order of `count` items.
     pub fn new(count: usize) -> Order {
         let (for_one, for_all) = (HashMap::new(), BTreeMap::new());
         Order {
@@ -51,7 +51,7 @@ impl Order {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// This one is over.
+    /// Marks an item as finished.
     pub(super) fn end(&self, which: usize) {
         let mut state = self.state();
         if let Some(over) = state.over.get_mut(which) {
@@ -67,17 +67,17 @@ impl Order {
         waiting.flatten().for_each(|thread| thread.unpark());
     }
 
-    /// Nobody waits any more.
+    /// Ends all waits.
     pub fn stop(&self) {
         self.state().stopped = true;
     }
 
-    /// Whether all is to end.
+    /// Returns true if the replay is to end.
     pub(super) fn is_stopped(&self) -> bool {
         self.state().stopped
     }
 
-    /// Waits until this one is over; false if all is to end.
+    /// Waits until an item has finished. Returns false if the replay is to end.
     pub(super) fn after(&self, which: usize) -> bool {
         self.wait(|state| {
             if state.over.get(which) != Some(&false) {
@@ -88,7 +88,7 @@ impl Order {
         })
     }
 
-    /// Waits until all before this one are over; false if all is to end.
+    /// Waits until all items before this one have finished. Returns false if the replay is to end.
     pub(super) fn after_all_before(&self, which: usize) -> bool {
         self.wait(|state| {
             if state.frontier >= which {
@@ -99,7 +99,7 @@ impl Order {
         })
     }
 
-    /// `is_over` adds the thread to those that are told, if it says no.
+    /// Waits until `is_over` returns true. When it returns false, it registers the thread to be woken.
     fn wait(&self, mut is_over: impl FnMut(&mut State) -> bool) -> bool {
         loop {
             {
@@ -116,7 +116,7 @@ impl Order {
     }
 }
 
-/// Commands that change nothing which another request's answer tells of; all others may.
+/// Commands without effect on the answers of other requests. All other commands may have one.
 // tidy: sorted
 const READS: &[&str] = &[
     "buildInfo",
@@ -152,7 +152,7 @@ const READS: &[&str] = &[
     "validate",
 ];
 
-/// Where a request works, on which cursors, and whether it may write there.
+/// The namespace and cursors of a request, and whether it may write.
 struct Work {
     exchange: usize,
     connection: usize,
@@ -170,8 +170,8 @@ impl Work {
         Some(Work { exchange, connection, ended: what.ended(), database, cursors, writes })
     }
 
-    /// Whether this request may change the other's answer. A request to `admin` may concern any database, as the end
-    /// of a transaction does.
+    /// Returns true if this request may change the other's answer. A request to `admin` may concern any database, as
+    /// the end of a transaction does.
     fn may_change(&self, other: &Work) -> bool {
         let meets = self.database == other.database
             || [&self.database, &other.database].iter().any(|name| *name == "admin");
@@ -191,8 +191,7 @@ fn may_write(parts: &Parts<'_>) -> bool {
     }
 }
 
-/// The exchanges, of these connections, that were under way while one of another connection was that may have changed
-/// what they were answered.
+/// Returns the exchanges that overlapped with a request of another connection which may have changed their answers.
 pub(super) fn overlapping<'a>(
     exchanges: &[Exchange],
     connections: impl Iterator<Item = &'a [usize]>,
@@ -225,7 +224,7 @@ pub(super) fn overlapping<'a>(
     found
 }
 
-/// Adds the requests on cursors of which an earlier request was found. `sent` is in order of time.
+/// Adds later requests on cursors of the requests found. `sent` is in order of time.
 fn add_later_on_cursors(
     exchanges: &[Exchange],
     sent: impl Iterator<Item = usize>,
@@ -289,7 +288,7 @@ mod overlap_tests {
     use base::bson::DocumentBuf;
     use base::bson::extended_json::parse;
 
-    /// Which of these, each of a connection, overlap: command, when it was sent, when it was answered.
+    /// Returns the overlapping ones of these requests, each on its own connection: command, time sent, time answered.
     fn found(each: &[(&str, u64, u64)]) -> Vec<usize> {
         let numbers: Vec<usize> = (0..each.len()).collect();
         found_of(each, numbers.chunks(1))

@@ -1,4 +1,4 @@
-//! One connection: frames go there and back, and copies into the recording.
+//! One proxied connection: forwards frames in both directions, and copies them into the recording.
 
 use super::format::What;
 use super::message::{MORE_TO_COME, Message, Parts, glance, int, legacy, read_frame, unpacked};
@@ -12,21 +12,21 @@ use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio_rustls::rustls::ClientConfig;
 
-/// Requests that may wait for their answer on one connection: more are of no driver.
+/// Maximum number of unanswered requests on one connection. Drivers never have as many.
 const PENDING_MAX: usize = 10_000;
 
-/// What all connections share.
+/// State shared by all connections.
 pub(super) struct Shared {
     pub(super) sink: Sink,
     pub(super) redactor: Redactor,
-    /// Where the server is.
+    /// Address of the server.
     pub(super) host: String,
     pub(super) tls: Option<Arc<ClientConfig>>,
-    /// Cursors whose first batch was withheld, since what follows must be, too.
+    /// Cursors whose first batch was withheld. Later batches are withheld too.
     pub(super) hidden: Mutex<HashSet<i64>>,
 }
 
-/// What a request was, for its answer.
+/// Kind of a request, for handling its answer.
 #[derive(Clone, Copy, PartialEq)]
 enum Kind {
     Recorded,
@@ -34,7 +34,7 @@ enum Kind {
     Withheld,
 }
 
-/// Requests whose answer is to come, by their numbers.
+/// Unanswered requests by their ids.
 type Pending = Mutex<HashMap<i32, Kind>>;
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -44,7 +44,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 /// Serves one client until either side leaves.
 ///
 /// # Errors
-/// The server can't be reached, or one side breaks off or speaks another protocol.
+/// The server is unreachable, one side breaks the connection, or it speaks another protocol.
 pub(super) async fn pass(client: TcpStream, number: u32, shared: &Shared) -> io::Result<()> {
     client.set_nodelay(true)?;
     let address = client.local_addr()?.to_string();
@@ -93,7 +93,7 @@ async fn back(
 }
 
 impl Shared {
-    /// Notes a request before it goes on, so that its answer can't come first.
+    /// Records a request before it is forwarded, so that its answer cannot arrive first.
     fn request(&self, frame: &[u8], number: u32, pending: &Pending) -> io::Result<()> {
         let id = int(frame, 4).unwrap_or_default();
         let unpacked = unpacked(frame);
@@ -127,7 +127,7 @@ impl Shared {
         Ok(())
     }
 
-    /// As it is written down; `None` if it isn't.
+    /// Returns the recorded form of a request; `None` if it is withheld.
     fn redacted_request(&self, message: Message<'_>) -> Option<What> {
         let sections = if self.redactor.is_idle() {
             message.sections.to_vec()
@@ -142,7 +142,7 @@ impl Shared {
         Some(What::Request { id: message.id, flags: message.flags, sections })
     }
 
-    /// Notes an answer; returns what the client is to have instead of it, if that is something else.
+    /// Records an answer. Returns the replacement for the client, if any.
     fn reply(&self, frame: &[u8], number: u32, pending: &Pending, address: &str) -> Option<Vec<u8>> {
         let kind = lock(pending).remove(&int(frame, 8)?);
         let unpacked = unpacked(frame)?;
@@ -174,7 +174,7 @@ impl Shared {
         Some(What::Reply { id: message.id, to: message.to, flags: message.flags, sections })
     }
 
-    /// Remembers the cursor of an answer that was withheld.
+    /// Remembers the cursor of a withheld answer.
     fn hide(&self, frame: &[u8]) {
         if self.redactor.is_idle() {
             return;

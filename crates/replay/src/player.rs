@@ -1,4 +1,4 @@
-//! Sends a recording's requests to a target: a thread for each connection, requests in their order.
+//! Sends the requests of a recording to a target: one thread for each connection, requests in order.
 
 use super::compare::{Comparison, outcome};
 use super::mapping::Mapping;
@@ -12,46 +12,46 @@ use std::time::{Duration, Instant};
 use wire::client::Client;
 use wire::uri::ConnectionString;
 
-/// How long a connection may take to be made.
+/// Timeout of a connection attempt.
 const REACH: Duration = Duration::from_secs(10);
 
-/// How long an answer may take, beside ten times as long as it took.
+/// Timeout of an answer, in addition to ten times the recorded time.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// A request that is sent later than this after it was due is counted.
+/// Delay beyond which a request counts as late.
 const LATE: Duration = Duration::from_millis(1);
 
-/// How long a thread sleeps before it looks whether all is to end.
+/// Interval at which a waiting thread checks for the end.
 const SLEEP: Duration = Duration::from_millis(100);
 
-/// A thread's stack: nothing here is deep but documents, which nest 200 levels at most.
+/// Stack size of a thread. Only documents nest deeply, at most 200 levels.
 const STACK: usize = 2 << 20;
 
-/// How fast a recording is sent again.
+/// Pace of a replay.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Speed {
-    /// So many times as fast as it was.
+    /// Multiple of the recorded pace.
     Times(f64),
     /// Each connection sends its next request when the last one is answered.
     Max,
 }
 
-/// A recording that can be played, any number of times.
+/// A recording that can be played any number of times.
 pub struct Recording {
-    /// What is sent.
+    /// The requests to send.
     pub script: Script,
     ranks: Ranks,
 }
 
-/// How a recording is played on one target.
+/// Settings of one replay on one target.
 pub struct Round {
-    /// How fast.
+    /// Pace.
     pub speed: Speed,
-    /// Whether answers are compared, and order is kept between connections, too.
+    /// True to compare answers, and to keep the order between connections.
     pub check: bool,
-    /// Whether outcomes say anything: a null server answers anything.
+    /// False for a null server, whose outcomes mean nothing.
     pub judged: bool,
-    /// Makes the ids of sessions, so that no server takes one for a retry of another round.
+    /// Makes session ids unique, so that no server takes a request for a retry of another round.
     pub salt: [u8; 16],
 }
 
@@ -59,16 +59,16 @@ impl Recording {
     /// Reads a recording.
     ///
     /// # Errors
-    /// It is none, or broken where it begins.
+    /// It is no recording, or damaged at its start.
     pub fn read(source: impl Read) -> Result<Recording, String> {
         let script = Script::read(source)?;
         Ok(Recording { ranks: Ranks::of(&script), script })
     }
 
-    /// Sends everything to a target, until `order` is stopped. It blocks.
+    /// Sends everything to a target, until `order` is stopped. Blocks.
     ///
     /// # Errors
-    /// None of the target's hosts answers.
+    /// No host of the target answers.
     pub fn play(
         &self,
         uri: &ConnectionString,
@@ -93,22 +93,22 @@ impl Recording {
         Ok(play.run())
     }
 
-    /// What ends a round early.
+    /// Returns the handle that can end a round early.
     pub fn order(&self) -> Order {
         Order::new(self.script.exchanges.len())
     }
 }
 
-/// What a replay on one target needs.
+/// State of a replay on one target.
 pub(super) struct Play<'a> {
     pub(super) script: &'a Script,
     pub(super) uri: &'a ConnectionString,
-    /// The host that is spoken to.
+    /// Address of the target.
     pub(super) host: &'a str,
     pub(super) speed: Speed,
-    /// Whether answers are compared, and order is kept between connections, too.
+    /// True to compare answers, and to keep the order between connections.
     pub(super) check: bool,
-    /// Whether outcomes say anything: the floor answers anything.
+    /// False for a null server, whose outcomes mean nothing.
     pub(super) judged: bool,
     pub(super) mapping: &'a Mapping<'a>,
     pub(super) redactor: &'a Redactor,
@@ -116,19 +116,19 @@ pub(super) struct Play<'a> {
     pub(super) ranks: &'a Ranks,
 }
 
-/// Places in the order in which exchanges, and then connections, were over.
+/// Ranks by end time of the exchanges, and then of the connections.
 pub(super) struct Ranks {
-    /// Of each exchange that is sent.
+    /// Rank of each sent exchange.
     rank: Vec<usize>,
-    /// When each rank was over.
+    /// End time of each rank.
     ended: Vec<u64>,
-    /// The last exchanges of connections that were over before this one began.
+    /// Last exchanges of the connections that ended before this one began.
     before: Vec<Vec<usize>>,
 }
 
 impl Ranks {
     pub(super) fn of(script: &Script) -> Ranks {
-        // Those that were never answered aren't sent: nobody may wait for them.
+        // Unanswered exchanges are not sent, so no other may wait for them.
         let sent = script.connections.iter().flat_map(|connection| connection.exchanges.iter().copied());
         let mut sorted: Vec<usize> = sent.collect();
         sorted.sort_by_key(|exchange| script.exchanges[*exchange].ended());
@@ -143,30 +143,30 @@ impl Ranks {
         Ranks { rank, ended, before: before.collect() }
     }
 
-    /// How many exchanges were over when something was sent at this time.
+    /// Returns the number of exchanges that had finished at this time.
     fn over_before(&self, at: u64) -> usize {
         self.ended.partition_point(|ended| *ended < at)
     }
 }
 
-/// What became of one exchange.
+/// Result of one exchange.
 pub struct Observation {
-    /// Its number in the script.
+    /// Number of the exchange in the script.
     pub exchange: usize,
-    /// From sending it to its answer.
+    /// Time from the request to its answer.
     pub latency: Duration,
-    /// Whether it was sent more than a millisecond after it was due.
+    /// True if it was sent more than a millisecond after it was due.
     pub late: bool,
-    /// The error of a request that got no answer.
+    /// Error of a request without an answer.
     pub result: Result<(), String>,
-    /// An outcome that isn't the recorded one.
+    /// Outcome, if it differs from the recorded one.
     pub error_differs: Option<String>,
-    /// Another answer of the same outcome.
+    /// Different answer with the same outcome.
     pub answer_differs: Option<String>,
 }
 
 impl Play<'_> {
-    /// Sends everything; what became of each exchange, and how long all took.
+    /// Sends everything. Returns the result of each exchange, and the total time.
     pub(super) fn run(&self) -> (Vec<Observation>, Duration) {
         let began = Instant::now();
         let mut all = Vec::new();
@@ -211,7 +211,7 @@ impl Play<'_> {
         found
     }
 
-    /// When what happened then is due now; `None` where that doesn't matter.
+    /// Returns the due time of a recorded moment; `None` if the pace has no schedule.
     fn due(&self, at: u64, began: Instant) -> Option<Instant> {
         match self.speed {
             Speed::Max => None,
@@ -219,7 +219,7 @@ impl Play<'_> {
         }
     }
 
-    /// Waits until it is time, and until what must come before has come; false if all is to end.
+    /// Waits for the due time and for the required predecessors. Returns false if the replay is to end.
     fn turn(&self, what: &Exchange, began: Instant) -> bool {
         self.sleep_until(self.due(what.at, began))
             && (!self.check || self.order.after_all_before(self.ranks.over_before(what.at)))
@@ -240,7 +240,7 @@ impl Play<'_> {
         }
     }
 
-    /// One request and its answer; `None` where there is nothing to ask for.
+    /// Sends one request and reads its answer; `None` if nothing is to be sent.
     fn exchange(
         &self,
         client: &mut Option<Client>,
@@ -293,7 +293,7 @@ impl Play<'_> {
         };
         let result = attempt();
         if result.is_err() {
-            // What follows gets a connection of its own.
+            // The next request opens a new connection.
             *client = None;
         }
         observation.result = result;

@@ -1,9 +1,9 @@
-//! The recorder: listens, passes everything on, and writes down what passed.
+//! The recorder: listens, forwards all traffic, and records it.
 //!
-//! Where events go: a thread of its own writes them, so that no disk holds up the traffic.
+//! A separate thread writes the events, so that a slow disk does not delay the traffic.
 //!
-//! The file ends where its size would pass what was allowed, where it can't be written, and where the disk falls too
-//! far behind: what waits to be written is bounded, too. Each time that is said once, and the traffic goes on.
+//! Recording ends at the size limit, at a write error, and when the disk falls too far behind: the write queue is
+//! bounded. Each reason is reported once, and the traffic continues.
 
 use super::format::{Event, What, begin, encode};
 use super::passage::{Shared, pass};
@@ -25,19 +25,19 @@ use tokio::net::TcpListener;
 use wire::trust;
 use wire::uri::ConnectionString;
 
-/// What to record.
+/// Settings of a recorder.
 pub struct Settings {
-    /// The file to write, which must not exist.
+    /// The file to write. It must not exist.
     pub file: PathBuf,
-    /// The size at which recording stops, bytes. The traffic goes on.
+    /// Size limit of the file in bytes. The traffic continues beyond it.
     pub max_size: u64,
-    /// Fields whose values are replaced by others of the same type and length.
+    /// Fields whose values are replaced by values of the same type and length.
     pub redact: Vec<String>,
-    /// The connection string as the file shows it: without user and password.
+    /// The connection string as stored in the file, without user and password.
     pub shown: String,
 }
 
-/// A recorder that listens.
+/// A listening recorder.
 pub struct Recorder {
     listener: TcpListener,
     shared: Arc<Shared>,
@@ -45,7 +45,7 @@ pub struct Recorder {
 }
 
 impl Recorder {
-    /// Listens at `address` for connections to pass on to a server, and begins the file.
+    /// Listens at `address`, forwards connections to a server, and begins the file.
     ///
     /// # Errors
     /// The address is taken, the file exists or cannot be written, or the certificates of `uri` cannot be read.
@@ -66,15 +66,15 @@ impl Recorder {
         Ok(Recorder { listener, shared, connections: AtomicU32::new(0) })
     }
 
-    /// Where applications connect.
+    /// Returns the address for applications.
     ///
     /// # Errors
-    /// The system does not know.
+    /// The system cannot report it.
     pub fn address(&self) -> io::Result<SocketAddr> {
         self.listener.local_addr()
     }
 
-    /// Records until `end` is ready. Returns what was written and the number of connections.
+    /// Records until `end` is ready. Returns a summary and the number of connections.
     pub async fn record(&self, end: impl Future<Output = ()>) -> (Written, u32) {
         tokio::select! {
             () = self.serve() => {}
@@ -84,7 +84,7 @@ impl Recorder {
         (written, self.connections.load(Relaxed))
     }
 
-    /// Takes connections. A connection that fails is reported and concerns no other.
+    /// Accepts connections. A failed connection is reported and affects no other.
     async fn serve(&self) {
         loop {
             match self.listener.accept().await {
@@ -101,7 +101,7 @@ impl Recorder {
                 }
                 Err(error) => {
                     let _ = writeln!(stderr(), "a connection can't be taken: {error}");
-                    // Out of descriptors: others have to end first.
+                    // Out of file descriptors: wait until connections close.
                     tokio::time::sleep(std::time::Duration::from_millis(100)).await;
                 }
             }
@@ -121,19 +121,19 @@ fn sink(settings: &Settings, server: &str) -> io::Result<Sink> {
     Sink::create(&settings.file, &header.finish(), settings.max_size)
 }
 
-/// Whether this is how clients and servers leave.
+/// Returns true for the usual errors of a closed connection.
 fn is_leave(error: &io::Error) -> bool {
     use io::ErrorKind::{BrokenPipe, ConnectionReset, NotConnected, UnexpectedEof};
     matches!(error.kind(), BrokenPipe | ConnectionReset | NotConnected | UnexpectedEof)
 }
 
-/// What may wait to be written, bytes.
+/// Limit of the write queue in bytes.
 const WAITING_MAX: usize = 64 << 20;
 
-/// Room for the last event, which says why there are no more.
+/// Room for the last event, which contains the reason of the end.
 const LAST: u64 = 256;
 
-/// Takes events.
+/// Destination of the events.
 pub(super) struct Sink {
     sender: Mutex<Option<Sender<Vec<u8>>>>,
     state: Arc<State>,
@@ -145,32 +145,32 @@ pub(super) struct Sink {
 struct State {
     waiting: AtomicUsize,
     stopped: AtomicBool,
-    /// More waits than may.
+    /// True if the write queue has exceeded its limit.
     behind: AtomicBool,
-    /// What was written, in the end.
+    /// Summary, available at the end.
     told: Mutex<Written>,
 }
 
-/// What a recording came to.
+/// Summary of a recording.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Written {
     /// Size of the file.
     pub bytes: u64,
-    /// Events in it.
+    /// Number of events.
     pub events: u64,
-    /// Why it ended before it was ended.
+    /// Reason of an early end.
     pub why: Option<String>,
 }
 
 impl Sink {
-    /// Makes the file, which must not be there, with what is known before the first event.
+    /// Creates the file with its header.
     ///
     /// # Errors
-    /// It is there, or can't be made.
+    /// The file exists or cannot be created.
     pub(super) fn create(path: &Path, header: &DocumentBuf, size_max: u64) -> io::Result<Sink> {
         let mut options = File::options();
         options.write(true).create_new(true);
-        // What people send to their databases is nobody else's business.
+        // Recorded data is private to its owner.
         #[cfg(unix)]
         std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
         let mut file = options.open(path)?;
@@ -193,16 +193,16 @@ impl Sink {
         Ok(Sink { sender: Mutex::new(Some(sender)), state, thread: Mutex::new(Some(thread)), began })
     }
 
-    /// Whether nothing is recorded any more.
+    /// Returns true if recording has ended.
     pub(super) fn is_stopped(&self) -> bool {
         self.state.stopped.load(Relaxed)
     }
 
-    /// Takes an event that happens now.
+    /// Records an event with the present time.
     pub(super) fn take(&self, connection: u32, what: What) {
         let sender = self.sender.lock().unwrap_or_else(PoisonError::into_inner);
         let Some(sender) = sender.as_ref().filter(|_| !self.is_stopped()) else { return };
-        // Under the lock, so that times in the file never go back.
+        // Under the lock, so that times in the file never decrease.
         let event = Event { connection, at: elapsed(self.began), what };
         let mut bytes = Vec::new();
         encode(&event, &mut bytes);
@@ -211,16 +211,16 @@ impl Sink {
             self.state.stopped.store(true, Relaxed);
             return;
         }
-        // Fails only if the thread has ended, which has said why.
+        // Fails only if the thread has ended, which has reported the reason.
         let _ = sender.send(bytes);
     }
 
-    /// Writes what waits, and the end.
+    /// Writes the queue and the end event.
     pub(super) fn finish(&self) -> Written {
         drop(self.sender.lock().unwrap_or_else(PoisonError::into_inner).take());
         let thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner).take();
         if let Some(thread) = thread {
-            // A thread that panicked has said so.
+            // A panicked thread has reported its panic.
             let _ = thread.join();
         }
         self.state.told.lock().unwrap_or_else(PoisonError::into_inner).clone()
@@ -231,7 +231,7 @@ fn elapsed(began: Instant) -> u64 {
     u64::try_from(began.elapsed().as_micros()).unwrap_or(u64::MAX)
 }
 
-/// The thread's side.
+/// State of the writing thread.
 struct Writer {
     out: BufWriter<File>,
     path: PathBuf,
@@ -266,7 +266,7 @@ impl Writer {
         let ended = self.out.write_all(&last).and_then(|()| self.out.flush());
         let why = why.or(ended.err().map(|error| format!("it can't be written: {error}")));
         if let Some(why) = &why {
-            // Whoever runs this sees it now, and in the end.
+            // Reported now and again at the end.
             let _ = writeln!(
                 io::stderr(),
                 "recording into {} stopped: {why}; the traffic goes on",

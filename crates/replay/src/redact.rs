@@ -1,14 +1,13 @@
-//! Values that a recording doesn't show: others of the same type and length stand in their place.
+//! Redaction: values of a recording are replaced by others of the same type and length.
 //!
-//! Equal values are replaced by equal ones, drawn from a key that is nowhere written down, so that what was found by
-//! a value is found again. A field is known by the names that lead to it, wherever in a message they stand beside one
-//! another: `contact.email` is in `{contact: {email: …}}`, in `{"contact.email": …}`, in `$set`, behind positions and
-//! operators. Where a message uses such a field by its name, as expressions do, the values around can't be told
-//! apart: it is withheld as a whole.
+//! Equal values get equal replacements, derived from a key that is never stored. A lookup by a value therefore finds
+//! the same documents again. A field is identified by its dotted name, in any form: `contact.email` is in `{contact:
+//! {email: …}}`, in `{"contact.email": …}`, in `$set`, behind positions and operators. An expression may use a field by
+//! its name, and then its values cannot be separated. Such a message is withheld whole.
 //!
-//! What is never written down: logging in, passwords, and the greeting that both begin with.
+//! Authentication, passwords, and the greeting that precedes both are never recorded.
 //!
-//! Copying documents with some of their values replaced.
+//! The module also copies documents with some values replaced.
 
 use super::message::Parts;
 use base::bson::{
@@ -18,39 +17,39 @@ use base::random::Random;
 use std::collections::hash_map::RandomState;
 use std::hash::BuildHasher;
 
-/// What to redact.
+/// The fields to redact.
 pub(crate) struct Redactor {
     paths: Vec<Vec<String>>,
     key: RandomState,
 }
 
-/// Operators by which values get under other names, or are looked for without naming a field.
+/// Operators that move values to other names, or search without a field name.
 const UNTRACEABLE: &[&str] =
     &["$accumulator", "$function", "$getField", "$objectToArray", "$rename", "$setField", "$text", "$where"];
 
-/// Where numbers and truths say which way, not what.
+/// Places where numbers and booleans are options, not data.
 const DIRECTIONS: &[&str] = &["$project", "$sort", "fields", "hint", "key", "projection", "sort"];
 
 impl Redactor {
-    /// For fields by their dotted names.
+    /// Creates a redactor for dotted field names.
     pub(crate) fn new(paths: &[String]) -> Redactor {
         let split = |path: &String| path.split('.').map(str::to_string).collect();
         Redactor { paths: paths.iter().map(split).collect(), key: RandomState::new() }
     }
 
-    /// Whether there is nothing to redact.
+    /// Returns true if no field is redacted.
     pub(crate) fn is_idle(&self) -> bool {
         self.paths.is_empty()
     }
 
-    /// Whether the value that these names lead to is of a field to redact.
+    /// Returns true if this path leads to a redacted field.
     pub(crate) fn covers(&self, path: &[&str]) -> bool {
         if self.is_idle() {
             return false;
         }
         let names: Vec<&str> =
             path.iter().flat_map(|name| name.split('.')).filter(|name| is_name(name)).collect();
-        // A filter of arrays names the elements as it likes.
+        // Array filters choose their own names for elements.
         let of_elements = names.first() == Some(&"arrayFilters") || names.contains(&"arrayFilters");
         self.paths.iter().any(|wanted| {
             let wanted = if of_elements { wanted.get(wanted.len() - 1..).unwrap_or(wanted) } else { wanted };
@@ -58,7 +57,8 @@ impl Redactor {
         })
     }
 
-    /// Whether a request uses such a field in a way that its values, or the answer's, can't be told from others.
+    /// Returns true if a request uses a redacted field in an expression, where its values or results cannot be
+    /// separated.
     pub(crate) fn withholds(&self, parts: &Parts<'_>) -> bool {
         if self.is_idle() {
             return false;
@@ -82,7 +82,7 @@ impl Redactor {
         found || matches!(parts.command(), "mapReduce" | "mapreduce")
     }
 
-    /// A document of a request or a reply; `list` is the name of the list it stands in.
+    /// Redacts a document of a request or a reply. `list` is the name of its document sequence.
     pub(crate) fn redacted<'a>(&self, list: &'a str, document: Document<'a>) -> DocumentBuf {
         if self.is_idle() {
             return document.to_owned();
@@ -103,7 +103,7 @@ impl Redactor {
         })
     }
 
-    /// Another value of the same type and length.
+    /// Returns a replacement of the same type and length.
     fn other(&self, value: &Value<'_>) -> ValueBuf {
         if let Some(number) = value.as_number() {
             return self.number(value, number);
@@ -128,7 +128,7 @@ impl Redactor {
             Value::Binary { subtype, bytes } => {
                 let random = draw(bytes);
                 let other: Vec<u8> = bytes.iter().map(|_| random.draw() as u8).collect();
-                // The old subtype repeats the length inside.
+                // Subtype 2 repeats the length inside.
                 let inner = bytes.first_chunk::<4>().filter(|_| *subtype == 2).map(|length| length.to_vec());
                 let other =
                     [inner.clone().unwrap_or_default(), other[inner.map_or(0, |_| 4)..].to_vec()].concat();
@@ -139,17 +139,17 @@ impl Redactor {
                 Value::DbPointer { namespace: &letters(namespace), id: object_id(&draw(&id.0)) }.to_owned()
             }
             Value::DateTime(time) => {
-                // Somewhere in this century.
+                // A time of this century.
                 Value::DateTime((draw(&time.to_le_bytes()).draw() % 3_000_000_000_000) as i64).to_owned()
             }
             Value::Timestamp(time) => Value::Timestamp(draw(&time.to_le_bytes()).draw() >> 1).to_owned(),
             Value::Boolean(_) => Value::Boolean(false).to_owned(),
-            // These have one value, or hold others that are looked into.
+            // These types have one value, or contain values that are visited separately.
             other => other.to_owned(),
         }
     }
 
-    /// Numbers that are equal across types are replaced by equal ones.
+    /// Returns a replacement number. Numbers equal across types get equal replacements.
     fn number(&self, value: &Value<'_>, number: Number) -> ValueBuf {
         let same = number.to_i64_exact().map_or_else(|| number.to_f64().to_bits(), |whole| whole as u64);
         let drawn = (Random::new(self.key.hash_one(("number", same))).draw() % 1_000_000_000) as i32;
@@ -163,7 +163,7 @@ impl Redactor {
     }
 }
 
-/// Operators and positions are no names of fields.
+/// Returns true for a field name, false for an operator or a position.
 fn is_name(name: &str) -> bool {
     !name.starts_with('$') && !name.bytes().all(|byte| byte.is_ascii_digit())
 }
@@ -183,7 +183,7 @@ fn object_id(random: &Random) -> ObjectId {
     ObjectId(bytes)
 }
 
-/// Commands whose requests and replies stay out of a recording.
+/// Commands whose requests and replies are never recorded.
 // tidy: sorted
 const WITHHELD: &[&str] = &[
     "authenticate",
@@ -200,32 +200,32 @@ const WITHHELD: &[&str] = &[
     "updateUser",
 ];
 
-/// Whether this command stays out.
+/// Returns true if this command is never recorded.
 pub(super) fn is_secret(command: &str) -> bool {
     WITHHELD.contains(&command)
 }
 
-/// Whether it is the greeting, whose answer names the members of a set.
+/// Returns true for the greeting, whose answer names the members of a set.
 pub(super) fn is_hello(command: &str) -> bool {
     matches!(command, "hello" | "isMaster" | "ismaster")
 }
 
-/// What becomes of a value.
+/// Action on a visited value.
 pub(crate) enum Change {
-    /// It stays as it is, with all that is in it.
+    /// Keeps the value with all its contents.
     Keep,
-    /// It is looked into if there is anything in it, and stays if not.
+    /// Visits the contents of the value, if any.
     Into,
-    /// Another one takes its place.
+    /// Replaces the value.
     To(ValueBuf),
-    /// It is left out; in an array it becomes null.
+    /// Removes the value; in an array it becomes null.
     Drop,
 }
 
-/// A value on the way: the names that lead to it, positions in arrays among them, its own last.
+/// A visitor. Its arguments are the path of the value, array positions included, and the value.
 pub(crate) type Visit<'v> = dyn FnMut(&[&str], &Value<'_>) -> Change + 'v;
 
-/// A copy of the document, with each value as `visit` wants it; `path` leads to the document.
+/// Returns a copy of the document with the actions of `visit` applied. `path` is the path of the document.
 pub(crate) fn copy<'a>(
     document: Document<'a>,
     path: &mut Vec<&'a str>,
@@ -292,7 +292,7 @@ fn each<'a>(array: Array<'a>, path: &mut Vec<&'a str>, visit: &mut Visit<'_>, ou
     }
 }
 
-/// Shows every value inside, with the names that lead to it; `visit` tells whether to look into it.
+/// Visits every value inside with its path. `visit` returns whether to descend.
 pub(crate) fn look<'a>(
     document: Document<'a>,
     path: &mut Vec<&'a str>,

@@ -1,4 +1,4 @@
-//! A recording as what is to be sent: connections with their requests in order, each with the answer it had.
+//! A recording as a script: connections with their requests in order, each with its recorded answer.
 
 use super::order::overlapping;
 use super::tally::shape_of;
@@ -12,25 +12,25 @@ use std::io::Read;
 /// A recording.
 #[derive(Default)]
 pub struct Script {
-    /// What the recording says of itself.
+    /// Metadata of the recording.
     pub header: Header,
     /// All requests with their answers.
     pub exchanges: Vec<Exchange>,
-    /// The connections, in the order in which they were opened.
+    /// The connections in the order of their opening.
     pub connections: Vec<Connection>,
-    /// Databases that requests name, without the server's own.
+    /// Databases that requests name, without system databases.
     pub databases: BTreeSet<String>,
-    /// Commands that aren't sent again, by the reason.
+    /// Commands that are not replayed, counted by reason.
     pub left_out: BTreeMap<(String, &'static str), u64>,
-    /// Ids that the recorded server made up: they stood in answers before they stood in a request.
+    /// Ids that the recorded server generated: they occurred in answers before they occurred in a request.
     pub made_by_server: HashSet<Vec<u8>>,
-    /// What is wrong with the file, though it can be played.
+    /// Defects of the file that do not prevent a replay.
     pub warnings: Vec<String>,
-    /// How long the recording is, microseconds.
+    /// Length of the recording in microseconds.
     pub length: u64,
 }
 
-/// What a recording says of itself.
+/// Metadata of a recording.
 #[derive(Default)]
 pub struct Header {
     pub started: String,
@@ -42,15 +42,15 @@ pub struct Header {
 /// One connection.
 #[derive(Default)]
 pub struct Connection {
-    /// Its exchanges, in order.
+    /// Its exchanges in order.
     pub exchanges: Vec<usize>,
     pub opened: u64,
     pub closed: u64,
 }
 
-/// A request, and what it was answered.
+/// A request and its answer.
 pub struct Exchange {
-    /// When it was sent.
+    /// Time of the request.
     pub at: u64,
     /// Flags of its message.
     pub flags: u32,
@@ -60,24 +60,24 @@ pub struct Exchange {
     pub command: String,
     /// The command without its values.
     pub shape: String,
-    /// `None` where no answer was wanted.
+    /// The answer; `None` if the client requested none.
     pub reply: Option<Reply>,
-    /// Exchanges that must be through before: of the same session, and what made the cursor.
+    /// Exchanges that must finish first: of the same session, and the creator of the cursor.
     pub requires: Vec<usize>,
-    /// Whether a request of another connection was under way meanwhile that may have changed the answer.
+    /// True if an overlapping request of another connection may have changed the answer.
     pub overlaps: bool,
 }
 
 /// An answer.
 pub struct Reply {
-    /// When it came.
+    /// Time of the answer.
     pub at: u64,
-    /// The answer.
+    /// Document of the answer.
     pub document: DocumentBuf,
 }
 
 impl Exchange {
-    /// When it was over.
+    /// Returns the end time.
     pub fn ended(&self) -> u64 {
         self.reply.as_ref().map_or(self.at, |reply| reply.at)
     }
@@ -96,20 +96,20 @@ const NOT_SENT: &[&str] = &[
     "shutdown",
 ];
 
-/// Databases that are a server's own.
+/// System databases.
 const OWN: &[&str] = &["admin", "config", "local"];
 
 impl Script {
     /// Reads a recording to its end.
     ///
     /// # Errors
-    /// It is none, or damaged.
+    /// It is no recording, or damaged.
     pub fn read(source: impl Read) -> Result<Script, String> {
         let mut reader = Reader::open(source).map_err(|broken| broken.to_string())?;
         let mut building = Building::default();
         building.script.header = header(&reader);
         let started = building.script.header.started.parse::<jiff::Timestamp>();
-        // Clocks differ a little.
+        // Tolerance for the difference of two clocks.
         building.since = started.map_or(i64::MIN, |started| started.as_millisecond() - 60_000);
         let mut ended = false;
         loop {
@@ -149,21 +149,21 @@ fn header(reader: &Reader<impl Read>) -> Header {
     Header { started: text("started"), server: text("server"), upstream: text("upstream"), redacted }
 }
 
-/// A script that is being put together.
+/// A script under construction.
 #[derive(Default)]
 struct Building {
     script: Script,
-    /// Places in the script by their number in the file.
+    /// Indexes in the script by connection number in the file.
     connections: HashMap<u32, usize>,
-    /// Exchanges whose answer is to come, by connection and number.
+    /// Unanswered exchanges by connection and request id.
     waiting: HashMap<(u32, i32), usize>,
     /// The last exchange of each session.
     sessions: HashMap<Vec<u8>, usize>,
-    /// What made or last used each cursor.
+    /// The exchange that created or last used each cursor.
     cursors: HashMap<i64, usize>,
-    /// Ids that stood in a request.
+    /// Ids that occurred in a request.
     sent: HashSet<Vec<u8>>,
-    /// When the recording began, milliseconds since 1970: what is older wasn't made up then.
+    /// Start of the recording in milliseconds since 1970. The server did not generate older values.
     since: i64,
 }
 
@@ -193,7 +193,7 @@ impl Building {
                 let document = Parts::read(&sections).ok_or("an answer in it is no message")?.body.to_owned();
                 self.reply(exchange, at, document);
                 if flags & MORE_TO_COME != 0 {
-                    // The next one comes unasked here, and is asked for when this is sent again.
+                    // An exhaust cursor sent this batch unasked. The replay asks for it.
                     let again = &self.script.exchanges[exchange];
                     let again = self.request(at, again.flags, again.sections.clone())?;
                     again.into_iter().for_each(|again| self.add(place, again, Some((connection, id))));
@@ -203,7 +203,7 @@ impl Building {
         Ok(())
     }
 
-    /// What is to be sent; `None` if it isn't.
+    /// Adds a request; `None` if it is not replayed.
     fn request(&mut self, at: u64, flags: u32, sections: Vec<u8>) -> Result<Option<Exchange>, String> {
         let parts = Parts::read(&sections).ok_or("a request in it is no message")?;
         let command = parts.command().to_string();
@@ -278,7 +278,7 @@ impl Building {
         for exchange in &mut self.script.exchanges {
             exchange.requires.retain(|required| !unanswered.contains(required));
         }
-        // What overlapped then may overlap again: a cursor is killed while its batch is being waited for.
+        // Requests that overlapped may overlap again, as when a cursor is killed during a wait for its batch.
         let ended: Vec<u64> = self.script.exchanges.iter().map(Exchange::ended).collect();
         for exchange in &mut self.script.exchanges {
             exchange.requires.retain(|required| ended[*required] <= exchange.at);
@@ -293,7 +293,7 @@ impl Building {
     }
 }
 
-/// The id of the session that a request is of.
+/// Returns the session id of a request.
 fn session(parts: &Parts<'_>) -> Option<Vec<u8>> {
     match parts.body.get("lsid")?.as_document()?.get("id")? {
         Value::Binary { bytes, .. } => Some(bytes.to_vec()),
@@ -301,7 +301,7 @@ fn session(parts: &Parts<'_>) -> Option<Vec<u8>> {
     }
 }
 
-/// The cursors that a request names.
+/// Returns the cursors that a request names.
 pub(super) fn cursors(parts: &Parts<'_>) -> Vec<i64> {
     match parts.command() {
         "getMore" => parts.body.get("getMore").and_then(|id| id.as_i64()).into_iter().collect(),
@@ -313,12 +313,12 @@ pub(super) fn cursors(parts: &Parts<'_>) -> Vec<i64> {
     }
 }
 
-/// The cursor that an answer names; 0 is none.
+/// Returns the cursor that an answer names; 0 is none.
 pub(super) fn cursor_of(document: &DocumentBuf) -> Option<i64> {
     document.view().get("cursor")?.as_document()?.get("id")?.as_i64()
 }
 
-/// What may be an id, or a time, that a server made up.
+/// Returns the bytes of a value that a server may have generated: an id or a time.
 pub(super) fn id_of(value: &Value<'_>) -> Option<Vec<u8>> {
     match value {
         Value::ObjectId(id) => Some(id.0.to_vec()),
@@ -328,7 +328,7 @@ pub(super) fn id_of(value: &Value<'_>) -> Option<Vec<u8>> {
     }
 }
 
-/// Whether a value could have been made up at that time or later.
+/// Returns true if the value may have been generated at that time or later.
 fn is_recent(value: &Value<'_>, since: i64) -> bool {
     match value {
         Value::ObjectId(id) => id.timestamp_millis() >= since,
@@ -337,7 +337,7 @@ fn is_recent(value: &Value<'_>, since: i64) -> bool {
     }
 }
 
-/// Databases that a request may write to.
+/// Collects the databases that a request may write to.
 fn databases(parts: &Parts<'_>, found: &mut BTreeSet<String>) {
     found.extend(parts.body.get("$db").and_then(|name| name.as_str()).map(str::to_string));
     let of_namespace = |text: &str| text.split_once('.').map_or(text, |(database, _)| database).to_string();

@@ -1,5 +1,5 @@
-//! Copies the data that a recording began with from one server to another: collections with options, documents in
-//! natural order, and indexes. Views come last, since views need their collections.
+//! Copies the initial data of a recording between servers: collections with options, documents in natural order, and
+//! indexes. Views come last, since views need their collections.
 
 use super::choose;
 use base::bson::{Array, Builder, Document, DocumentBuf, FieldName};
@@ -14,10 +14,10 @@ const PATIENCE: Duration = Duration::from_secs(3600);
 /// Largest number of documents in one insert. A server's batch has at most 16 MB.
 const BATCH: i32 = 10_000;
 
-/// Copies the databases that exist. It blocks.
+/// Copies the databases that exist. Blocks.
 ///
 /// # Errors
-/// Either server refuses, or is gone: its words.
+/// The error text of a server that refuses or is unreachable.
 pub fn copy(
     from: &ConnectionString,
     to: &ConnectionString,
@@ -37,7 +37,7 @@ struct Copying<'a> {
     database: &'a str,
 }
 
-/// Runs a command: its name and its value, and more of it.
+/// Runs a command, given by its name, its value and its other fields.
 fn run(
     client: &mut Client,
     database: &str,
@@ -93,7 +93,7 @@ impl Copying<'_> {
         Ok(options.get("collation").is_some())
     }
 
-    /// Takes each batch of a command's cursor.
+    /// Calls a function for each batch of a command's cursor.
     fn each(
         &mut self,
         command: (&str, &str),
@@ -120,7 +120,7 @@ impl Copying<'_> {
         }
     }
 
-    /// All documents of a command's cursor.
+    /// Returns all documents of a command's cursor.
     fn listed(&mut self, command: (&str, &str)) -> Result<Vec<DocumentBuf>, String> {
         let mut all = Vec::new();
         self.each(
@@ -150,8 +150,8 @@ impl Copying<'_> {
         })
     }
 
-    /// Copies all indexes but the ones that come with a collection. An index without a collation needs `simple`, or it
-    /// would get the collection's.
+    /// Copies all indexes except the automatic ones. An index without a collation needs `simple`, or the server would
+    /// add the collation of the collection.
     fn indexes(&mut self, name: &str, has_collation: bool) -> Result<(), String> {
         let mut listed = self.listed(("listIndexes", name))?;
         listed.retain(|index| {

@@ -1,6 +1,6 @@
 //! Counts of a replay's observations: of all requests, by command and by shape.
 //!
-//! What a request looks like without its values: requests of one shape are counted together.
+//! The shape of a request is its text without values. Requests of one shape are counted together.
 
 use super::{Exchange, Observation, Script};
 use crate::message::Parts;
@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::time::Duration;
 
-/// Shapes with a group of their own. Further shapes share one group.
+/// Number of shapes with their own group. Further shapes share one group.
 const SHAPES_MAX: usize = 16;
 
 /// Groups of requests in three ways: all in one, by command, and by shape.
@@ -18,7 +18,7 @@ pub struct Grouping {
     pub names: [Vec<String>; 3],
     /// Groups of each exchange.
     groups: Vec<[usize; 3]>,
-    /// Whether an exchange overlapped with a write, so that the order of the two is unknown.
+    /// True for an exchange that overlapped with a write: their order is unknown.
     overlaps: Vec<bool>,
 }
 
@@ -37,12 +37,12 @@ pub struct Tally {
     pub errors: u64,
     /// Answers that differ from the recorded ones.
     pub answers: u64,
-    /// Either kind, for requests that overlapped with writes when they were recorded.
+    /// Differences of either kind in requests that overlapped with writes in the recording.
     pub depending: u64,
 }
 
 impl Grouping {
-    /// The groups of a recording.
+    /// Returns the groups of a recording.
     pub fn of(script: &Script) -> Grouping {
         let by = |name: fn(&Exchange) -> &str| {
             names(script.exchanges.iter().map(|each| (name(each), time_of(each))))
@@ -62,7 +62,7 @@ impl Grouping {
         Grouping { names: [vec!["everything".to_string()], commands, shapes], groups, overlaps }
     }
 
-    /// Counts in one of the three ways: a tally for each name.
+    /// Counts observations in one of the three ways: one tally for each name.
     pub fn count(&self, way: usize, observations: &[Observation]) -> Vec<Tally> {
         let mut tallies: Vec<Tally> = self.names[way].iter().map(|_| Tally::default()).collect();
         for observation in observations {
@@ -98,7 +98,7 @@ impl Tally {
 }
 
 impl Script {
-    /// Observations of the recorder: the times of the recorded server.
+    /// Returns the observations of the recorder: the times of the recorded server.
     pub fn recorded(&self) -> Vec<Observation> {
         let exchanges = self.connections.iter().flat_map(|connection| &connection.exchanges);
         let observed = |&exchange: &usize| Observation {
@@ -112,12 +112,12 @@ impl Script {
         exchanges.map(observed).collect()
     }
 
-    /// Number of requests that a replay sends.
+    /// Returns the number of requests that a replay sends.
     pub fn requests(&self) -> u64 {
         self.connections.iter().map(|connection| connection.exchanges.len() as u64).sum()
     }
 
-    /// Requests that a replay does not send: a sentence for each reason.
+    /// Returns one sentence for each reason why requests are not replayed.
     pub fn not_sent(&self) -> Vec<String> {
         let mut by_reason: BTreeMap<&str, Vec<String>> = BTreeMap::new();
         for ((command, reason), times) in &self.left_out {
@@ -133,7 +133,8 @@ impl Script {
             .collect()
     }
 
-    /// Failures and differences with their first examples. The second list has differences that an unknown order explains.
+    /// Returns failures and differences with their first examples. The second list has the differences that an unknown
+    /// order explains.
     pub fn differences(&self, observations: &[Observation], check: bool) -> (Vec<String>, Vec<String>) {
         type Pick = fn(&Observation) -> Option<&String>;
         let error: Pick = |each| each.error_differs.as_ref();
@@ -159,7 +160,7 @@ impl Script {
 /// Text about requests that overlapped.
 const MAY_DEPEND: &str = "other answers to requests that overlapped with writes when they were recorded: which came first isn't known";
 
-/// The number of differences, and the first five.
+/// Returns the number of differences and the first five.
 fn told(what: &str, all: Vec<String>) -> Option<String> {
     const SHOWN: usize = 5;
     let shown = all.iter().take(SHOWN).map(String::as_str).collect::<Vec<_>>().join("; ");
@@ -168,12 +169,12 @@ fn told(what: &str, all: Vec<String>) -> Option<String> {
     (!all.is_empty()).then(|| format!("{} {what}: {shown}{more}", all.len()))
 }
 
-/// Time until the answer, microseconds.
+/// Returns the time until the answer in microseconds.
 fn time_of(exchange: &Exchange) -> u64 {
     exchange.ended().saturating_sub(exchange.at)
 }
 
-/// Each name once, ordered by time, longest first.
+/// Returns each name once, ordered by time, longest first.
 fn names<'a>(each: impl Iterator<Item = (&'a str, u64)>) -> Vec<String> {
     let mut times: BTreeMap<&str, u64> = BTreeMap::new();
     each.for_each(|(name, time)| *times.entry(name).or_default() += time);
@@ -182,13 +183,13 @@ fn names<'a>(each: impl Iterator<Item = (&'a str, u64)>) -> Vec<String> {
     names.into_iter().map(|(name, _)| name.to_string()).collect()
 }
 
-/// Letters that a shape has at the most.
+/// Maximum number of characters of a shape.
 const LENGTH_MAX: usize = 100;
 
-/// How deep a filter is shown.
+/// Maximum depth of a filter in a shape.
 const DEPTH_MAX: usize = 6;
 
-/// The shape of a request: "find shop.orders {status, total: {$gt}} sort {total}".
+/// Returns the shape of a request: "find shop.orders {status, total: {$gt}} sort {total}".
 pub(super) fn shape_of(parts: &Parts<'_>) -> String {
     let command = parts.command();
     let mut text = command.to_string();
@@ -219,7 +220,7 @@ fn name_before(name: &str) -> &'static str {
     if name == "sort" { " sort " } else { " update " }
 }
 
-/// What statements of updates and deletes look like: the first, and whether there are others.
+/// Appends the first statement of an update or delete, and a mark for further statements.
 fn statements(parts: &Parts<'_>, text: &mut String) {
     for name in ["updates", "deletes"] {
         let (first, count) = list(parts, name);
@@ -236,7 +237,7 @@ fn statements(parts: &Parts<'_>, text: &mut String) {
     }
 }
 
-/// The first document of a list, wherever it stands, and how many there are.
+/// Returns the first document of a list and the number of documents. The list may be in the body or a section.
 fn list<'a>(parts: &Parts<'a>, name: &str) -> (Option<Document<'a>>, usize) {
     if let Some((_, list)) = parts.sequences.iter().find(|(known, _)| *known == name) {
         return (list.first().copied(), list.len());
@@ -250,7 +251,7 @@ fn text_of<'a>(document: Document<'a>, name: &str) -> Option<&'a str> {
     document.get(name).and_then(|value| value.as_str())
 }
 
-/// The names of a document's fields, without their values, but with what is inside.
+/// Appends the field names of a document and of its contents, without values.
 fn fields(document: Document<'_>, depth: usize, text: &mut String) {
     text.push('{');
     for (at, element) in document.iter().enumerate() {
@@ -260,7 +261,7 @@ fn fields(document: Document<'_>, depth: usize, text: &mut String) {
         text.push_str(element.name());
         let inner = match element.value() {
             Value::Document(inner) => Some(inner),
-            // Alternatives look alike mostly.
+            // Alternatives are usually alike.
             Value::Array(inner) => inner.get(0).and_then(|value| value.as_document()),
             _ => None,
         };

@@ -1,8 +1,8 @@
-//! Which of a connection string's hosts takes writes, and what it is.
+//! The server behind the recorder: the choice of the host that takes writes.
 //!
-//! The connection to the server, encrypted where its connection string says so.
+//! The connection to it uses TLS if its connection string says so.
 //!
-//! Answers to hello, with the recorder in the place of the server, so that drivers stay with it.
+//! In answers to hello the recorder replaces the server, so drivers stay with the recorder.
 
 use super::message::{CHECKSUM, HEADER, MORE_TO_COME, Message, Opcode, REPLY_PREFIX, checked, opcode};
 use base::bson::{Builder, Document, DocumentBuf, FieldName};
@@ -17,21 +17,21 @@ use tokio_rustls::rustls::pki_types::ServerName;
 use wire::client::Client;
 use wire::uri::ConnectionString;
 
-/// How long hosts may take to answer.
+/// Timeout of an answer of a host.
 const REACH: Duration = Duration::from_secs(5);
 
-/// The host of a connection string that is spoken to.
+/// The chosen host of a connection string.
 pub struct Upstream {
-    /// With its port.
+    /// Host with port.
     pub host: String,
-    /// "MongoDB 8.0.4", "Vellum 0.1.0".
+    /// Name and version: "MongoDB 8.0.4", "Vellum 0.1.0".
     pub server: String,
 }
 
-/// The first host that takes writes, or, if none says so, the first that answers. It blocks.
+/// Returns the first host that takes writes; without one, the first that answers. Blocks.
 ///
 /// # Errors
-/// None answers.
+/// No host answers.
 pub fn choose(uri: &ConnectionString) -> Result<Upstream, String> {
     let mut found: Option<Upstream> = None;
     let mut last = "the connection string names no host".to_string();
@@ -45,7 +45,7 @@ pub fn choose(uri: &ConnectionString) -> Result<Upstream, String> {
     found.ok_or(last)
 }
 
-/// What answers at a host, and whether it takes writes.
+/// Returns the server at a host, and whether it takes writes.
 fn ask(host: &str, uri: &ConnectionString) -> Result<(Upstream, bool), String> {
     let mut client = Client::connect(host, uri, Instant::now() + REACH)?;
     let mut ask = |name: &str| {
@@ -53,7 +53,7 @@ fn ask(host: &str, uri: &ConnectionString) -> Result<(Upstream, bool), String> {
         command.append(FieldName::known(name), 1).append(c"$db", "admin");
         client.command(&command.finish())
     };
-    // Servers before 4.4 know only the older name.
+    // Servers before 4.4 know only `isMaster`.
     let hello = ask("hello").or_else(|_| ask("isMaster"))?;
     let is = |name: &str| hello.view().get(name).and_then(|value| value.as_bool()) == Some(true);
     let writable = is("isWritablePrimary") || is("ismaster");
@@ -76,15 +76,15 @@ fn server(info: Document<'_>) -> String {
     }
 }
 
-/// A connection of either kind.
+/// A connection with or without TLS.
 pub(super) trait Duplex: AsyncRead + AsyncWrite + Send + Unpin {}
 
 impl<S: AsyncRead + AsyncWrite + Send + Unpin> Duplex for S {}
 
-/// Connects to `host`, which has a port.
+/// Connects to `host`, which includes a port.
 ///
 /// # Errors
-/// Nobody answers, or not as the certificate has to say.
+/// The host does not answer, or its certificate is invalid.
 pub(super) async fn connect(host: &str, tls: Option<&Arc<ClientConfig>>) -> io::Result<Box<dyn Duplex>> {
     let stream = TcpStream::connect(host).await?;
     stream.set_nodelay(true)?;
@@ -95,7 +95,7 @@ pub(super) async fn connect(host: &str, tls: Option<&Arc<ClientConfig>>) -> io::
     Ok(Box::new(TlsConnector::from(Arc::clone(config)).connect(name, stream).await?))
 }
 
-/// The same frame, unpacked, with every member of the set being at `address`; `None` if it holds no document.
+/// Returns the unpacked frame with every member of the set at `address`; `None` if it holds no document.
 pub(super) fn rewritten(frame: &[u8], address: &str) -> Option<Vec<u8>> {
     let is_legacy = opcode(frame)? == Opcode::Reply;
     let (prefix, document) = if is_legacy {
@@ -116,7 +116,7 @@ pub(super) fn rewritten(frame: &[u8], address: &str) -> Option<Vec<u8>> {
     Some(out)
 }
 
-/// Whether further answers follow this one unasked.
+/// Returns true if further answers follow without a request.
 pub(super) fn is_followed(frame: &[u8]) -> bool {
     Message::read(frame).is_some_and(|message| message.flags & MORE_TO_COME != 0)
 }
@@ -131,7 +131,7 @@ fn here(document: Document<'_>, address: &str) -> DocumentBuf {
             "hosts" => {
                 out.begin_array(c"hosts").push(address).end();
             }
-            // Members that can't be reached through the recorder.
+            // Clients of the recorder cannot reach these members.
             "passives" | "arbiters" => {}
             _ => {
                 out.append_element(&element);
