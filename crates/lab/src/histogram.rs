@@ -1,7 +1,7 @@
-//! Latencies: an HdrHistogram of nanoseconds, three significant digits.
+//! Latencies: an HdrHistogram of nanoseconds with three significant digits.
 //!
-//! Histograms merge; percentiles never do, so whatever crosses a file or a round is a histogram.
-//! In JSON it is HdrHistogram's own V2 encoding in base 64.
+//! Histograms can be merged and percentiles cannot. Files and rounds therefore exchange histograms. JSON holds
+//! HdrHistogram's V2 encoding in base 64.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -12,11 +12,11 @@ use serde::ser::Error as _;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use std::time::Duration;
 
-/// How long operations took.
+/// Latencies of operations.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Latencies(Histogram<u64>);
 
-/// The figures of a row, in microseconds.
+/// The figures of a row in microseconds.
 #[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Serialize)]
 pub(crate) struct Summary {
     pub(crate) min: f64,
@@ -35,7 +35,7 @@ impl Default for Latencies {
 }
 
 impl Latencies {
-    /// One that has seen nothing. It grows as needed: no latency is too long.
+    /// Creates an empty histogram. It grows as needed: no latency is too long.
     #[allow(clippy::expect_used)] // three digits are within the one to five that are possible
     pub(crate) fn new() -> Latencies {
         Latencies(Histogram::new(3).expect("three digits are possible"))
@@ -44,17 +44,17 @@ impl Latencies {
     /// Counts one operation.
     pub(crate) fn record(&mut self, latency: Duration) {
         let nanoseconds = u64::try_from(latency.as_nanos()).unwrap_or(u64::MAX / 4);
-        // Fails only for what no histogram can hold.
+        // Fails only for a value that no histogram can hold.
         let _ = self.0.record(nanoseconds.max(1));
     }
 
-    /// Takes in what another one has seen.
+    /// Adds the counts of another histogram.
     pub(crate) fn merge(&mut self, other: &Latencies) {
-        // Both have three digits and grow, so that adding can't fail.
+        // Cannot fail: both have three digits and grow.
         let _ = self.0.add(&other.0);
     }
 
-    /// Hands over to another one what this one has seen, and forgets it.
+    /// Moves all counts into another histogram.
     pub(crate) fn drain_into(&mut self, other: &mut Latencies) {
         if self.count() > 0 {
             other.merge(self);
@@ -62,17 +62,17 @@ impl Latencies {
         }
     }
 
-    /// How many operations were counted.
+    /// Returns the number of operations.
     pub(crate) fn count(&self) -> u64 {
         self.0.len()
     }
 
-    /// The latency that this share (0 to 1) of operations kept, in microseconds.
+    /// Returns a quantile in microseconds. `share` is from 0 to 1.
     pub(crate) fn quantile(&self, share: f64) -> f64 {
         microseconds(self.0.value_at_quantile(share))
     }
 
-    /// The figures that reports print.
+    /// Returns the figures of reports.
     pub(crate) fn summary(&self) -> Summary {
         Summary {
             min: if self.count() == 0 { 0.0 } else { microseconds(self.0.min()) },
@@ -85,8 +85,8 @@ impl Latencies {
         }
     }
 
-    /// Points of the percentile curve: share of operations (0 to 1), latency in microseconds;
-    /// dense towards the slow end, as an axis of 1 / (1 - share) wants it.
+    /// Returns points of the percentile curve: share of operations (0 to 1) and latency in microseconds. The points are
+    /// dense at the slow end, for an axis of 1 / (1 - share).
     pub(crate) fn curve(&self) -> Vec<(f64, f64)> {
         let points = self.0.iter_quantiles(4);
         points.map(|point| (point.quantile_iterated_to(), microseconds(point.value_iterated_to()))).collect()

@@ -1,12 +1,17 @@
-//! The lab: experiments and load tests against any server that speaks MongoDB's protocol, and
-//! PostgreSQL where it can take part.
+//! The lab: experiments and load tests against any server that speaks MongoDB's protocol, and against PostgreSQL where
+//! possible.
 //!
-//! It talks through ordinary drivers only, so that all targets are treated alike, and imports
-//! nothing of Vellum but `base`, `replay` and `wire`. A run goes: options → targets (given, or Vellum started at each
-//! notch of the dial) → a durability fingerprint of each → the experiment, interleaving targets in
-//! rounds, every figure going into one [`Report`](result::Report) → table, HTML, Markdown, JSON.
+//! It uses ordinary drivers only, so all targets are treated alike. It imports only `base`, `replay` and `wire` of
+//! Vellum. A run has these steps:
 //!
-//! What can go wrong in the lab: always told with the name of the target concerned.
+//! 1. parse the options;
+//! 2. connect to the given targets, or start Vellum at each durability level;
+//! 3. take a durability fingerprint of each target;
+//! 4. run the experiment, with targets interleaved in rounds;
+//! 5. collect every figure in one [`Report`](result::Report);
+//! 6. print a table, HTML, Markdown and JSON.
+//!
+//! Errors name the target concerned.
 
 mod experiment;
 mod histogram;
@@ -26,8 +31,8 @@ pub use target::floor::run as floor;
 use std::fmt;
 use std::process::ExitCode;
 
-/// Runs what the options ask for; the exit code is 0 only if all of it was measured, and for
-/// `compare` only if no limit of `--fail-if` was passed.
+/// Runs the command line. The exit code is 0 only if everything was measured. For `compare` it is 0 only if no limit of
+/// `--fail-if` was exceeded.
 pub fn run(options: Options) -> ExitCode {
     run::verb(options.verb)
 }
@@ -35,19 +40,19 @@ pub fn run(options: Options) -> ExitCode {
 /// A result of the lab.
 pub type Result<T> = std::result::Result<T, Error>;
 
-/// Why a run, or a part of it, could not be measured.
+/// Reasons why a run, or a part of it, could not be measured.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Error {
-    /// Wrong options or a wrong workload file: nothing was started.
+    /// Wrong options or a wrong workload file. No server was started.
     Input(String),
-    /// A target that can't be reached, refused what it was sent, or died.
+    /// A target is unreachable, refused a request, or died.
     Target {
-        /// The name it was given, or the lab gave it.
+        /// Name of the target.
         name: String,
-        /// What happened, in one sentence.
+        /// Error text, one sentence.
         message: String,
     },
-    /// A file that can't be read or written.
+    /// A file cannot be read or written.
     File(String),
 }
 

@@ -1,5 +1,5 @@
-//! `vellum-lab`: the lab as a program of its own, so that the drivers it measures with make no
-//! server larger. `vellum lab` runs it.
+//! `vellum-lab`: the lab as a separate program, which keeps its drivers out of the server's binary. `vellum lab` runs
+//! it.
 
 use clap::Parser;
 use std::process::ExitCode;
@@ -12,7 +12,7 @@ struct Cli {
 }
 
 fn main() -> ExitCode {
-    // Not a verb of the command line, which would suggest it to whoever mistypes another.
+    // Not a subcommand: a misspelled subcommand would get it as a suggestion.
     if std::env::args().skip(1).eq(["floor"]) {
         return lab::floor();
     }

@@ -25,7 +25,7 @@ pub struct Options {
     pub(crate) verb: Verb,
 }
 
-/// What the lab can do.
+/// Subcommands of the lab.
 #[derive(Subcommand, Clone, Debug)]
 pub(crate) enum Verb {
     /// All of the next six, in one report (40 minutes)
@@ -38,46 +38,46 @@ pub(crate) enum Verb {
     Inserts(Common),
     /// Gets by index with the focus on 1 %, 10 % and all of collections of growing size (20 minutes)
     WorkingSet(Common),
-    /// An error tracker's life: creates and searches, in blocks, as the data grows (8 minutes)
+    /// An error tracker: creates and searches, in blocks, as the data grows (8 minutes)
     ErrorTracker(Common),
     /// Point reads and writes, batches, scans, group, sort, index build, connections, start-up (6 minutes)
     Micro(Common),
-    /// A workload that a file describes (each case takes its own time, times targets and rounds)
+    /// A workload described by a file (time of its cases, times targets and rounds)
     Run {
         /// The workload: see docs/lab.md
         workload: PathBuf,
         #[command(flatten)]
         common: Common,
     },
-    /// Print the file of an experiment, to begin a workload of your own with
+    /// Print the workload file of an experiment, as a template for your own
     Workload {
         /// clean, error-tracker, inserts, micro, working-set or write-concern
         name: String,
     },
-    /// Stand between an application and a server, and record what passes
+    /// Record the traffic between an application and a server, as a proxy
     Record(Record),
-    /// Send again what was recorded, to each target, and compare times and answers
+    /// Send a recording to each target, and compare times and answers
     Replay {
-        /// What `record` wrote
+        /// A file written by `record`
         recording: PathBuf,
         #[command(flatten)]
         replay: ReplayOptions,
         #[command(flatten)]
         common: Common,
     },
-    /// How long a command takes, such as a test suite, with each target in turn as MONGODB_URI
+    /// Time of a command, such as a test suite, with each target in turn as MONGODB_URI
     Suite {
         #[command(flatten)]
         common: Common,
-        /// The command, behind `--`
+        /// The command, after `--`
         #[arg(last = true, required = true, value_name = "COMMAND")]
         command: Vec<String>,
     },
-    /// Differences between two runs, with their confidence; or several side by side
+    /// Differences between two runs, with confidence; or several runs side by side
     Compare(Compare),
 }
 
-/// What all experiments take.
+/// Options of all experiments.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct Common {
     /// A server to measure, as NAME=URI (mongodb:// or postgresql://); may be given several times
@@ -86,74 +86,74 @@ pub(crate) struct Common {
     /// Start temporary PostgreSQL clusters from the installed version: fsync on, off, on a RAM disk
     #[arg(long)]
     pub(crate) postgres_here: bool,
-    /// Where the servers that the lab starts keep their data; given several times, such as once for each file system, they
-    /// are measured on each
+    /// Data directory of the servers that the lab starts; may be given several times, such as once for each file
+    /// system, and each is measured
     #[arg(long, value_name = "DIR")]
     pub(crate) data_on: Vec<PathBuf>,
-    /// Where the servers that the lab starts keep their journal, instead of beside their data
+    /// Journal directory of the servers that the lab starts, instead of the data directory
     #[arg(long, value_name = "DIR")]
     pub(crate) journal_on: Option<PathBuf>,
-    /// The mongod to start beside Vellum; unless said the one on the path, if there is one, and with `none` none
+    /// The mongod to start in addition to Vellum; the default is the one in PATH, if any; `none` starts none
     #[arg(long, value_name = "PATH")]
     pub(crate) mongod: Option<PathBuf>,
-    /// Start a server that has members, for w 2 and majority: a Vellum front over a PostgreSQL with one standby
+    /// Start a server with members, for w 2 and majority: a Vellum front over a PostgreSQL with one standby
     #[arg(long)]
     pub(crate) members_here: bool,
-    /// Operations per second to offer, each timed from its intended start; several, such as
-    /// 500,1000,2000, are measured in turn. Without it, each connection sends its next operation
-    /// when the last one is answered
+    /// Offered operations per second, each timed from its intended start; several, such as 500,1000,2000, are measured
+    /// in turn. Without it, each connection sends its next operation after each answer
     #[arg(long, value_name = "N,…", value_delimiter = ',', value_parser = parse_positive)]
     pub(crate) rate: Vec<f64>,
     /// Search for the highest rate whose p99 stays within this many milliseconds
     #[arg(long, value_name = "MS", value_parser = parse_positive, conflicts_with = "rate")]
     pub(crate) find_rate: Option<f64>,
-    /// Time to measure each case, such as 3s, 500ms or 2m; a number alone is seconds
+    /// Duration of each case, such as 3s, 500ms or 2m; a plain number is seconds
     #[arg(long, value_name = "TIME", value_parser = parse_seconds)]
     pub(crate) duration: Option<f64>,
-    /// Connections that send at the same time, instead of the experiment's own numbers
+    /// Number of concurrent connections, instead of the experiment's own numbers
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=10_000))]
     pub(crate) connections: Option<u32>,
     /// Size of the work relative to the experiment's own: 0.01 is a smoke test
     #[arg(long, value_name = "FACTOR", default_value_t = 1.0, value_parser = parse_positive)]
     pub(crate) scale: f64,
-    /// Rounds, in which the targets take turns
+    /// Number of rounds; the targets alternate within each round
     #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=100))]
     pub(crate) rounds: u32,
-    /// One self-contained HTML file
+    /// Write one self-contained HTML file
     #[arg(long, value_name = "FILE.html")]
     pub(crate) report: Option<PathBuf>,
-    /// Everything as JSON, histograms included: what compare reads
+    /// Write all results as JSON, histograms included, for compare
     #[arg(long, value_name = "FILE")]
     pub(crate) json: Option<PathBuf>,
-    /// The tables as Markdown
+    /// Write the tables as Markdown
     #[arg(long, value_name = "FILE.md")]
     pub(crate) markdown: Option<PathBuf>,
-    /// Makes the same documents and the same order of operations again
+    /// Seed of the documents and of the order of operations, to repeat a run
     #[arg(long, value_name = "N")]
     pub(crate) seed: Option<u64>,
-    /// No progress
+    /// Print no progress
     #[arg(long)]
     pub(crate) quiet: bool,
 }
 
-/// What `record` takes.
+/// Options of `record`.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct Record {
-    /// The file to write, which must not be there
+    /// The file to write; it must not exist
     pub(crate) file: PathBuf,
-    /// The server, as applications would connect to it, without a user: theirs are passed on
+    /// Connection string of the server, without a user: the recorder forwards the users of the application
     #[arg(long, value_name = "URI")]
     pub(crate) upstream: String,
-    /// Where the application connects, instead of to the server; port 0 is a free one
+    /// Listen address for the application; port 0 chooses a free port
     #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:27018")]
     pub(crate) listen: String,
-    /// The file's size, such as 500MB, at which recording stops, and the traffic doesn't
+    /// Size limit of the file, such as 500MB; at the limit recording stops, and the traffic continues
     #[arg(long, value_name = "SIZE", default_value = "1GB", value_parser = parse_size)]
     pub(crate) max_size: u64,
-    /// A field whose values others of their type and length stand for, such as contact.email; may be given several times
+    /// A field to redact, such as contact.email: its values are replaced by others of the same type and length; may be
+    /// given several times
     #[arg(long, value_name = "FIELD", value_parser = parse_field)]
     pub(crate) redact: Vec<String>,
-    /// First back the server up, a Vellum, into this directory: for replay --start
+    /// Back up the server, a Vellum, into this directory first, for replay --start
     #[arg(long, value_name = "DIR")]
     pub(crate) snapshot: Option<PathBuf>,
     /// End when standard input closes
@@ -161,37 +161,38 @@ pub(crate) struct Record {
     pub(crate) parent_pipe: bool,
 }
 
-/// What `replay` takes beside what all experiments do.
+/// Options of `replay`, in addition to those of all experiments.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct ReplayOptions {
-    /// Times the recorded pace, such as 4, or max: as fast as answers come
+    /// Multiple of the recorded pace, such as 4, or max: as fast as answers come
     #[arg(long, value_name = "FACTOR", default_value = "1", value_parser = parse_speed)]
     pub(crate) speed: Speed,
-    /// Compare the answers with those recorded; what was sent after an answer is then sent after it again
+    /// Compare answers with the recorded ones; a request sent after an answer is then sent after it again
     #[arg(long)]
     pub(crate) check: bool,
-    /// On the targets given, work on the databases that are there, and leave them as they are then
+    /// Use the existing databases of the given targets, and leave the results there
     #[arg(long)]
     pub(crate) in_place: bool,
-    /// What the recording began with: a backup (such as of record --snapshot), or a server. Its databases that the
-    /// recording works on are copied to each target before each round
+    /// Initial data of the recording: a backup (such as of record --snapshot), or a server. The databases that the
+    /// recording uses are copied to each target before each round
     #[arg(long, value_name = "DIR|URI")]
     pub(crate) start: Option<String>,
 }
 
-/// What `compare` takes.
+/// Options of `compare`.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct Compare {
-    /// The run of before, JSON
+    /// JSON of the earlier run
     pub(crate) before: PathBuf,
-    /// The run of after, JSON
+    /// JSON of the later run
     pub(crate) after: PathBuf,
-    /// Further runs, such as of other machines: all stand side by side then, a column for each
+    /// Further runs, such as of other machines: all runs are shown side by side, one column each
     pub(crate) more: Vec<PathBuf>,
-    /// Exit with 1 if any row but the floor's got worse by more for sure, such as 'p99>+10%' or 'rate<-5%'; may be given several times
+    /// Exit with 1 if any row but the floor's is surely worse by more, such as 'p99>+10%' or 'rate<-5%'; may be given
+    /// several times
     #[arg(long, value_name = "LIMIT")]
     pub(crate) fail_if: Vec<String>,
-    /// Draw the differences into an HTML file
+    /// Write an HTML file with charts of the differences
     #[arg(long, value_name = "FILE.html")]
     pub(crate) report: Option<PathBuf>,
 }
@@ -227,14 +228,14 @@ fn parse_speed(text: &str) -> std::result::Result<Speed, String> {
     }
 }
 
-/// A number with a unit; without one it stands for itself.
+/// Parses a number with a unit. The unit is optional.
 fn parse_with_unit(text: &str, units: &[(&str, f64)]) -> std::result::Result<f64, String> {
     let unit = units.iter().find_map(|(unit, size)| Some((text.strip_suffix(unit)?, *size)));
     let (number, size) = unit.unwrap_or((text, 1.0));
     parse_positive(number.trim_end()).map(|number| number * size)
 }
 
-/// A number of bytes.
+/// Parses a number of bytes.
 fn parse_size(text: &str) -> std::result::Result<u64, String> {
     let size = parse_with_unit(text, &[("kB", 1e3), ("MB", 1e6), ("GB", 1e9), ("TB", 1e12), ("B", 1.0)]);
     let size = size.map_err(|_| format!("'{text}' is no size: say 500MB or 2GB"))?;
@@ -250,17 +251,17 @@ fn parse_field(text: &str) -> std::result::Result<String, String> {
     Ok(text.to_string())
 }
 
-/// A length of time, in seconds.
+/// Parses a duration into seconds.
 fn parse_seconds(text: &str) -> std::result::Result<f64, String> {
     parse_with_unit(text, &[("ms", 0.001), ("s", 1.0), ("m", 60.0), ("h", 3600.0)])
         .map_err(|_| format!("'{text}' is no length of time: say 3s, 500ms or 2m"))
 }
 
 impl Common {
-    /// Refuses options that an experiment can't honour.
+    /// Refuses options that an experiment does not support.
     ///
     /// # Errors
-    /// One of them was given.
+    /// One of these options was given.
     pub(crate) fn refuse(&self, options: &[&str], why: &str) -> Result<()> {
         let given = [
             ("--rate", !self.rate.is_empty()),
@@ -274,10 +275,10 @@ impl Common {
         refused.map_or(Ok(()), |(option, _)| Err(Error::Input(format!("{why}: leave {option} out"))))
     }
 
-    /// What can be told wrong before anything is started.
+    /// Checks the options before any server is started.
     ///
     /// # Errors
-    /// Two targets of one name.
+    /// Two targets have the same name.
     pub(crate) fn check(&self) -> Result<()> {
         for (index, target) in self.targets.iter().enumerate() {
             if self.targets[..index].iter().any(|other| other.name == target.name) {

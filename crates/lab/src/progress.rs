@@ -1,4 +1,4 @@
-//! What is seen while a run is on, and how it is ended early.
+//! Display of progress during a run, and its early end.
 
 use crate::report::figures;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
@@ -9,31 +9,31 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio::sync::watch;
 
-/// How often a line is written where standard error is no terminal.
+/// Interval of progress lines if standard error is no terminal.
 const EVERY: Duration = Duration::from_secs(10);
 
-/// A table on the terminal, or a line now and then in a file; and the wish to stop.
+/// A table on the terminal, or periodic lines in a file. Also holds the stop request.
 #[derive(Clone)]
 pub(crate) struct Progress {
     bar: ProgressBar,
     state: Arc<Mutex<State>>,
     stop: watch::Receiver<bool>,
-    // Kept so that the receiver never finds its sender gone.
+    // Keeps the channel open for its receivers.
     sender: Arc<watch::Sender<bool>>,
 }
 
 struct State {
     began: Instant,
-    /// When the next line is due; `None` where none is written.
+    /// Time of the next line; `None` without lines.
     due: Option<Instant>,
     target: String,
     what: String,
-    /// By target: what was measured last, and its figures.
+    /// The last measurement of each target, with its figures.
     last: BTreeMap<String, String>,
 }
 
 impl Progress {
-    /// Draws on the terminal's error stream, writes lines if it is none; `quiet`: nothing.
+    /// Creates a display on standard error: a table on a terminal, otherwise lines. `quiet` disables it.
     pub(crate) fn new(quiet: bool) -> Progress {
         let draws = !quiet && stderr().is_terminal();
         let target = if draws { ProgressDrawTarget::stderr_with_hz(8) } else { ProgressDrawTarget::hidden() };
@@ -47,12 +47,12 @@ impl Progress {
         Progress { bar, state: Arc::new(Mutex::new(state)), stop, sender: Arc::new(sender) }
     }
 
-    /// So many measurements are still to come, beside those told before.
+    /// Adds a number of expected measurements.
     pub(crate) fn expect(&self, measurements: usize) {
         self.bar.inc_length(measurements as u64);
     }
 
-    /// One of them begins.
+    /// Marks the start of a measurement.
     pub(crate) fn begin(&self, target: &str, what: String) {
         let mut state = self.state.lock();
         (state.target, state.what) = (target.to_string(), what);
@@ -60,7 +60,7 @@ impl Progress {
         self.show("");
     }
 
-    /// One of them is over, with so many operations a second and this p99.
+    /// Marks the end of a measurement, with its operations per second and its p99.
     pub(crate) fn end(&self, figures: Option<(f64, f64)>) {
         self.bar.inc(1);
         let mut state = self.state.lock();
@@ -78,7 +78,7 @@ impl Progress {
         }
     }
 
-    /// How much longer it takes, if the rest goes on as it went.
+    /// Returns the estimated remaining time.
     fn estimate(&self, state: &State) -> String {
         let (done, all) = (self.bar.position(), self.bar.length().unwrap_or(0));
         let elapsed = state.began.elapsed().as_secs_f64();
@@ -91,7 +91,7 @@ impl Progress {
         }
     }
 
-    /// How the one that runs is doing.
+    /// Shows the state of the running measurement.
     pub(crate) fn show(&self, message: &str) {
         if self.bar.is_hidden() {
             return;
@@ -106,30 +106,29 @@ impl Progress {
         self.bar.set_message(lines.join("\n"));
     }
 
-    /// Takes the table away, before the report is printed.
+    /// Removes the table before the report is printed.
     pub(crate) fn clear(&self) {
         self.bar.finish_and_clear();
     }
 
-    /// Asks everything to end early, keeping what there is.
+    /// Requests an early end. Results so far are kept.
     pub(crate) fn stop(&self) {
         self.sender.send_replace(true);
     }
 
-    /// Whether that was asked.
+    /// Returns true if an early end was requested.
     pub(crate) fn stopped(&self) -> bool {
         *self.stop.borrow()
     }
 
-    /// Returns when that is asked.
+    /// Waits for a request to end early.
     pub(crate) async fn until_stopped(&self) {
         let mut stop = self.stop.clone();
-        // Fails only if there is no sender, which lives as long as this.
+        // Cannot fail: the sender lives as long as this value.
         let _ = stop.wait_for(|stopped| *stopped).await;
     }
 
-    /// Lets an interrupt or a request to terminate end the run with what there is; the second one
-    /// ends the process.
+    /// Makes SIGINT and SIGTERM end the run early. The second signal ends the process.
     pub(crate) fn stop_on_signals(&self) {
         let progress = self.clone();
         tokio::spawn(async move {
@@ -142,7 +141,7 @@ impl Progress {
     }
 }
 
-/// Returns when the process is asked to end.
+/// Waits for SIGINT or SIGTERM.
 pub(crate) async fn signal() {
     use tokio::signal::unix::{SignalKind, signal};
     match signal(SignalKind::terminate()) {

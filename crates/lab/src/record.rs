@@ -1,4 +1,4 @@
-//! `lab record`: the recorder's options, its first backup, and what it prints.
+//! `lab record`: the options, the initial backup and the output of the recorder.
 
 use crate::options::Record;
 use crate::progress::signal;
@@ -10,10 +10,10 @@ use std::io::{Write, stderr, stdout};
 use std::process::ExitCode;
 use wire::uri::ConnectionString;
 
-/// Records until a signal ends it. The exit code is 0 if the file holds everything up to then.
+/// Records until a signal ends it. The exit code is 0 if the file is complete up to that moment.
 ///
 /// # Errors
-/// Wrong options, a server that does not answer, a file that exists.
+/// Wrong options, a server that does not answer, or an existing file.
 pub(crate) async fn run(options: &Record) -> Result<ExitCode> {
     let uri = ConnectionString::parse(&options.upstream).map_err(|why| wrong(&why))?;
     if uri.login.is_some() {
@@ -45,7 +45,7 @@ pub(crate) async fn run(options: &Record) -> Result<ExitCode> {
     };
     let recorder = Recorder::start(&options.listen, &uri, &chosen, &settings).await.map_err(Error::Input)?;
     let address = recorder.address().map_err(|error| wrong(&error))?;
-    // The first line is the connection string, as other programs that start this read it.
+    // The first line is the connection string, for programs that start this one.
     let _ = writeln!(
         stdout(),
         "mongodb://{address}/\nrecording {} at {} into {}; Ctrl-C ends it",
@@ -82,7 +82,7 @@ async fn end_of_input(wanted: bool) {
         return std::future::pending().await;
     }
     let (sender, closed) = tokio::sync::oneshot::channel();
-    // A thread, since the runtime would wait for its own at the end.
+    // A thread, since the runtime would wait for a blocking read at its end.
     std::thread::spawn(move || {
         let _ = std::io::copy(&mut std::io::stdin(), &mut std::io::sink());
         let _ = sender.send(());

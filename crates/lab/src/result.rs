@@ -1,54 +1,54 @@
-//! What a run found: the one model that experiments fill and every output (table, HTML, Markdown,
-//! JSON, `compare`) reads. JSON is this model as it stands.
+//! The result of a run: one model, filled by experiments and read by every output (table, HTML, Markdown, JSON,
+//! `compare`). JSON is its serialized form.
 
 use crate::histogram::{Latencies, Summary};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-/// The version of the JSON; raised when a reader of the older one would misread the newer one.
+/// Version of the JSON. It is raised when a reader of the older version would misread the newer one.
 pub(crate) const FORMAT: u32 = 1;
 
 /// One run of one experiment.
 #[derive(Clone, Debug, Default, Deserialize, Serialize)]
 pub(crate) struct Report {
-    /// The version of this model, [`FORMAT`].
+    /// Version of this model, [`FORMAT`].
     pub(crate) format: u32,
-    /// The run's id, which also names the database it worked in.
+    /// Id of the run; also part of the name of its database.
     pub(crate) id: String,
-    /// The experiment's name, as on the command line.
+    /// Name of the experiment, as on the command line.
     pub(crate) experiment: String,
-    /// The experiment's title and what it is about, for people.
+    /// Title and description of the experiment.
     pub(crate) title: String,
     pub(crate) about: String,
-    /// When it began, RFC 3339.
+    /// Start time, RFC 3339.
     pub(crate) started: String,
-    /// How long it took, seconds.
+    /// Duration in seconds.
     pub(crate) seconds: f64,
-    /// The command that replays it, with the seed.
+    /// The command that repeats the run, with its seed.
     pub(crate) command: String,
     pub(crate) seed: u64,
-    /// What the experiment's own sizes were multiplied by.
+    /// Multiplier of the experiment's own sizes.
     #[serde(default = "one")]
     pub(crate) scale: f64,
     /// The machine: kernel, processors, memory, file system, as name and value.
     pub(crate) environment: Vec<(String, String)>,
     pub(crate) targets: Vec<TargetInfo>,
-    /// Tables, in the order they were measured.
+    /// Tables in the order of their measurement.
     pub(crate) sections: Vec<Section>,
-    /// Where it is of several experiments: what each is about.
+    /// The experiments of a report with several.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(crate) parts: Vec<Part>,
-    /// What a reader must know before believing a figure.
+    /// Reasons to doubt figures.
     pub(crate) warnings: Vec<String>,
-    /// What went wrong; figures of before are kept.
+    /// Errors. Earlier figures are kept.
     pub(crate) errors: Vec<String>,
 }
 
-/// One of several experiments of a report; its sections carry its name.
+/// One of several experiments of a report. Its sections have its name.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 pub(crate) struct Part {
-    /// Its name, as on the command line.
+    /// Name of the experiment, as on the command line.
     pub(crate) experiment: String,
     pub(crate) title: String,
     pub(crate) about: String,
@@ -58,11 +58,11 @@ fn one() -> f64 {
     1.0
 }
 
-/// Below this scale a run shows that everything works, and not how fast it is.
+/// Scale below which a run is a functional test only, and its speed means nothing.
 const SMOKE: f64 = 0.2;
 
 impl Report {
-    /// What a reader of a run too small to measure anything must know, if it is one.
+    /// Returns a warning if the run is too small to measure anything.
     pub(crate) fn smoke_test(&self) -> Option<String> {
         (self.scale < SMOKE).then(|| {
             format!(
@@ -73,55 +73,54 @@ impl Report {
     }
 }
 
-/// A target, and what it promises.
+/// A target and its durability guarantees.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 pub(crate) struct TargetInfo {
     pub(crate) name: String,
-    /// Without user and password.
+    /// Connection string without user and password.
     pub(crate) uri: String,
     pub(crate) fingerprint: Fingerprint,
 }
 
-/// What a target says of itself, and what was probed, before anything is measured.
+/// The reported and measured properties of a target, taken before the experiment.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
 pub(crate) struct Fingerprint {
     /// "Vellum 0.1.0", "MongoDB 4.2.0", "PostgreSQL 15.18", "floor".
     pub(crate) server: String,
     pub(crate) engine: String,
-    /// What an acknowledged write survives unless it asks for more, in the words that two targets
-    /// are compared by.
+    /// Durability of an acknowledged write by default, for comparison between targets.
     pub(crate) promise: Promise,
-    /// Why the lab thinks so, and further settings: name and value.
+    /// Evidence for the durability, and further settings: name and value.
     pub(crate) details: Vec<(String, String)>,
-    /// Median of fdatasync after a small append where its data lies, microseconds; `None` if the
-    /// lab can't see that place.
+    /// Median time of fdatasync after a small append in the data directory, in microseconds; `None` if the lab cannot
+    /// access the directory.
     pub(crate) sync_microseconds: Option<f64>,
 }
 
-/// What an acknowledged write survives.
+/// Durability of an acknowledged write.
 #[derive(Clone, Copy, Debug, Default, Deserialize, Eq, Ord, PartialEq, PartialOrd, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum Promise {
-    /// Nothing can be said.
+    /// Unknown.
     #[default]
     Unknown,
-    /// Nothing is stored at all (the floor).
+    /// The target stores nothing (the floor).
     Nothing,
-    /// Nothing: it is gone with the process.
+    /// Lost at the end of the process.
     Memory,
-    /// The end of the process, and that of the machine, each only after a while: what is journaled
-    /// later, or checkpointed only, is gone with the process until then.
+    /// Survives the end of the process or of the machine only after a delay: the journal is written later, or only
+    /// checkpoints are.
     Delayed,
-    /// The end of the process, not that of the machine, however long ago it was.
+    /// Survives the end of the process. The end of the machine may lose any age of write.
     Process,
-    /// The end of the process, and that of the machine after a while.
+    /// Survives the end of the process, and the end of the machine after a delay.
     Interval,
-    /// The end of the machine.
+    /// Survives the end of the machine.
     Journaled,
 }
 
 impl Promise {
-    /// A short name for tables.
+    /// Returns a short name for tables.
     pub(crate) fn label(self) -> &'static str {
         match self {
             Promise::Unknown => "unknown",
@@ -135,77 +134,77 @@ impl Promise {
     }
 }
 
-/// Figures that are compared with one another: one table, one group of charts.
+/// Comparable figures: one table and one group of charts.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 pub(crate) struct Section {
-    /// A short id without spaces, unique within the report.
+    /// Short id without spaces, unique in the report.
     pub(crate) id: String,
-    /// The experiment that it is of, where a report has several.
+    /// Name of its experiment, in a report with several.
     #[serde(default)]
     pub(crate) experiment: String,
     pub(crate) title: String,
-    /// What an operation is here.
+    /// Description of an operation in this section.
     pub(crate) about: String,
     pub(crate) kind: Kind,
-    /// The target that ratios are told against; a target's name.
+    /// Name of the target that ratios refer to.
     pub(crate) base: Option<String>,
     pub(crate) rows: Vec<Row>,
 }
 
-/// How a section is best shown.
+/// Preferred presentation of a section.
 #[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum Kind {
-    /// Cases beside one another: bars with ratios, percentile curves.
+    /// Cases side by side: bars with ratios, percentile curves.
     #[default]
     Bars,
-    /// Cases in order along a number, [`Row::x`]: lines (blocks of an error tracker, sizes of a collection).
+    /// Cases in order of a number, [`Row::x`]: lines (blocks of an error tracker, sizes of a collection).
     Growth,
-    /// Rates offered and the latency found: [`Row::x`] is the rate.
+    /// Offered rates and their latency: [`Row::x`] is the rate.
     Rates,
-    /// Cases of few, long operations: how long one takes.
+    /// Cases of few, long operations: their duration.
     Times,
-    /// As `Bars`, with cases named "ROW, COLUMN": all of a target beside one another, in one scale.
+    /// As `Bars`, with cases named "ROW, COLUMN": all cases of a target side by side on one scale.
     Matrix,
 }
 
-/// One target doing one thing: merged over the rounds, which are kept beside.
+/// One case on one target, merged over its rounds. The rounds are kept too.
 #[derive(Clone, Debug, Default, Deserialize, Serialize)]
 pub(crate) struct Row {
     pub(crate) target: String,
-    /// What was done: "w 1, j true", "focus 10 %"; the same words for each target.
+    /// Name of the case: "w 1, j true", "focus 10 %"; equal for all targets.
     pub(crate) case: String,
-    /// The number this case stands for in a [`Kind::Growth`] or [`Kind::Rates`] section.
+    /// Position of the case in a [`Kind::Growth`] or [`Kind::Rates`] section.
     pub(crate) x: Option<f64>,
     pub(crate) connections: u32,
-    /// Why nothing was measured (a target refused it, can't do it, or claimed what it can't have
-    /// done), or why what was measured is partial.
+    /// Reason for a missing or partial measurement: the target refused it, cannot do it, or acknowledged an impossible
+    /// write.
     pub(crate) note: Option<String>,
-    /// Figures stand here, but the measurement was cut short.
+    /// True if the measurement was cut short but has figures.
     pub(crate) partial: bool,
-    /// Operations that succeeded, and that failed.
+    /// Numbers of operations that succeeded and failed.
     pub(crate) operations: u64,
     pub(crate) failures: u64,
-    /// What the first failure was.
+    /// Error of the first failure.
     #[serde(default)]
     pub(crate) first_error: Option<String>,
-    /// The time all rounds took together, seconds.
+    /// Total time of all rounds in seconds.
     pub(crate) seconds: f64,
-    /// Time of each operation: from its intended start where a rate was given.
+    /// Latency of each operation, from its intended start if a rate was given.
     pub(crate) latency: Latencies,
-    /// With a rate: time from the actual start.
+    /// With a rate: latency from the actual start.
     pub(crate) service: Option<Latencies>,
-    /// With a rate: operations that began later than intended by more than a millisecond.
+    /// With a rate: number of operations that began more than a millisecond late.
     pub(crate) late: u64,
-    /// Each round by itself, for the spread of ratios.
+    /// The single rounds, for the spread of ratios.
     pub(crate) rounds: Vec<Round>,
     /// Each second (or shorter step) of the last round.
     pub(crate) timeline: Vec<Moment>,
-    /// The server's processor time per operation, microseconds, where it runs on this machine.
+    /// Processor time of the server per operation in microseconds, if it runs on this machine.
     pub(crate) cpu_microseconds: Option<f64>,
-    /// The server's resident memory at the end, bytes, where it runs on this machine.
+    /// Resident memory of the server at the end in bytes, if it runs on this machine.
     pub(crate) resident_bytes: Option<u64>,
-    /// More figures, by name with unit: "storage MB", "cache hits %".
+    /// Further figures by name with unit: "storage MB", "cache hits %".
     pub(crate) extra: BTreeMap<String, f64>,
 }
 
@@ -214,10 +213,10 @@ pub(crate) struct Row {
 pub(crate) struct Round {
     pub(crate) operations: u64,
     pub(crate) seconds: f64,
-    /// Microseconds of operation, of this round alone.
+    /// Latency of this round in microseconds.
     pub(crate) latency: Summary,
     pub(crate) cpu_microseconds: Option<f64>,
-    /// It is of less than was asked: it was ended early, or fell too far behind its schedule.
+    /// True if the round ended early, or fell too far behind its schedule.
     #[serde(default)]
     pub(crate) shortened: bool,
 }
@@ -225,24 +224,24 @@ pub(crate) struct Round {
 /// A step of a timeline.
 #[derive(Clone, Copy, Debug, Deserialize, PartialEq, Serialize)]
 pub(crate) struct Moment {
-    /// Seconds since the round began.
+    /// Seconds since the start of the round.
     pub(crate) at: f64,
-    /// How long this step is, seconds.
+    /// Length of the step in seconds.
     pub(crate) seconds: f64,
     pub(crate) operations: u64,
-    /// Microseconds.
+    /// Median in microseconds.
     pub(crate) p50: f64,
     pub(crate) p99: f64,
     pub(crate) max: f64,
 }
 
 impl Row {
-    /// A row that nothing has been measured for yet.
+    /// Creates an empty row.
     pub(crate) fn new(target: &str, case: &str, connections: u32) -> Row {
         Row { target: target.to_string(), case: case.to_string(), connections, ..Row::default() }
     }
 
-    /// Adds a round: the time of each operation, and the server's processor time for all of them.
+    /// Adds a round: the latencies, and the processor time of the server for all operations.
     pub(crate) fn add(&mut self, latency: &Latencies, seconds: f64, cpu: Option<Duration>, shortened: bool) {
         let operations = latency.count();
         let cpu_microseconds = cpu.map(|cpu| cpu.as_secs_f64() * 1e6 / operations.max(1) as f64);
@@ -256,17 +255,17 @@ impl Row {
         self.cpu_microseconds = all.map(|all| all / self.operations as f64);
     }
 
-    /// Whether its figures are of less than was asked.
+    /// Returns true if any round was shortened.
     pub(crate) fn is_shortened(&self) -> bool {
         self.partial || self.rounds.iter().any(|round| round.shortened)
     }
 
-    /// Operations per second, over all rounds; zero if there were none.
+    /// Returns the operations per second over all rounds; zero without rounds.
     pub(crate) fn rate(&self) -> f64 {
         self.whole().rate()
     }
 
-    /// All rounds as if they were one.
+    /// Returns all rounds merged into one.
     pub(crate) fn whole(&self) -> Round {
         Round {
             operations: self.operations,
@@ -279,32 +278,32 @@ impl Row {
 }
 
 impl Round {
-    /// Operations per second.
+    /// Returns the operations per second.
     pub(crate) fn rate(&self) -> f64 {
         if self.seconds > 0.0 { self.operations as f64 / self.seconds } else { 0.0 }
     }
 }
 
-/// How much faster or slower one target is than another, with the spread over rounds.
+/// Relative speed of two targets, with the spread over rounds.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Ratio {
-    /// Of all rounds together.
+    /// Ratio over all rounds.
     pub(crate) value: f64,
-    /// The smallest and the largest of any round's.
+    /// Smallest and largest ratio of a single round.
     pub(crate) low: f64,
     pub(crate) high: f64,
 }
 
 impl Section {
-    /// The row of a target and a case.
+    /// Returns the row of a target and a case.
     pub(crate) fn row(&self, target: &str, case: &str, connections: u32) -> Option<&Row> {
         self.rows
             .iter()
             .find(|row| row.target == target && row.case == case && row.connections == connections)
     }
 
-    /// A row's rate as a multiple of that of the section's base in the same case; rounds are
-    /// compared pairwise, since they were interleaved. `None` without a base or its figures.
+    /// Returns a row's rate as a multiple of the base target's rate in the same case. Rounds are compared pairwise,
+    /// since they were interleaved. `None` without a base or its figures.
     pub(crate) fn rate_ratio(&self, row: &Row) -> Option<Ratio> {
         let base = self.row(self.base.as_deref()?, &row.case, row.connections)?;
         let value = quotient(row.rate(), base.rate())?;

@@ -1,5 +1,5 @@
-//! A run from its options to its report: targets, their fingerprints, a database of the run's own
-//! on each, the experiment, and cleaning up whatever happened.
+//! A run from options to report: targets, fingerprints, a private database on each, the experiment, and cleanup in
+//! every case.
 
 use crate::experiment::{self, Experiment};
 use crate::load::Lab;
@@ -16,13 +16,13 @@ use std::io::Write as _;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
-/// Wrong input, as command lines use to say it.
+/// Exit code for wrong input, as usual for command lines.
 const WRONG_INPUT: u8 = 2;
 
-/// How long a target may take to remove what was made on it: large collections take their time.
+/// Timeout for removing the data of a run from a target: large collections take long.
 const REMOVAL: Duration = Duration::from_secs(60);
 
-/// Carries out what the command line asks for.
+/// Runs a subcommand.
 pub(crate) fn verb(verb: Verb) -> ExitCode {
     let runtime = match tokio::runtime::Builder::new_multi_thread().enable_all().build() {
         Ok(runtime) => runtime,
@@ -52,7 +52,7 @@ pub(crate) fn verb(verb: Verb) -> ExitCode {
     })
 }
 
-/// An experiment whose file has been read.
+/// Runs an experiment read from a file.
 async fn read<E: Experiment>(experiment: Result<E>, common: Common) -> ExitCode {
     match experiment {
         Ok(experiment) => run(common, experiment).await,
@@ -60,20 +60,20 @@ async fn read<E: Experiment>(experiment: Result<E>, common: Common) -> ExitCode 
     }
 }
 
-/// Prints the file of one of the lab's own experiments.
+/// Prints the workload file of one of the lab's own experiments.
 fn show(name: &str) -> ExitCode {
     let printed =
         experiment::Run::own(name).and_then(|own| report::print(&mut std::io::stdout(), own.text()));
     printed.map_or_else(|error| complain(&error), |()| ExitCode::SUCCESS)
 }
 
-/// Says on the error stream why nothing was measured.
+/// Prints on standard error why no measurement took place.
 fn complain(error: &Error) -> ExitCode {
     let _ = writeln!(std::io::stderr(), "vellum lab: {error}");
     ExitCode::from(WRONG_INPUT)
 }
 
-/// One experiment, from its targets to its report.
+/// Runs one experiment, from its targets to its report.
 async fn run<E: Experiment>(common: Common, experiment: E) -> ExitCode {
     let progress = Progress::new(common.quiet);
     let result = match common.check().and_then(|()| experiment.check(&common)) {
@@ -92,8 +92,10 @@ async fn run<E: Experiment>(common: Common, experiment: E) -> ExitCode {
     if report.errors.is_empty() && !partial { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
+/// Measures an experiment.
+///
 /// # Errors
-/// Nothing could be measured: a target that can't be reached, wrong input.
+/// No measurement was possible: an unreachable target, or wrong input.
 async fn measured<E: Experiment>(common: &Common, experiment: E, progress: &Progress) -> Result<Report> {
     let began = Instant::now();
     let seed = common.seed.unwrap_or_else(fresh);
@@ -119,7 +121,8 @@ async fn measured<E: Experiment>(common: &Common, experiment: E, progress: &Prog
     Ok(lab.report)
 }
 
-/// The targets of the command line; without any, Vellum at each notch, and mongod if there is one. The floor is always there.
+/// Returns the targets of the command line. The default is Vellum at each durability level, and mongod if available.
+/// The floor is always included.
 async fn targets(common: &Common, scratch: &Scratch) -> Result<Vec<Target>> {
     let mut targets = vec![target::start_floor().await?];
     for given in &common.targets {
@@ -145,8 +148,10 @@ async fn targets(common: &Common, scratch: &Scratch) -> Result<Vec<Target>> {
     Ok(targets)
 }
 
+/// Checks the names of targets.
+///
 /// # Errors
-/// A target of the command line has the name of one that the lab starts.
+/// A target of the command line has the name of a target that the lab starts.
 fn different(names: &[&str]) -> Result<()> {
     let twice = names.iter().enumerate().find(|(at, name)| names[..*at].contains(*name));
     twice.map_or(Ok(()), |(_, name)| {
@@ -162,8 +167,10 @@ async fn infos(targets: &[Target]) -> Vec<TargetInfo> {
     infos
 }
 
+/// Creates a database on each target.
+///
 /// # Errors
-/// One refuses: those made before are removed again.
+/// A target refuses. Databases created before are removed.
 async fn open_workspaces(targets: &[Target], id: &str) -> Result<Vec<Workspace>> {
     let mut workspaces = Vec::new();
     for target in targets {
@@ -171,7 +178,7 @@ async fn open_workspaces(targets: &[Target], id: &str) -> Result<Vec<Workspace>>
             Ok(workspace) => workspaces.push(workspace),
             Err(error) => {
                 for workspace in workspaces {
-                    // The first error is the one to tell.
+                    // The first error is reported.
                     let _ = workspace.remove().await;
                 }
                 return Err(error);
@@ -184,7 +191,7 @@ async fn open_workspaces(targets: &[Target], id: &str) -> Result<Vec<Workspace>>
 async fn remove_workspaces(lab: &mut Lab, workspaces: Vec<Workspace>) {
     let targets = lab.targets.clone();
     for (target, workspace) in targets.iter().zip(workspaces) {
-        // What died took its database along, or keeps it: asking again would only wait.
+        // A dead target cannot answer, and another attempt would only wait.
         if lab.lost(target).is_some() {
             continue;
         }
@@ -220,13 +227,13 @@ pub(crate) fn empty_report<E: Experiment>(
     }
 }
 
-/// The lab's version, and the machine.
+/// Returns the version of the lab and a description of the machine.
 fn environment() -> Vec<(String, String)> {
     let own = [("lab", format!("vellum {}", env!("CARGO_PKG_VERSION")))];
     own.into_iter().chain(target::machine::facts()).map(|(name, value)| (name.to_string(), value)).collect()
 }
 
-/// The command that makes this run again: as it was given, with the seed, without passwords.
+/// Returns the command that repeats this run: as given, with the seed, without passwords.
 fn command(
     arguments: impl Iterator<Item = String>,
     seed: u64,
@@ -243,14 +250,14 @@ fn command(
         });
     }
     if common.seed.is_none() {
-        // Before the dashes behind which a suite's command stands.
+        // Options end before the dashes of a suite's command.
         let end = words.iter().position(|word| word == "--").unwrap_or(words.len());
         words.splice(end..end, ["--seed".to_string(), seed.to_string()]);
     }
     words.iter().map(|word| quoted(word)).collect::<Vec<_>>().join(" ")
 }
 
-/// As a shell reads it back.
+/// Quotes a word for a shell.
 fn quoted(word: &str) -> String {
     let plain = |c: char| c.is_ascii_alphanumeric() || "-_./:=@,+%".contains(c);
     if !word.is_empty() && word.chars().all(plain) {
@@ -259,12 +266,12 @@ fn quoted(word: &str) -> String {
     format!("'{}'", word.replace('\'', "'\\''"))
 }
 
-/// A seed that nobody chose; small enough to be typed again.
+/// Returns a random seed, short enough to type.
 fn fresh() -> u64 {
     RandomState::new().hash_one(std::process::id()) % 1_000_000_000
 }
 
-/// Date, time, and letters that tell runs of the same second apart.
+/// Returns a run id: date, time, and letters that distinguish runs of the same second.
 fn run_id() -> String {
     let random = Random::new(RandomState::new().hash_one("run"));
     let letters: String = (0..4).map(|_| char::from(b'a' + (random.draw() % 26) as u8)).collect();

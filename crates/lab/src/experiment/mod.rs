@@ -1,8 +1,8 @@
-//! The experiments: what each measures.
+//! The experiments.
 //!
-//! `all`: every experiment that is a workload, one after the other on the same targets, in one report.
+//! `all` runs every experiment that is a workload, in turn on the same targets, into one report.
 //!
-//! What several experiments need of a target: its collections, and errors that name it.
+//! The module also has helpers for several experiments: access to collections, and errors with the target's name.
 
 mod suite;
 #[cfg(test)]
@@ -24,28 +24,28 @@ use std::collections::BTreeSet;
 use std::fmt::Display;
 use std::sync::Arc;
 
-/// One experiment of the command line.
+/// An experiment of the command line.
 pub(crate) trait Experiment {
-    /// Its name on the command line.
+    /// Returns its name on the command line.
     fn name(&self) -> &'static str;
 
-    /// What a report is headed with.
+    /// Returns the title of the report.
     fn title(&self) -> String;
 
-    /// What is measured and why, in a few sentences.
+    /// Returns a description of a few sentences: subject and purpose.
     fn about(&self) -> String;
 
-    /// Refuses options that it cannot honour, before anything is started.
+    /// Refuses unsupported options before any server is started.
     fn check(&self, _: &Common) -> Result<()> {
         Ok(())
     }
 
-    /// Measures, into the lab's report. What one target refuses or dies of is written down and the
-    /// others go on; an error is what ends the whole.
+    /// Measures into the lab's report. If a target refuses or dies, the report records it and other targets continue.
+    /// An error ends the whole experiment.
     async fn measure(&self, lab: &mut Lab) -> Result<()>;
 }
 
-/// The experiment.
+/// The experiment `all`.
 pub(crate) struct All;
 
 /// In the order of the report.
@@ -76,7 +76,7 @@ impl Experiment for All {
             }
             let experiment = Run::own(name)?;
             lab.experiment = name.to_string();
-            // What goes wrong in one doesn't keep the others from being measured.
+            // A failed experiment does not stop the next one.
             if let Err(error) = experiment.measure(lab).await {
                 lab.fail(error);
             }
@@ -88,7 +88,7 @@ impl Experiment for All {
     }
 }
 
-/// A connection to a target of MongoDB's protocol, at the run's own database.
+/// A connection to a target of MongoDB's protocol, on the database of the run.
 #[derive(Clone)]
 pub(super) struct Link {
     pub(super) target: Target,
@@ -97,7 +97,7 @@ pub(super) struct Link {
 }
 
 impl Link {
-    /// A connection of its own.
+    /// Opens a new connection.
     pub(super) async fn open(target: &Target) -> Result<Link> {
         let client = target.mongo().await?;
         let database = client.database(target.database()?);
@@ -108,12 +108,12 @@ impl Link {
         self.database.collection(name)
     }
 
-    /// A result with the target's name in its error.
+    /// Adds the target's name to an error.
     pub(super) fn named<T>(&self, result: std::result::Result<T, impl Display>) -> Result<T> {
         result.map_err(|error| self.target.error(error))
     }
 
-    /// Runs a command on the run's own database.
+    /// Runs a command on the database of the run.
     pub(super) async fn run(&self, command: Document) -> Result<Document> {
         self.named(self.database.run_command(command).await)
     }
@@ -139,30 +139,30 @@ impl Link {
         Ok(())
     }
 
-    /// Whether it says that it is Vellum, and so has commands of its own; the floor answers anything.
+    /// Returns true if the server identifies as Vellum and has its commands. The floor answers any command.
     pub(super) async fn is_vellum(&self) -> Result<bool> {
         let info = self.admin(doc! { "buildInfo": 1 }).await?;
         Ok(self.target.is_floor || info.contains_key("vellum"))
     }
 }
 
-/// Which places have what a section needs, so that it is loaded once and not in every round.
+/// Places that already hold the data of a section, so that it is loaded once and not in every round.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Loaded(Arc<Mutex<BTreeSet<String>>>);
 
 impl Loaded {
-    /// Whether this place is asked for the first time; it counts as loaded from now on.
+    /// Returns true at the first call for a place, and marks the place as loaded.
     pub(super) fn first_time(&self, place: &str) -> bool {
         self.0.lock().insert(place.to_string())
     }
 
-    /// It no longer holds what was loaded.
+    /// Marks a place as not loaded.
     pub(super) fn forget(&self, place: &str) {
         self.0.lock().remove(place);
     }
 }
 
-/// PostgreSQL's result with the target's name in its error.
+/// Adds the target's name to an error of PostgreSQL.
 pub(super) fn named<T>(target: &Target, result: std::result::Result<T, tokio_postgres::Error>) -> Result<T> {
     result.map_err(|error| target.error(Sources(&error)))
 }

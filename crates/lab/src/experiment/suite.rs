@@ -1,4 +1,4 @@
-//! `suite`: how long a command takes, such as an application's tests, with each target in turn behind `MONGODB_URI`.
+//! `suite`: duration of a command, such as an application's tests, with each target in turn as `MONGODB_URI`.
 
 use super::Experiment;
 use crate::Result;
@@ -16,22 +16,22 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-/// The experiment.
+/// The experiment `suite`.
 pub(crate) struct Suite {
     /// The program and its arguments.
     command: Vec<String>,
 }
 
-/// What the command finds its server by.
+/// Environment variable with the connection string.
 const VARIABLE: &str = "MONGODB_URI";
 
-/// How often a command is looked after: far less than a suite takes.
+/// Poll interval of the command, far below the time of a suite.
 const STEP: Duration = Duration::from_millis(5);
 
 const SECTION: &str = "suite";
 
 impl Suite {
-    /// One of this command.
+    /// Creates the experiment for a command.
     pub(crate) fn new(command: Vec<String>) -> Suite {
         Suite { command }
     }
@@ -112,7 +112,7 @@ impl Suite {
         row.partial = row.note.is_some() && row.operations > 0;
     }
 
-    /// Whether it came to its end. An error is why it failed.
+    /// Runs the command once. Returns false if the run was stopped. An error contains the reason of a failure.
     async fn run(&self, lab: &Lab, target: &Target, output: &Path) -> std::result::Result<bool, String> {
         let (program, arguments) = self.command.split_first().ok_or("no command")?;
         let wrong = |error: std::io::Error| format!("{program} can't be run: {error}");
@@ -121,7 +121,7 @@ impl Suite {
         command.args(arguments).env(VARIABLE, &target.uri).stdin(Stdio::null());
         command.stdout(file.try_clone().map_err(wrong)?).stderr(file);
         let began = Instant::now();
-        // In a group of its own, so that all of it can be ended.
+        // A process group of its own, so that all its processes can be killed.
         let mut running = Running(command.process_group(0).spawn().map_err(wrong)?);
         while !lab.progress.stopped() {
             match running.0.try_wait().map_err(wrong)? {
@@ -137,20 +137,20 @@ impl Suite {
     }
 }
 
-/// A command that ends with this, and what it has started.
+/// A command that is killed with its children when this value is dropped.
 struct Running(Child);
 
 impl Drop for Running {
     fn drop(&mut self) {
         if let (Ok(None), Ok(group)) = (self.0.try_wait(), i32::try_from(self.0.id())) {
-            // Its own group, and it is not yet waited for: it can't be anybody else's.
+            // The group id is still valid: the child has not been waited for.
             let _ = killpg(Pid::from_raw(group), Signal::SIGKILL);
             let _ = self.0.wait();
         }
     }
 }
 
-/// The last thing that a command said, for whoever must find out why it failed.
+/// Returns the last output line of a failed command, for its error text.
 fn last_line(output: &Path) -> String {
     let text = std::fs::read(output).unwrap_or_default();
     let text = String::from_utf8_lossy(&text);

@@ -1,4 +1,4 @@
-//! Experiments against fakes in this process.
+//! Experiments against fake servers in this process.
 
 use crate::Result;
 use crate::load::measure::{Bench, Case, Prepared, Visit, WARM_UP};
@@ -21,7 +21,7 @@ struct Line {
     options: Options,
 }
 
-/// The options that a command line of these arguments makes.
+/// Parses arguments into options.
 pub(crate) fn common(arguments: &[&str]) -> Common {
     let line = Line::try_parse_from(["lab", "clean"].iter().chain(arguments)).unwrap();
     match line.options.verb {
@@ -30,7 +30,7 @@ pub(crate) fn common(arguments: &[&str]) -> Common {
     }
 }
 
-/// A floor in this process, behind a door that can be shut.
+/// A floor in this process, behind a proxy that can be shut down.
 struct Fake {
     target: Target,
     connections: Arc<Mutex<Vec<tokio::task::JoinHandle<()>>>>,
@@ -61,14 +61,14 @@ impl Fake {
         Fake { target, connections, door }
     }
 
-    /// Nothing passes any more, and nobody is let in.
+    /// Closes all connections and refuses new ones.
     fn die(&self) {
         self.door.abort();
         self.connections.lock().unwrap().iter().for_each(tokio::task::JoinHandle::abort);
     }
 }
 
-/// Pings, and counts those that are measured on one target.
+/// Sends pings, and counts the measured ones of one target.
 #[derive(Clone, Default)]
 struct Pinging {
     counts: &'static str,
@@ -76,7 +76,7 @@ struct Pinging {
 }
 
 impl Pinging {
-    /// Returns once some have been measured.
+    /// Waits until some pings have been measured.
     async fn under_way(&self) {
         while self.measured.load(Relaxed) < 20 {
             tokio::time::sleep(Duration::from_millis(1)).await;
@@ -143,7 +143,7 @@ async fn a_target_that_dies_keeps_its_figures_and_the_others_go_on() {
     let pinging = Pinging { counts: "mortal", ..Pinging::default() };
     let case = Case::new("ping", Until::Operations(1), pinging.clone());
     let cases = [Case { warm_up: Until::Operations(5), ..case }];
-    // Rounds of a second: healthy's first, then mortal's, in the middle of which it dies.
+    // Rounds of a second: first `healthy`, then `mortal`, which dies in the middle.
     let killer = async {
         pinging.under_way().await;
         b.die();

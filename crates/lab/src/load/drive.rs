@@ -1,10 +1,9 @@
-//! One drive: workers run a load to its end, to a stop, or until the target is found broken.
+//! One drive: workers run a load until it ends, is stopped, or the target fails.
 //!
-//! What workers write down while they run, and what is made of it at each step of time.
+//! The module also records operations, and collects them at each step of time.
 //!
-//! Workers share a few recorders; a sampler empties these at each step into the whole, so that one
-//! histogram makes both the total and the timeline, and a worker that never comes back leaves all
-//! that it had written down.
+//! Workers share a few recorders. A sampler empties the recorders at each step and adds them to the total. One
+//! histogram therefore yields both total and timeline, and a worker that hangs loses no recorded data.
 
 use super::schedule::{Schedule, Turn};
 use super::suspicion::{Effort, Shares};
@@ -21,23 +20,23 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 use tokio::task::JoinSet;
 
-/// What a drive found.
+/// Result of a drive.
 #[derive(Debug)]
 pub(crate) struct Outcome {
-    /// Of all operations.
+    /// All operations.
     whole: Recorder,
-    /// From the beginning to the last answer.
+    /// Seconds from the start to the last answer.
     pub(crate) seconds: f64,
-    /// Open loop: operations that fell due and were never begun.
+    /// Open loop: operations that fell due and never began.
     pub(crate) unserved: u64,
     pub(crate) timeline: Vec<Moment>,
-    /// Processor time meanwhile.
+    /// Shares of processor time during the drive.
     pub(crate) shares: Shares,
     pub(crate) ended: Ended,
 }
 
 impl Outcome {
-    /// Operations that succeeded.
+    /// Number of successful operations.
     pub(crate) fn operations(&self) -> u64 {
         self.latency.count()
     }
@@ -51,44 +50,43 @@ impl Deref for Outcome {
     }
 }
 
-/// Why a drive ended.
+/// Reasons for the end of a drive.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Ended {
-    /// All was done.
+    /// All operations were done.
     Done,
-    /// Someone asked for it.
+    /// A stop was requested.
     Stopped,
-    /// Nothing but failures came back.
+    /// Every recent operation failed.
     Broken,
-    /// Nothing came back.
+    /// No answer arrived.
     Hung,
-    /// The schedule went on without the target, which fell hopelessly behind.
+    /// The target fell hopelessly behind the schedule.
     Behind,
 }
 
-/// An operation that begins later than this after it was due is counted.
+/// Delay beyond which an operation counts as late.
 const LATE: Duration = Duration::from_millis(1);
-/// So many failures in a row, or failures alone for so long, and the target counts as broken.
+/// Number of failures in a row, or time of failures alone, after which the target counts as broken.
 const FAILURES_IN_A_ROW: u64 = 20;
 const FAILING: Duration = Duration::from_secs(3);
-/// A target that answers nothing for so long is given up.
+/// Time without an answer after which a target is given up.
 const HUNG: Duration = Duration::from_secs(120);
-/// How long workers may take for their last operation once all must end.
+/// Time limit for the last operation of each worker at the end.
 const LAST: Duration = Duration::from_secs(5);
 const STEP: Duration = Duration::from_millis(100);
 
-/// What the workers of one drive share.
+/// State shared by the workers of a drive.
 struct Shared {
     schedule: Arc<Schedule>,
     recorders: Recorders,
     in_a_row: AtomicU64,
-    /// Nanoseconds after the start of the last answer, and of the last good one.
+    /// Nanoseconds from the start to the last answer, and to the last success.
     answered: AtomicU64,
     succeeded: AtomicU64,
 }
 
-/// Runs a load. Workers are lent: they come back in their order, except any that had to be ended
-/// in the middle of an operation.
+/// Runs a load. Returns the workers in their order, except workers that had to be aborted during an operation.
 pub(crate) async fn drive<W: Worker>(workers: &mut Vec<W>, load: Load, progress: &Progress) -> Outcome {
     let effort = Effort::now();
     let schedule = Arc::new(Schedule::new(load));
@@ -156,7 +154,7 @@ impl Shared {
         }
     }
 
-    /// Why this can't go on, if it can't.
+    /// Returns the reason why the drive cannot continue, if any.
     fn trouble(&self, elapsed: Duration) -> Option<Ended> {
         let since = |nanos: &AtomicU64| elapsed.saturating_sub(Duration::from_nanos(nanos.load(Relaxed)));
         let failing = self.in_a_row.load(Relaxed);
@@ -176,7 +174,7 @@ fn nanoseconds(duration: Duration) -> u64 {
     u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
 }
 
-/// Waits for the workers, and meanwhile keeps the timeline and looks after trouble.
+/// Waits for the workers, keeps the timeline, and detects failures.
 struct Supervisor<'a> {
     shared: Arc<Shared>,
     progress: &'a Progress,
@@ -193,7 +191,7 @@ impl Supervisor<'_> {
             tokio::select! {
                 joined = tasks.join_next() => match joined {
                     Some(Ok(one)) => back.push(one),
-                    Some(Err(_)) => {} // ended in the middle of an operation
+                    Some(Err(_)) => {} // aborted during an operation
                     None => return back,
                 },
                 _ = ticks.tick() => self.tick(),
@@ -232,7 +230,7 @@ impl Supervisor<'_> {
         self.sampler.take(&self.shared.recorders, elapsed, true);
         let answered = Duration::from_nanos(self.shared.answered.load(Relaxed));
         let whole = self.sampler.whole;
-        // The last answer ends a load; a target that stopped answering is charged for the waiting.
+        // A load ends with its last answer. The wait for a silent target counts as its time.
         let ended_well = matches!(self.ended, Ended::Done | Ended::Behind);
         let seconds = if ended_well { answered } else { elapsed }.as_secs_f64();
         let unserved = if open { self.shared.schedule.unserved() } else { 0 };
@@ -241,23 +239,23 @@ impl Supervisor<'_> {
     }
 }
 
-/// Operations since the last step, or all of them.
+/// Operations of the last step, or of the whole drive.
 #[derive(Debug, Default)]
 pub(crate) struct Recorder {
-    /// Of those that succeeded: from the intended start in an open loop.
+    /// Latency of successful operations, from the intended start in an open loop.
     pub(crate) latency: Latencies,
-    /// Open loop: from the actual start.
+    /// Open loop: latency from the actual start.
     pub(crate) service: Latencies,
     pub(crate) failures: u64,
-    /// Open loop: operations that began more than a millisecond after they were due.
+    /// Open loop: operations that began more than a millisecond late.
     pub(crate) late: u64,
-    /// Those of them for which a connection was free: the generator's own fault.
+    /// Late operations for which a connection was free: the generator caused the delay.
     pub(crate) lagging: u64,
     pub(crate) first_error: Option<Error>,
 }
 
 impl Recorder {
-    /// Counts a failure, and keeps what the first one was.
+    /// Counts a failure, and keeps the first error.
     pub(super) fn fail(&mut self, error: Error) {
         self.failures += 1;
         self.first_error.get_or_insert(error);
@@ -279,7 +277,7 @@ impl Recorder {
     }
 }
 
-/// Recorders that workers share by their place.
+/// Recorders, shared by workers by index.
 pub(super) struct Recorders(Vec<Mutex<Recorder>>);
 
 impl Recorders {
@@ -287,13 +285,13 @@ impl Recorders {
         Recorders((0..workers.clamp(1, 16)).map(|_| Mutex::default()).collect())
     }
 
-    /// The recorder of the worker at this place.
+    /// Returns the recorder of the worker at this index.
     pub(super) fn of(&self, place: usize) -> MutexGuard<'_, Recorder> {
         self.0[place % self.0.len()].lock()
     }
 }
 
-/// Collects what is in the recorders, step by step.
+/// Collects the recorders step by step.
 #[derive(Default)]
 pub(super) struct Sampler {
     pub(super) whole: Recorder,
@@ -303,16 +301,16 @@ pub(super) struct Sampler {
     step_began: Duration,
 }
 
-/// With more steps than this, further ones are twice as long: a chart needs no more.
+/// Number of steps after which further steps are twice as long. A chart needs no more.
 const STEPS_MAX: usize = 300;
 
 impl Sampler {
-    /// One whose first steps are this long.
+    /// Creates a sampler with the length of the first steps.
     pub(super) fn new(step_length: Duration) -> Sampler {
         Sampler { step_length, ..Sampler::default() }
     }
 
-    /// Takes what is there; ends the step if its time is over, or if this is the end.
+    /// Collects the recorders. Ends the step if its time is over, or at the end of the drive.
     pub(super) fn take(&mut self, recorders: &Recorders, elapsed: Duration, end: bool) {
         for recorder in &recorders.0 {
             recorder.lock().drain_into(&mut self.step);
@@ -331,7 +329,7 @@ impl Sampler {
         self.step_began = elapsed;
     }
 
-    /// Operations up to now, and the 99th percentile of the current step in microseconds.
+    /// Returns the number of operations so far, and the p99 of the current step in microseconds.
     pub(super) fn glance(&self) -> (u64, f64) {
         let done = self.whole.latency.count() + self.step.latency.count();
         (done, self.timeline.last().map_or(0.0, |moment| moment.p99))

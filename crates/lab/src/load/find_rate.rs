@@ -1,8 +1,7 @@
-//! The highest rate that holds a latency limit, and latency against throughput around it.
+//! Search for the highest rate within a latency limit, and latency by throughput around it.
 //!
-//! A closed loop shows what the connections can ask for; from there the search brackets the
-//! highest rate at which p99, from the intended start, stays within the limit, and halves the
-//! bracket. Then each target is measured at shares of its own highest rate.
+//! A closed loop gives the starting point. The search then brackets the highest rate whose p99, from the intended
+//! start, is within the limit, and halves the bracket. Each target is then measured at shares of its highest rate.
 
 use super::drive::{Ended, Outcome, drive};
 use super::measure::{Bench, Case, Prepared, Visit, add_round};
@@ -15,13 +14,12 @@ use crate::target::{Target, Usage};
 
 /// Shares of the highest rate at which latency is measured.
 const LADDER: &[f64] = &[0.1, 0.25, 0.5, 0.75, 0.9, 1.0, 1.1, 1.25];
-/// Doublings or halvings at most, from half of what a closed loop reached.
+/// Maximum number of doublings or halvings, starting at half of the closed-loop rate.
 const BRACKETS: u32 = 12;
-/// A bracket this narrow, as a share of its lower end, is an answer.
+/// Width of a bracket, as a share of its lower end, that ends the search.
 const PRECISION: f64 = 0.05;
 
-/// The narrowing of a bracket: what to try next, and what came of it. Free of any clock, so that
-/// it can be proved.
+/// State of a search: the next rate to try from the results so far. It reads no clock, so it can be tested.
 #[derive(Debug)]
 struct Search {
     next: f64,
@@ -35,7 +33,7 @@ impl Search {
         Search { next: (capacity / 2.0).max(1.0), holds: None, fails: None, tries: 0 }
     }
 
-    /// The rate to try; `None` when the search is over.
+    /// Returns the next rate; `None` at the end of the search.
     fn rate(&self) -> Option<f64> {
         let narrow = self.holds.zip(self.fails).is_some_and(|(low, high)| high - low <= low * PRECISION);
         let unbracketed = self.holds.is_none() || self.fails.is_none();
@@ -59,15 +57,15 @@ impl Search {
     }
 }
 
-/// Whether a rate was kept up with: all was sent and answered in time, none failed.
+/// Returns true if the target kept up: all operations were sent and answered in time without errors.
 fn holds(outcome: &Outcome, limit_milliseconds: f64) -> bool {
     outcome.ended == Ended::Done
         && outcome.failures == 0
         && outcome.latency.quantile(0.99) <= limit_milliseconds * 1000.0
 }
 
-/// One target's workers, trying rates. Numbers of operations go on from trial to trial, so that
-/// what inserts keys doesn't insert one twice.
+/// Trials of rates with the workers of one target. Operation numbers continue between trials, so that inserts do not
+/// repeat keys.
 struct Trials<'a, W> {
     lab: &'a Lab,
     target: &'a Target,
@@ -88,12 +86,12 @@ impl<W: Worker> Trials<'_, W> {
         }
     }
 
-    /// The highest rate found to hold; `None` if none was.
+    /// Returns the highest rate within the limit, if any.
     async fn search(&mut self, limit: f64) -> Result<Option<f64>> {
         let closed = self.drive(Pace::Closed).await?;
         let mut search = Search::from(closed.operations() as f64 / closed.seconds.max(1e-9));
         while let Some(rate) = search.rate().filter(|_| !self.lab.progress.stopped()) {
-            // One hiccup of a busy machine must not halve what is found: so a second try counts.
+            // A second try, since one hiccup of a busy machine must not halve the result.
             let first = self.drive(Pace::Open { rate }).await?;
             let held = holds(&first, limit) || holds(&self.drive(Pace::Open { rate }).await?, limit);
             search.learn(held);
@@ -140,7 +138,7 @@ impl Lab {
         self.tell_suspicions();
     }
 
-    /// The highest rate, 0 if there is none; its ladder becomes rows.
+    /// Searches the highest rate, 0 if none holds, and adds its ladder as rows.
     async fn search_one<B: Bench>(
         &mut self,
         section: usize,

@@ -1,15 +1,14 @@
-//! Which of the keys an operation asks for: evenly, few of them mostly (Zipf), the latest mostly,
-//! or most of the time those in a focus.
+//! Distributions of the keys of operations: uniform, skewed (Zipf), latest first, or mostly within a focus.
 //!
-//! They are drawn from random numbers that a seed and an operation's number decide alone, so that a run replays
-//! whichever connection an operation happens to go over.
+//! Keys are drawn from random numbers that depend only on a seed and on the number of an operation. A repeated run thus
+//! uses the same keys, whichever connection runs an operation.
 
 use base::random::Random;
 use serde::Deserialize;
 use std::num::NonZeroU64;
 use std::sync::Arc;
 
-/// A number more than 0, and at most this.
+/// A number above 0 and at most `MOST`.
 #[derive(Clone, Copy, Debug, Deserialize)]
 #[serde(try_from = "f64")]
 pub(crate) struct UpTo<const MOST: u32>(pub(crate) f64);
@@ -23,36 +22,36 @@ impl<const MOST: u32> TryFrom<f64> for UpTo<MOST> {
     }
 }
 
-/// How keys, numbered from 0, are chosen.
+/// Distribution of keys, which are numbered from 0.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(tag = "distribution", rename_all = "lowercase", deny_unknown_fields)]
 pub(crate) enum Keys {
-    /// Each as often as any other.
+    /// All keys are equally likely.
     #[default]
     Uniform,
-    /// The popular ones lie scattered among the others.
+    /// Zipf's law, with the popular keys scattered.
     Zipfian {
         #[serde(default)]
         theta: Zipf,
     },
-    /// The last ones inserted are the popular ones.
+    /// Zipf's law, with the last inserted keys popular.
     Latest {
         #[serde(default)]
         theta: Zipf,
     },
-    /// This share of operations goes to a share of the keys: to the first, or to some here and there.
+    /// A share of operations uses a share of the keys: the first keys, or scattered ones.
     Focused {
         keys: UpTo<1>,
         operations: UpTo<1>,
         #[serde(default)]
         scattered: bool,
     },
-    /// Every so many operations add a key, the others repeat one: the count is the operation's number.
+    /// One in `every` operations adds a key, and the others use an existing one. The count is the operation number.
     Growing { every: NonZeroU64 },
 }
 
 impl Keys {
-    /// One of `count` keys; 0 if there are none.
+    /// Returns one of `count` keys; 0 without keys.
     pub(crate) fn pick(&self, dice: &mut Dice, count: u64) -> u64 {
         let last = count.saturating_sub(1);
         match self {
@@ -73,26 +72,25 @@ impl Keys {
     }
 }
 
-/// Spreads ranks over the keys, each to one of its own: a prime that divides no count of keys in
-/// reach.
+/// Maps ranks to distinct keys: the prime divides no possible count of keys.
 pub(crate) fn scatter(rank: u64, count: u64) -> u64 {
     const PRIME: u128 = 18_446_744_073_709_551_557;
     if count == 0 { 0 } else { (u128::from(rank) * PRIME % u128::from(count)) as u64 }
 }
 
-/// Zipf's law: rank r comes up in proportion to 1 / (r + 1)^theta.
+/// Zipf's law: rank r has a probability proportional to 1 / (r + 1)^theta.
 ///
-/// Drawn as Gray and others describe in "Quickly generating billion-record synthetic databases"
-/// (SIGMOD 1994): exact for the first two ranks, close for the rest.
+/// The method is from Gray and others, "Quickly generating billion-record synthetic databases" (SIGMOD 1994). It is
+/// exact for the first two ranks and close for further ranks.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(try_from = "f64")]
 pub(crate) struct Zipf {
     theta: f64,
-    /// The sum of 1 / i^theta for i from 1 to each of the first counts.
+    /// Sums of 1 / i^theta for i from 1 up to each of the first counts.
     sums: Arc<[f64]>,
 }
 
-/// With this skew, which lies between 0 and 1, both excluded.
+/// Creates a distribution with a skew between 0 and 1, both excluded.
 impl TryFrom<f64> for Zipf {
     type Error = &'static str;
 
@@ -102,7 +100,7 @@ impl TryFrom<f64> for Zipf {
     }
 }
 
-/// The customary skew, that of YCSB.
+/// The default skew of YCSB.
 impl Default for Zipf {
     fn default() -> Zipf {
         Zipf::new(0.99)
@@ -110,7 +108,7 @@ impl Default for Zipf {
 }
 
 impl Zipf {
-    /// Sums of more terms are close to an integral.
+    /// Number of exact terms. Sums of more terms are close to an integral.
     const EXACT: u64 = 10_000;
 
     fn new(theta: f64) -> Zipf {
@@ -122,7 +120,7 @@ impl Zipf {
         Zipf { theta, sums: sums.collect() }
     }
 
-    /// The sum of 1 / i^theta for i from 1 to `count`: the first by themselves, the rest by integral.
+    /// Returns the sum of 1 / i^theta for i from 1 to `count`: the first terms exactly, further terms by an integral.
     fn zeta(&self, count: u64) -> f64 {
         let exact = count.clamp(1, Self::EXACT);
         let integral = |at: u64| (at as f64 + 0.5).powf(1.0 - self.theta) / (1.0 - self.theta);
@@ -130,7 +128,7 @@ impl Zipf {
         first + integral(count.max(exact)) - integral(exact)
     }
 
-    /// A rank below `count`.
+    /// Returns a rank below `count`.
     pub(crate) fn rank(&self, dice: &mut Dice, count: u64) -> u64 {
         let count = count.max(1);
         let zeta = self.zeta(count);
@@ -153,34 +151,34 @@ impl Zipf {
 pub(crate) struct Dice(Random);
 
 impl Dice {
-    /// The stream of one operation, or of one document.
+    /// Creates the stream of one operation or document.
     pub(crate) fn of(seed: u64, number: u64) -> Dice {
-        // Seeds one apart would give the same sequence shifted by one: so they are mixed first.
+        // Mixed first: adjacent seeds would give the same sequence shifted by one.
         let mixed = Random::new(number ^ Random::new(seed).draw()).draw();
         Dice(Random::new(mixed))
     }
 
-    /// Any number.
+    /// Returns any number.
     pub(crate) fn draw(&mut self) -> u64 {
         self.0.draw()
     }
 
-    /// A number from 0 up to, not including, `end`; 0 if `end` is.
+    /// Returns a number from 0 up to `end`, excluded; 0 for `end` 0.
     pub(crate) fn below(&mut self, end: u64) -> u64 {
-        // The high half of the product: as even as 64 bits allow, without a division.
+        // The high half of the product: as uniform as 64 bits allow, without a division.
         ((u128::from(self.draw()) * u128::from(end)) >> 64) as u64
     }
 
-    /// A number from 0 up to, not including, 1.
+    /// Returns a number from 0 up to 1, excluded.
     pub(crate) fn share(&mut self) -> f64 {
         (self.draw() >> 11) as f64 / (1u64 << 53) as f64
     }
 
-    /// Lowercase letters.
+    /// Returns lowercase letters.
     pub(crate) fn letters(&mut self, length: usize) -> String {
         let mut text = String::with_capacity(length + 8);
         while text.len() < length {
-            // Eight letters from one number: long texts must not cost the generator its time.
+            // Eight letters from one number, to make long texts cheap.
             text.extend(
                 self.draw().to_le_bytes().map(|byte| char::from(b'a' + (u16::from(byte) * 26 / 256) as u8)),
             );
@@ -189,7 +187,7 @@ impl Dice {
         text
     }
 
-    /// Words of two to nine letters with spaces between them, cut at this many bytes.
+    /// Returns words of two to nine letters, separated by spaces and cut at this many bytes.
     pub(crate) fn words(&mut self, length: usize) -> String {
         let mut text = self.letters(length).into_bytes();
         let mut at = 0;

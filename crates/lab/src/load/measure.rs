@@ -1,9 +1,8 @@
-//! Measures cases on targets: rounds in which the targets take turns, each time with a warm-up,
-//! and with the server's processor time beside.
+//! Measurement of cases on targets, in rounds with alternating targets. Each measurement has a warm-up, and includes
+//! the processor time of the server.
 //!
-//! What one target does to a measurement stays with that target: a refusal becomes the note of a
-//! row, a server that dies keeps what was measured until then and is left out from there on, and
-//! the others go on.
+//! A failure of one target affects only that target. A refusal becomes the note of a row. A dead target keeps its
+//! earlier figures and is skipped from then on.
 
 use super::drive::{Ended, Outcome, drive};
 use super::{Load, Pace, Until, Worker};
@@ -15,66 +14,66 @@ use crate::{Error, Result};
 use mongodb::bson::doc;
 use std::time::Duration;
 
-/// For how long a case may be prepared.
+/// Timeout of the preparation of a case.
 const PREPARE_MAX: Duration = Duration::from_secs(1800);
 
-/// For how long a case may take to finish once somebody wants the run to end.
+/// Timeout for finishing a case after a stop request.
 const FINISH_MAX: Duration = Duration::from_secs(5);
 
-/// What is done in a case: how a target is prepared for it, and who does the work.
+/// The work of a case: preparation of a target, and the workers.
 pub(crate) trait Bench {
-    /// One connection's side of it.
+    /// The worker of one connection.
     type Worker: Worker;
 
-    /// Makes everything ready for one round, and one worker for each connection. Operations are
-    /// numbered from 0 in each round; those of the warm-up from [`WARM_UP`].
+    /// Prepares one round, and returns one worker for each connection. Operations are numbered from 0 in each round,
+    /// and from [`WARM_UP`] in a warm-up.
     async fn prepare(&self, target: &Target, visit: &Visit) -> Result<Prepared<Self::Worker>>;
 
-    /// After a round: figures beside the latencies, notes, cleaning up.
+    /// Runs after a round: adds further figures and notes, and cleans up.
     async fn finish(&self, _target: &Target, _row: &mut Row) -> Result<()> {
         Ok(())
     }
 }
 
-/// Which measurement is prepared for.
+/// The measurement to prepare.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Visit {
-    /// So many workers are wanted.
+    /// Number of workers.
     pub(crate) connections: u32,
-    /// From 0.
+    /// Number of the round, from 0.
     pub(crate) round: u32,
 }
 
-/// What preparing came to.
+/// Result of a preparation.
 pub(crate) enum Prepared<W> {
     Ready(Vec<W>),
-    /// This target can't do it, or its figures would say something else: the row's note.
+    /// The target cannot run the case, or its figures would be misleading. The text becomes the row's note.
     Cannot(String),
 }
 
-/// The number of the first operation of a warm-up: far from all that are measured.
+/// Number of the first operation of a warm-up, far from all measured ones.
 pub(crate) const WARM_UP: u64 = 1 << 40;
 
-/// A line of a section, for every target.
+/// A case of a section, for every target.
 #[derive(Clone, Debug)]
 pub(crate) struct Case<B> {
     pub(crate) name: String,
     pub(crate) connections: u32,
-    /// The number it stands for in a section that grows along one.
+    /// Position in a section with an axis.
     pub(crate) x: Option<f64>,
-    /// How much a round is, unless the options say for how long.
+    /// Default length of a round. Options may replace it.
     pub(crate) until: Until,
-    /// These operations are not a stream: no duration, no search for a rate, and, unless `paced`, no rate.
+    /// The case is no stream of operations: it allows no duration, no search for a rate, and a rate only if `paced`.
     pub(crate) exact: bool,
-    /// So many operations at the rate of the options, if there is one.
+    /// A fixed number of operations at the rate of the options, if given.
     pub(crate) paced: bool,
     pub(crate) warm_up: Until,
     pub(crate) bench: B,
 }
 
 impl<B> Case<B> {
-    /// A stream of operations on one connection, warmed up by a tenth as many, 2,000 at most (or a
-    /// tenth of the time, two seconds at most).
+    /// Creates a stream of operations on one connection. Its warm-up is a tenth of it, at most 2,000 operations or two
+    /// seconds.
     pub(crate) fn new(name: impl Into<String>, until: Until, bench: B) -> Case<B> {
         let warm_up = match until {
             Until::Operations(operations) => Until::Operations((operations / 10).clamp(1, 2000)),
@@ -83,18 +82,18 @@ impl<B> Case<B> {
         Case { name: name.into(), connections: 1, x: None, until, exact: false, paced: false, warm_up, bench }
     }
 
-    /// On so many connections.
+    /// Sets the number of connections.
     pub(crate) fn on(self, connections: u32) -> Case<B> {
         Case { connections, ..self }
     }
 
-    /// So many operations whatever the options say, and so many before.
+    /// Fixes the numbers of operations and of warm-up operations, whatever the options are.
     pub(crate) fn exactly(self, operations: u64, warm_up: u64) -> Case<B> {
         let (until, warm_up) = (Until::Operations(operations), Until::Operations(warm_up));
         Case { until, warm_up, exact: true, ..self }
     }
 
-    /// Exactly so many operations, but at the rate of the options.
+    /// Fixes the number of operations, at the rate of the options.
     pub(crate) fn paced(self) -> Case<B> {
         Case { paced: true, ..self }
     }
@@ -103,7 +102,7 @@ impl<B> Case<B> {
         !self.exact || self.paced
     }
 
-    /// At this number of the section's axis.
+    /// Sets the position on the section's axis.
     pub(crate) fn at(self, x: f64) -> Case<B> {
         Case { x: Some(x), ..self }
     }
@@ -112,7 +111,7 @@ impl<B> Case<B> {
 /// A case at one rate, or at the pace of the answers.
 type Paced<'a, B> = (&'a Case<B>, Option<f64>);
 
-/// Where a measurement's row is in the report.
+/// Position of a measurement's row in the report.
 #[derive(Clone, Copy)]
 struct Place {
     section: usize,
@@ -120,7 +119,7 @@ struct Place {
 }
 
 impl Lab {
-    /// Begins a section of the report, to measure cases in.
+    /// Adds a section to the report.
     pub(crate) fn section(&mut self, id: &str, title: &str, about: &str, kind: Kind) -> usize {
         let base = self.targets.iter().find(|target| target.is_floor).or(self.targets.first());
         self.report.sections.push(Section {
@@ -135,8 +134,8 @@ impl Lab {
         self.report.sections.len() - 1
     }
 
-    /// Measures cases on all targets, in rounds, into a section; at each of the rates, if there are
-    /// several; then, if that is asked, searches for the highest rates.
+    /// Measures cases on all targets, in rounds, into a section, once for each rate of the options. Then searches the
+    /// highest rates if requested.
     pub(crate) async fn measure<B: Bench>(&mut self, section: usize, cases: &[Case<B>]) {
         let targets = self.targets.clone();
         let cases: Vec<Paced<B>> = cases.iter().flat_map(|case| self.paced(case)).collect();
@@ -165,13 +164,13 @@ impl Lab {
         }
     }
 
-    /// How many measurements these cases are.
+    /// Returns the number of measurements of these cases.
     pub(crate) fn measurements<B>(&self, cases: &[Case<B>]) -> usize {
         let paced: usize = cases.iter().map(|case| self.paced(case).len()).sum();
         paced * self.targets.len() * self.common.rounds as usize
     }
 
-    /// A case at each rate of the options, or at none.
+    /// Returns the case at each rate of the options, or without a rate.
     fn paced<'a, B>(&self, case: &'a Case<B>) -> Vec<Paced<'a, B>> {
         if self.common.rate.is_empty() || !case.takes_a_rate() {
             return vec![(case, None)];
@@ -197,7 +196,7 @@ impl Lab {
         &mut self.report.sections[place.section].rows[place.row]
     }
 
-    /// One case on one target in one round; whatever goes wrong is in the report afterwards.
+    /// Measures one case on one target in one round. Records every error in the report.
     async fn visit<B: Bench>(&mut self, place: Place, paced: Paced<'_, B>, target: &Target, round: u32) {
         let (case, _) = paced;
         if self.row(place).note.is_some() {
@@ -236,7 +235,7 @@ impl Lab {
         };
         let finished = match result {
             Ok(()) => {
-                // Whoever wants the run to end doesn't wait for a server that has much to catch up with.
+                // A stop request does not wait for a server with a long backlog.
                 let too_long = async {
                     progress.until_stopped().await;
                     tokio::time::sleep(FINISH_MAX).await;
@@ -257,7 +256,7 @@ impl Lab {
         }
     }
 
-    /// Warm-up, then the measurement.
+    /// Runs the warm-up, then the measurement.
     async fn round<B: Bench>(
         &mut self,
         place: Place,
@@ -272,7 +271,7 @@ impl Lab {
             return self.ended_early(place, target, warm);
         }
         let load = self.load_of(paced);
-        // Where file systems stand side by side, what is done to them is what they differ by.
+        // Work on the file system matters if several file systems are compared.
         let counts = !self.common.data_on.is_empty();
         let storage = if counts { Some(Counters::of(target, None).await) } else { None };
         let before = target.usage();
@@ -290,7 +289,7 @@ impl Lab {
         self.ended_early(place, target, outcome)
     }
 
-    /// What the options make of a case.
+    /// Applies the options to a case.
     fn load_of<B>(&self, (case, rate): Paced<B>) -> Load {
         let seconds = self.common.duration.map(|all| Until::Seconds(all / f64::from(self.common.rounds)));
         let seconds = seconds.filter(|_| !case.exact);
@@ -298,7 +297,7 @@ impl Lab {
         Load { pace, until: seconds.unwrap_or(case.until), first: 0 }
     }
 
-    /// Turns a drive that didn't come to its end into what the report says of it.
+    /// Records the reason of an early end in the report.
     fn ended_early(&mut self, place: Place, target: &Target, outcome: Outcome) -> Result<()> {
         match outcome.ended {
             Ended::Done => Ok(()),
@@ -317,7 +316,7 @@ impl Lab {
         }
     }
 
-    /// The row ends here: what it has stays, marked.
+    /// Marks the row as partial, and keeps its figures.
     fn cut(&mut self, place: Place, why: &str) {
         let row = self.row(place);
         row.partial = row.operations > 0;
@@ -325,7 +324,7 @@ impl Lab {
         row.note.get_or_insert_with(|| format!("{what}: {why}"));
     }
 
-    /// Something failed: whether the whole target is gone decides what becomes of its other rows.
+    /// Records an error. If the target is gone, its other rows are skipped.
     async fn trouble(&mut self, place: Place, target: &Target, error: Error) {
         let message = match &error {
             Error::Target { message, .. } => message.clone(),
@@ -341,7 +340,7 @@ impl Lab {
         }
     }
 
-    /// Operations that failed here and there are told once for each row.
+    /// Reports occasional failures once for each row.
     fn tell_failures(&mut self, section: usize, first: usize) {
         let rows = self.report.sections[section].rows.iter().skip(first);
         let failed = rows.filter(|row| row.failures > 0 && row.note.is_none());
@@ -358,7 +357,7 @@ impl Lab {
     }
 }
 
-/// Whether a target answers at all.
+/// Returns true if the target answers.
 async fn is_alive(target: &Target) -> bool {
     let asked = async {
         match target.protocol {
@@ -369,7 +368,7 @@ async fn is_alive(target: &Target) -> bool {
     matches!(tokio::time::timeout(Duration::from_secs(10), asked).await, Ok(Ok(())))
 }
 
-/// Adds what a drive found to its row.
+/// Adds the result of a drive to its row.
 pub(super) fn add_round(row: &mut Row, outcome: &Outcome, cpu: Option<Duration>) {
     row.failures += outcome.failures;
     row.late += outcome.late;

@@ -1,11 +1,11 @@
-//! The load engine: workers, one per connection, that send operations one after the other, at the
-//! pace of the answers (closed loop) or at that of a schedule (open loop).
+//! The load generator: one worker per connection sends operations in sequence, at the pace of the answers (closed loop)
+//! or of a schedule (open loop).
 //!
-//! In a closed loop a server that stalls for a second delays one operation for each connection and
-//! is forgiven all those that would have come meanwhile. In an open loop operations are due when
-//! they are due, and each is timed from then: the stall is in as many of them as it held up.
+//! In a closed loop, a server that stalls for a second delays one operation per connection and hides the operations
+//! that would have arrived meanwhile. In an open loop every operation has a due time and is timed from it, so all
+//! delayed operations show the stall.
 //!
-//! What an experiment works with: its options, its targets, and the report that grows.
+//! The module also holds the state of an experiment: options, targets, and the growing report.
 
 mod drive;
 mod find_rate;
@@ -27,56 +27,55 @@ use drive::{Ended, Outcome, drive};
 use std::collections::BTreeMap;
 use std::future::Future;
 
-/// One connection's side of a workload.
+/// The worker of one connection.
 pub(crate) trait Worker: Send + 'static {
-    /// Sends one operation and waits for its answer. Numbers count from [`Load::first`] over all
-    /// workers together; what an operation does must follow from its number (and the run's seed)
-    /// alone, so that a run can be replayed.
+    /// Sends one operation and waits for its answer. Numbers count from [`Load::first`] over all workers. An operation
+    /// depends only on its number and the seed of the run, so that a run can be repeated.
     fn operation(&mut self, number: u64) -> impl Future<Output = Result<()>> + Send;
 }
 
-/// When the next operation is sent.
+/// Time of the next operation.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Pace {
-    /// When this connection's last one was answered.
+    /// After the answer to the connection's previous operation.
     Closed,
-    /// When it is due: so many a second, over all connections together.
+    /// At its due time. The rate is in operations per second over all connections.
     Open { rate: f64 },
 }
 
-/// When it is enough.
+/// End of a load.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Until {
     Operations(u64),
     Seconds(f64),
 }
 
-/// What workers are asked to do.
+/// The task of the workers.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Load {
     pub(crate) pace: Pace,
     pub(crate) until: Until,
-    /// The number of the first operation.
+    /// Number of the first operation.
     pub(crate) first: u64,
 }
 
-/// What an experiment works with.
+/// State of an experiment.
 pub(crate) struct Lab {
     pub(crate) common: Common,
     pub(crate) seed: u64,
     pub(crate) targets: Vec<Target>,
-    /// Grows while the experiment runs, so that it is worth reading whenever that ends.
+    /// Grows during the experiment, and is valid at any time.
     pub(crate) report: Report,
     pub(crate) progress: Progress,
     pub(crate) suspicions: Suspicions,
-    /// Which of several experiments is being measured; empty where there is one.
+    /// Name of the current experiment of several; empty for a single one.
     pub(crate) experiment: String,
-    /// Targets that died, and how.
+    /// Dead targets, with the reason.
     lost: BTreeMap<String, String>,
 }
 
 impl Lab {
-    /// With these targets, and a report that nothing has been measured for.
+    /// Creates the state with these targets and an empty report.
     pub(crate) fn new(
         common: &Common,
         seed: u64,
@@ -89,19 +88,19 @@ impl Lab {
         Lab { common: common.clone(), seed, targets, report, progress, suspicions, experiment, lost }
     }
 
-    /// The experiment's own numbers of connections, unless the options say one.
+    /// Returns the experiment's numbers of connections, or the one of the options.
     pub(crate) fn connections(&self, own: &[u32]) -> Vec<u32> {
         self.common.connections.map_or_else(|| own.to_vec(), |one| vec![one])
     }
 
-    /// What a reader must know before believing a figure.
+    /// Adds a warning about figures to the report.
     pub(crate) fn warn(&mut self, warning: String) {
         if !self.report.warnings.contains(&warning) {
             self.report.warnings.push(warning);
         }
     }
 
-    /// What went wrong; the run goes on with the rest, and its exit code tells.
+    /// Records an error. The run continues, and its exit code shows the failure.
     pub(crate) fn fail(&mut self, error: Error) {
         let error = error.to_string();
         if !self.report.errors.contains(&error) {
@@ -109,12 +108,12 @@ impl Lab {
         }
     }
 
-    /// How a target was lost, if it was.
+    /// Returns the reason why a target was lost, if it was.
     pub(crate) fn lost(&self, target: &Target) -> Option<String> {
         self.lost.get(&target.name).cloned()
     }
 
-    /// This target is gone: nothing more is measured on it.
+    /// Marks a target as lost: later measurements skip it.
     pub(crate) fn lose(&mut self, target: &Target, how: &str) {
         self.lost.insert(target.name.clone(), how.to_string());
     }

@@ -1,7 +1,7 @@
-//! Whose turn it is, and when it was due.
+//! The order and due times of operations.
 //!
-//! In an open loop a thread of its own releases operations as they fall due: the timers of an
-//! asynchronous runtime are good to a millisecond only, which is more than most operations take.
+//! In an open loop, a thread releases operations at their due times. Timers of an asynchronous runtime have a
+//! resolution of a millisecond, longer than most operations take.
 
 use super::{Load, Pace, Until};
 use std::sync::Arc;
@@ -9,29 +9,29 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 use tokio::sync::Semaphore;
 
-/// A worker's next operation.
+/// The next operation of a worker.
 pub(super) struct Turn {
     pub(super) number: u64,
-    /// Open loop: when it was due, and whether the worker was free by then.
+    /// Open loop: its due time, and whether the worker was free by then.
     pub(super) due: Option<(Instant, bool)>,
 }
 
-/// The order of operations of one drive.
+/// The order of the operations of one drive.
 pub(super) struct Schedule {
     pub(super) start: Instant,
     first: u64,
     rate: Option<f64>,
-    /// Operations in all; the largest number if time decides.
+    /// Total number of operations; the maximum if time limits the drive.
     total: u64,
     deadline: Option<Instant>,
     taken: AtomicU64,
-    /// Open loop: operations that are due and not yet taken.
+    /// Open loop: operations that are due and not taken.
     due: Semaphore,
     halted: AtomicBool,
 }
 
 impl Schedule {
-    /// The schedule of a load that begins now.
+    /// Creates the schedule of a load that begins now.
     pub(super) fn new(load: Load) -> Schedule {
         let start = Instant::now();
         let (total, deadline, rate) = match (load.pace, load.until) {
@@ -46,10 +46,10 @@ impl Schedule {
         Schedule { start, first: load.first, rate, total, deadline, taken, due, halted }
     }
 
-    /// The next operation of a worker that is free now; `None` when there are no more.
+    /// Returns the next operation of a free worker; `None` at the end.
     pub(super) async fn next(&self) -> Option<Turn> {
         let free = Instant::now();
-        // A busy machine may begin after a short round's end: a first operation there is all the same.
+        // On a busy machine a short round may end before its first operation. One operation is always allowed.
         let begun = self.taken.load(Relaxed) > 0;
         let over = begun && self.deadline.is_some_and(|deadline| free >= deadline);
         if self.halted.load(Relaxed) || over {
@@ -66,37 +66,37 @@ impl Schedule {
         Some(Turn { number: self.first + place, due })
     }
 
-    /// Open loop: when the operation at this place is due.
+    /// Open loop: returns the due time of the operation at this position.
     fn due_at(&self, place: u64) -> Option<Instant> {
         Some(self.start + span(place as f64 / self.rate?))
     }
 
-    /// No further operations: workers end after the one they have.
+    /// Stops the schedule. Each worker ends after its current operation.
     pub(super) fn halt(&self) {
         self.halted.store(true, Relaxed);
         self.due.close();
     }
 
-    /// How many operations there will be, if that is decided.
+    /// Returns the number of operations, if fixed.
     pub(super) fn total(&self) -> Option<u64> {
         (self.total < u64::MAX).then_some(self.total)
     }
 
-    /// How long it takes, if that is decided: with a rate, or until a deadline.
+    /// Returns the duration, if fixed by a rate or a deadline.
     pub(super) fn length(&self) -> Option<Duration> {
         let scheduled = self.rate.map(|rate| span(self.total as f64 / rate));
         scheduled.or_else(|| self.deadline.map(|deadline| deadline.duration_since(self.start)))
     }
 
-    /// Open loop: operations that fell due and were never begun.
+    /// Open loop: returns the number of operations that fell due and never began.
     pub(super) fn unserved(&self) -> u64 {
         self.rate.map_or(0, |_| self.total.saturating_sub(self.taken.load(Relaxed)))
     }
 
-    /// Open loop: starts the thread that releases operations to this many workers.
+    /// Open loop: starts the thread that releases operations to the workers.
     ///
     /// # Errors
-    /// The machine can't start a thread.
+    /// The system cannot start a thread.
     pub(super) fn release(self: &Arc<Self>, workers: usize) -> std::io::Result<()> {
         let Some(rate) = self.rate else { return Ok(()) };
         let schedule = Arc::clone(self);
@@ -112,17 +112,17 @@ impl Schedule {
             self.due.add_permits((due - released) as usize);
             released = due;
             if let Some(next) = self.due_at(released) {
-                // Short naps, so that a halt is noticed.
+                // Short sleeps, to notice a halt.
                 let nap = next.saturating_duration_since(Instant::now());
                 std::thread::sleep(nap.min(Duration::from_millis(50)));
             }
         }
-        // Each waiting worker finds that there is nothing left.
+        // Wakes each waiting worker, which then ends.
         self.due.add_permits(workers);
     }
 }
 
-/// Seconds as a duration; hopeless numbers become a year.
+/// Converts seconds into a duration; impossible values become a year.
 pub(super) fn span(seconds: f64) -> Duration {
     Duration::try_from_secs_f64(seconds).unwrap_or(Duration::from_secs(31_536_000))
 }

@@ -1,7 +1,7 @@
-//! Reasons to doubt a figure that the lab sees itself, gathered over a section and told once.
+//! Reasons to doubt figures that the lab detects itself, collected over a section and reported once.
 //!
-//! One is that the generator itself was the bottleneck. The processor time of this process and of the whole machine shows it
-//! on Linux; elsewhere nothing is said.
+//! One reason is a generator that was the bottleneck. On Linux, the processor times of this process and of the machine
+//! show it. Other systems report nothing.
 
 use super::drive::Outcome;
 use super::{Load, Pace};
@@ -11,7 +11,7 @@ use crate::target::machine::{Clocks, clocks};
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
-/// Kinds of doubt, each with the places where it came up.
+/// Kinds of doubt, each with the places of its occurrence.
 #[derive(Debug, Default)]
 pub(crate) struct Suspicions(BTreeMap<Doubt, Vec<String>>);
 
@@ -23,7 +23,7 @@ enum Doubt {
     OwnLimit,
     /// In an open loop, no processor time was left on this machine.
     MachineFull,
-    /// Others than generator and server used this machine's processors.
+    /// Other processes used this machine's processors.
     Others,
 }
 
@@ -35,7 +35,7 @@ const OTHERS_SHARE: f64 = 0.2;
 const LAGGING_SHARE: f64 = 0.01;
 
 impl Doubt {
-    /// What it says of figures.
+    /// Returns the warning text.
     fn says(self) -> &'static str {
         match self {
             Doubt::Lagging => "The load generator sent operations late (latencies are upper limits)",
@@ -47,7 +47,7 @@ impl Doubt {
 }
 
 impl Lab {
-    /// Looks at an outcome for reasons to doubt it.
+    /// Checks an outcome for reasons to doubt it.
     pub(super) fn suspect(
         &mut self,
         target: &Target,
@@ -60,7 +60,7 @@ impl Lab {
         let attempts = (outcome.operations() + outcome.failures) as f64;
         let doubts = [
             (Doubt::Lagging, outcome.lagging as f64 > attempts * LAGGING_SHARE),
-            // The floor is there to show what the generator alone can do.
+            // The floor exists to show the limit of the generator.
             (Doubt::OwnLimit, outcome.shares.own > OWN_SHARE && !target.is_floor),
             (Doubt::Others, others(target, outcome, cpu).is_some_and(|share| share > OTHERS_SHARE)),
             (Doubt::MachineFull, open && outcome.shares.machine > MACHINE_SHARE),
@@ -74,7 +74,7 @@ impl Lab {
         }
     }
 
-    /// Writes the doubts into the report, and forgets them.
+    /// Moves the doubts into the report.
     pub(super) fn tell_suspicions(&mut self) {
         for (doubt, places) in std::mem::take(&mut self.suspicions).0 {
             self.warn(format!("{}: {}", doubt.says(), list(&places)));
@@ -82,8 +82,8 @@ impl Lab {
     }
 }
 
-/// The share of this machine's processors that neither the generator nor the server used; `None`
-/// where the server is here, but what it uses can't be told.
+/// Returns the share of this machine's processors that neither the generator nor the server used; `None` if the server
+/// is local but its usage is unknown.
 fn others(target: &Target, outcome: &Outcome, cpu: Option<Duration>) -> Option<f64> {
     let server = match cpu {
         Some(cpu) => {
@@ -96,7 +96,7 @@ fn others(target: &Target, outcome: &Outcome, cpu: Option<Duration>) -> Option<f
     Some(outcome.shares.machine - outcome.shares.own - server)
 }
 
-/// Some of the places by name.
+/// Returns some of the places by name.
 fn list(places: &[String]) -> String {
     const NAMED: usize = 4;
     let named = places.iter().take(NAMED).cloned().collect::<Vec<_>>().join("; ");
@@ -106,7 +106,7 @@ fn list(places: &[String]) -> String {
     }
 }
 
-/// The state of the clocks at one moment.
+/// The clocks at one moment.
 pub(crate) struct Effort {
     at: Instant,
     clocks: Option<Clocks>,
@@ -115,9 +115,9 @@ pub(crate) struct Effort {
 /// Shares, 0 to 1, of all processors' time.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(crate) struct Shares {
-    /// What this process used.
+    /// Used by this process.
     pub(crate) own: f64,
-    /// What anyone used.
+    /// Used by all processes.
     pub(crate) machine: f64,
 }
 
@@ -127,7 +127,7 @@ impl Effort {
         Effort { at: Instant::now(), clocks: clocks() }
     }
 
-    /// What was used since; nothing where it can't be told, or the time was too short to tell.
+    /// Returns the usage since then; zero if it is unknown, or if the time was too short.
     pub(super) fn since(&self) -> Shares {
         let now = Effort::now();
         let elapsed = now.at.duration_since(self.at).as_secs_f64();

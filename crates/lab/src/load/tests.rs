@@ -1,5 +1,4 @@
-//! The engine against fake servers in this process: one that stalls, one that dies, one that is
-//! silent, one that is slow.
+//! The load generator against fake servers in this process: one stalls, one dies, one is silent, one is slow.
 
 use super::*;
 use crate::Error;
@@ -10,10 +9,10 @@ use std::time::{Duration, Instant};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 
-/// What a fake server does with the time since its start before it answers.
+/// Delay of a fake server's answer by the time since its start.
 type Manner = fn(Duration) -> Duration;
 
-/// Answers each byte with a byte; how long it takes is decided by its manner.
+/// Answers each byte with a byte, after the delay of its manner.
 async fn serve(manner: Manner) -> std::net::SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
@@ -63,7 +62,7 @@ async fn run<W: Worker>(workers: &mut Vec<W>, pace: Pace, until: Until) -> Outco
     drive(workers, Load { pace, until, first: 0 }, &Progress::new(true)).await
 }
 
-/// From 0.5 to 1.5 seconds nothing is answered.
+/// No answers from 0.5 to 1.5 seconds.
 fn stall(since: Duration) -> Duration {
     let (from, to) = (Duration::from_millis(500), Duration::from_millis(1500));
     if since >= from { to.saturating_sub(since) } else { Duration::ZERO }
@@ -76,15 +75,15 @@ async fn a_stall_is_in_open_percentiles_and_not_in_closed_ones() {
     let mut workers = callers(stall, 4).await;
     let closed = run(&mut workers, Pace::Closed, Until::Seconds(2.5)).await;
     assert_eq!(open.operations(), 750, "all that fell due were sent");
-    // Some 300 of the 750 fell due in the stall, and waited for its end: half a second on average.
+    // About 300 of the 750 operations fell due in the stall, and waited half a second on average.
     assert!(open.latency.quantile(0.90) > 600_000.0, "{:?}", open.latency.summary());
     assert!(open.late >= 250, "{}", open.late);
     let service = open.service.summary();
     assert!(service.p90 < 300_000.0, "the server took long for four only: {service:?}");
-    // The closed loop asked four times in that second, and thousands of times in the others.
+    // The closed loop sent four operations in that second, and thousands in other seconds.
     let closed = closed.latency.summary();
     assert!(closed.p99 < 300_000.0 && closed.max > 700_000.0, "{closed:?}");
-    // The timeline shows the hole in both.
+    // The timelines of both show the gap.
     let silent: f64 =
         open.timeline.iter().filter(|moment| moment.operations == 0).map(|moment| moment.seconds).sum();
     assert!((0.6..1.3).contains(&silent), "{silent}");
@@ -109,7 +108,7 @@ async fn a_schedule_that_no_one_can_keep_ends() {
     assert_eq!(outcome.lagging, 0, "the server's fault, not the generator's");
 }
 
-/// Does nothing, and fails from a number on.
+/// Does nothing, and fails from a given number on.
 struct Counter {
     sum: Arc<AtomicU64>,
     fails_from: u64,

@@ -1,8 +1,8 @@
-//! `replay`: sends again what `record` wrote, and compares times and answers.
+//! `replay`: sends a recording of `record` to each target, and compares times and answers.
 //!
-//! The crate `replay` reads the recording and plays it on each target in turn. Here are its options, its targets, where a
-//! recording's data begins from (a server that is there, or one that is started on a backup), and what was observed, as rows
-//! of the lab's report.
+//! The crate `replay` reads and plays the recording. This module holds the options, the targets and the source of the
+//! initial data: a running server, or a server started on a backup. It converts the observations into rows of the lab's
+//! report.
 
 use crate::experiment::Experiment;
 use crate::histogram::Latencies;
@@ -24,7 +24,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use wire::uri::ConnectionString;
 
-/// The experiment.
+/// The experiment `replay`.
 pub(crate) struct Replay {
     name: String,
     options: Options,
@@ -35,7 +35,7 @@ impl Replay {
     /// Reads a recording.
     ///
     /// # Errors
-    /// It can't be read, or there is nothing in it to send.
+    /// It cannot be read, or contains nothing to send.
     pub(crate) fn open(path: &Path, options: Options) -> Result<Replay> {
         let wrong = |why: String| Error::Input(format!("{}: {why}", path.display()));
         let file = File::open(path).map_err(|error| wrong(error.to_string()))?;
@@ -60,7 +60,7 @@ impl Replay {
         }
     }
 
-    /// Plays one round on a target, and removes what it made there.
+    /// Plays one round on a target, and removes the data that it created.
     async fn round(&self, lab: &mut Lab, target: &Target, round: u32, start: Option<&Target>) -> Result<()> {
         let is_given = !target.is_started();
         if is_given && !self.options.in_place {
@@ -101,8 +101,10 @@ impl Replay {
         Ok(())
     }
 
+    /// Refuses existing databases.
+    ///
     /// # Errors
-    /// A database that would be written to is there already.
+    /// A database that the replay would write to exists.
     async fn refuse_databases(&self, target: &Target) -> Result<()> {
         let there = target.databases().await?;
         match self.script().databases.iter().find(|name| there.contains(name)) {
@@ -201,13 +203,13 @@ impl Experiment for Replay {
     }
 }
 
-/// What all rounds on all targets share.
+/// State shared by all rounds on all targets.
 struct Shared {
     recording: Recording,
     grouping: Grouping,
 }
 
-/// One round, on threads of its own: what was observed, and how long it took.
+/// Plays one round on its own threads. Returns the observations and the duration.
 async fn play(
     shared: Arc<Shared>,
     target: Target,
@@ -229,10 +231,10 @@ async fn play(
     played.map_err(|why| target.error(why))
 }
 
-/// The scheme that tells a server from a directory.
+/// URI scheme that distinguishes a server from a directory.
 const SCHEME: &str = "mongodb";
 
-/// Looks at what can be told wrong before anything is started.
+/// Checks the value before any server is started.
 ///
 /// # Errors
 /// It is neither a server nor a directory.
@@ -243,10 +245,10 @@ fn check(start: &str) -> Result<()> {
     Err(Error::Input(format!("--start: {start} is neither a directory nor a connection string")))
 }
 
-/// The server that has it.
+/// Returns a server with the initial data.
 ///
 /// # Errors
-/// It can't be reached, restored or started.
+/// The server cannot be reached, restored or started.
 async fn open(start: &str) -> Result<Target> {
     if start.starts_with(SCHEME) {
         return Target::connect(&Given { name: "start".to_string(), uri: start.to_string() }).await;
@@ -254,24 +256,24 @@ async fn open(start: &str) -> Result<Target> {
     restored(Path::new(start)).await
 }
 
-/// The name under which the recorded server's own times stand beside the targets'.
+/// Target name of the recorded server's own times.
 const RECORDED: &str = "recorded";
 
-/// One round's circumstances.
+/// Circumstances of a round.
 #[derive(Clone, Copy, Default)]
 struct Around {
     connections: u32,
     took: Duration,
     cpu: Option<Duration>,
     resident_bytes: Option<u64>,
-    /// Whether it was ended before everything was sent.
+    /// True if the round ended before everything was sent.
     cut: bool,
-    /// Whether outcomes were compared, and answers.
+    /// True if outcomes and answers were compared.
     judged: bool,
     check: bool,
 }
 
-/// Begins the sections, with no rows yet.
+/// Adds the sections without rows.
 fn begin_sections(lab: &mut Lab) {
     let sections = [
         (
@@ -293,7 +295,7 @@ fn begin_sections(lab: &mut Lab) {
     }
 }
 
-/// Adds rows for a target, or a round to those that are there.
+/// Adds rows for a target, or a round to its existing rows.
 fn add(
     sections: &mut [Section],
     grouping: &Grouping,
@@ -322,13 +324,13 @@ fn add_to(row: &mut Row, tally: Tally, around: Around, whole: bool) {
     row.failures += tally.failures;
     row.first_error = row.first_error.take().or(tally.first_error);
     row.late += tally.late;
-    // The server's time can't be told apart by request.
+    // The processor time of the server cannot be divided by request.
     row.add(&latency, around.took.as_secs_f64(), around.cpu.filter(|_| whole), around.cut);
     row.resident_bytes = around.resident_bytes.filter(|_| whole).or(row.resident_bytes);
     for (name, number, shown) in [
         ("errors differ", tally.errors, around.judged),
         ("answers differ", tally.answers, around.check),
-        // Differences that an order explains which the recording doesn't tell.
+        // Differences explained by an order that the recording does not contain.
         ("depend on an order", tally.depending, tally.depending != 0),
     ] {
         if shown {

@@ -1,8 +1,8 @@
-//! Figures as people read them: three significant digits, thousands apart, units that fit.
+//! Formatting of figures: three significant digits, separators of thousands, suitable units.
 //!
-//! One place, so that a table, a chart and a sentence about the same figure show the same digits.
+//! Tables, charts and sentences format here, so a figure has equal digits everywhere.
 
-/// A number with three significant digits: "0.0123", "4.56", "78.9", "12,300".
+/// Formats a number with three significant digits: "0.0123", "4.56", "78.9", "12,300".
 pub(crate) fn number(value: f64) -> String {
     let size = value.abs();
     if !value.is_finite() {
@@ -11,7 +11,7 @@ pub(crate) fn number(value: f64) -> String {
     if size < 1e-9 {
         return "0".to_string();
     }
-    // Of what it is rounded to: 9.999 is 10.0, not 10.00.
+    // The magnitude of the rounded value: 9.999 is 10.0, not 10.00.
     let magnitude = (size * 1.0005).log10().floor() as i32;
     if magnitude >= 2 {
         let step = 10_f64.powi(magnitude - 2);
@@ -21,7 +21,7 @@ pub(crate) fn number(value: f64) -> String {
     format!("{value:.decimals$}")
 }
 
-/// A whole number, every digit of it: "1,234,567".
+/// Formats a whole number with all digits: "1,234,567".
 pub(crate) fn count(value: u64) -> String {
     thousands(value as f64)
 }
@@ -38,7 +38,7 @@ fn thousands(value: f64) -> String {
     if value < 0.0 { format!("-{text}") } else { text }
 }
 
-/// A time given in microseconds: "812 µs", "1.23 ms", "2.05 s".
+/// Formats a time in microseconds: "812 µs", "1.23 ms", "2.05 s".
 pub(crate) fn latency(microseconds: f64) -> String {
     match microseconds {
         us if us < 999.5 => format!("{} µs", number(us)),
@@ -47,7 +47,7 @@ pub(crate) fn latency(microseconds: f64) -> String {
     }
 }
 
-/// A time given in seconds.
+/// Formats a time in seconds.
 pub(crate) fn seconds(seconds: f64) -> String {
     match seconds {
         s if s < 120.0 => latency(s * 1e6),
@@ -55,7 +55,7 @@ pub(crate) fn seconds(seconds: f64) -> String {
     }
 }
 
-/// An amount of memory or storage: "512 B", "3.40 MB".
+/// Formats an amount of memory or storage: "512 B", "3.40 MB".
 pub(crate) fn bytes(bytes: u64) -> String {
     match bytes as f64 {
         b if b < 1e3 => format!("{b:.0} B"),
@@ -65,12 +65,12 @@ pub(crate) fn bytes(bytes: u64) -> String {
     }
 }
 
-/// A ratio: "2.40×".
+/// Formats a ratio: "2.40×".
 pub(crate) fn times(ratio: f64) -> String {
     format!("{}×", number(ratio))
 }
 
-/// A ratio of after to before as a difference: "+12.3 %", "−5.00 %".
+/// Formats a ratio of after to before as a difference: "+12.3 %", "−5.00 %".
 pub(crate) fn change(ratio: f64) -> String {
     let percent = (ratio - 1.0) * 100.0;
     match percent {
@@ -80,17 +80,17 @@ pub(crate) fn change(ratio: f64) -> String {
     }
 }
 
-/// A percentage: one decimal at most, and none of large ones, since more is noise.
+/// Formats a percentage with at most one decimal. Large percentages have none, since more digits are noise.
 fn short(percent: f64) -> String {
     if percent < 10.0 { format!("{percent:.1}") } else { thousands(percent) }
 }
 
-/// "1 connection", "8 connections".
+/// Returns "1 connection", "8 connections".
 pub(crate) fn plural(number: u64, word: &str) -> String {
     if number == 1 { format!("1 {word}") } else { format!("{} {word}s", count(number)) }
 }
 
-/// "a", "a and b", "a, b and c".
+/// Returns "a", "a and b", "a, b and c".
 pub(crate) fn list(words: &[String]) -> String {
     match words {
         [] => String::new(),

@@ -1,16 +1,15 @@
-//! A section as a table of text: what the terminal, Markdown and the page show.
+//! A section as a table of text, for the terminal, Markdown and the page.
 //!
-//! Columns come by themselves: one that no row has anything for is left out.
+//! Columns without any value are omitted.
 //!
-//! Which rows of a section belong beside one another, and which target is the floor.
-//!
-//! Tables and charts go through here, so that they group and name alike.
+//! The module also groups the rows of a section and finds the floor. Tables and charts share these functions and
+//! therefore their groups and names.
 
 use super::figures;
 use crate::result::{Kind, Promise, Ratio, Report, Row, Section};
 use std::collections::BTreeSet;
 
-/// What stands for "not measured".
+/// Text for "not measured".
 pub(crate) const NOTHING: &str = "–";
 
 /// A table whose first two columns are the case and the target.
@@ -18,39 +17,39 @@ pub(crate) struct Grid {
     /// Headings of the columns after case and target.
     pub(crate) heads: Vec<String>,
     pub(crate) lines: Vec<Line>,
-    /// Notes that lines refer to by number, from 1.
+    /// Notes, referred to by number from 1.
     pub(crate) notes: Vec<String>,
 }
 
 /// A row of the table.
 pub(crate) struct Line {
     pub(crate) case: String,
-    /// Whether it is the first line of its case, the only one that need name it.
+    /// True for the first line of its case, the only line that needs the name of the case.
     pub(crate) opens: bool,
     pub(crate) target: String,
-    /// As many as [`Grid::heads`].
+    /// One cell for each of [`Grid::heads`].
     pub(crate) cells: Vec<String>,
-    /// The number of its note, from 1.
+    /// Number of its note, from 1.
     pub(crate) note: Option<usize>,
 }
 
-/// How much of a row is wanted.
+/// Amount of detail in a row.
 #[derive(Clone, Copy, PartialEq)]
 pub(crate) enum Detail {
-    /// What a person compares by.
+    /// The figures that readers compare.
     Brief,
-    /// All that was measured.
+    /// All figures.
     Full,
 }
 
-/// A column: its heading and what it has of a row; empty where a row has nothing.
+/// A column: its heading, and its text for a row, which may be empty.
 struct Column<'a> {
     head: String,
     cell: Box<dyn Fn(&Row) -> String + 'a>,
 }
 
 impl Line {
-    /// The target, and the number of its note.
+    /// Returns the target with the number of its note.
     pub(crate) fn name(&self) -> String {
         let note = self.note.map(|note| format!(" [{note}]")).unwrap_or_default();
         format!("{}{note}", self.target)
@@ -58,7 +57,7 @@ impl Line {
 }
 
 impl Grid {
-    /// The table of a section.
+    /// Creates the table of a section.
     pub(crate) fn new(report: &Report, section: &Section, detail: Detail) -> Grid {
         let floor = floor(report);
         let columns = columns(section, floor, detail);
@@ -87,7 +86,7 @@ impl Grid {
         grid
     }
 
-    /// The number of the row's note, which is listed once however many rows carry it.
+    /// Returns the number of the row's note. Equal notes are listed once.
     fn note(&mut self, row: &Row, noise: Option<&str>) -> Option<usize> {
         let text = match (&row.note, row.partial) {
             (Some(note), true) => format!("partial: {note}"),
@@ -110,7 +109,7 @@ fn column<'a>(head: impl Into<String>, cell: impl Fn(&Row) -> String + 'a) -> Co
     Column { head: head.into(), cell: Box::new(cell) }
 }
 
-/// A column of what only some rows have.
+/// Returns a column whose value only some rows have.
 fn some<'a, T: 'a>(
     head: impl Into<String>,
     value: impl Fn(&Row) -> Option<T> + 'a,
@@ -119,7 +118,7 @@ fn some<'a, T: 'a>(
     column(head, move |row| value(row).map(text).unwrap_or_default())
 }
 
-/// Those that are wanted, whether rows have something for them or not.
+/// Returns the selected columns, with or without values.
 fn columns<'a>(section: &'a Section, floor: Option<&'a str>, detail: Detail) -> Vec<Column<'a>> {
     let (full, rates) = (detail == Detail::Full, section.kind == Kind::Rates);
     let percentile =
@@ -156,7 +155,7 @@ fn columns<'a>(section: &'a Section, floor: Option<&'a str>, detail: Detail) -> 
     all.into_iter().filter(|(wanted, _)| *wanted).map(|(_, column)| column).chain(extras(section)).collect()
 }
 
-/// "0.43× (0.41–0.45)"; without the brackets where rounds didn't differ.
+/// Formats "0.43× (0.41–0.45)", without parentheses if all rounds agree.
 pub(crate) fn ratio_text(ratio: Ratio) -> String {
     let value = figures::times(ratio.value);
     let (low, high) = (figures::number(ratio.low), figures::number(ratio.high));
@@ -170,14 +169,14 @@ fn extras<'a>(section: &Section) -> Vec<Column<'a>> {
     names.into_iter().map(extra).collect()
 }
 
-/// One case on one number of connections: a row for each target.
+/// One case on one number of connections, with a row for each target.
 pub(crate) struct Group<'a> {
-    /// The case, and the connections where the section has several numbers of them.
+    /// The case. Includes the connections if the section has several numbers of them.
     pub(crate) label: String,
     pub(crate) rows: Vec<&'a Row>,
 }
 
-/// The groups of a section, in the order in which they were measured.
+/// Returns the groups of a section in the order of measurement.
 pub(crate) fn groups(section: &Section) -> Vec<Group<'_>> {
     let mut found: Vec<Group> = Vec::new();
     for row in &section.rows {
@@ -190,20 +189,20 @@ pub(crate) fn groups(section: &Section) -> Vec<Group<'_>> {
     found
 }
 
-/// What stands behind the name of a target whose figures are of less than was asked.
+/// Mark after the name of a target whose measurement was cut short.
 const SHORTENED: &str = "†";
 
-/// What stands behind the name of a target whose figures contradict another's.
+/// Mark after the name of a target whose figures contradict another target's.
 const NOISY: &str = "~";
 
-/// The target of a row, with marks behind it if its figures are doubtful.
+/// Returns the target of a row, with marks if its figures are doubtful.
 pub(crate) fn marked(report: &Report, section: &Section, row: &Row) -> String {
     let shortened = row.is_shortened().then_some(SHORTENED);
     let noisy = noise(report, section, row).map(|_| NOISY);
     [Some(row.target.as_str()), shortened, noisy].into_iter().flatten().collect::<Vec<_>>().join(" ")
 }
 
-/// What a row is about, without its target.
+/// Returns the name of a row without its target.
 pub(crate) fn label(section: &Section, row: &Row) -> String {
     let several = section.rows.iter().any(|other| other.connections != row.connections);
     match several {
@@ -212,14 +211,14 @@ pub(crate) fn label(section: &Section, row: &Row) -> String {
     }
 }
 
-/// The name of the target that only answers, if the run had one.
+/// Returns the name of the floor, if the run had one.
 pub(crate) fn floor(report: &Report) -> Option<&str> {
     let is_floor = |promise| promise == Promise::Nothing;
     report.targets.iter().find(|target| is_floor(target.fingerprint.promise)).map(|t| t.name.as_str())
 }
 
-/// How many times as long as the floor's median a row's is: what the server adds to what client
-/// and kernel cost. `None` for the floor itself and where either has no figures.
+/// Returns a row's median as a multiple of the floor's: the cost of the server relative to client and kernel. `None`
+/// for the floor itself, and if either has no figures.
 pub(crate) fn over_floor(section: &Section, row: &Row, floor: Option<&str>) -> Option<f64> {
     let floor = floor.filter(|name| *name != row.target)?;
     let floor = section.row(floor, &row.case, row.connections)?;
@@ -227,8 +226,8 @@ pub(crate) fn over_floor(section: &Section, row: &Row, floor: Option<&str>) -> O
     (row.latency.count() > 0 && theirs > 0.0).then(|| mine / theirs)
 }
 
-/// The target that a row contradicts: one of the same server that keeps less when the machine fails, and yet is slower in
-/// every round. The machine was busy with something else in either.
+/// Returns the target that a row contradicts. That target is of the same server, is less durable, and is slower in
+/// every round. The machine was then busy during one of the measurements.
 pub(crate) fn noise<'a>(report: &'a Report, section: &Section, row: &Row) -> Option<&'a str> {
     let info = |name: &str| report.targets.iter().find(|target| target.name == name);
     let own = &info(&row.target)?.fingerprint;
@@ -248,7 +247,7 @@ pub(crate) fn noise<'a>(report: &'a Report, section: &Section, row: &Row) -> Opt
     info(&found.target).map(|info| info.name.as_str())
 }
 
-/// A target that keeps more may be so much faster by chance.
+/// A more durable target may be faster by this factor by chance.
 const NOISE: f64 = 1.1;
 
 #[cfg(test)]
@@ -338,7 +337,7 @@ mod groups_tests {
         assert_eq!(of(&report, 3).as_deref(), Some("memory"));
         let section = &report.sections[0];
         assert_eq!(marked(&report, section, &section.rows[3]), "journaled ~");
-        // A slow round among them leaves it open.
+        // With a slow round the contradiction is not certain.
         report.sections[0].rows[3].rounds[0].seconds *= 9.0;
         assert_eq!(of(&report, 3), None);
     }

@@ -1,7 +1,7 @@
-//! The report as one page without any other file: charts first, then the tables.
+//! The report as one self-contained page: charts first, then tables.
 //!
-//! The page holds the figures as JSON. Its script makes a specification for Vega-Lite of each chart; the library is in
-//! the page.
+//! The page contains the figures as JSON. Its script makes a Vega-Lite specification for each chart; the library is
+//! part of the page.
 
 use super::compare::{Comparison, Metric, Verdict};
 use super::grid::{Detail, Grid};
@@ -15,7 +15,7 @@ const SCRIPT: &str = include_str!("page/page.js");
 const VEGA: &str = include_str!("../../vendor/vega.min.js");
 const VEGA_LITE: &str = include_str!("../../vendor/vega-lite.min.js");
 
-/// The page of a run.
+/// Returns the page of a run.
 pub(crate) fn render(report: &Report) -> String {
     let targets =
         report.targets.iter().map(|target| json!([target.name, terminal::describe(target), target.uri]));
@@ -39,7 +39,7 @@ pub(crate) fn render(report: &Report) -> String {
     page(&report.title, &data)
 }
 
-/// The page of two runs.
+/// Returns the page of two runs.
 pub(super) fn compared(before: &Report, after: &Report, comparison: &Comparison, lists: Value) -> String {
     let title = format!("{}: before and after", after.title);
     let sections = comparison.sections.iter().map(|section| {
@@ -105,7 +105,7 @@ fn row(report: &Report, section: &Section, row: &Row) -> Value {
     })
 }
 
-/// Headings, lines with a mark where their case begins, and notes.
+/// Returns headings, lines with a mark at the start of each case, and notes.
 fn table(grid: &Grid) -> Value {
     let lines = grid.lines.iter().map(|line| {
         let case = if line.opens { line.case.as_str() } else { "" };
@@ -115,7 +115,7 @@ fn table(grid: &Grid) -> Value {
 }
 
 fn page(title: &str, data: &Value) -> String {
-    // No text of a user may end the script that holds it.
+    // Text of users must not end the script element.
     let data = data.to_string().replace('<', "\\u003c");
     let title = title.replace('&', "&amp;").replace('<', "&lt;");
     let parts = [

@@ -1,11 +1,11 @@
-//! The report as Markdown: the terminal's tables where they are to be pasted.
+//! The report as Markdown, with the tables of the terminal.
 
 use super::grid::{Detail, Grid};
 use super::terminal;
 use crate::result::Report;
 use std::fmt::Write as _;
 
-/// The whole report.
+/// Returns the whole report.
 pub(crate) fn render(report: &Report) -> String {
     let mut text = format!("# {}\n\n{}\n", escape(&report.title), escape(&report.about));
     let _ = writeln!(text, "\nRun {}, started {}, seed {}:\n", report.id, report.started, report.seed);
@@ -50,7 +50,7 @@ fn table(grid: &Grid) -> String {
     text
 }
 
-/// Text as it stands, whatever Markdown would make of it, and in one line.
+/// Escapes text for Markdown, on one line.
 fn escape(text: &str) -> String {
     let mut escaped = String::with_capacity(text.len());
     for character in text.chars() {

@@ -1,9 +1,9 @@
-//! What becomes of a run's figures: tables on the terminal, a page, Markdown, JSON.
+//! Output of a run: tables on the terminal, a page, Markdown, JSON.
 //!
-//! All of them read the one model ([`crate::result`]) and share how figures look
-//! ([`figures`]), what belongs together and what is doubtful ([`grid`]).
+//! All outputs read one model ([`crate::result`]). They share the format of figures ([`figures`]), and the grouping and
+//! warnings of rows ([`grid`]).
 //!
-//! The report as JSON: the model as it stands, which `compare` reads back.
+//! The JSON is the serialized model, which `compare` reads back.
 
 pub(crate) mod compare;
 pub(crate) mod figures;
@@ -22,13 +22,13 @@ use std::io::{self, Write};
 use std::path::Path;
 use terminal::Page;
 
-/// The warning of targets that can't be compared by speed alone.
+/// Warning about targets that cannot be compared by speed alone.
 const DIFFERENT: &str = "The targets have different durability (see Targets): a faster one may keep less.";
 
-/// Prints the report and writes the files that were asked for.
+/// Prints the report and writes the requested files.
 ///
 /// # Errors
-/// A file that can't be written; the others are written all the same.
+/// A file cannot be written. Other files are written nevertheless.
 pub(crate) fn finish(report: &Report, common: &Common) -> Result<()> {
     let report = &complete(report);
     let mut out = io::stdout();
@@ -46,7 +46,7 @@ pub(crate) fn finish(report: &Report, common: &Common) -> Result<()> {
     results.into_iter().collect()
 }
 
-/// The report with the warnings that follow from what was measured.
+/// Returns the report with warnings derived from the measurements.
 fn complete(report: &Report) -> Report {
     let mut report = report.clone();
     let promises = report.targets.iter().map(|target| target.fingerprint.promise);
@@ -62,10 +62,10 @@ fn complete(report: &Report) -> Report {
     report
 }
 
-/// Prints.
+/// Prints text.
 ///
 /// # Errors
-/// An output that can't be written, unless its reader has closed it and has seen enough.
+/// The output cannot be written. A closed pipe is no error: its reader has seen enough.
 pub(crate) fn print(out: &mut dyn Write, text: &str) -> Result<()> {
     match out.write_all(text.as_bytes()) {
         Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
@@ -75,35 +75,35 @@ pub(crate) fn print(out: &mut dyn Write, text: &str) -> Result<()> {
     }
 }
 
-/// Writes a file, and says so.
+/// Writes a file and prints its name.
 ///
 /// # Errors
-/// A file that can't be written, by its name.
+/// The file cannot be written; the error contains its name.
 pub(crate) fn save(out: &mut dyn Write, path: &Path, text: &str) -> Result<()> {
     let wrong = |error: io::Error| Error::File(format!("{} can't be written: {error}", path.display()));
     std::fs::write(path, text).map_err(wrong)?;
     print(out, &format!("written: {}\n", path.display()))
 }
 
-/// The report's text.
+/// Serializes the report.
 ///
 /// # Errors
-/// Figures that JSON can't hold, such as an infinite one.
+/// Figures that JSON cannot hold, such as infinity.
 fn to_json(report: &Report) -> Result<String> {
     let text = serde_json::to_string_pretty(report);
     text.map(|text| text + "\n").map_err(|error| Error::File(format!("the report can't be JSON: {error}")))
 }
 
-/// What every version of the file has.
+/// The fields common to all versions of the file.
 #[derive(Deserialize)]
 struct Head {
     format: u32,
 }
 
-/// Reads a report that `--json` has written.
+/// Reads a report written by `--json`.
 ///
 /// # Errors
-/// A file that isn't there, isn't a report, or is one of a newer lab's.
+/// The file is missing, no report, or from a newer lab.
 fn read_json(path: &Path) -> Result<Report> {
     let wrong = |what: String| Error::File(format!("{}: {what}", path.display()));
     let text = std::fs::read_to_string(path).map_err(|error| wrong(error.to_string()))?;

@@ -1,7 +1,7 @@
-//! The report on a terminal: targets and warnings first, a table per section.
+//! The report on a terminal: targets and warnings first, then a table for each section.
 //!
-//! Width is respected by moving columns into a second table beneath the first, never by cutting
-//! figures. Colour only marks what is read first, and only where a person reads.
+//! A table that is too wide continues in a second table below; figures are never cut. Colour marks the most important
+//! parts, and only on a terminal.
 
 use super::figures;
 use super::grid::{Detail, Grid};
@@ -9,7 +9,7 @@ use crate::result::{Report, TargetInfo};
 use console::{Alignment, Style, Term, measure_text_width, pad_str};
 use std::fmt::Write as _;
 
-/// What the text is made for.
+/// Properties of the output.
 #[derive(Clone, Copy)]
 pub(crate) struct Page {
     /// Characters in a line.
@@ -18,7 +18,7 @@ pub(crate) struct Page {
 }
 
 impl Page {
-    /// What standard output is: the terminal's width, or wide and plain where it is none.
+    /// Returns the properties of standard output: the terminal's width, or wide and plain without a terminal.
     pub(crate) fn of_stdout() -> Page {
         let term = Term::stdout();
         let width = term.size_checked().filter(|_| term.is_term()).map_or(160, |(_, columns)| columns.into());
@@ -37,7 +37,7 @@ impl Page {
         self.paint(Style::new().dim(), text)
     }
 
-    /// A list under a heading, its lines wrapped; nothing if there is none.
+    /// Returns a list under a heading, with wrapped lines; an empty text for an empty list.
     pub(crate) fn list(self, heading: &str, mark: &str, style: Style, items: &[String]) -> String {
         if items.is_empty() {
             return String::new();
@@ -53,7 +53,7 @@ impl Page {
     }
 }
 
-/// The whole report as text.
+/// Returns the whole report as text.
 pub(crate) fn render(report: &Report, page: Page) -> String {
     let mut text = opening(report, page);
     for section in &report.sections {
@@ -68,7 +68,7 @@ pub(crate) fn render(report: &Report, page: Page) -> String {
     text
 }
 
-/// What a reader must know before the figures: the run, its targets, the warnings.
+/// Returns the text before the figures: the run, its targets, the warnings.
 pub(crate) fn opening(report: &Report, page: Page) -> String {
     let mut text = format!("\n{}\n", page.bold(&report.title));
     for line in wrap(&report.about, page.width) {
@@ -89,7 +89,7 @@ pub(crate) fn opening(report: &Report, page: Page) -> String {
     text + &page.list("Warnings", "!", Style::new().yellow(), &report.warnings)
 }
 
-/// "Vellum 0.1.0, disk: acknowledged writes survive …; fdatasync 812 µs".
+/// Returns "Vellum 0.1.0, disk: acknowledged writes survive …; fdatasync 812 µs".
 pub(crate) fn describe(target: &TargetInfo) -> String {
     let print = &target.fingerprint;
     let engine = if print.engine.is_empty() { String::new() } else { format!(", {}", print.engine) };
@@ -100,7 +100,7 @@ pub(crate) fn describe(target: &TargetInfo) -> String {
     text
 }
 
-/// The text in lines of at most this many characters, broken at spaces.
+/// Wraps text at spaces to a maximum width in characters.
 pub(crate) fn wrap(text: &str, width: usize) -> Vec<String> {
     let mut lines = Vec::new();
     let mut line = String::new();
@@ -119,7 +119,7 @@ pub(crate) fn wrap(text: &str, width: usize) -> Vec<String> {
     lines
 }
 
-/// The table, in as many pieces as the width asks for, and its notes. Each case has a line of its own.
+/// Returns the table in as many parts as the width requires, and its notes. Each case has its own line.
 pub(crate) fn table(grid: &Grid, page: Page) -> String {
     let names: Vec<String> = grid.lines.iter().map(|line| format!("  {}", line.name())).collect();
     let left = names.iter().map(|name| measure_text_width(name)).max().unwrap_or(0);
@@ -156,7 +156,7 @@ fn column_width(grid: &Grid, at: usize) -> usize {
     widest.max(grid.heads.get(at).map_or(0, |head| measure_text_width(head)))
 }
 
-/// Where the columns from `from` on that fit into the width end: at least one does.
+/// Returns the end of the columns from `from` on that fit into the width. At least one column fits.
 fn fitting(widths: &[usize], from: usize, room: usize) -> usize {
     let mut used = 0;
     let mut to = from;

@@ -1,5 +1,4 @@
-//! Where a target listens: reaching it, telling whether that is this machine, and printing its
-//! connection string without the password.
+//! Addresses of a target: a connection test, a check for this machine, and connection strings without passwords.
 
 use mongodb::options::ServerAddress;
 use std::net::{IpAddr, SocketAddr, ToSocketAddrs, UdpSocket};
@@ -8,10 +7,10 @@ use std::time::Duration;
 use tokio::net::{TcpStream, UnixStream};
 use tokio_postgres::config::Host;
 
-/// The port of a PostgreSQL connection string that names none.
+/// Default port of a PostgreSQL connection string.
 const POSTGRES_PORT: u16 = 5432;
 
-/// Where a server listens.
+/// Listen address of a server.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Address {
     Tcp(String, u16),
@@ -34,7 +33,7 @@ impl std::fmt::Display for Address {
     }
 }
 
-/// The addresses of a MongoDB connection string.
+/// Returns the addresses of a MongoDB connection string.
 pub(super) fn of_mongo(hosts: &[ServerAddress]) -> Vec<Address> {
     let address = |host: &ServerAddress| match host {
         ServerAddress::Tcp { host, port } => Some(Address::Tcp(host.clone(), port.unwrap_or(27017))),
@@ -44,12 +43,12 @@ pub(super) fn of_mongo(hosts: &[ServerAddress]) -> Vec<Address> {
     hosts.iter().filter_map(address).collect()
 }
 
-/// The addresses of a PostgreSQL connection string.
+/// Returns the addresses of a PostgreSQL connection string.
 pub(super) fn of_postgres(config: &tokio_postgres::Config) -> Vec<Address> {
     let ports = config.get_ports();
     let hosts = config.get_hosts().iter().enumerate();
     let address = |(index, host): (usize, &Host)| {
-        // One port serves all hosts that have none of their own.
+        // A single port applies to all hosts without a port.
         let port = ports.get(index).or(ports.first()).copied().unwrap_or(POSTGRES_PORT);
         match host {
             Host::Tcp(name) => Address::Tcp(name.clone(), port),
@@ -59,7 +58,7 @@ pub(super) fn of_postgres(config: &tokio_postgres::Config) -> Vec<Address> {
     hosts.map(address).collect()
 }
 
-/// Whether anything listens at one of these; what went wrong at the last, if not.
+/// Returns once one address accepts connections. The error is that of the last address.
 pub(super) async fn reach(addresses: &[Address], within: Duration) -> Result<(), String> {
     let mut failed = "its connection string names no host".to_string();
     for address in addresses {
@@ -78,7 +77,7 @@ pub(super) async fn reach(addresses: &[Address], within: Duration) -> Result<(),
     Err(failed)
 }
 
-/// Those of the addresses that are this machine's.
+/// Returns the addresses of this machine.
 pub(super) fn local(addresses: &[Address]) -> Vec<Local> {
     let mut found = Vec::new();
     for address in addresses {
@@ -93,15 +92,15 @@ pub(super) fn local(addresses: &[Address]) -> Vec<Local> {
     found
 }
 
-/// Whether an address is this machine's: only those can be bound.
+/// Returns true for an address of this machine: only such an address can be bound.
 fn is_ours(ip: IpAddr) -> bool {
     ip.is_loopback() || UdpSocket::bind((ip, 0)).is_ok()
 }
 
-/// A connection string without user and password.
+/// Returns a connection string without user and password.
 pub(crate) fn without_secrets(uri: &str) -> String {
     let Some((scheme, rest)) = uri.split_once("://") else { return uri.to_string() };
-    // A password must not hold '/' or '@' unescaped, so that the last '@' before the path ends it.
+    // A password contains no unescaped '/' or '@', so the last '@' before the path ends it.
     let path = rest.find(['/', '?']).unwrap_or(rest.len());
     let (authority, tail) = rest.split_at(path);
     let host = authority.rsplit_once('@').map_or(authority, |(_, host)| host);
@@ -143,7 +142,7 @@ mod tests {
 
     #[test]
     fn loopback_is_local_and_others_are_not() {
-        // 192.0.2.0/24 is kept for documentation: no machine has it.
+        // 192.0.2.0/24 is reserved for documentation: no machine has it.
         let addresses = [Address::Tcp("192.0.2.7".to_string(), 1), Address::Tcp("127.0.0.1".to_string(), 2)];
         assert_eq!(local(&addresses), [Local::Tcp(([127, 0, 0, 1], 2).into())]);
     }

@@ -1,5 +1,4 @@
-//! Counters of a target's storage and cache, as far as the server reports them: Vellum, MongoDB's WiredTiger, and
-//! PostgreSQL.
+//! Counters of a target's storage and cache, as reported by Vellum, MongoDB's WiredTiger and PostgreSQL.
 
 use super::{Files, Protocol, Target, number};
 use crate::Result;
@@ -7,25 +6,25 @@ use crate::result::Row;
 use mongodb::bson::{Document, doc};
 use std::collections::BTreeMap;
 
-/// The names of figures in a row.
+/// Names of figures in a row.
 const STORAGE: &str = "storage MB";
 const MISSES: &str = "cache misses per 100 gets";
 
 /// Counters since the server's start.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(crate) struct Counters {
-    /// Bytes.
+    /// Bytes written.
     written: Option<f64>,
     syncs: Option<f64>,
     files: Option<Files>,
-    /// Pages found in the cache, and read from the disk.
+    /// Pages found in the cache, and pages read from the disk.
     pages: Option<(f64, f64)>,
-    /// Bytes that the cache holds now.
+    /// Bytes in the cache now.
     held: Option<f64>,
 }
 
 impl Counters {
-    /// The counters now; PostgreSQL's of this table. The query has a connection of its own.
+    /// Reads the counters; for PostgreSQL, the counters of this table. The query has its own connection.
     pub(crate) async fn of(target: &Target, table: Option<&str>) -> Counters {
         let counters = match target.protocol {
             _ if target.is_floor => return Counters::default(),
@@ -33,7 +32,7 @@ impl Counters {
             Protocol::Postgres => of_postgres(target, table.unwrap_or_default()).await,
         };
         let written = target.usage().and_then(|usage| usage.written_bytes).map(|bytes| bytes as f64);
-        // No counters if the server does not answer. Its next operation fails then.
+        // No counters if the server does not answer. Its next operation then fails.
         Counters {
             written,
             files: target.started.as_ref().and_then(|started| started.files()),
@@ -41,7 +40,7 @@ impl Counters {
         }
     }
 
-    /// Adds one round's work on the storage to its row, which has the round's operations already.
+    /// Adds one round's storage work to its row, which already has the round's operations.
     pub(crate) fn add_storage(self, before: Counters, row: &mut Row) {
         let operations = row.rounds.last().map_or(0, |round| round.operations);
         if operations == 0 {
@@ -67,13 +66,13 @@ impl Counters {
         }
     }
 
-    /// Figures of the cache for this number of gets.
+    /// Returns figures of the cache for this number of gets.
     pub(crate) fn of_cache(&self, before: &Counters, gets: u64) -> BTreeMap<String, f64> {
         let mut figures = BTreeMap::new();
         let (Some(now), Some(before)) = (self.pages, before.pages) else { return figures };
         let (hits, misses) = (now.0 - before.0, now.1 - before.1);
         if gets > 0 {
-            // May be zero hits and misses: the engine answered before its cache.
+            // Hits and misses may both be zero: the engine answered before its cache.
             figures.insert(MISSES.to_string(), 100.0 * misses / gets as f64);
         }
         if hits + misses > 0.0 {
@@ -84,7 +83,7 @@ impl Counters {
     }
 }
 
-/// Vellum counts pages found and not found; WiredTiger pages asked for, and those of them that it read.
+/// Vellum counts pages found and not found. WiredTiger counts pages requested, and pages read.
 fn of_status(status: &Document) -> Counters {
     let at = |path: &[&str]| number(status, path);
     let own = at(&["vellum", "cache", "hits"]).zip(at(&["vellum", "cache", "misses"]));
@@ -104,7 +103,7 @@ fn of_status(status: &Document) -> Counters {
     }
 }
 
-/// Backends report their counters within a second. Syncs of the log exist from version 14 on.
+/// Backends report their counters within a second. The count of log syncs exists since version 14.
 async fn of_postgres(target: &Target, table: &str) -> Result<Counters> {
     let client = target.postgres().await?;
     tokio::time::sleep(std::time::Duration::from_millis(1100)).await;
@@ -119,7 +118,7 @@ async fn of_postgres(target: &Target, table: &str) -> Result<Counters> {
     })
 }
 
-/// Megabytes that a collection takes.
+/// Returns the size of a collection in megabytes.
 pub(crate) async fn sizes(target: &Target, table: &str) -> Result<BTreeMap<String, f64>> {
     let figures = match target.protocol {
         Protocol::Mongo => {
@@ -137,7 +136,7 @@ pub(crate) async fn sizes(target: &Target, table: &str) -> Result<BTreeMap<Strin
             sizes.map_err(|error| target.error(super::Sources(&error)))?
         }
     };
-    // Servers that do not know a size report zero.
+    // Servers without a size report zero.
     let known = figures.into_iter().filter(|(_, bytes)| *bytes > 0.0);
     Ok(known.map(|(name, bytes)| (name.to_string(), bytes / 1e6)).collect())
 }

@@ -1,15 +1,14 @@
-//! The floor: a responder that reads a message and answers canned bytes.
+//! The floor (null server): a server that reads a message and returns a fixed reply.
 //!
-//! It shows what kernel and client alone cost, so that every figure of a server can be read as a
-//! ratio to it. It looks at nothing but the header and the command's name, keeps nothing, and says
-//! whatever makes a driver go on: every insert did all, every other write one document, every find
-//! finds one, every cursor is at its end. Rules of the protocol that clients wait on are kept: a
-//! message that wants no reply (`moreToCome`) gets none, and hello tells no topology version, so
-//! that no client asks for replies that go on by themselves. What scans are held against is told
-//! by a command of its own ([`COMMAND`]).
+//! It measures the cost of kernel and client alone, as a baseline for the figures of servers. It reads only the header
+//! and the command name, and stores nothing. Its replies keep a driver going: an insert reports all documents, another
+//! write one document. A find returns one document, and every cursor is exhausted.
 //!
-//! Documents that the floor answers finds with, so that a scan is held against one whose answers have the same size: as many
-//! documents, of as many bytes, in batches as large as MongoDB's.
+//! It follows the protocol rules that clients wait for. A message with `moreToCome` gets no reply. Its hello has no
+//! topology version, so clients request no streamed replies. The command [`COMMAND`] sets the documents that finds
+//! return.
+//!
+//! The baseline of a scan returns as many documents of equal size, in batches as large as MongoDB's.
 
 use base::bson::extended_json::parse;
 use base::bson::{Builder, DocumentBuf};
@@ -24,7 +23,7 @@ use wire::header::{self, HEADER_SIZE, Header, Opcode, read_u32};
 use wire::message::{self, MORE_TO_COME, PREFIX_SIZE};
 use wire::query;
 
-/// Serves on a free loopback port, which the first line printed tells, until standard input ends.
+/// Serves on a free loopback port until standard input ends. The first output line has the port.
 pub fn run() -> ExitCode {
     let served = TcpListener::bind(("127.0.0.1", 0)).and_then(|listener| {
         let address = listener.local_addr()?;
@@ -36,19 +35,19 @@ pub fn run() -> ExitCode {
     match served {
         Ok(_) => ExitCode::SUCCESS,
         Err(error) => {
-            // Nobody is left to be told when standard error is gone.
+            // Standard error may be closed.
             let _ = writeln!(io::stderr(), "vellum lab floor: {error}");
             ExitCode::FAILURE
         }
     }
 }
 
-/// Answers whoever connects, a thread each.
+/// Serves connections, each on its own thread.
 pub(crate) fn serve(listener: &TcpListener) {
     serve_with(listener, Vec::new());
 }
 
-/// The same with replies that come before the canned ones: a fake server, for tests.
+/// Serves with additional replies that have precedence, as a fake server for tests.
 pub(super) fn serve_with(listener: &TcpListener, first: Vec<Reply>) {
     let mut replies = Replies::new();
     replies.known.splice(0..0, first);
@@ -56,13 +55,13 @@ pub(super) fn serve_with(listener: &TcpListener, first: Vec<Reply>) {
     std::thread::scope(|scope| {
         for (stream, id) in listener.incoming().flatten().zip(1..) {
             let (replies, latest) = (&replies, &latest);
-            // A client that is gone has no use for the reason.
+            // A disconnected client needs no error.
             scope.spawn(move || answer(stream, id, latest, replies));
         }
     });
 }
 
-/// Waits for requests as Vellum does, so that what is compared is the work.
+/// Waits for requests as Vellum does, so that only the work differs.
 fn answer(mut stream: TcpStream, id: i32, latest: &Latest, replies: &Replies) -> io::Result<()> {
     stream.set_nodelay(true)?;
     let mut looking = BusyPoll::new(busy_poll::usual());
@@ -84,7 +83,7 @@ fn is_readable(stream: &TcpStream) -> bool {
     poll(&mut [PollFd::new(stream.as_fd(), PollFlags::POLLIN)], PollTimeout::ZERO) != Ok(0)
 }
 
-/// Reads a whole message; false where the client has gone instead of sending one.
+/// Reads a whole message; false if the client has disconnected.
 fn read_message(stream: &mut impl Read, message: &mut Vec<u8>) -> io::Result<bool> {
     message.resize(HEADER_SIZE, 0);
     match stream.read_exact(message) {
@@ -98,14 +97,14 @@ fn read_message(stream: &mut impl Read, message: &mut Vec<u8>) -> io::Result<boo
     Ok(true)
 }
 
-/// The names of commands, and what they are answered.
+/// Command names and their reply.
 pub(super) type Reply = (&'static [&'static str], DocumentBuf);
 
-/// The canned replies.
+/// The fixed replies.
 struct Replies {
     known: Vec<Reply>,
     other: DocumentBuf,
-    /// What finds are answered with for the present, if not the canned document.
+    /// The present answer of finds, if not the fixed document.
     documents: RwLock<Option<Documents>>,
 }
 
@@ -117,7 +116,7 @@ impl Replies {
         Replies { known: known.collect(), other: document("{ok: 1.0}"), documents: RwLock::new(None) }
     }
 
-    /// Appends the reply to a message; false if it wants none, `None` if it is none of the protocol.
+    /// Appends the reply to a message. Returns false if the message wants none, `None` if it is invalid.
     fn append(&self, request: &[u8], reply: &mut Vec<u8>) -> Option<bool> {
         let (head, rest) = Header::split(request).ok()?;
         let body = match head.opcode {
@@ -147,20 +146,20 @@ impl Replies {
         Some(true)
     }
 
-    /// The canned reply to a command: its name is that of the first element, behind length and type.
+    /// Returns the fixed reply to a command. The name of the command is the first element, behind length and type.
     fn to(&self, name: &[u8]) -> &DocumentBuf {
         let known = self.known.iter().find(|(names, _)| names.iter().any(|known| known.as_bytes() == name));
         known.map_or(&self.other, |(_, reply)| reply)
     }
 }
 
-/// An empty document if the text is none, which the tests rule out.
+/// Parses a document; an invalid text yields an empty document, which the tests exclude.
 fn document(text: &str) -> DocumentBuf {
     parse(text).unwrap_or_else(|_| DocumentBuf::empty())
 }
 
-/// What commands are answered. Of inserts all did: the official driver sends again what wasn't inserted. MongoDB 8.0's
-/// wire version.
+/// Replies by command, with MongoDB 8.0's wire version. An insert reports all documents, since the official driver
+/// resends the missing ones.
 const KNOWN: &[(&[&str], &str)] = &[
     (
         &["find", "aggregate"],
@@ -203,30 +202,30 @@ const KNOWN: &[(&[&str], &str)] = &[
     ),
 ];
 
-/// What only the floor knows: `{floorAnswers: N, bytes: B}` makes it answer each find and aggregate with N documents of
-/// about B bytes; without `bytes` it goes back to what it answered before.
+/// A command of the floor: `{floorAnswers: N, bytes: B}` makes each find and aggregate return N documents of about B
+/// bytes. Without `bytes` it restores the default.
 pub(crate) const COMMAND: &str = "floorAnswers";
 
-/// The first batch of MongoDB's cursors, and the most bytes of further ones.
+/// Size of the first batch of MongoDB's cursors, and the maximum bytes of later batches.
 const FIRST: u64 = 101;
 const BATCH_BYTES: usize = 16 << 20;
 
-/// The type of a 64-bit number, of a document, and of an array.
+/// BSON types: 64-bit integer, document, array.
 const INT64: u8 = 0x12;
 const DOCUMENT: u8 = 0x03;
 const ARRAY: u8 = 0x04;
 
-/// The answers to a find and to what fetches the rest.
+/// The answer to a find and its getMores.
 #[derive(Debug)]
 struct Documents {
     count: u64,
-    /// The elements of the largest batch, one after the other, and where each ends.
+    /// The elements of the largest batch in sequence, and the end of each.
     elements: Vec<u8>,
     ends: Vec<usize>,
 }
 
 impl Documents {
-    /// What the command asks for; `None` if it asks for none.
+    /// Parses the request for documents of a command; `None` for the default.
     fn asked(body: &[u8]) -> Option<Documents> {
         let count = number(body, COMMAND.as_bytes())?;
         let bytes = usize::try_from(number(body, b"bytes")?).ok()?.clamp(1, BATCH_BYTES);
@@ -249,7 +248,7 @@ impl Documents {
         Documents { count, elements, ends }
     }
 
-    /// The body of the answer to a command, if it is about a cursor.
+    /// Returns the body of the answer if the command concerns a cursor.
     fn answer(&self, name: &[u8], body: &[u8]) -> Option<Vec<u8>> {
         match name {
             b"find" | b"aggregate" => Some(self.batch("firstBatch", self.count, FIRST)),
@@ -258,7 +257,7 @@ impl Documents {
         }
     }
 
-    /// A batch of what is left. The cursor's id is how many are left after it: so nothing has to be kept.
+    /// Returns the next batch. The cursor id is the number of remaining documents, so the floor stores no state.
     fn batch(&self, name: &str, left: u64, most: u64) -> Vec<u8> {
         let count = left.min(most).min(self.ends.len() as u64);
         let end = usize::try_from(count).ok().and_then(|count| count.checked_sub(1));
@@ -282,7 +281,7 @@ impl Documents {
     }
 }
 
-/// Appends an element that holds others.
+/// Appends an element that contains others.
 fn embed(to: &mut Vec<u8>, kind: u8, name: &str, elements: &[u8]) {
     to.push(kind);
     to.extend_from_slice(name.as_bytes());
@@ -292,7 +291,7 @@ fn embed(to: &mut Vec<u8>, kind: u8, name: &str, elements: &[u8]) {
     to.push(0);
 }
 
-/// A 64-bit number of a command, wherever in it it stands: these are the lab's own and the driver's.
+/// Returns a 64-bit number of a command at any position. Only the lab and the driver send such commands.
 fn number(body: &[u8], name: &[u8]) -> Option<u64> {
     let pattern = [&[INT64], name, &[0]].concat();
     let at = body.windows(pattern.len()).position(|bytes| bytes == pattern)? + pattern.len();

@@ -1,11 +1,11 @@
-//! Servers that the lab starts: Vellum at each notch of its dial, the floor, and a mongod (one on the path, or the one of
-//! `--mongod`); and backups of servers, made before a recording and restored for a replay.
+//! Servers started by the lab: Vellum at each durability level, the floor, and a mongod (from PATH or `--mongod`). The
+//! module also makes backups before a recording, and restores them for a replay.
 //!
-//! Vellum is the server beside this program or on the path, the floor this program itself, each on
-//! a free loopback port, told its connection string by the first line it prints. They end when their standard input closes, so that none outlives the lab
-//! however the lab ends; and, being in a process group of their own, Ctrl-C doesn't reach them
-//! before the lab has written its report. For mongod a shell stands between, as for PostgreSQL: it stops the server and removes
-//! its directory when its standard input closes.
+//! Vellum is the server next to this program or in PATH, and the floor is this program. Each listens on a free loopback
+//! port and prints its connection string as its first line. Servers end when their standard input closes, so none
+//! outlives the lab. Each has its own process group, so Ctrl-C reaches a server only after the report is written. For
+//! mongod a shell stands between, as for PostgreSQL. It stops the server and removes its directory when its standard
+//! input closes.
 
 use super::machine::{self, Files, Usage, Watch};
 use super::postgres::{free_port, log_tail, supervised};
@@ -23,16 +23,16 @@ use std::process::{Child, Command, Stdio};
 use std::sync::{OnceLock, mpsc};
 use std::time::{Duration, Instant};
 
-/// Names the server to start, as for the helper packages of test suites.
+/// Environment variable with the path of the server, as in the helper packages of test suites.
 pub(super) const SERVER: &str = "VELLUM_BINARY";
 
-/// How long a server may take to tell where it listens.
+/// Timeout for a server to print its address.
 const START: Duration = Duration::from_secs(30);
 
-/// How long a server may take to end when it is asked to.
+/// Timeout for a server to stop.
 const END: Duration = Duration::from_secs(20);
 
-/// The notches, from the fastest to the safest: name, and durability if it is on disk.
+/// Durability levels from the fastest to the safest: name, and durability if on disk.
 const NOTCHES: &[(&str, Option<&str>)] = &[
     ("memory", None),
     ("disk-none", Some("none")),
@@ -40,74 +40,74 @@ const NOTCHES: &[(&str, Option<&str>)] = &[
     ("disk-journaled", Some("journaled")),
 ];
 
-/// How each server that is a Vellum is started: on a free port, until its standard input closes.
+/// Returns the command of every Vellum server: on a free port, until its standard input closes.
 pub(super) fn serve() -> Command {
     let mut command = Command::new(server());
     command.args(["serve", "--port", "0", "--parent-pipe", "--log-level", "error"]).stdout(Stdio::piped());
     command
 }
 
-/// What a process stores, and where; removed when it has ended.
+/// Data of a process, removed after its end.
 #[derive(Debug, Default)]
 pub(super) struct Kept {
     pub(super) _scratch: Option<Scratch>,
-    /// Where its data is, if it has any on disk.
+    /// Data directory, if on disk.
     pub(super) data: Option<PathBuf>,
-    /// Where its journal is, if that has a place of its own.
+    /// Separate journal directory, if any.
     pub(super) journal: Option<Scratch>,
-    /// Servers that it stands before, which end after it.
+    /// Servers behind this one, which end after it.
     pub(super) behind: Vec<Started>,
 }
 
-/// A process that ends with this.
+/// A process that ends when this value is dropped.
 #[derive(Debug)]
 pub(super) struct Started {
     child: Child,
     kept: Kept,
-    /// Of its data; watched from when somebody asks first.
+    /// Watch of the data directory, created at its first use.
     watch: OnceLock<Option<Watch>>,
 }
 
 impl Started {
-    /// Starts a process whose standard input ends it.
+    /// Starts a process that ends when its standard input closes.
     pub(super) fn spawn(command: &mut Command, kept: Kept) -> io::Result<Started> {
         let child = command.stdin(Stdio::piped()).process_group(0).spawn()?;
         Ok(Started { child, kept, watch: OnceLock::new() })
     }
 
-    /// Where what it syncs is: its journal, or else its data.
+    /// Returns the directory of the synced files: the journal, or else the data.
     pub(super) fn synced(&self) -> Option<PathBuf> {
         let journal = self.kept.journal.as_ref().map(|journal| journal.path().to_path_buf());
         journal.or_else(|| self.kept.data.clone())
     }
 
-    /// Files made and removed below its data since this was asked first.
+    /// Returns the numbers of files created and removed in the data directory since the first call.
     pub(super) fn files(&self) -> Option<Files> {
         let watch = self.watch.get_or_init(|| Watch::new(self.kept.data.as_deref()?));
         watch.as_ref().and_then(Watch::count)
     }
 
-    /// What the servers behind it have used.
+    /// Returns the usage of the servers behind this one.
     pub(super) fn used_behind(&self) -> Usage {
         let each = self.kept.behind.iter().filter_map(|started| machine::usage(started.child.id()));
         each.fold(Usage::default(), Usage::and)
     }
 
-    /// Whether the process is gone.
+    /// Returns true if the process has ended.
     pub(super) fn has_ended(&mut self) -> bool {
         !matches!(self.child.try_wait(), Ok(None))
     }
 
-    /// The first line it prints; the rest goes nowhere.
+    /// Returns the first output line and discards later output.
     fn first_line(&mut self) -> std::result::Result<String, String> {
         let output = self.child.stdout.take().ok_or("its output is taken")?;
         let (sender, line) = mpsc::channel();
-        // It must not fill the pipe with what comes after, and may never print a line.
+        // A thread drains the pipe, since the process may print more, or no line.
         std::thread::spawn(move || {
             let mut output = BufReader::new(output);
             let mut line = String::new();
             let read = output.read_line(&mut line).map(|_| line);
-            // Nobody waits any more: then nobody wants it.
+            // Without a receiver the line is not needed.
             let _ = sender.send(read);
             let _ = io::copy(&mut output, &mut io::sink());
         });
@@ -129,7 +129,7 @@ impl Drop for Started {
         let deadline = Instant::now() + END;
         while let Ok(None) = self.child.try_wait() {
             if Instant::now() > deadline {
-                // Its own id, and not yet waited for: it can't be anybody else's.
+                // The process id is still valid: the child has not been waited for.
                 let _ = self.child.kill();
                 let _ = self.child.wait();
                 break;
@@ -139,16 +139,16 @@ impl Drop for Started {
     }
 }
 
-/// Where servers keep what they store.
+/// Data directories for servers.
 #[derive(Clone, Debug)]
 pub(crate) struct Place {
-    /// What the names of servers there end with, where there are several places.
+    /// Suffix of server names if several places exist.
     label: Option<String>,
     pub(super) data: PathBuf,
     journal: Option<PathBuf>,
 }
 
-/// The places of the options; `own` where they name none for the data.
+/// Returns the places of the options; `own` is the default for the data.
 pub(crate) fn places(data_on: &[PathBuf], journal_on: Option<&Path>, own: &Path) -> Vec<Place> {
     let journal = journal_on.map(Path::to_path_buf);
     if data_on.is_empty() {
@@ -170,31 +170,31 @@ pub(crate) fn places(data_on: &[PathBuf], journal_on: Option<&Path>, own: &Path)
 }
 
 impl Place {
-    /// The name of a server there.
+    /// Returns the name of a server at this place.
     pub(super) fn name(&self, server: &str) -> String {
         self.label.as_ref().map_or_else(|| server.to_string(), |label| format!("{server}@{label}"))
     }
 
-    /// The same with data in another directory, and the journal beside it.
+    /// Returns this place with another data directory and no separate journal.
     pub(super) fn elsewhere(&self, data: &Path) -> Place {
         Place { data: data.to_path_buf(), journal: None, ..self.clone() }
     }
 
-    /// A directory for a journal, if journals have a place of their own.
+    /// Creates a journal directory if journals have their own place.
     pub(super) fn journal(&self) -> Result<Option<Scratch>> {
         self.journal.as_deref().map(Scratch::below).transpose()
     }
 }
 
-/// Starts Vellum at each notch of the dial: in memory, and on disk with durability none, relaxed
-/// and journaled, in each place. What it stores is removed with the servers.
+/// Starts Vellum at each durability level in each place: in memory, and on disk with durability none, relaxed and
+/// journaled. Data is removed with the servers.
 ///
 /// # Errors
-/// One that can't be started: those before are ended again.
+/// A server does not start. Earlier servers are stopped.
 pub(crate) async fn notches(places: &[Place]) -> Result<Vec<Target>> {
     let mut targets = Vec::new();
     for (at, place) in places.iter().enumerate() {
-        // In memory there is no place: once is enough.
+        // In memory the place does not matter, so the first place suffices.
         for (name, durability) in NOTCHES.iter().filter(|(_, durability)| at == 0 || durability.is_some()) {
             targets.push(notch(name, *durability, place).await?);
         }
@@ -217,11 +217,11 @@ async fn notch(name: &str, durability: Option<&str>, place: &Place) -> Result<Ta
     start(&name, command, Kept { _scratch: scratch, data, journal, ..Kept::default() }).await
 }
 
-/// Starts another server like this one, with data of its own below `directory`, and reaches it;
-/// `None` if it isn't one of those that the lab starts.
+/// Starts and connects another server like this one, with its own data below `directory`; `None` for a server that the
+/// lab did not start.
 ///
 /// # Errors
-/// It can't be started.
+/// The server does not start.
 pub(crate) async fn another(target: &Target, directory: &Path) -> Option<Result<Target>> {
     target.started.as_ref()?;
     if target.is_floor {
@@ -233,21 +233,20 @@ pub(crate) async fn another(target: &Target, directory: &Path) -> Option<Result<
     Some(notch(name, *durability, &place).await)
 }
 
-/// Starts a front over a PostgreSQL server, which ends before those behind it.
+/// Starts a front over a PostgreSQL server. It ends before the servers behind it.
 ///
 /// # Errors
-/// It can't be started.
+/// The front does not start.
 pub(super) async fn front(name: &str, address: &str, password: &str, behind: Vec<Started>) -> Result<Target> {
     let mut command = serve();
     command.args(["--engine", "postgres", "--postgres"]).arg(address).env("PGPASSWORD", password);
     start(name, command, Kept { behind, ..Kept::default() }).await
 }
 
-/// Starts the responder of canned replies, in a process of its own, so that its processor time can
-/// be told from the lab's.
+/// Starts the floor in a separate process, so that its processor time is separate from the lab's.
 ///
 /// # Errors
-/// It can't be started.
+/// The floor does not start.
 pub(crate) async fn floor() -> Result<Target> {
     let own = std::env::current_exe().map_err(|error| failed("floor", error))?;
     let mut command = Command::new(own);
@@ -269,7 +268,7 @@ pub(super) fn failed(name: &str, why: impl Display) -> Error {
     Error::Target { name: name.to_string(), message: format!("can't be started: {why}") }
 }
 
-/// The server: the one that is named, or beside this program, or on the path.
+/// Returns the path of the server: the configured one, the one next to this program, or the one in PATH.
 pub(super) fn server() -> PathBuf {
     let name = format!("vellum{EXE_SUFFIX}");
     std::env::var_os(SERVER).map(PathBuf::from).unwrap_or_else(|| {
@@ -280,19 +279,19 @@ pub(super) fn server() -> PathBuf {
     })
 }
 
-/// Backs a server up into a directory.
+/// Makes a backup of a server in a directory.
 ///
 /// # Errors
-/// What the server's program says.
+/// The error text of the server's program.
 pub(crate) fn backed_up(uri: &str, to: &Path) -> Result<()> {
     run(&["backup".as_ref(), "--quiet".as_ref(), uri.as_ref(), to.as_os_str()])
         .map_err(|why| Error::Input(format!("--snapshot: {why}")))
 }
 
-/// A server that has what a backup holds. What was restored is removed with it.
+/// Starts a server on a restored backup. The data is removed with the server.
 ///
 /// # Errors
-/// It can't be restored, or the server can't be started.
+/// The restore fails, or the server does not start.
 pub(crate) async fn restored(backup: &Path) -> Result<Target> {
     let scratch = Scratch::temporary()?;
     let data = scratch.path().join("data");
@@ -304,7 +303,7 @@ pub(crate) async fn restored(backup: &Path) -> Result<Target> {
     start("start", command, Kept { _scratch: Some(scratch), data: Some(data), ..Kept::default() }).await
 }
 
-/// Runs the server's program with these words to its end; it blocks. An error is what it said.
+/// Runs the server's program with these arguments. Blocks. An error contains its output.
 fn run(words: &[&OsStr]) -> std::result::Result<(), String> {
     let program = server();
     let done =
@@ -317,13 +316,13 @@ fn run(words: &[&OsStr]) -> std::result::Result<(), String> {
     Err(said.trim().trim_start_matches("vellum: ").to_string())
 }
 
-/// How long it may take to listen.
+/// Timeout for mongod to listen.
 const MONGOD_START: Duration = Duration::from_secs(60);
 
-/// What stands for "don't start one".
+/// Value of the option that starts no mongod.
 const NONE: &str = "none";
 
-/// The program to start: that of the options, or `mongod` on the path.
+/// Returns the path of mongod: the one of the options, or `mongod` in PATH.
 pub(crate) fn mongod_program(given: Option<&Path>) -> Option<PathBuf> {
     match given {
         Some(path) if path == Path::new(NONE) => None,
@@ -337,10 +336,10 @@ pub(crate) fn mongod_program(given: Option<&Path>) -> Option<PathBuf> {
     }
 }
 
-/// Starts it with data of its own, and waits until it listens.
+/// Starts mongod with its own data, and waits until it listens.
 ///
 /// # Errors
-/// It can't be started, or doesn't listen in time; with the last lines of its log.
+/// It does not start, or does not listen in time; includes the last lines of its log.
 pub(crate) async fn start_mongod(program: &Path, place: &Place) -> Result<Target> {
     let name = place.name("mongod");
     let wrong = |why: String| failed(&name, format!("{}: {why}", program.display()));
@@ -349,7 +348,7 @@ pub(crate) async fn start_mongod(program: &Path, place: &Place) -> Result<Target
     let data = directory.join("data");
     std::fs::create_dir(&data).map_err(|error| wrong(error.to_string()))?;
     if let Some(journal) = &journal {
-        // WiredTiger follows a link to where its journal is to be.
+        // WiredTiger follows a symbolic link to its journal directory.
         let linked = std::os::unix::fs::symlink(journal.path(), data.join("journal"));
         linked.map_err(|error| wrong(error.to_string()))?;
     }
@@ -423,7 +422,7 @@ mod mongod_tests {
         assert_eq!(mongod_program(Some(Path::new("none"))), None);
         assert_eq!(mongod_program(Some(Path::new("/x/mongod"))), Some(PathBuf::from("/x/mongod")));
     }
-    /// A mongod that notes what it was given, and where its journal leads, and ends.
+    /// A fake mongod that records its arguments and the target of its journal link, and exits.
     const NOTES: &str = "#!/bin/sh\n\
         cd \"$(dirname \"$0\")\" || exit 1\n\
         printf '%s\\n' \"$@\" >words\n\
@@ -459,7 +458,7 @@ mod mongod_tests {
         assert!(words[7] == "--port" && words[8].parse::<u16>().is_ok() && words.len() == 9, "{words:?}");
         let leads_to = format!("/journal -> {}/vellum-lab-", journals.display());
         assert!(data.contains(&leads_to), "{data}");
-        // What was made for it is gone with it.
+        // Its directories are removed with it.
         assert_eq!(std::fs::read_dir(&journals).unwrap().count(), 0);
     }
 }

@@ -1,8 +1,8 @@
-//! Figures of this machine and of its servers from Linux's /proc: processor time, memory, listening sockets. Other
-//! systems have none.
+//! Figures of this machine and its servers from Linux's /proc: processor time, memory, listening sockets. Other systems
+//! have none.
 //!
-//! What a server that the lab started does to the file system: files made and removed below its data, counted by inotify.
-//! Elsewhere than on Linux nothing is counted, and nothing is told.
+//! For a server started by the lab, inotify counts the files created and removed in its data directory. Only Linux has
+//! these counts.
 
 #[cfg(target_os = "linux")]
 pub(crate) use linux::{Watch, clocks, facts, file_system, listener, usage};
@@ -13,7 +13,7 @@ use super::address::Local;
 use std::path::Path;
 use std::time::Duration;
 
-/// Resources that a server has used so far.
+/// Resources used by a server.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(crate) struct Usage {
     /// User and system time since the server's start.
@@ -25,12 +25,12 @@ pub(crate) struct Usage {
 }
 
 impl Usage {
-    /// Processor time from one moment to another.
+    /// Returns the processor time between two moments.
     pub(crate) fn cpu_between(before: Option<Usage>, after: Option<Usage>) -> Option<Duration> {
         Some(after?.cpu.saturating_sub(before?.cpu))
     }
 
-    /// Both together.
+    /// Returns the sum.
     pub(super) fn and(self, other: Usage) -> Usage {
         let written = [self.written_bytes, other.written_bytes].into_iter().flatten();
         Usage {
@@ -41,7 +41,7 @@ impl Usage {
     }
 }
 
-/// Processor time, seconds: of this process, of all processors in use, and in all.
+/// Processor time in seconds: of this process, of all busy processors, and in total.
 #[derive(Clone, Copy)]
 pub(crate) struct Clocks {
     pub(crate) own: f64,
@@ -68,12 +68,12 @@ mod linux {
     /// child, and the kernel adds the time of ended children to their parent.
     pub(crate) fn usage(root: u32) -> Option<Usage> {
         let family = family(root)?;
-        // A child may have ended since: its parent has its time then.
+        // The time of a child that has ended is in its parent's.
         let each = family.iter().filter_map(|process| used(process, family.len() > 1));
         Some(each.fold(Usage::default(), Usage::and)).filter(|usage| !usage.cpu.is_zero())
     }
 
-    /// A process and its descendants.
+    /// Returns a process and its descendants.
     pub(super) fn family(root: u32) -> Option<Vec<Process>> {
         let mut family = vec![Process::new(i32::try_from(root).ok()?).ok()?];
         let mut others: Vec<(i32, Process)> = all_processes()
@@ -95,10 +95,10 @@ mod linux {
     fn used(process: &Process, shares: bool) -> Option<Usage> {
         let stat = process.stat().ok()?;
         let ticks = |ticks: u64| Duration::from_secs_f64(ticks as f64 / procfs::ticks_per_second() as f64);
-        // Nanoseconds, if the kernel has this clock.
+        // In nanoseconds, if the kernel has this clock.
         let clock = ClockId::pid_cpu_clock_id(Pid::from_raw(process.pid())).and_then(|clock| clock.now());
         let own = clock.map_or_else(|_| ticks(stat.utime + stat.stime), Duration::from);
-        // The proportional share, if several processes share memory.
+        // The proportional share of memory that several processes share.
         let part = || {
             process.smaps_rollup().ok()?.memory_map_rollup.iter().next()?.extension.map.get("Pss").copied()
         };
@@ -106,19 +106,19 @@ mod linux {
         Some(Usage {
             cpu: own + ticks((stat.cutime + stat.cstime).max(0) as u64),
             resident_bytes: resident.unwrap_or(stat.rss * procfs::page_size()),
-            // Readable by the process's own user only. An ended process takes its count along.
+            // Readable only by the process's own user. An ended process takes its count along.
             written_bytes: process.io().ok().map(|io| io.write_bytes),
         })
     }
 
-    /// The process that listens at one of these sockets. None for a container's port, which a proxy holds.
+    /// Returns the process that listens on one of these sockets. None for a container's port, which a proxy holds.
     pub(crate) fn listener(sockets: &[Local]) -> Option<u32> {
         let inode = sockets.iter().find_map(listening_inode)?;
         let holds = |process: &Process| {
             let Ok(mut descriptors) = process.fd() else { return false };
             descriptors.any(|each| each.is_ok_and(|each| each.target == FDTarget::Socket(inode)))
         };
-        // Children may have inherited the socket: the parent is the older one.
+        // Children may have inherited the socket. The parent is the older process.
         let process = all_processes().ok()?.flatten().filter(holds).min_by_key(Process::pid)?;
         let is_proxy = process.stat().ok()?.comm == "docker-proxy";
         u32::try_from(process.pid()).ok().filter(|_| !is_proxy)
@@ -153,7 +153,7 @@ mod linux {
         Some(Clocks { own: seconds(stat.utime + stat.stime), busy: seconds(busy), all })
     }
 
-    /// The kind of a directory's file system, such as "ext4". A later mount hides an earlier one.
+    /// Returns the kind of a directory's file system, such as "ext4". A later mount hides an earlier one.
     pub(crate) fn file_system(directory: &Path) -> Option<String> {
         let directory = std::fs::canonicalize(directory).ok()?;
         let mounts = Process::myself().ok()?.mountinfo().ok()?;
@@ -161,7 +161,7 @@ mod linux {
         above.max_by_key(|mount| mount.mount_point.components().count()).map(|mount| mount.fs_type)
     }
 
-    /// Description of the machine for the report.
+    /// Returns a description of the machine for the report.
     pub(crate) fn facts() -> Vec<(&'static str, String)> {
         let kernel = std::fs::read_to_string("/proc/sys/kernel/osrelease");
         let count = std::thread::available_parallelism().map_or(1, usize::from);
@@ -178,10 +178,10 @@ mod linux {
         known.into_iter().filter_map(|(name, value)| Some((name, value?))).collect()
     }
 
-    /// How often the kernel's queue is emptied, which holds 16,384 events.
+    /// Interval for draining the kernel's queue, which holds 16,384 events.
     const STEP: Duration = Duration::from_millis(50);
 
-    /// Counts from when it was made.
+    /// A count of file changes since its creation.
     #[derive(Debug)]
     pub(crate) struct Watch(Arc<Mutex<State>>);
 
@@ -190,12 +190,12 @@ mod linux {
         inotify: Inotify,
         directories: HashMap<WatchDescriptor, PathBuf>,
         files: Files,
-        /// The kernel's queue has overflowed: then nobody knows.
+        /// True after an overflow of the kernel's queue: the count is unknown.
         lost: bool,
     }
 
     impl Watch {
-        /// Watches a directory and all below it; `None` if the system has no more watches to give.
+        /// Watches a directory tree; `None` if the system has no free watches.
         pub(crate) fn new(directory: &Path) -> Option<Watch> {
             let inotify = Inotify::init(InitFlags::IN_NONBLOCK | InitFlags::IN_CLOEXEC).ok()?;
             let mut state =
@@ -213,7 +213,7 @@ mod linux {
             Some(Watch(state))
         }
 
-        /// How many until now.
+        /// Returns the count so far.
         pub(crate) fn count(&self) -> Option<Files> {
             let mut state = self.0.lock();
             state.drain();
@@ -228,7 +228,7 @@ mod linux {
             self.directories.insert(watch, directory.to_path_buf());
             for entry in std::fs::read_dir(directory).into_iter().flatten().flatten() {
                 if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
-                    // One that is gone again has nothing to count.
+                    // A directory that is already removed has nothing to count.
                     let _ = self.add(&entry.path());
                 }
             }
@@ -300,7 +300,7 @@ mod other {
     }
 }
 
-/// So many since the server was started.
+/// Numbers of files created and removed since the server's start.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(crate) struct Files {
     pub(crate) created: u64,

@@ -1,9 +1,8 @@
-//! Targets: the servers that a run measures, given on the command line or started by the lab.
+//! Targets: the measured servers, given on the command line or started by the lab.
 //!
-//! Whatever a target is, experiments see the same few calls: a connection of its own for each
-//! worker, the processor time and memory of a server on this machine, what the server promises
-//! ([`fingerprint`]), and errors that carry the target's name. A server that the lab started ends
-//! with the last clone of its [`Target`].
+//! All targets have the same few operations: a connection for each worker, processor time and memory of a local server,
+//! its durability ([`fingerprint`]), and errors with the target's name. A server started by the lab ends with the last
+//! clone of its [`Target`].
 
 mod address;
 mod counters;
@@ -36,41 +35,40 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 use tokio_postgres::NoTls;
 
-/// How long a target may take to be reached.
+/// Timeout for reaching a target.
 const REACH: Duration = Duration::from_secs(5);
 
-/// How often a client asks whether its server is still there: seldom, since it costs the server
-/// what nobody counts, and a server that is gone shows itself in the next operation.
+/// Heartbeat interval of a client. It is long, because heartbeats cost the server uncounted time, and the next
+/// operation detects a lost server.
 const HEARTBEAT: Duration = Duration::from_secs(60);
 
-/// What is spoken to a target.
+/// Protocol of a target.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum Protocol {
     Mongo,
     Postgres,
 }
 
-/// A server to measure. Clones are the same server.
+/// A server to measure. Clones are handles of one server.
 #[derive(Clone, Debug)]
 pub(crate) struct Target {
-    /// The name it was given on the command line, or the lab gave it.
+    /// Name of the target, from the command line or the lab.
     pub(crate) name: String,
-    /// Its connection string, password included: print [`TargetInfo::uri`] instead.
+    /// Connection string with password: print [`TargetInfo::uri`] instead.
     pub(crate) uri: String,
     pub(crate) protocol: Protocol,
-    /// Whether it is the responder that answers canned replies: its figures are what the others'
-    /// are read against, and say nothing about a database.
+    /// True for the floor, which returns fixed replies. Its figures are the baseline of other targets.
     pub(crate) is_floor: bool,
     client: Arc<ClientSettings>,
-    /// The server's process, if it is on this machine and its socket can be traced to it.
+    /// Process of the server, if it is local and owns its listening socket.
     process: Option<u32>,
-    /// The name of the lab's own database there, once it has been made.
+    /// Name of the lab's database on the target, once created.
     workspace: Arc<OnceLock<String>>,
-    /// What ends with this target.
+    /// Process that ends with this target.
     started: Option<Arc<Started>>,
 }
 
-/// A checked connection string.
+/// A validated connection string.
 #[derive(Debug)]
 enum ClientSettings {
     Mongo(Box<ClientOptions>),
@@ -78,15 +76,15 @@ enum ClientSettings {
 }
 
 impl Target {
-    /// Reaches a server of the command line.
+    /// Connects to a server of the command line.
     ///
     /// # Errors
-    /// A connection string that is none, or nothing that answers within five seconds.
+    /// An invalid connection string, or no answer within five seconds.
     pub(crate) async fn connect(given: &Given) -> Result<Target> {
         Target::reach(given, None).await
     }
 
-    /// The same for a server that the lab has started itself.
+    /// Connects to a server, which the lab may have started.
     async fn reach(given: &Given, started: Option<Started>) -> Result<Target> {
         let is_postgres = given.uri.starts_with("postgres");
         let protocol = if is_postgres { Protocol::Postgres } else { Protocol::Mongo };
@@ -109,8 +107,8 @@ impl Target {
         Ok(target)
     }
 
-    /// Makes sure that something listens, then that it speaks the protocol: two errors that
-    /// people put right in different ways.
+    /// Checks first that a server listens, then that it speaks the protocol. Users fix these two errors in different
+    /// ways.
     async fn knock(&self) -> Result<()> {
         let addresses = self.addresses();
         if let Err(why) = address::reach(&addresses, REACH).await {
@@ -127,8 +125,8 @@ impl Target {
         })
     }
 
-    /// A client of exactly one connection, which is open already: a worker each. It tries nothing
-    /// twice, so that every operation timed is one command.
+    /// Returns a client with exactly one open connection, for one worker. It retries nothing, so every timed operation
+    /// is one command.
     ///
     /// # Errors
     /// No answer, or a target of the other protocol.
@@ -141,13 +139,13 @@ impl Target {
         Ok(client)
     }
 
-    /// The answer to a command on `admin`, over a connection of its own.
+    /// Runs a command on `admin` over a new connection.
     pub(crate) async fn ask(&self, command: Document) -> Result<Document> {
         let asked = self.mongo().await?.database("admin").run_command(command).await;
         asked.map_err(|error| self.error(error))
     }
 
-    /// The names of its databases.
+    /// Returns the names of its databases.
     pub(crate) async fn databases(&self) -> Result<Vec<String>> {
         let listed = self.ask(doc! { "listDatabases": 1, "nameOnly": true }).await?;
         let all = listed.get_array("databases").map_err(|_| self.error("lists no databases"))?;
@@ -164,8 +162,7 @@ impl Target {
         Ok(())
     }
 
-    /// A connection to a PostgreSQL target; unqualified names mean the lab's own schema, once
-    /// there is one.
+    /// Returns a connection to a PostgreSQL target. Unqualified names refer to the lab's own schema once it exists.
     ///
     /// # Errors
     /// No answer, or a target of the other protocol.
@@ -174,7 +171,7 @@ impl Target {
             return Err(self.error("is not PostgreSQL"));
         };
         let (client, connection) = config.connect(NoTls).await.map_err(|e| self.error(Sources(&e)))?;
-        // It ends with the client, or fails with the server: then the client's calls say so.
+        // The task ends with the client. If the server fails, calls of the client report it.
         tokio::spawn(connection);
         if let Some(schema) = self.workspace.get() {
             let path = format!("SET search_path TO {schema}");
@@ -183,48 +180,48 @@ impl Target {
         Ok(client)
     }
 
-    /// The name of the lab's own database (PostgreSQL: schema) there.
+    /// Returns the name of the lab's database (PostgreSQL: schema) on the target.
     ///
     /// # Errors
-    /// No [`Workspace`] has been made.
+    /// No [`Workspace`] has been created.
     pub(crate) fn database(&self) -> Result<&str> {
         self.workspace.get().map(String::as_str).ok_or_else(|| self.error("has no database of this run yet"))
     }
 
-    /// An error with this target's name; of a driver's long text only what a person needs.
+    /// Returns an error with this target's name, and with the relevant part of a driver's long text.
     pub(crate) fn error(&self, error: impl Display) -> Error {
         Error::Target { name: self.name.clone(), message: tidied(&error.to_string()) }
     }
 
-    /// Processor time and memory so far of the server's processes, if they are on this machine.
+    /// Returns processor time and memory of the server's processes, if they are local.
     pub(crate) fn usage(&self) -> Option<Usage> {
         let own = machine::usage(self.process?)?;
         Some(self.started.as_ref().map_or(own, |started| own.and(started.used_behind())))
     }
 
-    /// Whether none of its addresses is one of this machine.
+    /// Returns true if none of its addresses is on this machine.
     pub(crate) fn is_elsewhere(&self) -> bool {
         address::local(&self.addresses()).is_empty()
     }
 
-    /// Whether the lab started it, so that all that is in it is the lab's.
+    /// Returns true if the lab started it, so that all its data is the lab's.
     pub(crate) fn is_started(&self) -> bool {
         self.started.is_some()
     }
 
-    /// What it is and what it promises, asked and probed now.
+    /// Returns its properties and durability, as measured now.
     pub(crate) async fn info(&self) -> TargetInfo {
         let fingerprint = fingerprint::take(self).await;
         TargetInfo { name: self.name.clone(), uri: address::without_secrets(&self.uri), fingerprint }
     }
 
-    /// Whether what is measured is encrypted on its way, and whether somebody has logged in: both cost time.
+    /// Returns a note on encryption and authentication of the measured traffic, since both cost time.
     fn traffic(&self) -> String {
         let (encrypted, user) = match &*self.client {
             ClientSettings::Mongo(options) => {
                 (matches!(options.tls, Some(Tls::Enabled(_))), options.credential.is_some())
             }
-            // PostgreSQL is always spoken to without TLS.
+            // The lab connects to PostgreSQL without TLS.
             ClientSettings::Postgres(config) => (false, config.get_user().is_some()),
         };
         let encrypted = if encrypted { "encrypted by TLS" } else { "not encrypted" };
@@ -252,7 +249,7 @@ async fn parse_mongo(given: &Given) -> Result<ClientSettings> {
     options.server_selection_timeout.get_or_insert(REACH);
     options.retry_reads.get_or_insert(false);
     options.retry_writes.get_or_insert(false);
-    // What is behind a balancer is never reached directly.
+    // Servers behind a balancer are never reached directly.
     let is_balanced = options.load_balanced == Some(true);
     if options.hosts.len() == 1 && options.repl_set_name.is_none() && !is_balanced {
         options.direct_connection.get_or_insert(true);
@@ -276,7 +273,7 @@ fn wrong_uri(given: &Given, why: &str) -> Error {
     Error::Input(format!("target {}: its connection string is wrong: {why}", given.name))
 }
 
-/// An error with what caused it: tokio-postgres says "db error" and keeps the server's words below.
+/// An error with its causes: tokio-postgres prints "db error" and keeps the server's message in the source.
 pub(crate) struct Sources<'a>(pub(crate) &'a (dyn std::error::Error + 'static));
 
 impl Display for Sources<'_> {
@@ -291,13 +288,13 @@ impl Display for Sources<'_> {
     }
 }
 
-/// What an answer has at a path.
+/// Returns the value of an answer at a path.
 fn at<'a>(document: &'a Document, path: &[&str]) -> Option<&'a Bson> {
     let (last, before) = path.split_last()?;
     before.iter().try_fold(document, |inner, name| inner.get_document(name).ok())?.get(last)
 }
 
-/// A number of an answer, whatever its type.
+/// Returns a number of an answer, of any numeric type.
 pub(crate) fn number(document: &Document, path: &[&str]) -> Option<f64> {
     match at(document, path)? {
         Bson::Int32(number) => Some(f64::from(*number)),
@@ -307,7 +304,7 @@ pub(crate) fn number(document: &Document, path: &[&str]) -> Option<f64> {
     }
 }
 
-/// Leaves out of a driver's message what is there for the driver's own developers.
+/// Removes parts of a driver's message that only its developers need.
 fn tidied(message: &str) -> String {
     let message = message.strip_prefix("Kind: ").unwrap_or(message);
     let ends = [", labels: {", ", backtrace: ", ", source: None", ", server response: "];

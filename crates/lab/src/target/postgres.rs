@@ -1,12 +1,12 @@
-//! `--postgres-here`: temporary PostgreSQL clusters from the version that is installed.
+//! `--postgres-here`: temporary PostgreSQL clusters of the installed version.
 //!
-//! Three, which differ in one thing each: fsync on as it comes, fsync off, and on a RAM disk. A
-//! shell stands between the lab and each server: when its standard input closes, however the lab
-//! ended, it stops the server and removes the directory. PostgreSQL refuses to run as root, so that
-//! root's clusters belong to the user `postgres`, or else `nobody`.
+//! Three clusters differ in one setting each: fsync on (the default), fsync off, and on a RAM disk. A shell stands
+//! between the lab and each server. When its standard input closes, however the lab ends, the shell stops the server
+//! and removes the directory. PostgreSQL refuses to run as root, so clusters of root run as the user `postgres`, or
+//! else `nobody`.
 //!
-//! `--members-here`: a server that has members, for w: 2 and majority: a Vellum front over a PostgreSQL with one standby, which
-//! `synchronous_standby_names` makes every commit that asks for it wait for.
+//! `--members-here`: a server with members, for w: 2 and majority. It is a Vellum front over a PostgreSQL with one
+//! standby. `synchronous_standby_names` makes every commit that asks for durability wait for the standby.
 
 use super::launch::{Kept, Place, Started, front};
 use super::workspace::fresh;
@@ -24,19 +24,19 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-/// Where Linux keeps a file system in memory.
+/// In-memory file system of Linux.
 const RAM_DISK: &str = "/dev/shm";
 
-/// How long a new cluster may take to answer.
+/// Timeout for a new cluster to answer.
 const START: Duration = Duration::from_secs(60);
 
-/// Starts the server in the background, stops it by its own id (SIGINT: without waiting for clients) when its own input
-/// ends, and clears up once the server has ended, by itself, too.
+/// Starts the server in the background, and stops it by its process id (SIGINT: without waiting for clients) when
+/// standard input ends. Removes the directory after every end of the server.
 const SUPERVISOR: &str = "dir=$1; shift; exec 3<&0; \
     \"$@\" </dev/null 3<&- & server=$!; { read -r _ <&3; kill -INT $server; } 2>/dev/null & reader=$!; \
     exec 3<&-; wait $server; kill $reader 2>/dev/null; rm -rf \"$dir\"";
 
-/// A command that this shell runs, and whose directory it removes at the end.
+/// Returns a command that runs under this shell. The shell removes the directory at the end.
 pub(super) fn supervised(directory: &Path) -> Command {
     let mut command = Command::new("sh");
     command.args(["-c", SUPERVISOR, "sh"]).arg(directory).stdout(Stdio::null()).stderr(Stdio::null());
@@ -50,13 +50,13 @@ pub(super) struct Cluster {
     pub(super) on_ram_disk: bool,
 }
 
-/// What is installed, and whom servers run as: user and group, `None` for whoever runs the lab.
+/// The installed programs, and the user and group of the servers; `None` for the user of the lab.
 pub(super) struct Parts {
     pub(super) programs: PathBuf,
     pub(super) user: Option<(u32, u32)>,
 }
 
-/// Where a cluster listens, and its one user's password.
+/// Address of a cluster, and the password of its only user.
 pub(super) struct Address {
     port: u16,
     pub(super) password: String,
@@ -67,12 +67,12 @@ impl Address {
         format!("postgresql://postgres:{}@127.0.0.1:{}/postgres", self.password, self.port)
     }
 
-    /// For a command line, which others can read.
+    /// Returns the connection string for a command line, which other users can read.
     pub(super) fn without_password(&self) -> String {
         format!("postgresql://postgres@127.0.0.1:{}/postgres", self.port)
     }
 
-    /// A connection, which ends with its client.
+    /// Opens a connection, which ends with its client.
     pub(super) async fn connect(&self) -> std::result::Result<tokio_postgres::Client, tokio_postgres::Error> {
         let (client, connection) = tokio_postgres::connect(&self.uri(), tokio_postgres::NoTls).await?;
         tokio::spawn(connection);
@@ -86,11 +86,11 @@ const CLUSTERS: [Cluster; 3] = [
     Cluster { name: "postgres-ram-disk", fsync: true, on_ram_disk: true },
 ];
 
-/// Starts them: fsync on, fsync off, and on a RAM disk (left out, with a word on standard error,
-/// where there is none) in the first place, and fsync on in further ones.
+/// Starts the clusters: fsync on, fsync off, and on a RAM disk in the first place, fsync on in further places. A
+/// missing RAM disk is reported on standard error.
 ///
 /// # Errors
-/// No PostgreSQL is installed, or a cluster doesn't start: those before are ended again.
+/// PostgreSQL is not installed, or a cluster does not start. Earlier clusters are stopped.
 pub(crate) async fn clusters(places: &[Place]) -> Result<Vec<Target>> {
     let parts = Parts::find()?;
     let mut targets = Vec::new();
@@ -98,7 +98,7 @@ pub(crate) async fn clusters(places: &[Place]) -> Result<Vec<Target>> {
         for cluster in CLUSTERS.iter().filter(|cluster| at == 0 || (cluster.fsync && !cluster.on_ram_disk)) {
             let place = if cluster.on_ram_disk { &place.elsewhere(Path::new(RAM_DISK)) } else { place };
             if cluster.on_ram_disk && !place.data.is_dir() {
-                // Told at once, and nobody is left to be told when standard error is gone.
+                // Reported at once. Standard error may be closed.
                 let _ =
                     writeln!(std::io::stderr(), "no {RAM_DISK} here: PostgreSQL on a RAM disk is left out");
                 continue;
@@ -109,11 +109,11 @@ pub(crate) async fn clusters(places: &[Place]) -> Result<Vec<Target>> {
     Ok(targets)
 }
 
-/// The directory with initdb and postgres: Debian keeps them out of the search path.
+/// Returns the directory of initdb and postgres. Debian keeps it out of PATH.
 fn programs() -> Result<PathBuf> {
     let debian = fs::read_dir("/usr/lib/postgresql").into_iter().flatten().flatten();
     let mut versions: Vec<PathBuf> = debian.map(|entry| entry.path().join("bin")).collect();
-    // The highest version last; as numbers, or 9.6 would follow 15.
+    // Sorted by number, the highest version last: as text, 9.6 would follow 15.
     versions.sort_by_key(|path| path.parent().and_then(|p| p.file_name()?.to_str()?.parse::<u32>().ok()));
     let search = std::env::var_os("PATH").unwrap_or_default();
     let all = versions.into_iter().rev().chain(std::env::split_paths(&search));
@@ -125,7 +125,7 @@ fn programs() -> Result<PathBuf> {
     })
 }
 
-/// Whom the servers run as: user and group; `None` for whoever runs the lab.
+/// Returns user and group of the servers; `None` for the user of the lab.
 fn unprivileged() -> Result<Option<(u32, u32)>> {
     if !Uid::effective().is_root() {
         return Ok(None);
@@ -147,13 +147,15 @@ async fn start(cluster: &Cluster, parts: &Parts, place: &Place) -> Result<Target
 }
 
 impl Parts {
+    /// Finds the programs and the user.
+    ///
     /// # Errors
-    /// No PostgreSQL is installed, or nobody whom it could run as.
+    /// PostgreSQL is not installed, or no suitable user exists.
     pub(super) fn find() -> Result<Parts> {
         Ok(Parts { programs: programs()?, user: unprivileged()? })
     }
 
-    /// Starts the server of a directory that has its data.
+    /// Starts the server of an existing data directory.
     pub(super) fn spawn(
         &self,
         cluster: &Cluster,
@@ -170,7 +172,7 @@ impl Parts {
     }
 }
 
-/// Makes a cluster, and starts it.
+/// Creates and starts a cluster.
 pub(super) async fn cluster(cluster: &Cluster, parts: &Parts, place: &Place) -> Result<(Started, Address)> {
     let (name, user) = (name_of(cluster, place), parts.user);
     let failed = |why: String| super::launch::failed(&name, why);
@@ -194,7 +196,7 @@ pub(super) async fn cluster(cluster: &Cluster, parts: &Parts, place: &Place) -> 
     Ok((started, address))
 }
 
-/// Lets the unprivileged user in, and nobody else.
+/// Restricts a directory to the unprivileged user.
 pub(super) fn prepare(directory: &Path, user: Option<(u32, u32)>) -> std::io::Result<()> {
     fs::set_permissions(directory, fs::Permissions::from_mode(0o700))?;
     user.map_or(Ok(()), |(uid, gid)| chown(directory, Some(uid), Some(gid)))
@@ -204,12 +206,11 @@ pub(super) fn as_user(command: &mut Command, user: Option<(u32, u32)>) {
     if let Some((uid, gid)) = user {
         command.uid(uid).gid(gid);
     }
-    // The lab's own directory may be one that user must not enter.
+    // The current directory may be closed to that user.
     command.current_dir("/");
 }
 
-/// Makes an empty cluster whose one user needs the password: other users of this machine can reach
-/// the port, too.
+/// Creates an empty cluster with one user and a password, since other users of this machine can reach the port.
 fn initialise(
     programs: &Path,
     directory: &Path,
@@ -227,12 +228,12 @@ fn initialise(
     command.arg("-D").arg(directory.join("data")).arg("--pwfile").arg(&file);
     command.args(["-U", "postgres", "-A", "scram-sha-256", "-E", "UTF8", "--no-locale", "--no-sync"]);
     if let Some(path) = log_to {
-        // It makes this directory itself, and wants it empty.
+        // initdb creates this directory and requires it to be empty.
         command.arg("-X").arg(path.join("wal"));
     }
     as_user(&mut command, user);
     let output = command.stdin(Stdio::null()).output().map_err(|error| format!("initdb: {error}"))?;
-    // It has been read.
+    // initdb has read it.
     let _ = fs::remove_file(&file);
     if output.status.success() {
         return Ok(());
@@ -254,12 +255,12 @@ fn arguments(cluster: &Cluster, programs: &Path, directory: &Path, port: u16) ->
     all
 }
 
-/// A port that was free just now. Whoever takes it first makes the start fail, which says so.
+/// Returns a port that is free now. If another process takes it first, the start fails with an error.
 pub(super) fn free_port() -> std::io::Result<u16> {
     Ok(TcpListener::bind(("127.0.0.1", 0))?.local_addr()?.port())
 }
 
-/// Waits until it takes connections; while it starts it refuses them.
+/// Waits until the server accepts connections. During its start it refuses them.
 async fn wait_for(uri: &str) -> std::result::Result<(), String> {
     let deadline = Instant::now() + START;
     loop {
@@ -271,7 +272,7 @@ async fn wait_for(uri: &str) -> std::result::Result<(), String> {
     }
 }
 
-/// The last lines it wrote, for whoever must find out why it doesn't start.
+/// Returns the last lines of its log, for the error of a failed start.
 pub(super) fn log_tail(directory: &Path) -> String {
     let text = fs::read_to_string(directory.join("log")).unwrap_or_default();
     let lines: Vec<&str> = text.lines().collect();
@@ -281,15 +282,15 @@ pub(super) fn log_tail(directory: &Path) -> String {
 
 const FRONT_WITH_STANDBY: &str = "front-with-standby";
 
-/// How long the standby may take until it follows.
+/// Timeout for the standby to start replication.
 const FOLLOW: Duration = Duration::from_secs(60);
 
 const PRIMARY: Cluster = Cluster { name: FRONT_WITH_STANDBY, fsync: true, on_ram_disk: false };
 
-/// Starts all three, below the first place; they end together.
+/// Starts the primary, the standby and the front below the first place. They end together.
 ///
 /// # Errors
-/// No PostgreSQL is installed, or one of them can't be started.
+/// PostgreSQL is not installed, or a server does not start.
 pub(crate) async fn start_members(place: &Place) -> Result<Target> {
     let parts = Parts::find()?;
     let (primary, address) = cluster(&PRIMARY, &parts, place).await?;
@@ -304,7 +305,7 @@ fn standby_failed(why: impl std::fmt::Display) -> Error {
     }
 }
 
-/// A copy of the primary that follows it, once it does.
+/// Starts a copy of the primary and returns it once it follows.
 async fn follow(parts: &Parts, place: &Place, primary: &Address) -> Result<Started> {
     let scratch = Scratch::below(&place.data)?;
     let directory = scratch.path().to_path_buf();

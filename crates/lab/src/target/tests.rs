@@ -1,4 +1,4 @@
-//! Targets against servers that don't behave: every message names the target.
+//! Targets against misbehaving servers: every error names the target.
 
 use super::*;
 use std::net::TcpListener;
@@ -7,12 +7,12 @@ fn given(name: &str, uri: &str) -> Given {
     Given { name: name.to_string(), uri: uri.to_string() }
 }
 
-/// The floor in a thread of this process; its connection string.
+/// Starts the floor in a thread, and returns its connection string.
 fn floor_here() -> String {
     fake(Vec::new())
 }
 
-/// The same, but for the replies given.
+/// Starts a floor with other replies, and returns its connection string.
 fn fake(first: Vec<floor::Reply>) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
@@ -85,7 +85,7 @@ async fn a_driver_gets_along_with_the_floor() {
 async fn a_server_that_dies_in_the_middle_is_named() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
-    // Passes on to the floor until it is told to hang up.
+    // Forwards to the floor until it is ordered to disconnect.
     let floor = floor_here();
     let upstream = floor.trim_start_matches("mongodb://").trim_end_matches('/').to_string();
     let (die, dead) = std::sync::mpsc::channel::<()>();
@@ -135,7 +135,7 @@ async fn a_refused_command_is_named() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_database_that_is_there_already_is_left_alone() {
     let there = reply("{databases: [{name: 'admin'}, {name: 'vellum_lab_run_fork'}], ok: 1.0}");
-    // Were it dropped nonetheless, the refusal would say so.
+    // If the lab dropped it nevertheless, the error would show it.
     let refusal = reply("{ok: 0.0, errmsg: 'dropped', code: 13}");
     let uri = fake(vec![(&["listDatabases"], there), (&["dropDatabase"], refusal)]);
     let target = Target::connect(&given("mine", &uri)).await.unwrap();
@@ -191,7 +191,7 @@ async fn what_is_behind_a_balancer_is_reached_through_it() {
     let collection = client.database("x").collection::<mongodb::bson::Document>("y");
     collection.insert_one(doc! { "a": 1 }).await.unwrap();
     assert!(collection.find_one(doc! { "a": 1 }).await.unwrap().is_some());
-    // A server that knows nothing of balancers is told of by the driver.
+    // The driver reports a server without support for balancers.
     let alone = given("alone", &format!("{}?loadBalanced=true", floor_here()));
     let text = message(Target::connect(&alone).await.unwrap_err());
     assert!(text.contains("target alone") && text.contains("load balanc"), "{text}");

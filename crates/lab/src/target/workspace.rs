@@ -1,10 +1,9 @@
-//! The lab's own place on a target: a database (PostgreSQL: a schema) named with the run's id.
+//! The lab's private data on a target: a database (PostgreSQL: a schema) named after the run's id.
 //!
-//! The lab drops nothing that it did not make. So a name that is there already is refused, and
-//! at the end only that database goes, and those whose names begin with its own, which experiments
-//! make when they fork it.
+//! The lab drops only data that it created. An existing name is therefore refused. At the end the lab drops this
+//! database and databases whose names begin with its name, which experiments create when they fork it.
 //!
-//! A directory of the lab's own for servers' data: made empty, and removed with everything in it.
+//! The module also has private directories for the data of servers, created empty and removed with their contents.
 
 use super::{Protocol, Sources, Target};
 use crate::{Error, Result};
@@ -13,14 +12,13 @@ use std::hash::{BuildHasher, RandomState};
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
-/// What the lab's databases are named before the run's id.
+/// Prefix of the lab's database names, before the run's id.
 const PREFIX: &str = "vellum_lab_";
 
-/// The longest name that every target takes: PostgreSQL's 63 bytes, and room for what experiments
-/// put behind it.
+/// Maximum length of a name: PostgreSQL's 63 bytes less the suffixes of experiments.
 const NAME_MAX: usize = 48;
 
-/// A database of this run on one target. To be [removed](Workspace::remove) however the run ends.
+/// A database of this run on one target. Call [remove](Workspace::remove) in every case.
 #[derive(Debug)]
 pub(crate) struct Workspace {
     target: Target,
@@ -28,10 +26,10 @@ pub(crate) struct Workspace {
 }
 
 impl Workspace {
-    /// Makes it; from then on [`Target::database`] tells its name.
+    /// Creates the database. [`Target::database`] returns its name from then on.
     ///
     /// # Errors
-    /// It exists: then somebody else may have made it. Or the target refuses.
+    /// The database exists and may belong to another user, or the target refuses.
     pub(crate) async fn open(target: &Target, run: &str) -> Result<Workspace> {
         let name = name_of(run)?;
         let taken = match target.protocol {
@@ -46,17 +44,17 @@ impl Workspace {
         if target.protocol == Protocol::Postgres {
             execute(target, &format!("CREATE SCHEMA {name}")).await?;
         }
-        // MongoDB makes a database with its first collection.
+        // MongoDB creates a database with its first collection.
         match target.workspace.set(name.clone()) {
             Ok(()) => Ok(Workspace { target: target.clone(), name }),
             Err(_) => Err(target.error("is used by another run of this process")),
         }
     }
 
-    /// Drops it, and those that were made from it.
+    /// Drops the database and the databases made from it.
     ///
     /// # Errors
-    /// The target is gone, or refuses: what is left there is named.
+    /// The target is gone or refuses; the error names the remaining data.
     pub(crate) async fn remove(self) -> Result<()> {
         let removed = match self.target.protocol {
             _ if self.target.is_floor => Ok(()),
@@ -83,7 +81,7 @@ impl Workspace {
     }
 }
 
-/// The name for a run: of characters that need no quoting anywhere.
+/// Returns the name for a run, of characters that need no quoting.
 fn name_of(run: &str) -> Result<String> {
     let plain: String =
         run.chars().map(|c| if c.is_ascii_alphanumeric() { c.to_ascii_lowercase() } else { '_' }).collect();
@@ -94,7 +92,7 @@ fn name_of(run: &str) -> Result<String> {
     Ok(name)
 }
 
-/// Whether a name is this run's: its own, or that of something made from it.
+/// Returns true for a name of this run: its own, or a name derived from it.
 fn is_ours(candidate: &str, name: &str) -> bool {
     candidate.strip_prefix(name).is_some_and(|rest| rest.is_empty() || rest.starts_with('_'))
 }
@@ -115,36 +113,36 @@ async fn execute(target: &Target, statement: &str) -> Result<()> {
     client.batch_execute(statement).await.map_err(|error| target.error(Sources(&error)))
 }
 
-/// A temporary directory; removed when this goes.
+/// A temporary directory, removed when this value is dropped.
 #[derive(Debug)]
 pub(crate) struct Scratch(PathBuf);
 
 impl Scratch {
-    /// A new directory below this one.
+    /// Creates a directory below `parent`.
     ///
     /// # Errors
-    /// It can't be made.
+    /// The directory cannot be created.
     pub(crate) fn below(parent: &Path) -> Result<Scratch> {
         loop {
             let path = parent.join(format!("vellum-lab-{:016x}", fresh()));
             match fs::create_dir(&path) {
                 Ok(()) => return Ok(Scratch(path)),
-                // So unlikely that it happens once at most.
+                // A collision is so unlikely that one retry suffices.
                 Err(error) if error.kind() == ErrorKind::AlreadyExists => {}
                 Err(error) => return Err(Error::File(format!("can't make {}: {error}", path.display()))),
             }
         }
     }
 
-    /// A new one where temporary files go.
+    /// Creates a directory in the folder of temporary files.
     ///
     /// # Errors
-    /// It can't be made.
+    /// The directory cannot be created.
     pub(crate) fn temporary() -> Result<Scratch> {
         Scratch::below(&std::env::temp_dir())
     }
 
-    /// Where it is.
+    /// Returns its path.
     pub(crate) fn path(&self) -> &Path {
         &self.0
     }
@@ -152,12 +150,12 @@ impl Scratch {
 
 impl Drop for Scratch {
     fn drop(&mut self) {
-        // What can't be removed is left to whoever clears temporary files.
+        // Leftovers remain for the system's cleanup of temporary files.
         let _ = fs::remove_dir_all(&self.0);
     }
 }
 
-/// A number that nobody can guess: the standard library keys its hashing from the system's.
+/// Returns an unpredictable number: the standard library seeds its hasher from the system.
 pub(super) fn fresh() -> u64 {
     RandomState::new().hash_one(std::process::id())
 }

@@ -1,10 +1,8 @@
-//! Write concerns of operations, and why a target's figures with one would say something else.
+//! Write concerns of operations, and the reasons why a target's figures with one would mislead.
 //!
-//! A connection that sends inserts with `w: 0` and waits for nothing.
-//!
-//! The official driver refuses that write concern, so that these go over a connection of the
-//! lab's own: OP_MSG with the flag that no reply is wanted. A server carries out what comes over one connection
-//! in its order, so that the answer to a ping sent at last tells that all before it has been carried out.
+//! The module also has a connection for inserts with `w: 0`, which waits for no answer. The official driver refuses
+//! this write concern, so the lab sends OP_MSG with the flag for "no reply" itself. A server executes the messages of a
+//! connection in order. The answer to a final ping therefore confirms all earlier messages.
 
 use super::maker::Constant;
 use crate::Result;
@@ -27,9 +25,9 @@ use wire::message::{MORE_TO_COME, encode_sections};
 #[derive(Clone, Debug, Deserialize)]
 #[serde(try_from = "Constant")]
 pub(super) struct Concern {
-    /// As the command has it.
+    /// Its document in a command.
     pub(super) document: Document,
-    /// Members that must have the write, where it is a number.
+    /// Number of members that must have the write, if `w` is a number.
     members: Option<i64>,
     journaled: bool,
 }
@@ -48,13 +46,13 @@ impl TryFrom<Constant> for Concern {
 }
 
 impl Concern {
-    /// Whether no answer comes.
+    /// Returns true if no answer comes.
     pub(super) fn is_unacknowledged(&self) -> bool {
         self.members == Some(0)
     }
 
-    /// Tries a command with it: why it isn't measured, if so. A target that acknowledges what it can't have done has
-    /// no figure.
+    /// Tries a command with the write concern, and returns the reason to skip it, if any. A target that acknowledges an
+    /// impossible write concern has no figure.
     ///
     /// # Errors
     /// The target is gone.
@@ -91,11 +89,11 @@ impl Concern {
     }
 }
 
-/// How many members that hold data the target says there are; `None` behind a router.
+/// Returns the reported number of data-bearing members; `None` behind a router.
 async fn members(link: &Link) -> Result<Option<i64>> {
     let hello = match link.database.run_command(doc! { "hello": 1 }).await {
         Ok(hello) => hello,
-        // Servers before 4.4 know it by its older name.
+        // Servers before 4.4 know only `isMaster`.
         Err(_) => link.admin(doc! { "isMaster": 1 }).await?,
     };
     if hello.get_str("msg").is_ok_and(|msg| msg == "isdbgrid") {
@@ -107,16 +105,16 @@ async fn members(link: &Link) -> Result<Option<i64>> {
     Ok(Some(listed(&hello)))
 }
 
-/// Members that hello names, arbiters aside.
+/// Returns the number of members in hello, without arbiters.
 fn listed(hello: &Document) -> i64 {
     let count = |field| hello.get_array(field).map_or(0, Vec::len);
     (count("hosts") + count("passives")).max(1) as i64
 }
 
-/// For how long the server may take to carry out what it was sent.
+/// Timeout for the server to execute the messages sent.
 const PATIENCE: Duration = Duration::from_secs(300);
 
-/// What connections of one round have sent, and those that have sent all they were to send.
+/// Messages sent by the connections of a round, and the connections that have finished sending.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Sent {
     messages: Arc<AtomicU64>,
@@ -124,18 +122,18 @@ pub(super) struct Sent {
 }
 
 impl Sent {
-    /// Messages sent, over all connections.
+    /// Returns the number of messages sent over all connections.
     pub(super) fn messages(&self) -> u64 {
         self.messages.load(Relaxed)
     }
 
-    /// Begins a round.
+    /// Starts a round.
     pub(super) fn clear(&self) {
         self.messages.store(0, Relaxed);
         self.ended.lock().clear();
     }
 
-    /// Waits until the server has carried out all that was sent, and closes the connections. Whether it has.
+    /// Waits until the server has executed all messages, and closes the connections. Returns false after the timeout.
     pub(super) async fn settle(&self) -> bool {
         let streams = std::mem::take(&mut *self.ended.lock());
         for mut stream in streams {
@@ -156,9 +154,9 @@ async fn ask(stream: &mut TcpStream) -> std::io::Result<()> {
     stream.read_exact(&mut rest).await.map(drop)
 }
 
-/// The connection.
+/// A connection for unacknowledged inserts.
 pub(super) struct Bare {
-    /// Lent to [`Sent`] when this connection has sent everything.
+    /// Handed to [`Sent`] once this connection has sent everything.
     stream: Option<TcpStream>,
     target: Target,
     sent: Sent,
@@ -171,7 +169,7 @@ impl Drop for Bare {
 }
 
 impl Bare {
-    /// Connects; the inner error is a reason why that is not for such a connection.
+    /// Connects. The inner error is a reason why the target does not support this connection.
     pub(super) async fn connect(target: &Target, sent: Sent) -> Result<std::result::Result<Bare, String>> {
         let options = ClientOptions::parse(target.uri.as_str()).await.map_err(|e| target.error(e))?;
         if options.credential.is_some() || options.tls.is_some() {
@@ -188,7 +186,7 @@ impl Bare {
         Ok(Ok(Bare { stream: Some(stream), target: target.clone(), sent }))
     }
 
-    /// Sends a command, to which no reply comes.
+    /// Sends a command without a reply.
     pub(super) async fn send(&mut self, number: u64, command: &Document) -> Result<()> {
         let body = command.to_vec().map_err(|error| self.target.error(error))?;
         let message = message(number as i32, MORE_TO_COME, &body);
@@ -198,8 +196,8 @@ impl Bare {
     }
 }
 
-/// Writes all of it. A connection on which only a part was written is none any more: what follows would be taken for
-/// the rest.
+/// Writes all bytes. A partial write makes the connection unusable: the server would take later bytes for the missing
+/// ones.
 async fn write_whole(held: &mut Option<TcpStream>, bytes: &[u8]) -> std::io::Result<()> {
     let mut stream = held.take().ok_or_else(|| std::io::Error::other("the connection has ended"))?;
     stream.write_all(bytes).await?;
@@ -207,7 +205,7 @@ async fn write_whole(held: &mut Option<TcpStream>, bytes: &[u8]) -> std::io::Res
     Ok(())
 }
 
-/// A request with one section, the body.
+/// Returns a request with one section, the body.
 fn message(id: i32, flags: u32, body: &[u8]) -> Vec<u8> {
     encode_sections(id, flags, &[&[0], body])
 }
@@ -233,7 +231,7 @@ mod bare_tests {
         let mut held = Some(TcpStream::connect(listener.local_addr().unwrap()).await.unwrap());
         write_whole(&mut held, b"whole").await.unwrap();
         assert!(held.is_some());
-        // Nobody reads: that many bytes fit nowhere.
+        // Without a reader, that many bytes fit into no buffer.
         let much = vec![0; 256 << 20];
         let written = tokio::time::timeout(Duration::from_millis(100), write_whole(&mut held, &much)).await;
         assert!(written.is_err() && held.is_none());

@@ -14,7 +14,7 @@ use std::num::{NonZeroU16, NonZeroU64};
 use std::ops::Range;
 use toml::Spanned;
 
-/// The file, for messages.
+/// The file, for error messages.
 #[derive(Clone, Copy)]
 pub(super) struct Source<'t> {
     pub(super) name: &'t str,
@@ -22,7 +22,7 @@ pub(super) struct Source<'t> {
 }
 
 impl Source<'_> {
-    /// An error with the file's name, its line and what the line says.
+    /// Returns an error with the file's name, the line number and the line.
     fn wrong(self, at: Range<usize>, message: &str) -> Error {
         let before = self.text.get(..at.start).unwrap_or(self.text);
         let number = before.matches('\n').count();
@@ -36,13 +36,13 @@ impl Source<'_> {
     }
 }
 
-/// The whole of it.
+/// A whole file.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub(super) struct Workload {
     pub(super) title: String,
     pub(super) about: String,
-    /// Options that it can't honour.
+    /// Options that the workload does not support.
     pub(super) refuse: Vec<String>,
     #[serde(rename = "section")]
     pub(super) sections: Vec<Section>,
@@ -55,14 +55,14 @@ pub(super) struct Section {
     pub(super) id: String,
     pub(super) title: String,
     pub(super) about: String,
-    /// Of a file that has one section.
+    /// Unsupported options, for a file with a single section.
     refuse: Vec<String>,
     #[serde(rename = "kind")]
     pub(super) shape: Shape,
     pub(super) collection: String,
-    /// So many collections of that name with a number behind it, which share the documents; 0 is one without a number.
+    /// Number of numbered collections that share the documents; 0 is one collection without a number.
     pub(super) collections: u64,
-    /// Documents at the beginning; several sizes are measured in turn.
+    /// Initial numbers of documents; several sizes are measured in turn.
     #[serde(deserialize_with = "one_or_more")]
     pub(super) documents: Vec<u64>,
     #[serde(deserialize_with = "one_or_more")]
@@ -74,23 +74,23 @@ pub(super) struct Section {
     pub(super) template: Template,
     pub(super) keys: Keys,
     operation: Vec<Spanned<Step>>,
-    /// What they come to.
+    /// The operations after parsing.
     #[serde(skip)]
     pub(super) kinds: Vec<Step>,
-    /// Each kind of operation is measured by itself.
+    /// True to measure each kind of operation by itself.
     pub(super) each: bool,
-    /// So many times in turn, while the data grows.
+    /// Number of blocks while the data grows.
     pub(super) blocks: u64,
-    /// Commands once the documents are there.
+    /// Commands after loading the documents.
     pub(super) setup: Vec<Step>,
     pub(super) postgres: Option<Postgres>,
-    /// Whether sizes of storage and misses of the cache stand beside.
+    /// True to report storage sizes and cache misses.
     pub(super) cache: bool,
 }
 
 type Positive = UpTo<1_000_000>;
 
-/// A list, or its only value without one.
+/// Deserializes a list, or a single value as a list of one.
 fn one_or_more<'de, T: Deserialize<'de>, D: Deserializer<'de>>(
     deserializer: D,
 ) -> std::result::Result<Vec<T>, D::Error> {
@@ -120,17 +120,17 @@ impl Index {
     }
 }
 
-/// How PostgreSQL takes part.
+/// PostgreSQL's side of the workload.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Postgres {
     pub(super) setup: String,
-    /// A statement that takes an array for each of the columns.
+    /// A statement with an array parameter for each column.
     pub(super) load: Option<String>,
     /// Fields of the documents.
     #[serde(default)]
     pub(super) columns: Vec<String>,
-    /// Before each case.
+    /// Commands before each case.
     pub(super) before: Option<String>,
 }
 
@@ -149,7 +149,7 @@ pub(super) enum All {
 }
 
 impl Count {
-    /// Of a collection of so many. Where there are none before, a number stands for itself.
+    /// Returns the number in a collection of this size. For an empty collection the number is used as given.
     pub(super) fn of(self, documents: u64) -> u64 {
         match self {
             Count::Of(number) if documents == 0 => number,
@@ -162,7 +162,7 @@ impl Count {
 #[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq)]
 #[serde(rename_all = "camelCase")]
 pub(super) enum Kind {
-    /// It has steps, or nothing is said.
+    /// A step with substeps, or an unspecified kind.
     #[default]
     #[serde(skip)]
     Steps,
@@ -179,14 +179,14 @@ pub(super) enum Kind {
 }
 
 impl Kind {
-    /// As in the file.
+    /// Returns the name in the file.
     fn name(self) -> String {
         let mut name = format!("{self:?}");
         name[..1].make_ascii_lowercase();
         name
     }
 
-    /// Fields of this kind beside those that each may have. The first is needed if it has a mark.
+    /// Returns the fields of this kind in addition to common ones. A mark means that the first is required.
     fn fields(self) -> &'static str {
         match self {
             Kind::Steps | Kind::Connect | Kind::Start => "",
@@ -202,14 +202,14 @@ impl Kind {
     }
 }
 
-/// One request, or an operation: a request or several of them.
+/// One request, or an operation of one or more requests.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub(super) struct Step {
     pub(super) kind: Kind,
-    // Of a request.
+    // Fields of a request.
     pub(super) collection: Option<String>,
-    /// Of an insert, instead of the workload's own.
+    /// Document of an insert, instead of the workload's own.
     pub(super) document: Option<Maker>,
     pub(super) batch: Option<NonZeroU64>,
     pub(super) filter: Option<Maker>,
@@ -222,29 +222,29 @@ pub(super) struct Step {
     pub(super) upsert: Option<bool>,
     pub(super) many: Option<bool>,
     pub(super) admin: Option<bool>,
-    /// What must be found.
+    /// Number of documents that must be found.
     pub(super) expect: Option<Count>,
     pub(super) save: Option<String>,
-    /// Only operations whose number this divides.
+    /// Runs the step only for multiples of this operation number.
     every: Option<NonZeroU64>,
-    // Of an operation.
+    // Fields of an operation.
     name: String,
     weight: Option<Positive>,
     pub(super) keys: Option<Keys>,
     operations: Option<NonZeroU64>,
     pub(super) warm_up: Option<u64>,
-    /// Documents that each of them touches, to tell the cost of one.
+    /// Number of documents that each operation touches, to report the cost of one.
     pub(super) touches: Option<Count>,
     pub(super) vellum: Option<bool>,
     #[serde(rename = "writeConcern")]
     pub(super) concern: Option<Concern>,
-    /// Values that all steps share.
+    /// Values shared by all steps.
     pub(super) with: Option<IndexMap<String, Maker>>,
     pub(super) before: Vec<Step>,
     pub(super) after: Vec<Step>,
     pub(super) steps: Vec<Step>,
     sql: Option<Statements>,
-    /// What `sql` and the next three come to.
+    /// The SQL statements after parsing.
     #[serde(skip)]
     pub(super) statements: Vec<Sql>,
     values: Option<Vec<Maker>>,
@@ -252,7 +252,7 @@ pub(super) struct Step {
     rows: Option<Count>,
 }
 
-/// The names of those fields of these that are there.
+/// Returns the names of the given fields that are present.
 macro_rules! given {
     ($fields:expr, $($name:ident)*) => {
         [$((stringify!($name), $fields.$name.is_some())),*].into_iter().filter_map(|(name, given)| given.then_some(name))
@@ -289,7 +289,7 @@ impl Step {
         }
     }
 
-    /// The operation, with at least one step.
+    /// Returns the operation with at least one step.
     fn operation(mut self) -> std::result::Result<Step, String> {
         self.check()?;
         match (self.kind, self.steps.is_empty()) {
@@ -325,29 +325,29 @@ impl Step {
         self.weight.map_or(1.0, |weight| weight.0)
     }
 
-    /// The update, the pipeline or the command.
+    /// Returns the update, the pipeline or the command.
     pub(super) fn change(&self) -> Option<&Maker> {
         self.update.as_ref().or(self.pipeline.as_ref()).or(self.command.as_ref())
     }
 
-    /// Whether the operation of this number has this step.
+    /// Returns true if the operation of this number has this step.
     pub(super) fn is_due(&self, number: u64) -> bool {
         is_due(self.every, number)
     }
 
-    /// So many, whatever the options say.
+    /// Returns the fixed number of operations, whatever the options are.
     pub(super) fn exactly(&self, size: Size) -> Option<u64> {
         self.operations.map(|number| size.of(number.get()))
     }
 
-    /// Whether it may add documents to the section's own collection, or remove some.
+    /// Returns true if it may add or remove documents of the section's own collection.
     pub(super) fn moves(&self) -> bool {
         let moves =
             |step: &Step| matches!(step.kind, Kind::Insert | Kind::Delete) || step.upsert == Some(true);
         self.steps.iter().any(|step| step.collection.is_none() && moves(step))
     }
 
-    /// A field that a key needs and documents lack.
+    /// Returns a field that a key needs and documents lack.
     fn unknown_key(&self, template: &Template) -> Option<&str> {
         let values = self.statements.iter().flat_map(|sql| &sql.values);
         let values = values.chain(self.with.iter().flat_map(IndexMap::values));
@@ -363,7 +363,7 @@ fn is_due(every: Option<NonZeroU64>, number: u64) -> bool {
     every.is_none_or(|every| number.is_multiple_of(every.get()))
 }
 
-/// What PostgreSQL does in its place.
+/// PostgreSQL's statements for an operation.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(untagged)]
 enum Statements {
@@ -371,17 +371,17 @@ enum Statements {
     Several(Vec<Sql>),
 }
 
-/// One statement.
+/// One SQL statement.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Sql {
     pub(super) text: String,
     #[serde(default)]
     pub(super) values: Vec<Maker>,
-    /// A name for the row found.
+    /// Name under which the found row is kept.
     pub(super) row: Option<String>,
     every: Option<NonZeroU64>,
-    /// Rows that must be found or changed.
+    /// Number of rows that must be found or changed.
     pub(super) rows: Option<Count>,
 }
 
@@ -391,7 +391,7 @@ impl Sql {
     }
 }
 
-/// What a file's sizes are multiplied by, and what its values come from.
+/// Multiplier of the file's sizes, and seed of its values.
 #[derive(Clone, Copy)]
 pub(super) struct Size {
     pub(super) seed: u64,
@@ -408,7 +408,7 @@ impl Workload {
     /// Reads a workload.
     ///
     /// # Errors
-    /// Anything that is wrong with it, by line and field.
+    /// Any error of the file, by line and field.
     pub(super) fn read(source: Source, size: Size) -> Result<Workload> {
         #[derive(Deserialize)]
         struct Form {
@@ -481,7 +481,7 @@ impl Section {
         }
         self.documents.iter_mut().filter(|number| **number > 0).for_each(|number| *number = size.of(*number));
         self.documents.dedup();
-        // Of a few operations each there are fewer.
+        // Rounds of few operations have fewer blocks.
         if matches!(self.until(size), Until::Operations(few) if few < 10) {
             self.blocks = self.blocks.min(8);
         }
@@ -489,7 +489,7 @@ impl Section {
         Ok(())
     }
 
-    /// How long a round is.
+    /// Returns the length of a round.
     pub(super) fn until(&self, size: Size) -> Until {
         match self.operations {
             Some(operations) => Until::Operations(size.of(operations.get())),

@@ -1,8 +1,8 @@
-//! Makers: what a workload says of a value, and the value that a document or an operation gets.
+//! Makers: generators of the values in documents and operations.
 //!
-//! A maker depends on the seed, on where it stands and on the number of the document (or of the
-//! operation) alone. So any document's field can be made again, which is how an operation knows the
-//! value of a field of the document that it looks for.
+//! The output of a maker depends only on the seed, its position, and the number of the document or operation. Any field
+//! of a document can therefore be generated again. An operation uses this to know the field values of the document that
+//! it looks for.
 
 use crate::load::keys::{Dice, UpTo, Zipf, scatter};
 use indexmap::IndexMap;
@@ -15,16 +15,16 @@ use std::collections::BTreeMap;
 use std::num::NonZeroU64;
 use toml::value::{Table, Value};
 
-/// How a value comes about. What is derived here reads a generator, behind its name.
+/// A generator of a value. Types derived here are read by their `gen` name.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(remote = "Self", rename_all = "lowercase", deny_unknown_fields)]
 pub(super) enum Maker {
-    /// The same each time.
+    /// A constant.
     #[serde(skip)]
     Constant(Bson),
     #[serde(skip)]
     Nested(Vec<(String, Maker)>),
-    /// start + step × number. Begins again at 0 from `modulo` on.
+    /// start + step × number. Restarts at 0 after `modulo` numbers.
     Sequence {
         #[serde(default)]
         start: i64,
@@ -39,14 +39,14 @@ pub(super) enum Maker {
         min: f64,
         max: f64,
     },
-    /// Below a number, by Zipf's law.
+    /// A number below a limit, by Zipf's law.
     Zipf {
         below: NonZeroU64,
         #[serde(default)]
         theta: Zipf,
     },
     Words(Length),
-    /// One of these, by weight.
+    /// One of several, by weight.
     Choice {
         of: Vec<Maker>,
         #[serde(default)]
@@ -72,32 +72,32 @@ pub(super) enum Maker {
         from: Date,
         seconds: f64,
     },
-    /// The field (`_id`) of the document that the operation is about; in a document, a field before this one.
+    /// A field (default `_id`) of the operation's document; in a document, an earlier field.
     Key {
         field: Option<String>,
     },
-    /// What an operation has kept under a name, or a field of it.
+    /// A value kept by the operation under a name, or a field of it.
     Saved {
         name: String,
         field: Option<String>,
     },
-    /// One of so many words, none of which is part of another.
+    /// One of a number of words. No word is part of another.
     Word {
         below: NonZeroU64,
     },
-    /// A document whose field names are made, too.
+    /// A document with generated field names.
     Object {
         of: Vec<(Maker, Maker)>,
     },
-    /// A string of all these, the values of arrays with spaces between them.
+    /// The concatenation of values as a string. Values of arrays are separated by spaces.
     Text {
         of: Vec<Maker>,
     },
-    /// The name of the lab's database.
+    /// Name of the lab's database.
     Database {},
 }
 
-/// So many bytes, or a number between two.
+/// A number of bytes, or a range.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Length {
@@ -106,7 +106,7 @@ pub(super) struct Length {
     max: Option<u64>,
 }
 
-/// Milliseconds since 1970. Without an offset it is UTC.
+/// Milliseconds since 1970. A date without an offset is UTC.
 #[derive(Clone, Copy, Debug, Deserialize, PartialEq, PartialOrd)]
 #[serde(try_from = "String")]
 pub(super) struct Date(i64);
@@ -143,19 +143,19 @@ impl TryFrom<Maker> for Constant {
     }
 }
 
-/// What a value may depend on.
+/// The inputs of a value.
 pub(super) struct Scene<'a> {
     pub(super) dice: Dice,
-    /// The number of the document, or of the operation.
+    /// Number of the document or operation.
     pub(super) number: u64,
-    /// The document that an operation is about, or whose fields are made.
+    /// The operation's document, or the document under construction.
     pub(super) key: Option<(&'a Template, u64)>,
-    /// What the operation has kept.
+    /// Values kept by the operation.
     pub(super) saved: BTreeMap<String, Bson>,
     pub(super) database: &'a str,
 }
 
-/// Fields of documents, each with a stream of random numbers of its own.
+/// Fields of documents, each with its own stream of random numbers.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(try_from = "IndexMap<String, Maker>")]
 pub(super) struct Template {
@@ -163,7 +163,7 @@ pub(super) struct Template {
     fields: Vec<(String, Maker)>,
 }
 
-/// Tables with `gen` make something, all other values stand for themselves.
+/// A table with `gen` is a generator; any other value is a constant.
 impl<'de> Deserialize<'de> for Maker {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Maker, D::Error> {
         Maker::of(Value::deserialize(deserializer)?).map_err(D::Error::custom)
@@ -206,7 +206,7 @@ impl Maker {
         })
     }
 
-    /// Refuses limits that are in the wrong order, or too large.
+    /// Refuses limits in the wrong order or too large.
     fn check(&self) -> Result<(), String> {
         let in_order = match self {
             Maker::Int { min, max } => min <= max,
@@ -224,7 +224,7 @@ impl Maker {
         in_order.then_some(()).ok_or_else(|| "the lower limit is above the upper one".to_string())
     }
 
-    /// The value, if nothing in it is made.
+    /// Returns the value if it contains no generator.
     fn constant(self) -> Option<Bson> {
         match self {
             Maker::Constant(value) => Some(value),
@@ -239,7 +239,7 @@ impl Maker {
         }
     }
 
-    /// The fields of an operation's document that are asked for.
+    /// Returns the fields of the operation's document that the maker needs.
     pub(super) fn keys(&self) -> Vec<&str> {
         match self {
             Maker::Key { field } => vec![field.as_deref().unwrap_or(ID)],
@@ -253,7 +253,7 @@ impl Maker {
         }
     }
 
-    /// The value.
+    /// Generates the value.
     pub(super) fn make(&self, scene: &mut Scene) -> Bson {
         let dice = &mut scene.dice;
         match self {
@@ -265,7 +265,7 @@ impl Maker {
                 Bson::Int64(number.wrapping_rem(modulo))
             }
             Maker::Clock { from, seconds } => {
-                // The numbers of a warm-up are far away.
+                // The numbers of a warm-up are large, so only their low bits are used.
                 let (number, step) = ((scene.number & 0xFFFF_FFFF) as i64, (seconds * 1000.0) as i64);
                 Bson::DateTime(DateTime::from_millis(from.0.saturating_add(step.saturating_mul(number))))
             }
@@ -314,7 +314,7 @@ impl Maker {
                 };
                 value.cloned().unwrap_or(Bson::Null)
             }
-            // Letters that the number decides.
+            // Letters derived from the number.
             Maker::Word { below } => {
                 Bson::String(format!("w{}", Dice::of(1, dice.below(below.get())).letters(7)))
             }
@@ -328,18 +328,18 @@ impl Maker {
     }
 }
 
-/// The largest text or binary of a workload, and the longest array.
+/// Maximum size of a text or binary value, and maximum length of an array.
 const BYTES_MAX: u64 = 15 << 20;
 const LENGTH_MAX: u64 = 100_000;
 
-/// A length: so much, or from `min` to `max`.
+/// A fixed length, or `min` and `max`.
 type Limits = (Option<u64>, Option<u64>, Option<u64>);
 
 fn limits((exact, min, max): Limits) -> Option<(u64, u64)> {
     exact.map(|exact| (exact, exact)).or(min.zip(max))
 }
 
-/// Whether the limits are in their order.
+/// Returns true if the limits are in order. A missing or too large limit is an error.
 fn within(name: &str, given: Limits, most: u64) -> Result<bool, String> {
     let (min, max) = limits(given).ok_or_else(|| format!("'{name}', or 'min' and 'max', is missing"))?;
     if max > most { Err(format!("at most {most} is possible")) } else { Ok(min <= max) }
@@ -350,7 +350,7 @@ fn between(given: Limits, dice: &mut Dice) -> u64 {
     if min == max { min } else { min + dice.below(max - min + 1) }
 }
 
-/// A place by these weights.
+/// Returns an index drawn by these weights.
 pub(super) fn drawn(weights: impl Iterator<Item = f64> + Clone, dice: &mut Dice) -> usize {
     let mut left = dice.share() * weights.clone().sum::<f64>();
     let below = |weight: f64| {
@@ -361,15 +361,15 @@ pub(super) fn drawn(weights: impl Iterator<Item = f64> + Clone, dice: &mut Dice)
     weights.map(below).position(|found| found).unwrap_or(last)
 }
 
-/// The field that each document has.
+/// The field that every document has.
 const ID: &str = "_id";
 
-/// A number as drivers send it: the small ones in 32 bits.
+/// Returns a number as drivers send it: 32 bits if it fits.
 fn small(number: i64) -> Bson {
     i32::try_from(number).map_or(Bson::Int64(number), Bson::Int32)
 }
 
-/// Arrays whose elements are makers are kept as fields without names, which no table has.
+/// An array of makers is stored as fields with empty names, which no table has.
 fn array_of(makers: Vec<Maker>) -> Maker {
     if makers.is_empty() {
         return Maker::Constant(Bson::Array(Vec::new()));
@@ -383,12 +383,12 @@ fn is_array(fields: &[(String, Maker)]) -> bool {
     fields.first().is_some_and(|(name, _)| name == ELEMENT)
 }
 
-/// How many integers there are from one to another, both included; 2^64 as the largest number.
+/// Returns the number of integers in a range, both ends included; u64::MAX for 2^64.
 fn span(min: i64, max: i64) -> u64 {
     max.wrapping_sub(min).cast_unsigned().saturating_add(1)
 }
 
-/// Four bytes of time that grow with the number, as real ones do, and eight drawn.
+/// Returns an ObjectId: four bytes of time that grow with the number, like a real one, and eight random bytes.
 fn object_id(scene: &mut Scene) -> ObjectId {
     const BEGIN: u64 = 1_704_067_200;
     let mut bytes = [0; 12];
@@ -403,7 +403,7 @@ fn binary(dice: &mut Dice, bytes: u64) -> Vec<u8> {
     binary
 }
 
-/// A value within a string: without quotes.
+/// Returns a value as part of a string, without quotes.
 fn plain(value: &Bson) -> String {
     match value {
         Bson::String(text) => text.clone(),
@@ -414,7 +414,7 @@ fn plain(value: &Bson) -> String {
     }
 }
 
-/// Documents of these fields. Without `_id` among them they are numbered.
+/// Creates documents with these fields. Without `_id` they are numbered.
 impl TryFrom<IndexMap<String, Maker>> for Template {
     type Error = String;
 
@@ -438,13 +438,13 @@ impl TryFrom<IndexMap<String, Maker>> for Template {
 }
 
 impl Template {
-    /// The document of this number.
+    /// Returns the document of this number.
     pub(super) fn document(&self, number: u64) -> Document {
         let make = |at: usize| self.fields.get(at).map(|(name, _)| (name.clone(), self.make(at, number)));
         (0..self.fields.len()).filter_map(make).collect()
     }
 
-    /// A field of the document of this number; dots lead into nested ones.
+    /// Returns a field of the document of this number; dots address nested fields.
     pub(super) fn field(&self, path: &str, number: u64) -> Option<Bson> {
         let mut names = path.split('.');
         let first = names.next()?;
@@ -456,12 +456,12 @@ impl Template {
         Some(value)
     }
 
-    /// Whether the file has none.
+    /// Returns true if the file has no document.
     pub(super) fn is_empty(&self) -> bool {
         self.fields.is_empty()
     }
 
-    /// Whether documents have this field.
+    /// Returns true if documents have this field.
     pub(super) fn has(&self, path: &str) -> bool {
         self.field(path, 0).is_some()
     }

@@ -1,4 +1,4 @@
-//! Workloads: operations that a file describes, such as those that the lab's own experiments are.
+//! Workloads: operations described by a file. Most of the lab's own experiments are workloads.
 
 mod concern;
 mod file;
@@ -27,7 +27,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use worker::{By, Mixer};
 
-/// The experiments that are files: name and text.
+/// The built-in workloads: name and text.
 pub(crate) const OWN: &[(&str, &str)] = &[
     ("clean", include_str!("../../../workloads/clean.toml")),
     ("error-tracker", include_str!("../../../workloads/error-tracker.toml")),
@@ -37,7 +37,7 @@ pub(crate) const OWN: &[(&str, &str)] = &[
     ("write-concern", include_str!("../../../workloads/write-concern.toml")),
 ];
 
-/// The experiment.
+/// The experiment of a workload.
 pub(crate) struct Run {
     name: &'static str,
     file: String,
@@ -46,27 +46,27 @@ pub(crate) struct Run {
 }
 
 impl Run {
-    /// A workload's file, checked before anything is started.
+    /// Reads and checks a workload file before any server is started.
     ///
     /// # Errors
-    /// It can't be read, or says something wrong.
+    /// It cannot be read or is invalid.
     pub(crate) fn open(path: &Path) -> Result<Run> {
         let wrong =
             |error: std::io::Error| Error::Input(format!("{} can't be read: {error}", path.display()));
         Run::read("run", path.display().to_string(), std::fs::read_to_string(path).map_err(wrong)?)
     }
 
-    /// One of the lab's own.
+    /// Returns a built-in workload.
     ///
     /// # Errors
-    /// There is none of that name.
+    /// The name is unknown.
     pub(crate) fn own(name: &str) -> Result<Run> {
         let found = OWN.iter().find(|(known, _)| *known == name);
         let (name, text) = found.ok_or_else(|| Error::Input(format!("there is no workload {name}")))?;
         Run::read(name, format!("{name}.toml"), (*text).to_string())
     }
 
-    /// Its file.
+    /// Returns the text of its file.
     pub(crate) fn text(&self) -> &str {
         &self.text
     }
@@ -121,7 +121,7 @@ impl Experiment for Run {
             lab.progress.expect(lab.measurements(&cases));
         }
         let most = workload.sections.iter().map(|section| section.documents.len()).max().unwrap_or(0);
-        // Sections of the same collection share its documents, whose size grows.
+        // Sections of one collection share its documents, whose size grows.
         let loaded = Loaded::default();
         for step in 0..most {
             for section in workload.sections.iter().filter(|section| step < section.documents.len()) {
@@ -137,7 +137,7 @@ impl Experiment for Run {
     }
 }
 
-/// The section that tells operations apart.
+/// Id of the section with a row for each kind of operation.
 const BY_KIND: &str = "operations";
 
 fn cases(lab: &Lab, section: &Section, shared: &Arc<Shared>) -> Vec<Case<Mix>> {
@@ -175,11 +175,11 @@ async fn measure_section(lab: &mut Lab, place: usize, shared: &Arc<Shared>) {
     }
 }
 
-/// What all cases of a section share.
+/// State shared by all cases of a section.
 struct Shared {
     section: Section,
     size: Size,
-    /// Documents that are there before.
+    /// Initial number of documents.
     documents: u64,
     loaded: Loaded,
     promises: BTreeMap<String, crate::result::Promise>,
@@ -210,12 +210,12 @@ impl Shared {
         parts.join(" ")
     }
 
-    /// Where a block stands on the axis: how much there is after it, or the size of the collection.
+    /// Returns the position of a block on the axis: the size after it, or the size of the collection.
     fn x(&self, block: u64) -> f64 {
         if self.section.blocks > 0 { ((block + 1) * self.block()) as f64 } else { self.documents as f64 }
     }
 
-    /// Operations of a block.
+    /// Returns the number of operations in a block.
     fn block(&self) -> u64 {
         if let Until::Operations(operations) = self.section.until(self.size) { operations } else { 0 }
     }
@@ -239,13 +239,13 @@ impl Shared {
         if self.section.blocks > 0 { case.paced() } else { case }
     }
 
-    /// The operations of a case.
+    /// Returns the operations of a case.
     fn operations(&self, at: Option<usize>) -> &[Step] {
         let all = self.section.kinds.as_slice();
         at.map_or(all, |at| all.get(at..=at).unwrap_or_default())
     }
 
-    /// The names of the section's collections.
+    /// Returns the names of the section's collections.
     fn collections(&self) -> Vec<String> {
         let Section { collection, collections, .. } = &self.section;
         match collections {
@@ -259,26 +259,26 @@ impl Shared {
 #[derive(Clone)]
 pub(super) struct Mix {
     shared: Arc<Shared>,
-    /// The place of the operation, where it is one.
+    /// Index of the operation, for a case of a single kind.
     at: Option<usize>,
     block: u64,
     connections: u32,
-    /// Of the round that runs.
+    /// State of the running round.
     state: Arc<State>,
-    /// By target: a row for each operation.
+    /// Rows of each operation by target.
     rows: Arc<Mutex<BTreeMap<String, Vec<Row>>>>,
 }
 
-/// What the workers of a round share.
+/// State shared by the workers of a round.
 #[derive(Default)]
 struct State {
-    /// The number of the next document that is made.
+    /// Number of the next new document.
     documents: AtomicU64,
-    /// Of operations without answers.
+    /// Messages of unacknowledged operations.
     sent: Sent,
-    /// The cache's counters before the round.
+    /// Counters of the cache before the round.
     cache: Mutex<Counters>,
-    /// Time in the server by kind of operation, warm-up left out.
+    /// Latencies by kind of operation, without the warm-up.
     latencies: Mutex<Vec<Latencies>>,
 }
 
@@ -301,7 +301,7 @@ impl Bench for Mix {
             self.load(target).await?;
         }
         if moves {
-            // Other kinds of operation load again.
+            // Other kinds of operation load the data again.
             shared.loaded.forget(&place);
         }
         self.state.documents.store(shared.documents, Relaxed);
@@ -349,7 +349,7 @@ impl Bench for Mix {
                 row.extra.insert("CPU per document, µs".to_string(), each);
             }
             if operation.steps.iter().any(|step| step.kind == Kind::Start) {
-                // What was looked at is the server that ran already, which had nothing to do.
+                // The measured usage was of the idle server that ran already.
                 (row.cpu_microseconds, row.resident_bytes) = (None, None);
                 row.rounds.iter_mut().for_each(|round| round.cpu_microseconds = None);
             }
@@ -373,7 +373,7 @@ impl Bench for Mix {
 }
 
 impl Mix {
-    /// The next document.
+    /// Returns a new document.
     fn fresh(&self) -> Document {
         self.shared.section.template.document(self.state.documents.fetch_add(1, Relaxed))
     }
@@ -383,7 +383,7 @@ impl Mix {
         concern.is_some_and(concern::Concern::is_unacknowledged)
     }
 
-    /// Why this target can't take part.
+    /// Returns the reason why this target cannot run the case, if any.
     async fn unfit(&self, target: &Target) -> Result<Option<String>> {
         let operations = self.shared.operations(self.at);
         let starts = |step: &Step| matches!(step.kind, Kind::Connect | Kind::Start);
@@ -399,7 +399,7 @@ impl Mix {
         Ok(None)
     }
 
-    /// Makes the section's documents.
+    /// Loads the section's documents.
     async fn load(&self, target: &Target) -> Result<()> {
         let section = &self.shared.section;
         if target.protocol == Protocol::Postgres {
@@ -425,13 +425,13 @@ impl Mix {
             self.step(&link, step).await?;
         }
         if self.shared.documents > 0 {
-            // A checkpoint would otherwise fall into the measurement. Servers without the command have nothing to write.
+            // A checkpoint during the measurement would distort it. Servers without the command have nothing to write.
             let _ = link.admin(doc! { "fsync": 1 }).await;
         }
         Ok(())
     }
 
-    /// What comes before a round; why it isn't measured, if so.
+    /// Prepares a round. Returns the reason to skip it, if any.
     async fn begin(&self, target: &Target) -> Result<Option<String>> {
         if target.protocol == Protocol::Postgres {
             if let Some(before) = self.shared.section.postgres.as_ref().and_then(|plan| plan.before.as_ref())
@@ -447,7 +447,7 @@ impl Mix {
         if target.is_floor
             && let Some(step) = operation.steps.iter().find(|step| step.expect.is_some())
         {
-            // As many documents of the same size: what client and kernel cost then is the floor.
+            // The floor returns as many documents of equal size: its time is the cost of client and kernel.
             let wanted = step.expect.map_or(0, |wanted| wanted.of(self.shared.documents)) as i64;
             let whole = self.shared.section.template.document(0).to_vec().map_or(0, |bytes| bytes.len());
             let bytes = if step.kind == Kind::Aggregate { 60 } else { whole as i64 };
@@ -473,12 +473,12 @@ impl Mix {
         Ok(())
     }
 
-    /// One step outside of what is measured.
+    /// Runs one step outside of the measurement.
     async fn step(&self, link: &Link, step: &Step) -> Result<()> {
         let doing = worker::Doing { link, mix: self };
         let mut scene = worker::scene(self, 0, 0, link.database.name());
         match doing.step(step, &mut scene).await {
-            // What is to be removed need not be there.
+            // A missing object need not be dropped.
             Err(Error::Target { message, .. })
                 if message.contains("ns not found") || message.contains("index not found") =>
             {
@@ -501,7 +501,7 @@ impl Mix {
         })
     }
 
-    /// How many of the inserts without an answer are there in the end, in the worst round.
+    /// Counts the unacknowledged inserts that arrived, in the worst round.
     async fn count_arrived(&self, link: &Link, row: &mut Row) -> Result<()> {
         const ARRIVED: &str = "arrived, %";
         let sent = self.state.sent.messages();
@@ -519,7 +519,7 @@ impl Mix {
         Ok(())
     }
 
-    /// Adds what a round had of each kind of operation to its row.
+    /// Adds the round's figures of each kind of operation to its row.
     fn count_kinds(&self, target: &Target, row: &Row) {
         if self.at.is_some() {
             return;

@@ -1,4 +1,4 @@
-//! PostgreSQL's side of a workload: statements whose parameters are the workload's values.
+//! PostgreSQL's side of a workload: statements with the workload's values as parameters.
 
 use super::file::{Postgres, Section, Sql as Statements};
 use super::maker::Scene;
@@ -11,7 +11,7 @@ use std::error::Error;
 use tokio_postgres::types::{IsNull, Kind, ToSql, Type, to_sql_checked};
 use tokio_postgres::{Client, Row, Statement};
 
-/// Documents that are loaded by one statement.
+/// Number of documents loaded by one statement.
 const BATCH: u64 = 1000;
 
 /// A value of a workload as a parameter.
@@ -36,7 +36,7 @@ impl ToSql for Parameter {
             (Bson::Boolean(value), _) => value.to_sql(kind, out),
             (Bson::DateTime(date), _) => date.to_system_time().to_sql(kind, out),
             (Bson::String(text), _) => text.to_sql(kind, out),
-            // What has no type of its own there is JSON.
+            // Types without a PostgreSQL equivalent become JSON.
             (other, _) => serde_json::to_string(other)?.to_sql(kind, out),
         }
     }
@@ -60,7 +60,7 @@ fn integer(
     }
 }
 
-/// Makes what the section's documents are loaded into, and loads them.
+/// Creates the tables of a section and loads its documents.
 ///
 /// # Errors
 /// PostgreSQL refuses.
@@ -79,13 +79,13 @@ pub(super) async fn load(target: &Target, section: &Section, plan: &Postgres, do
             let columns: Vec<Parameter> = plan.columns.iter().map(column).collect();
             named(target, client.execute_raw(&load, columns).await)?;
         }
-        // What would otherwise fall into the measurement. Refused to users without the right to it.
+        // A checkpoint during the measurement would distort it. Users without the privilege are refused.
         drop(client.batch_execute("CHECKPOINT").await);
     }
     Ok(())
 }
 
-/// A text with the lab's schema in the place of `{schema}`.
+/// Replaces `{schema}` in a text by the lab's schema.
 fn placed(target: &Target, text: &str) -> Result<String> {
     Ok(text.replace("{schema}", target.database()?))
 }
@@ -150,7 +150,7 @@ impl Session {
     }
 }
 
-/// The numbers and texts of a row.
+/// Returns the numbers and texts of a row.
 fn document(row: &Row) -> Document {
     let value = |at: usize| match *row.columns().get(at)?.type_() {
         Type::INT8 => row.try_get(at).ok().map(Bson::Int64),

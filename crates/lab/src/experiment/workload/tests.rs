@@ -1,4 +1,4 @@
-//! Files that are right, and what is said about those that are wrong.
+//! Valid workload files, and the errors of invalid ones.
 
 use super::OWN;
 use super::file::{Kind, Size, Source, Workload};

@@ -1,6 +1,4 @@
-//! One connection's share of a workload.
-//!
-//! One request of a workload to a target of MongoDB's protocol.
+//! The worker of one connection for a workload, and one request to a target with MongoDB's protocol.
 
 use super::concern::Bare;
 use super::file::{Kind, Step};
@@ -20,7 +18,7 @@ use std::collections::BTreeMap;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Instant;
 
-/// The connection.
+/// The worker of a connection.
 pub(crate) struct Mixer {
     by: By,
     mix: Mix,
@@ -30,14 +28,14 @@ pub(crate) struct Mixer {
 pub(super) enum By {
     Mongo(Box<Link>),
     Postgres(Box<sql::Session>),
-    /// Nothing is answered.
+    /// An unacknowledged connection.
     Bare {
         bare: Bare,
         database: String,
     },
-    /// Each operation is a connection of its own.
+    /// Each operation opens a connection.
     Connecting(Target),
-    /// Each operation is a server of its own, ended after the measurement: ending is not what is timed.
+    /// Each operation starts a server. Servers are stopped after the measurement, since their end is not timed.
     Starting {
         like: Target,
         started: Vec<Target>,
@@ -45,7 +43,7 @@ pub(super) enum By {
     },
 }
 
-/// What the values of an operation depend on; those of one number are the same for each kind of operation.
+/// Returns the inputs of the values of an operation. Operations of one number get equal inputs, whatever their kind.
 pub(super) fn scene<'a>(mix: &'a Mix, round: u64, number: u64, database: &'a str) -> Scene<'a> {
     let dice = Dice::of((!mix.shared.size.seed).wrapping_add(round), number);
     Scene { dice, number, key: None, saved: BTreeMap::new(), database }
@@ -61,7 +59,7 @@ impl Worker for Mixer {
     async fn operation(&mut self, number: u64) -> Result<()> {
         let Mixer { by, mix, round } = self;
         let shared = &mix.shared;
-        // Blocks go on where the last one ended.
+        // Numbers continue from the previous block.
         let number = number + mix.block * shared.block();
         let database = match by {
             By::Mongo(link) => link.database.name().to_string(),
@@ -102,7 +100,7 @@ impl Worker for Mixer {
                 bare.send(number, &command).await?;
             }
             By::Connecting(target) => match target.protocol {
-                // It has been pinged by the time it is there.
+                // The connection has been tested by a ping already.
                 Protocol::Mongo => target.mongo().await?.shutdown().immediate(true).await,
                 Protocol::Postgres => {
                     let client = target.postgres().await?;
@@ -124,13 +122,13 @@ impl Worker for Mixer {
     }
 }
 
-/// Chooses the document that an operation is about, and makes the values that its steps share.
+/// Chooses the document of an operation, and makes the values shared by its steps.
 fn aim<'a>(mix: &'a Mix, operation: &Step, scene: &mut Scene<'a>, by_sql: bool) {
     let section = &mix.shared.section;
     let keys = operation.keys.as_ref().unwrap_or(&section.keys);
     let inserts = |step: &Step| step.kind == Kind::Insert && step.document.is_none();
     let key = match keys {
-        // A statement that inserts is about a new document.
+        // An inserting statement uses a new document.
         _ if by_sql && operation.steps.iter().any(inserts) => mix.state.documents.fetch_add(1, Relaxed),
         Keys::Growing { .. } => keys.pick(&mut scene.dice, scene.number),
         _ => keys.pick(&mut scene.dice, mix.state.documents.load(Relaxed)),
@@ -142,7 +140,7 @@ fn aim<'a>(mix: &'a Mix, operation: &Step, scene: &mut Scene<'a>, by_sql: bool) 
     }
 }
 
-/// An insert with a write concern.
+/// Returns an insert with a write concern.
 fn insert(mix: &Mix, concern: &Document) -> Document {
     let section = &mix.shared.section;
     doc! { "insert": &section.collection, "documents": [mix.fresh()], "writeConcern": concern.clone() }
@@ -152,10 +150,10 @@ fn write_error(reply: &Document) -> Option<&Document> {
     reply.get_array("writeErrors").ok()?.first()?.as_document()
 }
 
-/// How often an upsert is sent that another client's upsert of the same document has overtaken.
+/// Number of attempts of an upsert that loses to a concurrent upsert of the same document.
 const ATTEMPTS: u32 = 3;
 
-/// What a step works with.
+/// Context of a step.
 pub(super) struct Doing<'a> {
     pub(super) link: &'a Link,
     pub(super) mix: &'a Mix,
@@ -165,7 +163,7 @@ fn document(value: Bson) -> Document {
     if let Bson::Document(document) = value { document } else { Document::new() }
 }
 
-/// The stages of a pipeline, or of an update that is one.
+/// Returns the stages of a pipeline, or of a pipeline update.
 fn stages(value: Bson) -> Vec<Document> {
     let Bson::Array(stages) = value else { return Vec::new() };
     stages.into_iter().map(document).collect()
@@ -187,10 +185,10 @@ impl Doing<'_> {
         step.collection.as_deref().unwrap_or(&self.mix.shared.section.collection)
     }
 
-    /// Carries it out, and keeps what is to be kept.
+    /// Executes a step, and keeps the requested values.
     ///
     /// # Errors
-    /// The target refuses, or finds something else than the file says.
+    /// The target refuses, or finds another number of documents than the file expects.
     pub(super) async fn step(&self, step: &Step, scene: &mut Scene<'_>) -> Result<()> {
         let link = self.link;
         let collection = link.collection::<Document>(self.name(step));
@@ -244,7 +242,7 @@ impl Doing<'_> {
         let Some(wanted) = step.expect.map(|wanted| wanted.of(self.mix.shared.documents)) else {
             return Ok(());
         };
-        // Of groups there are as many as the documents happen to have.
+        // The number of groups depends on the documents, up to the expected number.
         let right =
             if step.kind == Kind::Aggregate { (1..=wanted).contains(&found) } else { found == wanted };
         if right {
@@ -277,7 +275,7 @@ impl Doing<'_> {
         let collection = self.link.collection::<RawDocumentBuf>(name);
         let find = collection.find(filter).optional(step.sort.clone(), |find, sort| find.sort(sort.0));
         let mut find = find.optional(step.projection.clone(), |find, fields| find.projection(fields.0));
-        // One that is known to be the only one is asked for as drivers do.
+        // A unique document is requested with a limit of -1, as drivers do.
         if let Some(limit) = step.limit.map(|limit| limit.get() as i64).or(step.save.as_ref().map(|_| -1)) {
             find = find.limit(limit);
         }
@@ -337,7 +335,7 @@ impl Doing<'_> {
     }
 }
 
-/// Whether a write failed because its key was there already.
+/// Returns true if a write failed because its key existed.
 fn is_duplicate(error: &mongodb::error::Error) -> bool {
     const DUPLICATE_KEY: i32 = 11000;
     match &*error.kind {

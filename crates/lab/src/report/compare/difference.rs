@@ -1,5 +1,5 @@
-//! What changed between two reports, row by row: matched by section, case, target, connections
-//! and place on the axis.
+//! Differences between two reports, row by row. Rows are matched by section, case, target, connections and position on
+//! the axis.
 
 use super::limit::Metric;
 use super::statistics::Interval;
@@ -11,16 +11,16 @@ pub(crate) struct Difference {
     pub(crate) metric: Metric,
     pub(crate) before: f64,
     pub(crate) after: f64,
-    /// Of the ratio; `None` if there are too few rounds for one.
+    /// Interval of the ratio; `None` with too few rounds.
     pub(crate) interval: Option<Interval>,
 }
 
-/// What can be said of a difference.
+/// Judgement of a difference.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Verdict {
     Better,
     Worse,
-    /// The rounds are no surer of it than of none.
+    /// The rounds do not prove a difference.
     Unsure,
 }
 
@@ -32,12 +32,12 @@ impl Difference {
         Some(Difference { metric, before: metric.of(before)?, after: metric.of(after)?, interval })
     }
 
-    /// After as a multiple of before.
+    /// Returns the ratio of after to before.
     pub(crate) fn ratio(&self) -> f64 {
         self.after / self.before
     }
 
-    /// Whether it is a change, and for the better.
+    /// Returns the judgement: better, worse or uncertain.
     pub(crate) fn verdict(&self) -> Verdict {
         match self.interval.filter(Interval::tells) {
             None => Verdict::Unsure,
@@ -46,7 +46,7 @@ impl Difference {
         }
     }
 
-    /// "+12 % (+8.1 to +17 %, 90 % sure)".
+    /// Returns "+12 % (+8.1 to +17 %, 90 % sure)".
     pub(crate) fn told(&self) -> String {
         let change = figures::change(self.ratio());
         match self.interval {
@@ -61,7 +61,7 @@ impl Difference {
     }
 }
 
-/// A row that both reports have.
+/// A row of both reports.
 pub(crate) struct Pair {
     pub(crate) label: String,
     pub(crate) target: String,
@@ -74,21 +74,21 @@ impl Pair {
     }
 }
 
-/// The rows of a section that both reports have.
+/// The rows of a section in both reports.
 pub(crate) struct Compared {
     pub(crate) id: String,
     pub(crate) title: String,
     pub(crate) pairs: Vec<Pair>,
 }
 
-/// All that both reports have, and what only one has, in words.
+/// Rows in both reports, and a description of rows in only one.
 pub(crate) struct Comparison {
     pub(crate) sections: Vec<Compared>,
-    /// Rows that were measured before and aren't any more.
+    /// Rows that were measured only before.
     pub(crate) gone: Vec<String>,
-    /// Rows that are new.
+    /// Rows that were measured only after.
     pub(crate) new: Vec<String>,
-    /// The target that only answers, in the run of after.
+    /// Name of the floor in the later run.
     pub(crate) floor: Option<String>,
 }
 
@@ -110,7 +110,7 @@ impl Comparison {
         Comparison { sections, gone: unmatched(before, after), new: unmatched(after, before), floor }
     }
 
-    /// Every difference, with its section and row.
+    /// Returns every difference with its section and row.
     pub(crate) fn all(&self) -> impl Iterator<Item = (&Compared, &Pair, &Difference)> {
         let pairs =
             self.sections.iter().flat_map(|section| section.pairs.iter().map(move |pair| (section, pair)));
@@ -127,7 +127,7 @@ fn pair(section: &Section, row: &Row, other: &Section) -> Option<Pair> {
     (!pair.differences.is_empty()).then_some(pair)
 }
 
-/// With the number it stands for, where the case doesn't say it.
+/// Adds the position on the axis to a label that lacks it.
 pub(super) fn label_at(label: String, row: &Row) -> String {
     match row.x.map(figures::number).filter(|x| !label.contains(x)) {
         Some(x) => format!("{label} at {x}"),
@@ -135,14 +135,14 @@ pub(super) fn label_at(label: String, row: &Row) -> String {
     }
 }
 
-/// The same row of another report, if it was measured there.
+/// Returns the same row of another report, if measured.
 pub(super) fn measured<'a>(section: &'a Section, row: &Row) -> Option<&'a Row> {
     let key = |row: &Row| (row.target.clone(), row.case.clone(), row.connections);
     let mut rows = section.rows.iter().filter(|other| key(other) == key(row) && other.operations > 0);
     rows.find(|other| other.x == row.x)
 }
 
-/// Rows of one report that the other has no figures for, with the reason if it gives one.
+/// Returns the rows of one report without figures in the other, with the reason if known.
 fn unmatched(of: &Report, by: &Report) -> Vec<String> {
     let mut found = Vec::new();
     for section in &of.sections {
@@ -166,7 +166,7 @@ mod tests {
     use super::*;
     use crate::report::tests as testing;
 
-    /// The report, with every latency of a target so many times as long.
+    /// Returns the report with every latency of a target multiplied by a factor.
     fn slower(target: &str, factor: f64) -> Report {
         let mut report = testing::report();
         for row in report.sections.iter_mut().flat_map(|section| &mut section.rows) {

@@ -1,18 +1,18 @@
-//! What may be compared and limited: `p99>+10%`, `rate<-5%`.
+//! Figures that can be compared and limited: `p99>+10%`, `rate<-5%`.
 
 use crate::report::figures;
 use crate::result::{Round, Row};
 
 /// A figure of a row.
 pub(crate) struct Figure {
-    /// Its name in a limit.
+    /// Name in a limit.
     pub(crate) name: &'static str,
-    /// Its name for people.
+    /// Title in a table.
     pub(crate) title: &'static str,
     of: fn(&Round) -> Option<f64>,
 }
 
-/// A figure by its place among all.
+/// A figure, by its index in the list of all figures.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) struct Metric(usize);
 
@@ -31,7 +31,7 @@ impl Metric {
     pub(crate) const RATE: Metric = Metric(0);
     pub(crate) const P50: Metric = Metric(1);
 
-    /// What is shown unless a limit is about another.
+    /// The figures shown by default.
     pub(crate) const SHOWN: [Metric; 3] = [Metric::RATE, Metric::P50, Metric(4)];
 
     pub(crate) fn all() -> impl Iterator<Item = Metric> {
@@ -42,44 +42,44 @@ impl Metric {
         &FIGURES[self.0]
     }
 
-    /// The figure of all rounds together; `None` where there is none.
+    /// Returns the figure over all rounds, if available.
     pub(crate) fn of(self, row: &Row) -> Option<f64> {
         self.of_round(&row.whole()).filter(|_| row.operations > 0)
     }
 
-    /// The figure of one round.
+    /// Returns the figure of one round.
     pub(crate) fn of_round(self, round: &Round) -> Option<f64> {
         (self.figure().of)(round).filter(|value| *value > 0.0)
     }
 
-    /// The figure as people read it.
+    /// Formats the figure.
     pub(crate) fn text(self, value: f64) -> String {
         if self == Metric::RATE { figures::number(value) } else { figures::latency(value) }
     }
 
-    /// Whether more of it is worse: of all but the rate.
+    /// Returns true if a larger value is worse, as for all figures except the rate.
     pub(crate) fn more_is_worse(self) -> bool {
         self != Metric::RATE
     }
 }
 
-/// A change that is not to be passed.
+/// A limit of a change.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Limit {
     pub(crate) metric: Metric,
-    /// Whether it is passed by larger ratios.
+    /// True if larger ratios exceed it.
     above: bool,
-    /// The ratio of after to before at which it lies.
+    /// Limit of the ratio of after to before.
     ratio: f64,
-    /// As it was written.
+    /// Original text.
     pub(crate) text: String,
 }
 
 impl Limit {
-    /// Reads a limit.
+    /// Parses a limit.
     ///
     /// # Errors
-    /// What is wrong with it, and how it is written right.
+    /// A message with the error and the correct syntax.
     pub(crate) fn parse(text: &str) -> Result<Limit, String> {
         let wrong = |what: &str| {
             format!(
@@ -103,7 +103,7 @@ impl Limit {
         Ok(Limit { metric, above, ratio: 1.0 + number / 100.0, text: compact })
     }
 
-    /// Whether a ratio of after to before lies beyond it.
+    /// Returns true if a ratio of after to before exceeds the limit.
     pub(crate) fn passed(&self, ratio: f64) -> bool {
         if self.above { ratio > self.ratio } else { ratio < self.ratio }
     }

@@ -1,5 +1,5 @@
-//! `vellum lab compare`: what changed between two runs, how sure that is, and whether it is past a limit; or several
-//! runs side by side.
+//! `vellum lab compare`: differences between two runs with their confidence, and checks of limits; or several runs side
+//! by side.
 
 mod difference;
 mod limit;
@@ -22,27 +22,26 @@ use std::fmt::Write as _;
 use std::io::Write;
 use std::process::ExitCode;
 
-/// What stands before a difference that the rounds can't tell from none.
+/// Mark before a difference that the rounds do not prove.
 const UNSURE: &str = "≈";
 
-/// The exit code for limits or files that can't be read: nothing was compared.
+/// Exit code for invalid limits or files: nothing was compared.
 const WRONG_INPUT: u8 = 2;
 
-/// Prints and draws the differences; the exit code is 1 if a limit was passed, 2 if nothing could
-/// be compared.
+/// Prints and draws the differences. The exit code is 1 if a limit was exceeded, 2 if the comparison was impossible.
 pub(crate) fn run(options: &Compare) -> ExitCode {
     match compare(options, &mut std::io::stdout()) {
         Ok(passed) if passed.is_empty() => ExitCode::SUCCESS,
         Ok(_) => ExitCode::FAILURE,
         Err(error) => {
-            // Standard error may be gone.
+            // Standard error may be closed.
             let _ = writeln!(std::io::stderr(), "vellum lab: {error}");
             ExitCode::from(WRONG_INPUT)
         }
     }
 }
 
-/// The rows past a limit.
+/// Returns the rows beyond a limit.
 fn compare(options: &Compare, out: &mut dyn Write) -> Result<Vec<String>> {
     let limits = options.fail_if.iter().map(|text| Limit::parse(text).map_err(Error::Input));
     let limits = limits.collect::<Result<Vec<Limit>>>()?;
@@ -96,7 +95,7 @@ fn compare(options: &Compare, out: &mut dyn Write) -> Result<Vec<String>> {
     Ok(passed)
 }
 
-/// A section's rows as a table.
+/// Returns the rows of a section as a table.
 pub(super) fn grid(pairs: &[Pair], metrics: &[Metric]) -> Grid {
     let cell = |difference: &Difference| {
         let unsure = if difference.verdict() == Verdict::Unsure { UNSURE } else { "" };
@@ -112,7 +111,7 @@ pub(super) fn grid(pairs: &[Pair], metrics: &[Metric]) -> Grid {
     Grid { heads, lines: opened(lines), notes: Vec::new() }
 }
 
-/// Lines of case, target and cells.
+/// Returns lines of case, target and cells.
 fn opened(lines: impl Iterator<Item = (String, String, Vec<String>)>) -> Vec<Line> {
     let mut last = String::new();
     let line = |(case, target, cells): (String, String, Vec<String>)| {
@@ -123,7 +122,7 @@ fn opened(lines: impl Iterator<Item = (String, String, Vec<String>)>) -> Vec<Lin
     lines.map(line).collect()
 }
 
-/// Several runs, a column for each.
+/// Compares several runs, one column each.
 fn several(options: &Compare, out: &mut dyn Write) -> Result<()> {
     if !options.fail_if.is_empty() {
         return Err(Error::Input("--fail-if judges two runs, not more".to_string()));
@@ -167,8 +166,8 @@ fn machine(report: &Report) -> String {
     known.map(|(_, value)| value.as_str()).collect::<Vec<_>>().join(", ")
 }
 
-/// The rows that passed a limit for sure, the floor's aside, which is no server; and, since a row that is gone can't be
-/// shown to keep one, those.
+/// Returns the rows that surely exceed a limit. Excludes the floor, which is no server. Includes missing rows, since
+/// they cannot be shown to keep a limit.
 fn passed(comparison: &Comparison, limits: &[Limit]) -> Vec<String> {
     let mut found = Vec::new();
     for limit in limits {
@@ -186,7 +185,7 @@ fn passed(comparison: &Comparison, limits: &[Limit]) -> Vec<String> {
     found
 }
 
-/// The differences that a limit is about.
+/// Returns the differences that a limit applies to.
 fn judged<'a>(
     comparison: &'a Comparison,
     limit: &Limit,
@@ -197,12 +196,12 @@ fn judged<'a>(
     })
 }
 
-/// The first limit that nothing could ever pass, since no row has rounds enough for a sure difference.
+/// Returns the first limit that no row can exceed, because no row has enough rounds for a certain difference.
 fn undecidable<'a>(comparison: &Comparison, limits: &'a [Limit]) -> Option<&'a Limit> {
     limits.iter().find(|limit| judged(comparison, limit).all(|(_, _, each)| each.interval.is_none()))
 }
 
-/// What a reader must know before believing a difference.
+/// Returns reasons to doubt the differences.
 fn warnings(before: &Report, after: &Report, comparison: &Comparison) -> Vec<String> {
     let mut found = Vec::new();
     if before.experiment != after.experiment {
@@ -231,7 +230,8 @@ fn warnings(before: &Report, after: &Report, comparison: &Comparison) -> Vec<Str
     found
 }
 
-/// The floor does the same in every version: where it moved, the machine did.
+/// Returns a warning if the floor changed. The floor does equal work in every version, so a change comes from the
+/// machine.
 fn floor_moved(after: &Report, comparison: &Comparison) -> Option<String> {
     let floor = grid::floor(after)?;
     let medians =

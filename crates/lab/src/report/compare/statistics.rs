@@ -1,27 +1,27 @@
-//! How sure a difference is: an interval from rounds, without assuming how they are spread.
+//! Confidence of a difference: an interval from rounds, without an assumption about their distribution.
 //!
-//! The Hodges-Lehmann interval of the ratio: all quotients of a round after and a round before,
-//! in order, less as many at each end as the Mann-Whitney distribution allows. Three rounds each
-//! are the fewest that give 90 %: with three, the interval is that of the outermost quotients, so
-//! that a difference is told exactly if the rounds don't overlap.
+//! The interval is the Hodges-Lehmann interval of the ratio. All quotients of a round after and a round before are
+//! sorted. The Mann-Whitney distribution gives the number of quotients to drop at each end. Three rounds on each side
+//! are the minimum for 90 %. With three, the interval spans all quotients, so a difference is certain exactly if the
+//! rounds do not overlap.
 
-/// How sure an interval must be to be given.
+/// Minimum confidence of a reported interval.
 const CONFIDENCE: f64 = 0.9;
 
-/// Beyond so many rounds the distribution is taken as normal.
+/// Number of rounds beyond which the distribution is taken as normal.
 const EXACT_MOST: usize = 20;
 
-/// Within what, and how surely, the ratio of after to before lies.
+/// Interval of the ratio of after to before, with its confidence.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Interval {
     pub(crate) low: f64,
     pub(crate) high: f64,
-    /// 0 to 1, at least 0.9.
+    /// Confidence, 0.9 to 1.
     pub(crate) confidence: f64,
 }
 
 impl Interval {
-    /// The interval from the values of rounds; `None` if there are too few to be sure of any.
+    /// Returns the interval for the values of rounds; `None` with too few rounds.
     pub(crate) fn of_ratio(before: &[f64], after: &[f64]) -> Option<Interval> {
         let mut quotients: Vec<f64> =
             after.iter().flat_map(|after| before.iter().map(move |before| after / before)).collect();
@@ -34,13 +34,13 @@ impl Interval {
         Some(Interval { low: *quotients.get(left_out)?, high: *quotients.get(last)?, confidence })
     }
 
-    /// Whether it leaves no room for "no difference".
+    /// Returns true if the interval excludes "no difference".
     pub(crate) fn tells(&self) -> bool {
         self.low > 1.0 || self.high < 1.0
     }
 }
 
-/// How many quotients may be left out at each end, and how sure the rest is.
+/// Returns the number of quotients to drop at each end, and the resulting confidence.
 fn left_out(before: usize, after: usize) -> Option<(usize, f64)> {
     if before > EXACT_MOST || after > EXACT_MOST {
         return normal(before, after);
@@ -59,18 +59,17 @@ fn left_out(before: usize, after: usize) -> Option<(usize, f64)> {
     found
 }
 
-/// In how many orders of all rounds there are 0, 1, 2 … pairs with the one after below the one
-/// before.
+/// Returns the number of orders of all rounds with 0, 1, 2 … pairs in which the later run is below the earlier one.
 fn ways(before: usize, after: usize) -> Vec<f64> {
     let most = before * after;
-    // By how many of `after` were placed; each round before adds the number placed so far.
+    // Indexed by the number of `after` values placed; each `before` value adds the number placed so far.
     let mut placed = vec![vec![0.0; most + 1]; after + 1];
     for row in &mut placed {
         row[0] = 1.0;
     }
     for _ in 0..before {
         for count in 0..=after {
-            // From the top, so that what is read below is still without this round.
+            // From the top, so that lower entries still exclude this round.
             for pairs in (0..=most).rev() {
                 let from_less = if count > 0 { placed[count - 1][pairs] } else { 0.0 };
                 let shifted = if pairs >= count { placed[count][pairs - count] } else { 0.0 };

@@ -1,11 +1,11 @@
-//! Two runs in files, and what is said of them.
+//! Comparison of two runs in files.
 
 use super::*;
 use crate::report::tests as testing;
 use crate::report::to_json;
 use std::path::PathBuf;
 
-/// Two runs in files of their own: the fixture, and one in which `memory` is so much slower.
+/// Two runs in files: the fixture, and a run in which `memory` is slower by a factor.
 struct Files(PathBuf);
 
 impl Files {
@@ -70,7 +70,7 @@ fn what_is_not_sure_and_the_floor_pass_no_limit() {
     for row in &mut after.sections[0].rows {
         let x = row.x;
         match row.target.as_str() {
-            // Slower for sure, but no server.
+            // Surely slower, but no server.
             "floor" => *row = testing::row("floor", &row.case, row.connections, 900.0, 3),
             // One slow round of three.
             "journaled" => row.rounds[0].latency.p50 *= 9.0,

@@ -1,22 +1,22 @@
-//! A report with everything in it that an output may meet: stalls, notes, refusals, partial rows,
-//! every kind of section, and text that would be markup if it weren't escaped.
+//! A report with all cases that an output may meet: stalls, notes, refusals, partial rows, every kind of section, and
+//! text that looks like markup.
 
 use crate::histogram::Latencies;
 use crate::result::{FORMAT, Fingerprint, Kind, Moment, Promise, Report, Round, Row, Section, TargetInfo};
 use std::sync::OnceLock;
 use std::time::Duration;
 
-/// Numbers that look random and are the same each time.
+/// Reproducible pseudo-random numbers.
 struct Dice(u64);
 
 impl Dice {
-    /// At least 0, less than 1.
+    /// Returns a number from 0 up to 1, excluded.
     fn roll(&mut self) -> f64 {
         self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         (self.0 >> 11) as f64 / (1_u64 << 53) as f64
     }
 
-    /// A latency whose median is given, with a long tail.
+    /// Returns a latency from a distribution with this median and a long tail.
     fn latency(&mut self, median: f64) -> f64 {
         let tail = (1.0 - self.roll()).powf(-0.35);
         median * (0.72 + 0.12 * self.roll()) * tail
@@ -34,7 +34,7 @@ fn target(name: &str, server: &str, promise: Promise, sync: Option<f64>) -> Targ
     TargetInfo { name: name.to_string(), uri: "mongodb://127.0.0.1:27017/".to_string(), fingerprint }
 }
 
-/// One round of a row; `seconds` is what it takes, in which it does what fits.
+/// Adds one round to a row: `seconds` of time with as many operations as fit.
 fn round(row: &mut Row, median: f64, seconds: f64, dice: &mut Dice) {
     let mut latency = Latencies::new();
     let operations = (seconds * 1e6 / median * f64::from(row.connections)).min(600.0) as u64;
@@ -53,7 +53,7 @@ fn round(row: &mut Row, median: f64, seconds: f64, dice: &mut Dice) {
     row.resident_bytes = Some(64_000_000);
 }
 
-/// A row of three rounds around a median latency, microseconds.
+/// Returns a row of three rounds around a median latency in microseconds.
 pub(crate) fn row(target: &str, case: &str, connections: u32, median: f64, seed: u64) -> Row {
     let mut row = Row::new(target, case, connections);
     let mut dice = Dice(seed * 77 + median as u64);
@@ -137,7 +137,7 @@ fn rates() -> Section {
     section("rates", "Latency against throughput", Kind::Rates, None, rows)
 }
 
-/// The report.
+/// Returns the report.
 pub(crate) fn report() -> Report {
     static REPORT: OnceLock<Report> = OnceLock::new();
     REPORT.get_or_init(make).clone()

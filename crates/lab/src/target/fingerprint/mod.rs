@@ -1,16 +1,14 @@
-//! What a target is and what it promises, found out before anything is measured.
+//! Fingerprints: the identity and durability of a target, determined before the measurement.
 //!
-//! A figure without its durability is half a figure: one server syncs before it answers, another
-//! after a tenth of a second, a third never, and none of it shows in a table of latencies. So each
-//! target is asked for its version, engine, journal, sync setting and the write concern in force;
-//! where its data lies on this machine, the file system is named and its fdatasync is timed.
+//! A figure needs its durability. One server syncs before it answers, another after a tenth of a second, a third never,
+//! and a table of latencies shows none of this. The lab therefore asks each target for version, engine, journal, sync
+//! setting and default write concern. If the data is on this machine, the lab names the file system and times its
+//! fdatasync.
 //!
-//! The file system where a server's data lies: its kind, and how long its fdatasync takes.
+//! A durable write cannot be faster than fdatasync, so that time is shown next to the figures. A sync of 30 µs comes
+//! from a volume that does not sync, or from a battery.
 //!
-//! A durable write can be no faster than this, whatever the server, so it stands beside the
-//! figures: a sync of 30 µs comes from a volume that doesn't sync, or from a battery.
-//!
-//! What PostgreSQL promises: fsync and synchronous_commit decide, and it tells them.
+//! PostgreSQL reports the settings that decide its durability: fsync and synchronous_commit.
 
 mod mongo;
 
@@ -22,11 +20,11 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-/// What was learnt from the target itself; the probe of its file system comes on top.
+/// Properties reported by the target. The probe of its file system is added later.
 #[derive(Debug, Default)]
 struct Learnt {
     fingerprint: Fingerprint,
-    /// Where it says that its data lies.
+    /// Reported data directory.
     directory: Option<PathBuf>,
 }
 
@@ -36,8 +34,7 @@ impl Learnt {
     }
 }
 
-/// Asks the target, and probes the file system where its data lies. What it refuses to tell is
-/// told as such.
+/// Asks the target, and probes the file system of its data. A refused question is recorded as refused.
 pub(super) async fn take(target: &Target) -> Fingerprint {
     if target.is_floor {
         return floor();
@@ -60,7 +57,7 @@ async fn probed(learnt: &mut Learnt, directory: &Path) {
     learnt.detail("data", directory.display().to_string());
     if let Some(kind) = crate::target::machine::file_system(directory) {
         if IN_MEMORY.contains(&kind.as_str()) {
-            // Syncing to memory is quick, and outlives no machine.
+            // A sync to memory is quick, and does not survive the machine.
             learnt.fingerprint.promise = learnt.fingerprint.promise.min(Promise::Process);
         }
         learnt.detail("file system", kind);
@@ -83,19 +80,19 @@ fn floor() -> Fingerprint {
     }
 }
 
-/// File systems that keep everything in memory.
+/// File systems in memory.
 const IN_MEMORY: [&str; 2] = ["tmpfs", "ramfs"];
 
-/// As much as a journal writes for a small document.
+/// Typical size of a journal write for a small document.
 const APPEND: [u8; 512] = [0x5A; 512];
 
 const SAMPLES: usize = 60;
 
-/// However slow the volume, nobody waits longer than about this.
+/// Time limit of the probe, however slow the volume is.
 const AT_MOST: Duration = Duration::from_secs(2);
 
-/// The median time of fdatasync after a small append in this directory, microseconds. The file has
-/// no name, so that a server which looks through its directory finds nothing new.
+/// Returns the median time of fdatasync after a small append in this directory, in microseconds. The file has no name,
+/// so a server that scans its directory finds no new file.
 fn sync_microseconds(directory: &Path) -> io::Result<f64> {
     let mut file = unnamed(directory)?;
     let begin = Instant::now();
@@ -123,7 +120,7 @@ fn unnamed(_: &Path) -> io::Result<File> {
     Err(io::ErrorKind::Unsupported.into())
 }
 
-/// The settings that matter for what a commit survives and what it costs.
+/// Settings that decide the durability and cost of a commit.
 const SETTINGS: &[&str] = &[
     "fsync",
     "synchronous_commit",
@@ -172,9 +169,8 @@ fn read(settings: &HashMap<String, String>) -> Learnt {
     learnt
 }
 
-/// With synchronous_commit off a commit waits in shared memory for the log's writer, so that the
-/// end of the server itself may cost it; with fsync off it is in the kernel's hands, whom only the
-/// machine's end stops.
+/// With synchronous_commit off, a commit waits in shared memory for the WAL writer, and the end of the server may lose
+/// it. With fsync off, only the end of the machine loses it, since the kernel has the data.
 fn promise(fsync: Option<&str>, synchronous_commit: Option<&str>) -> Promise {
     match (fsync, synchronous_commit) {
         (None, _) | (_, None) => Promise::Unknown,

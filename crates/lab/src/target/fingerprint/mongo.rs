@@ -1,5 +1,5 @@
-//! What a server behind MongoDB's protocol is and promises: Vellum, MongoDB, FerretDB,
-//! mongo-java-server, the lab's floor, or something unknown.
+//! Fingerprints of servers with MongoDB's protocol: Vellum, MongoDB, FerretDB, mongo-java-server, the lab's floor, or
+//! an unknown server.
 
 use super::Learnt;
 use crate::result::Promise;
@@ -7,7 +7,7 @@ use crate::target::{ClientSettings, Target, at, number};
 use mongodb::bson::{Bson, Document, doc};
 use mongodb::options::{Acknowledgment, WriteConcern};
 
-/// What was asked, and what was answered: an error is an answer, too.
+/// Questions and answers. An error is an answer too.
 #[derive(Debug, Default)]
 struct Answers {
     build: Document,
@@ -15,7 +15,7 @@ struct Answers {
     options: Document,
     hello: Document,
     default_concern: Document,
-    /// Of the connection string.
+    /// Write concern of the connection string.
     given_concern: Option<WriteConcern>,
 }
 
@@ -41,7 +41,7 @@ pub(super) async fn ask(target: &Target) -> Learnt {
         (doc! { "getDefaultRWConcern": 1 }, &mut answers.default_concern),
     ];
     for (command, answer) in commands {
-        // What a server doesn't know or doesn't tell isn't there; its absence is told below.
+        // Unknown properties stay absent; later code reports the absence.
         *answer = admin.run_command(command).await.unwrap_or_default();
     }
     read(&answers)
@@ -80,12 +80,12 @@ fn read(answers: &Answers) -> Learnt {
     learnt
 }
 
-/// Vellum tells its durability, and its options as it was given them.
+/// Vellum reports its durability and its options as given.
 fn vellum(answers: &Answers, learnt: &mut Learnt) {
     let engine = text(&answers.status, &["storageEngine", "name"]).unwrap_or("?");
     learnt.fingerprint.engine = engine.to_string();
     if engine == "postgres" {
-        // Nothing said means majority there: the server's own disk, and the standbys that it is told to wait for.
+        // The default there is majority: the server's own disk and the configured standbys.
         learnt.fingerprint.promise = Promise::Journaled;
         learnt.detail("journal", "PostgreSQL's log, synced before a write is acknowledged");
         return;
@@ -118,8 +118,8 @@ fn vellum(answers: &Answers, learnt: &mut Learnt) {
         argument(&answers.options, "--journal-dir").or(argument(&answers.options, "--data")).map(Into::into);
 }
 
-/// mongod keeps what it journals in its own memory until the journal is flushed, so that a write
-/// that didn't ask for more can go with the process, too.
+/// mongod buffers its journal in process memory until the flush. A write with a weaker write concern can therefore be
+/// lost with the process.
 fn mongodb(answers: &Answers, learnt: &mut Learnt) {
     let engine = text(&answers.status, &["storageEngine", "name"]).unwrap_or("?").to_string();
     let storage = answers.options.get_document("parsed").and_then(|parsed| parsed.get_document("storage"));
@@ -142,8 +142,8 @@ fn mongodb(answers: &Answers, learnt: &mut Learnt) {
     learnt.fingerprint.engine = engine;
 }
 
-/// Whether a write that says nothing waits for the journal: it does where the concern in force
-/// asks for it, or asks for the majority of a replica set that counts only what is journaled.
+/// Returns true if a default write waits for the journal. It does if its write concern asks for the journal, or for the
+/// majority of a replica set whose majority counts only journaled writes.
 fn journals(answers: &Answers, has_journal: bool) -> bool {
     let given = answers.given_concern.as_ref();
     let given_j = given.and_then(|given| given.journal);
@@ -157,8 +157,7 @@ fn journals(answers: &Answers, has_journal: bool) -> bool {
     has_journal && given_j.or(default_j).unwrap_or(majority && is_member)
 }
 
-/// FerretDB leaves durability to the database below it, and tells neither which that is nor how it
-/// is set.
+/// FerretDB leaves durability to the database below, and reports neither its kind nor its settings.
 fn ferretdb(answers: &Answers, learnt: &mut Learnt) {
     let handler = argument(&answers.options, "--handler");
     learnt.fingerprint.engine = handler.unwrap_or("not told").to_string();
@@ -172,12 +171,12 @@ fn ferretdb_version(answers: &Answers) -> Option<&str> {
     build.get_str("ferretdbVersion").ok().or_else(|| text(build, &["ferretdb", "version"]))
 }
 
-/// It says that it is MongoDB, but tells the name of its process.
+/// It identifies as MongoDB but reports the name of its process.
 fn is_java_server(answers: &Answers) -> bool {
     text(&answers.status, &["process"]) == Some("java")
 }
 
-/// The write concern in force for a write that says nothing.
+/// Determines the default write concern.
 fn concern(answers: &Answers, learnt: &mut Learnt) {
     if let Some(given) = &answers.given_concern {
         let w = match &given.w {
@@ -210,7 +209,7 @@ fn concern(answers: &Answers, learnt: &mut Learnt) {
     learnt.detail("write concern", told);
 }
 
-/// The words of a server's command line behind the program, without what is secret: reports are passed on.
+/// Returns the server's command line without the program and without secrets, since reports are published.
 fn options(all: &[Bson]) -> String {
     let mut after_secret = false;
     let words = all.iter().skip(1).filter_map(Bson::as_str).map(|word| {
@@ -225,7 +224,7 @@ fn options(all: &[Bson]) -> String {
     words.collect::<Vec<_>>().join(" ")
 }
 
-/// The value of an option on the server's command line, as `--name value` or `--name=value`.
+/// Returns the value of an option on the server's command line, as `--name value` or `--name=value`.
 fn argument<'a>(options: &'a Document, name: &str) -> Option<&'a str> {
     let mut arguments = options.get_array("argv").ok()?.iter().filter_map(Bson::as_str);
     while let Some(each) = arguments.next() {

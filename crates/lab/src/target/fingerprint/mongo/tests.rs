@@ -1,4 +1,4 @@
-//! What servers answer, and what is made of it.
+//! Fingerprints from answers of servers.
 
 use super::*;
 
