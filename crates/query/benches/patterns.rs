@@ -1,9 +1,8 @@
-//! What it costs to look for patterns in documents, by the way they are searched.
+//! Benchmark of pattern search in documents, by search method.
 //!
-//! `cargo bench -p query --bench patterns` prints nanoseconds for each document, the least of several rounds
-//! in which the filters take turns, so that a busy machine disturbs all alike; the ratios are what to trust.
-//! An argument picks some: `-- "five fields of a problem: literal"`.
-//! A pattern in an atomic group, `(?>abc)`, means what `abc` means and is left to PCRE.
+//! `cargo bench -p query --bench patterns` prints nanoseconds per document: the minimum of several rounds in which the
+//! filters alternate, so a busy machine disturbs all of them alike. Only the ratios are reliable. An argument selects
+//! cases: `-- "five fields of a problem: literal"`. The atomic group `(?>abc)` is equivalent to `abc` but left to PCRE.
 
 #![expect(clippy::print_stdout, reason = "printing a table is its purpose")]
 
@@ -15,7 +14,7 @@ use std::time::Instant;
 const ROUNDS: usize = 15;
 const DOCUMENTS: usize = 2000;
 
-/// Words that no English text has, so that few documents match.
+/// Words that no English text contains, so few documents match.
 fn word(number: usize) -> String {
     let mut state = (number as u64 + 1).wrapping_mul(0x9E37_79B9_7F4A_7C15);
     let mut word = String::from("w");
@@ -27,7 +26,7 @@ fn word(number: usize) -> String {
     word
 }
 
-/// An error tracker's problem, of a kilobyte.
+/// A problem report of an error tracker, one kilobyte.
 fn problem(number: usize) -> DocumentBuf {
     const CLASSES: [&str; 4] =
         ["NoMethodError", "ArgumentError", "Timeout::Error", "ActiveRecord::RecordNotFound"];
@@ -52,7 +51,7 @@ fn problem(number: usize) -> DocumentBuf {
     out.finish()
 }
 
-/// One that reads of errors in the words of people, longer and not all ASCII.
+/// A longer report in natural language, with non-ASCII characters.
 fn article(number: usize) -> DocumentBuf {
     let text =
         format!("La connexion a été refusée par le serveur n° {number}; connection refused. ").repeat(14);

@@ -1,7 +1,7 @@
-//! What stages cost for each document, where nothing but stages is measured.
+//! Benchmark of pipeline stages alone, per document.
 //!
-//! `cargo bench -p query --bench pipelines` prints nanoseconds for each document, the least of several
-//! rounds. Under callgrind an argument picks one: `valgrind --tool=callgrind BINARY set`.
+//! `cargo bench -p query --bench pipelines` prints nanoseconds per document, the minimum of several rounds. Under
+//! callgrind an argument selects a case: `valgrind --tool=callgrind BINARY set`.
 
 #![expect(clippy::print_stdout, clippy::unwrap_used, reason = "printing a table is its purpose")]
 
@@ -15,7 +15,7 @@ use std::time::Instant;
 const ROUNDS: usize = 9;
 const DOCUMENTS: usize = 20_000;
 
-/// No other collections.
+/// A source without other collections.
 struct None;
 
 impl Collections for None {

@@ -1,4 +1,4 @@
-//! What parsing and evaluation need from outside: variables, the time, interruption, memory.
+//! Environment of parsing and evaluation: variables, time, interruption, memory.
 
 use crate::{Collation, Limits, Metadata, SpillFolder};
 use base::bson::ValueBuf;
@@ -6,13 +6,13 @@ use base::{Result, err};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 
-/// Asked inside every loop whether the operation must stop (maxTimeMS, killOp, shutdown).
+/// Interruption check, called in every loop (maxTimeMS, killOp, shutdown).
 pub trait Interrupt: Send + Sync {
-    /// Errors: MaxTimeMSExpired, Interrupted, InterruptedAtShutdown.
+    /// Checks whether the operation must stop. Errors: MaxTimeMSExpired, Interrupted, InterruptedAtShutdown.
     fn check(&self) -> Result<()>;
 
-    /// The same before work that nothing interrupts: looks at the clock at all events, and where it
-    /// may take long lets other clients have the thread first.
+    /// Checks before uninterruptible work. It always reads the clock. Before long work it also yields the thread to
+    /// other clients.
     ///
     /// Errors: as [`check`](Self::check).
     fn check_now(&self, _may_take_long: bool) -> Result<()> {
@@ -20,7 +20,7 @@ pub trait Interrupt: Send + Sync {
     }
 }
 
-/// Never interrupts; for tests and for work that nobody waits for.
+/// Never interrupts; for tests and background work.
 pub struct Uninterrupted;
 
 impl Interrupt for Uninterrupted {
@@ -29,12 +29,12 @@ impl Interrupt for Uninterrupted {
     }
 }
 
-/// Times for the empty timestamps of stored documents: no two are the same.
+/// Unique times for the empty timestamps of stored documents.
 #[derive(Default)]
 pub struct Stamps(AtomicU64);
 
 impl Stamps {
-    /// The next time, `earliest` or later.
+    /// Returns the next time, at least `earliest`.
     pub fn next(&self, earliest: u64) -> u64 {
         let after = |last: u64| last.saturating_add(1).max(earliest);
         let last = self.0.fetch_update(Relaxed, Relaxed, |last| Some(after(last)));
@@ -42,47 +42,47 @@ impl Stamps {
     }
 }
 
-/// The surroundings of one operation: the same while parsing and while evaluating. Shared by
-/// reference, also between threads, since an open cursor may move from one to another.
+/// The environment of one operation, shared by parsing and evaluation. It is shared by reference, also between threads,
+/// because an open cursor may move between them.
 pub struct Context {
-    /// `$$NOW`: milliseconds since 1970, fixed for the whole operation.
+    /// `$$NOW` in milliseconds since 1970, fixed for the whole operation.
     pub now_millis: i64,
-    /// `$$CLUSTER_TIME`, where the topology has one.
+    /// `$$CLUSTER_TIME`, if the topology has one.
     pub cluster_time: Option<u64>,
-    /// The command's `let` (or a `$lookup`'s), by name. Expressions keep the position they found
-    /// while parsing, so values may change between evaluations but names and order may not.
-    /// `None` is a variable whose value is missing.
+    /// The variables of the command's `let` (or a `$lookup`'s), by name. Expressions store a variable's position while
+    /// parsing. Values may therefore change between evaluations; names and order may not. `None` is a missing value.
     pub variables: Vec<(String, Option<ValueBuf>)>,
-    /// What strings are compared by: the command's collation, or that of what it reads.
+    /// The collation of string comparisons: the command's, or the collection's.
     pub collation: Collation,
-    /// How much memory blocking work may hold.
+    /// Memory limits of blocking work.
     pub limits: Limits,
-    /// Whether the command itself asked for that collation.
+    /// Whether the command itself gave the collation.
     pub own_collation: bool,
-    /// Whether empty timestamps at the top of documents are stored as they are, not as the time.
+    /// Whether empty top-level timestamps are stored unchanged, not replaced by the time.
     pub keep_empty_timestamps: bool,
-    /// Whether errors of constant parts of expressions wait until a document is there.
+    /// Whether errors of constant expressions are deferred until a document exists.
     pub defers_constants: bool,
-    /// What empty timestamps are filled in with.
+    /// Source of times for empty timestamps.
     pub stamps: Arc<Stamps>,
-    /// Where temporary files are.
+    /// Directory of temporary files.
     pub spills: SpillFolder,
-    /// What stops long loops.
+    /// Interruption check of long loops.
     pub interrupt: Arc<dyn Interrupt>,
-    /// What `$meta` tells of the document that is looked at.
+    /// Metadata of the current document, for `$meta`.
     pub metadata: Metadata,
     random: AtomicU64,
-    /// Steps since the interrupt was asked, in [`steps`](Context::steps).
+    /// Steps since the last interruption check in [`steps`](Context::steps).
     steps: AtomicUsize,
 }
 
 impl Context {
-    /// Surroundings with no variables. `seed` starts the operation's random numbers.
+    /// Builds an environment without variables. `seed` starts the operation's random numbers.
     pub fn new(now_millis: i64, seed: u64, interrupt: Arc<dyn Interrupt>) -> Context {
         Context::sharing(now_millis, seed, interrupt, Arc::default(), SpillFolder::default())
     }
 
-    /// The same with what all operations of a database share: times for empty timestamps, and where files go.
+    /// Builds an environment with the shared state of a database: times for empty timestamps, and the directory of
+    /// temporary files.
     pub fn sharing(
         now_millis: i64,
         seed: u64,
@@ -108,14 +108,14 @@ impl Context {
         }
     }
 
-    /// Surroundings for tests: the epoch, a fixed seed, never interrupted.
+    /// Builds an environment for tests: the epoch, a fixed seed, no interruption.
     pub fn for_tests() -> Context {
         Context::new(0, 1, Arc::new(Uninterrupted))
     }
 
-    /// The position of a variable, for parsing.
+    /// Returns the position of a variable, for parsing.
     ///
-    /// Errors: 17276 as MongoDB's, where there is none.
+    /// Errors: 17276 as in MongoDB for an unknown variable.
     pub fn variable(&self, name: &str) -> Result<usize> {
         self.variables
             .iter()
@@ -123,7 +123,7 @@ impl Context {
             .ok_or_else(|| err!(17276, "Use of undefined variable: {name}"))
     }
 
-    /// The same surroundings with other variables, as a sub-pipeline sees them.
+    /// Copies the environment with other variables, for a sub-pipeline.
     pub fn with_variables(&self, variables: Vec<(String, Option<ValueBuf>)>) -> Context {
         Context {
             now_millis: self.now_millis,
@@ -143,18 +143,18 @@ impl Context {
         }
     }
 
-    /// The same surroundings with another collation.
+    /// Copies the environment with another collation.
     pub fn with_collation(&self, collation: Collation) -> Context {
         Context { collation, ..self.with_variables(self.variables.clone()) }
     }
 
-    /// Counts steps of an evaluation, weighed by what they cost, and now and then asks whether to stop.
-    /// All stages of a pipeline count together.
+    /// Counts weighted steps of an evaluation and checks for interruption at intervals. All stages of a pipeline share
+    /// the counter.
     ///
-    /// Errors: what the interrupt says.
+    /// Errors: interruption.
     #[inline]
     pub(crate) fn steps(&self, steps: usize) -> Result<()> {
-        // Only the thread that runs the operation counts; where two do, a lost count delays the next question.
+        // Only the operation's thread counts. A count lost between two threads only delays the next check.
         let taken = self.steps.load(Relaxed).saturating_add(steps);
         if taken < STEPS_PER_CHECK {
             self.steps.store(taken, Relaxed);
@@ -164,7 +164,7 @@ impl Context {
         self.interrupt.check()
     }
 
-    /// The next random number (xorshift: for `$sample`, `$rand` and the like, not for secrets).
+    /// Returns the next random number (xorshift: for `$sample`, `$rand` and so on, not for secrets).
     pub fn random(&self) -> u64 {
         let mut state = self.random.load(Relaxed);
         state ^= state << 13;
@@ -174,30 +174,30 @@ impl Context {
         state.wrapping_mul(0x2545_F491_4F6C_DD1D)
     }
 
-    /// A random number in `[0, 1)`.
+    /// Returns a random number in `[0, 1)`.
     pub fn random_unit(&self) -> f64 {
         (self.random() >> 11) as f64 / (1u64 << 53) as f64
     }
 }
 
-/// Memory for what evaluation computes: freed all at once, usually after each document.
+/// Memory for computed values, freed at once, usually after each document.
 ///
-/// Strings, arrays and documents made by expressions live here, so that
-/// [`Value`](base::bson::Value) stays a small copyable borrow.
+/// Strings, arrays and documents of expressions live here, so [`Value`](base::bson::Value) stays a small copyable
+/// borrow.
 #[derive(Default)]
 pub struct Arena {
     bump: bumpalo::Bump,
 }
 
-/// Steps between two questions whether to stop: calls of operators, or kilobytes made.
+/// Steps between two interruption checks: calls of operators, or kilobytes of results.
 const STEPS_PER_CHECK: usize = 128;
 
-/// What an arena keeps for the next document; what is larger goes back, or each stage of a pipeline
-/// would keep as much as its largest document took.
+/// Bytes that an arena keeps for the next document. A larger chunk is freed; otherwise each stage of a pipeline would
+/// keep the memory of its largest document.
 const KEPT_BYTES: usize = 1 << 20;
 
 impl Arena {
-    /// An empty arena; allocates nothing until used.
+    /// Creates an empty arena, which allocates nothing until used.
     pub fn new() -> Arena {
         Arena::default()
     }
@@ -217,7 +217,7 @@ impl Arena {
         self.bump.allocated_bytes()
     }
 
-    /// Frees everything at once and keeps one chunk for the next document, unless it is large.
+    /// Frees all values and keeps one chunk for the next document, unless it is large.
     pub fn reset(&mut self) {
         if self.bump.allocated_bytes() > KEPT_BYTES {
             self.bump = bumpalo::Bump::new();

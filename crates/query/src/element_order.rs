@@ -1,8 +1,8 @@
-//! The order of an array's elements that `$push` with `$sort` and `$sortArray` take: whole values
-//! or fields of embedded documents.
+//! The order of array elements in `$push` with `$sort` and in `$sortArray`: by whole values or by fields of embedded
+//! documents.
 //!
-//! Unlike a query's sort, a field that is an array counts as that array, not by its least or
-//! greatest element, and what is not a document has no fields.
+//! Unlike in a query's sort, an array-valued field compares as an array, not by its least or greatest element. A value
+//! that is not a document has no fields.
 
 use crate::Collation;
 use base::bson::{Document, Path, Value};
@@ -32,7 +32,7 @@ impl Ord for Ordered<'_> {
     }
 }
 
-/// What the elements are ordered by.
+/// The sort key of the elements.
 #[derive(Debug)]
 pub(crate) enum ElementOrder {
     Whole(Direction),
@@ -46,7 +46,7 @@ pub(crate) enum Direction {
 }
 
 impl ElementOrder {
-    /// Reads 1, -1 or a document of fields.
+    /// Parses 1, -1 or a document of fields.
     ///
     /// Errors: BadValue with the messages of `$push`.
     pub(crate) fn parse(value: Value<'_>) -> Result<ElementOrder> {
@@ -63,7 +63,7 @@ impl ElementOrder {
         }
     }
 
-    /// How two elements stand to each other.
+    /// Compares two elements.
     pub(crate) fn compare(&self, a: Value<'_>, b: Value<'_>, collation: &Collation) -> Ordering {
         let fields = match self {
             ElementOrder::Whole(direction) => return direction.apply(collation.compare(a, b)),
@@ -111,7 +111,7 @@ impl Direction {
     }
 }
 
-/// The field to sort by; what is not a document has none, and missing sorts as null.
+/// Returns the sort field. A value that is not a document has no fields, and missing sorts as null.
 fn field<'v>(value: Value<'v>, path: &Path) -> Value<'v> {
     value.as_document().and_then(|document| path.get(document)).unwrap_or(Value::Null)
 }

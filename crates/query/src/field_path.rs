@@ -1,18 +1,18 @@
-//! Which paths may name fields in sorts, projections, expressions and stages: MongoDB's checks of a
-//! `FieldPath`. Filters take any path.
+//! Validation of field paths in sorts, projections, expressions and stages, as in MongoDB's `FieldPath`. Filters accept
+//! any path.
 
 use base::bson::{FieldName, MAX_DEPTH, Path};
 use base::{Result, err};
 
-/// The names with a dollar sign that a path may have: the parts of a DBRef, and what servers attach to
-/// documents for one another.
+/// Names with a dollar sign that a path may contain: the parts of a DBRef, and internal metadata that servers attach to
+/// documents.
 const DOLLAR_NAMES: [&str; 7] =
     ["$db", "$id", "$recordId", "$ref", "$searchScore", "$searchSortValues", "$sortKey"];
 
-/// Takes a dotted path apart after checking it.
+/// Validates and splits a dotted path.
 ///
-/// Errors: 40352 empty, 40353 ends with a dot, and those of [`check_field_name`]; Overflow where
-/// it has more components than documents may nest.
+/// Errors: 40352 empty, 40353 ends with a dot, Overflow for more components than documents may nest, and the errors of
+/// [`check_field_name`].
 pub fn checked_path(text: &str) -> Result<Path> {
     if text.is_empty() {
         return Err(err!(40352, "FieldPath cannot be constructed with empty string"));
@@ -27,7 +27,7 @@ pub fn checked_path(text: &str) -> Result<Path> {
     Ok(Path::new(FieldName::new(text)?))
 }
 
-/// Checks one name of a path or an object literal.
+/// Validates one name of a path or an object literal.
 ///
 /// Errors: 15998 empty, 16410 a leading dollar, 16411 NUL, 16412 a dot.
 pub fn check_field_name(name: &str) -> Result<()> {
@@ -41,7 +41,7 @@ pub fn check_field_name(name: &str) -> Result<()> {
         ));
     }
     if name.contains('\0') {
-        // MongoDB's own message ends at the NUL that it means to show.
+        // MongoDB's own message ends at the NUL that it tries to print.
         return Err(err!(16411, "FieldPath field names may not contain '"));
     }
     if name.contains('.') {

@@ -1,23 +1,25 @@
-//! The compound keys a document has under a list of paths: what sorts and indexes order by.
+//! The compound keys of a document under a list of paths, for sorts and indexes.
 //!
-//! Arrays on a path multiply the keys: `{a: [1, 2]}` has two keys under `a`. Several paths may
-//! lead through one and the same array (`a.b`, `a.c`), then its elements give one key each; two
-//! different arrays would give a product and are refused, as MongoDB does. A numeric component
-//! picks a position where the array is long enough, and means a field name otherwise.
+//! Arrays on a path multiply the keys: `{a: [1, 2]}` has two keys under `a`. Several paths may lead through a common
+//! array (`a.b`, `a.c`); each of its elements then gives one key. Two different arrays would give a product and are
+//! refused, as in MongoDB. A numeric component selects an array position if the array is long enough; otherwise it is a
+//! field name.
 
 use base::bson::{Array, Document, Path, PathComponent, Value};
 use base::{Result, err};
 
-/// One compound key: a value for each path, `None` where the path leads nowhere. An empty array
-/// at a path's end gives [`Value::Undefined`], which sorts below null.
+/// One compound key: a value for each path, `None` for a missing value. An empty array at a path's end gives
+/// [`Value::Undefined`], which sorts below null.
 pub type CompoundKey<'a> = Vec<Option<Value<'a>>>;
 
-/// Calls `each` with every key the document has under these paths, in the order of the arrays'
-/// elements and not deduplicated; before that `fans_out`, wherever a path fans out over an array,
-/// with the path's place in `paths` and how many of its components lie behind the array.
+/// Calls `each` with every key of the document under these paths, in the order of the arrays' elements, with
+/// duplicates.
 ///
-/// Errors: CannotIndexParallelArrays, 16746 where a number in a path is both a position and a
-/// field of an embedded document; whatever `each` and `fans_out` return.
+/// `fans_out` is called first, for each path that fans out over an array. Its arguments are the path's index in `paths`
+/// and the number of components after the array.
+///
+/// Errors: CannotIndexParallelArrays, 16746 for a number that is both a position and a field of an embedded document;
+/// the errors of `each` and `fans_out`.
 pub fn compound_keys<'a, 'p>(
     document: Document<'a>,
     paths: impl Iterator<Item = &'p Path> + Clone,
@@ -32,11 +34,11 @@ pub fn compound_keys<'a, 'p>(
     expand(walks, fans_out, each)
 }
 
-/// How many paths are looked at without an allocation.
+/// Number of paths handled without an allocation.
 const PLAIN_MAX: usize = 4;
 
-/// The one key of a document with no array on any of the paths, which are mostly few and plain,
-/// and how many paths there are; `None` where it takes more.
+/// Returns the single key of a document without arrays on the paths, and the number of paths. Paths are mostly few and
+/// plain. `None` if the general method is needed.
 fn plain_key<'a, 'p>(
     document: Document<'a>,
     paths: impl Iterator<Item = &'p Path>,
@@ -50,7 +52,7 @@ fn plain_key<'a, 'p>(
     Some(count)
 }
 
-/// The value at a path, `Some(None)` where it is missing; `None` where there is an array.
+/// Returns the value at a path, `Some(None)` if it is missing; `None` if an array is on the path.
 fn plain_value<'a>(document: Document<'a>, components: &[PathComponent]) -> Option<Option<Value<'a>>> {
     let mut container = Some(document);
     let mut value = None;
@@ -65,21 +67,21 @@ fn plain_value<'a>(document: Document<'a>, components: &[PathComponent]) -> Opti
     Some(value)
 }
 
-/// How far the walk along one path has come.
+/// Progress of a walk along one path.
 #[derive(Clone, Copy)]
 enum Walk<'p, 'a> {
-    /// In a document (`None`: in something without fields) with these components to go.
+    /// In a document (`None`: in a value without fields), with the remaining components.
     Through(Option<Document<'a>>, &'p [PathComponent]),
-    /// At a value picked out of an array by position, with these components to go.
+    /// At a value selected from an array by position, with the remaining components.
     At(Value<'a>, &'p [PathComponent]),
     /// Stopped at an array, named by the component before it.
     Stopped(Array<'a>, &'p str, &'p [PathComponent]),
-    /// Arrived.
+    /// At the end of the path.
     Done(Option<Value<'a>>),
 }
 
 impl<'p, 'a> Walk<'p, 'a> {
-    /// Walks on until arrived or stopped at an array.
+    /// Walks to the end of the path or the next array.
     fn advance(self) -> Walk<'p, 'a> {
         let mut name = "";
         let (mut value, mut rest) = match self {
@@ -103,7 +105,7 @@ impl<'p, 'a> Walk<'p, 'a> {
         }
     }
 
-    /// Steps from the array this walk stopped at into one of its elements.
+    /// Continues from the current array into one of its elements.
     fn enter(self, element: Value<'a>, positional: Option<Value<'a>>) -> Walk<'p, 'a> {
         match (self, positional) {
             (Walk::Stopped(_, _, []), _) => Walk::Done(Some(element)),
@@ -113,7 +115,7 @@ impl<'p, 'a> Walk<'p, 'a> {
         }
     }
 
-    /// Steps from an empty array: its end is undefined, what lies below is missing.
+    /// Continues from an empty array: undefined at its end, missing below.
     fn leave_empty(self) -> Walk<'p, 'a> {
         match self {
             Walk::Stopped(_, _, []) => Walk::Done(Some(Value::Undefined)),
@@ -164,7 +166,7 @@ fn emit<'a>(walks: &[Walk<'_, 'a>], each: &mut dyn FnMut(&[Option<Value<'a>>]) -
     each(&key)
 }
 
-/// The one array at which walks stopped, if any did.
+/// Returns the array at which walks stopped, if any.
 fn common_array<'a>(walks: &[Walk<'_, 'a>]) -> Result<Option<Array<'a>>> {
     let mut found: Option<(Array<'a>, &str)> = None;
     for walk in walks {
@@ -183,7 +185,7 @@ fn common_array<'a>(walks: &[Walk<'_, 'a>]) -> Result<Option<Array<'a>>> {
     Ok(found.map(|(array, _)| array))
 }
 
-/// The element that the next component picks by position, if it is a position in the array.
+/// Returns the element that the next component selects by position.
 fn picked<'a>(walk: &Walk<'_, 'a>) -> Result<Option<Value<'a>>> {
     let Walk::Stopped(array, _, [first, ..]) = walk else { return Ok(None) };
     let Some(picked) = first.index().and_then(|index| array.get(index)) else { return Ok(None) };
@@ -205,7 +207,7 @@ mod tests {
     use super::*;
     use base::bson::{FieldName, extended_json};
 
-    /// The keys as text, missing values as a dash; a star in front where an array was met.
+    /// Returns the keys as text, with a dash for missing values and a leading star if an array was met.
     fn keys(paths: &[&str], document: &str) -> String {
         let document = extended_json::parse(document).unwrap();
         let paths: Vec<_> = paths.iter().map(|path| Path::new(FieldName::new(path).unwrap())).collect();

@@ -1,8 +1,8 @@
 //! The query language: filters, updates, projections, sorts, expressions and pipelines.
 //!
-//! Pure functions over bytes. Everything is parsed once into a small tree, which reports every
-//! bad operator before a document is read, and then evaluated over raw BSON. Collections, the
-//! clock and randomness are passed in through [`Context`].
+//! All functions are pure functions over bytes. Specifications are parsed once into a small tree, which reports every
+//! bad operator before a document is read. The tree is then evaluated over raw BSON. [`Context`] provides collections,
+//! the clock and random numbers.
 
 pub mod accumulator;
 pub mod change;

@@ -1,49 +1,49 @@
-//! How much memory blocking work may hold: MongoDB's server parameters of the same meaning.
+//! Memory limits of blocking work: the equivalents of MongoDB's server parameters.
 //!
-//! They are part of an operation's surroundings, read once when it starts, so that a change takes
-//! effect with the next operation and never in the midst of one.
+//! An operation reads them once at its start. A change therefore applies to the next operation and never to a running
+//! one.
 
 use base::{Result, err};
 
 /// 100 MB as MongoDB counts them.
 pub const DEFAULT_BYTES: usize = 100 * 1024 * 1024;
 
-/// How large documents may become between stages, in bytes: what `$lookup` and `$facet` may gather,
-/// and as much again as a client could be sent.
+/// Maximum size of a document between stages, in bytes: the limit of `$lookup` and `$facet`, plus twice the maximum
+/// document size.
 const DOCUMENT_BYTES: usize = DEFAULT_BYTES + 2 * base::bson::MAX_DOCUMENT_SIZE;
 
-/// The limits of one operation, in bytes where not said otherwise.
+/// The limits of one operation, in bytes unless noted otherwise.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
-    /// Whether blocking stages may use temporary files where the command doesn't say.
+    /// Whether blocking stages may use temporary files by default.
     pub allow_disk_use: bool,
-    /// What `$bucketAuto` may hold before it spills.
+    /// Memory of `$bucketAuto` before it spills.
     pub bucket_auto: usize,
-    /// What one document may take between two stages.
+    /// Size of a document between two stages.
     pub document: usize,
-    /// Documents (not bytes) that one `$densify` may make.
+    /// Number of documents (not bytes) that one `$densify` may create.
     pub densify_documents: usize,
-    /// What the expressions of one stage may compute for one document.
+    /// Memory of one stage's expressions for one document.
     pub expression: usize,
-    /// What the input of a `$facet` may take in memory.
+    /// Memory for the input of a `$facet`.
     pub facet_buffer: usize,
-    /// What the result of a `$facet` may take, as long as it is not what a client is given.
+    /// Size of the result of a `$facet`, unless it is sent to the client.
     pub facet_output: usize,
-    /// What the search of one `$graphLookup` may hold.
+    /// Memory of one `$graphLookup`.
     pub graph_lookup: usize,
-    /// What the groups of a `$group` may hold before they are spilled.
+    /// Memory for the groups of a `$group` before they spill.
     pub group: usize,
-    /// What the matches that `$lookup` puts into one document may take.
+    /// Size of the matches that `$lookup` adds to one document.
     pub lookup: usize,
-    /// What `$addToSet` and `$setUnion` may hold for one group.
+    /// Memory of `$addToSet` and `$setUnion` for one group.
     pub add_to_set: usize,
-    /// What `$push` and `$concatArrays` may hold for one group.
+    /// Memory of `$push` and `$concatArrays` for one group.
     pub push: usize,
-    /// What `$firstN`, `$topN` and their kin, and percentiles, may hold for one group.
+    /// Memory of `$firstN`, `$topN`, similar accumulators and percentiles for one group.
     pub several: usize,
-    /// What a sort may hold before it spills.
+    /// Memory of a sort before it spills.
     pub sort: usize,
-    /// What a partition of `$setWindowFields` may hold before it spills.
+    /// Memory of a partition of `$setWindowFields` before it spills.
     pub window: usize,
 }
 
@@ -54,7 +54,7 @@ impl Default for Limits {
 }
 
 impl Limits {
-    /// The same number of bytes for everything that is held back.
+    /// Sets all limits to `bytes`.
     pub fn all(bytes: usize) -> Limits {
         Limits {
             allow_disk_use: true,
@@ -75,7 +75,7 @@ impl Limits {
         }
     }
 
-    /// The same, where what can be spilled is held up to so many bytes at most.
+    /// Lowers the limits of stages that can spill to at most `bytes`.
     pub fn spilling_at_most(mut self, bytes: usize) -> Limits {
         let spilled = [
             &mut self.bucket_auto,
@@ -88,7 +88,7 @@ impl Limits {
         self
     }
 
-    /// Refuses to make a document that is far larger than any that could be stored or sent.
+    /// Refuses a document far larger than any limit of storage or replies.
     ///
     /// Errors: BSONObjectTooLarge.
     #[inline]
@@ -102,7 +102,7 @@ impl Limits {
         Ok(())
     }
 
-    /// Sets the limit that a server parameter names; whether there is one.
+    /// Sets the limit of a server parameter; returns whether the parameter exists.
     pub fn set(&mut self, parameter: &str, bytes: usize) -> bool {
         let limit = match parameter {
             "internalDocumentSourceBucketAutoMaxMemoryBytes" => &mut self.bucket_auto,

@@ -1,21 +1,18 @@
-//! Metadata: what is known of a document beside its fields, for `$meta` and for sorts by it.
+//! Metadata: data of a document outside its fields, for `$meta` and for sorts by it.
 //!
-//! Metadata travels with documents like this:
-//! - Whoever finds documents asks [`Metadata::wanted`] which kinds an operation will ask for, and
-//!   makes [`DocumentMetadata`] for each document only of those. A plan puts it beside the record; a
-//!   source of a pipeline notes it with [`Metadata::note`] just before it yields the document.
-//! - A pipeline is pulled one document at a time, so what was noted last belongs to the document that
-//!   the stages above are looking at. A stage that passes each document on before it pulls the next
-//!   needs to do nothing.
-//! - A stage that holds documents back takes a [`Carrier`]: what it holds is the document and its
-//!   metadata as one document, which may be sorted, spilled and read back like any other, and whose
-//!   metadata is noted again when it is given on.
-//! - Stages whose documents are new note that these have none ([`pipeline::metadata`](crate::pipeline)).
+//! Metadata travels with documents as follows:
+//! - A producer of documents reads from [`Metadata::wanted`] which kinds an operation needs. It creates a
+//!   [`DocumentMetadata`] of only these kinds for each document. A plan stores it with the record. A source of a
+//!   pipeline notes it with [`Metadata::note`] directly before it yields the document.
+//! - A pipeline is pulled one document at a time, so the last noted metadata belongs to the current document of the
+//!   stages above. A stage that passes on each document before it pulls the next needs no code for metadata.
+//! - A blocking stage uses a [`Carrier`]. It holds the document and its metadata as one document, which can be sorted,
+//!   spilled and read back. Its metadata is noted again when the stage returns it.
+//! - Stages that create documents note that these have no metadata ([`pipeline::metadata`](crate::pipeline)).
 //!
-//! Where nobody asks for metadata a carrier does nothing and nothing is noted.
+//! Carriers and notes do nothing if no metadata is wanted.
 //!
-//! A new kind of metadata is a line of [`MetaKind`], a field of [`DocumentMetadata`], and whoever
-//! finds it out.
+//! A new kind of metadata needs a line in [`MetaKind`], a field in [`DocumentMetadata`], and code in its producer.
 
 mod carrier;
 mod kind;
@@ -33,22 +30,22 @@ use std::sync::atomic::{AtomicU16, Ordering::Relaxed};
 /// The metadata of one document.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct DocumentMetadata {
-    /// Where it is stored.
+    /// The record id of the document.
     pub record_id: Option<i64>,
-    /// The key of the index that found it, field by field.
+    /// The key of the index that found the document, field by field.
     pub index_key: Option<DocumentBuf>,
-    /// What it was sorted by: an array with a value for each field of the sort.
+    /// The sort key: an array with a value for each field of the sort.
     pub sort_key: Option<ValueBuf>,
-    /// How well it answers a search for text.
+    /// The score of a text search.
     pub text_score: Option<f64>,
-    /// How far it lies from the point it was searched near to, in the query's unit.
+    /// The distance from the center of a near query, in the query's unit.
     pub geo_near_distance: Option<f64>,
-    /// The place in it that the distance is to.
+    /// The point in the document to which the distance applies.
     pub geo_near_point: Option<ValueBuf>,
 }
 
 impl DocumentMetadata {
-    /// One kind, `None` where the document has none.
+    /// Returns one kind; `None` if the document does not have it.
     pub fn get(&self, kind: MetaKind) -> Option<Value<'_>> {
         match kind {
             MetaKind::GeoNearDistance => self.geo_near_distance.map(Value::Double),
@@ -61,14 +58,14 @@ impl DocumentMetadata {
         }
     }
 
-    /// Appends all there is under the names that `$meta` gives it.
+    /// Appends all metadata under the names of `$meta`.
     pub fn append_to(&self, out: &mut Builder) {
         for kind in MetaKind::ALL {
             out.append_optional(FieldName::literal(kind.name()), self.get(kind));
         }
     }
 
-    /// What [`append_to`](Self::append_to) has appended; other fields are passed over.
+    /// Reads metadata that [`append_to`](Self::append_to) has written; other fields are ignored.
     pub fn read(document: Document<'_>) -> DocumentMetadata {
         let mut found = DocumentMetadata::default();
         for field in document {
@@ -86,42 +83,42 @@ impl DocumentMetadata {
     }
 }
 
-/// What an operation wants to know of documents, and what is known of the one it looks at.
+/// The metadata that an operation wants, and the metadata of its current document.
 #[derive(Debug, Default)]
 pub struct Metadata {
-    /// Shared by an operation's contexts: a sub-pipeline is parsed with one, run with another.
+    /// Shared by an operation's contexts, because a sub-pipeline is parsed with one context and run with another.
     wanted: Arc<AtomicU16>,
     noted: Mutex<DocumentMetadata>,
 }
 
 impl Metadata {
-    /// For a context derived from this one's, which looks at documents of its own.
+    /// Returns the metadata of a derived context, which has its own current document.
     pub(crate) fn derived(&self) -> Metadata {
         Metadata { wanted: self.wanted.clone(), noted: Mutex::default() }
     }
 
-    /// Notes while parsing that this kind will be asked for.
+    /// Records during parsing that this kind is wanted.
     pub(crate) fn want(&self, kind: MetaKind) {
         self.wanted.fetch_or(MetaKinds::from(kind).bits(), Relaxed);
     }
 
-    /// The kinds that will be asked for, now that all is parsed.
+    /// The wanted kinds, after parsing.
     #[inline]
     pub fn wanted(&self) -> MetaKinds {
         MetaKinds::from_bits(self.wanted.load(Relaxed))
     }
 
-    /// Whether this kind will be asked for.
+    /// Whether this kind is wanted.
     pub fn wants(&self, kind: MetaKind) -> bool {
         self.wanted().has(kind)
     }
 
-    /// Whether any metadata will be asked for.
+    /// Whether any metadata is wanted.
     pub fn wants_any(&self) -> bool {
         !self.wanted().is_empty()
     }
 
-    /// Errors: 40218 where any metadata will be asked for.
+    /// Refuses wanted metadata. Errors: 40218 if any is wanted.
     pub(crate) fn refuse_wanted(&self) -> Result<()> {
         match MetaKind::ALL.into_iter().find(|kind| self.wants(*kind)) {
             Some(kind) => Err(unavailable(kind.name())),
@@ -129,12 +126,12 @@ impl Metadata {
         }
     }
 
-    /// Notes the metadata of the document that is looked at from now on.
+    /// Sets the metadata of the current document.
     pub fn note(&self, noted: DocumentMetadata) {
         *self.noted.lock() = noted;
     }
 
-    /// The metadata of the document that is looked at. It is locked meanwhile.
+    /// Returns the metadata of the current document, locked.
     pub(crate) fn noted(&self) -> MutexGuard<'_, DocumentMetadata> {
         self.noted.lock()
     }

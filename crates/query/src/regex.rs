@@ -1,9 +1,8 @@
-//! Regular expressions as MongoDB means them: PCRE, with its options and a bound on matching.
+//! Regular expressions with MongoDB's semantics: PCRE with its options and a limit on matching.
 //!
-//! Patterns are compiled once and kept in a bounded cache shared by the process, since drivers
-//! send the same pattern again and again and since a filter is parsed for every command. Each
-//! match may take a limited number of steps, so that a pathological pattern ends with an error
-//! rather than stalling the thread it runs on ([`bounded`]).
+//! Compiled patterns stay in a bounded cache of the process. Drivers send equal patterns repeatedly, and a filter is
+//! parsed for every command. A match has a limited number of steps. A pathological pattern therefore ends with an error
+//! instead of stalling its thread ([`bounded`]).
 
 mod bounded;
 mod cache;
@@ -25,33 +24,32 @@ use pcre2_sys::{PCRE2_CASELESS, PCRE2_DOTALL, PCRE2_EXTENDED, PCRE2_MULTILINE, P
 use std::ops::Range;
 use std::sync::Arc;
 
-/// How much memory in KiB backtracking may take where there is no machine code.
+/// Maximum memory of backtracking without machine code, in KiB.
 const HEAP_LIMIT_KIB: u32 = 64 * 1024;
 
-/// Before searching texts of so many bytes for others, which takes some microseconds, the clock is
-/// looked at.
+/// Text size in bytes from which the clock is checked before a search, which then takes some microseconds.
 const LONG_SEARCH: usize = 64 * 1024;
 
-/// The longest pattern in bytes: the bound that MongoDB sets since it took to PCRE2 in 6.1; before,
-/// PCRE itself refused patterns of about twice the length.
+/// Maximum length of a pattern in bytes, as in MongoDB since 6.1 (PCRE2). PCRE itself refused patterns of about twice
+/// this length before.
 const PATTERN_BYTES_MAX: usize = 16_384;
 
-/// A compiled pattern. Cloning it shares the compiled code.
+/// A compiled pattern. Clones share the compiled code.
 #[derive(Clone)]
 pub struct Regex {
     compiled: Arc<Compiled>,
 }
 
-/// Where a pattern matched: byte ranges within the text.
+/// Match positions: byte ranges within the text.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Captures {
     /// The whole match.
     pub whole: Range<usize>,
-    /// The groups in the order of their opening brackets; `None` where a group took no part.
+    /// The groups in the order of their opening brackets; `None` for a group that took no part.
     pub groups: Vec<Option<Range<usize>>>,
 }
 
-/// The options `i m s x`; `u` is taken and says nothing, as matching is always by code point.
+/// The options `i m s x`. `u` is accepted without effect, because matching always uses code points.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Default)]
 struct Flags {
     utf: bool,
@@ -71,7 +69,7 @@ impl Flags {
                 's' => flags.dot_all = true,
                 'x' => flags.extended = true,
                 'u' => {}
-                // The blank at the start is MongoDB's: no operator's name stands before it here.
+                // The leading blank is MongoDB's: its message has no operator name here.
                 _ => return Err(err!(51108, " invalid flag in regex options: {option}")),
             }
         }
@@ -80,10 +78,9 @@ impl Flags {
 }
 
 impl Regex {
-    /// Compiles a pattern, or finds it among those compiled before.
+    /// Compiles a pattern, or returns it from the cache.
     ///
-    /// Errors: 51091 for a pattern that PCRE refuses, 51108 for an unknown option, BadValue for
-    /// a NUL in the pattern.
+    /// Errors: 51091 for a pattern that PCRE refuses, 51108 for an unknown option, BadValue for a NUL in the pattern.
     pub fn new(pattern: &str, options: &str) -> Result<Regex> {
         if pattern.contains('\0') {
             return Err(err!(BadValue, "Regular expression cannot contain an embedded null byte"));
@@ -105,8 +102,8 @@ impl Regex {
 
     /// Whether the pattern matches anywhere in the text.
     ///
-    /// Errors: 51156 where matching takes too many steps. MongoDB's matcher lets such a document
-    /// silently not match; an error is the honest answer. What interrupts the operation.
+    /// Errors: interruption; 51156 for a match with too many steps. MongoDB's matcher silently skips a document in this
+    /// case; an error is the honest answer.
     pub fn is_match(&self, text: &str, interrupt: &dyn Interrupt) -> Result<bool> {
         if let Some(literals) = self.literals() {
             check_before(text.len(), interrupt)?;
@@ -117,21 +114,20 @@ impl Regex {
         self.compiled.search(text, 0, true, None, interrupt)
     }
 
-    /// The texts that the pattern looks for, where it is nothing but these.
+    /// The texts that the pattern searches for, if it consists only of plain texts.
     pub(crate) fn literals(&self) -> Option<&Literals> {
         self.compiled.literals()
     }
 
-    /// The first match at or after the byte position `start`, which must lie between characters.
+    /// Returns the first match at or after the byte offset `start`, which must be a character boundary.
     ///
     /// Errors: as [`is_match`](Self::is_match).
     pub fn find_at(&self, text: &str, start: usize, interrupt: &dyn Interrupt) -> Result<Option<Captures>> {
         self.searcher(text).find_at(start, interrupt)
     }
 
-    /// The text that every match must start with, where the pattern is anchored (`^abc`), and
-    /// whether the pattern says nothing beyond it. For index bounds: strings outside
-    /// `[prefix, prefix's successor)` cannot match.
+    /// Returns the prefix of every match of an anchored pattern (`^abc`), and whether the pattern consists only of this
+    /// prefix. Index bounds use it: strings outside `[prefix, prefix's successor)` cannot match.
     pub fn literal_prefix(pattern: &str, options: &str) -> Option<(String, bool)> {
         prefix::literal_prefix(pattern, options)
     }
@@ -150,7 +146,7 @@ fn compile(pattern: &str, flags: Flags) -> Result<Compiled> {
     })
 }
 
-/// Compiles a pattern that may take so many steps from one starting position.
+/// Compiles a pattern with a step limit per starting position.
 fn build(pattern: &str, flags: Flags, steps: usize) -> std::result::Result<Code, Failure> {
     let options = [
         (flags.utf, PCRE2_UTF),
@@ -163,7 +159,7 @@ fn build(pattern: &str, flags: Flags, steps: usize) -> std::result::Result<Code,
     Code::new(&format!("(*LIMIT_MATCH={steps})(*LIMIT_HEAP={HEAP_LIMIT_KIB}){pattern}"), options)
 }
 
-/// Looks at the clock before a text so long that searching it shows.
+/// Checks for interruption before a text that takes noticeable time to search.
 pub(crate) fn check_before(bytes: usize, interrupt: &dyn Interrupt) -> Result<()> {
     if bytes >= LONG_SEARCH { interrupt.check_now(false) } else { Ok(()) }
 }
@@ -201,7 +197,7 @@ mod tests {
         assert!(matches("a.b", "s", "a\nb"));
         assert!(matches("a b # comment", "x", "ab"));
         assert!(matches("ab", "u", "ab"));
-        // Before a final newline too, as PCRE has it.
+        // Also before a final newline, as in PCRE.
         assert!(matches("b$", "", "ab\n"));
     }
 

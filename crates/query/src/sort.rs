@@ -1,8 +1,8 @@
-//! Sort patterns: `{a: 1, "b.c": -1}` parsed once, then a key of bytes for each document.
+//! Sort patterns: `{a: 1, "b.c": -1}` is parsed once and then encodes each document's sort key as bytes.
 //!
-//! The key compares by `memcmp` as the documents sort, so a sort never looks into a document
-//! twice and a top-k heap compares bytes only. Arrays count by their smallest element in the
-//! pattern's order (the least ascending, the greatest descending), over all fields at once.
+//! Keys compare by `memcmp` in the order of the documents. A sort therefore reads each document once, and a top-k heap
+//! compares only bytes. Arrays sort by their smallest element in the pattern's order (the least ascending, the greatest
+//! descending), over all fields at once.
 
 use crate::context::Uninterrupted;
 use crate::field_path::checked_path;
@@ -12,7 +12,7 @@ use crate::{Collation, Context, DocumentMetadata, Interrupt, MetaKind};
 use base::bson::{Array, Builder, Document, DocumentBuf, FieldName, FieldNameBuf, Path, Value, ValueBuf};
 use base::{ErrorCode, Result, err};
 
-/// How many keys a pattern may have, as MongoDB documents it.
+/// Maximum number of keys in a pattern, as documented by MongoDB.
 const KEYS_MAX: usize = 32;
 
 /// A parsed sort pattern.
@@ -20,35 +20,34 @@ const KEYS_MAX: usize = 32;
 pub struct SortPattern {
     paths: Vec<Path>,
     fields: Vec<(Path, bool)>,
-    /// What stands between them.
+    /// The metadata keys of the pattern.
     metadata: Vec<ByMetadata>,
     natural: Option<bool>,
     collation: Collation,
 }
 
-/// A field of a pattern that asks for metadata: `{name: {$meta: kind}}`.
+/// A metadata key: `{name: {$meta: kind}}`.
 #[derive(Clone, Debug)]
 struct ByMetadata {
-    /// How many fields of the pattern stand before.
+    /// Number of fields before it in the pattern.
     position: usize,
     name: Box<str>,
     kind: MetaKind,
 }
 
 impl ByMetadata {
-    /// The nearest come first, and of scores the best.
+    /// Whether it ascends: nearest distances first, best scores first.
     fn ascending(&self) -> bool {
         self.kind == MetaKind::GeoNearDistance
     }
 }
 
 impl SortPattern {
-    /// Parses the `sort` of a find, or the specification of a `$sort`. An empty pattern is taken:
-    /// whether it may be empty is for the caller.
+    /// Parses the `sort` of a find or the specification of a `$sort`. An empty pattern is accepted; the caller decides
+    /// whether it is allowed.
     ///
-    /// Errors: 15974 and 15975 for bad directions, 7472500 for duplicates, MongoDB's codes of bad
-    /// field paths, BadValue for `$natural` beside other keys, 17312, FailedToParse and 31138 for bad
-    /// `$meta`, 40218 for metadata that nothing here yields.
+    /// Errors: 15974 and 15975 for bad directions, 7472500 for duplicates, MongoDB's codes of bad field paths, BadValue
+    /// for `$natural` with other keys, 17312, FailedToParse and 31138 for bad `$meta`, 40218 for unsupported metadata.
     pub fn parse(spec: Document<'_>) -> Result<SortPattern> {
         let mut pattern = SortPattern {
             paths: Vec::new(),
@@ -74,28 +73,28 @@ impl SortPattern {
         Ok(pattern)
     }
 
-    /// The same pattern, once the context knows which metadata it will ask for.
+    /// Registers the metadata that the pattern needs in the context; returns the pattern.
     pub fn wanted(self, context: &Context) -> SortPattern {
         self.metadata.iter().for_each(|by| context.metadata.want(by.kind));
         self
     }
 
-    /// Whether it sorts by metadata, which no index knows.
+    /// Whether it sorts by metadata, which no index contains.
     pub fn is_by_metadata(&self) -> bool {
         !self.metadata.is_empty()
     }
 
-    /// How many fields it has, those that ask for metadata counted.
+    /// The number of keys, including metadata keys.
     pub fn len(&self) -> usize {
         self.fields.len() + self.metadata.len()
     }
 
-    /// Whether it orders by what documents have, not by where they lie.
+    /// Whether it orders by the content of documents, not by their storage position.
     pub fn orders(&self) -> bool {
         !self.fields.is_empty() || self.is_by_metadata()
     }
 
-    /// Appends the pattern as explain shows it: fields that ask for metadata have no names there.
+    /// Appends the pattern in the format of explain, which omits the names of metadata keys.
     pub fn append_to(&self, out: &mut Builder) {
         let mut fields = self.fields.iter();
         let mut by = self.metadata.iter().enumerate().peekable();
@@ -112,17 +111,17 @@ impl SortPattern {
         }
     }
 
-    /// The names of the fields that ask for metadata, and what each asks for.
+    /// Returns the names of the metadata keys and their kinds.
     pub fn by_metadata(&self) -> impl Iterator<Item = (&str, MetaKind)> {
         self.metadata.iter().map(|by| (&*by.name, by.kind))
     }
 
-    /// The same pattern with strings compared by a collation.
+    /// Returns the pattern with a collation for strings.
     pub fn collated(self, collation: &Collation) -> SortPattern {
         SortPattern { collation: collation.clone(), ..self }
     }
 
-    /// What strings compare by.
+    /// The collation of string comparisons.
     pub fn collation(&self) -> &Collation {
         &self.collation
     }
@@ -139,32 +138,32 @@ impl SortPattern {
         Ok(())
     }
 
-    /// The paths in order, those that ask for metadata left out, each with whether it ascends.
+    /// The paths in order with their directions (true ascends), without metadata keys.
     pub fn fields(&self) -> &[(Path, bool)] {
         &self.fields
     }
 
-    /// For `$natural`: whether in insertion order (`Some(true)`) or backwards.
+    /// The direction of `$natural`: `Some(true)` is insertion order.
     pub fn natural(&self) -> Option<bool> {
         self.natural
     }
 
-    /// Whether there is nothing to sort by.
+    /// Whether the pattern is empty.
     pub fn is_empty(&self) -> bool {
         !self.orders() && self.natural.is_none()
     }
 
     /// Appends the document's sort key to `out`: bytes that compare as the documents sort.
     ///
-    /// Errors: BadValue where two fields lead through different arrays.
+    /// Errors: BadValue if two fields lead through different arrays.
     pub fn key(&self, document: Document<'_>, out: &mut Vec<u8>) -> Result<()> {
         self.key_of(document, &DocumentMetadata::default(), out)
     }
 
-    /// [`key`](Self::key), by the metadata of the document that a pipeline looks at.
+    /// [`key`](Self::key) with the metadata of a pipeline's current document.
     #[inline]
     pub(crate) fn key_in(&self, document: Document<'_>, context: &Context, out: &mut Vec<u8>) -> Result<()> {
-        // Of an array each element is encoded, to find the least.
+        // Each element of an array is encoded, to find the least.
         let step = || context.steps(1);
         let interrupt = &*context.interrupt;
         match self.is_by_metadata() {
@@ -173,7 +172,7 @@ impl SortPattern {
         }
     }
 
-    /// [`key`](Self::key), by metadata at hand.
+    /// [`key`](Self::key) with the given metadata.
     pub fn key_of(
         &self,
         document: Document<'_>,
@@ -183,7 +182,7 @@ impl SortPattern {
         self.least_key(document, metadata, out, (&Uninterrupted, || Ok(())))
     }
 
-    /// The same, asking an interrupt while it encodes what is large, and `step` for each of the document's keys.
+    /// Appends the least key, with interruption checks for large values; calls `step` for each of the document's keys.
     fn least_key(
         &self,
         document: Document<'_>,
@@ -212,10 +211,10 @@ impl SortPattern {
         compound_keys(document, self.paths.iter(), &mut |_, _| Ok(()), &mut each).map_err(parallel)
     }
 
-    /// What the document is sorted by: an array with a value for each field, null for what is
-    /// missing. A collation's strings are given as it compares them.
+    /// Returns the sort values: an array with a value for each key, null for missing values. Strings are collation keys
+    /// if a collation is set.
     ///
-    /// Errors: those of [`key`](Self::key).
+    /// Errors: as [`key`](Self::key).
     pub fn values(&self, document: Document<'_>, metadata: &DocumentMetadata) -> Result<ValueBuf> {
         let mut best: Option<(Vec<u8>, DocumentBuf)> = None;
         let mut each = |key: &[Option<Value<'_>>]| {
@@ -231,7 +230,7 @@ impl SortPattern {
         Ok(shown.view().get("key").unwrap_or(Value::Array(Array::EMPTY)).to_owned())
     }
 
-    /// One compound key as the array `key` of a document.
+    /// Returns one compound key as the array `key` of a document.
     fn shown(&self, key: &[Option<Value<'_>>], metadata: &DocumentMetadata) -> DocumentBuf {
         let mut out = Builder::new();
         out.begin_array(c"key");
@@ -251,9 +250,9 @@ impl SortPattern {
         out.finish()
     }
 
-    /// Encodes one compound key; what is missing sorts as null.
+    /// Encodes one compound key; missing values sort as null.
     ///
-    /// Errors: what the interrupt says.
+    /// Errors: interruption.
     fn encode(
         &self,
         key: &[Option<Value<'_>>],
@@ -266,7 +265,7 @@ impl SortPattern {
         })
     }
 
-    /// The values of one compound key and what lies between them, each with whether it ascends.
+    /// Returns the values of one compound key and its metadata, each with its direction.
     fn each<'v>(
         &'v self,
         key: &'v [Option<Value<'v>>],
@@ -281,7 +280,7 @@ impl SortPattern {
     }
 }
 
-/// Says of parallel arrays what MongoDB says where it sorts.
+/// Replaces the message of an error about parallel arrays by MongoDB's message for sorts.
 fn parallel(error: base::Error) -> base::Error {
     if error.code() == ErrorCode::CannotIndexParallelArrays {
         return err!(BadValue, "cannot sort with keys that are parallel arrays");
@@ -304,7 +303,7 @@ fn direction(name: &str, value: Value<'_>) -> Result<bool> {
     let Some(number) = value.as_number() else {
         return Err(err!(15974, "Illegal key in $sort specification: {name}: {value}"));
     };
-    // The double 1.5 ascends, the decimal does not.
+    // The double 1.5 is accepted as ascending, the decimal 1.5 is not.
     match number.to_i64_coerced() {
         1 => Ok(true),
         -1 => Ok(false),
@@ -312,7 +311,7 @@ fn direction(name: &str, value: Value<'_>) -> Result<bool> {
     }
 }
 
-/// The metadata that `name: {$meta: kind}` sorts by.
+/// Parses the metadata of `name: {$meta: kind}`.
 fn meta_kind(name: &str, meta: Document<'_>) -> Result<MetaKind> {
     let Some(first) = meta.first().filter(|first| first.name() == "$meta") else {
         return Err(err!(17312, "$meta is the only expression supported by $sort right now"));
@@ -346,7 +345,7 @@ mod tests {
         Ok(key)
     }
 
-    /// Checks that documents sort in the order given, `=` in front meaning equal to the last.
+    /// Checks that the documents are in sort order. `=` in front means equal to the previous document.
     fn sorts(pattern: &str, documents: &[&str]) {
         for pair in documents.windows(2) {
             let [a, b] = pair else { continue };
@@ -404,7 +403,7 @@ mod tests {
         sorts("{a: 1}", &["{a: [1, 9]}", "{a: 2}", "={a: [2, 8]}", "{a: [3]}", "{a: [[1]]}"]);
         sorts("{a: -1}", &["{a: [1, 9]}", "{a: 8}", "={a: [2, 8]}", "{a: [3]}"]);
         sorts("{'a.b': 1}", &["{a: [{b: 5}, {b: 1}]}", "{a: {b: 2}}", "{a: [{b: [4, 3]}]}"]);
-        // One element gives both fields: here b comes from the element with the least c.
+        // One element provides both fields: here b comes from the element with the least c.
         sorts(
             "{'a.c': 1, 'a.b': 1}",
             &["{a: [{b: 9, c: 1}, {b: 0, c: 2}]}", "{a: {b: 10, c: 1}}", "{a: {b: 0, c: 2}}"],

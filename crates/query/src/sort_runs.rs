@@ -1,16 +1,16 @@
-//! Sorting a long list in memory, so that it can be interrupted.
+//! Interruptible sorting of a long list in memory.
 
 use crate::Interrupt;
 use base::Result;
 use std::cmp::Ordering;
 
-/// Elements that are sorted at a stretch.
+/// Number of elements sorted without an interruption check.
 const RUN: usize = 1 << 13;
 
-/// Sorts, equal elements staying in their order, and asks now and then whether to stop: runs are sorted first and then
-/// merged two by two, which the standard sort does in one pass.
+/// Sorts stably with interruption checks. Runs are sorted first and then merged in pairs; the standard sort detects
+/// runs and merges them in one pass.
 ///
-/// Errors: what the interrupt says.
+/// Errors: interruption.
 pub(crate) fn sort_in_runs<T>(
     elements: &mut [T],
     interrupt: &dyn Interrupt,
@@ -31,7 +31,7 @@ pub(crate) fn sort_in_runs<T>(
     }
 }
 
-/// Whether sorting them shows.
+/// Whether sorting these elements takes noticeable time.
 fn elements_are_many<T>(run: &[T]) -> bool {
     run.len() > RUN / 8
 }

@@ -1,10 +1,9 @@
-//! Sorting documents by keys of bytes: in memory as long as they fit, then in a temporary file.
+//! Sorting of documents by byte keys: in memory while they fit, then in a temporary file.
 //!
-//! The one implementation for find's blocking sort, `$sort` and all stages that sort or gather by
-//! key. Where only the first few are wanted a heap holds them, and a document that doesn't come
-//! among them costs one comparison. Otherwise all keys lie in one buffer and entries compare by
-//! their first sixteen bytes first. What exceeds the memory is written as a sorted run; the runs are
-//! merged at the end. Equal keys keep the order they came in.
+//! Find's blocking sort, `$sort` and all other stages that sort by key use this implementation. A small limit uses a
+//! heap, in which a rejected document costs one comparison. Otherwise all keys are in one buffer, and entries first
+//! compare by their first sixteen bytes. Documents beyond the memory limit are written as a sorted run, and the runs
+//! are merged at the end. Equal keys keep the order of arrival.
 
 use crate::spill::{Run, SpillFile, SpillFolder, Spilled};
 use base::bson::DocumentCow;
@@ -13,39 +12,39 @@ use std::cmp::{Ordering, Reverse};
 use std::collections::BinaryHeap;
 use std::ops::Range;
 
-/// The most documents that a heap is worth while for.
+/// Maximum limit for which the heap is used.
 const HEAP_MAX: usize = 100_000;
 
-/// Sorts documents, each with a number that goes along: all of them, or the first so many.
+/// Sorts documents, each with a numeric tag, and returns all of them or the first ones.
 pub struct Sorter {
     limit: usize,
     memory: usize,
     allow_disk_use: bool,
-    /// With a limit that suits a heap: the documents so far, the greatest on top.
+    /// Used with a small limit: a heap of the best documents so far, with the greatest on top.
     heap: BinaryHeap<Top>,
-    /// Otherwise: their keys, one behind the other, …
+    /// Used otherwise: the concatenated keys.
     keys: Vec<u8>,
-    /// … and the documents as they came; once sorted, the next one last.
+    /// The documents in order of arrival; after sorting, the next document is last.
     entries: Vec<Entry>,
     held: usize,
     added: u64,
     file: SpillFile,
     runs: Vec<Run>,
-    /// While merging: the smallest of each run.
+    /// Used while merging: the smallest entry of each run.
     merge: BinaryHeap<Reverse<Top>>,
     given: usize,
     last_key: LastKey,
     statistics: Statistics,
 }
 
-/// What a sort has done, as explain tells it.
+/// Statistics of a sort, as explain prints them.
 #[derive(Clone, Copy, Default, Debug)]
 pub struct Statistics {
-    /// Bytes of documents and keys that were sorted, those let go again included.
+    /// Bytes of sorted documents and keys, including discarded ones.
     pub bytes_sorted: u64,
-    /// How often it spilled.
+    /// Number of spills.
     pub spills: u64,
-    /// Bytes that the temporary file takes.
+    /// Size of the temporary file in bytes.
     pub spilled_bytes: u64,
 }
 
@@ -54,9 +53,9 @@ enum LastKey {
     In(Range<usize>),
 }
 
-/// A document whose key lies in the common buffer.
+/// A document whose key is in the common buffer.
 struct Entry {
-    /// The first bytes of the key, which mostly decide.
+    /// The first bytes of the key, which usually decide.
     prefix: (u64, u64),
     key: Range<usize>,
     number: u64,
@@ -64,8 +63,8 @@ struct Entry {
     document: DocumentCow,
 }
 
-/// A document with its own key: ordered by it, equal keys by number. While merging, the number is
-/// that of the run: runs were written in the order that their documents came in.
+/// A document with its own key. Equal keys are ordered by number. While merging, the number is the run's: runs were
+/// written in the order of arrival.
 struct Top {
     key: Vec<u8>,
     number: u64,
@@ -93,12 +92,12 @@ impl Ord for Top {
     }
 }
 
-/// What a document costs while it is held.
+/// Returns the memory cost of a held document.
 fn cost(key: usize, document: &DocumentCow) -> usize {
     size_of::<Entry>() + key + document.view().bytes().len()
 }
 
-/// The first sixteen bytes as numbers that compare as they do.
+/// Returns the first sixteen bytes as numbers that compare equally.
 fn prefix(key: &[u8]) -> (u64, u64) {
     let mut bytes = [0; 16];
     match key.first_chunk() {
@@ -110,8 +109,8 @@ fn prefix(key: &[u8]) -> (u64, u64) {
 }
 
 impl Sorter {
-    /// A sorter that gives at most `limit` documents (`usize::MAX` is all) and holds at most
-    /// `memory` bytes; a temporary file is in the system's directory.
+    /// Creates a sorter that returns at most `limit` documents (`usize::MAX` for all) and holds at most `memory` bytes.
+    /// Temporary files are in the system's directory.
     pub fn new(limit: usize, memory: usize, allow_disk_use: bool) -> Sorter {
         Sorter {
             limit,
@@ -131,19 +130,19 @@ impl Sorter {
         }
     }
 
-    /// The same with its temporary file in a folder.
+    /// Sets the directory of the temporary file.
     pub fn spilling_into(self, folder: &SpillFolder) -> Sorter {
         Sorter { file: SpillFile::within(folder), ..self }
     }
 
-    /// What it has done so far.
+    /// Returns the statistics so far.
     pub fn statistics(&self) -> Statistics {
         Statistics { spilled_bytes: self.file.size(), ..self.statistics }
     }
 
-    /// Takes one more document.
+    /// Adds a document.
     ///
-    /// Errors: 292 beyond the memory where spilling isn't allowed; those of temporary files.
+    /// Errors: 292 beyond the memory limit if spilling is not allowed; errors of temporary files.
     #[inline]
     pub fn add(&mut self, key: &[u8], tag: u64, document: DocumentCow) -> Result<()> {
         let number = self.added;
@@ -172,7 +171,7 @@ impl Sorter {
         self.entries.push(Entry { prefix: prefix(key), key: key_range, number, tag, document });
     }
 
-    /// Takes a document in place of the greatest, unless it is as great.
+    /// Replaces the greatest document of the heap, unless the new one is as great.
     #[inline]
     fn replace_greatest(&mut self, key: &[u8], number: u64, tag: u64, document: DocumentCow) {
         let Some(mut greatest) = self.heap.peek_mut() else { return };
@@ -188,11 +187,11 @@ impl Sorter {
         (greatest.number, greatest.tag, greatest.document) = (number, tag, document);
     }
 
-    /// Sorts what is held in `entries`.
+    /// Sorts the documents in `entries`.
     fn arrange(&mut self) {
         let keys = &self.keys;
         let key = |entry: &Entry| keys.get(entry.key.clone()).unwrap_or(&[]);
-        // By number too, so that an unstable sort is as good as a stable one.
+        // Comparing the number too makes an unstable sort stable.
         self.entries.sort_unstable_by(|a, b| {
             let order = a.prefix.cmp(&b.prefix).then_with(|| key(a).cmp(key(b)));
             order.then_with(|| a.number.cmp(&b.number))
@@ -200,9 +199,9 @@ impl Sorter {
         self.entries.truncate(self.limit);
     }
 
-    /// Writes what is held as a sorted run.
+    /// Writes the documents in memory as a sorted run.
     ///
-    /// Errors: 292 where spilling isn't allowed; those of temporary files.
+    /// Errors: 292 if spilling is not allowed; errors of temporary files.
     pub fn spill(&mut self) -> Result<()> {
         if !self.allow_disk_use {
             return Err(err!(
@@ -246,7 +245,7 @@ impl Sorter {
         (0..self.runs.len()).try_for_each(|run| self.refill(run))
     }
 
-    /// Takes the next record of a run into the merge.
+    /// Moves the next record of a run into the merge heap.
     fn refill(&mut self, run: usize) -> Result<()> {
         if let Some(source) = self.runs.get_mut(run)
             && let Some(next) = source.next()?
@@ -257,7 +256,7 @@ impl Sorter {
         Ok(())
     }
 
-    /// The next document in order, and its number.
+    /// Returns the next document in order and its tag.
     pub fn give(&mut self) -> Result<Option<(u64, DocumentCow)>> {
         if self.given == self.limit {
             return Ok(None);
@@ -275,7 +274,7 @@ impl Sorter {
         Ok(Some((top.tag, top.document)))
     }
 
-    /// The key of the document that was given last.
+    /// The key of the last returned document.
     pub fn last_key(&self) -> &[u8] {
         match &self.last_key {
             LastKey::Own(key) => key,
@@ -283,7 +282,7 @@ impl Sorter {
         }
     }
 
-    /// The same, to keep; there is none any more then.
+    /// Takes the key of the last returned document.
     pub fn take_last_key(&mut self) -> Vec<u8> {
         match &mut self.last_key {
             LastKey::Own(key) => std::mem::take(key),
@@ -297,7 +296,7 @@ mod tests {
     use super::*;
     use base::bson::Builder;
 
-    /// Sorts numbers by `number % 50`, and gives keys, numbers and the spills.
+    /// Sorts numbers by `number % 50`. Returns keys, numbers and the count of spills.
     fn sort(count: u64, limit: usize, memory: usize) -> (Vec<(u8, u64)>, u64) {
         let mut sorter = Sorter::new(limit, memory, true);
         for number in 0..count {

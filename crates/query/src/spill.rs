@@ -1,8 +1,8 @@
-//! Runs of records in a temporary file, for what blocking stages can't hold in memory.
+//! Runs of records in a temporary file, for blocking stages beyond their memory limit.
 //!
-//! One file takes all runs of a stage, one behind the other, so that a stage costs one descriptor
-//! however often it spills. It is gone when the last [`Run`] and its [`SpillFile`] are dropped, and
-//! on Unix has no name as soon as it is open, so that a killed process leaves nothing behind.
+//! One file holds all runs of a stage, so a stage uses one descriptor however often it spills. The file is deleted when
+//! the last [`Run`] and the [`SpillFile`] are dropped. On Unix it has no name once it is open, so a killed process
+//! leaves no file behind.
 
 use base::bson::{DocumentBuf, DocumentCow};
 use base::{Result, err};
@@ -12,36 +12,36 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// What names of temporary files begin with.
+/// Prefix of the names of temporary files.
 const PREFIX: &str = "vellum-spill-";
-/// How many bytes are written, and at most read, at once.
+/// Bytes written, and at most read, at a time.
 const CHUNK: usize = 1 << 16;
-/// How few bytes are read at once, however many runs there are.
+/// Minimum bytes read at a time, however many runs exist.
 const CHUNK_MIN: usize = 1 << 12;
 
-/// The directory of temporary files: the system's, unless said otherwise. Cloning it is cheap.
+/// The directory of temporary files; the system's directory by default. Clones are cheap.
 #[derive(Clone, Default)]
 pub struct SpillFolder(Arc<Folder>);
 
 #[derive(Default)]
 struct Folder {
-    /// `None` is the system's.
+    /// `None` means the system's directory.
     path: Option<PathBuf>,
-    /// How many files there have been.
+    /// Number of files created so far.
     files: AtomicU64,
 }
 
 impl SpillFolder {
-    /// A directory of one's own. It is made if it isn't there; what a process killed while it opened a file has
-    /// left in it is removed.
+    /// Opens a dedicated directory and creates it if necessary. Files that a process left when it was killed during
+    /// creation are removed.
     ///
-    /// Errors: the directory can't be made or read.
+    /// Errors: the directory cannot be created or read.
     pub fn open(directory: &Path) -> io::Result<SpillFolder> {
         prepare(directory)?;
         Ok(SpillFolder(Arc::new(Folder { path: Some(directory.to_path_buf()), files: AtomicU64::new(0) })))
     }
 
-    /// A name for the next file.
+    /// Returns a name for the next file.
     fn next(&self) -> PathBuf {
         let number = self.0.files.fetch_add(1, Ordering::Relaxed);
         let directory = self.0.path.clone().unwrap_or_else(std::env::temp_dir);
@@ -67,14 +67,14 @@ fn failed(error: io::Error) -> base::Error {
     }
 }
 
-/// A file that vanishes with its last user.
+/// A file that is deleted with its last user.
 struct Temporary {
     file: File,
     path: PathBuf,
 }
 
 impl Temporary {
-    /// Errors: OutOfDiskSpace, FileStreamFailed.
+    /// Creates a file. Errors: OutOfDiskSpace, FileStreamFailed.
     fn create(folder: &SpillFolder) -> Result<Temporary> {
         let mut options = OpenOptions::new();
         options.read(true).write(true).create_new(true);
@@ -83,7 +83,7 @@ impl Temporary {
         let (file, path) = loop {
             let path = folder.next();
             match options.open(&path) {
-                // Others of this process use the system's directory, too.
+                // Other folders of this process may use the system's directory too.
                 Err(error) if error.kind() == ErrorKind::AlreadyExists => {}
                 file => break (file.map_err(failed)?, path),
             }
@@ -112,7 +112,7 @@ impl Drop for Temporary {
     }
 }
 
-/// A temporary file, made when the first run is begun.
+/// A temporary file, created when the first run begins.
 #[derive(Default)]
 pub(crate) struct SpillFile {
     folder: SpillFolder,
@@ -121,12 +121,12 @@ pub(crate) struct SpillFile {
 }
 
 impl SpillFile {
-    /// A file in a folder.
+    /// Returns a file in a folder.
     pub(crate) fn within(folder: &SpillFolder) -> SpillFile {
         SpillFile { folder: folder.clone(), ..SpillFile::default() }
     }
 
-    /// Begins a run behind those there are; it is to be ended before another is begun.
+    /// Begins a run after the existing runs. It must end before the next begins.
     ///
     /// Errors: OutOfDiskSpace, FileStreamFailed.
     pub(crate) fn begin(&mut self) -> Result<RunWriter> {
@@ -159,7 +159,7 @@ impl SpillFile {
     }
 }
 
-/// A run that is being written.
+/// Writer of a run.
 pub(crate) struct RunWriter {
     file: Arc<Temporary>,
     start: u64,
@@ -168,7 +168,7 @@ pub(crate) struct RunWriter {
 }
 
 impl RunWriter {
-    /// Appends a record: a key, a number and a document.
+    /// Appends a record: a key, a tag and a document.
     pub(crate) fn write(&mut self, key: &[u8], tag: u64, document: &[u8]) -> Result<()> {
         self.buffer.extend_from_slice(&(key.len() as u32).to_le_bytes());
         self.buffer.extend_from_slice(&tag.to_le_bytes());
@@ -185,17 +185,17 @@ impl RunWriter {
     }
 }
 
-/// A run that is being read, front to back.
+/// Sequential reader of a run.
 pub(crate) struct Run {
     file: Arc<Temporary>,
     start: u64,
     end: u64,
-    /// Where the file is to be read on; what lies before is in the buffer or has been given.
+    /// File offset of the next read. Earlier records are in the buffer or have been returned.
     at: u64,
     chunk: usize,
     buffer: Vec<u8>,
     position: usize,
-    /// The empty document, which all records of some runs have.
+    /// A shared empty document, for runs whose records have no document.
     nothing: DocumentCow,
 }
 
@@ -207,12 +207,12 @@ pub(crate) struct Spilled {
 }
 
 impl Run {
-    /// Holds no more than about this many bytes of the file at a time.
+    /// Limits the buffer to about this many bytes.
     pub(crate) fn hold(&mut self, bytes: usize) {
         self.chunk = bytes.clamp(CHUNK_MIN, CHUNK);
     }
 
-    /// The next record.
+    /// Returns the next record.
     pub(crate) fn next(&mut self) -> Result<Option<Spilled>> {
         if self.position == self.buffer.len() && self.at == self.end {
             self.buffer = Vec::new();
@@ -234,7 +234,7 @@ impl Run {
         Ok(Some(Spilled { key, tag, document: DocumentBuf::from_valid(document).into() }))
     }
 
-    /// Begins again with the first record.
+    /// Restarts at the first record.
     pub(crate) fn restart(&mut self) {
         self.at = self.start;
         self.buffer.clear();
@@ -255,7 +255,7 @@ impl Run {
         self.buffer.get(taken).ok_or_else(|| err!(FileStreamFailed, "a temporary file ends early"))
     }
 
-    /// Reads on, so that at least so many bytes lie ready if the run has them.
+    /// Reads until at least `count` bytes are in the buffer, if the run has them.
     fn refill(&mut self, count: usize) -> Result<()> {
         self.buffer.drain(..self.position);
         self.position = 0;
@@ -339,7 +339,7 @@ mod tests {
     #[cfg(target_os = "linux")]
     #[test]
     fn a_temporary_file_has_no_name_and_ends_with_its_runs() {
-        // Elsewhere others' files may have had the same name.
+        // A dedicated directory: other tests may use equal file names elsewhere.
         let directory = std::env::temp_dir().join(format!("spill-own-{}", std::process::id()));
         let mut file = SpillFile::within(&SpillFolder::open(&directory).unwrap());
         let run = write(&mut file, 0..10);

@@ -1,13 +1,13 @@
-//! Asks for interruption now and then, so that loops needn't count.
+//! Periodic interruption checks, which relieve loops of counting.
 
 use crate::{Context, Interrupt};
 use base::Result;
 use std::sync::Arc;
 
-/// Steps between two questions.
+/// Steps between two checks.
 const EVERY: u32 = 128;
 
-/// A counter that asks the operation's interrupt every 128 steps.
+/// A counter that checks for interruption every 128 steps.
 #[derive(Clone)]
 pub(crate) struct Tick {
     interrupt: Arc<dyn Interrupt>,
@@ -19,20 +19,20 @@ impl Tick {
         Tick { interrupt: Arc::clone(&context.interrupt), steps: 0 }
     }
 
-    /// Whom it asks.
+    /// The interrupt to check.
     pub(crate) fn interrupt(&self) -> &dyn Interrupt {
         &*self.interrupt
     }
 
-    /// Errors: what the interrupt says.
+    /// Counts a step. Errors: interruption.
     #[inline]
     pub(crate) fn check(&mut self) -> Result<()> {
         self.weigh(0)
     }
 
-    /// The same for what takes longer the larger it is: a step for each kilobyte.
+    /// Counts a step for each kilobyte, for work proportional to a size.
     ///
-    /// Errors: what the interrupt says.
+    /// Errors: interruption.
     #[inline]
     pub(crate) fn weigh(&mut self, bytes: usize) -> Result<()> {
         self.steps += 1 + (bytes / 1024) as u32;

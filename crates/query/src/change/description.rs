@@ -1,14 +1,14 @@
-//! A diff told to the clients of change streams: the `updateDescription` of an update.
+//! Conversion of a diff to the `updateDescription` of a change event.
 
 use super::diff::{ArrayDiff, ArrayEntry, DocumentDiff, SubDiff};
 use base::Result;
 use base::bson::{Builder, Document, Element, FieldName};
 
-/// Appends the fields of `updateDescription` to the open document: `updatedFields`, `removedFields`,
-/// `truncatedArrays` and, if asked for, `disambiguatedPaths`, which tells positions from names that look
-/// like positions, and dots within names from those between.
+/// Appends the fields of `updateDescription` to the open document: `updatedFields`, `removedFields`, `truncatedArrays`
+/// and, if requested, `disambiguatedPaths`. The last distinguishes positions from numeric names, and dots within names
+/// from path separators.
 ///
-/// Errors: those of [`apply`](super::apply) for what is no diff.
+/// Errors: as [`apply`](super::apply) for a value that is not a diff.
 pub fn describe(diff: Document<'_>, disambiguate: bool, out: &mut Builder) -> Result<()> {
     let mut description = Description::default();
     description.document(&DocumentDiff::read(diff)?)?;
@@ -29,7 +29,7 @@ pub fn describe(diff: Document<'_>, disambiguate: bool, out: &mut Builder) -> Re
     Ok(())
 }
 
-/// A field's name or an array's position on the way to what changed.
+/// A field name or array position on the path to a change.
 enum Step {
     Name(String),
     Position(usize),
@@ -80,7 +80,7 @@ impl Description {
 
     fn within(&mut self, step: Step, sub: &SubDiff<'_>) -> Result<()> {
         self.path.push(step);
-        // The recursion is bounded by the depth of the diff, which is validated BSON.
+        // The diff is validated BSON, whose depth bounds the recursion.
         match sub {
             SubDiff::Document(diff) => self.document(diff)?,
             SubDiff::Array(diff) => self.array(diff)?,
@@ -89,7 +89,7 @@ impl Description {
         Ok(())
     }
 
-    /// Tells of one place that changed.
+    /// Reports a change at one path.
     fn at(&mut self, step: Step, tell: impl FnOnce(&mut Self)) {
         self.path.push(step);
         tell(self);
@@ -116,7 +116,7 @@ impl Description {
         path
     }
 
-    /// Notes the steps of the path if the path alone doesn't tell them.
+    /// Records the components of an ambiguous path.
     fn disambiguate(&mut self) {
         let unclear = self.path.iter().enumerate().any(|(at, step)| match step {
             Step::Name(name) => name.contains('.') || at > 0 && is_number(name),

@@ -1,4 +1,4 @@
-//! Events of change streams out of the operations of an entry.
+//! Events of change streams, built from the operations of an entry.
 
 use super::description::describe;
 use super::diff::carry_out;
@@ -12,37 +12,36 @@ use std::ffi::CStr;
 
 const UUID_SUBTYPE: u8 = 4;
 
-/// What events need beside the entry.
+/// Inputs of events other than the entry.
 pub struct Surroundings<'s> {
-    /// Finds the document of a collection as it is now, by namespace, UUID and document key: for
-    /// `updateLookup`.
+    /// Returns the current document of a collection by namespace, UUID and document key, for `updateLookup`.
     #[allow(clippy::type_complexity)]
     pub lookup: &'s dyn Fn(&str, &[u8; 16], Document<'_>) -> Result<Option<DocumentCow>>,
-    /// Pre-images from before this wall clock are gone; in milliseconds since 1970.
+    /// Wall clock before which pre-images have expired, in milliseconds since 1970.
     pub images_since: i64,
 }
 
-/// An event that is sent.
+/// A change event.
 #[derive(Clone, Debug)]
 pub struct Event {
-    /// Where it stands in the stream.
+    /// Its position in the stream.
     pub token: ResumeToken,
     /// The event's document.
     pub document: DocumentBuf,
 }
 
-/// An operation of an entry, with the position that its events have.
+/// An operation of an entry with the position of its events.
 #[derive(Clone, Copy)]
 pub(super) struct Placed<'e> {
     pub(super) entry: &'e Entry<'e>,
     pub(super) operation: &'e Operation<'e>,
     /// The cluster time of the event.
     pub(super) time: u64,
-    /// The number of the operation in a document of the oplog that holds several.
+    /// The position of the operation within an oplog document of several.
     pub(super) index: usize,
 }
 
-/// What an operation is to the clients of change streams, before anybody asks for the whole event.
+/// A change event before its document is built.
 pub(super) struct Happening<'e> {
     placed: Placed<'e>,
     pub(super) kind: &'static str,
@@ -59,7 +58,7 @@ fn split(namespace: &str) -> (&str, &str) {
     namespace.split_once('.').unwrap_or((namespace, ""))
 }
 
-/// A document without some of its fields.
+/// Copies a document without some of its fields.
 fn without(document: Document<'_>, names: &[&str]) -> Builder {
     let mut out = Builder::new();
     for element in document.iter().filter(|element| !names.contains(&element.name())) {
@@ -75,7 +74,7 @@ fn key_of(document: Document<'_>) -> Option<DocumentBuf> {
     Some(out.finish())
 }
 
-/// What a command of the oplog is to clients: its kind, collection and description.
+/// The event of an oplog command: its kind, collection and description.
 struct Told<'e> {
     kind: &'static str,
     collection: &'e str,
@@ -142,7 +141,7 @@ fn command<'e>(object: Document<'e>, before: Option<Document<'e>>) -> Option<Tol
 }
 
 impl<'e> Happening<'e> {
-    /// What an operation is; `None` for what clients aren't told of.
+    /// Returns the event of an operation; `None` for operations without events.
     pub(super) fn of(placed: Placed<'e>) -> Option<Happening<'e>> {
         let operation = placed.operation;
         let (database, collection) = split(operation.namespace);
@@ -166,7 +165,7 @@ impl<'e> Happening<'e> {
         Some(Happening::told(placed, database, told, key))
     }
 
-    /// What a change of `system.views` is to those who watch more than one collection.
+    /// Returns the event of a change of `system.views`, for streams on more than one collection.
     pub(super) fn of_view(placed: Placed<'e>) -> Option<Happening<'e>> {
         let (kind, definition) = match placed.operation.action {
             Action::Insert(definition) => ("create", Some(definition)),
@@ -208,9 +207,9 @@ impl<'e> Happening<'e> {
         Happening { placed, kind, database, collection, to, key, description, before, token }
     }
 
-    /// The whole event, its fields in MongoDB's order.
+    /// Builds the whole event, with its fields in MongoDB's order.
     ///
-    /// Errors: NoMatchingDocument where an image is required and there is none; those of looking up.
+    /// Errors: NoMatchingDocument for a missing required image; errors of the lookup.
     pub(super) fn event(self, spec: &Spec, around: &Surroundings<'_>) -> Result<Event> {
         let Placed { entry, operation, time, .. } = self.placed;
         let is_view = operation.namespace.ends_with(".system.views") && self.key.is_none();
@@ -289,7 +288,7 @@ impl<'e> Happening<'e> {
         Ok(())
     }
 
-    /// The error of an image that is required and can't be had.
+    /// Returns the error for a missing required image.
     fn missing(&self, required: &str, what: &str) -> base::Error {
         let session = self.placed.entry.session.filter(|_| self.placed.entry.transaction);
         let transaction = session.map_or(String::new(), |session| format!(", txnNumber: {}", session.number));
@@ -305,7 +304,7 @@ impl<'e> Happening<'e> {
     }
 }
 
-/// The invalidation that follows an event.
+/// Returns the invalidation that follows an event.
 pub(super) fn invalidation(event: &ResumeToken, placed: Placed<'_>) -> Event {
     let token = event.invalidation();
     let mut out = Builder::new();

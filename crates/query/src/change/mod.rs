@@ -1,15 +1,15 @@
-//! Changes as they are logged, and as clients are told of them: the oplog and change streams.
+//! Changes in the log and in change streams.
 //!
-//! | file | what |
+//! | file | content |
 //! |---|---|
-//! | `diff` | what an update changed, as `{$v: 2}` has it: computed, applied |
+//! | `diff` | diffs of updates in the format of `{$v: 2}`: computed, applied |
 //! | `description` | a diff as `updateDescription` |
-//! | `entry` | how the changes of one commit are stored |
-//! | `oplog` | an entry as the documents of `local.oplog.rs` |
+//! | `entry` | the stored form of a commit's changes |
+//! | `oplog` | an entry as documents of `local.oplog.rs` |
 //! | `token` | resume tokens |
-//! | `spec` | what a stream was asked for |
+//! | `spec` | the options of a stream |
 //! | `event` | an operation as an event |
-//! | `stream` | which events a stream shows, where it resumes, when it ends |
+//! | `stream` | the selection of events, resumption, the end of a stream |
 //! | `split` | events too large for one document |
 
 mod description;

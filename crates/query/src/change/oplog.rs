@@ -1,15 +1,15 @@
-//! An entry as the documents of `local.oplog.rs`, in MongoDB's form.
+//! An entry as documents of `local.oplog.rs`, in MongoDB's format.
 
 use super::entry::{Action, Entry, Operation, Session};
 use base::bson::{Builder, Document, DocumentBuf, Value};
 
 /// The version of the oplog's format.
 const OPLOG_VERSION: i64 = 2;
-/// `multiOpType` of an `applyOps` whose operations have nothing in common but their commit.
+/// `multiOpType` of an `applyOps` whose operations share only their commit.
 const APPLIED_SEPARATELY: i32 = 1;
 const UUID_SUBTYPE: u8 = 4;
 
-/// The documents of the oplog that an entry is, in their order.
+/// Returns the oplog documents of an entry, in order.
 pub fn oplog_documents(entry: &Entry<'_>) -> Vec<DocumentBuf> {
     let mut documents = Vec::with_capacity(entry.ticks as usize);
     let mut rest = entry.operations.as_slice();
@@ -128,7 +128,7 @@ fn append_times(entry: &Entry<'_>, number: u32, out: &mut Builder) {
     out.append(c"wall", Value::DateTime(entry.wall));
 }
 
-/// Appends where the entry is that the same write made before.
+/// Appends the position of the previous entry of this write.
 fn append_previous(entry: &Entry<'_>, number: u32, out: &mut Builder) {
     let before = match number.checked_sub(1) {
         Some(number) => entry.tick(number),

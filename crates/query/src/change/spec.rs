@@ -1,63 +1,63 @@
-//! What a change stream was asked for: the specification of `$changeStream`, and where it is opened.
+//! Options of a change stream: the specification of `$changeStream`, and its namespace.
 
 use super::token::{ResumeToken, TokenParts};
 use base::bson::{Document, Element, Type, Value};
 use base::{Namespace, Result, err};
 
-/// What `fullDocument` asks for with updates.
+/// `fullDocument`: the document returned with updates.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum FullDocument {
-    /// Nothing.
+    /// No document.
     #[default]
     Default,
-    /// The document as it is when the event is made.
+    /// The current document when the event is built.
     UpdateLookup,
-    /// The document as it was after the update, or null where that can't be told any more.
+    /// The document after the update, or null if it is no longer available.
     WhenAvailable,
-    /// The same, and an error where it can't be told.
+    /// The document after the update; an error if it is not available.
     Required,
 }
 
-/// What `fullDocumentBeforeChange` asks for.
+/// `fullDocumentBeforeChange`: the document before the change.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum BeforeChange {
-    /// Nothing.
+    /// No document.
     #[default]
     Off,
-    /// The document as it was before the change, or null where that can't be told any more.
+    /// The document before the change, or null if it is no longer available.
     WhenAvailable,
-    /// The same, and an error where it can't be told.
+    /// The document before the change; an error if it is not available.
     Required,
 }
 
 /// The specification of a change stream.
 #[derive(Clone, Debug, Default)]
 pub struct Spec {
-    /// Begin behind the event of this token.
+    /// Resume after the event of this token.
     pub resume_after: Option<ResumeToken>,
-    /// The same, also behind an invalidation.
+    /// As `resume_after`, but also after an invalidation.
     pub start_after: Option<ResumeToken>,
-    /// Begin at this cluster time.
+    /// Start at this cluster time.
     pub start_at: Option<u64>,
-    /// What comes with updates.
+    /// The document returned with updates.
     pub full_document: FullDocument,
-    /// What comes with updates, replacements and deletes.
+    /// The document returned with updates, replacements and deletes.
     pub before_change: BeforeChange,
-    /// Every database is watched.
+    /// Watch all databases.
     pub all_changes: bool,
-    /// The stream may be opened on `config`.
+    /// Allow a stream on `config`.
     pub on_config: bool,
-    /// The stream may be opened on a system collection.
+    /// Allow a stream on a system collection.
     pub on_system: bool,
-    /// Events of some system collections are shown.
+    /// Show events of some system collections.
     pub show_system: bool,
-    /// Updates are told as the oplog has them.
+    /// Show updates in the oplog's format.
     pub raw_updates: bool,
-    /// Events of collections and indexes are shown, and more is told of all.
+    /// Show events of collections and indexes, and more fields of all events.
     pub expanded: bool,
 }
 
-/// What a change stream watches.
+/// The namespace of a change stream.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Scope {
     /// A collection.
@@ -69,8 +69,7 @@ pub enum Scope {
 }
 
 impl Scope {
-    /// What a stream watches that is opened on a namespace; the collection `$cmd.aggregate` stands for
-    /// the database as a whole.
+    /// Returns the scope of a namespace. The collection `$cmd.aggregate` means the whole database.
     pub fn of(namespace: &Namespace) -> Scope {
         match (namespace.database(), namespace.collection()) {
             ("admin", _) => Scope::Deployment,
@@ -81,10 +80,10 @@ impl Scope {
 }
 
 impl Spec {
-    /// Reads the specification of the stage.
+    /// Parses the specification of the stage.
     ///
-    /// Errors: 50808 unless it is a document, 40415 for unknown fields, TypeMismatch, BadValue for
-    /// unknown modes, those of resume tokens.
+    /// Errors: 50808 if it is not a document, 40415 for unknown fields, TypeMismatch, BadValue for unknown modes,
+    /// errors of resume tokens.
     pub fn parse(spec: &Element<'_>) -> Result<Spec> {
         let Value::Document(fields) = spec.value() else {
             return Err(err!(50808, "$changeStream stage expects a document as argument"));
@@ -106,7 +105,7 @@ impl Spec {
                 "showSystemEvents" => parsed.show_system = flag(&field)?,
                 "showRawUpdateDescription" => parsed.raw_updates = flag(&field)?,
                 "showExpandedEvents" => parsed.expanded = flag(&field)?,
-                // Chunks migrate between shards, and there are none.
+                // Accepted without effect: chunks migrate only between shards.
                 "showMigrationEvents" => drop(flag(&field)?),
                 other => {
                     return Err(err!(40415, "BSON field '$changeStream.{other}' is an unknown field."));
@@ -116,9 +115,9 @@ impl Spec {
         Ok(parsed)
     }
 
-    /// Checks that a stream may be opened with this specification on a namespace.
+    /// Checks that a stream with this specification may be opened on a namespace.
     ///
-    /// Errors: InvalidOptions, InvalidNamespace, InvalidResumeToken, 50865 and 40674 as MongoDB has them.
+    /// Errors: InvalidOptions, InvalidNamespace, InvalidResumeToken, 50865 and 40674 as in MongoDB.
     pub fn check(&self, namespace: &Namespace) -> Result<()> {
         let (database, collection) = (namespace.database(), namespace.collection());
         let whole = collection == "$cmd.aggregate";
@@ -177,7 +176,7 @@ impl Spec {
         Ok(())
     }
 
-    /// The token behind which the stream begins, if that is how it was asked for.
+    /// The token to resume after, if given.
     pub fn token(&self) -> Option<&ResumeToken> {
         self.start_after.as_ref().or(self.resume_after.as_ref())
     }

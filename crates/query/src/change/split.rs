@@ -1,13 +1,13 @@
-//! Events too large for one document, as fragments.
+//! Fragments of events that are too large for one document.
 
 use super::token::ResumeToken;
 use base::bson::{Builder, Document, DocumentBuf, Element, Value};
 use base::{Result, err};
 
-/// Splits an event into fragments of at most so many bytes. Small fields come first, so that there are few
-/// fragments, and the same ones whenever the stream is resumed.
+/// Splits an event into fragments of at most `most` bytes. Small fields come first, which keeps the number of fragments
+/// low and their content equal after a resume.
 ///
-/// Errors: 7182502 for an event without fields, 7182500 for a field that doesn't fit by itself.
+/// Errors: 7182502 for an event without fields, 7182500 for a field that does not fit by itself.
 pub(crate) fn split(event: Document<'_>, token: &ResumeToken, most: usize) -> Result<Vec<DocumentBuf>> {
     let most = most.saturating_sub(token.to_document().bytes().len());
     let size = |field: &Element<'_>| field.name_bytes().len() + 2 + field.value_bytes().len();
@@ -55,7 +55,7 @@ pub(crate) fn split(event: Document<'_>, token: &ResumeToken, most: usize) -> Re
     Ok(finished.collect())
 }
 
-/// The error of a pipeline that changed an event's `_id`, behind which nobody could resume.
+/// Returns the error for a pipeline that changed an event's `_id`, because no client could resume after the event.
 pub fn id_modified(expected: &ResumeToken, event: Document<'_>) -> base::Error {
     let mut found = Builder::new();
     found.append_optional(c"_id", event.get("_id"));
@@ -70,7 +70,7 @@ pub fn id_modified(expected: &ResumeToken, event: Document<'_>) -> base::Error {
     )
 }
 
-/// The token in an event's `_id`, if it still is one.
+/// Returns the token in an event's `_id`, if it is a token.
 pub(crate) fn token_of(event: Document<'_>) -> Option<ResumeToken> {
     match event.get("_id") {
         Some(Value::Document(id)) => ResumeToken::parse(id).ok(),

@@ -1,4 +1,4 @@
-//! One change stream: which operations it shows, where it resumes, when it ends.
+//! A change stream: the selection of events, the resume point, and the end.
 
 use super::entry::{Action, Entry, Operation};
 use super::event::{Event, Happening, Placed, Surroundings, invalidation};
@@ -12,39 +12,38 @@ use std::collections::VecDeque;
 const CLASSIC: &[&str] =
     &["insert", "update", "replace", "delete", "drop", "rename", "dropDatabase", "invalidate"];
 
-/// A change stream, to be given the log's entries in their order.
+/// A change stream, which takes the log's entries in order.
 #[derive(Clone, Debug)]
 pub struct ChangeStream {
     spec: Spec,
     scope: Scope,
     resume: Resume,
-    /// Whether events that are too large come in fragments.
+    /// Whether events that are too large are split into fragments.
     splits: bool,
-    /// Behind which the next event will stand, as far as the stream has come.
+    /// The resume token after all entries so far.
     reached: ResumeToken,
     invalidated: bool,
 }
 
-/// How far the stream is on its way to where it was to resume.
+/// Progress of a stream towards its resume point.
 #[derive(Clone, Debug)]
 enum Resume {
-    /// Events up to this token aren't shown.
+    /// Events up to this token are skipped.
     Before {
         token: ResumeToken,
-        /// The token must turn up.
+        /// The token must occur in the log.
         is_event: bool,
         found: bool,
     },
-    /// It has been passed.
+    /// The resume point has been passed.
     Passed,
 }
 
 impl ChangeStream {
-    /// A stream on what a checked specification and a scope say, given the cluster time of now: without a
-    /// starting point it begins with what is committed after that. `splits` says that the pipeline splits
-    /// large events.
+    /// Builds a stream from a checked specification and a scope. `now` is the current cluster time. Without a starting
+    /// point the stream begins after it. `splits` means that the pipeline splits large events.
     ///
-    /// Errors: those of resume tokens that nobody checked.
+    /// Errors: errors of unchecked resume tokens.
     pub fn new(spec: Spec, scope: Scope, now: u64, splits: bool) -> Result<ChangeStream> {
         let (token, is_event) = match (spec.token(), spec.start_at) {
             (Some(token), _) => (token.clone(), token.parts()?.is_event),
@@ -55,8 +54,8 @@ impl ChangeStream {
         Ok(ChangeStream { spec, scope, resume, splits, reached: token, invalidated: false })
     }
 
-    /// The cluster time of the first entry that the stream is to be given. Where the log no longer has all
-    /// entries from there on, the stream can't be opened: see [`history_lost`].
+    /// Returns the cluster time of the first entry to read. The stream cannot be opened if the log no longer has all
+    /// entries from there: see [`history_lost`].
     pub fn start(&self) -> u64 {
         match &self.resume {
             Resume::Before { token, .. } => token.parts().map_or(0, |parts| parts.time),
@@ -64,17 +63,17 @@ impl ChangeStream {
         }
     }
 
-    /// Whether an invalidation was sent, after which there is nothing more.
+    /// Whether the stream has sent an invalidation, which ends it.
     pub fn is_invalidated(&self) -> bool {
         self.invalidated
     }
 
-    /// Where a client would resume behind all events made so far: the `postBatchResumeToken`.
+    /// The resume point after all events so far: the `postBatchResumeToken`.
     pub fn reached(&self) -> &ResumeToken {
         &self.reached
     }
 
-    /// Notes that everything up to this cluster time has been looked at.
+    /// Records that all entries up to this cluster time have been read.
     pub fn pass(&mut self, time: u64) {
         let mark = ResumeToken::before(time);
         if !self.invalidated && mark > self.reached {
@@ -82,10 +81,10 @@ impl ChangeStream {
         }
     }
 
-    /// Makes the events of the next entry.
+    /// Builds the events of the next entry.
     ///
-    /// Errors: ChangeStreamFatalError where the event to resume behind isn't in the stream;
-    /// NoMatchingDocument where an image is required and there is none; those of looking up.
+    /// Errors: ChangeStreamFatalError if the event to resume after is not in the stream; NoMatchingDocument for a
+    /// missing required image; errors of the lookup.
     pub fn take(
         &mut self,
         entry: &Entry<'_>,
@@ -144,9 +143,9 @@ impl ChangeStream {
         Ok(())
     }
 
-    /// Whether an event lies behind the place where the stream resumes.
+    /// Whether an event is after the resume point.
     ///
-    /// Errors: ChangeStreamFatalError where that place was an event that didn't come.
+    /// Errors: ChangeStreamFatalError if the resume point was an event that did not occur.
     fn goes_on_with(&mut self, event: &ResumeToken) -> Result<bool> {
         let Resume::Before { token, is_event, found } = &mut self.resume else { return Ok(true) };
         if event == token {
@@ -154,7 +153,7 @@ impl ChangeStream {
             return Ok(false);
         }
         if self.splits && token.is_fragment_of(event) {
-            // The stage that splits events passes over the fragments up to the token.
+            // The stage that splits events skips the fragments up to the token.
             *found = true;
             return Ok(true);
         }
@@ -216,7 +215,7 @@ impl ChangeStream {
         }
     }
 
-    /// Whether a collection of a watched database is shown.
+    /// Whether events of a collection in a watched database are shown.
     fn shows_collection(&self, collection: &str) -> bool {
         if let Scope::Collection(watched) = &self.scope {
             return watched.collection() == collection;
@@ -236,11 +235,11 @@ impl ChangeStream {
 enum Shown {
     No,
     Yes,
-    /// As a change of a view, which a document of `system.views` defines.
+    /// The event of a view, which a document of `system.views` defines.
     AsView,
 }
 
-/// The error of a stream that begins before the log does.
+/// Returns the error for a stream that begins before the log.
 pub fn history_lost() -> base::Error {
     err!(
         ChangeStreamHistoryLost,

@@ -1,4 +1,4 @@
-//! The oplog's documents and the events of streams, from recorded changes to the bytes that clients see.
+//! Tests of oplog documents and change events, from recorded changes to the bytes of replies.
 
 use super::*;
 use base::bson::{Builder, DocumentBuf, DocumentCow, Value, extended_json};
@@ -12,7 +12,7 @@ pub(super) fn document(text: &str) -> DocumentBuf {
     extended_json::parse(text).unwrap_or_else(|error| panic!("{text}: {error}"))
 }
 
-/// What the store would hold.
+/// Returns the parts as the store would hold them.
 pub(super) fn parts((header, values): (Vec<u8>, Vec<Vec<u8>>)) -> Vec<(u32, Vec<u8>)> {
     std::iter::once(header).chain(values).enumerate().map(|(number, value)| (number as u32, value)).collect()
 }
@@ -34,7 +34,7 @@ fn record(session: Option<&Session>, transaction: bool, changes: &[Short<'_>]) -
             "i" => (Change::Insert(first.bytes().to_vec()), None),
             "r" => (Change::Replace(first.bytes().to_vec()), image),
             "u" => {
-                // The key document holds the pre-image, too, if there is one.
+                // The key document also contains the pre-image, if any.
                 let key = id.unwrap();
                 let image = (first.view().iter().count() > 1).then(|| first.bytes().to_vec());
                 (Change::Update { id: key, diff: second.view() }, image)
@@ -185,7 +185,7 @@ fn a_large_transaction_is_a_chain_of_documents() {
     );
 }
 
-/// A stream over entries, and what it gives.
+/// A stream over entries, and its events.
 struct Watch {
     stream: ChangeStream,
     images_since: i64,
@@ -224,7 +224,7 @@ impl Watch {
         self.take(5, &record(None, false, &[change])).unwrap()
     }
 
-    /// The kinds and namespaces of the events of one change.
+    /// Returns the kinds and namespaces of the events of one change.
     fn kinds(&mut self, change: Short<'_>) -> String {
         let shown = |event: &Event| {
             let get = |name: &str| event.document.view().get(name).map(|value| value.to_string());
@@ -233,7 +233,7 @@ impl Watch {
         self.one(change).iter().map(shown).collect::<Vec<_>>().join(" ").replace('"', "")
     }
 
-    /// The one event of one change, its token left out.
+    /// Returns the single event of one change, without its token.
     fn event(&mut self, change: Short<'_>) -> String {
         let events = self.one(change);
         assert_eq!(events.len(), 1);
@@ -505,14 +505,14 @@ fn streams_resume_behind_any_event() {
         assert_eq!(tokens(&rest), tokens(&all[number + 1..]));
         assert_eq!(resumed.stream.is_invalidated(), number < 5);
     }
-    // A fragment's token leads to its event once more, for the stage that splits it.
+    // A fragment's token resumes at its event, for the stage that splits it.
     let (rest, _) = read(resuming("d.c", "resumeAfter", &all[1].token.fragment(0))).unwrap();
     assert_eq!(rest.len(), 5);
     let (rest, _) = read(resuming("d.c", "resumeAfter", &ResumeToken::before(3))).unwrap();
     assert_eq!(rest.len(), 4);
     let (rest, _) = read(watch("d.c", "{startAtOperationTime: Timestamp(0, 6)}")).unwrap();
     assert_eq!(rest.len(), 2);
-    // An event that this stream doesn't have.
+    // An event that this stream does not have.
     let error = read(resuming("d.o", "resumeAfter", &all[1].token)).err().unwrap();
     assert_eq!(error.code().number(), 280);
     assert!(

@@ -1,9 +1,8 @@
-//! The order of ASCII strings without the full algorithm.
+//! Order of ASCII strings without the full collation algorithm.
 //!
-//! Where a locale leaves ASCII where the root rules put it, each character has one weight of its
-//! own and none contracts with another. Then the first characters whose primary weights differ
-//! decide, after them the lengths, and last the first difference of case: two small tables in
-//! place of the lookups that any Unicode text needs.
+//! In a locale that keeps the root order of ASCII, each character has one weight and no characters contract. The first
+//! characters with different primary weights decide, then the lengths, then the first difference of case. Two small
+//! tables replace the lookups of general Unicode text.
 
 use super::locales;
 use icu_collator::CollatorBorrowed;
@@ -11,18 +10,18 @@ use icu_collator::options::{AlternateHandling, CaseLevel, CollatorOptions, Stren
 use icu_collator::preferences::CollationNumericOrdering;
 use std::cmp::Ordering;
 
-/// Characters below this are ignored by the rules, except white space.
+/// Number of characters in the tables. The rules ignore most control characters.
 const ASCII: usize = 128;
 
-/// Ranks of characters. A primary rank of zero is a character that the tables say nothing of.
+/// Ranks of characters. A primary rank of zero marks a character outside the tables.
 pub(super) struct AsciiOrder {
     primary: [u8; ASCII],
-    /// Ranks of all differences that the strength asks for.
+    /// Ranks of all differences that the strength distinguishes.
     full: [u8; ASCII],
 }
 
 impl AsciiOrder {
-    /// The tables, where the locale and its options allow for them.
+    /// Builds the tables, if the locale and its options allow it.
     pub(super) fn of(locale: &str, rules: &CollatorBorrowed<'_>) -> Option<AsciiOrder> {
         let options = rules.resolved_options();
         let plain = options.alternate_handling == AlternateHandling::NonIgnorable
@@ -37,7 +36,7 @@ impl AsciiOrder {
         Some(AsciiOrder { primary, full })
     }
 
-    /// The order of two strings; `None` where either has a character that the tables don't know.
+    /// Compares two strings; `None` if either has a character outside the tables.
     #[inline]
     pub(super) fn compare(&self, a: &[u8], b: &[u8]) -> Option<Ordering> {
         let common = a.len().min(b.len());
@@ -49,7 +48,7 @@ impl AsciiOrder {
                 return None;
             }
             if first != second {
-                // What follows may combine with this character, unless it is ASCII, too.
+                // A following non-ASCII character may combine with this character.
                 return (a.is_ascii() && b.is_ascii()).then(|| first.cmp(&second));
             }
             if by_case.is_eq() {
@@ -66,15 +65,14 @@ impl AsciiOrder {
     }
 }
 
-/// The root rules, to the first level.
+/// The root rules at primary strength.
 fn primary_rules() -> Option<CollatorBorrowed<'static>> {
     let mut options = CollatorOptions::default();
     options.strength = Some(Strength::Primary);
     CollatorBorrowed::try_new(Default::default(), options).ok()
 }
 
-/// The place of each character among those that the rules tell apart, from one; zero for what
-/// they ignore.
+/// Ranks of the characters that the rules distinguish, from one; zero for ignored characters.
 fn ranks(rules: &CollatorBorrowed<'_>) -> [u8; ASCII] {
     let mut ranks = [0; ASCII];
     let mut characters: Vec<char> = (0..ASCII as u8).map(char::from).collect();

@@ -1,4 +1,4 @@
-//! One language's order of strings, and the bytes that sort as it does.
+//! String comparison of one language, and its sort keys.
 
 use super::ascii::AsciiOrder;
 use super::parse::{self, VERSION};
@@ -12,9 +12,9 @@ use icu_locale_core::Locale;
 use std::cmp::Ordering;
 use std::fmt;
 
-/// The names of an option's values.
+/// Names of an option's values.
 pub(super) trait Named: Sized + 'static {
-    /// All of them.
+    /// All values with their names.
     const ALL: &'static [(&'static str, Self)];
 }
 
@@ -40,7 +40,7 @@ fn name_of<T: Named + PartialEq>(value: T) -> &'static str {
     T::ALL.iter().find(|(_, other)| *other == value).map_or("", |(name, _)| name)
 }
 
-/// The options that a collation document gave; those it didn't are the locale's.
+/// The options of a collation document. The locale determines absent options.
 #[derive(Default)]
 pub(super) struct Requested {
     pub(super) case_level: Option<bool>,
@@ -54,17 +54,17 @@ pub(super) struct Requested {
     pub(super) backwards: Option<bool>,
 }
 
-/// Compares strings as a language does, to the strength and with the options asked for.
+/// Compares strings by a language's rules, with the requested strength and options.
 pub struct Collator {
     icu: IcuCollator,
-    /// All options, normalised: what identifies the collation.
+    /// All options, normalised; the identity of the collation.
     document: DocumentBuf,
-    /// The order of ASCII strings, where nothing but their characters decides.
+    /// The order of ASCII strings, if only their characters decide.
     ascii: Option<AsciiOrder>,
 }
 
 impl Collator {
-    /// A collator for a locale by MongoDB's name and its BCP 47 tag.
+    /// Builds a collator for a locale, given by MongoDB's name and by its BCP 47 tag.
     pub(super) fn new(locale: &str, tag: &str, requested: &Requested) -> Result<Collator> {
         let backwards = requested.backwards.unwrap_or(locale == "fr_CA");
         let unavailable = || err!(NotImplemented, "collation locale '{locale}' is not supported");
@@ -97,12 +97,12 @@ impl Collator {
         parse::check(self, backwards, number(options.strength), has_case)
     }
 
-    /// All options with their defaults filled in.
+    /// All options, including defaults.
     pub fn document(&self) -> Document<'_> {
         self.document.view()
     }
 
-    /// The order of two strings.
+    /// Compares two strings.
     #[inline]
     pub fn compare(&self, a: &str, b: &str) -> Ordering {
         if a == b {
@@ -114,19 +114,19 @@ impl Collator {
         self.icu.as_borrowed().compare(a, b)
     }
 
-    /// Appends bytes that compare as the strings do; equal strings give equal bytes. They hold no
-    /// zero, and are good for as long as the rules are the same.
+    /// Appends the collation key of a text: bytes that compare as the strings do. Equal strings have equal keys. Keys
+    /// contain no zero byte and are valid for one version of the rules.
     pub fn append_key(&self, text: &str, key: &mut Vec<u8>) {
         let Ok(()) = self.icu.as_borrowed().write_sort_key_to(text, key);
     }
 
-    /// The order of two strings by the rules alone, to hold the shortcut for ASCII against.
+    /// Compares two strings by the rules alone, to test the shortcut for ASCII.
     #[cfg(test)]
     pub(super) fn compare_by_rules(&self, a: &str, b: &str) -> Ordering {
         self.icu.as_borrowed().compare(a, b)
     }
 
-    /// Whether ASCII strings take the shortcut.
+    /// Whether ASCII strings use the shortcut.
     #[cfg(test)]
     pub(super) fn has_ascii_order(&self) -> bool {
         self.ascii.is_some()
@@ -147,7 +147,7 @@ impl fmt::Debug for Collator {
     }
 }
 
-/// The collation document with everything that was left out.
+/// Returns the collation document with all defaults.
 fn normalised(locale: &str, icu: &IcuCollator, normalization: bool, backwards: bool) -> DocumentBuf {
     let options = icu.as_borrowed().resolved_options();
     let mut out = Builder::new();

@@ -1,15 +1,15 @@
-//! The locales that MongoDB's documentation lists, and what each means to ICU4X.
+//! The locales of MongoDB's documentation and their ICU4X equivalents.
 //!
-//! MongoDB takes only what ICU 57 has data for, spelt canonically (`en_US`, not `en-US`), and
-//! suggests the spelling it would have used.
+//! MongoDB accepts only locales with data in ICU 57, in canonical spelling (`en_US`, not `en-US`). Its error suggests
+//! the canonical spelling.
 
-/// The locale of comparison by bytes.
+/// The locale of bytewise comparison.
 pub(super) const SIMPLE: &str = "simple";
 
-/// The locale of the rules that others tailor.
+/// The locale of the root rules, which other locales tailor.
 const ROOT: &str = "root";
 
-/// Every locale, sorted. Those of [`UNAVAILABLE`] are known, too, but can't be had.
+/// All locales, sorted. Locales of [`UNAVAILABLE`] are known but not supported.
 const LOCALES: &[&str] = &[
     "af",
     "am",
@@ -114,10 +114,10 @@ const LOCALES: &[&str] = &[
     "zu",
 ];
 
-/// Locales that ICU 57 has rules for and ICU4X has not.
+/// Locales with rules in ICU 57 but not in ICU4X.
 const UNAVAILABLE: &[&str] = &["bo", "dz", "kl", "lkt", "ln", "se", "smn", "wae", "yi"];
 
-/// The variants that can be had: MongoDB's name, the locale, and the name in BCP 47.
+/// Supported variants: MongoDB's name, the locale, and the BCP 47 name.
 const VARIANTS: &[(&str, &str, &str)] = &[
     ("compat", "ar", "compat"),
     ("dictionary", "si", "dict"),
@@ -136,30 +136,30 @@ const VARIANTS: &[(&str, &str, &str)] = &[
     ("zhuyin", "zh", "zhuyin"),
 ];
 
-/// Variants that MongoDB has and ICU4X has no rules for.
+/// Variants of MongoDB without rules in ICU4X.
 const VARIANTS_UNAVAILABLE: &[&str] = &["big5han", "gb2312han", "phonetic", "reformed", "search", "searchjl"];
 
-/// Locales whose rules ask for normalization: shown, though ICU4X always normalizes.
+/// Locales whose rules require normalization. The option is reported, though ICU4X always normalizes.
 const NORMALIZING: &[&str] = &[
     "as", "bn", "fa", "fa_AF", "gu", "he", "hi", "km", "kn", "kok", "lo", "ml", "mr", "my", "ne", "or", "pa",
     "si", "ta", "te", "th", "ur", "vi",
 ];
 
-/// Locales that leave ASCII where the root rules put it, with nothing contracted.
+/// Locales that keep the root order of ASCII, without contractions.
 const PLAIN_ASCII: &[&str] =
     &["de", "de_AT", "en", "en_US", "fr", "fr_CA", "ga", "id", "it", "ms", "nl", "pt", "root", "sw", "zu"];
 
-/// What a locale's name turned out to be.
+/// Result of a locale lookup.
 pub(super) enum Found {
-    /// A locale there is: its BCP 47 tag.
+    /// A supported locale with its BCP 47 tag.
     Tag(String),
-    /// MongoDB has it, and here it is missing.
+    /// A locale that MongoDB supports but this server does not.
     Unavailable,
-    /// There is none; perhaps this one was meant.
+    /// An unknown locale, with a suggestion.
     Unknown(Option<String>),
 }
 
-/// Looks a locale up by MongoDB's name, `language[_Script][_REGION][@collation=variant]`.
+/// Looks up a locale by MongoDB's name, `language[_Script][_REGION][@collation=variant]`.
 pub(super) fn find(name: &str) -> Found {
     let (locale, keywords) = match name.split_once('@') {
         Some((locale, keywords)) => (locale, Some(keywords)),
@@ -189,7 +189,7 @@ fn find_variant(locale: &str, variant: &str) -> Found {
     }
 }
 
-/// The BCP 47 tag of a locale.
+/// Returns the BCP 47 tag of a locale.
 fn tag(locale: &str) -> String {
     match locale {
         ROOT => "und".to_string(),
@@ -198,7 +198,7 @@ fn tag(locale: &str) -> String {
     }
 }
 
-/// The locale that ICU would fall back to: the same name spelt canonically, or less of it.
+/// Returns the locale that ICU would fall back to: the canonical spelling, or a less specific locale.
 fn nearest(name: &str) -> Option<String> {
     let parts: Vec<&str> = name.split(['_', '-']).collect();
     (1..=parts.len()).rev().find_map(|length| {
@@ -213,12 +213,12 @@ pub(super) fn normalizes(name: &str) -> bool {
     NORMALIZING.binary_search(&locale).is_ok()
 }
 
-/// Whether ASCII strings may be compared without asking for contractions and the like.
+/// Whether ASCII strings may be compared without contractions and similar rules.
 pub(super) fn has_plain_ascii(name: &str) -> bool {
     PLAIN_ASCII.binary_search(&name).is_ok()
 }
 
-/// Every locale that can be had.
+/// Returns all supported locales.
 #[cfg(test)]
 pub(super) fn all() -> &'static [&'static str] {
     LOCALES

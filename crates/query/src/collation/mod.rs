@@ -1,9 +1,8 @@
-//! Collation: comparing strings as a language does.
+//! Collation: language-specific string comparison.
 //!
-//! A [`Collation`] is what an operation, a collection or an index compares values by: MongoDB's
-//! order of types throughout, and within it strings either by their bytes (the simple collation)
-//! or by a [`Collator`]. Everything that asks whether two values are equal, or which comes first,
-//! asks it here, so that filters, groups, sorts and index keys never disagree.
+//! A [`Collation`] defines how an operation, a collection or an index compares values. Types compare in MongoDB's
+//! order. Strings compare either bytewise (the simple collation) or by a [`Collator`]. All tests of equality and order
+//! use it, so filters, groups, sorts and index keys always agree.
 
 mod ascii;
 mod collator;
@@ -22,47 +21,46 @@ use base::key_string::{self, KeyBuilder};
 use std::cmp::Ordering;
 use std::sync::Arc;
 
-/// The order of values: MongoDB's, with strings by bytes or as a language sorts them.
+/// The order of values: MongoDB's order, with strings compared bytewise or by a language.
 ///
-/// Two collations are equal if they are the same in every option, locale included: then, and only
-/// then, may keys made with one be searched with the other.
+/// Two collations are equal if all their options, including the locale, are equal. Only then may keys of one be
+/// searched with the other.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Collation(Option<Arc<Collator>>);
 
-/// Values of fewer bytes are encoded at a stretch.
+/// Values below this size in bytes are encoded without interruption checks.
 const LARGE: usize = 64 << 10;
 
 impl Collation {
-    /// Strings by their bytes.
+    /// The simple collation, which compares strings bytewise.
     pub const SIMPLE: Collation = Collation(None);
 
-    /// Parses a `collation` document; `place` is the path that error messages name the document's
-    /// fields by (`collation`, `create.collation`).
+    /// Parses a `collation` document. `place` is the path of the document in error messages (`collation`,
+    /// `create.collation`).
     ///
     /// Errors: IDLUnknownField, IDLFailedToParse, TypeMismatch, BadValue, FailedToParse and
-    /// IncompatibleCollationVersion as MongoDB's; NotImplemented, by name, for locales whose
-    /// rules are not at hand.
+    /// IncompatibleCollationVersion as in MongoDB; NotImplemented for locales without rules here.
     pub fn parse(document: Document<'_>, place: &str) -> Result<Collation> {
         parse::parse(document, place).map(Collation)
     }
 
-    /// Whether strings compare by their bytes.
+    /// Whether strings compare bytewise.
     pub fn is_simple(&self) -> bool {
         self.0.is_none()
     }
 
-    /// What compares strings; `None` for the simple collation.
+    /// The collator of strings; `None` for the simple collation.
     pub fn collator(&self) -> Option<&Collator> {
         self.0.as_deref()
     }
 
-    /// All options with their defaults filled in, as listCollections and listIndexes show them;
-    /// `None` for the simple collation.
+    /// All options with their defaults, as listCollections and listIndexes return them; `None` for the simple
+    /// collation.
     pub fn document(&self) -> Option<Document<'_>> {
         self.0.as_ref().map(|collator| collator.document())
     }
 
-    /// The options for messages and for explain: `{locale: "simple"}` is spelt out.
+    /// The options for messages and explain, with an explicit `{locale: "simple"}`.
     pub fn describe(&self) -> DocumentBuf {
         match self.document() {
             Some(document) => document.to_owned(),
@@ -74,7 +72,7 @@ impl Collation {
         }
     }
 
-    /// The order of two values.
+    /// Compares two values.
     #[inline]
     pub fn compare(&self, a: Value<'_>, b: Value<'_>) -> Ordering {
         match &self.0 {
@@ -83,7 +81,7 @@ impl Collation {
         }
     }
 
-    /// The order of two values of which either may be missing, as [`bson::compare_optional`].
+    /// Compares two optional values, as [`bson::compare_optional`].
     pub fn compare_optional(&self, a: Option<Value<'_>>, b: Option<Value<'_>>) -> Ordering {
         match (a, b) {
             (Some(a), Some(b)) => self.compare(a, b),
@@ -97,7 +95,7 @@ impl Collation {
         self.compare(a, b).is_eq()
     }
 
-    /// Appends bytes that compare as values compare here; equal values give equal bytes.
+    /// Appends bytes that compare as the values do. Equal values have equal bytes.
     pub fn append_key(&self, value: Value<'_>, ascending: bool, out: &mut Vec<u8>) {
         match &self.0 {
             None => key_string::encode(value, ascending, out),
@@ -112,9 +110,9 @@ impl Collation {
         }
     }
 
-    /// The same for values that may be large, asking now and then whether to stop.
+    /// Appends the key of a value that may be large, with interruption checks.
     ///
-    /// Errors: what the interrupt says.
+    /// Errors: interruption.
     pub fn append_large_key(
         &self,
         value: Value<'_>,
@@ -162,11 +160,11 @@ impl Collation {
     }
 }
 
-/// Whether the order of a value depends on the collation at all: whether it is or holds a string.
+/// Whether the order of a value depends on the collation: whether it is or contains a string.
 pub fn depends_on_collation(value: Value<'_>) -> bool {
     match value {
         Value::String(_) | Value::Symbol(_) => true,
-        // Values come out of validated documents, so the recursion is bounded by their depth.
+        // Values come from validated documents, whose depth bounds the recursion.
         Value::Document(document) => document.iter().any(|element| depends_on_collation(element.value())),
         Value::Array(array) => array.iter().any(depends_on_collation),
         Value::JavaScriptWithScope { scope, .. } => {

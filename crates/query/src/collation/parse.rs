@@ -1,4 +1,4 @@
-//! From a collation document to a collator: which options there are, and which go together.
+//! Parser of collation documents: options and their allowed combinations.
 
 use super::collator::{Collator, Named, Requested};
 use super::locales::{self, Found, SIMPLE};
@@ -7,17 +7,17 @@ use base::{Result, err};
 use parking_lot::Mutex;
 use std::sync::Arc;
 
-/// The version of the rules that MongoDB reports, and the only one that may be asked for.
+/// The version of the rules that MongoDB reports. Requests for other versions are refused.
 pub(super) const VERSION: &str = "57.1";
 
-/// How many collators are kept for the next command with the same document.
+/// Maximum number of cached collators.
 const KEPT_MAX: usize = 64;
 
-/// Collators made so far, the oldest first: commands repeat their documents, and making one costs
-/// much more than finding it.
+/// Cached collators, the oldest first. Commands repeat their documents, and building a collator costs much more than a
+/// lookup.
 static KEPT: Mutex<Vec<(DocumentBuf, Arc<Collator>)>> = Mutex::new(Vec::new());
 
-/// Parses a collation document, or remembers what it parsed to; `None` is the simple collation.
+/// Parses a collation document, or returns its collator from the cache; `None` is the simple collation.
 pub(super) fn parse(document: Document<'_>, place: &str) -> Result<Option<Arc<Collator>>> {
     let same = |kept: &&(DocumentBuf, Arc<Collator>)| kept.0.bytes() == document.bytes();
     if let Some((_, collator)) = KEPT.lock().iter().find(same) {
@@ -38,7 +38,7 @@ fn parse_new(document: Document<'_>, place: &str) -> Result<Option<Arc<Collator>
     let mut requested = Requested::default();
     let mut locale = None;
     for element in document {
-        // Null stands for a missing option.
+        // Null means an absent option.
         let is_null = element.value().is_nullish();
         match element.name() {
             "caseLevel" | "strength" | "numericOrdering" | "alternate" | "maxVariable" | "normalization"
@@ -60,14 +60,14 @@ fn parse_new(document: Document<'_>, place: &str) -> Result<Option<Arc<Collator>
     let missing = || err!(IDLFailedToParse, "BSON field '{place}.locale' is missing but a required field");
     let locale = locale.ok_or_else(missing)?;
     if locale == SIMPLE {
-        // Other options may be given and change nothing.
+        // Other options are accepted without effect.
         return Ok(None);
     }
     let collator = Collator::new(locale, &tag(locale, document)?, &requested)?;
     Ok(Some(Arc::new(collator)))
 }
 
-/// The BCP 47 tag of a locale.
+/// Returns the BCP 47 tag of a locale.
 fn tag(locale: &str, document: Document<'_>) -> Result<String> {
     if locale.is_empty() {
         return Err(err!(BadValue, "Field 'locale' cannot be the empty string in: {document}"));
@@ -96,7 +96,7 @@ fn flag(element: &Element<'_>, place: &str) -> Result<bool> {
     }
 }
 
-/// One of several names.
+/// Parses one of several names.
 fn choice<T: Named + Copy>(element: &Element<'_>, place: &str) -> Result<T> {
     let wanted = text(element, place)?;
     let found = T::ALL.iter().find(|(name, _)| *name == wanted);
@@ -107,7 +107,7 @@ fn strength(element: &Element<'_>, place: &str) -> Result<u8> {
     let Some(number) = element.value().as_number() else {
         return Err(wrong_type(element, place, "expected types '[long, int, decimal, double]'"));
     };
-    // A fraction is cut off, of decimals too.
+    // Fractions are truncated, also of decimals.
     match number.to_f64().trunc() as i64 {
         strength @ 1..=5 => Ok(strength as u8),
         _ => Err(unknown_value(element, place, &element.value().to_string())),
@@ -136,7 +136,7 @@ fn unknown_value(element: &Element<'_>, place: &str, value: &str) -> base::Error
     err!(BadValue, "Enumeration value '{value}' for field '{place}.{name}' is not a valid value.")
 }
 
-/// Refuses options that would change nothing together.
+/// Refuses combinations of options without effect.
 pub(super) fn check(collator: &Collator, backwards: bool, strength: u8, has_case: bool) -> Result<()> {
     if backwards && strength == 1 {
         return Err(err!(

@@ -1,18 +1,18 @@
-//! ICU4X's compiled rules, with one bit of them set as the collation document asks.
+//! ICU4X's compiled rules, with one bit set by the collation document.
 //!
-//! `backwards` is an option of MongoDB's collations. ICU4X takes it from the locale's data only
-//! (it is Canadian French that has it), so the data are handed to it with that bit changed.
+//! `backwards` is an option of MongoDB's collations. ICU4X takes it only from the locale's data (Canadian French has
+//! it). The data are therefore passed to ICU4X with this bit changed.
 
 use icu_collator::provider::*;
 use icu_normalizer::provider::{NormalizerNfdDataV1, NormalizerNfdTablesV1};
 use icu_provider::{DataError, DataPayload, DataProvider, DataRequest, DataResponse};
 
-/// The bit of [`CollationMetadata`] by which the second level compares from the end.
+/// The bit of [`CollationMetadata`] for comparing the secondary level backwards.
 const BACKWARDS: u32 = 1 << 7;
 
 /// The compiled rules.
 pub(super) struct Rules {
-    /// Whether accents compare from the end.
+    /// Whether accents compare from the end of the string.
     pub(super) backwards: bool,
 }
 

@@ -1,4 +1,4 @@
-//! Collations against what MongoDB answers, and keys against comparisons.
+//! Tests of collations against MongoDB's results, and of keys against comparisons.
 
 use super::*;
 use base::bson::extended_json;
@@ -14,7 +14,7 @@ fn error(document: &str) -> (i32, String) {
     (error.code().number(), error.message().to_string())
 }
 
-/// Checks that strings stand in ascending order, `=` in front meaning equal to the one before.
+/// Checks that the strings are in ascending order. `=` in front means equal to the previous string.
 fn sorts(document: &str, strings: &[&str]) {
     let collation = collation(document);
     for pair in strings.windows(2) {
@@ -157,7 +157,7 @@ const DOCUMENTS: &[&str] = &[
     "{locale: 'lt'}",
 ];
 
-/// Strings of several scripts, short, so that many differ late or not at all.
+/// Short strings of several scripts, many with late differences or none.
 fn text() -> impl Strategy<Value = String> {
     let alphabets = prop_oneof![
         Just("[ -~]{0,6}"),
@@ -216,7 +216,7 @@ fn plain_locales_take_the_shortcut() {
 }
 
 mod used {
-    //! That everything which compares values asks the collation.
+    //! Tests that all comparisons of values use the collation.
 
     use super::collation;
     use crate::expression::Expression;
@@ -230,7 +230,7 @@ mod used {
     fn matches(filter: &str, document: &str) -> bool {
         let context = context();
         let matcher = Matcher::parse(parse(filter).unwrap().view(), &context).unwrap();
-        // Whatever the surroundings are by then.
+        // The collation of the context at evaluation has no effect.
         matcher.matches(parse(document).unwrap().view(), &Context::for_tests()).unwrap()
     }
 

@@ -1,32 +1,32 @@
-//! Documents and their metadata through stages that hold documents back.
+//! Documents with their metadata in blocking stages.
 
 use super::DocumentMetadata;
 use crate::Context;
 use base::bson::{Builder, Document, DocumentCow, FieldName};
 use std::sync::Arc;
 
-/// The field of what is held that has the document; no kind of metadata has this name.
+/// The field with the document; no kind of metadata has this name.
 const DOCUMENT: &str = "document";
 
-/// Joins documents with their metadata while a stage holds them back. It is made when the stage
-/// starts, so that all its documents are held alike; where nobody asks for metadata it does nothing.
+/// Joins documents with their metadata while a stage holds them. A stage builds it at its start, so all its documents
+/// are held in one form. It does nothing if no metadata is wanted.
 #[derive(Clone, Default)]
 pub(crate) struct Carrier(Option<Arc<Context>>);
 
 impl Carrier {
-    /// The carrier of a stage that runs in this context.
+    /// Builds the carrier of a stage in this context.
     pub(crate) fn new(context: &Arc<Context>) -> Carrier {
         Carrier(context.metadata.wants_any().then(|| context.clone()))
     }
 
-    /// The document that is looked at as the stage holds it back.
+    /// Joins the current document with its metadata.
     #[inline]
     pub(crate) fn hold(&self, document: DocumentCow) -> DocumentCow {
         let Some(context) = &self.0 else { return document };
         context.metadata.noted().joined(document.view())
     }
 
-    /// The document within what was held; its metadata is noted.
+    /// Returns the document of a held one, and notes its metadata.
     #[inline]
     pub(crate) fn release(&self, held: DocumentCow) -> DocumentCow {
         match &self.0 {
@@ -35,7 +35,7 @@ impl Carrier {
         }
     }
 
-    /// As [`release`](Self::release), without taking it.
+    /// As [`release`](Self::release), but borrows.
     #[inline]
     pub(crate) fn look<'h>(&self, held: Document<'h>) -> Document<'h> {
         let Some(context) = &self.0 else { return held };
@@ -43,7 +43,7 @@ impl Carrier {
         within(held)
     }
 
-    /// Notes that the next document to be looked at was made here and has no metadata.
+    /// Notes that the next document is new and has no metadata.
     pub(crate) fn made(&self) {
         if let Some(context) = &self.0 {
             context.metadata.note(DocumentMetadata::default());
@@ -52,7 +52,7 @@ impl Carrier {
 }
 
 impl DocumentMetadata {
-    /// A document and its metadata as one document, which may be spilled.
+    /// Joins a document with its metadata into one document, which can be spilled.
     pub fn joined(&self, document: Document<'_>) -> DocumentCow {
         let mut out = Builder::new();
         out.append(FieldName::literal(DOCUMENT), document);
@@ -60,7 +60,7 @@ impl DocumentMetadata {
         DocumentCow::Owned(out.finish())
     }
 
-    /// What [`joined`](Self::joined) has joined.
+    /// Splits a document that [`joined`](Self::joined) has built.
     pub fn parted(joined: Document<'_>) -> (Document<'_>, DocumentMetadata) {
         (within(joined), DocumentMetadata::read(joined))
     }
@@ -76,8 +76,7 @@ mod tests {
     use crate::metadata::MetaKind;
     use base::bson::extended_json;
 
-    /// A document that a carrier holds back and gives on, and whether it was the same bytes in the same place
-    /// all the time: nothing was copied or put together.
+    /// Holds and releases a document. Returns whether its bytes stayed in place: nothing was copied or joined.
     fn held(context: &Arc<Context>) -> bool {
         let document = extended_json::parse("{a: 1, b: 'x'}").unwrap();
         let place = document.view().bytes().as_ptr();

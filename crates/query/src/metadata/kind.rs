@@ -1,29 +1,29 @@
-//! The kinds of metadata, by the names that `$meta` gives them.
+//! The kinds of metadata, by their names in `$meta`.
 
 use base::bson::{Array, Document, Value};
 use base::{Error, Result, err};
 
-/// The kinds of metadata that documents may have here.
+/// The supported kinds of metadata.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MetaKind {
-    /// How far the document lies from the point it was searched near to.
+    /// The distance from the center of a near query.
     GeoNearDistance,
-    /// The place in the document that the distance is to.
+    /// The point in the document to which the distance applies.
     GeoNearPoint,
     /// The key of the index that found the document.
     IndexKey,
-    /// A random number; nothing here gives a document one.
+    /// A random number; no source provides it here.
     RandVal,
-    /// Where the document is stored.
+    /// The record id.
     RecordId,
-    /// What the document was sorted by, as an array.
+    /// The sort key, as an array.
     SortKey,
-    /// How well the document answers a search for text.
+    /// The score of a text search.
     TextScore,
 }
 
 impl MetaKind {
-    /// All kinds, by name.
+    /// All kinds, sorted by name.
     pub const ALL: [MetaKind; 7] = [
         MetaKind::GeoNearDistance,
         MetaKind::GeoNearPoint,
@@ -34,7 +34,7 @@ impl MetaKind {
         MetaKind::TextScore,
     ];
 
-    /// The name that `$meta` gives the kind.
+    /// The name in `$meta`.
     pub fn name(self) -> &'static str {
         match self {
             MetaKind::GeoNearDistance => "geoNearDistance",
@@ -47,15 +47,15 @@ impl MetaKind {
         }
     }
 
-    /// The kind of this name.
+    /// Returns the kind with this name.
     pub(crate) fn named(name: &str) -> Option<MetaKind> {
         MetaKind::ALL.into_iter().find(|kind| kind.name() == name)
     }
 
-    /// The kind by the name that `$meta` gives it.
+    /// Parses a kind by its name in `$meta`.
     ///
-    /// Errors: 17307 for what is no string, 40218 for metadata of searches that there are none of
-    /// here, 17308 for an unknown name.
+    /// Errors: 17307 for a value that is not a string, 40218 for metadata of unsupported searches, 17308 for an unknown
+    /// name.
     pub(crate) fn parse(argument: Value<'_>) -> Result<MetaKind> {
         let Value::String(name) = argument else {
             return Err(err!(17307, "$meta only supports string arguments"));
@@ -63,17 +63,17 @@ impl MetaKind {
         MetaKind::named(name).ok_or_else(|| unavailable(name))
     }
 
-    /// Only sources of some kinds know this metadata, so that asking for it elsewhere is refused.
+    /// Metadata that only some sources provide. Other operations refuse it.
     pub const SEARCHED: [MetaKind; 3] =
         [MetaKind::GeoNearDistance, MetaKind::GeoNearPoint, MetaKind::TextScore];
 
-    /// Whether what is near to a place has it.
+    /// Whether near queries provide this kind.
     pub fn is_of_places(self) -> bool {
         matches!(self, MetaKind::GeoNearDistance | MetaKind::GeoNearPoint)
     }
 
-    /// Whether `{$meta: kind}` stands anywhere in a specification, whose depth is bounded.
-    /// Sub-pipelines, which look at other documents, don't count.
+    /// Whether a specification, whose depth is bounded, contains `{$meta: kind}`. Sub-pipelines do not count, because
+    /// they read other documents.
     pub fn is_asked_in(self, specification: Document<'_>) -> bool {
         specification.iter().filter(|field| field.name() != "pipeline").any(|field| {
             let named = field.name() == "$meta" && field.value().as_str() == Some(self.name());
@@ -93,13 +93,13 @@ impl MetaKind {
         items.iter().any(|item| self.is_asked_in_value(item))
     }
 
-    /// The error of asking for the kind where no source gives it.
+    /// Returns the error for a kind that no source provides.
     pub fn unavailable(self) -> Error {
         unavailable(self.name())
     }
 }
 
-/// Some of the kinds.
+/// A set of kinds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct MetaKinds(u16);
 
@@ -112,19 +112,19 @@ impl MetaKinds {
         self.0
     }
 
-    /// Whether the kind is among them.
+    /// Whether the set contains the kind.
     #[inline]
     pub fn has(self, kind: MetaKind) -> bool {
         self.0 & MetaKinds::from(kind).0 != 0
     }
 
-    /// Whether there are none.
+    /// Whether the set is empty.
     #[inline]
     pub fn is_empty(self) -> bool {
         self.0 == 0
     }
 
-    /// All but this one.
+    /// The set without this kind.
     pub fn without(self, kind: MetaKind) -> MetaKinds {
         MetaKinds(self.0 & !MetaKinds::from(kind).0)
     }
@@ -136,7 +136,7 @@ impl From<MetaKind> for MetaKinds {
     }
 }
 
-/// Why there is no metadata of this name.
+/// Returns the error for metadata of this name.
 pub(crate) fn unavailable(name: &str) -> Error {
     let what = match name {
         "indexKey" => "index key",

@@ -1,4 +1,4 @@
-//! Applies a projection's tree: one walk over the document, then what is computed and missing.
+//! Applies a projection's tree: one walk over the document, then computed and missing fields.
 
 use super::Kind;
 use super::tree::{Node, Slice, Tree};
@@ -6,7 +6,7 @@ use crate::{Arena, Context, Matcher};
 use base::Result;
 use base::bson::{Array, Builder, Document, Element, FieldName, Value};
 
-/// One application to one document.
+/// The projection of one document.
 pub(super) struct Walk<'a> {
     pub(super) kind: Kind,
     pub(super) root: Document<'a>,
@@ -14,7 +14,7 @@ pub(super) struct Walk<'a> {
     pub(super) arena: &'a Arena,
 }
 
-/// Where a value is written: under a name, or as the next element of the open array.
+/// Destination of a value: under a name, or as the next element of the open array.
 #[derive(Clone, Copy)]
 enum Slot<'n> {
     Field(FieldName<'n>),
@@ -45,8 +45,8 @@ impl Slot<'_> {
 }
 
 impl<'a> Walk<'a> {
-    /// Writes the fields of a document as the tree says: those that exist in their order, then
-    /// those computed in the order of the specification.
+    /// Writes the fields of a document by the tree: existing fields in their order, then computed fields in the order
+    /// of the specification.
     pub(super) fn document(&self, tree: &'a Tree, document: Document<'_>, out: &mut Builder) -> Result<()> {
         let mut written = vec![false; tree.children.len()];
         for element in document {
@@ -67,7 +67,7 @@ impl<'a> Walk<'a> {
         Ok(())
     }
 
-    /// Writes what is computed and was not written in place of an existing field.
+    /// Writes the computed fields that did not replace an existing field.
     fn missing(
         &self,
         tree: &'a Tree,
@@ -78,7 +78,7 @@ impl<'a> Walk<'a> {
         for ((name, node), _) in tree.children.iter().zip(written).filter(|(_, written)| !**written) {
             match node {
                 Node::Computed(expression) => {
-                    // Where a field is computed in its place, a missing value has removed it.
+                    // A missing value has removed a field that is computed in place.
                     let in_place = self.kind == Kind::Add && document.find(name).is_some();
                     if !in_place {
                         let value = expression.evaluate(self.root, self.context, self.arena)?;
@@ -102,7 +102,7 @@ impl<'a> Walk<'a> {
         Ok(())
     }
 
-    /// Refuses to go on where the document has grown far past what could be stored or sent.
+    /// Stops if the document has grown far beyond the limit for storage and replies.
     ///
     /// Errors: BSONObjectTooLarge.
     fn check_room(&self, out: &Builder) -> Result<()> {
@@ -110,7 +110,7 @@ impl<'a> Walk<'a> {
         self.context.steps(1)
     }
 
-    /// Writes one existing field; returns whether anything was written.
+    /// Writes one existing field; returns whether it was written.
     fn field(
         &self,
         node: &'a Node,
@@ -150,8 +150,8 @@ impl<'a> Walk<'a> {
         }
     }
 
-    /// Writes a value of which the tree says what happens below; arrays element by element.
-    /// Returns whether anything was written. The recursion is bounded by the document's depth.
+    /// Writes a value with a subtree; arrays are processed element by element. Returns whether it was written. The
+    /// document's depth bounds the recursion.
     fn below(&self, tree: &'a Tree, value: Value<'_>, slot: Slot<'_>, out: &mut Builder) -> Result<bool> {
         match value {
             Value::Document(inner) => {
@@ -171,7 +171,7 @@ impl<'a> Walk<'a> {
         Ok(true)
     }
 
-    /// Writes an element of an array; unlike a field, a scalar gives way to what is computed.
+    /// Writes an element of an array. Unlike a field, a scalar is replaced by the computed fields.
     fn item(&self, tree: &'a Tree, item: Value<'_>, out: &mut Builder) -> Result<()> {
         self.below(tree, item, Slot::Item, out)?;
         if tree.computes && self.kind == Kind::Include && !is_container(item) {
@@ -180,8 +180,8 @@ impl<'a> Walk<'a> {
         Ok(())
     }
 
-    /// A value without fields, where fields are spoken of: dropped, kept, or replaced by a
-    /// document of what is computed.
+    /// Writes a value without fields where the tree has fields. It is dropped, kept, or replaced by a document of
+    /// computed fields.
     fn scalar(&self, tree: &'a Tree, value: Value<'_>, slot: Slot<'_>, out: &mut Builder) -> Result<bool> {
         match self.kind {
             Kind::Include => Ok(false),

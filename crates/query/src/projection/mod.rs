@@ -1,8 +1,7 @@
-//! Projections: which fields of a document go out, and what is computed on the way.
+//! Projections: selection and computation of a document's fields.
 //!
-//! Find's projections, `$project`, `$addFields` and `$unset` are one implementation: a [`tree`]
-//! of named fields and a [`Kind`] that says what happens to fields not named. [`apply`] walks the
-//! document's bytes once and copies what goes out undecoded.
+//! One implementation serves find's projections, `$project`, `$addFields` and `$unset`: a [`tree`] of named fields and
+//! a [`Kind`] for all other fields. [`apply`] walks the document's bytes once and copies included fields undecoded.
 
 mod apply;
 mod parse;
@@ -24,31 +23,31 @@ use tree::{Node, Tree};
 pub struct Projection {
     kind: Kind,
     tree: Tree,
-    /// The array of find's positional `$`.
+    /// The array path of find's positional `$`.
     positional: Option<Path>,
-    /// The fields that find's `{$meta: "sortKey"}` fills.
+    /// The fields of find's `{$meta: "sortKey"}`.
     sort_keys: Vec<Box<str>>,
-    /// Whether what it makes may nest too deep for a client, and nobody else looks.
+    /// Whether results may exceed the nesting limit of replies and no later step checks it.
     may_deepen: bool,
 }
 
-/// What happens to the fields that are not named.
+/// Treatment of fields that are not named.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Kind {
-    /// They stay behind.
+    /// They are excluded.
     Include,
-    /// They go out, the named ones don't.
+    /// They are included, and named fields are excluded.
     Exclude,
-    /// They go out, and so do the named ones, computed.
+    /// They are included, and named fields are computed.
     Add,
 }
 
 impl Projection {
-    /// Parses the `projection` of a find: also `$slice`, `$elemMatch` and the positional `$`. An
-    /// empty one lets everything through.
+    /// Parses the `projection` of a find, with `$slice`, `$elemMatch` and the positional `$`. An empty projection
+    /// includes everything.
     ///
-    /// Errors: MongoDB's: 31249 and 31250 for colliding paths, 31252 to 31254 for mixing, 31325
-    /// for unknown operators, those of field paths and expressions.
+    /// Errors, as in MongoDB: 31249 and 31250 for colliding paths, 31252 to 31254 for mixing inclusion and exclusion,
+    /// 31325 for unknown operators, errors of field paths and expressions.
     pub fn parse_find(spec: Document<'_>, context: &Context) -> Result<Projection> {
         let mut projection = parse::parse(spec, Flavour::Find, context)?;
         projection.may_deepen = depth::growth(Value::Document(spec)) > depth::ROOM;
@@ -57,8 +56,7 @@ impl Projection {
 
     /// Parses the specification of a `$project`.
     ///
-    /// Errors: those of [`parse_find`](Self::parse_find), 51272 where empty, all behind
-    /// `Invalid $project`.
+    /// Errors: as [`parse_find`](Self::parse_find), 51272 if empty, all prefixed with `Invalid $project`.
     pub fn parse_aggregate(spec: Document<'_>, context: &Context) -> Result<Projection> {
         let parsed = if spec.is_empty() {
             Err(base::err!(51272, "projection specification must have at least one field"))
@@ -70,23 +68,23 @@ impl Projection {
 
     /// Parses the specification of an `$addFields` or `$set`.
     ///
-    /// Errors: 40176 for conflicting paths, 40181 for two operators in one place, those of
-    /// expressions, all behind `Invalid $addFields` or what else `stage` is.
+    /// Errors: 40176 for conflicting paths, 40181 for two operators in one object, errors of expressions. All are
+    /// prefixed with `Invalid $addFields` or the name of `stage`.
     pub fn add_fields(stage: &str, spec: Document<'_>, context: &Context) -> Result<Projection> {
         parse::add_fields(spec, context).map_err(|error| invalid(&format!("Invalid {stage}"), error))
     }
 
-    /// A projection without these fields: the paths of an `$unset`.
+    /// Returns a projection that removes the paths of an `$unset`.
     ///
-    /// Errors: those of field paths; 31249 and 31250 for colliding ones.
+    /// Errors: errors of field paths; 31249 and 31250 for colliding paths.
     pub fn unset(paths: &[&str]) -> Result<Projection> {
         parse::unset(paths).map_err(|error| invalid("Invalid $unset", error))
     }
 
-    /// The projected document. `position` is where the filter matched, for the positional `$`;
-    /// what expressions compute lives in `arena` meanwhile.
+    /// Returns the projected document. `position` is the array position of the filter's match, for the positional `$`.
+    /// Computed values live in `arena`.
     ///
-    /// Errors: those of expressions; 51246 where the positional `$` has no match.
+    /// Errors: errors of expressions; 51246 if the positional `$` has no match.
     pub fn apply(
         &self,
         document: Document<'_>,
@@ -107,8 +105,8 @@ impl Projection {
         }
     }
 
-    /// The paths read, where these fields are all that goes out unchanged, so that an index over
-    /// them could stand for the document; `None` for anything else.
+    /// Returns the included paths of a projection that only includes fields, which an index could cover; `None` for all
+    /// other projections.
     pub fn fields(&self) -> Option<Vec<Path>> {
         if self.kind != Kind::Include || self.positional.is_some() {
             return None;
@@ -117,28 +115,28 @@ impl Projection {
         listed(&self.tree, "", &mut paths).then_some(paths)
     }
 
-    /// Whether it leaves fields out rather than picking them.
+    /// Whether the projection excludes fields.
     pub(crate) fn is_exclusion(&self) -> bool {
         self.kind == Kind::Exclude
     }
 
-    /// Whether everything goes out as it is.
+    /// Whether the projection returns documents unchanged.
     pub fn is_identity(&self) -> bool {
         self.kind != Kind::Include && self.tree.children.is_empty()
     }
 
-    /// The fields that are to hold the sort key: all that `returnKey` leaves of a projection.
+    /// The fields for the sort key. `returnKey` keeps only these of a projection.
     pub fn sort_keys(&self) -> &[Box<str>] {
         &self.sort_keys
     }
 
-    /// Whether the positional `$` is used, so that the filter must say where it matched.
+    /// Whether the projection uses the positional `$`, which needs the match position of the filter.
     pub fn needs_position(&self) -> bool {
         self.positional.is_some()
     }
 }
 
-/// Collects the paths of a tree; false where it does more than include.
+/// Collects the paths of a tree; false if it does more than include fields.
 fn listed(tree: &Tree, prefix: &str, paths: &mut Vec<Path>) -> bool {
     tree.children.iter().all(|(name, node)| {
         let path = join(prefix, name);
@@ -157,7 +155,7 @@ fn join(prefix: &str, name: &str) -> String {
     if prefix.is_empty() { name.to_owned() } else { format!("{prefix}.{name}") }
 }
 
-/// Says which stage an error is of; errors of constant parts say already where they arose.
+/// Prefixes an error with its stage. Errors of constant parts have their location already.
 fn invalid(stage: &str, error: base::Error) -> base::Error {
     let unavailable_metadata = error.code().number() == 40218;
     if unavailable_metadata || error.message().starts_with("Failed to optimize") {

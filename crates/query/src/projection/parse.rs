@@ -1,4 +1,4 @@
-//! Parses projections: find's, `$project`'s and `$addFields`', with MongoDB's errors.
+//! Parser of projections of find, `$project` and `$addFields`, with MongoDB's errors.
 
 use super::tree::{Node, Slice, Tree};
 use super::{Kind, Projection};
@@ -10,26 +10,26 @@ use base::bson::{Builder, Document, Element, FieldName, Path, Value};
 use base::{Error, ErrorCode, Result, err};
 use std::sync::Arc;
 
-/// Whose projection is parsed.
+/// The origin of a projection.
 #[derive(Clone, Copy, PartialEq)]
 pub(super) enum Flavour {
     Find,
     Aggregate,
 }
 
-/// A projection while its specification is read.
+/// State of the parser.
 struct Parser<'c> {
     context: &'c Context,
     flavour: Flavour,
     tree: Tree,
-    /// Including or excluding, once a field has decided it.
+    /// Inclusion or exclusion, once a field has decided.
     kind: Option<Kind>,
-    /// What was said of `_id`, which decides nothing unless alone.
+    /// The value of `_id`, which decides only if no other field does.
     id: Option<bool>,
     positional: Option<Path>,
     has_elem_match: bool,
     has_meta: bool,
-    /// The fields that are to hold the sort key.
+    /// The fields for the sort key.
     sort_keys: Vec<Box<str>>,
 }
 
@@ -123,7 +123,7 @@ impl Parser<'_> {
         self.tree.add(path, Node::Listed)
     }
 
-    /// Notes that something is computed, which only inclusion allows.
+    /// Records a computed field, which only inclusion allows.
     fn include_for_computed(&mut self) -> Result<()> {
         if self.kind == Some(Kind::Exclude) {
             return Err(err!(31252, "Cannot use expression other than $meta in exclusion projection"));
@@ -139,7 +139,7 @@ impl Parser<'_> {
         self.tree.add(path, Node::Computed(expression))
     }
 
-    /// `$meta`, which alone neither includes nor excludes.
+    /// Parses `$meta`, which alone neither includes nor excludes.
     fn meta(&mut self, path: &str, call: Document<'_>, operator: &Element<'_>) -> Result<()> {
         let expression = Expression::parse_at(Value::Document(call), self.context, Place::Plain)?;
         self.has_meta = true;
@@ -195,9 +195,9 @@ impl Parser<'_> {
     fn finish(mut self) -> Result<Projection> {
         let kind = self.kind.unwrap_or(match self.id {
             Some(true) => Kind::Include,
-            // Alone it includes; beside fields that are left out it keeps its place.
+            // A lone `$elemMatch` means inclusion; with excluded fields it keeps its position.
             _ if self.has_elem_match => Kind::Include,
-            // A find goes on to yield all else, a `$project` doesn't.
+            // A lone `$meta` includes all other fields in find, but not in `$project`.
             _ if self.has_meta && self.flavour == Flavour::Aggregate => Kind::Include,
             _ => Kind::Exclude,
         });
@@ -216,7 +216,7 @@ impl Parser<'_> {
     }
 }
 
-/// Says of a `$slice` that neither a find nor an expression can have why it isn't the former.
+/// Returns the error for a `$slice` that is neither find's nor an expression: the error of find's form.
 fn no_slice(error: base::Error, given: Document<'_>) -> base::Error {
     if error.code().number() != 28667 {
         return error;
@@ -228,7 +228,7 @@ fn no_slice(error: base::Error, given: Document<'_>) -> base::Error {
     ))
 }
 
-/// Parses the bounds of find's `$slice`; `None` where they are those of the expression `$slice`.
+/// Parses the bounds of find's `$slice`; `None` for arguments of the expression `$slice`.
 fn slice(value: Value<'_>) -> Result<Option<Slice>> {
     if let Some(limit) = value.as_number() {
         let limit = limit.to_i64_clamped();
@@ -248,7 +248,7 @@ fn slice(value: Value<'_>) -> Result<Option<Slice>> {
     Ok(Some(Slice { skip, limit }))
 }
 
-/// Parses a computed field; an unknown operator has a code of its own here.
+/// Parses a computed field. An unknown operator has a special code here.
 fn expression(value: Value<'_>, context: &Context, place: Place) -> Result<Expression> {
     Expression::parse_at(value, context, place).map_err(|error| {
         let unknown = error.code().number() == 168;
@@ -261,9 +261,9 @@ fn expression(value: Value<'_>, context: &Context, place: Place) -> Result<Expre
     })
 }
 
-/// Parses the specification of an `$addFields`: every leaf is an expression.
+/// Parses the specification of an `$addFields`; every leaf is an expression.
 ///
-/// Errors: 40176 for conflicting paths, 40181 for two operators in one place, 40183 for dots in nested names.
+/// Errors: 40176 for conflicting paths, 40181 for two operators in one object, 40183 for dots in nested names.
 pub(super) fn add_fields(spec: Document<'_>, context: &Context) -> Result<Projection> {
     let mut tree = Tree::default();
     for element in spec {

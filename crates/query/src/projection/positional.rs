@@ -1,11 +1,11 @@
-//! Find's positional `$`: the first array on the path keeps only the element that matched.
+//! Find's positional `$`: the first array on the path keeps only the matching element.
 
 use base::bson::{Builder, Document, DocumentBuf, FieldName, PathComponent, Value};
 use base::{Result, err};
 
-/// The document with the first array along the path cut down to the matched element.
+/// Returns the document with the first array on the path reduced to the matching element.
 ///
-/// Errors: 51246 where the filter matched no element, 51247 where the array ends before it.
+/// Errors: 51246 if the filter matched no element, 51247 if the array is too short.
 pub(super) fn apply(
     document: Document<'_>,
     path: &[PathComponent],

@@ -1,4 +1,4 @@
-//! Projections as clients write them.
+//! Tests of typical projections.
 
 use super::*;
 use base::bson::extended_json;

@@ -1,4 +1,4 @@
-//! A projection's tree: what happens to each named field, nested as the paths nest.
+//! The tree of a projection: the treatment of each named field, nested like the paths.
 
 use crate::Expression;
 use crate::Matcher;
@@ -7,19 +7,19 @@ use base::{Result, err};
 use std::collections::HashMap;
 use std::sync::Arc;
 
-/// Up to so many children looking through them is quicker than hashing.
+/// Number of children up to which linear search is faster than hashing.
 const FEW: usize = 16;
 
-/// What happens to one field.
+/// The treatment of one field.
 #[derive(Debug, Clone)]
 pub(super) enum Node {
-    /// Goes out (or, where fields are excluded, doesn't): the leaf of `a: 1` and `a: 0`.
+    /// The field is included or excluded: the leaf of `a: 1` and `a: 0`.
     Listed,
-    /// Only what the tree says of the fields below.
+    /// The tree applies to the fields below.
     Below(Tree),
-    /// Is computed.
+    /// The field is computed.
     Computed(Expression),
-    /// The part of an array that find's `$slice` keeps.
+    /// The part of an array that find's `$slice` selects.
     Slice(Slice),
     /// The first element of an array that find's `$elemMatch` matches.
     ElemMatch(Arc<Matcher>),
@@ -28,7 +28,7 @@ pub(super) enum Node {
 /// The bounds of find's `$slice`.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Slice {
-    /// Elements to pass over; negative counts from the end.
+    /// Elements to skip; negative values count from the end.
     pub(super) skip: i64,
     /// Elements to keep.
     pub(super) limit: i64,
@@ -38,9 +38,9 @@ pub(super) struct Slice {
 #[derive(Debug, Clone, Default)]
 pub(super) struct Tree {
     pub(super) children: Vec<(FieldNameBuf, Node)>,
-    /// Where each child is; empty while there are few.
+    /// The position of each child; empty while they are few.
     places: HashMap<FieldNameBuf, usize>,
-    /// Whether anything here or below is computed, so that missing fields may appear.
+    /// Whether a field here or below is computed, so missing fields may appear.
     pub(super) computes: bool,
 }
 
@@ -59,7 +59,7 @@ impl Tree {
         self.places.get(std::str::from_utf8(name).ok()?).copied()
     }
 
-    /// Puts a child behind the others.
+    /// Appends a child.
     fn push(&mut self, name: FieldName<'_>, node: Node) {
         if self.children.len() >= FEW {
             if self.places.is_empty() {
@@ -71,7 +71,7 @@ impl Tree {
         self.children.push((name.to_owned(), node));
     }
 
-    /// Puts a child before the others.
+    /// Prepends a child.
     pub(super) fn push_front(&mut self, name: FieldName<'_>, node: Node) {
         let behind = std::mem::take(&mut self.children);
         self.places.clear();
@@ -79,9 +79,9 @@ impl Tree {
         behind.into_iter().for_each(|(name, node)| self.push(name.view(), node));
     }
 
-    /// Puts a node at a path.
+    /// Adds a node at a path.
     ///
-    /// Errors: 31249 and 31250 where a node is at the path, above or below.
+    /// Errors: 31249 and 31250 if a node is at, above or below the path.
     pub(super) fn add(&mut self, path: &str, node: Node) -> Result<()> {
         let computes = matches!(node, Node::Computed(_) | Node::ElemMatch(_));
         let mut tree = self;

@@ -1,11 +1,10 @@
-//! Matching that holds nobody up, whatever the pattern and however long the text.
+//! Interruptible matching for any pattern and any length of text.
 //!
-//! PCRE bounds the steps from one starting position, and its machine code counts only some of them:
-//! running through a text and back is none, so that a hostile pattern over some kilobytes takes
-//! minutes in which nothing interrupts it. So a first try is given few steps, with which all but
-//! hostile patterns do. What needs more, and what may run far on a long text, is searched in windows of
-//! starting positions: each a search of its own that may take so many steps in all, with a look at
-//! the operation's interrupt in between. A window is a lazy run of characters before the pattern.
+//! PCRE limits the steps from one starting position, and its machine code counts only some of them. Runs over the text
+//! and back count nothing. A hostile pattern over some kilobytes can therefore take minutes without interruption. A
+//! first attempt has a small step limit, which suffices for all but hostile patterns. Matching then continues in
+//! windows of starting positions. Each window is a separate search with its own step limit, and interruption is checked
+//! between windows. A window is a lazy run of characters before the pattern.
 
 use super::literal::Literals;
 use super::pcre::{Code, Failure, Groups};
@@ -16,70 +15,69 @@ use parking_lot::Mutex;
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
-/// PCRE's error for a match that took too many steps.
+/// PCRE's error code for a match with too many steps.
 const TOO_MANY_STEPS: i32 = -47;
 
-/// What one window may take: counted steps by bytes of text, each of which may be run through for
-/// each step. Some hundred milliseconds at the very worst.
+/// Work limit of one window: counted steps times bytes of text, because each step may run over the whole text. Some
+/// hundred milliseconds in the worst case.
 const WINDOW_WORK: usize = 300_000_000;
 
-/// A window grows where one took no longer than this, and shrinks where one took longer than the other:
-/// how far a pattern runs from one position shows only when it does.
+/// A window grows if the last one took less than this, and shrinks if it took longer than `SLOW`. The cost of a pattern
+/// from one position is only known after a search.
 const QUICK: Duration = Duration::from_micros(200);
 const SLOW: Duration = Duration::from_millis(2);
 
-/// Bytes that the first window may run through, were each position to run to the text's end.
+/// Bytes that the first window may run over, assuming that each position runs to the end of the text.
 const FIRST_WINDOW: usize = 1 << 22;
 
-/// How many steps are allowed over texts of no more bytes: a repeated group takes some for each
-/// repetition, which don't run far.
+/// Step limit for short texts. A repeated group takes some steps for each repetition, and these do not run far.
 const GROUPS: usize = 65_536;
 
-/// How many steps are ever allowed: what PCRE (and so MongoDB) allows by default.
+/// Upper limit of steps: the default of PCRE, and so of MongoDB.
 const STEPS_MAX: usize = 10_000_000;
 
-/// Texts up to so many bytes are short, and may take more steps at the first try.
+/// Maximum size of a short text in bytes. Short texts may take more steps in the first attempt.
 const SHORT: usize = 256;
 const SHORT_STEPS: usize = 16_384;
 
-/// Texts up to so many bytes are searched in one go at first, unless the pattern can't run far.
+/// Maximum size in bytes of a text that is first searched in one piece. Patterns that cannot run far have no such
+/// limit.
 const LONG: usize = 8192;
 const LONG_STEPS: usize = 64;
 
-/// The most starting positions in a window, also where the text is so long that there must be few;
-/// PCRE's repeats end at 65,535.
+/// Maximum starting positions of a window; long texts allow fewer. PCRE's repeats end at 65,535.
 const WINDOW_MAX: usize = 4096;
 const WINDOW_MOST: usize = 32_768;
 
-/// How the names of the settings begin that a pattern may start with; other verbs belong to it.
+/// Prefixes of the settings that a pattern may start with. Other verbs are part of the pattern.
 const SETTINGS: [&str; 9] = ["ANY", "BSR_", "CR", "LF", "LIMIT_", "NO", "NUL", "UCP", "UTF"];
 
-/// Before texts of so many bytes the clock is looked at.
+/// Text size in bytes from which the clock is checked before a search.
 const WORTH_A_LOOK: usize = 1024;
 
-/// How many variants of a pattern are kept.
+/// Number of cached variants of a pattern.
 const VARIANTS_MAX: usize = 12;
 
-/// A pattern, with the variants of it that were needed so far.
+/// A pattern with its compiled variants.
 pub(super) struct Compiled {
     pattern: String,
     flags: Flags,
     reach: Reach,
-    /// What it looks for, where it is nothing but text.
+    /// The searched texts, if the pattern consists only of plain texts.
     literals: Option<Literals>,
-    /// Made at once, unless the pattern is nothing but text.
+    /// Compiled at once, unless the pattern consists only of plain texts.
     short: OnceLock<Code>,
     variants: Mutex<Vec<(Variant, Arc<Code>)>>,
 }
 
-/// How far a pattern runs from a starting position.
+/// Distance that a pattern may run from a starting position.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Reach {
-    /// No further than the pattern is long.
+    /// At most the pattern's length.
     Near,
-    /// As far as the text goes, from the text's start alone.
+    /// To the end of the text, from its start only.
     Anchored,
-    /// As far as the text goes.
+    /// To the end of the text.
     Far,
 }
 
@@ -87,12 +85,12 @@ enum Reach {
 struct Variant {
     utf: bool,
     steps: usize,
-    /// Starting positions, where the variant matches in a window only.
+    /// Number of starting positions, if the variant matches within a window.
     window: Option<usize>,
 }
 
 impl Compiled {
-    /// Errors: PCRE's, for patterns that it refuses.
+    /// Compiles a pattern. Errors: PCRE's, for patterns that it refuses.
     pub(super) fn new(pattern: &str, flags: Flags) -> std::result::Result<Compiled, Failure> {
         let compiled = Compiled {
             pattern: pattern.to_string(),
@@ -108,7 +106,7 @@ impl Compiled {
         Ok(compiled)
     }
 
-    /// The code for short texts.
+    /// Returns the code for short texts.
     fn short(&self) -> std::result::Result<&Code, Failure> {
         if let Some(code) = self.short.get() {
             return Ok(code);
@@ -125,24 +123,24 @@ impl Compiled {
         &self.pattern
     }
 
-    /// Whether it can be compiled without UTF, as far as ASCII goes.
+    /// Whether ASCII texts can be matched by code without UTF.
     pub(super) fn works_on_bytes(&self) -> bool {
         let variant = Variant { utf: false, steps: LONG_STEPS, window: None };
         self.pattern.is_ascii() && self.variant(variant).is_ok()
     }
 
-    /// Room for the groups that a match captures.
+    /// Allocates the groups of a match.
     ///
-    /// Errors: those of compiling, where that was put off.
+    /// Errors: the errors of a deferred compilation.
     pub(super) fn locations(&self) -> Result<Groups> {
         let code = self.short().map_err(matching_error)?;
         code.groups().map_err(matching_error)
     }
 
-    /// Whether there is a match at or after `start`; where it lies if there are `locations`. `utf` may be
-    /// false where text and pattern are ASCII.
+    /// Whether the text matches at or after `start`. `locations`, if given, receive the match. `utf` may be false if
+    /// text and pattern are ASCII.
     ///
-    /// Errors: 51156 where matching takes too many steps, and what interrupts it.
+    /// Errors: interruption; 51156 for a match with too many steps.
     pub(super) fn search(
         &self,
         text: &str,
@@ -187,8 +185,8 @@ impl Compiled {
         let steps = steps_for(text.len(), utf);
         let most = (text.len() / 256).clamp(WINDOW_MAX, WINDOW_MOST);
         let most = (steps / 4).clamp(1, most);
-        // Powers of four, so that there are few variants. Where each window has PCRE check the text again, few windows
-        // are worth more than short ones.
+        // Powers of four keep the number of variants small. If PCRE validates the text again for each window, few
+        // windows are better than short ones.
         let first = if utf { most } else { (FIRST_WINDOW / text.len().max(1)).clamp(1, most) };
         let (mut window, mut from) = (1 << (first.ilog2() & !1), start);
         loop {
@@ -217,7 +215,7 @@ impl Compiled {
         }
     }
 
-    /// The rare pattern that can't stand behind anything else: in one go.
+    /// Searches in one piece, for the rare pattern that cannot follow other characters.
     fn search_whole(
         &self,
         text: &str,
@@ -261,8 +259,8 @@ fn run(
     }
 }
 
-/// How many steps a window may take over a text, as a power of two, so that there are few variants. Where
-/// each window has PCRE check the whole text for UTF-8 again, there must not be many.
+/// Returns the step limit of a window, as a power of two to keep the number of variants small. If PCRE validates the
+/// whole text again for each window, fewer windows with more steps are better.
 fn steps_for(length: usize, utf: bool) -> usize {
     let steps = (WINDOW_WORK / length.max(1)).clamp(LONG_STEPS, STEPS_MAX);
     let checked_again = if utf { length / 64 } else { 0 };
@@ -270,7 +268,7 @@ fn steps_for(length: usize, utf: bool) -> usize {
     steps.max(checked_again).max(groups).next_power_of_two().min(STEPS_MAX)
 }
 
-/// The bytes of so many characters; `None` where the text ends before.
+/// Returns the size of `characters` characters in bytes; `None` if the text ends earlier.
 fn skip(text: &str, characters: usize, utf: bool) -> Option<usize> {
     match utf {
         false => (characters <= text.len()).then_some(characters),
@@ -279,9 +277,9 @@ fn skip(text: &str, characters: usize, utf: bool) -> Option<usize> {
     }
 }
 
-/// The pattern behind up to `window - 1` characters that don't count as part of the match.
+/// Returns the pattern after up to `window - 1` characters that are not part of the match.
 ///
-/// Errors: where it can't stand there: it may recurse into the whole, or say how PCRE is to go on.
+/// Errors: a pattern that cannot be embedded, because it recurses into the whole or contains settings.
 fn windowed(pattern: &str, flags: Flags, window: usize) -> std::result::Result<String, Failure> {
     let mut rest = pattern;
     while let Some((verb, behind)) = rest.strip_prefix("(*").and_then(|verb| verb.split_once(')')) {
@@ -296,13 +294,13 @@ fn windowed(pattern: &str, flags: Flags, window: usize) -> std::result::Result<S
     let end = if flags.extended { "\n" } else { "" };
     let lead = format!("(?s:.{{0,{}}}?)", window - 1);
     match alone || unclosed {
-        // Refused by PCRE, for an error of its own.
+        // Refused by PCRE, to return its own error.
         true => build("(", flags, 1).map(|_| String::new()),
         false => Ok(format!("{verbs}\\G{lead}\\K(?:{rest}{end})")),
     }
 }
 
-/// Judged by the signs that stand in a pattern, escaped or not: one that it doesn't know may run far.
+/// Classifies a pattern by its characters, escaped or not. Patterns with unknown constructs may run far.
 fn reach(pattern: &str, flags: Flags) -> Reach {
     let recurses =
         ["(?R", "(?&", "(?P", "(*", "\\g", "\\k", "\\X", "\\R"].iter().any(|part| pattern.contains(part));
@@ -362,7 +360,7 @@ mod tests {
         }
     }
 
-    /// Interrupts at the third question.
+    /// Interrupts at the third check.
     struct Third(AtomicU32);
 
     impl Interrupt for Third {

@@ -1,8 +1,7 @@
-//! Compiled patterns kept for the next command that sends them.
+//! Cache of compiled patterns across commands.
 //!
-//! Compiling, machine code included, costs five to ten microseconds, more than parsing the rest of
-//! a filter. The cache is bounded both in patterns and in their length; the one unused for longest
-//! goes first.
+//! Compilation, including machine code, costs five to ten microseconds, more than parsing the remaining filter. The
+//! cache is bounded in patterns and in their length. It evicts the least recently used pattern.
 
 use super::Flags;
 use super::bounded::Compiled;
@@ -10,10 +9,10 @@ use parking_lot::Mutex;
 use std::collections::HashMap;
 use std::sync::{Arc, LazyLock};
 
-/// How many patterns are kept.
+/// Maximum number of cached patterns.
 const CAPACITY: usize = 256;
 
-/// Longer patterns are compiled anew each time: they are rare and their code is large.
+/// Longer patterns are not cached, because they are rare and their code is large.
 const PATTERN_BYTES_MAX: usize = 1024;
 
 static CACHE: LazyLock<Mutex<Cache>> = LazyLock::new(|| Mutex::new(Cache::default()));
@@ -21,7 +20,7 @@ static CACHE: LazyLock<Mutex<Cache>> = LazyLock::new(|| Mutex::new(Cache::defaul
 #[derive(Default)]
 struct Cache {
     entries: HashMap<(Box<str>, Flags), Entry>,
-    /// Counts look-ups, as the time that `used` is measured in.
+    /// Number of look-ups, the time unit of `used`.
     clock: u64,
 }
 
@@ -30,7 +29,7 @@ struct Entry {
     used: u64,
 }
 
-/// The pattern's code, if it is kept.
+/// Returns the cached code of a pattern.
 pub(super) fn get(pattern: &str, flags: Flags) -> Option<Arc<Compiled>> {
     let mut cache = CACHE.lock();
     cache.clock += 1;
@@ -40,7 +39,7 @@ pub(super) fn get(pattern: &str, flags: Flags) -> Option<Arc<Compiled>> {
     Some(entry.compiled.clone())
 }
 
-/// Keeps a pattern's code, dropping the one unused for longest where there are too many.
+/// Caches the code of a pattern and evicts the least recently used pattern if the cache is full.
 pub(super) fn put(pattern: &str, flags: Flags, compiled: &Arc<Compiled>) {
     if pattern.len() > PATTERN_BYTES_MAX {
         return;

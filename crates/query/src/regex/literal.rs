@@ -1,51 +1,51 @@
-//! Patterns that are nothing but text, searched without PCRE.
+//! Patterns of plain text, searched without PCRE.
 //!
-//! Most patterns that applications send are words, a few of them with `|` in between, perhaps behind `^`
-//! or before `$`, and often with the option `i`. Where a reader as cautious as [`prefix`](super::prefix)
-//! finds that a pattern is no more than that, its texts are searched as bytes. Without UTF-8's help: no
-//! character's bytes occur within another's. Letters of ASCII are folded as PCRE folds them, which is
-//! with two characters that are not ASCII; where these occur PCRE is asked.
+//! Most patterns of applications are words, sometimes with `|` in between, `^` before or `$` after, often with the
+//! option `i`. A parser as conservative as [`prefix`](super::prefix) detects these, and their texts are searched as
+//! bytes. The search needs no UTF-8 decoding, because no character's bytes occur within another character's bytes.
+//! ASCII letters are folded as in PCRE, which folds two non-ASCII characters to ASCII letters. PCRE handles texts with
+//! these characters.
 
 use super::Flags;
 use super::needles::Needles;
 
-/// The characters that PCRE takes for `k` and `s`, whatever the case: the sign for Kelvin and the long s.
+/// The characters that PCRE folds to `k` and `s`: the Kelvin sign and the long s.
 const FOLDED_TO_ASCII: [&str; 2] = ["\u{212A}", "\u{17F}"];
 
-/// One of the texts that a pattern looks for.
+/// One of the alternatives of a pattern.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Branch {
-    /// In lower case where the pattern ignores case.
+    /// The text; in lower case if the pattern ignores case.
     pub(super) text: String,
-    /// Whether it is at the text's start only.
+    /// Whether it matches only at the start of the text.
     at_start: bool,
     at_end: End,
 }
 
-/// What stands behind a branch.
+/// Condition after a branch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum End {
-    /// Anything.
+    /// No condition.
     Open,
-    /// The text's end, or a newline and the end.
+    /// The end of the text, or a newline before the end.
     Line,
-    /// The text's end.
+    /// The end of the text.
     Text,
 }
 
-/// A pattern read as a set of texts, any of which is to be found.
+/// A pattern as a set of alternative texts.
 #[derive(Debug)]
 pub(crate) struct Literals {
     branches: Vec<Branch>,
     has_anchors: bool,
     caseless: bool,
-    /// Whether a character that is not ASCII may match a letter of these texts.
+    /// Whether a non-ASCII character may match a letter of these texts.
     folds: bool,
     anywhere: Needles,
 }
 
 impl Literals {
-    /// Reads a pattern; `None` where it isn't plain.
+    /// Parses a pattern; `None` if it is not plain text.
     pub(super) fn read(pattern: &str, flags: Flags) -> Option<Literals> {
         if flags.extended || (flags.multi_line && pattern.contains(['^', '$'])) {
             return None;
@@ -68,7 +68,7 @@ impl Literals {
         Literals { branches, has_anchors, caseless, folds, anywhere }
     }
 
-    /// The texts of several patterns as of one, if all treat case alike.
+    /// Combines the texts of several patterns, if all of them treat case alike.
     pub(crate) fn union<'l>(all: impl Iterator<Item = Option<&'l Literals>>) -> Option<Literals> {
         let all: Vec<&Literals> = all.collect::<Option<_>>()?;
         let caseless = all.first()?.caseless;
@@ -79,7 +79,7 @@ impl Literals {
         Some(Literals::new(branches, caseless))
     }
 
-    /// Whether the text has a match; `None` where only PCRE can tell.
+    /// Whether the text matches; `None` if only PCRE can decide.
     #[inline]
     pub(crate) fn is_match(&self, text: &[u8]) -> Option<bool> {
         let found = self.anywhere.occur_in(text) || (self.has_anchors && self.anchored_matches(text));
@@ -94,13 +94,13 @@ impl Literals {
         anchored.any(|branch| branch.matches_anchored(text, self.caseless))
     }
 
-    /// Whether each match may be anywhere, so that a text's rest has those that begin there.
+    /// Whether a match may be anywhere, so the remaining text can be searched by itself.
     pub(super) fn are_anywhere(&self) -> bool {
         !self.has_anchors
     }
 }
 
-/// Whether characters occur that a letter of ASCII may match.
+/// Whether the text contains characters that an ASCII letter may match.
 fn may_fold(text: &[u8]) -> bool {
     !text.is_ascii()
         && FOLDED_TO_ASCII.iter().any(|character| memchr::memmem::find(text, character.as_bytes()).is_some())
@@ -129,7 +129,7 @@ impl Branch {
     }
 }
 
-/// The branches of a pattern, or of the one group that it is.
+/// Parses the branches of a pattern, or of the single group that it consists of.
 fn read_branches(pattern: &str) -> Option<Vec<Branch>> {
     let (starts, inner) = strip_start(pattern);
     if let Some(group) = inner.strip_prefix("(?:").or_else(|| inner.strip_prefix('(')) {
@@ -169,7 +169,7 @@ fn read_alternatives(pattern: &str) -> Option<Vec<Branch>> {
     let mut rest = pattern;
     loop {
         let (at_start, sequence) = strip_start(rest);
-        // What may be anything, or nothing, says nothing, unless it has to reach an anchor.
+        // A leading `.*` has no effect, unless an anchor must be reached.
         let sequence = if at_start { sequence } else { sequence.strip_prefix(".*").unwrap_or(sequence) };
         let (text, behind) = read_text(sequence)?;
         let (end, next) = match behind.split_once('|') {
@@ -184,7 +184,7 @@ fn read_alternatives(pattern: &str) -> Option<Vec<Branch>> {
     }
 }
 
-/// Text as far as it is plain, and what stands behind: the end, `|`, `$` or what follows a match.
+/// Parses plain text. Returns it with the remaining pattern: the end, `|`, `$` or an operator.
 fn read_text(sequence: &str) -> Option<(String, &str)> {
     let mut text = String::new();
     let mut rest = sequence;

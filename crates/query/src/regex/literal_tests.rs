@@ -1,4 +1,4 @@
-//! Plain patterns find what PCRE finds.
+//! Tests that plain patterns match as PCRE does.
 
 use super::super::{Flags, Regex};
 use super::Literals;
@@ -9,7 +9,7 @@ fn literals(pattern: &str, options: &str) -> Option<Literals> {
     Literals::read(pattern, Flags::parse(options).unwrap())
 }
 
-/// What PCRE says: in an atomic group the pattern means the same and isn't plain.
+/// Matches by PCRE: an atomic group does not change the pattern, but makes it not plain.
 fn by_pcre(pattern: &str, options: &str, text: &str) -> bool {
     let left_alone = Regex::new(&format!("(?>{pattern})"), options).unwrap();
     assert!(left_alone.literals().is_none());
@@ -83,7 +83,7 @@ fn letters_fold_as_in_pcre() {
                 assert!(super::FOLDED_TO_ASCII.contains(&text.as_str()));
             }
         }
-        // PCRE itself is asked about a text of all that may fold to ASCII, and more.
+        // PCRE matches a text of all characters that may fold to ASCII, and more.
         let all: String = (0x80..0x1_F000).filter_map(char::from_u32).collect();
         let folds = by_pcre(&pattern, "i", &all);
         assert_eq!(folds, matches!(letter.to_ascii_lowercase(), 'k' | 's'), "{letter}");
@@ -105,7 +105,7 @@ fn many_texts_and_long_ones() {
     }
 }
 
-/// Patterns of few characters, so that they often match, the tricky ones among them.
+/// Patterns of few characters, so they often match, with many edge cases.
 fn pattern() -> impl Strategy<Value = String> {
     let part = prop_oneof![
         8 => proptest::sample::select(vec!["a", "B", "k", "K", "s", "S", "x", " ", "-", "é", "\\.", "\\|", "\\$", "\n", "ß"]),

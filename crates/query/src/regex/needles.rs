@@ -1,27 +1,27 @@
-//! Looking for one of several texts, by SIMD instructions where the machine has them.
+//! Search for one of several texts, with SIMD instructions if the machine has them.
 //!
-//! A short text is looked through for a rare letter of what is sought, in both cases. A longer one is
-//! put into lower case piece by piece, which takes less than a search that minds the case, and each
-//! piece is searched for every text; many texts are sought together.
+//! Short texts are scanned for a rare letter of the needle, in both cases. Longer texts are converted to lower case
+//! piece by piece, which is faster than a case-insensitive search. Each piece is searched for every needle. Many
+//! needles are searched together.
 
 use aho_corasick::{AhoCorasick, AhoCorasickKind, MatchKind};
 use memchr::memmem::Finder;
 use std::cell::RefCell;
 
-/// From so many texts on they are sought together.
+/// Number of needles from which they are searched together.
 const MANY: usize = 12;
 
-/// Texts up to so many bytes are short.
+/// Maximum size of a short text in bytes.
 const SHORT: usize = 48;
 
-/// How much is put into lower case at a time: what stays in the nearest cache.
+/// Bytes converted to lower case at a time; fits the first-level cache.
 const PIECE: usize = 16 * 1024;
 
 thread_local! {
     static LOWERED: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
 }
 
-/// Texts to look for, in lower case where case is not minded.
+/// The needles, in lower case if case is ignored.
 #[derive(Debug)]
 pub(super) struct Needles {
     few: Vec<Needle>,
@@ -34,7 +34,7 @@ pub(super) struct Needles {
 #[derive(Debug)]
 struct Needle {
     finder: Finder<'static>,
-    /// Where its rarest letter is.
+    /// Position of the needle's rarest letter.
     rare: usize,
 }
 
@@ -47,7 +47,7 @@ impl Needles {
         Needles { few, many, caseless, longest, shortest }
     }
 
-    /// Whether one of them occurs.
+    /// Whether a needle occurs in the text.
     #[inline]
     pub(super) fn occur_in(&self, text: &[u8]) -> bool {
         if text.len() < self.shortest {
@@ -69,7 +69,7 @@ impl Needles {
         }
     }
 
-    /// The pieces overlap, so that nothing is missed between them.
+    /// Searches lower-case pieces, which overlap so that no match between them is lost.
     fn occur_lowered(&self, text: &[u8]) -> bool {
         LOWERED.with_borrow_mut(|lowered| {
             let mut rest = text;
@@ -90,7 +90,7 @@ impl Needles {
     }
 }
 
-/// One automaton for all texts; `None` where they are too much for it.
+/// Builds an automaton for all needles; `None` if they exceed its limits.
 fn together(texts: &[&str]) -> Option<AhoCorasick> {
     let kind = Some(AhoCorasickKind::ContiguousNFA).filter(|_| texts.len() > 1000);
     AhoCorasick::builder().match_kind(MatchKind::Standard).kind(kind).build(texts).ok()
@@ -113,7 +113,7 @@ impl Needle {
     }
 }
 
-/// How frequent a character is in texts and names, roughly.
+/// Approximate frequency of a character in texts and names.
 fn frequency(byte: Option<u8>) -> usize {
     const FROM_FREQUENT: &[u8] = b" eatoinsrlcdumhpgfyb0w.1v2-3_k/:,xj5q48z679";
     let place = FROM_FREQUENT.iter().position(|frequent| Some(*frequent) == byte);

@@ -1,9 +1,9 @@
-//! PCRE2 itself: compiling a pattern, and one search by it.
+//! Bindings to PCRE2: compilation and a single search.
 //!
-//! Written on PCRE2's own functions, since the crate around them panics where PCRE2 finds no memory, and keeps a stack
-//! for each pattern and thread. Here there is one for each thread; without one, machine code runs on the thread's own,
-//! and what needs more than that is interpreted. Whatever PCRE2 allocates counts as the thread's
-//! ([`base::memory`]), machine code included, and having none is an error like others.
+//! This module calls PCRE2's functions directly. The existing crate panics if PCRE2 runs out of memory, and keeps a
+//! stack for each pattern and thread. This module keeps one stack per thread. Without it, machine code runs on the
+//! thread's own stack, and deeper matches are interpreted. All memory of PCRE2, including machine code, counts as the
+//! thread's ([`base::memory`]). A lack of memory is a normal error.
 
 use super::pcre_memory::{Owned, general};
 use pcre2_sys::{
@@ -19,16 +19,16 @@ use std::cell::OnceCell;
 use std::ffi::c_int;
 use std::ptr;
 
-/// How much stack in bytes the machine code may take, instead of 32 KiB, with which so plain a
-/// pattern as `(a|b)*c` fails on 20 KB of text. Reserved for each thread that searches, taken only where needed.
+/// Maximum stack of machine code in bytes. With the default of 32 KiB, a plain pattern such as `(a|b)*c` fails on 20 KB
+/// of text. Each searching thread reserves the stack but commits only what it uses.
 const MACHINE_STACK_MAX: usize = 1 << 20;
-/// What of it is there from the start.
+/// Initial size of the stack in bytes.
 const MACHINE_STACK_FIRST: usize = 32 << 10;
 
-/// PCRE2's number for having no memory while it compiles.
+/// PCRE2's error code for a lack of memory during compilation.
 const NO_HEAP: c_int = 121;
 
-/// PCRE2's number for why it didn't compile or search.
+/// PCRE2's error code of a failed compilation or search.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Failure(c_int);
 
@@ -39,16 +39,16 @@ impl Failure {
         self.0
     }
 
-    /// Whether there was no memory for it.
+    /// Whether the failure is a lack of memory.
     pub(super) fn is_for_memory(self) -> bool {
         self == Failure::NO_MEMORY || self.0 == NO_HEAP
     }
 
-    /// PCRE2's own words.
+    /// PCRE2's error message.
     #[allow(unsafe_code)]
     pub(super) fn message(self) -> String {
         let mut text = [0u8; 256];
-        // SAFETY: the buffer is as long as it is said to be.
+        // SAFETY: the given length is the buffer's length.
         let length = unsafe { pcre2_get_error_message_8(self.0, text.as_mut_ptr(), text.len()) };
         let text = usize::try_from(length).ok().and_then(|length| text.get(..length)).unwrap_or(&[]);
         String::from_utf8_lossy(text).into_owned()
@@ -58,11 +58,11 @@ impl Failure {
 /// A compiled pattern.
 pub(super) struct Code {
     code: Owned<pcre2_code_8>,
-    /// Bytes of its machine code, zero where there is none.
+    /// Size of the machine code in bytes; zero without machine code.
     machine_bytes: usize,
 }
 
-// SAFETY: once compiled, machine code included, PCRE2 never changes code, and lets threads share it.
+// SAFETY: PCRE2 never changes code after compilation, including machine code, and allows threads to share it.
 #[allow(unsafe_code)]
 unsafe impl Send for Code {}
 // SAFETY: as above.
@@ -70,22 +70,22 @@ unsafe impl Send for Code {}
 unsafe impl Sync for Code {}
 
 impl Code {
-    /// Compiles a pattern with PCRE2's own options; to machine code, where there is memory for that.
+    /// Compiles a pattern with PCRE2 options, to machine code if memory allows.
     #[allow(unsafe_code)]
     pub(super) fn new(pattern: &str, options: u32) -> Result<Code, Failure> {
-        // SAFETY: PCRE2 copies what the general context holds.
+        // SAFETY: PCRE2 copies the content of the general context.
         let context = unsafe { Owned::new(pcre2_compile_context_create_8(general()?.as_ptr())) }?;
         let (mut number, mut offset) = (0, 0);
         let (text, length) = (pattern.as_ptr(), pattern.len());
-        // SAFETY: the text is as long as it is said to be; the two numbers are there to be written to.
+        // SAFETY: the given length is the text's length; both numbers are writable.
         let code =
             unsafe { pcre2_compile_8(text, length, options, &mut number, &mut offset, context.as_ptr()) };
-        // SAFETY: it is new, or null.
+        // SAFETY: the pointer is new or null.
         let code = unsafe { Owned::new(code) }.map_err(|_| Failure(number))?;
         let mut machine_bytes = 0;
-        // SAFETY: nobody else has the code yet; the question is answered by a size.
+        // SAFETY: no other reference to the code exists yet; the result of the query is a size.
         unsafe {
-            // Without machine code it is interpreted.
+            // PCRE2 interprets the code without machine code.
             if pcre2_jit_compile_8(code.as_ptr(), PCRE2_JIT_COMPLETE) == 0 {
                 let answer = ptr::from_mut(&mut machine_bytes).cast();
                 pcre2_pattern_info_8(code.as_ptr(), PCRE2_INFO_JITSIZE, answer);
@@ -95,24 +95,24 @@ impl Code {
         Ok(Code { code, machine_bytes })
     }
 
-    /// Whether it matches at or after `start`.
+    /// Whether the text matches at or after `start`.
     pub(super) fn is_match_at(&self, text: &str, start: usize) -> Result<bool, Failure> {
         on_this_thread(|thread| match thread.data() {
             Some(data) if self.machine_bytes > 0 => self.run(text, start, data, thread),
-            // What is interpreted leaves its stack with the data, so that these go with it.
+            // An interpreted match stores its stack in the match data, which is freed with it.
             _ => self.run(text, start, &one_pair()?, thread),
         })
     }
 
-    /// The same, telling where the match and its groups lie.
+    /// Whether the text matches at or after `start`; `groups` receives the match and its groups.
     pub(super) fn find_at(&self, text: &str, start: usize, groups: &mut Groups) -> Result<bool, Failure> {
         on_this_thread(|thread| self.run(text, start, &groups.data, thread))
     }
 
-    /// Room for as many groups as the pattern has.
+    /// Allocates the groups of the pattern.
     #[allow(unsafe_code)]
     pub(super) fn groups(&self) -> Result<Groups, Failure> {
-        // SAFETY: PCRE2 copies what the general context holds, and reads the code.
+        // SAFETY: PCRE2 copies the content of the general context and only reads the code.
         let data = unsafe {
             Owned::new(pcre2_match_data_create_from_pattern_8(self.code.as_ptr(), general()?.as_ptr()))
         }?;
@@ -131,10 +131,10 @@ impl Code {
             return Ok(false);
         }
         let context = thread.context().map_or(ptr::null_mut(), Owned::as_ptr);
-        // PCRE2 may look at the place where an empty text would begin.
+        // PCRE2 may read the start of an empty text.
         let place = if text.is_empty() { [0].as_ptr() } else { text.as_ptr() };
-        // SAFETY: the text is as long as said. Data and context are used by this thread alone, and it does one search at
-        // a time. No option switches a check off.
+        // SAFETY: the given length is the text's length. Only this thread uses data and context, for one search at a
+        // time. No option disables a check.
         let search = |options| unsafe {
             let (code, data) = (self.code.as_ptr(), data.as_ptr());
             pcre2_match_8(code, place, text.len(), start, options, data, context)
@@ -145,7 +145,7 @@ impl Code {
         };
         match outcome {
             PCRE2_ERROR_NOMATCH => Ok(false),
-            // Zero is a match that has more groups than there is room for.
+            // Zero means a match with more groups than allocated.
             0.. => Ok(true),
             number => Err(Failure(number)),
         }
@@ -162,7 +162,7 @@ fn as_count(bytes: usize) -> i64 {
     i64::try_from(bytes).unwrap_or(i64::MAX)
 }
 
-/// Where a match and its groups lie.
+/// Positions of a match and its groups.
 pub(super) struct Groups {
     data: Owned<pcre2_match_data_8>,
 }
@@ -171,14 +171,14 @@ impl Groups {
     #[allow(unsafe_code)]
     fn offsets(&self) -> &[usize] {
         let data = self.data.as_ptr();
-        // SAFETY: so many pairs lie there for as long as the data does, zero until something is found.
+        // SAFETY: the data holds this many pairs during its lifetime, zero before the first match.
         unsafe {
             let pairs = pcre2_get_ovector_count_8(data) as usize;
             std::slice::from_raw_parts(pcre2_get_ovector_pointer_8(data), 2 * pairs)
         }
     }
 
-    /// Where a group of what was found last lies, the whole match being the first; `None` where it took no part.
+    /// Returns the position of a group in the last match; group 0 is the whole match. `None` if the group took no part.
     pub(super) fn get(&self, group: usize) -> Option<(usize, usize)> {
         match self.offsets().get(2 * group..2 * group + 2) {
             Some(&[from, to]) if from != PCRE2_UNSET && to != PCRE2_UNSET => Some((from, to)),
@@ -186,18 +186,18 @@ impl Groups {
         }
     }
 
-    /// How many groups there are, the whole match being one.
+    /// Number of groups, including the whole match.
     pub(super) fn len(&self) -> usize {
         self.offsets().len() / 2
     }
 }
 
-/// What a thread keeps for its searches, as far as there has been memory for it.
+/// Search state of a thread, as far as memory allowed.
 struct Thread {
-    /// How large the stack may become.
+    /// Maximum size of the stack.
     stack_max: usize,
     data: OnceCell<Owned<pcre2_match_data_8>>,
-    // In this order, since the context refers to the stack.
+    // The order matters: the context refers to the stack and must be dropped first.
     context: OnceCell<Owned<pcre2_match_context_8>>,
     stack: OnceCell<Owned<pcre2_jit_stack_8>>,
 }
@@ -206,7 +206,7 @@ thread_local! {
     static THREAD: Thread = Thread::new(MACHINE_STACK_MAX);
 }
 
-/// Errors: of memory, where the thread is about to end.
+/// Runs a search with this thread's state. Errors: a lack of memory if the thread is about to end.
 fn on_this_thread<T>(search: impl FnOnce(&Thread) -> Result<T, Failure>) -> Result<T, Failure> {
     THREAD.try_with(search).unwrap_or(Err(Failure::NO_MEMORY))
 }
@@ -216,20 +216,20 @@ impl Thread {
         Thread { stack_max, data: OnceCell::new(), context: OnceCell::new(), stack: OnceCell::new() }
     }
 
-    /// For searches that only ask whether there is a match.
+    /// Match data of searches without positions.
     fn data(&self) -> Option<&Owned<pcre2_match_data_8>> {
         made_once(&self.data, one_pair)
     }
 
-    /// How machine code finds its stack.
+    /// Match context, which refers machine code to the stack.
     #[allow(unsafe_code)]
     fn context(&self) -> Option<&Owned<pcre2_match_context_8>> {
-        // SAFETY: PCRE2 copies what the general context holds.
+        // SAFETY: PCRE2 copies the content of the general context.
         let context = made_once(&self.context, || unsafe {
             Owned::new(pcre2_match_context_create_8(general()?.as_ptr()))
         })?;
         if self.stack.get().is_none() {
-            // SAFETY: as above; the context goes before the stack does.
+            // SAFETY: as above; the context is dropped before the stack.
             made_once(&self.stack, || unsafe {
                 let general = general()?;
                 let stack = pcre2_jit_stack_create_8(MACHINE_STACK_FIRST, self.stack_max, general.as_ptr());
@@ -242,10 +242,10 @@ impl Thread {
     }
 }
 
-/// Room for where a match lies, without its groups.
+/// Allocates match data for a match without groups.
 #[allow(unsafe_code)]
 fn one_pair() -> Result<Owned<pcre2_match_data_8>, Failure> {
-    // SAFETY: PCRE2 copies what the general context holds.
+    // SAFETY: PCRE2 copies the content of the general context.
     unsafe { Owned::new(pcre2_match_data_create_8(1, general()?.as_ptr())) }
 }
 
@@ -295,7 +295,7 @@ mod tests {
     #[allow(unsafe_code)]
     fn plain(pattern: &str) -> Owned<pcre2_code_8> {
         let (mut number, mut offset) = (0, 0);
-        // SAFETY: as where patterns are compiled.
+        // SAFETY: as in the compilation of patterns.
         unsafe {
             let context = Owned::new(pcre2_compile_context_create_8(general().unwrap().as_ptr())).unwrap();
             let (text, length) = (pattern.as_ptr(), pattern.len());

@@ -1,4 +1,4 @@
-//! PCRE2's memory: from the program's allocator, so that it is counted, and freed with whoever owns it.
+//! PCRE2's memory: allocated by the program's allocator, which counts it, and freed with its owner.
 
 use super::pcre::Failure;
 use pcre2_sys::{
@@ -11,15 +11,15 @@ use std::alloc::{Layout, alloc_zeroed, dealloc};
 use std::ffi::c_void;
 use std::ptr::{self, NonNull};
 
-/// Bytes before each piece, which keep how long it is; as many as the strictest alignment needs.
+/// Bytes before each allocation that hold its size; a multiple of the strictest alignment.
 const HEAD: usize = 16;
 
-/// Zeroed, so that what PCRE2 hasn't written to can be read; null where there is none.
+/// Allocates zeroed memory, because PCRE2's buffers may be read before they are written. Returns null without memory.
 #[allow(unsafe_code)]
 unsafe extern "C" fn allocate(bytes: usize, _: *mut c_void) -> *mut c_void {
     let layout = bytes.checked_add(HEAD).and_then(|whole| Layout::from_size_align(whole, HEAD).ok());
     let Some(layout) = layout else { return ptr::null_mut() };
-    // SAFETY: no less than the head, which is long enough for a size and aligned for it.
+    // SAFETY: the allocation has at least the head, which is large enough and aligned for a size.
     unsafe {
         let head = alloc_zeroed(layout);
         if head.is_null() {
@@ -35,7 +35,7 @@ unsafe extern "C" fn release(piece: *mut c_void, _: *mut c_void) {
     if piece.is_null() {
         return;
     }
-    // SAFETY: PCRE2 gives back what `allocate` has made, with its head before it and its size in there.
+    // SAFETY: PCRE2 returns only pointers from `allocate`, whose head holds the size.
     unsafe {
         let head = piece.cast::<u8>().sub(HEAD);
         let layout = Layout::from_size_align_unchecked(head.cast::<usize>().read(), HEAD);
@@ -43,21 +43,21 @@ unsafe extern "C" fn release(piece: *mut c_void, _: *mut c_void) {
     }
 }
 
-/// How PCRE2 allocates.
+/// Returns a PCRE2 context with these allocation functions.
 #[allow(unsafe_code)]
 pub(super) fn general() -> Result<Owned<pcre2_general_context_8>, Failure> {
-    // SAFETY: the two functions belong together and take no data.
+    // SAFETY: both functions belong together and take no data.
     unsafe { Owned::new(pcre2_general_context_create_8(Some(allocate), Some(release), ptr::null_mut())) }
 }
 
-/// Something of PCRE2's, which nobody else frees.
+/// An object of PCRE2 with a single owner.
 pub(super) struct Owned<T: Freed>(NonNull<T>);
 
 impl<T: Freed> Owned<T> {
-    /// Takes what PCRE2 has made; null is having no memory.
+    /// Takes ownership of an object; null means a lack of memory.
     ///
     /// # Safety
-    /// It is new, or null.
+    /// The pointer must be new or null.
     #[allow(unsafe_code)]
     pub(super) unsafe fn new(made: *mut T) -> Result<Owned<T>, Failure> {
         NonNull::new(made).map(Owned).ok_or(Failure::NO_MEMORY)
@@ -71,14 +71,14 @@ impl<T: Freed> Owned<T> {
 impl<T: Freed> Drop for Owned<T> {
     #[allow(unsafe_code)]
     fn drop(&mut self) {
-        // SAFETY: nobody else has it.
+        // SAFETY: this is the only owner.
         unsafe { T::FREE(self.0.as_ptr()) }
     }
 }
 
-/// What PCRE2 has a function to free.
+/// An object type that PCRE2 has a free function for.
 pub(super) trait Freed {
-    /// Frees it.
+    /// The free function.
     const FREE: unsafe extern "C" fn(*mut Self);
 }
 

@@ -1,9 +1,9 @@
-//! What an anchored pattern says about the start of every match, for index bounds.
+//! Prefix of every match of an anchored pattern, for index bounds.
 //!
-//! Reads a pattern only as far as it is plain: anything it isn't sure of ends the prefix there,
-//! which makes the bounds wider but never wrong.
+//! The parser reads only plain parts of a pattern. The prefix ends at the first construct that it does not understand.
+//! This can widen the bounds but never makes them wrong.
 
-/// See [`Regex::literal_prefix`](super::Regex::literal_prefix).
+/// Implements [`Regex::literal_prefix`](super::Regex::literal_prefix).
 pub(super) fn literal_prefix(pattern: &str, options: &str) -> Option<(String, bool)> {
     let (anchored_at_start_only, rest) = match pattern.strip_prefix("\\A") {
         Some(rest) => (true, rest),
@@ -12,7 +12,7 @@ pub(super) fn literal_prefix(pattern: &str, options: &str) -> Option<(String, bo
     let mut extended = false;
     for option in options.chars() {
         match option {
-            // With m, ^ matches after any newline, so only \A anchors.
+            // With m, ^ also matches after a newline, so only \A anchors.
             'm' if anchored_at_start_only => {}
             's' | 'u' => {}
             'x' => extended = true,
@@ -26,7 +26,7 @@ pub(super) fn literal_prefix(pattern: &str, options: &str) -> Option<(String, bo
     (!prefix.is_empty()).then_some((prefix, whole))
 }
 
-/// Whether a `|` stands anywhere unescaped; with quoting in the pattern any `|` counts.
+/// Whether the pattern contains an unescaped `|`. In a pattern with quoting, any `|` counts.
 fn may_alternate(pattern: &str) -> bool {
     if pattern.contains("\\Q") {
         return pattern.contains('|');
@@ -51,7 +51,7 @@ impl Reader<'_> {
     fn read(mut self) -> (String, bool) {
         while let Some(c) = self.next() {
             match c {
-                // What came before is optional, or repeated a number of times that may be zero.
+                // The preceding character is optional, or its repetition may be zero.
                 '*' | '?' | '{' => {
                     self.prefix.pop();
                     return (self.prefix, false);
@@ -77,7 +77,7 @@ impl Reader<'_> {
         Some(c)
     }
 
-    /// What follows a backslash; false where it isn't plain text.
+    /// Parses an escape; false if it is not plain text.
     fn escape(&mut self) -> bool {
         match self.next() {
             Some('Q') => {

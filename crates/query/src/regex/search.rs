@@ -1,8 +1,8 @@
-//! Searching one text for match after match.
+//! Repeated search within one text.
 //!
-//! For every search PCRE checks again that the rest of the text is UTF-8, which makes finding all
-//! matches take the square of the text's length. Where text and pattern are ASCII the mode without
-//! UTF finds the same and checks nothing, so searches after the first use code compiled for it.
+//! PCRE validates the remaining text as UTF-8 in every search, which makes finding all matches quadratic. For ASCII
+//! texts and patterns the mode without UTF gives equal results without validation. Searches after the first therefore
+//! use code compiled for that mode.
 
 use super::bounded::Compiled;
 use super::pcre::Groups;
@@ -11,21 +11,21 @@ use crate::Interrupt;
 use base::Result;
 use std::sync::Arc;
 
-/// Shorter texts aren't worth compiling the pattern once more.
+/// Minimum text size in bytes for a second compilation.
 const TEXT_BYTES_MIN: usize = 1024;
 
-/// Finds matches in one text, keeping between them what a search needs.
+/// Finds matches in one text and reuses the state of earlier searches.
 pub struct Searcher<'t> {
     text: &'t str,
     code: Arc<Compiled>,
-    /// Room for what is found; made for the first search that may find anything.
+    /// Positions of a match; allocated for the first search that may succeed.
     locations: Option<Groups>,
     utf: bool,
     searched: bool,
 }
 
 impl Regex {
-    /// Begins to search a text.
+    /// Starts a search of a text.
     pub fn searcher<'t>(&self, text: &'t str) -> Searcher<'t> {
         let code = self.compiled.clone();
         Searcher { text, locations: None, code, utf: true, searched: false }
@@ -33,9 +33,9 @@ impl Regex {
 }
 
 impl Searcher<'_> {
-    /// The first match at or after the byte position `start`, which must lie between characters.
+    /// Returns the first match at or after the byte offset `start`, which must be a character boundary.
     ///
-    /// Errors: 51156 where matching takes too many steps; what interrupts the operation.
+    /// Errors: interruption; 51156 for a match with too many steps.
     pub fn find_at(&mut self, start: usize, interrupt: &dyn Interrupt) -> Result<Option<Captures>> {
         if start > self.text.len() {
             return Ok(None);
@@ -62,7 +62,7 @@ impl Searcher<'_> {
         Ok(range(0).map(|whole| Captures { whole, groups }))
     }
 
-    /// Goes on with code for bytes, where that finds the same.
+    /// Switches to code for bytes, if its results are equal.
     fn leave_utf(&mut self) {
         let is_worth_it = self.utf && self.text.len() >= TEXT_BYTES_MIN;
         if is_worth_it && self.text.is_ascii() && self.code.works_on_bytes() {

@@ -1,8 +1,8 @@
-//! Accumulators as window functions: each frame's documents folded.
+//! Accumulators as window functions: each frame's documents are folded.
 //!
-//! How, the accumulator says ([`Folding`]): those of small states slide; those that want only an
-//! end of the frame get it; those whose result is as long as the frame fold it anew, except where
-//! it has only grown.
+//! The accumulator determines the method ([`Folding`]). Small states slide. Accumulators that need only an end of the
+//! frame receive only that. Results as long as the frame are folded again for each frame, unless the frame only grew at
+//! its end.
 
 use super::frame::{Bounds, window_of};
 use super::sliding::{self, Fold, Sliding};
@@ -33,7 +33,7 @@ pub(super) fn parse(
     Ok(Box::new(Accumulate { accumulation, bounds }))
 }
 
-/// The arguments of all documents, and what folds them.
+/// The arguments of all documents, with the accumulator.
 struct Arguments<'a> {
     accumulation: &'a Accumulation,
     context: &'a Context,
@@ -63,10 +63,10 @@ impl<'a> Arguments<'a> {
         self.accumulation.start(Value::Null, self.context)
     }
 
-    /// Folds each frame anew, except where it has only grown at its end.
+    /// Folds each frame from scratch, unless it only grew at its end.
     fn anew(&self, frames: &[Range<usize>], tick: &mut Tick) -> Result<Vec<ValueBuf>> {
         let mut results = Results::new(frames.len(), self.context);
-        // The state that the last frame left, and that frame.
+        // The state of the last frame, and that frame.
         let mut state: Option<(Box<dyn Accumulator>, Range<usize>)> = None;
         for frame in frames {
             tick.check()?;
@@ -91,7 +91,7 @@ impl<'a> Arguments<'a> {
         Ok(results.finish())
     }
 
-    /// Slides: folds that join.
+    /// Slides with states that can be joined.
     fn joined(&self, frames: &[Range<usize>], tick: &mut Tick) -> Result<Vec<ValueBuf>> {
         let mut sliding = Sliding::new(self);
         let mut results = Results::new(frames.len(), self.context);
@@ -106,7 +106,7 @@ impl<'a> Arguments<'a> {
         Ok(results.finish())
     }
 
-    /// Slides: arguments are taken back as they leave the frame.
+    /// Slides with states from which arguments can be removed.
     fn removed(&self, frames: &[Range<usize>], tick: &mut Tick) -> Result<Vec<ValueBuf>> {
         let mut results = Results::new(frames.len(), self.context);
         let start = || {
@@ -134,8 +134,8 @@ impl<'a> Arguments<'a> {
         Ok(results.finish())
     }
 
-    /// Whether sums don't depend on the order of adding: there are no decimals, or they are all
-    /// that is added beside integers and their sums need no rounding.
+    /// Whether sums are independent of the order of addition. This holds without decimals, or if all values are
+    /// decimals and integers whose sums need no rounding.
     fn add_exactly(&self) -> bool {
         let (mut least, mut greatest, mut doubles) = (0, 0, false);
         let mut decimals = false;
@@ -150,13 +150,13 @@ impl<'a> Arguments<'a> {
                 _ => {}
             }
         }
-        // Integers have up to 19 digits; sums of n numbers have as many more as n has.
+        // Integers have up to 19 digits. Sums of n numbers have as many more digits as n has.
         let more = i32::try_from(self.values.len().to_string().len()).unwrap_or(i32::MAX);
         !decimals || !doubles && greatest.max(19) - least + more <= 34
     }
 }
 
-/// The powers of ten between which a decimal's digits lie; `None` for what isn't finite.
+/// Returns the powers of ten that enclose a decimal's digits; `None` for infinities and NaN.
 fn digits(decimal: Decimal128) -> Option<(i32, i32)> {
     let DecimalParts::Finite { coefficient, exponent, .. } = decimal.parts() else { return None };
     let count = i32::try_from(coefficient.checked_ilog10().map_or(0, |log| log + 1)).unwrap_or(0);
@@ -164,7 +164,7 @@ fn digits(decimal: Decimal128) -> Option<(i32, i32)> {
 }
 
 impl Fold for &Arguments<'_> {
-    /// A saved accumulator.
+    /// The saved state of an accumulator.
     type State = ValueBuf;
 
     fn one(&self, at: usize) -> Result<ValueBuf> {

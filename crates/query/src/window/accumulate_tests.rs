@@ -1,4 +1,4 @@
-//! Sliding frames give what folding each frame by itself gives.
+//! Tests that sliding frames give the results of folding each frame by itself.
 
 use super::*;
 use crate::window::Gathered;
@@ -6,7 +6,7 @@ use base::bson::extended_json;
 use proptest::prelude::*;
 use std::cell::Cell;
 
-/// A function over `v` of documents sorted by `x`, and by the obvious way.
+/// Computes a function over `v` of documents sorted by `x`, by sliding and by the naive method.
 fn both(function: &str, window: &str, documents: &[String]) -> (Vec<ValueBuf>, Vec<ValueBuf>) {
     let context = Context::for_tests();
     let sort = extended_json::parse("{x: 1}").unwrap();
@@ -35,7 +35,7 @@ fn both(function: &str, window: &str, documents: &[String]) -> (Vec<ValueBuf>, V
     (function.compute(&partition, &mut Tick::new(&context)).unwrap(), naive)
 }
 
-/// Documents whose places don't descend.
+/// Documents with non-descending sort values.
 fn documents(values: &[(u8, String)]) -> Vec<String> {
     let mut x = 0u32;
     let document = |(step, value): &(u8, String)| {
@@ -45,7 +45,7 @@ fn documents(values: &[(u8, String)]) -> Vec<String> {
     values.iter().map(document).collect()
 }
 
-/// Values that are added without rounding, or are no numbers.
+/// Values that add without rounding, or are not numbers.
 fn exact() -> impl Strategy<Value = String> {
     prop_oneof![
         4 => (-50i32..50).prop_map(|number| number.to_string()),
@@ -112,7 +112,7 @@ proptest! {
                 let (slid, naive) = (number(slid), number(naive));
                 prop_assert_eq!(slid.is_some(), naive.is_some());
                 let difference = (slid.unwrap_or(0.0) - naive.unwrap_or(0.0)).abs();
-                // Below the last digits of the greatest number, not of a sum near zero.
+                // The tolerance is relative to the greatest number, not to a sum near zero.
                 prop_assert!(difference <= 1e-7, "{} over {}: {:?} {:?}", function, window, slid, naive);
             }
         }

@@ -1,7 +1,7 @@
-//! `$covariancePop` and `$covarianceSamp`: how two numbers vary together over a frame.
+//! `$covariancePop` and `$covarianceSamp`: the covariance of two numbers over a frame.
 //!
-//! The online method that MongoDB uses, term by term, so that digits and exponents of decimals agree: a pair that joins
-//! the frame adds a product of two distances, a pair that leaves takes one away.
+//! The online algorithm is MongoDB's, term by term, so digits and exponents of decimals are equal. A pair that joins
+//! the frame adds a product of two distances; a pair that leaves subtracts one.
 
 use super::frame::{Bounds, window_of};
 use super::{Function, Partition, SortBy};
@@ -17,7 +17,7 @@ struct Covariance {
     bounds: Bounds,
 }
 
-/// Errors: those of bounds and expressions. An argument that is no pair of numbers counts for nothing.
+/// Parses the function. Errors: errors of bounds and expressions. An argument that is not a pair of numbers is ignored.
 pub(super) fn parse(
     function: &Element<'_>,
     spec: Document<'_>,
@@ -32,14 +32,14 @@ pub(super) fn parse(
     Ok(Box::new(Covariance { sample: function.name() == "$covarianceSamp", input, bounds }))
 }
 
-/// The pair of numbers that a value is.
+/// Returns the pair of numbers in a value.
 fn numbers(value: &Option<ValueBuf>) -> Option<(Number, Number)> {
     let pair = value.as_ref()?.view().as_array()?;
     let (first, second, None) = (pair.get(0)?, pair.get(1)?, pair.get(2)) else { return None };
     Some((first.as_number()?, second.as_number()?))
 }
 
-/// A sum that numbers leave again. What is not finite is counted beside it.
+/// A sum with removable numbers. Infinities and NaN are counted separately.
 #[derive(Default)]
 struct Sum {
     finite: Total,
@@ -81,14 +81,14 @@ impl Sum {
             (_, true, _) => special(f64::INFINITY),
             (_, _, true) => special(f64::NEG_INFINITY),
             _ => match self.finite.number() {
-                // The decimals have left.
+                // No decimal is left in the sum.
                 Number::Decimal128(sum) if !decimal => Number::Double(sum.to_f64()),
                 sum => sum,
             },
         }
     }
 
-    /// The mean of so many numbers.
+    /// Returns the mean of `count` numbers.
     fn mean(&self, count: i64) -> Number {
         match self.value() {
             sum if !is_finite(sum) => sum,
@@ -114,7 +114,7 @@ fn negated(number: Number) -> Number {
     }
 }
 
-/// The pairs of a frame.
+/// Statistics of the pairs in a frame.
 #[derive(Default)]
 struct Moment {
     count: i64,
@@ -154,7 +154,7 @@ impl Moment {
     }
 }
 
-/// What a pair that is not finite adds: NaN where it has one or both infinities.
+/// Returns the contribution of a pair with infinities or NaN: NaN for one or two infinities.
 fn not_finite(x: Number, y: Number) -> Number {
     let infinite = |number: Number| if is_finite(number) { 0.0 } else { number.to_f64() };
     let sum = infinite(x) + infinite(y);
@@ -165,7 +165,7 @@ fn not_finite(x: Number, y: Number) -> Number {
 }
 
 impl Covariance {
-    /// That of a population of one is the double zero; null is that of too few pairs.
+    /// Returns the result: the double zero for a population of one pair, null for too few pairs.
     fn of(&self, moment: &Moment) -> ValueBuf {
         let over = if self.sample { moment.count - 1 } else { moment.count };
         match moment.products.value() {

@@ -12,16 +12,16 @@ struct Derivative {
     bounds: Bounds,
 }
 
-/// What `$derivative` and `$integral` have in common: a value along the one sorted by.
+/// Common arguments of `$derivative` and `$integral`: a value, along the sort field.
 pub(super) struct Rate {
     pub(super) name: &'static str,
     pub(super) input: Expression,
     pub(super) path: Path,
-    /// Milliseconds of the unit, where the one sorted by is a date.
+    /// Milliseconds of the unit, if the sort field is a date.
     pub(super) unit: Option<i64>,
 }
 
-/// Errors: FailedToParse for bad arguments and without a window.
+/// Parses the function. Errors: FailedToParse for bad arguments or a missing window.
 pub(super) fn parse(
     function: &Element<'_>,
     spec: Document<'_>,
@@ -36,7 +36,7 @@ pub(super) fn parse(
 }
 
 impl Rate {
-    /// Errors: FailedToParse for bad arguments; a unit whose length varies is among them.
+    /// Parses the common arguments. Errors: FailedToParse for bad arguments, including a unit of varying length.
     pub(super) fn parse(
         name: &'static str,
         function: &Element<'_>,
@@ -61,9 +61,9 @@ impl Rate {
         Ok(Rate { name, input, path: path.clone(), unit })
     }
 
-    /// The places of the documents along the field sorted by, in units.
+    /// Returns the values of the sort field, in units.
     ///
-    /// Errors: 5624900 to 5624902 for what is no date or number, as the unit wants.
+    /// Errors: 5624900 to 5624902 for a value that is not a date or number, as the unit requires.
     pub(super) fn places(&self, partition: &Partition<'_>) -> Result<Vec<Number>> {
         let place = |value: &ValueBuf| match (value.view(), self.unit) {
             (Value::DateTime(date), Some(unit)) => Ok(in_units(date, unit)),
@@ -88,9 +88,9 @@ impl Rate {
         partition.sort_values(&self.path)?.iter().map(place).collect()
     }
 
-    /// The numbers of the input; `None` for null and missing.
+    /// Returns the numbers of the input; `None` for null and missing.
     ///
-    /// Errors: 5624903 for what is no number.
+    /// Errors: 5624903 for a value that is not a number.
     pub(super) fn numbers(&self, partition: &Partition<'_>) -> Result<Vec<Option<Number>>> {
         let number = |value: &Option<ValueBuf>| match value.as_ref().map(ValueBuf::view) {
             None | Some(Value::Null | Value::Undefined) => Ok(None),
@@ -116,7 +116,7 @@ fn parse_unit(name: &str, value: Value<'_>) -> Result<i64> {
     })
 }
 
-/// The quotient: a decimal where either is one, else a double.
+/// Returns the quotient: a decimal if either operand is a decimal, else a double.
 pub(super) fn divide(a: Number, b: Number) -> Number {
     if a.is_decimal() || b.is_decimal() {
         return Number::Decimal128(a.to_decimal().divided_by(b.to_decimal()));

@@ -1,4 +1,4 @@
-//! `$expMovingAvg`: a mean in which the past fades.
+//! `$expMovingAvg`: the exponential moving average.
 
 use super::frame::window_of;
 use super::{Function, Partition, SortBy};
@@ -12,7 +12,7 @@ struct ExpMovingAvg {
     alpha: Number,
 }
 
-/// Errors: FailedToParse for bad and missing arguments.
+/// Parses the function. Errors: FailedToParse for bad and missing arguments.
 pub(super) fn parse(
     function: &Element<'_>,
     spec: Document<'_>,
@@ -84,7 +84,7 @@ impl Function for ExpMovingAvg {
     }
 }
 
-/// Integers as doubles, as all means are.
+/// Converts integers to doubles, as for all means.
 fn in_double(number: Number) -> Number {
     match number {
         Number::Decimal128(decimal) => Number::Decimal128(decimal.plus(Decimal128::from_i64(0))),

@@ -1,4 +1,4 @@
-//! `$locf` and `$linearFill`: values for documents that have none.
+//! `$locf` and `$linearFill`: values for documents without a value.
 
 use super::frame::window_of;
 use super::{Function, Partition, SortBy};
@@ -9,7 +9,7 @@ use base::{Result, err};
 
 struct Locf(Expression);
 
-/// Errors: FailedToParse for a window.
+/// Parses `$locf`. Errors: FailedToParse for a window.
 pub(super) fn parse_locf(
     function: &Element<'_>,
     spec: Document<'_>,
@@ -50,7 +50,7 @@ struct LinearFill {
     path: Path,
 }
 
-/// Errors: 605001 unless sorted by one ascending field.
+/// Parses `$linearFill`. Errors: 605001 unless sorted by one ascending field.
 pub(super) fn parse_linear(
     function: &Element<'_>,
     spec: Document<'_>,
@@ -67,7 +67,7 @@ pub(super) fn parse_linear(
     Ok(Box::new(LinearFill { input: Expression::parse(function.value(), context)?, path: path.clone() }))
 }
 
-/// Errors: TypeMismatch unless the value is a number or a date.
+/// Returns the sort value as a number. Errors: TypeMismatch unless it is a number or a date.
 fn coordinate(value: Value<'_>) -> Result<Number> {
     match value {
         Value::DateTime(date) => Ok(Number::Int64(date)),
@@ -80,7 +80,7 @@ fn coordinate(value: Value<'_>) -> Result<Number> {
     }
 }
 
-/// Errors: TypeMismatch for a value that is neither a number nor null.
+/// Returns the value as a number. Errors: TypeMismatch for a value that is neither a number nor null.
 fn number(value: &ValueBuf) -> Result<Number> {
     let value = value.view();
     value
@@ -96,7 +96,7 @@ fn divide(a: Number, b: Number) -> Number {
 }
 
 impl LinearFill {
-    /// The value at `x` on the line through two points.
+    /// Interpolates linearly between two points at `x`.
     fn between((x0, y0): (Number, Number), (x1, y1): (Number, Number), x: Number) -> Number {
         let share = divide(x.minus(x0), x1.minus(x0));
         match share.times(y1.minus(y0)).plus(y0) {

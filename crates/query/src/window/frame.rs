@@ -1,4 +1,4 @@
-//! Frames: which documents around one a window function looks at.
+//! Frames: the range of documents around each document for a window function.
 
 use super::{Partition, SortBy, Unit};
 use base::bson::{Array, Document, Number, Value, ValueBuf, compare};
@@ -9,9 +9,9 @@ use std::ops::Range;
 /// Parsed bounds of a window.
 #[derive(Clone)]
 pub(super) enum Bounds {
-    /// By position, counted from the document.
+    /// Bounds by position, relative to the document.
     Documents(Bound<i64>, Bound<i64>),
-    /// By the value sorted by, counted from the document's.
+    /// Bounds by sort value, relative to the document's value.
     Range { lower: Bound<ValueBuf>, upper: Bound<ValueBuf>, unit: Option<Unit> },
 }
 
@@ -29,8 +29,8 @@ impl Bounds {
 
     /// Parses `window`.
     ///
-    /// Errors: FailedToParse for bad bounds, 5339900 for those in the wrong order, 5339901,
-    /// 5339902 and 8947400 where the sort pattern doesn't fit.
+    /// Errors: FailedToParse for bad bounds, 5339900 for bounds in the wrong order, 5339901, 5339902 and 8947400 for an
+    /// unsuitable sort pattern.
     pub(super) fn parse(window: Value<'_>, sort_by: Option<&SortBy>) -> Result<Bounds> {
         let Value::Document(window) = window else {
             return Err(err!(FailedToParse, "'window' field must be an object"));
@@ -57,10 +57,9 @@ impl Bounds {
         }
     }
 
-    /// The frame of each document of a partition.
+    /// Returns the frame of each document of a partition.
     ///
-    /// Errors: 5429413 and 5429414 where a value sorted by is no date or number, as the unit
-    /// wants.
+    /// Errors: 5429413 and 5429414 for a sort value that is not a date or number, as the unit requires.
     pub(super) fn frames(&self, partition: &Partition<'_>) -> Result<Vec<Range<usize>>> {
         match self {
             Bounds::Documents(lower, upper) => {
@@ -117,7 +116,7 @@ fn wrong_order() -> base::Error {
     err!(5339900, "Lower bound must not exceed upper bound")
 }
 
-/// `"unbounded"` and `"current"`; `None` for a number.
+/// Parses `"unbounded"` and `"current"`; `None` for a number.
 fn keyword<T>(value: Value<'_>) -> Result<Option<Bound<T>>> {
     match value {
         Value::String("unbounded") => Ok(Some(Bound::Unbounded)),
@@ -215,7 +214,7 @@ fn check_value(value: Value<'_>, unit: Option<Unit>) -> Result<()> {
     }
 }
 
-/// The value that a bound stands for; `None` where it is unbounded.
+/// Returns the value at a bound; `None` if unbounded.
 fn shifted(value: Value<'_>, bound: &Bound<ValueBuf>, unit: Option<Unit>) -> Result<Option<ValueBuf>> {
     let offset = match bound {
         Bound::Unbounded => return Ok(None),
@@ -225,7 +224,7 @@ fn shifted(value: Value<'_>, bound: &Bound<ValueBuf>, unit: Option<Unit>) -> Res
     let shifted = match (value, unit) {
         (Value::DateTime(date), Some(unit)) => {
             let amount = offset.as_i64().unwrap_or(0);
-            // Beyond the range of dates nothing lies.
+            // No dates exist beyond the range.
             let end = if amount < 0 { i64::MIN } else { i64::MAX };
             Value::DateTime(unit.add(date, amount).unwrap_or(end))
         }
@@ -237,7 +236,7 @@ fn shifted(value: Value<'_>, bound: &Bound<ValueBuf>, unit: Option<Unit>) -> Res
     Ok(Some(shifted.to_owned()))
 }
 
-/// Errors: FailedToParse for a field that is neither the function nor `window`.
+/// Returns the window of a specification. Errors: FailedToParse for a field other than the function and `window`.
 pub(super) fn window_of<'a>(spec: Document<'a>, takes_window: bool) -> Result<Option<Value<'a>>> {
     for field in spec {
         let known = field.name().starts_with('$') || field.name() == "window" && takes_window;

@@ -1,4 +1,4 @@
-//! The documents of a partition: in memory, or all in a temporary file.
+//! The documents of a partition, either in memory or in a temporary file.
 
 use crate::metadata::Carrier;
 use crate::spill::{Run, RunWriter, SpillFile, SpillFolder};
@@ -6,7 +6,7 @@ use base::bson::{Document, DocumentCow};
 use base::{Result, err};
 use std::cell::RefCell;
 
-/// Documents in order, which may be gone through any number of times.
+/// Documents in order, which can be iterated repeatedly.
 #[derive(Default)]
 pub(crate) struct Gathered {
     held: Vec<DocumentCow>,
@@ -18,7 +18,7 @@ pub(crate) struct Gathered {
     carrier: Carrier,
 }
 
-/// Gives gathered documents back, each once.
+/// Returns the gathered documents, each once.
 #[derive(Default)]
 pub(crate) struct Given {
     held: std::vec::IntoIter<DocumentCow>,
@@ -27,12 +27,12 @@ pub(crate) struct Given {
 }
 
 impl Gathered {
-    /// None yet, of documents as this carrier holds them, with a temporary file in a folder.
+    /// Starts an empty list, for documents in the form of this carrier and a temporary file in a folder.
     pub(crate) fn of(carrier: &Carrier, folder: &SpillFolder) -> Gathered {
         Gathered { carrier: carrier.clone(), file: SpillFile::within(folder), ..Gathered::default() }
     }
 
-    /// How many there are.
+    /// The number of documents.
     pub(crate) fn len(&self) -> usize {
         self.count
     }
@@ -42,9 +42,9 @@ impl Gathered {
         self.bytes
     }
 
-    /// Takes one more document, as it is held.
+    /// Adds a document in held form.
     ///
-    /// Errors: 5643011 beyond the memory where spilling isn't allowed; those of temporary files.
+    /// Errors: 5643011 beyond the memory limit if spilling is not allowed; errors of temporary files.
     pub(crate) fn add(&mut self, document: DocumentCow, memory: usize, allow_disk_use: bool) -> Result<()> {
         self.count += 1;
         if let Some(writer) = &mut self.writer {
@@ -66,7 +66,7 @@ impl Gathered {
         self.spill()
     }
 
-    /// Writes what is held in memory to the file.
+    /// Writes the documents in memory to the file.
     pub(crate) fn spill(&mut self) -> Result<()> {
         let mut writer = self.file.begin()?;
         for document in self.held.drain(..) {
@@ -98,7 +98,7 @@ impl Gathered {
         Ok(())
     }
 
-    /// Gives the documents back.
+    /// Returns the documents one by one.
     pub(crate) fn give(self) -> Given {
         if let Some(run) = &self.run {
             run.borrow_mut().restart();

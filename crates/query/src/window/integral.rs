@@ -1,4 +1,4 @@
-//! `$integral`: the area below a value along the one sorted by (trapezoids).
+//! `$integral`: the area below a value along the sort field (trapezoidal rule).
 
 use super::derivative::{Rate, divide};
 use super::frame::{Bounds, window_of};
@@ -14,7 +14,7 @@ struct Integral {
     bounds: Bounds,
 }
 
-/// Errors: FailedToParse for bad arguments.
+/// Parses the function. Errors: FailedToParse for bad arguments.
 pub(super) fn parse(
     function: &Element<'_>,
     spec: Document<'_>,
@@ -29,7 +29,7 @@ pub(super) fn parse(
     Ok(Box::new(Integral { rate, bounds }))
 }
 
-/// A document's place and number.
+/// The sort value and the number of a document.
 type Point = (Number, Number);
 
 /// The area below a run of documents.
@@ -40,7 +40,7 @@ struct Area {
     area: Number,
 }
 
-/// The points of a partition; `None` where there is no number.
+/// The points of a partition; `None` for a missing number.
 struct Points(Vec<Option<Point>>);
 
 impl Fold for &Points {

@@ -1,4 +1,4 @@
-//! `$minMaxScaler`: a number's place between the least and the greatest of its frame.
+//! `$minMaxScaler`: a number scaled by the minimum and maximum of its frame.
 
 use super::frame::{Bounds, window_of};
 use super::sliding::{Fold, Sliding};
@@ -15,7 +15,7 @@ struct MinMaxScaler {
     bounds: Bounds,
 }
 
-/// Errors: FailedToParse and 40414 for bad and missing arguments.
+/// Parses the function. Errors: FailedToParse and 40414 for bad and missing arguments.
 pub(super) fn parse(
     function: &Element<'_>,
     spec: Document<'_>,
@@ -67,14 +67,14 @@ impl MinMaxScaler {
     }
 }
 
-/// The least and greatest of no numbers.
+/// The extremes of an empty frame.
 const NO_EXTREMES: (f64, f64) = (f64::INFINITY, f64::NEG_INFINITY);
 
 /// The numbers of a partition.
 struct Numbers(Vec<Option<f64>>);
 
 impl Fold for &Numbers {
-    /// The least and the greatest.
+    /// The minimum and the maximum.
     type State = (f64, f64);
 
     fn one(&self, at: usize) -> Result<(f64, f64)> {
@@ -87,7 +87,7 @@ impl Fold for &Numbers {
 }
 
 impl Function for MinMaxScaler {
-    /// Errors: TypeMismatch where the document's own value is no number.
+    /// Computes the values. Errors: TypeMismatch if the document's own value is not a number.
     fn compute(&self, partition: &Partition<'_>, tick: &mut Tick) -> Result<Vec<ValueBuf>> {
         let values = partition.values(&self.input)?;
         let number = |value: &Option<ValueBuf>| Some(value.as_ref()?.view().as_number()?.to_f64());

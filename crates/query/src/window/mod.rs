@@ -1,8 +1,7 @@
-//! Window functions: what `$setWindowFields` computes for each document of a partition from the
-//! documents around it.
+//! Window functions of `$setWindowFields`, which compute a value for each document from the documents around it.
 //!
-//! A function sees the whole sorted partition and gives a value for each of its documents. The
-//! accumulators become window functions by folding the documents of each frame ([`frame`]).
+//! A function receives the whole sorted partition and returns a value for each of its documents. Accumulators become
+//! window functions by folding the documents of each frame ([`frame`]).
 
 mod accumulate;
 mod covariance;
@@ -31,7 +30,7 @@ use base::bson::ValueBuf;
 
 /// A parsed window function.
 pub(crate) trait Function: Send + Sync {
-    /// A value for each document of the partition, in its order.
+    /// Returns a value for each document of the partition, in order.
     fn compute(&self, partition: &Partition<'_>, tick: &mut Tick) -> Result<Vec<ValueBuf>>;
 }
 

@@ -1,4 +1,4 @@
-//! The documents that window functions look at, and the pattern these are sorted by.
+//! The documents of a window function, and their sort pattern.
 
 use super::Gathered;
 use crate::tick::Tick;
@@ -12,16 +12,16 @@ pub(crate) struct SortBy {
     pub(crate) pattern: SortPattern,
 }
 
-/// One partition, sorted.
+/// A sorted partition.
 pub(crate) struct Partition<'p> {
     pub(crate) documents: &'p Gathered,
     pub(crate) sort_by: Option<&'p SortBy>,
     pub(crate) context: &'p Context,
-    /// Bytes that functions hold of it.
+    /// Bytes that functions hold of the partition.
     pub(crate) held: Cell<usize>,
 }
 
-/// What a function gives for the documents of a partition, in their order, as it is put together.
+/// Collects a function's values for the documents of a partition, in order.
 pub(crate) struct Results<'p> {
     values: Vec<ValueBuf>,
     bytes: usize,
@@ -29,14 +29,14 @@ pub(crate) struct Results<'p> {
 }
 
 impl<'p> Results<'p> {
-    /// None yet, of about so many.
+    /// Starts an empty list for about `count` values.
     pub(crate) fn new(count: usize, context: &'p Context) -> Results<'p> {
         Results { values: Vec::with_capacity(count), bytes: 0, context }
     }
 
     /// Adds the value of the next document.
     ///
-    /// Errors: 5414201 beyond the memory; what interrupts it.
+    /// Errors: 5414201 beyond the memory limit; interruption.
     pub(crate) fn push(&mut self, value: ValueBuf) -> Result<()> {
         let bytes = value.bytes().len();
         self.bytes += size_of::<ValueBuf>() + bytes;
@@ -46,7 +46,7 @@ impl<'p> Results<'p> {
         Ok(())
     }
 
-    /// The same value as that of the document before.
+    /// Repeats the previous document's value.
     ///
     /// Errors: as [`push`](Self::push).
     pub(crate) fn repeat(&mut self) -> Result<bool> {
@@ -56,13 +56,13 @@ impl<'p> Results<'p> {
         }
     }
 
-    /// All of them.
+    /// Returns all values.
     pub(crate) fn finish(self) -> Vec<ValueBuf> {
         self.values
     }
 }
 
-/// Errors: 5414201 beyond the memory.
+/// Checks the memory limit. Errors: 5414201 beyond it.
 fn check_memory(used: usize, limit: usize) -> Result<()> {
     if used <= limit {
         return Ok(());
@@ -74,7 +74,7 @@ fn check_memory(used: usize, limit: usize) -> Result<()> {
 }
 
 impl SortBy {
-    /// The path, where there is one alone and it ascends.
+    /// Returns the path of a single ascending sort field.
     pub(crate) fn single_ascending(&self) -> Option<&Path> {
         match self.pattern.fields() {
             [(path, true)] if !self.pattern.is_by_metadata() => Some(path),
@@ -82,7 +82,7 @@ impl SortBy {
         }
     }
 
-    /// The path, where there is one alone.
+    /// Returns the path of a single sort field.
     pub(crate) fn single(&self) -> Option<&Path> {
         match self.pattern.fields() {
             [(path, _)] if !self.pattern.is_by_metadata() => Some(path),
@@ -107,14 +107,14 @@ impl Partition<'_> {
 
     /// Accounts for a value that a function holds.
     ///
-    /// Errors: 5414201 beyond the memory.
+    /// Errors: 5414201 beyond the memory limit.
     pub(crate) fn hold_value(&self, value: Option<&ValueBuf>) -> Result<()> {
         let bytes = size_of::<ValueBuf>() + value.map_or(0, |value| value.bytes().len());
         self.held.set(self.held.get() + bytes);
         check_memory(self.held.get(), self.context.limits.window)
     }
 
-    /// The values of an expression; `None` where missing.
+    /// Returns the values of an expression; `None` if missing.
     pub(crate) fn values(&self, expression: &Expression) -> Result<Vec<Option<ValueBuf>>> {
         let mut arena = Arena::new();
         let mut values = Vec::with_capacity(self.len());
@@ -129,7 +129,7 @@ impl Partition<'_> {
         Ok(values)
     }
 
-    /// The values at the path sorted by; missing is null.
+    /// Returns the values of the sort path; missing values are null.
     pub(crate) fn sort_values(&self, path: &Path) -> Result<Vec<ValueBuf>> {
         let mut values = Vec::with_capacity(self.len());
         self.each(&mut |document| {
@@ -141,7 +141,7 @@ impl Partition<'_> {
         Ok(values)
     }
 
-    /// For each document whether it sorts equal to the one before.
+    /// Returns, for each document, whether it sorts equal to the previous one.
     pub(crate) fn ties(&self) -> Result<Vec<bool>> {
         let Some(sort_by) = self.sort_by else { return Ok(vec![false; self.len()]) };
         let (mut before, mut key) = (None, Vec::new());

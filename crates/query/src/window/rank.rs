@@ -1,4 +1,4 @@
-//! `$rank`, `$denseRank`, `$documentNumber`: the place of a document in its partition.
+//! `$rank`, `$denseRank`, `$documentNumber`: the rank of a document in its partition.
 
 use super::{Function, Partition, SortBy};
 use crate::Context;
@@ -8,14 +8,16 @@ use base::{Result, err};
 
 #[derive(Clone, Copy)]
 enum Rank {
-    /// Equal documents share a place, and the places after are skipped.
+    /// Equal documents share a rank, and the following ranks are skipped.
     Standard,
-    /// Equal documents share a place.
+    /// Equal documents share a rank.
     Dense,
-    /// Each document has its own place.
+    /// Each document has a distinct rank.
     Number,
 }
 
+/// Parses the function.
+///
 /// Errors: 5371603 for arguments, 5371601 for a window or another field, 5371602 without a sort pattern of one field.
 pub(super) fn parse(
     function: &Element<'_>,
@@ -32,7 +34,7 @@ pub(super) fn parse(
         return Err(err!(5371601, "Rank style window functions take no other arguments"));
     }
     if !function.value().as_document().is_some_and(|arguments| arguments.is_empty()) {
-        // The name isn't known to MongoDB at this place.
+        // MongoDB does not know the name at this point.
         return Err(err!(5371603, "(None) must be specified with '{{}}' as the value"));
     }
     if sort_by.is_none_or(|sort_by| sort_by.pattern.len() != 1) {

@@ -1,4 +1,4 @@
-//! `$shift`: a value of the document so many places away.
+//! `$shift`: a value of the document at a fixed distance.
 
 use super::frame::window_of;
 use super::{Function, Partition, SortBy};
@@ -13,7 +13,7 @@ struct Shift {
     default: ValueBuf,
 }
 
-/// Errors: FailedToParse for bad and missing arguments.
+/// Parses the function. Errors: FailedToParse for bad and missing arguments.
 pub(super) fn parse(
     function: &Element<'_>,
     spec: Document<'_>,

@@ -1,34 +1,32 @@
-//! Folding frames that slide over a partition: every document is folded in once or twice, however
-//! long the frames.
+//! Folds of sliding frames: each document is folded once or twice, however long the frames.
 //!
-//! A frame is kept in two halves. The later half is one state, which documents join at the end.
-//! Of the earlier half there is a state for each of its documents, folded from that document to
-//! the middle, so that letting go of the first document is taking a state off a stack. When the
-//! stack is empty the later half is folded once more, backwards, to become the earlier one:
+//! A frame has two halves. The later half is one state, to which documents are appended. The earlier half is a stack
+//! with one state per document, folded from that document to the middle. Removing the first document pops a state. When
+//! the stack is empty, the later half is folded once more, backwards, and becomes the earlier half:
 //!
 //! ```text
 //! frame        [ 3 4 5 | 6 7 ]
 //! front stack  fold(5), fold(4 5), fold(3 4 5)      back  fold(6 7)
 //! ```
 //!
-//! Nothing is ever subtracted, so that an infinity or a rounding leaves with its document.
+//! No value is ever subtracted, so an infinity or a rounding error leaves with its document.
 
 use crate::tick::Tick;
 use base::Result;
 use std::ops::Range;
 
-/// Frames below this length are folded anew each time, which is as quick and folds in order.
+/// Shorter frames are folded from scratch, which is as fast and folds in order.
 const LENGTH_MIN: usize = 8;
 
-/// What is folded.
+/// A fold over documents.
 pub(super) trait Fold {
-    /// What a run of documents folds to.
+    /// The fold of a run of documents.
     type State: Clone;
 
-    /// The state of one document.
+    /// Returns the state of one document.
     fn one(&self, at: usize) -> Result<Self::State>;
 
-    /// The state of two runs, one behind the other.
+    /// Joins the states of two adjacent runs.
     fn join(&self, earlier: &Self::State, later: &Self::State) -> Result<Self::State>;
 }
 
@@ -41,12 +39,12 @@ pub(super) struct Sliding<F: Fold> {
 }
 
 impl<F: Fold> Sliding<F> {
-    /// An empty frame.
+    /// Starts with an empty frame.
     pub(super) fn new(fold: F) -> Sliding<F> {
         Sliding { fold, frame: 0..0, front: Vec::new(), back: None }
     }
 
-    /// Slides to the next frame and gives its state, `None` where it has no documents.
+    /// Slides to the next frame and returns its state; `None` for an empty frame.
     pub(super) fn slide(&mut self, to: &Range<usize>, tick: &mut Tick) -> Result<Option<F::State>> {
         let backwards = to.start < self.frame.start || to.end < self.frame.end;
         if backwards || to.start >= self.frame.end {
@@ -77,7 +75,7 @@ impl<F: Fold> Sliding<F> {
         }
     }
 
-    /// Makes the whole frame the earlier half.
+    /// Turns the whole frame into the earlier half.
     fn turn(&mut self, frame: &Range<usize>, tick: &mut Tick) -> Result<()> {
         self.front.clear();
         self.back = None;
@@ -94,7 +92,7 @@ impl<F: Fold> Sliding<F> {
     }
 }
 
-/// Whether sliding pays: frames whose start moves and that are longer than a few documents.
+/// Whether sliding is worthwhile: the start of the frames moves, and they are longer than a few documents.
 pub(super) fn pays(frames: &[Range<usize>]) -> bool {
     let moves = frames.windows(2).any(|pair| matches!(pair, [a, b] if a.start != b.start));
     moves && frames.iter().any(|frame| frame.len() > LENGTH_MIN)
@@ -106,7 +104,7 @@ mod tests {
     use crate::Context;
     use std::cell::Cell;
 
-    /// Joins runs of positions, which must be adjacent, and counts the work.
+    /// Joins runs of positions, which must be adjacent, and counts the joins.
     struct Runs<'c>(&'c Cell<usize>);
 
     impl Fold for Runs<'_> {

@@ -48,14 +48,14 @@ const FUNCTIONS: &[(&str, Parse)] = &[
     ("$topN", accumulate::parse),
 ];
 
-/// The names, sorted.
+/// Returns the names, sorted.
 pub(super) fn names() -> impl Iterator<Item = &'static str> {
     FUNCTIONS.iter().map(|(name, _)| *name)
 }
 
 /// Parses the value of one output field: `{$function: …, window: …}`.
 ///
-/// Errors: FailedToParse for what is no window function, and each function's own.
+/// Errors: FailedToParse for an unknown window function, and the errors of each function.
 pub(crate) fn parse_output(
     field: &Element<'_>,
     sort_by: Option<&SortBy>,
@@ -69,7 +69,7 @@ pub(crate) fn parse_output(
         return Err(err!(FailedToParse, "Expected a $-prefixed window function, {field}"));
     };
     let ranks = matches!(function.name(), "$rank" | "$denseRank" | "$documentNumber");
-    // Those take no other arguments, and say so themselves.
+    // Ranks take no other arguments and return their own errors.
     if !ranks && functions.next().is_some() {
         return Err(err!(FailedToParse, "Cannot specify two functions in window function spec, {field}"));
     }

@@ -1,4 +1,4 @@
-//! Units of time, where windows and rates count in them.
+//! Units of time, for windows and rates.
 
 use base::calendar::{days_in_month, from_days, to_days};
 use base::{Result, err};
@@ -14,7 +14,7 @@ const SECOND: i64 = 1000;
 const DAY: i64 = 24 * 60 * 60 * SECOND;
 
 impl Unit {
-    /// Errors: FailedToParse for an unknown unit.
+    /// Parses a unit. Errors: FailedToParse for an unknown unit.
     pub(crate) fn parse(name: &str) -> Result<Unit> {
         Ok(match name {
             "millisecond" => Unit::Milliseconds(1),
@@ -30,7 +30,7 @@ impl Unit {
         })
     }
 
-    /// The milliseconds of one, where all are equally long.
+    /// Milliseconds of the unit, if its length is constant.
     pub(crate) fn milliseconds(self) -> Option<i64> {
         match self {
             Unit::Milliseconds(length) => Some(length),
@@ -38,8 +38,8 @@ impl Unit {
         }
     }
 
-    /// The date so many units later (UTC; the last day of a month where there is no such day).
-    /// `None` beyond the range of dates.
+    /// Adds `amount` units to a date (UTC; the last day of the month if the day does not exist). `None` beyond the
+    /// range of dates.
     pub(crate) fn add(self, date: i64, amount: i64) -> Option<i64> {
         match self {
             Unit::Milliseconds(length) => date.checked_add(length.checked_mul(amount)?),

@@ -1,14 +1,14 @@
-//! Carries a diff out.
+//! Application of diffs.
 
 use super::reader::{ArrayDiff, ArrayEntry, DocumentDiff, SubDiff};
 use base::bson::{Array, Builder, Document, DocumentBuf, Element, FieldNameBuf, Value};
 use base::{Result, err};
 use std::collections::HashMap;
 
-/// How many nulls may come before a position beyond an array's end; MongoDB's bound for updates.
+/// Maximum number of nulls inserted before a position beyond an array's end, as in MongoDB's updates.
 const PADDING_MAX: usize = 1_500_000;
 
-/// What becomes of one field.
+/// The change of one field.
 enum Fate<'a> {
     Delete,
     Update(Element<'a>),
@@ -18,29 +18,28 @@ enum Fate<'a> {
 
 type Fates<'a> = HashMap<&'a [u8], Fate<'a>, foldhash::fast::RandomState>;
 
-/// The document with a diff from anywhere carried out; doing so once more changes nothing. Where the
-/// document isn't the one that the diff was made for, places of another shape become null, since in an
-/// oplog a later entry will write them.
+/// Returns the document after a diff from any source; applying it again changes nothing. If the diff was made for a
+/// document of another shape, mismatching values become null, because a later oplog entry will write them.
 ///
-/// The result may be too large or too deep: whoever has a diff from outside looks at that.
+/// The result may be too large or too deep. A caller with a diff from outside must check this.
 ///
-/// Errors: 4770500 and the like for what is no diff, 4728000 for a field that is named twice,
+/// Errors: 4770500 and similar codes for a value that is not a diff, 4728000 for a field that is named twice,
 /// CannotBackfillArray for a position far beyond the end of an array.
 pub fn apply(document: Document<'_>, diff: Document<'_>) -> Result<DocumentBuf> {
     check(&SubDiff::Document(DocumentDiff::read(diff)?))?;
     carry_out(document, diff)
 }
 
-/// The same with a diff that was made here, of which only the parts that matter are looked at.
+/// Applies a diff that was made here; only the relevant parts are checked.
 pub(in crate::change) fn carry_out(document: Document<'_>, diff: Document<'_>) -> Result<DocumentBuf> {
     let mut out = Builder::with_buffer(Vec::with_capacity(document.bytes().len() + diff.bytes().len()));
     fields(document, &DocumentDiff::read(diff)?, &mut out)?;
     Ok(out.finish())
 }
 
-/// Reads all of a diff, also what lies beneath fields that a document has not.
+/// Reads the whole diff, including changes below fields that a document does not have.
 fn check(diff: &SubDiff<'_>) -> Result<()> {
-    // The recursion is bounded by the depth of the diff, which is validated BSON.
+    // The diff is validated BSON, whose depth bounds the recursion.
     match diff {
         SubDiff::Document(diff) => fates(diff)?
             .values()
@@ -76,7 +75,7 @@ fn fates<'a>(diff: &DocumentDiff<'a>) -> Result<Fates<'a>> {
 fn fields(before: Document<'_>, diff: &DocumentDiff<'_>, out: &mut Builder) -> Result<()> {
     let mut fates = fates(diff)?;
     for element in before {
-        // A second field of the same name is left alone, as updates leave it.
+        // A second field with an equal name is not changed, as in updates.
         match fates.remove(element.name_bytes()) {
             None => {
                 out.append_element(&element);
@@ -101,7 +100,7 @@ fn fields(before: Document<'_>, diff: &DocumentDiff<'_>, out: &mut Builder) -> R
 
 fn within(element: Element<'_>, sub: &SubDiff<'_>, out: &mut Builder) -> Result<()> {
     let name = element.field_name();
-    // The recursion is bounded by the depth of the diff, which is validated BSON.
+    // The diff is validated BSON, whose depth bounds the recursion.
     match (sub, element.value()) {
         (SubDiff::Document(diff), Value::Document(inner)) => {
             out.begin_document(name);

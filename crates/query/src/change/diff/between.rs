@@ -4,28 +4,28 @@ use super::{ArrayNode, DocumentNode, ENTRY_BYTES, Node, carry_out, same_value};
 use base::bson::{Array, Document, DocumentBuf, Element, Value};
 use std::collections::BTreeSet;
 
-/// The diff that leads from one state of a document to another, as MongoDB computes it for updates by
-/// a pipeline. `None` where the oplog has the whole document instead: where it takes no more bytes than
-/// the diff, and where names occur twice in a document, which diffs can't tell apart.
+/// Returns the diff from one state of a document to another, as MongoDB computes it for updates by a pipeline. `None`
+/// if the oplog records the whole document instead: if it is not larger than the diff, or if a document contains a name
+/// twice, which diffs cannot express.
 pub fn between(before: Document<'_>, after: Document<'_>) -> Option<DocumentBuf> {
     let node = documents(before, after, ENTRY_BYTES)?;
     if node.is_empty() {
         return None;
     }
     let diff = node.finish();
-    // Entries of the oplog may be applied to what has them already.
+    // An entry may be applied again to a document that has its changes already.
     let leads_from =
         |state| carry_out(state, diff.view()).is_ok_and(|result| result.bytes() == after.bytes());
     (leads_from(before) && leads_from(after)).then_some(diff)
 }
 
-/// `padding` counts as part of the diff. `None` where the diff isn't smaller than the new state.
+/// Compares two documents. `padding` counts as part of the diff. `None` if the diff is not smaller than the new state.
 fn documents<'a>(before: Document<'a>, after: Document<'a>, padding: usize) -> Option<DocumentNode<'a>> {
     let most = after.bytes().len();
     let mut node = DocumentNode::new();
     node.size += padding;
     let (mut left, mut right) = (before.iter().peekable(), after.iter().peekable());
-    // Fields that the new state has not at this place: it may have them further on.
+    // Fields that the new state lacks at this position; they may follow later.
     let mut passed = BTreeSet::new();
     while let (Some(old), Some(new)) = (left.peek(), right.peek()) {
         if most < node.size {
@@ -82,9 +82,9 @@ fn arrays<'a>(before: Array<'a>, after: Array<'a>) -> Option<ArrayNode<'a>> {
     (most > node.size).then_some(node)
 }
 
-/// The diff within two documents or two arrays, if that is what these are, and if it is worth it.
+/// Returns the diff of two documents or two arrays, if it is smaller than the new value.
 fn sub<'a>(old: &Element<'a>, new: &Element<'a>) -> Option<Node<'a>> {
-    // The recursion is bounded by the depth of validated documents.
+    // The depth of validated documents bounds the recursion.
     match (old.value(), new.value()) {
         (Value::Document(old), Value::Document(new)) => Some(Node::Document(documents(old, new, 0)?)),
         (Value::Array(old), Value::Array(new)) => Some(Node::Array(arrays(old, new)?)),

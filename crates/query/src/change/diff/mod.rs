@@ -1,13 +1,12 @@
-//! What an update changed, as MongoDB's oplog tells it since 5.0: the `diff` of `{$v: 2, diff: …}`.
+//! Diffs of updates in the format of MongoDB's oplog since 5.0: the `diff` of `{$v: 2, diff: …}`.
 //!
-//! A diff of a document has up to four kinds of sections, in this order: `d` names the fields that
-//! went, `u` has fields with a new value in their old place, `i` those that came at the end, and
-//! each `s` with a field's name behind it is the diff of a field that is a document or an array in
-//! both states. A diff of an array begins with `a: true`, may have the new length `l`, and then a
-//! `u` or an `s` with each position that changed.
+//! A diff of a document has up to four kinds of sections, in this order. `d` names the removed fields. `u` has the
+//! fields with a new value in their old position. `i` has the fields added at the end. Each `s` with a field's name
+//! after it is the diff of a field that is a document or an array in both states. A diff of an array begins with
+//! `a: true` and may have the new length `l`. A `u` or an `s` follows for each changed position.
 //!
-//! [`between`] compares two states, [`Update::diff`](crate::Update::diff) tells what an update was
-//! asked to do, [`apply`] carries a diff out and [`describe`](super::describe) tells it to clients.
+//! [`between`] compares two states. [`Update::diff`](crate::Update::diff) describes the writes of an update. [`apply`]
+//! applies a diff, and [`describe`](super::describe) converts it for change streams.
 
 mod apply;
 mod between;
@@ -22,23 +21,23 @@ pub(super) use reader::{ArrayDiff, ArrayEntry, DocumentDiff, SubDiff};
 
 use base::bson::{Builder, DocumentBuf, Element, FieldName, FieldNameBuf, Value};
 
-/// What the entry that holds the diff adds to it, in MongoDB's reckoning.
+/// Size that MongoDB adds for the entry around the diff, in bytes.
 const ENTRY_BYTES: usize = 15;
 const EMPTY_DOCUMENT_BYTES: usize = 5;
 const EMPTY_ARRAY_BYTES: usize = 9;
 const SECTION_BYTES: usize = 8;
 const LENGTH_BYTES: usize = 7;
 
-/// A diff while it is made.
+/// A diff under construction.
 pub(crate) enum Node<'a> {
-    /// Of a document.
+    /// The diff of a document.
     Document(DocumentNode<'a>),
-    /// Of an array.
+    /// The diff of an array.
     Array(ArrayNode<'a>),
 }
 
-/// The diff of a document while it is made; its sizes are reckoned as MongoDB does, which decides by
-/// them whether a diff is worth it.
+/// The diff of a document under construction. It counts sizes as MongoDB does, because sizes decide whether the oplog
+/// records the diff.
 pub(crate) struct DocumentNode<'a> {
     deletes: Vec<FieldName<'a>>,
     updates: Vec<Element<'a>>,
@@ -47,18 +46,18 @@ pub(crate) struct DocumentNode<'a> {
     size: usize,
 }
 
-/// The diff of an array while it is made.
+/// The diff of an array under construction.
 pub(crate) struct ArrayNode<'a> {
     length: Option<usize>,
     items: Vec<(usize, Item<'a>)>,
     size: usize,
 }
 
-/// What became of one position of an array.
+/// The change of one array position.
 pub(crate) enum Item<'a> {
-    /// It has another value.
+    /// A new value.
     Value(Element<'a>),
-    /// It is a document or an array that changed within.
+    /// A document or array with changes inside.
     Sub(Node<'a>),
 }
 
@@ -70,7 +69,7 @@ impl<'a> Node<'a> {
         }
     }
 
-    /// Whether there is nothing in it.
+    /// Whether the diff is empty.
     pub(crate) fn is_empty(&self) -> bool {
         match self {
             Node::Document(node) => node.is_empty(),
@@ -87,7 +86,7 @@ impl<'a> Node<'a> {
 }
 
 impl<'a> DocumentNode<'a> {
-    /// A diff without anything in it.
+    /// Starts an empty diff.
     pub(crate) fn new() -> DocumentNode<'a> {
         DocumentNode {
             deletes: Vec::new(),
@@ -98,7 +97,7 @@ impl<'a> DocumentNode<'a> {
         }
     }
 
-    /// Whether there is nothing in it.
+    /// Whether the diff is empty.
     pub(crate) fn is_empty(&self) -> bool {
         self.deletes.is_empty() && self.updates.is_empty() && self.inserts.is_empty() && self.subs.is_empty()
     }
@@ -107,31 +106,31 @@ impl<'a> DocumentNode<'a> {
         self.size += name.len() + 2 + value + if opens_section { SECTION_BYTES } else { 0 };
     }
 
-    /// A field went.
+    /// Records a removed field.
     pub(crate) fn delete(&mut self, name: FieldName<'a>) {
         self.count(name.bytes(), 1, self.deletes.is_empty());
         self.deletes.push(name);
     }
 
-    /// A field has another value in its old place.
+    /// Records a new value of a field in its old position.
     pub(crate) fn update(&mut self, element: Element<'a>) {
         self.count(element.name_bytes(), element.value_bytes().len(), self.updates.is_empty());
         self.updates.push(element);
     }
 
-    /// A field came at the end.
+    /// Records a field added at the end.
     pub(crate) fn insert(&mut self, element: Element<'a>) {
         self.count(element.name_bytes(), element.value_bytes().len(), self.inserts.is_empty());
         self.inserts.push(element);
     }
 
-    /// A field changed within.
+    /// Records changes within a field.
     pub(crate) fn sub(&mut self, name: FieldName<'a>, node: Node<'a>) {
         self.count(name.bytes(), node.size() + 1, false);
         self.subs.push((name, node));
     }
 
-    /// The diff as BSON.
+    /// Encodes the diff as BSON.
     pub(crate) fn finish(&self) -> DocumentBuf {
         let mut out = Builder::with_buffer(Vec::with_capacity(self.size + 16));
         self.write(&mut out);
@@ -164,24 +163,24 @@ impl<'a> DocumentNode<'a> {
 }
 
 impl<'a> ArrayNode<'a> {
-    /// A diff without anything in it.
+    /// Starts an empty diff.
     pub(crate) fn new() -> ArrayNode<'a> {
         ArrayNode { length: None, items: Vec::new(), size: EMPTY_ARRAY_BYTES }
     }
 
-    /// A position has another value, or is new. Positions come in ascending order.
+    /// Records a new value at a position, or a new position. Positions must ascend.
     pub(crate) fn set(&mut self, position: usize, element: Element<'a>) {
         self.size += digits(position) + 3 + element.value_bytes().len();
         self.items.push((position, Item::Value(element)));
     }
 
-    /// A position changed within.
+    /// Records changes within a position.
     pub(crate) fn sub(&mut self, position: usize, node: Node<'a>) {
         self.size += digits(position) + 3 + node.size();
         self.items.push((position, Item::Sub(node)));
     }
 
-    /// The array became shorter.
+    /// Records a shorter length.
     pub(crate) fn truncate(&mut self, length: usize) {
         self.length = Some(length);
         self.size += LENGTH_BYTES;
@@ -211,12 +210,12 @@ fn digits(position: usize) -> usize {
     position.checked_ilog10().map_or(1, |log| log as usize + 1)
 }
 
-/// A position's name behind the letter for what became of it.
+/// Returns the name of a position with the letter of its change.
 fn positioned(letter: &'static str, position: usize) -> FieldNameBuf {
     FieldName::literal(letter).joined(FieldNameBuf::of_number(position).view())
 }
 
-/// Whether two elements have the same type and bytes, whatever their names.
+/// Whether two elements have equal types and bytes, whatever their names.
 pub fn same_value(a: &Element<'_>, b: &Element<'_>) -> bool {
     a.kind() == b.kind() && a.value_bytes() == b.value_bytes()
 }

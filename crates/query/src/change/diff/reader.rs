@@ -1,4 +1,4 @@
-//! Diffs read and checked: they also come from outside, by `applyOps`.
+//! Parser and validator of diffs, which may also come from outside, by `applyOps`.
 
 use base::bson::{Document, Element, Elements, Type, Value};
 use base::{Result, err};
@@ -13,7 +13,7 @@ pub(in crate::change) struct DocumentDiff<'a> {
 
 /// The diff of an array.
 pub(in crate::change) struct ArrayDiff<'a> {
-    /// The new length, where the array became shorter.
+    /// The new length of a shortened array.
     pub(in crate::change) length: Option<usize>,
     entries: Elements<'a>,
 }
@@ -24,7 +24,7 @@ pub(in crate::change) enum SubDiff<'a> {
     Array(ArrayDiff<'a>),
 }
 
-/// What became of a position of an array.
+/// The change of an array position.
 pub(in crate::change) enum ArrayEntry<'a> {
     Value(Element<'a>),
     Sub(SubDiff<'a>),
@@ -41,10 +41,10 @@ fn section<'a>(element: &Element<'a>) -> Result<Document<'a>> {
 }
 
 impl<'a> DocumentDiff<'a> {
-    /// Takes the sections apart.
+    /// Splits a diff into its sections.
     ///
-    /// Errors: 4770500 for an empty diff, 4770503 for sections that there aren't or in another order,
-    /// 4770505 for one without a name, 4770507 for one that is no document.
+    /// Errors: 4770500 for an empty diff, 4770503 for unknown or misordered sections, 4770505 for a section without a
+    /// name, 4770507 for a section that is not a document.
     pub(in crate::change) fn read(diff: Document<'a>) -> Result<DocumentDiff<'a>> {
         not_empty(diff)?;
         let empty = Document::EMPTY;
@@ -81,9 +81,9 @@ impl<'a> DocumentDiff<'a> {
         }
     }
 
-    /// The diffs of fields, with their names.
+    /// Returns the diffs of fields, with their names.
     ///
-    /// Errors: 4770514 for a section of another kind behind them, 470510 for one that is no document.
+    /// Errors: 4770514 for a section of another kind after them, 470510 for a diff that is not a document.
     pub(in crate::change) fn subs(&self) -> impl Iterator<Item = Result<(&'a str, SubDiff<'a>)>> + use<'a> {
         self.subs.clone().map(|element| {
             let Some(name) = element.name().strip_prefix('s') else {
@@ -123,9 +123,9 @@ impl<'a> ArrayDiff<'a> {
         Ok(ArrayDiff { length, entries })
     }
 
-    /// What became of positions, in the order of the diff.
+    /// Returns the changes of positions, in the order of the diff.
     ///
-    /// Errors: 4770521, 4770512, 4770502 for names of other forms, 4770501 for a diff that is no document.
+    /// Errors: 4770521, 4770512, 4770502 for other names, 4770501 for a diff that is not a document.
     pub(in crate::change) fn entries(
         &self,
     ) -> impl Iterator<Item = Result<(usize, ArrayEntry<'a>)>> + use<'a> {

@@ -1,4 +1,4 @@
-//! Diffs as MongoDB computes and applies them, and the property that they lead where they should.
+//! Tests of diffs as MongoDB computes and applies them, and a property test that they reproduce the new state.
 
 use super::{apply, between};
 use base::bson::{Builder, DocumentBuf, Value, ValueBuf, extended_json};
@@ -8,7 +8,7 @@ fn parse(text: &str) -> DocumentBuf {
     extended_json::parse(text).unwrap_or_else(|error| panic!("{text}: {error}"))
 }
 
-/// The diff between two states is this one, and leads from one to the other, also a second time.
+/// Checks the diff between two states, and that applying it, once or twice, leads to the second.
 fn diff(before: &str, after: &str, expected: &str) {
     let (before, after) = (parse(before), parse(after));
     let found = between(before.view(), after.view()).expect("a diff");
@@ -72,7 +72,7 @@ fn what_is_larger_than_the_document_is_none() {
     no_diff("{a: 1}", "{}");
     no_diff("{a: 1, b: 2}", "{a: 1, b: 3}");
     no_diff("{a: 1}", "{a: 1}");
-    // Within a document the value is written whole instead.
+    // Within a document, the whole value is written instead.
     diff(
         "{pad: 'so that a diff is shorter', a: {x: 1, y: 2}}",
         "{pad: 'so that a diff is shorter', a: {z: 1, w: 2}}",
@@ -166,7 +166,7 @@ fn fields(value: impl Strategy<Value = ValueBuf>) -> impl Strategy<Value = Docum
     })
 }
 
-/// Two states that share most of their fields, some of them elsewhere.
+/// Two states that share most of their fields, some in other positions.
 fn states() -> impl Strategy<Value = (DocumentBuf, DocumentBuf)> {
     let field = ("[a-f]", value(), prop::option::weighted(0.3, value()), any::<bool>());
     (prop::collection::vec(field, 0..8), any::<prop::sample::Index>()).prop_map(|(fields, turn)| {

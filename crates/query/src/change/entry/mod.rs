@@ -1,27 +1,25 @@
-//! The log's entry of one commit: how changes are stored, from which the oplog's documents and the
-//! events of change streams are made.
+//! The log entry of a commit: the stored form of changes. Oplog documents and change events are derived from it.
 //!
-//! An entry is a header and values, which the store puts under the time of the commit and their
-//! numbers: the header is number 0, and the documents inserted, the replacements and the pre-images
-//! are numbers 1, 2, …, in the order of the operations. So they are the very values that the batch puts
-//! into collections: in memory they are shared, and the journal writes them once.
+//! An entry consists of a header and values. The store keys them by the commit's time and their number. The header is
+//! number 0. The inserted documents, replacements and pre-images are numbers 1, 2, …, in the order of the operations.
+//! They are the values that the batch writes to collections: memory shares them, and the journal writes them once.
 //!
-//! | header, in bytes | what |
+//! | header, in bytes | content |
 //! |---|---|
 //! | 1 | the version of the format |
-//! | 1 | flags: a session is named, it is a transaction, a term is named |
-//! | 8 | the wall clock in milliseconds, little endian as all numbers here |
-//! | 4 | how many ticks of the cluster time the entry takes: its documents in the oplog |
-//! | 4, with a term | the election that the primary came from; the first where none is named |
-//! | 64, with a session | its id, the digest of its user, the write's number, the time of the one before |
+//! | 1 | flags: has a session, is a transaction, has a term |
+//! | 8 | the wall clock in milliseconds; all numbers are little endian |
+//! | 4 | the number of ticks of the cluster time: the entry's documents in the oplog |
+//! | 4, with a term | the primary's election term; 1 if absent |
+//! | 64, with a session | its id, the digest of its user, the write's number, the time of the previous entry |
 //!
-//! Then come the operations: a byte with the kind in its low three bits and flags above; a namespace,
-//! either new (length, name, and a UUID if it has one) or the number of an earlier one in four bytes; the
-//! statement in four bytes, if it has one; and what the kind needs, as BSON: the document key and the
-//! diff of an update, the document key of a delete, `o` and perhaps `o2` of a command, `o` of a note.
+//! The operations follow. Each has a byte with the kind in its low three bits and flags above. A namespace follows,
+//! either new (length, name, and a UUID if it has one) or the number of an earlier namespace in four bytes. Then come
+//! the statement in four bytes, if any, and the BSON of the kind: the document key and the diff of an update, the
+//! document key of a delete, `o` and optionally `o2` of a command, `o` of a note.
 //!
-//! An operation that is flagged so begins a new document of the oplog; what lies between two such
-//! is one `applyOps`, unless it is a single operation outside of a transaction.
+//! A flag marks an operation that begins a new oplog document. The operations between two such flags form one
+//! `applyOps`, unless it is a single operation outside a transaction.
 
 mod read;
 #[cfg(test)]
@@ -52,15 +50,15 @@ const HAS_PRE_IMAGE: u8 = 1 << 5;
 const NEW_NAMESPACE: u8 = 1 << 6;
 const HAS_UUID: u8 = 1 << 7;
 
-/// Where the number of ticks stands in a header.
+/// Offset of the number of ticks in a header.
 const TICKS_AT: usize = 10;
 
-/// When an entry was written, and by which primary.
+/// Wall clock and term of an entry.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Moment {
     /// The wall clock: milliseconds since 1970.
     pub wall: i64,
-    /// The number of the election that made the primary, from one on.
+    /// The primary's election term, from 1.
     pub term: u32,
 }
 
@@ -69,30 +67,30 @@ pub struct Moment {
 pub struct Session {
     /// The session's UUID.
     pub id: [u8; 16],
-    /// The digest of its user.
+    /// The digest of the session's user.
     pub user: [u8; 32],
     /// The number of the write or transaction in the session.
     pub number: i64,
-    /// The cluster time of the entry that the same write made before this one; zero for the first.
+    /// The cluster time of the previous entry of this write; zero for the first.
     pub previous: u64,
 }
 
-/// An entry as it is read.
+/// A decoded entry.
 #[derive(Clone, Debug)]
 pub struct Entry<'a> {
-    /// The cluster time of the commit, which is the last of its ticks.
+    /// The cluster time of the commit: its last tick.
     pub time: u64,
     /// The wall clock at the commit: milliseconds since 1970.
     pub wall: i64,
-    /// The number of the election that the primary came from.
+    /// The primary's election term.
     pub term: u32,
-    /// How many documents of the oplog it is.
+    /// The number of oplog documents.
     pub ticks: u32,
-    /// Whose write it is, if that may be asked for again.
+    /// The session of a retryable write or transaction.
     pub session: Option<Session>,
-    /// Whether it is a transaction of many statements.
+    /// Whether the entry is a multi-statement transaction.
     pub transaction: bool,
-    /// What was done, in order.
+    /// The operations in order.
     pub operations: Vec<Operation<'a>>,
 }
 
@@ -103,45 +101,45 @@ pub struct Operation<'a> {
     pub namespace: &'a str,
     /// The collection's UUID; commands on databases have none.
     pub uuid: Option<&'a [u8; 16]>,
-    /// The statement of a retryable write.
+    /// The statement id of a retryable write.
     pub statement: Option<i32>,
-    /// Whether it begins a new document of the oplog.
+    /// Whether the operation begins a new oplog document.
     pub begins: bool,
-    /// What was done.
+    /// The change.
     pub action: Action<'a>,
-    /// The document before the change, where the collection keeps pre-images.
+    /// The document before the change, if the collection records pre-images.
     pub pre_image: Option<Document<'a>>,
 }
 
-/// What an operation did.
+/// The change of an operation.
 #[derive(Clone, Copy, Debug)]
 pub enum Action<'a> {
     /// This document was inserted.
     Insert(Document<'a>),
-    /// A document became this one.
+    /// This document replaced another.
     Replace(Document<'a>),
     /// A document was changed by a diff.
     Update {
-        /// Which: `{_id: …}`.
+        /// The document key `{_id: …}`.
         key: Document<'a>,
-        /// See [`diff`](super::diff).
+        /// The diff; see [`diff`](super::diff).
         diff: Document<'a>,
     },
     /// The document with this key, `{_id: …}`, was deleted.
     Delete(Document<'a>),
-    /// Something else, as the oplog names it: `{create: …}`, `{drop: …}` and the like.
+    /// Another command in the oplog's form: `{create: …}`, `{drop: …}` and so on.
     Command {
-        /// What is to be done to get there.
+        /// The command (`o`).
         object: Document<'a>,
-        /// What was there before.
+        /// The previous state (`o2`).
         before: Option<Document<'a>>,
     },
-    /// Nothing happened but that this was noted.
+    /// A note without a change.
     Note(Document<'a>),
 }
 
 impl Entry<'_> {
-    /// The cluster time of one of the entry's documents in the oplog.
+    /// Returns the cluster time of one of the entry's oplog documents.
     pub fn tick(&self, number: u32) -> u64 {
         self.time - u64::from(self.ticks.saturating_sub(number + 1))
     }

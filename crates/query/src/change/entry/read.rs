@@ -1,5 +1,5 @@
-//! Reads entries. They come from a store, whose bytes may be broken in ways that its checksums can't
-//! tell: that is an error, and never a panic.
+//! Decoder of entries. Their bytes come from a store and may be damaged without a checksum error. Damage is an error
+//! and never a panic.
 
 use super::{
     Action, BEGINS, COMMAND, COMMAND_WITH_BEFORE, DELETE, Entry, HAS_PRE_IMAGE, HAS_SESSION, HAS_STATEMENT,
@@ -11,7 +11,7 @@ use base::{Result, err};
 use std::ops::Deref;
 
 impl<'a> Entry<'a> {
-    /// Reads an entry: the time it lies under, and its parts by their numbers, of which none is missing.
+    /// Decodes an entry from its time and its numbered parts, which must be complete.
     ///
     /// Errors: DataCorruptionDetected.
     pub fn read<V: Deref<Target = [u8]>>(time: u64, parts: &'a [(u32, V)]) -> Result<Entry<'a>> {
@@ -106,14 +106,14 @@ impl<'a, V: Deref<Target = [u8]>> Input<'a, V> {
         Some(taken)
     }
 
-    /// A document in the header.
+    /// Reads a document in the header.
     fn document(&mut self) -> Option<Document<'a>> {
         let length = i32::from_le_bytes(*self.rest.first_chunk()?);
         let bytes = self.take(usize::try_from(length).ok().filter(|length| *length >= 5)?)?;
         Some(Document::from_valid(bytes))
     }
 
-    /// The next value.
+    /// Reads the next value.
     fn value(&mut self) -> Option<Document<'a>> {
         let (number, value) = self.parts.get(self.next)?;
         if usize::try_from(*number) != Ok(self.next) {

@@ -1,4 +1,4 @@
-//! Entries come back as they were recorded, and broken ones are refused.
+//! Tests that entries decode to the recorded changes, and that damaged entries are refused.
 
 use super::*;
 use crate::change::tests::{UUID, document, parts};

@@ -1,4 +1,4 @@
-//! Writes entries, ahead of the commit that they are stored with.
+//! Encoder of entries, used before the commit that stores them.
 
 use super::{
     BEGINS, COMMAND, COMMAND_WITH_BEFORE, DELETE, HAS_PRE_IMAGE, HAS_SESSION, HAS_STATEMENT, HAS_TERM,
@@ -8,10 +8,10 @@ use super::{
 use base::bson::{Builder, Document, Element, MAX_DOCUMENT_SIZE};
 use std::ops::Deref;
 
-/// What an operation takes of a document of the oplog, its own documents apart.
+/// Size of an operation in an oplog document, without its own documents, in bytes.
 const OPERATION_BYTES: usize = 160;
 
-/// Where something happened.
+/// Location of a change.
 #[derive(Clone, Copy, Debug)]
 pub struct Source<'a> {
     /// The collection, or the database's `$cmd`.
@@ -20,29 +20,29 @@ pub struct Source<'a> {
     pub uuid: Option<[u8; 16]>,
 }
 
-/// What is recorded of one change. `V` is the store's shared value.
+/// A change to record. `V` is the store's shared value.
 #[derive(Clone, Debug)]
 pub enum Change<'a, V> {
     /// This document was inserted.
     Insert(V),
-    /// A document became this one.
+    /// This document replaced another.
     Replace(V),
-    /// A document was changed.
+    /// A document was updated.
     Update {
         /// Its `_id`.
         id: Element<'a>,
-        /// The diff, as [`Update::diff`](crate::Update::diff) gives it.
+        /// The diff from [`Update::diff`](crate::Update::diff).
         diff: Document<'a>,
     },
     /// The document with this `_id` was deleted.
     Delete(Element<'a>),
-    /// A command of the oplog: `{create: …}` and the like, and what was there before (`o2`).
+    /// A command of the oplog, such as `{create: …}`, and the previous state (`o2`).
     Command(Document<'a>, Option<Document<'a>>),
-    /// A note that changes nothing.
+    /// A note without a change.
     Note(Document<'a>),
 }
 
-/// Records the changes of one commit, in their order.
+/// Records the changes of one commit in order.
 #[derive(Debug)]
 pub struct Recorder<V> {
     header: Vec<u8>,
@@ -51,15 +51,14 @@ pub struct Recorder<V> {
     transaction: bool,
     operations: usize,
     ticks: u32,
-    /// About how large the document of the oplog is that is being filled.
+    /// Approximate size of the current oplog document.
     filled: usize,
-    /// Whether nothing may join the last operation in its document.
+    /// Whether no operation may join the last one in its oplog document.
     alone: bool,
 }
 
 impl<V: Deref<Target = [u8]>> Recorder<V> {
-    /// Begins the entry of a commit. `transaction` says that the session's number is that of a transaction of
-    /// many statements.
+    /// Begins the entry of a commit. `transaction` marks the session's number as a multi-statement transaction.
     pub fn new(moment: Moment, session: Option<&Session>, transaction: bool) -> Recorder<V> {
         let mut header = Vec::with_capacity(160);
         let flag = |is_set: bool, flag: u8| if is_set { flag } else { 0 };
@@ -90,7 +89,7 @@ impl<V: Deref<Target = [u8]>> Recorder<V> {
         }
     }
 
-    /// Adds a change. `pre_image` is the document before it, where the collection keeps those.
+    /// Adds a change. `pre_image` is the document before it, if the collection records pre-images.
     pub fn push(
         &mut self,
         source: Source<'_>,
@@ -133,7 +132,7 @@ impl<V: Deref<Target = [u8]>> Recorder<V> {
         }
     }
 
-    /// Writes where it happened; returns the flags that say how.
+    /// Writes the location and returns its flags.
     fn namespace(&mut self, source: Source<'_>) -> u8 {
         let has_uuid = if source.uuid.is_some() { HAS_UUID } else { 0 };
         let known = |(name, uuid): &(Box<str>, _)| **name == *source.namespace && *uuid == source.uuid;
@@ -150,11 +149,11 @@ impl<V: Deref<Target = [u8]>> Recorder<V> {
         has_uuid | NEW_NAMESPACE
     }
 
-    /// Writes what was done; returns about how large it is in the oplog.
+    /// Writes the change and returns its approximate size in the oplog.
     fn change(&mut self, change: Change<'_, V>) -> usize {
         match change {
             Change::Insert(value) | Change::Replace(value) => {
-                // The `_id` stands there twice.
+                // The `_id` is written twice.
                 let id = Document::from_valid(&value).first().map_or(0, |id| id.value_bytes().len());
                 let size = value.len() + id;
                 self.values.push(value);
@@ -187,23 +186,23 @@ impl<V: Deref<Target = [u8]>> Recorder<V> {
         self.header = out.into_buffer();
     }
 
-    /// Whether nothing was recorded.
+    /// Whether no change was recorded.
     pub fn is_empty(&self) -> bool {
         self.operations == 0
     }
 
-    /// How many operations were recorded.
+    /// The number of recorded operations.
     pub fn len(&self) -> usize {
         self.operations
     }
 
-    /// How many ticks of the cluster time the entry takes, of which the commit's is the last: no other
-    /// commit may have one of them.
+    /// The number of ticks of the cluster time that the entry takes. The commit's time is the last. No other commit may
+    /// use them.
     pub fn ticks(&self) -> u32 {
         self.ticks
     }
 
-    /// The header, and the values that are numbered from one.
+    /// Returns the header and the values, which are numbered from one.
     pub fn finish(mut self) -> (Vec<u8>, Vec<V>) {
         if let Some(place) = self.header.get_mut(TICKS_AT..TICKS_AT + 4) {
             place.copy_from_slice(&self.ticks.to_le_bytes());

@@ -1,9 +1,10 @@
-//! MongoDB's own key strings (its version 1), in which resume tokens are written: tools read the
-//! cluster time and the collection out of them, so these bytes are MongoDB's and not Vellum's own
-//! ([`base::key_string`]), whose layout is alike and whose first bytes are others.
+//! MongoDB's key strings (version 1), the format of resume tokens.
 //!
-//! The one difference: numbers that are no integers have Vellum's digits behind MongoDB's first byte.
-//! Their order is the same, and only such an `_id` shows it.
+//! Tools read the cluster time and the collection from tokens, so these bytes are MongoDB's. Vellum's own key strings
+//! ([`base::key_string`]) have a similar layout but different first bytes.
+//!
+//! The only difference from MongoDB: numbers that are not integers have Vellum's digits after MongoDB's first byte.
+//! Their order is equal, and the difference is visible only for such values of `_id`.
 
 use base::bson::{Document, Type, Value};
 use base::key_string;
@@ -12,7 +13,7 @@ pub(super) const END: u8 = 4;
 const MIN_KEY: u8 = 10;
 const UNDEFINED: u8 = 15;
 pub(super) const NULL: u8 = 20;
-/// The rank of all numbers before an element's name; NaN otherwise.
+/// The rank of numbers before an element's name, except NaN.
 const NUMBER: u8 = 30;
 const NEGATIVE_LARGE: u8 = 31;
 pub(super) const ZERO: u8 = 41;
@@ -33,7 +34,7 @@ const CODE: u8 = 160;
 const CODE_WITH_SCOPE: u8 = 170;
 const MAX_KEY: u8 = 240;
 
-/// Vellum's first bytes of numbers, where they meet MongoDB's.
+/// Vellum's first bytes of numbers, as they correspond to MongoDB's.
 const OUR_NAN: u8 = 0x20;
 const OUR_NEGATIVE_INFINITY: u8 = 0x21;
 const OUR_ZERO: u8 = 0x2C;
@@ -120,7 +121,7 @@ fn document(inner: Document<'_>, out: &mut Vec<u8>) {
     out.push(0);
 }
 
-/// Text with its NULs escaped, and a NUL at its end.
+/// Appends text with its NULs escaped and a final NUL.
 fn escaped(text: &str, out: &mut Vec<u8>) {
     for byte in text.bytes() {
         out.push(byte);
@@ -137,7 +138,7 @@ fn number(value: Value<'_>, out: &mut Vec<u8>) {
     let Some(first) = out.get_mut(start) else { return };
     match *first {
         OUR_NAN => *first = NUMBER,
-        // MongoDB writes infinity as the largest of the large numbers.
+        // MongoDB encodes infinity as the largest of the large numbers.
         OUR_INFINITY => {
             *first = LARGE;
             out.extend_from_slice(&(f64::INFINITY.to_bits() << 1).to_be_bytes());
@@ -150,7 +151,7 @@ fn number(value: Value<'_>, out: &mut Vec<u8>) {
     }
 }
 
-/// A key string that is read piece by piece; `None` is where it isn't one.
+/// Reads a key string piece by piece; returns `None` for invalid bytes.
 pub(super) struct Reader<'a> {
     rest: &'a [u8],
 }
@@ -164,7 +165,7 @@ impl<'a> Reader<'a> {
         self.rest
     }
 
-    /// The first byte of the next value; none behind the last.
+    /// Returns the first byte of the next value; `None` at the end.
     pub(super) fn peek(&self) -> Option<u8> {
         self.rest.first().copied().filter(|byte| *byte != END)
     }
@@ -187,7 +188,7 @@ impl<'a> Reader<'a> {
         Some(*taken)
     }
 
-    /// A whole number behind its first byte.
+    /// Reads an integer after its first byte.
     pub(super) fn integer(&mut self, first: u8) -> Option<i64> {
         if first == ZERO {
             return Some(0);
@@ -205,7 +206,7 @@ impl<'a> Reader<'a> {
         Some(if negative { -magnitude } else { magnitude })
     }
 
-    /// Passes over one value.
+    /// Skips one value.
     pub(super) fn skip(&mut self) -> Option<()> {
         let first = self.byte()?;
         self.skip_rest(first, 0)
@@ -275,7 +276,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Passes over what [`number`] writes behind the first byte.
+    /// Skips the bytes that [`number`] writes after the first byte.
     fn skip_number(&mut self, first: u8) -> Option<()> {
         if first == ZERO {
             return Some(());

@@ -1,9 +1,9 @@
-//! Resume tokens: where in a stream an event stands, as a key string in hexadecimal.
+//! Resume tokens: the position of an event in a stream, as a key string in hexadecimal.
 //!
-//! Its parts, in this order: the cluster time, the version, the kind of token, the event's number
-//! within its oplog entry, whether it is an invalidation, the collection's UUID, what the event is
-//! (`{operationType, documentKey or operationDescription}`), and, where a large event was split, the
-//! fragment. So tokens sort as their events are sent, and sort as texts as well.
+//! The parts, in this order: the cluster time, the version, the kind of token, the event's number within its oplog
+//! entry, the invalidation flag, the collection's UUID, the event
+//! (`{operationType, documentKey or operationDescription}`), and the fragment of a split event. Tokens therefore sort
+//! in the order of the events, as bytes and as text.
 
 mod key;
 #[cfg(test)]
@@ -13,51 +13,51 @@ use base::bson::{Builder, Document, DocumentBuf, Value};
 use base::{Result, err};
 use key::Reader;
 
-/// The version of tokens made here.
+/// The version of new tokens.
 const VERSION: u8 = 2;
 const EVENT: i64 = 128;
 const UUID_SUBTYPE: u8 = 4;
 
-/// A resume token: its bytes, which compare as positions in the stream.
+/// A resume token. Its bytes compare as positions in the stream.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub struct ResumeToken {
     bytes: Vec<u8>,
 }
 
-/// What a resume token says.
+/// The decoded parts of a resume token.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct TokenParts {
-    /// The cluster time to read the oplog from.
+    /// The cluster time from which to read the oplog.
     pub time: u64,
-    /// Whether it names an event; otherwise it stands before all events of its time.
+    /// Whether the token names an event; otherwise it precedes all events of its time.
     pub is_event: bool,
-    /// Whether the event is the invalidation that followed another event.
+    /// Whether the event is the invalidation after another event.
     pub from_invalidate: bool,
     /// The UUID of the event's collection.
     pub uuid: Option<[u8; 16]>,
-    /// Which fragment of a large event it is.
+    /// The fragment of a split event.
     pub fragment: Option<u32>,
 }
 
-/// What an event's token is made of.
+/// The parts of an event's token.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct EventToken<'a> {
     pub(super) time: u64,
     pub(super) index: usize,
     pub(super) uuid: Option<&'a [u8; 16]>,
-    /// What the event is.
+    /// The identifier of the event.
     pub(super) identifier: Document<'a>,
 }
 
 impl ResumeToken {
-    /// The token before all events of a cluster time: a high-water mark, sent where no event was.
+    /// Returns the token before all events of a cluster time: a high-water mark, used when no event occurred.
     pub fn before(time: u64) -> ResumeToken {
         let mut bytes = start(time);
         bytes.extend_from_slice(&[key::ZERO, key::ZERO, key::FALSE, key::NULL, key::END]);
         ResumeToken { bytes }
     }
 
-    /// A token of some event at a cluster time.
+    /// Returns a sample event token of a cluster time.
     #[cfg(test)]
     pub(crate) fn sample(time: u64) -> ResumeToken {
         let mut identifier = Builder::new();
@@ -66,7 +66,7 @@ impl ResumeToken {
         ResumeToken::of(EventToken { time, index: 0, uuid: None, identifier: identifier.view() })
     }
 
-    /// The token of an event.
+    /// Returns the token of an event.
     pub(super) fn of(event: EventToken<'_>) -> ResumeToken {
         let mut bytes = start(event.time);
         key::push(Value::Int64(EVENT), &mut bytes);
@@ -81,10 +81,10 @@ impl ResumeToken {
         ResumeToken { bytes }
     }
 
-    /// The token of the invalidation that follows the event of this token.
+    /// Returns the token of the invalidation after this event.
     pub(super) fn invalidation(&self) -> ResumeToken {
         let mut bytes = self.bytes.clone();
-        // Behind time and version stand two numbers, then the flag.
+        // Two numbers follow time and version, then the flag.
         let mut reader = Reader::new(self.bytes.get(11..).unwrap_or_default());
         let at = reader.skip().and_then(|()| reader.skip()).map(|()| self.bytes.len() - reader.rest().len());
         if let Some(flag) = at.and_then(|at| bytes.get_mut(at)) {
@@ -93,7 +93,7 @@ impl ResumeToken {
         ResumeToken { bytes }
     }
 
-    /// The token of one fragment of the event of this token, counted from zero.
+    /// Returns the token of one fragment of this event, counted from zero.
     pub fn fragment(&self, number: u32) -> ResumeToken {
         let mut bytes = self.bytes.clone();
         bytes.pop();
@@ -102,7 +102,7 @@ impl ResumeToken {
         ResumeToken { bytes }
     }
 
-    /// Whether this is a fragment's token, of the event of the other token.
+    /// Whether this token belongs to a fragment of the other token's event.
     pub fn is_fragment_of(&self, event: &ResumeToken) -> bool {
         let whole = event.bytes.get(..event.bytes.len() - 1).unwrap_or_default();
         self.bytes.len() > event.bytes.len() && self.bytes.starts_with(whole)
@@ -115,17 +115,17 @@ impl ResumeToken {
         self.bytes.iter().flat_map(|byte| [digit(byte >> 4), digit(byte & 15)]).collect()
     }
 
-    /// The token as events carry it: `{_data: hexadecimal}`.
+    /// The token in the form of events: `{_data: hexadecimal}`.
     pub fn to_document(&self) -> DocumentBuf {
         let mut out = Builder::new();
         out.append(c"_data", self.hex().as_str());
         out.finish()
     }
 
-    /// Reads a token that a client sends.
+    /// Parses a client's token.
     ///
-    /// Errors: 40647 and 40648 for documents of another form, FailedToParse for what is no hexadecimal,
-    /// 50811 for bytes that are no key string, and those of [`parts`](Self::parts).
+    /// Errors: 40647 and 40648 for documents of another form, FailedToParse for invalid hexadecimal, 50811 for bytes
+    /// that are not a key string, and the errors of [`parts`](Self::parts).
     pub fn parse(token: Document<'_>) -> Result<ResumeToken> {
         let Some(Value::String(hex)) = token.get("_data") else {
             return Err(err!(
@@ -133,7 +133,7 @@ impl ResumeToken {
                 "Bad resume token: _data of missing or of wrong type. Expected string, got {token}"
             ));
         };
-        // Type bits tell the types of an event's `_id`, which nothing here needs.
+        // Type bits are the types in an event's `_id`, which are not needed here.
         if !matches!(token.get("_typeBits"), None | Some(Value::Binary { subtype: 0, .. })) {
             return Err(err!(40648, "Bad resume token: _typeBits of wrong type {token}"));
         }
@@ -144,10 +144,9 @@ impl ResumeToken {
         Ok(token)
     }
 
-    /// Takes the token apart.
+    /// Decodes the token.
     ///
-    /// Errors: MongoDB's, by number, for each part that is missing or of another type; 50811 for bytes
-    /// that are no key string.
+    /// Errors: MongoDB's code for each missing part or part of another type; 50811 for bytes that are not a key string.
     pub fn parts(&self) -> Result<TokenParts> {
         let mut reader = Reader::new(&self.bytes);
         let broken = |first: u8| err!(50811, "KeyString format error: Unknown type: {first}");
@@ -199,7 +198,7 @@ impl ResumeToken {
     }
 }
 
-/// Reads what stands behind the fixed parts: the collection, the event and the fragment.
+/// Reads the parts after the fixed ones: the collection, the event and the fragment.
 fn read_event(reader: &mut Reader<'_>, version: i64, parts: &mut TokenParts) -> Result<()> {
     let broken = |first: u8| err!(50811, "KeyString format error: Unknown type: {first}");
     let Some(first) = reader.byte().filter(|byte| *byte != key::END) else {
@@ -251,7 +250,7 @@ fn integer(reader: &mut Reader<'_>, missing: (i32, &str), wrong: (i32, &str)) ->
     reader.integer(first).filter(|number| i32::try_from(*number).is_ok()).ok_or_else(|| located(wrong))
 }
 
-/// The cluster time and the version, with which all tokens begin.
+/// Encodes the cluster time and the version, with which all tokens begin.
 fn start(time: u64) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(96);
     key::push(Value::Timestamp(time), &mut bytes);

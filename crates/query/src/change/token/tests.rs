@@ -1,4 +1,4 @@
-//! Tokens of a real MongoDB, their order, and what is refused.
+//! Tests of tokens of a real MongoDB, their order, and invalid tokens.
 
 use super::*;
 use base::bson::extended_json;
@@ -17,7 +17,7 @@ fn identifier(text: &str) -> DocumentBuf {
 const UUID: [u8; 16] =
     [0xFE, 0xA7, 0xA1, 0xFF, 0xE2, 0x3C, 0x4F, 0xD8, 0x80, 0x70, 0xBF, 0xA4, 0x3C, 0x9C, 0x99, 0x5C];
 
-/// As issue trackers show them from MongoDB 7 and 8.
+/// From issue trackers of MongoDB 7 and 8.
 const INSERT: &str = "82687E82DE000000012B042C0100296E5A1004FEA7A1FFE23C4FD88070BFA43C9C995C463C6F7065726174\
     696F6E54797065003C696E736572740046646F63756D656E744B65790046645F69640064687E82DC122A414A3ECD77F8000004";
 
