@@ -1,7 +1,7 @@
-//! Backups of everything, as a cursor of pieces of bytes: see `storage`'s module of the same name.
+//! Backups of everything, as a cursor over byte chunks: see the module `backup` of `storage`.
 //!
-//! The first document tells which kind of backup it is, the others have the bytes, in order. A cursor holds the snapshot
-//! and no lock, so that it may take its time.
+//! The first document names the kind of backup. Later documents contain the bytes in order. A cursor holds a snapshot
+//! and no lock, so a slow reader blocks nothing.
 
 use crate::cursor::Cursor;
 use crate::database::Database;
@@ -14,13 +14,13 @@ use std::sync::Arc;
 use storage::{Backup, Since};
 
 impl Database {
-    /// Begins a backup of everything that is committed, or of the commits behind an earlier backup that has come to a
-    /// position of the data directory with an id, where these are still there.
+    /// Begins a backup of everything committed, or of the commits after an earlier backup. The earlier backup is named
+    /// by the id of the data directory and its end position; its later commits must still exist.
     ///
-    /// Errors: CommandNotSupported on a store that is backed up by other means; the engine's.
+    /// Errors: CommandNotSupported on a store with its own means of backup; errors of the engine.
     pub fn backup_cursor(&self, operation: &Arc<Operation>, since: Option<(u64, u64)>) -> Result<Cursor> {
         let since = since.map(|(id, position)| Since { id, position });
-        // No commit is under way at that moment: those that aren't in the backup come behind it.
+        // No commit is under way at that moment: later commits are not in the backup and come after it.
         let (_, covers) = self.store.sight_with_time(self.earliest_cluster_time());
         let backup = self.engine().backup(since, covers).map_err(|error| match error {
             storage::Error::Unavailable(_) => err!(

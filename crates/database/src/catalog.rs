@@ -1,12 +1,12 @@
-//! The catalog: which databases, collections, views and indexes there are.
+//! The catalog: all databases, collections, views and indexes.
 //!
-//! An immutable value in persistent maps. A change makes a new one that shares all that stays, so that it
-//! costs the same however many collections there are. The commit publishes it together with the engine's
-//! batch, so that a reader's catalog and snapshot agree.
+//! The catalog is an immutable value in persistent maps. A change creates a new value that shares all unchanged parts,
+//! so its cost does not depend on the number of collections. A commit publishes the catalog together with the engine's
+//! batch, which keeps catalog and snapshot of a reader consistent.
 //!
-//! Databases' states kept under names: collections like any others, that no namespace leads to.
+//! Snapshots of databases (saved states) consist of ordinary collections without a namespace.
 //!
-//! The catalog's entries: collections as documents in the store.
+//! The module also stores collections as documents, the catalog entries.
 
 use crate::collection::{Collection, Data};
 use crate::index::{Index, IndexSpec};
@@ -21,33 +21,33 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use storage::Ident;
 
-/// The collections of one database by name. A changed map copies some keys of the map before it: names are shared.
+/// The collections of one database by name. A changed map copies some keys of the previous map: names are shared.
 type Collections = OrdMap<Arc<str>, Arc<Collection>>;
 
 /// Every collection and view by database and name.
 #[derive(Clone, Default)]
 pub struct Catalog {
     databases: OrdMap<Arc<str>, Collections>,
-    /// The names of all databases by the name in lower case: two may not differ in case alone.
+    /// Names of all databases by lower-case name: two names must not differ only in case.
     folded: OrdMap<Arc<str>, Arc<str>>,
-    /// Databases' states kept aside: invisible to everything but the commands that name them.
+    /// Snapshots of databases, visible only to the commands that name them.
     saved: Arc<BTreeMap<StateName, Arc<SavedState>>>,
 }
 
 impl Catalog {
-    /// The collection or view of this name.
+    /// Returns the collection or view of this name.
     pub fn get(&self, namespace: &Namespace) -> Option<&Arc<Collection>> {
         self.databases.get(namespace.database())?.get(namespace.collection())
     }
 
-    /// The collection or view of this name. Errors: NamespaceNotFound.
+    /// Returns the collection or view of this name. Errors: NamespaceNotFound.
     pub fn require(&self, namespace: &Namespace) -> Result<&Arc<Collection>> {
         self.get(namespace).ok_or_else(|| err!(NamespaceNotFound, "ns does not exist: {namespace}"))
     }
 
-    /// Checks that a name leads to the collection with a UUID, if one is given.
+    /// Checks that a name belongs to the collection with this UUID, if one is given.
     ///
-    /// Errors: CollectionUUIDMismatch, which names the collection of the database that has the UUID.
+    /// Errors: CollectionUUIDMismatch, with the name of the collection that has the UUID.
     pub fn check_uuid(&self, namespace: &Namespace, uuid: Option<[u8; 16]>) -> Result<()> {
         let Some(uuid) = uuid else { return Ok(()) };
         let database = namespace.database();
@@ -65,24 +65,24 @@ impl Catalog {
         Err(error.with_info(info.finish()))
     }
 
-    /// The names of all databases, in order. A database is there while it has a collection.
+    /// Returns the names of all databases in order. A database exists while it has a collection.
     pub fn databases(&self) -> impl Iterator<Item = &str> {
         self.databases.keys().map(|name| &**name)
     }
 
-    /// The collections and views of a database in the order of their names.
+    /// Returns the collections and views of a database in the order of their names.
     pub fn collections(&self, database: &str) -> impl Iterator<Item = &Arc<Collection>> {
         self.databases.get(database).into_iter().flat_map(|collections| collections.values())
     }
 
-    /// Every collection and view of every database.
+    /// Returns every collection and view of every database.
     pub fn all(&self) -> impl Iterator<Item = &Arc<Collection>> {
         self.databases.values().flat_map(|collections| collections.values())
     }
 
-    /// Adds a collection or replaces the one of its name.
+    /// Adds or replaces a collection.
     ///
-    /// Errors: DatabaseDifferCase where a database of that name in another case is there.
+    /// Errors: DatabaseDifferCase if a database with this name in another case exists.
     pub fn put(&mut self, collection: Arc<Collection>) -> Result<()> {
         let name = collection.namespace.database();
         if !self.databases.contains_key(name) {
@@ -94,7 +94,7 @@ impl Catalog {
         Ok(())
     }
 
-    /// Errors: DatabaseDifferCase where a database of this name in another case is there.
+    /// Checks the name of a database. Errors: DatabaseDifferCase if a database with this name in another case exists.
     pub(crate) fn check_case(&self, name: &str) -> Result<()> {
         match self.folded.get(name.to_ascii_lowercase().as_str()) {
             Some(other) if **other != *name => Err(err!(
@@ -105,7 +105,7 @@ impl Catalog {
         }
     }
 
-    /// Takes a collection or view away, and its database with the last.
+    /// Removes a collection or view. A database disappears with its last collection.
     pub fn remove(&mut self, namespace: &Namespace) -> Option<Arc<Collection>> {
         let collections = self.databases.get_mut(namespace.database())?;
         let removed = collections.remove(namespace.collection());
@@ -116,46 +116,46 @@ impl Catalog {
         removed
     }
 
-    /// The saved state of this name.
+    /// Returns the saved state of this name.
     pub fn saved(&self, name: &StateName) -> Option<&Arc<SavedState>> {
         self.saved.get(name)
     }
 
-    /// Every saved state, in the order of databases and names.
+    /// Returns every saved state, in the order of databases and names.
     pub fn all_saved(&self) -> impl Iterator<Item = &Arc<SavedState>> {
         self.saved.values()
     }
 
-    /// Adds a saved state or replaces the one of its name.
+    /// Adds or replaces a saved state.
     pub(crate) fn put_saved(&mut self, state: Arc<SavedState>) {
         Arc::make_mut(&mut self.saved).insert(state.name.clone(), state);
     }
 
-    /// Takes a saved state away.
+    /// Removes a saved state.
     pub(crate) fn remove_saved(&mut self, name: &StateName) {
         Arc::make_mut(&mut self.saved).remove(name);
     }
 }
 
-/// The longest name of a snapshot, in bytes.
+/// Maximum length of a snapshot's name in bytes.
 const STATE_NAME_MAX: usize = 255;
 
-/// What a snapshot is called: names are a database's own.
+/// Name of a snapshot, unique in its database.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct StateName {
-    /// The database it was taken of.
+    /// Database of the snapshot.
     pub database: Box<str>,
-    /// Its name among that database's snapshots.
+    /// Name within the database.
     pub name: Box<str>,
 }
 
-/// A database's state kept under a name: collections like any others, that no namespace leads to.
+/// A snapshot of a database: ordinary collections without a namespace.
 pub struct SavedState {
-    /// What it is called.
+    /// Name of the snapshot.
     pub name: StateName,
-    /// When it was taken, in milliseconds since 1970.
+    /// Creation time in milliseconds since 1970.
     pub taken_millis: i64,
-    /// The collections and views in it, under the namespaces they had.
+    /// Collections and views of the snapshot, under their original namespaces.
     pub collections: Vec<Arc<Collection>>,
 }
 
@@ -180,17 +180,17 @@ impl StateName {
 }
 
 impl SavedState {
-    /// Documents in all its collections.
+    /// Returns the number of documents in all its collections.
     pub fn records(&self) -> i64 {
         self.collections.iter().map(|collection| collection.records()).sum()
     }
 
-    /// The sizes of these documents together, in bytes.
+    /// Returns the total size of these documents in bytes.
     pub fn bytes(&self) -> i64 {
         self.collections.iter().map(|collection| collection.bytes()).sum()
     }
 
-    /// What the catalog's tree keeps of it: its own entry, then one for each collection, in order of keys.
+    /// Returns the catalog entries of the state: its head, then one for each collection, in order of keys.
     pub(crate) fn entries(&self) -> Vec<(Vec<u8>, DocumentBuf)> {
         let StateName { database, name } = &self.name;
         let key = [SAVED, database.as_bytes(), b"\0", name.as_bytes()].concat();
@@ -206,12 +206,12 @@ impl SavedState {
     }
 }
 
-/// Saved states as they are read back when the database is opened: each head is followed by its members.
+/// Saved states during the opening of a database: each head is followed by its collections.
 #[derive(Default)]
 pub(crate) struct SavedStates(Vec<SavedState>);
 
 impl SavedStates {
-    /// Takes an entry that is the head of a state; `false` where it isn't one.
+    /// Takes an entry that is the head of a state. Returns `false` for another entry.
     pub(crate) fn opens(&mut self, head: Document<'_>) -> Result<bool> {
         let Some(Value::String(name)) = head.get("snapshot") else { return Ok(false) };
         let (Some(Value::String(database)), Some(Value::DateTime(taken_millis))) =
@@ -224,14 +224,14 @@ impl SavedStates {
         Ok(true)
     }
 
-    /// Takes a collection of the state opened last.
+    /// Adds a collection to the state opened last.
     pub(crate) fn add(&mut self, collection: Collection) -> Result<()> {
         let state = self.0.last_mut().ok_or_else(broken)?;
         state.collections.push(Arc::new(collection));
         Ok(())
     }
 
-    /// All of them.
+    /// Returns all saved states.
     pub(crate) fn finish(self) -> Vec<SavedState> {
         self.0
     }
@@ -241,14 +241,14 @@ fn broken() -> base::Error {
     err!(DataCorruptionDetected, "broken snapshot in the catalog")
 }
 
-/// The catalog entry of a collection: what is kept in the engine to open it again.
+/// Returns the catalog entry of a collection: the stored document from which it is opened.
 pub(crate) fn entry(collection: &Collection) -> DocumentBuf {
     entry_with(collection, &[])
 }
 
-/// The same with what indexes are about to learn of their documents' arrays.
+/// Returns the entry with multikey bits that the indexes are about to get.
 pub(crate) fn entry_with(collection: &Collection, learnt: &[(Arc<Index>, Vec<u32>)]) -> DocumentBuf {
-    // Room for a few indexes, so that the buffer seldom moves.
+    // Room for a few indexes avoids most reallocations.
     let mut out = Builder::with_buffer(Vec::with_capacity(512));
     out.append(c"ns", collection.namespace.as_str());
     out.append(c"uuid", Value::Binary { subtype: 4, bytes: &collection.uuid });
@@ -260,7 +260,7 @@ pub(crate) fn entry_with(collection: &Collection, learnt: &[(Arc<Index>, Vec<u32
             append_index(index, learnt, &mut out);
         }
         out.end();
-        // For others who share the store; dropped by whoever opens the database after a crash.
+        // For other users of the store. After a crash, the next process that opens the database drops the builds.
         if !data.building.is_empty() {
             out.begin_array(c"building");
             for building in &data.building {
@@ -272,7 +272,7 @@ pub(crate) fn entry_with(collection: &Collection, learnt: &[(Arc<Index>, Vec<u32
     out.finish()
 }
 
-/// Appends an index to the array that is open.
+/// Appends an index to the open array.
 fn append_index(index: &Arc<Index>, learnt: &[(Arc<Index>, Vec<u32>)], out: &mut Builder) {
     out.push_document().begin_document(c"spec");
     index.spec.append_to(out);
@@ -281,7 +281,7 @@ fn append_index(index: &Arc<Index>, learnt: &[(Arc<Index>, Vec<u32>)], out: &mut
     out.end();
 }
 
-/// Appends what is known of arrays on an index's paths, and what is about to be learnt.
+/// Appends the multikey bits of an index, including bits that it is about to get.
 fn append_multikey(index: &Arc<Index>, learnt: &[(Arc<Index>, Vec<u32>)], out: &mut Builder) {
     out.begin_array(c"multikey");
     let learnt = learnt.iter().find(|(known, _)| Arc::ptr_eq(known, index)).map(|(_, bits)| bits);
@@ -292,9 +292,9 @@ fn append_multikey(index: &Arc<Index>, learnt: &[(Arc<Index>, Vec<u32>)], out: &
     out.end();
 }
 
-/// Reads a catalog entry back. The counts are left at zero for the caller to fill in.
+/// Reads a catalog entry. The counts are zero; the caller sets them.
 ///
-/// Errors: DataCorruptionDetected, and whatever the specifications in it are refused with.
+/// Errors: DataCorruptionDetected, and errors of the specifications in the entry.
 pub(crate) fn from_entry(entry: Document<'_>, context: &Context) -> Result<Collection> {
     let broken = || err!(DataCorruptionDetected, "broken catalog entry: {entry}");
     let namespace = Namespace::parse(entry.get("ns").and_then(|v| v.as_str()).ok_or_else(broken)?)?;
@@ -328,21 +328,21 @@ pub(crate) fn from_entry(entry: Document<'_>, context: &Context) -> Result<Colle
     Ok(Collection { namespace, uuid, options, data, generation: stored_generation(entry) })
 }
 
-/// The catalog change that made a collection what its entry says.
+/// Returns the catalog generation that wrote the entry.
 pub(crate) fn stored_generation(entry: Document<'_>) -> u64 {
     entry.get("generation").and_then(|value| value.as_i64()).unwrap_or(0) as u64
 }
 
-/// An index that was being built when an entry was written.
+/// An index build in progress when an entry was written.
 pub(crate) struct StoredBuild<'a> {
     pub(crate) spec: Document<'a>,
     pub(crate) ident: Ident,
     pub(crate) since_millis: i64,
-    /// What its writers have told of arrays on its paths.
+    /// Multikey bits reported by its writers.
     pub(crate) multikey: Vec<u32>,
 }
 
-/// The indexes that were being built when an entry was written.
+/// Returns the index builds in progress when an entry was written.
 pub(crate) fn stored_builds(entry: Document<'_>) -> Vec<StoredBuild<'_>> {
     let building = entry.get("building").and_then(|value| value.as_array());
     let builds = building.into_iter().flat_map(|array| array.iter()).filter_map(|build| {
@@ -357,7 +357,7 @@ pub(crate) fn stored_builds(entry: Document<'_>) -> Vec<StoredBuild<'_>> {
     builds.collect()
 }
 
-/// What an entry says of arrays on its indexes' paths, in the order of the indexes.
+/// Returns the multikey bits in an entry, in the order of the indexes.
 pub(crate) fn stored_multikey(entry: Document<'_>) -> Vec<Vec<u32>> {
     let indexes = entry.get("indexes").and_then(|value| value.as_array());
     let indexes = indexes.into_iter().flat_map(|array| array.iter());
@@ -383,7 +383,7 @@ mod tests {
         Arc::new(Collection { namespace, uuid, options, data: None, generation: 0 })
     }
 
-    /// The CPU time of 1,000 changes, each of a catalog that a reader holds.
+    /// Returns the CPU time of 1,000 changes, each of a catalog held by a reader.
     fn thousand(catalog: &mut Arc<Catalog>, from: usize) -> std::time::Duration {
         let slice = CpuSlice::begin();
         for number in from..from + 1000 {

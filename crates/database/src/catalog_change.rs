@@ -1,9 +1,9 @@
-//! Changing the catalog: collections, views, indexes, saved states, and whole trees with them.
+//! Changes of the catalog: collections, views, indexes, saved states, and whole trees.
 //!
-//! Such a change is short whatever the collections hold, so it is made under the commit lock, on the latest
-//! catalog: [`Database::change_catalog`] takes the lock, has the change put together, commits it and publishes
-//! the new catalog in one step. Where an open transaction relies on a collection that would change, the
-//! change gives the lock back, waits for the transaction's end, and is put together again.
+//! A change is short, whatever the collections hold. It runs under the commit lock, on the latest catalog.
+//! [`Database::change_catalog`] takes the lock, builds the change, commits it and publishes the new catalog in one
+//! step. If an open transaction relies on a changed collection, the change releases the lock, waits for the end of the
+//! transaction, and is built again.
 
 use crate::catalog::{Catalog, SavedState, entry, entry_with};
 use crate::collection::{Collection, Counts, Data, Options};
@@ -21,33 +21,33 @@ use std::sync::atomic::Ordering::Relaxed;
 use storage::store::{Beside, Change, Exclusive, Refusal};
 use storage::{Ident, Snapshot, Value};
 
-/// A collection of so few documents is emptied where it is, by any store.
+/// Maximum number of documents of a collection that is emptied in place on every store.
 const EMPTIED_IN_PLACE: i64 = 1000;
 
-/// A change of the catalog being put together. Dropping it changes nothing.
+/// A change of the catalog under construction. Dropping it changes nothing.
 pub(crate) struct CatalogChange<'db> {
     database: &'db Database,
     lock: Box<dyn Exclusive + 'db>,
     snapshot: Arc<dyn Snapshot>,
     catalog: Arc<Catalog>,
-    /// The generation that the catalog will have.
+    /// Generation of the new catalog.
     generation: u64,
     catalog_changed: bool,
-    /// Whether a collection goes, or another takes its name.
+    /// True if a collection is dropped or its name is taken by another.
     drops: bool,
     change: Change,
     changed: Vec<Namespace>,
-    /// What the log says of the change.
+    /// Log entries of the change.
     pub(crate) commands: Vec<LoggedCommand>,
-    /// What indexes learn of their documents' arrays, with the entry that says so.
+    /// New multikey bits of indexes, stored with the entry.
     learnt: Vec<(Arc<Index>, Vec<u32>)>,
 }
 
 impl Database {
-    /// Makes a change of the catalog; `put_together` may be called several times. Where it gives `None` there
-    /// is nothing to change.
+    /// Makes a change of the catalog. `put_together` may run several times. It returns `None` if nothing needs to
+    /// change.
     ///
-    /// Errors: its own, the engine's, and what interrupts waiting.
+    /// Errors: errors of `put_together` and of the engine, and an interrupted wait.
     pub(crate) fn change_catalog<T>(
         &self,
         interrupt: &dyn Interrupt,
@@ -65,7 +65,7 @@ impl Database {
         }
     }
 
-    /// Makes a change of the catalog that there always is something to do for.
+    /// Makes a change of the catalog that is never empty.
     ///
     /// Errors: as [`change_catalog`](Self::change_catalog).
     pub(crate) fn must_change_catalog(
@@ -77,9 +77,9 @@ impl Database {
         Ok(changed.map(|(_, committed)| committed).unwrap_or_default())
     }
 
-    /// Takes the commit lock, waiting while writes are locked.
+    /// Takes the commit lock. Waits while writes are locked.
     ///
-    /// Errors: what interrupts waiting, and the engine's.
+    /// Errors: an interrupted wait, and errors of the engine.
     pub(crate) fn exclusive(&self, interrupt: &dyn Interrupt) -> Result<Box<dyn Exclusive + '_>> {
         loop {
             let lock = match self.store.must_wait().map_err(storage_error)? {
@@ -93,17 +93,17 @@ impl Database {
         }
     }
 
-    /// The counts of a collection that has no documents yet.
+    /// Returns the counts of a new, empty collection.
     pub(crate) fn new_counts(&self, ident: Ident) -> Arc<Counts> {
         let begin = &mut |counts: &Counts| {
             counts.next_record.store(1, Relaxed);
             Ok(())
         };
-        // Nothing is read here that could fail.
+        // Cannot fail: this call reads nothing.
         self.store.counts(ident, begin).unwrap_or_default()
     }
 
-    /// A collection or view that isn't in the catalog yet, with numbers for trees that aren't there yet.
+    /// Returns a collection or view that is not in the catalog yet, with numbers for trees that do not exist yet.
     pub(crate) fn new_collection(&self, namespace: &Namespace, options: Options) -> Collection {
         let data = match options.view {
             Some(_) => None,
@@ -145,7 +145,7 @@ impl<'db> CatalogChange<'db> {
         })
     }
 
-    /// Commits it, and gives the lock back.
+    /// Commits the change and releases the lock.
     pub(crate) fn commit(self) -> Result<std::result::Result<Committed, Refusal>> {
         let CatalogChange {
             database,
@@ -162,7 +162,7 @@ impl<'db> CatalogChange<'db> {
         } = self;
         database.log_commands(&mut change, &commands);
         let replaced = replaced_by(&change);
-        // The snapshot goes first, so that the engine finds its trees unshared and changes them in place.
+        // Dropped first, so that the engine finds its trees unshared and changes them in place.
         drop(snapshot);
         let mut catalog = Some(catalog).filter(|_| catalog_changed);
         let changes_catalog = catalog.is_some();
@@ -184,51 +184,50 @@ impl<'db> CatalogChange<'db> {
         Ok(Ok(written.into()))
     }
 
-    /// Notes what the oplog says of the change.
+    /// Adds an oplog entry for the change.
     pub(crate) fn log(&mut self, command: impl FnOnce() -> LoggedCommand) {
         if self.database().logs() {
             self.commands.push(command());
         }
     }
 
-    /// Takes up what a transaction has changed, to be committed with the collections that it has made.
+    /// Adds the changes of a transaction, for a commit together with the collections that it created.
     pub(crate) fn adopt(&mut self, change: Change) {
         self.change = Change { earliest: self.change.earliest, ..change };
     }
 
-    /// The catalog with this change so far.
+    /// Returns the catalog with the change so far.
     pub(crate) fn catalog(&self) -> &Catalog {
         &self.catalog
     }
 
-    /// The data before this change.
+    /// Returns the data before this change.
     pub(crate) fn snapshot(&self) -> &Arc<dyn Snapshot> {
         &self.snapshot
     }
 
-    /// Whether an open transaction has changed something in a collection.
+    /// Returns true if an open transaction has changed data of the collection.
     pub(crate) fn is_relied_on(&self, collection: &Collection) -> bool {
         collection.data.as_ref().is_some_and(|data| self.lock.relies(data.ident, None).is_some())
     }
 
-    /// What else is stored.
+    /// Returns the engine's batch for further changes.
     pub(crate) fn batch(&mut self) -> &mut storage::Batch {
         &mut self.change.batch
     }
 
-    /// The greatest record id that any document of the collection can have, as long as the collection stays
-    /// what it is: who has been given a greater one hasn't committed yet, and won't once it has changed.
+    /// Returns the greatest record id of any document of the collection. Writers with a greater id have not committed,
+    /// and their commit fails once the collection has changed.
     pub(crate) fn greatest_record(&self, data: &Data) -> RecordId {
         RecordId(self.database.store.greatest_record(&data.counts))
     }
 
-    /// Empties a collection and its indexes at once, whatever they hold. Returns how many documents there
-    /// were.
+    /// Empties a collection and its indexes in one step, whatever they hold. Returns the former number of documents.
     pub(crate) fn clear(&mut self, collection: &Collection) -> Result<u64> {
         let data = collection.data()?;
         self.database.refresh_counts(collection)?;
         let (records, bytes) = (data.counts.records.load(Relaxed), data.counts.bytes.load(Relaxed));
-        // Whoever builds an index loads it into the tree that he has made.
+        // An index builder loads into the tree that it created, so the trees must stay.
         if records > EMPTIED_IN_PLACE && data.building.is_empty() && !self.database.store.empties_at_once() {
             self.renew_trees(collection)?;
             return Ok(records as u64);
@@ -245,7 +244,7 @@ impl<'db> CatalogChange<'db> {
         Ok(records.max(0) as u64)
     }
 
-    /// Gives a collection empty trees in the place of those that it has, which go.
+    /// Replaces the trees of a collection by empty ones, and drops the old trees.
     fn renew_trees(&mut self, collection: &Collection) -> Result<()> {
         let data = collection.data()?;
         data.idents().for_each(|ident| self.change.batch.drop_ident(ident));
@@ -261,37 +260,36 @@ impl<'db> CatalogChange<'db> {
         self.put_collection(Collection { data: Some(renewed), ..collection.clone() }).map(drop)
     }
 
-    /// A number for a new tree, and the tree.
+    /// Creates a tree and returns its number.
     pub(crate) fn create_ident(&mut self) -> Ident {
         let ident = self.database.store.new_ident();
         self.change.batch.create(ident);
         ident
     }
 
-    /// A number for a copy-on-write twin of a tree, and the twin: as it stands before this change and what
-    /// it has changed so far.
+    /// Creates a copy-on-write twin of a tree, including the changes so far, and returns its number.
     pub(crate) fn fork_ident(&mut self, from: Ident) -> Ident {
         let ident = self.database.store.new_ident();
         self.change.batch.fork(from, ident);
         ident
     }
 
-    /// Removes a tree with all it holds.
+    /// Removes a tree with its contents.
     pub(crate) fn drop_ident(&mut self, ident: Ident) {
         self.change.batch.drop_ident(ident);
     }
 
-    /// The database whose catalog it is.
+    /// Returns the database of this catalog.
     pub(crate) fn database(&self) -> &'db Database {
         self.database
     }
 
-    /// A random UUID of version 4.
+    /// Returns a random UUID of version 4.
     pub(crate) fn new_uuid(&mut self) -> [u8; 16] {
         self.database.random.uuid()
     }
 
-    /// Puts a collection into the catalog, replacing the one of its name.
+    /// Adds or replaces a collection in the catalog.
     pub(crate) fn put_collection(&mut self, mut collection: Collection) -> Result<Arc<Collection>> {
         collection.generation = self.generation;
         let stored = entry(&collection);
@@ -308,16 +306,16 @@ impl<'db> CatalogChange<'db> {
         Ok(collection)
     }
 
-    /// Stores the entry of a collection that stays the same but for what its indexes have learnt.
+    /// Stores the entry of a collection that changes only in its multikey bits.
     pub(crate) fn learn(&mut self, collection: &Collection, learnt: Vec<(Arc<Index>, Vec<u32>)>) {
         let stored = entry_with(collection, &learnt);
         self.learnt = learnt;
-        // Whoever shares the store reads the entry again.
+        // Other users of the store read the entry again.
         self.catalog_changed = true;
         self.change.batch.put(CATALOG, collection.namespace.as_str().as_bytes(), Value::from(stored.bytes()));
     }
 
-    /// Takes a collection out of the catalog; its trees are the caller's to drop.
+    /// Removes a collection from the catalog. The caller drops its trees.
     pub(crate) fn remove_collection(&mut self, namespace: &Namespace) -> Option<Arc<Collection>> {
         self.change.batch.delete(CATALOG, namespace.as_str().as_bytes());
         self.changed.push(namespace.clone());
@@ -330,7 +328,7 @@ impl<'db> CatalogChange<'db> {
         removed
     }
 
-    /// Puts a database's saved state into the catalog; there is none of its name.
+    /// Adds a saved state to the catalog. The name must be free.
     pub(crate) fn put_saved(&mut self, state: Arc<SavedState>) {
         for (key, stored) in state.entries() {
             self.change.batch.put(CATALOG, key, Value::from(stored.bytes()));
@@ -339,7 +337,7 @@ impl<'db> CatalogChange<'db> {
         Arc::make_mut(&mut self.catalog).put_saved(state);
     }
 
-    /// Takes a saved state out of the catalog, with its trees.
+    /// Removes a saved state and its trees from the catalog.
     pub(crate) fn drop_saved(&mut self, state: &SavedState) {
         for (key, _) in state.entries() {
             self.change.batch.delete(CATALOG, key);
@@ -352,8 +350,8 @@ impl<'db> CatalogChange<'db> {
     }
 }
 
-/// The collection that a statement planned on as a catalog has it now, if it is still the same one; its
-/// indexes may have changed meanwhile.
+/// Returns the present version of a collection that a statement was planned on, if it is still the original collection.
+/// Its indexes may have changed.
 ///
 /// Errors: QueryPlanKilled.
 pub(crate) fn same_collection(catalog: &Catalog, planned: &Collection) -> Result<Arc<Collection>> {

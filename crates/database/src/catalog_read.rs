@@ -1,5 +1,4 @@
-//! Reading the catalog from the store: when a database is opened, and when somebody else who shares the store
-//! has changed it.
+//! Reads the catalog from the store: at the opening of a database, and after a change by another user of the store.
 
 use crate::catalog::{
     Catalog, SavedStates, StoredBuild, from_entry, stored_builds, stored_generation, stored_multikey,
@@ -17,31 +16,31 @@ use std::sync::atomic::Ordering::Relaxed;
 use storage::store::{Counts, Store};
 use storage::{Direction, Ident, Key, Range, Snapshot, Value};
 
-/// How many entries are read before anything more is asked about them.
+/// Number of entries that are read before their counts are requested.
 const AT_ONCE: usize = 512;
 
-/// What an entry tells.
+/// A parsed catalog entry.
 enum Entry<'a> {
-    /// A collection that is known as it is.
+    /// An unchanged, known collection.
     Same(Arc<Collection>),
     /// The head of a saved state, whose collections follow.
     State(Document<'a>),
-    /// Another, and whether it belongs to a saved state.
+    /// A new or changed collection, and whether it belongs to a saved state.
     New(Box<Collection>, Document<'a>, bool),
 }
 
-/// A catalog as the store has it.
+/// A catalog as read from the store.
 pub(crate) struct ReadCatalog {
     pub(crate) catalog: Catalog,
-    /// The first number that no tree has.
+    /// The first unused tree number.
     pub(crate) next_ident: Ident,
-    /// Trees of index builds that nobody goes on with.
+    /// Trees of abandoned index builds.
     pub(crate) abandoned: Vec<Ident>,
 }
 
-/// Reads every collection. Those that `known` has as they are now stay the very same.
+/// Reads every collection. Unchanged collections of `known` are reused.
 ///
-/// Errors: DataCorruptionDetected, and the engine's.
+/// Errors: DataCorruptionDetected, and errors of the engine.
 pub(crate) fn read(store: &dyn Store, snapshot: &dyn Snapshot, known: &Catalog) -> Result<ReadCatalog> {
     let context = Context::new(0, 1, Arc::new(Uninterrupted));
     let mut read =
@@ -66,7 +65,7 @@ pub(crate) fn read(store: &dyn Store, snapshot: &dyn Snapshot, known: &Catalog) 
     Ok(read)
 }
 
-/// The collection of an entry, if it is known as it is; it is told what its indexes have learnt meanwhile.
+/// Returns the known collection of an unchanged entry. Adds the multikey bits of the entry to it.
 fn unchanged(known: &Catalog, entry: Document<'_>) -> Result<Option<Arc<Collection>>> {
     let Some(namespace) = entry.get("ns").and_then(|name| name.as_str()) else { return Ok(None) };
     let same = known.get(&Namespace::parse(namespace)?).cloned();
@@ -84,7 +83,7 @@ fn unchanged(known: &Catalog, entry: Document<'_>) -> Result<Option<Arc<Collecti
 }
 
 impl ReadCatalog {
-    /// Reads some entries, whose counts are found out together.
+    /// Takes a group of entries, and reads their counts together.
     fn take(
         &mut self,
         store: &dyn Store,
@@ -131,7 +130,7 @@ impl ReadCatalog {
         Ok(())
     }
 
-    /// Gives a collection what it shares with everybody: its counts, and the indexes being built.
+    /// Sets the shared parts of a collection: its counts, and its index builds.
     fn settle(
         &mut self,
         store: &dyn Store,
@@ -171,7 +170,7 @@ fn read_counts(snapshot: &dyn Snapshot, ident: Ident, counts: &Counts) -> storag
     let records = snapshot.entries(ident)?;
     let bytes = snapshot.bytes(ident)?;
     counts.records.store(records as i64, Relaxed);
-    // The engine counts the eight bytes of each record's key as well.
+    // The engine's size includes eight bytes of key for each record.
     counts.bytes.store(bytes.saturating_sub(8 * records) as i64, Relaxed);
     let mut last = snapshot.scan(ident, Range::all(), Direction::Backward)?;
     let last = last.next()?.and_then(|(key, _)| RecordId::from_key(key).ok());

@@ -1,7 +1,7 @@
-//! Change streams: the log's entries as events, and where a client resumes behind them.
+//! Change streams: log entries as events, and resume points for clients.
 //!
-//! A stream holds no state of the data between two requests. It remembers how far it has read, and reads on
-//! from there in the log as it is then.
+//! A stream holds no data between two requests. It remembers its position in the log, and continues there in the log's
+//! present state.
 
 use crate::database::Database;
 use crate::operation::Operation;
@@ -23,7 +23,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use storage::Direction;
 
-/// The most bytes of events that are made ahead.
+/// Maximum bytes of events prepared in advance.
 const AHEAD_MAX: usize = 1 << 20;
 
 /// The events of a change stream, as the source of its pipeline.
@@ -32,18 +32,18 @@ struct Events {
     operation: Arc<Operation>,
     context: Arc<Context>,
     stream: ChangeStream,
-    /// Events that are made and not yet asked for.
+    /// Events prepared and not yet requested.
     queue: VecDeque<Event>,
-    /// How far the log has been read: entries up to this time are done with.
+    /// Position in the log: entries up to this time have been processed.
     read: u64,
     progress: Progress,
 }
 
 impl Database {
-    /// Opens a change stream: its documents, and what its cursor is told.
+    /// Opens a change stream. Returns its documents, and the progress for its cursor.
     ///
-    /// Errors: those of the specification on this namespace, CommandNotSupportedOnView,
-    /// ChangeStreamHistoryLost where the log no longer reaches back to where it is to begin.
+    /// Errors: errors of the specification on this namespace; CommandNotSupportedOnView; ChangeStreamHistoryLost if the
+    /// log no longer contains the start.
     pub(crate) fn open_stream(
         self: &Arc<Self>,
         operation: &Arc<Operation>,
@@ -79,7 +79,7 @@ impl Database {
         Ok((Box::new(Checked { source, splits, progress: progress.clone() }), progress))
     }
 
-    /// The document of a collection with a document key, if the collection is still the one with this UUID.
+    /// Returns the document of a collection by document key, if the collection still has this UUID.
     fn look_up(
         self: &Arc<Self>,
         operation: &Arc<Operation>,
@@ -105,7 +105,7 @@ impl Database {
 }
 
 impl Events {
-    /// Checks that the log still has everything from where the stream reads on.
+    /// Checks that the log still contains the stream's position.
     ///
     /// Errors: ChangeStreamHistoryLost.
     fn check_history(&self) -> Result<()> {
@@ -117,7 +117,7 @@ impl Events {
         }
     }
 
-    /// Reads on in the log until there are events, or nothing more to read.
+    /// Reads the log until an event is found, or its end.
     fn fill(&mut self) -> Result<()> {
         if self.database.log_end().is_some_and(|end| end <= self.read) {
             return Ok(());
@@ -157,7 +157,7 @@ impl Stage for Events {
             state.reached = self.stream.reached().clone();
             state.ended = self.stream.is_invalidated();
             drop(state);
-            // What is committed and not yet durable is shown once it is.
+            // Commits are shown once they are durable.
             self.database.sync_soon();
             return Ok(None);
         };
@@ -166,7 +166,7 @@ impl Stage for Events {
     }
 }
 
-/// Checks that each document behind the pipeline still has its event's `_id`.
+/// Checks that the pipeline keeps the `_id` of each event.
 struct Checked {
     source: Box<dyn Stage>,
     splits: bool,
@@ -193,8 +193,7 @@ impl Stage for Checked {
 }
 
 impl Database {
-    /// Whether the log has never been trimmed: its first entry says that the set was initiated, and nothing
-    /// was before that.
+    /// Returns true if the log was never trimmed: its first entry is then the initiation of the set.
     fn log_is_whole(&self) -> Result<bool> {
         let (mut cursor, _) = self.log_cursor_local(Bound::Unbounded, Direction::Forward)?;
         let Some(first) = cursor.next_entry().map_err(storage_error)? else { return Ok(false) };
@@ -206,13 +205,13 @@ impl Database {
         Ok(entry.operations.first().is_some_and(|operation| initiating(&operation.action)))
     }
 
-    /// Lets pre-images be seen for so many seconds; `None` is for as long as their entries are in the log.
+    /// Sets the retention of pre-images in seconds; `None` keeps them as long as their log entries.
     pub fn keep_images_for(&self, seconds: Option<i64>) {
         self.images_seconds.store(seconds.unwrap_or(0), Relaxed);
     }
 
-    /// Pre-images from before this wall clock are gone, in milliseconds since 1970. Their bytes go with the
-    /// entries that they belong to.
+    /// Returns the wall clock time, in milliseconds since 1970, before which pre-images are expired. Their bytes are
+    /// removed with their log entries.
     fn images_since(&self) -> i64 {
         match self.images_seconds.load(Relaxed) {
             0 => i64::MIN,

@@ -1,12 +1,12 @@
-//! Clean slates: whole databases copied, set aside, brought back and emptied in one commit.
+//! Clean slates: fork, snapshot, restore and reset of whole databases, each in one commit.
 //!
-//! A fork is a twin of each tree of the origin, which the engine makes in constant time, and a new entry in
-//! the catalog for each collection: the work grows with the number of collections and indexes, never with
-//! documents. A snapshot is a fork that no namespace leads to; restoring is forking it back. So one kind of
-//! copy serves all of it, and whoever reads while it happens keeps the trees that his view began with.
+//! A fork creates a twin of each tree, in constant time per tree, and a catalog entry for each collection. Its cost
+//! grows with the number of collections and indexes, never with documents. A snapshot is a fork without a namespace,
+//! and a restore forks it back. One kind of copy serves all operations, and concurrent readers keep the trees of their
+//! view.
 //!
-//! Copies get UUIDs of their own: by them an open cursor, or a statement planned a moment ago, finds out
-//! that the collection it began on is no longer there.
+//! Copies have UUIDs of their own. An open cursor, or a statement planned earlier, uses them to detect that its
+//! collection is gone.
 
 use crate::catalog::{SavedState, StateName};
 use crate::catalog_change::CatalogChange;
@@ -21,16 +21,15 @@ use query::Interrupt;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
-/// Databases that belong to the server: neither replaced nor emptied.
+/// System databases: never replaced nor emptied.
 const OWN: [&str; 3] = ["admin", "config", "local"];
 
 impl Database {
-    /// Makes `to` a copy-on-write twin of `from`: collections, views, indexes, validators, options and
-    /// documents. Later writes to either are invisible to the other.
+    /// Makes `to` a copy-on-write twin of `from`: collections, views, indexes, validators, options and documents. Later
+    /// writes to either are invisible to the other.
     ///
-    /// Errors: NamespaceNotFound where `from` isn't there; NamespaceExists where `to` is and `replace` is
-    /// false; IllegalOperation for the server's own databases and for a fork onto itself; InvalidNamespace;
-    /// DatabaseDifferCase.
+    /// Errors: NamespaceNotFound if `from` does not exist. NamespaceExists if `to` exists and `replace` is false.
+    /// IllegalOperation for system databases and for a fork onto itself. InvalidNamespace. DatabaseDifferCase.
     pub fn fork_database(
         &self,
         interrupt: &dyn Interrupt,
@@ -52,10 +51,10 @@ impl Database {
         })
     }
 
-    /// Keeps the present state of a database under a name, to be restored any number of times.
+    /// Saves the present state of a database under a name, for any number of restores.
     ///
-    /// Errors: NamespaceNotFound where the database isn't there, NamespaceExists where it has a snapshot of
-    /// that name and `replace` is false.
+    /// Errors: NamespaceNotFound if the database does not exist. NamespaceExists if the snapshot exists and `replace`
+    /// is false.
     pub fn snapshot_database(
         &self,
         interrupt: &dyn Interrupt,
@@ -85,10 +84,9 @@ impl Database {
         })
     }
 
-    /// Puts a database back into the state of a snapshot, whatever it holds now. The snapshot stays.
+    /// Restores a database from a snapshot and discards its present contents. The snapshot stays.
     ///
-    /// Errors: NamespaceNotFound where there is no such snapshot, IllegalOperation for the server's own
-    /// databases.
+    /// Errors: NamespaceNotFound if the snapshot does not exist. IllegalOperation for system databases.
     pub fn restore_database(&self, interrupt: &dyn Interrupt, name: &StateName) -> Result<Committed> {
         check_replaceable(&name.database)?;
         self.must_change_catalog(interrupt, |change| {
@@ -97,7 +95,7 @@ impl Database {
         })
     }
 
-    /// Forgets a snapshot. Errors: NamespaceNotFound where there is no such snapshot.
+    /// Removes a snapshot. Errors: NamespaceNotFound if it does not exist.
     pub fn drop_snapshot(&self, interrupt: &dyn Interrupt, name: &StateName) -> Result<Committed> {
         self.must_change_catalog(interrupt, |change| {
             let state = change.catalog().saved(name).cloned().ok_or_else(|| name.not_found())?;
@@ -106,11 +104,10 @@ impl Database {
         })
     }
 
-    /// Empties every collection of a database; collections, views, indexes, validators and options stay,
-    /// and so do UUIDs. Returns how many documents went and the commit; `None` where the database isn't
-    /// there, as there is nothing left to empty.
+    /// Empties every collection of a database. Collections, views, indexes, validators, options and UUIDs stay. Returns
+    /// the number of removed documents and the commit; `None` if the database does not exist.
     ///
-    /// Errors: IllegalOperation for the server's own databases, InvalidNamespace.
+    /// Errors: IllegalOperation for system databases, InvalidNamespace.
     pub fn reset_database(
         &self,
         interrupt: &dyn Interrupt,
@@ -147,7 +144,7 @@ impl CatalogChange<'_> {
         self.catalog().collections(database).next().is_some()
     }
 
-    /// The collections and views of a database. Errors: NamespaceNotFound where it isn't there.
+    /// Returns the collections and views of a database. Errors: NamespaceNotFound if it does not exist.
     fn collections(&self, database: &str) -> Result<Vec<Arc<Collection>>> {
         let collections: Vec<_> = self.catalog().collections(database).cloned().collect();
         match collections.is_empty() {
@@ -156,7 +153,7 @@ impl CatalogChange<'_> {
         }
     }
 
-    /// Puts twins of collections in the place of all that a database has.
+    /// Replaces the collections of a database by twins.
     fn replace_database(&mut self, to: &str, origin: &[Arc<Collection>], now_millis: i64) -> Result<()> {
         let gone: Vec<Namespace> = self.catalog().collections(to).map(|c| c.namespace.clone()).collect();
         for namespace in &gone {
@@ -171,7 +168,7 @@ impl CatalogChange<'_> {
         Ok(())
     }
 
-    /// A copy-on-write twin of a collection under another namespace.
+    /// Returns a copy-on-write twin of a collection under another namespace.
     fn twin(&mut self, origin: &Collection, namespace: Namespace, now_millis: i64) -> Collection {
         let data = origin.data.as_ref().map(|data| self.twin_data(data, now_millis));
         let (uuid, options) = (self.new_uuid(), origin.options.clone());
@@ -185,7 +182,7 @@ impl CatalogChange<'_> {
             Arc::new(index.over(ident, true, now_millis))
         };
         let indexes = origin.indexes.iter().map(twin).collect();
-        // Counts change under the commit lock, which is held: they belong to the trees being forked.
+        // Counts change only under the commit lock, which is held, so they match the forked trees.
         let counts = self.database().new_counts(ident);
         counts.records.store(origin.counts.records.load(Relaxed), Relaxed);
         counts.bytes.store(origin.counts.bytes.load(Relaxed), Relaxed);
@@ -194,8 +191,8 @@ impl CatalogChange<'_> {
         Data { ident, indexes, building: Vec::new(), counts, index_filters, kept_plans }
     }
 
-    /// After a collection was emptied, lets its indexes forget that documents had arrays, so that the next
-    /// test's plans don't depend on the last one's documents.
+    /// Clears the multikey bits of an emptied collection's indexes, so that the plans of the next test do not depend on
+    /// earlier documents.
     fn forget_multikey(&mut self, collection: &Arc<Collection>, now_millis: i64) -> Result<()> {
         let Some(data) = &collection.data else { return Ok(()) };
         if !data.indexes.iter().any(|index| index.is_multikey()) {

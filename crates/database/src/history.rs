@@ -1,17 +1,17 @@
-//! Views that clients come back to: snapshot reads at the cluster time of an earlier one.
+//! Read views of earlier times, for snapshot reads that name the cluster time of an earlier read.
 //!
-//! A session of snapshot reads is told the time of its first read and names it in all later ones.
-//! The view of that first read is kept for as long as MongoDB promises; it costs only what is
-//! written over meanwhile. Other points of the past can't be read.
+//! A session of snapshot reads gets the time of its first read and names it in later reads. The view of the first read
+//! is kept for MongoDB's default period. It costs only the memory of versions replaced meanwhile. Other past times
+//! cannot be read.
 //!
-//! A consistent sight of everything: the catalog and the data that belongs to it.
+//! A [`View`] is a consistent pair of catalog and data.
 //!
-//! The bound of the history: how much of what commits replace may be kept for old snapshots.
+//! The module also limits the history: the replaced versions that are kept for old snapshots.
 //!
-//! A snapshot keeps every version that has been replaced since it was taken. The versions replaced since the oldest
-//! snapshot are therefore all that is kept, whatever the number of snapshots. Each holder of a snapshot remembers
-//! how many bytes had been replaced before. Once more than the bound have been replaced since, the holder gives
-//! its snapshot up: the oldest first, be it an idle cursor, a view kept for snapshot reads or a transaction.
+//! A snapshot keeps every version replaced since its creation. The versions replaced since the oldest snapshot are
+//! therefore the whole history, whatever the number of snapshots. Each holder of a snapshot records the number of bytes
+//! replaced before it. When more bytes than the limit have been replaced since, the holder releases its snapshot, the
+//! oldest first. Holders are idle cursors, kept views and transactions.
 
 use crate::catalog::Catalog;
 use base::{Result, err};
@@ -23,13 +23,13 @@ use std::time::{Duration, Instant};
 use storage::Snapshot;
 use storage::store::{Beside, Change, Expect};
 
-/// How long a view is kept unless the parameter minSnapshotHistoryWindowInSeconds says otherwise.
+/// Default retention of a view (parameter minSnapshotHistoryWindowInSeconds).
 const AGE_MAX: Duration = Duration::from_secs(300);
 
-/// The most views kept; the oldest make room.
+/// Maximum number of kept views. The oldest is evicted.
 const VIEWS_MAX: usize = 256;
 
-/// The views kept, oldest first.
+/// The kept views, oldest first.
 pub(crate) struct History {
     kept: Mutex<VecDeque<Kept>>,
     age_max: Mutex<Duration>,
@@ -48,7 +48,7 @@ struct Kept {
 }
 
 impl History {
-    /// Keeps a view for whoever names its time later.
+    /// Keeps a view for later reads at its time.
     pub(crate) fn keep(&self, time: u64, view: &View) {
         let mut kept = self.kept.lock();
         if kept.back().is_some_and(|last| last.time == time) {
@@ -60,9 +60,9 @@ impl History {
         kept.push_back(Kept { time, view: view.clone(), since: Instant::now() });
     }
 
-    /// The view kept of a time.
+    /// Returns the view of a time.
     ///
-    /// Errors: SnapshotTooOld where none is.
+    /// Errors: SnapshotTooOld if none is kept.
     pub(crate) fn at(&self, time: u64) -> Result<View> {
         self.forget_old();
         let kept = self.kept.lock();
@@ -77,7 +77,7 @@ impl History {
         })
     }
 
-    /// Lets go of the views that are too old.
+    /// Releases expired views.
     pub(crate) fn forget_old(&self) {
         let age_max = *self.age_max.lock();
         let mut kept = self.kept.lock();
@@ -86,47 +86,47 @@ impl History {
         }
     }
 
-    /// Sets how long a view is kept.
+    /// Sets the retention of views.
     pub(crate) fn set_age_max(&self, age: Duration) {
         *self.age_max.lock() = age;
     }
 
-    /// Lets go of the views taken when fewer bytes had been replaced. Returns that number for the oldest view left.
+    /// Releases views taken before `least` bytes had been replaced. Returns the number of the oldest remaining view.
     pub(crate) fn let_go_before(&self, least: u64) -> u64 {
         let mut kept = self.kept.lock();
         let old = kept.iter().take_while(|kept| kept.view.replaced_at < least).count();
         let gone: Vec<Kept> = kept.drain(..old).collect();
         let oldest = kept.front().map_or(u64::MAX, |kept| kept.view.replaced_at);
-        // Trees are freed without the lock.
+        // Trees are freed after the lock is released.
         drop(kept);
         drop(gone);
         oldest
     }
 }
 
-/// A consistent sight of everything: the catalog and the data that belongs to it.
+/// A consistent view of everything: the catalog and its data.
 #[derive(Clone)]
 pub struct View {
-    /// Which collections there are.
+    /// The catalog.
     pub catalog: Arc<Catalog>,
-    /// What is in them.
+    /// The data.
     pub snapshot: Arc<dyn Snapshot>,
-    /// The bytes that commits had replaced when it was taken.
+    /// Bytes replaced by commits before the view was taken.
     pub(crate) replaced_at: u64,
 }
 
-/// What a replaced document takes beside its bytes, about.
+/// Approximate overhead of a replaced document in bytes.
 const OVERHEAD: u64 = 128;
 
-/// The bound, unless the server sets another.
+/// Default limit in bytes.
 const BYTES_MAX: u64 = 512 << 20;
 
-/// The bound, and when it is looked at next.
+/// The limit of the history, and the time of the next check.
 pub(crate) struct SnapshotWindow {
     pub(crate) bytes_max: AtomicU64,
-    /// No holder can be beyond the bound before so many bytes have been replaced.
+    /// Total of replaced bytes at which the next check is due. Before it no holder can exceed the limit.
     pub(crate) look_at: AtomicU64,
-    /// Held by the commit that looks.
+    /// Held by the commit that runs the check.
     pub(crate) looking: Mutex<()>,
 }
 
@@ -137,13 +137,13 @@ impl Default for SnapshotWindow {
     }
 }
 
-/// The bytes of documents that a change replaces or removes, about.
+/// Returns the approximate number of document bytes that a change replaces or removes.
 pub(crate) fn replaced_by(change: &Change) -> u64 {
     let replaced = change.expect.iter().map(|expect| match expect {
         Expect::Value { value: Some(before), .. } => before.len() as u64 + OVERHEAD,
         _ => 0,
     });
-    // What is emptied whole.
+    // Collections emptied as a whole.
     let emptied = change.beside.iter().map(|beside| match beside {
         Beside::Count { bytes, .. } => bytes.min(&0).unsigned_abs(),
         _ => 0,
@@ -180,7 +180,7 @@ mod snapshot_window_tests {
     use std::sync::Arc;
     use storage::MemoryEngine;
 
-    /// A document of so many bytes, about.
+    /// Approximate size of a document in bytes.
     const SIZE: u64 = 10_000;
 
     #[test]

@@ -1,6 +1,6 @@
-//! Sizes and counts of collections and databases, as collStats, dbStats and their stages show them.
+//! Sizes and counts of collections and databases, for collStats, dbStats and their stages.
 //!
-//! Which collections and indexes the engine's cache serves how well, and what other sizes of it would do.
+//! The module also reports cache statistics by collection and index, with estimates for other cache sizes.
 
 use crate::catalog::Catalog;
 use crate::collection::{Capped, Collection};
@@ -18,32 +18,32 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use storage::{Ident, Reads, WorkingSet};
 
-/// Sizes of one collection, in bytes.
+/// Sizes of one collection in bytes.
 #[derive(Default, Debug, Clone)]
 pub struct CollectionStatistics {
-    /// Documents.
+    /// Number of documents.
     pub count: i64,
-    /// Their sizes together.
+    /// Total size of the documents.
     pub size: i64,
-    /// What the engine needs for them.
+    /// Storage size of the documents in the engine.
     pub storage_size: i64,
-    /// Each index with what the engine needs for it.
+    /// Each index with its storage size.
     pub index_sizes: Vec<(String, i64)>,
-    /// Indexes that are being built.
+    /// Names of indexes being built.
     pub index_builds: Vec<String>,
-    /// The limits of a capped collection.
+    /// Limits of a capped collection.
     pub capped: Option<Capped>,
 }
 
 impl CollectionStatistics {
-    /// All indexes together.
+    /// Returns the total size of all indexes.
     pub fn total_index_size(&self) -> i64 {
         self.index_sizes.iter().map(|(_, size)| size).sum()
     }
 }
 
 impl Database {
-    /// Sizes of a collection; all zero where there is none, and for views.
+    /// Returns the sizes of a collection; zero for a missing collection and for a view.
     pub fn collection_statistics(&self, namespace: &Namespace) -> Result<CollectionStatistics> {
         if self.is_oplog(namespace) {
             return self.log_statistics();
@@ -54,9 +54,9 @@ impl Database {
         }
     }
 
-    /// Sizes of the log as a collection.
+    /// Returns the sizes of the log as a collection.
     ///
-    /// Errors: the engine's.
+    /// Errors: errors of the engine.
     fn log_statistics(&self) -> Result<CollectionStatistics> {
         let (mut cursor, _) = self.log_cursor(Bound::Unbounded)?;
         let mut count = 0;
@@ -75,11 +75,11 @@ impl Database {
         })
     }
 
-    /// Sizes of a collection that is at hand.
+    /// Returns the sizes of a given collection.
     pub fn statistics_of(&self, collection: &Collection) -> Result<CollectionStatistics> {
         let Some(data) = &collection.data else { return Ok(CollectionStatistics::default()) };
         let snapshot = self.engine().snapshot();
-        // Dropped since the caller looked: nothing left to measure.
+        // The collection was dropped meanwhile.
         if !snapshot.contains(data.ident).map_err(storage_error)? {
             return Ok(CollectionStatistics::default());
         }
@@ -101,14 +101,14 @@ impl Database {
         })
     }
 
-    /// Bytes of the catalog's entry of a collection, which it takes even while it is empty.
+    /// Returns the size of a collection's catalog entry, which an empty collection has too.
     pub fn entry_bytes(&self, collection: &Collection) -> i64 {
         catalog::entry(collection).view().bytes().len() as i64
     }
 
-    /// The document of `$collStats`.
+    /// Returns the document of `$collStats`.
     ///
-    /// Errors: NamespaceNotFound; those of the latencies, which the server knows.
+    /// Errors: NamespaceNotFound; errors of the latencies, which come from the server.
     pub(crate) fn coll_stats_stage(
         &self,
         asked: &CollStats,
@@ -146,7 +146,7 @@ impl Database {
         Ok(out.finish())
     }
 
-    /// The plans that were chosen among the indexes there are.
+    /// Returns the entries of the plan cache.
     pub(crate) fn kept_plans_stage(&self, namespace: &Namespace) -> Vec<DocumentBuf> {
         let Some(collection) = self.collection(namespace) else { return Vec::new() };
         let Some(data) = &collection.data else { return Vec::new() };
@@ -160,7 +160,7 @@ impl Database {
         plans.iter().filter(|kept| is_of_these(kept)).map(|kept| kept.to_document(self.host())).collect()
     }
 
-    /// The documents of `$indexStats`.
+    /// Returns the documents of `$indexStats`.
     pub(crate) fn index_stats_stage(&self, namespace: &Namespace) -> Result<Vec<DocumentBuf>> {
         let Some(collection) = self.collection(namespace) else { return Ok(Vec::new()) };
         let describe = |index: &Arc<Index>| {
@@ -178,7 +178,7 @@ impl Database {
 }
 
 impl CollectionStatistics {
-    /// Appends the fields that collStats and `$collStats` share, sizes divided by `scale`.
+    /// Appends the fields common to collStats and `$collStats`. Sizes are divided by `scale`.
     pub fn append_to(&self, out: &mut Builder, scale: i64) {
         out.append_number(c"size", self.size / scale);
         out.append_number(c"count", self.count);
@@ -196,7 +196,7 @@ impl CollectionStatistics {
             out.append_number(FieldName::known(name), size / scale);
         }
         out.end();
-        // The engine tells nothing of one index but its size.
+        // The engine reports only the size of an index.
         out.begin_document(c"indexDetails");
         for (name, _) in &self.index_sizes {
             out.begin_document(FieldName::known(name)).end();
@@ -209,7 +209,7 @@ impl CollectionStatistics {
         out.end();
         out.append(c"capped", self.capped.is_some());
         if let Some(capped) = self.capped {
-            // MongoDB writes "no limit" as -1 here.
+            // MongoDB uses -1 for "no limit" here.
             out.append_number(c"max", if capped.max == 0 { -1 } else { capped.max });
             out.append_number(c"maxSize", capped.size / scale);
         }
@@ -217,19 +217,19 @@ impl CollectionStatistics {
     }
 }
 
-/// What an engine with a bounded cache knows of its reads, by collection and index.
+/// Cache statistics of an engine with a bounded cache, by collection and index.
 #[derive(Debug)]
 pub struct WorkingSets {
-    /// All together; the trees are in `named`.
+    /// Totals; `named` has the trees.
     pub whole: WorkingSet,
-    /// What was read, by namespace and index (`None`: the collection's documents), the most reads first.
+    /// Reads by namespace and index (`None`: the collection's documents), ordered by number of reads, most first.
     pub named: Vec<(String, Option<String>, Reads)>,
 }
 
 impl Database {
-    /// How often pages were found in the cache, and how often they would be in caches of other sizes; `None` where
-    /// the engine has no cache whose size is bounded. What belongs to no collection, as the log and what has been
-    /// dropped, is part of all together alone. Collections that share their pages with forks are named by one.
+    /// Returns how often the cache had a page, and estimates for other cache sizes; `None` without a bounded cache.
+    /// Trees without a collection, such as the log and dropped trees, count only in the totals. Collections that share
+    /// pages with forks appear under one name.
     pub fn working_sets(&self) -> Option<WorkingSets> {
         let mut whole = self.engine().working_set()?;
         let names = names(&self.catalog());
@@ -248,7 +248,7 @@ impl Database {
     }
 }
 
-/// Which collection or index each tree is.
+/// Returns the collection and index of each tree.
 fn names(catalog: &Catalog) -> HashMap<Ident, (String, Option<String>)> {
     let mut names = HashMap::new();
     for collection in catalog.all() {

@@ -1,5 +1,4 @@
-//! TTL indexes, and clustered collections with an expiry: documents whose date has passed are
-//! removed.
+//! TTL: removes expired documents of TTL indexes and of clustered collections with an expiry.
 
 use crate::database::Database;
 use crate::plan::Hint;
@@ -13,10 +12,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
 impl Database {
-    /// Removes every document that has expired by a TTL index, or by its clustered collection's
-    /// expiry; returns how many.
-    ///
-    /// One index that fails doesn't keep the others from being swept: its error is logged.
+    /// Removes every expired document and returns their number. A failed index is logged, and others continue.
     pub fn sweep_ttl(self: &Arc<Self>) -> u64 {
         self.counters.ttl_passes.fetch_add(1, Relaxed);
         let catalog = self.catalog();
@@ -26,7 +22,7 @@ impl Database {
             for index in collection.data.iter().flat_map(|data| data.indexes.iter()) {
                 let clustered_after = clustered_after.filter(|_| index.spec.clustered);
                 let after = index.spec.expire_after_seconds.or(clustered_after.map(|seconds| seconds as f64));
-                // An index of text has two parts, and expires nothing.
+                // A text index has two parts and never expires documents.
                 let (Some(seconds), [part]) = (after, &*index.spec.parts) else { continue };
                 let before = self.now_millis().saturating_sub((seconds * 1000.0) as i64);
                 let swept = self.sweep(&collection.namespace, part.path.as_str(), &index.spec.name, before);
@@ -42,7 +38,7 @@ impl Database {
 
     fn sweep(self: &Arc<Self>, namespace: &Namespace, path: &str, index: &str, before: i64) -> Result<u64> {
         let mut filter = Builder::new();
-        // Comparison with a date matches dates alone, so other values never expire.
+        // A comparison with a date matches only dates, so other values never expire.
         filter.begin_document(FieldName::new(path)?).append(c"$lte", Value::DateTime(before)).end();
         let operation = Arc::new(self.operation(0));
         let context = Arc::new(Context::new(self.now_millis(), 1, operation.clone()));

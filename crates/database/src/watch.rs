@@ -1,13 +1,12 @@
-//! Tells those who wait for something to change (tailable cursors, change streams) that it did.
+//! Notifications of changes, for tailable cursors and change streams.
 //!
-//! A commit of documents wakes only those whose collection or database it touches, and those who wait for
-//! whatever happens. What shows nothing before it would survive a crash is woken once more by the sync that
-//! brings that about: so the namespaces of commits that wait for it are remembered.
+//! A commit of documents wakes the watchers of its collections and databases, and watchers of everything. Some watchers
+//! see only durable commits. The sync wakes them once more, so the namespaces of unsynced commits are remembered.
 //!
-//! Everybody is woken each time the log has grown by a small part of what it keeps, and reads on in it: or else a
-//! stream that waits long while others write much would find itself beyond the log's beginning.
+//! All watchers are also woken each time the log has grown by a small part of its limit. They then read on in the log.
+//! A stream that waits long during many writes would fall behind the log's beginning if it were not woken.
 //!
-//! What the cursor of a change stream is told of the stream.
+//! The module also holds the progress of a stream, for its cursor.
 
 use base::Namespace;
 use base::bson::DocumentBuf;
@@ -18,22 +17,22 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 use storage::Position;
 
-/// Called once for each commit that touches what is watched, outside the commit lock; and once more for each
-/// sync that makes such commits durable.
+/// Called once for each commit that touches the watched namespace, outside the commit lock. Called once more by the
+/// sync that makes the commit durable.
 pub type Wake = Arc<dyn Fn() + Send + Sync>;
 
-/// What is watched.
+/// The watched namespace.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Interest {
-    /// A collection.
+    /// One collection.
     Collection(Namespace),
     /// All collections of a database.
     Database(String),
-    /// Whatever happens.
+    /// Every change.
     Everything,
 }
 
-/// Keeps a watcher in place until it is dropped.
+/// Keeps a watcher registered until it is dropped.
 pub struct Watch {
     watchers: Arc<Watchers>,
     interest: Interest,
@@ -46,16 +45,16 @@ impl Drop for Watch {
     }
 }
 
-/// Who waits for what.
+/// The registered watchers.
 #[derive(Default)]
 pub(crate) struct Watchers {
-    /// How many there are, so that commits need not look while nobody waits.
+    /// Number of watchers, so that commits skip the lookup while it is zero.
     count: AtomicUsize,
     next: AtomicU64,
-    /// How far the log had come when everybody was told last.
+    /// Position of the log at the last wake-up of all watchers.
     steps: AtomicU64,
     lists: Mutex<Lists>,
-    /// What commits have changed that may not survive a crash yet, with the latest of them.
+    /// Namespaces changed by commits that may not be durable yet, with the latest position of each.
     unsynced: Mutex<HashMap<Namespace, Position>>,
 }
 
@@ -69,7 +68,7 @@ struct Lists {
 }
 
 impl Watchers {
-    /// Calls `wake` whenever what is watched changes, until the watch is dropped.
+    /// Calls `wake` after each change of the watched namespace, until the watch is dropped.
     pub(crate) fn watch(self: &Arc<Self>, interest: Interest, wake: Wake) -> Watch {
         let number = self.next.fetch_add(1, Relaxed);
         self.count.fetch_add(1, Relaxed);
@@ -84,7 +83,7 @@ impl Watchers {
         Watch { watchers: self.clone(), interest, number }
     }
 
-    /// Takes a watcher away.
+    /// Removes a watcher.
     fn remove(&self, interest: &Interest, number: u64) {
         fn without(list: &mut List, number: u64) -> bool {
             list.retain(|(known, _)| *known != number);
@@ -107,24 +106,23 @@ impl Watchers {
         self.count.fetch_sub(1, Relaxed);
     }
 
-    /// Whether anyone waits for anything.
+    /// Returns true if any watcher is registered.
     pub(crate) fn any(&self) -> bool {
         self.count.load(Relaxed) != 0
     }
 
-    /// Whether the log has come a step further since this was last asked.
+    /// Returns true if the log has advanced by a step since the last call.
     pub(crate) fn is_behind(&self, steps: u64) -> bool {
         self.steps.load(Relaxed) != steps && self.steps.swap(steps, Relaxed) != steps
     }
 
-    /// Tells those who watch these namespaces of a commit; `unsynced` is its position, where it may not survive
-    /// a crash yet.
+    /// Wakes the watchers of these namespaces after a commit. `unsynced` is its position if it may not be durable yet.
     pub(crate) fn notify(&self, namespaces: &[Namespace], unsynced: Option<Position>) {
         if !self.any() {
             return;
         }
-        // Noted before anybody is woken: who looks too early is woken again by the sync, and a sync that has been
-        // already lets them see it at once.
+        // Recorded before the wake-up. A watcher that reads too early is woken again by the sync. After a sync that has
+        // already finished, the watcher sees the commit at once.
         if let Some(position) = unsynced {
             let mut waiting = self.unsynced.lock();
             for namespace in namespaces {
@@ -137,7 +135,7 @@ impl Watchers {
         self.wake(namespaces);
     }
 
-    /// Tells those who watch what was committed up to here that it would survive a crash by now.
+    /// Wakes the watchers of commits up to a position that is now durable.
     pub(crate) fn synced(&self, durable: Position) {
         let mut ready = Vec::new();
         self.unsynced.lock().retain(|namespace, position| {
@@ -167,7 +165,7 @@ impl Watchers {
         wakes.iter().for_each(|wake| wake());
     }
 
-    /// Tells everybody, of what concerns more than documents.
+    /// Wakes all watchers, after a change of more than documents.
     pub(crate) fn notify_everybody(&self) {
         if !self.any() {
             return;
@@ -180,27 +178,27 @@ impl Watchers {
     }
 }
 
-/// What a stream's cursor is told of it.
+/// Progress of a stream, shared with its cursor.
 #[derive(Clone)]
 pub(crate) struct Progress(pub(crate) Arc<Mutex<State>>);
 
-/// How far a stream has come.
+/// Position of a stream.
 pub(crate) struct State {
-    /// Behind all events made so far, and all that the stream doesn't show.
+    /// Position after all events prepared so far, and after all entries that the stream does not show.
     pub(crate) reached: ResumeToken,
-    /// The event in the hands of the pipeline's later stages.
+    /// The event processed by later stages of the pipeline.
     pub(crate) current: Option<ResumeToken>,
-    /// Whether the stream has ended, its last event being an invalidation.
+    /// True once the stream has ended with an invalidation.
     pub(crate) ended: bool,
 }
 
 impl Progress {
-    /// Where a client resumes that has got everything so far.
+    /// Returns the resume token after everything delivered so far.
     pub(crate) fn reached(&self) -> DocumentBuf {
         self.0.lock().reached.to_document()
     }
 
-    /// Whether there will be no more events.
+    /// Returns true if no more events will come.
     pub(crate) fn has_ended(&self) -> bool {
         self.0.lock().ended
     }

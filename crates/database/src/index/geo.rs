@@ -1,8 +1,7 @@
-//! Indexes of places: `2dsphere`, whose keys are S2's cells, and `2d`, whose keys are hashes of pairs.
+//! Geospatial indexes: `2dsphere`, whose keys are S2 cells, and `2d`, whose keys are hashes of pairs.
 //!
-//! What makes an index one of places is here: its options, the keys of documents, and the bounds that a
-//! shape gives to its part of the keys. Bounds hold too much, never too little, so what they find is
-//! filtered again.
+//! The module holds their options, the keys of documents, and the bounds of a shape in the key. Bounds may include too
+//! much, never too little, so the results are filtered again.
 
 mod flat;
 mod sphere;
@@ -17,12 +16,12 @@ use query::geo::hash::Grid;
 use query::matcher::{Center, Geo, Near, Relation};
 use sphere::Sphere;
 
-/// The field of an index's options that has the version of a `2dsphere` index.
+/// Option field with the version of a `2dsphere` index.
 const VERSION: &str = "2dsphereIndexVersion";
-/// What the hashes in keys are stored as.
+/// Binary subtype of the hashes in keys.
 const HASH_SUBTYPE: u8 = 128;
 
-/// What makes an index one of places.
+/// The geospatial properties of an index.
 #[derive(Clone, PartialEq, Debug)]
 pub enum GeoIndex {
     /// `2dsphere`.
@@ -32,9 +31,9 @@ pub enum GeoIndex {
 }
 
 impl GeoIndex {
-    /// What options make of the key pattern; `None` for one without places.
+    /// Parses the options of a key pattern; `None` for a pattern without a geospatial part.
     ///
-    /// Errors: MongoDB's for what its options can't be.
+    /// Errors: MongoDB's errors for invalid options.
     pub(super) fn parse(
         parts: &[KeyPart],
         options: Document<'_>,
@@ -62,7 +61,7 @@ impl GeoIndex {
         }
     }
 
-    /// Whether the options of two indexes on the same fields agree; their versions need not.
+    /// Returns true if the options of two indexes on the same fields agree. Versions may differ.
     pub(super) fn same_options(a: Option<&GeoIndex>, b: Option<&GeoIndex>) -> bool {
         match (a, b) {
             (Some(GeoIndex::Sphere(a)), Some(GeoIndex::Sphere(b))) => a.same_options(b),
@@ -70,15 +69,14 @@ impl GeoIndex {
         }
     }
 
-    /// Adds the version that an index has unless it is told another.
+    /// Adds the default version if none is given.
     pub(super) fn complete(parts: &[KeyPart], options: &mut Builder, has_version: bool) {
         if !has_version && parts.iter().any(|part| part.kind == KeyKind::Sphere) {
             options.append(FieldName::literal(VERSION), 3i32);
         }
     }
 
-    /// The bounds of the keys that may be of what satisfies a condition; `None` where the index can't
-    /// tell.
+    /// Returns the bounds of the keys that may satisfy a condition; `None` if the index cannot serve it.
     pub(crate) fn bounds(&self, geo: &Geo) -> Option<Vec<KeyRange>> {
         match self {
             GeoIndex::Sphere(sphere) => {
@@ -95,7 +93,7 @@ impl GeoIndex {
         }
     }
 
-    /// Whether the index can find what is near to a place.
+    /// Returns true if the index can serve a search by distance.
     pub(crate) fn finds_near(&self, near: &Near) -> bool {
         match (self, near.center) {
             (GeoIndex::Sphere(_), Center::Sphere(..)) | (GeoIndex::Flat(_), Center::Flat(_)) => true,
@@ -104,7 +102,7 @@ impl GeoIndex {
         }
     }
 
-    /// The bounds of the keys of cells on the sphere.
+    /// Returns the bounds of the keys of cells on the sphere.
     pub(crate) fn cell_ranges(&self, covering: &Covering) -> Vec<KeyRange> {
         match self {
             GeoIndex::Sphere(sphere) => sphere.ranges(covering),
@@ -112,12 +110,12 @@ impl GeoIndex {
         }
     }
 
-    /// Whether a part of the key pattern has places.
+    /// Returns true if a part of the key pattern is geospatial.
     pub(crate) fn is_place(part: &KeyPart) -> bool {
         matches!(part.kind, KeyKind::Sphere | KeyKind::Flat)
     }
 
-    /// Whether the keys of other parts are what any index would have.
+    /// Returns true if the keys of other parts are as in an ordinary index.
     pub(crate) fn has_plain_parts(&self) -> bool {
         matches!(self, GeoIndex::Sphere(_))
     }
@@ -135,17 +133,17 @@ impl GeoIndex {
     }
 }
 
-/// A range of an index part's values.
+/// A range of values in a part of the key.
 pub(crate) struct KeyRange {
-    /// The first value.
+    /// First value.
     pub(crate) low: ValueBuf,
-    /// The last value.
+    /// Last value.
     pub(crate) high: ValueBuf,
-    /// Whether the last value lies within.
+    /// True if the last value is included.
     pub(crate) closed: bool,
 }
 
-/// Ranges of hashes as those of values.
+/// Converts ranges of hashes into ranges of values.
 pub(crate) fn hashes(ranges: Vec<(u64, u64)>) -> Vec<KeyRange> {
     let range = |(first, last): (u64, u64)| {
         let value = |bytes: [u8; 8]| hash(&bytes).to_owned();
@@ -158,16 +156,15 @@ fn hash(bytes: &[u8; 8]) -> Value<'_> {
     Value::Binary { subtype: HASH_SUBTYPE, bytes }
 }
 
-/// A number among options.
+/// Returns a number among the options.
 fn number(options: Document<'_>, name: &str) -> Option<f64> {
     options.get(name).and_then(|value| value.as_number()).map(|number| number.to_f64())
 }
 
-// The values at a path, for indexes whose values may be arrays themselves.
+// Values at a path, for indexes that may have arrays as values.
 
-/// Calls `visit` with each value at a path: through arrays on the way into the documents in them, or to
-/// a position where the path has a number. An array at the end is one value, unless it is to be
-/// `expanded`. Arrays that fan out are noted as bits of the path's components.
+/// Calls `visit` with each value at a path. Visits documents in arrays on the way, or one position if the path has a
+/// number. An array at the end is one value, unless `expanded`. Bits mark the path components whose arrays fan out.
 pub(crate) fn elements<'d>(
     document: Document<'d>,
     components: &[PathComponent],
@@ -177,7 +174,7 @@ pub(crate) fn elements<'d>(
     walk(document, components, 0, expanded, visit)
 }
 
-/// Recursion is bounded by the path.
+/// The depth of the recursion is limited by the path.
 fn walk<'d>(
     document: Document<'d>,
     components: &[PathComponent],

@@ -1,4 +1,4 @@
-//! The keys that a document has in an index, and the values of a key.
+//! The keys of a document in an index, and the values of a key.
 
 use super::{IndexSpec, KeyKind, KeyPart, Wildcard, wildcard};
 use base::bson::{Document, Value, ValueBuf};
@@ -8,9 +8,9 @@ use query::Context;
 use query::keys::compound_keys;
 use smallvec::SmallVec;
 
-// Which keys a document has in an index: arrays fan out, missing fields become null.
+// Keys of a document: arrays fan out, and missing fields become null.
 
-/// The room that a key is given at first, in bytes: most are of an ObjectId, a number or two, a short string.
+/// Initial capacity of a key in bytes: most keys are an ObjectId, one or two numbers, or a short string.
 const KEY_BYTES: usize = 32;
 
 /// One key of a document.
@@ -18,30 +18,30 @@ const KEY_BYTES: usize = 32;
 pub struct KeyOf {
     /// The indexed values.
     pub key_string: Vec<u8>,
-    /// What the key string leaves out of the values' types.
+    /// Types that the key string does not preserve.
     pub type_bits: Vec<u8>,
 }
 
-/// All keys of a document in one index, sorted, and where its arrays are.
+/// All keys of a document in one index, sorted, and its multikey bits.
 #[derive(Clone, Debug, Default)]
 pub struct DocumentKeys {
-    /// The keys in their order, each once; most documents have one.
+    /// The distinct keys in order; most documents have one.
     pub keys: SmallVec<[KeyOf; 1]>,
-    /// Per key part, a bit for each component of the path at which an array fanned out, and behind them
-    /// the bits of a wildcard's paths; empty where it is plain that none did.
+    /// For each key part, a bit for each path component with an array that fanned out; then the bits of a wildcard's
+    /// paths. Empty if no array occurred.
     pub multikey: Vec<u32>,
 }
 
 impl IndexSpec {
-    /// How many words tell where documents have arrays.
+    /// Returns the number of words of multikey bits.
     pub(crate) fn multikey_words(&self) -> usize {
         self.parts.len() + self.wildcard.as_ref().map_or(0, |_| wildcard::ARRAY_WORDS)
     }
 
-    /// The keys of a document.
+    /// Returns the keys of a document.
     ///
-    /// Errors: CannotIndexParallelArrays, 16746 where a numeric component is ambiguous, 16766 for
-    /// an array in a hashed field.
+    /// Errors: CannotIndexParallelArrays, 16746 for an ambiguous numeric component, 16766 for an array in a hashed
+    /// field.
     pub fn keys_of(&self, document: Document<'_>, context: &Context) -> Result<DocumentKeys> {
         let mut found = DocumentKeys::default();
         if let Some(partial) = &self.partial
@@ -84,7 +84,7 @@ impl IndexSpec {
         )
     }
 
-    /// A key for each leaf, and for each key of the other parts.
+    /// Adds a key for each leaf, combined with each key of the other parts.
     fn wildcard_keys(
         &self,
         wildcard: &Wildcard,
@@ -117,8 +117,8 @@ impl IndexSpec {
         )
     }
 
-    /// The key of the plainest and most frequent kind of index, on one top-level field that holds
-    /// no array; whether that was all there is to do.
+    /// Adds the key of the most frequent kind of index, on one top-level field without an array. Returns false if this
+    /// simple case does not apply.
     fn single_key(&self, document: Document<'_>, found: &mut DocumentKeys) -> bool {
         let [part] = &*self.parts else { return false };
         if part.kind == KeyKind::Hashed || part.path.components().len() != 1 {
@@ -134,7 +134,7 @@ impl IndexSpec {
         true
     }
 
-    /// Sets the bit of the component that holds an array over which a part fans out.
+    /// Sets the multikey bit of the component whose array fans out.
     fn note_array(&self, part: usize, behind: usize, multikey: &mut [u32]) -> Result<()> {
         let Some(KeyPart { path, kind }) = self.parts.get(part) else { return Ok(()) };
         if *kind == KeyKind::Hashed {
@@ -150,12 +150,12 @@ impl IndexSpec {
         Ok(())
     }
 
-    /// The key of one value for each part; missing ones count as null.
+    /// Returns the key of one value for each part. A missing value becomes null.
     fn key_of(&self, values: &[Option<Value<'_>>]) -> KeyOf {
         self.key_with(values.iter().copied(), None)
     }
 
-    /// The same with a path in front of one part, in no collation's order.
+    /// Returns the key with a path before one part, which no collation orders.
     fn key_with<'v>(
         &self,
         values: impl Iterator<Item = Option<Value<'v>>>,
@@ -182,18 +182,18 @@ impl IndexSpec {
     }
 }
 
-// Reading the indexed values back from a key, for covered plans and for error messages.
+// Reads the indexed values from a key, for covered plans and for error messages.
 
 impl IndexSpec {
-    /// The direction of each part, as key strings take it.
+    /// Returns the direction of each part in the form of key strings.
     pub fn ascending(&self) -> Vec<bool> {
         self.parts.iter().map(|part| part.kind != KeyKind::Descending).collect()
     }
 
-    /// The values of a key, one for each part (of hashed parts, the hash; of strings under a
-    /// collation, the bytes they are ordered by as text).
+    /// Returns the values of a key, one for each part. A hashed part yields its hash, and a string under a collation
+    /// yields its sort key as text.
     ///
-    /// Errors: the key is broken.
+    /// Errors: the key is corrupt.
     pub fn decode(&self, key_string: &[u8], type_bits: &[u8]) -> Result<Vec<ValueBuf>> {
         if self.collation.is_simple() {
             return base::key_string::decode(key_string, type_bits, &self.ascending());

@@ -1,4 +1,4 @@
-//! Indexes: what a specification says, which keys a document has, what is known of the paths.
+//! Indexes: specifications, keys of documents, and knowledge about the paths.
 
 mod geo;
 mod keys;
@@ -25,24 +25,24 @@ use std::sync::atomic::{AtomicU32, AtomicU64};
 use storage::Ident;
 use storage::store::Build;
 
-/// An index of a collection: its specification, its tree, and what its documents turned out to hold.
+/// An index of a collection: its specification, its tree, and its multikey bits.
 pub struct Index {
-    /// What createIndexes said, shared with the twins of the index.
+    /// The specification of createIndexes, shared with copies of the index.
     pub spec: Arc<IndexSpec>,
-    /// Its tree in the engine.
+    /// Tree of the index in the engine.
     pub ident: Ident,
-    /// Per key part, a bit for each component of the path where some document has an array; for the
-    /// paths of a wildcard index see [`Wildcard`]. Bits are only ever added: a scan planned on older bits is checked again when it starts.
+    /// For each key part, a bit for each path component at which some document has an array; for the paths of a
+    /// wildcard index see [`Wildcard`]. Bits are only ever added. A scan planned on older bits is checked again at its
+    /// start.
     multikey: Box<[AtomicU32]>,
-    /// How often a plan has used the index, for `$indexStats`; a wildcard index counts the uses for
-    /// all paths.
+    /// Number of uses by plans, for `$indexStats`. A wildcard index counts the uses of all paths together.
     pub uses: Arc<AtomicU64>,
-    /// Since when `uses` counts, in milliseconds since 1970.
+    /// Start of the count `uses`, in milliseconds since 1970.
     pub since_millis: i64,
 }
 
 impl Index {
-    /// An index over a tree, with the multikey bits recorded so far (none for a new one).
+    /// Creates an index over a tree with its stored multikey bits (none for a new index).
     pub fn new(spec: impl Into<Arc<IndexSpec>>, ident: Ident, multikey: &[u32], since_millis: i64) -> Index {
         let spec = spec.into();
         let bits = (0..spec.multikey_words()).map(|part| multikey.get(part).copied().unwrap_or(0));
@@ -55,81 +55,80 @@ impl Index {
         }
     }
 
-    /// The same index over another tree, its uses not counted yet: one that holds the same entries
-    /// or none at all.
+    /// Returns this index over another tree, with no counted uses. The tree holds the same entries, or none.
     pub(crate) fn over(&self, ident: Ident, holds_entries: bool, since_millis: i64) -> Index {
         let bits = if holds_entries { self.multikey_bits() } else { Vec::new() };
         Index::new(self.spec.clone(), ident, &bits, since_millis)
     }
 
-    /// Whether any document has an array along any of the paths.
+    /// Returns true if any document has an array on any of the paths.
     pub fn is_multikey(&self) -> bool {
         self.multikey.iter().any(|bits| bits.load(Relaxed) != 0)
     }
 
-    /// Per key part, the bits of the components where some document has an array.
+    /// For each key part, returns the bits of the components at which some document has an array.
     pub fn multikey_bits(&self) -> Vec<u32> {
         self.multikey.iter().map(|bits| bits.load(Relaxed)).collect()
     }
 
-    /// The bits of a document about to be indexed, if some of them aren't known yet.
+    /// Returns the multikey bits of a new document, if any of them are new.
     pub(crate) fn unknown_multikey(&self, document: &[u32]) -> Option<Vec<u32>> {
         let mut parts = self.multikey.iter().zip(document);
         parts.any(|(known, bits)| bits & !known.load(Relaxed) != 0).then(|| document.to_vec())
     }
 
-    /// Adds the bits of a document about to be indexed.
+    /// Adds the multikey bits of a new document.
     pub fn note_multikey(&self, document: &[u32]) {
         for (known, bits) in self.multikey.iter().zip(document) {
             known.fetch_or(*bits, Relaxed);
         }
     }
 
-    /// Whether this is the index on `_id` that every collection has.
+    /// Returns true for the index on `_id` that every collection has.
     pub fn is_id(&self) -> bool {
         self.spec.clustered || self.spec.name == "_id_"
     }
 
-    /// Whether two documents may not have the same key.
+    /// Returns true if two documents must not have the same key.
     pub fn unique(&self) -> bool {
         self.spec.unique
     }
 }
 
-// An index that is being built while documents change.
+// An index that is built while documents change.
 //
-// The builder loads the entries of a snapshot, sorted, a few at a time. Whoever changes a document meanwhile
-// writes its entries into the index being built as into any other, and marks the record: the builder leaves
-// out what its snapshot says of marked records. So nothing has to be caught up with at the end.
+// The builder loads the entries of a snapshot, sorted, in small batches. Meanwhile a writer adds entries to the new
+// index as to any other, and marks the record. The builder skips the snapshot's entries of marked records. No catch-up
+// phase is therefore necessary at the end.
 
-/// An index of a collection that no plan may use yet.
+/// An index that no plan may use yet.
 pub struct Building {
-    /// The index; its tree holds what has been loaded so far, and what was written since the build began.
+    /// The index. Its tree holds the entries loaded so far and the entries of writers since the start of the build.
     pub index: Arc<Index>,
-    /// What its builder is told by those who write to it.
+    /// Reports of writers to the builder.
     pub build: Arc<Build>,
 }
 
-// Specifications of indexes that were checked before.
+// A cache of checked index specifications.
 //
-// Test suites create the same collections with the same indexes before each test, and checking what createIndexes is given
-// was a third of its instructions. What a specification says depends on nothing but its bytes, unless it takes a
-// collation from the collection or has a filter: those are checked each time.
+// Test suites create the same collections with the same indexes before each test, and checking the specifications took
+// a third of the instructions of createIndexes. The result depends only on the bytes of a specification, with two
+// exceptions: a collation from the collection, and a filter. These are checked each time.
 
-/// How many are kept; the next one forgets them all.
+/// Maximum number of cached specifications. The cache is emptied when it is full.
 const MOST: usize = 256;
 
-/// Longer ones are not kept, in bytes.
+/// Maximum length of a cached specification in bytes.
 const LONGEST: usize = 512;
 
-/// The specifications of a database that are kept, by their bytes.
+/// The cached specifications of a database by their bytes.
 #[derive(Default)]
 pub(crate) struct KnownSpecs(Mutex<HashMap<Box<[u8]>, Arc<IndexSpec>, RandomState>>);
 
 impl KnownSpecs {
-    /// What [`IndexSpec::parse`] says of a specification.
+    /// Returns the result of [`IndexSpec::parse`].
     ///
-    /// Errors: those of `parse`.
+    /// Errors: errors of `parse`.
     pub(crate) fn parse(
         &self,
         specification: Document<'_>,

@@ -1,4 +1,4 @@
-//! Index specifications: what createIndexes takes, checked, and what listIndexes shows.
+//! Index specifications: the checked input of createIndexes, and the output of listIndexes.
 
 use super::geo::GeoIndex;
 use super::text::{self as text_index, TextIndex};
@@ -9,13 +9,13 @@ use query::matcher::Matcher;
 use query::{Collation, Context, collation};
 use std::sync::Arc;
 
-/// The longest key pattern, in fields.
+/// Maximum number of fields of a key pattern.
 const PARTS_MAX: usize = 32;
 
-/// The longest key pattern, in bytes.
+/// Maximum size of a key pattern in bytes.
 const KEY_PATTERN_MAX: usize = 2048;
 
-/// How one field of a key pattern is indexed.
+/// Kind of a field in a key pattern.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum KeyKind {
     /// By value, smallest first.
@@ -24,7 +24,7 @@ pub enum KeyKind {
     Descending,
     /// By the hash of the value.
     Hashed,
-    /// By the cells of a place on the sphere.
+    /// By the S2 cells of a place on the sphere.
     Sphere,
     /// By the hash of a place in the plane.
     Flat,
@@ -37,58 +37,58 @@ pub enum KeyKind {
 pub struct KeyPart {
     /// The indexed path.
     pub path: Path,
-    /// How it is indexed.
+    /// Kind of the index on this field.
     pub kind: KeyKind,
 }
 
 /// A checked index specification.
 #[derive(Clone)]
 pub struct IndexSpec {
-    /// The index's name, unique in its collection.
+    /// Name of the index, unique in its collection.
     pub name: String,
-    /// The key pattern as it was given.
+    /// The key pattern as given.
     pub key: DocumentBuf,
-    /// The key pattern taken apart.
+    /// The parsed key pattern.
     pub parts: Vec<KeyPart>,
-    /// What makes it an index of places.
+    /// Geospatial properties, if any.
     pub geo: Option<GeoIndex>,
-    /// What makes it an index of text.
+    /// Text properties, if any.
     pub text: Option<Arc<TextIndex>>,
-    /// Which part stands for all paths below it.
+    /// The wildcard part, if any.
     pub wildcard: Option<Wildcard>,
-    /// In a wildcard index seen as one on a single path: the part that holds the path.
+    /// In a wildcard index as seen on a single path: the part that holds the path.
     pub(crate) path_part: Option<usize>,
-    /// No two documents may have the same key.
+    /// True if two documents must not have the same key.
     pub unique: bool,
-    /// Writes may not add documents with the key of another, but some may be there.
+    /// Writes must not add duplicate keys, but existing documents may have some.
     pub prepare_unique: bool,
-    /// Documents that have none of the fields are left out.
+    /// Documents without any of the fields are not indexed.
     pub sparse: bool,
-    /// It is the index on `_id`, and the collection is in its order.
+    /// The index on `_id` of a clustered collection.
     pub clustered: bool,
-    /// Kept up to date but never chosen by the planner.
+    /// Maintained but never chosen by the planner.
     pub hidden: bool,
-    /// Documents are removed this many seconds after the indexed date.
+    /// Seconds after the indexed date at which documents expire.
     pub expire_after_seconds: Option<f64>,
-    /// Only documents that this filter matches are indexed.
+    /// Filter of a partial index, if any.
     pub partial: Option<Partial>,
-    /// What orders its strings, and says which are equal.
+    /// Collation of strings.
     pub collation: Collation,
-    /// The options as listIndexes shows them, in the order given.
+    /// The options as in listIndexes, in the given order.
     options: DocumentBuf,
 }
 
 /// The filter of a partial index.
 #[derive(Clone)]
 pub struct Partial {
-    /// The filter as it was given.
+    /// The filter as given.
     pub filter: DocumentBuf,
-    /// The filter, parsed.
+    /// The parsed filter.
     pub matcher: Arc<Matcher>,
 }
 
 impl IndexSpec {
-    /// The index on `_id` that every collection has, by the collection's collation.
+    /// Returns the index on `_id` of every collection, with the collection's collation.
     pub fn id(collation: Collation) -> IndexSpec {
         let mut key = Builder::new();
         key.append(c"_id", 1i32);
@@ -112,7 +112,7 @@ impl IndexSpec {
         }
     }
 
-    /// The index on `_id` of a clustered collection, which may have another name.
+    /// Returns the index on `_id` of a clustered collection, which may have another name.
     pub fn clustered(name: &str, collation: Collation) -> IndexSpec {
         let mut options = Builder::new();
         options.append(c"unique", true).append(c"clustered", true);
@@ -120,11 +120,10 @@ impl IndexSpec {
         IndexSpec { name: name.to_string(), clustered: true, options: options.finish(), ..id }
     }
 
-    /// Checks one element of createIndexes' `indexes`. Without a collation of its own the index has
-    /// that of the context.
+    /// Checks one element of createIndexes' `indexes`. The default collation is the context's.
     ///
-    /// Errors: CannotCreateIndex, TypeMismatch, BadValue, InvalidIndexSpecificationOption,
-    /// NotImplemented for kinds of index and options that are not there yet, as MongoDB words them.
+    /// Errors: CannotCreateIndex, TypeMismatch, BadValue, InvalidIndexSpecificationOption, NotImplemented for
+    /// unsupported kinds and options, with MongoDB's texts.
     pub fn parse(
         specification: Document<'_>,
         _namespace: &Namespace,
@@ -137,7 +136,7 @@ impl IndexSpec {
         parser.finish(specification, context)
     }
 
-    /// A specification without the fields that none has, for `ignoreUnknownIndexOptions`.
+    /// Returns a specification without unknown fields, for `ignoreUnknownIndexOptions`.
     pub fn without_unknown(specification: Document<'_>) -> DocumentBuf {
         let is_known = |element: &Element<'_>| {
             let outcome = Parser::default().field(element.name(), element.value(), specification);
@@ -150,14 +149,14 @@ impl IndexSpec {
         out.finish()
     }
 
-    /// The specification as listIndexes shows it.
+    /// Returns the specification as in listIndexes.
     pub fn to_document(&self) -> DocumentBuf {
         let mut out = Builder::new();
         self.append_to(&mut out);
         out.finish()
     }
 
-    /// Appends what listIndexes shows to an open document.
+    /// Appends the fields of listIndexes to an open document.
     pub(crate) fn append_to(&self, out: &mut Builder) {
         out.append(c"v", 2i32).append(c"key", &self.key).append(c"name", &self.name);
         out.append_all(self.options.view());
@@ -173,7 +172,7 @@ impl IndexSpec {
         out.append_optional(c"collation", self.collation.document());
     }
 
-    /// The hash that a value has in a hashed part: of strings that are equal, the same.
+    /// Returns the hash of a value in a hashed part. Strings that the collation treats as equal have equal hashes.
     pub fn hash(&self, value: Value<'_>) -> i64 {
         if self.collation.is_simple() || !collation::depends_on_collation(value) {
             return base::hash::hash64(value);
@@ -183,8 +182,7 @@ impl IndexSpec {
         base::hash::hash64(Value::Binary { subtype: 0, bytes: &key })
     }
 
-    /// Whether two specifications are of one index: the same keys of the same documents, and the same rules
-    /// for both.
+    /// Returns true if two specifications define one index: equal keys, collation, uniqueness, sparseness and filter.
     pub fn same_signature(&self, other: &IndexSpec) -> bool {
         let filter = |spec: &IndexSpec| spec.partial.as_ref().map(|partial| partial.filter.clone());
         self.parts == other.parts
@@ -200,7 +198,7 @@ impl IndexSpec {
         self.unique || self.name == "_id_"
     }
 
-    /// Whether the options agree in everything but the name.
+    /// Returns true if all options except the name agree.
     pub fn same_options(&self, other: &IndexSpec) -> bool {
         self.prepare_unique == other.prepare_unique
             && self.expire_after_seconds == other.expire_after_seconds
@@ -208,18 +206,18 @@ impl IndexSpec {
             && self.same_signature(other)
     }
 
-    /// Whether plans use the index for conditions on its fields, and for their order: not where it is
-    /// of a kind that has operators of its own.
+    /// Returns true if plans may use the index for ordinary conditions and for sorting. Indexes with operators of their
+    /// own (geospatial, text) return false.
     pub fn serves_plain_queries(&self) -> bool {
         self.geo.is_none() && self.text.is_none()
     }
 
-    /// Whether the index is hashed in some part.
+    /// Returns true if any part is hashed.
     pub fn is_hashed(&self) -> bool {
         self.parts.iter().any(|part| part.kind == KeyKind::Hashed)
     }
 
-    /// Whether the key pattern is on `_id` alone, ascending.
+    /// Returns true if the key pattern is `_id` alone, ascending.
     pub fn is_id_pattern(&self) -> bool {
         matches!(&*self.parts, [part] if part.path.as_str() == "_id" && part.kind != KeyKind::Hashed)
     }
@@ -234,7 +232,7 @@ impl IndexSpec {
     }
 }
 
-/// Seconds as an integer where they are one, as MongoDB stores them.
+/// Appends seconds, as an integer if possible, as MongoDB stores them.
 fn append_seconds(out: &mut Builder, seconds: f64) {
     if seconds.fract() == 0.0 && seconds.abs() <= f64::from(i32::MAX) {
         out.append(c"expireAfterSeconds", seconds as i32);
@@ -243,7 +241,7 @@ fn append_seconds(out: &mut Builder, seconds: f64) {
     }
 }
 
-/// The fields seen so far.
+/// The fields parsed so far.
 #[derive(Default)]
 struct Parser {
     name: Option<String>,
@@ -276,7 +274,7 @@ impl Parser {
                 self.options.append(FieldName::new(name)?, self.sparse);
             }
             "background" => {
-                // Builds don't differ; MongoDB keeps the option and ignores it too.
+                // All builds are alike. MongoDB keeps the option and ignores it too.
                 let background = flag(name, value)?;
                 self.options.append(FieldName::new(name)?, background);
             }
@@ -288,7 +286,7 @@ impl Parser {
                 self.partial = Some(filter.to_owned());
             }
             "v" => version(value)?,
-            // The namespace, which older clients repeat here.
+            // The namespace, sent by older clients.
             "ns" => {
                 text(name, value)?;
             }
@@ -313,7 +311,7 @@ impl Parser {
                 }
                 self.options.append(FieldName::new(name)?, value);
             }
-            // Of geoHaystack indexes, which went with MongoDB 5.0.
+            // An option of geoHaystack indexes, which MongoDB 5.0 removed.
             "bucketSize" => {
                 return Err(err!(NotImplemented, "geoHaystack indexes are not supported: option '{name}'"));
             }
@@ -322,9 +320,9 @@ impl Parser {
                 self.options.append(FieldName::new(name)?, projection);
                 self.wildcard_projection = Some(projection.to_owned());
             }
-            // No effect since MongoDB 3.0, and still taken.
+            // No effect since MongoDB 3.0, but accepted.
             "dropDups" => {}
-            // Of the index that create made; createIndexes may only repeat it.
+            // An option of the index made by create; createIndexes may only repeat it.
             "clustered" => self.clustered = flag(name, value)?,
             "prepareUnique" => self.prepare_unique = flag(name, value)?,
             _ => {
@@ -393,7 +391,7 @@ impl Parser {
     }
 }
 
-/// What holds between the fields.
+/// Checks rules that involve several fields.
 fn check(spec: &IndexSpec, whole: Document<'_>) -> Result<()> {
     if spec.name.is_empty() {
         return Err(err!(CannotCreateIndex, "index name cannot be empty"));
@@ -426,7 +424,7 @@ fn check(spec: &IndexSpec, whole: Document<'_>) -> Result<()> {
             ));
         }
     }
-    // The fields as given: text on one field is one, though it is stored as two.
+    // Fields as given: a text index on one field counts as one, though two are stored.
     let fields = whole.get("key").and_then(|key| key.as_document()).map_or(0, |key| key.iter().count());
     let is_stored_text = spec.text.is_some() && fields == 2 && whole.get("weights").is_some();
     if spec.expire_after_seconds.is_some() && fields > 1 && !is_stored_text {
@@ -449,7 +447,7 @@ fn check(spec: &IndexSpec, whole: Document<'_>) -> Result<()> {
     Ok(())
 }
 
-/// What a wildcard index can't be.
+/// Checks the rules of wildcard indexes.
 fn check_wildcard(spec: &IndexSpec) -> Result<()> {
     if spec.sparse {
         return Err(err!(CannotCreateIndex, "Index type 'wildcard' does not support the sparse option"));
@@ -463,7 +461,7 @@ fn check_wildcard(spec: &IndexSpec) -> Result<()> {
     Ok(())
 }
 
-/// The index on `_id` has no options of its own.
+/// Checks that the index on `_id` has no options.
 fn check_id(spec: &IndexSpec, whole: Document<'_>) -> Result<()> {
     const FIELDS: [&str; 5] = ["collation", "key", "name", "ns", "v"];
     if spec.hidden {
@@ -488,7 +486,7 @@ fn check_id(spec: &IndexSpec, whole: Document<'_>) -> Result<()> {
     Ok(())
 }
 
-/// An index has one kind beside that of plain fields.
+/// Checks that an index has at most one special kind.
 fn check_plugins(key: Document<'_>) -> Result<()> {
     let mut plugins = key.iter().filter_map(|part| part.value().as_str());
     let first = plugins.next();
@@ -504,7 +502,7 @@ fn check_plugins(key: Document<'_>) -> Result<()> {
     Ok(())
 }
 
-/// Takes a key pattern apart.
+/// Parses a key pattern.
 fn key_pattern(key: Document<'_>) -> Result<Vec<KeyPart>> {
     let mut names: Vec<&str> = Vec::new();
     for element in key {
@@ -589,15 +587,15 @@ fn illegal_name() -> base::Error {
 }
 
 fn partial(filter: DocumentBuf, collation: &Collation, context: &Context) -> Result<Partial> {
-    // What is in the index is decided by its own collation, not by a writer's.
+    // The collation of the index decides its contents, not that of a writer.
     let context = &context.with_collation(collation.clone());
     let matcher = Arc::new(Matcher::parse(filter.view(), context)?);
     check_partial(filter.view(), true)?;
     Ok(Partial { filter, matcher })
 }
 
-/// Partial filters take comparisons, `$exists: true`, `$type`, `$in`, what lies in a shape or meets it, `$and`
-/// and `$or` only.
+/// Checks a partial filter. Only comparisons, `$exists: true`, `$type`, `$in`, geospatial conditions, `$and` and `$or`
+/// are allowed.
 fn check_partial(filter: Document<'_>, _top: bool) -> Result<()> {
     for element in filter {
         match element.name() {
@@ -673,7 +671,7 @@ fn expiry(value: Value<'_>) -> Result<f64> {
             "TTL index 'expireAfterSeconds' option must be within an acceptable range, try a lower number"
         ));
     }
-    // NaN means the greatest expiry, as MongoDB reads it.
+    // NaN means the greatest expiry, as in MongoDB.
     Ok(if seconds.is_nan() { f64::from(i32::MAX) } else { seconds.trunc() })
 }
 

@@ -1,8 +1,8 @@
-//! Text indexes: their specification, put into the form that is stored, and their keys.
+//! Text indexes: specifications in their stored form, and keys.
 //!
-//! The key pattern that is stored has `_fts: "text", _ftsx: 1` in place of the fields of text, whose
-//! names stand in `weights`. A document has a key for each of its terms: the values of the fields in
-//! front, the term, how much it counts, and the values of the fields behind.
+//! The stored key pattern has `_fts: "text", _ftsx: 1` in place of the text fields, whose names are in `weights`. A
+//! document has a key for each of its terms: the values of the leading fields, the term, its score, and the values of
+//! the trailing fields.
 
 use super::{DocumentKeys, IndexSpec, KeyKind, KeyOf, KeyPart};
 use base::bson::{Builder, Document, DocumentBuf, FieldName, Path, Value};
@@ -12,26 +12,26 @@ use query::text::{Language, TextSpec, Version};
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 
-/// Weights lie below this.
+/// Upper bound of weights, excluded.
 const WEIGHT_MAX: i64 = 100_000;
 
-/// The longest term that stands in a key as it is, in bytes; of a longer one so much and a hash.
+/// Maximum length of a term in a key, in bytes. A longer term is stored as a prefix and a hash.
 const TERM_MAX: usize = 224;
 
-/// The term in a key pattern, and how much it counts.
+/// Names of the term and its score in a key pattern.
 const TERM: &str = "_fts";
 const SCORE: &str = "_ftsx";
 
-/// What makes an index one of text.
+/// The text properties of an index.
 #[derive(Clone, Debug, PartialEq)]
 pub struct TextIndex {
-    /// Which texts it has.
+    /// The texts that it contains.
     pub spec: TextSpec,
-    /// How many parts of the key stand before the term.
+    /// Number of key parts before the term.
     pub prefix: usize,
 }
 
-/// A specification as it is stored.
+/// A specification in its stored form.
 pub(super) struct Stored {
     pub(super) key: DocumentBuf,
     pub(super) parts: Vec<KeyPart>,
@@ -39,14 +39,14 @@ pub(super) struct Stored {
     pub(super) options: DocumentBuf,
 }
 
-/// Whether a key pattern is that of a text index.
+/// Returns true if a key pattern is of a text index.
 pub(super) fn is_pattern(key: Document<'_>) -> bool {
     key.iter().any(|part| matches!(part.value(), Value::String("text")))
 }
 
-/// Puts a specification into the form that is stored. One that is in it stays as it is.
+/// Converts a specification into its stored form. A stored form stays unchanged.
 ///
-/// Errors: CannotCreateIndex, as MongoDB words them.
+/// Errors: CannotCreateIndex with MongoDB's texts.
 pub(super) fn stored(key: Document<'_>, options: Document<'_>) -> Result<Stored> {
     let version = version(options.get("textIndexVersion"))?;
     let (fixed, parts, fields) = fixed_pattern(key)?;
@@ -80,7 +80,7 @@ pub(super) fn stored(key: Document<'_>, options: Document<'_>) -> Result<Stored>
     Ok(Stored { key: fixed, parts, index, options })
 }
 
-/// The options in the order given, with what was not given behind and the version last.
+/// Returns the options in the given order, then the defaults, and the version last.
 fn stored_options(given: Document<'_>, own: Document<'_>, version: Version) -> DocumentBuf {
     let mut out = Builder::new();
     for option in given.iter().filter(|option| option.name() != "textIndexVersion") {
@@ -93,7 +93,7 @@ fn stored_options(given: Document<'_>, own: Document<'_>, version: Version) -> D
     out.finish()
 }
 
-/// The key pattern as it is stored, its parts, and the fields of text that it names.
+/// Returns the stored key pattern, its parts, and the text fields that it names.
 fn fixed_pattern(key: Document<'_>) -> Result<(DocumentBuf, Vec<KeyPart>, Vec<String>)> {
     let (mut fixed, mut parts, mut fields) = (Builder::new(), Vec::new(), Vec::new());
     let (mut is_fixed, mut ended) = (false, false);
@@ -151,7 +151,7 @@ fn push_term(fixed: &mut Builder, parts: &mut Vec<KeyPart>) {
     parts.push(KeyPart { path: Path::new(FieldName::literal(SCORE)), kind: KeyKind::Ascending });
 }
 
-/// The weight of each field, by name.
+/// Returns the weight of each field by name.
 fn weights(fields: Vec<String>, given: Option<Value<'_>>) -> Result<DocumentBuf> {
     let mut weights: BTreeMap<String, i64> = fields.into_iter().map(|field| (field, 1)).collect();
     match given {
@@ -190,7 +190,7 @@ fn weights(fields: Vec<String>, given: Option<Value<'_>>) -> Result<DocumentBuf>
     Ok(out.finish())
 }
 
-/// A weight must be of a field, or of all.
+/// Checks that a weight belongs to a field or to all.
 fn check_field(field: &str) -> Result<()> {
     let problem = match field {
         "$**" => return Ok(()),
@@ -221,7 +221,7 @@ fn version(given: Option<Value<'_>>) -> Result<Version> {
     Version::of(number).ok_or_else(|| err!(CannotCreateIndex, "bad textIndexVersion: {number}"))
 }
 
-/// The value of a field beside the text, which no array may stand at or on the way to.
+/// Returns the value of a field outside of the text. No array is allowed on its path.
 ///
 /// Errors: CannotBuildIndexKeys.
 fn extra<'d>(document: Document<'d>, path: &Path) -> Result<Option<Value<'d>>> {
@@ -246,25 +246,25 @@ fn extra<'d>(document: Document<'d>, path: &Path) -> Result<Option<Value<'d>>> {
 }
 
 impl TextIndex {
-    /// The bytes that the keys of a term begin with, behind those of the fields in front.
+    /// Returns the prefix of the keys of a term, with the values of the leading fields.
     pub(crate) fn term_key(&self, prefix: &[u8], term: &str) -> Vec<u8> {
         let mut key = prefix.to_vec();
         base::key_string::encode(Value::String(&key_term(term)), true, &mut key);
         key
     }
 
-    /// How much the term of a key counts in the document.
+    /// Returns the score of the term in a key.
     ///
-    /// Errors: the key is broken.
+    /// Errors: the key is corrupt.
     pub(crate) fn score(&self, key: &[u8], term_key: usize) -> Result<f64> {
         let rest = key.get(term_key..).unwrap_or_default();
-        // What type the number has is told elsewhere; here only its value counts.
+        // The type bits are elsewhere; only the value matters here.
         let score = Decoder::new(rest, &[]).next(true)?;
         Ok(score.view().as_number().map_or(0.0, |score| score.to_f64()))
     }
 }
 
-/// A term as keys have it.
+/// Returns a term as stored in keys.
 fn key_term(term: &str) -> Cow<'_, str> {
     if term.len() <= TERM_MAX {
         return Cow::Borrowed(term);
@@ -276,10 +276,9 @@ fn key_term(term: &str) -> Cow<'_, str> {
 }
 
 impl IndexSpec {
-    /// A key for each term of a document.
+    /// Adds a key for each term of a document.
     ///
-    /// Errors: CannotBuildIndexKeys for an array beside the text, 17261 and 17262 for fields that name
-    /// no language.
+    /// Errors: CannotBuildIndexKeys for an array outside of the text; 17261 and 17262 for an invalid language field.
     pub(super) fn text_keys(
         &self,
         text: &TextIndex,
@@ -299,7 +298,7 @@ impl IndexSpec {
         found.keys.reserve(scores.iter().len());
         for (term, score) in scores.iter() {
             let term = key_term(term);
-            // As much again as the term for its score and the fields beside it.
+            // Additional capacity for the score and the other fields.
             let mut builder = KeyBuilder::with_capacity(term.len() + 24);
             for (at, (part, extra)) in self.parts.iter().zip(&extras).enumerate() {
                 let value = match at.checked_sub(text.prefix) {

@@ -1,4 +1,4 @@
-//! How a text index is specified, and which keys documents have in it.
+//! Specifications of text indexes, and the keys of documents.
 
 use super::super::IndexSpec;
 use base::Namespace;
@@ -14,7 +14,7 @@ fn parse(spec: &str) -> base::Result<IndexSpec> {
 fn shows(spec: &str, expected: &str) {
     let stored = parse(spec).unwrap().to_document();
     assert_eq!(stored, extended_json::parse(expected).unwrap(), "{}", stored.view());
-    // What is stored is taken, and stays as it is.
+    // The stored form is accepted and stays unchanged.
     let namespace = Namespace::new("test", "c").unwrap();
     let again = IndexSpec::parse(stored.view(), &namespace, &Context::for_tests()).unwrap();
     assert_eq!(again.to_document(), stored);

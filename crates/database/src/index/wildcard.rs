@@ -1,50 +1,50 @@
-//! Wildcard indexes: every leaf below a path, or below those that a projection leaves, is a key.
+//! Wildcard indexes: every leaf below a path, or below the paths of a projection, is a key.
 //!
-//! A key has the path of its leaf in front of the value, so that one tree is an index on each path
-//! there is. For planning it therefore *becomes* an index on one path: [`Index::on_path`].
+//! A key has the path of its leaf before the value, so one tree serves as an index on each path. For planning it is
+//! converted into an index on one path: [`Index::on_path`].
 
 use super::{Index, IndexSpec, KeyKind, KeyPart};
 use base::bson::{Builder, Document, DocumentBuf, FieldName, Path, Value};
 use base::{Result, err};
 use query::{Context, Projection};
 
-/// What the path of a leaf is called in the keys.
+/// Name of the path part in keys.
 const PATH: &str = "$_path";
 
-/// Which paths a wildcard index holds.
+/// The paths of a wildcard index.
 ///
-/// Where its documents have arrays is kept by path, in words of bits behind those of its parts
-/// ([`array_paths`]). Bit 0 of its own part's says that nothing is known by path: some document has a name
-/// with a dot in it, or one twice, or arrays that were not noted by path yet.
+/// Arrays are recorded by path, in words of bits after the bits of the parts ([`array_paths`]). Bit 0 of the wildcard
+/// part means that nothing is known by path. Some document then has a duplicate name or a name with a dot, or arrays
+/// that were not recorded by path yet.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Wildcard {
-    /// Its place among the parts of the key pattern.
+    /// Index of the wildcard in the key pattern.
     pub part: usize,
-    /// What it lies below; `None` is the whole document.
+    /// Path above the leaves; `None` for the whole document.
     below: Option<Path>,
-    /// Whether `paths` are all that is indexed, or all that isn't.
+    /// True if `paths` are the only ones indexed, false if they are excluded.
     includes: bool,
     paths: Vec<Path>,
-    /// Whether `_id` is indexed.
+    /// True if `_id` is indexed.
     id: bool,
 }
 
 /// The leaves of a document in one wildcard index.
 #[derive(Default)]
 pub(crate) struct Leaves<'a> {
-    /// Each with its path; sorted by it.
+    /// Leaves with their paths, sorted by path.
     pub(crate) list: Vec<(String, Value<'a>)>,
     /// The paths with arrays.
     pub(crate) arrays: Vec<String>,
-    /// Whether names don't tell the path: one has a dot in it, or occurs twice.
+    /// True if names do not determine the path: a name is duplicate or has a dot.
     pub(crate) ambiguous: bool,
 }
 
 impl Wildcard {
-    /// The wildcard of a key pattern, if it has one.
+    /// Parses the wildcard of a key pattern, if any.
     ///
-    /// Errors: CannotCreateIndex where there are several or where other parts overlap with it;
-    /// BadValue and FailedToParse for a projection that doesn't go with the key pattern.
+    /// Errors: CannotCreateIndex for several wildcards or overlapping parts; BadValue and FailedToParse for a
+    /// projection that does not fit the key pattern.
     pub(super) fn parse(
         parts: &[KeyPart],
         projection: Option<&DocumentBuf>,
@@ -85,7 +85,7 @@ impl Wildcard {
         if projection.is_empty() {
             return Err(err!(FailedToParse, "The 'wildcardProjection' field can't be an empty object"));
         }
-        // For the errors of what no projection may have.
+        // Checks for the errors of any projection.
         Projection::parse_find(projection, context)?;
         let mut fields = Vec::new();
         flatten(projection, "", &mut fields)?;
@@ -118,7 +118,7 @@ impl Wildcard {
         Ok(())
     }
 
-    /// Whether the index has the leaves at a path.
+    /// Returns true if the index has the leaves at a path.
     pub(crate) fn covers(&self, path: &Path) -> bool {
         if path.first() == "_id" && self.below.is_none() {
             return self.id;
@@ -127,12 +127,12 @@ impl Wildcard {
             && self.paths.iter().any(|own| path.starts_with(own)) == self.includes
     }
 
-    /// Whether it also has all leaves further down.
+    /// Returns true if it also has all leaves further down.
     pub(crate) fn covers_below(&self, path: &Path) -> bool {
         self.covers(path) && (self.includes || !self.paths.iter().any(|own| own.starts_with(path)))
     }
 
-    /// All leaves of a document.
+    /// Returns all leaves of a document.
     pub(crate) fn leaves<'a>(&self, document: Document<'a>) -> Leaves<'a> {
         let mut leaves = Leaves::default();
         self.walk(document, &mut String::new(), true, &mut leaves);
@@ -140,7 +140,7 @@ impl Wildcard {
         leaves
     }
 
-    /// Recursion is bounded by the nesting of stored documents.
+    /// The depth of the recursion is limited by the nesting of stored documents.
     fn walk<'a>(&self, document: Document<'a>, path: &mut String, top: bool, leaves: &mut Leaves<'a>) {
         leaves.ambiguous |= has_ambiguous_names(document);
         for element in document {
@@ -169,7 +169,7 @@ impl Wildcard {
     fn value<'a>(&self, value: Value<'a>, path: &mut String, leaves: &mut Leaves<'a>) {
         match value {
             Value::Document(inner) if !inner.is_empty() => self.walk(inner, path, false, leaves),
-            // An array within an array is one value.
+            // An array in an array is one value.
             _ => self.leaf(value, path, leaves),
         }
     }
@@ -181,12 +181,12 @@ impl Wildcard {
     }
 }
 
-/// Whether a field of a key pattern stands for all below it.
+/// Returns true if a field of a key pattern is a wildcard.
 pub(super) fn is_wildcard(name: &str) -> bool {
     name == "$**" || name.ends_with(".$**")
 }
 
-/// The paths of a projection and whether each is wanted.
+/// Collects the paths of a projection with their inclusion.
 fn flatten(projection: Document<'_>, above: &str, fields: &mut Vec<(Path, bool)>) -> Result<()> {
     for element in projection {
         let path = format!("{above}{}", element.name());
@@ -207,9 +207,9 @@ fn flatten(projection: Document<'_>, above: &str, fields: &mut Vec<(Path, bool)>
 }
 
 impl Index {
-    /// A wildcard index as one on a single path: the same tree, its keys taken apart into the path
-    /// and the value. It has arrays where some document has one on the path, and everywhere with
-    /// `always`, for bounds that span several paths.
+    /// Returns a wildcard index as an index on a single path: the same tree, with keys split into path and value. It is
+    /// multikey if some document has an array on the path. With `always` it is multikey everywhere, for bounds over
+    /// several paths.
     pub(crate) fn on_path(&self, wildcard: &Wildcard, path: &Path, always: bool) -> Index {
         let mut spec = IndexSpec::clone(&self.spec);
         let bits = self.multikey_bits();
@@ -232,12 +232,12 @@ impl Index {
         Index { uses: self.uses.clone(), ..Index::new(spec, self.ident, &multikey, self.since_millis) }
     }
 
-    /// Whether the path of a key may be that of another field, or arrays were not noted by path.
+    /// Returns true if the path of a key may belong to another field, or if arrays were not recorded by path.
     pub(crate) fn is_ambiguous(&self, wildcard: &Wildcard) -> bool {
         self.multikey_bits().get(wildcard.part).is_some_and(|bits| *bits != 0)
     }
 
-    /// The bits of those components of a path that may hold arrays.
+    /// Returns the bits of the path components that may have arrays.
     fn arrays_along(&self, path: &Path) -> u32 {
         let words = self.multikey_bits().split_off(self.spec.parts.len());
         let mut along = String::new();
@@ -251,7 +251,7 @@ impl Index {
     }
 }
 
-/// Whether names don't tell fields apart: one has a dot in it, or is there twice.
+/// Returns true if names do not identify fields: a name has a dot or is duplicate.
 fn has_ambiguous_names(document: Document<'_>) -> bool {
     let mut names: Vec<&str> = document.iter().map(|element| element.name()).collect();
     names.sort_unstable();
@@ -259,20 +259,20 @@ fn has_ambiguous_names(document: Document<'_>) -> bool {
         || names.windows(2).any(|pair| matches!(pair, [a, b] if a == b))
 }
 
-/// The bits of all components of a path.
+/// Returns the bits of all components of a path.
 fn every_component(path: &Path) -> u32 {
     (0..path.components().len()).fold(0, |bits, component| bits | 1 << component.min(31))
 }
 
-// Which paths of a wildcard index have arrays on them: as many bits as an index can always keep, whatever
-// documents look like. A path may be taken for one with arrays that has none, never the other way round.
+// Paths of a wildcard index with arrays on them, as a Bloom filter of fixed size. A path without arrays may be reported
+// as having some, never the reverse.
 //
-// The bits are stored with the index, so the way from a path to its bits must stay as it is.
+// The bits are stored with the index, so the mapping from a path to its bits must never change.
 
-/// How many words of bits there are.
+/// Number of words of bits.
 pub(super) const ARRAY_WORDS: usize = 8;
 
-/// Notes that some document has an array at a path.
+/// Records that some document has an array at a path.
 pub(super) fn note_array(path: &str, words: &mut [u32]) {
     for bit in array_bits(path) {
         if let Some(word) = words.get_mut(bit / 32) {
@@ -281,14 +281,14 @@ pub(super) fn note_array(path: &str, words: &mut [u32]) {
     }
 }
 
-/// Whether a document may have an array at a path.
+/// Returns true if a document may have an array at a path.
 fn may_have_array(path: &str, words: &[u32]) -> bool {
     array_bits(path)
         .into_iter()
         .all(|bit| words.get(bit / 32).is_some_and(|word| word & (1 << (bit % 32)) != 0))
 }
 
-/// The two bits of a path, by FNV-1a.
+/// Returns the two bits of a path, by FNV-1a.
 fn array_bits(path: &str) -> [usize; 2] {
     let hash = path.bytes().fold(0xCBF2_9CE4_8422_2325_u64, |hash, byte| {
         (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01B3)
@@ -308,7 +308,7 @@ mod tests {
         IndexSpec::parse(spec.view(), &Namespace::parse("test.c").unwrap(), &Context::for_tests())
     }
 
-    /// The leaves as text, and the paths with arrays; a question mark in front where names are ambiguous.
+    /// Returns the leaves as text, and the paths with arrays. A leading question mark means ambiguous names.
     fn leaves(key: &str, options: &str, document: &str) -> String {
         let spec = parse(&format!("{{name: 'n', key: {key}{options}}}")).unwrap();
         let document = extended_json::parse(document).unwrap();
@@ -361,7 +361,7 @@ mod tests {
         };
         let of = "{ x: 1, $_path: 1, a.b: -1, y: 1 }".to_string();
         assert_eq!(on(&keys.multikey, "a.b"), (of.clone(), vec![1, 0, 0, 0]));
-        // Without paths of their own arrays may be anywhere.
+        // Without records by path, arrays may be anywhere.
         assert_eq!(on(&[1, 1, 0], "a.b"), (of.clone(), vec![1, 0, 3, 0]));
         let arrays = extended_json::parse("{a: {b: [1, 2], c: 3}}").unwrap();
         let arrays = spec.keys_of(arrays.view(), &Context::for_tests()).unwrap().multikey;

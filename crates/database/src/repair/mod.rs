@@ -1,12 +1,12 @@
-//! Repair: a database made sound again in an engine from which something may be missing.
+//! Repair: restores consistency of a database in an engine with missing parts.
 //!
-//! The engine has what could be salvaged: trees, known by their numbers. The catalog's entries that can be
-//! read say whose they are. Documents that aren't valid BSON are removed, and every index is built anew from
-//! the documents there are, with its multikey flags. A second document of a unique key goes to
-//! `local.lost_and_found.<uuid>`, and a tree of documents that no entry names any more to `local.orphan.<n>`:
-//! the names that mongod gives. Nobody else may use the engine meanwhile; afterwards it is opened as ever.
+//! The engine contains the salvaged trees, known by their numbers. Readable catalog entries name their owners. Repair
+//! removes documents that are not valid BSON. It rebuilds every index from the remaining documents, with its multikey
+//! bits. A second document with a unique key moves to `local.lost_and_found.<uuid>`. A tree of documents without an
+//! owner becomes `local.orphan.<n>`. These are mongod's names. Repair needs exclusive use of the engine, which is
+//! opened normally afterwards.
 //!
-//! Collections: documents looked through, indexes built anew.
+//! For each collection, repair checks the documents and rebuilds the indexes.
 
 #[cfg(test)]
 mod tests;
@@ -27,38 +27,38 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use storage::{Batch, Direction, Engine, Ident, Key, Range, Value};
 
-/// So many notes are kept; all are logged.
+/// Maximum number of notes in the result. All notes are logged.
 const NOTES_MAX: usize = 1000;
 
-/// What repair found and did.
+/// Result of a repair.
 #[derive(Debug, Default)]
 pub struct Repaired {
-    /// Each collection that is there now.
+    /// The collections after the repair.
     pub collections: Vec<RepairedCollection>,
-    /// What was lost or moved, in words.
+    /// Descriptions of lost or moved data.
     pub notes: Vec<String>,
 }
 
-/// A collection after repair.
+/// A collection after the repair.
 #[derive(Debug)]
 pub struct RepairedCollection {
-    /// Its name.
+    /// Name of the collection.
     pub namespace: Namespace,
-    /// The trees that it has now.
+    /// Its trees.
     pub idents: Vec<Ident>,
     /// The tree of its documents.
     pub data: Ident,
-    /// Documents kept.
+    /// Number of documents kept.
     pub records: u64,
-    /// Documents removed, since they weren't any, or moved.
+    /// Number of documents that were invalid and removed, or moved.
     pub removed: u64,
 }
 
-/// The work, and what it needs.
+/// State of a repair.
 struct Repair<'a> {
     engine: &'a dyn Engine,
     context: Context,
-    /// The trees that the engine has.
+    /// Trees in the engine.
     idents: BTreeSet<Ident>,
     next_ident: u64,
     random: Random,
@@ -66,9 +66,9 @@ struct Repair<'a> {
     done: Repaired,
 }
 
-/// Makes the database in an engine sound again; `idents` are the trees that the engine has.
+/// Repairs the database in an engine. `idents` are the trees of the engine.
 ///
-/// Errors: the engine's own.
+/// Errors: errors of the engine.
 pub fn repair(engine: &dyn Engine, idents: &BTreeSet<Ident>, now_millis: i64, seed: u64) -> Result<Repaired> {
     let own = |ident: &&Ident| **ident != RETRIES;
     let mut repair = Repair {
@@ -108,7 +108,7 @@ impl Repair<'_> {
         }
     }
 
-    /// A number for a new tree, and the tree.
+    /// Creates a tree and returns its number.
     fn create(&mut self, batch: &mut Batch) -> Ident {
         let ident = Ident(self.next_ident);
         self.next_ident += 1;
@@ -117,7 +117,7 @@ impl Repair<'_> {
         ident
     }
 
-    /// A new collection over a tree, with its index on `_id`.
+    /// Returns a new collection over a tree, with its index on `_id`.
     fn new_collection(&mut self, namespace: Namespace, ident: Ident, batch: &mut Batch) -> Collection {
         let index = self.create(batch);
         let index = Index::new(IndexSpec::id(Collation::default()), index, &[], self.now_millis);
@@ -129,11 +129,10 @@ impl Repair<'_> {
     }
 }
 
-// The catalog's entries: those that make sense stay, the others are removed and said to be lost.
+// The catalog: valid entries stay, and invalid entries are removed and reported as lost.
 
 impl Repair<'_> {
-    /// Every collection and view that can be read, with the key of its entry. Trees that they name and that
-    /// are lost are made anew, empty.
+    /// Returns every readable collection and view with the key of its entry. Missing trees are created empty.
     fn catalog(&mut self) -> Result<Vec<(Key, Collection)>> {
         let mut batch = Batch::new();
         if self.idents.insert(CATALOG) {
@@ -144,7 +143,7 @@ impl Repair<'_> {
         let snapshot = self.engine.snapshot();
         let mut entries = snapshot.scan(CATALOG, Range::all(), Direction::Forward).map_err(storage_error)?;
         let (mut collections, mut batch) = (Vec::new(), Batch::new());
-        // Whether the saved state that the entries belong to has a head that can be read.
+        // Key of the present saved state, if its head is readable.
         let mut opened: Option<Key> = None;
         while let Some((key, value)) = entries.next().map_err(storage_error)? {
             let key = Key::from(key);
@@ -198,25 +197,25 @@ fn is_head(value: &[u8]) -> bool {
         && SavedStates::default().opens(Document::from_valid(value)).is_ok_and(|opens| opens)
 }
 
-/// A batch of documents' keys is committed when it has so many changes.
+/// Number of changes after which a batch of index keys is committed.
 const BATCH: usize = 2000;
 
-/// What the names of collections for documents that cannot stay where they were begin with.
+/// Prefix of collections for documents that had to be moved.
 const LOST_AND_FOUND: &str = "local.lost_and_found.";
 
-/// What stands against a document.
+/// Defect of a document.
 enum Fault {
-    /// It is none.
+    /// The document is invalid.
     Invalid(String),
-    /// Another has its key in a unique index.
+    /// Another document has its key in a unique index.
     Duplicate(String),
 }
 
-/// Keys put by the batch under way, which the engine doesn't have yet.
+/// Keys in the present batch, which the engine does not have yet.
 type Fresh = BTreeSet<(Ident, Key)>;
 
 impl Repair<'_> {
-    /// Looks through a collection and builds its indexes anew; `key` is that of its catalog entry.
+    /// Checks a collection and rebuilds its indexes. `key` is the key of its catalog entry.
     fn rebuild(&mut self, key: &Key, collection: Collection) -> Result<()> {
         let Some(data) = &collection.data else { return Ok(()) };
         let mut batch = Batch::new();
@@ -228,7 +227,7 @@ impl Repair<'_> {
         let collection = Collection { data: Some(data.clone()), ..collection };
         let (mut moved, mut removed, mut records) = (Vec::new(), 0, 0);
         let mut fresh = Fresh::new();
-        // The documents are read as they are now, whatever becomes of them meanwhile.
+        // Documents are read from this snapshot, whatever later batches change.
         let snapshot = self.engine.snapshot();
         let mut documents =
             snapshot.scan(data.ident, Range::all(), Direction::Forward).map_err(storage_error)?;
@@ -262,7 +261,7 @@ impl Repair<'_> {
         self.keep_aside(&collection, moved)
     }
 
-    /// Puts a document's keys into a batch, or says what stands against the document.
+    /// Adds a document's keys to a batch, or returns its defect.
     fn index(
         &self,
         collection: &Collection,
@@ -299,7 +298,7 @@ impl Repair<'_> {
         Ok(None)
     }
 
-    /// The unique index in which another document has a key of this one.
+    /// Returns the unique index in which another document has a key of this one.
     fn duplicate(
         &self,
         data: &Data,
@@ -322,7 +321,7 @@ impl Repair<'_> {
         Ok(None)
     }
 
-    /// Puts the documents that were in the way of others into a collection of their own.
+    /// Moves the conflicting documents into a collection of their own.
     fn keep_aside(&mut self, collection: &Collection, moved: Vec<(String, Value)>) -> Result<()> {
         let Some((index, _)) = moved.first() else { return Ok(()) };
         if collection.namespace.as_str().starts_with(LOST_AND_FOUND) {
@@ -347,7 +346,7 @@ impl Repair<'_> {
         self.name(&name, ident, batch)
     }
 
-    /// Gives a tree that nobody names a collection, if it holds documents, and else lets it go.
+    /// Makes a collection of a tree without an owner if it holds documents. Drops the tree if not.
     fn adopt(&mut self, ident: Ident) -> Result<()> {
         let snapshot = self.engine.snapshot();
         let mut entries = snapshot.scan(ident, Range::all(), Direction::Forward).map_err(storage_error)?;
@@ -366,7 +365,7 @@ impl Repair<'_> {
         self.name(&name, ident, batch)
     }
 
-    /// Makes a collection over a tree.
+    /// Creates a collection over a tree.
     fn name(&mut self, name: &str, ident: Ident, mut batch: Batch) -> Result<()> {
         let collection = self.new_collection(Namespace::parse(name)?, ident, &mut batch);
         self.commit(batch)?;

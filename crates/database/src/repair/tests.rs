@@ -1,4 +1,4 @@
-//! Engines with something missing, repaired, opened and validated.
+//! Repair of engines with missing parts, followed by validation.
 
 use crate::scope::Scope;
 
@@ -31,7 +31,7 @@ fn namespace(name: &str) -> Namespace {
     Namespace::parse(name).unwrap()
 }
 
-/// Two collections of three documents, each with an index on an array and a unique one.
+/// Creates two collections of three documents, each with an index on an array and a unique index.
 fn filled() -> Arc<MemoryEngine> {
     let engine = Arc::new(MemoryEngine::new());
     let database = open(&engine);
@@ -53,7 +53,7 @@ fn filled() -> Arc<MemoryEngine> {
     engine
 }
 
-/// The trees of a collection: documents, then indexes.
+/// Returns the trees of a collection: documents, then indexes.
 fn trees(engine: &Arc<MemoryEngine>, name: &str) -> Vec<Ident> {
     open(engine).collection(&namespace(name)).unwrap().data().unwrap().idents().collect()
 }
@@ -64,7 +64,7 @@ fn change(engine: &Arc<MemoryEngine>, change: impl FnOnce(&mut Batch)) {
     engine.commit(batch).unwrap();
 }
 
-/// Repairs, and returns what validate then counts in each collection, all of them valid.
+/// Repairs, validates each collection, and returns its number of documents.
 fn repaired(engine: &Arc<MemoryEngine>) -> (Vec<(String, u64)>, Repaired) {
     let snapshot = engine.snapshot();
     let idents: BTreeSet<Ident> =

@@ -9,13 +9,13 @@ use base::Result;
 use base::bson::Document;
 use storage::{Direction, Key, Range};
 
-// The records: each is whole, valid BSON, in order, and has its keys in every index.
+// Records: each is complete, valid BSON, in order, and has its keys in every index.
 
-/// After so many pages that cannot be read, the rest is given up.
+/// Maximum number of unreadable pages. Beyond it the check stops.
 const BROKEN_MAX: u64 = 10_000;
 
 impl Walk<'_> {
-    /// Reads every record; `counted` is how many the collection says it has.
+    /// Reads every record. `counted` is the number according to the collection.
     pub(super) fn records(&mut self, data: &Data, counted: i64) -> Result<()> {
         let snapshot = self.view.snapshot.clone();
         let scanned = snapshot.scan(data.ident, Range::all(), Direction::Forward);
@@ -55,7 +55,7 @@ impl Walk<'_> {
         self.check_counts(data, counted, lost, bytes)
     }
 
-    /// Names the records that could not be read, as far as the first index, which is the one on `_id`, knows them.
+    /// Lists unreadable records, as far as the first index, the index on `_id`, knows them.
     fn list_broken(&mut self, data: &Data, lost: u64) -> Result<()> {
         let Some(index) = data.indexes.first().filter(|_| lost > 0) else { return Ok(()) };
         let snapshot = self.view.snapshot.clone();
@@ -76,7 +76,7 @@ impl Walk<'_> {
             if let Ok(entry) = IndexEntry::from_parts(key, &value, index.unique())
                 && snapshot.get(data.ident, &entry.record.key()).is_err()
             {
-                // It was counted when it was missed.
+                // It was counted as missing already.
                 self.found.invalid -= self.found.invalid.min(1);
                 self.found.corrupt(entry.record);
             }
@@ -176,7 +176,7 @@ impl Walk<'_> {
     }
 }
 
-// The indexes: each is in order, and holds what the records have and nothing else.
+// Indexes: each is in order, and holds exactly the keys of the records.
 
 impl Walk<'_> {
     /// Reads every index.
@@ -198,7 +198,7 @@ impl Walk<'_> {
         Ok(())
     }
 
-    /// Reads every entry of an index, and compares it with its record if wanted.
+    /// Reads every entry of an index, and compares it with its record if `compare` is set.
     fn entries(&mut self, data: &Data, place: usize, index: &Index, compare: bool) -> Result<Read> {
         let mut read = Read::default();
         let scanned = self.view.snapshot.scan(index.ident, Range::all(), Direction::Forward);
@@ -235,7 +235,7 @@ impl Walk<'_> {
         Ok(read)
     }
 
-    /// Whether the record that an entry points at has that key.
+    /// Checks that the record of an entry has its key.
     fn compare(&mut self, data: &Data, place: usize, key: &[u8], value: &[u8]) -> Result<()> {
         let Some(index) = data.indexes.get(place) else { return Ok(()) };
         let entry = match IndexEntry::from_parts(key, value, index.unique()) {
@@ -247,7 +247,7 @@ impl Walk<'_> {
         };
         let record = match self.view.snapshot.get(data.ident, &entry.record.key()) {
             Ok(record) => record.filter(|record| base::bson::validate(record).is_ok()),
-            // Told already; whether the entry is right cannot be.
+            // Already reported. The entry cannot be checked.
             Err(storage::Error::Corrupted(_)) => return Ok(()),
             Err(error) => return Err(storage_error(error)),
         };
@@ -266,7 +266,7 @@ impl Walk<'_> {
     }
 }
 
-/// What a walk over an index came upon.
+/// Counts of a walk over an index.
 #[derive(Default)]
 struct Read {
     entries: u64,

@@ -1,10 +1,14 @@
-//! `validate`: whether documents, indexes, counts, catalog and files agree, entry by entry.
+//! `validate`: compares documents, indexes, counts, catalog and files, entry by entry.
 //!
-//! Everything is compared on one view, taken while no commit is under way, so that counts and catalog have
-//! to agree exactly. First each tree's files are read ([`Snapshot::verify`](storage::Snapshot::verify)). Then
-//! every record is read, and each of its keys looked up (`records.rs`). Then every index is read (`indexes.rs`);
-//! an index with as many entries as were looked up with success holds nothing else, so that only others have
-//! to be compared the other way round. What is wrong is told in MongoDB's words and places (`findings.rs`).
+//! The checks use one view, taken while no commit is under way, so counts and catalog must agree exactly.
+//!
+//! 1. The files of each tree are read ([`Snapshot::verify`](storage::Snapshot::verify)).
+//! 2. Every record is read, and each of its keys is looked up (`checks.rs`).
+//! 3. Every index is read (`checks.rs`). An index with exactly as many entries as found keys holds nothing else. Only
+//!    other
+//! indexes are compared in the other direction.
+//!
+//! Findings have MongoDB's texts, in the places of MongoDB's reply.
 
 mod checks;
 #[cfg(test)]
@@ -25,36 +29,36 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use storage::Ident;
 
-/// How much of a collection is to be read.
+/// Extent of the check.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Depth {
-    /// The catalog alone: what is known of the collection and its indexes.
+    /// Only the catalog: the metadata of the collection and its indexes.
     Metadata,
     /// All entries and documents.
     Data,
-    /// These, all of the pages below them, and each record once more by its number.
+    /// As `Data`, with every page below, and each record once more by its number.
     Full,
 }
 
-/// A validation under way.
+/// A validation in progress.
 struct Walk<'a> {
     view: View,
     collection: Arc<Collection>,
     context: &'a Context,
     depth: Depth,
     found: Validation,
-    /// For each index, how many keys of documents it holds as it should.
+    /// For each index, the number of document keys found in it.
     matched: Vec<u64>,
 }
 
 impl Database {
-    /// Checks a collection: that each key of each document is in each index and points back, that nothing
-    /// else is there, order, counts, multikey flags, catalog and the checksums of what is stored.
+    /// Checks a collection: each key of each document is in each index and refers to the document; no index has other
+    /// entries; order, counts, multikey bits, catalog and checksums are correct.
     ///
-    /// Errors: NamespaceNotFound, CommandNotSupportedOnView, what interrupts the operation. What is wrong
-    /// with the collection is no error but a finding.
+    /// Errors: NamespaceNotFound, CommandNotSupportedOnView, an interrupted operation. Defects of the collection are
+    /// findings, not errors.
     pub fn validate(&self, namespace: &Namespace, depth: Depth, context: &Context) -> Result<Validation> {
-        // Under the commit lock, so that the running counts are those of the view.
+        // Under the commit lock, so that the running counts match the view.
         let lock = self.exclusive(context.interrupt.as_ref())?;
         let view = self.confirmed_view();
         let collection =
@@ -65,7 +69,7 @@ impl Database {
         self.refresh_counts(&collection)?;
         let counted = data.counts.records.load(Relaxed);
         let mut in_use = Collection::clone(&collection);
-        // Builds under way are named in the entry, and forgotten by whoever reads it.
+        // The entry names index builds in progress. Readers of the entry discard them.
         in_use.data.iter_mut().for_each(|data| data.building.clear());
         let in_use = entry(&in_use);
         drop(lock);
@@ -84,7 +88,8 @@ impl Database {
 }
 
 impl Walk<'_> {
-    /// The catalog's entry says the same as what is in use, multikey flags included, and its trees exist.
+    /// Checks that the catalog entry agrees with the collection in memory, multikey bits included, and that its trees
+    /// exist.
     fn check_catalog(&mut self, in_use: Document<'_>) {
         let namespace = &self.collection.namespace;
         let stored = self.view.snapshot.get(CATALOG, namespace.as_str().as_bytes());
@@ -93,7 +98,7 @@ impl Walk<'_> {
             Ok(None) => return self.found.error(format!("The catalog has no entry for {namespace}")),
             Err(error) => return self.found.error(error.to_string()),
         };
-        // What an older version wrote may look different and mean the same.
+        // An entry of an older version may differ in form and agree in content.
         let read = match base::bson::validate(&stored) {
             Ok(()) => from_entry(Document::from_valid(&stored), self.context),
             Err(error) => Err(error),
@@ -111,7 +116,7 @@ impl Walk<'_> {
         }
     }
 
-    /// Every page below the collection and its indexes.
+    /// Checks every page of the collection and its indexes.
     fn check_files(&mut self, data: &Data) -> Result<()> {
         if self.depth != Depth::Full {
             return Ok(());
@@ -126,7 +131,7 @@ impl Walk<'_> {
             for damage in damages.map_err(storage_error)? {
                 let hidden = damage.key.is_some_and(|key| self.view.snapshot.get(ident, &key).is_ok());
                 match hidden {
-                    // It will be written anew at the next checkpoint.
+                    // The next checkpoint writes it again.
                     true => self.found.warning(format!("{}, which was overwritten since", damage.what)),
                     false => self.found.damage(damage.what),
                 }
@@ -135,7 +140,7 @@ impl Walk<'_> {
         Ok(())
     }
 
-    /// Passes a broken entry on as a finding, and everything else that is wrong as an error.
+    /// Turns a corrupted entry into a finding. Returns any other error.
     fn broken(&mut self, error: storage::Error) -> Result<()> {
         match error {
             storage::Error::Corrupted(what) => {
@@ -147,50 +152,50 @@ impl Walk<'_> {
     }
 }
 
-// What validate found, in the places and words in which MongoDB's reply has it.
+// Findings of validate, in the fields and texts of MongoDB's reply.
 
-/// No list in the reply is longer.
+/// Maximum length of a list in the reply.
 const LISTED_MAX: usize = 1000;
 
-/// What validate found in a collection.
+/// Findings about a collection.
 #[derive(Debug, Default)]
 pub struct Validation {
-    /// The collection's UUID.
+    /// UUID of the collection.
     pub uuid: [u8; 16],
-    /// Documents.
+    /// Number of documents.
     pub records: u64,
-    /// Records whose bytes are not valid BSON, or not what was written.
+    /// Number of records with invalid BSON or a wrong checksum.
     pub invalid: u64,
-    /// Documents that the collection's validator would refuse.
+    /// Number of documents that the collection's validator would refuse.
     pub non_compliant: u64,
-    /// Each index.
+    /// Findings of each index.
     pub indexes: Vec<IndexFindings>,
-    /// Everything that is wrong beyond single indexes, in words.
+    /// Errors beyond single indexes.
     pub errors: Vec<String>,
-    /// What is odd and not wrong, and how many index entries are.
+    /// Warnings, and the number of wrong index entries.
     pub warnings: Vec<String>,
-    /// Entries of indexes that no document has.
+    /// Index entries without a document.
     pub extra: Vec<DocumentBuf>,
-    /// Keys of documents that are in no entry.
+    /// Keys of documents without an index entry.
     pub missing: Vec<DocumentBuf>,
-    /// The numbers of the records that are not valid.
+    /// Numbers of the invalid records.
     pub corrupt_records: Vec<u64>,
     extra_count: u64,
     missing_count: u64,
-    /// Damages told already: more than one reader comes upon them.
+    /// Damages already reported, since several checks may find one damage.
     damages: BTreeSet<String>,
 }
 
-/// What validate found in an index.
+/// Findings about an index.
 #[derive(Debug, Default)]
 pub struct IndexFindings {
-    /// The index's name.
+    /// Name of the index.
     pub name: String,
-    /// The index as listIndexes shows it.
+    /// The index as in listIndexes.
     pub spec: DocumentBuf,
-    /// Its entries.
+    /// Number of its entries.
     pub keys: u64,
-    /// Everything that is wrong with it, in words.
+    /// Errors of the index.
     pub errors: Vec<String>,
 }
 
@@ -205,7 +210,7 @@ impl Validation {
         Validation { uuid, indexes, ..Validation::default() }
     }
 
-    /// Whether nothing is wrong.
+    /// Returns true without errors.
     pub fn is_valid(&self) -> bool {
         self.errors.is_empty() && self.indexes.iter().all(|index| index.errors.is_empty())
     }
@@ -218,7 +223,7 @@ impl Validation {
         push(&mut self.warnings, what);
     }
 
-    /// Stored bytes that aren't what was written.
+    /// Reports stored bytes with a wrong checksum or structure.
     fn damage(&mut self, what: String) {
         if self.damages.len() < LISTED_MAX && self.damages.insert(what.clone()) {
             self.error(what);
@@ -238,7 +243,7 @@ impl Validation {
         }
     }
 
-    /// A key that a document has and the index hasn't.
+    /// Reports a key of a document that is missing in the index.
     fn missing(&mut self, index: usize, described: DocumentBuf) {
         self.missing_count += 1;
         self.inconsistent(index);
@@ -247,7 +252,7 @@ impl Validation {
         }
     }
 
-    /// A key that the index has and no document.
+    /// Reports a key of the index that no document has.
     fn extra(&mut self, index: usize, described: DocumentBuf) {
         self.extra_count += 1;
         self.inconsistent(index);
@@ -264,7 +269,7 @@ impl Validation {
         }
     }
 
-    /// Says in words what the lists hold.
+    /// Adds summaries of the lists to the errors and warnings.
     fn conclude(&mut self) {
         if self.invalid > 0 {
             self.errors.insert(0, "Detected one or more invalid documents. See logs.".to_string());
@@ -297,7 +302,7 @@ fn push(list: &mut Vec<String>, what: String) {
     }
 }
 
-/// An index entry as the reply lists it; the document's `_id` is there if the document is.
+/// Describes an index entry as in the reply. The `_id` is present if the document exists.
 fn describe(
     spec: &IndexSpec,
     record: RecordId,

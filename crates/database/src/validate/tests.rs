@@ -1,4 +1,4 @@
-//! Stores damaged behind the database's back: validate has to name what was done.
+//! Stores damaged without the database's knowledge: validate must find each damage.
 
 use crate::scope::Scope;
 
@@ -35,7 +35,7 @@ fn open(engine: Arc<dyn Engine>) -> Store {
     }
 }
 
-/// Three documents, an index on an array and a unique one.
+/// Creates three documents, an index on an array and a unique index.
 fn filled(engine: Arc<dyn Engine>) -> Store {
     let store = open(engine);
     for index in
@@ -65,7 +65,7 @@ impl Store {
         self.database.validate(&self.namespace, Depth::Full, &self.context).unwrap()
     }
 
-    /// The tree of the documents, or of an index.
+    /// Returns the tree of the documents or of an index.
     fn ident(&self, index: Option<usize>) -> Ident {
         let collection = self.database.collection(&self.namespace).unwrap();
         let data = collection.data().unwrap();
@@ -89,7 +89,7 @@ impl Store {
     }
 }
 
-/// What is wrong, in one text: errors, then what each index says.
+/// Returns all errors as one text: of the collection, then of each index.
 fn wrong(found: &Validation) -> String {
     let indexes = found.indexes.iter().flat_map(|index| &index.errors);
     found.errors.iter().chain(indexes).cloned().collect::<Vec<_>>().join("\n")
@@ -128,7 +128,7 @@ fn an_extra_entry_is_named() {
     let store = memory();
     let ident = store.ident(Some(1));
     let (key, value) = store.entries(ident)[0].clone();
-    // The same value, of a record that isn't there, and of one that has another.
+    // The same value, for a missing record and for a record with another value.
     for record in [77u64, 3] {
         let mut stray = key[..key.len() - 8].to_vec();
         stray.extend_from_slice(&record.to_be_bytes());
@@ -177,7 +177,7 @@ fn a_forgotten_multikey_flag_is_found() {
     let store = memory();
     let text = String::from_utf8_lossy(&store.entries(crate::keys::CATALOG)[0].1).into_owned();
     assert!(text.contains("multikey"));
-    // As if an earlier process had never learnt of the arrays.
+    // As if an earlier process had missed the arrays.
     let collection = store.database.collection(&store.namespace).unwrap();
     let mut forgetful = crate::collection::Collection::clone(&collection);
     for index in &mut forgetful.data.as_mut().unwrap().indexes {
@@ -219,12 +219,12 @@ fn documents_that_the_validator_refuses_are_counted_and_valid() {
     assert_eq!(found.non_compliant, 2);
 }
 
-/// A collection on disk, all of it in the base.
+/// Creates a collection on disk, checkpointed into the base.
 fn on_disk() -> FaultyFiles {
     let files = FaultyFiles::new();
     let engine = disk(&files);
     let store = filled(engine.clone());
-    // In a page of its own, since nothing can be opened whose last record is unknown.
+    // In its own page: a database whose last record is unreadable cannot be opened.
     let last = json(&format!(r#"{{"_id": 9, "a": 9, "u": "9", "pad": "{}"}}"#, "y".repeat(20_000)));
     let insert = InsertRequest { document: last.view(), bypass_validation: false };
     store
@@ -236,12 +236,12 @@ fn on_disk() -> FaultyFiles {
 }
 
 fn disk(files: &FaultyFiles) -> Arc<DiskEngine> {
-    // So that a value is found in the files by its bytes.
+    // Without compression, so that a value is found in the files by its bytes.
     let options = DiskOptions { compression: Compression::None, ..DiskOptions::new("/data") };
     Arc::new(DiskEngine::open_on(Arc::new(files.clone()), &options).unwrap())
 }
 
-/// Changes a byte in the base, some way behind the last place that has certain bytes.
+/// Changes a byte of the base at a distance behind the last occurrence of given bytes.
 fn flip(files: &FaultyFiles, find: &[u8], behind: usize) {
     files.tamper(Path::new("/data/base.vellum"), |bytes| {
         let at = bytes.windows(find.len()).rposition(|window| window == find).unwrap();
@@ -254,11 +254,11 @@ fn a_changed_byte_in_a_record_is_named() {
     let sound = on_disk();
     assert!(open(disk(&sound)).validate().is_valid());
     let files = on_disk();
-    // The document's text, with its length before it: the index has the text without.
+    // The document's text with its length. The index has the text without.
     let text = [&63i32.to_le_bytes()[..], "x".repeat(62).as_bytes()].concat();
     flip(&files, &text, 10);
     let found = open(disk(&files)).validate();
-    // A page is found broken as a whole.
+    // A damaged page is unreadable as a whole.
     assert_eq!((found.records, found.invalid, &*found.corrupt_records), (1, 3, &[1, 2, 3][..]), "{found:?}");
     assert!(wrong(&found).contains("wrong checksum"));
 }
@@ -274,7 +274,8 @@ fn a_changed_byte_in_an_index_is_named() {
     assert!(!found.indexes[2].errors.is_empty(), "{found:?}");
 }
 
-/// A commit that found no room must not leave the flag behind in memory alone: nobody would store it.
+/// A commit that fails for lack of space must not leave the multikey bit only in memory: no later commit would store
+/// it.
 #[test]
 fn a_multikey_flag_of_a_failed_commit_is_learnt_again() {
     let files = on_disk();

@@ -1,5 +1,5 @@
-//! `2d`: a key has the hash of a pair, and for each other field its value, or all its values as an
-//! array where it has several. A document has a key for each of its pairs.
+//! `2d`: a key has the hash of a pair, and for each other field its value. Several values of a field form an array. A
+//! document has a key for each of its pairs.
 
 use super::{elements, hash, number};
 use crate::index::{DocumentKeys, IndexSpec, KeyKind, KeyOf, KeyPart};
@@ -9,6 +9,8 @@ use base::{Result, err};
 use query::geo::Position;
 use query::geo::hash::Grid;
 
+/// Parses the grid of a key pattern.
+///
 /// Errors: 16800 and 16801 for key patterns, InvalidOptions for a grid.
 pub(super) fn parse(parts: &[KeyPart], options: Document<'_>) -> Result<Grid> {
     if parts.iter().filter(|part| part.kind == KeyKind::Flat).count() > 1 {
@@ -22,7 +24,7 @@ pub(super) fn parse(parts: &[KeyPart], options: Document<'_>) -> Result<Grid> {
 
 /// Adds the keys of a document.
 ///
-/// Errors: 16804 for what should be pairs and isn't, those of pairs.
+/// Errors: 16804 for a value that is no pair, and errors of pairs.
 pub(super) fn keys(
     grid: &Grid,
     spec: &IndexSpec,
@@ -80,7 +82,9 @@ fn fields_of<'d>(value: &Value<'d>) -> Option<Document<'d>> {
     }
 }
 
-/// Errors: 13068 for a single number, 13026 for what are none.
+/// Returns the position of a pair.
+///
+/// Errors: 13068 for a single number, 13026 for values that are no numbers.
 fn position(pair: Document<'_>, document: Document<'_>) -> Result<Position> {
     let mut fields = pair.iter().map(|field| field.value());
     let (Some(x), y) = (fields.next(), fields.next()) else {
@@ -98,7 +102,7 @@ fn position(pair: Document<'_>, document: Document<'_>) -> Result<Position> {
     }
 }
 
-/// The value of a field, all of them as an array where there are several, null where there is none.
+/// Returns the value of a field, an array of several values, or null for a missing field.
 fn all_values(document: Document<'_>, part: &KeyPart) -> ValueBuf {
     let mut values: Vec<Value<'_>> = Vec::new();
     elements(document, part.path.components(), true, &mut |value| values.push(value));

@@ -1,7 +1,7 @@
-//! `2dsphere`: a key has a cell for each place and a value for each other field.
+//! `2dsphere`: a key has a cell for each geospatial field and a value for each other field.
 //!
-//! A document has a key for each combination of these. From version 2 on a document without any place
-//! has none; from version 3 on cells are numbers, before they were texts.
+//! A document has a key for each combination. Since version 2, a document without any place has no key. Since version
+//! 3, cells are numbers; earlier versions have texts.
 
 use super::{KeyRange, VERSION, elements, number};
 use crate::index::{DocumentKeys, GeoIndex, IndexSpec, KeyKind, KeyOf};
@@ -15,12 +15,14 @@ use query::geo::{Form, Geometry};
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Sphere {
     version: u8,
-    /// Which cells it has.
+    /// Levels of its cells.
     pub(crate) levels: Levels,
 }
 
 impl Sphere {
-    /// Errors: CannotCreateIndex for a version that there isn't, 16747 to 16749 for levels.
+    /// Parses the options.
+    ///
+    /// Errors: CannotCreateIndex for an unknown version, 16747 to 16749 for levels.
     pub(super) fn parse(options: Document<'_>) -> Result<Sphere> {
         let version = version(options)?;
         let mut levels = Levels::of_version(version);
@@ -39,12 +41,12 @@ impl Sphere {
         Ok(Sphere { version, levels })
     }
 
-    /// Whether options agree but for the version, which decides on the levels where nothing else does.
+    /// Returns true if all options except the version agree. The version decides the default levels.
     pub(super) fn same_options(&self, other: &Sphere) -> bool {
         self.version != other.version || self.levels == other.levels
     }
 
-    /// The keys within cells, and of the cells above them.
+    /// Returns the keys within cells, and the keys of their parent cells.
     pub(super) fn ranges(&self, covering: &Covering) -> Vec<KeyRange> {
         let within = covering.cells.iter().map(|cell| self.within(*cell));
         let alone = covering.above.iter().map(|cell| {
@@ -54,7 +56,7 @@ impl Sphere {
         within.chain(alone).collect()
     }
 
-    /// The keys of a cell and of all below it.
+    /// Returns the keys of a cell and of all cells below it.
     fn within(&self, cell: i64) -> KeyRange {
         if self.version > 2 {
             let (first, last) = query::geo::cells::range(cell);
@@ -63,7 +65,7 @@ impl Sphere {
         }
         let first = text(cell);
         let mut behind = first.clone();
-        // Digits end at 3, faces with an f.
+        // A text ends with a digit up to 3 or with the f of a face, so the next character never occurs.
         let last = behind.pop().map_or('0', |last| char::from(last as u8 + 1));
         behind.push(last);
         let value = |text: &str| Value::String(text).to_owned();
@@ -116,7 +118,7 @@ impl Sphere {
         Ok(())
     }
 
-    /// The cells of all places, and whether one has several.
+    /// Returns the cells of all places, and whether one place has several.
     fn cells(&self, document: Document<'_>, values: &[Value<'_>]) -> Result<(Vec<ValueBuf>, bool)> {
         let mut keys = Vec::new();
         let mut several = false;
@@ -157,7 +159,7 @@ impl Sphere {
     }
 }
 
-/// Errors: CannotCreateIndex.
+/// Parses the version. Errors: CannotCreateIndex.
 fn version(options: Document<'_>) -> Result<u8> {
     let Some(given) = options.get(VERSION) else { return Ok(3) };
     let name = VERSION;
@@ -183,7 +185,7 @@ fn version(options: Document<'_>) -> Result<u8> {
     }
 }
 
-/// What counts as no place at all.
+/// Returns true for a value that counts as no place.
 fn is_nothing(value: &Value<'_>) -> bool {
     match value {
         Value::Null | Value::Undefined => true,
@@ -193,7 +195,7 @@ fn is_nothing(value: &Value<'_>) -> bool {
     }
 }
 
-/// The values of a field that has no places, and whether an array makes them several.
+/// Returns the values of an ordinary field, and whether an array makes them several.
 fn literals(values: &[Value<'_>]) -> (Vec<ValueBuf>, bool) {
     let mut several = false;
     let mut all = Vec::new();
@@ -215,7 +217,7 @@ fn literals(values: &[Value<'_>]) -> (Vec<ValueBuf>, bool) {
     (all, several)
 }
 
-/// A key for each combination of the parts' values.
+/// Adds a key for each combination of the parts' values.
 fn product(spec: &IndexSpec, parts: &[Vec<ValueBuf>], found: &mut DocumentKeys) {
     let count: usize = parts.iter().map(Vec::len).product();
     for number in 0..count {
