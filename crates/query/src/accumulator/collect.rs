@@ -1,10 +1,10 @@
-//! `$push`: all values in an array; missing ones are left out.
+//! `$push`: all values in an array; missing values are ignored.
 //!
-//! `$addToSet` and `$setUnion`: each distinct value once, in the order first seen.
+//! `$addToSet` and `$setUnion`: each distinct value once, in the order of first occurrence.
 //!
-//! `$concatArrays`: the elements of all arrays, one after the other.
+//! `$concatArrays`: the elements of all arrays in sequence.
 //!
-//! `$mergeObjects`: the documents' fields together, later ones winning in the earlier's place.
+//! `$mergeObjects`: the fields of all documents; later values win, in the position of the first.
 
 use super::{Accumulation, Accumulator, absorb_each, check_memory, only_value};
 use crate::tick::Tick;
@@ -18,7 +18,7 @@ pub(super) fn parse_push(name: &'static str, spec: &Element<'_>, context: &Conte
     Accumulation::unary(name, spec, context, move || Box::new(Push { values: Pushed::new(), limit }))
 }
 
-/// An array that grows in its final form.
+/// A growing array in its final encoding.
 #[derive(Clone)]
 pub(super) struct Pushed {
     builder: Builder,
@@ -92,7 +92,7 @@ pub(super) fn parse_set_union(
     Accumulation::unary(name, spec, context, move || Box::new(SetUnion(empty.clone())))
 }
 
-/// Distinct values: equal ones have equal keys.
+/// Distinct values; equal values have equal keys.
 #[derive(Clone)]
 struct Distinct {
     seen: HashSet<Box<[u8]>, foldhash::fast::RandomState>,
@@ -115,7 +115,7 @@ impl Distinct {
         }
     }
 
-    /// Errors: what interrupts it.
+    /// Adds a value. Errors: interruption.
     fn add(&mut self, value: Value<'_>) -> Result<()> {
         let mut key = Vec::new();
         self.collation.append_large_key(value, true, self.tick.interrupt(), &mut key)?;
@@ -163,7 +163,7 @@ impl Accumulator for AddToSet {
 struct SetUnion(Distinct);
 
 impl Accumulator for SetUnion {
-    /// Errors: TypeMismatch for what is neither an array nor missing.
+    /// Adds an argument. Errors: TypeMismatch for a value that is neither an array nor missing.
     fn add(&mut self, argument: Option<Value<'_>>) -> Result<()> {
         match argument {
             None => return Ok(()),
@@ -205,7 +205,7 @@ struct Joined {
 }
 
 impl Accumulator for Joined {
-    /// Errors: TypeMismatch for what is neither an array nor missing.
+    /// Adds an argument. Errors: TypeMismatch for a value that is neither an array nor missing.
     fn add(&mut self, argument: Option<Value<'_>>) -> Result<()> {
         match argument {
             None => Ok(()),
@@ -234,7 +234,7 @@ impl Accumulator for Joined {
     }
 }
 
-/// The error of the accumulators that take arrays.
+/// Returns the error of accumulators that take arrays.
 pub(super) fn not_an_array(name: &str, found: Value<'_>) -> base::Error {
     err!(TypeMismatch, "{name} requires array inputs, but input {found} is of type {}", found.kind().alias())
 }
@@ -254,7 +254,7 @@ struct Merged {
 }
 
 impl Accumulator for Merged {
-    /// Errors: 5911200 for what is neither a document nor null or missing.
+    /// Adds an argument. Errors: 5911200 for a value that is neither a document nor null or missing.
     fn add(&mut self, argument: Option<Value<'_>>) -> Result<()> {
         match argument {
             None | Some(Value::Null | Value::Undefined) => Ok(()),

@@ -1,8 +1,8 @@
-//! `$min` and `$max`: the least and greatest value in MongoDB's order, null and missing aside.
+//! `$min` and `$max`: the least and greatest value in MongoDB's order, ignoring null and missing.
 //!
-//! `$minN` and `$maxN`: the n least or greatest values, best first, null and missing aside.
+//! `$minN` and `$maxN`: the n least or greatest values, best first, ignoring null and missing.
 //!
-//! `$first` and `$last`: the value of the first or last document; missing gives null.
+//! `$first` and `$last`: the value of the first or last document; null if missing.
 //!
 //! `$firstN` and `$lastN`: the values of the first or last n documents; missing counts as null.
 
@@ -88,7 +88,7 @@ struct ExtremeN {
     greatest: bool,
     count: usize,
     collation: Collation,
-    /// In the result's order; of equal values the earlier first.
+    /// In the result's order; equal values in order of arrival.
     best: Vec<ValueBuf>,
     held: usize,
     limit: usize,
@@ -168,7 +168,7 @@ impl Accumulator for End {
         Ok(self.value.clone().unwrap_or_else(ValueBuf::null))
     }
 
-    /// `{}` is a missing value, null that there was no document.
+    /// Saves the state: `{}` is a missing value, null means no document.
     fn save(&self) -> ValueBuf {
         if !self.seen {
             return ValueBuf::null();

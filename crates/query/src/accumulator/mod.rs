@@ -1,11 +1,10 @@
-//! Accumulators: what `$group`, `$bucket` and `$setWindowFields` fold many documents into one
-//! value with.
+//! Accumulators: fold many documents into one value for `$group`, `$bucket` and `$setWindowFields`.
 //!
-//! An [`Accumulation`] is the parsed half (`{$sum: "$a"}`): it computes one argument for each
-//! document. An [`Accumulator`] is the running half, one for each group: it takes arguments and
-//! gives the result. The argument is a plain value, so a group can be spilled and replayed.
+//! An [`Accumulation`] is the parsed part (`{$sum: "$a"}`): it computes one argument per document. An [`Accumulator`]
+//! is the state of one group: it takes arguments and returns the result. The argument is a plain value, so a group can
+//! be spilled and replayed.
 //!
-//! The table of accumulators, sorted by name.
+//! The module also has the table of accumulators, sorted by name.
 
 mod collect;
 mod extreme;
@@ -24,68 +23,65 @@ use crate::Context;
 use base::bson::{Builder, Element, Value, ValueBuf};
 use base::{Result, err};
 
-/// How an accumulator is folded over windows that slide over many documents.
+/// Method of folding an accumulator over sliding windows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Folding {
-    /// Each window by itself: the result is about as long as the window anyway.
+    /// Each window from scratch, because the result is about as long as the window.
     Anew,
     /// By joining states, which stay small.
     Joins,
-    /// By taking arguments back.
+    /// By removing arguments.
     Removes,
-    /// Each by itself, of which only so many documents at the start matter.
+    /// Each window from scratch; only this number of documents at its start matters.
     First(usize),
-    /// Each by itself, of which only so many documents at the end matter.
+    /// Each window from scratch; only this number of documents at its end matters.
     Last(usize),
 }
 
-/// The most values of a state that is small.
+/// Maximum number of values in a small state.
 const FEW: usize = 16;
 
-/// The running half of an accumulator: the state of one group.
+/// The state of an accumulator for one group.
 pub(crate) trait Accumulator: Send {
-    /// Takes the argument of one more document; `None` is missing.
+    /// Adds the argument of one document; `None` means missing.
     fn add(&mut self, argument: Option<Value<'_>>) -> Result<()>;
 
-    /// The result so far.
+    /// Returns the result so far.
     fn finish(&self) -> Result<ValueBuf>;
 
-    /// The state as a value that [`absorb`](Self::absorb) takes: for spilling, and for joining what
-    /// was folded piece by piece.
+    /// Returns the state as a value for [`absorb`](Self::absorb), to spill groups and to join partial results.
     fn save(&self) -> ValueBuf;
 
-    /// Goes on as if it had also been given, after its own, the arguments that a saved state was
-    /// made of.
+    /// Adds a saved state, as if its arguments had been added after the present ones.
     fn absorb(&mut self, saved: Value<'_>) -> Result<()>;
 
-    /// Says, before anything is added, that arguments will be taken back, and the result asked for in between.
-    /// Only for those that [fold](Self::folding) by removing.
+    /// Announces, before any argument is added, that arguments will be removed and intermediate results read. Only for
+    /// accumulators that [fold](Self::folding) by removing.
     fn expect_removals(&mut self) {}
 
-    /// Takes an argument back that was added before all others that are left. Only for those that
-    /// [fold](Self::folding) by removing.
+    /// Removes the oldest argument. Only for accumulators that [fold](Self::folding) by removing.
     fn remove(&mut self, _argument: Option<Value<'_>>) {}
 
-    /// How it is best folded over a window that slides.
+    /// The best method of folding over a sliding window.
     fn folding(&self) -> Folding {
         Folding::Anew
     }
 
-    /// Bytes held, roughly.
+    /// Approximate memory in bytes.
     fn memory(&self) -> usize;
 
-    /// Whether adding may hold more bytes than before.
+    /// Whether adding may increase the memory.
     fn grows(&self) -> bool {
         true
     }
 }
 
-/// The names of all accumulators, sorted.
+/// Returns the names of all accumulators, sorted.
 pub fn accumulators() -> impl Iterator<Item = &'static str> {
     ACCUMULATORS.iter().map(|entry| entry.name)
 }
 
-/// An array of these values.
+/// Returns an array of these values.
 pub(crate) fn array<'v>(values: impl IntoIterator<Item = Value<'v>>) -> ValueBuf {
     let mut builder = Builder::new();
     builder.begin_array(c"");
@@ -95,7 +91,7 @@ pub(crate) fn array<'v>(values: impl IntoIterator<Item = Value<'v>>) -> ValueBuf
     only_value(builder)
 }
 
-/// The value of the only field of what is being built.
+/// Returns the value of the only field in a builder.
 pub(crate) fn only_value(builder: Builder) -> ValueBuf {
     let document = builder.finish();
     document.view().first().map_or_else(ValueBuf::null, |element| element.value().to_owned())
@@ -107,7 +103,7 @@ pub(crate) fn absorb_each(accumulator: &mut dyn Accumulator, saved: Value<'_>) -
     arguments.iter().try_for_each(|argument| accumulator.add(Some(argument)))
 }
 
-/// Errors: ExceededMemoryLimit beyond what one accumulator may hold.
+/// Checks the memory limit of an accumulator. Errors: ExceededMemoryLimit.
 pub(crate) fn check_memory(name: &str, held: usize, limit: usize) -> Result<()> {
     if held <= limit {
         return Ok(());
@@ -119,9 +115,9 @@ pub(crate) fn check_memory(name: &str, held: usize, limit: usize) -> Result<()> 
     ))
 }
 
-/// One accumulator of the table.
+/// An entry of the table of accumulators.
 pub(crate) struct Entry {
-    /// The name, `$` included.
+    /// The name, including `$`.
     pub(crate) name: &'static str,
     pub(crate) parse: fn(&'static str, &Element<'_>, &Context) -> Result<Accumulation>,
 }
@@ -166,7 +162,7 @@ fn refuse(name: &'static str, _spec: &Element<'_>, _context: &Context) -> Result
     Err(err!(NotImplemented, "{name} is not implemented: there is no server-side JavaScript"))
 }
 
-/// The accumulator with this name.
+/// Returns the accumulator with this name.
 pub(crate) fn find(name: &str) -> Option<&'static Entry> {
     let at = ACCUMULATORS.binary_search_by_key(&name, |entry| entry.name).ok()?;
     ACCUMULATORS.get(at)

@@ -1,4 +1,4 @@
-//! Parsing accumulators, and computing their arguments.
+//! Parser of accumulators, and computation of their arguments.
 
 use super::{Accumulator, find};
 use crate::expression::{Dependencies, Expression};
@@ -7,10 +7,10 @@ use base::bson::{Builder, Document, Element, FieldNameBuf, Number, Value};
 use base::{Error, ErrorCode, Result, err};
 use std::sync::Arc;
 
-/// Makes the running half; the number is `n` of those that have one, else 1.
+/// Creates the state of a group. The number is the accumulator's `n`, or 1.
 pub(crate) type Make = Arc<dyn Fn(usize) -> Box<dyn Accumulator> + Send + Sync>;
 
-/// The parsed half of an accumulator.
+/// The parsed part of an accumulator.
 #[derive(Clone)]
 pub(crate) struct Accumulation {
     argument: Argument,
@@ -19,32 +19,31 @@ pub(crate) struct Accumulation {
     make: Make,
 }
 
-/// What is computed of each document.
+/// The argument computed for each document.
 #[derive(Clone)]
 pub(crate) enum Argument {
-    /// Nothing: `$count`.
+    /// No argument: `$count`.
     Nothing,
     /// The value of an expression.
     Value(Expression),
-    /// The value of an expression beside the document's sort key, as `{k: key, v: value}`.
+    /// The value of an expression with the document's sort key, as `{k: key, v: value}`.
     Sorted(SortPattern, Expression),
 }
 
 impl Accumulation {
     /// Parses `{$name: …}`, the value of an output field of `$group`.
     ///
-    /// Errors: 15952 for an unknown name, and the accumulator's own.
+    /// Errors: 15952 for an unknown name, and the errors of the accumulator.
     pub(crate) fn parse(spec: &Element<'_>, context: &Context) -> Result<Accumulation> {
         let entry =
             find(spec.name()).ok_or_else(|| err!(15952, "unknown group operator '{}'", spec.name()))?;
         (entry.parse)(entry.name, spec, context)
     }
 
-    /// Parses an accumulator used as a window function: other than in a group, an array is an
-    /// operand like any other.
+    /// Parses an accumulator as a window function. Unlike in a group, an array is a normal operand.
     pub(crate) fn parse_in_window(spec: &Element<'_>, context: &Context) -> Result<Accumulation> {
         let Value::Array(array) = spec.value() else { return Accumulation::parse(spec, context) };
-        // Joining one array gives that array, as an expression that isn't written as one.
+        // Joining a single array yields the array. The operand is an expression that is not an array literal.
         let mut operand = Builder::new();
         operand.begin_document(spec.field_name()).begin_array(c"$concatArrays").push(array);
         let operand = operand.finish();
@@ -54,9 +53,9 @@ impl Accumulation {
         )
     }
 
-    /// An accumulator whose argument is an expression.
+    /// Returns an accumulator whose argument is an expression.
     ///
-    /// Errors: 40237 for an array, since there is only one operand.
+    /// Errors: 40237 for an array, because only one operand is allowed.
     pub(crate) fn unary(
         name: &'static str,
         spec: &Element<'_>,
@@ -70,17 +69,17 @@ impl Accumulation {
         Ok(Accumulation::of(argument, Arc::new(move |_| make())))
     }
 
-    /// An accumulator of this argument.
+    /// Returns an accumulator of this argument.
     pub(crate) fn of(argument: Argument, make: Make) -> Accumulation {
         Accumulation { argument, count: None, make }
     }
 
-    /// The same accumulator with its `n`.
+    /// Sets the accumulator's `n`.
     pub(crate) fn with_count(self, count: Option<Expression>) -> Accumulation {
         Accumulation { count, ..self }
     }
 
-    /// The argument for one document.
+    /// Computes the argument for one document.
     pub(crate) fn argument<'a>(
         &'a self,
         root: Document<'a>,
@@ -102,9 +101,9 @@ impl Accumulation {
         }
     }
 
-    /// The running half for a group with this `_id`.
+    /// Creates the state of a group with this `_id`.
     ///
-    /// Errors: 5787902, 5787903, 5787908 for a bad `n`.
+    /// Errors: 5787902, 5787903, 5787908 for an invalid `n`.
     pub(crate) fn start(&self, id: Value<'_>, context: &Context) -> Result<Box<dyn Accumulator>> {
         let Some(expression) = &self.count else { return Ok((self.make)(1)) };
         let arena = Arena::new();
@@ -113,7 +112,7 @@ impl Accumulation {
         Ok((self.make)(checked_count(value)?))
     }
 
-    /// The argument's expression where it is one, for reading many values of it ahead.
+    /// Returns the paths that the argument reads, including the paths of its sort pattern.
     pub(crate) fn dependencies(&self) -> Dependencies {
         match &self.argument {
             Argument::Nothing => Dependencies::Paths(Vec::new()),
@@ -129,7 +128,7 @@ impl Accumulation {
     }
 }
 
-/// `n` as a count.
+/// Converts `n` to a count.
 fn checked_count(value: Option<Value<'_>>) -> Result<usize> {
     let shown = value.map_or_else(|| "missing".to_string(), |value| value.to_string());
     let Some(number) = value.and_then(|value| value.as_number()) else {
@@ -144,9 +143,9 @@ fn checked_count(value: Option<Value<'_>>) -> Result<usize> {
     }
 }
 
-/// Parses `{input: …, n: …}` of `$firstN` and its kin.
+/// Parses `{input: …, n: …}` of `$firstN` and related accumulators.
 ///
-/// Errors: 5787801, 5787900, 5787901, 5787906, 5787907 as MongoDB's; those of a constant bad `n`.
+/// Errors: 5787801, 5787900, 5787901, 5787906, 5787907 as in MongoDB; the errors of an invalid constant `n`.
 pub(crate) fn input_and_count(spec: &Element<'_>, context: &Context) -> Result<(Expression, Expression)> {
     let Value::Document(fields) = spec.value() else {
         let code = if matches!(spec.name(), "$firstN" | "$lastN") { 5787801 } else { 5787900 };
@@ -167,7 +166,7 @@ pub(crate) fn input_and_count(spec: &Element<'_>, context: &Context) -> Result<(
     Ok((input.ok_or_else(|| err!(5787907, "Missing value for 'input'"))?, count))
 }
 
-/// Parses an `n`; a constant one is checked at once.
+/// Parses an `n`; a constant `n` is checked at once.
 pub(crate) fn parse_count(value: Value<'_>, context: &Context) -> Result<Expression> {
     let count = Expression::parse(value, context)?;
     if count.is_constant() {
@@ -178,7 +177,7 @@ pub(crate) fn parse_count(value: Value<'_>, context: &Context) -> Result<Express
 
 /// Parses an output field of a stage: `name: {$accumulator: …}`.
 ///
-/// Errors: 40234 to 40238, 40236 as MongoDB's, and the accumulator's own.
+/// Errors: 40234 to 40238 as in MongoDB, and the errors of the accumulator.
 pub(crate) fn parse_field(field: &Element<'_>, context: &Context) -> Result<(FieldNameBuf, Accumulation)> {
     let name = output_name(field)?;
     let Value::Document(spec) = field.value() else {
@@ -192,12 +191,12 @@ pub(crate) fn parse_field(field: &Element<'_>, context: &Context) -> Result<(Fie
     }
 }
 
-/// A number as a count for messages and results: int32 where it fits, else int64.
+/// Converts a count for messages and results: int32 if it fits, else int64.
 pub(crate) fn count_value(count: u64) -> Number {
     i32::try_from(count).map_or(Number::Int64(i64::try_from(count).unwrap_or(i64::MAX)), Number::Int32)
 }
 
-/// Errors: 40235 for a dot, 40236 for a dollar.
+/// Parses a field name. Errors: 40235 for a dot, 40236 for a dollar sign.
 fn output_name(field: &Element<'_>) -> Result<FieldNameBuf> {
     let name = field.name();
     if name.contains('.') {

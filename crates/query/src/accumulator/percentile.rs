@@ -1,7 +1,7 @@
 //! `$percentile` and `$median`: values by rank among the numbers.
 //!
-//! MongoDB's "approximate" method is a digest whose answer is a value of the data for small
-//! groups; here the rank is looked up exactly, which is within its promise for all sizes.
+//! MongoDB's "approximate" method is a digest, which returns a value of the data for small groups. This implementation
+//! looks up the exact rank, which meets MongoDB's precision for all sizes.
 
 use super::{Accumulation, Accumulator, Argument, Folding, array, check_memory};
 use crate::Context;
@@ -12,8 +12,10 @@ use base::{Error, ErrorCode, Result, err};
 use std::borrow::Cow;
 use std::sync::Arc;
 
-/// Errors: 7436100 and 7429703 for what is no object, 40415 and 40414 for unknown and missing fields,
-/// 7750300 to 7750303 for a bad `p`, BadValue for another method than "approximate".
+/// Parses both accumulators.
+///
+/// Errors: 7436100 and 7429703 for a value that is not an object, 40415 and 40414 for unknown and missing fields.
+/// 7750300 to 7750303 for an invalid `p`, BadValue for a method other than "approximate".
 pub(super) fn parse(name: &'static str, spec: &Element<'_>, context: &Context) -> Result<Accumulation> {
     let Value::Document(fields) = spec.value() else {
         let code = if name == "$median" { 7436100 } else { 7429703 };
@@ -90,19 +92,19 @@ fn check_method(field: &Element<'_>) -> Result<bool> {
     }
 }
 
-/// The numbers so far, and the ranks wanted of them.
+/// The numbers so far, and the requested ranks.
 pub(crate) struct Ranked {
     name: &'static str,
     median: bool,
     ranks: Vec<f64>,
     numbers: Vec<f64>,
-    /// Whether the numbers are kept in order, as they are where some will be taken back.
+    /// Whether the numbers are kept sorted, for later removals.
     sorted: bool,
     limit: usize,
 }
 
 impl Ranked {
-    /// The number in the middle.
+    /// Returns an accumulator of the median.
     pub(crate) fn median() -> Ranked {
         Ranked {
             name: "$median",
@@ -114,9 +116,9 @@ impl Ranked {
         }
     }
 
-    /// The numbers at these ranks.
+    /// Returns an accumulator of these ranks.
     ///
-    /// Errors: 7750302 and 7750303 for what is no rank.
+    /// Errors: 7750302 and 7750303 for an invalid rank.
     pub(crate) fn percentiles(ranks: Array<'_>) -> Result<Ranked> {
         let ranks = ranks.iter().map(parse_rank).collect::<Result<_>>()?;
         Ok(Ranked {
@@ -199,7 +201,7 @@ impl Accumulator for Ranked {
     }
 }
 
-/// The smallest number that at least this part of the numbers doesn't exceed.
+/// Returns the smallest number such that at least this fraction of the numbers does not exceed it.
 fn at_rank(sorted: &[f64], rank: f64) -> Value<'static> {
     let position = (rank * sorted.len() as f64).ceil() as usize;
     sorted.get(position.saturating_sub(1)).map_or(Value::Null, |number| Value::Double(*number))

@@ -1,11 +1,11 @@
-//! `$sum`: adds numbers and ignores all else.
+//! `$sum`: adds numbers and ignores all other values.
 //!
-//! Integers are added exactly (in 128 bits), doubles with compensation, decimals as decimals; the
-//! result has the widest type seen, wider where it needs to be.
+//! Integers are added exactly (in 128 bits), doubles with compensation, decimals as decimals. The result has the widest
+//! type of the operands, or a wider type if necessary.
 //!
-//! `$avg`: the mean of the numbers, null where there are none.
+//! `$avg`: the mean of the numbers, null without numbers.
 //!
-//! `$count`: how many documents there are.
+//! `$count`: the number of documents.
 //!
 //! `$stdDevPop` and `$stdDevSamp`: the standard deviation of the numbers (Welford's method).
 
@@ -29,10 +29,10 @@ pub(crate) struct Total {
     decimals: Option<Decimal128>,
 }
 
-/// Bytes of a saved sum: flags, integers, doubles, decimals.
+/// Size of a saved sum in bytes: flags, integers, doubles, decimals.
 const STATE_BYTES: usize = 1 + 16 + 16 + 16;
 
-/// A sum of doubles and what rounding took from it (Neumaier's).
+/// A sum of doubles with its rounding error (Neumaier's algorithm).
 #[derive(Clone, Copy, Default)]
 struct Compensated {
     sum: f64,
@@ -76,7 +76,7 @@ impl Total {
         }
     }
 
-    /// The state as bytes, for [`join`](Self::join).
+    /// Returns the state as bytes, for [`join`](Self::join).
     pub(crate) fn to_bytes(&self) -> [u8; STATE_BYTES] {
         let doubles = self.doubles.unwrap_or_default();
         let decimals = self.decimals.map(Decimal128::bytes);
@@ -90,7 +90,7 @@ impl Total {
         bytes
     }
 
-    /// Adds what another sum has added, given as its bytes.
+    /// Adds another sum, given as its bytes.
     pub(crate) fn join(&mut self, bytes: &[u8]) {
         let Some((&flags, rest)) = bytes.split_first() else { return };
         let Some((integers, rest)) = rest.split_first_chunk() else { return };
@@ -112,7 +112,7 @@ impl Total {
         }
     }
 
-    /// Doubles and integers together, not yet rounded to one double.
+    /// Returns the sum of doubles and integers before the final rounding.
     fn binary(&self) -> Compensated {
         let mut sum = self.doubles.unwrap_or_default();
         if self.integers != 0 {
@@ -123,12 +123,12 @@ impl Total {
         sum
     }
 
-    /// The sum as a double, decimals aside.
+    /// Returns the sum without decimals as a double.
     pub(crate) fn as_double(&self) -> f64 {
         self.binary().value()
     }
 
-    /// The sum as a decimal, where any number was one.
+    /// Returns the sum as a decimal, if any number was a decimal.
     pub(crate) fn as_decimal(&self) -> Option<Decimal128> {
         let decimals = self.decimals?;
         let sum = if self.doubles.is_none() {
@@ -146,7 +146,7 @@ impl Total {
         Some(sum)
     }
 
-    /// The sum, of the type that MongoDB gives it.
+    /// Returns the sum in MongoDB's type.
     pub(crate) fn number(&self) -> Number {
         if let Some(decimal) = self.as_decimal() {
             return Number::Decimal128(decimal);
@@ -256,7 +256,7 @@ impl Accumulator for Mean {
     }
 }
 
-/// Errors: TypeMismatch unless the argument is `{}`.
+/// Parses `$count`. Errors: TypeMismatch unless the argument is `{}`.
 pub(super) fn parse_count(
     _name: &'static str,
     spec: &Element<'_>,
@@ -325,7 +325,7 @@ pub(crate) struct Deviation {
 }
 
 impl Deviation {
-    /// The deviation of a sample.
+    /// Returns the standard deviation of a sample.
     pub(crate) fn of_sample() -> Deviation {
         Deviation { sample: true, ..Deviation::default() }
     }
@@ -355,7 +355,7 @@ impl Accumulator for Deviation {
         Value::Binary { subtype: 0, bytes: parts.as_flattened() }.to_owned()
     }
 
-    /// Joins the two (Chan's method).
+    /// Joins two states (Chan's method).
     fn absorb(&mut self, saved: Value<'_>) -> Result<()> {
         let Value::Binary { bytes, .. } = saved else { return Ok(()) };
         let ([count, mean, squares], _) = bytes.as_chunks::<8>() else { return Ok(()) };

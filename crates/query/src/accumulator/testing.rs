@@ -1,4 +1,4 @@
-//! For tests: folds values given in shell form.
+//! Test helpers: fold values in the shell's notation.
 
 use super::Accumulation;
 use crate::{Arena, Context};
@@ -25,7 +25,7 @@ fn fold(spec: &str, values: &str) -> Result<ValueBuf> {
     running.finish()
 }
 
-/// The accumulator over documents whose `a` are these values gives this.
+/// Checks the result of an accumulator over documents whose `a` are these values.
 #[track_caller]
 pub(crate) fn folds(spec: &str, values: &str, expected: &str) {
     let result = fold(spec, values).unwrap_or_else(|error| panic!("{spec} over {values}: {error}"));
@@ -38,7 +38,7 @@ pub(crate) fn folds(spec: &str, values: &str, expected: &str) {
     );
 }
 
-/// The specification is refused.
+/// Checks that the specification is refused.
 #[track_caller]
 pub(crate) fn refuses(spec: &str, code: i32, message: &str) {
     let error =
@@ -47,7 +47,7 @@ pub(crate) fn refuses(spec: &str, code: i32, message: &str) {
     assert!(error.message().contains(message), "{error}");
 }
 
-/// A value is refused.
+/// Checks that a value is refused.
 #[track_caller]
 pub(crate) fn folding_fails(spec: &str, values: &str, code: i32) {
     assert_eq!(fold(spec, values).err().unwrap().code().number(), code);

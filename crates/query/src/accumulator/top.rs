@@ -1,4 +1,4 @@
-//! `$top`, `$topN`, `$bottom`, `$bottomN`: outputs of the documents that sort first or last.
+//! `$top`, `$topN`, `$bottom`, `$bottomN`: outputs of the first or last documents in a sort order.
 
 use super::parse::parse_count;
 use super::{
@@ -10,7 +10,7 @@ use base::bson::{Builder, Element, Value, ValueBuf};
 use base::{Result, err};
 use std::sync::Arc;
 
-/// Errors: 5788001 to 5788005 as MongoDB's.
+/// Parses the accumulators. Errors: 5788001 to 5788005 as in MongoDB.
 pub(super) fn parse(name: &'static str, spec: &Element<'_>, context: &Context) -> Result<Accumulation> {
     let Value::Document(fields) = spec.value() else {
         return Err(err!(5788001, "specification must be an object; found {spec}"));
@@ -38,7 +38,7 @@ pub(super) fn parse(name: &'static str, spec: &Element<'_>, context: &Context) -
     Ok(Accumulation::of(Argument::Sorted(pattern, output), Arc::new(make)).with_count(count))
 }
 
-/// Errors: 5788604 unless it is a document that names a field.
+/// Parses the sort pattern. Errors: 5788604 unless it is a document with a field.
 fn sort_by(field: &Element<'_>) -> Result<SortPattern> {
     match field.value() {
         Value::Document(spec) if !spec.is_empty() => SortPattern::parse(spec),
@@ -51,7 +51,7 @@ struct Top {
     bottom: bool,
     many: bool,
     count: usize,
-    /// Sorted by key, equal keys in the order they came.
+    /// Sorted by key; equal keys in order of arrival.
     kept: Vec<(Vec<u8>, ValueBuf)>,
     held: usize,
     limit: usize,

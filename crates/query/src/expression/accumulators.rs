@@ -1,4 +1,4 @@
-//! Accumulators as expressions: over their arguments, or over the array that a single one is.
+//! Accumulators as expressions: over their arguments, or over the elements of a single array argument.
 
 use super::evaluate::{Call, Computed, null, number, value};
 use crate::accumulator::{Accumulator, Deviation, Ranked, Total};
@@ -6,7 +6,7 @@ use base::Result;
 use base::bson::{Decimal128, Value};
 use std::cmp::Ordering;
 
-/// Gives each operand to `each`, or each element of a single operand that is an array.
+/// Calls `each` with each operand, or with each element of a single operand that is an array.
 fn each<'a>(call: &Call<'_, 'a>, mut each: impl FnMut(Value<'a>) -> Result<()>) -> Result<()> {
     if call.len() == 1
         && let Some(Value::Array(array)) = call.get(0)?
@@ -24,7 +24,7 @@ fn each<'a>(call: &Call<'_, 'a>, mut each: impl FnMut(Value<'a>) -> Result<()>) 
     Ok(())
 }
 
-/// The sum of the numbers and how many there are.
+/// Returns the sum and the count of the numbers.
 fn total(call: &Call<'_, '_>) -> Result<(Total, i64)> {
     let (mut total, mut count) = (Total::default(), 0);
     each(call, |operand| {
@@ -37,7 +37,7 @@ fn total(call: &Call<'_, '_>) -> Result<(Total, i64)> {
     Ok((total, count))
 }
 
-/// `$sum`: of the numbers among the operands.
+/// `$sum`: the sum of the numbers among the operands.
 pub(super) fn sum<'a>(call: &Call<'_, 'a>) -> Computed<'a> {
     number(total(call)?.0.number())
 }
@@ -64,12 +64,12 @@ fn extreme<'a>(call: &Call<'_, 'a>, wanted: Ordering) -> Computed<'a> {
     Ok(Some(best.unwrap_or(Value::Null)))
 }
 
-/// `$min`: null and missing are left out.
+/// `$min`: the least value; null and missing are ignored.
 pub(super) fn min<'a>(call: &Call<'_, 'a>) -> Computed<'a> {
     extreme(call, Ordering::Less)
 }
 
-/// `$max`: null and missing are left out.
+/// `$max`: the greatest value; null and missing are ignored.
 pub(super) fn max<'a>(call: &Call<'_, 'a>) -> Computed<'a> {
     extreme(call, Ordering::Greater)
 }
@@ -79,18 +79,18 @@ fn accumulate<'a>(call: &Call<'_, 'a>, mut accumulator: impl Accumulator) -> Com
     call.scope.keep(accumulator.finish()?.view()).map(Some)
 }
 
-/// `$stdDevPop`.
+/// `$stdDevPop`: the population standard deviation.
 pub(super) fn std_dev_pop<'a>(call: &Call<'_, 'a>) -> Computed<'a> {
     accumulate(call, Deviation::default())
 }
 
-/// `$stdDevSamp`.
+/// `$stdDevSamp`: the sample standard deviation.
 pub(super) fn std_dev_samp<'a>(call: &Call<'_, 'a>) -> Computed<'a> {
     accumulate(call, Deviation::of_sample())
 }
 
 pub(super) mod ranks {
-    //! `$median` and `$percentile`: `{input, p, method}`, the input an array or a single number.
+    //! `$median` and `$percentile`: `{input, p, method}`; the input is an array or a single number.
 
     use super::super::evaluate::{Call, Computed};
     use super::super::named::{Complaint, Named, Parameter};
@@ -121,12 +121,12 @@ pub(super) mod ranks {
     arguments!(MEDIAN, "$median", 7436201, "input", "method");
     arguments!(PERCENTILE, "$percentile", 7436200, "input", "method", "p");
 
-    /// Errors: BadValue for another method than "approximate".
+    /// Evaluates `$median`. Errors: BadValue for a method other than "approximate".
     pub(in super::super) fn median<'a>(call: &Call<'_, 'a>) -> Computed<'a> {
         run(call, Ranked::median())
     }
 
-    /// Errors: BadValue for the method, 7750301 to 7750303 for `p`.
+    /// Evaluates `$percentile`. Errors: BadValue for the method, 7750301 to 7750303 for `p`.
     pub(in super::super) fn percentile<'a>(call: &Call<'_, 'a>) -> Computed<'a> {
         let ranks = call.get(2)?.and_then(|ranks| ranks.as_array()).filter(|ranks| !ranks.is_empty());
         let Some(ranks) = ranks else {

@@ -4,7 +4,7 @@ use super::evaluate::{Computed, Scope};
 use super::node::Node;
 use base::bson::{Builder, Value};
 
-/// Builds the array; missing values become null, so that positions stay.
+/// Builds the array; missing values become null, which keeps the positions.
 pub(super) fn evaluate<'a>(nodes: &'a [Node], scope: &Scope<'_, 'a>) -> Computed<'a> {
     let mut builder = Builder::new();
     for node in nodes {

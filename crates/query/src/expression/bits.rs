@@ -4,7 +4,7 @@ use super::evaluate::{Call, Computed, null, value};
 use base::bson::Value;
 use base::err;
 
-/// Combines the operands; the result is an int64 where any operand is one.
+/// Combines the operands; the result is an int64 if any operand is one.
 ///
 /// Errors: 14 for other types.
 fn combine<'a>(call: &Call<'_, 'a>, start: i64, operation: fn(i64, i64) -> i64) -> Computed<'a> {

@@ -1,10 +1,10 @@
-//! `$and $or $not`, which stop at the first operand that decides.
+//! `$and $or $not`, with short-circuit evaluation.
 
 use super::evaluate::{Call, Computed, value};
 use base::Result;
 use base::bson::Value;
 
-/// Whether a value counts as true; a missing one doesn't.
+/// Whether a value counts as true; a missing value does not.
 pub(super) fn truthy(value: Option<Value<'_>>) -> bool {
     value.is_some_and(|value| value.is_truthy())
 }

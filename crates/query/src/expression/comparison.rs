@@ -1,4 +1,4 @@
-//! `$eq $ne $lt $lte $gt $gte $cmp`: MongoDB's order across all types; missing comes first.
+//! `$eq $ne $lt $lte $gt $gte $cmp`: MongoDB's order across all types; missing sorts first.
 
 use super::evaluate::{Call, Computed, value};
 use base::Result;

@@ -1,4 +1,4 @@
-//! `$cond $ifNull $switch`: only the branch that is taken is evaluated.
+//! `$cond $ifNull $switch`: evaluate only the branch that is taken.
 
 use super::boolean::truthy;
 use super::evaluate::{Call, Computed};
@@ -8,7 +8,7 @@ use super::table::Operator;
 use base::bson::{Builder, FieldName, Value};
 use base::{Result, err};
 
-/// `$cond`, as three arguments or as `{if, then, else}`.
+/// Parses `$cond`, as three arguments or as `{if, then, else}`.
 ///
 /// Errors: 17080 to 17083 for the named form, 16020 for the other.
 pub(super) fn parse_cond(
@@ -45,7 +45,7 @@ pub(super) fn cond<'a>(call: &Call<'_, 'a>) -> Computed<'a> {
     call.get(if truthy(call.get(0)?) { 1 } else { 2 })
 }
 
-/// `$ifNull` takes two arguments or more. Errors: 1257300 for fewer.
+/// Parses `$ifNull`, which takes two arguments or more. Errors: 1257300 for fewer.
 pub(super) fn parse_if_null(
     parser: &mut Parser<'_>,
     operator: &'static Operator,
@@ -59,7 +59,7 @@ pub(super) fn parse_if_null(
     Ok(node)
 }
 
-/// The first operand that is neither null nor missing, else the last as it is.
+/// `$ifNull`: the first operand that is neither null nor missing, otherwise the last operand.
 pub(super) fn if_null<'a>(call: &Call<'_, 'a>) -> Computed<'a> {
     let last = call.len().saturating_sub(1);
     for position in 0..last {
@@ -70,9 +70,9 @@ pub(super) fn if_null<'a>(call: &Call<'_, 'a>) -> Computed<'a> {
     call.get(last)
 }
 
-/// `$switch`: the operands are case and then of each branch, and last the default (or nothing).
+/// Parses `$switch`. The operands are `case` and `then` of each branch, followed by the default (or absent).
 ///
-/// Errors: 40060 to 40068 for its form.
+/// Errors: 40060 to 40068 for malformed arguments.
 pub(super) fn parse_switch(
     parser: &mut Parser<'_>,
     operator: &'static Operator,
@@ -124,7 +124,7 @@ fn parse_branch(parser: &mut Parser<'_>, branch: Value<'_>, operands: &mut Vec<N
     Ok(())
 }
 
-/// Errors: 40069 where it is known beforehand that no branch matches and there is no default.
+/// Checks a `$switch` with constant cases. Errors: 40069 if no branch can match and it has no default.
 pub(super) fn check_switch(call: &Call<'_, '_>) -> Result<()> {
     let default = call.len().saturating_sub(1);
     if call.given(default) {
@@ -141,7 +141,7 @@ pub(super) fn check_switch(call: &Call<'_, '_>) -> Result<()> {
     ))
 }
 
-/// Errors: 40066 where no branch matches and there is no default.
+/// Evaluates `$switch`. Errors: 40066 if no branch matches and it has no default.
 pub(super) fn switch<'a>(call: &Call<'_, 'a>) -> Computed<'a> {
     let default = call.len().saturating_sub(1);
     for case in (0..default).step_by(2) {
@@ -158,7 +158,7 @@ pub(super) fn switch<'a>(call: &Call<'_, 'a>) -> Computed<'a> {
     call.get(default)
 }
 
-/// `$switch` back as BSON.
+/// Formats `$switch` as BSON.
 pub(super) fn describe_switch(
     call: &CallNode,
     name: FieldName<'_>,

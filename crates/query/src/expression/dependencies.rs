@@ -1,12 +1,12 @@
-//! What an expression reads of the document.
+//! The paths that an expression reads.
 
 use super::node::{Node, Source};
 use base::bson::Path;
 
-/// The paths an expression reads, or the whole document.
+/// The paths that an expression reads, or the whole document.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Dependencies {
-    /// These paths and nothing else.
+    /// Only these paths.
     Paths(Vec<Path>),
     /// Possibly anything (`$$ROOT`).
     Whole,
@@ -18,7 +18,7 @@ pub(super) fn of(node: &Node) -> Dependencies {
     if collect(node, &mut paths) { Dependencies::Paths(paths) } else { Dependencies::Whole }
 }
 
-/// Returns false where the whole document is read.
+/// Collects paths; returns false if the whole document is read.
 fn collect(node: &Node, paths: &mut Vec<Path>) -> bool {
     if let Node::Field(field) = node
         && field.source == Source::Root

@@ -1,10 +1,10 @@
-//! An expression back as BSON, the way MongoDB's explain prints it.
+//! Formats an expression as BSON, as MongoDB's explain prints it.
 
 use super::node::{CallNode, FieldNode, Node};
 use super::table::Arity;
 use base::bson::{Builder, FieldName, FieldNameBuf, Value, ValueBuf};
 
-/// The node as a value that parses to the same node again.
+/// Returns a value that parses to this node again.
 pub(super) fn describe(node: &Node) -> ValueBuf {
     let mut builder = Builder::new();
     append(node, c"v".into(), &mut builder);

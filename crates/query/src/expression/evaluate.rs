@@ -1,4 +1,4 @@
-//! Evaluation: what an operator sees of the document, the variables and its own operands.
+//! Evaluation: an operator's access to the document, the variables and its operands.
 
 use super::node::{CallNode, Node};
 use super::table::Operator;
@@ -7,13 +7,13 @@ use crate::{Arena, Collation, Context};
 use base::bson::{Array, Builder, Document, Number, Value, ValueBuf};
 use base::{Result, err};
 
-/// What evaluation gives: a value, `None` for missing, or MongoDB's error.
+/// Result of an evaluation: a value, `None` for missing, or MongoDB's error.
 pub(crate) type Computed<'a> = Result<Option<Value<'a>>>;
 
-/// Values of so many bytes take long enough to copy that somebody asks whether to stop.
+/// Values from this size in bytes are copied with interruption checks.
 const LARGE: usize = 64 << 10;
 
-/// The surroundings of an evaluation. Copying it copies a few pointers.
+/// Environment of an evaluation. A copy copies a few pointers.
 #[derive(Clone, Copy)]
 pub(crate) struct Scope<'e, 'a> {
     pub(crate) root: Document<'a>,
@@ -22,7 +22,7 @@ pub(crate) struct Scope<'e, 'a> {
     pub(crate) frame: Option<&'e Frame<'e, 'a>>,
 }
 
-/// Values of variables bound by one call; frames form a list from the innermost outwards.
+/// Values of the variables that one call binds. Frames form a list, innermost first.
 pub(crate) struct Frame<'e, 'a> {
     pub(crate) first: usize,
     pub(crate) values: &'e [Option<Value<'a>>],
@@ -30,12 +30,12 @@ pub(crate) struct Frame<'e, 'a> {
 }
 
 impl<'e, 'a> Scope<'e, 'a> {
-    /// A scope without variables.
+    /// Creates a scope without variables.
     pub(crate) fn new(root: Document<'a>, context: &'a Context, arena: &'a Arena) -> Self {
         Scope { root, context, arena, frame: None }
     }
 
-    /// The value of a variable by its slot.
+    /// Returns the value of a variable by its slot.
     pub(crate) fn slot(&self, slot: usize) -> Option<Value<'a>> {
         let mut frame = self.frame;
         while let Some(inner) = frame {
@@ -47,7 +47,7 @@ impl<'e, 'a> Scope<'e, 'a> {
         None
     }
 
-    /// Refuses to go on where a value being built has grown past the bound.
+    /// Refuses a value under construction that exceeds the limit.
     ///
     /// Errors: 146.
     pub(crate) fn check_room(&self, bytes: usize) -> Result<()> {
@@ -61,40 +61,41 @@ impl<'e, 'a> Scope<'e, 'a> {
         Ok(())
     }
 
-    /// A string copied into the arena.
+    /// Copies a string into the arena.
     pub(crate) fn text(&self, text: &str) -> Computed<'a> {
         self.take_room(text.len())?;
         Ok(Some(Value::String(self.arena.text(text))))
     }
 
-    /// An array whose elements were pushed to `builder`.
+    /// Returns an array of the elements pushed to `builder`.
     pub(crate) fn array(&self, builder: Builder) -> Computed<'a> {
         Ok(Some(Value::Array(Array::from_valid(self.bytes(&builder.into_buffer())?))))
     }
 
-    /// A document whose fields were appended to `builder`.
+    /// Returns a document of the fields appended to `builder`.
     pub(crate) fn document(&self, builder: Builder) -> Computed<'a> {
         Ok(Some(Value::Document(Document::from_valid(self.bytes(&builder.into_buffer())?))))
     }
 
-    /// A copy in the arena of a value that lives elsewhere.
+    /// Copies a value into the arena.
     pub(crate) fn keep(&self, value: Value<'_>) -> Result<Value<'a>> {
         let mut bytes = Vec::new();
         value.write_to(&mut bytes);
         Ok(Value::decode(value.kind(), self.bytes(&bytes)?))
     }
 
-    /// Bytes copied into the arena.
+    /// Copies bytes into the arena.
     ///
-    /// Errors: those of [`take_room`](Self::take_room).
+    /// Errors: the errors of [`take_room`](Self::take_room).
     pub(crate) fn bytes(&self, bytes: &[u8]) -> Result<&'a [u8]> {
         self.take_room(bytes.len())?;
         Ok(self.arena.bytes(bytes))
     }
 
-    /// After something was put into what is being built: copying a few large values takes as long as many small ones.
+    /// Accounts for the growth of a value under construction, because copying a few large values takes as long as many
+    /// small ones.
     ///
-    /// Errors: those of [`take_room`](Self::take_room).
+    /// Errors: the errors of [`take_room`](Self::take_room).
     #[inline]
     pub(crate) fn after_growth(&self, before: usize, builder: &Builder) -> Result<()> {
         match builder.len() - before >= LARGE {
@@ -103,38 +104,38 @@ impl<'e, 'a> Scope<'e, 'a> {
         }
     }
 
-    /// Before so many bytes are put into the arena.
+    /// Accounts for bytes before they are copied into the arena.
     ///
-    /// Errors: 146 where that is too much; what the interrupt says.
+    /// Errors: 146 beyond the memory limit; interruption.
     pub(crate) fn take_room(&self, bytes: usize) -> Result<()> {
         self.context.steps(bytes / 1024)?;
         self.check_room(self.arena.allocated() + bytes)
     }
 }
 
-/// One call of an operator being evaluated.
+/// A call of an operator under evaluation.
 pub(crate) struct Call<'e, 'a> {
     node: &'a CallNode,
     pub(crate) scope: &'e Scope<'e, 'a>,
 }
 
 impl<'e, 'a> Call<'e, 'a> {
-    /// A call to be evaluated in this scope.
+    /// Creates a call in this scope.
     pub(crate) fn new(node: &'a CallNode, scope: &'e Scope<'e, 'a>) -> Call<'e, 'a> {
         Call { node, scope }
     }
 
-    /// What strings compare by.
+    /// The collation of string comparisons.
     pub(crate) fn collation(&self) -> &'a Collation {
         &self.scope.context.collation
     }
 
-    /// Whether an operand is constant (or not given).
+    /// Whether an operand is constant or absent.
     pub(crate) fn is_constant(&self, position: usize) -> bool {
         self.node.operands.get(position).is_none_or(Node::is_constant)
     }
 
-    /// The operator's name with its dollar, for messages.
+    /// The operator's name with its dollar sign, for messages.
     pub(crate) fn name(&self) -> &'static str {
         self.operator().name
     }
@@ -154,12 +155,12 @@ impl<'e, 'a> Call<'e, 'a> {
         !matches!(self.node.operands.get(position), None | Some(Node::Absent))
     }
 
-    /// Evaluates an operand; missing where there is none at that position.
+    /// Evaluates an operand; missing if no operand has that position.
     pub(crate) fn get(&self, position: usize) -> Computed<'a> {
         self.node.operands.get(position).map_or(Ok(None), |node| node.evaluate(self.scope))
     }
 
-    /// Evaluates an operand; `None` where it is missing, null or undefined.
+    /// Evaluates an operand; `None` if it is missing, null or undefined.
     pub(crate) fn get_non_null(&self, position: usize) -> Computed<'a> {
         Ok(self.get(position)?.filter(|value| !value.is_nullish()))
     }
@@ -180,7 +181,7 @@ impl<'e, 'a> Call<'e, 'a> {
         node.evaluate(&scope)
     }
 
-    /// Evaluates all operands in turn.
+    /// Evaluates all operands in order.
     pub(crate) fn values(&self) -> impl Iterator<Item = Computed<'a>> + '_ {
         self.node.operands.iter().map(|node| node.evaluate(self.scope))
     }
@@ -208,22 +209,22 @@ impl Node {
     }
 }
 
-/// The value of a number, for returning from an operator.
+/// Returns a number from an operator.
 pub(crate) fn number<'a>(number: Number) -> Computed<'a> {
     Ok(Some(Value::from(number)))
 }
 
-/// A value for returning from an operator.
+/// Returns a value from an operator.
 pub(crate) fn value<'a>(value: impl Into<Value<'a>>) -> Computed<'a> {
     Ok(Some(value.into()))
 }
 
-/// Null for returning from an operator.
+/// Returns null from an operator.
 pub(crate) fn null<'a>() -> Computed<'a> {
     Ok(Some(Value::Null))
 }
 
-/// MongoDB's name of the type of a value that may be missing.
+/// MongoDB's type name of an optional value.
 pub(crate) fn type_name(value: Option<Value<'_>>) -> &'static str {
     value.map_or("missing", |value| value.kind().alias())
 }

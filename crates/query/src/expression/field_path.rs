@@ -1,4 +1,4 @@
-//! Field paths: `"$a.b"` through documents, mapped over arrays, never by position.
+//! Field paths: `"$a.b"` descends through documents and maps over arrays; it has no positions.
 
 use super::evaluate::{Computed, Scope};
 use super::node::{FieldNode, Source};
@@ -7,7 +7,7 @@ use base::err;
 
 /// Evaluates a path or a variable.
 ///
-/// Errors: 51144 for `$$CLUSTER_TIME` where the topology has none.
+/// Errors: 51144 for `$$CLUSTER_TIME` in a topology without cluster time.
 pub(super) fn evaluate<'a>(field: &'a FieldNode, scope: &Scope<'_, 'a>) -> Computed<'a> {
     let start = match field.source {
         Source::Root => Some(Value::Document(scope.root)),
@@ -28,7 +28,7 @@ pub(super) fn evaluate<'a>(field: &'a FieldNode, scope: &Scope<'_, 'a>) -> Compu
     }
 }
 
-/// Follows the components through documents; the first array on the way is mapped over.
+/// Follows the components through documents and maps over the first array.
 fn walk<'a>(start: Value<'a>, components: &[PathComponent], scope: &Scope<'_, 'a>) -> Computed<'a> {
     let mut value = start;
     let mut rest = components;
@@ -50,8 +50,8 @@ fn walk<'a>(start: Value<'a>, components: &[PathComponent], scope: &Scope<'_, 'a
     Ok(Some(value))
 }
 
-/// Pushes what the path gives for each document of the array; other elements give nothing.
-/// Recursion is as deep as the path has components.
+/// Pushes the path's value for each document of the array; other elements yield nothing. The number of components
+/// bounds the recursion.
 fn map(array: Array<'_>, components: &[PathComponent], out: &mut Builder) {
     for element in array.iter() {
         if let Value::Document(_) = element {

@@ -1,7 +1,7 @@
-//! Computes the constant parts of an expression once, while it is parsed.
+//! Constant folding while an expression is parsed.
 //!
-//! As in MongoDB the whole expression is parsed before any part is computed, so a mistake of
-//! form anywhere is reported before an error of a constant.
+//! As in MongoDB, the whole expression is parsed before any part is computed. Any malformed part is therefore reported
+//! before an error of a constant.
 
 use super::boolean::truthy;
 use super::evaluate::{Call, Scope};
@@ -10,8 +10,8 @@ use crate::{Arena, Context};
 use base::Result;
 use base::bson::Document;
 
-/// Replaces, from the leaves up, what depends on no document by its value; what fails stays as it is where
-/// the context has errors of constants wait for a document.
+/// Replaces constant nodes by their values, from the leaves up. A failing node stays unchanged if the context defers
+/// errors of constants.
 pub(super) fn fold(node: &mut Node, context: &Context) -> Result<()> {
     fold_operands(node, context)?;
     let foldable = match &*node {
@@ -36,8 +36,8 @@ pub(super) fn fold(node: &mut Node, context: &Context) -> Result<()> {
     Ok(())
 }
 
-/// Operands that are never evaluated stay as they are: `$switch` drops cases that are false, and ends with one that is
-/// true, as in MongoDB.
+/// Folds operands. Operands that are never evaluated stay unchanged: `$switch` drops false cases and ends with a true
+/// one, as in MongoDB.
 fn fold_operands(node: &mut Node, context: &Context) -> Result<()> {
     let Node::Call(call) = node else {
         return node.children_mut().try_for_each(|child| fold(child, context));
@@ -60,7 +60,7 @@ fn fold_operands(node: &mut Node, context: &Context) -> Result<()> {
     default.iter_mut().try_for_each(|operand| fold(operand, context))
 }
 
-/// `None` in place of an error that may wait.
+/// Returns `None` instead of an error that the context defers.
 fn deferred<T>(outcome: Result<T>, context: &Context) -> Result<Option<T>> {
     match outcome {
         Err(_) if context.defers_constants => context.interrupt.check().map(|()| None),

@@ -1,4 +1,4 @@
-//! `$literal` (and its internal twin `$const`) and `$let`.
+//! `$literal` (and its internal form `$const`) and `$let`.
 
 use super::evaluate::{Call, Computed};
 use super::node::{CallNode, Node};
@@ -8,14 +8,14 @@ use super::variables;
 use base::bson::{Builder, FieldName, Value};
 use base::{Result, err};
 
-/// `$literal` takes its argument as it stands.
+/// Parses `$literal`, whose argument is not evaluated.
 pub(super) fn parse_literal(_: &mut Parser<'_>, _: &'static Operator, value: Value<'_>) -> Result<Node> {
     Ok(Node::Constant(Some(value.to_owned())))
 }
 
-/// `$let`: the operands are the variables' values in order, then `in`.
+/// Parses `$let`. The operands are the variables' values in order, then `in`.
 ///
-/// Errors: 16874 to 16877 for its form, FailedToParse for a bad name.
+/// Errors: 16874 to 16877 for malformed arguments, FailedToParse for an invalid name.
 pub(super) fn parse_let(
     parser: &mut Parser<'_>,
     operator: &'static Operator,
@@ -48,14 +48,14 @@ pub(super) fn parse_let(
     Ok(Parser::binding_call(operator, operands, bindings))
 }
 
-/// Evaluates the variables in the outer scope, then `in` with them.
+/// Evaluates the variables in the outer scope, then `in` with the variables.
 pub(super) fn r#let<'a>(call: &Call<'_, 'a>) -> Computed<'a> {
     let count = call.bindings();
     let values = call.values().take(count).collect::<Result<Vec<_>>>()?;
     call.get_with(count, &values, call.scope.arena)
 }
 
-/// `$let` back as BSON.
+/// Formats `$let` as BSON.
 pub(super) fn describe_let(
     call: &CallNode,
     name: FieldName<'_>,

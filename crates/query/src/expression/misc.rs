@@ -1,4 +1,4 @@
-//! Sizes, randomness, metadata, and the operators that are refused by name.
+//! Sizes, random numbers, metadata, and operators that are refused by name.
 
 use super::evaluate::{Call, Computed, null, value};
 use super::node::{CallNode, Node};
@@ -9,7 +9,7 @@ use base::bson::{Builder, FieldName, Value};
 use base::hash::hash64;
 use base::{Result, err};
 
-/// `$binarySize`: the bytes of a string or a binary. Errors: 51276 for other types.
+/// `$binarySize`: the size of a string or a binary in bytes. Errors: 51276 for other types.
 pub(super) fn binary_size<'a>(call: &Call<'_, 'a>) -> Computed<'a> {
     match call.get_non_null(0)? {
         None => null(),
@@ -23,7 +23,7 @@ pub(super) fn binary_size<'a>(call: &Call<'_, 'a>) -> Computed<'a> {
     }
 }
 
-/// `$bsonSize`: the bytes of a document. Errors: 31393 for other types.
+/// `$bsonSize`: the size of a document in bytes. Errors: 31393 for other types.
 pub(super) fn bson_size<'a>(call: &Call<'_, 'a>) -> Computed<'a> {
     match call.get_non_null(0)? {
         None => null(),
@@ -34,12 +34,12 @@ pub(super) fn bson_size<'a>(call: &Call<'_, 'a>) -> Computed<'a> {
     }
 }
 
-/// `$toHashedIndexKey`: what a hashed index stores for the value.
+/// `$toHashedIndexKey`: the hash of the value in a hashed index.
 pub(super) fn hashed_index_key<'a>(call: &Call<'_, 'a>) -> Computed<'a> {
     value(hash64(call.get(0)?.unwrap_or(Value::Null)))
 }
 
-/// `$rand` takes `{}` or `[]`. Errors: 3040501 for arguments, 10065 for other forms.
+/// Parses `$rand`, which takes `{}` or `[]`. Errors: 3040501 for arguments, 10065 for other forms.
 pub(super) fn parse_rand(
     _: &mut Parser<'_>,
     operator: &'static Operator,
@@ -56,12 +56,12 @@ pub(super) fn parse_rand(
     Ok(Node::call(operator, Vec::new()))
 }
 
-/// A new number in `[0, 1)` for each evaluation.
+/// Returns a new number in `[0, 1)` for each evaluation.
 pub(super) fn rand<'a>(call: &Call<'_, 'a>) -> Computed<'a> {
     value(call.scope.context.random_unit())
 }
 
-/// `$meta` takes the name of a kind of metadata. Errors: those of [`MetaKind::parse`].
+/// Parses `$meta`, which takes the name of a kind of metadata. Errors: the errors of [`MetaKind::parse`].
 pub(super) fn parse_meta(
     parser: &mut Parser<'_>,
     operator: &'static Operator,
@@ -72,7 +72,7 @@ pub(super) fn parse_meta(
     Ok(Node::call(operator, vec![Node::Constant(Some(argument.to_owned()))]))
 }
 
-/// What is known of the document beside its fields.
+/// Returns metadata of the document.
 pub(super) fn meta<'a>(call: &Call<'_, 'a>) -> Computed<'a> {
     let Some(name) = call.get(0)? else { return Ok(None) };
     let scope = call.scope;
@@ -81,7 +81,7 @@ pub(super) fn meta<'a>(call: &Call<'_, 'a>) -> Computed<'a> {
     noted.get(kind).map(|value| scope.keep(value)).transpose()
 }
 
-/// Explain shows the name as it was written.
+/// Formats `$meta` with its name as given.
 pub(super) fn describe_meta(
     call: &CallNode,
     name: FieldName<'_>,
@@ -93,14 +93,14 @@ pub(super) fn describe_meta(
     }
 }
 
-/// Refuses an operator that needs server-side JavaScript or an index of text or places.
+/// Refuses an operator that needs server-side JavaScript or a text or geospatial index.
 ///
 /// Errors: 238, naming the operator.
 pub(super) fn refuse(_: &mut Parser<'_>, operator: &'static Operator, _: Value<'_>) -> Result<Node> {
     Err(err!(NotImplemented, "the expression {} is not supported", operator.name))
 }
 
-/// Never reached: operators that are refused, or that parse to something else, have no calls.
+/// Never called: operators that are refused, or that parse to another node, have no calls.
 pub(super) fn never<'a>(_: &Call<'_, 'a>) -> Computed<'a> {
     Ok(None)
 }

@@ -1,14 +1,12 @@
-//! Aggregation expressions: `{$add: ["$a", 1]}` and all the others.
+//! Aggregation expressions: `{$add: ["$a", 1]}` and all other operators.
 //!
-//! An expression is parsed once into a small tree ([`node`]) of constants, field paths, object
-//! and array literals, and calls of operators. The operators live in one sorted table
-//! ([`table`]); each is a plain function that evaluates the operands it wants, so short-circuit
-//! and looping operators need no shape of their own. Parsing reports every mistake before a
-//! document is read, and then folds constant parts, whose errors appear at once as well.
+//! An expression is parsed once into a small tree ([`node`]) of constants, field paths, object and array literals, and
+//! calls of operators. The operators are in one sorted table ([`table`]). Each is a plain function that evaluates the
+//! operands it needs, so short-circuit and iterating operators need no special nodes. The parser reports every error
+//! before a document is read. It then folds constant parts and reports their errors as well.
 //!
-//! Evaluation runs over raw bytes: a value borrows from the document, from the expression's
-//! constants, or from the [`Arena`], where computed strings, arrays and documents are put.
-//! A missing value is `None` throughout.
+//! Evaluation works on raw bytes. A value borrows from the document, from the expression's constants, or from the
+//! [`Arena`] of computed strings, arrays and documents. A missing value is always `None`.
 
 mod accumulators;
 mod arithmetic;
@@ -56,14 +54,14 @@ use evaluate::Scope;
 use node::{Node, Source};
 use parse::Parser;
 
-/// Where a parsed expression stands, which decides how an error of a constant part is reported.
+/// Place of an expression, which determines the message for an error of a constant part.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Place {
     /// In a stage of a pipeline: `Failed to optimize pipeline :: caused by :: …`.
     Pipeline,
     /// Within `$expr` of a filter: `Failed to optimize expression :: caused by :: …`.
     Filter,
-    /// Anywhere else (the projection of a find): the error as it is.
+    /// Any other place, such as the projection of a find: the error is not prefixed.
     Plain,
 }
 
@@ -74,22 +72,22 @@ pub struct Expression {
 }
 
 impl Expression {
-    /// Parses an expression of a pipeline, reporting every mistake that can be seen without a
-    /// document, and computes its constant parts.
+    /// Parses an expression of a pipeline and computes its constant parts. It reports every error that needs no
+    /// document.
     ///
-    /// Errors: MongoDB's of the operators; 168 for an unknown one; those of constant parts.
+    /// Errors: MongoDB's errors of the operators; 168 for an unknown operator; errors of constant parts.
     pub fn parse(value: Value<'_>, context: &Context) -> Result<Expression> {
         Expression::parse_at(value, context, Place::Pipeline)
     }
 
-    /// Parses as [`parse`](Self::parse) does, for another place than a pipeline.
+    /// Parses as [`parse`](Self::parse), for an expression outside a pipeline.
     pub fn parse_at(value: Value<'_>, context: &Context, place: Place) -> Result<Expression> {
         let node = Parser::new(context).operand(value)?;
         Expression::folded(node, context, place)
     }
 
-    /// Parses the expression of `$redact`, where `$$DESCEND`, `$$PRUNE` and `$$KEEP` stand for
-    /// the strings `descend`, `prune` and `keep`.
+    /// Parses the expression of `$redact`. `$$DESCEND`, `$$PRUNE` and `$$KEEP` represent the strings `descend`, `prune`
+    /// and `keep`.
     pub fn parse_redact(value: Value<'_>, context: &Context) -> Result<Expression> {
         let node = Parser::new(context).allow_redact().operand(value)?;
         Expression::folded(node, context, Place::Pipeline)
@@ -104,14 +102,14 @@ impl Expression {
         Ok(Expression { node })
     }
 
-    /// An expression that is always this value.
+    /// Returns an expression with a constant value.
     pub fn from_constant(value: Value<'_>) -> Expression {
         Expression { node: Node::Constant(Some(value.to_owned())) }
     }
 
-    /// The value for one document; `None` is missing. What is computed lives in `arena`.
+    /// Evaluates the expression for one document; `None` means missing. Computed values live in `arena`.
     ///
-    /// Errors: MongoDB's of the operators; 146 where computed values pass 100 MB.
+    /// Errors: MongoDB's errors of the operators; 146 if computed values exceed 100 MB.
     pub fn evaluate<'a>(
         &'a self,
         root: Document<'a>,
@@ -121,17 +119,17 @@ impl Expression {
         self.node.evaluate(&Scope::new(root, context, arena))
     }
 
-    /// Whether the value is the same for every document.
+    /// Whether the value is constant.
     pub fn is_constant(&self) -> bool {
         matches!(self.node, Node::Constant(_))
     }
 
-    /// The value, where it is the same for every document; `None` also where that is missing.
+    /// Returns the constant value; `None` also for a missing constant.
     pub fn constant(&self) -> Option<Value<'_>> {
         if let Node::Constant(value) = &self.node { value.as_ref().map(ValueBuf::view) } else { None }
     }
 
-    /// The path, where the expression is nothing but `"$a.b"`.
+    /// Returns the path, if the expression is only `"$a.b"`.
     pub fn field_path(&self) -> Option<&Path> {
         match &self.node {
             Node::Field(field) if field.source == Source::Root => field.path.as_ref(),
@@ -139,7 +137,7 @@ impl Expression {
         }
     }
 
-    /// Whether it reads what is known of the document beside its fields (`$meta`).
+    /// Whether the expression reads metadata (`$meta`).
     pub fn reads_metadata(&self) -> bool {
         fn reads(node: &Node) -> bool {
             let is_meta = matches!(node, Node::Call(call) if call.operator.name == "$meta");
@@ -148,17 +146,17 @@ impl Expression {
         reads(&self.node)
     }
 
-    /// What the expression reads of the document.
+    /// Returns the paths that the expression reads.
     pub fn dependencies(&self) -> Dependencies {
         dependencies::of(&self.node)
     }
 
-    /// The expression as explain prints it: constants as `{$const: …}`, arguments as arrays.
+    /// Formats the expression as explain prints it: constants as `{$const: …}`, arguments as arrays.
     pub fn describe(&self) -> ValueBuf {
         describe::describe(&self.node)
     }
 
-    /// The operator called at the top, its name and its operands, for planning `$expr`.
+    /// Returns the name and the operands of a call at the top, for planning `$expr`.
     pub fn as_call(&self) -> Option<(&'static str, Vec<Expression>)> {
         let Node::Call(call) = &self.node else { return None };
         Some((call.operator.name, call.operands.iter().cloned().map(|node| Expression { node }).collect()))

@@ -1,4 +1,4 @@
-//! Operators whose arguments have names: `{$operator: {input: …, cond: …}}`.
+//! Operators with named arguments: `{$operator: {input: …, cond: …}}`.
 
 use super::node::Node;
 use super::parse::Parser;
@@ -6,16 +6,14 @@ use super::table::Operator;
 use base::bson::Value;
 use base::{Error, ErrorCode, Result};
 
-/// What an operator says of its named arguments. In messages `{}` stands for the argument's
-/// name or the type found.
+/// The named arguments of an operator. In messages, `{}` is the argument's name or the type found.
 #[derive(Debug)]
 pub struct Named {
-    /// The arguments in the order in which the operator reads them.
+    /// The arguments in the order of their evaluation.
     pub parameters: &'static [Parameter],
-    /// Said where the argument is no object; `{}` is the type found, `{element}` the operator
-    /// with its argument.
+    /// Error for an argument that is not an object; `{}` is the type found, `{element}` the operator with its argument.
     pub no_object: Complaint,
-    /// Said of an argument that the operator doesn't have; `{}` is its name.
+    /// Error for an unknown argument; `{}` is its name.
     pub unknown: Complaint,
 }
 
@@ -24,32 +22,32 @@ pub struct Named {
 pub struct Parameter {
     /// Its name.
     pub name: &'static str,
-    /// Said where it isn't given; `None` if it may be left out.
+    /// Error if the argument is missing; `None` if it is optional.
     pub missing: Option<Complaint>,
 }
 
-/// A code and a message with `{}` in it.
+/// An error code and a message that contains `{}`.
 #[derive(Debug, Clone, Copy)]
 pub struct Complaint(pub ErrorCode, pub &'static str);
 
 impl Complaint {
-    /// The error, with `detail` put where the message has `{}`.
+    /// Builds the error, with `detail` for `{}` in the message.
     pub fn about(self, detail: &str) -> Error {
         Error::new(self.0, self.1.replace("{}", detail))
     }
 }
 
-/// A complaint with one of MongoDB's unnamed codes.
+/// Builds a complaint with one of MongoDB's unnamed codes.
 pub(crate) const fn complaint(code: i32, message: &'static str) -> Complaint {
     Complaint(ErrorCode::Location(code), message)
 }
 
-/// An argument that must be given.
+/// Builds a required argument.
 pub(crate) const fn required(name: &'static str, code: i32, message: &'static str) -> Parameter {
     Parameter { name, missing: Some(complaint(code, message)) }
 }
 
-/// An argument that may be left out.
+/// Builds an optional argument.
 pub(crate) const fn optional(name: &'static str) -> Parameter {
     Parameter { name, missing: None }
 }

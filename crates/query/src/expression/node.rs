@@ -1,4 +1,4 @@
-//! The tree an expression is parsed into: five kinds of nodes, whatever the operator.
+//! The tree of a parsed expression: a few kinds of nodes for all operators.
 
 use super::table::Operator;
 use base::bson::{FieldNameBuf, Path, ValueBuf};
@@ -6,9 +6,9 @@ use base::bson::{FieldNameBuf, Path, ValueBuf};
 /// One node of a parsed expression.
 #[derive(Clone, Debug)]
 pub(crate) enum Node {
-    /// An optional named argument that was not given.
+    /// An optional named argument that is absent.
     Absent,
-    /// The same value for every document; `None` is missing.
+    /// A constant; `None` means missing.
     Constant(Option<ValueBuf>),
     /// `"$a.b"`, `"$$name"`, `"$$name.a.b"`.
     Field(FieldNode),
@@ -20,21 +20,21 @@ pub(crate) enum Node {
     Call(CallNode),
 }
 
-/// A variable (or the document itself) and possibly a path into it.
+/// A variable, or the document itself, with an optional path into it.
 #[derive(Clone, Debug)]
 pub(crate) struct FieldNode {
     pub(crate) source: Source,
     pub(crate) path: Option<Path>,
-    /// The name of the variable as written, for explain; empty for plain `"$a"`.
+    /// The variable's name as written, for explain; empty for plain `"$a"`.
     pub(crate) name: Box<str>,
 }
 
-/// Where a path starts.
+/// The start of a path.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Source {
     /// The document: plain paths, `$$ROOT` and `$$CURRENT`.
     Root,
-    /// A variable bound within the expression, by its slot.
+    /// A variable bound within the expression, by slot.
     Slot(usize),
     /// A variable of the command's `let`, by its position in the context.
     Let(usize),
@@ -44,18 +44,18 @@ pub(crate) enum Source {
     ClusterTime,
 }
 
-/// An operator with its operands, which the operator evaluates itself.
+/// An operator with its operands, which the operator itself evaluates.
 #[derive(Clone, Debug)]
 pub(crate) struct CallNode {
     pub(crate) operator: &'static Operator,
-    /// Positional arguments as given; named ones in the order the operator declares, with
-    /// [`Node::Absent`] where not given.
+    /// Positional arguments as given. Named arguments are in the operator's order, with [`Node::Absent`] for absent
+    /// ones.
     pub(crate) operands: Vec<Node>,
-    /// The variables that the call binds while it evaluates some of its operands.
+    /// The variables that the call binds while it evaluates some operands.
     pub(crate) bindings: Bindings,
 }
 
-/// Variables bound by `$let`, `$map`, `$filter`, `$reduce`: neighbours in the slots from `first`.
+/// Variables bound by `$let`, `$map`, `$filter`, `$reduce`: consecutive slots from `first`.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Bindings {
     pub(crate) first: usize,
@@ -63,7 +63,7 @@ pub(crate) struct Bindings {
 }
 
 impl Node {
-    /// A call that binds no variables.
+    /// Builds a call without bindings.
     pub(crate) fn call(operator: &'static Operator, operands: Vec<Node>) -> Node {
         Node::Call(CallNode { operator, operands, bindings: Bindings::default() })
     }
@@ -73,7 +73,7 @@ impl Node {
         matches!(self, Node::Constant(_) | Node::Absent)
     }
 
-    /// The nodes directly below.
+    /// Iterates over the direct children.
     pub(crate) fn children(&self) -> Box<dyn Iterator<Item = &Node> + '_> {
         match self {
             Node::Absent | Node::Constant(_) | Node::Field(_) => Box::new(std::iter::empty()),
@@ -83,7 +83,7 @@ impl Node {
         }
     }
 
-    /// The nodes directly below, to be changed.
+    /// Iterates mutably over the direct children.
     pub(crate) fn children_mut(&mut self) -> Box<dyn Iterator<Item = &mut Node> + '_> {
         match self {
             Node::Absent | Node::Constant(_) | Node::Field(_) => Box::new(std::iter::empty()),

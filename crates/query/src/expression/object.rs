@@ -10,9 +10,9 @@ use base::bson::{Builder, Document, FieldName, Value};
 use base::{Error, ErrorCode, Result, err};
 use std::ffi::CStr;
 
-/// `$mergeObjects`: later values win, at the place of the first. Null and missing are left out.
+/// `$mergeObjects`: later values win, in the position of the first. Null and missing are ignored.
 ///
-/// Errors: 40400 for what is no document.
+/// Errors: 40400 for a value that is not a document.
 pub(super) fn merge<'a>(call: &Call<'_, 'a>) -> Computed<'a> {
     let mut merged = OrderedFields::default();
     for operand in call.values() {
@@ -31,7 +31,7 @@ pub(super) fn merge<'a>(call: &Call<'_, 'a>) -> Computed<'a> {
     call.scope.document(merged.build())
 }
 
-/// Errors: what interrupts it.
+/// Merges a document into the result. Errors: interruption.
 fn merge_into<'a>(call: &Call<'_, 'a>, merged: &mut OrderedFields<'a>, document: Document<'a>) -> Result<()> {
     for element in document {
         call.scope.context.steps(1)?;
@@ -45,9 +45,9 @@ fn not_an_object(found: Value<'_>) -> Error {
     err!(40400, "$mergeObjects requires object inputs, but input {value} is of type {kind}")
 }
 
-/// `$getField`, as `{field, input}` or as the field alone; the input is the document by default.
+/// Parses `$getField`, as `{field, input}` or as the field alone; the input is the document by default.
 ///
-/// Errors: 3041701 to 3041703 for its form.
+/// Errors: 3041701 to 3041703 for malformed arguments.
 pub(super) fn parse_get(
     parser: &mut Parser<'_>,
     operator: &'static Operator,
@@ -78,9 +78,10 @@ pub(super) fn parse_get(
     Ok(Node::call(operator, vec![field, input]))
 }
 
-/// The field of that name, dots and dollars included; null of null, missing of anything else.
+/// `$getField`: the field with this name, which may contain dots and dollar signs. Null for null input, missing for
+/// other types.
 ///
-/// Errors: 3041704 where the name is no string.
+/// Errors: 3041704 if the name is not a string.
 pub(super) fn get<'a>(call: &Call<'_, 'a>) -> Computed<'a> {
     let field = call.get(0)?;
     let Some(Value::String(field)) = field else {
@@ -94,7 +95,7 @@ pub(super) fn get<'a>(call: &Call<'_, 'a>) -> Computed<'a> {
     }
 }
 
-/// `$getField` back as BSON.
+/// Formats `$getField` as BSON.
 pub(super) fn describe_get(
     call: &super::node::CallNode,
     name: FieldName<'_>,
@@ -104,7 +105,7 @@ pub(super) fn describe_get(
     describe_named(&[c"field", c"input"], call, name, out, append);
 }
 
-/// `$setField` and `$unsetField` back as BSON.
+/// Formats `$setField` and `$unsetField` as BSON.
 pub(super) fn describe_set(
     call: &super::node::CallNode,
     name: FieldName<'_>,
@@ -128,9 +129,9 @@ fn describe_named(
     out.end();
 }
 
-/// `$setField` and `$unsetField`: the operands are `field` (a constant), `input` and `value`.
+/// Parses `$setField` and `$unsetField`. The operands are `field` (a constant), `input` and `value`.
 ///
-/// Errors: 4161100 to 4161109 for its form.
+/// Errors: 4161100 to 4161109 for malformed arguments.
 pub(super) fn parse_set(
     parser: &mut Parser<'_>,
     operator: &'static Operator,
@@ -160,12 +161,12 @@ pub(super) fn parse_set(
         value => value.unwrap_or(Node::Absent),
     };
     let input = input.ok_or_else(|| absent(4161109, "input"))?;
-    // Only after all others: their mistakes come first in MongoDB.
+    // Parsed last, because MongoDB reports errors of all other arguments first.
     let field = constant_name(parser, name, field)?;
     Ok(Node::call(operator, vec![field, input, value]))
 }
 
-/// The name must be known while parsing: a string, or a `$literal` one if it starts with a dollar.
+/// Parses a constant name: a string, or a `$literal` if it starts with a dollar sign.
 fn constant_name(parser: &mut Parser<'_>, name: &str, value: Value<'_>) -> Result<Node> {
     match parser.operand(value)? {
         Node::Constant(Some(constant)) if constant.view().as_str().is_some() => {
@@ -192,14 +193,14 @@ fn constant_name(parser: &mut Parser<'_>, name: &str, value: Value<'_>) -> Resul
     }
 }
 
-/// Errors: 9534700 for a zero byte.
+/// Checks a name. Errors: 9534700 for a zero byte.
 fn checked_name<'f>(name: &str, field: &'f str) -> Result<FieldName<'f>> {
     FieldName::new(field).map_err(|_| err!(9534700, "{name} requires 'field' to not contain null bytes"))
 }
 
-/// The document with one field set; `$$REMOVE` as the value (and `$unsetField`) takes it out.
+/// Sets one field of a document; `$$REMOVE` as the value (and `$unsetField`) removes it.
 ///
-/// Errors: 4161105 for an input that is no document.
+/// Errors: 4161105 for an input that is not a document.
 pub(super) fn set<'a>(call: &Call<'_, 'a>) -> Computed<'a> {
     let Some(Value::String(field)) = call.get(0)? else { return null() };
     let document = match call.get_non_null(1)? {

@@ -8,9 +8,9 @@ use crate::field_path::check_field_name;
 use base::bson::{Builder, Document, FieldNameBuf, Value};
 use base::{Result, err};
 
-/// Parses the fields of a document that is no operator's.
+/// Parses the fields of a document without an operator.
 ///
-/// Errors: those of field names; 16406 for a name given twice.
+/// Errors: errors of field names; 16406 for a duplicate name.
 pub(super) fn parse(parser: &mut Parser<'_>, document: Document<'_>) -> Result<Node> {
     let mut fields: Vec<(FieldNameBuf, Node)> = Vec::new();
     let mut names = OrderedFields::default();
@@ -25,7 +25,7 @@ pub(super) fn parse(parser: &mut Parser<'_>, document: Document<'_>) -> Result<N
     Ok(Node::Object(fields))
 }
 
-/// Builds the document; missing values leave their field out.
+/// Builds the document; fields with missing values are omitted.
 pub(super) fn evaluate<'a>(fields: &'a [(FieldNameBuf, Node)], scope: &Scope<'_, 'a>) -> Computed<'a> {
     let mut builder = Builder::new();
     for (name, node) in fields {

@@ -1,21 +1,21 @@
-//! Fields in the order in which they first came, each found again quickly.
+//! Fields in insertion order with fast lookup.
 
 use base::bson::{Builder, FieldName, Value};
 use std::collections::HashMap;
 
-/// Up to so many fields looking through them is quicker than hashing.
+/// Number of fields up to which linear search is faster than hashing.
 const SMALL: usize = 16;
 
-/// The fields of a document being put together, later values taking the place of earlier ones.
+/// The fields of a document under construction. Later values replace earlier ones.
 #[derive(Default)]
 pub(super) struct OrderedFields<'a> {
     entries: Vec<(FieldName<'a>, Value<'a>)>,
-    /// Where each field is; empty while there are few.
+    /// The position of each field; empty while they are few.
     places: HashMap<FieldName<'a>, usize>,
 }
 
 impl<'a> OrderedFields<'a> {
-    /// Sets a field; returns whether it was there before.
+    /// Sets a field; returns whether it existed.
     pub(super) fn set(&mut self, name: FieldName<'a>, value: Value<'a>) -> bool {
         let place = if self.places.is_empty() {
             self.entries.iter().position(|(known, _)| *known == name)
@@ -35,7 +35,7 @@ impl<'a> OrderedFields<'a> {
         false
     }
 
-    /// The document of these fields.
+    /// Returns the document of these fields.
     pub(super) fn build(&self) -> Builder {
         let mut builder = Builder::new();
         for (name, value) in &self.entries {

@@ -1,4 +1,4 @@
-//! From BSON to the tree: what is a literal, a path, a variable, an operator.
+//! Parser of expressions: separates literals, paths, variables and operators.
 
 use super::node::{Bindings, CallNode, FieldNode, Node, Source};
 use super::table::{self, Arity, Operator};
@@ -8,7 +8,7 @@ use crate::field_path::checked_path;
 use base::bson::{Array, Document, FieldName, Path, Value};
 use base::{Result, err};
 
-/// Parses one expression, keeping the names of the variables that are bound at the moment.
+/// The parser, with the names of the currently bound variables.
 pub(crate) struct Parser<'c> {
     pub(super) context: &'c Context,
     bound: Vec<Box<str>>,
@@ -16,19 +16,18 @@ pub(crate) struct Parser<'c> {
 }
 
 impl<'c> Parser<'c> {
-    /// A parser with the variables of the context.
+    /// Creates a parser with the variables of the context.
     pub(crate) fn new(context: &'c Context) -> Parser<'c> {
         Parser { context, bound: Vec::new(), redact: false }
     }
 
-    /// Also knows the variables of `$redact`.
+    /// Allows the variables of `$redact`.
     pub(crate) fn allow_redact(mut self) -> Parser<'c> {
         self.redact = true;
         self
     }
 
-    /// Parses whatever may stand as an operand. The nesting is that of the BSON and so bounded
-    /// by what was validated.
+    /// Parses any operand. The validated BSON bounds the nesting.
     pub(crate) fn operand(&mut self, value: Value<'_>) -> Result<Node> {
         self.context.steps(1)?;
         match value {
@@ -60,7 +59,7 @@ impl<'c> Parser<'c> {
     }
 
     fn call(&mut self, name: &str, argument: Value<'_>) -> Result<Node> {
-        // MongoDB speaks of it by its newer name.
+        // MongoDB reports it under its newer name.
         let name = if name == "$substr" { "$substrBytes" } else { name };
         let operator = table::find(name)
             .ok_or_else(|| err!(InvalidPipelineOperator, "Unrecognized expression '{name}'"))?;
@@ -71,7 +70,7 @@ impl<'c> Parser<'c> {
         }
     }
 
-    /// Parses an array of arguments, or a single one, and checks their number.
+    /// Parses an array of arguments or a single argument, and checks their number.
     pub(crate) fn positional(&mut self, operator: &'static Operator, argument: Value<'_>) -> Result<Node> {
         let operands = match argument {
             Value::Array(array) => self.operands(array)?,
@@ -89,7 +88,7 @@ impl<'c> Parser<'c> {
         }
         let Some(variable) = path.strip_prefix('$') else {
             let path = Some(checked_path(path)?);
-            // `$let` may rebind CURRENT, and with it what plain paths read.
+            // `$let` may rebind CURRENT, which plain paths then read.
             let source = self.slot("CURRENT").map_or(Source::Root, Source::Slot);
             return Ok(Node::Field(FieldNode { source, path, name: "".into() }));
         };
@@ -119,7 +118,7 @@ impl<'c> Parser<'c> {
         Ok(Node::Field(FieldNode { source, path, name: name.into() }))
     }
 
-    /// The slot of a variable bound within the expression; the innermost of that name.
+    /// Returns the slot of a variable bound within the expression; the innermost with this name.
     fn slot(&self, name: &str) -> Option<usize> {
         self.bound.iter().rposition(|known| **known == *name)
     }
@@ -138,7 +137,7 @@ impl<'c> Parser<'c> {
         Ok((Bindings { first, names }, parsed?))
     }
 
-    /// A call that binds variables.
+    /// Builds a call that binds variables.
     pub(crate) fn binding_call(operator: &'static Operator, operands: Vec<Node>, bindings: Bindings) -> Node {
         Node::Call(CallNode { operator, operands, bindings })
     }

@@ -1,4 +1,4 @@
-//! Operators that see arrays as sets: order and repetition do not count.
+//! Operators on arrays as sets, without order and duplicates.
 
 use super::boolean::truthy;
 use super::evaluate::{Call, Computed, null, type_name, value};
@@ -12,14 +12,14 @@ use std::collections::BTreeSet;
 
 type Set<'a> = BTreeSet<Ordered<'a>>;
 
-/// Errors: what interrupts it.
+/// Builds the set of an array. Errors: interruption.
 fn set<'a>(call: &Call<'_, 'a>, array: Array<'a>) -> Result<Set<'a>> {
     let mut set = Set::new();
     add(call, &mut set, array)?;
     Ok(set)
 }
 
-/// Errors: what interrupts it.
+/// Adds an array to a set. Errors: interruption.
 fn add<'a>(call: &Call<'_, 'a>, set: &mut Set<'a>, array: Array<'a>) -> Result<()> {
     for element in array.iter() {
         set.insert(Ordered(element, call.collation()));
@@ -36,7 +36,7 @@ fn to_array<'a>(call: &Call<'_, 'a>, set: &Set<'a>) -> Computed<'a> {
     call.scope.array(builder)
 }
 
-/// An array operand. Errors: the given code with the type found put behind the message.
+/// Evaluates an array operand. Errors: the given code, with the type found after the message.
 fn array<'a>(found: Option<Value<'a>>, code: i32, message: &str) -> Result<Array<'a>> {
     match found {
         Some(Value::Array(array)) => Ok(array),
@@ -44,7 +44,7 @@ fn array<'a>(found: Option<Value<'a>>, code: i32, message: &str) -> Result<Array
     }
 }
 
-/// `$setUnion`: sorted. Errors: 17043 for what is no array.
+/// `$setUnion`: the sorted union. Errors: 17043 for a value that is not an array.
 pub(super) fn union<'a>(call: &Call<'_, 'a>) -> Computed<'a> {
     let mut all = Set::new();
     for operand in call.values() {
@@ -59,7 +59,7 @@ pub(super) fn union<'a>(call: &Call<'_, 'a>) -> Computed<'a> {
     to_array(call, &all)
 }
 
-/// `$setIntersection`: sorted. Errors: 17047 for what is no array.
+/// `$setIntersection`: the sorted intersection. Errors: 17047 for a value that is not an array.
 pub(super) fn intersection<'a>(call: &Call<'_, 'a>) -> Computed<'a> {
     let mut common: Option<Set<'a>> = None;
     for operand in call.values() {
@@ -77,7 +77,8 @@ pub(super) fn intersection<'a>(call: &Call<'_, 'a>) -> Computed<'a> {
     to_array(call, &common.unwrap_or_default())
 }
 
-/// `$setDifference`: in the order of the first array. Errors: 17048 and 17049 for what is none.
+/// `$setDifference`: the difference in the order of the first array. Errors: 17048 and 17049 for a value that is not an
+/// array.
 pub(super) fn difference<'a>(call: &Call<'_, 'a>) -> Computed<'a> {
     let (Some(left), Some(right)) = (call.get_non_null(0)?, call.get_non_null(1)?) else { return null() };
     let message = "both operands of $setDifference must be arrays. First argument is of type: ";
@@ -94,7 +95,7 @@ pub(super) fn difference<'a>(call: &Call<'_, 'a>) -> Computed<'a> {
     call.scope.array(builder)
 }
 
-/// `$setEquals` takes two arguments or more. Errors: 17045 for fewer.
+/// Parses `$setEquals`, which takes two arguments or more. Errors: 17045 for fewer.
 pub(super) fn parse_equals(
     parser: &mut Parser<'_>,
     operator: &'static Operator,
@@ -108,7 +109,8 @@ pub(super) fn parse_equals(
     Ok(node)
 }
 
-/// Errors: 17044 for what is no array, 5887502 where all operands are constants, as in MongoDB 8.2.
+/// Evaluates `$setEquals`. Errors: 17044 for a value that is not an array, 5887502 if all operands are constants, as in
+/// MongoDB 8.2.
 pub(super) fn equals<'a>(call: &Call<'_, 'a>) -> Computed<'a> {
     let constant = (0..call.len()).all(|position| call.is_constant(position));
     let code = if constant { 5887502 } else { 17044 };
@@ -121,7 +123,7 @@ pub(super) fn equals<'a>(call: &Call<'_, 'a>) -> Computed<'a> {
     value(all_equal)
 }
 
-/// `$setIsSubset`. Errors: 17046 and 17042 for what is no array.
+/// `$setIsSubset`. Errors: 17046 and 17042 for a value that is not an array.
 pub(super) fn is_subset<'a>(call: &Call<'_, 'a>) -> Computed<'a> {
     let message = "both operands of $setIsSubset must be arrays. First argument is of type: ";
     let left = array(call.get(0)?, 17046, message)?;
@@ -136,13 +138,13 @@ pub(super) fn is_subset<'a>(call: &Call<'_, 'a>) -> Computed<'a> {
     value(true)
 }
 
-/// `$anyElementTrue`. Errors: 17041 for what is no array.
+/// `$anyElementTrue`. Errors: 17041 for a value that is not an array.
 pub(super) fn any_true<'a>(call: &Call<'_, 'a>) -> Computed<'a> {
     let operand = array(call.get(0)?, 17041, "$anyElementTrue's argument must be an array, but is ")?;
     value(operand.iter().any(|element| truthy(Some(element))))
 }
 
-/// `$allElementsTrue`. Errors: 17040 for what is no array.
+/// `$allElementsTrue`. Errors: 17040 for a value that is not an array.
 pub(super) fn all_true<'a>(call: &Call<'_, 'a>) -> Computed<'a> {
     let operand = array(call.get(0)?, 17040, "$allElementsTrue's argument must be an array, but is ")?;
     value(operand.iter().all(|element| truthy(Some(element))))

@@ -1,22 +1,22 @@
-//! How values print inside the messages of aggregation errors: `[1, "a", {b: 1.5}]`.
+//! Values in messages of aggregation errors: `[1, "a", {b: 1.5}]`.
 
 use super::date::calendar::Civil;
 use base::bson::{Document, Value};
 use std::fmt::Write;
 
-/// A value that may be missing, as MongoDB's aggregation messages spell it.
+/// Formats an optional value as MongoDB's aggregation messages do.
 pub(crate) fn optional(value: Option<Value<'_>>) -> String {
     value.map_or_else(|| "MISSING".to_string(), self::value)
 }
 
-/// A value as MongoDB's aggregation messages spell it.
+/// Formats a value as MongoDB's aggregation messages do.
 pub(crate) fn value(value: Value<'_>) -> String {
     let mut out = String::new();
     write(value, &mut out);
     out
 }
 
-/// A document as MongoDB's aggregation messages spell it.
+/// Formats a document as MongoDB's aggregation messages do.
 pub(crate) fn document(document: Document<'_>) -> String {
     value(Value::Document(document))
 }
@@ -72,7 +72,7 @@ fn elements<'a>(values: impl Iterator<Item = Value<'a>>, out: &mut String) {
     out.push(']');
 }
 
-/// A date as `2020-01-02T03:04:05.006Z`; out of the printable years the milliseconds.
+/// Formats a date as `2020-01-02T03:04:05.006Z`, or as milliseconds outside the printable years.
 pub(crate) fn date(millis: i64) -> String {
     let Civil { year, month, day, hour, minute, second, milli } = Civil::from_local(millis);
     if !(0..=9999).contains(&year) {
@@ -81,7 +81,7 @@ pub(crate) fn date(millis: i64) -> String {
     format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}.{milli:03}Z")
 }
 
-/// A double with six significant digits, the way C++ streams print by default.
+/// Formats a double with six significant digits, the default of C++ streams.
 pub(crate) fn double(value: f64) -> String {
     if value.is_nan() {
         return "nan".to_string();
@@ -92,7 +92,7 @@ pub(crate) fn double(value: f64) -> String {
     general(value, 6)
 }
 
-/// C's `%.{digits}g`: the shorter of fixed and scientific, without trailing zeros.
+/// Implements C's `%.{digits}g`: the shorter of fixed and scientific, without trailing zeros.
 pub(crate) fn general(value: f64, digits: usize) -> String {
     let scientific = format!("{:.*e}", digits - 1, value);
     let Some((mantissa, exponent)) = scientific.split_once('e') else { return scientific };
@@ -105,7 +105,7 @@ pub(crate) fn general(value: f64, digits: usize) -> String {
     trimmed(&format!("{value:.decimals$}")).to_string()
 }
 
-/// A finite double with the fewest digits that give it again; scientific below 1e-4 and from 1e16 on.
+/// Formats a finite double with the fewest digits that parse to it again; scientific below 1e-4 and from 1e16 on.
 pub(crate) fn shortest(value: f64) -> String {
     let scientific = format!("{value:e}");
     let Some((mantissa, exponent)) = scientific.split_once('e') else { return scientific };
@@ -116,7 +116,7 @@ pub(crate) fn shortest(value: f64) -> String {
     }
 }
 
-/// A timestamp as C's `ctime` writes its seconds, without weekday and year, and its increment.
+/// Formats a timestamp: its seconds as C's `ctime` without weekday and year, and its increment.
 pub(crate) fn ctime(time: u64) -> String {
     const MONTHS: [&str; 12] =
         ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"];

@@ -1,4 +1,4 @@
-//! The table of all operators, sorted by name: how many arguments each takes and what it does.
+//! The table of all operators, sorted by name, with arity and function.
 
 use super::accumulators::ranks;
 use super::arithmetic::{divide, power, rounding, trigonometry};
@@ -23,34 +23,34 @@ type Describe = fn(&CallNode, FieldName<'_>, &mut Builder, &dyn Fn(&Node, FieldN
 
 /// One operator of the expression language.
 pub struct Operator {
-    /// Its name with the dollar.
+    /// The name with the dollar sign.
     pub name: &'static str,
-    /// What arguments it takes.
+    /// The accepted arguments.
     pub arity: Arity,
-    /// Whether the value depends on nothing but the operands, so that constants can be folded.
-    /// What binds variables is left for each document, as MongoDB leaves it.
+    /// Whether the value depends only on the operands, which allows constant folding. Operators that bind variables are
+    /// evaluated per document, as in MongoDB.
     pub pure: bool,
     pub(crate) evaluate: Evaluate,
-    /// What can be found wrong with constant operands although others are not constant.
+    /// Checks constant operands even if other operands are not constant.
     pub(crate) check: Option<Check>,
     pub(crate) describe: Option<Describe>,
 }
 
-/// What arguments an operator takes.
+/// The accepted arguments of an operator.
 #[derive(Clone, Copy)]
 #[non_exhaustive]
 pub enum Arity {
     /// Any number of arguments.
     Any,
-    /// So many arguments; one that is no array may stand alone.
+    /// Exactly this number of arguments. A single argument that is not an array needs no brackets.
     Exactly(usize),
-    /// The value to convert.
+    /// A single value to convert.
     Converted,
-    /// From so many to so many arguments.
+    /// A range of numbers of arguments.
     Between(usize, usize),
-    /// Arguments with names.
+    /// Named arguments.
     Named(&'static named::Named),
-    /// A form of its own.
+    /// A special form.
     #[allow(private_interfaces)]
     Own(Parse),
 }
@@ -77,7 +77,7 @@ impl Operator {
 
     /// Checks the number of positional arguments.
     ///
-    /// Errors: 16020, 28667, and 50723 of conversions.
+    /// Errors: 16020, 28667; 50723 for conversions.
     pub(crate) fn check_count(&self, count: usize) -> Result<()> {
         let name = self.name;
         match self.arity {
@@ -103,7 +103,7 @@ impl std::fmt::Debug for Operator {
     }
 }
 
-/// The operator of this name.
+/// Returns the operator with this name.
 pub(crate) fn find(name: &str) -> Option<&'static Operator> {
     OPERATORS.binary_search_by(|operator| operator.name.cmp(name)).ok().and_then(|index| OPERATORS.get(index))
 }

@@ -1,5 +1,4 @@
-//! What the tests of the operators share: an expression, a document and the value expected, all
-//! in the shell's notation.
+//! Test helpers of the operators: an expression, a document and the expected value in the shell's notation.
 
 use super::{Expression, Place};
 use crate::{Arena, Context};
@@ -32,7 +31,7 @@ pub(super) fn evaluate(expression: &str, root: &str) -> Result<Option<ValueBuf>>
     Ok(result.map(|value| value.to_owned()))
 }
 
-/// Expects a value, its type included.
+/// Expects a value, including its type.
 #[track_caller]
 pub(super) fn check(expression: &str, root: &str, expected: &str) {
     let found = evaluate(expression, root).unwrap_or_else(|error| panic!("{expression}: {error}"));
@@ -79,7 +78,7 @@ pub(super) fn check_parse_error(expression: &str, code: i32) {
     }
 }
 
-/// Expects what explain prints, and that it parses again to the same.
+/// Expects this output of explain, and checks that it parses to an equal expression.
 #[track_caller]
 pub(super) fn check_described(expression: &str, expected: &str) {
     let described = parse(expression).describe();

@@ -1,10 +1,10 @@
-//! Which names a variable may have, with MongoDB's errors.
+//! Validation of variable names, with MongoDB's errors.
 
 use base::{Result, err};
 
 /// Checks a name that `$$name` refers to.
 ///
-/// Errors: FailedToParse where it is empty or has a character that no name has.
+/// Errors: FailedToParse for an empty name or an invalid character.
 pub(crate) fn check_name_for_reading(name: &str) -> Result<()> {
     let Some(first) = name.chars().next() else {
         return Err(err!(FailedToParse, "empty variable names are not allowed"));
@@ -20,10 +20,10 @@ pub(crate) fn check_name_for_reading(name: &str) -> Result<()> {
     }
 }
 
-/// Checks a name that an expression or a command's `let` binds: it starts with a small letter,
-/// and only CURRENT of the system's own may be bound.
+/// Checks a name that an expression or a command's `let` binds. It starts with a lower-case letter; of the system
+/// variables only CURRENT may be bound.
 ///
-/// Errors: FailedToParse where it is empty or has a character that no name has.
+/// Errors: FailedToParse for an empty name or an invalid character.
 pub fn check_name_for_binding(name: &str) -> Result<()> {
     let Some(first) = name.chars().next() else {
         return Err(err!(FailedToParse, "empty variable names are not allowed"));

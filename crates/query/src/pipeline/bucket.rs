@@ -8,7 +8,7 @@ use base::bson::{Builder, Document, Element, Value, ValueBuf};
 use base::{Result, err};
 use std::cmp::Ordering;
 
-/// Errors: 40191 to 40202 as MongoDB's, and those of expressions and accumulators.
+/// Errors: 40191 to 40202 as in MongoDB, and errors of expressions and accumulators.
 pub(crate) fn parse(spec: &Element<'_>, scope: &Scope<'_>) -> Result<Parsed> {
     let Value::Document(options) = spec.value() else {
         return Err(err!(

@@ -22,7 +22,7 @@ struct BucketAuto {
     granularity: Option<Granularity>,
 }
 
-/// Errors: 40239 to 40246 as MongoDB's; those of granularities.
+/// Errors: 40239 to 40246 as in MongoDB; the errors of granularities.
 pub(crate) fn parse(spec: &Element<'_>, scope: &Scope<'_>) -> Result<Parsed> {
     let Value::Document(options) = spec.value() else {
         let found = spec.kind().alias();

@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 struct ChangeStream;
 
-/// Errors: those of [`Spec::parse`]; 40573 on a standalone.
+/// Errors: the errors of [`Spec::parse`]; 40573 on a standalone.
 pub(crate) fn parse(spec: &Element<'_>, scope: &Scope<'_>) -> Result<Parsed> {
     Spec::parse(spec)?;
     if scope.context.cluster_time.is_none() {

@@ -15,7 +15,7 @@ const OPTIONS: &[&str] = &[
     "targetAllNodes",
 ];
 
-/// Errors: TypeMismatch unless the options are a document; those of flags.
+/// Errors: TypeMismatch unless the options are a document; the errors of flags.
 pub(crate) fn parse(spec: &Element<'_>) -> Result<External> {
     let options = options(spec, ErrorCode::TypeMismatch)?;
     check_flags(spec.name(), options, OPTIONS)?;

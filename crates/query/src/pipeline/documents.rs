@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 struct Documents(Expression);
 
-/// Errors: those of expressions; a value that is no array of documents fails when run (5858203).
+/// Errors: the errors of expressions; a value that is no array of documents fails when run (5858203).
 pub(crate) fn parse(spec: &Element<'_>, scope: &Scope<'_>) -> Result<Parsed> {
     let expression = Expression::parse(spec.value(), scope.context)?;
     if expression.is_constant() {

@@ -97,7 +97,7 @@ impl Gathered {
 }
 
 impl Running {
-    /// Errors: 292 beyond the memory where spilling isn't allowed; those of temporary files.
+    /// Errors: 292 beyond the memory where spilling isn't allowed; the errors of temporary files.
     fn gather(&mut self, mut input: Stream) -> Result<Arc<Gathered>> {
         let carrier = Carrier::new(&self.environment.context);
         let (mut documents, mut held) = (Vec::new(), 0);

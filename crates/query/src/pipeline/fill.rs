@@ -5,8 +5,7 @@ use super::parse::{Parsed, Scope};
 use base::bson::{Builder, Document, Element, FieldName, FieldNameBuf, Value};
 use base::{Result, err};
 
-/// Errors: FailedToParse, 40414, 40415 for bad, missing and unknown options, 6050200 to 6050204
-/// as MongoDB's.
+/// Errors: FailedToParse, 40414, 40415 for bad, missing and unknown options, 6050200 to 6050204 as in MongoDB.
 pub(crate) fn parse(spec: &Element<'_>, scope: &Scope<'_>) -> Result<Parsed> {
     let Value::Document(options) = spec.value() else {
         let found = spec.kind().alias();

@@ -52,8 +52,8 @@ impl Refusals {
     }
 }
 
-/// Errors: BadValue for `$where`, 5626500 for `$near` and its kin, 17313 for `$text` in any but
-/// the first stage.
+/// Errors: BadValue for `$where`, 5626500 for `$near` and related operators, 17313 for `$text` in any but the first
+/// stage.
 pub(crate) fn check_filter(filter: Document<'_>, refusals: &Refusals) -> Result<()> {
     for element in filter {
         match (element.name(), element.value()) {

@@ -32,7 +32,7 @@ const E24: &[u16] =
     &[10, 11, 12, 13, 15, 16, 18, 20, 22, 24, 27, 30, 33, 36, 39, 43, 47, 51, 56, 62, 68, 75, 82, 91];
 
 impl Granularity {
-    /// Errors: 40261 for what is no string, 40257 for an unknown name.
+    /// Errors: 40261 for a value that is not a string, 40257 for an unknown name.
     pub(super) fn parse(value: Value<'_>) -> Result<Granularity> {
         let Value::String(name) = value else {
             let found = value.kind().alias();
@@ -102,7 +102,7 @@ impl Granularity {
 
 /// A value that can be rounded.
 ///
-/// Errors: 40258 for what is no number, 40259 for NaN, 40260 below zero, 11785400 for infinity.
+/// Errors: 40258 for a value that is not a number, 40259 for NaN, 40260 below zero, 11785400 for infinity.
 pub(super) fn checked(value: Option<Value<'_>>) -> Result<Number> {
     let Some(number) = value.and_then(|value| value.as_number()) else {
         let found = value.map_or("missing", |value| value.kind().alias());

@@ -29,7 +29,7 @@ struct GraphLookup {
     restrict: Option<DocumentBuf>,
 }
 
-/// Errors: FailedToParse, 40100 to 40105 and 40185 as MongoDB's; those of expressions, filters and paths.
+/// Errors: FailedToParse, 40100 to 40105 and 40185 as in MongoDB; the errors of expressions, filters and paths.
 pub(crate) fn parse(spec: &Element<'_>, scope: &Scope<'_>) -> Result<Parsed> {
     let Value::Document(options) = spec.value() else {
         let found = spec.kind().alias();

@@ -195,7 +195,7 @@ impl Running {
 
     /// Writes all groups of the table as rows.
     ///
-    /// Errors: 292 where that isn't allowed; those of temporary files.
+    /// Errors: 292 where that isn't allowed; the errors of temporary files.
     fn spill(&mut self) -> Result<()> {
         if !self.environment.allow_disk_use {
             return Err(err!(

@@ -17,7 +17,7 @@ struct ListClusterCatalog {
     tracked: bool,
 }
 
-/// Errors: 9621302 unless the options are a document; those of flags.
+/// Errors: 9621302 unless the options are a document; the errors of flags.
 pub(crate) fn parse(spec: &Element<'_>, _scope: &Scope<'_>) -> Result<Parsed> {
     let Value::Document(options) = spec.value() else {
         return Err(err!(9621302, "$listClusterCatalog must take an object but found: {spec}"));

@@ -36,8 +36,7 @@ pub(super) struct Lookup {
     unwind: Option<Unwind>,
 }
 
-/// Errors: FailedToParse for bad, missing and unknown options, as MongoDB words them; those of
-/// the pipeline.
+/// Errors: FailedToParse for bad, missing and unknown options, as MongoDB words them; the errors of the pipeline.
 pub(crate) fn parse(spec: &Element<'_>, scope: &Scope<'_>) -> Result<Parsed> {
     let Value::Document(options) = spec.value() else {
         let found = spec.kind().alias();
@@ -96,7 +95,7 @@ fn from_option<'a>(option: &Element<'a>) -> Result<&'a str> {
     ))
 }
 
-/// Errors: TypeMismatch for what is no text, FailedToParse for an empty one, those of paths.
+/// Errors: TypeMismatch for what is no text, FailedToParse for an empty one, errors of paths.
 fn field_option(option: &Element<'_>) -> Result<Path> {
     let Value::String(text) = option.value() else {
         let found = option.kind().alias();

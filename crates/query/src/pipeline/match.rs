@@ -16,8 +16,8 @@ pub(crate) struct Match {
     matcher: Matcher,
 }
 
-/// Errors: 15959 unless the filter is a document; those of filters; BadValue for `$where` and
-/// `$near`, which MongoDB refuses here.
+/// Errors: 15959 unless the filter is a document; the errors of filters; BadValue for `$where` and `$near`, which
+/// MongoDB refuses here.
 pub(crate) fn parse(spec: &Element<'_>, scope: &Scope<'_>) -> Result<Parsed> {
     let Value::Document(filter) = spec.value() else {
         return Err(err!(15959, "the match filter must be an expression in an object"));

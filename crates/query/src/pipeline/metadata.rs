@@ -15,7 +15,7 @@ use std::sync::Arc;
 impl Step {
     /// The output of the stage, if need be wrapped so that its metadata is noted.
     ///
-    /// Errors: those of parsing a sort's pattern again, which there are none of.
+    /// Errors: the errors of parsing a sort's pattern again, which there are none of.
     pub(super) fn after(&self, output: Stream, environment: &Environment) -> Result<Stream> {
         let context = &environment.context;
         let sort = match self.operator.kind() {

@@ -137,9 +137,9 @@ pub struct Pipeline {
 impl Pipeline {
     /// Parses every stage and checks their positions.
     ///
-    /// Errors, as MongoDB's: TypeMismatch for a stage that is no document, 40323 for one without
-    /// exactly one field, 40324 for an unknown stage, 40601/40602 for a stage out of place,
-    /// NotImplemented for a known one that is not built, and each stage's own.
+    /// Errors, as in MongoDB: TypeMismatch for a stage that is no document, 40323 for one without exactly one field,
+    /// 40324 for an unknown stage, 40601/40602 for a stage out of place, NotImplemented for a known one that is not
+    /// built, and each stage's own.
     pub fn parse(stages: Array<'_>, context: &Context) -> Result<Pipeline> {
         Scope::top(context).pipeline(stages)
     }

@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 struct Out(Namespace);
 
-/// Errors: 16990 unless it is text or a document, those of `{db, coll}`, 17385 and 31321 for collections of the
+/// Errors: 16990 unless it is text or a document, errors of `{db, coll}`, 17385 and 31321 for collections of the
 /// server's own, IllegalOperation for a name that none can have.
 pub(crate) fn parse(spec: &Element<'_>, _scope: &Scope<'_>) -> Result<Parsed> {
     let into = match spec.value() {

@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 /// MongoDB's limit of stages in one pipeline (internalPipelineLengthLimit).
 const STAGES_MAX: usize = 1000;
-/// How deep sub-pipelines may nest, as MongoDB's.
+/// How deep sub-pipelines may nest, as in MongoDB.
 pub const DEPTH_MAX: usize = 20;
 
 /// The error of sub-pipelines that nest deeper than [`DEPTH_MAX`].

@@ -4,7 +4,7 @@ use super::external::{External, check_flags, options, refuse_sharded};
 use base::bson::Element;
 use base::{ErrorCode, Result};
 
-/// Errors: FailedToParse unless the options are a document; those of flags.
+/// Errors: FailedToParse unless the options are a document; the errors of flags.
 pub(crate) fn parse(spec: &Element<'_>) -> Result<External> {
     let options = options(spec, ErrorCode::FailedToParse)?;
     check_flags(spec.name(), options, &["allHosts"])?;

@@ -20,7 +20,7 @@ struct Reshape {
     closed: bool,
 }
 
-/// `$project`. Errors: 15969 unless it is a document; those of projections.
+/// `$project`. Errors: 15969 unless it is a document; the errors of projections.
 pub(crate) fn parse_project(spec: &Element<'_>, scope: &Scope<'_>) -> Result<Parsed> {
     let Value::Document(fields) = spec.value() else {
         return Err(err!(15969, "$project specification must be an object"));
@@ -39,7 +39,7 @@ pub(crate) fn parse_project(spec: &Element<'_>, scope: &Scope<'_>) -> Result<Par
     Ok(Parsed::one(Reshape { projection, effect, reads, closed: !exclusion }))
 }
 
-/// `$addFields`, `$set`. Errors: 40272 unless it is a document; those of projections.
+/// `$addFields`, `$set`. Errors: 40272 unless it is a document; the errors of projections.
 pub(crate) fn parse_add_fields(spec: &Element<'_>, scope: &Scope<'_>) -> Result<Parsed> {
     let name = if spec.name() == "$set" { "$set" } else { "$addFields" };
     let Value::Document(fields) = spec.value() else {
@@ -51,7 +51,7 @@ pub(crate) fn parse_add_fields(spec: &Element<'_>, scope: &Scope<'_>) -> Result<
     Ok(Parsed::one(Reshape { projection, effect, reads, closed: false }))
 }
 
-/// `$unset`. Errors: 31002, 31119, 31120 as MongoDB's, and those of paths.
+/// `$unset`. Errors: 31002, 31119, 31120 as in MongoDB, and errors of paths.
 pub(crate) fn parse_unset(spec: &Element<'_>, _scope: &Scope<'_>) -> Result<Parsed> {
     let paths: Vec<&str> = match spec.value() {
         Value::String(path) => vec![path],

@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 struct Redact(Expression);
 
-/// Errors: those of expressions.
+/// Errors: the errors of expressions.
 pub(crate) fn parse(spec: &Element<'_>, scope: &Scope<'_>) -> Result<Parsed> {
     Ok(Parsed::one(Redact(Expression::parse_redact(spec.value(), scope.context)?)))
 }

@@ -15,7 +15,7 @@ struct ReplaceRoot {
     new_root: Expression,
 }
 
-/// Errors: 40229, 40414 and 40415 as MongoDB's, and those of expressions.
+/// Errors: 40229, 40414 and 40415 as in MongoDB, and errors of expressions.
 pub(crate) fn parse_replace_root(spec: &Element<'_>, scope: &Scope<'_>) -> Result<Parsed> {
     let Value::Document(options) = spec.value() else {
         let found = spec.kind().alias();
@@ -33,7 +33,7 @@ pub(crate) fn parse_replace_root(spec: &Element<'_>, scope: &Scope<'_>) -> Resul
     Ok(Parsed::one(ReplaceRoot { what: "'newRoot' expression ", new_root }))
 }
 
-/// Errors: those of expressions.
+/// Errors: the errors of expressions.
 pub(crate) fn parse_replace_with(spec: &Element<'_>, scope: &Scope<'_>) -> Result<Parsed> {
     let new_root = Expression::parse(spec.value(), scope.context)?;
     Ok(Parsed::one(ReplaceRoot { what: "'replacement document' ", new_root }))

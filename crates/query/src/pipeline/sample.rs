@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 struct Sample(usize);
 
-/// Errors: 28745 to 28749 as MongoDB's.
+/// Errors: 28745 to 28749 as in MongoDB.
 pub(crate) fn parse(spec: &Element<'_>, _scope: &Scope<'_>) -> Result<Parsed> {
     let Value::Document(options) = spec.value() else {
         return Err(err!(28745, "the $sample stage specification must be an object"));

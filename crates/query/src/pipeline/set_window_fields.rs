@@ -24,7 +24,7 @@ struct SetWindowFields {
     outputs: Vec<(Path, Box<dyn Function>)>,
 }
 
-/// Errors: FailedToParse, 40414, 40415 for bad, missing and unknown options; those of functions.
+/// Errors: FailedToParse, 40414, 40415 for bad, missing and unknown options; the errors of functions.
 pub(crate) fn parse(spec: &Element<'_>, scope: &Scope<'_>) -> Result<Parsed> {
     let Value::Document(options) = spec.value() else {
         let found = spec.kind().alias();
@@ -166,7 +166,7 @@ impl Running {
 
     /// The documents of the next partition.
     ///
-    /// Errors: 5643011 beyond the memory where spilling isn't allowed; those of temporary files.
+    /// Errors: 5643011 beyond the memory where spilling isn't allowed; the errors of temporary files.
     fn gather(&mut self) -> Result<Gathered> {
         let mut documents = Gathered::of(&self.carrier, &self.environment.context.spills);
         let Some((key, first)) = self.ahead.take() else { return Ok(documents) };

@@ -20,7 +20,7 @@ pub(crate) struct Sort {
     limit: Option<u64>,
 }
 
-/// Errors: 15973, 15976, and those of sort patterns.
+/// Errors: 15973, 15976, and errors of sort patterns.
 pub(crate) fn parse(spec: &Element<'_>, scope: &Scope<'_>) -> Result<Parsed> {
     let Value::Document(keys) = spec.value() else {
         return Err(err!(15973, "the $sort key specification must be an object"));

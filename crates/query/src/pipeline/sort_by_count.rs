@@ -5,7 +5,7 @@ use super::parse::{Parsed, Scope};
 use base::bson::{Builder, Element, Value};
 use base::{Result, err};
 
-/// Errors: 40147 to 40149 as MongoDB's, and those of expressions.
+/// Errors: 40147 to 40149 as in MongoDB, and errors of expressions.
 pub(crate) fn parse(spec: &Element<'_>, scope: &Scope<'_>) -> Result<Parsed> {
     match spec.value() {
         Value::Document(expression) => {

@@ -17,8 +17,8 @@ struct UnionWith {
     pipeline: Pipeline,
 }
 
-/// Errors: FailedToParse for a specification that is neither text nor a document, 40415 for an
-/// unknown option, 40414 without a collection; those of the pipeline.
+/// Errors: FailedToParse for a specification that is neither text nor a document, 40415 for an unknown option, 40414
+/// without a collection; the errors of the pipeline.
 pub(crate) fn parse(spec: &Element<'_>, scope: &Scope<'_>) -> Result<Parsed> {
     let (mut from, mut pipeline) = (None, Pipeline::default());
     match spec.value() {

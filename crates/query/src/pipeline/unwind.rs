@@ -18,7 +18,7 @@ pub(crate) struct Unwind {
     pub(super) index: Option<Path>,
 }
 
-/// Errors: 15981, 28808 to 28812, 28818, 28822 as MongoDB's; those of paths.
+/// Errors: 15981, 28808 to 28812, 28818, 28822 as in MongoDB; the errors of paths.
 pub(crate) fn parse(spec: &Element<'_>, _scope: &Scope<'_>) -> Result<Parsed> {
     let (mut path, mut preserve, mut index) = (None, false, None);
     match spec.value() {

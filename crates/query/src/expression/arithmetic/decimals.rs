@@ -1,11 +1,11 @@
-//! What expressions need of decimals beyond what decimals themselves offer.
+//! Decimal rounding for expressions.
 
 use base::bson::{Decimal128, DecimalParts, Rounding};
 
-/// The most digits a decimal has.
+/// Maximum number of digits of a decimal.
 const DIGITS_MAX: u32 = 34;
 
-/// The value with so many decimal places, or as many as fit into 34 digits.
+/// Rounds to `places` decimal places, or to as many as fit into 34 digits.
 pub(crate) fn round_to_places(value: Decimal128, places: i32, rounding: Rounding) -> Decimal128 {
     let rounded = value.quantize(-places, rounding);
     if !rounded.is_nan() {

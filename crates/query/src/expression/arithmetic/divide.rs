@@ -5,9 +5,9 @@ use super::non_null;
 use base::bson::{Number, Value};
 use base::err;
 
-/// `$divide`: a double, or a decimal where either operand is one; never an integer.
+/// `$divide`: a double, or a decimal if either operand is one; never an integer.
 ///
-/// Errors: 2 for a zero divisor, 14 for what is no number.
+/// Errors: 2 for a zero divisor, 14 for a value that is not a number.
 pub(in super::super) fn divide<'a>(call: &Call<'_, 'a>) -> Computed<'a> {
     let (Some(left), Some(right)) = (non_null(call.get(0)?), non_null(call.get(1)?)) else { return null() };
     let (Some(a), Some(b)) = (left.as_number(), right.as_number()) else {
@@ -27,9 +27,9 @@ pub(in super::super) fn divide<'a>(call: &Call<'_, 'a>) -> Computed<'a> {
     number(Number::Double(a.to_f64() / b.to_f64()))
 }
 
-/// `$mod`: the remainder with the sign of the dividend. A double among the operands makes it a double.
+/// `$mod`: the remainder with the sign of the dividend. The result is a double if an operand is a double.
 ///
-/// Errors: 16610 for a zero divisor, 5733415 where either operand is a decimal, 16611 for what is no number.
+/// Errors: 16611 for a value that is not a number. 16610 for a zero divisor, 5733415 if either operand is a decimal.
 pub(in super::super) fn modulo<'a>(call: &Call<'_, 'a>) -> Computed<'a> {
     let (Some(left), Some(right)) = (non_null(call.get(0)?), non_null(call.get(1)?)) else { return null() };
     let (Some(a), Some(b)) = (left.as_number(), right.as_number()) else {
@@ -62,12 +62,12 @@ fn remainder(a: Number, b: Number) -> Number {
     }
 }
 
-/// The number as an int32, if it is one in value.
+/// The number as an int32, if its value is one.
 fn small_whole(number: Number) -> Option<i32> {
     number.to_i64_exact().and_then(|value| i32::try_from(value).ok())
 }
 
-/// Whether a value can be read as a whole int32, as many operators ask of positions.
+/// The value as an int32, if it is integral. Many operators read positions this way.
 pub(in super::super) fn as_int32(value: Value<'_>) -> Option<i32> {
     value.as_number().and_then(small_whole)
 }

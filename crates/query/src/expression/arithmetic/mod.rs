@@ -1,7 +1,6 @@
-//! Arithmetic: sums and products here, what divides, rounds and raises in files of its own.
+//! Arithmetic: sums and products. Submodules hold division, rounding and powers.
 //!
-//! Int32 grows into int64 and int64 into double where a result doesn't fit; a decimal among the
-//! operands makes the result a decimal.
+//! An int32 overflow becomes int64, an int64 overflow double. A decimal operand makes the result a decimal.
 
 pub(super) mod decimals;
 pub(super) mod divide;
@@ -16,7 +15,7 @@ use crate::accumulator::Total;
 use base::bson::{Number, Rounding, Value};
 use base::{Error, Result, err};
 
-/// `$add`: the sum of numbers; with one date among them, that date moved by so many milliseconds.
+/// `$add`: the sum of numbers. With one date operand, the result is the date plus milliseconds.
 ///
 /// Errors: 14 for other types, 16612 for a second date, Overflow for a date out of range.
 pub(super) fn add<'a>(call: &Call<'_, 'a>) -> Computed<'a> {
@@ -44,7 +43,7 @@ pub(super) fn add<'a>(call: &Call<'_, 'a>) -> Computed<'a> {
     number(sum.number())
 }
 
-/// `$subtract`: numbers; a date less a number of milliseconds; the milliseconds between dates.
+/// `$subtract`: the difference of numbers, a date minus milliseconds, or the milliseconds between dates.
 ///
 /// Errors: 14 for other types, Overflow for a date out of range.
 pub(super) fn subtract<'a>(call: &Call<'_, 'a>) -> Computed<'a> {
@@ -66,9 +65,9 @@ pub(super) fn subtract<'a>(call: &Call<'_, 'a>) -> Computed<'a> {
     }
 }
 
-/// `$multiply`: the product; of nothing it is 1.
+/// `$multiply`: the product; 1 without operands.
 ///
-/// Errors: 14 for what is no number.
+/// Errors: 14 for a value that is not a number.
 pub(super) fn multiply<'a>(call: &Call<'_, 'a>) -> Computed<'a> {
     let mut product = Number::Int32(1);
     for operand in call.values() {
@@ -79,9 +78,9 @@ pub(super) fn multiply<'a>(call: &Call<'_, 'a>) -> Computed<'a> {
     number(product)
 }
 
-/// The single operand of functions of one number; `None` where it is null or missing.
+/// Returns the single operand of a numeric function; `None` if it is null or missing.
 ///
-/// Errors: 28765 for what is no number.
+/// Errors: 28765 for a value that is not a number.
 fn numeric_operand(call: &Call<'_, '_>) -> Result<Option<Number>> {
     let Some(operand) = call.get_non_null(0)? else { return Ok(None) };
     let found = operand.kind().alias();
@@ -103,9 +102,9 @@ fn date_overflow(name: &str) -> Error {
     err!(Overflow, "date overflow in {name}")
 }
 
-/// A number of milliseconds, rounded to the nearest whole one.
+/// Rounds a number to whole milliseconds.
 ///
-/// Errors: Overflow out of range and for NaN.
+/// Errors: Overflow for NaN and values out of range.
 fn to_millis(number: Number, name: &str) -> Result<i64> {
     let rounded = match number {
         Number::Double(value) => Number::Double(value.round()),

@@ -10,7 +10,7 @@ use base::bson::{Decimal128, Number, Value};
 use base::{Error, Result, err};
 use std::cmp::Ordering;
 
-/// Applies a function of decimals or doubles; integers count as doubles.
+/// Applies a function of decimals or doubles; integers are converted to doubles.
 fn apply<'a>(
     operand: Number,
     doubles: fn(f64) -> f64,
@@ -22,13 +22,13 @@ fn apply<'a>(
     }
 }
 
-/// `$exp`. Errors: 28765 for what is no number.
+/// `$exp`. Errors: 28765 for a value that is not a number.
 pub(in super::super) fn exp<'a>(call: &Call<'_, 'a>) -> Computed<'a> {
     let Some(operand) = numeric_operand(call)? else { return null() };
     apply(operand, f64::exp, Decimal128::exponential)
 }
 
-/// The argument of `$sigmoid` is the operand as it is: an array is none of its numbers.
+/// Parses `$sigmoid`. Its argument is the operand itself: an array is not a list of operands.
 pub(in super::super) fn parse_sigmoid(
     parser: &mut Parser<'_>,
     operator: &'static Operator,
@@ -37,7 +37,7 @@ pub(in super::super) fn parse_sigmoid(
     Ok(Node::call(operator, vec![parser.operand(argument)?]))
 }
 
-/// `$sigmoid`: 1 / (1 + e^−x). Errors: 14 for what is no number.
+/// `$sigmoid`: 1 / (1 + e^−x). Errors: 14 for a value that is not a number.
 pub(in super::super) fn sigmoid<'a>(call: &Call<'_, 'a>) -> Computed<'a> {
     let Some(operand) = call.get_non_null(0)? else { return null() };
     let Some(operand) = operand.as_number() else {
@@ -54,14 +54,14 @@ pub(in super::super) fn sigmoid<'a>(call: &Call<'_, 'a>) -> Computed<'a> {
     }
 }
 
-/// `$sqrt`. Errors: 28765 for what is no number, 28714 below zero.
+/// `$sqrt`. Errors: 28765 for a value that is not a number, 28714 below zero.
 pub(in super::super) fn sqrt<'a>(call: &Call<'_, 'a>) -> Computed<'a> {
     let Some(operand) = numeric_operand(call)? else { return null() };
     if !operand.is_nan() && operand.compare(Number::Int32(0)) == Ordering::Less {
         return Err(err!(28714, "$sqrt's argument must be greater than or equal to 0"));
     }
     match operand {
-        // The root of a negative zero is itself, for decimals as for doubles.
+        // The root of a negative zero is negative zero, for decimals as for doubles.
         Number::Decimal128(zero) if zero.is_zero() && zero.is_negative() => value(zero),
         operand => apply(operand, f64::sqrt, Decimal128::square_root),
     }
@@ -75,7 +75,7 @@ fn printed(number: Number) -> String {
     show::value(Value::from(number))
 }
 
-/// `$ln`. Errors: 28765 for what is no number, 28766 unless positive.
+/// `$ln`. Errors: 28765 for a value that is not a number, 28766 unless positive.
 pub(in super::super) fn ln<'a>(call: &Call<'_, 'a>) -> Computed<'a> {
     let Some(operand) = numeric_operand(call)? else { return null() };
     if !positive(operand) {
@@ -84,7 +84,7 @@ pub(in super::super) fn ln<'a>(call: &Call<'_, 'a>) -> Computed<'a> {
     apply(operand, f64::ln, Decimal128::natural_logarithm)
 }
 
-/// `$log10`. Errors: 28765 for what is no number, 28761 unless positive.
+/// `$log10`. Errors: 28765 for a value that is not a number, 28761 unless positive.
 pub(in super::super) fn log10<'a>(call: &Call<'_, 'a>) -> Computed<'a> {
     let Some(operand) = numeric_operand(call)? else { return null() };
     if !positive(operand) {
@@ -95,7 +95,7 @@ pub(in super::super) fn log10<'a>(call: &Call<'_, 'a>) -> Computed<'a> {
 
 /// `$log`: the logarithm to a base.
 ///
-/// Errors: 28756 and 28757 for what is no number, 28758 unless positive, 28759 for the base.
+/// Errors: 28756 and 28757 for a value that is not a number, 28758 unless positive, 28759 for an invalid base.
 pub(in super::super) fn log<'a>(call: &Call<'_, 'a>) -> Computed<'a> {
     let (Some(argument), Some(base)) = (non_null(call.get(0)?), non_null(call.get(1)?)) else {
         return null();
@@ -120,9 +120,9 @@ pub(in super::super) fn log<'a>(call: &Call<'_, 'a>) -> Computed<'a> {
     value(x.to_f64().ln() / b.to_f64().ln())
 }
 
-/// `$pow`: integers to a whole power stay integers while they fit.
+/// `$pow`: an integer to an integer power is an integer if it fits.
 ///
-/// Errors: 28762 and 28763 for what is no number, 28764 for zero to a negative power.
+/// Errors: 28762 and 28763 for a value that is not a number, 28764 for zero to a negative power.
 pub(in super::super) fn pow<'a>(call: &Call<'_, 'a>) -> Computed<'a> {
     let (Some(base), Some(exponent)) = (non_null(call.get(0)?), non_null(call.get(1)?)) else {
         return null();
@@ -143,7 +143,7 @@ fn not_numeric(code: i32, which: &str, found: Value<'_>) -> Error {
     Error::new(base::ErrorCode::Location(code), format!("$pow's {which} must be numeric, not {found}"))
 }
 
-/// The power as an integer, where both operands are integers and it is one that fits.
+/// Returns the power as an integer, if both operands are integers and the result is an integer that fits.
 fn whole_power(base: Number, exponent: Number) -> Option<Number> {
     let (b, e) = match (base, exponent) {
         (Number::Double(_), _) | (_, Number::Double(_)) => return None,

@@ -1,4 +1,4 @@
-//! `$abs $ceil $floor $round $trunc`: integers stay what they are, halves round to even.
+//! `$abs $ceil $floor $round $trunc`: integers keep their type; `$round` rounds half to even.
 
 use super::super::evaluate::{Call, Computed, null, number};
 use super::super::show;
@@ -7,7 +7,7 @@ use super::{non_null, numeric_operand};
 use base::bson::{Decimal128, Number, Rounding, Value};
 use base::{Result, err};
 
-/// `$abs`. Errors: 28765 for what is no number, 28680 for the smallest int64.
+/// `$abs`. Errors: 28765 for a value that is not a number, 28680 for the smallest int64.
 pub(in super::super) fn abs<'a>(call: &Call<'_, 'a>) -> Computed<'a> {
     let Some(operand) = numeric_operand(call)? else { return null() };
     number(match operand {
@@ -20,13 +20,13 @@ pub(in super::super) fn abs<'a>(call: &Call<'_, 'a>) -> Computed<'a> {
     })
 }
 
-/// `$ceil`. Errors: 28765 for what is no number.
+/// `$ceil`. Errors: 28765 for a value that is not a number.
 pub(in super::super) fn ceil<'a>(call: &Call<'_, 'a>) -> Computed<'a> {
     let Some(operand) = numeric_operand(call)? else { return null() };
     number(whole(operand, f64::ceil, Rounding::Ceiling))
 }
 
-/// `$floor`. Errors: 28765 for what is no number.
+/// `$floor`. Errors: 28765 for a value that is not a number.
 pub(in super::super) fn floor<'a>(call: &Call<'_, 'a>) -> Computed<'a> {
     let Some(operand) = numeric_operand(call)? else { return null() };
     number(whole(operand, f64::floor, Rounding::Floor))
@@ -40,18 +40,18 @@ fn whole(operand: Number, doubles: fn(f64) -> f64, rounding: Rounding) -> Number
     }
 }
 
-/// `$round`: to so many decimal places (before the point if negative), halves to even.
+/// `$round`: rounds half to even, to a number of decimal places (before the point if negative).
 pub(in super::super) fn round<'a>(call: &Call<'_, 'a>) -> Computed<'a> {
     places(call, Rounding::HalfEven)
 }
 
-/// `$trunc`: to so many decimal places, towards zero.
+/// `$trunc`: truncates towards zero, to a number of decimal places.
 pub(in super::super) fn trunc<'a>(call: &Call<'_, 'a>) -> Computed<'a> {
     places(call, Rounding::TowardZero)
 }
 
-/// Errors: 51081 for what is no number, 16004, 51082 and 51083 for the places, 51080 where an int64
-/// would overflow.
+/// Evaluates `$round` and `$trunc`. Errors: 51081 for a value that is not a number, 16004, 51082 and 51083 for the
+/// places, 51080 for an int64 overflow.
 fn places<'a>(call: &Call<'_, 'a>, rounding: Rounding) -> Computed<'a> {
     let Some(operand) = non_null(call.get(0)?) else { return null() };
     let Some(value) = operand.as_number() else {
@@ -102,7 +102,7 @@ fn round_double(value: f64, places: i32, rounding: Rounding) -> f64 {
     if !value.is_finite() {
         return value;
     }
-    // By way of decimals, so that 2.675 is judged by its exact digits.
+    // The conversion to decimal makes 2.675 round by its exact digits.
     round_to_places(Decimal128::from_f64_exact(value), places, rounding).to_f64()
 }
 

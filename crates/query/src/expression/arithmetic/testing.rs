@@ -1,4 +1,4 @@
-//! Sums, differences and products of random integers against an obvious model in 128 bits.
+//! Tests sums, differences and products of random integers against a simple model in 128 bits.
 
 use super::super::{Expression, Place};
 use crate::{Arena, Context};
@@ -27,15 +27,15 @@ impl Integer {
     }
 }
 
-/// Int32 and int64, near their limits as often as not.
+/// Int32 and int64 values, half of them near the limits.
 fn integer() -> impl Strategy<Value = Integer> {
     let narrow = prop_oneof![any::<i32>(), -3..3i32, Just(i32::MAX), Just(i32::MIN)];
     let wide = prop_oneof![any::<i64>(), -3..3i64, Just(i64::MAX), Just(i64::MIN)];
     prop_oneof![narrow.prop_map(Integer::Narrow), wide.prop_map(Integer::Wide)]
 }
 
-/// What the operator must give for an exact result: the narrowest type that the operands allow
-/// and that holds it, a double beyond int64.
+/// Returns the expected value of an exact result: the narrowest type that the operands allow and that holds it, or a
+/// double beyond int64.
 fn expected(exact: i128, any_wide: bool) -> Value<'static> {
     match (i32::try_from(exact), i64::try_from(exact)) {
         (Ok(narrow), _) if !any_wide => Value::Int32(narrow),

@@ -1,4 +1,4 @@
-//! Trigonometry: `$sin` and its kin, over doubles, or decimals where the operand is one.
+//! Trigonometry: `$sin` and related operators, over doubles, or decimals if the operand is a decimal.
 
 use super::super::evaluate::{Call, Computed, null, value};
 use super::super::show;
@@ -36,7 +36,7 @@ impl Domain {
     }
 }
 
-/// Errors: 28765 for what is no number, 50989 outside of the domain.
+/// Applies a function. Errors: 28765 for a value that is not a number, 50989 for a value outside the domain.
 fn apply<'a>(
     call: &Call<'_, 'a>,
     domain: Domain,
@@ -59,8 +59,7 @@ fn apply<'a>(
     }
 }
 
-/// The operand as a double that is on the same side of −1 and 1: decimals may be nearer to them than
-/// doubles get.
+/// Returns the operand as a double on the same side of −1 and 1. Decimals may be closer to these than any double.
 fn nearest_inside(operand: Number) -> f64 {
     let double = operand.to_f64();
     let Number::Decimal128(operand) = operand else { return double };
@@ -94,7 +93,7 @@ functions! {
     tanh, All, f64::tanh, Decimal128::hyperbolic_tangent;
 }
 
-/// `$atan2`. Errors: 51044 and 51045 for what is no number.
+/// `$atan2`. Errors: 51044 and 51045 for a value that is not a number.
 pub(in super::super) fn atan2<'a>(call: &Call<'_, 'a>) -> Computed<'a> {
     let (Some(y), Some(x)) = (non_null(call.get(0)?), non_null(call.get(1)?)) else { return null() };
     let found =
@@ -118,12 +117,12 @@ fn scale<'a>(call: &Call<'_, 'a>, factor: f64, decimal: &str) -> Computed<'a> {
     }
 }
 
-/// `$degreesToRadians`. Errors: 28765 for what is no number.
+/// `$degreesToRadians`. Errors: 28765 for a value that is not a number.
 pub(in super::super) fn degrees_to_radians<'a>(call: &Call<'_, 'a>) -> Computed<'a> {
     scale(call, std::f64::consts::PI / 180.0, "0.01745329251994329576923690768488613")
 }
 
-/// `$radiansToDegrees`. Errors: 28765 for what is no number.
+/// `$radiansToDegrees`. Errors: 28765 for a value that is not a number.
 pub(in super::super) fn radians_to_degrees<'a>(call: &Call<'_, 'a>) -> Computed<'a> {
     scale(call, 180.0 / std::f64::consts::PI, "57.29577951308232087679815481410517")
 }

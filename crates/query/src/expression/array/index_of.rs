@@ -1,4 +1,4 @@
-//! `$indexOfArray`, and the bounds it shares with `$indexOfBytes` and `$indexOfCP`.
+//! `$indexOfArray`, and the bounds shared with `$indexOfBytes` and `$indexOfCP`.
 
 use super::super::arithmetic::divide::as_int32;
 use super::super::evaluate::{Call, Computed, null, type_name, value};
@@ -7,9 +7,9 @@ use super::array_or_null;
 use base::bson::Value;
 use base::{Error, ErrorCode, Result, err};
 
-/// The optional third and fourth operands: where to start and where to end.
+/// Evaluates the optional third and fourth operands: start and end.
 ///
-/// Errors: the first code for what is no whole number, the second below zero.
+/// Errors: the first code for a value that is not an integer, the second for a negative value.
 pub(in super::super) fn bounds(call: &Call<'_, '_>, codes: (i32, i32)) -> Result<(usize, Option<usize>)> {
     let bound = |position: usize, which: &str| -> Result<Option<usize>> {
         match call.len() > position {
@@ -23,7 +23,7 @@ pub(in super::super) fn bounds(call: &Call<'_, '_>, codes: (i32, i32)) -> Result
 fn bound(name: &str, which: &str, found: Option<Value<'_>>, codes: (i32, i32)) -> Result<usize> {
     let error = |code, message| Error::new(ErrorCode::Location(code), message);
     let whole = found.and_then(as_int32).ok_or_else(|| {
-        // No space after the name: the message is MongoDB's to the letter.
+        // The missing space after the name matches MongoDB's message.
         let (kind, value) = (type_name(found), show::optional(found));
         error(
             codes.0,
@@ -38,7 +38,7 @@ fn bound(name: &str, which: &str, found: Option<Value<'_>>, codes: (i32, i32)) -
 
 /// `$indexOfArray`: the first position of a value within the bounds, or −1.
 ///
-/// Errors: 40090 for what is no array, those of [`bounds`].
+/// Errors: 40090 for a value that is not an array, and the errors of [`bounds`].
 pub(in super::super) fn index_of<'a>(call: &Call<'_, 'a>) -> Computed<'a> {
     let array = array_or_null(call, 0, |found| {
         err!(40090, "$indexOfArray requires an array as a first argument, found: {found}")

@@ -1,4 +1,4 @@
-//! `$map $filter $reduce`: an expression evaluated for each element, which a variable holds.
+//! `$map $filter $reduce`: evaluate an expression for each element, bound to a variable.
 
 use super::super::arithmetic::divide::as_int32;
 use super::super::boolean::truthy;
@@ -13,9 +13,9 @@ use base::bson::{Builder, FieldName, MAX_DEPTH, Type, Value, nests_deeper};
 use base::{Result, err};
 use std::ffi::CStr;
 
-/// `$map`: the operands are `input` and `in`; `as` is bound in the latter, `this` by default.
+/// Parses `$map`. The operands are `input` and `in`. `in` sees the variable `as`, by default `this`.
 ///
-/// Errors: 16878 to 16882 for its form, those of variable names.
+/// Errors: 16878 to 16882 for malformed arguments, errors of variable names.
 pub(in super::super) fn parse_map(
     parser: &mut Parser<'_>,
     operator: &'static Operator,
@@ -41,7 +41,7 @@ pub(in super::super) fn parse_map(
     Ok(Parser::binding_call(operator, vec![input, body], bindings))
 }
 
-/// The name given by `as`.
+/// Returns the name in `as`.
 fn variable(name: Option<Value<'_>>) -> Result<&str> {
     let name = match name {
         None => return Ok("this"),
@@ -54,12 +54,12 @@ fn variable(name: Option<Value<'_>>) -> Result<&str> {
     Ok(name)
 }
 
-/// Errors: 16883 for what is no array.
+/// Evaluates `$map`. Errors: 16883 for a value that is not an array.
 pub(in super::super) fn map<'a>(call: &Call<'_, 'a>) -> Computed<'a> {
     let input = array_or_null(call, 0, |found| err!(16883, "input to $map must be an array not {found}"))?;
     let Some(input) = input else { return null() };
     let mut builder = Builder::new();
-    // Each round's values are copied out, so the rounds share one arena of their own.
+    // The values of each iteration are copied out, so all iterations share one arena.
     let mut arena = Arena::new();
     for element in input.iter() {
         call.scope.context.steps(1)?;
@@ -71,9 +71,9 @@ pub(in super::super) fn map<'a>(call: &Call<'_, 'a>) -> Computed<'a> {
     call.scope.array(builder)
 }
 
-/// `$filter`: the operands are `input`, `limit` and `cond`, of which the last sees the variable.
+/// Parses `$filter`. The operands are `input`, `limit` and `cond`; `cond` sees the variable.
 ///
-/// Errors: 28646 to 28650 for its form, those of variable names.
+/// Errors: 28646 to 28650 for malformed arguments, errors of variable names.
 pub(in super::super) fn parse_filter(
     parser: &mut Parser<'_>,
     operator: &'static Operator,
@@ -101,7 +101,7 @@ pub(in super::super) fn parse_filter(
     Ok(Parser::binding_call(operator, vec![input, limit, condition], bindings))
 }
 
-/// Errors: 28651 for what is no array, 327391 and 327392 for the limit.
+/// Evaluates `$filter`. Errors: 28651 for a value that is not an array, 327391 and 327392 for the limit.
 pub(in super::super) fn filter<'a>(call: &Call<'_, 'a>) -> Computed<'a> {
     let input = array_or_null(call, 0, |found| err!(28651, "input to $filter must be an array not {found}"))?;
     let Some(input) = input else { return null() };
@@ -122,7 +122,7 @@ pub(in super::super) fn filter<'a>(call: &Call<'_, 'a>) -> Computed<'a> {
     call.scope.array(builder)
 }
 
-/// How many elements `$filter` may give; null is no limit.
+/// Returns the maximum number of elements of `$filter`; null means no limit.
 fn limit(call: &Call<'_, '_>) -> Result<usize> {
     let Some(limit) = call.get_non_null(1)? else { return Ok(usize::MAX) };
     let whole = as_int32(limit).ok_or_else(|| {
@@ -135,9 +135,9 @@ fn limit(call: &Call<'_, '_>) -> Result<usize> {
     }
 }
 
-/// `$reduce`: the operands are `input`, `initialValue` and `in`, which sees `this` and `value`.
+/// Parses `$reduce`. The operands are `input`, `initialValue` and `in`; `in` sees `this` and `value`.
 ///
-/// Errors: 40075 to 40079 for its form.
+/// Errors: 40075 to 40079 for malformed arguments.
 pub(in super::super) fn parse_reduce(
     parser: &mut Parser<'_>,
     operator: &'static Operator,
@@ -168,9 +168,10 @@ pub(in super::super) fn parse_reduce(
     Ok(Parser::binding_call(operator, vec![input, initial, body], bindings))
 }
 
-/// The accumulated value lives in two buffers by turns, so memory does not grow with the rounds.
+/// Evaluates `$reduce`. The accumulated value alternates between two buffers, so memory does not grow with the
+/// iterations.
 ///
-/// Errors: 40080 for what is no array, Overflow where the value nests too deeply.
+/// Errors: 40080 for a value that is not an array, Overflow if the value nests too deeply.
 pub(in super::super) fn reduce<'a>(call: &Call<'_, 'a>) -> Computed<'a> {
     let input = array_or_null(call, 0, |found| {
         err!(40080, "$reduce requires that 'input' be an array, found: {found}")
@@ -189,7 +190,7 @@ pub(in super::super) fn reduce<'a>(call: &Call<'_, 'a>) -> Computed<'a> {
     held.get().map(|value| call.scope.keep(value)).transpose()
 }
 
-/// A value copied into a buffer that is used again.
+/// A value copied into a reusable buffer.
 #[derive(Default)]
 struct Held {
     kind: Option<Type>,
@@ -214,7 +215,7 @@ fn check_size(call: &Call<'_, '_>, builder: &Builder) -> Result<()> {
     call.scope.check_room(builder.len())
 }
 
-/// Refuses values that nest too deep: a reduction can add a level in every round.
+/// Refuses values that nest too deeply, because a reduction can add a level per iteration.
 fn check_depth(value: Option<Value<'_>>) -> Result<()> {
     let nested = match value {
         Some(Value::Document(document)) => document,
@@ -227,7 +228,7 @@ fn check_depth(value: Option<Value<'_>>) -> Result<()> {
     Ok(())
 }
 
-/// `$map`, `$filter` and `$reduce` back as BSON.
+/// Formats `$map`, `$filter` and `$reduce` as BSON.
 pub(in super::super) fn describe(
     call: &CallNode,
     name: FieldName<'_>,

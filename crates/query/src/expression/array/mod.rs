@@ -1,5 +1,4 @@
-//! Operators on arrays: looking into them, cutting and joining here; looping, sorting, picking
-//! and converting in files of their own.
+//! Array operators: access, concatenation and tests. Submodules hold iteration, sorting, selection and conversion.
 
 pub(super) mod index_of;
 pub(super) mod iterate;
@@ -16,9 +15,9 @@ use super::show;
 use base::bson::{Array, Builder, Value};
 use base::{Error, Result, err};
 
-/// Pushes the raw elements of an array, renumbered, as far as there is room.
+/// Pushes the raw elements of an array with new positions, within the memory limit.
 ///
-/// Errors: 146 where the result grows too large; what the interrupt says.
+/// Errors: 146 for a result that is too large; interruption.
 fn push_all<'a>(
     call: &Call<'_, 'a>,
     elements: impl Iterator<Item = Value<'a>>,
@@ -32,9 +31,9 @@ fn push_all<'a>(
     Ok(())
 }
 
-/// `$arrayElemAt`: from the end if negative; missing out of range.
+/// `$arrayElemAt`: negative positions count from the end; missing if out of range.
 ///
-/// Errors: 28689 for what is no array, 28690 and 28691 for the position.
+/// Errors: 28689 for a value that is not an array, 28690 and 28691 for the position.
 pub(super) fn element_at<'a>(call: &Call<'_, 'a>) -> Computed<'a> {
     let (Some(array), Some(position)) = (call.get_non_null(0)?, call.get_non_null(1)?) else { return null() };
     let Value::Array(array) = array else {
@@ -97,7 +96,7 @@ pub(super) fn concat<'a>(call: &Call<'_, 'a>) -> Computed<'a> {
     call.scope.array(builder)
 }
 
-/// `$in`: whether an array contains a value. Errors: 40081 for what is no array.
+/// `$in`: whether an array contains a value. Errors: 40081 for a value that is not an array.
 pub(super) fn contains<'a>(call: &Call<'_, 'a>) -> Computed<'a> {
     let (wanted, array) = (call.get(0)?, call.get(1)?);
     let Some(Value::Array(array)) = array else {
@@ -119,7 +118,7 @@ pub(super) fn is_array<'a>(call: &Call<'_, 'a>) -> Computed<'a> {
     value(matches!(call.get(0)?, Some(Value::Array(_))))
 }
 
-/// `$size`. Errors: 17124 for what is no array, null and missing included.
+/// `$size`. Errors: 17124 for a value that is not an array, including null and missing.
 pub(super) fn size<'a>(call: &Call<'_, 'a>) -> Computed<'a> {
     match call.get(0)? {
         Some(Value::Array(array)) => {
@@ -159,7 +158,7 @@ pub(super) fn reverse<'a>(call: &Call<'_, 'a>) -> Computed<'a> {
     call.scope.array(builder)
 }
 
-/// An operand that must be an array or null; `complaint` makes the error of another type's name.
+/// Returns an operand that must be an array or null; `complaint` builds the error for another type's name.
 pub(super) fn array_or_null<'a>(
     call: &Call<'_, 'a>,
     position: usize,

@@ -1,4 +1,4 @@
-//! `$firstN $lastN $maxN $minN` of an array.
+//! `$firstN $lastN $maxN $minN` on arrays.
 
 use super::super::evaluate::{Call, Computed};
 use super::super::named::{Named, Parameter, complaint, required};
@@ -7,9 +7,9 @@ use crate::sort_runs::sort_in_runs;
 use base::bson::{Builder, Value};
 use base::{Result, err};
 
-/// The arguments `n` and `input`, in this order, of `$maxN` and `$minN`.
+/// The arguments of `$maxN` and `$minN`: `n` and `input`, in this order.
 pub(in super::super) static EXTREMES: Named = arguments(5787900);
-/// The same of `$firstN` and `$lastN`.
+/// The arguments of `$firstN` and `$lastN`: `n` and `input`, in this order.
 pub(in super::super) static ENDS: Named = arguments(5787801);
 
 const PARAMETERS: &[Parameter] = &[
@@ -25,7 +25,7 @@ const fn arguments(no_object: i32) -> Named {
     }
 }
 
-/// Errors: 5787902 and 5787903 for what is no whole number, 5787908 unless positive.
+/// Evaluates `n`. Errors: 5787902 and 5787903 for a value that is not an integer, 5787908 unless positive.
 fn count(found: Option<Value<'_>>) -> Result<usize> {
     let wrong =
         || err!(5787902, "Value for 'n' must be of integral type, but found {}", show::optional(found));
@@ -39,7 +39,7 @@ fn count(found: Option<Value<'_>>) -> Result<usize> {
     }
 }
 
-/// Errors: those of `n`; 5788200 for what is no array.
+/// Selects elements. Errors: the errors of `n`; 5788200 for a value that is not an array.
 fn pick<'a>(
     call: &Call<'_, 'a>,
     choose: impl FnOnce(&mut Vec<Value<'a>>, usize) -> Result<()>,
@@ -71,7 +71,7 @@ pub(in super::super) fn last_n<'a>(call: &Call<'_, 'a>) -> Computed<'a> {
     })
 }
 
-/// Null is left out, as by the accumulator.
+/// `$maxN`: ignores null, as the accumulator does.
 pub(in super::super) fn max_n<'a>(call: &Call<'_, 'a>) -> Computed<'a> {
     let collation = call.collation();
     pick(call, |elements, count| {
@@ -82,7 +82,7 @@ pub(in super::super) fn max_n<'a>(call: &Call<'_, 'a>) -> Computed<'a> {
     })
 }
 
-/// Null is left out, as by the accumulator.
+/// `$minN`: ignores null, as the accumulator does.
 pub(in super::super) fn min_n<'a>(call: &Call<'_, 'a>) -> Computed<'a> {
     let collation = call.collation();
     pick(call, |elements, count| {

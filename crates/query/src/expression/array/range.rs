@@ -1,4 +1,4 @@
-//! `$range`: the whole numbers from a start to an end.
+//! `$range`: the integers from a start to an end.
 
 use super::super::arithmetic::divide::as_int32;
 use super::super::evaluate::{Call, Computed, type_name};
@@ -6,7 +6,7 @@ use super::super::show;
 use base::bson::Builder;
 use base::{Error, ErrorCode, Result, err};
 
-/// How the errors of one argument are numbered and worded.
+/// Error codes and messages of one argument.
 struct Wording {
     codes: (i32, i32),
     numeric: &'static str,
@@ -29,7 +29,7 @@ const STEP: Wording = Wording {
     whole: "a step value that can be represented as a 32-bit integer, found value: ",
 };
 
-/// An element's bytes at least: its type, its name, its value.
+/// Minimum size of an element in bytes: its type, its name, its value.
 const BYTES_PER_ELEMENT: usize = 7;
 
 fn argument(call: &Call<'_, '_>, position: usize, wording: &Wording) -> Result<i64> {
@@ -46,7 +46,7 @@ fn argument(call: &Call<'_, '_>, position: usize, wording: &Wording) -> Result<i
         .ok_or_else(|| error(wording.codes.1, wording.whole, &show::optional(found)))
 }
 
-/// Errors: 34443 to 34449 for the arguments, 146 where the array would pass 100 MB.
+/// Evaluates `$range`. Errors: 34443 to 34449 for the arguments, 146 for an array beyond 100 MB.
 pub(in super::super) fn range<'a>(call: &Call<'_, 'a>) -> Computed<'a> {
     let (start, end) = (argument(call, 0, &START)?, argument(call, 1, &END)?);
     let step = if call.len() > 2 { argument(call, 2, &STEP)? } else { 1 };

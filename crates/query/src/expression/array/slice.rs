@@ -27,7 +27,7 @@ fn whole(found: Value<'_>, codes: (i32, i32), which: &str, kind: &str) -> Result
     })
 }
 
-/// Errors: 28724 for what is no array, 28725 to 28729 for position and count.
+/// Evaluates `$slice`. Errors: 28724 for a value that is not an array, 28725 to 28729 for position and count.
 pub(in super::super) fn slice<'a>(call: &Call<'_, 'a>) -> Computed<'a> {
     let (Some(array), Some(second)) = (call.get_non_null(0)?, call.get_non_null(1)?) else { return null() };
     let Value::Array(array) = array else {

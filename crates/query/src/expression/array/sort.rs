@@ -10,9 +10,9 @@ use crate::sort_runs::sort_in_runs;
 use base::bson::{Builder, FieldName, Value};
 use base::{Result, err};
 
-/// The operands are `input` and, as a constant, `sortBy`.
+/// Parses `$sortArray`. The operands are `input` and the constant `sortBy`.
 ///
-/// Errors: 2942500 to 2942503 for its form, 2942505 to 2942507 for the order.
+/// Errors: 2942500 to 2942503 for malformed arguments, 2942505 to 2942507 for the order.
 pub(in super::super) fn parse(
     parser: &mut Parser<'_>,
     operator: &'static Operator,
@@ -36,7 +36,7 @@ pub(in super::super) fn parse(
     Ok(Node::call(operator, vec![input, Node::Constant(Some(by.to_owned()))]))
 }
 
-/// Errors: 2942505 to 2942507, after the kind of value it was read from.
+/// Parses the order. Errors: 2942505 to 2942507, depending on the kind of value.
 fn order(by: Value<'_>) -> Result<ElementOrder> {
     ElementOrder::parse(by).map_err(|error| match by {
         Value::Document(_) => err!(2942505, "BadValue: {}", error.message()),
@@ -45,7 +45,7 @@ fn order(by: Value<'_>) -> Result<ElementOrder> {
     })
 }
 
-/// Errors: 2942504 for what is no array.
+/// Evaluates `$sortArray`. Errors: 2942504 for a value that is not an array.
 pub(in super::super) fn sort<'a>(call: &Call<'_, 'a>) -> Computed<'a> {
     let input = array_or_null(call, 0, |found| {
         err!(2942504, "The input argument to $sortArray must be an array, but was of type: {found}")
@@ -64,7 +64,7 @@ pub(in super::super) fn sort<'a>(call: &Call<'_, 'a>) -> Computed<'a> {
     call.scope.array(builder)
 }
 
-/// `$sortArray` back as BSON.
+/// Formats `$sortArray` as BSON.
 pub(in super::super) fn describe(
     call: &CallNode,
     name: FieldName<'_>,

@@ -7,7 +7,7 @@ use super::array_or_null;
 use base::bson::{Builder, Document, FieldName, Value};
 use base::{Error, ErrorCode, Result, err};
 
-/// `$objectToArray`: `[{k: name, v: value}, …]`. Errors: 40390 for what is no document.
+/// `$objectToArray`: `[{k: name, v: value}, …]`. Errors: 40390 for a value that is not a document.
 pub(in super::super) fn object_to_array<'a>(call: &Call<'_, 'a>) -> Computed<'a> {
     let document = match call.get_non_null(0)? {
         None => return null(),
@@ -25,8 +25,8 @@ pub(in super::super) fn object_to_array<'a>(call: &Call<'_, 'a>) -> Computed<'a>
     call.scope.array(builder)
 }
 
-/// `$arrayToObject`: from `[[name, value], …]` or `[{k: name, v: value}, …]`; of equal names the
-/// last value counts, at the place of the first.
+/// `$arrayToObject`: from `[[name, value], …]` or `[{k: name, v: value}, …]`. Of equal names the last value wins, in
+/// the first position.
 ///
 /// Errors: 40386 and 40391 to 40398 for other forms.
 pub(in super::super) fn array_to_object<'a>(call: &Call<'_, 'a>) -> Computed<'a> {

@@ -1,4 +1,4 @@
-//! `$zip`: the arrays' first elements together, then their second ones, and so on.
+//! `$zip`: an array of the first elements of all arrays, then of their second elements, and so on.
 
 use super::super::boolean::truthy;
 use super::super::evaluate::{Call, Computed, null};
@@ -8,10 +8,10 @@ use super::super::table::Operator;
 use base::bson::{Builder, FieldName, Value};
 use base::{Result, err};
 
-/// The operands are the inputs as one array literal, the defaults as another (or absent), and
-/// whether the longest array counts.
+/// Parses `$zip`. The operands are the inputs as an array literal, the defaults as another (or absent), and whether the
+/// longest array counts.
 ///
-/// Errors: 34460 to 34467 for its form.
+/// Errors: 34460 to 34467 for malformed arguments.
 pub(in super::super) fn parse(
     parser: &mut Parser<'_>,
     operator: &'static Operator,
@@ -60,7 +60,7 @@ fn check_defaults(defaults: Option<Vec<Node>>, longest: bool, inputs: usize) -> 
     Ok(Node::Array(defaults))
 }
 
-/// Errors: 34468 for an input that is no array.
+/// Evaluates `$zip`. Errors: 34468 for an input that is not an array.
 pub(in super::super) fn zip<'a>(call: &Call<'_, 'a>) -> Computed<'a> {
     let mut columns = Vec::new();
     if let Some(Value::Array(inputs)) = call.get(0)? {
@@ -95,7 +95,7 @@ pub(in super::super) fn zip<'a>(call: &Call<'_, 'a>) -> Computed<'a> {
     call.scope.array(builder)
 }
 
-/// `$zip` back as BSON.
+/// Formats `$zip` as BSON.
 pub(in super::super) fn describe(
     call: &CallNode,
     name: FieldName<'_>,

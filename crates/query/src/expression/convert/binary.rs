@@ -1,4 +1,4 @@
-//! Strings to binaries and back, by `format`.
+//! Conversions between strings and binaries, by `format`.
 
 use super::super::evaluate::{Computed, Scope, type_name};
 use super::unsupported;
@@ -6,10 +6,10 @@ use base::bson::extended_json::base64;
 use base::bson::{Type, Value};
 use base::{Result, err};
 
-/// How a binary is written as text.
+/// Text format of a binary.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Format {
-    /// A UUID where the subtype says so, else base64.
+    /// A UUID if the subtype is UUID, otherwise base64.
     Auto,
     Base64,
     Base64Url,
@@ -22,9 +22,9 @@ pub(super) enum Format {
 pub(super) const UUID: u8 = 4;
 
 impl Format {
-    /// Reads the argument, which may be null.
+    /// Parses the argument `format`, which may be null.
     ///
-    /// Errors: 4341114 for what is no string, 4341125 for an unknown format.
+    /// Errors: 4341114 for a value that is not a string, 4341125 for an unknown format.
     pub(super) fn read(found: Option<Value<'_>>) -> Result<Option<Format>> {
         let name = match found.filter(|value| !value.is_nullish()) {
             None => return Ok(None),
@@ -46,7 +46,8 @@ impl Format {
     }
 }
 
-/// Errors: 4341115 without a format, ConversionFailure where the bytes are no text or no UUID.
+/// Converts a binary to a string. Errors: 4341115 without a format, ConversionFailure if the bytes are not text or not
+/// a UUID.
 pub(super) fn to_string<'a>(
     subtype: u8,
     bytes: &[u8],
@@ -69,7 +70,7 @@ pub(super) fn to_string<'a>(
     scope.text(&text)
 }
 
-/// Errors: 4341115 without a format, ConversionFailure where the text doesn't have it.
+/// Converts a string to a binary. Errors: 4341115 without a format, ConversionFailure if the text has another format.
 pub(super) fn to_binary<'a>(
     input: Value<'a>,
     subtype: u8,
@@ -136,7 +137,7 @@ fn hex_bytes(text: &str) -> Option<Vec<u8>> {
     base64::decode_hex(text).filter(|_| !text.contains('-'))
 }
 
-/// Without padding and with the two letters that mean something in addresses replaced.
+/// Encodes base64url: without padding, with `-` and `_`.
 fn base64_url_text(bytes: &[u8]) -> String {
     base64::encode(bytes).trim_end_matches('=').replace('+', "-").replace('/', "_")
 }
@@ -148,7 +149,7 @@ fn base64_url_bytes(text: &str) -> Option<Vec<u8>> {
     base64::decode(&text.replace('-', "+").replace('_', "/"))
 }
 
-/// Padding is asked for, as MongoDB does.
+/// Decodes base64; padding is required, as in MongoDB.
 fn base64_bytes(text: &str) -> Option<Vec<u8>> {
     let padding = text.len() - text.trim_end_matches('=').len();
     if padding > 2 || !text.len().is_multiple_of(4) {

@@ -1,10 +1,10 @@
-//! Numbers to binaries and back, byte by byte.
+//! Conversions between numbers and binaries, byte by byte.
 
 use super::super::evaluate::type_name;
 use base::bson::{Type, Value};
 use base::{Result, err};
 
-/// Which byte of a number comes first.
+/// Byte order of a number.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum ByteOrder {
     #[default]
@@ -13,9 +13,9 @@ pub(super) enum ByteOrder {
 }
 
 impl ByteOrder {
-    /// Reads the argument, which may be null.
+    /// Parses the argument `byteOrder`, which may be null.
     ///
-    /// Errors: 9130001 for what is no string, 9130002 for an unknown order.
+    /// Errors: 9130001 for a value that is not a string, 9130002 for an unknown order.
     pub(super) fn read(found: Option<Value<'_>>) -> Result<ByteOrder> {
         match found.filter(|value| !value.is_nullish()) {
             None => Ok(ByteOrder::Little),
@@ -39,7 +39,7 @@ impl ByteOrder {
     }
 }
 
-/// The bytes of a number; `None` for types that have none here.
+/// Returns the bytes of a number; `None` for types without this conversion.
 pub(super) fn bytes_of(number: Value<'_>, order: ByteOrder) -> Option<Vec<u8>> {
     let bytes = match number {
         Value::Int32(number) => number.to_le_bytes().to_vec(),
@@ -50,8 +50,7 @@ pub(super) fn bytes_of(number: Value<'_>, order: ByteOrder) -> Option<Vec<u8>> {
     Some(order.arranged(bytes))
 }
 
-/// The number that the bytes are: integers of up to the target's size, doubles of four or eight
-/// bytes. `None` for other targets.
+/// Decodes a number: integers of up to the target's size, doubles of four or eight bytes. `None` for other targets.
 ///
 /// Errors: ConversionFailure for another number of bytes.
 pub(super) fn number_of(bytes: &[u8], target: Type, order: ByteOrder) -> Result<Option<Value<'static>>> {

@@ -1,7 +1,7 @@
-//! Conversions between types: `$convert`, its shorthands `$toInt` and the like, `$type`.
+//! Conversions between types: `$convert`, its shorthands such as `$toInt`, and `$type`.
 //!
-//! [`convert`] knows every pair of types; where a pair or a value has no conversion it gives
-//! ConversionFailure, which is what `onError` catches. Anything else is an error of the caller's.
+//! [`convert`] handles all pairs of types. It returns ConversionFailure for a pair or value without a conversion, which
+//! `onError` catches. All other errors are errors of the caller.
 
 mod binary;
 mod byte_order;
@@ -20,7 +20,7 @@ use binary::{Format, UUID};
 use byte_order::ByteOrder;
 use target::Target;
 
-/// The arguments in the order in which they are read.
+/// The arguments in the order of their evaluation.
 pub(super) static ARGUMENTS: Named = Named {
     parameters: &[
         needed("input", "Missing 'input' parameter to $convert"),
@@ -41,7 +41,7 @@ const fn needed(name: &'static str, message: &'static str) -> Parameter {
     Parameter { name, missing: Some(Complaint(ErrorCode::FailedToParse, message)) }
 }
 
-/// `$convert`. Errors: those of the target and the format; ConversionFailure without `onError`.
+/// Evaluates `$convert`. Errors: errors of the target and the format; ConversionFailure without `onError`.
 pub(super) fn operator<'a>(call: &Call<'_, 'a>) -> Computed<'a> {
     let (input, to) = (call.get_non_null(0)?, call.get_non_null(1)?);
     let Some(input) = input else {
@@ -56,26 +56,25 @@ pub(super) fn operator<'a>(call: &Call<'_, 'a>) -> Computed<'a> {
     }
 }
 
-/// How binaries are written.
+/// Representation of binaries.
 #[derive(Clone, Copy, Default)]
 struct Form {
-    /// As text.
+    /// The format as text.
     format: Option<Format>,
-    /// As numbers.
+    /// The byte order of numbers.
     byte_order: ByteOrder,
 }
 
 /// Converts a value that is not null.
 ///
-/// Errors: ConversionFailure where there is no conversion; 4341115 without a format where one is
-/// needed.
+/// Errors: ConversionFailure without a conversion; 4341115 without a required format.
 fn convert<'a>(input: Value<'a>, target: Target, form: Form, scope: &Scope<'_, 'a>) -> Computed<'a> {
     let format = form.format;
     let converted = match (target.kind, input) {
         (kind, Value::Binary { bytes, .. }) if kind.is_numeric() => {
             byte_order::number_of(bytes, kind, form.byte_order)?
         }
-        // A number has too few bytes for a UUID.
+        // A number has fewer bytes than a UUID.
         (Type::Binary, Value::Int32(_) | Value::Int64(_) | Value::Double(_)) if target.subtype != UUID => {
             let bytes = byte_order::bytes_of(input, form.byte_order);
             let kept = bytes.map(|bytes| scope.bytes(&bytes)).transpose()?;
@@ -89,7 +88,7 @@ fn convert<'a>(input: Value<'a>, target: Target, form: Form, scope: &Scope<'_, '
     }
 }
 
-/// The conversions between other than binaries and numbers; `None` where there is none.
+/// Converts between types other than binaries and numbers; `None` without a conversion.
 fn convert_other<'a>(
     input: Value<'a>,
     target: Target,
@@ -112,7 +111,7 @@ fn unsupported(input: Value<'_>, target: Type) -> base::Error {
     err!(ConversionFailure, "Unsupported conversion from {from} to {to} in $convert with no onError value")
 }
 
-/// Numbers are true unless zero, everything else is true.
+/// Converts to a boolean: numbers are true unless zero, all other values are true.
 fn to_bool(input: Value<'_>) -> bool {
     match input {
         Value::Boolean(value) => value,

@@ -4,12 +4,12 @@ use super::super::show;
 use base::bson::{Decimal128, Number, Rounding, Type, Value};
 use base::{Error, Result, err};
 
-/// Two to the 63rd: the first double past the int64 range.
+/// Two to the 63rd: the first double beyond the int64 range.
 const TWO_63: f64 = 9_223_372_036_854_775_808.0;
 
-/// The value as a number of that type; `None` where the pair of types has no conversion.
+/// Converts a value to a numeric type; `None` if the pair of types has no conversion.
 ///
-/// Errors: ConversionFailure for a value that doesn't fit or doesn't parse.
+/// Errors: ConversionFailure for a value that does not fit or does not parse.
 pub(super) fn convert(input: Value<'_>, target: Type) -> Result<Option<Value<'static>>> {
     let number = match input {
         Value::String(text) => return parse(text, target).map(Some),
@@ -42,7 +42,7 @@ fn overflow(number: Number) -> Error {
     )
 }
 
-/// The number without its fraction.
+/// Truncates a number.
 fn to_whole(number: Number) -> Result<i64> {
     if number.is_nan() {
         return Err(err!(
@@ -81,7 +81,7 @@ fn to_double(number: Number) -> Result<f64> {
     Ok(double)
 }
 
-/// Reads a number in base ten: all of the text, no blanks.
+/// Parses a decimal number from the whole text, without blanks.
 fn parse(text: &str, target: Type) -> Result<Value<'static>> {
     let failed = |reason: &str| {
         err!(ConversionFailure, "Failed to parse number '{text}' in $convert with no onError value: {reason}")
@@ -126,7 +126,7 @@ fn whole(text: &str, unsigned: &str, failed: impl Fn(&str) -> Error) -> Result<i
 }
 
 fn double(text: &str, unsigned: &str, failed: impl Fn(&str) -> Error) -> Result<f64> {
-    // The standard library reads what C's strtod does, `inf` and `nan` in any case included.
+    // The standard library accepts what C's strtod accepts, including `inf` and `nan` in any case.
     let value: f64 = text.parse().map_err(|_| failed("Did not consume whole string."))?;
     let digits = unsigned.starts_with(|c: char| c.is_ascii_digit() || c == '.');
     let mantissa = unsigned.split(['e', 'E']).next().unwrap_or_default();
@@ -137,7 +137,7 @@ fn double(text: &str, unsigned: &str, failed: impl Fn(&str) -> Error) -> Result<
     Ok(value)
 }
 
-/// A hexadecimal number as C's `strtod` reads it: `+0x1.8p1` is 3. MongoDB refuses those that begin with `0x`.
+/// Parses a hexadecimal number as C's `strtod` does: `+0x1.8p1` is 3. MongoDB refuses numbers that begin with `0x`.
 fn hexadecimal(text: &str) -> Option<f64> {
     let unsigned = text.strip_prefix(['+', '-']);
     let digits = match unsigned {

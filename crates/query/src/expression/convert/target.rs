@@ -4,19 +4,19 @@ use super::super::show;
 use base::bson::{Type, Value};
 use base::{Result, err};
 
-/// What is converted to.
+/// The target type of a conversion.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Target {
     pub(super) kind: Type,
-    /// Of a binary.
+    /// The subtype of a binary.
     pub(super) subtype: u8,
 }
 
 impl Target {
-    /// Reads the target.
+    /// Parses the target.
     ///
-    /// Errors: FailedToParse for what is no type's name or number, BadValue for an unknown name,
-    /// 4341106 to 4341108 for the subtype.
+    /// Errors: FailedToParse for a value that is not a type's name or number, BadValue for an unknown name, 4341106 to
+    /// 4341108 for the subtype.
     pub(super) fn read(to: Value<'_>) -> Result<Target> {
         let Value::Document(document) = to else { return Ok(Target { kind: kind(to)?, subtype: 0 }) };
         let (mut found, mut subtype) = (None, 0);
@@ -24,7 +24,7 @@ impl Target {
             match element.name() {
                 "type" => found = Some(kind(element.value())?),
                 "subtype" => subtype = read_subtype(element.value())?,
-                // MongoDB looks at nothing else.
+                // MongoDB ignores all other fields.
                 _ => {}
             }
         }
@@ -48,7 +48,7 @@ fn kind(to: Value<'_>) -> Result<Type> {
         .to_i64_exact()
         .ok_or_else(|| err!(FailedToParse, "In $convert, numeric 'to' argument is not an integer"))?;
     if whole == 0 {
-        // The end of a document has this number and is the type of no value.
+        // This number marks the end of a document and is not a value's type.
         return Err(err!(
             ConversionFailure,
             "Unsupported conversion to missing in $convert with no onError value"

@@ -1,4 +1,4 @@
-//! Every pair of types of `$convert`, and its errors.
+//! Tests of `$convert` for all pairs of types, and of its errors.
 
 use super::super::testing::{check, check_error, check_parse_error};
 

@@ -1,9 +1,9 @@
-//! How numbers, dates and ids become text.
+//! Conversion of numbers, dates and ids to text.
 
 use super::super::show;
 use base::bson::Value;
 
-/// The text of a value that `$toString` prints; `None` for types that have none.
+/// Returns the text that `$toString` prints; `None` for types without a text form.
 pub(in super::super) fn to_text(value: Value<'_>) -> Option<String> {
     Some(match value {
         Value::String(text) | Value::Symbol(text) => text.to_string(),
@@ -19,7 +19,7 @@ pub(in super::super) fn to_text(value: Value<'_>) -> Option<String> {
     })
 }
 
-/// The fewest digits that give the same double again; scientific below 1e-4 and from 1e16 on.
+/// Prints a double with the fewest digits that parse to it again; scientific below 1e-4 and from 1e16 on.
 fn double(number: f64) -> String {
     if number.is_nan() {
         "NaN".to_string()

@@ -53,7 +53,9 @@ pub(in super::super) fn subtract<'a>(call: &Call<'_, 'a>) -> Computed<'a> {
     shift_by(call, -1)
 }
 
-/// Errors: 5166403, 5166405 and 5439013 for the operands, those of units and zones, DurationOverflow, 5976500 for more
+/// Evaluates `$dateAdd` and `$dateSubtract`.
+///
+/// Errors: 5166403, 5166405 and 5439013 for the operands, errors of units and zones, DurationOverflow, 5976500 for more
 /// months than an int32 holds.
 fn shift_by<'a>(call: &Call<'_, 'a>, sign: i64) -> Computed<'a> {
     let name = call.name();
@@ -90,8 +92,8 @@ fn shift_by<'a>(call: &Call<'_, 'a>, sign: i64) -> Computed<'a> {
     }
 }
 
-/// The instant so many units later on the zone's calendar; a day that the month doesn't have
-/// becomes its last one. `None` out of range.
+/// Adds `amount` units on the zone's calendar. A day that the month does not have becomes its last day. `None` out of
+/// range.
 pub(crate) fn shift(start: i64, unit: Unit, amount: i64, zone: &Zone) -> Option<i64> {
     let local = zone.to_local(start);
     match unit.length() {
@@ -147,7 +149,7 @@ mod tests {
             DATE,
             "ISODate('2020-01-31T11:59:59.999Z')",
         );
-        // A day over the change of the clock is a day on the wall.
+        // A day across a clock change is a day of local time.
         check(
             "{$dateAdd: {startDate: ISODate('2020-03-07T17:00:00Z'), unit: 'day', amount: 1, timezone: 'America/New_York'}}",
             "{}",

@@ -1,7 +1,7 @@
-//! The proleptic Gregorian calendar in whole numbers: days, weeks and times of day.
+//! The proleptic Gregorian calendar in integers: days, weeks and times of day.
 //!
-//! Local times are milliseconds since 1970 as the clock on the wall would count them, so all of
-//! this knows nothing of zones. Years far outside of four digits work as well.
+//! Local times are milliseconds since 1970 by the local clock, so this module needs no time zones. Years far beyond
+//! four digits are supported.
 
 pub(crate) use base::calendar::{days_in_month, from_days, to_days};
 
@@ -11,7 +11,7 @@ pub(crate) const MINUTE: i64 = 60 * SECOND;
 pub(crate) const HOUR: i64 = 60 * MINUTE;
 pub(crate) const DAY: i64 = 24 * HOUR;
 
-/// A local time taken apart. Parts out of their range carry over when put together.
+/// The fields of a local time. Fields out of range carry over in the conversion back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(missing_docs)]
 pub(crate) struct Civil {
@@ -26,7 +26,7 @@ pub(crate) struct Civil {
     pub milli: i64,
 }
 
-/// A date of the ISO calendar of weeks.
+/// A date of the ISO week calendar.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(missing_docs)]
 pub(crate) struct IsoDate {
@@ -38,7 +38,7 @@ pub(crate) struct IsoDate {
 }
 
 impl Civil {
-    /// Takes a local time apart.
+    /// Splits a local time into its fields.
     pub(crate) fn from_local(local: i64) -> Civil {
         let (days, time) = (local.div_euclid(DAY), local.rem_euclid(DAY));
         let (year, month, day) = from_days(days);
@@ -53,7 +53,7 @@ impl Civil {
         }
     }
 
-    /// Puts a local time together; `None` where it is out of range.
+    /// Returns the local time; `None` if out of range.
     pub(crate) fn to_local(self) -> Option<i64> {
         let days = to_days(self.year, self.month, self.day)?;
         let add = |sum: Option<i64>, count: i64, unit: i64| sum?.checked_add(count.checked_mul(unit)?);
@@ -63,23 +63,23 @@ impl Civil {
     }
 }
 
-/// The day of the week from 0, which is Sunday.
+/// Returns the day of the week; 0 is Sunday.
 pub(crate) fn weekday(days: i64) -> i64 {
     (days + 4).rem_euclid(7)
 }
 
-/// The day of the year from 1.
+/// Returns the day of the year, from 1.
 pub(crate) fn day_of_year(days: i64) -> i64 {
     let (year, _, _) = from_days(days);
     days - to_days(year, 1, 1).unwrap_or(days) + 1
 }
 
-/// The week of the year, weeks starting on Sunday; days before the first Sunday are in week 0.
+/// Returns the week of the year. Weeks start on Sunday; days before the first Sunday are in week 0.
 pub(crate) fn week_of_year(days: i64) -> i64 {
     (day_of_year(days) + 6 - weekday(days)) / 7
 }
 
-/// The date in the ISO calendar.
+/// Returns the date in the ISO calendar.
 pub(crate) fn iso(days: i64) -> IsoDate {
     let weekday = (days + 3).rem_euclid(7) + 1;
     // A week belongs to the year of its Thursday.
@@ -88,9 +88,9 @@ pub(crate) fn iso(days: i64) -> IsoDate {
     IsoDate { year, week: (day_of_year(thursday) - 1) / 7 + 1, weekday }
 }
 
-/// The day of an ISO date; weeks and days out of range carry over.
+/// Returns the day of an ISO date; weeks and days out of range carry over.
 pub(crate) fn iso_to_days(date: IsoDate) -> Option<i64> {
-    // The fourth of January is always in week 1.
+    // January 4 is always in week 1.
     let fourth = to_days(date.year, 1, 4)?;
     let monday = fourth - (fourth + 3).rem_euclid(7);
     monday.checked_add((date.week - 1).checked_mul(7)?)?.checked_add(date.weekday - 1)

@@ -1,4 +1,4 @@
-//! `$dateDiff`: how many bounds of a unit lie between two dates.
+//! `$dateDiff`: the number of unit boundaries between two dates.
 
 use super::super::evaluate::{Call, Computed, null, value};
 use super::super::named::{Named, complaint, optional, required};
@@ -8,7 +8,7 @@ use super::zone::Zone;
 use super::{to_millis, zone};
 use base::{Error, ErrorCode, Result, err};
 
-/// The arguments in the order in which they are read.
+/// The arguments in the order of their evaluation.
 pub(in super::super) static ARGUMENTS: Named = Named {
     parameters: &[
         required("startDate", 5166303, "Missing 'startDate' parameter to $dateDiff"),
@@ -21,7 +21,7 @@ pub(in super::super) static ARGUMENTS: Named = Named {
     unknown: complaint(5166302, "Unrecognized argument to $dateDiff: {}"),
 };
 
-/// Errors: 5166307 for what is no date, those of units, zones and days of the week.
+/// Evaluates `$dateDiff`. Errors: 5166307 for a value that is not a date, errors of units, zones and days of the week.
 pub(in super::super) fn difference<'a>(call: &Call<'_, 'a>) -> Computed<'a> {
     let (start, end) = (date(call, 0, "startDate")?, date(call, 1, "endDate")?);
     let unit = unit::operand(call, 2)?;
@@ -57,10 +57,10 @@ fn bounds_between(start: i64, end: i64, unit: Unit, zone: &Zone, first_day: i64)
         Unit::Year => Some(months(b).div_euclid(12) - months(a).div_euclid(12)),
         Unit::Quarter => Some(months(b).div_euclid(3) - months(a).div_euclid(3)),
         Unit::Month => Some(months(b) - months(a)),
-        // 1970-01-01 was a Thursday, the third day counted from Monday as 0.
+        // 1970-01-01 was a Thursday, day 3 if Monday is 0.
         Unit::Week => count(7, 3 - first_day),
         Unit::Day => count(1, 0),
-        // Elapsed time counts, between the bounds that the local clock shows.
+        // The elapsed time counts, between the boundaries of the local clock.
         Unit::Hour => elapsed(start, end, a, b, HOUR),
         Unit::Minute => elapsed(start, end, a, b, MINUTE),
         Unit::Second => elapsed(start, end, a, b, SECOND),

@@ -5,16 +5,16 @@ use base::{Result, err};
 /// A piece of a format string.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Piece {
-    /// Text as it stands.
+    /// Literal text.
     Literal(char),
-    /// `%` and this letter.
+    /// `%` followed by this letter.
     Specifier(char),
 }
 
-/// The letters that both operators take.
+/// The letters that both operators accept.
 const BOTH: &str = "bBdGHjLmMSuVYzZ";
 
-/// Splits a format for printing (which also knows `%U` and `%w`).
+/// Splits a format for printing, which also accepts `%U` and `%w`.
 ///
 /// Errors: 18535 for a lone `%` at the end, 18536 for an unknown letter.
 pub(super) fn for_printing(format: &str) -> Result<Vec<Piece>> {
@@ -62,7 +62,7 @@ pub(super) const MONTHS: [&str; 12] = [
     "December",
 ];
 
-/// The number of a month by its name or the first three letters of it.
+/// Returns the number of a month by its name or its first three letters.
 pub(super) fn month_number(name: &str) -> Option<i64> {
     let found = MONTHS.iter().position(|month| {
         let short = month.get(..3).unwrap_or(month);

@@ -1,7 +1,7 @@
 //! Date strings without a format: ISO 8601, `July 4th, 2017 11am`, `7/4/17`, RFC 2822 and more.
 //!
-//! The text is a run of dates, times, zones and names of days, in any order, with blanks and
-//! commas between; each kind may occur once.
+//! The text is a sequence of dates, times, zones and day names in any order, separated by blanks and commas. Each kind
+//! may occur once.
 
 use super::calendar::{HOUR, SECOND};
 use super::format::month_number;
@@ -10,7 +10,7 @@ use super::zone::parse_offset;
 
 type Step<T> = std::result::Result<T, Mistake>;
 
-/// Zones known by an abbreviation, with their hours ahead of UTC in tenths.
+/// Abbreviations of zones, with their offset from UTC in tenths of hours.
 const ABBREVIATIONS: &[(&str, i64)] = &[
     ("UTC", 0),
     ("GMT", 0),
@@ -48,7 +48,7 @@ pub(super) struct Cursor<'t> {
 }
 
 impl<'t> Cursor<'t> {
-    /// The start of the text.
+    /// Starts at the beginning of the text.
     pub(super) fn new(text: &'t str) -> Cursor<'t> {
         Cursor { text, position: 0 }
     }
@@ -58,7 +58,7 @@ impl<'t> Cursor<'t> {
         self.position
     }
 
-    /// Whether all is read.
+    /// Whether the whole text has been read.
     pub(super) fn at_end(&self) -> bool {
         self.position >= self.text.len()
     }
@@ -71,7 +71,7 @@ impl<'t> Cursor<'t> {
         self.rest().chars().next()
     }
 
-    /// Takes this character if it is the next.
+    /// Consumes this character if it is next.
     pub(super) fn take(&mut self, wanted: char) -> bool {
         let found = self.peek() == Some(wanted);
         if found {
@@ -98,18 +98,18 @@ impl<'t> Cursor<'t> {
         digits
     }
 
-    /// Takes up to so many digits as a number; `None` where there is none.
+    /// Reads up to `most` digits as a number; `None` without digits.
     pub(super) fn number(&mut self, most: usize) -> Option<i64> {
         self.digits(most).parse().ok()
     }
 
-    /// Takes a number with a sign.
+    /// Reads a signed number.
     pub(super) fn signed_number(&mut self, most: usize) -> Option<i64> {
         let sign = if self.take_any("+-")? == '-' { -1 } else { 1 };
         self.number(most).map(|number| sign * number)
     }
 
-    /// Takes digits behind a decimal point as milliseconds.
+    /// Reads digits after a decimal point as milliseconds.
     pub(super) fn fraction(&mut self, most: usize) -> Option<i64> {
         let digits = self.digits(most);
         if digits.is_empty() {
@@ -118,7 +118,7 @@ impl<'t> Cursor<'t> {
         format!("{digits:0<3}").get(..3)?.parse().ok()
     }
 
-    /// Takes a run of letters.
+    /// Reads a run of letters.
     pub(super) fn word(&mut self) -> &'t str {
         let count = self.rest().bytes().take_while(u8::is_ascii_alphabetic).count();
         let word = self.rest().get(..count).unwrap_or("");
@@ -126,7 +126,7 @@ impl<'t> Cursor<'t> {
         word
     }
 
-    /// Takes a zone: `Z`, `CEST`, `GMT+02:00`, `+0330`.
+    /// Reads a zone: `Z`, `CEST`, `GMT+02:00`, `+0330`.
     pub(super) fn zone(&mut self) -> std::result::Result<ZoneRead, &'static str> {
         const UNKNOWN: &str = "The timezone could not be found in the database";
         let start = self.position;
@@ -153,7 +153,7 @@ impl<'t> Cursor<'t> {
     }
 }
 
-/// Tenths of hours ahead of UTC: of an abbreviation, or of one of the letters of nautical time.
+/// Returns the offset from UTC in tenths of hours of an abbreviation or of a military time zone letter.
 fn abbreviation(word: &str) -> Option<i64> {
     let upper = word.to_ascii_uppercase();
     if let [letter] = upper.as_bytes() {
@@ -168,7 +168,7 @@ fn abbreviation(word: &str) -> Option<i64> {
     ABBREVIATIONS.iter().find(|(name, _)| *name == upper).map(|(_, hours)| *hours)
 }
 
-/// Reads a date string.
+/// Parses a date string.
 pub(super) fn read(text: &str) -> Step<Read> {
     let mut cursor = Cursor::new(text);
     let mut read = Read::default();
@@ -237,7 +237,7 @@ fn word(cursor: &mut Cursor<'_>, read: &mut Read) -> Step<()> {
     zone(cursor, read)
 }
 
-/// Behind the name of a month: `4th, 2017`, `4`, `2017`.
+/// Parses the text after a month's name: `4th, 2017`, `4`, `2017`.
 fn month_first(cursor: &mut Cursor<'_>, read: &mut Read, month: i64) -> Step<()> {
     while cursor.take_any(" \t.-").is_some() {}
     let digits = cursor.digits(4);
@@ -255,7 +255,7 @@ fn month_first(cursor: &mut Cursor<'_>, read: &mut Read, month: i64) -> Step<()>
     set_date(read, end, year, month, number)
 }
 
-/// Skips `st`, `nd`, `rd`, `th` behind a day.
+/// Skips `st`, `nd`, `rd`, `th` after a day.
 fn ordinal(cursor: &mut Cursor<'_>) {
     let start = cursor.position;
     if !matches!(&*cursor.word().to_ascii_lowercase(), "st" | "nd" | "rd" | "th") {
@@ -263,7 +263,7 @@ fn ordinal(cursor: &mut Cursor<'_>) {
     }
 }
 
-/// Four digits that are no time of day.
+/// Reads a four-digit year that is not a time of day.
 fn year_only(cursor: &mut Cursor<'_>) -> Option<i64> {
     let start = cursor.position;
     let digits = cursor.digits(5);
@@ -274,7 +274,7 @@ fn year_only(cursor: &mut Cursor<'_>) -> Option<i64> {
     None
 }
 
-/// What starts with digits: a date, a time, or a day before the name of its month.
+/// Parses text that starts with digits: a date, a time, or a day before a month's name.
 fn number(cursor: &mut Cursor<'_>, read: &mut Read) -> Step<()> {
     let start = cursor.position;
     let digits = cursor.digits(15);
@@ -310,17 +310,17 @@ fn number(cursor: &mut Cursor<'_>, read: &mut Read) -> Step<()> {
     named_month_after_day(cursor, read, value, start)
 }
 
-/// Four digits alone: the year where all but it is known, else a time of day.
+/// Parses four lone digits: the year if only it is missing, otherwise a time of day.
 fn bare_four(read: &mut Read, start: usize, value: i64) -> Step<()> {
     if read.month.is_some() && read.year.is_none() {
         read.year = Some(value);
         return Ok(());
     }
-    // The mistake that a year before a time then leads to is told of the time, as MongoDB does.
+    // A year before a time leads to an error that is reported for the time, as in MongoDB.
     set_time(read, start, [value / 100, value % 100, 0, 0])
 }
 
-/// `4 July 2017`, `04-Jul-2017`.
+/// Parses `4 July 2017`, `04-Jul-2017`.
 fn named_month_after_day(cursor: &mut Cursor<'_>, read: &mut Read, day: i64, start: usize) -> Step<()> {
     while cursor.take_any(" \t-.").is_some() {}
     let Some(month) = month_number(cursor.word()) else { return mistake(start, "Unexpected character") };
@@ -333,7 +333,7 @@ fn named_month_after_day(cursor: &mut Cursor<'_>, read: &mut Read, day: i64, sta
     set_date(read, end, year, month, Some(day))
 }
 
-/// `2017-07-04`, `2017/07/04`, `2017-Jul-04`, `2017-07`, `2017-W27-2`.
+/// Parses `2017-07-04`, `2017/07/04`, `2017-Jul-04`, `2017-07`, `2017-W27-2`.
 fn year_first(cursor: &mut Cursor<'_>, read: &mut Read, year: i64, separator: char) -> Step<()> {
     cursor.position += 1;
     let position = cursor.position;
@@ -357,7 +357,7 @@ fn year_first(cursor: &mut Cursor<'_>, read: &mut Read, year: i64, separator: ch
     set_date(read, position, Some(year), month, day)
 }
 
-/// `7/4/2017`, `7/4/17`: the American order.
+/// Parses `7/4/2017`, `7/4/17`: the American order.
 fn month_day_year(cursor: &mut Cursor<'_>, read: &mut Read, month: i64) -> Step<()> {
     cursor.position += 1;
     let position = cursor.position;
@@ -366,7 +366,7 @@ fn month_day_year(cursor: &mut Cursor<'_>, read: &mut Read, month: i64) -> Step<
     set_date(read, position, year, month, Some(day))
 }
 
-/// `04-07-2017`, `4.7.2017`, `04-Jul-2017`: the day first.
+/// Parses `04-07-2017`, `4.7.2017`, `04-Jul-2017`: the day first.
 fn day_first(cursor: &mut Cursor<'_>, read: &mut Read, day: i64) -> Step<()> {
     let start = cursor.position;
     cursor.position += 1;
@@ -381,7 +381,7 @@ fn day_first(cursor: &mut Cursor<'_>, read: &mut Read, day: i64) -> Step<()> {
     set_date(read, start, year, month, Some(day))
 }
 
-/// A year of four digits, or of two digits from 1970 to 2069.
+/// Reads a year of four digits, or of two digits from 1970 to 2069.
 fn year_of_century(cursor: &mut Cursor<'_>) -> Option<i64> {
     let digits = cursor.digits(4);
     let year: i64 = digits.parse().ok()?;
@@ -392,7 +392,7 @@ fn year_of_century(cursor: &mut Cursor<'_>) -> Option<i64> {
     })
 }
 
-/// `am` or `pm` behind blanks.
+/// Reads `am` or `pm` after blanks.
 fn meridiem(cursor: &mut Cursor<'_>) -> Option<i64> {
     let start = cursor.position;
     cursor.skip_blanks();
@@ -413,7 +413,7 @@ fn meridiem(cursor: &mut Cursor<'_>) -> Option<i64> {
     Some(afternoon)
 }
 
-/// `11:56`, `11:56:02.813`, `11:56.02`, `1156`, `11am`, each possibly with `am` or `pm`.
+/// Parses `11:56`, `11:56:02.813`, `11:56.02`, `1156`, `11am`, each optionally with `am` or `pm`.
 fn time(cursor: &mut Cursor<'_>, read: &mut Read) -> Step<()> {
     let position = cursor.position;
     let digits = cursor.digits(6);

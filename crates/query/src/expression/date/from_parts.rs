@@ -16,7 +16,7 @@ const YEAR: usize = 0;
 const ISO_YEAR: usize = 7;
 const ZONE: usize = 10;
 
-/// The arguments in the order in which they are read.
+/// The arguments in the order of their evaluation.
 pub(in super::super) static ARGUMENTS: Named = Named {
     parameters: &[
         optional("year"),
@@ -35,7 +35,7 @@ pub(in super::super) static ARGUMENTS: Named = Named {
     unknown: complaint(40518, "Unrecognized argument to $dateFromParts: {}"),
 };
 
-/// Errors: 40516 without any year, 40489 and 40525 where the two calendars are mixed.
+/// Parses `$dateFromParts`. Errors: 40516 without any year, 40489 and 40525 for a mix of the two calendars.
 pub(in super::super) fn parse(
     parser: &mut Parser<'_>,
     operator: &'static Operator,
@@ -56,9 +56,9 @@ pub(in super::super) fn parse(
     Ok(node)
 }
 
-/// A part, or what it is by default; `None` where it is null.
+/// Evaluates a part, or returns its default; `None` if it is null.
 ///
-/// Errors: 40515 for what is no whole number, 31034 out of range.
+/// Errors: 40515 for a value that is not an integer, 31034 out of range.
 fn part(call: &Call<'_, '_>, position: usize, default: i64) -> Result<Option<i64>> {
     let name = ARGUMENTS.parameters.get(position).map_or("", |parameter| parameter.name);
     if !call.given(position) {
@@ -87,7 +87,7 @@ fn part(call: &Call<'_, '_>, position: usize, default: i64) -> Result<Option<i64
     Ok(Some(whole))
 }
 
-/// Errors: those of the parts and the zone; Overflow out of range.
+/// Evaluates `$dateFromParts`. Errors: errors of the parts and the zone; Overflow out of range.
 pub(in super::super) fn from_parts<'a>(call: &Call<'_, 'a>) -> Computed<'a> {
     let iso = call.given(ISO_YEAR);
     let mut read = [0; 7];
@@ -111,7 +111,7 @@ pub(in super::super) fn from_parts<'a>(call: &Call<'_, 'a>) -> Computed<'a> {
     value(Value::DateTime(zone.to_utc(local)))
 }
 
-/// `$dateFromParts` back as BSON.
+/// Formats `$dateFromParts` as BSON.
 pub(in super::super) fn describe(
     call: &CallNode,
     name: FieldName<'_>,

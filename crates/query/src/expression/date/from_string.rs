@@ -1,4 +1,4 @@
-//! `$dateFromString`: with a format, or in any of the usual forms ([`free_form`]).
+//! `$dateFromString`: with a format, or in any of the usual formats ([`free_form`]).
 
 use super::super::evaluate::{Call, Computed, null, type_name, value};
 use super::super::named::{Named, complaint, optional, required};
@@ -10,7 +10,7 @@ use super::zone::Zone;
 use base::bson::Value;
 use base::{Error, Result, err};
 
-/// The arguments in the order in which they are read.
+/// The arguments in the order of their evaluation.
 pub(in super::super) static ARGUMENTS: Named = Named {
     parameters: &[
         required("dateString", 40542, "Missing 'dateString' parameter to $dateFromString"),
@@ -23,7 +23,7 @@ pub(in super::super) static ARGUMENTS: Named = Named {
     unknown: complaint(40541, "Unrecognized argument to $dateFromString: {}"),
 };
 
-/// What was read of a date string.
+/// Parsed fields of a date string.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Read {
     pub(super) year: Option<i64>,
@@ -37,7 +37,7 @@ pub(super) struct Read {
     pub(super) minute: Option<i64>,
     pub(super) second: Option<i64>,
     pub(super) milli: Option<i64>,
-    /// Milliseconds since 1970, which leave nothing open.
+    /// Milliseconds since 1970, which make all other fields unnecessary.
     pub(super) instant: Option<i64>,
     pub(super) zone: Option<ZoneRead>,
 }
@@ -45,16 +45,18 @@ pub(super) struct Read {
 /// A zone within a date string.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct ZoneRead {
-    /// Milliseconds ahead of UTC.
+    /// Offset from UTC in milliseconds.
     pub(super) offset: i64,
-    /// Whether it was an offset rather than the name of a zone.
+    /// Whether the zone was a numeric offset rather than a name.
     pub(super) numeric: bool,
     /// The first letter of the name.
     pub(super) name: char,
 }
 
-/// Errors: 40684 where the format is no string, those of formats and zones; ConversionFailure
-/// where the text is none or cannot be read, unless `onError` was given.
+/// Evaluates `$dateFromString`.
+///
+/// Errors: 40684 if the format is not a string, errors of formats and zones. ConversionFailure, without `onError`, for
+/// a value that is not a string or does not parse.
 pub(in super::super) fn from_string<'a>(call: &Call<'_, 'a>) -> Computed<'a> {
     let text = call.get(0)?;
     let format = match call.get_non_null(1)? {
@@ -92,11 +94,11 @@ pub(in super::super) fn from_string<'a>(call: &Call<'_, 'a>) -> Computed<'a> {
     }
 }
 
-/// Reads a date string as `$toDate` does.
+/// Parses a date string as `$toDate` does.
 ///
 /// Errors: ConversionFailure.
 pub(in super::super) fn read_free_form(text: &str) -> Result<i64> {
-    // As in MongoDB, zero bytes and no-break spaces around it are skipped with other blanks.
+    // Surrounding zero bytes and no-break spaces are skipped like blanks, as in MongoDB.
     read(text.trim_matches(['\0', '\u{a0}']), None, &Zone::UTC, false)
 }
 
@@ -106,11 +108,11 @@ fn read(text: &str, format: Option<&[Piece]>, zone: &Zone, zone_given: bool) -> 
         None => free_form::read(text),
     };
     let found = found.map_err(|Mistake { position, what }| {
-        // At the end stands the NUL that ends a C string, also in MongoDB's messages.
+        // A C string ends with NUL, which MongoDB's messages show at the end too.
         let c = text.get(position..).and_then(|rest| rest.chars().next()).unwrap_or('\0');
         err!(ConversionFailure, "Error parsing date string '{text}'; {position}: {what} '{c}'")
     })?;
-    // Universal time may stand beside an offset.
+    // UTC may be combined with an offset.
     if let Some(read) = found.zone.filter(|_| zone_given && !matches!(zone, Zone::Fixed(0))) {
         return Err(if read.numeric {
             err!(
@@ -128,14 +130,14 @@ fn read(text: &str, format: Option<&[Piece]>, zone: &Zone, zone_given: bool) -> 
     resolve(text, &found, zone)
 }
 
-/// Why a string is no date: the byte position and MongoDB's words for it.
+/// Parse error of a date string: the byte position and MongoDB's message.
 #[derive(Debug)]
 pub(super) struct Mistake {
     pub(super) position: usize,
     pub(super) what: &'static str,
 }
 
-/// A mistake at this position.
+/// Returns an error at this position.
 pub(super) fn mistake<T>(position: usize, what: &'static str) -> std::result::Result<T, Mistake> {
     Err(Mistake { position, what })
 }
@@ -216,7 +218,7 @@ fn specifier(letter: char, cursor: &mut Cursor<'_>, read: &mut Read) -> std::res
     Ok(())
 }
 
-/// Puts together what was read.
+/// Combines the parsed fields.
 fn resolve(text: &str, read: &Read, zone: &Zone) -> Result<i64> {
     if let Some(instant) = read.instant {
         return Ok(instant);
@@ -257,7 +259,7 @@ fn resolve(text: &str, read: &Read, zone: &Zone) -> Result<i64> {
     })
 }
 
-/// The day: `None` where parts are missing, `Some(None)` where there is no such day.
+/// Returns the day: `None` if fields are missing, `Some(None)` if the day does not exist.
 fn day(read: &Read) -> Option<Option<i64>> {
     if let Some(year) = read.iso_year {
         let (week, weekday) = (read.iso_week.unwrap_or(1), read.iso_weekday.unwrap_or(1));

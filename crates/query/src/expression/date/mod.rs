@@ -1,4 +1,4 @@
-//! Dates: instants in milliseconds since 1970, seen through a time zone.
+//! Dates: instants in milliseconds since 1970, with time zones.
 
 pub(super) mod arithmetic;
 pub(super) mod calendar;
@@ -19,7 +19,7 @@ use base::bson::Value;
 use base::{Result, err};
 use zone::Zone;
 
-/// The instant in a date, a timestamp or an object id; `None` for other types.
+/// Returns the instant of a date, a timestamp or an object id; `None` for other types.
 pub(super) fn to_millis(value: Value<'_>) -> Option<i64> {
     match value {
         Value::DateTime(millis) => Some(millis),
@@ -29,7 +29,7 @@ pub(super) fn to_millis(value: Value<'_>) -> Option<i64> {
     }
 }
 
-/// The instant of an operand that must be one, or null.
+/// Evaluates an operand that must be an instant or null.
 ///
 /// Errors: 16006 for other types.
 fn instant(call: &Call<'_, '_>, position: usize) -> Result<Option<i64>> {
@@ -39,9 +39,9 @@ fn instant(call: &Call<'_, '_>, position: usize) -> Result<Option<i64>> {
         .ok_or_else(|| err!(16006, "can't convert from BSON type {} to Date", value.kind().alias()))
 }
 
-/// The zone of an operand: UTC where it isn't given, `None` where it is null.
+/// Evaluates a zone operand: UTC by default, `None` if it is null.
 ///
-/// Errors: 40517 for what is no string, 40485 for an unknown zone.
+/// Errors: 40517 for a value that is not a string, 40485 for an unknown zone.
 fn zone(call: &Call<'_, '_>, position: usize) -> Result<Option<Zone>> {
     if !call.given(position) {
         return Ok(Some(Zone::UTC));
@@ -53,7 +53,7 @@ fn zone(call: &Call<'_, '_>, position: usize) -> Result<Option<Zone>> {
     }
 }
 
-/// Errors: 40485.
+/// Parses a zone. Errors: 40485 for an unknown zone.
 fn named_zone(name: &str) -> Result<Zone> {
     Zone::parse(name)
         .ok_or_else(|| err!(40485, "unrecognized time zone identifier: {}", show::value(Value::String(name))))

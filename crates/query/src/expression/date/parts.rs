@@ -1,5 +1,4 @@
-//! `$year`, `$hour`, `$isoWeek` and the other parts of a date; `$dateToParts`; the parts of a
-//! timestamp.
+//! `$year`, `$hour`, `$isoWeek` and the other date parts; `$dateToParts`; the parts of a timestamp.
 
 use super::super::evaluate::{Call, Computed, null, value};
 use super::super::named::{Named, complaint, optional, required};
@@ -12,8 +11,8 @@ use base::bson::{Builder, FieldName, Value};
 use base::{Result, err};
 use std::ffi::CStr;
 
-/// A part of a date is asked for as `{$year: date}`, `{$year: [date]}` or
-/// `{$year: {date, timezone}}`; the operands are the date and the zone.
+/// Parses a date part: `{$year: date}`, `{$year: [date]}` or `{$year: {date, timezone}}`. The operands are the date and
+/// the zone.
 ///
 /// Errors: 40536 for an array of another length, 40535 and 40539 for the named form.
 pub(in super::super) fn parse(
@@ -53,7 +52,7 @@ pub(in super::super) fn parse(
     Ok(Node::call(operator, vec![date, Node::Absent]))
 }
 
-/// A part of a date back as BSON.
+/// Formats a date part as BSON.
 pub(in super::super) fn describe(
     call: &CallNode,
     name: FieldName<'_>,
@@ -67,7 +66,7 @@ pub(in super::super) fn describe(
     out.end();
 }
 
-/// The local time that the operands give; `None` where either is null.
+/// Returns the local time of the operands; `None` if either is null.
 fn local(call: &Call<'_, '_>) -> Result<Option<i64>> {
     let Some(zone) = zone(call, 1)? else { return Ok(None) };
     Ok(instant(call, 0)?.map(|millis| zone.to_local(millis)))
@@ -104,7 +103,7 @@ parts! {
     iso_day_of_week, |local| calendar::iso(days(local)).weekday;
 }
 
-/// `$isoWeekYear`: an int64, unlike the other parts.
+/// `$isoWeekYear`: an int64, unlike other parts.
 pub(in super::super) fn iso_week_year<'a>(call: &Call<'_, 'a>) -> Computed<'a> {
     match local(call)? {
         Some(local) => value(calendar::iso(days(local)).year),
@@ -112,7 +111,7 @@ pub(in super::super) fn iso_week_year<'a>(call: &Call<'_, 'a>) -> Computed<'a> {
     }
 }
 
-/// The arguments of `$dateToParts` in the order in which they are read.
+/// The arguments of `$dateToParts` in the order of their evaluation.
 pub(in super::super) static TO_PARTS: Named = Named {
     parameters: &[
         required("date", 40522, "Missing 'date' argument to $dateToParts"),
@@ -123,7 +122,7 @@ pub(in super::super) static TO_PARTS: Named = Named {
     unknown: complaint(40520, "Unrecognized argument to $dateToParts: {}"),
 };
 
-/// `$dateToParts`. Errors: 40521 where `iso8601` is no boolean.
+/// `$dateToParts`. Errors: 40521 if `iso8601` is not a boolean.
 pub(in super::super) fn to_parts<'a>(call: &Call<'_, 'a>) -> Computed<'a> {
     let iso = match (call.given(2), call.get_non_null(2)?) {
         (false, _) => false,

@@ -11,7 +11,7 @@ use base::bson::Value;
 use base::{Result, err};
 use std::fmt::Write;
 
-/// The arguments in the order in which they are read.
+/// The arguments in the order of their evaluation.
 pub(in super::super) static ARGUMENTS: Named = Named {
     parameters: &[
         required("date", 18628, "Missing 'date' parameter to $dateToString"),
@@ -23,10 +23,12 @@ pub(in super::super) static ARGUMENTS: Named = Named {
     unknown: complaint(18534, "Unrecognized argument to $dateToString: {}"),
 };
 
-/// Errors: 18533 where the format is no string, those of formats, dates and zones; 18537 for a
-/// year that has no four digits.
+/// Evaluates `$dateToString`.
+///
+/// Errors: 18533 if the format is not a string, errors of formats, dates and zones; 18537 for a year without four
+/// digits.
 pub(in super::super) fn to_string<'a>(call: &Call<'_, 'a>) -> Computed<'a> {
-    // The format first: a bad one is an error even where the date is null.
+    // The format comes first: an invalid format is an error even if the date is null.
     let format = match (call.given(1), call.get_non_null(1)?) {
         (false, _) => Some("%Y-%m-%dT%H:%M:%S.%L"),
         (true, None) => None,
@@ -45,10 +47,10 @@ pub(in super::super) fn to_string<'a>(call: &Call<'_, 'a>) -> Computed<'a> {
         return on_null(call);
     }
     let (Some(pieces), Some(zone)) = (pieces, zone) else { return null() };
-    // A null zone makes the result null before the type of the date is looked at.
+    // A null zone makes the result null before the type of the date is checked.
     let Some(millis) = instant(call, 0)? else { return null() };
     let mut text = print(millis, &zone, &pieces)?;
-    // Without a format, universal time says what it is.
+    // Without a format, the output marks UTC.
     if !call.given(1) && matches!(zone, Zone::Fixed(0)) {
         text.push('Z');
     }

@@ -1,7 +1,7 @@
-//! `$dateTrunc`: the start of the bin of units that a date falls into.
+//! `$dateTrunc`: the start of the bin that contains a date.
 //!
-//! Bins are counted from 2000-01-01, as MongoDB documents; weeks from the first day of that week
-//! on or after it.
+//! Bins are counted from 2000-01-01, as MongoDB documents. Bins of weeks are counted from the first start of a week on
+//! or after it.
 
 use super::super::evaluate::{Call, Computed, null, value};
 use super::super::named::{Named, complaint, optional, required};
@@ -13,7 +13,7 @@ use super::{to_millis, zone};
 use base::bson::Value;
 use base::{ErrorCode, Result, err};
 
-/// The arguments in the order in which they are read.
+/// The arguments in the order of their evaluation.
 pub(in super::super) static ARGUMENTS: Named = Named {
     parameters: &[
         required("date", 5439009, "Missing 'date' parameter to $dateTrunc"),
@@ -29,8 +29,10 @@ pub(in super::super) static ARGUMENTS: Named = Named {
     ),
 };
 
-/// Errors: 5166307 for what is no date, 5439013 and FailedToParse for the unit, 5439017 and 5439018
-/// for the bin, those of zones and days of the week.
+/// Evaluates `$dateTrunc`.
+///
+/// Errors: 5166307 for a value that is not a date, 5439013 and FailedToParse for the unit, 5439017 and 5439018 for the
+/// bin, errors of zones and days of the week.
 pub(in super::super) fn truncate<'a>(call: &Call<'_, 'a>) -> Computed<'a> {
     let date = match call.get_non_null(0)? {
         None => None,
@@ -39,7 +41,7 @@ pub(in super::super) fn truncate<'a>(call: &Call<'_, 'a>) -> Computed<'a> {
         })?),
     };
     let unit = unit::operand(call, 1).map_err(|error| match error.code() {
-        // MongoDB 8.2 tells an unknown unit as its parser of units does.
+        // MongoDB 8.2 reports an unknown unit with the error of its unit parser.
         ErrorCode::Location(5439014) => err!(FailedToParse, "{}", error.message()),
         _ => error,
     })?;
@@ -77,7 +79,7 @@ fn bin_size(call: &Call<'_, '_>) -> Result<Option<i64>> {
     Ok(Some(size))
 }
 
-/// The start of the bin; `None` out of range.
+/// Returns the start of the bin; `None` out of range.
 pub(crate) fn bin_start(date: i64, unit: Unit, bin: i64, zone: &Zone, first_day: i64) -> Option<i64> {
     let local = zone.to_local(date);
     let reference = to_days(2000, 1, 1)?;
@@ -89,7 +91,7 @@ pub(crate) fn bin_start(date: i64, unit: Unit, bin: i64, zone: &Zone, first_day:
             origin.checked_add(since.checked_sub(since.rem_euclid(size))?)
         }
         Length::Days(days) => {
-            // 2000-01-01 was a Saturday, the fifth day counted from Monday as 0.
+            // 2000-01-01 was a Saturday, day 5 if Monday is 0.
             let origin = if days == 7 { reference + (first_day - 5).rem_euclid(7) } else { reference };
             let size = bin.checked_mul(days)?;
             let since = local.div_euclid(DAY) - origin;

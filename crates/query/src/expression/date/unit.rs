@@ -21,19 +21,19 @@ pub(crate) enum Unit {
     Millisecond,
 }
 
-/// How long a unit is.
+/// Length of a unit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Length {
-    /// So many months.
+    /// A number of months.
     Months(i64),
-    /// So many days of the calendar.
+    /// A number of calendar days.
     Days(i64),
-    /// So many milliseconds, whatever the clock on the wall says.
+    /// A number of milliseconds of elapsed time.
     Millis(i64),
 }
 
 impl Unit {
-    /// The unit of this name.
+    /// Parses a unit.
     pub(crate) fn parse(name: &str) -> Option<Unit> {
         Some(match name {
             "year" => Unit::Year,
@@ -49,7 +49,7 @@ impl Unit {
         })
     }
 
-    /// How long the unit is.
+    /// Returns the length of the unit.
     pub(crate) fn length(self) -> Length {
         match self {
             Unit::Year => Length::Months(12),
@@ -65,9 +65,9 @@ impl Unit {
     }
 }
 
-/// The unit of an operand, or `None` for null.
+/// Evaluates a unit operand; `None` for null.
 ///
-/// Errors: 5439013 for what is no string, 5439014 for an unknown unit.
+/// Errors: 5439013 for a value that is not a string, 5439014 for an unknown unit.
 pub(super) fn operand(call: &Call<'_, '_>, position: usize) -> Result<Option<Unit>> {
     let name = call.name();
     match call.get_non_null(position)? {
@@ -82,10 +82,9 @@ pub(super) fn operand(call: &Call<'_, '_>, position: usize) -> Result<Option<Uni
     }
 }
 
-/// The first day of the week as an operand, counted from Monday as 0: Sunday where it isn't
-/// given, `None` for null.
+/// Evaluates a first day of the week, with Monday as 0; Sunday by default, `None` for null.
 ///
-/// Errors: 5439015 for what is no string, 5439016 for no day of the week.
+/// Errors: 5439015 for a value that is not a string, 5439016 for an unknown day of the week.
 pub(super) fn start_of_week(call: &Call<'_, '_>, position: usize) -> Result<Option<i64>> {
     const DAYS: [&str; 7] = ["monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday"];
     if !call.given(position) {

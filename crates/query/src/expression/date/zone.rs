@@ -1,19 +1,19 @@
-//! Time zones: by Olson name from the database bundled with the binary, or by offset.
+//! Time zones: by Olson name from the bundled database, or by offset.
 
 use super::calendar::{DAY, MINUTE, SECOND};
 use jiff::Timestamp;
 use jiff::tz::{TimeZone, TimeZoneDatabase};
 use std::sync::LazyLock;
 
-/// Bundled, so that the same binary answers alike on every machine.
+/// Bundled, so a binary gives equal results on every machine.
 static DATABASE: LazyLock<TimeZoneDatabase> = LazyLock::new(TimeZoneDatabase::bundled);
 
 /// A time zone.
 #[derive(Clone, Debug)]
 pub(crate) enum Zone {
-    /// So many milliseconds ahead of UTC, always.
+    /// A constant offset from UTC in milliseconds.
     Fixed(i64),
-    /// A place, with its history of offsets.
+    /// An Olson zone with its history of offsets.
     Named(TimeZone),
 }
 
@@ -21,7 +21,7 @@ impl Zone {
     /// Universal time.
     pub(crate) const UTC: Zone = Zone::Fixed(0);
 
-    /// Reads `Europe/London`, `UTC`, `+02`, `+0230` or `+02:30`.
+    /// Parses `Europe/London`, `UTC`, `+02`, `+0230` or `+02:30`.
     pub(crate) fn parse(text: &str) -> Option<Zone> {
         if let Some(offset) = parse_offset(text) {
             return Some(Zone::Fixed(offset));
@@ -29,11 +29,11 @@ impl Zone {
         if matches!(text, "UTC" | "GMT") {
             return Some(Zone::UTC);
         }
-        // The library finds names whatever their case; MongoDB does not.
+        // The library ignores the case of names; MongoDB does not.
         DATABASE.get(text).ok().filter(|zone| zone.iana_name() == Some(text)).map(Zone::Named)
     }
 
-    /// How far the zone is ahead of UTC at an instant, both in milliseconds.
+    /// Returns the offset from UTC at an instant, both in milliseconds.
     pub(crate) fn offset_at(&self, utc: i64) -> i64 {
         match self {
             Zone::Fixed(offset) => *offset,
@@ -45,13 +45,13 @@ impl Zone {
         }
     }
 
-    /// The local time of an instant.
+    /// Converts an instant to local time.
     pub(crate) fn to_local(&self, utc: i64) -> i64 {
         utc.saturating_add(self.offset_at(utc))
     }
 
-    /// The instant of a local time. What exists twice is the earlier instant; what is skipped is
-    /// moved forward by as much as the clocks.
+    /// Converts a local time to an instant. Of an ambiguous time the earlier instant is taken; a skipped time moves
+    /// forward by the clock change.
     pub(crate) fn to_utc(&self, local: i64) -> i64 {
         let before = self.offset_at(local.saturating_sub(DAY));
         let after = self.offset_at(local.saturating_add(DAY));
@@ -63,7 +63,7 @@ impl Zone {
     }
 }
 
-/// The milliseconds of `+hh`, `+hhmm` or `+hh:mm`.
+/// Parses `+hh`, `+hhmm` or `+hh:mm` into milliseconds.
 pub(crate) fn parse_offset(text: &str) -> Option<i64> {
     let (sign, digits) = match text.split_at_checked(1)? {
         ("+", digits) => (1, digits),
@@ -106,10 +106,10 @@ mod tests {
     #[test]
     fn local_times_around_changes_of_the_clock() {
         let zone = Zone::parse("America/New_York").unwrap();
-        // Skipped: half past two becomes half past three, daylight time.
+        // A skipped time: 2:30 becomes 3:30, daylight time.
         assert_eq!(zone.to_utc(local(2020, 3, 8, 2, 30)), local(2020, 3, 8, 7, 30));
         assert_eq!(zone.to_utc(local(2020, 3, 8, 3, 30)), local(2020, 3, 8, 7, 30));
-        // Twice: the first one, daylight time.
+        // An ambiguous time: the first instant, daylight time.
         assert_eq!(zone.to_utc(local(2020, 11, 1, 1, 30)), local(2020, 11, 1, 5, 30));
         assert_eq!(zone.to_utc(local(2020, 11, 1, 3, 0)), local(2020, 11, 1, 8, 0));
     }

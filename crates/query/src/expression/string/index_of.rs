@@ -5,7 +5,7 @@ use super::super::evaluate::{Call, Computed, null, type_name, value};
 use base::bson::Value;
 use base::{Error, ErrorCode, Result};
 
-/// The text (`None` for null) and what is searched for.
+/// Evaluates the text (`None` for null) and the searched text.
 fn operands<'a>(call: &Call<'_, 'a>, codes: (i32, i32)) -> Result<Option<(&'a str, &'a str)>> {
     let error = |code, which: &str, found| {
         let message = format!("{} requires a string as the {which} argument, found: {found}", call.name());
@@ -24,7 +24,7 @@ fn operands<'a>(call: &Call<'_, 'a>, codes: (i32, i32)) -> Result<Option<(&'a st
 
 /// `$indexOfBytes`: the byte position, or −1.
 ///
-/// Errors: 40091 and 40092 for what is no string, those of the bounds.
+/// Errors: 40091 and 40092 for a value that is not a string, errors of the bounds.
 pub(in super::super) fn bytes<'a>(call: &Call<'_, 'a>) -> Computed<'a> {
     let Some((text, wanted)) = operands(call, (40091, 40092))? else { return null() };
     let (start, end) = bounds(call, (40096, 40097))?;
@@ -32,7 +32,7 @@ pub(in super::super) fn bytes<'a>(call: &Call<'_, 'a>) -> Computed<'a> {
     if start > end {
         return value(-1);
     }
-    // A match cannot start or end within a character, so the bounds may move to whole ones.
+    // A match cannot start or end within a character, so the bounds can move to character boundaries.
     let first = (start..=end).find(|place| text.is_char_boundary(*place)).unwrap_or(end);
     let last = (start..=end).rev().find(|place| text.is_char_boundary(*place)).unwrap_or(start);
     let found = text.get(first..last).and_then(|part| part.find(wanted));
@@ -41,7 +41,7 @@ pub(in super::super) fn bytes<'a>(call: &Call<'_, 'a>) -> Computed<'a> {
 
 /// `$indexOfCP`: the position in code points, or −1.
 ///
-/// Errors: 40093 and 40094 for what is no string, those of the bounds.
+/// Errors: 40093 and 40094 for a value that is not a string, errors of the bounds.
 pub(in super::super) fn code_points<'a>(call: &Call<'_, 'a>) -> Computed<'a> {
     let Some((text, wanted)) = operands(call, (40093, 40094))? else { return null() };
     let (start, end) = bounds(call, (40096, 40097))?;
@@ -50,7 +50,7 @@ pub(in super::super) fn code_points<'a>(call: &Call<'_, 'a>) -> Computed<'a> {
     if text.is_empty() && wanted.is_empty() && start == 0 {
         return value(0);
     }
-    // As in MongoDB, the end bounds where a match starts, not where it ends.
+    // As in MongoDB, the end limits the start of a match, not its end.
     let first = text.char_indices().nth(start).map(|(byte, _)| byte);
     let found = first.and_then(|first| {
         let rest = text.get(first..)?;

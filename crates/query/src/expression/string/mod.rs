@@ -1,5 +1,5 @@
-//! Operators on strings: joining, case, length and comparison here; cutting, trimming,
-//! searching, replacing and regular expressions in files of their own.
+//! String operators: concatenation, case, length and comparison. Submodules hold substrings, trimming, search,
+//! replacement and regular expressions.
 
 pub(super) mod index_of;
 pub(super) mod regex;
@@ -14,7 +14,7 @@ use super::show;
 use base::bson::Value;
 use base::{Result, err};
 
-/// `$concat`. Errors: 16702 for what is no string.
+/// `$concat`. Errors: 16702 for a value that is not a string.
 pub(super) fn concat<'a>(call: &Call<'_, 'a>) -> Computed<'a> {
     let mut text = String::new();
     for operand in call.values() {
@@ -30,8 +30,8 @@ pub(super) fn concat<'a>(call: &Call<'_, 'a>) -> Computed<'a> {
     call.scope.text(&text)
 }
 
-/// An operand as text the way `$toLower`, `$substr` and others read it: null is empty, numbers
-/// and dates are printed, doubles with six digits.
+/// Evaluates an operand as text, as `$toLower`, `$substr` and others do. Null is empty; numbers and dates are printed,
+/// doubles with six digits.
 ///
 /// Errors: 16007 for other types.
 pub(super) fn coerced(call: &Call<'_, '_>, position: usize) -> Result<String> {
@@ -49,23 +49,23 @@ pub(super) fn coerced(call: &Call<'_, '_>, position: usize) -> Result<String> {
     }
 }
 
-/// `$toLower`: of ASCII letters only, as MongoDB's. Errors: 16007.
+/// `$toLower`: affects ASCII letters only, as in MongoDB. Errors: 16007.
 pub(super) fn to_lower<'a>(call: &Call<'_, 'a>) -> Computed<'a> {
     call.scope.text(&coerced(call, 0)?.to_ascii_lowercase())
 }
 
-/// `$toUpper`: of ASCII letters only, as MongoDB's. Errors: 16007.
+/// `$toUpper`: affects ASCII letters only, as in MongoDB. Errors: 16007.
 pub(super) fn to_upper<'a>(call: &Call<'_, 'a>) -> Computed<'a> {
     call.scope.text(&coerced(call, 0)?.to_ascii_uppercase())
 }
 
-/// `$strcasecmp`: −1, 0 or 1, without regard to the case of ASCII letters. Errors: 16007.
+/// `$strcasecmp`: −1, 0 or 1, ignoring the case of ASCII letters. Errors: 16007.
 pub(super) fn compare_ignoring_case<'a>(call: &Call<'_, 'a>) -> Computed<'a> {
     let (a, b) = (coerced(call, 0)?.to_ascii_uppercase(), coerced(call, 1)?.to_ascii_uppercase());
     value(a.cmp(&b) as i32)
 }
 
-/// `$strLenBytes`. Errors: 34473 for what is no string, null and missing included.
+/// `$strLenBytes`. Errors: 34473 for a value that is not a string, including null and missing.
 pub(super) fn length_bytes<'a>(call: &Call<'_, 'a>) -> Computed<'a> {
     match call.get(0)? {
         Some(Value::String(text)) => value(text.len() as i32),
@@ -73,7 +73,7 @@ pub(super) fn length_bytes<'a>(call: &Call<'_, 'a>) -> Computed<'a> {
     }
 }
 
-/// `$strLenCP`. Errors: 34471 for what is no string, null and missing included.
+/// `$strLenCP`. Errors: 34471 for a value that is not a string, including null and missing.
 pub(super) fn length_code_points<'a>(call: &Call<'_, 'a>) -> Computed<'a> {
     match call.get(0)? {
         Some(Value::String(text)) => value(text.chars().count() as i32),
@@ -99,7 +99,7 @@ mod tests {
         check("{$toLower: null}", "{}", "''");
         check("{$toLower: 12}", "{}", "'12'");
         check("{$toUpper: ISODate('2020-01-02T03:04:05.006Z')}", "{}", "'2020-01-02T03:04:05.006Z'");
-        // Doubles have six digits here and all of them under `$toString`.
+        // Doubles have six digits here and all digits in `$toString`.
         check("{$toLower: 123456.789}", "{}", "'123457'");
         check("{$toUpper: 1000000.0}", "{}", "'1E+06'");
         check("{$toUpper: Timestamp(0, 42)}", "{}", "'JAN  1 00:00:00:42'");

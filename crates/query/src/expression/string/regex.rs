@@ -26,12 +26,12 @@ arguments!(MATCH, "$regexMatch");
 arguments!(FIND, "$regexFind");
 arguments!(FIND_ALL, "$regexFindAll");
 
-/// How many bytes all matches of one `$regexFindAll` may take, by `approximate_size`.
+/// Size limit of all matches of one `$regexFindAll` in bytes, as computed by `approximate_size`.
 const FOUND_BYTES_MAX: usize = 64 * 1024 * 1024;
 
-/// The text and the compiled expression; `None` where either is null.
+/// Evaluates the text and compiles the pattern; `None` if either is null.
 ///
-/// Errors: 51104 to 51110 for the operands, 51111 for a pattern that doesn't compile.
+/// Errors: 51104 to 51110 for the operands, 51111 for an invalid pattern.
 fn operands<'a>(call: &Call<'_, 'a>) -> Result<Option<(&'a str, Regex)>> {
     let text = match call.get_non_null(0)? {
         None => None,
@@ -42,7 +42,7 @@ fn operands<'a>(call: &Call<'_, 'a>) -> Result<Option<(&'a str, Regex)>> {
     Ok(text.zip(regex))
 }
 
-/// Errors of constant patterns and options are found while parsing.
+/// Checks constant patterns and options while parsing.
 pub(in super::super) fn check(call: &Call<'_, '_>) -> Result<()> {
     if call.is_constant(1) && call.is_constant(2) {
         pattern(call)?;
@@ -50,7 +50,7 @@ pub(in super::super) fn check(call: &Call<'_, '_>) -> Result<()> {
     Ok(())
 }
 
-/// The compiled expression; `None` for null.
+/// Compiles the pattern; `None` for null.
 fn pattern(call: &Call<'_, '_>) -> Result<Option<Regex>> {
     let name = call.name();
     let regex = call.get_non_null(1)?;
@@ -97,7 +97,7 @@ pub(super) fn compile(name: &str, pattern: &str, options: &str) -> Result<Regex>
     })
 }
 
-/// `$regexMatch`: false where the text or the expression is null.
+/// `$regexMatch`: false if the text or the pattern is null.
 pub(in super::super) fn is_match<'a>(call: &Call<'_, 'a>) -> Computed<'a> {
     value(
         operands(call)?
@@ -115,11 +115,11 @@ pub(in super::super) fn find<'a>(call: &Call<'_, 'a>) -> Computed<'a> {
     call.scope.document(builder)
 }
 
-/// `$regexFindAll`: all matches, which do not overlap.
+/// `$regexFindAll`: all non-overlapping matches.
 pub(in super::super) fn find_all<'a>(call: &Call<'_, 'a>) -> Computed<'a> {
     let mut builder = Builder::new();
     let Some((text, regex)) = operands(call)? else { return call.scope.array(builder) };
-    // Code points before `counted` bytes, so that long texts are counted through only once.
+    // Code points before `counted` bytes; an incremental count scans a long text only once.
     let (mut start, mut counted, mut index, mut bytes) = (0, 0, 0, 0);
     let interrupt = &*call.scope.context.interrupt;
     let mut searcher = regex.searcher(text);
@@ -139,7 +139,7 @@ pub(in super::super) fn find_all<'a>(call: &Call<'_, 'a>) -> Computed<'a> {
         }
         start = captures.whole.end;
         if captures.whole.end == captures.whole.start {
-            // An empty match: go on behind the next character.
+            // After an empty match the search continues at the next character.
             let Some(next) = text.get(start..).and_then(|rest| rest.chars().next()) else { break };
             start += next.len_utf8();
         }
@@ -150,7 +150,7 @@ pub(in super::super) fn find_all<'a>(call: &Call<'_, 'a>) -> Computed<'a> {
     call.scope.array(builder)
 }
 
-/// What a match takes in MongoDB's memory, about: a fixed size for each value, and the texts.
+/// Approximate size of a match in MongoDB's memory: a fixed size for each value, and the texts.
 fn approximate_size(captures: &Captures) -> usize {
     const MATCH_BYTES: usize = 128;
     const VALUE_BYTES: usize = 16;
@@ -159,7 +159,7 @@ fn approximate_size(captures: &Captures) -> usize {
     MATCH_BYTES + captures.whole.len() + groups.sum::<usize>()
 }
 
-/// The number of code points between two byte positions.
+/// Counts the code points between two byte positions.
 fn position(text: &str, from: usize, to: usize) -> usize {
     text.get(from..to).map_or(0, |between| between.chars().count())
 }

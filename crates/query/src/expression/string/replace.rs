@@ -1,4 +1,4 @@
-//! `$replaceOne` and `$replaceAll` of plain strings.
+//! `$replaceOne` and `$replaceAll` on plain strings.
 
 use super::super::evaluate::{Call, Computed, null};
 use super::super::named::{Named, complaint, required};
@@ -21,7 +21,7 @@ macro_rules! arguments {
 arguments!(ONE, "$replaceOne");
 arguments!(ALL, "$replaceAll");
 
-/// A string operand, or `None` for null. Errors: the given code for other types.
+/// Evaluates a string operand; `None` for null. Errors: the given code for other types.
 fn text<'a>(call: &Call<'_, 'a>, position: usize, code: i32, which: &str) -> Result<Option<&'a str>> {
     match call.get_non_null(position)? {
         None => Ok(None),
@@ -34,13 +34,13 @@ fn text<'a>(call: &Call<'_, 'a>, position: usize, code: i32, which: &str) -> Res
     }
 }
 
-/// Errors: 10503904, 10503901 and 10503902 for what is no string.
+/// Replaces at most `most` matches. Errors: 10503904, 10503901 and 10503902 for a value that is not a string.
 fn replace<'a>(call: &Call<'_, 'a>, most: usize) -> Computed<'a> {
     let input = text(call, 0, 10503904, "input")?;
     let find = text(call, 1, 10503901, "find")?;
     let replacement = text(call, 2, 10503902, "replacement")?;
     let (Some(input), Some(find), Some(replacement)) = (input, find, replacement) else { return null() };
-    // The result may be far larger than its parts, so its size is reckoned beforehand.
+    // The result may be far larger than its parts, so its size is computed first.
     let found = input.matches(find).count().min(most);
     call.scope.check_room(input.len().saturating_add(found.saturating_mul(replacement.len())))?;
     call.scope.text(&input.replacen(find, replacement, most))

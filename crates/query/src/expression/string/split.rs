@@ -4,7 +4,7 @@ use super::super::evaluate::{Call, Computed, null};
 use base::bson::{Builder, Value};
 use base::err;
 
-/// Errors: 40085 and 10503900 for what is no string, 40087 for an empty separator.
+/// Evaluates `$split`. Errors: 40085 and 10503900 for a value that is not a string, 40087 for an empty separator.
 pub(in super::super) fn split<'a>(call: &Call<'_, 'a>) -> Computed<'a> {
     let (Some(text), Some(separator)) = (call.get_non_null(0)?, call.get_non_null(1)?) else { return null() };
     let Value::String(text) = text else {

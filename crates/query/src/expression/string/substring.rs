@@ -1,4 +1,4 @@
-//! `$substrBytes` (which is also `$substr`) and `$substrCP`.
+//! `$substrBytes` (with its alias `$substr`) and `$substrCP`.
 
 use super::super::arithmetic::divide::as_int32;
 use super::super::evaluate::{Call, Computed, type_name};
@@ -7,10 +7,10 @@ use super::coerced;
 use base::bson::{Number, Value};
 use base::{Error, ErrorCode, Result, err};
 
-/// `$substrBytes`: a negative length is all the rest; what lies past the end is empty.
+/// `$substrBytes`: a negative length means up to the end; a range beyond the end is empty.
 ///
-/// Errors: 16034 and 16035 for what is no number, 50752 for a negative start, 28656 and 28657
-/// where a character would be cut.
+/// Errors: 16034 and 16035 for a value that is not a number, 50752 for a negative start, 28656 and 28657 for a range
+/// that splits a character.
 pub(in super::super) fn bytes<'a>(call: &Call<'_, 'a>) -> Computed<'a> {
     let name = call.name();
     let text = coerced(call, 0)?;
@@ -38,7 +38,7 @@ pub(in super::super) fn bytes<'a>(call: &Call<'_, 'a>) -> Computed<'a> {
     call.scope.text(cut)
 }
 
-/// A position or length: doubles lose their fraction, decimals are rounded, and a decimal NaN is below zero.
+/// Converts a position or length: doubles are truncated, decimals are rounded, and a decimal NaN is negative.
 fn integer(value: Option<Value<'_>>) -> Option<i64> {
     Some(match value?.as_number()? {
         Number::Decimal128(number) if number.is_nan() => -1,
@@ -46,7 +46,7 @@ fn integer(value: Option<Value<'_>>) -> Option<i64> {
     })
 }
 
-/// `$substrCP`: counted in code points.
+/// `$substrCP`: positions in code points.
 ///
 /// Errors: 34450 to 34455 for start and length.
 pub(in super::super) fn code_points<'a>(call: &Call<'_, 'a>) -> Computed<'a> {

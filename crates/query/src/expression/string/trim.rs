@@ -25,12 +25,12 @@ arguments!(TRIM, "$trim");
 arguments!(LEFT, "$ltrim");
 arguments!(RIGHT, "$rtrim");
 
-/// What is trimmed where no characters are given: MongoDB's list of white space and NUL.
+/// Whether a character is trimmed by default: MongoDB's list of white space and NUL.
 fn is_blank(c: char) -> bool {
     matches!(c, '\0' | '\t'..='\r' | ' ' | '\u{A0}' | '\u{1680}' | '\u{2000}'..='\u{200A}')
 }
 
-/// Errors: 50699 for the input, 50700 for the characters.
+/// Evaluates the operators. Errors: 50699 for the input, 50700 for the characters.
 fn trim<'a>(call: &Call<'_, 'a>, left: bool, right: bool) -> Computed<'a> {
     let Some(input) = call.get_non_null(0)? else { return null() };
     let Value::String(text) = input else {

@@ -1,4 +1,4 @@
-//! Random expressions over random documents against a model that does the obvious thing slowly.
+//! Tests random expressions over random documents against a slow and simple model.
 
 mod model;
 
@@ -30,7 +30,7 @@ fn any_value() -> impl Strategy<Value = Model> {
     })
 }
 
-/// Fields are `a`, `b` and `c`, each there or not.
+/// Documents with the optional fields `a`, `b` and `c`.
 fn any_document() -> impl Strategy<Value = Model> {
     let field = || prop::option::weighted(0.8, any_value());
     (field(), field(), field()).prop_map(|(a, b, c)| {
@@ -79,13 +79,13 @@ proptest! {
 
     #[test]
     fn expressions_agree_with_the_model(expression in expression(), root in any_document()) {
-        // Variables that nothing around them binds are bound here.
+        // Variables without an outer binding are bound here.
         let bound = expression.bound();
         let (text, document) = (bound.text(), parse(&root.text()));
         let (context, arena) = (Context::for_tests(), Arena::new());
         let holder = parse(&format!("{{e: {text}}}"));
         let parsed = Expression::parse(holder.view().get("e").unwrap(), &context);
-        // An error of a constant part is found while parsing, needed or not.
+        // An error of a constant part is reported while parsing, even if the part is never evaluated.
         prop_assert_eq!(parsed.is_err(), bound.has_bad_constant(), "parsing {}: {:?}", &text, &parsed);
         let Ok(parsed) = parsed else { return Ok(()) };
         let found = parsed.evaluate(document.view(), &context, &arena);

@@ -1,11 +1,11 @@
-//! The model: values and expressions as plain trees, evaluated without regard for speed.
+//! The model: values and expressions as plain trees, evaluated without optimisation.
 //!
-//! It is written after the documentation, and shares nothing with what it checks.
+//! It follows the documentation and shares no code with the implementation.
 
 use base::bson::Value;
 use std::cmp::Ordering;
 
-/// A value; what is missing is `None` outside of it.
+/// A value; a missing value is `None` outside it.
 #[derive(Clone, Debug)]
 pub(super) enum Model {
     Null,
@@ -18,7 +18,7 @@ pub(super) enum Model {
     Object(Vec<(String, Model)>),
 }
 
-/// Same in value and type.
+/// Equality of value and type.
 impl PartialEq for Model {
     fn eq(&self, other: &Model) -> bool {
         self.rank() == other.rank()
@@ -42,11 +42,11 @@ impl std::fmt::Debug for Wrong {
     }
 }
 
-/// A value or nothing, or an error.
+/// A value, missing, or an error.
 pub(super) type Answer = Result<Option<Model>, Wrong>;
 
 impl Model {
-    /// The model of a value.
+    /// Returns the model of a value.
     pub(super) fn of(value: Value<'_>) -> Model {
         match value {
             Value::Null => Model::Null,
@@ -63,7 +63,7 @@ impl Model {
         }
     }
 
-    /// In the shell's form.
+    /// Formats the value in the shell's notation.
     pub(super) fn text(&self) -> String {
         let list = |items: Vec<String>| items.join(", ");
         match self {
@@ -131,7 +131,7 @@ impl Model {
         }
     }
 
-    /// Missing comes first.
+    /// Compares optional values; missing sorts first.
     fn order_of(a: &Option<Model>, b: &Option<Model>) -> Ordering {
         match (a, b) {
             (Some(a), Some(b)) => a.order(b),
@@ -160,7 +160,7 @@ pub(super) enum Expr {
     Variable(&'static str),
     Call(&'static str, Vec<Expr>),
     List(Vec<Expr>),
-    /// `$let` over the variables that are free.
+    /// `$let` over the free variables.
     Bound(Box<Expr>),
     Map(Box<Expr>, Box<Expr>),
     Filter(Box<Expr>, Box<Expr>),
@@ -186,7 +186,7 @@ impl Expr {
         Expr::Reduce(Box::new(over), Box::new(first), Box::new(of))
     }
 
-    /// With `$$this` and `$$value` bound to the fields `a` and `b`.
+    /// Binds `$$this` and `$$value` to the fields `a` and `b`.
     pub(super) fn bound(&self) -> Expr {
         Expr::Bound(Box::new(self.clone()))
     }
@@ -221,15 +221,15 @@ impl Expr {
         }
     }
 
-    /// Whether neither the document nor a variable decides about the value. What goes through an
-    /// array is left for each document all the same.
+    /// Whether the value depends on neither the document nor a variable. Operators that iterate over an array are
+    /// evaluated per document nevertheless.
     fn is_constant(&self) -> bool {
         let waits = matches!(self, Expr::Path(_) | Expr::Variable(_) | Expr::Bound(_));
         let iterates = matches!(self, Expr::Map(..) | Expr::Filter(..) | Expr::Reduce(..));
         !waits && !iterates && self.parts().into_iter().all(Expr::is_constant)
     }
 
-    /// Whether a part that can be computed beforehand fails.
+    /// Whether a constant part fails.
     pub(super) fn has_bad_constant(&self) -> bool {
         (self.is_constant() && self.evaluate(&Model::Null).is_err())
             || self.parts().into_iter().any(Expr::has_bad_constant)
@@ -283,7 +283,7 @@ impl Expr {
     }
 }
 
-/// What is made of each element; null of null.
+/// Maps over the elements; null for null.
 fn each(over: Option<Model>, mut make: impl FnMut(Model, &mut Vec<Model>) -> Result<(), Wrong>) -> Answer {
     let items = match over {
         None | Some(Model::Null) => return Ok(Some(Model::Null)),
@@ -332,7 +332,7 @@ fn call(name: &str, operands: &[Expr], of: &dyn Fn(&Expr) -> Answer) -> Answer {
     }
 }
 
-/// The first null ends it, as does the first operand of a wrong type.
+/// Combines the operands; the first null or operand of a wrong type ends the evaluation.
 fn gather(name: &str, operands: &[Expr], of: &dyn Fn(&Expr) -> Answer) -> Answer {
     let mut whole: Option<Model> = None;
     for operand in operands {
@@ -359,7 +359,7 @@ fn gather(name: &str, operands: &[Expr], of: &dyn Fn(&Expr) -> Answer) -> Answer
     })))
 }
 
-/// Numbers here are so small that nothing overflows or is rounded.
+/// Numbers are so small that nothing overflows or is rounded.
 fn arithmetic(a: &Model, b: &Model, operate: fn(f64, f64) -> f64) -> Result<Model, Wrong> {
     let (Some(x), Some(y)) = (a.number(), b.number()) else { return Err(Wrong) };
     let result = operate(x, y);
@@ -370,7 +370,7 @@ fn arithmetic(a: &Model, b: &Model, operate: fn(f64, f64) -> f64) -> Result<Mode
     })
 }
 
-/// Of a single array the elements count.
+/// Returns the extreme value; a single array stands for its elements.
 fn extreme(name: &str, values: &[Option<Model>]) -> Model {
     let values: Vec<_> = match values {
         [Some(Model::Array(items))] => items.clone(),
