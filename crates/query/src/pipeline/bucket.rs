@@ -1,5 +1,5 @@
-//! `$bucket`: groups by given boundaries. It is what it stands for: a `$group` by a `$switch`
-//! over the boundaries, and a `$sort`.
+//! `$bucket`: groups by given boundaries. The stage expands to a `$group` by a `$switch` over the boundaries, and a
+//! `$sort`.
 
 use super::parse::{Parsed, Scope};
 use crate::Collation;
@@ -8,7 +8,7 @@ use base::bson::{Builder, Document, Element, Value, ValueBuf};
 use base::{Result, err};
 use std::cmp::Ordering;
 
-/// Errors: 40191 to 40202 as in MongoDB, and errors of expressions and accumulators.
+/// Parses `$bucket`. Errors: 40191 to 40202 as in MongoDB, and errors of expressions and accumulators.
 pub(crate) fn parse(spec: &Element<'_>, scope: &Scope<'_>) -> Result<Parsed> {
     let Value::Document(options) = spec.value() else {
         return Err(err!(
@@ -41,9 +41,9 @@ pub(crate) fn parse(spec: &Element<'_>, scope: &Scope<'_>) -> Result<Parsed> {
     Parsed::stages(stages, scope)
 }
 
-/// The expression to group by: a path or an operator.
+/// Checks the expression to group by: a path or an operator.
 ///
-/// Errors: the stage's own code for anything else.
+/// Errors: the stage's code for any other value.
 pub(super) fn parse_group_by<'a>(stage: &str, code: i32, value: Value<'a>) -> Result<Value<'a>> {
     let is_expression = match value {
         Value::String(path) => path.starts_with('$'),
@@ -143,7 +143,7 @@ fn parse_output(value: Value<'_>) -> Result<Document<'_>> {
         .ok_or_else(|| err!(40196, "The $bucket 'output' field must be an object, but found type: {found}."))
 }
 
-/// Appends the `_id`: the lower boundary of the range that the value falls into.
+/// Appends the `_id`: the lower boundary of the value's range.
 fn append_switch(stages: &mut Builder, by: Value<'_>, boundaries: &[ValueBuf], default: Option<&ValueBuf>) {
     stages.begin_document(c"_id").begin_document(c"$switch").begin_array(c"branches");
     for pair in boundaries.windows(2) {
@@ -162,7 +162,7 @@ fn append_switch(stages: &mut Builder, by: Value<'_>, boundaries: &[ValueBuf], d
     stages.end().end();
 }
 
-/// Appends the output fields, which are a count where none are given.
+/// Appends the output fields; a count by default.
 fn append_output(stages: &mut Builder, output: Option<Document<'_>>) {
     match output {
         Some(output) => {

@@ -1,4 +1,4 @@
-//! `$bucketAuto`: groups of about equal size by the order of an expression.
+//! `$bucketAuto`: groups of about equal size in the order of an expression.
 
 use super::bucket::parse_group_by;
 use super::granularity::{Granularity, checked};
@@ -22,7 +22,7 @@ struct BucketAuto {
     granularity: Option<Granularity>,
 }
 
-/// Errors: 40239 to 40246 as in MongoDB; the errors of granularities.
+/// Parses `$bucketAuto`. Errors: 40239 to 40246 as in MongoDB; the errors of granularities.
 pub(crate) fn parse(spec: &Element<'_>, scope: &Scope<'_>) -> Result<Parsed> {
     let Value::Document(options) = spec.value() else {
         let found = spec.kind().alias();
@@ -82,7 +82,7 @@ fn parse_output(value: Value<'_>, context: &Context) -> Result<Vec<(FieldNameBuf
     fields.iter().map(|field| parse_field(&field, context)).collect()
 }
 
-/// The output where none is given.
+/// The default output.
 fn count(context: &Context) -> Result<(FieldNameBuf, Accumulation)> {
     let mut builder = Builder::new();
     builder.begin_document(c"count").append(c"$sum", 1i32).end();
@@ -116,16 +116,16 @@ struct Running {
     context: Arc<Context>,
     carrier: Carrier,
     tick: Tick,
-    /// Documents that a bucket should have.
+    /// Target number of documents in a bucket.
     size: u64,
     made: u64,
-    /// The first document of the next bucket as it is held, and its value.
+    /// The first document of the next bucket in held form, and its value.
     ahead: Option<(ValueBuf, DocumentCow)>,
-    /// The upper bound of the bucket before, where bounds are rounded.
+    /// The upper bound of the previous bucket, if bounds are rounded.
     rounded: Option<ValueBuf>,
 }
 
-/// A bucket that is being filled.
+/// A bucket under construction.
 struct Bucket {
     min: ValueBuf,
     max: ValueBuf,
@@ -184,8 +184,8 @@ impl Running {
         Ok(())
     }
 
-    /// Whether the next document still belongs to the bucket: while there is room, in the last
-    /// bucket, where its value is the bucket's greatest, and below the rounded bound.
+    /// Whether the next document belongs to the bucket: while it has room, in the last bucket, if its value is the
+    /// bucket's greatest, and below the rounded bound.
     fn belongs(&self, bucket: &Bucket, value: &ValueBuf) -> Result<bool> {
         if bucket.count < self.size
             || self.made + 1 >= self.stage.buckets
@@ -198,7 +198,7 @@ impl Running {
         Ok(checked(Some(value.view()))?.compare(bound).is_lt())
     }
 
-    /// The bucket's bounds. The upper one is the next bucket's lower one, unless rounded.
+    /// Returns the bucket's bounds. The upper bound is the next bucket's lower bound, unless rounded.
     fn bounds(&mut self, bucket: &Bucket) -> Result<(ValueBuf, ValueBuf)> {
         let Some(granularity) = &self.stage.granularity else {
             let max = self.ahead.as_ref().map_or(&bucket.max, |(value, _)| value);
@@ -212,7 +212,7 @@ impl Running {
             None => rounded(&bucket.min, Granularity::round_down)?,
         };
         let max = match &self.ahead {
-            // Zero can't be rounded up, so the bound comes from above.
+            // Zero cannot be rounded up, so the bound is rounded down from the next value.
             Some((next, _)) if checked(Some(bucket.max.view()))?.is_zero() => {
                 rounded(next, Granularity::round_down)?
             }
@@ -222,7 +222,7 @@ impl Running {
         Ok((min, max))
     }
 
-    /// The bucket as a document.
+    /// Returns the bucket as a document.
     fn finish(&mut self, bucket: &Bucket) -> Result<DocumentBuf> {
         let (min, max) = self.bounds(bucket)?;
         let mut builder = Builder::new();

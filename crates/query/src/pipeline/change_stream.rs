@@ -1,4 +1,4 @@
-//! `$changeStream`: the events of the database, and the rules for what may follow.
+//! `$changeStream`: the events of the database, and the rules for stages after it.
 
 use super::definition::{Asker, Resource, Right, Streams, is_set};
 use super::operator::{Kind, Operator};
@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 struct ChangeStream;
 
-/// Errors: the errors of [`Spec::parse`]; 40573 on a standalone.
+/// Parses `$changeStream`. Errors: the errors of [`Spec::parse`]; 40573 on a standalone.
 pub(crate) fn parse(spec: &Element<'_>, scope: &Scope<'_>) -> Result<Parsed> {
     Spec::parse(spec)?;
     if scope.context.cluster_time.is_none() {
@@ -20,7 +20,7 @@ pub(crate) fn parse(spec: &Element<'_>, scope: &Scope<'_>) -> Result<Parsed> {
     Ok(Parsed::one(ChangeStream))
 }
 
-/// A stream reads what it watches: a collection, a database or all databases.
+/// Returns the rights to read the watched collection, database or all databases.
 pub(crate) fn rights<'v>(specification: Value<'v>, asker: &Asker<'_>) -> Vec<Right<'v>> {
     let on = match asker.collection {
         _ if is_set(specification, "allChangesForCluster") => Resource::AnyNormal,
@@ -35,16 +35,16 @@ impl Operator for ChangeStream {
         Kind::Source
     }
 
-    /// The events are what the pipeline is given.
+    /// The input of the pipeline already consists of events.
     fn start(self: Arc<Self>, input: Stream, _environment: &Environment) -> Result<Stream> {
         Ok(input)
     }
 }
 
 impl Pipeline {
-    /// Checks that stages which belong to change streams stand in one, and others that don't stand in none.
+    /// Checks the stages that only change streams may contain, and the stages that they may not contain.
     ///
-    /// Errors: 7182802 for `$changeStreamSplitLargeEvent` that isn't last, IllegalOperation otherwise.
+    /// Errors: 7182802 for `$changeStreamSplitLargeEvent` that is not last, IllegalOperation otherwise.
     pub(super) fn check_change_stream(&self) -> Result<()> {
         let splits = |step: &&Step| step.definition.streams == Streams::Required;
         if let Some(step) = self.steps.iter().rev().skip(1).find(splits) {
@@ -58,7 +58,7 @@ impl Pipeline {
         }
         let stranger = self.steps.iter().find(|step| step.definition.streams == Streams::Refused);
         stranger.map_or(Ok(()), |step| {
-            // MongoDB names the stage that `$count` stands for.
+            // MongoDB names the stages that `$count` expands to.
             let shown = step.explained();
             let name = shown.first().and_then(|stage| stage.view().first());
             let name = name.as_ref().map_or("", |stage| stage.name());
@@ -66,12 +66,12 @@ impl Pipeline {
         })
     }
 
-    /// Whether the documents are the events of a change stream.
+    /// Whether the pipeline is a change stream.
     pub fn is_change_stream(&self) -> bool {
         self.steps.first().is_some_and(|step| step.definition.opens_stream())
     }
 
-    /// Whether events that are too large are split.
+    /// Whether the pipeline splits large events.
     pub fn splits_events(&self) -> bool {
         self.steps.iter().any(|step| step.definition.streams == Streams::Required)
     }

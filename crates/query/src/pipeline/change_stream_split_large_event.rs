@@ -1,4 +1,4 @@
-//! `$changeStreamSplitLargeEvent`: events larger than a document may be come as fragments.
+//! `$changeStreamSplitLargeEvent`: splits events that exceed the document size into fragments.
 
 use super::operator::Operator;
 use super::parse::{Parsed, Scope};
@@ -10,12 +10,12 @@ use base::{Result, err};
 use std::sync::Arc;
 
 struct SplitLargeEvent {
-    /// The fragment behind which the stream resumes.
+    /// The fragment after which the stream resumes.
     resume: Option<ResumeToken>,
     most: usize,
 }
 
-/// Errors: 7182800 for anything but an empty document.
+/// Parses the stage. Errors: 7182800 for anything but an empty document.
 pub(crate) fn parse(spec: &Element<'_>, scope: &Scope<'_>) -> Result<Parsed> {
     match spec.value() {
         Value::Document(fields) if fields.is_empty() => {}
@@ -44,12 +44,12 @@ struct Running {
     stage: Arc<SplitLargeEvent>,
     input: Stream,
     resume: Option<ResumeToken>,
-    /// The fragments still to come, the next one last.
+    /// Remaining fragments; the next is last.
     queue: Vec<DocumentBuf>,
 }
 
 impl Running {
-    /// How many fragments of the event aren't to be sent again.
+    /// Returns the number of fragments of the event that the client has received already.
     fn skipped(&mut self, token: &ResumeToken, is_large: bool) -> Result<usize> {
         let Some(resume) = self.resume.take().filter(|resume| resume.is_fragment_of(token)) else {
             return Ok(0);
@@ -97,7 +97,7 @@ impl Stage for Running {
                     self.skipped(&token, false)?;
                     return Ok(Some(event));
                 }
-                // Whoever reads the stream sees that the `_id` isn't the event's.
+                // The reader of the stream detects a changed `_id`.
                 None if !is_large => return Ok(Some(event)),
                 None => return Err(id_modified(&ResumeToken::before(0), event.view())),
             }

@@ -4,10 +4,10 @@ use super::external::External;
 use base::bson::{Document, Element, Value};
 use base::{Result, err};
 
-/// The parts of the statistics that were asked for.
+/// The requested parts of the statistics.
 #[derive(Clone, Debug, Default)]
 pub struct CollStats {
-    /// Latencies, with histograms if true.
+    /// Latencies; true adds histograms.
     pub latencies: Option<bool>,
     /// Sizes, divided by this number.
     pub scale: Option<i64>,
@@ -15,8 +15,10 @@ pub struct CollStats {
     pub count: bool,
 }
 
-/// Errors: 5447000 unless the options are a document, TypeMismatch, 40415 and BadValue for bad options, InvalidOptions
-/// for an argument where there are none, NotImplemented for counts that are not kept.
+/// Parses `$collStats`.
+///
+/// Errors: 5447000 unless the options are a document, TypeMismatch, 40415 and BadValue for invalid options,
+/// InvalidOptions for an unexpected argument, NotImplemented for counts that are not recorded.
 pub(crate) fn parse(spec: &Element<'_>) -> Result<External> {
     let Value::Document(options) = spec.value() else {
         return Err(err!(5447000, "$collStats must take a nested object but found: {spec}"));
@@ -24,7 +26,7 @@ pub(crate) fn parse(spec: &Element<'_>) -> Result<External> {
     Ok(External::CollStats(CollStats::parse(options)?))
 }
 
-/// Whether nothing but the count is asked for, which is what the stable API has.
+/// Whether only the count is requested, which the stable API allows.
 pub(crate) fn only_counts(options: Document<'_>) -> bool {
     options.iter().all(|part| part.name() == "count")
 }
@@ -57,7 +59,8 @@ impl CollStats {
     }
 }
 
-/// What sizes are to be divided by. The other options concern sections of WiredTiger's, and locks that aren't taken.
+/// Returns the divisor of sizes. The other options concern sections of WiredTiger, and locks that this server does not
+/// take.
 fn parse_storage_stats(argument: Document<'_>) -> Result<i64> {
     let mut scale = 1;
     for element in argument {
@@ -80,7 +83,7 @@ fn parse_storage_stats(argument: Document<'_>) -> Result<i64> {
     Ok(scale)
 }
 
-/// Whether histograms are wanted.
+/// Whether histograms are requested.
 fn parse_latency_stats(argument: Document<'_>) -> Result<bool> {
     let mut histograms = false;
     for element in argument {
@@ -120,7 +123,7 @@ fn parse_scale(scale: Value<'_>) -> Result<i64> {
             scale.kind().alias()
         )
     })?;
-    // More than an int32 holds counts as its greatest.
+    // A greater value counts as the maximum of an int32.
     match number.to_i64_coerced().min(i64::from(i32::MAX)) {
         scale if scale < 1 => {
             Err(err!(BadValue, "BSON field 'scale' value must be >= 1, actual value '{scale}'"))

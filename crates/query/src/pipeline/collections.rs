@@ -1,7 +1,7 @@
-//! What a pipeline needs from the database: other collections to read, places to write.
+//! The database's interface for pipelines: other collections to read, targets to write.
 //!
-//! The traits are the seam between the language and the plans: stages name a collection, the
-//! database decides about views, indexes, snapshots and transactions.
+//! The traits separate the language from the plans. Stages name a collection; the database decides about views,
+//! indexes, snapshots and transactions.
 
 use super::{External, Pipeline, Stream};
 use crate::{Collation, Context, Sorter};
@@ -9,55 +9,55 @@ use base::bson::{Document, DocumentBuf, DocumentCow, Value};
 use base::{Result, err};
 use std::sync::Arc;
 
-/// How many stages may wait for one another, in nested pipelines and those of views all together.
+/// Maximum number of stages that wait for one another, in nested pipelines and pipelines of views together.
 const STAGES_AT_ONCE_MAX: usize = 1500;
 
-/// A collection as a stage names it. `database` is `None` for the one the command runs on.
+/// A collection as named by a stage. `database` is `None` for the command's database.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Namespace {
-    /// The other database, where one was named.
+    /// The other database, if named.
     pub database: Option<String>,
-    /// The collection or view.
+    /// The name of the collection or view.
     pub collection: String,
 }
 
-/// Where `$out` writes to: nothing is visible before [`finish`](Sink::finish).
+/// The target of `$out`. Documents become visible in [`finish`](Sink::finish).
 pub trait Sink: Send {
-    /// Takes one more document (without `_id`, it is to get one).
+    /// Writes a document; a document without `_id` gets one.
     fn write(&mut self, document: DocumentCow) -> Result<()>;
-    /// Puts what was written in the collection's place, in one step.
+    /// Replaces the collection's content by the written documents, atomically.
     fn finish(&mut self) -> Result<()>;
 }
 
-/// The database as stages see it. What comes back owns its snapshot.
+/// The database as stages see it. Returned streams own their snapshot.
 pub trait Collections: Send + Sync {
-    /// The documents that match a filter (through an index where there is one): `$lookup` by
-    /// equality, `$graphLookup`. Views are resolved; a collection that is not there is empty.
+    /// Returns the documents that match a filter, through an index if possible: `$lookup` by equality, `$graphLookup`.
+    /// Views are resolved; a missing collection is empty.
     fn find(&self, from: &Namespace, filter: Document<'_>, environment: &Environment) -> Result<Stream>;
 
-    /// The documents of a collection sent through a parsed pipeline, whose leading stages may be
-    /// given to a plan: `$lookup` with a pipeline, `$unionWith`.
+    /// Runs a parsed pipeline over a collection; a plan may execute its leading stages. Used by `$lookup` with a
+    /// pipeline and `$unionWith`.
     fn aggregate(&self, from: &Namespace, pipeline: &Pipeline, environment: &Environment) -> Result<Stream>;
 
-    /// The documents of a source that the database or the server holds.
+    /// Returns the documents of a source in the database or the server.
     fn source(&self, source: &External, _context: &Arc<Context>) -> Result<Stream> {
         Err(err!(NotImplemented, "{source:?} is not implemented"))
     }
 
-    /// The database that the pipeline runs on, and its collection or `$cmd.aggregate`.
+    /// The pipeline's database, and its collection or `$cmd.aggregate`.
     fn namespace(&self) -> (&str, &str);
 
-    /// The collections and views of one database, or of all, as listCollections shows them, each with the name of its
-    /// database.
+    /// Returns the collections and views of one or all databases as listCollections does, each with its database's
+    /// name.
     fn list(&self, database: Option<&str>) -> Vec<(String, DocumentBuf)>;
 
-    /// A new content for a collection: `$out`.
+    /// Opens the target of `$out`.
     fn out(&self, into: &Namespace, _context: &Arc<Context>) -> Result<Box<dyn Sink>> {
         Err(err!(NotImplemented, "$out into {} is not implemented", into.collection))
     }
 
-    /// Whether a unique index covers exactly these fields (in any order, not sparse or partial),
-    /// so that `$merge` may match on them. Only asked for anything but `_id` alone.
+    /// Whether a unique index has exactly these fields (in any order, not sparse or partial), as `$merge` requires. Not
+    /// called for `_id` alone.
     fn has_unique_index(&self, _on: &Namespace, _fields: &[String], _collation: &Collation) -> Result<bool> {
         Ok(false)
     }
@@ -67,10 +67,11 @@ pub trait Collections: Send + Sync {
         Err(err!(NotImplemented, "$merge into {} is not implemented", into.collection))
     }
 
-    /// Updates the document that a filter of equalities finds, and says whether there was one:
-    /// the other modes of `$merge`. Where none is found, `insert` (if given) is inserted as it
-    /// stands. `update` is a replacement, a document of operators or a pipeline, which reads the
-    /// variables of `context`.
+    /// Updates the document that matches a filter of equalities; returns whether it existed. Used by the other modes of
+    /// `$merge`.
+    ///
+    /// If no document matches, `insert` (if given) is inserted unchanged. `update` is a replacement, a document of
+    /// operators or a pipeline with the variables of `context`.
     fn update(
         &self,
         into: &Namespace,
@@ -83,35 +84,35 @@ pub trait Collections: Send + Sync {
     }
 }
 
-/// What a running pipeline is surrounded by.
+/// The environment of a running pipeline.
 #[derive(Clone)]
 pub struct Environment {
-    /// The other collections.
+    /// Access to other collections.
     pub collections: Arc<dyn Collections>,
     /// Time, variables, interruption.
     pub context: Arc<Context>,
-    /// Whether blocking stages may spill to a temporary file beyond their memory.
+    /// Whether blocking stages may spill to temporary files beyond their memory limit.
     pub allow_disk_use: bool,
-    /// How many stages stand around this pipeline: each that waits for another's document is a
-    /// frame or more of the thread's stack.
+    /// Number of stages around this pipeline. Each stage that waits for another's document takes a frame or more of the
+    /// thread's stack.
     above: usize,
 }
 
 impl Environment {
-    /// Surroundings in which spilling is allowed as the limits say.
+    /// Builds an environment; the limits determine whether spilling is allowed.
     pub fn new(collections: Arc<dyn Collections>, context: Arc<Context>) -> Environment {
         let allow_disk_use = context.limits.allow_disk_use;
         Environment { collections, context, allow_disk_use, above: 0 }
     }
 
-    /// A sorter for all documents, or the first so many, that holds so many bytes.
+    /// Returns a sorter of at most `limit` documents and `memory` bytes.
     pub(crate) fn sorter(&self, limit: usize, memory: usize) -> Sorter {
         Sorter::new(limit, memory, self.allow_disk_use).spilling_into(&self.context.spills)
     }
 
-    /// The surroundings of what so many stages run within themselves.
+    /// Returns the environment for pipelines nested within `stages` stages.
     ///
-    /// Errors: 7749501 where there are too many in all.
+    /// Errors: 7749501 for too many stages in all.
     pub(crate) fn below(&self, stages: usize) -> Result<Environment> {
         let above = self.above + stages;
         if above > STAGES_AT_ONCE_MAX {
@@ -124,19 +125,19 @@ impl Environment {
         Ok(Environment { above, ..self.clone() })
     }
 
-    /// The same surroundings with other collections.
+    /// Copies the environment with other collections.
     pub fn with_collections(&self, collections: Arc<dyn Collections>) -> Environment {
         Environment { collections, ..self.clone() }
     }
 
-    /// The same surroundings with another context: a sub-pipeline with variables of its own.
+    /// Copies the environment with another context, for a sub-pipeline with different variables.
     pub fn with_context(&self, context: Context) -> Environment {
         Environment { context: Arc::new(context), ..self.clone() }
     }
 }
 
 impl Namespace {
-    /// A collection of the database that the command runs on.
+    /// Returns a collection of the command's database.
     pub fn local(collection: &str) -> Namespace {
         Namespace { database: None, collection: collection.to_string() }
     }

@@ -1,4 +1,4 @@
-//! `$count`: one document with the number of documents; none where there were none.
+//! `$count`: one document with the number of documents; no document for an empty input.
 
 use super::operator::{Operator, Reads};
 use super::parse::{Parsed, Scope};
@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 struct Count(FieldNameBuf);
 
-/// Errors: 40156 to 40160 for a bad name.
+/// Parses `$count`. Errors: 40156 to 40160 for an invalid name.
 pub(crate) fn parse(spec: &Element<'_>, _scope: &Scope<'_>) -> Result<Parsed> {
     let Some(name) = spec.value().as_str() else {
         return Err(err!(40156, "the count field must be a non-empty string"));
@@ -34,7 +34,7 @@ pub(crate) fn parse(spec: &Element<'_>, _scope: &Scope<'_>) -> Result<Parsed> {
     Ok(Parsed::one(Count(field_name.to_owned())))
 }
 
-/// The `$group` and the `$project` that MongoDB makes of it.
+/// Returns the `$group` and the `$project` that MongoDB expands it to.
 pub(crate) fn explained(specification: Value<'_>) -> Vec<DocumentBuf> {
     let name = FieldName::known(specification.as_str().unwrap_or_default());
     let mut group = Builder::new();

@@ -15,7 +15,7 @@ const OPTIONS: &[&str] = &[
     "targetAllNodes",
 ];
 
-/// Errors: TypeMismatch unless the options are a document; the errors of flags.
+/// Parses `$currentOp`. Errors: TypeMismatch unless the options are a document; the errors of flags.
 pub(crate) fn parse(spec: &Element<'_>) -> Result<External> {
     let options = options(spec, ErrorCode::TypeMismatch)?;
     check_flags(spec.name(), options, OPTIONS)?;
@@ -23,7 +23,7 @@ pub(crate) fn parse(spec: &Element<'_>) -> Result<External> {
     Ok(External::CurrentOp(options.to_owned()))
 }
 
-/// A user's own operations need no action.
+/// Returns the required rights. A user's own operations need no action.
 pub(crate) fn rights<'v>(specification: Value<'v>, _asker: &Asker<'_>) -> Vec<Right<'v>> {
     match is_set(specification, "allUsers") {
         true => vec![Right { on: Resource::Cluster, actions: &["inprog"] }],

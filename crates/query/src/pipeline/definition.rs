@@ -1,37 +1,37 @@
-//! The columns of the table of stages: every fact about a stage but what it does with documents.
+//! Columns of the table of stages: all facts about a stage except its processing of documents.
 
 use super::external::External;
 use super::parse::{Parsed, Scope};
 use base::bson::{Array, Document, DocumentBuf, Element, Value};
 use base::{Error, Result};
 
-/// How a specification is read.
+/// The parser of a specification.
 pub(crate) enum Parser {
-    /// The stage runs here.
+    /// A stage that runs in the pipeline.
     Stage(fn(&Element<'_>, &Scope<'_>) -> Result<Parsed>),
-    /// A source whose documents the database or the server holds.
+    /// A source of documents in the database or the server.
     External(fn(&Element<'_>) -> Result<External>),
-    /// Every specification is refused.
+    /// A stage that is refused.
     Refused(fn(&Element<'_>) -> Error),
 }
 
-/// Where in a pipeline a stage may stand.
+/// Allowed position of a stage in a pipeline.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Position {
     Anywhere,
     First,
-    /// The stage writes and returns nothing.
+    /// Last, because the stage writes and returns nothing.
     Last,
 }
 
-/// Where the documents of a stage come from.
+/// Origin of a stage's documents.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Documents {
-    /// The stage before it, or the collection.
+    /// The previous stage, or the collection.
     Input,
-    /// The stage itself: its pipeline reads no collection.
+    /// The stage itself; the pipeline reads no collection.
     Own,
-    /// The oplog: its pipeline is a change stream.
+    /// The oplog; the pipeline is a change stream.
     Events,
 }
 
@@ -39,13 +39,13 @@ pub(crate) enum Documents {
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Streams {
     Refused,
-    /// The stage passes each event on, or not, by itself.
+    /// Allowed: the stage filters events one by one.
     Allowed,
-    /// The stage stands nowhere else, and is last.
+    /// The stage occurs only in change streams, and last.
     Required,
 }
 
-/// What a pipeline that begins with a stage runs on.
+/// Target of a pipeline that begins with a stage.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum RunsOn {
     /// A collection.
@@ -67,12 +67,12 @@ pub(crate) enum Stable {
     If(fn(Document<'_>) -> bool),
 }
 
-/// The actions that a stage needs, by MongoDB's names.
+/// The actions that a stage requires, by MongoDB's names.
 #[derive(Clone, Copy)]
 pub(crate) enum Rights {
-    /// None, or those of what the stage [reads](Inputs).
+    /// None, or only those of its [inputs](Inputs).
     Nothing,
-    /// An action on the collection that the pipeline runs on.
+    /// An action on the pipeline's collection.
     Collection(&'static str),
     /// An action on the cluster.
     Cluster(&'static str),
@@ -90,19 +90,19 @@ pub struct Right<'v> {
 
 /// The resource of a [`Right`].
 pub enum Resource<'v> {
-    /// All databases and collections but the system's.
+    /// All databases and collections except system collections.
     AnyNormal,
     /// The cluster.
     Cluster,
-    /// The database that the pipeline runs on.
+    /// The pipeline's database.
     Database,
-    /// The collection that the pipeline runs on.
+    /// The pipeline's collection.
     Collection,
-    /// A collection that the stage writes to, named by text or by `{db, coll}`.
+    /// A collection that the stage writes to, named by a string or by `{db, coll}`.
     Target(Value<'v>),
 }
 
-/// The user of a pipeline, and what the pipeline runs on.
+/// The user of a pipeline, and the pipeline's target.
 pub struct Asker<'a> {
     /// The database.
     pub database: &'a str,
@@ -112,12 +112,12 @@ pub struct Asker<'a> {
     pub is: &'a dyn Fn(Value<'_>) -> bool,
 }
 
-/// What a stage reads besides the documents before it.
+/// The inputs of a stage other than the documents before it.
 #[derive(Default)]
 pub struct Inputs<'v> {
-    /// Names of collections. A stage whose [pipelines](Self::pipelines) bring documents of their own reads none.
+    /// Names of collections. Empty for a stage whose [pipelines](Self::pipelines) bring their own documents.
     pub collections: Vec<Value<'v>>,
-    /// Pipelines over the collection, or over the stage's own input if it names none.
+    /// Pipelines over the collection, or over the stage's own input without a collection.
     pub pipelines: Vec<Array<'v>>,
 }
 
@@ -125,11 +125,11 @@ pub struct Inputs<'v> {
 pub struct StageDefinition {
     /// The name, `$` included.
     pub name: &'static str,
-    /// What a pipeline that begins with the stage runs on.
+    /// Target of a pipeline that begins with the stage.
     pub runs_on: RunsOn,
-    /// The only read concern level that the stage takes; `None` is any.
+    /// The only allowed read concern level; `None` allows all.
     pub read_concern: Option<&'static str>,
-    /// Whether a transaction may run the stage.
+    /// Whether transactions may run the stage.
     pub in_transactions: bool,
     pub(crate) parser: Parser,
     pub(crate) position: Position,
@@ -141,7 +141,7 @@ pub struct StageDefinition {
     pub(crate) streams: Streams,
     /// Whether its documents are new, without metadata.
     pub(crate) makes_new: bool,
-    /// The stages that explain shows in its place.
+    /// The stages that explain prints instead.
     pub(crate) explained: Option<fn(Value<'_>) -> Vec<DocumentBuf>>,
     stable: Stable,
     rights: Rights,
@@ -149,7 +149,7 @@ pub struct StageDefinition {
 }
 
 impl StageDefinition {
-    /// A stage with a parser and no restrictions.
+    /// Defines a stage with a parser and no restrictions.
     pub(crate) const fn new(name: &'static str, parser: Parser) -> StageDefinition {
         StageDefinition {
             name,
@@ -174,7 +174,7 @@ impl StageDefinition {
         StageDefinition { position: Position::First, in_facet: false, ..self }
     }
 
-    /// The stage writes: it is last, in the command's own pipeline, and outside of transactions.
+    /// Marks the stage as writing: it is last, in the command's own pipeline, and outside transactions.
     pub(crate) const fn writes_documents(self) -> StageDefinition {
         let out = StageDefinition { position: Position::Last, in_facet: false, ..self };
         out.not_in_joins().not_in_transactions()
@@ -233,7 +233,7 @@ impl StageDefinition {
         StageDefinition { inputs: Some(inputs), ..self }
     }
 
-    /// False if the stage is refused whatever its specification.
+    /// False if every specification is refused.
     pub fn is_implemented(&self) -> bool {
         !matches!(self.parser, Parser::Refused(_))
     }
@@ -262,7 +262,7 @@ impl StageDefinition {
         }
     }
 
-    /// What the user of a pipeline must be allowed to do, beside reading the stage's inputs.
+    /// Returns the required rights of the pipeline's user, except reading the stage's inputs.
     pub fn rights<'v>(&'static self, specification: Value<'v>, asker: &Asker<'_>) -> Vec<Right<'v>> {
         match &self.rights {
             Rights::Nothing => Vec::new(),
@@ -276,14 +276,14 @@ impl StageDefinition {
         }
     }
 
-    /// What the stage reads besides the documents before it, as far as its specification can be read.
+    /// Returns the inputs of the stage other than the documents before it, as far as its specification is valid.
     pub fn inputs<'v>(&self, specification: Value<'v>) -> Inputs<'v> {
         self.inputs.map(|inputs| inputs(specification)).unwrap_or_default()
     }
 }
 
 impl<'v> Inputs<'v> {
-    /// The collection under one option, and the pipeline.
+    /// Returns the inputs named by one option and by the option `pipeline`.
     pub(crate) fn of_options(specification: Value<'v>, collection: &str) -> Inputs<'v> {
         let options = specification.as_document().unwrap_or(Document::EMPTY);
         let pipelines = values(options, "pipeline").filter_map(|pipeline| pipeline.as_array());
@@ -291,12 +291,12 @@ impl<'v> Inputs<'v> {
     }
 }
 
-/// Every value of an option, which a specification that is not parsed yet may repeat.
+/// Returns all values of an option, which an unparsed specification may repeat.
 pub(crate) fn values<'v>(options: Document<'v>, name: &str) -> impl Iterator<Item = Value<'v>> {
     options.iter().filter(move |option| option.name() == name).map(|option| option.value())
 }
 
-/// Whether an option is set in a specification that is not parsed yet.
+/// Whether an option is set in an unparsed specification.
 pub(crate) fn is_set(specification: Value<'_>, name: &str) -> bool {
     let options = specification.as_document().unwrap_or(Document::EMPTY);
     values(options, name).any(|value| value.is_truthy())

@@ -1,7 +1,7 @@
-//! `$densify`: documents for the steps of a range that no document stands at.
+//! `$densify`: creates documents for the missing steps of a range.
 //!
-//! Documents are sorted by partition and field. Going through them, a counter runs along the
-//! steps and gives a document for each step that it passes without meeting one.
+//! Documents are sorted by partition and field. A counter advances along the steps and creates a document for each step
+//! without one.
 
 use super::densify_spec::{Densify, Ends};
 use super::fields::set_path;
@@ -16,7 +16,7 @@ use base::{Result, err};
 use std::cmp::Ordering;
 use std::sync::Arc;
 
-/// Errors: see [`Densify::parse`].
+/// Parses `$densify`. Errors: see [`Densify::parse`].
 pub(crate) fn parse(spec: &Element<'_>, _scope: &Scope<'_>) -> Result<Parsed> {
     Ok(Parsed::one(Densify::parse(spec)?))
 }
@@ -48,24 +48,24 @@ struct Running {
     collation: Collation,
     /// The least and greatest value of all documents.
     extremes: Option<(ValueBuf, ValueBuf)>,
-    /// The next document that was there, as it is held.
+    /// The next existing document, in held form.
     ahead: Option<DocumentCow>,
     partition: Option<Steps>,
     made: usize,
-    /// Documents that the stage may make.
+    /// Maximum number of documents that the stage may create.
     made_max: usize,
 }
 
 /// The steps of one partition.
 struct Steps {
     key: Vec<u8>,
-    /// What the documents made carry besides the field.
+    /// Fields of created documents other than the stepped field.
     base: DocumentBuf,
     anchor: ValueBuf,
     count: i64,
     /// The next step; `None` beyond the range of dates.
     next: Option<ValueBuf>,
-    /// Where the steps end, and whether they include the end.
+    /// The end of the steps, and whether it is inclusive.
     end: Option<(ValueBuf, bool)>,
 }
 
@@ -88,7 +88,7 @@ impl Steps {
 }
 
 impl Running {
-    /// The field's value; `None` where the document is passed on as it is.
+    /// Returns the field's value; `None` if the document passes unchanged.
     fn value<'d>(&self, document: Document<'d>) -> Option<Value<'d>> {
         self.stage.field.get(document).filter(|value| !value.is_nullish())
     }
@@ -138,7 +138,7 @@ impl Running {
         key
     }
 
-    /// The steps of the partition that begins with this document, whose field has this value.
+    /// Returns the steps of the partition that begins with this document, whose field has this value.
     fn begin(&self, document: Document<'_>, value: Value<'_>) -> Steps {
         let mut base = DocumentBuf::empty();
         for path in &self.stage.partition_by {
@@ -155,15 +155,14 @@ impl Running {
         Steps { key: self.partition_key(document), base, anchor, count: 0, next, end }
     }
 
-    /// A range of its own is filled even where there are no documents.
+    /// Starts an explicit range without documents, which is filled nevertheless.
     fn begin_without_documents(&mut self) {
         if let Ends::Explicit(..) = self.stage.ends {
             self.partition = Some(self.begin(Document::EMPTY, Value::Null));
         }
     }
 
-    /// The document of the next step, if there is one before `value` (or before the end, for
-    /// `None`).
+    /// Returns the document of the next step, if the step is before `value` (or before the end, for `None`).
     fn make(&mut self, value: Option<Value<'_>>) -> Result<Option<DocumentBuf>> {
         let Some(steps) = &mut self.partition else { return Ok(None) };
         let Some(next) = &steps.next else { return Ok(None) };
@@ -193,7 +192,7 @@ impl Running {
         Ok(Some(made))
     }
 
-    /// What comes before the next document, or that document.
+    /// Returns a created document before the next document, or the next document.
     fn step(&mut self, document: DocumentCow) -> Result<DocumentCow> {
         let held = document;
         let document = self.carrier.look(held.view());

@@ -1,4 +1,4 @@
-//! How a `$densify` is written, and what its steps are.
+//! Specification of `$densify`, and its steps.
 
 use crate::field_path::checked_path;
 use crate::window::Unit;
@@ -15,19 +15,21 @@ pub(super) struct Densify {
     unit: Option<Unit>,
 }
 
-/// Where the steps begin and end.
+/// The range of the steps.
 pub(super) enum Ends {
-    /// At the least and greatest value of all documents.
+    /// From the least to the greatest value of all documents.
     Full,
-    /// At those of each partition.
+    /// From the least to the greatest value of each partition.
     Partition,
-    /// Here; the upper end is left out.
+    /// An explicit range; the upper end is exclusive.
     Explicit(ValueBuf, ValueBuf),
 }
 
 impl Densify {
-    /// Errors: FailedToParse, 40414, 40415 for bad, missing and unknown options, 5733401 for a
-    /// bad step, 5733402 and 5733403 for bad bounds, 8993000 for overlapping paths.
+    /// Parses the specification.
+    ///
+    /// Errors: FailedToParse, 40414, 40415 for invalid, missing and unknown options, 5733401 for an invalid step,
+    /// 5733402 and 5733403 for invalid bounds, 8993000 for overlapping paths.
     pub(super) fn parse(spec: &Element<'_>) -> Result<Densify> {
         let Value::Document(options) = spec.value() else {
             let found = spec.kind().alias();
@@ -71,7 +73,7 @@ impl Densify {
         Ok(Densify { field, partition_by, ends, step, unit })
     }
 
-    /// Errors: 5733201 and 6053600 where the value is not of the kind that the steps are.
+    /// Checks the type of a value. Errors: 5733201 and 6053600 if it does not match the steps.
     pub(super) fn check_value(&self, value: Value<'_>) -> Result<()> {
         match (value, self.unit) {
             (Value::DateTime(_), Some(_)) => Ok(()),
@@ -88,15 +90,15 @@ impl Densify {
         }
     }
 
-    /// The step with this number: dates are counted from the first, so that months keep their
-    /// day; numbers go on from the last. `None` beyond the range of dates.
+    /// Returns the step with this number. Dates are counted from the first, which preserves the day of the month;
+    /// numbers continue from the last. `None` beyond the range of dates.
     pub(super) fn step(&self, anchor: &ValueBuf, last: &ValueBuf, count: i64) -> Option<ValueBuf> {
         if let (Value::DateTime(anchor), Some(unit)) = (anchor.view(), self.unit) {
             let amount = self.step.to_i64_clamped().checked_mul(count)?;
             return Some(Value::DateTime(unit.add(anchor, amount)?).to_owned());
         }
         let next = last.view().as_number()?.plus(self.step);
-        // A step too small for the number's precision would never end.
+        // A step below the number's precision would never end.
         (next.compare(last.view().as_number()?) == Ordering::Greater).then(|| Value::from(next).to_owned())
     }
 }

@@ -1,23 +1,22 @@
-//! How deep documents may become on their way through a pipeline.
+//! Nesting limit of documents in a pipeline.
 //!
-//! Each stage may nest what it is given, so a pipeline could grow documents without end, and what
-//! compares, orders or encodes values follows their nesting. No stage looks after that itself: by how
-//! much a stage may deepen its documents shows in its specification, and where stages together may
-//! deepen them by much, what comes out is looked at. Pipelines that applications send may not, so
-//! nothing is looked at at all.
+//! Each stage may nest its input, so a pipeline could deepen documents without end. Comparison, sorting and encoding
+//! recurse into nested values. Stages do not check the depth themselves. A stage's specification shows by how many
+//! levels it may deepen its documents. The output is checked only after stages that together may deepen documents by
+//! many levels. Typical pipelines need no check.
 
 use super::operator::Effect;
 use super::{Stage, Stream};
 use base::Result;
 use base::bson::{Document, DocumentCow, Element, MAX_DEPTH, MAX_STORED_DEPTH, Type, Value, check_depth};
 
-/// By how much documents may be deeper than [`MAX_DEPTH`] between two looks.
+/// Levels by which documents may exceed [`MAX_DEPTH`] between two checks.
 const SLACK: usize = 50;
 
-/// What may be added to a stored document before it is too deep for a client.
+/// Levels that may be added to a stored document before it is too deep for a reply.
 pub(crate) const ROOM: usize = MAX_DEPTH - MAX_STORED_DEPTH;
 
-/// Counts by how much the stages so far may have deepened documents.
+/// Counts the levels that the stages so far may have added.
 #[derive(Default)]
 pub(crate) struct Growth {
     since_look: usize,
@@ -25,7 +24,7 @@ pub(crate) struct Growth {
 }
 
 impl Growth {
-    /// Notes that a stage is next; whether what it makes is to be looked at.
+    /// Records the next stage; returns whether its output must be checked.
     pub(crate) fn note(&mut self, levels: usize) -> bool {
         self.since_look = self.since_look.saturating_add(levels);
         self.in_all = self.in_all.saturating_add(levels);
@@ -36,13 +35,13 @@ impl Growth {
         look
     }
 
-    /// Whether what was made since the last look is to be looked at before a client gets it.
+    /// Whether the final output must be checked.
     pub(crate) fn look_in_the_end(&self) -> bool {
         self.in_all > ROOM && self.since_look > 0
     }
 }
 
-/// By how many levels a stage may deepen its documents, or how deep what it makes anew may be.
+/// Returns the levels that a stage may add, or the depth of its new documents.
 pub(crate) fn of_stage(stage: Document<'_>, effect: &Effect) -> usize {
     let computes = |spec: Element<'_>| matches!(spec.kind(), Type::Document | Type::Array);
     match effect {
@@ -52,11 +51,10 @@ pub(crate) fn of_stage(stage: Document<'_>, effect: &Effect) -> usize {
     }
 }
 
-/// By how many levels what is computed as a specification says may be deeper than what it is computed
-/// of: no operator adds more levels than it takes itself, and no field lies deeper than the dots of
-/// its path say. (What adds level after level in a loop, `$reduce`, looks itself.)
+/// Returns the levels that a specification may add to its inputs. No operator adds more levels than its own nesting,
+/// and no field is deeper than the dots of its path. (`$reduce`, which adds levels in a loop, checks the depth itself.)
 ///
-/// The recursion is bounded by what was validated.
+/// The validated specification bounds the recursion.
 pub(crate) fn growth(spec: Value<'_>) -> usize {
     match spec {
         Value::Document(inner) => 1 + deepest(inner),
@@ -77,7 +75,7 @@ fn deepest(document: Document<'_>) -> usize {
     document.iter().map(of).max().unwrap_or(0)
 }
 
-/// The dots of what may be a path to write to; a dollar sign leads those to read from.
+/// Counts the dots of a possible target path; paths to read from begin with a dollar sign.
 fn dots(text: &[u8]) -> usize {
     match text.first() {
         Some(b'$') => 0,
@@ -85,7 +83,7 @@ fn dots(text: &[u8]) -> usize {
     }
 }
 
-/// Refuses documents that nest too deep.
+/// Refuses documents that nest too deeply.
 pub(super) struct Bounded(pub(super) Stream);
 
 impl Stage for Bounded {

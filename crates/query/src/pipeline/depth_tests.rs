@@ -1,4 +1,4 @@
-//! Grows a value in every way there is, and then does with it whatever follows its nesting.
+//! Tests that deepen a value in all possible ways, followed by all stages that recurse into it.
 
 use crate::accumulator::accumulators;
 use crate::expression::{Arity, OPERATORS};
@@ -9,18 +9,18 @@ use base::bson::{Array, DocumentBuf, MAX_DEPTH, MAX_STORED_DEPTH, extended_json,
 use base::{Error, Result};
 use std::thread;
 
-/// As much as a network thread has, less what stands around a pipeline.
+/// The stack of a network thread, without the frames around a pipeline.
 const STACK: usize = 3 * 1024 * 1024;
 
-/// What may be computed: much grows twofold as it nests.
+/// Limit of computed values, because many values double as they nest.
 const COMPUTED: usize = 300_000;
 
-/// What a test does on such a stack, which ends the whole run where it doesn't suffice.
+/// Runs a test on a small stack. An overflow aborts the whole test run.
 fn on_small_stack(work: impl FnOnce() + Send + 'static) {
     thread::Builder::new().stack_size(STACK).spawn(work).unwrap().join().unwrap();
 }
 
-/// Stages that follow the nesting of `a`, or of the whole document.
+/// Stages that recurse into `a` or the whole document.
 const FOLLOWERS: &[&str] = &[
     "{$match: {$expr: {$eq: ['$a', {$concatArrays: [['$a']]}]}}}",
     "{$match: {$expr: {$in: ['$a', ['$a', '$$ROOT']]}}}",
@@ -37,13 +37,13 @@ const FOLLOWERS: &[&str] = &[
     "{$out: 'f'}",
 ];
 
-/// A pipeline as JSON: a stage so many times, and another.
+/// Returns a pipeline as JSON: a stage repeated `times` times, then another stage.
 fn repeated(stage: &str, times: usize, follower: &str) -> String {
     let comma = if follower.is_empty() { "" } else { ", " };
     format!("[{}{comma}{follower}]", vec![stage; times].join(", "))
 }
 
-/// Runs a pipeline; what comes out is no deeper than a client takes.
+/// Runs a pipeline and checks that the results are within the depth limit.
 fn run(pipeline: &str) -> Result<Vec<DocumentBuf>> {
     let run = Run::new("[{_id: 1, a: 1}]", pipeline)
         .with("f", "[{_id: 1, a: 1, k: 1}]")
@@ -56,8 +56,8 @@ fn run(pipeline: &str) -> Result<Vec<DocumentBuf>> {
     found
 }
 
-/// Grows a value by a stage as far as it may be and has it followed, and then farther: says whether
-/// it became too deep, which shows that the stage grows it at all.
+/// Deepens a value to the limit with a stage and follows it, then beyond. Returns whether it became too deep, which
+/// proves that the stage adds levels.
 fn grow(stage: &str) -> bool {
     let levels = if stage.len() > 150 { 80 } else { 1 };
     for follower in FOLLOWERS {
@@ -66,7 +66,7 @@ fn grow(stage: &str) -> bool {
     run(&repeated(stage, 250 / levels + 1, "")).is_err_and(|error: Error| error.code().number() == 15)
 }
 
-/// An expression in arrays, so many levels.
+/// Wraps an expression in `levels` arrays.
 fn wrapped(levels: usize, inner: &str) -> String {
     format!("{}{inner}{}", "[".repeat(levels), "]".repeat(levels))
 }

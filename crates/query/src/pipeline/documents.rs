@@ -12,7 +12,8 @@ use std::sync::Arc;
 
 struct Documents(Expression);
 
-/// Errors: the errors of expressions; a value that is no array of documents fails when run (5858203).
+/// Parses `$documents`. Errors: the errors of expressions. A value that is not an array of documents fails at run time
+/// (5858203).
 pub(crate) fn parse(spec: &Element<'_>, scope: &Scope<'_>) -> Result<Parsed> {
     let expression = Expression::parse(spec.value(), scope.context)?;
     if expression.is_constant() {

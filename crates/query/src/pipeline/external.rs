@@ -1,4 +1,4 @@
-//! Sources whose documents the database or the server holds: statistics, cursors, operations.
+//! Sources of documents in the database or the server: statistics, cursors, operations.
 
 use super::coll_stats::CollStats;
 use super::definition::Parser;
@@ -9,7 +9,7 @@ use base::bson::{Array, Document, DocumentBuf, Element, Value};
 use base::{Error, Result, err};
 use std::sync::Arc;
 
-/// A parsed source of this kind.
+/// A parsed source.
 #[derive(Clone, Debug)]
 pub enum External {
     /// `$collStats`.
@@ -25,7 +25,7 @@ pub enum External {
 }
 
 impl External {
-    /// The first stage of a pipeline that is not parsed yet, if it is such a source without errors.
+    /// Returns the first stage of an unparsed pipeline, if it is a valid external source.
     pub fn first_of(pipeline: Array<'_>) -> Option<External> {
         let spec = pipeline.iter().next()?.as_document()?.first()?;
         match registry::find(spec.name()).ok()?.parser {
@@ -35,7 +35,7 @@ impl External {
     }
 }
 
-/// The stage that asks for the documents.
+/// The stage that reads an external source.
 pub(crate) struct Source(pub(crate) External);
 
 impl Operator for Source {
@@ -48,7 +48,7 @@ impl Operator for Source {
     }
 }
 
-/// The options of a source.
+/// Returns the options of a source.
 ///
 /// Errors: the given code unless they are a document.
 pub(super) fn options<'v>(spec: &Element<'v>, no_document: ErrorCode) -> Result<Document<'v>> {
@@ -58,7 +58,7 @@ pub(super) fn options<'v>(spec: &Element<'v>, no_document: ErrorCode) -> Result<
     })
 }
 
-/// Checks options that are booleans.
+/// Checks that all options are booleans.
 ///
 /// Errors: 40415 and TypeMismatch for other options.
 pub(super) fn check_flags(name: &str, options: Document<'_>, flags: &[&str]) -> Result<()> {
@@ -78,7 +78,7 @@ pub(super) fn check_flags(name: &str, options: Document<'_>, flags: &[&str]) -> 
     Ok(())
 }
 
-/// Refuses an option that is for sharded clusters.
+/// Refuses an option for sharded clusters.
 ///
 /// Errors: FailedToParse.
 pub(super) fn refuse_sharded(name: &str, options: Document<'_>, flag: &str) -> Result<()> {

@@ -1,4 +1,4 @@
-//! `$facet`: several pipelines over the same documents, each result an array of one document.
+//! `$facet`: several pipelines over one input; each result is an array in one document.
 
 use super::definition::Inputs;
 use super::operator::{Operator, Reads};
@@ -15,7 +15,7 @@ use std::sync::Arc;
 
 struct Facet(Vec<(FieldNameBuf, Pipeline)>);
 
-/// Errors: 40169, 40170 and those of pipelines and of field names.
+/// Parses `$facet`. Errors: 40169, 40170 and the errors of pipelines and field names.
 pub(crate) fn parse(spec: &Element<'_>, scope: &Scope<'_>) -> Result<Parsed> {
     let Some(facets) = spec.value().as_document().filter(|facets| !facets.is_empty()) else {
         return Err(err!(40169, "the $facet specification must be a non-empty object"));
@@ -66,8 +66,7 @@ struct Running {
     tick: Tick,
 }
 
-/// The input, which every facet reads from its start: the first documents in memory, the rest in
-/// a file.
+/// The input, which every facet reads from its start: the first documents in memory, the remaining ones in a file.
 struct Gathered {
     documents: Vec<DocumentCow>,
     rest: Option<Mutex<Run>>,
@@ -75,7 +74,7 @@ struct Gathered {
 }
 
 impl Gathered {
-    /// A source that reads everything; only one may be read at a time.
+    /// Returns a source of the whole input; only one may be read at a time.
     fn source(self: &Arc<Gathered>) -> Result<Stream> {
         if let Some(rest) = &self.rest {
             rest.lock().restart();
@@ -97,7 +96,7 @@ impl Gathered {
 }
 
 impl Running {
-    /// Errors: 292 beyond the memory where spilling isn't allowed; the errors of temporary files.
+    /// Reads the input. Errors: 292 beyond the memory limit if spilling is not allowed; the errors of temporary files.
     fn gather(&mut self, mut input: Stream) -> Result<Arc<Gathered>> {
         let carrier = Carrier::new(&self.environment.context);
         let (mut documents, mut held) = (Vec::new(), 0);

@@ -1,10 +1,10 @@
-//! Setting a value at a path of a document, and reading the options of specifications.
+//! Sets a value at a path of a document, and reads options of specifications.
 
 use base::bson::{Builder, Document, DocumentBuf, Element, FieldName, Path, PathComponent, Value};
 use base::{Result, err};
 
-/// The document with a value at the path (or without what was there, for `None`). What stands in
-/// the way and is no document gives way to one; arrays are not traversed.
+/// Returns the document with a value at the path, or without it for `None`. Values on the path that are not documents
+/// are replaced by documents; arrays are not traversed.
 pub(crate) fn set_path(document: Document<'_>, path: &Path, value: Option<Value<'_>>) -> DocumentBuf {
     let mut builder = Builder::new();
     set_components(document, path.components(), value, &mut builder);
@@ -48,8 +48,8 @@ fn append_at(
     builder.end();
 }
 
-/// Calls `visit` for every value at the path, arrays traversed and the last one's elements taken
-/// one by one: how `$lookup` reads its local field.
+/// Calls `visit` for every value at the path, as `$lookup` reads its local field. Arrays are traversed, and an array at
+/// the end yields its elements.
 pub(crate) fn visit_values<'a>(
     value: Value<'a>,
     components: &[PathComponent],
@@ -82,9 +82,9 @@ pub(crate) fn visit_values<'a>(
     }
 }
 
-/// The option as text.
+/// Returns a string option.
 ///
-/// Errors: FailedToParse, naming stage and option, for anything else.
+/// Errors: FailedToParse, naming stage and option, for other types.
 pub(crate) fn text_option<'a>(stage: &str, option: &Element<'a>) -> Result<&'a str> {
     option.value().as_str().ok_or_else(|| {
         err!(FailedToParse, "{stage} argument '{option}' must be a string, is type {}", option.kind().alias())

@@ -1,11 +1,12 @@
-//! `$fill`: values for null and missing fields. It is what it stands for: a `$setWindowFields`
-//! for those filled from their neighbours, an `$addFields` for those given a value.
+//! `$fill`: values for null and missing fields. The stage expands to a `$setWindowFields` for fields filled from
+//! neighbours, and an `$addFields` for fields with a given value.
 
 use super::parse::{Parsed, Scope};
 use base::bson::{Builder, Document, Element, FieldName, FieldNameBuf, Value};
 use base::{Result, err};
 
-/// Errors: FailedToParse, 40414, 40415 for bad, missing and unknown options, 6050200 to 6050204 as in MongoDB.
+/// Parses `$fill`. Errors: FailedToParse, 40414, 40415 for invalid, missing and unknown options, 6050200 to 6050204 as
+/// in MongoDB.
 pub(crate) fn parse(spec: &Element<'_>, scope: &Scope<'_>) -> Result<Parsed> {
     let Value::Document(options) = spec.value() else {
         let found = spec.kind().alias();
@@ -29,13 +30,14 @@ pub(crate) fn parse(spec: &Element<'_>, scope: &Scope<'_>) -> Result<Parsed> {
     Parsed::stages(stages, scope)
 }
 
-/// How one field is filled.
+/// The method of filling one field.
 enum Filling<'a> {
     Value(Value<'a>),
     Window(&'static str),
 }
 
-/// Errors: 6050200 to 6050202 for what is neither a value nor a known method.
+/// Parses the method of a field. Errors: 6050200 to 6050202 for a specification that is neither a value nor a known
+/// method.
 fn filling<'a>(field: &Element<'a>) -> Result<Filling<'a>> {
     let Value::Document(spec) = field.value() else {
         return Err(err!(6050200, "$fill output '{}' must be an object", field.name()));
@@ -81,9 +83,9 @@ fn append_windows(stages: &mut Builder, options: Document<'_>, output: Document<
     Ok(())
 }
 
-/// `partitionBy` as `$setWindowFields` takes it.
+/// Returns `partitionBy` for `$setWindowFields`.
 ///
-/// Errors: 6050204 where both forms are given, TypeMismatch for fields that are no strings.
+/// Errors: 6050204 if both forms are given, TypeMismatch for fields that are not strings.
 fn partition(options: Document<'_>) -> Result<Builder> {
     let mut partition = Builder::new();
     match (options.get("partitionBy"), options.get("partitionByFields")) {

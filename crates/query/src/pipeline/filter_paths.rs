@@ -1,11 +1,9 @@
-//! What a filter reads, told from how it is written: for moving `$match`, and for refusing in
-//! pipelines what only a find may use.
+//! Static analysis of filters: their paths, to move `$match`, and operators that only a find may use.
 
 use base::bson::{Document, Path, Value};
 use base::{Result, err};
 
-/// The paths that a filter reads; `None` where it may read the whole document (`$expr`,
-/// `$jsonSchema`, …).
+/// Returns the paths that a filter reads; `None` if it may read the whole document (`$expr`, `$jsonSchema`, …).
 pub(crate) fn paths(filter: Document<'_>) -> Option<Vec<Path>> {
     let mut paths = Vec::new();
     collect(filter, &mut paths).then_some(paths)
@@ -29,7 +27,7 @@ fn collect(filter: Document<'_>, paths: &mut Vec<Path>) -> bool {
     true
 }
 
-/// Whether a filter searches for text.
+/// Whether a filter contains `$text`.
 pub(crate) fn has_text(filter: Document<'_>) -> bool {
     filter.iter().any(|element| match (element.name(), element.value()) {
         ("$text", _) => true,
@@ -40,20 +38,20 @@ pub(crate) fn has_text(filter: Document<'_>) -> bool {
     })
 }
 
-/// What a filter may not contain where it stands.
+/// Operators that a filter may not contain in its place.
 pub(crate) struct Refusals {
     first: bool,
 }
 
 impl Refusals {
-    /// For a `$match` at this position of its pipeline.
+    /// Returns the refusals of a `$match` at this position of its pipeline.
     pub(crate) fn of_match(position: usize) -> Refusals {
         Refusals { first: position == 0 }
     }
 }
 
-/// Errors: BadValue for `$where`, 5626500 for `$near` and related operators, 17313 for `$text` in any but the first
-/// stage.
+/// Checks a filter. Errors: BadValue for `$where`, 5626500 for `$near` and related operators, 17313 for `$text` after
+/// the first stage.
 pub(crate) fn check_filter(filter: Document<'_>, refusals: &Refusals) -> Result<()> {
     for element in filter {
         match (element.name(), element.value()) {

@@ -1,7 +1,7 @@
-//! `$geoNear`: the documents near to a place, the nearest first, with their distances.
+//! `$geoNear`: the documents nearest to a point, with their distances.
 //!
-//! The stage is a filter for the planner, which must find an index to answer it, and an `$addFields`
-//! of what the plan knows of each document.
+//! The stage consists of a filter, for which the planner must find an index, and an `$addFields` of the metadata of
+//! each document.
 
 use super::operator::{Kind, Operator};
 use super::parse::{Parsed, Scope};
@@ -23,25 +23,25 @@ pub struct GeoNear {
     query: DocumentBuf,
     spherical: bool,
     key: Option<String>,
-    /// Adds the distance, and the place that it is to.
+    /// Adds the distance, and the location that it refers to.
     fields: Pipeline,
 }
 
 impl GeoNear {
-    /// The field that has the places, where the stage names one.
+    /// The field of the locations, if the stage names it.
     pub fn key(&self) -> Option<&str> {
         self.key.as_deref()
     }
 
-    /// The stages that add what is known of the documents found.
+    /// The stages that add metadata to the documents.
     pub fn fields(&self) -> &Pipeline {
         &self.fields
     }
 
-    /// The filter that asks for the documents, their places being at a path.
+    /// Returns the filter for the documents; their locations are at a path.
     ///
-    /// Errors: 5860401 and 5860402 for what is no constant place; TypeMismatch, BadValue, 7555701 and
-    /// 7555702 for distances that are no constant numbers or negative.
+    /// Errors: 5860401 and 5860402 for a point that is not constant; TypeMismatch, BadValue, 7555701 and 7555702 for
+    /// distances that are not constant numbers or are negative.
     pub fn filter(&self, path: FieldName<'_>, context: &Context) -> Result<DocumentBuf> {
         let Some(near) = constant(&self.near, context)? else {
             return Err(err!(5860402, "$geoNear requires a constant near argument"));
@@ -68,7 +68,7 @@ impl GeoNear {
     }
 }
 
-/// The value of an expression that is the same for all documents; `None` where it isn't.
+/// Returns the value of a constant expression; `None` if it is not constant.
 fn constant(expression: &Expression, context: &Context) -> Result<Option<ValueBuf>> {
     if !matches!(expression.dependencies(), Dependencies::Paths(paths) if paths.is_empty()) {
         return Ok(None);
@@ -91,8 +91,10 @@ fn distance(name: &str, given: &Expression, code: i32, context: &Context) -> Res
     }
 }
 
-/// Errors: 40227, 50856 to 50858 for options of older versions, 5860400 without a place, 16606 without a field for the
-/// distance; the errors of each option, BadValue for an unknown one.
+/// Parses `$geoNear`.
+///
+/// Errors: 40227, 50856 to 50858 for options of older versions, 5860400 without a point, 16606 without a field for the
+/// distance; the errors of each option, BadValue for an unknown option.
 pub(crate) fn parse(spec: &Element<'_>, scope: &Scope<'_>) -> Result<Parsed> {
     let Value::Document(options) = spec.value() else {
         return Err(err!(10065, "invalid parameter: expected an object ($geoNear)"));
@@ -113,7 +115,7 @@ pub(crate) fn parse(spec: &Element<'_>, scope: &Scope<'_>) -> Result<Parsed> {
     for option in options {
         let value = option.value();
         match option.name() {
-            // Without effect since MongoDB 2.6, and still taken.
+            // Accepted without effect, as in MongoDB since 2.6.
             "near" | "uniqueDocs" => {}
             "distanceField" => {
                 let name = value.as_str();
@@ -193,8 +195,8 @@ fn key(value: Value<'_>) -> Result<String> {
     }
 }
 
-/// The stage that adds the distance and the place. Unlike an `$addFields`, to which it is alike, it puts
-/// documents in the places of arrays and values that its fields lead through.
+/// Returns the stage that adds the distance and the location. Unlike `$addFields`, it replaces arrays and values on the
+/// paths of its fields by documents.
 fn fields(
     distance: &str,
     multiplier: Option<f64>,
@@ -221,7 +223,7 @@ fn fields(
     Ok(Pipeline { steps: vec![Step::new(definition, spec.finish(), Arc::new(fields))] })
 }
 
-/// What the stage adds to documents.
+/// Adds fields to documents.
 struct Fields {
     distance: Path,
     multiplier: f64,
@@ -254,7 +256,7 @@ impl Stage for Adding {
     }
 }
 
-/// A document with a field set. Recursion is bounded by the path.
+/// Returns a document with a field set. The path bounds the recursion.
 fn with_field(document: Document<'_>, path: &[PathComponent], value: Value<'_>) -> DocumentBuf {
     let Some((first, rest)) = path.split_first() else { return document.to_owned() };
     let mut out = Builder::new();
@@ -280,7 +282,7 @@ fn with_field(document: Document<'_>, path: &[PathComponent], value: Value<'_>) 
     out.finish()
 }
 
-/// The stage among others.
+/// The stage within a pipeline.
 struct Near(Arc<GeoNear>);
 
 impl Operator for Near {
@@ -288,7 +290,7 @@ impl Operator for Near {
         Kind::GeoNear(&self.0)
     }
 
-    /// Where there is a collection, its plan has taken the stage off.
+    /// Unreachable over a collection, whose plan has taken the stage over.
     fn start(self: Arc<Self>, _input: Stream, _environment: &Environment) -> Result<Stream> {
         Err(err!(
             NamespaceNotFound,
@@ -298,7 +300,7 @@ impl Operator for Near {
 }
 
 impl Pipeline {
-    /// Takes off a `$geoNear` that comes first.
+    /// Removes and returns a leading `$geoNear`.
     pub fn take_leading_near(&mut self) -> Option<Arc<GeoNear>> {
         let Kind::GeoNear(near) = self.steps.first()?.operator.kind() else { return None };
         let near = near.clone();
@@ -306,7 +308,7 @@ impl Pipeline {
         Some(near)
     }
 
-    /// These stages, and then those of another pipeline.
+    /// Concatenates two pipelines.
     pub fn then(&self, rest: Pipeline) -> Pipeline {
         Pipeline { steps: self.steps.iter().cloned().chain(rest.steps).collect() }
     }

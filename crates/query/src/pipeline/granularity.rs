@@ -1,9 +1,8 @@
-//! `granularity` of `$bucketAuto`: bounds rounded to a series of preferred numbers, or to powers
-//! of two.
+//! `granularity` of `$bucketAuto`: rounds bounds to a series of preferred numbers, or to powers of two.
 //!
-//! The series are the Renard series of ISO 3, the E series of IEC 60063 and 1-2-5, each for one
-//! decade; other decades are reached by powers of ten. Rounding always moves: a bound is above what
-//! lies in the bucket, and below what lies in the next.
+//! The series are the Renard series of ISO 3, the E series of IEC 60063 and 1-2-5, each for one decade. Powers of ten
+//! scale them to other decades. Rounding always moves a bound: it is above all values of its bucket, and below all
+//! values of the next.
 
 use base::bson::{Decimal128, Number, Value};
 use base::{Result, err};
@@ -32,7 +31,7 @@ const E24: &[u16] =
     &[10, 11, 12, 13, 15, 16, 18, 20, 22, 24, 27, 30, 33, 36, 39, 43, 47, 51, 56, 62, 68, 75, 82, 91];
 
 impl Granularity {
-    /// Errors: 40261 for a value that is not a string, 40257 for an unknown name.
+    /// Parses a granularity. Errors: 40261 for a value that is not a string, 40257 for an unknown name.
     pub(super) fn parse(value: Value<'_>) -> Result<Granularity> {
         let Value::String(name) = value else {
             let found = value.kind().alias();
@@ -47,7 +46,7 @@ impl Granularity {
             "R10" => series(R10),
             "R20" => series(R20),
             "R40" => series(R40),
-            // The numbers of R40 with one more between any two.
+            // R40 with one additional number between each two.
             "R80" => {
                 let mut numbers = [R40, R80].concat();
                 numbers.sort_unstable();
@@ -65,7 +64,7 @@ impl Granularity {
         })
     }
 
-    /// The least number of the series above a value that [`checked`] has let through; zero stays.
+    /// Returns the least number of the series above a value that [`checked`] has accepted; zero is unchanged.
     pub(super) fn round_up(&self, value: Number) -> Number {
         match (self, value) {
             _ if value.is_zero() => value,
@@ -80,8 +79,7 @@ impl Granularity {
         }
     }
 
-    /// The greatest number of the series below a value that [`checked`] has let through; zero
-    /// stays.
+    /// Returns the greatest number of the series below a value that [`checked`] has accepted; zero is unchanged.
     pub(super) fn round_down(&self, value: Number) -> Number {
         match (self, value) {
             _ if value.is_zero() => value,
@@ -100,7 +98,7 @@ impl Granularity {
     }
 }
 
-/// A value that can be rounded.
+/// Checks that a value can be rounded.
 ///
 /// Errors: 40258 for a value that is not a number, 40259 for NaN, 40260 below zero, 11785400 for infinity.
 pub(super) fn checked(value: Option<Value<'_>>) -> Result<Number> {
@@ -139,8 +137,8 @@ fn every(numbers: &[u16], step: usize) -> Vec<u16> {
     numbers.iter().copied().step_by(step).collect()
 }
 
-/// The E192 series: a decade divided evenly by ratio, in three digits, but for one number that
-/// the standard rounds otherwise.
+/// Computes the E192 series: a decade divided evenly by ratio, in three digits. The standard rounds one number
+/// differently.
 fn e192() -> Vec<u16> {
     let number = |i: u32| match i {
         185 => 920,
@@ -149,9 +147,9 @@ fn e192() -> Vec<u16> {
     (0..192).map(number).collect()
 }
 
-/// The numbers that the series are computed in.
+/// The number type of a computation.
 trait Real: Copy {
-    /// A number of a series; for decimals with the fifteen digits that a double stands for.
+    /// Converts a number of a series; decimals get the fifteen digits of the double.
     fn of(value: f64) -> Self;
     fn power_of_ten(power: u32) -> Self;
     fn times(self, other: Self) -> Self;
@@ -203,8 +201,8 @@ impl Real for Decimal128 {
     }
 }
 
-/// The powers of ten, from the decade that a positive number lies in down to the next, that bring
-/// a series to it. The loops are bounded by the exponents of the number's type.
+/// Returns the powers of ten that scale a series to the decade of a positive number and to the adjacent decades,
+/// ascending. The exponents of the number's type bound the loops.
 fn decades<R: Real>(series: &[f64], value: R) -> [R; 3] {
     let (first, last) = (series.first().map_or(1.0, |first| *first), series.last().map_or(1.0, |last| *last));
     let (first, last, ten) = (R::of(first), R::of(last), R::power_of_ten(1));
@@ -218,7 +216,7 @@ fn decades<R: Real>(series: &[f64], value: R) -> [R; 3] {
     [scale.tenth(), scale, scale.times(ten)]
 }
 
-/// The series' multiples in the decades around a number, ascending.
+/// Returns the series' multiples in the decades around a number, ascending.
 fn around<R: Real>(series: &[f64], value: R) -> impl DoubleEndedIterator<Item = R> + use<'_, R> {
     let decades = decades(series, value);
     decades.into_iter().flat_map(move |scale| series.iter().map(move |number| R::of(*number).times(scale)))
@@ -232,7 +230,7 @@ fn below<R: Real>(series: &[f64], value: R) -> R {
     around(series, value).rev().find(|candidate| candidate.below(value)).unwrap_or(value)
 }
 
-/// The value of an integer.
+/// Returns the value of an integer.
 fn whole(value: Number) -> Option<u64> {
     match value {
         Number::Int32(value) => u64::try_from(value).ok(),
@@ -241,8 +239,8 @@ fn whole(value: Number) -> Option<u64> {
     }
 }
 
-/// Two to a whole power, in the type that `$pow` would give: decimal for a decimal, otherwise the
-/// narrowest that holds it.
+/// Returns an integer power of two in the type of `$pow`: decimal for a decimal, otherwise the narrowest type that
+/// holds it.
 fn power_of_two(like: Number, exponent: f64) -> Number {
     if let Number::Decimal128(_) = like {
         let exponent = Decimal128::from_i64(exponent as i64);

@@ -1,7 +1,7 @@
-//! `$graphLookup`: what can be reached in another collection, step by step.
+//! `$graphLookup`: recursive search in another collection.
 //!
-//! Breadth first: all values of one depth are looked up with one filter, so a graph takes as many
-//! queries as it is deep.
+//! The search is breadth-first: one filter looks up all values of a depth, so the number of queries equals the depth of
+//! the graph.
 
 use super::collections::Namespace;
 use super::definition::Inputs;
@@ -29,7 +29,8 @@ struct GraphLookup {
     restrict: Option<DocumentBuf>,
 }
 
-/// Errors: FailedToParse, 40100 to 40105 and 40185 as in MongoDB; the errors of expressions, filters and paths.
+/// Parses `$graphLookup`. Errors: FailedToParse, 40100 to 40105 and 40185 as in MongoDB; the errors of expressions,
+/// filters and paths.
 pub(crate) fn parse(spec: &Element<'_>, scope: &Scope<'_>) -> Result<Parsed> {
     let Value::Document(options) = spec.value() else {
         let found = spec.kind().alias();
@@ -135,12 +136,12 @@ struct Running {
     arena: Arena,
 }
 
-/// What one document's search has found so far.
+/// State of one document's search.
 struct Search {
     found: Builder,
-    /// Keys of the `_id`s found.
+    /// Keys of the found `_id`s.
     visited: HashSet<Vec<u8>>,
-    /// Keys of the values asked for.
+    /// Keys of the values searched so far.
     asked: HashSet<Vec<u8>>,
     frontier: Vec<ValueBuf>,
     held: usize,
@@ -168,7 +169,7 @@ impl Search {
         }
     }
 
-    /// Errors: 40099 beyond the memory.
+    /// Adds a found document. Errors: 40099 beyond the memory limit.
     fn visit(&mut self, stage: &GraphLookup, document: Document<'_>, depth: u64) -> Result<()> {
         let id = key(document.get("_id").unwrap_or(Value::Null));
         self.held += id.len() + document.bytes().len();
@@ -194,7 +195,7 @@ impl Search {
 }
 
 impl GraphLookup {
-    /// The filter that finds everything at the next depth.
+    /// Returns the filter for all documents of the next depth.
     fn filter(&self, values: &[ValueBuf]) -> DocumentBuf {
         let mut builder = Builder::new();
         builder.begin_array(c"$and");

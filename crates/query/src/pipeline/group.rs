@@ -1,10 +1,9 @@
-//! `$group`: documents with the same `_id` folded into one.
+//! `$group`: folds documents with equal `_id` into one.
 //!
-//! Groups live in a hash table by the bytes of their key (`1` and `1.0` are one group) and come
-//! out in the order they were first seen. Beyond the memory the whole table is spilled, as rows of
-//! `_id` and saved accumulators sorted by key, and begun anew. In the end the rows of each key
-//! come one behind the other, in the order they were spilled, and are absorbed into one group: so
-//! groups that were spilled come out in the order of their keys.
+//! Groups are in a hash table by the bytes of their key (`1` and `1.0` are one group) and are returned in the order of
+//! first occurrence. Beyond the memory limit the whole table is spilled and restarted. It is written as rows of `_id`
+//! and saved accumulators, sorted by key. At the end, the rows of each key are merged in the order of spilling and
+//! absorbed into one group. Spilled groups are therefore returned in the order of their keys.
 
 use super::operator::{Operator, Reads};
 use super::parse::{Parsed, Scope};
@@ -24,7 +23,7 @@ pub(crate) struct Group {
     fields: Vec<(FieldNameBuf, Accumulation)>,
 }
 
-/// Errors: 15947, 15955 and those of accumulators.
+/// Parses `$group`. Errors: 15947, 15955 and the errors of accumulators.
 pub(crate) fn parse(spec: &Element<'_>, scope: &Scope<'_>) -> Result<Parsed> {
     let Value::Document(spec) = spec.value() else {
         return Err(err!(15947, "a group's fields must be specified in an object"));
@@ -49,7 +48,7 @@ pub(crate) fn parse(spec: &Element<'_>, scope: &Scope<'_>) -> Result<Parsed> {
     Ok(Parsed::one(Group { id, fields }))
 }
 
-/// A document as `_id` has expressions, and no numbers or booleans as a projection has.
+/// Checks a document in `_id`: it contains expressions, and no numbers or booleans as in a projection.
 ///
 /// Errors: 17390.
 fn check_id(id: Value<'_>) -> Result<()> {
@@ -106,7 +105,7 @@ struct State {
     accumulators: Vec<Box<dyn Accumulator>>,
 }
 
-/// Roughly what a group takes besides its key and its accumulators.
+/// Approximate memory of a group in bytes, without its key and its accumulators.
 const GROUP_OVERHEAD: usize = 96;
 
 impl Table {
@@ -123,12 +122,12 @@ impl Table {
 struct Running {
     stage: Arc<Group>,
     input: Option<Stream>,
-    /// Bytes that the table may hold.
+    /// Memory limit of the table in bytes.
     limit: usize,
     table: Table,
-    /// The rows of groups that were spilled.
+    /// Rows of spilled groups.
     spilled: Option<Sorter>,
-    /// The next of these rows and its key.
+    /// The next spilled row and its key.
     ahead: Option<(Vec<u8>, DocumentCow)>,
     environment: Environment,
     tick: Tick,
@@ -136,7 +135,7 @@ struct Running {
 }
 
 impl Running {
-    /// Groups the input.
+    /// Reads and groups the input.
     fn load(&mut self, mut input: Stream) -> Result<()> {
         let stage = Arc::clone(&self.stage);
         let context = Arc::clone(&self.environment.context);
@@ -171,7 +170,7 @@ impl Running {
         Ok(())
     }
 
-    /// A group with nothing in it.
+    /// Creates an empty group.
     fn begin(&self, id: Value<'_>) -> Result<State> {
         let start = |(_, accumulation): &(FieldNameBuf, Accumulation)| {
             accumulation.start(id, &self.environment.context)
@@ -189,13 +188,13 @@ impl Running {
         let before = state.memory();
         state.add(argument)?;
         self.table.held = (self.table.held + state.memory()).saturating_sub(before);
-        // One document may bring much to many accumulators before there is a chance to spill.
+        // A single document may add much to many accumulators before the next chance to spill.
         self.environment.context.limits.check_document(self.table.held.saturating_sub(self.limit))
     }
 
     /// Writes all groups of the table as rows.
     ///
-    /// Errors: 292 where that isn't allowed; the errors of temporary files.
+    /// Errors: 292 if spilling is not allowed; the errors of temporary files.
     fn spill(&mut self) -> Result<()> {
         if !self.environment.allow_disk_use {
             return Err(err!(
@@ -227,16 +226,16 @@ impl Running {
         Ok(Some((spilled.last_key().to_vec(), row)))
     }
 
-    /// The next group of the table.
+    /// Returns the next group of the table.
     fn give(&mut self) -> Result<Option<DocumentBuf>> {
         let Some(group) = self.table.groups.get_mut(self.table.given) else { return Ok(None) };
         self.table.given += 1;
-        // Taken out, so that memory shrinks as groups are given.
+        // Taken out, so memory shrinks as groups are returned.
         let group = State { id: group.id.clone(), accumulators: std::mem::take(&mut group.accumulators) };
         self.finish(&group).map(Some)
     }
 
-    /// The next group of those spilled.
+    /// Returns the next spilled group.
     fn give_spilled(&mut self) -> Result<Option<DocumentBuf>> {
         let Some((key, mut row)) = self.ahead.take() else { return Ok(None) };
         let mut group = self.begin(row.view().get("_id").unwrap_or(Value::Null))?;
@@ -306,7 +305,7 @@ mod tests {
         );
     }
 
-    /// Every accumulator over 300 groups whose documents lie far apart.
+    /// All accumulators, over 300 groups whose documents are far apart.
     const ALL: &str = "[{$group: {_id: '$a', first: {$first: '$i'}, all: {$push: '$i'}, n: {$sum: 1},
         last: {$last: '$s'}, set: {$addToSet: {$mod: ['$i', 3]}}, mean: {$avg: '$i'}, top: {$topN:
         {n: 2, sortBy: {i: -1}, output: '$i'}}, least: {$minN: {n: 2, input: '$i'}}, count: {$count: {}},

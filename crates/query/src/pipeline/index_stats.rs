@@ -1,10 +1,10 @@
-//! `$indexStats`: the indexes of the collection and how often each was used.
+//! `$indexStats`: the indexes of the collection and their usage counts.
 
 use super::external::External;
 use base::bson::Element;
 use base::{Result, err};
 
-/// Errors: 28803 for anything but an empty document.
+/// Parses `$indexStats`. Errors: 28803 for anything but an empty document.
 pub(crate) fn parse(spec: &Element<'_>) -> Result<External> {
     match spec.value().as_document() {
         Some(options) if options.is_empty() => Ok(External::IndexStats),

@@ -1,6 +1,5 @@
-//! Stages that do nothing but stand in the way: MongoDB's own tests put them between others.
-//! `$_internalInhibitOptimization` keeps stages from moving past it, `$_internalSplitPipeline`
-//! says where a sharded cluster would split a pipeline.
+//! Stages without effect, which MongoDB's own tests insert between other stages. `$_internalInhibitOptimization`
+//! prevents stages from moving past it. `$_internalSplitPipeline` marks where a sharded cluster would split a pipeline.
 
 use super::operator::{Operator, Reads};
 use super::parse::{Parsed, Scope};
@@ -11,7 +10,7 @@ use std::sync::Arc;
 
 struct Barrier;
 
-/// Errors: TypeMismatch unless the specification is a document.
+/// Parses both stages. Errors: TypeMismatch unless the specification is a document.
 pub(crate) fn parse(spec: &Element<'_>, _scope: &Scope<'_>) -> Result<Parsed> {
     let name = spec.name();
     match spec.value() {

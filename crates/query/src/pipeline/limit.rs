@@ -1,4 +1,4 @@
-//! `$limit`: passes on the first so many documents.
+//! `$limit`: passes on the first documents.
 
 use super::operator::{Kind, Operator, Reads};
 use super::parse::{Parsed, Scope, non_negative};
@@ -10,7 +10,7 @@ use std::sync::Arc;
 /// A parsed `$limit`.
 struct Limit(u64);
 
-/// Errors: 5107201 unless the number is whole and not negative, 15958 for zero.
+/// Parses `$limit`. Errors: 5107201 unless the number is integral and not negative, 15958 for zero.
 pub(crate) fn parse(spec: &Element<'_>, _scope: &Scope<'_>) -> Result<Parsed> {
     let limit = non_negative(spec).map_err(|why| err!(5107201, "invalid argument to $limit stage: {why}"))?;
     if limit == 0 {
@@ -19,7 +19,7 @@ pub(crate) fn parse(spec: &Element<'_>, _scope: &Scope<'_>) -> Result<Parsed> {
     Ok(Parsed::one(Limit(limit)))
 }
 
-/// Another step of the kind.
+/// Returns a step with another limit.
 pub(crate) fn step(like: &Step, limit: u64) -> Step {
     let mut builder = Builder::new();
     builder.append(c"$limit", i64::try_from(limit).unwrap_or(i64::MAX));

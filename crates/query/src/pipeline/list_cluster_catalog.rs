@@ -1,6 +1,6 @@
 //! `$listClusterCatalog`: the collections and views of a database, or of all databases if it runs on `admin`.
 //!
-//! Nothing is sharded here: there are no shard keys, and the lists of shards are empty.
+//! Collections are never sharded: shard keys are absent, and the lists of shards are empty.
 
 use super::definition::{Asker, Resource, Right};
 use super::external::check_flags;
@@ -17,18 +17,18 @@ struct ListClusterCatalog {
     tracked: bool,
 }
 
-/// Errors: 9621302 unless the options are a document; the errors of flags.
+/// Parses the stage. Errors: 9621302 unless the options are a document; the errors of flags.
 pub(crate) fn parse(spec: &Element<'_>, _scope: &Scope<'_>) -> Result<Parsed> {
     let Value::Document(options) = spec.value() else {
         return Err(err!(9621302, "$listClusterCatalog must take an object but found: {spec}"));
     };
-    // The balancer has settings for sharded collections alone.
+    // The balancer has settings only for sharded collections.
     check_flags(spec.name(), options, &["shards", "tracked", "balancingConfiguration"])?;
     let is_set = |name: &str| options.get(name).and_then(|flag| flag.as_bool()) == Some(true);
     Ok(Parsed::one(ListClusterCatalog { shards: is_set("shards"), tracked: is_set("tracked") }))
 }
 
-/// A collection is refused later, by an error that names the mistake.
+/// Returns the required rights. A collection is refused later, with a specific error.
 pub(crate) fn rights<'v>(_specification: Value<'v>, asker: &Asker<'_>) -> Vec<Right<'v>> {
     match (asker.database, asker.collection) {
         ("admin", _) => vec![Right { on: Resource::Cluster, actions: &["listDatabases"] }],
@@ -38,7 +38,7 @@ pub(crate) fn rights<'v>(_specification: Value<'v>, asker: &Asker<'_>) -> Vec<Ri
 }
 
 impl ListClusterCatalog {
-    /// The collection's document, in which `ns` and `db` stand for its name.
+    /// Returns the collection's document, with `ns` and `db` for its name.
     fn document(&self, database: &str, listed: &DocumentBuf) -> DocumentBuf {
         let mut out = Builder::new();
         for field in listed.view() {
@@ -65,7 +65,7 @@ impl Operator for ListClusterCatalog {
         Kind::Source
     }
 
-    /// Errors: 9621301 for a pipeline over a collection.
+    /// Starts the stage. Errors: 9621301 for a pipeline over a collection.
     fn start(self: Arc<Self>, _input: Stream, environment: &Environment) -> Result<Stream> {
         let (database, collection) = environment.collections.namespace();
         if collection != "$cmd.aggregate" {

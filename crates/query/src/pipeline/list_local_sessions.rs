@@ -1,16 +1,16 @@
-//! `$listLocalSessions`: the sessions that the server knows.
+//! `$listLocalSessions`: the sessions in the server's cache.
 
 use super::definition::{Asker, Resource, Right, is_set, values};
 use super::external::{External, options};
 use base::bson::{Document, Element, Value};
 use base::{ErrorCode, Result};
 
-/// Errors: FailedToParse unless the options are a document.
+/// Parses the stage. Errors: FailedToParse unless the options are a document.
 pub(crate) fn parse(spec: &Element<'_>) -> Result<External> {
     Ok(External::ListLocalSessions(options(spec, ErrorCode::FailedToParse)?.to_owned()))
 }
 
-/// A user's own sessions need no action.
+/// Returns the required rights. A user's own sessions need no action.
 pub(crate) fn rights<'v>(specification: Value<'v>, asker: &Asker<'_>) -> Vec<Right<'v>> {
     let options = specification.as_document().unwrap_or(Document::EMPTY);
     let mut users = values(options, "users").filter_map(|users| users.as_array());

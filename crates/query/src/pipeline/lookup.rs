@@ -1,8 +1,7 @@
-//! `$lookup`: the matching documents of another collection in an array.
+//! `$lookup`: adds matching documents of another collection as an array.
 //!
-//! By equality (`localField`, `foreignField`), by a pipeline with variables (`let`), or both: the
-//! equality then comes first in the pipeline. The equality is a filter like any other, so the
-//! foreign collection's indexes serve it.
+//! The join is by equality (`localField`, `foreignField`), by a pipeline with variables (`let`), or both; the equality
+//! then comes first in the pipeline. The equality is a normal filter, so the foreign collection's indexes serve it.
 
 use super::collections::Namespace;
 use super::definition::Inputs;
@@ -24,19 +23,20 @@ use std::sync::Arc;
 /// A parsed `$lookup`.
 #[derive(Clone)]
 pub(super) struct Lookup {
-    /// `None` where the pipeline begins with `$documents`.
+    /// The foreign collection; `None` if the pipeline begins with `$documents`.
     from: Option<Namespace>,
     output: Path,
     equality: Option<(Path, Path)>,
     pipeline: Option<Pipeline>,
     variables: Let,
-    /// The specification as written.
+    /// The specification as given.
     spec: ValueBuf,
-    /// The `$unwind` of the output that was joined to it.
+    /// The `$unwind` of the output, if joined to this stage.
     unwind: Option<Unwind>,
 }
 
-/// Errors: FailedToParse for bad, missing and unknown options, as MongoDB words them; the errors of the pipeline.
+/// Parses `$lookup`. Errors: FailedToParse for invalid, missing and unknown options, with MongoDB's messages; the
+/// errors of the pipeline.
 pub(crate) fn parse(spec: &Element<'_>, scope: &Scope<'_>) -> Result<Parsed> {
     let Value::Document(options) = spec.value() else {
         let found = spec.kind().alias();
@@ -80,10 +80,10 @@ pub(crate) fn inputs(specification: Value<'_>) -> Inputs<'_> {
     Inputs::of_options(specification, "from")
 }
 
-/// The name of the other collection.
+/// Returns the name of the other collection.
 ///
-/// Errors: FailedToParse for what is no text; `{db, coll}` is for a few collections of a cluster's
-/// own, which are not here.
+/// Errors: FailedToParse for a value that is not a string. MongoDB allows `{db, coll}` only for a few internal
+/// collections of a cluster, which do not exist here.
 fn from_option<'a>(option: &Element<'a>) -> Result<&'a str> {
     let Value::Document(named) = option.value() else { return text_option("$lookup", option) };
     let named = super::target::from_document("$lookup.from", named)?;
@@ -95,7 +95,8 @@ fn from_option<'a>(option: &Element<'a>) -> Result<&'a str> {
     ))
 }
 
-/// Errors: TypeMismatch for what is no text, FailedToParse for an empty one, errors of paths.
+/// Parses a path. Errors: TypeMismatch for a value that is not a string, FailedToParse for an empty path, errors of
+/// paths.
 fn field_option(option: &Element<'_>) -> Result<Path> {
     let Value::String(text) = option.value() else {
         let found = option.kind().alias();
@@ -136,8 +137,8 @@ fn sub_pipeline(stages: Array<'_>, variables: &Let, scope: &Scope<'_>) -> Result
     Ok(pipeline)
 }
 
-/// The filter that finds what equals the local values: null where there are none, any of an
-/// array's elements, regular expressions by equality.
+/// Returns the filter for equality with the local values: null if missing, any element of an array, regular expressions
+/// by equality.
 pub(crate) fn equality_filter(document: Document<'_>, local: &Path, foreign: &Path) -> DocumentBuf {
     let mut values = Vec::new();
     visit_values(Value::Document(document), local.components(), &mut |value| values.push(value));
@@ -169,7 +170,7 @@ impl Operator for Lookup {
         }
     }
 
-    /// Unwinding its own output at once keeps the matches from ever being one array.
+    /// The joined `$unwind` avoids an array of all matches.
     fn unwinding(&self, unwind: &Unwind) -> Option<(DocumentBuf, Arc<dyn Operator>)> {
         if self.unwind.is_some() || unwind.path != self.output {
             return None;
@@ -190,7 +191,7 @@ impl Operator for Lookup {
         match self.variables.dependencies() {
             Some(read) => {
                 paths.extend(read);
-                // A dotted output is put into what stands there.
+                // A dotted output is set within the existing field.
                 paths.extend(
                     (self.output.components().len() > 1).then(|| Path::new(self.output.first_name())),
                 );
@@ -217,11 +218,11 @@ struct Running {
     stage: Arc<Lookup>,
     input: Stream,
     search: Search,
-    /// What was found, where it is the same for every document.
+    /// The matches, if they are equal for all documents.
     unchanging: Option<DocumentBuf>,
 }
 
-/// What finding matches takes.
+/// State of finding matches.
 pub(super) struct Search {
     environment: Environment,
     pub(super) tick: Tick,
@@ -229,7 +230,7 @@ pub(super) struct Search {
 }
 
 impl Search {
-    /// The stream of matches for one document.
+    /// Returns the stream of matches for one document.
     pub(super) fn matches(&mut self, stage: &Lookup, document: Document<'_>) -> Result<Stream> {
         let environment = &self.environment;
         let filter =
@@ -256,7 +257,7 @@ impl Search {
         }
     }
 
-    /// The matches as `{"": [ … ]}`.
+    /// Returns the matches as `{"": [ … ]}`.
     fn collect(&mut self, stage: &Lookup, mut matches: Stream) -> Result<DocumentBuf> {
         let limit = self.environment.context.limits.lookup;
         let mut builder = Builder::new();
@@ -355,7 +356,7 @@ mod tests {
             Run::new("[{a: 1}, {a: 2}]", "[{$lookup: {from: 'f', pipeline: [{$count: 'n'}], as: 'r'}}]");
         let run = run.with("f", FOREIGN);
         run.gives("[{a: 1, r: [{n: 5}]}, {a: 2, r: [{n: 5}]}]");
-        // Once plain and once optimised.
+        // Once unoptimised and once optimised.
         assert_eq!(*run.collections.log.lock(), ["aggregate f", "aggregate f"]);
     }
 

@@ -1,6 +1,6 @@
-//! `$lookup` with an `$unwind` of its output joined to it: a document for each match.
+//! `$lookup` joined with an `$unwind` of its output: a document for each match.
 //!
-//! The matches are never gathered, so a document may have more of them than an array could hold.
+//! The matches are never collected, so a document may have more matches than an array can hold.
 
 use super::lookup::{Lookup, Search};
 use super::unwind::Unwind;
@@ -17,7 +17,7 @@ struct Running {
     current: Option<Current>,
 }
 
-/// The document being joined, the matches to come and how many there were.
+/// The document being joined, the remaining matches and the number of matches so far.
 struct Current {
     document: DocumentCow,
     matches: Stream,

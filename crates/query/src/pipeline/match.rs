@@ -1,4 +1,4 @@
-//! `$match`: passes on the documents that a filter matches.
+//! `$match`: passes on the documents that match a filter.
 
 use super::filter_paths::{Refusals, check_filter, has_text};
 use super::operator::{Effect, Kind, Operator, Reads};
@@ -16,8 +16,8 @@ pub(crate) struct Match {
     matcher: Matcher,
 }
 
-/// Errors: 15959 unless the filter is a document; the errors of filters; BadValue for `$where` and `$near`, which
-/// MongoDB refuses here.
+/// Parses `$match`. Errors: 15959 unless the filter is a document; the errors of filters; BadValue for `$where` and
+/// `$near`, which MongoDB refuses here.
 pub(crate) fn parse(spec: &Element<'_>, scope: &Scope<'_>) -> Result<Parsed> {
     let Value::Document(filter) = spec.value() else {
         return Err(err!(15959, "the match filter must be an expression in an object"));
@@ -34,7 +34,7 @@ impl Match {
         Ok(Match { filter: filter.to_owned(), matcher: Matcher::parse_query(filter, context)? })
     }
 
-    /// A step made by the optimiser or by another stage.
+    /// Returns a step for the optimiser or for another stage.
     pub(crate) fn step(filter: Document<'_>, context: &Context) -> Result<Step> {
         let mut builder = Builder::new();
         builder.append(c"$match", filter);

@@ -1,4 +1,4 @@
-//! `$merge`: the documents put into a collection, each as the modes say.
+//! `$merge`: writes the documents into a collection.
 
 use super::collections::Namespace;
 use super::definition::{Asker, Resource, Right, values};
@@ -12,12 +12,12 @@ use base::bson::{Builder, Document, DocumentBuf, DocumentCow, Element, Path, Val
 use base::{ErrorCode, Result, err};
 use std::sync::Arc;
 
-/// Errors: see [`Merge::parse`].
+/// Parses `$merge`. Errors: see [`Merge::parse`].
 pub(crate) fn parse(spec: &Element<'_>, scope: &Scope<'_>) -> Result<Parsed> {
     Ok(Parsed::one(Merge::parse(spec, scope.context)?))
 }
 
-/// What becomes of documents that are there and of those that are not.
+/// Returns the required rights, which depend on the modes.
 pub(crate) fn rights<'v>(specification: Value<'v>, _asker: &Asker<'_>) -> Vec<Right<'v>> {
     let Value::Document(options) = specification else {
         return vec![Right { on: Resource::Target(specification), actions: &["insert", "update"] }];
@@ -34,7 +34,7 @@ pub(crate) fn rights<'v>(specification: Value<'v>, _asker: &Asker<'_>) -> Vec<Ri
 }
 
 impl Operator for Merge {
-    /// Errors: 51183 where no unique index makes sure that the fields tell documents apart.
+    /// Starts the stage. Errors: 51183 without a unique index on the fields.
     fn start(self: Arc<Self>, input: Stream, environment: &Environment) -> Result<Stream> {
         let by_id = matches!(self.on.as_slice(), [only] if only.as_str() == "_id");
         if !by_id {
@@ -57,11 +57,11 @@ struct Running {
     environment: Environment,
 }
 
-/// Documents and bytes that are written together.
+/// Maximum documents and bytes of a batch.
 const BATCH_DOCUMENTS: usize = 1000;
 const BATCH_BYTES: usize = 16 * 1024 * 1024;
 
-/// Documents read and not yet written, each with its filter.
+/// Documents to write, each with its filter.
 #[derive(Default)]
 struct Batch {
     writes: Vec<(Option<DocumentBuf>, DocumentCow)>,
@@ -80,7 +80,7 @@ impl Batch {
 }
 
 impl Stage for Running {
-    /// Merges everything and gives nothing.
+    /// Merges all documents and returns none.
     fn next(&mut self) -> Result<Option<DocumentCow>> {
         let Some(mut input) = self.input.take() else { return Ok(None) };
         let mut tick = Tick::new(&self.environment.context);
@@ -103,7 +103,7 @@ impl Running {
         &self.stage.into
     }
 
-    /// Writes a batch as MongoDB does: all of it, and then the first failure counts.
+    /// Writes a whole batch and returns the first error, as MongoDB does.
     fn write(&self, batch: Batch) -> Result<()> {
         let mut arena = Arena::new();
         let mut failed = Ok(());
@@ -121,7 +121,7 @@ impl Running {
         let (collections, context) = (&self.environment.collections, &self.environment.context);
         let not_matched = self.stage.not_matched;
         let Some(filter) = filter else {
-            // Without `_id` nothing can match; inserting makes one.
+            // A document without `_id` cannot match; the insert creates one.
             return match not_matched {
                 NotMatched::Insert => collections.insert(self.into(), document, context),
                 NotMatched::Discard => Ok(()),
@@ -143,7 +143,7 @@ impl Running {
         }
     }
 
-    /// Updates the matching document, or inserts where that is the mode; whether one matched.
+    /// Updates the matching document, or inserts if the mode is to insert. Returns whether a document matched.
     fn update(&self, filter: Document<'_>, document: Document<'_>, arena: &Arena) -> Result<bool> {
         let (collections, context) = (&self.environment.collections, &self.environment.context);
         let insert = matches!(self.stage.not_matched, NotMatched::Insert).then_some(document);
@@ -165,7 +165,7 @@ impl Running {
     }
 }
 
-/// Whether a failure is of one document, so that the others are still written.
+/// Whether an error concerns a single document, so the remaining documents are still written.
 fn concerns_one_document(code: ErrorCode) -> bool {
     matches!(
         code,
@@ -185,7 +185,7 @@ fn no_match() -> base::Error {
     )
 }
 
-/// The filter of equalities on the fields; `None` where `_id` is missing.
+/// Returns the filter of equalities on the fields; `None` without `_id`.
 ///
 /// Errors: 51132 for a missing or null field, 51185 for an array.
 fn filter(on: &[Path], document: Document<'_>) -> Result<Option<DocumentBuf>> {
@@ -212,7 +212,7 @@ fn filter(on: &[Path], document: Document<'_>) -> Result<Option<DocumentBuf>> {
     Ok(Some(builder.finish()))
 }
 
-/// Errors: 51132 where an array stands on the way to the field.
+/// Checks the path of a field. Errors: 51132 for an array on the path.
 fn check_no_arrays(path: &Path, document: Document<'_>) -> Result<()> {
     let mut inner = document;
     let Some((_, parents)) = path.components().split_last() else { return Ok(()) };

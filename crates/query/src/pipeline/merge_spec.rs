@@ -1,4 +1,4 @@
-//! How a `$merge` is written.
+//! Specification of `$merge`.
 
 use super::collections::Namespace;
 use super::target;
@@ -16,7 +16,7 @@ pub(super) struct Merge {
     pub(super) not_matched: NotMatched,
 }
 
-/// What becomes of a document that is there already.
+/// Action for a document that exists in the target.
 pub(super) enum Matched {
     Replace,
     KeepExisting,
@@ -25,7 +25,7 @@ pub(super) enum Matched {
     Pipeline { update: ValueBuf, variables: Let },
 }
 
-/// What becomes of a document that is not there yet.
+/// Action for a document that does not exist in the target.
 #[derive(Clone, Copy)]
 pub(super) enum NotMatched {
     Insert,
@@ -34,8 +34,10 @@ pub(super) enum NotMatched {
 }
 
 impl Merge {
-    /// Errors: 51182 unless it is text or a document, 40414 and 40415 for missing and unknown
-    /// fields, 51134, 51178, 51181, 51186, 51187, 51191, 51199, 5786800 and those of [`target`] for bad ones.
+    /// Parses the specification.
+    ///
+    /// Errors: 51182 unless it is a string or a document, 40414 and 40415 for missing and unknown fields. 51134, 51178,
+    /// 51181, 51186, 51187, 51191, 51199, 5786800 and the errors of [`target`] for invalid fields.
     pub(super) fn parse(spec: &Element<'_>, context: &Context) -> Result<Merge> {
         let options = match spec.value() {
             Value::String("") => return Err(err!(InvalidNamespace, "$merge needs the name of a collection")),
@@ -225,9 +227,9 @@ fn bad_mode(field: &str, mode: Value<'_>) -> base::Error {
     }
 }
 
-/// The variables of a pipeline: `let`'s, and always `new`, the document that comes.
+/// Parses the variables of a pipeline: the variables of `let`, and always `new`, the incoming document.
 ///
-/// Errors: 51273 where `let` gives `new` another value.
+/// Errors: 51273 if `let` gives `new` another value.
 fn parse_variables(options: Document<'_>, context: &Context) -> Result<Let> {
     let mut spec = Builder::new();
     spec.begin_document(c"let");

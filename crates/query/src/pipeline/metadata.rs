@@ -1,8 +1,7 @@
-//! What becomes of `$meta` on the way through a pipeline.
+//! Metadata (`$meta`) in a pipeline.
 //!
-//! The source notes the metadata of the document it yields, and a [`Carrier`](crate::metadata) takes
-//! it through stages that hold documents back. What is left are the stages named here: those that
-//! give a document a sort key, and those that make new ones.
+//! The source notes the metadata of the document it yields, and a [`Carrier`](crate::metadata) takes it through
+//! blocking stages. This module handles stages that give a document a sort key and stages that create documents.
 
 use super::filter_paths::has_text;
 use super::operator::Kind;
@@ -13,9 +12,9 @@ use base::{Result, err};
 use std::sync::Arc;
 
 impl Step {
-    /// The output of the stage, if need be wrapped so that its metadata is noted.
+    /// Returns the output of the stage, wrapped if its metadata must be noted.
     ///
-    /// Errors: the errors of parsing a sort's pattern again, which there are none of.
+    /// Errors: the errors of parsing a sort pattern again, which cannot occur.
     pub(super) fn after(&self, output: Stream, environment: &Environment) -> Result<Stream> {
         let context = &environment.context;
         let sort = match self.operator.kind() {
@@ -35,13 +34,13 @@ impl Step {
 }
 
 impl Pipeline {
-    /// Errors: 40218 where a stage asks for metadata that only searches give, and the first stage is no
-    /// such search.
+    /// Checks the metadata that stages request. Errors: 40218 for metadata of a search if the first stage is not this
+    /// search.
     pub fn check_metadata(&self, context: &Context) -> Result<()> {
         self.check_metadata_behind(self, context)
     }
 
-    /// [`check_metadata`](Self::check_metadata) of a pipeline that runs behind another: that of a view.
+    /// Runs [`check_metadata`](Self::check_metadata) for a pipeline after another: the pipeline of a view.
     pub fn check_metadata_behind(&self, front: &Pipeline, context: &Context) -> Result<()> {
         for kind in MetaKind::SEARCHED {
             let asked = || self.steps.iter().any(|step| kind.is_asked_in(step.spec.view()));
@@ -52,9 +51,9 @@ impl Pipeline {
         Ok(())
     }
 
-    /// For what has no index of text: `what` says so, or nothing.
+    /// Refuses `$text` for an operation without a text index; `what` describes the reason, or is empty.
     ///
-    /// Errors: IndexNotFound where the first stage searches for text.
+    /// Errors: IndexNotFound if the first stage contains `$text`.
     pub fn refuse_text(&self, what: &dyn std::fmt::Display) -> Result<()> {
         match self.searches(MetaKind::TextScore) {
             true => Err(err!(IndexNotFound, "text index required for $text query{what}")),
@@ -62,7 +61,7 @@ impl Pipeline {
         }
     }
 
-    /// Whether the first stage is a search that gives this kind.
+    /// Whether the first stage is a search that provides this kind.
     fn searches(&self, kind: MetaKind) -> bool {
         let Some(first) = self.steps.first() else { return false };
         match kind {
@@ -77,8 +76,8 @@ impl Pipeline {
         }
     }
 
-    /// Whether a stage asks for the sort key of documents that nothing has sorted: what MongoDB
-    /// refuses to plan. `$group` may ask, and finds none.
+    /// Whether a stage requests the sort key of unsorted documents, which MongoDB refuses to plan. `$group` may request
+    /// it and finds none.
     pub fn asks_for_unsorted_key(&self) -> bool {
         for step in &self.steps {
             if step.definition.makes_new || matches!(step.operator.kind(), Kind::Sort { .. }) {
@@ -92,7 +91,7 @@ impl Pipeline {
     }
 }
 
-/// Notes the metadata of documents that are new, or have been sorted by a pattern.
+/// Notes the metadata of documents that are new or have been sorted by a pattern.
 struct Noting {
     input: Stream,
     context: Arc<Context>,
@@ -112,7 +111,7 @@ impl Stage for Noting {
     }
 }
 
-/// A source for tests: each document has its number as record id, and half of it as text score.
+/// Returns a test source. Each document has its number as record id, and half of it as text score.
 #[cfg(test)]
 pub(crate) fn numbered(documents: Vec<base::bson::DocumentBuf>, context: &Arc<Context>) -> Stream {
     let context = context.clone();
@@ -186,7 +185,7 @@ mod tests {
         );
     }
 
-    /// Documents with ids, each of which has its number as record id.
+    /// Returns documents with ids, each with its number as record id.
     fn documents(count: usize) -> String {
         let all: String =
             (1..=count).map(|number| format!("{{_id: {number}, a: {}}},", number * 7 % 11)).collect();

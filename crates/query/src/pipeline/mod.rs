@@ -1,13 +1,11 @@
-//! Aggregation pipelines: parsed whole before any document is read, then pulled one document at
-//! a time.
+//! Aggregation pipelines: parsed completely before any document is read, then pulled one document at a time.
 //!
-//! [`Pipeline::parse`] turns the array of stages into [`Step`]s, each holding its [`Operator`];
-//! [`Pipeline::run`] stacks their running halves on a source. A running stage is a pull iterator
-//! ([`Stage`]) that owns all it needs, so that a cursor may keep it between requests. Other
-//! collections are reached through [`Collections`], which the database implements.
+//! [`Pipeline::parse`] turns the array of stages into [`Step`]s, each with its [`Operator`]. [`Pipeline::run`] stacks
+//! the running stages on a source. A running stage is a pull iterator ([`Stage`]) that owns all its state, so a cursor
+//! can keep it between requests. [`Collections`], which the database implements, gives access to other collections.
 //!
-//! A stage of the language is one file here and one row of the table in [`registry`]. The row holds all other facts
-//! about the stage ([`StageDefinition`]): the server and the database match no names of stages.
+//! A stage of the language is one file here and one row of the table in [`registry`]. The row has all other facts about
+//! the stage ([`StageDefinition`]). The server and the database match no names of stages.
 
 mod bucket;
 mod bucket_auto;
@@ -88,27 +86,27 @@ use std::sync::Arc;
 
 use crate::Context;
 
-/// A running source or stage: documents are pulled from it one at a time.
+/// A running source or stage, which returns documents one at a time.
 ///
-/// It owns its plan, snapshot and environment (no borrows), so that an open cursor can keep it
-/// between requests, which may run on different threads.
+/// It owns its plan, snapshot and environment (no borrows). An open cursor can therefore keep it between requests,
+/// which may run on different threads.
 pub trait Stage: Send {
-    /// The next document, or `None` when there are no more (and ever after, but for a change stream, which
-    /// may have more when it is asked again).
+    /// Returns the next document, or `None` at the end. After the end it always returns `None`, except for a change
+    /// stream, which may have more documents later.
     fn next(&mut self) -> Result<Option<DocumentCow>>;
 }
 
-/// A stage as it is passed on.
+/// A boxed stage.
 pub type Stream = Box<dyn Stage>;
 
-/// One parsed stage and how it was written.
+/// A parsed stage with its specification.
 #[derive(Clone)]
 pub(crate) struct Step {
     definition: &'static StageDefinition,
     /// `{ $stage: specification }`, for explain and for rewriting.
     spec: DocumentBuf,
     operator: Arc<dyn Operator>,
-    /// By how many levels it may deepen documents.
+    /// Levels that it may add to documents.
     growth: usize,
 }
 
@@ -118,7 +116,7 @@ impl Step {
         Step { definition, spec, operator, growth }
     }
 
-    /// The stages that explain shows.
+    /// Returns the stages that explain prints.
     fn explained(&self) -> Vec<DocumentBuf> {
         let specification = self.spec.view().first().map(|spec| spec.value());
         match (self.definition.explained, specification) {
@@ -128,7 +126,7 @@ impl Step {
     }
 }
 
-/// A parsed pipeline. Cloning it is cheap; running it leaves it as it was.
+/// A parsed, immutable pipeline. Clones are cheap.
 #[derive(Clone, Default)]
 pub struct Pipeline {
     steps: Vec<Step>,
@@ -137,23 +135,23 @@ pub struct Pipeline {
 impl Pipeline {
     /// Parses every stage and checks their positions.
     ///
-    /// Errors, as in MongoDB: TypeMismatch for a stage that is no document, 40323 for one without exactly one field,
-    /// 40324 for an unknown stage, 40601/40602 for a stage out of place, NotImplemented for a known one that is not
-    /// built, and each stage's own.
+    /// Errors, as in MongoDB: TypeMismatch for a stage that is not a document, 40323 for a stage without exactly one
+    /// field, 40324 for an unknown stage, 40601/40602 for a misplaced stage. NotImplemented for a known but unsupported
+    /// stage, and the errors of each stage.
     pub fn parse(stages: Array<'_>, context: &Context) -> Result<Pipeline> {
         Scope::top(context).pipeline(stages)
     }
 
     /// Stacks the stages on a source of documents.
     ///
-    /// A pipeline for which [`reads_collection`](Self::reads_collection) is false brings its own
-    /// documents; its source is not read.
+    /// The source is not read if [`reads_collection`](Self::reads_collection) is false, because the pipeline brings its
+    /// own documents.
     pub fn run(&self, source: Stream, environment: &Environment) -> Result<Stream> {
         self.run_through(source, environment, &mut |stream| stream)
     }
 
-    /// Stacks the stages as [`run`](Self::run) does, passing each one's output through `each`: for
-    /// explain, which counts it.
+    /// Stacks the stages as [`run`](Self::run) does, and passes the output of each through `each`: for explain, which
+    /// counts it.
     pub fn run_through(
         &self,
         source: Stream,
@@ -173,17 +171,17 @@ impl Pipeline {
         Ok(if growth.look_in_the_end() { Box::new(Bounded(stream)) } else { stream })
     }
 
-    /// How many stages there are.
+    /// The number of stages.
     pub fn len(&self) -> usize {
         self.steps.len()
     }
 
-    /// Whether there are no stages.
+    /// Whether the pipeline has no stages.
     pub fn is_empty(&self) -> bool {
         self.steps.is_empty()
     }
 
-    /// The stages as explain shows them, in order, each with its position in the pipeline.
+    /// The stages as explain prints them, in order, each with its position in the pipeline.
     pub fn explained(&self) -> impl Iterator<Item = (DocumentBuf, usize)> {
         let steps = self.steps.iter().enumerate();
         steps.flat_map(|(position, step)| step.explained().into_iter().map(move |stage| (stage, position)))
@@ -214,8 +212,8 @@ impl Pipeline {
         self.writer().is_some()
     }
 
-    /// Whether the documents come from the collection: false where the first stage brings its own
-    /// (`$documents`, `$collStats`, …).
+    /// Whether the documents come from the collection: false if the first stage brings its own (`$documents`,
+    /// `$collStats`, …).
     pub fn reads_collection(&self) -> bool {
         !self.steps.first().is_some_and(|step| matches!(step.operator.kind(), Kind::Source))
     }

@@ -1,4 +1,4 @@
-//! What every parsed stage can do: start running, and tell the optimiser what it does.
+//! Interface of parsed stages: starting them, and their properties for the optimiser.
 
 use super::geo_near::GeoNear;
 use super::unwind::Unwind;
@@ -9,75 +9,75 @@ use std::sync::Arc;
 
 /// A parsed stage: immutable, shared by all its runs.
 pub(crate) trait Operator: Send + Sync {
-    /// Puts the running stage on top of its input.
+    /// Stacks the running stage on its input.
     fn start(self: Arc<Self>, input: Stream, environment: &Environment) -> Result<Stream>;
 
-    /// What the optimiser and the planner may take apart.
+    /// The kind of stage, for the optimiser and the planner.
     fn kind(&self) -> Kind<'_> {
         Kind::Other
     }
 
-    /// What happens to the documents on their way through.
+    /// The stage's effect on documents.
     fn effect(&self) -> Effect {
         Effect::Opaque
     }
 
-    /// The stage that does what this and an `$unwind` behind it do, where there is one, and how
-    /// explain shows it.
+    /// Returns the stage that combines this one with an `$unwind` after it, if possible, and its specification for
+    /// explain.
     fn unwinding(&self, _unwind: &Unwind) -> Option<(DocumentBuf, Arc<dyn Operator>)> {
         None
     }
 
-    /// The paths that the stage reads of its input.
+    /// The paths that the stage reads from its input.
     fn reads(&self) -> Reads {
         Reads::Everything
     }
 }
 
-/// The stages that others know from within.
+/// Stages that the optimiser and the planner treat specially.
 pub(crate) enum Kind<'a> {
-    /// A `$match` by its filter.
+    /// A `$match` with its filter.
     Match(&'a DocumentBuf),
-    /// A `$sort`, and how many of its first documents are wanted.
+    /// A `$sort`, and the number of requested documents.
     Sort {
         pattern: &'a DocumentBuf,
         limit: Option<u64>,
     },
-    /// A `$geoNear`, which the plan does.
+    /// A `$geoNear`, which the plan executes.
     GeoNear(&'a Arc<GeoNear>),
     Limit(u64),
-    /// An `$unwind`, for what can unwind its own output.
+    /// An `$unwind`, which a preceding stage may absorb.
     Unwind(&'a Unwind),
     Skip(u64),
-    /// Brings its own documents; must be first.
+    /// A source of documents; must be first.
     Source,
-    /// Nothing that others look into.
+    /// All other stages.
     Other,
 }
 
-/// What a stage does to documents, told by top-level field.
+/// A stage's effect on documents, by top-level field.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Effect {
-    /// Each document by itself passes as it is or not at all.
+    /// Each document passes unchanged or is dropped.
     Filters,
-    /// Only puts documents into another order.
+    /// Documents are only reordered.
     Reorders,
-    /// Each document comes out once, only these fields changed.
+    /// Each document yields one document, with only these fields changed.
     Changes(Vec<String>),
-    /// Each document comes out once, these fields as they were, all else changed or gone.
+    /// Each document yields one document, with these fields unchanged and all others changed or removed.
     Keeps(Vec<String>),
-    /// Each document comes out any number of times, only these fields changed.
+    /// Each document yields any number of documents, with only these fields changed.
     Multiplies(Vec<String>),
-    /// Anything else.
+    /// Any other effect.
     Opaque,
 }
 
-/// What a stage reads.
+/// The paths that a stage reads.
 pub(crate) enum Reads {
-    /// These paths, and passes everything on.
+    /// These paths; the stage passes on all fields.
     Also(Vec<Path>),
-    /// These paths alone: what comes out is made of nothing else.
+    /// Only these paths; the output depends on nothing else.
     Only(Vec<Path>),
-    /// Perhaps all of the document.
+    /// Possibly the whole document.
     Everything,
 }

@@ -1,8 +1,8 @@
-//! Rewrites a pipeline into a cheaper one with the same result.
+//! Rewrites a pipeline into a cheaper one with an equal result.
 //!
-//! Filters go towards the source as far as nothing on the way changes what they read, so that a
-//! plan may take them; limits follow, and join the sort they meet. Neighbours of a kind become
-//! one. Each rule looks at two or three neighbours; they are applied until none fits.
+//! Filters move towards the source past stages that do not change the fields they read, so a plan may execute them.
+//! Limits follow, and join a sort on their way. Adjacent stages of one kind are merged. Each rule examines two or three
+//! adjacent stages. The rules are applied until none matches.
 
 use super::filter_paths::paths;
 use super::r#match::Match;
@@ -13,19 +13,19 @@ use crate::Context;
 use base::Result;
 use base::bson::{Builder, Document, DocumentBuf, Value};
 
-/// How many neighbours a rule looks at.
+/// Maximum number of stages that a rule examines.
 const RULE_STEPS_MAX: usize = 3;
 
-/// What a rule makes of the steps it looked at, and how many these were.
+/// The replacement of a rule, and the number of steps that it replaces.
 type Rewrite = Option<(usize, Vec<Step>)>;
 
 impl Pipeline {
-    /// Rewrites the stages into cheaper ones with the same result.
+    /// Rewrites the stages into cheaper ones with an equal result.
     ///
-    /// Errors: none that parsing the pipeline has not had.
+    /// Errors: only errors that parsing the pipeline would have returned.
     pub fn optimize(&mut self, context: &Context) -> Result<()> {
-        // Every rule shortens the pipeline or moves a step towards the front, so this ends by
-        // itself; the bound is for a mistake in a rule.
+        // Every rule shortens the pipeline or moves a step towards the front, so rewriting terminates. The bound
+        // protects against a mistake in a rule.
         let mut rounds = self.steps.len() * self.steps.len() + self.steps.len();
         let mut from = 0;
         while rounds > 0
@@ -33,13 +33,13 @@ impl Pipeline {
         {
             context.interrupt.check()?;
             rounds -= 1;
-            // What was made may suit those before it; the others have been looked at.
+            // The replacement may match a rule with the steps before it; later steps have been examined.
             from = at.saturating_sub(RULE_STEPS_MAX);
         }
         Ok(())
     }
 
-    /// Rewrites the first steps that a rule fits, from a position on; says where.
+    /// Applies the first matching rule from a position on; returns its position.
     fn rewrite_once(&mut self, from: usize, context: &Context) -> Result<Option<usize>> {
         for at in from..self.steps.len() {
             let steps = self.steps.get(at..).unwrap_or_default();
@@ -70,14 +70,14 @@ fn drop_empty_match(steps: &[Step], _context: &Context) -> Result<Rewrite> {
     })
 }
 
-/// `$match` `$match` → one of both.
+/// Joins `$match` `$match` into one.
 fn join_matches(steps: &[Step], context: &Context) -> Result<Rewrite> {
     let (Kind::Match(first), Kind::Match(second)) = (kind(steps, 0), kind(steps, 1)) else { return Ok(None) };
     let all = conjuncts(first.view()).into_iter().chain(conjuncts(second.view())).collect::<Vec<_>>();
     Ok(Some((2, vec![Match::step(conjunction(&all).view(), context)?])))
 }
 
-/// A stage and a `$match` → those parts of the filter first that the stage leaves alone.
+/// Moves the conjuncts of a `$match` that a stage does not affect before the stage.
 fn pull_match(steps: &[Step], context: &Context) -> Result<Rewrite> {
     let (Some(before), Kind::Match(filter)) = (steps.first(), kind(steps, 1)) else { return Ok(None) };
     let effect = before.operator.effect();
@@ -96,7 +96,7 @@ fn pull_match(steps: &[Step], context: &Context) -> Result<Rewrite> {
     Ok(Some((2, made)))
 }
 
-/// Whether a filter sees the same before and after a stage with this effect.
+/// Whether a filter has equal results before and after a stage with this effect.
 fn is_untouched(filter: Document<'_>, effect: &Effect) -> bool {
     let Some(paths) = paths(filter) else { return false };
     let mut first = paths.iter().map(|path| path.first());
@@ -110,7 +110,7 @@ fn is_untouched(filter: Document<'_>, effect: &Effect) -> bool {
     }
 }
 
-/// The parts of a filter that must all match.
+/// Returns the conjuncts of a filter.
 fn conjuncts(filter: Document<'_>) -> Vec<DocumentBuf> {
     let mut parts = Vec::new();
     for element in filter {
@@ -152,12 +152,12 @@ fn join_skips(steps: &[Step], _context: &Context) -> Result<Rewrite> {
     Ok(sum(first, second).map(|both| (2, vec![skip::step(step, both)])))
 }
 
-/// A sum that is still an int64, which is all that the language can say.
+/// Returns the sum, if it is within the int64 range of the language.
 fn sum(a: u64, b: u64) -> Option<u64> {
     a.checked_add(b).filter(|sum| i64::try_from(*sum).is_ok())
 }
 
-/// `$sort` `$limit` → a sort that keeps so many; `$sort` `$skip` `$limit` likewise.
+/// Joins `$sort` `$limit`, or `$sort` `$skip` `$limit`, into a sort with a limit.
 fn join_sort_limit(steps: &[Step], _context: &Context) -> Result<Rewrite> {
     let [sort, next, ..] = steps else { return Ok(None) };
     let Kind::Sort { pattern, limit } = sort.operator.kind() else { return Ok(None) };
@@ -175,14 +175,14 @@ fn join_sort_limit(steps: &[Step], _context: &Context) -> Result<Rewrite> {
     }
 }
 
-/// `$lookup` and an `$unwind` of its output → one that does both.
+/// Joins `$lookup` and an `$unwind` of its output.
 fn join_unwind(steps: &[Step]) -> Rewrite {
     let (first, Kind::Unwind(unwind)) = (steps.first()?, kind(steps, 1)) else { return None };
     let (spec, operator) = first.operator.unwinding(unwind)?;
     Some((2, vec![Step::new(first.definition, spec, operator)]))
 }
 
-/// A stage that gives one document for each and a `$limit` or `$skip` → the latter first.
+/// Moves a `$limit` or `$skip` before a stage that maps each document to one.
 fn pull_limit(steps: &[Step]) -> Rewrite {
     let [first, second, ..] = steps else { return None };
     let one_for_one = matches!(first.operator.effect(), Effect::Changes(_) | Effect::Keeps(_));
@@ -232,7 +232,7 @@ mod tests {
         becomes("[{$match: {}}]", "[]");
     }
 
-    /// Random pipelines over random documents: `Run::result` compares plain with optimised.
+    /// Random pipelines over random documents; `Run::result` compares unoptimised and optimised results.
     #[test]
     fn results_stay_the_same() {
         const STAGES: &[&str] = &[

@@ -1,4 +1,4 @@
-//! `$out`: the documents as a collection's new content.
+//! `$out`: replaces the content of a collection by the documents.
 
 use super::collections::Namespace;
 use super::definition::{Asker, Resource, Right};
@@ -12,8 +12,10 @@ use std::sync::Arc;
 
 struct Out(Namespace);
 
-/// Errors: 16990 unless it is text or a document, errors of `{db, coll}`, 17385 and 31321 for collections of the
-/// server's own, IllegalOperation for a name that none can have.
+/// Parses `$out`.
+///
+/// Errors: 16990 unless it is a string or a document, errors of `{db, coll}`, 17385 and 31321 for internal collections,
+/// IllegalOperation for an invalid name.
 pub(crate) fn parse(spec: &Element<'_>, _scope: &Scope<'_>) -> Result<Parsed> {
     let into = match spec.value() {
         Value::String(collection) => Namespace::local(collection),
@@ -30,7 +32,7 @@ pub(crate) fn parse(spec: &Element<'_>, _scope: &Scope<'_>) -> Result<Parsed> {
     Ok(Parsed::one(Out(into)))
 }
 
-/// `$out` replaces what the collection holds.
+/// Returns the required rights. `$out` replaces the collection's content.
 pub(crate) fn rights<'v>(specification: Value<'v>, _asker: &Asker<'_>) -> Vec<Right<'v>> {
     vec![Right { on: Resource::Target(specification), actions: &["insert", "remove"] }]
 }
@@ -48,7 +50,7 @@ struct Running {
 }
 
 impl Stage for Running {
-    /// Writes everything and gives nothing. A failure leaves the old content.
+    /// Writes all documents and returns none. After an error the collection keeps its old content.
     fn next(&mut self) -> Result<Option<DocumentCow>> {
         let Some(mut input) = self.input.take() else { return Ok(None) };
         let mut tick = Tick::new(&self.environment.context);

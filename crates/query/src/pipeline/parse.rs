@@ -1,4 +1,4 @@
-//! Parsing a pipeline: where a stage stands, what it may be nested in, the numbers it takes.
+//! Parser of pipelines: positions and nesting of stages, and their numeric arguments.
 
 use super::definition::{Parser, Position, StageDefinition};
 use super::external::Source;
@@ -10,24 +10,24 @@ use base::bson::{Array, Builder, Document, Element, Number, Value};
 use base::{Result, err};
 use std::sync::Arc;
 
-/// MongoDB's limit of stages in one pipeline (internalPipelineLengthLimit).
+/// Maximum number of stages in a pipeline, as in MongoDB (internalPipelineLengthLimit).
 const STAGES_MAX: usize = 1000;
-/// How deep sub-pipelines may nest, as in MongoDB.
+/// Maximum nesting of sub-pipelines, as in MongoDB.
 pub const DEPTH_MAX: usize = 20;
 
-/// The error of sub-pipelines that nest deeper than [`DEPTH_MAX`].
+/// Returns the error for sub-pipelines that nest deeper than [`DEPTH_MAX`].
 pub fn too_deep() -> base::Error {
     err!(232, "Maximum number of nested sub-pipelines exceeded. Limit is {DEPTH_MAX}")
 }
 
-/// What stands around the pipeline that is being parsed.
+/// The surroundings of a pipeline being parsed.
 #[derive(Clone, Copy)]
 pub(crate) struct Scope<'p> {
-    /// Variables and the rest.
+    /// The context: variables and other inputs.
     pub(crate) context: &'p Context,
-    /// The stage whose sub-pipeline this is.
+    /// The stage that contains this sub-pipeline.
     inside: Option<Outer>,
-    /// Whether any pipeline around it is one of `$facet`.
+    /// Whether any surrounding pipeline is within `$facet`.
     in_facet: bool,
     depth: usize,
     position: usize,
@@ -35,7 +35,7 @@ pub(crate) struct Scope<'p> {
     first: Option<Document<'p>>,
 }
 
-/// The stages that parse pipelines of their own.
+/// Stages that parse sub-pipelines.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Outer {
     Facet,
@@ -43,11 +43,11 @@ pub(crate) enum Outer {
     UnionWith,
 }
 
-/// What a specification became.
+/// Result of parsing a specification.
 pub(crate) enum Parsed {
-    /// One operator, described by the specification as written.
+    /// One operator, described by the specification as given.
     One(Arc<dyn Operator>),
-    /// The stages that `$sortByCount` and the like stand for.
+    /// The stages that a shorthand such as `$sortByCount` expands to.
     Steps(Vec<Step>),
 }
 
@@ -56,8 +56,7 @@ impl Parsed {
         Parsed::One(Arc::new(operator))
     }
 
-    /// The stages that one stands for: the array that is open in the builder. Each is described as
-    /// itself.
+    /// Parses the expansion of a stage: the array that is open in the builder. Each stage describes itself.
     pub(crate) fn stages(stages: Builder, scope: &Scope<'_>) -> Result<Parsed> {
         let stages = stages.finish();
         let array = stages.view().first().and_then(|array| array.value().as_array()).unwrap_or(Array::EMPTY);
@@ -66,12 +65,12 @@ impl Parsed {
 }
 
 impl<'p> Scope<'p> {
-    /// The command's own pipeline.
+    /// Returns the scope of the command's own pipeline.
     pub(crate) fn top(context: &'p Context) -> Scope<'p> {
         Scope { context, inside: None, in_facet: false, depth: 0, position: 0, first: None }
     }
 
-    /// A sub-pipeline of a stage.
+    /// Returns the scope of a stage's sub-pipeline.
     ///
     /// Errors: MaxSubPipelineDepthExceeded's number beyond 20 levels.
     pub(crate) fn within<'q>(&self, stage: Outer, context: &'q Context) -> Result<Scope<'q>> {
@@ -152,23 +151,23 @@ impl<'p> Scope<'p> {
         }
     }
 
-    /// The first stage of the pipeline, as it is written.
+    /// The first stage of the pipeline, as given.
     pub(crate) fn first(&self) -> Option<Document<'p>> {
         self.first
     }
 
-    /// Whether the pipeline is one of a stage's within itself.
+    /// Whether the pipeline is a sub-pipeline of this stage.
     pub(crate) fn is_inside(&self, stage: Outer) -> bool {
         self.inside == Some(stage)
     }
 
-    /// Where the stage being parsed stands in its pipeline.
+    /// The position of the current stage in its pipeline.
     pub(crate) fn position(&self) -> usize {
         self.position
     }
 }
 
-/// Errors: 7749501 for more stages than a pipeline may have.
+/// Checks the number of stages. Errors: 7749501 beyond the maximum.
 pub(crate) fn check_length(stages: usize) -> Result<()> {
     if stages > STAGES_MAX {
         return Err(err!(7749501, "Pipeline length must be no longer than {STAGES_MAX} stages"));
@@ -176,8 +175,7 @@ pub(crate) fn check_length(stages: usize) -> Result<()> {
     Ok(())
 }
 
-/// The number as MongoDB reads counts: whole, not negative, within an int64. The error says what
-/// is wrong with it.
+/// Parses a number as MongoDB reads counts: integral, not negative, within an int64. The error describes the problem.
 pub(crate) fn non_negative(spec: &Element<'_>) -> std::result::Result<u64, String> {
     let shown = || format!("{}: {}", spec.name(), spec.value());
     let Some(number) = spec.value().as_number() else {

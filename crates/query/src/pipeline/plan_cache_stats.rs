@@ -1,10 +1,10 @@
-//! `$planCacheStats`: the plans that are kept for the collection.
+//! `$planCacheStats`: the cached plans of the collection.
 
 use super::external::{External, check_flags, options, refuse_sharded};
 use base::bson::Element;
 use base::{ErrorCode, Result};
 
-/// Errors: FailedToParse unless the options are a document; the errors of flags.
+/// Parses the stage. Errors: FailedToParse unless the options are a document; the errors of flags.
 pub(crate) fn parse(spec: &Element<'_>) -> Result<External> {
     let options = options(spec, ErrorCode::FailedToParse)?;
     check_flags(spec.name(), options, &["allHosts"])?;

@@ -1,23 +1,23 @@
-//! What a planner may take off the front of a pipeline, and what the rest needs to see.
+//! Leading stages that a plan may execute, and the paths that the remaining stages read.
 //!
-//! A stage that was taken off must be honoured by the plan; the pipeline no longer runs it.
+//! A plan must execute every stage that it removes, because the pipeline no longer runs it.
 
 use super::operator::{Kind, Reads};
 use super::{Pipeline, Step};
 use base::bson::{DocumentBuf, Path};
 use std::collections::HashSet;
 
-/// A `$sort` at the front of a pipeline, with the `$limit` behind it where that was joined to it.
+/// A `$sort` at the front of a pipeline, with a `$limit` that was joined to it.
 #[derive(Clone, Debug)]
 pub struct LeadingSort {
     /// The pattern.
     pub pattern: DocumentBuf,
-    /// How many documents of the sorted ones are asked for.
+    /// Number of requested documents.
     pub limit: Option<u64>,
 }
 
 impl Pipeline {
-    /// The filter of a `$match` that comes first.
+    /// The filter of a leading `$match`.
     pub fn leading_match(&self) -> Option<&DocumentBuf> {
         match self.steps.first()?.operator.kind() {
             Kind::Match(filter) => Some(filter),
@@ -25,14 +25,14 @@ impl Pipeline {
         }
     }
 
-    /// Takes off a `$match` that comes first.
+    /// Removes a leading `$match` and returns its filter.
     pub fn take_leading_match(&mut self) -> Option<DocumentBuf> {
         let filter = self.leading_match()?.clone();
         self.steps.remove(0);
         Some(filter)
     }
 
-    /// The `$sort` that comes first.
+    /// The leading `$sort`.
     pub fn leading_sort(&self) -> Option<LeadingSort> {
         match self.steps.first()?.operator.kind() {
             Kind::Sort { pattern, limit } => Some(LeadingSort { pattern: pattern.clone(), limit }),
@@ -40,14 +40,14 @@ impl Pipeline {
         }
     }
 
-    /// Takes off a `$sort` that comes first; its limit goes with it.
+    /// Removes a leading `$sort` with its limit.
     pub fn take_leading_sort(&mut self) -> Option<LeadingSort> {
         let sort = self.leading_sort()?;
         self.steps.remove(0);
         Some(sort)
     }
 
-    /// Takes off a `$limit` that comes first.
+    /// Removes a leading `$limit`.
     pub fn take_leading_limit(&mut self) -> Option<u64> {
         match self.steps.first()?.operator.kind() {
             Kind::Limit(limit) => {
@@ -58,8 +58,7 @@ impl Pipeline {
         }
     }
 
-    /// Takes off a `$skip` that comes first, if it leaves something of the `limit` documents that are
-    /// asked for before it (zero is all).
+    /// Removes a leading `$skip`, unless it skips all of the `limit` documents requested before it (zero means all).
     pub fn take_leading_skip(&mut self, limit: u64) -> Option<u64> {
         match self.steps.first()?.operator.kind() {
             Kind::Skip(skip) if limit == 0 || skip < limit => {
@@ -70,8 +69,7 @@ impl Pipeline {
         }
     }
 
-    /// The paths that the pipeline reads of its source's documents, where these are all that it
-    /// needs; `None` where whole documents may matter.
+    /// Returns the paths that the pipeline reads from its source; `None` if it may need whole documents.
     pub fn dependencies(&self) -> Option<Vec<Path>> {
         let mut paths: Vec<Path> = Vec::new();
         for Step { operator, .. } in &self.steps {
@@ -88,7 +86,7 @@ impl Pipeline {
     }
 }
 
-/// The paths without repetitions and without those that lie below another.
+/// Returns the paths without duplicates and without paths below other paths.
 fn without_covered(mut paths: Vec<Path>) -> Vec<Path> {
     paths.sort_by(|a, b| a.as_str().cmp(b.as_str()));
     paths.dedup();

@@ -1,7 +1,6 @@
-//! `$project`, `$addFields`/`$set` and `$unset`: documents in another shape, one for one.
+//! `$project`, `$addFields`/`$set` and `$unset`: reshape each document.
 //!
-//! What they do to a document is [`Projection`]'s; here stands how they are written, and what
-//! the optimiser may know of them.
+//! [`Projection`] implements their effect. This module parses them and describes them to the optimiser.
 
 use super::operator::{Effect, Operator, Reads};
 use super::parse::{Parsed, Scope};
@@ -16,11 +15,11 @@ struct Reshape {
     projection: Projection,
     effect: Effect,
     reads: Option<Vec<Path>>,
-    /// Whether what comes out is made of nothing but what is read.
+    /// Whether the output depends only on the paths read.
     closed: bool,
 }
 
-/// `$project`. Errors: 15969 unless it is a document; the errors of projections.
+/// Parses `$project`. Errors: 15969 unless it is a document; the errors of projections.
 pub(crate) fn parse_project(spec: &Element<'_>, scope: &Scope<'_>) -> Result<Parsed> {
     let Value::Document(fields) = spec.value() else {
         return Err(err!(15969, "$project specification must be an object"));
@@ -39,7 +38,7 @@ pub(crate) fn parse_project(spec: &Element<'_>, scope: &Scope<'_>) -> Result<Par
     Ok(Parsed::one(Reshape { projection, effect, reads, closed: !exclusion }))
 }
 
-/// `$addFields`, `$set`. Errors: 40272 unless it is a document; the errors of projections.
+/// Parses `$addFields` and `$set`. Errors: 40272 unless it is a document; the errors of projections.
 pub(crate) fn parse_add_fields(spec: &Element<'_>, scope: &Scope<'_>) -> Result<Parsed> {
     let name = if spec.name() == "$set" { "$set" } else { "$addFields" };
     let Value::Document(fields) = spec.value() else {
@@ -51,7 +50,7 @@ pub(crate) fn parse_add_fields(spec: &Element<'_>, scope: &Scope<'_>) -> Result<
     Ok(Parsed::one(Reshape { projection, effect, reads, closed: false }))
 }
 
-/// `$unset`. Errors: 31002, 31119, 31120 as in MongoDB, and errors of paths.
+/// Parses `$unset`. Errors: 31002, 31119, 31120 as in MongoDB, and errors of paths.
 pub(crate) fn parse_unset(spec: &Element<'_>, _scope: &Scope<'_>) -> Result<Parsed> {
     let paths: Vec<&str> = match spec.value() {
         Value::String(path) => vec![path],
@@ -89,7 +88,7 @@ fn is_kept(value: Value<'_>) -> bool {
     }
 }
 
-/// The top-level fields that an inclusion passes on as they are.
+/// Returns the top-level fields that an inclusion leaves unchanged.
 fn kept_names(fields: Document<'_>) -> Vec<String> {
     let mut names: Vec<String> = fields
         .iter()
@@ -102,14 +101,14 @@ fn kept_names(fields: Document<'_>) -> Vec<String> {
     names
 }
 
-/// The paths that the fields of a specification read; `None` for the whole document.
+/// Returns the paths that the fields of a specification read; `None` for the whole document.
 fn read_paths(fields: Document<'_>, prefix: &str, context: &Context) -> Option<Vec<Path>> {
     let mut paths = Vec::new();
     for field in fields {
         let name = format!("{prefix}{}", field.name());
         match field.value() {
             Value::Document(nested) if !nested.is_empty() && !starts_operator(nested) => {
-                // The array or document around computed fields decides their shape.
+                // The array or document around computed fields determines their shape.
                 paths.push(Path::new(FieldName::known(&name)));
                 paths.extend(read_paths(nested, &format!("{name}."), context)?);
             }

@@ -1,4 +1,4 @@
-//! `$redact`: keeps or prunes each level of a document as an expression decides.
+//! `$redact`: keeps or prunes each level of a document by an expression.
 
 use super::operator::Operator;
 use super::parse::{Parsed, Scope};
@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 struct Redact(Expression);
 
-/// Errors: the errors of expressions.
+/// Parses `$redact`. Errors: the errors of expressions.
 pub(crate) fn parse(spec: &Element<'_>, scope: &Scope<'_>) -> Result<Parsed> {
     Ok(Parsed::one(Redact(Expression::parse_redact(spec.value(), scope.context)?)))
 }
@@ -24,7 +24,7 @@ enum Verdict {
 }
 
 impl Redact {
-    /// Errors: 17053 for any other value.
+    /// Evaluates the expression at one level. Errors: 17053 for any other value.
     fn verdict(&self, level: Document<'_>, context: &Context) -> Result<Verdict> {
         let arena = Arena::new();
         match self.0.evaluate(level, context, &arena)? {
@@ -42,12 +42,12 @@ impl Redact {
         }
     }
 
-    /// What is left of a document, if anything.
+    /// Returns the remaining part of a document, if any.
     fn document(&self, level: Document<'_>, depth: usize, context: &Context) -> Result<Option<DocumentBuf>> {
         match self.verdict(level, context)? {
             Verdict::Keep => Ok(Some(level.to_owned())),
             Verdict::Prune => Ok(None),
-            // Documents made on the way may nest deeper than stored ones.
+            // Documents created by a pipeline may nest deeper than stored ones.
             Verdict::Descend if depth >= 2 * MAX_DEPTH => {
                 Err(err!(Overflow, "$redact: document nested deeper than {} levels", 2 * MAX_DEPTH))
             }
@@ -74,7 +74,7 @@ impl Redact {
         }
     }
 
-    /// Appends what is left of an array's elements to the open array.
+    /// Appends the remaining elements of an array to the open array.
     fn array(&self, array: Array<'_>, depth: usize, context: &Context, builder: &mut Builder) -> Result<()> {
         if depth >= 2 * MAX_DEPTH {
             return Err(err!(Overflow, "$redact: document nested deeper than {} levels", 2 * MAX_DEPTH));

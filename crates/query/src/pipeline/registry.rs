@@ -21,7 +21,7 @@ const fn external(name: &'static str, parse: fn(&Element<'_>) -> Result<External
     StageDefinition::new(name, Parser::External(parse)).brings(Own).not_in_transactions()
 }
 
-/// A stage that MongoDB itself has only beside its search process.
+/// Defines a stage that MongoDB supports only with its search process.
 const fn search(name: &'static str) -> StageDefinition {
     StageDefinition::new(name, Parser::Refused(search_is_off)).first()
 }
@@ -30,7 +30,7 @@ const fn refused(name: &'static str) -> StageDefinition {
     StageDefinition::new(name, Parser::Refused(not_implemented)).first()
 }
 
-/// Every stage of MongoDB's by name, those that are refused included.
+/// All of MongoDB's stages by name, including refused stages.
 pub(crate) static STAGES: &[StageDefinition] = &[
     stage("$_internalInhibitOptimization", internal::parse).in_streams(),
     stage("$_internalSplitPipeline", internal::parse),
@@ -113,7 +113,7 @@ fn not_implemented(spec: &Element<'_>) -> Error {
     err!(NotImplemented, "{} is not implemented", spec.name())
 }
 
-/// SearchNotEnabled, as from a MongoDB without a search process.
+/// Returns SearchNotEnabled, as MongoDB does without a search process.
 fn search_is_off(spec: &Element<'_>) -> Error {
     let what = match spec.name() {
         "$listSearchIndexes" => "Atlas Search Database Commands and the $listSearchIndexes aggregation stage",
@@ -127,9 +127,9 @@ fn search_is_off(spec: &Element<'_>) -> Error {
     )
 }
 
-/// The stage with this name.
+/// Returns the stage with this name.
 ///
-/// Errors: 40324 where MongoDB has none.
+/// Errors: 40324 for an unknown stage.
 pub(crate) fn find(name: &str) -> Result<&'static StageDefinition> {
     STAGES
         .binary_search_by_key(&name, |stage| stage.name)
@@ -138,12 +138,12 @@ pub(crate) fn find(name: &str) -> Result<&'static StageDefinition> {
         .ok_or_else(|| err!(40324, "Unrecognized pipeline stage name: '{name}'"))
 }
 
-/// All stages, sorted by name.
+/// Returns all stages, sorted by name.
 pub fn stages() -> impl Iterator<Item = &'static StageDefinition> {
     STAGES.iter()
 }
 
-/// The stages of a pipeline that is not parsed yet, with their specifications. What is no stage is left out.
+/// Returns the stages of an unparsed pipeline with their specifications, without unknown stages.
 pub fn stages_of<'v>(pipeline: Array<'v>) -> impl Iterator<Item = (&'static StageDefinition, Element<'v>)> {
     pipeline.iter().filter_map(|stage| {
         let spec = stage.as_document()?.first()?;
@@ -151,7 +151,7 @@ pub fn stages_of<'v>(pipeline: Array<'v>) -> impl Iterator<Item = (&'static Stag
     })
 }
 
-/// The first stage of a pipeline that is not parsed yet.
+/// Returns the first stage of an unparsed pipeline.
 pub fn first_stage(pipeline: Array<'_>) -> Option<&'static StageDefinition> {
     find(pipeline.iter().next()?.as_document()?.first()?.name()).ok()
 }

@@ -1,4 +1,4 @@
-//! `$replaceRoot` and `$replaceWith`: a computed document in the place of the whole.
+//! `$replaceRoot` and `$replaceWith`: replace each document by a computed one.
 
 use super::operator::{Operator, Reads};
 use super::parse::{Parsed, Scope};
@@ -10,12 +10,12 @@ use base::{Error, Result, err};
 use std::sync::Arc;
 
 struct ReplaceRoot {
-    /// The subject of the error for a value that is no document.
+    /// The subject of the error for a value that is not a document.
     what: &'static str,
     new_root: Expression,
 }
 
-/// Errors: 40229, 40414 and 40415 as in MongoDB, and errors of expressions.
+/// Parses `$replaceRoot`. Errors: 40229, 40414 and 40415 as in MongoDB, and errors of expressions.
 pub(crate) fn parse_replace_root(spec: &Element<'_>, scope: &Scope<'_>) -> Result<Parsed> {
     let Value::Document(options) = spec.value() else {
         let found = spec.kind().alias();
@@ -33,7 +33,7 @@ pub(crate) fn parse_replace_root(spec: &Element<'_>, scope: &Scope<'_>) -> Resul
     Ok(Parsed::one(ReplaceRoot { what: "'newRoot' expression ", new_root }))
 }
 
-/// Errors: the errors of expressions.
+/// Parses `$replaceWith`. Errors: the errors of expressions.
 pub(crate) fn parse_replace_with(spec: &Element<'_>, scope: &Scope<'_>) -> Result<Parsed> {
     let new_root = Expression::parse(spec.value(), scope.context)?;
     Ok(Parsed::one(ReplaceRoot { what: "'replacement document' ", new_root }))

@@ -1,4 +1,4 @@
-//! `$sample`: so many documents at random.
+//! `$sample`: a random sample of documents.
 
 use super::operator::{Operator, Reads};
 use super::parse::{Parsed, Scope};
@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 struct Sample(usize);
 
-/// Errors: 28745 to 28749 as in MongoDB.
+/// Parses `$sample`. Errors: 28745 to 28749 as in MongoDB.
 pub(crate) fn parse(spec: &Element<'_>, _scope: &Scope<'_>) -> Result<Parsed> {
     let Value::Document(options) = spec.value() else {
         return Err(err!(28745, "the $sample stage specification must be an object"));
@@ -62,7 +62,7 @@ struct Running {
 impl Stage for Running {
     fn next(&mut self) -> Result<Option<DocumentCow>> {
         if let Some(mut input) = self.input.take() {
-            // The first so many in the order of random keys: a sample without replacement.
+            // The first documents in the order of random keys are a sample without replacement.
             while let Some(document) = input.next()? {
                 self.tick.check()?;
                 self.sorter.add(&self.context.random().to_be_bytes(), 0, self.carrier.hold(document))?;

@@ -1,8 +1,8 @@
-//! `$setWindowFields`: fields computed from the documents around each one.
+//! `$setWindowFields`: computes fields from the documents around each document.
 //!
-//! Documents are sorted by partition and pattern; one partition at a time is gathered, in memory
-//! or beyond that in a temporary file, and handed to the window functions, whose values of all its
-//! documents are held until these are given out.
+//! Documents are sorted by partition and pattern. One partition at a time is gathered, in memory or in a temporary file
+//! beyond the memory limit. The window functions process the partition. Their values for all its documents are held
+//! until the documents are returned.
 
 use super::fields::set_path;
 use super::operator::Operator;
@@ -24,7 +24,8 @@ struct SetWindowFields {
     outputs: Vec<(Path, Box<dyn Function>)>,
 }
 
-/// Errors: FailedToParse, 40414, 40415 for bad, missing and unknown options; the errors of functions.
+/// Parses the stage. Errors: FailedToParse, 40414, 40415 for invalid, missing and unknown options; the errors of
+/// functions.
 pub(crate) fn parse(spec: &Element<'_>, scope: &Scope<'_>) -> Result<Parsed> {
     let Value::Document(options) = spec.value() else {
         let found = spec.kind().alias();
@@ -112,13 +113,13 @@ struct Running {
     tick: Tick,
     carrier: Carrier,
     environment: Environment,
-    /// The first document of the next partition as it is held, and that partition's key.
+    /// The first document of the next partition in held form, and the partition's key.
     ahead: Option<(Vec<u8>, DocumentCow)>,
-    /// The rest of the partition that is being given out.
+    /// Remaining documents of the current partition.
     ready: Ready,
 }
 
-/// Documents of a partition, and what each of the functions gives for them.
+/// Documents of a partition, and the functions' values for them.
 #[derive(Default)]
 struct Ready {
     documents: Given,
@@ -126,7 +127,7 @@ struct Ready {
 }
 
 impl Running {
-    /// Errors: TypeMismatch where the partition is an array.
+    /// Returns the key of a document's partition. Errors: TypeMismatch for an array.
     fn partition_key(&self, document: Document<'_>) -> Result<Vec<u8>> {
         let mut key = Vec::new();
         if let Some(expression) = &self.stage.partition_by {
@@ -164,9 +165,9 @@ impl Running {
         Ok(Some((self.partition_key(self.carrier.look(held.view()))?, held)))
     }
 
-    /// The documents of the next partition.
+    /// Gathers the documents of the next partition.
     ///
-    /// Errors: 5643011 beyond the memory where spilling isn't allowed; the errors of temporary files.
+    /// Errors: 5643011 beyond the memory limit if spilling is not allowed; the errors of temporary files.
     fn gather(&mut self) -> Result<Gathered> {
         let mut documents = Gathered::of(&self.carrier, &self.environment.context.spills);
         let Some((key, first)) = self.ahead.take() else { return Ok(documents) };
@@ -180,7 +181,7 @@ impl Running {
             }
             documents.add(document, limit, disk)?;
         }
-        // Every function will hold an argument and a result for each document.
+        // Every function holds an argument and a result for each document.
         let values = documents.len() * size_of::<ValueBuf>() * 2 * self.stage.outputs.len();
         if disk && documents.bytes() > 0 && documents.bytes() + values > limit {
             documents.spill()?;
@@ -189,9 +190,9 @@ impl Running {
         Ok(documents)
     }
 
-    /// What the functions give for a partition.
+    /// Computes the functions' values for a partition.
     ///
-    /// Errors: 5414201 where they hold more than the memory.
+    /// Errors: 5414201 beyond the memory limit.
     fn compute(&mut self, documents: Gathered) -> Result<Ready> {
         let context = Arc::clone(&self.environment.context);
         let sort_by = self.stage.sort_by.as_ref();
@@ -200,7 +201,7 @@ impl Running {
         let mut held = 0;
         for (_, function) in &self.stage.outputs {
             let values = function.compute(&partition, &mut self.tick)?;
-            // What the function held is free again, its values stay.
+            // The function's memory is free again; its values remain.
             partition.held.set(held);
             values.iter().try_for_each(|value| partition.hold_value(Some(value)))?;
             held = partition.held.get();
@@ -210,7 +211,7 @@ impl Running {
         Ok(Ready { documents: documents.give(), columns })
     }
 
-    /// The next document of the partition at hand.
+    /// Returns the next document of the current partition.
     fn give(&mut self) -> Result<Option<DocumentCow>> {
         let Some(mut document) = self.ready.documents.next()? else { return Ok(None) };
         for ((path, _), column) in self.stage.outputs.iter().zip(&mut self.ready.columns) {

@@ -1,4 +1,4 @@
-//! Window functions as `$setWindowFields` computes them.
+//! Tests of window functions in `$setWindowFields`.
 
 use crate::pipeline::testing::{Run, fails, gives, running_fails};
 
@@ -6,7 +6,7 @@ const INPUT: &str =
     "[{_id: 1, p: 'a', x: 3, v: 30}, {_id: 2, p: 'b', x: 1, v: 5}, {_id: 3, p: 'a', x: 1, v: 10},
     {_id: 4, p: 'a', x: 2, v: 20}, {_id: 5, p: 'a', x: 2, v: 40}]";
 
-/// The field `r` for the documents of `INPUT` by partition and x: 3, 4, 5, 1 and 2.
+/// Checks the field `r` for the documents of `INPUT`, ordered by partition and x: 3, 4, 5, 1 and 2.
 #[track_caller]
 fn windows(function: &str, expected: &str) {
     let stage =

@@ -1,4 +1,4 @@
-//! `$skip`: drops the first so many documents.
+//! `$skip`: drops the first documents.
 
 use super::operator::{Kind, Operator, Reads};
 use super::parse::{Parsed, Scope, non_negative};
@@ -11,13 +11,13 @@ use std::sync::Arc;
 /// A parsed `$skip`.
 struct Skip(u64);
 
-/// Errors: 5107200 unless the number is whole and not negative.
+/// Parses `$skip`. Errors: 5107200 unless the number is integral and not negative.
 pub(crate) fn parse(spec: &Element<'_>, _scope: &Scope<'_>) -> Result<Parsed> {
     let skip = non_negative(spec).map_err(|why| err!(5107200, "invalid argument to $skip stage: {why}"))?;
     Ok(Parsed::one(Skip(skip)))
 }
 
-/// Another step of the kind.
+/// Returns a step with another number.
 pub(crate) fn step(like: &Step, skip: u64) -> Step {
     let mut builder = Builder::new();
     builder.append(c"$skip", i64::try_from(skip).unwrap_or(i64::MAX));

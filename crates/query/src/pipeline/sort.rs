@@ -1,7 +1,7 @@
-//! `$sort`: documents in the order of a pattern.
+//! `$sort`: sorts documents by a pattern.
 //!
-//! Keys of bytes are made once and given to the [`Sorter`], which spills what exceeds the memory.
-//! With the `$limit` behind it joined to it, only so many documents are kept.
+//! Sort keys are encoded once and passed to the [`Sorter`], which spills beyond the memory limit. With a joined
+//! `$limit`, only that number of documents is kept.
 
 use super::operator::{Effect, Kind, Operator, Reads};
 use super::parse::{Parsed, Scope};
@@ -20,7 +20,7 @@ pub(crate) struct Sort {
     limit: Option<u64>,
 }
 
-/// Errors: 15973, 15976, and errors of sort patterns.
+/// Parses `$sort`. Errors: 15973, 15976, and errors of sort patterns.
 pub(crate) fn parse(spec: &Element<'_>, scope: &Scope<'_>) -> Result<Parsed> {
     let Value::Document(keys) = spec.value() else {
         return Err(err!(15973, "the $sort key specification must be an object"));
@@ -39,7 +39,7 @@ pub(crate) fn parse(spec: &Element<'_>, scope: &Scope<'_>) -> Result<Parsed> {
 }
 
 impl Sort {
-    /// The same sort of which only the first documents are wanted.
+    /// Returns the sort with a limit.
     pub(crate) fn limited(like: &Step, pattern: &DocumentBuf, limit: u64) -> Result<Step> {
         let sort =
             Sort { spec: pattern.clone(), pattern: SortPattern::parse(pattern.view())?, limit: Some(limit) };

@@ -1,11 +1,11 @@
-//! `$sortByCount`: groups by an expression and sorts by the groups' sizes, the greatest first.
-//! It is what it stands for: a `$group` and a `$sort`.
+//! `$sortByCount`: groups by an expression and sorts by the size of the groups, descending. The stage expands to a
+//! `$group` and a `$sort`.
 
 use super::parse::{Parsed, Scope};
 use base::bson::{Builder, Element, Value};
 use base::{Result, err};
 
-/// Errors: 40147 to 40149 as in MongoDB, and errors of expressions.
+/// Parses `$sortByCount`. Errors: 40147 to 40149 as in MongoDB, and errors of expressions.
 pub(crate) fn parse(spec: &Element<'_>, scope: &Scope<'_>) -> Result<Parsed> {
     match spec.value() {
         Value::Document(expression) => {

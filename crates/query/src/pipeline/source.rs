@@ -1,4 +1,4 @@
-//! Sources that hold or make their documents themselves.
+//! Sources of documents in memory.
 
 use super::{Stage, Stream};
 use base::Result;
@@ -12,12 +12,12 @@ impl<I: Iterator<Item = Result<DocumentCow>> + Send> Stage for Iter<I> {
     }
 }
 
-/// A source of whatever an iterator gives.
+/// Returns a source of an iterator's documents.
 pub fn from_iter(documents: impl Iterator<Item = Result<DocumentCow>> + Send + 'static) -> Stream {
     Box::new(Iter(documents.fuse()))
 }
 
-/// A source of documents at hand.
+/// Returns a source of the given documents.
 pub fn from_documents(documents: Vec<DocumentBuf>) -> Stream {
     from_iter(documents.into_iter().map(|document| Ok(document.into())))
 }

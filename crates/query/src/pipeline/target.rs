@@ -1,13 +1,13 @@
-//! The collection that `$out` or `$merge` names: as text or as `{db, coll}`.
+//! The target collection of `$out` and `$merge`: a string or `{db, coll}`.
 
 use super::collections::Namespace;
 use base::bson::{Document, Element, Value};
 use base::{Error, ErrorCode, Result, err};
 
-/// Reads `{db, coll}`; `prefix` is how messages call it.
+/// Parses `{db, coll}`; `prefix` is its name in messages.
 ///
-/// Errors: 40415 for an unknown field, 40414 without a collection, TypeMismatch, NotImplemented
-/// for a time-series target.
+/// Errors: 40415 for an unknown field, 40414 without a collection, TypeMismatch, NotImplemented for a time-series
+/// target.
 pub(super) fn from_document(prefix: &str, target: Document<'_>) -> Result<Namespace> {
     let (mut database, mut collection) = (None, None);
     for field in target {
@@ -28,14 +28,14 @@ pub(super) fn from_document(prefix: &str, target: Document<'_>) -> Result<Namesp
     }
 }
 
-/// Null and an empty text say nothing.
+/// Null and an empty string mean an absent value.
 fn left_out(value: Value<'_>) -> bool {
     value.is_nullish() || value.as_str() == Some("")
 }
 
 /// Refuses collections that a pipeline must not write to.
 ///
-/// Errors: the first code for a system collection, the second for a database of the server's own.
+/// Errors: the first code for a system collection, the second for an internal database.
 pub(super) fn check(target: &Namespace, stage: &str, codes: (i32, i32)) -> Result<()> {
     let error = |code, message| Err(Error::new(ErrorCode::Location(code), message));
     if target.collection.starts_with("system.") {

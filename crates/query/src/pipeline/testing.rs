@@ -1,4 +1,4 @@
-//! For tests: pipelines over documents in shell form, with collections in memory.
+//! Test helpers: pipelines over documents in the shell's notation, with collections in memory.
 
 use super::{Collections, Environment, External, Namespace, Pipeline, Sink, Stream, from_documents};
 use crate::{Context, Matcher};
@@ -25,7 +25,7 @@ pub(crate) fn pipeline(text: &str) -> Result<Pipeline> {
     with_array(text, |array| Pipeline::parse(array, &Context::for_tests()))
 }
 
-/// Collections in memory that note what is asked of them.
+/// Collections in memory that record all calls.
 #[derive(Default)]
 pub(crate) struct Memory {
     collections: Arc<Mutex<BTreeMap<String, Vec<DocumentBuf>>>>,
@@ -156,7 +156,7 @@ impl Collections for Memory {
     }
 }
 
-/// A pipeline about to be run.
+/// A pipeline to run.
 #[derive(Clone)]
 pub(crate) struct Run {
     input: Vec<DocumentBuf>,
@@ -183,7 +183,7 @@ impl Run {
         Run { memory, ..self }
     }
 
-    /// Bounds what is computed rather than held.
+    /// Limits the size of computed values.
     pub(crate) fn computed(self, computed: usize) -> Run {
         Run { computed, ..self }
     }
@@ -197,13 +197,13 @@ impl Run {
         self
     }
 
-    /// Declares a unique index over one field, of whatever collection.
+    /// Declares a unique index on one field in all collections.
     pub(crate) fn unique(self, field: &str) -> Run {
         self.collections.unique.lock().push(vec![field.to_string()]);
         self
     }
 
-    /// A collection holds these documents.
+    /// Checks the documents of a collection.
     #[track_caller]
     pub(crate) fn holds(&self, collection: &str, expected: &str) {
         let held = self.collections.collections.lock().get(collection).cloned().unwrap_or_default();
@@ -220,7 +220,7 @@ impl Run {
 
     fn run(&self, pipeline: &Pipeline) -> Result<Vec<DocumentBuf>> {
         let context = Arc::new(self.context());
-        // Parsing notes in the context which metadata is asked for.
+        // Parsing registers the requested metadata in the context.
         with_array(&self.pipeline, |array| Pipeline::parse(array, &context))?;
         let collections = Arc::clone(&self.collections) as Arc<dyn Collections>;
         let mut environment = Environment::new(collections, context);
@@ -229,12 +229,12 @@ impl Run {
         collect(pipeline.run(source, &environment)?)
     }
 
-    /// The result, without optimising.
+    /// Returns the unoptimised result.
     pub(crate) fn result_as_it_is(&self) -> Result<Vec<DocumentBuf>> {
         self.run(&with_array(&self.pipeline, |array| Pipeline::parse(array, &self.context()))?)
     }
 
-    /// The result; the same optimised and not.
+    /// Returns the result, after checking that the optimised and unoptimised results are equal.
     pub(crate) fn result(&self) -> Result<Vec<DocumentBuf>> {
         let mut pipeline = with_array(&self.pipeline, |array| Pipeline::parse(array, &self.context()))?;
         if pipeline.writes() {
@@ -243,7 +243,7 @@ impl Run {
         let plain = self.run(&pipeline);
         pipeline.optimize(&self.context())?;
         let optimised = self.run(&pipeline);
-        // A filter moved forward may spare an error, but not make one.
+        // A filter moved forward may avoid an error, but not cause one.
         if let Ok(plain) = &plain {
             let changed = format!("optimising changed {}", self.pipeline);
             assert_eq!(plain, optimised.as_ref().expect(&changed), "{changed}");
@@ -285,19 +285,19 @@ pub(crate) fn check(error: Option<Error>, code: i32, message: &str, pipeline: &s
     assert!(error.code().number() == code && error.message().contains(message), "{pipeline}: {error}");
 }
 
-/// The pipeline over these documents gives those, optimised or not.
+/// Checks the result of a pipeline, with and without optimisation.
 #[track_caller]
 pub(crate) fn gives(input: &str, pipeline: &str, expected: &str) {
     Run::new(input, pipeline).gives(expected);
 }
 
-/// The pipeline is refused when parsed.
+/// Checks that the parser refuses the pipeline.
 #[track_caller]
 pub(crate) fn fails(text: &str, code: i32, message: &str) {
     check(pipeline(text).err(), code, message, text);
 }
 
-/// The pipeline fails over these documents.
+/// Checks that the pipeline fails over these documents.
 #[track_caller]
 pub(crate) fn running_fails(input: &str, pipeline: &str, code: i32, message: &str) {
     Run::new(input, pipeline).fails(code, message);

@@ -1,5 +1,5 @@
-//! Random pipelines over random documents give the same, optimised and not: [`Run::result`] holds
-//! both against each other.
+//! Tests that random pipelines over random documents have equal results with and without optimisation; [`Run::result`]
+//! compares both.
 
 use super::testing::Run;
 use proptest::prelude::*;
@@ -106,7 +106,7 @@ proptest! {
         other in documents(),
         stages in prop::collection::vec(stage(), 1..7),
     ) {
-        // Some fail, such as a sort by two arrays; then both may.
+        // Some pipelines fail, such as a sort by two arrays; then both may fail.
         let _ = Run::new(&input, &format!("[{}]", stages.join(", "))).with("other", &other).result();
     }
 }

@@ -1,4 +1,4 @@
-//! `$unionWith`: another collection's documents after one's own.
+//! `$unionWith`: appends the documents of another collection.
 
 use super::collections::Namespace;
 use super::definition::Inputs;
@@ -12,13 +12,15 @@ use base::{Result, err};
 use std::sync::Arc;
 
 struct UnionWith {
-    /// `None` where the pipeline begins with `$documents`.
+    /// The other collection; `None` if the pipeline begins with `$documents`.
     from: Option<Namespace>,
     pipeline: Pipeline,
 }
 
-/// Errors: FailedToParse for a specification that is neither text nor a document, 40415 for an unknown option, 40414
-/// without a collection; the errors of the pipeline.
+/// Parses `$unionWith`.
+///
+/// Errors: FailedToParse for a specification that is neither a string nor a document, 40415 for an unknown option,
+/// 40414 without a collection; the errors of the pipeline.
 pub(crate) fn parse(spec: &Element<'_>, scope: &Scope<'_>) -> Result<Parsed> {
     let (mut from, mut pipeline) = (None, Pipeline::default());
     match spec.value() {
@@ -75,7 +77,7 @@ struct Running {
     stage: Arc<UnionWith>,
     input: Stream,
     environment: Environment,
-    /// Whether `input` is the other collection by now.
+    /// Whether `input` is already the other collection.
     second: bool,
 }
 

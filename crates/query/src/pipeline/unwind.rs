@@ -18,7 +18,7 @@ pub(crate) struct Unwind {
     pub(super) index: Option<Path>,
 }
 
-/// Errors: 15981, 28808 to 28812, 28818, 28822 as in MongoDB; the errors of paths.
+/// Parses `$unwind`. Errors: 15981, 28808 to 28812, 28818, 28822 as in MongoDB; the errors of paths.
 pub(crate) fn parse(spec: &Element<'_>, _scope: &Scope<'_>) -> Result<Parsed> {
     let (mut path, mut preserve, mut index) = (None, false, None);
     match spec.value() {
@@ -92,7 +92,7 @@ impl Unwind {
         changed
     }
 
-    /// The document with one element, or none, in the array's place.
+    /// Returns the document with one element, or none, instead of the array.
     pub(super) fn output(
         &self,
         document: Document<'_>,
@@ -132,16 +132,16 @@ struct Running {
     current: Option<Current>,
 }
 
-/// The document being unwound and how far it is.
+/// The document being unwound, and the progress.
 struct Current {
     document: DocumentCow,
-    /// Bytes of the array's elements still to come, counted from the end of the array.
+    /// Bytes of the remaining elements, counted from the end of the array.
     left: usize,
     position: i64,
 }
 
 impl Current {
-    /// The next element of the array.
+    /// Returns the document of the next element.
     fn next(&mut self, stage: &Unwind) -> Option<DocumentBuf> {
         let document = self.document.view();
         let array = stage.path.get(document)?.as_array()?;
@@ -154,18 +154,19 @@ impl Current {
     }
 }
 
-/// The last elements of an array: those that take so many bytes. Going on from a byte position
-/// keeps unwinding linear in the array's length.
+/// Returns the last elements of an array, which occupy `left` bytes. Resuming at a byte position makes unwinding linear
+/// in the array's length.
 fn elements_left(array: Array<'_>, left: usize) -> Option<Elements<'_>> {
     const LENGTH: usize = 4;
     const TERMINATOR: usize = 1;
-    // A view skips a document's length unread, so any four bytes may stand for it.
+    // A view skips the length field without reading it, so any four bytes can serve as the length.
     let start = array.bytes().len().checked_sub(left + TERMINATOR + LENGTH)?;
     Some(Document::from_valid(array.bytes().get(start..)?).iter())
 }
 
 impl Running {
-    /// What becomes of a document that is not being unwound yet.
+    /// Starts the next document. Returns its output if it has no elements to unwind; `None` if elements follow or the
+    /// document is dropped.
     fn begin(&mut self, document: DocumentCow) -> Option<DocumentCow> {
         let stage = &self.stage;
         match stage.path.get(document.view()) {

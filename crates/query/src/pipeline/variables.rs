@@ -1,17 +1,17 @@
-//! `let` of `$lookup` and `$merge`: variables for a sub-pipeline, computed for each document.
+//! `let` of `$lookup` and `$merge`: variables of a sub-pipeline, evaluated for each document.
 
 use crate::expression::{Dependencies, Expression, check_name_for_binding};
 use crate::{Arena, Context};
 use base::bson::{Document, Element, Path, Value, ValueBuf};
 use base::{Result, err};
 
-/// Parsed variables, in the order written.
+/// Parsed variables in the given order.
 #[derive(Clone, Default)]
 pub(crate) struct Let {
     variables: Vec<(String, Expression)>,
 }
 
-/// Errors: TypeMismatch unless it is a document, FailedToParse for a bad name.
+/// Parses `let`. Errors: TypeMismatch unless it is a document, FailedToParse for an invalid name.
 pub(crate) fn parse_let(stage: &str, option: &Element<'_>, context: &Context) -> Result<Let> {
     let Value::Document(spec) = option.value() else {
         let found = option.kind().alias();
@@ -30,7 +30,7 @@ impl Let {
         self.variables.is_empty()
     }
 
-    /// The context in which the sub-pipeline is parsed: the outer variables, these over them.
+    /// Returns the context for parsing the sub-pipeline: the outer variables, overlaid by these.
     pub(crate) fn declare(&self, outer: &Context) -> Context {
         let mut variables = outer.variables.clone();
         for (name, _) in &self.variables {
@@ -39,7 +39,7 @@ impl Let {
         outer.with_variables(variables)
     }
 
-    /// The context in which it runs for one document.
+    /// Returns the context for running it on one document.
     pub(crate) fn set(&self, document: Document<'_>, outer: &Context, arena: &Arena) -> Result<Context> {
         let mut variables = outer.variables.clone();
         for (name, expression) in &self.variables {
@@ -62,8 +62,8 @@ impl Let {
     }
 }
 
-/// Sets a variable. One of the same name outside is hidden by taking its place, so that positions
-/// found while parsing hold while running.
+/// Sets a variable. It replaces an outer variable of equal name in its position, so positions found while parsing are
+/// valid while running.
 fn put(variables: &mut Vec<(String, Option<ValueBuf>)>, name: &str, value: Option<ValueBuf>) {
     match variables.iter_mut().find(|(known, _)| known == name) {
         Some((_, place)) => *place = value,
