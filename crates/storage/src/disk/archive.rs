@@ -1,10 +1,10 @@
-//! The archive of the journal: commits that checkpoints have made superfluous, kept for restoring to a moment.
+//! The archive of the journal: obsolete commits, kept for restores to a point in time.
 //!
-//! Before the keeper removes segments it has their frames copied to `ARCHIVE/ID/FIRST-LAST-SECONDS.journal`: a
-//! segment like any other, named by the positions of its first and last commit and by the time of the latest. Each
-//! position is archived once, in order, so that what is missing shows in the names. A file is written under another name
-//! and synced before it gets its own, and the segments go only then. Only what the base holds durably is archived: no
-//! crash takes back what is there.
+//! Before the checkpointer removes segments, it copies their frames to `ARCHIVE/ID/FIRST-LAST-SECONDS.journal`. The
+//! file is an ordinary segment. Its name has the positions of its first and last commit, and the time of the latest.
+//! Each position is archived once and in order, so the names reveal gaps. A file is written under a temporary name,
+//! synced and renamed; only then are the segments removed. The archive contains only commits that are durable in the
+//! base: no crash reverts them.
 
 use std::any::Any;
 use std::io::ErrorKind;
@@ -22,29 +22,29 @@ use super::reader::Reader;
 use crate::{ArchiveCounts, Error, Result};
 
 const UNFINISHED: &str = "unfinished";
-/// Frames are written together up to about so many bytes.
+/// Approximate number of bytes written at a time.
 const PIECE_BYTES: usize = 1 << 20;
 
-/// Where and how long the journal is kept.
+/// Location and retention of the archive.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ArchiveOptions {
-    /// The directory, made if it isn't there. Several data directories may have the same.
+    /// Directory of the archive, created if missing. Several data directories may share one.
     pub directory: PathBuf,
-    /// How long commits are kept at least; for ever, unless that is said.
+    /// Minimum retention of commits; `None` keeps them forever.
     pub keep: Option<Duration>,
 }
 
-/// The archive of one data directory, open.
+/// The open archive of one data directory.
 pub(super) struct Archive {
     files: Arc<dyn Files>,
-    /// With the data directory's id.
+    /// The archived segments, with the id of the data directory.
     segments: Segments,
     keep: Option<Duration>,
     state: Mutex<ArchiveCounts>,
     _lock: Box<dyn Any + Send + Sync>,
 }
 
-/// What a file's name says.
+/// The parts of a file's name.
 struct Name {
     first: u64,
     last: u64,
@@ -63,19 +63,19 @@ impl Name {
     }
 }
 
-/// Where the archive of a data directory lies.
+/// Returns the archive's folder for a data directory.
 pub(super) fn place(directory: &Path, id: u64) -> PathBuf {
     directory.join(format!("{id:016x}"))
 }
 
-/// The archived files in a directory, by their names; none if it can't be read.
+/// Returns the archived files of a directory by name; none if it cannot be read.
 pub(super) fn sources(files: &dyn Files, directory: &Path) -> Vec<Source> {
     let names = files.list(directory).unwrap_or_default();
     let found = names.iter().filter_map(|name| Some((Name::parse(name)?, name)));
     found.map(|(name, text)| Source::closed(directory.join(text), name.first, name.last, None)).collect()
 }
 
-/// Whether an archived file is of a data directory's journal.
+/// Returns true if an archived file belongs to the journal of a data directory.
 pub(super) fn belongs(files: &Arc<dyn Files>, source: &Source, id: u64) -> bool {
     let directory = PathBuf::new();
     let segments = Segments { files: Arc::clone(files), directory, id };
@@ -85,10 +85,10 @@ pub(super) fn belongs(files: &Arc<dyn Files>, source: &Source, id: u64) -> bool 
 }
 
 impl Archive {
-    /// Opens the archive of a data directory whose base has come to `position`.
+    /// Opens the archive of a data directory whose base is at `position`.
     ///
-    /// Errors: one that has commits which the data doesn't have, since then it is another copy's; one that another
-    /// process writes to; the file system's.
+    /// Errors: the archive has commits that the data lacks, and so belongs to another copy; another process writes to
+    /// it; I/O.
     pub(super) fn open(
         files: Arc<dyn Files>,
         options: &ArchiveOptions,
@@ -122,19 +122,20 @@ impl Archive {
         Ok(Archive { files, segments, keep: options.keep, state, _lock: lock })
     }
 
-    /// Where it is.
+    /// Returns the directory.
     pub(super) fn directory(&self) -> &Path {
         &self.segments.directory
     }
 
-    /// How it stands.
+    /// Returns the state of the archive.
     pub(super) fn counts(&self) -> ArchiveCounts {
         *self.state.lock()
     }
 
-    /// Archives the commits up to a position that lie in segments, before these are removed. Whether it could.
+    /// Archives the commits of segments up to a position, before the segments are removed. Returns false after a
+    /// failure.
     pub(super) fn take(&self, journal: &Segments, numbers: &[u64], upto: u64) -> bool {
-        // Only the keeper's thread changes it, and who wants to know isn't kept waiting.
+        // Only the checkpointer's thread changes it. The copy keeps readers from waiting.
         let mut state = self.counts();
         let taken = self.try_take(journal, numbers, upto, &mut state.position);
         if let Err(error) = &taken
@@ -182,7 +183,7 @@ impl Archive {
         self.prune()
     }
 
-    /// Copies commits up to a gap to a file of their own.
+    /// Copies commits up to a gap into a file.
     fn copy(&self, trail: &mut Trail, upto: u64) -> Result<Copied> {
         let (first, mut last, mut seconds) = (trail.last() + 1, trail.last(), 0);
         let path = self.directory().join(format!("{first:016}.{UNFINISHED}"));
@@ -227,7 +228,7 @@ impl Archive {
             return Ok(Copied { last: first - 1, next });
         }
         write(&mut bytes, &mut file)?;
-        // Commits without a time are as old as the day they are archived.
+        // Commits without a time count as old as their archiving.
         let seconds = if seconds == 0 { now().as_secs() } else { seconds };
         let name = self.directory().join(Name { first, last, seconds }.text());
         let Some(file) = file else { return Err(Error::Closed) };
@@ -240,7 +241,7 @@ impl Archive {
         Ok(Copied { last, next })
     }
 
-    /// Removes what needn't be kept any longer; the latest file stays, as the place where the archive goes on.
+    /// Removes expired files. The latest file stays, since it marks the position at which the archive continues.
     fn prune(&self) -> Result<()> {
         let Some(keep) = self.keep else { return Ok(()) };
         let oldest = now().saturating_sub(keep).as_secs();
@@ -249,7 +250,7 @@ impl Archive {
         let mut found: Vec<Name> = names.iter().filter_map(|name| Name::parse(name)).collect();
         found.sort_by_key(|name| name.first);
         found.pop();
-        // The oldest first, so that there is no gap if this is interrupted.
+        // The oldest first, so that an interruption leaves no gap.
         for name in found.iter().take_while(|name| name.seconds < oldest) {
             let path = self.directory().join(name.text());
             self.files.remove(&path).map_err(|error| during("removing", &path, error))?;
@@ -258,14 +259,14 @@ impl Archive {
     }
 }
 
-/// The time since 1970.
+/// Returns the time since 1970.
 fn now() -> Duration {
     SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default()
 }
 
-/// How far a copy has come.
+/// Result of a copy.
 struct Copied {
     last: u64,
-    /// The position of the next commit that there is, if some are missing.
+    /// Position of the next available commit, if some are missing.
     next: Option<u64>,
 }

@@ -1,12 +1,12 @@
-//! Backups: everything as of one moment, or the commits since an earlier backup, as a stream of bytes.
+//! Backups: the state of one moment, or the commits since an earlier backup, as a stream of bytes.
 //!
-//! A backup is made of parts. A full part is a snapshot, written as batches that make everything anew; a part of
-//! changes is the journal's own frames between two positions. Both are frames of the journal's format between a
-//! header and a trailer (`trail.rs`), so that restoring is replaying (`restore.rs`). Parts lie in a directory, in
-//! their order (`chain.rs`). Frames out of several files that may overlap are put in order there, too.
+//! A backup consists of parts. A full part is a snapshot, written as batches that recreate all data. A part of changes
+//! contains the journal's own frames between two positions. Both have a header, frames in the journal's format, and a
+//! trailer (`trail.rs`), so a restore is a replay (`restore.rs`). A directory holds the parts in order (`chain.rs`).
+//! The same module orders the frames of several overlapping files.
 //!
-//! A snapshot takes no lock, and holds no commit and no checkpoint up. What it stands for is synced before anything
-//! is told of it: a backup never has what a crash of the machine takes from the data it was made of.
+//! A snapshot takes no lock, and blocks neither commits nor checkpoints. Its state is synced before it is exported. A
+//! backup therefore never contains data that a crash of the machine would remove from the source.
 
 mod chain;
 mod restore;
@@ -23,22 +23,22 @@ pub use chain::{BackupDirectory, PartWriter};
 pub use restore::{Restore, Restored, restore};
 pub use trail::{End, Kind, Part};
 
-/// A batch of a full backup ends when it has so many entries, or so many bytes.
+/// Maximum number of entries in a batch of a full backup; a second limit is in bytes.
 const BATCH_ENTRIES: usize = 1000;
 const BATCH_BYTES: usize = 256 << 10;
-/// Frames of the journal go out together up to about so many bytes.
+/// Approximate number of journal bytes returned at a time.
 const PIECE_BYTES: usize = 256 << 10;
 
-/// Where an earlier backup has come to.
+/// The end of an earlier backup.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Since {
-    /// The random number of the data directory that it was made of.
+    /// Random id of its data directory.
     pub id: u64,
-    /// The position of the last commit in it.
+    /// Position of its last commit.
     pub position: u64,
 }
 
-/// One part of a backup, while it is being made: bytes to be written one after the other.
+/// A part of a backup in progress: bytes to be written in sequence.
 pub struct Backup {
     head: trail::Head,
     end: End,
@@ -62,13 +62,13 @@ struct Full {
 }
 
 impl Backup {
-    /// A full one of a snapshot with these trees, which is what `end` says.
+    /// Creates a full part of a snapshot with these trees. `end` describes its state.
     pub(crate) fn full(snapshot: Arc<dyn Snapshot>, idents: Vec<Ident>, id: u64, end: End) -> Self {
         let full = Full { snapshot, idents: idents.into(), cursor: None };
         Backup::new(trail::Head { kind: Kind::Full, id, from: 0 }, end, Content::Full(full))
     }
 
-    /// The commits behind an earlier one, up to what `end` says.
+    /// Creates a part with the commits after an earlier backup, up to `end`.
     pub(super) fn changes(trail: Trail, since: Since, end: End) -> Self {
         let head = trail::Head { kind: Kind::Changes, id: since.id, from: since.position };
         Backup::new(head, end, Content::Changes(trail))
@@ -78,25 +78,25 @@ impl Backup {
         Backup { head, end, source, frames: 0, begun: false, ended: false, instead: None }
     }
 
-    /// Says why it is a full one though changes were asked for.
+    /// Sets the reason why a full part was made although changes were requested.
     pub(super) fn instead(mut self, why: Option<String>) -> Self {
         self.instead = why;
         self
     }
 
-    /// Whether it is everything, or the changes that were asked for.
+    /// Returns the kind: full, or changes as requested.
     pub fn kind(&self) -> Kind {
         self.head.kind
     }
 
-    /// Why it is everything, where changes were asked for.
+    /// Returns the reason for a full part, if changes were requested.
     pub fn why_full(&self) -> Option<&str> {
         self.instead.as_deref()
     }
 
-    /// The next bytes; `None` at the end.
+    /// Returns the next bytes; `None` at the end.
     ///
-    /// Errors: what cannot be read.
+    /// Errors: data that cannot be read.
     pub fn piece(&mut self) -> Result<Option<Vec<u8>>> {
         if !self.begun {
             self.begun = true;
@@ -118,7 +118,7 @@ impl Backup {
 }
 
 impl Full {
-    /// The next frame: its positions count the frames of this part.
+    /// Returns the next frame. Its position counts the frames of this part.
     fn piece(&mut self, frames: &mut u64) -> Result<Option<Vec<u8>>> {
         let mut batch = Batch::new();
         let mut bytes = 0;
@@ -146,7 +146,7 @@ impl Full {
     }
 }
 
-/// The next frames up to a position.
+/// Returns the next frames up to a position.
 fn changes(trail: &mut Trail, end: u64, frames: &mut u64) -> Result<Option<Vec<u8>>> {
     let mut piece = Vec::new();
     while trail.last() < end && piece.len() < PIECE_BYTES {

@@ -1,15 +1,15 @@
-//! A checkpoint: what has changed since the one before, written to the base in one durable transaction.
+//! Checkpoints: the changes since the previous one, written to the base in one durable transaction.
 //!
-//! The changes of a tree go into its table if no other tree shares that; else, as after a fork, the tree gets
-//! a table of its own with a copy of everything, which costs as much as the tree is large. A tree without
-//! entries has no table. Tables that no tree has any more are deleted in the same transaction, so that space
-//! comes back whatever happens afterwards: their numbers are found by comparing, not remembered.
+//! The changes of a tree go into its table if no other tree shares the table. A tree that shares its table, as after a
+//! fork, gets a new table with a copy of all entries, at a cost proportional to its size. A tree without entries has no
+//! table. The same transaction deletes unreferenced tables, which are found by comparison. Their space is therefore
+//! reclaimed in every case.
 //!
-//! Writing the base anew when little of its file is still needed.
+//! The module also compacts the base when its file contains little live data.
 //!
-//! Freed pages are used again, but a few pages in use behind them keep the file as long as it ever was. So what there
-//! is is copied to a new file, which then takes the base's name; whoever still reads the old one keeps it open,
-//! nameless. A crash leaves the one or the other.
+//! Freed pages are reused, but a few live pages at the end keep the file long. Compaction copies the live data into a
+//! new file, which then takes the base's name. Readers of the old file keep it open without a name. A crash leaves one
+//! of the two files.
 
 use super::base::{self, Base, Changes, Copied, Numbers, Share, Source, View};
 use super::control::Control;
@@ -21,29 +21,29 @@ use crate::{Direction, Ident, Key, Range, Result, Value};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
-/// What a checkpoint does to the tables, decided before anything is written.
+/// The effect of a checkpoint on the tables, decided before any write.
 pub(super) struct Plan {
-    /// For each frozen layer the table that holds it afterwards; 0 where nothing is left.
+    /// The later table of each frozen layer; 0 if it has no entries.
     pub(super) tables: BTreeMap<u64, u64>,
     pub(super) next_table: u64,
-    /// The trees that have changed, with how; `None` if they are gone.
+    /// The changed trees with their steps; `None` for dropped trees.
     trees: Vec<(Ident, Option<Step>)>,
-    /// The tables still wanted.
+    /// The tables still referenced.
     wanted: BTreeSet<u64>,
     position: u64,
     time: u64,
 }
 
-/// What happens to a tree that has changed.
+/// The effect on a changed tree.
 struct Step {
     table: Table,
     number: u64,
-    /// Whether its table is a new one, to which everything is copied.
+    /// True if its table is new and all entries are copied.
     copied: bool,
 }
 
 impl Plan {
-    /// Decides which table each frozen layer goes to.
+    /// Decides the table of each frozen layer.
     pub(super) fn new(freeze: &Freeze, next_table: u64) -> Self {
         let mut users: HashMap<u64, u64> = HashMap::new();
         let mut wanted = BTreeSet::new();
@@ -76,7 +76,7 @@ impl Plan {
                 (self.next_table - 1, true)
             }
         };
-        // The last of several sharers that have all changed may have the table for itself.
+        // If all trees that share a table have changed, the last may keep it.
         if number != table.base
             && let Some(sharers) = users.get_mut(&table.base)
         {
@@ -87,7 +87,7 @@ impl Plan {
         Step { table: table.clone(), number, copied }
     }
 
-    /// Writes everything to the base, durably. `view` is the base as it was, for what has to be copied.
+    /// Writes everything to the base, durably. `view` is the previous base, the source of copies.
     pub(super) fn write(&self, base: &mut Base, view: &Arc<View>) -> Result<()> {
         let numbers = Numbers { position: self.position, time: self.time, next_table: self.next_table };
         base.checkpoint(numbers, &|| true, |changes| {
@@ -127,7 +127,7 @@ impl Step {
     }
 }
 
-/// Frozen changes, one entry ahead.
+/// Frozen changes with one entry of lookahead.
 struct Layer {
     cursor: TreeCursor<Change>,
     next: Option<(Key, Change)>,
@@ -157,17 +157,17 @@ impl Source for Layer {
     }
 }
 
-/// The cache for the file being written.
+/// Size of the cache for the new file.
 const CACHE_BYTES: u64 = 4 << 20;
 
 impl Base {
-    /// Writes the base anew from its latest state, and goes on with that; `Closed` if it is told not to go on.
+    /// Rewrites the base from its latest state and switches to the new file. Returns `Closed` if `go_on` returns false.
     pub(super) fn rewrite(&mut self, go_on: &dyn Fn() -> bool) -> Result<()> {
         let new = self.path.with_file_name(NEW_BASE_FILE);
         let files = Arc::clone(&self.files);
         let copy = || {
             base::make(&*files, &new)?;
-            // Where there is no room for it, it isn't waited for.
+            // Fails if the disk is full, instead of waiting.
             let control = Arc::new(Control::impatient());
             let mut copy =
                 Base::open(Arc::clone(&files), new.clone(), CACHE_BYTES, self.compression, control)?;
@@ -179,7 +179,7 @@ impl Base {
         match copy() {
             Ok(view) => self.go_on_in(view),
             Err(error) => {
-                // If it stays it will be overwritten.
+                // If it remains, it will be overwritten.
                 let _ = files.remove(&new);
                 return Err(error);
             }

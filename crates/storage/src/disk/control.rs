@@ -1,17 +1,17 @@
-//! Writing to the base's file, which waits where there is no room.
+//! Writes to the base's file, with retries if the disk is full.
 //!
-//! A write that finds no space is tried again until there is some, and only the checkpoint that made it waits.
-//! Meanwhile readers go on, and writers until the memory for changes is full.
+//! A write without space is repeated until it succeeds, and only its checkpoint waits. Meanwhile readers continue, and
+//! writers continue until the memory for changes is full.
 
 use std::io;
 use std::time::Duration;
 
 use parking_lot::{Condvar, Mutex};
 
-/// How long to wait before a write is tried again.
+/// Pause before a retry.
 const RETRY: Duration = Duration::from_millis(50);
 
-/// How things are with the base's file, shared by all who need to know.
+/// Write state of the base's file, shared with other threads.
 #[derive(Debug, Default)]
 pub(super) struct Control {
     condition: Mutex<Condition>,
@@ -20,32 +20,32 @@ pub(super) struct Control {
 
 #[derive(Debug, Default)]
 struct Condition {
-    /// A write is waiting for space, and this is what the system says.
+    /// Error text of a write that waits for space.
     full: Option<String>,
-    /// Waiting is over: the engine is closing.
+    /// The engine is closing: writes fail instead of waiting.
     closing: bool,
 }
 
 impl Control {
-    /// One that waits for nothing.
+    /// Creates a control whose writes never wait.
     pub(super) fn impatient() -> Self {
         let control = Control::default();
         control.close();
         control
     }
 
-    /// What the system says to a write that is waiting for space.
+    /// Returns the error text of a write that waits for space.
     pub(super) fn full(&self) -> Option<String> {
         self.condition.lock().full.clone()
     }
 
-    /// Lets writes that wait for space fail.
+    /// Makes waiting writes fail.
     pub(super) fn close(&self) {
         self.condition.lock().closing = true;
         self.changed.notify_all();
     }
 
-    /// Repeats what needs space until it has some.
+    /// Repeats an operation until it has space.
     pub(super) fn with_space(&self, attempt: impl Fn() -> io::Result<()>) -> io::Result<()> {
         loop {
             let result = attempt();
@@ -64,7 +64,7 @@ impl Control {
     }
 }
 
-/// Whether an error says that there is no space.
+/// Returns true for an error that means a full disk.
 fn is_full(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
 }

@@ -1,4 +1,4 @@
-//! What the engine's threads share: the state, the journal, the base, and the order of commits.
+//! State shared by the engine's threads: trees, journal, base, and the order of commits.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -17,49 +17,49 @@ use super::record::Encoded;
 use super::state::{Freeze, State, Table};
 use crate::{Batch, Error, Position, Result};
 
-/// Batches with more operations than this are applied to a copy of the state, so that readers don't wait.
+/// Number of operations above which a batch is applied to a copy of the state, so that readers do not wait.
 const LARGE: usize = 512;
-/// How long a writer waits for a checkpoint before it looks again, and asks whether to go on.
+/// Interval at which a waiting writer checks for cancellation.
 const LOOK: Duration = Duration::from_millis(10);
-/// The longest that a writer is held up while a checkpoint runs and there is still room.
+/// Maximum delay of a writer while a checkpoint runs and space remains.
 const SLOWEST: Duration = Duration::from_millis(10);
 
-/// Why a commit is refused while the disk isn't full.
+/// Error text of a refused commit if the disk is not full.
 const TOO_FAST: &str = "changes are made faster than checkpoints can write them";
 
-/// The engine, as its callers and its own threads see it.
+/// The engine as its callers and its own threads see it.
 pub(super) struct Core {
-    /// Held throughout a commit.
+    /// Held during a commit.
     writer: Mutex<Writer>,
-    /// The latest state. Locked only for the time of a reference count or a small batch.
+    /// The latest state. Locked only for a reference count or a small batch.
     state: Mutex<Arc<State>>,
     pub(super) journal: Journal,
-    /// Locked while a checkpoint writes; readers have their views.
+    /// Locked while a checkpoint writes. Readers have their views.
     pub(super) base: Mutex<Base>,
     pub(super) control: Arc<Control>,
     pub(super) desk: Desk,
     bounds: Bounds,
-    /// A copy of the state's own, to be read without the lock.
+    /// Copy of a field of the state, readable without the lock.
     changed_bytes: AtomicU64,
     pub(super) commits: AtomicU64,
     pub(super) checkpoints: AtomicU64,
     file_bytes: AtomicU64,
-    /// The cache's counters as they were seen last.
+    /// The last known counters of the cache.
     cache: Mutex<CacheCounts>,
     flushing: Mutex<Flushing>,
-    /// Something about `flushing` has changed.
+    /// Notified after a change of `flushing`.
     flush: Condvar,
-    /// A copy of `flushing.asked`, so that asking again costs nothing.
+    /// Copy of `flushing.asked`, which makes a repeated request cheap.
     asked: AtomicBool,
 }
 
-/// What the thread that syncs is told.
+/// Orders for the syncing thread.
 #[derive(Default)]
 struct Flushing {
-    /// Somebody wants a sync before the interval ends.
+    /// A sync was requested before the end of the interval.
     asked: bool,
     stop: bool,
-    /// How often there is one unasked.
+    /// Interval of periodic syncs.
     interval: Option<Duration>,
 }
 
@@ -68,15 +68,15 @@ struct Writer {
     closed: bool,
 }
 
-/// What sets off a checkpoint. At twice as much writers wait for it, if they ask for room.
+/// Limits that start a checkpoint. At twice the limits, writers that ask for space wait.
 #[derive(Clone, Copy)]
 pub(super) struct Bounds {
-    /// Changes in memory.
+    /// Bytes of changes in memory.
     pub(super) changed_bytes: u64,
-    /// Journal since the latest checkpoint.
+    /// Bytes of journal since the latest checkpoint.
     pub(super) journal_bytes: u64,
-    /// Changes in memory beyond which commits are refused, whether their writers have asked or not: far
-    /// beyond twice `changed_bytes`, since many may have asked at a time, and then each commits.
+    /// Bytes of changes at which every commit is refused. Far above twice `changed_bytes`, since many writers may be
+    /// admitted at one time.
     pub(super) refused_bytes: u64,
 }
 
@@ -112,10 +112,10 @@ impl Core {
         Arc::clone(&self.state.lock())
     }
 
-    /// Checks, journals and applies a batch. Waits for other commits only.
+    /// Checks, journals and applies a batch. Waits only for other commits.
     ///
-    /// The frame is written with the lock held, which takes 0.4 µs of a commit's 1.8 µs: written later, it could
-    /// fail when others have built on a state that the journal will never have.
+    /// The frame is written under the lock, which takes 0.4 µs of a commit's 1.8 µs. A later write could fail after
+    /// other commits have built on a state that the journal never gets.
     pub(super) fn commit(&self, batch: Batch) -> Result<Position> {
         let mut encoded = Encoded::new(&batch)?;
         if self.changed_bytes.load(Ordering::Relaxed) > self.bounds.refused_bytes {
@@ -129,7 +129,7 @@ impl Core {
         let before = self.latest();
         let below = before.prepare(&batch)?;
         let large = (batch.len() > LARGE).then(|| State::clone(&before));
-        // From here on nothing but this commit holds the state, unless a reader does.
+        // From here on only this commit and readers hold the state.
         drop(before);
         let appended = self.journal.append(&mut writer.appender, &mut encoded);
         let position = appended.inspect_err(|_| self.mend_journal())?;
@@ -164,21 +164,21 @@ impl Core {
         drop(before);
     }
 
-    /// How full the memory for changes and the journal are, in thousandths of what sets off a checkpoint.
+    /// Returns the fill level of change memory and journal, in thousandths of the checkpoint limit.
     fn fullness(&self) -> u64 {
         let changed = self.changed_bytes.load(Ordering::Relaxed) * 1000 / self.bounds.changed_bytes;
         changed.max(self.journal.bytes() * 1000 / self.bounds.journal_bytes)
     }
 
-    /// Orders what a journal that takes no commits needs to take them again.
+    /// Orders the checkpoint that a broken journal needs.
     fn mend_journal(&self) {
         if self.journal.is_broken() {
             self.desk.order();
         }
     }
 
-    /// Holds a writer up while checkpoints lag: a little at first, entirely at twice the bound. Fails only
-    /// if a checkpoint cannot be made.
+    /// Delays a writer while checkpoints lag: a little at first, completely at twice the limit. Fails only if a
+    /// checkpoint cannot be made.
     pub(super) fn wait_for_room(&self, go_on: &mut dyn FnMut() -> bool) -> Result<()> {
         loop {
             let fullness = self.fullness();
@@ -205,28 +205,28 @@ impl Core {
         }
     }
 
-    /// About how much memory changes take, those being written not counted.
+    /// Returns the approximate memory of changes, without changes being written.
     #[cfg(test)]
     pub(super) fn changed(&self) -> u64 {
         self.changed_bytes.load(Ordering::Relaxed)
     }
 
-    /// The greatest time of any commit.
+    /// Returns the greatest time of any commit.
     pub(super) fn latest_time(&self) -> u64 {
         self.state.lock().time
     }
 
-    /// Whether a checkpoint would write anything.
+    /// Returns true if a checkpoint would write anything.
     pub(super) fn has_changes(&self) -> bool {
         !self.latest().is_clean() || self.journal.bytes() > super::journal::SEGMENT_HEADER_BYTES as u64
     }
 
-    /// The number of the segment being written.
+    /// Returns the number of the current segment.
     pub(super) fn segment(&self) -> u64 {
         self.writer.lock().appender.number()
     }
 
-    /// Freezes the state, and lets the journal go on in a new segment.
+    /// Freezes the state, and switches the journal to a new segment.
     pub(super) fn freeze(&self, number: u64, file: Arc<dyn File>) -> Freeze {
         let mut writer = self.writer.lock();
         self.journal.switch(&mut writer.appender, number, file);
@@ -235,20 +235,20 @@ impl Core {
         Arc::make_mut(&mut state).freeze()
     }
 
-    /// Lets the base take the place of what a checkpoint has written.
+    /// Replaces the changes that a checkpoint has written by the base.
     pub(super) fn thaw(&self, plan: &Plan, view: Arc<View>) {
-        // A large batch is applied to a copy of the state, which must not take the place of this one.
+        // The writer lock: a large batch is applied to a copy of the state, which must not overwrite this change.
         let writer = self.writer.lock();
         let mut state = self.state.lock();
         let before = Arc::clone(&state);
         Arc::make_mut(&mut state).thaw(&plan.tables, view);
         drop(state);
         drop(writer);
-        // Perhaps the last reference to the view and the changes of before: freed outside of the lock.
+        // Possibly the last reference to the old view and changes: freed outside of the lock.
         drop(before);
     }
 
-    /// Lets readers read the base through another view of the same.
+    /// Replaces the view of the base by another view of equal contents.
     pub(super) fn look_through(&self, view: Arc<View>) {
         let writer = self.writer.lock();
         let mut state = self.state.lock();
@@ -264,7 +264,7 @@ impl Core {
         self.note_length();
     }
 
-    /// Notes how long the base is now.
+    /// Records the present length of the base.
     pub(super) fn note_length(&self) {
         self.file_bytes.store(self.base.lock().file_bytes(), Ordering::Relaxed);
     }
@@ -273,7 +273,7 @@ impl Core {
         self.file_bytes.load(Ordering::Relaxed)
     }
 
-    /// The cache's counters; while a checkpoint has the base, those of before it.
+    /// Returns the counters of the cache. During a checkpoint, returns the counters from before it.
     pub(super) fn cache(&self) -> CacheCounts {
         let now = self.base.try_lock().map(|base| base.cache());
         let mut seen = self.cache.lock();
@@ -281,12 +281,12 @@ impl Core {
         *seen
     }
 
-    /// Refuses commits from now on.
+    /// Refuses later commits.
     pub(super) fn refuse_commits(&self) -> bool {
         !std::mem::replace(&mut self.writer.lock().closed, true)
     }
 
-    /// Syncs the journal when asked to, and every so often if there is an interval, until told to stop.
+    /// Syncs the journal on request and at intervals, until the engine closes.
     pub(super) fn flush_every(&self, interval: Option<Duration>) {
         let mut flushing = self.flushing.lock();
         flushing.interval = interval;
@@ -297,7 +297,7 @@ impl Core {
                     None => self.flush.wait(&mut flushing),
                 }
             }
-            // Before the sync: whoever asks while it runs may have committed too late for it.
+            // Reset before the sync: a request during the sync may concern a later commit.
             flushing.asked = false;
             self.asked.store(false, Ordering::Release);
             drop(flushing);
@@ -313,7 +313,7 @@ impl Core {
         }
     }
 
-    /// Says how often the journal is synced unasked, where it is at all.
+    /// Sets the interval of periodic syncs, if they are enabled.
     pub(super) fn set_flush_interval(&self, interval: Duration) {
         let mut flushing = self.flushing.lock();
         flushing.interval = flushing.interval.map(|_| interval);
@@ -321,7 +321,7 @@ impl Core {
         self.flush.notify_all();
     }
 
-    /// Asks for a sync without waiting for it.
+    /// Requests a sync without waiting.
     pub(super) fn sync_soon(&self) {
         if self.journal.has_unsynced() && !self.asked.swap(true, Ordering::AcqRel) {
             self.flushing.lock().asked = true;

@@ -1,24 +1,24 @@
-//! A walk over the layers of a tree as if they were one.
+//! A merging cursor over the layers of a tree.
 //!
-//! Each layer is a sorted run; the entry with the next key comes from the topmost layer that has the key, and
-//! a deletion there hides the key altogether. Two layers of changes and the base are the most there are.
+//! Each layer is a sorted run. The topmost layer with a key provides its entry, and a deletion there hides the key. A
+//! tree has at most two layers of changes and the base.
 
 use super::base::BaseCursor;
 use super::state::Change;
 use crate::memory::{Ahead, TreeCursor};
 use crate::{Cursor, Direction, Key, Lent, Result, Value};
 
-/// A cursor over up to two layers of changes, the topmost first, and the base below them.
+/// A cursor over up to two layers of changes, the topmost first, and the base below.
 pub(super) struct MergeCursor {
-    /// Those that have something left.
+    /// Layers with remaining entries.
     layers: Vec<Ahead<Change>>,
     base: Option<BaseCursor>,
     direction: Direction,
-    /// The entry of a layer that is lent to the caller.
+    /// The entry lent to the caller, if it is from a layer of changes.
     lent: (Key, Value),
 }
 
-/// Where the next entry comes from.
+/// Source of the next entry.
 #[derive(Clone, Copy)]
 enum Source {
     Layer(usize),
@@ -35,7 +35,7 @@ impl MergeCursor {
         MergeCursor { layers, base, direction, lent: (Key::from(b""), Value::empty()) }
     }
 
-    /// The source whose key comes first, the topmost among equal ones.
+    /// Returns the source with the smallest key, the topmost among equal keys.
     fn first(&mut self) -> Result<Option<Source>> {
         self.layers.retain_mut(Ahead::look_ahead);
         let direction = self.direction;
@@ -59,7 +59,7 @@ impl MergeCursor {
         Ok(first)
     }
 
-    /// Takes a layer's next entry, and passes those below that it hides; false if it is a deletion.
+    /// Takes a layer's next entry, and skips the entries that it hides. Returns false for a deletion.
     fn take(&mut self, at: usize) -> Result<bool> {
         let Some((key, change)) = self.layers.get_mut(at).and_then(Ahead::take) else {
             return Ok(false);
@@ -94,7 +94,7 @@ impl Cursor for MergeCursor {
                 }
             }
         }
-        // What comes next is the base's, which is lent as it lies in the page.
+        // The next entry is from the base, and is lent directly from the page.
         let Some(base) = &mut self.base else { return Ok(None) };
         Ok(base.next()?.map(|(key, value)| (key, Lent::Bytes(value))))
     }

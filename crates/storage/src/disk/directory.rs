@@ -1,10 +1,9 @@
-//! The data directory: its lock, the file that names its format, and the paths of its other files.
+//! The data directory: its lock, its format file, and the paths of its other files.
 //!
-//! A data directory that nobody serves, read without being changed.
+//! The module also opens a data directory read-only.
 //!
-//! Opening the base writes nothing, and the journal is replayed into memory. What is committed to it is
-//! seen and never written, so that a database can be opened on it that puts its catalog in order. It keeps servers out
-//! as a server does.
+//! Opening the base writes nothing, and the journal is replayed into memory. Commits to a read-only engine are visible
+//! and never written, so a database can repair its catalog on it. A read-only engine locks the directory like a server.
 
 use super::base::Base;
 use super::control::Control;
@@ -23,8 +22,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// The version of the whole directory's format. A directory of another version is refused: Vellum has not been
-/// released yet, so that no earlier one is in use. Numbers below this one were used during development.
+/// Format version of the whole directory. Other versions are refused. Vellum is unreleased, so no earlier version is in
+/// use; lower numbers were used during development.
 pub(super) const FORMAT: u32 = 4;
 pub(super) const FORMAT_FILE: &str = "vellum.format";
 pub(super) const LOCK_FILE: &str = "vellum.lock";
@@ -33,20 +32,19 @@ pub(super) const NEW_BASE_FILE: &str = "base.new";
 pub(super) const NEW_FORMAT_FILE: &str = "vellum.format.new";
 pub(super) const JOURNAL_DIRECTORY: &str = "journal";
 
-/// What [`FORMAT_FILE`] says while a backup is being restored to a directory.
+/// Content of [`FORMAT_FILE`] during a restore into a directory.
 pub(super) const RESTORING: &str = "Vellum data directory\nbeing restored\n";
 
-/// A data directory that nobody else has open.
+/// A locked data directory.
 pub(super) struct Directory {
     pub(super) base: PathBuf,
     pub(super) segments: Segments,
-    /// Held as long as the directory is open.
+    /// Held while the directory is open.
     _lock: Box<dyn Any + Send + Sync>,
 }
 
 impl Directory {
-    /// Opens a data directory, or sets one up in an empty or missing directory. A directory that is refused stays
-    /// as it was.
+    /// Opens a data directory, or creates one in an empty or missing directory. A refused directory stays unchanged.
     pub(super) fn open(files: Arc<dyn Files>, options: &DiskOptions) -> Result<Self> {
         ownership::check(&*files, options)?;
         let path = options.directory.as_path();
@@ -69,7 +67,7 @@ impl Directory {
         Ok(Directory { base: path.join(BASE_FILE), segments, _lock: lock })
     }
 
-    /// Takes the lock that keeps other processes out.
+    /// Takes the lock that excludes other processes.
     pub(super) fn lock(files: &dyn Files, path: &Path) -> Result<Box<dyn Any + Send + Sync>> {
         files.lock(&path.join(LOCK_FILE)).map_err(|error| locking(path, error))
     }
@@ -78,7 +76,7 @@ impl Directory {
 fn locking(path: &Path, error: io::Error) -> Error {
     match error.kind() {
         io::ErrorKind::WouldBlock => {
-            // The error's text is the number that the other process has left, where it could be read.
+            // The error text is the other process's id, if it could be read.
             let process =
                 error.to_string().parse::<u32>().map(|id| format!(" (process {id})")).unwrap_or_default();
             let message = format!("another Vellum{process} uses {}", path.display());
@@ -88,13 +86,12 @@ fn locking(path: &Path, error: io::Error) -> Error {
     }
 }
 
-/// Makes an empty base under another name and the journal's first segment, then the file that tells the
-/// format.
+/// Creates an empty base under a temporary name, the journal's first segment, and then the format file.
 fn set_up(path: &Path, segments: &mut Segments) -> Result<()> {
     segments.id = RandomState::new().build_hasher().finish();
     let journal = &segments.directory;
     segments.files.create_directory(journal).map_err(|error| during("making", journal, error))?;
-    // A segment with frames belongs to somebody; one without is what an interrupted set-up leaves.
+    // A segment with frames belongs to other data. A segment without frames remains from an interrupted creation.
     for number in segments.list()? {
         let file = segments.path(number);
         let len = segments.files.open(&file, false).and_then(|file| file.len());
@@ -110,7 +107,7 @@ fn set_up(path: &Path, segments: &mut Segments) -> Result<()> {
     write_format(path, segments)
 }
 
-/// Writes the file that tells the format and the id, or replaces it.
+/// Writes or replaces the file with the format and the id.
 fn write_format(path: &Path, segments: &Segments) -> Result<()> {
     let (file, new) = (path.join(FORMAT_FILE), path.join(NEW_FORMAT_FILE));
     let text = format!("Vellum data directory\nformat {FORMAT}\nid {:016x}\n", segments.id);
@@ -125,18 +122,17 @@ fn write_format(path: &Path, segments: &Segments) -> Result<()> {
     write().map_err(|error| during("writing", &file, error))
 }
 
-/// Gives the base its name. Nothing is committed before that, so a directory with the format and without a
-/// base is one whose setting up was interrupted, if it still has the new one.
+/// Renames the new base. No commit precedes this step. A directory with a format file and without a base is therefore
+/// an interrupted creation, if it has the new base.
 fn finish_set_up(files: &dyn Files, path: &Path) -> Result<()> {
     let base = path.join(BASE_FILE);
     let rename = files.rename(&path.join(NEW_BASE_FILE), &base).and_then(|()| files.sync_directory(path));
     rename.map_err(|error| during("setting up", &base, error))
 }
 
-/// Checks the format's version, and returns the directory's id.
+/// Checks the format version and returns the directory's id.
 ///
-/// Errors: `Unavailable` if the directory has another version or a restore was interrupted, `Corrupted` if the file is
-/// not as Vellum writes it.
+/// Errors: `Unavailable` for another version or an interrupted restore, `Corrupted` for an invalid file.
 pub(super) fn read_id(files: &dyn Files, path: &Path) -> Result<u64> {
     let path = path.join(FORMAT_FILE);
     let read = || {
@@ -164,29 +160,29 @@ pub(super) fn read_id(files: &dyn Files, path: &Path) -> Result<u64> {
     }
 }
 
-/// An engine over a directory that it leaves as it is.
+/// A read-only engine over a directory.
 pub struct Still {
-    /// As it was found.
+    /// State of the directory when opened.
     found: Arc<State>,
     latest: Mutex<Arc<State>>,
     commits: AtomicU64,
     segments: Segments,
     archive: Option<std::path::PathBuf>,
-    /// Kept open for those who read it.
+    /// Kept open for its readers.
     base: Mutex<Base>,
     _lock: Box<dyn std::any::Any + Send + Sync>,
 }
 
 impl Still {
-    /// Opens a data directory to be read.
+    /// Opens a data directory read-only.
     ///
-    /// Fails with `Io` of the kind `ResourceBusy` if another process has it, with `Unavailable` if a newer version wrote it, with `Corrupted` if stored
-    /// bytes aren't what was written, naming the file and the place, and where there is no data.
+    /// Errors: `Io` of kind `ResourceBusy` if another process has it. `Unavailable` if a newer version wrote it.
+    /// `Corrupted`, with file and offset, for damaged or missing data.
     pub fn open(options: &DiskOptions) -> Result<Still> {
         Still::open_on(Arc::new(SystemFiles), options)
     }
 
-    /// The same on another file system.
+    /// Opens a data directory of another file system.
     pub fn open_on(files: Arc<dyn Files>, options: &DiskOptions) -> Result<Still> {
         let path = &options.directory;
         ownership::check_is_ours(&*files, path)?;
@@ -211,7 +207,7 @@ impl Still {
         Ok(Still { found, latest, commits, segments, archive, base: Mutex::new(base), _lock: lock })
     }
 
-    /// The trees that were found.
+    /// Returns the trees of the directory.
     pub fn idents(&self) -> Vec<Ident> {
         self.found.idents()
     }
@@ -252,7 +248,7 @@ impl Engine for Still {
     fn sync_soon(&self) {}
 
     fn backup(&self, since: Option<Since>, covers: u64) -> Result<Backup> {
-        // What the process that wrote it has left to the system: a crash may take nothing that is in a backup.
+        // Syncs data that the writing process left to the system: a crash must not remove what a backup contains.
         for number in self.segments.list()? {
             let path = self.segments.path(number);
             let sync = self.segments.files.open(&path, false).and_then(|file| file.sync());

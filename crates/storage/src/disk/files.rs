@@ -1,8 +1,7 @@
-//! The seam between the disk engine and the operating system: a few calls on files and directories.
+//! The interface between the disk engine and the operating system: a few calls on files and directories.
 //!
-//! Everything that the engine writes passes here, so that a test can put a file
-//! system of its own beneath it that stops at any write or sync, loses what wasn't synced, or is full
-//! ([`crate::testing::FaultyFiles`]).
+//! All writes of the engine use it. A test can substitute a file system that stops at any write or sync, loses unsynced
+//! data, or is full ([`crate::testing::FaultyFiles`]).
 
 use std::any::Any;
 use std::fmt::Debug;
@@ -11,56 +10,57 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 
-/// What is written past the system's cache lies in blocks of this size: at least those of any disk.
+/// Block size of direct I/O: at least the block size of any disk.
 pub const BLOCK: usize = 4096;
 
-/// A file system, as far as the engine needs one.
+/// A file system with the operations that the engine needs.
 pub trait Files: Send + Sync {
-    /// Makes a directory and those above it; one that exists is no error.
+    /// Creates a directory and its parents. An existing directory is no error.
     fn create_directory(&self, path: &Path) -> io::Result<()>;
 
-    /// The names in a directory, in no order.
+    /// Returns the names in a directory in no order.
     fn list(&self, directory: &Path) -> io::Result<Vec<String>>;
 
-    /// Opens a file for reading and writing, made empty if it isn't there and `create` is set.
+    /// Opens a file for reading and writing. Creates a missing file if `create` is set.
     fn open(&self, path: &Path, create: bool) -> io::Result<Arc<dyn File>>;
 
-    /// Gives a file another name, replacing what has that name.
+    /// Renames a file. Replaces an existing file of the new name.
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()>;
 
     /// Removes a file.
     fn remove(&self, path: &Path) -> io::Result<()>;
 
-    /// Makes the names in a directory durable: files made, renamed and removed.
+    /// Syncs the names in a directory: files created, renamed and removed.
     fn sync_directory(&self, directory: &Path) -> io::Result<()>;
 
-    /// Takes a lock that no other process can take until it is dropped; `WouldBlock` if one has it.
+    /// Takes a lock that excludes other processes until it is dropped. Returns `WouldBlock` if another process holds
+    /// it.
     fn lock(&self, path: &Path) -> io::Result<Box<dyn Any + Send + Sync>>;
 }
 
-/// An open file, written and read at offsets from many threads.
+/// An open file, read and written at offsets by many threads.
 #[expect(clippy::len_without_is_empty, reason = "a length in bytes, not a collection")]
 pub trait File: Debug + Send + Sync {
-    /// The length in bytes.
+    /// Returns the length in bytes.
     fn len(&self) -> io::Result<u64>;
 
-    /// Fills a buffer from an offset on; `UnexpectedEof` if the file ends before.
+    /// Fills a buffer from an offset. Returns `UnexpectedEof` if the file is too short.
     fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<()>;
 
-    /// Writes all of a buffer at an offset. After an error any part of it may have been written.
+    /// Writes a whole buffer at an offset. After an error any part of it may have been written.
     fn write_at(&self, bytes: &[u8], offset: u64) -> io::Result<()>;
 
-    /// Makes what has been written durable, and the length.
+    /// Syncs the contents and the length.
     fn sync(&self) -> io::Result<()>;
 
-    /// Writes all of a buffer and makes that durable, past the system's cache where that can be. Offset, length and
-    /// address are multiples of [`BLOCK`], and the file is as long already.
+    /// Writes a whole buffer durably, by direct I/O if possible. Offset, length and address are multiples of [`BLOCK`],
+    /// and the file is already long enough.
     fn write_durably(&self, bytes: &[u8], offset: u64) -> io::Result<()> {
         self.write_at(bytes, offset)?;
         self.sync()
     }
 
-    /// Cuts the file or fills it up with zeros.
+    /// Truncates the file or extends it with zeros.
     fn set_len(&self, len: u64) -> io::Result<()>;
 }
 
@@ -95,7 +95,7 @@ impl Files for SystemFiles {
     fn sync_directory(&self, directory: &Path) -> io::Result<()> {
         match cfg!(unix) {
             true => fs::File::open(directory)?.sync_all(),
-            // Elsewhere a directory cannot be opened, nor has it to be.
+            // On other systems a directory cannot be opened, and needs no sync.
             false => Ok(()),
         }
     }
@@ -104,7 +104,7 @@ impl Files for SystemFiles {
         let file = fs::OpenOptions::new().write(true).create(true).truncate(false).open(path)?;
         match file.try_lock() {
             Ok(()) => {
-                // Only for whoever finds it locked, so that a full disk keeps nobody from opening.
+                // The process id is for error messages only, so a full disk does not prevent opening.
                 let _ = file
                     .set_len(0)
                     .and_then(|()| (&file).write_all(std::process::id().to_string().as_bytes()));
@@ -123,11 +123,11 @@ impl Files for SystemFiles {
 struct SystemFile {
     file: fs::File,
     path: PathBuf,
-    /// The same, opened to be written past the cache; `None` where that can't be.
+    /// The same file, opened for direct I/O; `None` if unsupported.
     direct: OnceLock<Option<fs::File>>,
 }
 
-/// Opens a file to be written past the cache, each write durable once it returns.
+/// Opens a file for direct I/O. Each write is durable when it returns.
 #[cfg(target_os = "linux")]
 fn open_directly(path: &Path) -> Option<fs::File> {
     use std::os::unix::fs::OpenOptionsExt;
@@ -191,7 +191,7 @@ impl File for SystemFile {
     fn write_durably(&self, bytes: &[u8], offset: u64) -> io::Result<()> {
         if let Some(direct) = self.direct.get_or_init(|| open_directly(&self.path)) {
             match std::os::unix::fs::FileExt::write_all_at(direct, bytes, offset) {
-                // Not every file system that opens a file so takes all such writes.
+                // Some file systems accept the flag and refuse such writes.
                 Err(error) if error.kind() == io::ErrorKind::InvalidInput => {}
                 written => return written,
             }

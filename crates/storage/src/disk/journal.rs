@@ -1,20 +1,20 @@
-//! The journal: every batch, in order, in append-only segment files.
+//! The journal (write-ahead log): every batch, in order, in append-only segment files.
 //!
-//! A commit appends its frame with one write, so that it survives the end of the process; a sync makes all
-//! frames written so far survive the end of the machine. Whoever needs a sync and finds none running makes
-//! one for all who wait; those who come meanwhile share the next. So a lone writer waits for one sync and no
-//! timer, and many writers make far fewer syncs than commits. Who waits without a thread leaves a waker; where a
-//! sync ends and some are left whose frames came too late for it, one is asked for on their behalf.
+//! A commit appends its frame with one write and then survives the end of the process. A sync makes all written frames
+//! survive the end of the machine. A thread that needs a sync while none runs makes one for all waiting threads. Later
+//! waits share the next sync (group commit). A single writer thus waits for one sync and no timer, and many writers
+//! need far fewer syncs than commits. A wait without a thread registers a waker. If a sync ends and later frames still
+//! have waiters, the journal requests another sync for them.
 //!
-//! Where all commits wait for syncs, frames are written by those alone (`unwritten.rs`); then what nobody has
-//! waited for may be lost with the process.
+//! If every commit waits for a sync, only syncs write frames (`unwritten.rs`). Frames without a waiter may then be lost
+//! with the process.
 //!
-//! Where somebody waits for syncs, the segment is written ahead with zeros, a piece at a time: a sync of bytes
-//! that the file already has is quicker than one that makes it longer, as that changes its inode, too.
+//! If syncs are waited for, the segment is extended with zeros in advance, a chunk at a time. A sync is faster without
+//! a change of the file length, since that changes the inode too.
 //!
-//! A segment ends where a checkpoint froze the state, and is removed when that checkpoint is complete. After
-//! a failed write the segment is cut back to what it was. After a failed sync nobody can tell what of the
-//! journal is on the disk, so it takes no more commits until a checkpoint has made it superfluous.
+//! A segment ends where a checkpoint freezes the state, and is removed when the checkpoint is complete. After a failed
+//! write the segment is truncated to its earlier length. After a failed sync the journal's state on disk is unknown. It
+//! then refuses commits until a checkpoint has made it obsolete.
 
 #[cfg(all(test, feature = "shuttle", feature = "mutants"))]
 #[allow(clippy::unwrap_used)]
@@ -34,26 +34,26 @@ use crate::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use crate::sync::{Condvar, Mutex};
 use crate::{Awaited, Error, Result, mutant};
 
-/// The first bytes of a segment.
+/// Magic at the start of a segment.
 const SEGMENT_MAGIC: [u8; 8] = *b"VellumJ\n";
-/// The version of the segments' format.
+/// Format version of segments.
 const SEGMENT_VERSION: u32 = 2;
-/// Magic, version, the directory's id, the segment's number, checksum.
+/// Length of magic, version, directory id, segment number, checksum.
 pub(crate) const SEGMENT_HEADER_BYTES: usize = 8 + 4 + 8 + 8 + 4;
 pub(super) const SUFFIX: &str = ".journal";
-/// What is written ahead at once.
+/// Number of zeros written in advance at a time.
 #[cfg(not(test))]
 const AHEAD_BYTES: usize = 1 << 20;
-/// Little, so that short tests cross its end.
+/// Small, so that short tests cross its end.
 #[cfg(test)]
 const AHEAD_BYTES: usize = 1 << 10;
 
-/// The segments' directory, and whose they are.
+/// The directory of the segments, and the id of its owner.
 #[derive(Clone)]
 pub(super) struct Segments {
     pub(super) files: Arc<dyn Files>,
     pub(super) directory: PathBuf,
-    /// The random number that data directory and journal share.
+    /// Random id shared by data directory and journal.
     pub(super) id: u64,
 }
 
@@ -62,7 +62,7 @@ impl Segments {
         self.directory.join(format!("{number:016}{SUFFIX}"))
     }
 
-    /// The numbers of the segments there are, ascending. Other names in the directory are left alone.
+    /// Returns the numbers of the segments in ascending order. Ignores other names.
     pub(super) fn list(&self) -> Result<Vec<u64>> {
         let names = self.names()?;
         let mut numbers: Vec<u64> = names.iter().filter_map(|name| number_of(name)).collect();
@@ -70,7 +70,7 @@ impl Segments {
         Ok(numbers)
     }
 
-    /// The names in the directory; none if there is no directory.
+    /// Returns the names in the directory; none if it does not exist.
     fn names(&self) -> Result<Vec<String>> {
         match self.files.list(&self.directory) {
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(Vec::new()),
@@ -78,19 +78,19 @@ impl Segments {
         }
     }
 
-    /// The names in the directory that could be taken for a segment's.
+    /// Returns other names that resemble segments.
     pub(super) fn strays(&self) -> Result<Vec<String>> {
         let mut names = self.names()?;
         names.retain(|name| name.ends_with(SUFFIX) && number_of(name).is_none());
         Ok(names)
     }
 
-    /// A number greater than `number` and than that of any file there is.
+    /// Returns a number greater than `number` and than the number of any file.
     pub(super) fn next(&self, number: u64) -> Result<u64> {
         Ok(self.list()?.last().copied().unwrap_or_default().max(number) + 1)
     }
 
-    /// Makes a segment without any frames, durably.
+    /// Creates an empty segment, durably.
     pub(super) fn create(&self, number: u64) -> Result<Arc<dyn File>> {
         let path = self.path(number);
         let make = || {
@@ -104,7 +104,7 @@ impl Segments {
         make().map_err(|error| during("making", &path, error))
     }
 
-    /// The header of a segment.
+    /// Returns the header of a segment.
     pub(super) fn header(&self, number: u64) -> [u8; SEGMENT_HEADER_BYTES] {
         let mut header = [0; SEGMENT_HEADER_BYTES];
         header[..8].copy_from_slice(&SEGMENT_MAGIC);
@@ -116,7 +116,7 @@ impl Segments {
         header
     }
 
-    /// Checks a segment's header. `Ok(false)` if it isn't whole, as after a crash while it was made.
+    /// Checks a segment's header. Returns `Ok(false)` if it is incomplete, as after a crash during its creation.
     pub(super) fn check_header(&self, number: u64, bytes: &[u8]) -> Result<bool> {
         let Some(header) = bytes.first_chunk::<SEGMENT_HEADER_BYTES>() else { return Ok(false) };
         if *header == self.header(number) {
@@ -138,8 +138,8 @@ impl Segments {
         Err(Error::Corrupted(format!("{} {what}", path.display())))
     }
 
-    /// Whether so begins what was never a segment: other bytes, where a segment that was only begun has the
-    /// first ones of its header or zeros.
+    /// Returns true if the bytes cannot be the start of a segment. An incomplete segment begins with part of its
+    /// header, or with zeros.
     pub(super) fn begins_otherwise(bytes: &[u8]) -> bool {
         let begin = bytes.get(..SEGMENT_MAGIC.len()).unwrap_or(bytes);
         !SEGMENT_MAGIC.starts_with(begin) && begin.iter().any(|byte| *byte != 0)
@@ -152,14 +152,14 @@ impl Segments {
     }
 }
 
-/// The number of the segment with a name, if a segment has such a name.
+/// Returns the number in the name of a segment.
 fn number_of(name: &str) -> Option<u64> {
     let digits = name.strip_suffix(SUFFIX)?;
     let number = digits.parse().ok()?;
     (digits == format!("{number:016}")).then_some(number)
 }
 
-/// An error of the operating system, with what was being done.
+/// Returns an operating system error with a description of the operation.
 pub(super) fn during(what: &str, path: &Path, error: std::io::Error) -> Error {
     match Error::from(error) {
         Error::Full(message) => Error::Full(format!("{what} {}: {message}", path.display())),
@@ -170,41 +170,41 @@ pub(super) fn during(what: &str, path: &Path, error: std::io::Error) -> Error {
     }
 }
 
-/// The segment being written; whoever has it is the only one who commits.
+/// The segment being written. Its owner is the only committer.
 pub(super) struct Appender {
     number: u64,
     file: Arc<dyn File>,
-    /// Where the next frame goes.
+    /// Offset of the next frame.
     len: u64,
-    /// How long the file is: what lies beyond `len` are zeros.
+    /// Length of the file: zeros after `len`.
     ahead: u64,
-    /// The position of the last frame.
+    /// Position of the last frame.
     position: u64,
 }
 
 impl Appender {
-    /// Goes on in a file that is as long as what it holds.
+    /// Continues a file without zeros at its end.
     pub(super) fn new(number: u64, file: Arc<dyn File>, len: u64, position: u64) -> Self {
         Appender { number, file, len, ahead: len, position }
     }
 
-    /// The number of the segment.
+    /// Returns the number of the segment.
     pub(super) fn number(&self) -> u64 {
         self.number
     }
 }
 
-/// Writes zeros behind the last frame. Without room for them the file stays as it was.
+/// Writes zeros behind the last frame. On a full disk the file stays unchanged.
 fn write_ahead(appender: &mut Appender) {
-    // On the heap, since constants of this size would make the program as much larger.
+    // On the heap, since a constant of this size would enlarge the program.
     match appender.file.write_at(&vec![0; AHEAD_BYTES], appender.len) {
         Ok(()) => appender.ahead = appender.len + AHEAD_BYTES as u64,
-        // If this fails too, zeros in part do no harm either.
+        // If this fails too, a partial run of zeros is harmless.
         Err(_) => _ = appender.file.set_len(appender.len),
     }
 }
 
-/// Makes sure that the file has room for a frame, in whole blocks; true if zeros had to be written for that.
+/// Extends the file for a frame, in whole blocks. Returns true if zeros were written.
 fn fill_ahead(appender: &mut Appender, len: usize) -> std::io::Result<bool> {
     let end = appender.len + len as u64;
     if end <= appender.ahead && appender.ahead.is_multiple_of(BLOCK as u64) {
@@ -215,64 +215,64 @@ fn fill_ahead(appender: &mut Appender, len: usize) -> std::io::Result<bool> {
         let zeros = vec![0; (to - appender.ahead) as usize];
         appender.file.write_at(&zeros, appender.ahead).map(|()| to)
     };
-    // Without room for much, what it takes now.
+    // On a nearly full disk, only the required length.
     appender.ahead = fill(end + AHEAD_BYTES as u64).or_else(|_| fill(end))?;
     Ok(true)
 }
 
-/// What all who write or wait share.
+/// State shared by writers and waiters.
 pub(super) struct Journal {
     pub(super) segments: Segments,
     syncing: Mutex<Syncing>,
     synced: Condvar,
-    /// The last position written.
+    /// Last written position.
     appended: AtomicU64,
-    /// The last position known to be durable.
+    /// Last durable position.
     durable: AtomicU64,
-    /// The bytes written since the latest freeze.
+    /// Bytes written since the latest freeze.
     bytes: AtomicU64,
-    /// Whether anybody has waited for a sync since zeros were last written ahead.
+    /// True if a sync was waited for since zeros were last written.
     waited: AtomicBool,
-    /// The frames that syncs write, where commits don't.
+    /// Frames that syncs write, if commits do not.
     unwritten: Option<Mutex<Unwritten>>,
-    /// What was synced last, for the next start.
+    /// The synced mark, read at the next start.
     mark: Mark,
     /// Called when `durable` has advanced.
     wake: Mutex<Option<Wake>>,
-    /// Called when nobody syncs and somebody waits who can't do so himself.
+    /// Called when no sync runs and waiters without threads remain.
     left: Mutex<Option<Wake>>,
     pub(super) latency: Latency,
 }
 
-/// Somebody to be told.
+/// A callback.
 type Wake = Arc<dyn Fn() + Send + Sync>;
 
-/// What everybody is told at the end of a sync.
+/// Notifications at the end of a sync.
 #[derive(Default)]
 struct Ended {
-    /// Whether more is durable than before.
+    /// True if `durable` advanced.
     advanced: bool,
-    /// Of those whose waits are over.
+    /// Wakers of finished waits.
     wakers: Vec<Waker>,
-    /// Whether others are left to whom a sync has been promised.
+    /// True if waiters remain, to whom a sync is promised.
     left: bool,
 }
 
 struct Syncing {
-    /// Whether somebody is syncing.
+    /// True while a sync runs.
     running: bool,
-    /// Whether somebody is about to: who has been told to, or whom `left` called.
+    /// True if a thread is about to sync: a woken waiter, or the thread called by `left`.
     promised: bool,
-    /// Who waits without a thread, and for what position.
+    /// Waiters without threads, with their positions.
     waiting: Vec<(u64, Waker)>,
-    /// The segments that may hold frames that aren't durable; the last one is being written.
+    /// Segments that may contain frames that are not durable. The last one is being written.
     files: Vec<Arc<dyn File>>,
-    /// Why the journal takes no commits.
+    /// Reason why the journal refuses commits.
     broken: Option<Error>,
 }
 
 impl Journal {
-    /// A journal that goes on in a segment, with everything so far durable.
+    /// Creates a journal that continues a segment. Everything so far is durable.
     pub(super) fn new(segments: Segments, appender: &Appender) -> Self {
         let syncing = Syncing {
             running: false,
@@ -298,7 +298,7 @@ impl Journal {
         }
     }
 
-    /// The same where frames are to be written by syncs alone.
+    /// Creates a journal whose frames are written by syncs only.
     pub(super) fn written_by_syncs(segments: Segments, appender: &Appender) -> Result<Self> {
         let path = segments.path(appender.number);
         let unwritten = Unwritten::new(Arc::clone(&appender.file), appender.len);
@@ -306,28 +306,28 @@ impl Journal {
         Ok(Journal { unwritten: Some(Mutex::new(unwritten)), ..Journal::new(segments, appender) })
     }
 
-    /// The last position known to be durable.
+    /// Returns the last durable position.
     pub(super) fn durable(&self) -> u64 {
         self.durable.load(Ordering::Acquire)
     }
 
-    /// Sets what is called when that has advanced.
+    /// Sets the callback for an advanced durable position.
     pub(super) fn when_durable(&self, wake: Wake) {
         *self.wake.lock() = Some(wake);
     }
 
-    /// Sets what is called when nobody syncs and somebody waits who can't do so himself: it is to have
-    /// [`sync`](Self::sync) called soon.
+    /// Sets the callback for waiters without threads that remain while no sync runs. It must have [`sync`](Self::sync)
+    /// called soon.
     pub(super) fn when_left(&self, wake: Wake) {
         *self.left.lock() = Some(wake);
     }
 
-    /// Notes that everything up to a position is durable; true if that is news.
+    /// Advances the durable position. Returns true if it changed.
     fn advance(&self, position: u64) -> bool {
         self.durable.fetch_max(position, Ordering::AcqRel) < position
     }
 
-    /// Lets everybody know; to be called without any lock.
+    /// Sends the notifications. The caller must hold no lock.
     fn tell(&self, ended: Ended) {
         if !mutant!("nobody is told of a sync") {
             self.synced.notify_all();
@@ -348,13 +348,13 @@ impl Journal {
         }
     }
 
-    /// What is to be told once a sync has ended, or turns out not to be needed. Those are left whose positions aren't
-    /// durable; where there are any, a next sync is promised to them.
+    /// Collects the notifications at the end of a sync, or if it was not needed. Remaining waiters have positions that
+    /// are not durable, and a next sync is promised to them.
     fn end(&self, syncing: &mut Syncing, advanced: bool) -> Ended {
         let durable = self.durable.load(Ordering::Acquire);
         let over = |(position, _): &mut (u64, Waker)| *position <= durable;
         let wakers = match &syncing.broken {
-            // They ask again, and find out.
+            // They poll again and get the error.
             Some(_) => std::mem::take(&mut syncing.waiting),
             None => syncing.waiting.extract_if(.., over).collect(),
         };
@@ -363,34 +363,34 @@ impl Journal {
         Ended { advanced, wakers, left: syncing.promised }
     }
 
-    /// The bytes written since the latest freeze.
+    /// Returns the bytes written since the latest freeze.
     pub(super) fn bytes(&self) -> u64 {
         self.bytes.load(Ordering::Relaxed)
     }
 
-    /// Whether frames were written that aren't known to be durable.
+    /// Returns true if written frames may not be durable.
     pub(super) fn has_unsynced(&self) -> bool {
         self.durable.load(Ordering::Acquire) < self.appended.load(Ordering::Acquire)
     }
 
-    /// Whether somebody is syncing.
+    /// Returns true while a sync runs.
     #[cfg(test)]
     pub(super) fn is_running(&self) -> bool {
         self.syncing.lock().running
     }
 
-    /// How many segments are held open to be written or synced.
+    /// Returns the number of open segments.
     #[cfg(test)]
     pub(super) fn held(&self) -> usize {
         self.syncing.lock().files.len()
     }
 
-    /// Whether the journal takes no commits until the next checkpoint.
+    /// Returns true if the journal refuses commits until the next checkpoint.
     pub(super) fn is_broken(&self) -> bool {
         self.syncing.lock().broken.is_some()
     }
 
-    /// Writes the next frame, and returns its position. After an error it is as if nothing had been written.
+    /// Writes the next frame and returns its position. An error leaves the journal as before.
     pub(super) fn append(&self, appender: &mut Appender, encoded: &mut Encoded) -> Result<u64> {
         if let Some(error) = &self.syncing.lock().broken {
             return Err(error.clone());
@@ -404,7 +404,7 @@ impl Journal {
                 unwritten.has_zeros();
             }
             unwritten.push(frame);
-            // With the lock held, so that a sync knows which frames it has.
+            // Under the lock, so that a sync knows its frames.
             self.note(appender, position, frame.len() as u64);
             return Ok(position);
         }
@@ -428,7 +428,7 @@ impl Journal {
         self.appended.store(position, Ordering::Release);
     }
 
-    /// Cuts off what a failed write may have left.
+    /// Truncates the remains of a failed write.
     fn cut(&self, appender: &mut Appender, error: std::io::Error) -> Error {
         appender.ahead = appender.len;
         let path = self.segments.path(appender.number);
@@ -439,7 +439,7 @@ impl Journal {
         error
     }
 
-    /// Goes on in a new segment.
+    /// Switches to a new segment.
     pub(super) fn switch(&self, appender: &mut Appender, number: u64, file: Arc<dyn File>) {
         if let Some(unwritten) = &self.unwritten {
             unwritten.lock().switch(Arc::clone(&file), &self.segments.header(number));
@@ -452,13 +452,13 @@ impl Journal {
         self.bytes.store(0, Ordering::Relaxed);
     }
 
-    /// After a checkpoint: everything up to `position` is durable in the base.
+    /// Records a checkpoint: everything up to `position` is durable in the base.
     pub(super) fn checkpointed(&self, position: u64) {
         let mut syncing = self.syncing.lock();
         if position >= self.appended.load(Ordering::Acquire) {
             syncing.broken = None;
         }
-        // Nobody has to sync them any more, and where nobody ever does, they would keep their room once removed.
+        // They need no sync any more. Open handles would keep their disk space after removal.
         let older = syncing.files.len().saturating_sub(1);
         syncing.files.drain(..older);
         let advanced = self.advance(position);
@@ -475,13 +475,13 @@ impl Journal {
         self.sync_to(self.appended.load(Ordering::Acquire))
     }
 
-    /// Returns once everything up to `position` is durable, for somebody who waits for that.
+    /// Waits until everything up to `position` is durable.
     pub(super) fn wait(&self, position: u64) -> Result<()> {
         self.waited.store(true, Ordering::Relaxed);
         self.sync_to(position)
     }
 
-    /// How far the wait for a position is, for whoever has no thread to wait on.
+    /// Returns the state of a wait for a position, for a waiter without a thread.
     pub(super) fn await_sync(&self, position: u64, waker: &Waker) -> Awaited {
         if self.durable.load(Ordering::Acquire) >= position {
             return Awaited::There;
@@ -499,7 +499,7 @@ impl Journal {
         Awaited::Yours
     }
 
-    /// Notes that whom [`when_left`](Self::when_left) called has found nothing to sync.
+    /// Records that the thread called by [`when_left`](Self::when_left) found nothing to sync.
     pub(super) fn needs_no_sync(&self) {
         let mut syncing = self.syncing.lock();
         if !syncing.promised {
@@ -519,7 +519,7 @@ impl Journal {
                 None => None,
             };
             if let Some(over) = over {
-                // Others may rely on a sync that whoever is here was told to make.
+                // Other waiters may rely on the sync that was promised.
                 let ended = match syncing.promised {
                     true => self.end(&mut syncing, false),
                     false => Ended::default(),
@@ -536,7 +536,7 @@ impl Journal {
             self.synced.wait(&mut syncing);
         }
         (syncing.running, syncing.promised) = (true, false);
-        // In this order: what is written after the position was read may be synced too, or not.
+        // In this order: a frame written after the position was read may or may not be synced.
         let mut appended = self.appended.load(Ordering::Acquire);
         let files = syncing.files.clone();
         drop(syncing);
@@ -565,13 +565,13 @@ impl Journal {
         self.finish(appended, &files, result)
     }
 
-    /// Notes what has come of a sync, and tells everybody.
+    /// Records the result of a sync and sends the notifications.
     fn finish(&self, appended: u64, files: &[Arc<dyn File>], result: std::io::Result<()>) -> Result<()> {
         let mut syncing = self.syncing.lock();
         syncing.running = false;
         let result = match result {
             Ok(()) => {
-                // The last one may have been written since; the others were complete before.
+                // The last segment may have been written since; earlier ones were complete.
                 let complete = files.len().saturating_sub(1);
                 let done = files.get(..complete).unwrap_or_default();
                 syncing.files.retain(|file| !done.iter().any(|other| Arc::ptr_eq(file, other)));

@@ -1,9 +1,8 @@
-//! The keeper: the thread that makes checkpoints, and puts right what has failed.
+//! The checkpointer: the thread that makes checkpoints and recovers from failures.
 //!
-//! It freezes the state when the changes in memory or the journal have grown large, when much of the base has
-//! been dropped, or when the latest checkpoint is a while ago, writes the changes to the base, and lets go of
-//! the segments that this makes superfluous, and of the room. A checkpoint that fails is tried again with the
-//! same frozen state. All that time readers and writers go on, the latter ever more slowly.
+//! It freezes the state if changes or journal have grown large, if much of the base was dropped, or if the latest
+//! checkpoint is old. It writes the changes to the base, then removes obsolete segments and frees space. A failed
+//! checkpoint is retried with the same frozen state. Meanwhile readers and writers continue, writers ever more slowly.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -17,37 +16,37 @@ use super::reader::Reader;
 use super::state::Freeze;
 use crate::{Error, Result};
 
-/// How long to wait after a failure before the next attempt.
+/// Pause after a failure before the next attempt.
 const RETRY: Duration = Duration::from_millis(100);
-/// How often to look whether there is a reason for a checkpoint.
+/// Interval at which the reasons for a checkpoint are checked.
 const LOOK: Duration = Duration::from_millis(500);
-/// How long changes stay in the journal alone unless something else is asked for, as mongod has it.
+/// Default maximum time between checkpoints, as in mongod.
 const LONGEST: Duration = Duration::from_secs(60);
-/// Less dropped than this, or than an eighth of the base, is no reason for a checkpoint.
+/// Minimum of dropped bytes for a checkpoint, which must also be an eighth of the base.
 const GARBAGE_BYTES_MIN: u64 = 4 << 20;
-/// A base shorter than this is never written anew.
+/// Minimum length of a base that is compacted.
 const REWRITE_BYTES_MIN: u64 = 8 << 20;
 
-/// What others tell the keeper and hear from it.
+/// Orders to the checkpointer and its results.
 pub(super) struct Desk {
     orders: Mutex<Orders>,
-    /// How long changes may stay in the journal alone, `None` where that alone is no reason for a checkpoint.
+    /// Maximum time between checkpoints; `None` disables this reason.
     longest: Mutex<Option<Duration>>,
-    /// Something was ordered.
+    /// Notified after an order.
     ordered: Condvar,
-    /// A checkpoint ended, well or not.
+    /// Notified after the end of a checkpoint, successful or not.
     done: Condvar,
 }
 
 #[derive(Default)]
 struct Orders {
-    /// The number of checkpoints asked for, and of those begun after they were asked for.
+    /// Numbers of checkpoints ordered and begun.
     wanted: u64,
     begun: u64,
-    /// The number of the last checkpoint completed.
+    /// Number of the last completed order.
     completed: u64,
     closing: bool,
-    /// Why the latest attempt failed.
+    /// Error of the latest attempt.
     error: Option<Error>,
 }
 
@@ -63,17 +62,17 @@ impl Default for Desk {
 }
 
 impl Desk {
-    /// Says how long changes may stay in the journal alone. The keeper looks a few times a second.
+    /// Sets the maximum time between checkpoints. The thread checks it twice a second.
     pub(super) fn set_longest(&self, longest: Option<Duration>) {
         *self.longest.lock() = longest;
     }
 
-    /// Whether changes may no longer stay in the journal alone, the latest checkpoint being so long ago.
+    /// Returns true if the latest checkpoint is older than the maximum.
     fn is_long(&self, ago: Duration) -> bool {
         self.longest.lock().is_some_and(|longest| ago >= longest)
     }
 
-    /// Asks for a checkpoint, unless one is asked for already.
+    /// Orders a checkpoint, unless one is already ordered.
     pub(super) fn order(&self) {
         let mut orders = self.orders.lock();
         if orders.wanted == orders.begun {
@@ -82,7 +81,7 @@ impl Desk {
         }
     }
 
-    /// Asks for a checkpoint of everything committed so far, and waits until it is complete or has failed.
+    /// Orders a checkpoint of everything committed so far, and waits until it is complete or has failed.
     pub(super) fn order_and_wait(&self) -> Result<()> {
         let mut orders = self.orders.lock();
         orders.wanted = orders.wanted.max(orders.begun + 1);
@@ -103,7 +102,7 @@ impl Desk {
         }
     }
 
-    /// Waits a while for a checkpoint to end, and returns why the latest attempt failed if it did.
+    /// Waits a limited time for a checkpoint to end. Returns the error of the latest attempt if it failed.
     pub(super) fn wait_a_while(&self, most: Duration) -> Option<Error> {
         let mut orders = self.orders.lock();
         if orders.error.is_none() {
@@ -112,7 +111,7 @@ impl Desk {
         orders.error.clone()
     }
 
-    /// Whether the engine is closing.
+    /// Returns true if the engine is closing.
     fn is_closing(&self) -> bool {
         self.orders.lock().closing
     }
@@ -124,26 +123,26 @@ impl Desk {
     }
 }
 
-/// The thread's own.
+/// State of the thread.
 pub(super) struct Keeper {
     core: Arc<Core>,
     next_table: u64,
-    /// A checkpoint that was begun and isn't complete.
+    /// An incomplete checkpoint.
     begun: Option<Begun>,
-    /// When one was last attempted.
+    /// Time of the last attempt.
     attempted: Instant,
-    /// The number of the last order that was carried out.
+    /// Number of the last completed order.
     completed: u64,
-    /// How long the base was when it was last written anew.
+    /// Length of the base after the last compaction.
     rewritten: u64,
-    /// Who keeps what segments held.
+    /// Archive of obsolete segments.
     archive: Option<Arc<Archive>>,
 }
 
 struct Begun {
     freeze: Freeze,
     plan: Plan,
-    /// The first segment that is still needed after it.
+    /// First segment that is needed after the checkpoint.
     segment: u64,
     order: u64,
 }
@@ -154,7 +153,7 @@ impl Keeper {
         Keeper { core, next_table, begun: None, attempted, completed: 0, rewritten: 0, archive }
     }
 
-    /// Works until the desk closes, then makes a last checkpoint if there is anything to write.
+    /// Runs until the engine closes, then makes a last checkpoint if necessary.
     pub(super) fn run(mut self) {
         self.take_back();
         while let Some(order) = self.next_order() {
@@ -163,7 +162,7 @@ impl Keeper {
                 self.take_back();
             }
             let mut orders = self.core.desk.orders.lock();
-            // Only now, since whoever waits for it may copy the files then.
+            // After the cleanup, since a caller that waited may copy the files now.
             orders.completed = orders.completed.max(self.completed);
             if let Err(error) = &result {
                 if orders.error.is_none() {
@@ -187,7 +186,7 @@ impl Keeper {
         }
     }
 
-    /// The order to carry out next; `None` when closing.
+    /// Returns the next order; `None` when closing.
     fn next_order(&self) -> Option<u64> {
         let mut orders = self.core.desk.orders.lock();
         loop {
@@ -202,12 +201,12 @@ impl Keeper {
         }
     }
 
-    /// Writes the base anew if its file is far longer than what is in it; after an attempt only once more has
-    /// been freed.
+    /// Compacts the base if its file is far longer than its contents. After an attempt, waits until more has been
+    /// freed.
     fn take_back(&mut self) {
         let latest = self.core.latest();
         let file = self.core.file_bytes();
-        // What a checkpoint will free first isn't to be copied.
+        // Data that a checkpoint is about to free should not be copied.
         let later = self.begun.is_some() || is_much(latest.garbage_bytes, file);
         drop(latest);
         if later || file < REWRITE_BYTES_MIN || file <= self.rewritten {
@@ -232,7 +231,7 @@ impl Keeper {
         self.rewritten = self.core.file_bytes();
     }
 
-    /// Whether there is a reason for a checkpoint that nobody has to order.
+    /// Returns true if a checkpoint is due without an order.
     fn is_due(&self) -> bool {
         let core = &self.core;
         core.journal.is_broken()
@@ -267,7 +266,7 @@ impl Keeper {
         if begun.freeze.garbage_bytes > 0 {
             self.rewritten = 0;
         }
-        // Once the base has these commits, the journal needn't have them after a crash; the archive wants them still.
+        // Recovery needs no commits that are in the base; the archive still does.
         if self.archive.is_some()
             && let Err(error) = self.core.journal.sync()
         {
@@ -291,7 +290,7 @@ impl Keeper {
         }
     }
 
-    /// Lets go of what a complete checkpoint makes superfluous.
+    /// Removes what a complete checkpoint made obsolete.
     fn finish(&mut self, begun: &Begun) -> Result<()> {
         self.core.journal.checkpointed(begun.plan.position());
         let segments = &self.core.journal.segments;
@@ -301,7 +300,7 @@ impl Keeper {
                 superfluous.push(number);
             }
         }
-        // What can't be archived stays, and is tried again after the next checkpoint.
+        // Segments that cannot be archived stay, for a retry after the next checkpoint.
         let position = begun.plan.position();
         if self.archive.as_ref().is_none_or(|archive| archive.take(segments, &superfluous, position)) {
             superfluous.into_iter().try_for_each(|number| segments.remove(number))?;
@@ -314,7 +313,7 @@ impl Keeper {
     }
 }
 
-/// Whether so many bytes of a base of that length are worth a checkpoint, to get them back.
+/// Returns true if freeing so many bytes of a base of this length justifies a checkpoint.
 fn is_much(garbage: u64, file_bytes: u64) -> bool {
     garbage >= GARBAGE_BYTES_MIN && garbage >= file_bytes / 8
 }

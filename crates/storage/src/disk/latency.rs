@@ -1,10 +1,10 @@
-//! How long syncs take: a histogram that many threads add to, and its percentiles.
+//! Latency of syncs: a concurrent histogram with percentiles.
 
 use crate::engine::SYNC_SPANS;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-/// Four buckets for each doubling, from a microsecond on: percentiles are right within a fifth.
+/// Four buckets per doubling from one microsecond on: percentiles are accurate within a fifth.
 const BUCKETS: usize = 4 * 32;
 
 /// A histogram of durations.
@@ -21,7 +21,7 @@ impl Default for Latency {
     }
 }
 
-/// The bucket of a number of microseconds.
+/// Returns the bucket of a number of microseconds.
 fn bucket(micros: u64) -> usize {
     let micros = micros.max(4);
     let doubling = micros.ilog2();
@@ -29,7 +29,7 @@ fn bucket(micros: u64) -> usize {
     ((doubling as usize - 2) * 4 + quarter as usize).min(BUCKETS - 1)
 }
 
-/// The greatest number of microseconds in a bucket.
+/// Returns the greatest number of microseconds in a bucket.
 fn greatest(bucket: usize) -> u64 {
     let (doubling, quarter) = (bucket / 4, bucket as u64 % 4);
     ((5 + quarter) << doubling) - 1
@@ -45,12 +45,12 @@ impl Latency {
         self.micros.fetch_add(micros, Ordering::Relaxed);
     }
 
-    /// The microseconds of all of them.
+    /// Returns the sum in microseconds.
     pub(super) fn sum(&self) -> u64 {
         self.micros.load(Ordering::Relaxed)
     }
 
-    /// How many stayed below 16 microseconds, how many below each doubling of that, and how many took longer.
+    /// Returns counts by duration: below 16 microseconds, below each doubling of it, and longer.
     pub(super) fn by_doublings(&self) -> [u64; SYNC_SPANS] {
         let mut counts = [0; SYNC_SPANS];
         for (at, count) in self.counts.iter().enumerate() {
@@ -63,12 +63,12 @@ impl Latency {
         counts
     }
 
-    /// How many durations have been noted.
+    /// Returns the number of durations.
     pub(super) fn count(&self) -> u64 {
         self.total.load(Ordering::Relaxed)
     }
 
-    /// The microseconds within which that many percent of all stayed; 0 if there are none.
+    /// Returns a percentile in microseconds; 0 without durations.
     pub(super) fn percentile(&self, percent: u64) -> u64 {
         let wanted = (self.count() * percent).div_ceil(100);
         let mut seen = 0;

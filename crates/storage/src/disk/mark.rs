@@ -1,9 +1,8 @@
-//! The synced mark: the position of the last commit that a sync of the journal covered, in a small file beside the
-//! segments.
+//! The synced mark: the position of the last commit covered by a sync, in a small file next to the segments.
 //!
-//! The end of a journal looks the same if it was never synced and if synced frames were cut off. The mark tells the two
-//! apart. It is written after each sync and is not synced itself, so it costs one write into the system's cache. After
-//! a power failure it may be older than the last sync, or missing, and then shows less. It never claims too much.
+//! The end of a journal looks alike if it was never synced and if synced frames were lost. The mark distinguishes the
+//! two. It is written after each sync and is not synced itself, so it costs one write into the system's cache. After a
+//! power failure it may be older than the last sync, or missing. It never claims too much.
 
 use std::sync::Arc;
 
@@ -13,18 +12,18 @@ use crate::{Error, Result};
 
 const MAGIC: [u8; 8] = *b"VellumS\n";
 pub(super) const NAME: &str = "synced.mark";
-/// Magic, the directory's id, the position, checksum.
+/// Length of magic, directory id, position, checksum.
 const BYTES: usize = 8 + 8 + 8 + 4;
 
-/// The mark, to be written.
+/// The mark of a journal in use.
 pub(super) struct Mark {
-    /// `None` where there is no room for it.
+    /// `None` if the disk is full.
     file: Option<Arc<dyn File>>,
     id: u64,
 }
 
 impl Mark {
-    /// Opens the mark of a journal, or makes it. A journal without a mark works, and shows less.
+    /// Opens or creates the mark of a journal. A journal works without a mark.
     pub(super) fn open(segments: &Segments) -> Mark {
         let file = segments.files.open(&segments.directory.join(NAME), true);
         if let Err(error) = &file {
@@ -33,7 +32,7 @@ impl Mark {
         Mark { file: file.ok(), id: segments.id }
     }
 
-    /// Notes that a sync has covered everything up to a position. An error leaves an older mark, or none.
+    /// Records that a sync has covered everything up to a position. An error leaves an older mark, or none.
     pub(super) fn note(&self, position: u64) {
         if let Some(file) = &self.file {
             let _ = file.write_at(&encode(self.id, position), 0);
@@ -51,7 +50,7 @@ fn encode(id: u64, position: u64) -> [u8; BYTES] {
     bytes
 }
 
-/// The position that the mark of a journal has. `None` without one, or if it isn't whole, or another directory's.
+/// Returns the position of a mark; `None` if it is missing, damaged, or of another directory.
 pub(super) fn read(segments: &Segments) -> Option<u64> {
     let file = segments.files.open(&segments.directory.join(NAME), false).ok()?;
     let mut bytes = [0; BYTES];
@@ -60,7 +59,7 @@ pub(super) fn read(segments: &Segments) -> Option<u64> {
     (bytes == encode(segments.id, position)).then_some(position)
 }
 
-/// Checks that a journal which ends with the commit `last` has all that was synced.
+/// Checks that a journal which ends with the commit `last` contains all synced commits.
 ///
 /// Errors: `Corrupted` if synced commits are missing.
 pub(super) fn check(segments: &Segments, last: u64) -> Result<()> {

@@ -1,6 +1,6 @@
-//! The owner of a directory, by the names in it: Vellum, MongoDB or something else.
+//! The owner of a directory, determined by file names: Vellum, MongoDB or another program.
 //!
-//! The checks write nothing, so that a refused directory stays exactly as it was.
+//! The checks write nothing, so a refused directory stays unchanged.
 
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
@@ -13,21 +13,21 @@ use super::files::Files;
 use super::journal::{SUFFIX, during};
 use crate::{Error, Result};
 
-/// Names that an interrupted set-up, or a repair that saved nothing, leaves in a data directory.
+/// Names left in a data directory by an interrupted creation, or by a repair that saved nothing.
 const SET_UP: &[&str] = &[JOURNAL_DIRECTORY, LOCK_FILE, NEW_BASE_FILE, NEW_FORMAT_FILE, "_tmp", "repair.tmp"];
 
-/// Errors name at most this many files.
+/// Maximum number of files in an error.
 const NAMED: usize = 3;
 
-/// Whether MongoDB gives this name to a file of its data directory.
+/// Returns true for the name of a MongoDB data file.
 fn is_mongodb(name: &str) -> bool {
     name.starts_with("WiredTiger")
         || name.ends_with(".wt")
-        // The files of MMAPv1, MongoDB's engine before WiredTiger.
+        // Files of MMAPv1, MongoDB's engine before WiredTiger.
         || matches!(name, "storage.bson" | "mongod.lock" | "diagnostic.data" | "local.0" | "local.ns")
 }
 
-/// Whether a file of this name may lie in any directory: a file system, a log or a process id made it.
+/// Returns true for names that any directory may contain, made by a file system, a log or a process id file.
 fn is_harmless(name: &str) -> bool {
     name == "lost+found"
         || name.starts_with('.')
@@ -37,8 +37,8 @@ fn is_harmless(name: &str) -> bool {
         || matches!(name, "log" | "logs")
 }
 
-/// Checks a data directory before it is opened or made. Writes nothing. Returns the first few of MongoDB's files
-/// that lie among Vellum's.
+/// Checks a data directory before it is opened or created. Writes nothing. Returns the first MongoDB files among
+/// Vellum's.
 pub(super) fn check(files: &dyn Files, options: &DiskOptions) -> Result<Option<String>> {
     let path = &options.directory;
     let names = names(files, path)?;
@@ -75,14 +75,14 @@ pub(super) fn check(files: &dyn Files, options: &DiskOptions) -> Result<Option<S
     Ok(None)
 }
 
-/// Checks that a directory has no file but its own, those of `own` and harmless ones. Writes nothing.
+/// Checks that a directory contains only the names of `own` and harmless ones. Writes nothing.
 pub(super) fn check_target(files: &dyn Files, path: &Path, own: &[&str]) -> Result<()> {
     let names = names(files, path)?;
     refuse_mongodb(path, &names)?;
     refuse_others(path, &names, |name| is_harmless(name) || own.contains(&name))
 }
 
-/// Refuses a directory that is not a data directory of Vellum, for calls that only read it.
+/// Refuses a directory that is not a data directory of Vellum, for read-only calls.
 pub(super) fn check_is_ours(files: &dyn Files, path: &Path) -> Result<()> {
     let names = files.list(path).map_err(|error| during("reading", path, error))?;
     if names.iter().any(|name| name == FORMAT_FILE) {
@@ -94,7 +94,7 @@ pub(super) fn check_is_ours(files: &dyn Files, path: &Path) -> Result<()> {
     Err(Error::Io { kind: ErrorKind::NotFound, message })
 }
 
-/// Refuses a directory of MongoDB's that holds nothing of Vellum's. Writes nothing.
+/// Refuses a MongoDB directory without files of Vellum. Writes nothing.
 pub(super) fn check_is_salvageable(files: &dyn Files, path: &Path) -> Result<()> {
     let names = files.list(path).map_err(|error| during("reading", path, error))?;
     let is_ours = |name: &String| matches!(name.as_str(), FORMAT_FILE | BASE_FILE);
@@ -104,7 +104,7 @@ pub(super) fn check_is_salvageable(files: &dyn Files, path: &Path) -> Result<()>
     }
 }
 
-/// The names in a directory; none if there is no directory.
+/// Returns the names in a directory; none if it does not exist.
 fn names(files: &dyn Files, path: &Path) -> Result<Vec<String>> {
     match files.list(path) {
         Ok(names) => Ok(names),
@@ -113,7 +113,7 @@ fn names(files: &dyn Files, path: &Path) -> Result<Vec<String>> {
     }
 }
 
-/// A path without links, as far as it exists, so that two spellings of one place compare equal.
+/// Returns a path without links, as far as it exists, so that two spellings of one place compare equal.
 fn resolved(path: &Path) -> PathBuf {
     if let Ok(real) = path.canonicalize() {
         return real;
@@ -127,7 +127,7 @@ fn resolved(path: &Path) -> PathBuf {
     }
 }
 
-/// MongoDB's files out of some names: the first few, and how many more there are.
+/// Returns the first MongoDB files among names, and the number of further ones.
 fn mongodb_files(names: &[String]) -> Option<String> {
     let mut found: Vec<&str> = names.iter().map(String::as_str).filter(|name| is_mongodb(name)).collect();
     found.sort_unstable();
@@ -158,7 +158,7 @@ fn refuse_others(path: &Path, names: &[String], is_known: impl Fn(&str) -> bool)
     Err(Error::Io { kind: ErrorKind::DirectoryNotEmpty, message })
 }
 
-/// The first few names, and how many more there are.
+/// Returns the first names, and the number of further ones.
 fn listed(names: &[&str]) -> String {
     let first = names.iter().take(NAMED).copied().collect::<Vec<_>>().join(", ");
     match names.len().saturating_sub(NAMED) {

@@ -1,7 +1,7 @@
-//! Reading a segment piece by piece, so that memory doesn't grow with the journal's length.
+//! Reads a segment in chunks, so that memory does not grow with the journal.
 //!
-//! Only a frame that is larger than a piece is read whole, once its checksum has been found right: the length
-//! that a damaged header gives is not believed.
+//! A frame longer than a chunk is read whole only after its checksum has been verified. A damaged header may contain
+//! any length.
 
 use std::io::ErrorKind;
 use std::path::PathBuf;
@@ -12,29 +12,29 @@ use super::journal::{SEGMENT_HEADER_BYTES, Segments, during};
 use super::record::{Frame, HEADER_BYTES, Header, MARK_BEGINS};
 use crate::{Error, Result};
 
-/// How much is read at once.
+/// Size of a chunk.
 const PIECE: usize = 1 << 20;
-/// What a file system leaves where a write was lost comes in multiples of this.
+/// Block size of a lost write: a file system leaves zeros in multiples of it.
 const BLOCK_BYTES: usize = 512;
 
-/// A segment, and the piece of it that was read last.
+/// A segment and its current chunk.
 pub(super) struct Reader {
     pub(super) number: u64,
     file: Arc<dyn File>,
     path: PathBuf,
     len: u64,
     piece: Vec<u8>,
-    /// The offset of the piece.
+    /// Offset of the chunk.
     start: u64,
 }
 
-/// A sound frame that has been found.
+/// A valid frame.
 pub(super) struct Found {
     pub(super) offset: u64,
     pub(super) position: u64,
-    /// What was known to be durable when it was written.
+    /// Durable position at the time of its writing.
     pub(super) durable: u64,
-    /// The length of the whole frame.
+    /// Length of the whole frame.
     pub(super) len: u64,
 }
 
@@ -45,14 +45,14 @@ impl Reader {
         Ok(Reader { number, ..Reader::on(file, path)? })
     }
 
-    /// Reads a file that is open.
+    /// Reads an open file.
     pub(super) fn on(file: Arc<dyn File>, path: PathBuf) -> Result<Self> {
         let len = file.len().map_err(|error| during("reading", &path, error))?;
         Ok(Reader { number: 0, file, path, len, piece: Vec::new(), start: 0 })
     }
 
-    /// Opens a segment, unless it only has the name of one: somebody's directory, or his file that has neither
-    /// a segment's first bytes nor any frame in it. Whether a segment is missing is told by the positions.
+    /// Opens a segment. Returns `None` for a directory, or for a file with neither a segment's header nor any frame.
+    /// The positions show whether a segment is missing.
     pub(super) fn open_segment(segments: &Segments, number: u64) -> Result<Option<Self>> {
         let mut reader = match Reader::open(segments, number) {
             Err(Error::Io { kind: ErrorKind::IsADirectory, .. }) => return Ok(None),
@@ -66,12 +66,12 @@ impl Reader {
         Ok(Some(reader))
     }
 
-    /// The length of the segment.
+    /// Returns the length of the segment.
     pub(super) fn len(&self) -> u64 {
         self.len
     }
 
-    /// The bytes from an offset on: as many as wanted, unless the segment ends before, and perhaps more.
+    /// Returns the bytes from an offset: at least `wanted`, unless the segment ends before.
     pub(super) fn bytes(&mut self, offset: u64, wanted: usize) -> Result<&[u8]> {
         let left = self.len.saturating_sub(offset);
         let wanted = (wanted as u64).min(left);
@@ -89,12 +89,12 @@ impl Reader {
         Ok(self.piece.get((offset - self.start) as usize..).unwrap_or_default())
     }
 
-    /// Gives the memory back.
+    /// Frees the memory.
     pub(super) fn rest(&mut self) {
         (self.piece, self.start) = (Vec::new(), 0);
     }
 
-    /// The frame at an offset, if there is a whole and sound one.
+    /// Returns the frame at an offset, if it is complete and valid.
     pub(super) fn frame(&mut self, offset: u64) -> Result<Option<Frame<'_>>> {
         let Some(header) = Header::read(self.bytes(offset, HEADER_BYTES)?) else { return Ok(None) };
         let len = header.frame_len();
@@ -104,7 +104,7 @@ impl Reader {
         Ok(Frame::read(self.bytes(offset, len)?))
     }
 
-    /// Checks a frame's checksum piece by piece.
+    /// Verifies a frame's checksum chunk by chunk.
     fn is_sound(&mut self, offset: u64, header: &Header) -> Result<bool> {
         let (mut at, end) = (offset + HEADER_BYTES as u64, offset + header.frame_len() as u64);
         let mut checksum = 0;
@@ -121,7 +121,7 @@ impl Reader {
         Ok(header.seals(checksum))
     }
 
-    /// The next sound frame from an offset on, whatever lies before it.
+    /// Returns the next valid frame from an offset on, and skips other bytes.
     pub(super) fn find(&mut self, from: u64) -> Result<Option<Found>> {
         let mut at = from;
         loop {
@@ -131,7 +131,7 @@ impl Reader {
             }
             let ahead = bytes.windows(MARK_BEGINS.len()).position(|window| window == MARK_BEGINS);
             let Some(ahead) = ahead else {
-                // The mark may lie across the end of the piece.
+                // The mark may cross the end of the chunk.
                 at += (bytes.len() - (MARK_BEGINS.len() - 1)) as u64;
                 continue;
             };
@@ -144,7 +144,7 @@ impl Reader {
         }
     }
 
-    /// Whether nothing but zeros lies behind an offset, as where zeros were written ahead.
+    /// Returns true if only zeros follow an offset, as after an extension in advance.
     pub(super) fn is_zero_from(&mut self, offset: u64) -> Result<bool> {
         let mut at = offset;
         while at < self.len {
@@ -157,8 +157,8 @@ impl Reader {
         Ok(true)
     }
 
-    /// Whether there are zeros up to the end of the block that an offset is in, or a whole block of zeros behind that,
-    /// before another offset.
+    /// Returns true for zeros from an offset to the end of its block, or for a whole block of zeros before another
+    /// offset.
     pub(super) fn has_zero_block(&mut self, from: u64, to: u64) -> Result<bool> {
         let (mut at, block) = (from, BLOCK_BYTES as u64);
         while at < to {

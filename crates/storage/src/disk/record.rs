@@ -1,21 +1,20 @@
-//! What the journal holds: batches as bytes, each in a frame that tells whether it is whole.
+//! The journal's records: batches as bytes, each in a frame with a checksum.
 //!
-//! A frame is a header of [`HEADER_BYTES`], then the batch. The header has a mark to search for, the length of
-//! the batch, its position in the order of commits, the position that was known to be durable when it was
-//! written, its cluster time, and a checksum (CRC-32C) of all of these and the batch. All numbers are little
-//! endian. Within the batch an operation is a byte for its kind, then idents and lengths as variable-length
-//! numbers, and bytes. A value that was put before in the same batch is a number instead of bytes: how many
-//! operations before.
+//! A frame has a header of [`HEADER_BYTES`], then the batch. The header has a mark to search for, the length of the
+//! batch, its position in the order of commits, the durable position at the time of writing, its cluster time, and a
+//! CRC-32C of these fields and the batch. All numbers are little endian. In a batch an operation has a byte for its
+//! kind, then idents and lengths as variable-length numbers, and bytes. A value put earlier in the batch is stored as
+//! the distance to the earlier operation.
 
 use std::collections::HashMap;
 
 use crate::{Batch, Error, Ident, Key, Op, Result, Value};
 
-/// What the marks of all versions of frames begin with; the last byte is the version.
+/// Common start of the marks of all frame versions; the last byte is the version.
 pub(super) const MARK_BEGINS: [u8; 3] = *b"VJR";
-/// The first bytes of every frame.
+/// First bytes of every frame.
 const MARK: [u8; 4] = *b"VJR2";
-/// Mark, length of the batch, position, durable position, time, checksum.
+/// Length of mark, batch length, position, durable position, time, checksum.
 pub(super) const HEADER_BYTES: usize = 4 + FIELD_BYTES + 4;
 const FIELD_BYTES: usize = 4 + 8 + 8 + 8;
 
@@ -27,22 +26,22 @@ const CLEAR: u8 = 5;
 const FORK: u8 = 6;
 const PUT_AGAIN: u8 = 7;
 
-/// Values shorter than this are written again each time.
+/// Minimum length of values that are stored once.
 const SHARED_BYTES: usize = 32;
-/// In batches with more operations than this values are looked for by hashing.
+/// Number of operations above which equal values are found by hashing.
 const FEW: usize = 16;
 
-/// A batch encoded, and framed but for what is known only when its turn comes.
+/// An encoded batch. Its frame lacks the fields that are known only in the order of commits.
 pub(super) struct Encoded {
-    /// Room for the header, then the batch.
+    /// Space for the header, then the batch.
     bytes: Vec<u8>,
-    /// The checksum of the batch alone.
+    /// Checksum of the batch alone.
     checksum: u32,
     time: u64,
 }
 
 impl Encoded {
-    /// Encodes a batch; the slow part, to be done outside of any lock.
+    /// Encodes a batch. This slow part runs outside of any lock.
     pub(super) fn new(batch: &Batch) -> Result<Self> {
         let mut bytes = Vec::with_capacity(HEADER_BYTES + batch.ops().iter().map(length).sum::<usize>());
         bytes.resize(HEADER_BYTES, 0);
@@ -60,7 +59,7 @@ impl Encoded {
         Ok(Encoded { bytes, checksum, time: batch.time() })
     }
 
-    /// Fills in the header, and returns the whole frame.
+    /// Completes the header and returns the whole frame.
     pub(super) fn frame(&mut self, position: u64, durable: u64) -> &[u8] {
         let numbers = [position, durable, self.time];
         let header = header(self.bytes.len() - HEADER_BYTES, numbers, self.checksum);
@@ -84,19 +83,19 @@ fn header(len: usize, numbers: [u64; 3], checksum: u32) -> [u8; HEADER_BYTES] {
     header
 }
 
-/// What a frame's header says, whole or not.
+/// The header of a frame, valid or not.
 pub(super) struct Header {
     position: u64,
     durable: u64,
     time: u64,
-    /// All of these, for the checksum.
+    /// The encoded fields, for the checksum.
     fields: [u8; FIELD_BYTES],
     expected: [u8; 4],
     len: usize,
 }
 
 impl Header {
-    /// The header that the bytes begin with, if they begin with a mark.
+    /// Parses the header at the start of the bytes; `None` without a mark.
     pub(super) fn read(bytes: &[u8]) -> Option<Self> {
         let (fields, rest) = bytes.strip_prefix(&MARK)?.split_first_chunk::<FIELD_BYTES>()?;
         Some(Header {
@@ -109,18 +108,18 @@ impl Header {
         })
     }
 
-    /// The length of the whole frame, header and batch.
+    /// Returns the length of the whole frame.
     pub(super) fn frame_len(&self) -> usize {
         HEADER_BYTES + self.len
     }
 
-    /// Whether it belongs to a batch with this checksum.
+    /// Returns true if the header belongs to a batch with this checksum.
     pub(super) fn seals(&self, batch: u32) -> bool {
         self.expected == crc32c::crc32c_append(batch, &self.fields).to_le_bytes()
     }
 }
 
-/// Makes the checksums of frames right that lie one behind the other, for what is drawn at random.
+/// Corrects the checksums of consecutive frames in random test data.
 #[cfg(any(test, debug_assertions, feature = "testing"))]
 pub(crate) fn seal(mut bytes: &mut [u8]) {
     while let Some(header) = Header::read(bytes) {
@@ -135,19 +134,19 @@ pub(crate) fn seal(mut bytes: &mut [u8]) {
     }
 }
 
-/// A frame found whole.
+/// A valid frame.
 pub(super) struct Frame<'a> {
     pub(super) position: u64,
-    /// What was known to be durable when this was written.
+    /// Durable position at the time of its writing.
     pub(super) durable: u64,
-    /// The batch's cluster time.
+    /// Cluster time of the batch.
     time: u64,
     batch: &'a [u8],
     len: usize,
 }
 
 impl<'a> Frame<'a> {
-    /// The frame that the bytes begin with; `None` if there is none, or not a whole and sound one.
+    /// Returns the frame at the start of the bytes; `None` if it is incomplete or invalid.
     pub(super) fn read(bytes: &'a [u8]) -> Option<Self> {
         let header = Header::read(bytes)?;
         let batch = bytes.get(HEADER_BYTES..header.frame_len())?;
@@ -156,17 +155,17 @@ impl<'a> Frame<'a> {
         header.seals(crc32c::crc32c(batch)).then_some(Frame { position, durable, time, batch, len })
     }
 
-    /// The length of the whole frame.
+    /// Returns the length of the whole frame.
     pub(super) fn len(&self) -> usize {
         self.len
     }
 
-    /// The batch's cluster time, 0 if it has none.
+    /// Returns the cluster time of the batch; 0 for none.
     pub(super) fn time(&self) -> u64 {
         self.time
     }
 
-    /// Its batch; `None` if the bytes make no sense, which a right checksum all but excludes.
+    /// Decodes the batch; `None` for invalid bytes, which a correct checksum nearly excludes.
     pub(super) fn decode(&self) -> Option<Batch> {
         let mut batch = decode(self.batch)?;
         batch.set_time(self.time);
@@ -174,10 +173,10 @@ impl<'a> Frame<'a> {
     }
 }
 
-/// The values that a batch has put so far, by where they lie in memory.
+/// The values put by a batch so far, by their address.
 struct Seen<'a> {
     ops: &'a [Op],
-    /// In a large batch, which operation put what lies there first.
+    /// In a large batch, the first operation with each address.
     first: HashMap<*const u8, usize>,
 }
 
@@ -186,7 +185,7 @@ impl<'a> Seen<'a> {
         Seen { ops: batch.ops(), first: HashMap::new() }
     }
 
-    /// How many operations before the one at `at` another has put the very same value, if one has.
+    /// Returns the distance to an earlier operation with the same value, if any.
     fn before(&mut self, at: usize, op: &Op) -> Option<u64> {
         let address = shared(op)?;
         let first = match self.ops.len() > FEW {
@@ -197,7 +196,7 @@ impl<'a> Seen<'a> {
     }
 }
 
-/// Where the value that an operation puts lies, if other values may lie there too.
+/// Returns the address of an operation's value, if values may be shared.
 fn shared(op: &Op) -> Option<*const u8> {
     match op {
         Op::Put { value, .. } if value.len() >= SHARED_BYTES && value.is_shared() => Some(value.as_ptr()),
@@ -209,7 +208,7 @@ fn number(bytes: &[u8], at: usize) -> Option<u64> {
     Some(u64::from_le_bytes(*bytes.get(at..)?.first_chunk()?))
 }
 
-/// How long an operation is at the most once it is encoded, unless numbers in it are extraordinarily large.
+/// Returns the maximum encoded length of an operation with numbers of ordinary size.
 fn length(op: &Op) -> usize {
     const NUMBERS: usize = 16;
     NUMBERS
@@ -220,7 +219,7 @@ fn length(op: &Op) -> usize {
         }
 }
 
-/// Encodes an operation; `before` tells how many operations before its value was put, if it was.
+/// Encodes an operation. `before` is the distance to an earlier operation with its value, if any.
 fn encode_op(op: &Op, before: Option<u64>, bytes: &mut Vec<u8>) {
     match op {
         Op::Put { ident, key, value } => {
@@ -291,7 +290,7 @@ fn decode(bytes: &[u8]) -> Option<Batch> {
     Some(batch)
 }
 
-/// The value that an operation of a batch puts.
+/// Returns the value put by an operation of a batch.
 fn put_at(batch: &Batch, at: usize) -> Option<Value> {
     match batch.ops().get(at)? {
         Op::Put { value, .. } => Some(value.clone()),
@@ -324,14 +323,14 @@ fn take_bytes<'a>(rest: &mut &'a [u8]) -> Option<&'a [u8]> {
     Some(bytes)
 }
 
-/// The bytes of a batch as they stand in a frame, behind its header.
+/// Returns the bytes of a batch as in a frame, after the header.
 #[cfg(any(test, debug_assertions, feature = "testing"))]
 pub(crate) fn batch_bytes(batch: &Batch) -> Result<Vec<u8>> {
     let mut bytes = Encoded::new(batch)?.bytes;
     Ok(bytes.split_off(HEADER_BYTES))
 }
 
-/// The batch in such bytes.
+/// Decodes these bytes.
 #[cfg(any(test, debug_assertions, feature = "testing"))]
 pub(crate) fn batch_of(bytes: &[u8]) -> Option<Batch> {
     decode(bytes)
@@ -341,7 +340,7 @@ pub(crate) fn batch_of(bytes: &[u8]) -> Option<Batch> {
 mod tests {
     use super::*;
 
-    /// A batch, in which one value occurs several times.
+    /// Creates a batch that contains one value several times.
     fn batch() -> Batch {
         let mut batch = Batch::new();
         let value = Value::from(vec![6; 200]);

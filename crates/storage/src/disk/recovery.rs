@@ -1,11 +1,15 @@
-//! Opening the journal: what it holds beyond the base is replayed, and a torn end is cut off.
+//! Recovery: replays the journal after the base, and truncates an incomplete end.
 //!
-//! The end of the journal was perhaps being written when the machine stopped: frames that were never synced
-//! may be there in part, or in any order. So a frame that isn't sound is where the journal ends, and what
-//! follows is cut off, unless something shows that the frame was sound once: a later frame that says that
-//! it was durable by then, or sound frames behind it and no block of zeros between, as a write that never
-//! reached the disk leaves: a whole one, or the end of the one that the frame begins in. Then stored bytes have changed,
-//! and opening fails with file and offset. It fails as well if the journal ends before the synced mark (`mark.rs`).
+//! The end of the journal may have been under way when the machine stopped. Unsynced frames may exist in part, or in
+//! any order. An invalid frame therefore ends the journal, and later bytes are truncated. Recovery fails with file and
+//! offset if the frame was valid before, since stored bytes have then changed. Two cases prove this:
+//!
+//! - A later frame says that the frame was durable.
+//! - Valid frames follow, without a block of zeros between. A lost write leaves a whole block of zeros, or zeros at the
+//!   end of
+//! the block in which the frame begins.
+//!
+//! Recovery also fails if the journal ends before the synced mark (`mark.rs`).
 
 use std::sync::Arc;
 
@@ -16,15 +20,15 @@ use crate::{Batch, Error, Result};
 
 const HEADER: u64 = SEGMENT_HEADER_BYTES as u64;
 
-/// A place in the journal: the index of a segment, and an offset in it.
+/// A place in the journal: the index of a segment and an offset.
 #[derive(Clone, Copy)]
 struct Place {
     segment: usize,
     offset: u64,
 }
 
-/// Replays the journal: calls `replay` with each batch after `base`, the position that the base holds, and
-/// returns the segment to go on in, everything in it durable.
+/// Replays the journal: calls `replay` with each batch after `base`, the position of the base. Returns the segment to
+/// continue, with everything in it durable.
 pub(super) fn recover(
     segments: &Segments,
     base: u64,
@@ -62,16 +66,16 @@ pub(super) fn read(
     mark::check(segments, walk.last)
 }
 
-/// Where a journal ends for somebody who takes what he can get.
+/// Result of a salvage of the journal.
 pub(super) struct Remains {
-    /// The position of the last batch replayed.
+    /// Position of the last replayed batch.
     pub(super) last: u64,
-    /// Why the journal was not replayed to its end.
+    /// Reason why the replay stopped before the end of the journal.
     pub(super) damage: Option<String>,
 }
 
-/// Replays what is sound up to the first damage, then calls `lost` with each sound batch behind it. Changes
-/// no file. `base` is the position of the base, if that is known.
+/// Replays valid frames up to the first damage, then calls `lost` with each valid batch after it. Changes no file.
+/// `base` is the position of the base, if known.
 pub(super) fn salvage(
     segments: &Segments,
     base: Option<u64>,
@@ -80,7 +84,7 @@ pub(super) fn salvage(
 ) -> Result<Remains> {
     let mut read = Vec::new();
     for mut reader in readers(segments)? {
-        // A foreign one is no part of this journal; a damaged header is no reason to leave the frames.
+        // A segment of another directory is skipped. Frames behind a damaged header are used.
         if segments.check_header(reader.number, reader.bytes(0, SEGMENT_HEADER_BYTES)?).is_ok() {
             read.push(reader);
         }
@@ -102,7 +106,7 @@ pub(super) fn salvage(
     Ok(Remains { last, damage })
 }
 
-/// The segments there are. Files that could be taken for one are named.
+/// Returns the segments, and logs other files that resemble one.
 fn readers(segments: &Segments) -> Result<Vec<Reader>> {
     for name in segments.strays()? {
         log::warn!(
@@ -123,35 +127,35 @@ fn readers(segments: &Segments) -> Result<Vec<Reader>> {
     Ok(read)
 }
 
-/// A walk along all frames.
+/// A walk over all frames.
 struct Walk<'a, R> {
     segments: &'a Segments,
     read: Vec<Reader>,
-    /// The position that has been reached: the base's, or that of the last frame replayed.
+    /// The position reached: of the base, or of the last replayed frame.
     last: u64,
-    /// Whether a segment's damaged header is overlooked.
+    /// True to ignore a damaged segment header.
     lenient: bool,
     replay: R,
 }
 
-/// What lies behind a place where there is no sound frame.
+/// The valid frames after a place without one.
 struct Beyond {
-    /// The first sound frame with a position that has not been reached, and where it is.
+    /// Place and position of the first valid frame that has not been replayed.
     next: (Place, u64),
-    /// The greatest position that a frame says was durable.
+    /// Greatest durable position in any of these frames.
     durable: u64,
 }
 
-/// The frame at a place, taken out of its segment.
+/// The frame at a place.
 struct Taken {
     position: u64,
     len: u64,
-    /// Its batch, if it is the one to be replayed next.
+    /// Its batch, if it is next in order.
     batch: Option<Batch>,
 }
 
 impl<R: FnMut(u64, Batch) -> Result<()>> Walk<'_, R> {
-    /// Replays up to the end; if that is a torn one, returns where to cut.
+    /// Replays to the end. Returns the place to truncate at if the end is incomplete.
     fn run(&mut self) -> Result<Option<Place>> {
         let mut segment = 0;
         while let Some(current) = self.read.get_mut(segment) {
@@ -167,7 +171,7 @@ impl<R: FnMut(u64, Batch) -> Result<()>> Walk<'_, R> {
                     break;
                 }
                 match self.beyond(place)? {
-                    // Only what the base holds is missing.
+                    // Only frames that are in the base are missing.
                     Some(Beyond { next: (next, position), .. }) if position == self.last + 1 && sound => {
                         if next.segment != segment {
                             break;
@@ -185,8 +189,8 @@ impl<R: FnMut(u64, Batch) -> Result<()>> Walk<'_, R> {
         Ok(None)
     }
 
-    /// Replays frame after frame, moving the place, until there is no sound one. Returns where to cut if a
-    /// segment begins with a gap that the loss of unsynced frames explains.
+    /// Replays frames and moves `place`, until it finds no valid frame. Returns the place to truncate at if a segment
+    /// begins with a gap that lost unsynced frames explain.
     fn replay_from(&mut self, place: &mut Place) -> Result<Option<Place>> {
         while let Some(frame) = self.take(*place)? {
             if frame.position > self.last + 1 {
@@ -235,7 +239,7 @@ impl<R: FnMut(u64, Batch) -> Result<()>> Walk<'_, R> {
         Ok(beyond)
     }
 
-    /// Calls a function with each sound batch behind a place that has not been replayed.
+    /// Calls a function with each valid batch after a place that has not been replayed.
     fn each_beyond(&mut self, place: Place, mut call: impl FnMut(u64, Batch)) -> Result<()> {
         for (segment, later) in self.read.iter_mut().enumerate().skip(place.segment) {
             let mut from = if segment == place.segment { place.offset } else { 0 };
@@ -251,11 +255,11 @@ impl<R: FnMut(u64, Batch) -> Result<()>> Walk<'_, R> {
         Ok(())
     }
 
-    /// The place is where to cut, or else damaged.
+    /// Returns the place to truncate at, or an error if it is damaged.
     fn torn(&mut self, place: Place, beyond: Option<Beyond>) -> Result<Place> {
         let Some(beyond) = beyond else { return Ok(place) };
         let next = beyond.next.0;
-        // A write that never reached the disk leaves zeros, or the file short.
+        // A lost write leaves zeros, or a short file.
         let never_written = match (next.segment == place.segment, self.read.get_mut(place.segment)) {
             (true, Some(segment)) => segment.has_zero_block(place.offset, next.offset)?,
             _ => place.offset > 0,
@@ -272,7 +276,7 @@ impl<R: FnMut(u64, Batch) -> Result<()>> Walk<'_, R> {
         Error::Corrupted(what)
     }
 
-    /// An error of replaying, with the place; those of the operating system stay what they are.
+    /// Returns an error of the replay with its place. Errors of the operating system stay unchanged.
     fn unfit(&self, place: Place, error: Error) -> Error {
         match error {
             Error::Io { .. } | Error::Full(_) | Error::Closed => error,
@@ -286,7 +290,7 @@ impl<R: FnMut(u64, Batch) -> Result<()>> Walk<'_, R> {
     }
 }
 
-/// Goes on behind the last frame.
+/// Continues after the last frame.
 fn go_on(segments: &Segments, read: &[Reader], position: u64) -> Result<Appender> {
     for segment in read {
         let path = segments.path(segment.number);
@@ -297,7 +301,7 @@ fn go_on(segments: &Segments, read: &[Reader], position: u64) -> Result<Appender
     appender(segments, last.0, last.1, position)
 }
 
-/// Cuts off everything from a break on, durably, and goes on there.
+/// Truncates everything after an incomplete frame, durably, and continues there.
 fn cut(segments: &Segments, read: &mut [Reader], end: Place, position: u64) -> Result<Appender> {
     let lost = read.iter().skip(end.segment).map(Reader::len).sum::<u64>() - end.offset;
     let ahead = match read.get_mut(end.segment..) {
@@ -313,7 +317,7 @@ fn cut(segments: &Segments, read: &mut [Reader], end: Place, position: u64) -> R
             "the journal's end was torn: the last sound commit is {position}, {synced}; {lost} bytes behind it are cut off"
         );
     }
-    // The last ones first, so that there is no gap if this is interrupted.
+    // The last segments first, so that an interruption leaves no gap.
     for segment in read.iter().skip(end.segment + 1).rev() {
         segments.remove(segment.number)?;
         segments.files.sync_directory(&segments.directory)?;

@@ -1,15 +1,14 @@
-//! What would a cache of another size do? A sketch of how soon pages of the base are read again.
+//! Estimates for caches of other sizes, from a sketch of reuse distances of the base's pages.
 //!
-//! A read is one visit of a page of entries: by a lookup, or by a cursor that comes to it. It is a miss if that page had
-//! to be read from the file. Visits of the pages above those, one in a hundred or so, aren't counted: nearly always they
-//! are hits. A cache has to have room for them, though, so that they are in the sample, too.
+//! A read is one visit of a leaf page, by a lookup or by a cursor that reaches it. A read is a miss if the page came
+//! from the file. Visits of inner pages, about one page in a hundred, are not counted, since nearly all are hits. The
+//! sample includes inner pages, because they use space in the cache.
 //!
-//! Of the pages one in 2^n is looked at, chosen by a hash of its place in the file (SHARDS: Waldspurger et al.,
-//! FAST 2015): how many other pages of the sample have been visited since it was visited last, times 2^n, is the
-//! size of the cache that would still have had it. As the sample grows beyond its bound n is raised. So memory is
-//! fixed, and most reads cost a hash.
+//! The sample has one page in 2^n, chosen by a hash of its place in the file (SHARDS: Waldspurger et al., FAST 2015).
+//! The number of sampled pages visited since the page's last visit, times 2^n, is the cache size that would have kept
+//! it. When the sample exceeds its limit, n is raised. Memory is therefore constant, and most reads cost one hash.
 //!
-//! The sampled pages in the order of their latest visits.
+//! The sampled pages are kept in the order of their latest visits.
 
 mod tally;
 
@@ -22,33 +21,33 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::time::Instant;
 use tally::{Count, Tallies};
 
-/// The unit in which the sizes of pages are counted.
+/// Unit of page sizes.
 const UNIT_BYTES: u64 = 512;
-/// The most pages that are looked at.
+/// Maximum number of sampled pages.
 const SAMPLE: usize = 8192;
-/// One page in 2^this is looked at to begin with.
+/// Initial sampling: one page in 2^this.
 const FIRST_SHIFT: u32 = 0;
-/// How many tables have counters of their own; others share theirs.
+/// Number of tables with their own counters. Further tables share one set.
 const TABLES_MAX: usize = 1024;
-/// After so many visits of sampled pages the clock is looked at.
+/// Number of sampled visits between two reads of the clock.
 const LOOK_EVERY: u32 = 64;
 
-/// A page that was visited.
+/// A visited page.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Visited {
-    /// What no other page has.
+    /// Unique number of the page.
     pub(super) number: u64,
-    /// The memory that it takes.
+    /// Memory of the page.
     pub(super) bytes: u64,
-    /// Whether it has entries; others lead to those.
+    /// True for a leaf, false for an inner page.
     pub(super) is_leaf: bool,
-    /// Whether it had to be read from the file.
+    /// True if the page was read from the file.
     pub(super) is_miss: bool,
 }
 
 /// The sketch of one base.
 pub(super) struct Reuse {
-    /// One page in 2^this is looked at.
+    /// Sampling: one page in 2^this.
     shift: AtomicU32,
     sketch: Mutex<Sketch>,
     tables: Mutex<HashMap<u64, Arc<Uses>>>,
@@ -56,17 +55,17 @@ pub(super) struct Reuse {
     start: Instant,
 }
 
-/// What has to be changed together.
+/// Fields that change together.
 struct Sketch {
     stack: Stack,
     tallies: Tallies,
     until_look: u32,
 }
 
-/// What is counted of one table.
+/// Counters of a table.
 #[derive(Default)]
 pub(super) struct Uses {
-    /// 0 where tables share it.
+    /// 0 for shared counters.
     number: u64,
     reads: AtomicU64,
     misses: AtomicU64,
@@ -95,7 +94,7 @@ impl Default for Reuse {
 }
 
 impl Reuse {
-    /// The counters of a table.
+    /// Returns the counters of a table.
     pub(super) fn uses(&self, number: u64) -> Arc<Uses> {
         let mut tables = self.tables.lock();
         if let Some(uses) = tables.get(&number) {
@@ -120,7 +119,7 @@ impl Reuse {
         uses
     }
 
-    /// Notes that a page was visited for a table.
+    /// Records a visit of a page for a table.
     #[inline]
     pub(super) fn visit(&self, uses: &Uses, page: Visited) {
         if page.is_leaf {
@@ -145,7 +144,7 @@ impl Reuse {
         }
     }
 
-    /// Notes that a page has been written that the cache keeps.
+    /// Records that a written page is in the cache.
     pub(super) fn written(&self, number: u64, bytes: u64) {
         let hash = mix(number);
         if is_sampled(hash, self.shift.load(Ordering::Relaxed)) {
@@ -153,7 +152,7 @@ impl Reuse {
         }
     }
 
-    /// Notes that a page is no longer needed, and takes no room from others.
+    /// Records that a page is no longer needed and uses no space.
     pub(super) fn freed(&self, number: u64) {
         let hash = mix(number);
         if is_sampled(hash, self.shift.load(Ordering::Relaxed)) {
@@ -171,7 +170,7 @@ impl Reuse {
         }
     }
 
-    /// Begins another span of time where it is time for it.
+    /// Starts another time span if due.
     fn keep_time(&self, sketch: &mut Sketch) {
         let seconds = self.start.elapsed().as_secs();
         if sketch.tallies.is_due(seconds) {
@@ -180,7 +179,7 @@ impl Reuse {
         }
     }
 
-    /// How often a page of entries was read, and how often from the file.
+    /// Returns the number of leaf reads, and of leaf reads from the file.
     pub(super) fn reads(&self) -> (u64, u64) {
         let tables = self.tables.lock();
         let counts = tables.values().chain([&self.others]).map(|uses| uses.count());
@@ -193,12 +192,12 @@ impl Reuse {
         all.map(|uses| (uses.number, uses.count())).collect()
     }
 
-    /// Forgets all pages, of which another file has others, but not what has been counted.
+    /// Removes all pages after a change of the file, and keeps the counts.
     pub(super) fn forget_pages(&self) {
         self.sketch.lock().stack.clear();
     }
 
-    /// What there is to tell, by table; the sizes are those of the cache of pages.
+    /// Returns the estimates by table. Sizes are those of the page cache.
     pub(super) fn report(&self, by_table: &mut dyn FnMut(u64, Reads)) -> WorkingSet {
         let seconds = self.start.elapsed().as_secs();
         let mut sketch = self.sketch.lock();
@@ -213,7 +212,7 @@ impl Reuse {
     }
 }
 
-/// Spreads places in the file over all numbers; no two come to the same.
+/// Maps places in the file to distinct hashes.
 fn mix(place: u64) -> u64 {
     let mut hash = place.wrapping_add(0x9e37_79b9_7f4a_7c15);
     hash = (hash ^ (hash >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -221,13 +220,13 @@ fn mix(place: u64) -> u64 {
     hash ^ (hash >> 31)
 }
 
-/// A page's latest visit.
+/// The latest visit of a page.
 struct Visit {
     at: u32,
     units: u32,
 }
 
-/// Whether a page is one of the sample that has one in 2^`shift`.
+/// Returns true if a page is in the sample of one in 2^`shift`.
 fn is_sampled(hash: u64, shift: u32) -> bool {
     hash.leading_zeros() >= shift
 }
@@ -237,13 +236,13 @@ struct Stack {
     limit: usize,
     shift: u32,
     visits: HashMap<u64, Visit, BuildHasherDefault<Hashed>>,
-    /// The sizes of pages by the time of their visit.
+    /// Sizes of pages by the time of their visit.
     sizes: Sums,
-    /// The time of the next visit.
+    /// Time of the next visit.
     now: u32,
 }
 
-/// Keys are hashes already.
+/// A hasher for keys that are hashes already.
 #[derive(Default)]
 struct Hashed(u64);
 
@@ -259,7 +258,7 @@ impl Hasher for Hashed {
     }
 
     fn write_u64(&mut self, hash: u64) {
-        // The upper bits of a sample are all alike, and it is those that the table tells entries apart by.
+        // The upper bits of all sampled hashes are equal, and the table distinguishes entries by these bits.
         self.0 = hash.rotate_left(32);
     }
 }
@@ -269,13 +268,13 @@ impl Stack {
         Stack { limit, shift, visits: HashMap::default(), sizes: Sums::new(limit * 4), now: 0 }
     }
 
-    /// One page in 2^this is in the sample.
+    /// Returns the sampling exponent.
     fn shift(&self) -> u32 {
         self.shift
     }
 
-    /// Visits a page: the size of all pages that a cache needs room for to have it still, itself included; `None`
-    /// for the first visit.
+    /// Records a visit. Returns the total size of the pages that a cache must hold to keep this page, itself included;
+    /// `None` for the first visit.
     fn touch(&mut self, hash: u64, units: u32) -> Option<u64> {
         if !is_sampled(hash, self.shift) {
             return None;
@@ -296,14 +295,14 @@ impl Stack {
         Some((newer << self.shift) + u64::from(units))
     }
 
-    /// Forgets a page.
+    /// Removes a page.
     fn forget(&mut self, hash: u64) {
         if let Some(Visit { at, units }) = self.visits.remove(&hash) {
             self.sizes.subtract(at, units);
         }
     }
 
-    /// Looks at fewer pages where they have become too many.
+    /// Raises the sampling exponent if the sample has too many pages.
     fn raise(&mut self) {
         while self.visits.len() > self.limit {
             self.shift += 1;
@@ -318,7 +317,7 @@ impl Stack {
         }
     }
 
-    /// Numbers the visits anew, closely.
+    /// Renumbers the visits without gaps.
     fn renumber(&mut self) {
         let mut order: Vec<&mut Visit> = self.visits.values_mut().collect();
         order.sort_unstable_by_key(|visit| visit.at);
@@ -331,7 +330,7 @@ impl Stack {
         }
     }
 
-    /// Forgets all pages.
+    /// Removes all pages.
     fn clear(&mut self) {
         self.visits.clear();
         self.sizes.clear();
@@ -339,7 +338,7 @@ impl Stack {
     }
 }
 
-/// Numbers whose sums up to any place can be told and changed in a few steps: a Fenwick tree.
+/// Numbers with fast prefix sums and updates: a Fenwick tree.
 struct Sums {
     tree: Vec<u32>,
     total: u64,
@@ -376,7 +375,7 @@ impl Sums {
         }
     }
 
-    /// The sum up to a place, that included.
+    /// Returns the sum up to a place, included.
     fn up_to(&self, at: u32) -> u64 {
         let mut end = at as usize + 1;
         let mut sum = 0;
@@ -429,7 +428,7 @@ mod tests {
             assert!(stack.visits.len() <= 64);
         }
         assert!((7..10).contains(&stack.shift()), "{}", stack.shift());
-        // Coming round, each page needs all of them.
+        // In a cyclic scan, each page needs space for all.
         let mut sum = (0, 0);
         for at in 0..10_000 {
             if let Some(distance) = stack.touch(super::mix(at), 1) {

@@ -1,9 +1,9 @@
-//! Salvage: what is sound in a damaged directory, in a new engine beside it.
+//! Salvage: copies the valid data of a damaged directory into a new engine.
 //!
-//! The old files are only read. Base and journal are copied into an engine of its own in `repair.tmp`, tree by
-//! tree and batch by batch: pages whose checksum is wrong are left out with all that they lead to, and the journal
-//! is replayed up to the first damage, since what follows was written in the knowledge of what is lost. The caller may go on changing the new engine; [`Salvage::finish`] then
-//! lets it take the old one's place (`swap.rs`).
+//! The old files are only read. Base and journal are copied into a new engine in `repair.tmp`, tree by tree and batch
+//! by batch. Pages with a wrong checksum are omitted with their subtrees. The journal is replayed up to the first
+//! damage, since later batches depend on the lost ones. The caller may change the new engine; [`Salvage::finish`] then
+//! replaces the old one (`swap.rs`).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -20,24 +20,24 @@ use super::swap::{self, Places};
 use super::{DiskEngine, DiskOptions, SystemFiles, ownership};
 use crate::{Batch, Compression, Durability, Engine, Error, Ident, Key, Op, Result, Value};
 
-/// A batch of entries being copied is committed when it has so many, or so many bytes.
+/// Maximum number of entries in a batch of the copy; a second limit is in bytes.
 const BATCH_ENTRIES: usize = 1000;
 const BATCH_BYTES: usize = 1 << 20;
-/// How much of the old base is cached.
+/// Size of the cache for the old base.
 const BASE_CACHE: u64 = 64 << 20;
 
-/// Something that could not be saved.
+/// Data that could not be saved.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Lost {
-    /// The tree it belonged to, if that is known.
+    /// Its tree, if known.
     pub ident: Option<Ident>,
-    /// How many entries, or changes to entries, if that is known.
+    /// Number of entries, or of changes to entries, if known.
     pub entries: Option<u64>,
-    /// What is damaged, and where.
+    /// Description of the damage and its place.
     pub what: String,
 }
 
-/// What was saved, in a new engine.
+/// The saved data in a new engine.
 pub struct Salvage {
     engine: Arc<DiskEngine>,
     lost: Vec<Lost>,
@@ -48,16 +48,15 @@ pub struct Salvage {
 }
 
 impl DiskEngine {
-    /// Saves what is sound in a data directory that perhaps cannot be opened any more.
+    /// Saves the valid data of a directory that may not open any more.
     ///
-    /// Fails with `Io` of the kind `ResourceBusy` if another process has the directory, with `Unavailable` if a newer
-    /// version wrote it, with
-    /// `Corrupted` if nothing in it can be read, and with `Full` and `Io`, changing nothing.
+    /// Errors: `Io` of kind `ResourceBusy` if another process has the directory; `Unavailable` if a newer version wrote
+    /// it; `Corrupted` if nothing is readable; `Full` and `Io`. Errors leave the directory unchanged.
     pub fn salvage(options: &DiskOptions) -> Result<Salvage> {
         DiskEngine::salvage_on(Arc::new(SystemFiles), options)
     }
 
-    /// The same on another file system.
+    /// Salvages a directory of another file system.
     pub fn salvage_on(files: Arc<dyn Files>, options: &DiskOptions) -> Result<Salvage> {
         let places = Places::of(options);
         ownership::check_is_salvageable(&*files, &options.directory)?;
@@ -88,29 +87,28 @@ impl DiskEngine {
 }
 
 impl Salvage {
-    /// The engine with what was saved, to be looked through and changed.
+    /// Returns the engine with the saved data, for checks and changes.
     pub fn engine(&self) -> &Arc<DiskEngine> {
         &self.engine
     }
 
-    /// What was not.
+    /// Returns the lost data.
     pub fn lost(&self) -> &[Lost] {
         &self.lost
     }
 
-    /// The trees there are.
+    /// Returns the trees of the new engine.
     pub fn idents(&self) -> &BTreeSet<Ident> {
         &self.idents
     }
 
-    /// Closes the new engine and removes it; the old files stay as they are.
+    /// Closes and removes the new engine. The old files stay.
     pub fn discard(self) -> Result<()> {
         self.engine.close()?;
         swap::clear(&*self.files, &self.places)
     }
 
-    /// Closes the new engine and puts its files in the place of the old ones; these go to a directory beside
-    /// them, which is returned.
+    /// Closes the new engine and replaces the old files by its files. Returns the directory with the old files.
     pub fn finish(self) -> Result<PathBuf> {
         self.engine.close()?;
         swap::begin(&*self.files, &self.places)
@@ -121,7 +119,7 @@ fn in_words(lost: &[Lost]) -> String {
     lost.iter().map(|lost| lost.what.as_str()).collect::<Vec<_>>().join("; ")
 }
 
-/// The old journal, by the id that the directory's format tells, or else by what the segments say.
+/// Returns the old journal, by the id in the format file, or by the ids in the segments.
 fn old_segments(files: &Arc<dyn Files>, places: &Places, lost: &mut Vec<Lost>) -> Result<Segments> {
     let mut segments = Segments { files: Arc::clone(files), directory: places.journal.clone(), id: 0 };
     let there = segments.list().unwrap_or_default();
@@ -143,7 +141,7 @@ fn old_segments(files: &Arc<dyn Files>, places: &Places, lost: &mut Vec<Lost>) -
 }
 
 impl Segments {
-    /// The id in a segment's header, if the header is sound.
+    /// Returns the id in a segment's header, if the header is valid.
     fn read_id(&self, number: u64) -> Option<u64> {
         let mut header = [0; SEGMENT_HEADER_BYTES];
         self.files.open(&self.path(number), false).ok()?.read_at(&mut header, 0).ok()?;
@@ -153,7 +151,7 @@ impl Segments {
     }
 }
 
-/// A base that is perhaps damaged.
+/// A base that may be damaged.
 struct Old {
     view: Arc<View>,
     trees: Vec<(Ident, Table)>,
@@ -171,7 +169,7 @@ impl Old {
     }
 }
 
-/// The copying.
+/// State of the copy.
 struct Copy<'a> {
     engine: &'a DiskEngine,
     lost: Vec<Lost>,
@@ -181,7 +179,7 @@ struct Copy<'a> {
 }
 
 impl Copy<'_> {
-    /// Copies what the base holds. Returns its position, if it could be opened.
+    /// Copies the data of the base. Returns its position, if it could be opened.
     fn base(&mut self, files: &Arc<dyn Files>, places: &Places) -> Result<Option<u64>> {
         let path = &places.base;
         let old = match Old::open(files, path) {
@@ -197,7 +195,7 @@ impl Copy<'_> {
         Ok(Some(old.position))
     }
 
-    /// Notes a cluster time that is known, so that none is given again.
+    /// Records a known cluster time, so that it is never assigned again.
     fn remember(&mut self, time: u64) -> Result<()> {
         let mut batch = Batch::new();
         batch.set_time(time);
@@ -229,7 +227,7 @@ impl Copy<'_> {
         Ok(())
     }
 
-    /// Copies what can be read of a table.
+    /// Copies the readable entries of a table.
     fn table(&mut self, view: &View, ident: Ident, number: u64) -> Result<Saved> {
         let mut saved = Saved::default();
         let mut see = |found: Found<'_>| {
@@ -267,7 +265,7 @@ impl Copy<'_> {
         }
     }
 
-    /// Replays the journal behind the base.
+    /// Replays the journal after the base.
     fn journal(&mut self, segments: &Segments, base: Option<u64>) -> Result<()> {
         let (engine, idents) = (self.engine, &mut self.idents);
         let mut behind: BTreeMap<Ident, u64> = BTreeMap::new();
@@ -294,7 +292,7 @@ impl Copy<'_> {
     }
 }
 
-/// What was copied of a table, and the first damage in it.
+/// The number of copied entries of a table, and its first damage.
 #[derive(Default)]
 struct Saved {
     entries: u64,
@@ -309,7 +307,7 @@ fn ident_of(op: &Op) -> Ident {
     }
 }
 
-/// A batch that can be carried out though trees that it names are lost: what is put is put.
+/// Returns a batch that can be applied although some of its trees are lost: puts create their tree.
 fn fitting(batch: Batch, idents: &mut BTreeSet<Ident>) -> Batch {
     let mut fit = Batch::new();
     fit.set_time(batch.time());

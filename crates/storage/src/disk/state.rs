@@ -1,13 +1,13 @@
-//! A state of the whole engine: for each tree what has changed since the checkpoint, and what lies below.
+//! A state of the whole engine: for each tree the changes since the checkpoint, over a table of the base.
 //!
-//! A tree is up to three layers: the changes since the latest freeze (`top`), the changes being written by a
-//! running checkpoint (`frozen`), and a table of the base. A change knows whether the layers below hold its
-//! key, so that counts stay exact and a deletion of what never reached the base leaves nothing behind; the
-//! base is asked only when a key is changed for the first time since the freeze.
+//! A tree has up to three layers: the changes since the latest freeze (`top`), the changes written by a running
+//! checkpoint (`frozen`), and a table of the base. A change records whether lower layers hold its key. Counts are
+//! therefore exact, and the deletion of a key that never reached the base leaves nothing. The base is read only at the
+//! first change of a key since the freeze.
 //!
-//! All layers are persistent trees or immutable, so a state is cloned in constant time: that is a snapshot.
-//! A fork clones its layers and goes on referring to the same table of the base, until a checkpoint finds
-//! that one of them has changed and gives that one a table of its own.
+//! All layers are persistent or immutable, so a state is cloned in constant time: the clone is a snapshot. A fork
+//! clones the layers and refers to the same table of the base. When a checkpoint finds that one of the trees has
+//! changed, it gives that tree its own table.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -17,18 +17,18 @@ use super::cursor::MergeCursor;
 use crate::memory::Tree;
 use crate::{Batch, Cursor, Damage, Direction, Error, Ident, Key, Op, Range, Result, Snapshot, Value};
 
-/// What is counted for an entry of the memory trees beside its key and value.
+/// Approximate overhead of an entry in memory, in addition to key and value.
 const ENTRY_OVERHEAD: u64 = 64;
 
-/// A change to one key.
+/// A change of one key.
 #[derive(Clone)]
 pub(super) enum Change {
     Put {
         value: Value,
-        /// Whether a layer below holds the key too.
+        /// True if a lower layer holds the key too.
         over: bool,
     },
-    /// The layers below hold the key, and it is gone.
+    /// The key is in a lower layer and is deleted.
     Gone,
 }
 
@@ -43,7 +43,7 @@ impl Change {
 
 /// Changes that a checkpoint is writing.
 pub(super) struct Frozen {
-    /// Tells which of the checkpoint's results takes the place of these changes.
+    /// Key of these changes in the checkpoint's result.
     pub(super) number: u64,
     pub(super) changes: Tree<Change>,
 }
@@ -53,15 +53,15 @@ pub(super) struct Frozen {
 pub(super) struct Table {
     top: Tree<Change>,
     pub(super) frozen: Option<Arc<Frozen>>,
-    /// The table of the base; 0 if there is none or it no longer counts.
+    /// Table of the base; 0 for none.
     pub(super) base: u64,
     pub(super) entries: u64,
-    /// The lengths of all keys and values.
+    /// Total length of keys and values.
     pub(super) bytes: u64,
 }
 
 impl Table {
-    /// A tree as the base describes it.
+    /// Creates a tree as the base describes it.
     pub(super) fn new(base: u64, entries: u64, bytes: u64) -> Self {
         Table { base, entries, bytes, ..Table::default() }
     }
@@ -82,7 +82,7 @@ impl Table {
         view.get(self.base, key)
     }
 
-    /// The length of the value that the layers below `top` hold under a key.
+    /// Returns the length of a key's value in the layers below `top`.
     fn len_below(&self, key: &[u8], view: &View) -> Result<Option<usize>> {
         if let Some(frozen) = &self.frozen
             && let Some(change) = frozen.changes.get(key)
@@ -95,8 +95,8 @@ impl Table {
         view.value_len(self.base, key)
     }
 
-    /// Whether the layers below hold a key, and the length of its value in this tree; `below` is the length
-    /// that the layers below have for it.
+    /// Returns whether lower layers hold a key, and the present length of its value. `below` is the length in the lower
+    /// layers.
     fn old(&self, key: &[u8], below: Option<usize>) -> (bool, Option<usize>) {
         match self.top.get(key) {
             Some(Change::Put { value, over }) => (*over, Some(value.len())),
@@ -108,7 +108,7 @@ impl Table {
     fn put(&mut self, key: &[u8], value: Value, below: Option<usize>) {
         self.bytes += value.len() as u64;
         let is_below = below.is_some();
-        // One search where the key is new in this layer, as most are.
+        // One search if the key is new in this layer, as most are.
         let (over, old) = match self.top.insert(key, Change::Put { value, over: is_below }) {
             Some(Change::Put { value, over }) => (over, Some(value.len())),
             Some(Change::Gone) => (true, None),
@@ -138,7 +138,7 @@ impl Table {
         self.entries -= 1;
     }
 
-    /// A cursor over the layers of this tree.
+    /// Returns a cursor over the layers of this tree.
     pub(super) fn cursor(&self, view: &Arc<View>, range: Range, direction: Direction) -> Result<MergeCursor> {
         let mut layers = Vec::with_capacity(2);
         if !self.top.is_empty() {
@@ -152,37 +152,37 @@ impl Table {
     }
 }
 
-/// All trees after some commit.
+/// All trees after a commit.
 #[derive(Clone)]
 pub(super) struct State {
     tables: Tree<Table>,
-    /// The trees changed, made or dropped since the latest freeze.
+    /// Trees changed, created or dropped since the latest freeze.
     dirty: Tree<()>,
-    /// The trees that have frozen changes.
+    /// Trees with frozen changes.
     freezing: Tree<()>,
-    /// The base as of the latest checkpoint.
+    /// The base at the latest checkpoint.
     pub(super) view: Arc<View>,
-    /// The position of the latest commit.
+    /// Position of the latest commit.
     pub(super) position: u64,
-    /// The greatest time of any commit.
+    /// Greatest time of any commit.
     pub(super) time: u64,
-    /// The lengths of all keys and values in all trees.
+    /// Total length of keys and values in all trees.
     pub(super) bytes: u64,
-    /// About how much memory the changes since the latest freeze take.
+    /// Approximate memory of the changes since the latest freeze.
     pub(super) changed_bytes: u64,
-    /// About how many bytes of the base belong to trees dropped or emptied since the latest freeze.
+    /// Approximate bytes of the base in trees dropped or emptied since the latest freeze.
     pub(super) garbage_bytes: u64,
-    /// The number of the next frozen layer.
+    /// Number of the next frozen layer.
     next_frozen: u64,
 }
 
 /// A state to be checkpointed.
 pub(super) struct Freeze {
-    /// The state; what has changed is in the `frozen` layers of its trees.
+    /// The state. Its changes are in the `frozen` layers.
     pub(super) state: Arc<State>,
-    /// The trees that changed, or are gone.
+    /// The changed or dropped trees.
     pub(super) dirty: Tree<()>,
-    /// What its checkpoint frees in the base, about.
+    /// Approximate bytes that the checkpoint frees in the base.
     pub(super) garbage_bytes: u64,
 }
 
@@ -191,7 +191,7 @@ pub(super) fn tree_key(ident: Ident) -> [u8; 8] {
 }
 
 impl State {
-    /// The state that the base holds, after the commit at `position`, the greatest time of all being `time`.
+    /// Creates the state of the base after the commit at `position`. `time` is the greatest time of any commit.
     pub(super) fn new(view: Arc<View>, tables: Vec<(Ident, Table)>, position: u64, time: u64) -> Self {
         let mut state = State {
             tables: Tree::new(),
@@ -216,7 +216,7 @@ impl State {
         self.tables.get(&tree_key(ident)).ok_or(Error::NoSuchIdent(ident))
     }
 
-    /// The numbers of all trees.
+    /// Returns the numbers of all trees.
     pub(super) fn idents(&self) -> Vec<Ident> {
         let mut idents = Vec::new();
         let mut cursor = self.tables.cursor(Range::all(), Direction::Forward);
@@ -234,7 +234,7 @@ impl State {
         }
     }
 
-    /// Which trees read each table of the base.
+    /// Returns the trees that read each table of the base.
     pub(super) fn by_base(&self) -> BTreeMap<u64, Vec<Ident>> {
         let mut trees: BTreeMap<u64, Vec<Ident>> = BTreeMap::new();
         let mut cursor = self.tables.cursor(Range::all(), Direction::Forward);
@@ -248,9 +248,8 @@ impl State {
         trees
     }
 
-    /// Checks that every operation of a batch can be carried out, given those before it, and looks up the
-    /// lengths of what the base holds under the keys that change for the first time. This may wait for the
-    /// disk; [`State::apply`] then does not.
+    /// Checks that every operation of a batch is valid after the earlier ones. Looks up the lengths in the base of keys
+    /// that change for the first time. This may wait for the disk; [`State::apply`] then does not.
     pub(super) fn prepare(&self, batch: &Batch) -> Result<Vec<Option<usize>>> {
         let mut known = Known { state: self, made: BTreeMap::new(), recent: None };
         let mut below = Vec::with_capacity(batch.len());
@@ -260,8 +259,7 @@ impl State {
         Ok(below)
     }
 
-    /// Carries out a prepared batch, and returns the trees that it discards for the caller to free outside
-    /// of any lock.
+    /// Applies a prepared batch. Returns the discarded trees, which the caller frees outside of any lock.
     pub(super) fn apply(&mut self, batch: Batch, below: &[Option<usize>], position: u64) -> Vec<Table> {
         let mut discarded = Vec::new();
         self.time = self.time.max(batch.time());
@@ -325,19 +323,19 @@ impl State {
         Some(table)
     }
 
-    /// Whether nothing has changed since the latest freeze.
+    /// Returns true without changes since the latest freeze.
     pub(super) fn is_clean(&self) -> bool {
         self.dirty.is_empty()
     }
 
-    /// Pushes all changes down one layer, for a checkpoint to write them. There must be no frozen ones.
+    /// Moves all changes down one layer, for a checkpoint to write them. No frozen layers may exist.
     pub(super) fn freeze(&mut self) -> Freeze {
         let dirty = std::mem::take(&mut self.dirty);
         self.freezing = dirty.clone();
         self.changed_bytes = 0;
         let garbage_bytes = std::mem::take(&mut self.garbage_bytes);
-        // Trees that were forked from one another and not changed since have their changes in common, and
-        // get one number for each; that costs a table more, and only if both live on.
+        // Forks without changes since the fork share their changes, and each gets its own number. This costs one more
+        // table, and only if both survive.
         each_ident(&dirty, |ident| {
             if let Some(table) = self.tables.get_mut(&tree_key(ident))
                 && !table.top.is_empty()
@@ -350,14 +348,14 @@ impl State {
         Freeze { state: Arc::new(self.clone()), dirty, garbage_bytes }
     }
 
-    /// After a checkpoint: lets the tables that it wrote take the place of the frozen changes.
+    /// Replaces the frozen changes by the tables that the checkpoint has written.
     pub(super) fn thaw(&mut self, written: &BTreeMap<u64, u64>, view: Arc<View>) {
         let freezing = std::mem::take(&mut self.freezing);
         each_ident(&freezing, |ident| {
             if let Some(table) = self.tables.get_mut(&tree_key(ident))
                 && let Some(frozen) = table.frozen.take()
             {
-                // Every frozen layer has been written, unless its tree was dropped: then none has it here.
+                // Every frozen layer has been written, unless its tree was dropped; a dropped tree is not here.
                 table.base = written.get(&frozen.number).copied().unwrap_or_default();
             }
         });
@@ -375,12 +373,12 @@ pub(super) fn each_ident(idents: &Tree<()>, mut call: impl FnMut(Ident)) {
     }
 }
 
-/// Which trees exist at some point within a batch, and what lies below them.
+/// The trees that exist at some point in a batch, and their lower layers.
 struct Known<'a> {
     state: &'a State,
-    /// What has become of the trees that the batch changed as a whole.
+    /// Trees that the batch changed as a whole.
     made: BTreeMap<Ident, Made<'a>>,
-    /// The tree found last, since operations on one tree tend to follow each other.
+    /// The tree found last: consecutive operations often use one tree.
     recent: Option<(Ident, Option<&'a Table>)>,
 }
 
@@ -388,7 +386,7 @@ struct Known<'a> {
 enum Made<'a> {
     Dropped,
     Empty,
-    /// Forked from a tree that is, or was itself forked from, this one of before the batch.
+    /// A fork, direct or indirect, of this tree from before the batch.
     Twin(&'a Table),
 }
 
@@ -416,8 +414,8 @@ impl<'a> Known<'a> {
         Ok(None)
     }
 
-    /// The length that the layers below have under a key, if that will matter: it doesn't where the top
-    /// layer has the key and cannot forget it, or where the key is known to be nowhere.
+    /// Returns the length of a key in the lower layers if it matters. It does not if the top layer keeps the key, or if
+    /// the key is known to be absent.
     fn look_up(&mut self, ident: Ident, key: &Key, is_new: bool) -> Result<Option<usize>> {
         if key.len() > Key::MAX_BYTES {
             return Err(Error::KeyTooLong(key.len()));
@@ -436,7 +434,7 @@ impl<'a> Known<'a> {
         }
     }
 
-    /// The tree of before the batch whose layers a tree has; none if it was made by the batch.
+    /// Returns the earlier tree whose layers a tree has; `None` if the batch created it.
     fn find(&mut self, ident: Ident) -> Result<Option<&'a Table>> {
         if let Some((recent, table)) = self.recent
             && recent == ident

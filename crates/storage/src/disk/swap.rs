@@ -1,8 +1,8 @@
-//! Putting a salvaged directory in the place of the damaged one, so that it can be interrupted anywhere.
+//! Replaces a damaged directory by a salvaged one. The steps can be interrupted at any point.
 //!
-//! The old files go to `before-repair.N`, then the new ones come, the format with its new id last: until then
-//! base, journal and format don't belong together, and no server opens the directory. Two marks in
-//! `repair.tmp` tell how far it has come; the next repair goes on from there.
+//! The old files move to `before-repair.N`, then the new ones move in, the format file with its new id last. Until then
+//! base, journal and format do not match, and no server opens the directory. Two marks in `repair.tmp` record the
+//! progress, and the next repair continues from there.
 
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
@@ -16,14 +16,14 @@ use super::journal::{SUFFIX, during};
 use super::mark;
 use crate::{Error, Result};
 
-/// Where the new directory is made.
+/// Directory under construction.
 const NEW: &str = "repair.tmp";
-/// Holds the path that the old files go to, once the new ones are complete.
+/// Mark of a complete new directory; contains the path for the old files.
 const COMPLETE: &str = "complete";
-/// Is there once all old files have gone.
+/// Mark set once all old files have moved.
 const MOVED: &str = "moved";
 
-/// Old and new.
+/// Paths of old and new files.
 pub(super) struct Places {
     pub(super) directory: PathBuf,
     pub(super) base: PathBuf,
@@ -44,7 +44,7 @@ impl Places {
     }
 }
 
-/// The names in a directory; none if it isn't there.
+/// Returns the names in a directory; none if it does not exist.
 fn names(files: &dyn Files, directory: &Path) -> Result<Vec<String>> {
     match files.list(directory) {
         Err(error) if error.kind() == ErrorKind::NotFound => Ok(Vec::new()),
@@ -90,15 +90,14 @@ fn read(files: &dyn Files, path: &Path) -> Result<Vec<u8>> {
     read().map_err(|error| during("reading", path, error))
 }
 
-/// The segments in a directory, and their mark.
+/// Returns the segments in a directory and their synced mark.
 fn segments(files: &dyn Files, directory: &Path) -> Result<Vec<String>> {
     let mut names = names(files, directory)?;
     names.retain(|name| name.ends_with(SUFFIX) || name == mark::NAME);
     Ok(names)
 }
 
-/// Begins the exchange once the new directory is complete and closed, and ends it. Returns where the old
-/// files are.
+/// Runs the exchange after the new directory is complete and closed. Returns the directory of the old files.
 pub(super) fn begin(files: &dyn Files, places: &Places) -> Result<PathBuf> {
     let taken = names(files, &places.directory)?;
     let free = (1..).map(|number| format!("before-repair.{number}")).find(|name| !taken.contains(name));
@@ -107,14 +106,14 @@ pub(super) fn begin(files: &dyn Files, places: &Places) -> Result<PathBuf> {
     exchange(files, places, &name)
 }
 
-/// Ends an exchange that was interrupted.
+/// Finishes an interrupted exchange.
 pub(super) fn resume(files: &dyn Files, places: &Places) -> Result<()> {
     if !has(files, &places.new, COMPLETE)? {
         return Ok(());
     }
     let name = String::from_utf8_lossy(&read(files, &places.new.join(COMPLETE))?).into_owned();
     if !name.starts_with("before-repair.") || name.contains(['/', '\\']) {
-        // The mark was being written.
+        // The mark was incomplete.
         let mark = places.new.join(COMPLETE);
         return files.remove(&mark).map_err(|error| during("removing", &mark, error));
     }
@@ -138,7 +137,7 @@ fn exchange(files: &dyn Files, places: &Places, name: &str) -> Result<PathBuf> {
         }
     }
     clear(files, places)?;
-    // Empty by now; if they stay they do no harm.
+    // Empty by now. If they remain, they do no harm.
     let _ = std::fs::remove_dir(&places.new_journal);
     let _ = std::fs::remove_dir(&places.new);
     Ok(old)
@@ -156,7 +155,7 @@ fn move_old(files: &dyn Files, places: &Places, old: &Path, name: &str) -> Resul
     }
     sync(files, &old_journal)?;
     sync(files, &places.journal)?;
-    // The format stays in its place until a new one takes it.
+    // The format file stays until a new one replaces it.
     if has(files, &places.directory, FORMAT_FILE)? {
         let format = read(files, &places.directory.join(FORMAT_FILE))?;
         write(files, old, FORMAT_FILE, &format)?;
@@ -170,12 +169,12 @@ fn move_old(files: &dyn Files, places: &Places, old: &Path, name: &str) -> Resul
     sync(files, &places.directory)
 }
 
-/// Removes what an earlier attempt left.
+/// Removes the remains of an earlier attempt.
 pub(super) fn clear(files: &dyn Files, places: &Places) -> Result<()> {
     for segment in segments(files, &places.new_journal)? {
         remove(files, &places.new_journal.join(segment))?;
     }
-    // The marks in this order, so that none tells of what isn't there any more.
+    // The marks in this order, so that a mark never refers to missing files.
     let known = [BASE_FILE, NEW_BASE_FILE, FORMAT_FILE, NEW_FORMAT_FILE, LOCK_FILE, COMPLETE, MOVED];
     for name in known {
         if has(files, &places.new, name)? {

@@ -1,4 +1,4 @@
-//! The disk engine beside the memory engine, through checkpoints and reopenings; and what must be refused.
+//! The disk engine compared with the memory engine through checkpoints and reopenings; and refused directories.
 
 mod backup;
 mod crash;
@@ -24,19 +24,19 @@ use crate::{
 
 const IDENTS: u64 = 5;
 
-/// Options with nothing in the background but what a test asks for.
+/// Options without background work, except as a test requests.
 fn options() -> DiskOptions {
     DiskOptions {
         durability: Durability::None,
         journal_commit_interval: Duration::from_millis(1),
         cache_bytes: 8 << 20,
-        // So that a value is found in the files by its bytes.
+        // Without compression, so that a value is found in the files by its bytes.
         compression: Compression::None,
         ..DiskOptions::new("/data")
     }
 }
 
-/// Bounds that set off no checkpoint.
+/// Limits that start no checkpoint.
 const WIDE: Bounds = Bounds { changed_bytes: 1 << 30, journal_bytes: 1 << 30, refused_bytes: 1 << 30 };
 
 fn open(files: &FaultyFiles) -> Result<DiskEngine> {
@@ -47,7 +47,7 @@ fn open_as(files: &FaultyFiles, durability: Durability) -> Result<DiskEngine> {
     DiskEngine::open_with(Arc::new(files.clone()), &DiskOptions { durability, ..options() }, WIDE)
 }
 
-/// How far a segment is written, zeros written ahead not counted.
+/// Returns the length of a segment without the zeros written in advance.
 fn written(files: &FaultyFiles, segment: &Path) -> usize {
     let bytes = files.read(segment).unwrap();
     bytes.iter().rposition(|byte| *byte != 0).map_or(0, |last| last + 1)
@@ -83,7 +83,7 @@ fn entries(snapshot: &dyn Snapshot, ident: Ident, range: Range, direction: Direc
     Ok(entries)
 }
 
-/// Everything in all trees, with their counts.
+/// The contents of all trees with their counts.
 type Everything = Vec<(u64, u64, u64, Entries)>;
 
 fn everything(snapshot: &dyn Snapshot) -> Everything {
@@ -102,7 +102,7 @@ enum Step {
     Reopen,
     /// Ends the process without closing, and starts again.
     Kill,
-    /// Keeps a snapshot of both to be compared later.
+    /// Keeps a snapshot of both engines for a later comparison.
     Hold,
     Scan(Ident, Range, Direction, Vec<Key>),
 }
@@ -155,7 +155,7 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
-/// Walks two cursors alike, with a seek after every third entry.
+/// Compares two cursors, with a seek after every third entry.
 fn compare_scans(a: &dyn Snapshot, b: &dyn Snapshot, step: (Ident, &Range, Direction), seeks: &[Key]) {
     let (ident, range, direction) = step;
     let (a, b) = (a.scan(ident, range.clone(), direction), b.scan(ident, range.clone(), direction));
@@ -176,7 +176,7 @@ fn compare_scans(a: &dyn Snapshot, b: &dyn Snapshot, step: (Ident, &Range, Direc
     }
 }
 
-/// Trees 0 to 2 are there from the start, so that not all operations fail.
+/// Creates trees 0 to 2, so that not all operations fail.
 fn start(engine: &dyn Engine) {
     engine.commit(batch((0..3).map(|number| Op::Create(Ident(number))))).unwrap();
 }
@@ -361,7 +361,7 @@ fn the_latest_time_survives_in_the_journal_and_in_the_base() {
     assert_eq!(engine.latest_time(), u64::MAX);
 }
 
-/// The real file system, once: locks, directories, a journal elsewhere.
+/// The real file system: locks, directories, a separate journal.
 #[test]
 fn it_works_on_real_files() {
     let root = std::env::temp_dir().join(format!("vellum-disk-{}", std::process::id()));

@@ -1,26 +1,26 @@
-//! Frames of the journal that are in no file yet: where every commit waits for a sync anyway, they are written by it.
+//! The write buffer of the journal: if every commit waits for a sync, syncs write the frames.
 //!
-//! A sync then writes whole blocks past the system's cache and has them durable by the same call, which takes a
-//! fraction of what it takes to write into the cache and to have it written out. The block that the frames end in
-//! is written again by the next sync, what it had before unchanged. Files are filled with zeros ahead, so that
-//! there is room for what has been committed, and no write makes a file longer.
+//! A sync writes whole blocks by direct I/O and has them durable in the same call. This takes a fraction of a write
+//! into the system's cache followed by a sync. The last, partial block is written again by the next sync with unchanged
+//! earlier bytes. Files are extended with zeros in advance. Committed frames therefore have space, and no write changes
+//! the file length.
 
 use std::io;
 use std::sync::Arc;
 
 use super::files::{BLOCK, File};
 
-/// No more room than this is kept for frames to come, once a longer one has been written.
+/// Maximum capacity kept after a long frame.
 const KEPT_BYTES: usize = 1 << 20;
 
-/// Whole blocks, at an address that the system takes.
+/// Whole blocks at an aligned address.
 pub(super) struct Blocks {
     bytes: Vec<u8>,
     from: usize,
 }
 
 impl Blocks {
-    /// Bytes with zeros behind them up to the next block.
+    /// Returns bytes padded with zeros to a whole block.
     fn of(bytes: &[u8]) -> Self {
         let len = bytes.len().next_multiple_of(BLOCK);
         let mut room = vec![0; len + BLOCK];
@@ -37,24 +37,24 @@ impl Blocks {
     }
 }
 
-/// The end of a segment, from the beginning of the first block that isn't whole on the disk.
+/// The end of a segment, from the first block that is not complete on disk.
 struct Tail {
     file: Arc<dyn File>,
-    /// Where that block begins.
+    /// Offset of this block.
     start: u64,
     bytes: Vec<u8>,
-    /// Whether zeros were written ahead that a sync has yet to make durable.
+    /// True if zeros were written in advance that a sync must still make durable.
     zeros: bool,
 }
 
-/// What the next sync writes.
+/// The buffer that the next sync writes.
 pub(super) struct Unwritten {
-    /// Of segments that are complete.
+    /// Ends of complete segments.
     older: Vec<Tail>,
     last: Tail,
 }
 
-/// One of the writes of a sync.
+/// One write of a sync.
 pub(super) struct Part {
     file: Arc<dyn File>,
     start: u64,
@@ -63,7 +63,7 @@ pub(super) struct Part {
 }
 
 impl Part {
-    /// Writes it, durably.
+    /// Writes it durably.
     pub(super) fn write(&self) -> io::Result<()> {
         if self.zeros {
             self.file.sync()?;
@@ -73,9 +73,9 @@ impl Part {
 }
 
 impl Unwritten {
-    /// What follows in a file that is `len` bytes long.
+    /// Creates a buffer after the contents of a file with length `len`.
     ///
-    /// Errors: those of reading the block that it ends in.
+    /// Errors: a failed read of its last block.
     pub(super) fn new(file: Arc<dyn File>, len: u64) -> io::Result<Self> {
         let start = len - len % BLOCK as u64;
         let mut bytes = vec![0; (len - start) as usize];
@@ -88,23 +88,23 @@ impl Unwritten {
         self.last.bytes.extend_from_slice(frame);
     }
 
-    /// Notes that the file has been filled with zeros ahead.
+    /// Records that the file has been extended with zeros.
     pub(super) fn has_zeros(&mut self) {
         self.last.zeros = true;
     }
 
-    /// Goes on in a new file, which has these bytes already.
+    /// Switches to a new file, which already contains these bytes.
     pub(super) fn switch(&mut self, file: Arc<dyn File>, bytes: &[u8]) {
         let next = Tail { file, start: 0, bytes: bytes.to_vec(), zeros: false };
         self.older.push(std::mem::replace(&mut self.last, next));
     }
 
-    /// Forgets the segments that are complete: nobody needs them any more.
+    /// Removes complete segments: they are not needed any more.
     pub(super) fn forget_older(&mut self) {
         self.older.clear();
     }
 
-    /// What is to be written now, in this order.
+    /// Returns the pending writes in order.
     pub(super) fn take(&mut self) -> Vec<Part> {
         let part = |tail: &Tail| Part {
             file: Arc::clone(&tail.file),
@@ -118,14 +118,14 @@ impl Unwritten {
         parts
     }
 
-    /// Notes that all of it has been written, or that it hasn't.
+    /// Records that the writes succeeded or failed.
     pub(super) fn written(&mut self, parts: &[Part], is_durable: bool) {
         let Some(part) = parts.last().filter(|part| Arc::ptr_eq(&part.file, &self.last.file)) else { return };
         if !is_durable {
             self.last.zeros |= part.zeros;
             return;
         }
-        // More may have come meanwhile; the block it all ended in then is written again.
+        // Later frames may have arrived. The last block is then written again.
         let whole = part.blocks.bytes().len().saturating_sub(BLOCK).min(self.last.bytes.len());
         self.last.bytes.drain(..whole);
         self.last.start += whole as u64;

@@ -1,7 +1,7 @@
 //! A directory of backups: parts in their order, `000001.full`, `000002.changes` and so on.
 //!
-//! A part is written as `000003.part`, synced, read once more, and only then given its name: what has another name
-//! is complete. A file `vellum.backup` says whose directory it is, so that nothing of anybody else's is touched.
+//! A part is written as `000003.part`, synced, verified by reading, and then renamed. Every other name is therefore a
+//! complete part. The file `vellum.backup` marks the directory, so that other directories are never changed.
 
 use std::any::Any;
 use std::io::ErrorKind;
@@ -22,12 +22,12 @@ const FORMAT_BEGINS: &str = "Vellum backup\nformat ";
 const NEW_FORMAT_FILE: &str = "vellum.backup.new";
 const UNFINISHED: &str = "part";
 
-/// A directory with backups, or one that is going to have some.
+/// An existing or new directory of backups.
 pub struct BackupDirectory {
     files: Arc<dyn Files>,
     path: PathBuf,
     parts: Vec<Part>,
-    /// Numbers of parts that were never completed.
+    /// Numbers of incomplete parts.
     unfinished: Vec<u64>,
     lock: Option<Box<dyn Any + Send + Sync>>,
 }
@@ -46,14 +46,14 @@ fn refused(message: String) -> Error {
 }
 
 impl BackupDirectory {
-    /// Opens a directory to write backups to: one with earlier backups, an empty one, or one that isn't there yet.
-    /// Nobody else writes to it until this is dropped.
+    /// Opens a directory for writing backups: with earlier backups, empty, or missing. Locks it against other writers
+    /// until this value is dropped.
     ///
-    /// Errors: a directory that holds anything else, and one that another process writes to.
+    /// Errors: other files in the directory, and another writer.
     pub fn open(files: Arc<dyn Files>, path: &Path) -> Result<Self> {
         let is_ours = match files.list(path) {
             Ok(names) => names.iter().any(|name| name == FORMAT_FILE),
-            // It is made below. Another error comes again there, with the path.
+            // It is created below. Any other error occurs again there, with the path.
             Err(_) => false,
         };
         if !is_ours {
@@ -87,9 +87,9 @@ impl BackupDirectory {
         Ok(directory)
     }
 
-    /// Reads what a directory has.
+    /// Reads a directory.
     ///
-    /// Errors: what is no directory of backups, or of a newer version's, and parts that are damaged at either end.
+    /// Errors: no directory of backups, a newer version, and parts damaged at either end.
     pub fn read(files: Arc<dyn Files>, path: &Path) -> Result<Self> {
         let names = files.list(path).map_err(|error| during("reading", path, error))?;
         check_format(&*files, path, &names)?;
@@ -118,22 +118,22 @@ impl BackupDirectory {
         Ok(directory)
     }
 
-    /// The complete parts, in their order.
+    /// Returns the complete parts in order.
     pub fn parts(&self) -> &[Part] {
         &self.parts
     }
 
-    /// Whether a backup to it was interrupted, or is being made.
+    /// Returns true if a backup is incomplete: interrupted, or in progress.
     pub fn is_unfinished(&self) -> bool {
         !self.unfinished.is_empty()
     }
 
-    /// Where the latest part has come to.
+    /// Returns the end of the latest part.
     pub fn since(&self) -> Option<Since> {
         self.parts.last().map(|part| Since { id: part.id, position: part.end.position })
     }
 
-    /// Reads all parts, and returns what isn't as it was written.
+    /// Reads all parts and returns the damages.
     pub fn check(&self) -> Vec<Error> {
         let mut damages: Vec<Error> = Vec::new();
         let mut last: Option<&Part> = None;
@@ -151,7 +151,7 @@ impl BackupDirectory {
 
     /// Begins a part.
     ///
-    /// Errors: the file system's.
+    /// Errors: I/O.
     pub fn begin(&mut self) -> Result<PartWriter<'_>> {
         let number = self.parts.last().map_or(1, |part| part.number + 1);
         let path = self.file(number, UNFINISHED);
@@ -169,7 +169,7 @@ impl BackupDirectory {
     }
 }
 
-/// The number in a part's name, and the rest of it.
+/// Returns the number in a part's name and the remaining name.
 fn numbered(name: &str) -> Option<(u64, &str)> {
     let (digits, extension) = name.split_once('.')?;
     let number = digits.parse().ok()?;
@@ -201,23 +201,23 @@ fn check_format(files: &dyn Files, path: &Path, names: &[String]) -> Result<()> 
 }
 
 impl PartWriter<'_> {
-    /// Writes what comes next.
+    /// Writes the next bytes.
     ///
-    /// Errors: the file system's.
+    /// Errors: I/O.
     pub fn write(&mut self, bytes: &[u8]) -> Result<()> {
         self.file.write_at(bytes, self.len).map_err(|error| during("writing", &self.path, error))?;
         self.len += bytes.len() as u64;
         Ok(())
     }
 
-    /// How much has been written.
+    /// Returns the number of bytes written.
     pub fn written(&self) -> u64 {
         self.len
     }
 
-    /// Makes the part durable, reads it once more, and gives it its name.
+    /// Syncs the part, verifies it by reading, and renames it.
     ///
-    /// Errors: the file system's, and what didn't arrive as it was sent.
+    /// Errors: I/O, and bytes that differ from the written ones.
     pub fn finish(self) -> Result<&'static str> {
         let files = Arc::clone(&self.directory.files);
         self.file.sync().map_err(|error| during("syncing", &self.path, error))?;
@@ -233,9 +233,9 @@ impl PartWriter<'_> {
         Ok(kind)
     }
 
-    /// Removes what has been written.
+    /// Removes the written data.
     pub fn discard(self) {
-        // What stays is known to be incomplete, and removed by the next backup.
+        // A remaining file is known to be incomplete, and the next backup removes it.
         let _ = self.directory.files.remove(&self.path);
     }
 }

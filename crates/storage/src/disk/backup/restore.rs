@@ -1,9 +1,8 @@
-//! Restoring: the latest full part before a moment, and the commits from there on, in a new data directory.
+//! Restores: the latest full part before a point in time, and later commits, into a new data directory.
 //!
-//! The directory is put together in `restore.tmp` within the one that is restored to, by an engine that commits what
-//! the parts hold; then its files are moved to their places. Until that is over the file that tells the format says so,
-//! and no server opens the directory. It gets an id of its own: what is committed to it from then on is another history
-//! than that of the original, and neither's journal is taken for the other's.
+//! An engine in `restore.tmp`, inside the target, commits the contents of the parts. Its files are then moved to their
+//! places. Until the end, the format file marks the target as incomplete, and no server opens it. The directory gets a
+//! new id, since its later commits are a different history from the original's. Neither accepts the other's journal.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -19,31 +18,31 @@ use crate::disk::swap::{self, Places};
 use crate::disk::{DiskEngine, DiskOptions, archive, ownership};
 use crate::{Batch, Durability, Engine, Error, Result};
 
-/// What to restore, and where to.
+/// Source and target of a restore.
 #[derive(Debug, Clone)]
 pub struct Restore {
-    /// A directory of backups.
+    /// Directory of backups.
     pub from: PathBuf,
-    /// Archives of the journal, and directories of journals themselves.
+    /// Archives of the journal, and journal directories.
     pub archives: Vec<PathBuf>,
-    /// The greatest cluster time of a commit to be restored; all there are, unless that is said.
+    /// Greatest cluster time of a restored commit; `None` restores all commits.
     pub until: Option<u64>,
-    /// The data directory to be made; it has to be empty, if it is there.
+    /// The new data directory. It must be empty or missing.
     pub to: PathBuf,
-    /// Memory that may be taken.
+    /// Memory limit.
     pub cache_bytes: u64,
 }
 
-/// What was restored.
+/// Result of a restore.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Restored {
-    /// The full part that it began with.
+    /// The full part at the start.
     pub full: PathBuf,
-    /// How many commits followed.
+    /// Number of commits after the full part.
     pub commits: u64,
-    /// The position of the last commit, as the original counts.
+    /// Position of the last commit in the original directory.
     pub position: u64,
-    /// The greatest cluster time of any commit.
+    /// Greatest cluster time of any commit.
     pub time: u64,
 }
 
@@ -51,15 +50,15 @@ fn refused(message: String) -> Error {
     Error::Io { kind: std::io::ErrorKind::InvalidInput, message }
 }
 
-/// A cluster time as people read it.
+/// Formats a cluster time for people.
 fn told(time: u64) -> String {
     format!("{},{}", time >> 32, time & u64::from(u32::MAX))
 }
 
 /// Restores a backup.
 ///
-/// Errors: a target that is in use or not empty; a moment that what is there doesn't reach; commits that are missing,
-/// which are told; damage, with file and place; the file system's. Then the target is as it was before.
+/// Errors: a target that is in use or not empty; an unreachable point in time; missing commits, with their positions;
+/// damage, with file and offset; I/O. An error leaves the target as before.
 pub fn restore(files: &Arc<dyn Files>, what: &Restore) -> Result<Restored> {
     let source = BackupDirectory::read(Arc::clone(files), &what.from)?;
     let full = choose(&source, what)?;
@@ -85,7 +84,7 @@ pub fn restore(files: &Arc<dyn Files>, what: &Restore) -> Result<Restored> {
     let restored = fill(files, what, full, sources, &covers, &places)
         .and_then(|restored| install(&**files, &places).map(|()| restored));
     if restored.is_err() {
-        // As far as it goes: what stays keeps the directory from being served.
+        // Best effort: remaining files keep the directory from being served.
         let _ = swap::clear(&**files, &places);
         let _ = std::fs::remove_dir(&places.new_journal).and_then(|()| std::fs::remove_dir(&places.new));
         let is_there = |name: &str| files.open(&what.to.join(name), false).is_ok();
@@ -96,7 +95,7 @@ pub fn restore(files: &Arc<dyn Files>, what: &Restore) -> Result<Restored> {
     restored
 }
 
-/// The latest full part of no later than the moment.
+/// Returns the latest full part that is not after the point in time.
 fn choose<'a>(source: &'a BackupDirectory, what: &Restore) -> Result<&'a Part> {
     let fulls = || source.parts().iter().filter(|part| part.kind == Kind::Full);
     let Some(first) = fulls().next() else {
@@ -116,7 +115,7 @@ fn choose<'a>(source: &'a BackupDirectory, what: &Restore) -> Result<&'a Part> {
     })
 }
 
-/// The files of an archive, or of a journal itself, that belong to a data directory.
+/// Returns the files of an archive, or of a journal, that belong to a data directory.
 fn archived(files: &Arc<dyn Files>, directory: &Path, id: u64) -> Result<Vec<Source>> {
     let mut found = archive::sources(&**files, &archive::place(directory, id));
     let named = archive::sources(&**files, directory);
@@ -125,7 +124,7 @@ fn archived(files: &Arc<dyn Files>, directory: &Path, id: u64) -> Result<Vec<Sou
     for number in segments.list()? {
         let Some(mut reader) = Reader::open_segment(&segments, number)? else { continue };
         let header = reader.bytes(0, crate::disk::journal::SEGMENT_HEADER_BYTES)?;
-        // Another directory's is no part of this history.
+        // A file of another directory is not part of this history.
         if matches!(segments.check_header(number, header), Ok(true)) {
             found.extend(Source::segment(segments.path(number), reader)?);
         }
@@ -144,7 +143,7 @@ fn places(to: &Path) -> Places {
     }
 }
 
-/// Makes sure that the target is nobody's, and that no server takes it for a data directory meanwhile.
+/// Checks that the target is free, and marks it so that no server opens it meanwhile.
 fn claim(files: &Arc<dyn Files>, to: &Path) -> Result<Box<dyn std::any::Any + Send + Sync>> {
     ownership::check_target(&**files, to, &[LOCK_FILE])?;
     files.create_directory(to).map_err(|error| during("making", to, error))?;
@@ -165,7 +164,7 @@ fn claim(files: &Arc<dyn Files>, to: &Path) -> Result<Box<dyn std::any::Any + Se
     Ok(lock)
 }
 
-/// Makes the new directory.
+/// Fills the new directory.
 fn fill(
     files: &Arc<dyn Files>,
     what: &Restore,
@@ -211,7 +210,7 @@ fn fill(
     Ok(restored)
 }
 
-/// Carries out the commits up to a moment; whether a later one is there.
+/// Applies the commits up to a point in time. Returns true if a later commit exists.
 fn follow(
     engine: &DiskEngine,
     trail: &mut Trail,
@@ -247,7 +246,7 @@ fn commit(engine: &DiskEngine, frame: &[u8], of: &Path) -> Result<()> {
     engine.commit(batch).map(drop)
 }
 
-/// Moves the new directory's files to their places, the one that tells the format last.
+/// Moves the new directory's files to their places, the format file last.
 fn install(files: &dyn Files, places: &Places) -> Result<()> {
     let rename =
         |from: &Path, to: &Path| files.rename(from, to).map_err(|error| during("renaming", from, error));
@@ -264,7 +263,7 @@ fn install(files: &dyn Files, places: &Places) -> Result<()> {
     rename(&places.new.join(FORMAT_FILE), &places.directory.join(FORMAT_FILE))?;
     sync(&places.directory)?;
     swap::clear(files, places)?;
-    // Empty by now; if they stay they do no harm.
+    // Empty by now. If they remain, they do no harm.
     let _ = std::fs::remove_dir(&places.new_journal);
     let _ = std::fs::remove_dir(&places.new);
     Ok(())

@@ -1,16 +1,15 @@
-//! Commits in the order of their positions, out of files that may overlap: segments of a journal, an archive's, parts
-//! of backups.
+//! Commits in order of position, from files that may overlap: segments of a journal or an archive, and parts of
+//! backups.
 //!
-//! Nothing is passed over: where the next commit is in none of the files, and a later one is in some, that is a gap;
-//! where bytes are no sound frame and one follows, or the file should have had more, that is damage.
+//! Gaps and damage are never skipped silently. It is a gap if no file has the next commit and some file has a later
+//! one. It is damage if invalid bytes are followed by a valid frame, or if a file should contain more.
 //!
-//! A part of a backup in a file: a header, frames of the journal's format, a trailer.
+//! A part of a backup has a header, frames of the journal's format, and a trailer.
 //!
-//! The header has 36 bytes: `VellumB\n`, version (u32), kind (u32: 1 everything, 2 changes), the data directory's id
-//! (u64), the position before its first commit (u64, 0 for everything), CRC-32C. The trailer has 44: `VellumE\n`, the
-//! position of the last commit in it (u64), the greatest cluster time (u64), the time up to which nothing is missing
-//! (u64), the number of frames (u64), CRC-32C. All numbers are little endian. A part that was interrupted has no
-//! trailer.
+//! The header has 36 bytes: `VellumB\n`, version (u32), kind (u32: 1 full, 2 changes), the data directory's id (u64),
+//! the position before its first commit (u64, 0 for a full part), CRC-32C. The trailer has 44 bytes: `VellumE\n`, the
+//! position of its last commit (u64), the greatest cluster time (u64), the time up to which it is complete (u64), the
+//! number of frames (u64), CRC-32C. All numbers are little endian. An interrupted part has no trailer.
 
 use crate::disk::files::Files;
 use crate::disk::journal::{SEGMENT_HEADER_BYTES, during};
@@ -25,50 +24,50 @@ use std::sync::Arc;
 /// A file with frames.
 pub(in crate::disk) struct Source {
     path: PathBuf,
-    /// The position of its first frame.
+    /// Position of its first frame.
     first: u64,
-    /// That of its last, where it is known.
+    /// Position of its last frame, if known.
     last: Option<u64>,
-    /// Where its frames are; to the end of the file, unless that is known.
+    /// Range of its frames; `None` extends to the end of the file.
     range: Option<Range<u64>>,
     reader: Option<Reader>,
     offset: u64,
-    /// The position of the frame at the offset.
+    /// Position of the frame at the offset.
     head: Option<u64>,
-    /// The greatest position seen in it.
+    /// Greatest position seen in the file.
     seen: u64,
 }
 
-/// A frame in its turn.
+/// A frame in order.
 pub(in crate::disk) struct Step {
     pub(in crate::disk) position: u64,
-    /// The commit's cluster time, 0 if it has none.
+    /// Cluster time of the commit; 0 for none.
     pub(in crate::disk) time: u64,
     /// The whole frame.
     pub(in crate::disk) bytes: Vec<u8>,
 }
 
-/// What comes next.
+/// The next step of a walk.
 pub(in crate::disk) enum Next {
     Frame(Step),
-    /// Commits are missing; the next that there is has this position.
+    /// Commits are missing; holds the position of the next available one.
     Gap(u64),
     End,
 }
 
-/// That commits are missing, which are told.
+/// Returns an error about missing commits, with their positions.
 pub(in crate::disk) fn gap(from: u64, to: u64) -> Error {
     let which = if from == to { format!("commit {from} is") } else { format!("commits {from} to {to} are") };
     Error::Io { kind: ErrorKind::NotFound, message: format!("{which} missing") }
 }
 
 impl Source {
-    /// A file to be opened when its turn comes.
+    /// Creates a source for a file that is opened when needed.
     pub(in crate::disk) fn closed(path: PathBuf, first: u64, last: u64, range: Option<Range<u64>>) -> Self {
         Source { path, first, last: Some(last), range, reader: None, offset: 0, head: None, seen: 0 }
     }
 
-    /// A segment of a journal that is open already, if there is any frame in it.
+    /// Creates a source for an open segment; `None` if it has no frames.
     pub(in crate::disk) fn segment(path: PathBuf, mut reader: Reader) -> Result<Option<Self>> {
         let Some(found) = reader.find(SEGMENT_HEADER_BYTES as u64)? else { return Ok(None) };
         reader.rest();
@@ -84,17 +83,17 @@ impl Source {
         }))
     }
 
-    /// The position of its first frame.
+    /// Returns the position of its first frame.
     pub(in crate::disk) fn first(&self) -> u64 {
         self.first
     }
 
-    /// Whether it may hold a commit.
+    /// Returns true if it may contain a commit.
     pub(in crate::disk) fn reaches(&self, position: u64) -> bool {
         self.last.is_none_or(|last| last >= position)
     }
 
-    /// The file.
+    /// Returns the path.
     pub(in crate::disk) fn path(&self) -> &PathBuf {
         &self.path
     }
@@ -109,7 +108,7 @@ impl Source {
         Ok(())
     }
 
-    /// The position of the first frame behind `last`; `None` at the end of the file.
+    /// Returns the position of the first frame after `last`; `None` at the end of the file.
     fn head(&mut self, last: u64) -> Result<Option<u64>> {
         loop {
             if let Some(head) = self.head.filter(|head| *head > last) {
@@ -133,12 +132,12 @@ impl Source {
         }
     }
 
-    /// Makes sure that the frames end where they should.
+    /// Checks that the frames end at the expected place.
     fn ended(&mut self, end: u64) -> Result<()> {
         let Some(reader) = &mut self.reader else { return Ok(()) };
         let torn = self.offset < end && self.range.is_none() && self.last.is_none();
         let broken = match torn {
-            // The end of a journal that was being written may be anything, unless a sound frame follows.
+            // The end of an active journal may have any bytes, unless a valid frame follows.
             true => reader.find(self.offset)?.is_some(),
             false => self.offset < end || self.last.is_some_and(|last| self.seen < last),
         };
@@ -154,7 +153,7 @@ impl Source {
         }
     }
 
-    /// Takes the frame at its head.
+    /// Takes the current frame.
     fn take(&mut self) -> Result<Option<Step>> {
         let (Some(reader), Some(position)) = (&mut self.reader, self.head) else { return Ok(None) };
         let Some(frame) = reader.frame(self.offset)? else { return Ok(None) };
@@ -164,33 +163,33 @@ impl Source {
     }
 }
 
-/// The walk along all of them.
+/// A walk over all files.
 pub(in crate::disk) struct Trail {
     files: Arc<dyn Files>,
-    /// Those that come later, by their first positions.
+    /// Files not yet reached, by their first positions.
     later: VecDeque<Source>,
     open: Vec<Source>,
     last: u64,
 }
 
 impl Trail {
-    /// The commits behind `last` in some files.
+    /// Creates a walk over the commits after `last`.
     pub(in crate::disk) fn new(files: Arc<dyn Files>, mut sources: Vec<Source>, last: u64) -> Self {
         sources.sort_by_key(|source| source.first);
         Trail { files, later: sources.into(), open: Vec::new(), last }
     }
 
-    /// The position that has been reached.
+    /// Returns the position reached.
     pub(in crate::disk) fn last(&self) -> u64 {
         self.last
     }
 
-    /// Goes on behind a gap.
+    /// Continues after a gap.
     pub(in crate::disk) fn pass(&mut self, next: u64) {
         self.last = next.saturating_sub(1).max(self.last);
     }
 
-    /// The next commit. Fails where a file is damaged.
+    /// Returns the next commit. Fails if a file is damaged.
     pub(in crate::disk) fn next(&mut self) -> Result<Next> {
         let wanted = self.last + 1;
         while let Some(mut source) = self.later.pop_front_if(|source| source.first <= wanted) {
@@ -220,7 +219,7 @@ impl Trail {
 }
 
 impl Reader {
-    /// A file of frames that is no segment of the journal in use.
+    /// Opens a file of frames that is not a segment of the active journal.
     pub(in crate::disk) fn of(files: &dyn Files, path: &Path) -> Result<Self> {
         let file = files.open(path, false).map_err(|error| during("reading", path, error))?;
         Reader::on(file, path.to_path_buf())
@@ -233,17 +232,17 @@ const VERSION: u32 = 1;
 pub(super) const HEAD_BYTES: usize = 8 + 4 + 4 + 8 + 8 + 4;
 pub(super) const END_BYTES: usize = 8 + 8 + 8 + 8 + 8 + 4;
 
-/// What a part of a backup holds.
+/// Kind of a backup part.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
-    /// Everything as of one moment.
+    /// The state of one moment.
     Full,
-    /// The commits since the part before it.
+    /// The commits since the previous part.
     Changes,
 }
 
 impl Kind {
-    /// How files are called that hold it.
+    /// Returns the extension of its file name.
     pub fn name(self) -> &'static str {
         match self {
             Kind::Full => "full",
@@ -252,45 +251,45 @@ impl Kind {
     }
 }
 
-/// What a part begins with.
+/// Header of a part.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Head {
     pub(super) kind: Kind,
-    /// The number of the data directory.
+    /// Id of the data directory.
     pub(super) id: u64,
-    /// The position before its first commit.
+    /// Position before its first commit.
     pub(super) from: u64,
 }
 
-/// Up to where a part goes.
+/// The end of a part.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct End {
-    /// The position of the last commit.
+    /// Position of the last commit.
     pub position: u64,
-    /// The greatest cluster time of any commit.
+    /// Greatest cluster time of any commit.
     pub time: u64,
-    /// A cluster time: there was no other commit up to it.
+    /// Cluster time up to which the part is complete.
     pub covers: u64,
 }
 
 /// A complete part in a file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Part {
-    /// Its place among the parts of its directory.
+    /// Number of the part in its directory.
     pub number: u64,
-    /// What it holds.
+    /// Kind of the part.
     pub kind: Kind,
-    /// The random number of the data directory that it was made of.
+    /// Random id of its data directory.
     pub id: u64,
-    /// The position before its first commit.
+    /// Position before its first commit.
     pub from: u64,
-    /// Up to where it goes.
+    /// End of the part.
     pub end: End,
-    /// How many frames it has.
+    /// Number of frames.
     pub frames: u64,
-    /// Its length.
+    /// Length in bytes.
     pub bytes: u64,
-    /// Where it is.
+    /// Path of the file.
     pub path: PathBuf,
 }
 
@@ -386,7 +385,7 @@ impl Part {
         Ok(Part { number: part, kind, id, from, end, frames, bytes, path: path.to_path_buf() })
     }
 
-    /// Its frames, as a source of commits. Those of a full part count from 1.
+    /// Returns its frames as a source of commits. Positions of a full part count from 1.
     pub(super) fn source(&self) -> Source {
         let last = match self.kind {
             Kind::Full => self.frames,
@@ -396,7 +395,7 @@ impl Part {
         Source::closed(self.path.clone(), self.from + 1, last, Some(range))
     }
 
-    /// Reads all of it, and fails with what isn't as it was written.
+    /// Reads the whole part. Fails at the first damage.
     pub(super) fn check(&self, files: &Arc<dyn Files>) -> Result<()> {
         let mut trail = Trail::new(Arc::clone(files), vec![self.source()], self.from);
         let mut frames = 0;

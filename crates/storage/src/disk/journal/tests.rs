@@ -1,4 +1,4 @@
-//! Group commit, whichever thread goes on at any place.
+//! Group commit under all thread schedules.
 
 use super::*;
 use crate::mutants::switch_on;
@@ -10,7 +10,7 @@ use std::path::Path;
 const SEEDS: u64 = 150;
 const DIRECTORY: &str = "/journal";
 
-/// What the writers of an engine share, held by whoever appends.
+/// State shared by an engine's writers, held during an append.
 struct Engine {
     journal: Journal,
     writer: Mutex<Appender>,
@@ -41,7 +41,7 @@ impl Engine {
         Arc::new(Engine { journal, writer: Mutex::new(appender), files })
     }
 
-    /// Appends a frame; gives its position, and the file that has it with its place there.
+    /// Appends a frame. Returns its position, its file and its place in the file.
     fn append(&self, number: u64) -> (u64, PathBuf, std::ops::Range<usize>) {
         let mut appender = self.writer.lock();
         let begin = appender.len as usize;
@@ -57,12 +57,12 @@ impl Engine {
     }
 }
 
-/// Who has waited for a sync finds his frame on the disk, in whichever segment it is.
+/// After a wait for a sync, the frame is on disk, in whichever segment it is.
 fn waiting() {
     waiting_for(&Engine::new());
 }
 
-/// The same where syncs write the frames.
+/// The same if syncs write the frames.
 fn waiting_for_writes() {
     waiting_for(&Engine::with(true));
 }
@@ -88,7 +88,7 @@ fn waiting_for(engine: &Arc<Engine>) {
     threads.into_iter().for_each(|thread| thread.join().unwrap());
 }
 
-/// A checkpoint, and whoever syncs unasked, let those go on who wait.
+/// A checkpoint, and a sync that was not requested, end waits.
 fn told_by_others() {
     let engine = Engine::new();
     let woken = Arc::new(AtomicU64::new(0));
@@ -135,7 +135,7 @@ impl std::task::Wake for Bell {
     }
 }
 
-/// Who leaves a waker is woken, whoever syncs; the thread that syncs when asked to is asked where it must.
+/// Every waker is woken, whichever thread syncs. The syncing thread is called when necessary.
 fn waiting_without_threads() {
     let engine = Engine::new();
     let asked = Arc::new(Bell::default());

@@ -1,22 +1,22 @@
-//! How often pages were visited again within so many bytes, by table, in the latest hour and since the start.
+//! Reuse distances of pages by table, for the latest hour and since the start.
 
 use std::collections::HashMap;
 
 use super::UNIT_BYTES;
 use crate::{Curve, Reads, Span};
 
-/// The latest hour consists of so many spans.
+/// Number of spans in the latest hour.
 const SPANS: usize = 6;
 const SPAN_SECONDS: u64 = 600;
-/// How many tables are told apart.
+/// Number of tables with their own tally.
 const TABLES_MAX: usize = 48;
-/// Each doubling of the size has so many steps, as a power of two: the finer the more memory.
+/// Steps per doubling of size, as a power of two. More steps need more memory.
 const STEPS_ALL: u32 = 4;
 const STEPS_TABLE: u32 = 3;
-/// Distances from 2^this units on aren't told apart: 4 TiB.
+/// Distances from 2^this units on share one bucket: 4 TiB.
 const DOUBLINGS: u32 = 33;
 
-/// Reads that were counted one by one.
+/// Exact counts of reads.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Count {
     pub(super) reads: u64,
@@ -36,15 +36,15 @@ impl Count {
     }
 }
 
-/// Visits by how large a cache would need to be to have the page still.
+/// Visits by the cache size that would have kept the page.
 struct Tally {
     steps: u32,
     start: Vec<u64>,
     spans: [Vec<u32>; SPANS],
-    /// First visits, which no cache answers.
+    /// First visits, which miss in any cache.
     cold: u64,
     cold_spans: [u32; SPANS],
-    /// What had been counted when each span began.
+    /// Counts at the start of each span.
     counts: [Count; SPANS],
     idle_turns: usize,
 }
@@ -96,7 +96,7 @@ impl Tally {
     }
 
     fn absorb(&mut self, other: &Tally) {
-        // Buckets of both are those of tables.
+        // Both have the bucket layout of tables.
         self.cold += other.cold;
         self.start.resize(self.start.len().max(other.start.len()), 0);
         for (count, more) in self.start.iter_mut().zip(&other.start) {
@@ -123,8 +123,8 @@ impl Tally {
     }
 }
 
-/// Which bucket a distance in units belongs to: those up to 2^`steps` each have one, then each doubling has as
-/// many as that.
+/// Returns the bucket of a distance in units. Distances up to 2^`steps` have a bucket each, then each doubling has as
+/// many buckets.
 fn bucket(distance: u64, steps: u32) -> usize {
     let distance = distance.clamp(1, (1 << DOUBLINGS) - 1);
     let doubling = distance.ilog2();
@@ -134,16 +134,15 @@ fn bucket(distance: u64, steps: u32) -> usize {
     }
 }
 
-/// The distance in units at which a bucket ends.
+/// Returns the distance in units at which a bucket ends.
 fn end_of(bucket: usize, steps: u32) -> u64 {
     let over = (bucket >> steps).saturating_sub(1);
     let within = (bucket - (over << steps)) as u64;
     ((within + 1) << over) - 1
 }
 
-/// The curve of a tally. The sample has more visits than its share where it happens to have a page that is visited
-/// often, and fewer where it hasn't; such pages are hits in any cache, so that the difference belongs to the least
-/// distances (SHARDS-adj).
+/// Returns the curve of a tally. A sample with a hot page has too many visits, and a sample without it too few. A hot
+/// page hits in any cache, so the difference is added to the smallest distances (SHARDS-adj).
 fn curve(steps: u32, buckets: &[u64], cold: u64, reads: u64) -> Curve {
     let again: u64 = buckets.iter().sum();
     if again + cold == 0 || reads == 0 {
@@ -182,7 +181,7 @@ pub(super) struct Tallies {
     all: Tally,
     tables: HashMap<u64, Tally>,
     others: Tally,
-    /// The number of the span that is now, since the start.
+    /// Number of the present span since the start.
     turn: u64,
 }
 
@@ -199,7 +198,7 @@ impl Tallies {
         (self.turn % SPANS as u64) as usize
     }
 
-    /// The span that begins the hour.
+    /// Returns the first span of the hour.
     fn oldest(&self) -> usize {
         match self.turn < SPANS as u64 {
             true => 0,
@@ -207,7 +206,7 @@ impl Tallies {
         }
     }
 
-    /// How many seconds the latest hour covers.
+    /// Returns the number of seconds that the latest hour covers.
     pub(super) fn hour_seconds(&self, seconds: u64) -> u64 {
         let begun = self.turn.saturating_sub(SPANS as u64 - 1) * SPAN_SECONDS;
         seconds.saturating_sub(begun)
@@ -230,17 +229,17 @@ impl Tallies {
         }
         match table {
             0 => &mut self.others,
-            // A table's counters begin when it is opened, so that its hour begins with none.
+            // A table's counters begin at its opening, so its hour begins with zero.
             _ => self.tables.entry(table).or_insert_with(|| Tally::new(STEPS_TABLE, Count::default())),
         }
     }
 
-    /// Whether another span has begun.
+    /// Returns true if another span has begun.
     pub(super) fn is_due(&self, seconds: u64) -> bool {
         seconds / SPAN_SECONDS > self.turn
     }
 
-    /// Begins the span that is now.
+    /// Starts the present span.
     pub(super) fn turn(&mut self, seconds: u64, counts: &HashMap<u64, Count>) {
         let now = seconds / SPAN_SECONDS;
         self.turn = self.turn.max(now.saturating_sub(SPANS as u64));
@@ -261,7 +260,7 @@ impl Tallies {
         }
     }
 
-    /// All together, and what isn't told apart; each table is handed out.
+    /// Returns the totals, including tables without a tally, and calls a function for each table.
     pub(super) fn report(
         &self,
         counts: &HashMap<u64, Count>,
@@ -318,7 +317,7 @@ mod tests {
         let gone = report(&tallies, 100);
         assert_eq!((gone.hour.reads, gone.hour.curve.is_empty()), (0, true));
         assert_eq!((gone.start.reads, gone.start.curve.best()), (100, 1.0));
-        // After a long silence nothing is left, either.
+        // After a long idle time no data is left either.
         tallies.note(1, Some(10), 100);
         tallies.turn(100 * SPAN_SECONDS, &counts(200));
         assert!(report(&tallies, 200).hour.curve.is_empty());

@@ -1,5 +1,5 @@
-//! Backups, archives and restores: to each moment of a scripted workload, interrupted anywhere, with what is missing
-//! or damaged named.
+//! Backups, archives and restores of a scripted workload: to each point in time, interrupted at each step, with missing
+//! or damaged data reported.
 
 use super::super::{ArchiveOptions, BackupDirectory, Files, Kind, Restore, Restored, Still, restore};
 use super::crash::{batches, states, time_of};
@@ -21,7 +21,7 @@ fn shared(files: &FaultyFiles) -> Arc<dyn Files> {
     Arc::new(files.clone())
 }
 
-/// Makes a part of a backup, and returns which kind it is.
+/// Makes a part of a backup and returns its kind.
 fn back_up(files: &FaultyFiles, engine: &dyn Engine) -> Result<Kind> {
     let mut directory = BackupDirectory::open(shared(files), Path::new(BACKUP))?;
     let mut backup = engine.backup(directory.since(), 0)?;
@@ -50,7 +50,7 @@ fn opened(files: &FaultyFiles, to: &str) -> Result<DiskEngine> {
     DiskEngine::open_with(Arc::new(files.clone()), &options, WIDE)
 }
 
-/// The last commit that is to be there at a moment: those without a time belong to the one before.
+/// Returns the last commit of a point in time. Commits without a time belong to the previous one.
 fn last_until(until: u64, begin: u64, end: u64) -> u64 {
     (begin..end).take_while(|position| time_of(position + 1) <= until).last().map_or(begin, |last| last + 1)
 }
@@ -76,7 +76,7 @@ fn any_moment_behind_a_full_backup_is_restored_from_changes_and_archive() {
     for until in 10..=end {
         let to = format!("/to-{until}");
         let time = until << 32 | 7;
-        // The archive alone, and with it the part of changes.
+        // The archive alone, then the archive with the part of changes.
         let restored = restore_to(&files, &to, Some(time), &[ARCHIVE]);
         let expected = last_until(time, 10, end);
         if until == end {
@@ -95,7 +95,7 @@ fn any_moment_behind_a_full_backup_is_restored_from_changes_and_archive() {
     assert_eq!(without.position, 20);
     let early = restore_to(&files, "/early", Some(3 << 32), &[ARCHIVE]).unwrap_err().to_string();
     assert!(early.contains("later than the moment"), "{early}");
-    // The live journal serves as well: what the archive doesn't have yet.
+    // The live journal provides the commits that the archive lacks.
     let last = engine.commit(batch([put(0, b"last", b"1")])).unwrap();
     engine.wait_journaled(last).unwrap();
     let live = restore_to(&files, "/live", None, &[ARCHIVE, "/data/journal"]).unwrap();
@@ -131,7 +131,7 @@ fn what_is_missing_or_damaged_is_named() {
         damaged.remove(path).unwrap();
         let gap = restore_to(&damaged, "/to", None, &[ARCHIVE]);
         if at == 5 {
-            // That nothing follows can't be seen, but that it doesn't get there.
+            // A missing end is detected only because the point in time is not reached.
             assert_eq!(gap.unwrap().position, 40);
             let late = restore_to(&damaged, "/late", Some(44 << 32), &[ARCHIVE]).unwrap_err().to_string();
             assert!(late.contains("goes up to 39"), "{late}");
@@ -139,7 +139,7 @@ fn what_is_missing_or_damaged_is_named() {
             let gap = gap.unwrap_err().to_string();
             let (from, to) = (at * 8 + 1, at * 8 + 8);
             assert!(gap.contains(&format!("commits {from} to {to} are missing")), "{gap}");
-            // The moment before can be had, unless that is before the backup, and to the same target.
+            // An earlier point in time works, unless it precedes the backup, and into the same target.
             let before = restore_to(&damaged, "/to", Some((at as u64 * 8 - 1) << 32), &[ARCHIVE]);
             assert_eq!(before.is_ok(), at > 1);
         }
@@ -211,7 +211,7 @@ fn a_backup_stopped_anywhere_is_complete_or_known_not_to_be() {
                     }
                 }
             }
-            // The next backup clears up and goes on.
+            // The next backup cleans up and continues.
             let engine = open(&files).unwrap();
             back_up(&files, &engine).unwrap();
             restore_to(&files, "/again", None, &[]).unwrap();
@@ -243,7 +243,7 @@ fn a_restore_stopped_anywhere_leaves_no_directory_that_opens() {
             let begun =
                 files.paths().iter().any(|path| path.starts_with("/to") && !path.ends_with("vellum.lock"));
             match opened(&files, "/to") {
-                // Either it had not begun, or it is complete.
+                // The restore had not begun, or it is complete.
                 Ok(engine) if everything(&*engine.snapshot()).is_empty() => {
                     assert!(!begun, "{at} {loss:?}: an empty database in its place");
                 }
@@ -393,7 +393,7 @@ fn what_is_old_enough_goes_from_the_archive_and_another_copy_is_refused() {
     };
     assert_eq!(names(&files).len(), 2, "{:?}", names(&files));
     drop(engine);
-    // An older copy of the data goes on from an earlier commit: its history is another one.
+    // An older copy of the data continues from an earlier commit: its history is different.
     let archived = files.paths().into_iter().filter(|path| path.starts_with(ARCHIVE));
     for path in archived {
         let bytes = files.read(&path).unwrap();
@@ -429,7 +429,7 @@ fn a_full_disk_is_told_and_nothing_half_done_is_taken_for_whole() {
     assert_eq!(everything(&*opened(&files, "/to").unwrap().snapshot()), states[end]);
 }
 
-/// The server's machine stops anywhere, and goes on: what is archived is what it goes on from.
+/// The server's machine stops at each step and restarts. The archive then continues from its contents.
 #[test]
 fn after_a_stop_backup_and_archive_lead_to_what_the_server_has() {
     let run = |files: &FaultyFiles| -> Result<()> {

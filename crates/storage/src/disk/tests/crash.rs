@@ -1,21 +1,21 @@
 //! A scripted workload, stopped at every sync and every write in turn, and reopened.
 //!
-//! Whatever was lost, what is found must be the state after some commit: no batch in part, no commit without
-//! those before it, and none missing that was said to be journaled, nor, if only the process ended, any that
-//! was acknowledged at all; but where every commit is to wait for the journal, none else is promised. Then work goes on, to see that recovery left everything in order.
+//! After every loss, the recovered state must be the state after some commit: no partial batch, and no commit without
+//! all earlier ones. Journaled commits must be present. After the end of the process alone, acknowledged commits must
+//! be present, except if every commit waits for the journal. The workload then continues, to test the recovered state.
 
 use super::*;
 use crate::testing::faulty::Random;
 
-/// What a run of the script has been told, and what the states were.
+/// Acknowledgements and states of a run.
 struct Told {
-    /// The state after each commit, by position.
+    /// State after each commit, by position.
     states: Vec<Everything>,
-    /// The last position whose commit returned.
+    /// Position of the last returned commit.
     committed: u64,
-    /// The last position that was said to be journaled, or checkpointed.
+    /// Last position reported as journaled or checkpointed.
     journaled: u64,
-    /// The most changes that waited in the base after a checkpoint.
+    /// Maximum number of pending changes in the base after a checkpoint.
     waited: u64,
     durability: Durability,
 }
@@ -30,10 +30,10 @@ fn many_key(at: u16) -> Vec<u8> {
     [&[200][..], &at.to_be_bytes()].concat()
 }
 
-/// The script's batches: each changes two trees alike, so that a half would show, and some whole trees.
+/// Returns the script's batches. Each changes two trees alike, to reveal a partial batch; some change whole trees.
 pub(super) fn batches() -> Vec<Batch> {
     let mut random = Random(0x5EED);
-    // Enough for changes of it to wait in the base.
+    // Enough for pending changes in the base.
     let many = (0..400u16).flat_map(|at| [1, 2].map(|tree| put(tree, &many_key(at), &[3; 30])));
     let mut batches = vec![batch((0..3).map(|number| Op::Create(Ident(number))).chain(many))];
     let mut forked = false;
@@ -45,7 +45,7 @@ pub(super) fn batches() -> Vec<Batch> {
                 _ => many_key(random.below(400) as u16),
             };
             let gone = random.below(3) == 0;
-            // The very same value twice, as a document that the oplog repeats.
+            // One value twice, as a document that the oplog repeats.
             let value = Value::from(vec![at as u8; random.below(300)]);
             for number in [1, 2] {
                 ops.push(match gone {
@@ -70,16 +70,16 @@ pub(super) fn batches() -> Vec<Batch> {
     batches
 }
 
-/// The time of the commit at a position: most have one, and it grows.
+/// Returns the time of the commit at a position: most have a time, and times increase.
 pub(super) fn time_of(position: u64) -> u64 {
     if position.is_multiple_of(5) { 0 } else { position << 32 }
 }
 
-/// Runs the script until it ends or something fails.
+/// Runs the script until its end or a failure.
 fn script(files: &FaultyFiles, told: &mut Told) -> Result<()> {
     let engine = open_as(files, told.durability)?;
     let result = commit_all(&engine, told);
-    // A closing that cannot write is no news here.
+    // A failing close is expected here.
     let _ = engine.close();
     result
 }
@@ -101,7 +101,7 @@ fn commit_all(engine: &DiskEngine, told: &mut Told) -> Result<()> {
     Ok(())
 }
 
-/// The states that the script passes, from a run on the memory engine.
+/// Returns the script's states from a run on the memory engine.
 pub(super) fn states() -> Vec<Everything> {
     let memory = MemoryEngine::new();
     let mut states = vec![everything(&*memory.snapshot())];
@@ -112,7 +112,7 @@ pub(super) fn states() -> Vec<Everything> {
     states
 }
 
-/// Opens what a stop has left, checks it, and goes on working.
+/// Reopens after a stop, checks the state, and continues the workload.
 fn check(files: &FaultyFiles, loss: Loss, told: &Told, what: &str) {
     let files = files.restart(loss);
     let engine = open_as(&files, told.durability).unwrap_or_else(|error| panic!("{what}, {loss:?}: {error}"));
@@ -137,7 +137,7 @@ fn check(files: &FaultyFiles, loss: Loss, told: &Told, what: &str) {
     }
 }
 
-/// Stops at each of so many places, and returns how many stops were survived.
+/// Stops at each of `count` places and returns the number of survived stops.
 fn stop_everywhere(durability: Durability, count: u64, stop: fn(&FaultyFiles, u64), what: &str) -> u64 {
     let mut told = Told::nothing(states(), durability);
     let mut survived = 0;
@@ -186,7 +186,7 @@ fn a_stop_at_any_write_keeps_every_promise() {
     for durability in [Durability::None, Durability::Journaled] {
         let (writes, _) = counts(durability);
         let survived = stop_everywhere(durability, writes, FaultyFiles::stop_at_write, "write");
-        // Commits write nothing where syncs do.
+        // Commits write nothing if syncs write the frames.
         let least = if durability == Durability::None { 100 } else { 40 };
         assert!(survived >= 6 * least, "the script has become too short: {survived}");
     }

@@ -1,11 +1,11 @@
-//! Bytes that have changed, files that are missing, formats of the future.
+//! Changed bytes, missing files, newer formats.
 
 use std::path::PathBuf;
 
 use super::*;
 use crate::disk::Still;
 
-/// A directory whose engine was killed after some commits, the first ones journaled.
+/// A directory whose engine was killed after some commits, the first of them journaled.
 fn killed() -> FaultyFiles {
     let files = FaultyFiles::new();
     let engine = open(&files).unwrap();
@@ -111,7 +111,7 @@ fn a_missing_segment_is_refused() {
     engine.wait_journaled(position).unwrap();
     let journal = segment(&files);
     let bytes = files.read(&journal).unwrap();
-    // The journal of now beside the base of then.
+    // The present journal with an earlier base.
     let mixed = older.restart(Loss::Nothing);
     let stale = segment(&mixed);
     crate::disk::Files::remove(&mixed, &stale).unwrap();
@@ -179,7 +179,7 @@ fn a_changed_byte_in_the_base_is_found_when_it_is_read() {
     }
 }
 
-/// Names that are none of a segment, and files that only have the name of one.
+/// Names that do not fit a segment, and files with only the name of a segment.
 #[test]
 fn strays_in_the_journals_folder_are_left_alone() {
     let strays: [(&str, &[u8]); 6] = [
@@ -212,12 +212,12 @@ fn strays_in_the_journals_folder_are_left_alone() {
         drop(engine);
         assert!(left_alone(&files), "{round}: {:?}", files.paths());
     }
-    // One segment and the mark beside them: other segments were removed once they were superfluous.
+    // One segment and the mark remain: obsolete segments were removed.
     let all = files.paths().iter().filter(|path| path.starts_with("/data/journal")).count();
     assert_eq!(all, strays.len() + 2, "{:?}", files.paths());
 }
 
-/// A text in the place of a segment that is needed hides nothing.
+/// Text in place of a needed segment is detected.
 #[test]
 fn a_segment_that_was_written_over_is_missed() {
     let files = FaultyFiles::new();
@@ -226,7 +226,7 @@ fn a_segment_that_was_written_over_is_missed() {
     engine.checkpoint().unwrap();
     let position = engine.commit(batch([put(1, b"a", b"1")])).unwrap();
     engine.wait_journaled(position).unwrap();
-    // The checkpoint that this segment waits for never comes to its end.
+    // The checkpoint that would make this segment obsolete never completes.
     let first = segment(&files);
     files.stop_at_sync(files.counts().1 + 2);
     assert!(engine.checkpoint().is_err());
@@ -241,7 +241,7 @@ fn a_segment_that_was_written_over_is_missed() {
     assert!(matches!(&error, Some(Error::Corrupted(_))), "{error:?}");
 }
 
-/// What remains of a journal that lost its end after a sync looks like one whose end was never synced.
+/// A journal without its synced end looks like one whose end was never synced.
 #[test]
 fn a_journal_that_lost_synced_frames_is_damaged() {
     for durability in [Durability::None, Durability::Journaled] {
@@ -259,11 +259,11 @@ fn a_journal_that_lost_synced_frames_is_damaged() {
         let found = files.restart(Loss::Nothing);
         drop(engine);
         let still = |files: &FaultyFiles| Still::open_on(Arc::new(files.clone()), &options()).map(drop);
-        // Without the zeros behind the last frame, it is sound.
+        // Without the zeros after the last frame it is valid.
         let sound = found.restart(Loss::Nothing);
         sound.tamper(&segment, |bytes| bytes.truncate(late));
         still(&sound).unwrap();
-        // Cut, or overwritten with zeros: both are noticed, by starts and by those who only look.
+        // Truncated, or overwritten with zeros: starts and read-only opens detect both.
         let cut = |bytes: &mut Vec<u8>| bytes.truncate(early);
         let zeroed = |bytes: &mut Vec<u8>| bytes.iter_mut().skip(early).for_each(|byte| *byte = 0);
         for damage in [&cut as &dyn Fn(&mut Vec<u8>), &zeroed] {

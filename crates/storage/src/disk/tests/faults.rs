@@ -1,4 +1,4 @@
-//! Disks that are full or do not answer, while the engine stays up.
+//! Full or failing disks during the operation of the engine.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::{Wake, Waker};
@@ -10,7 +10,7 @@ use parking_lot::Mutex;
 use super::*;
 use crate::{Awaited, Position};
 
-/// A tree with some entries, checkpointed.
+/// Returns a checkpointed tree with some entries.
 fn filled(files: &FaultyFiles) -> DiskEngine {
     let engine = open(files).unwrap();
     start(&engine);
@@ -27,7 +27,7 @@ fn within_seconds(what: &str, mut holds: impl FnMut() -> bool) {
     }
 }
 
-/// Commits as whoever fears no locks of his own.
+/// Commits like a caller that holds no locks.
 fn in_turn(engine: &DiskEngine, batch: Batch) -> Result<Position> {
     engine.wait_for_room(&mut || true)?;
     engine.commit(batch)
@@ -144,7 +144,7 @@ fn who_waits_for_room_may_be_called_off_and_who_does_not_wait_is_refused() {
     let bounds = Bounds { changed_bytes: 20_000, journal_bytes: 1 << 20, refused_bytes: 100_000 };
     let engine = DiskEngine::open_with(Arc::new(files.clone()), &options(), bounds).unwrap();
     start(&engine);
-    // The checkpoint waits for the disk, and what changes meanwhile piles up.
+    // The checkpoint waits for the disk while changes accumulate.
     files.slow_syncs(Duration::from_millis(300));
     let one = |number: u64| batch([put(1, &number.to_be_bytes(), &[7; 200])]);
     let numbers =
@@ -173,7 +173,7 @@ fn what_is_durable_is_told_after_each_sync() {
     let told = Arc::new(Mutex::new(Vec::new()));
     let (told_too, engine_too) = (Arc::clone(&told), Arc::downgrade(&engine));
     engine.when_durable(Arc::new(move || {
-        // With locks held this would wait for ever.
+        // With locks held this would wait forever.
         let Some(engine) = engine_too.upgrade() else { return };
         engine.sync_soon();
         drop(engine.snapshot());
@@ -184,7 +184,7 @@ fn what_is_durable_is_told_after_each_sync() {
     let waited = engine.commit(batch([put(1, b"a", b"1")])).unwrap();
     engine.wait_journaled(waited).unwrap();
     assert_eq!((engine.durable(), told.lock().clone()), (waited, vec![waited]));
-    // Nobody syncs at this durability, unless asked.
+    // No sync runs at this durability, unless requested.
     let asked = engine.commit(batch([put(1, b"b", b"1")])).unwrap();
     assert_eq!(engine.durable(), waited);
     engine.sync_soon();
@@ -192,7 +192,7 @@ fn what_is_durable_is_told_after_each_sync() {
     let checkpointed = engine.commit(batch([put(1, b"c", b"1")])).unwrap();
     engine.checkpoint().unwrap();
     assert_eq!((engine.durable(), told.lock().last()), (checkpointed, Some(&checkpointed)));
-    // A failed sync advances nothing, the checkpoint that mends it does.
+    // A failed sync advances nothing; the checkpoint that repairs the journal does.
     let mended = engine.commit(batch([put(1, b"d", b"1")])).unwrap();
     files.fail_syncs(1);
     engine.sync_soon();
@@ -221,8 +221,8 @@ fn a_read_that_fails_costs_those_who_read_then_and_nobody_else() {
     assert_eq!(engine.snapshot().entries(Ident(1)), Ok(501));
 }
 
-/// Writers keep two trees equal within each commit while checkpoints come and go; every snapshot shows them
-/// so, and what was waited for is there after the machine stops.
+/// Writers keep two trees equal within each commit during checkpoints. Every snapshot shows them equal, and
+/// acknowledged commits are present after the machine stops.
 #[test]
 fn readers_writers_and_checkpoints_at_once() {
     const WRITERS: u64 = 4;
@@ -265,7 +265,7 @@ fn readers_writers_and_checkpoints_at_once() {
     assert_eq!(everything(&*reopened.snapshot()), before);
 }
 
-/// A large batch is applied to a copy of the state: a checkpoint that ends meanwhile must not be undone by it.
+/// A large batch is applied to a copy of the state: it must not undo a checkpoint that ends meanwhile.
 #[test]
 fn large_batches_beside_checkpoints_lose_nothing() {
     let files = FaultyFiles::new();
@@ -294,7 +294,7 @@ fn large_batches_beside_checkpoints_lose_nothing() {
     );
 }
 
-/// Counts how often it was woken.
+/// Counts its wake-ups.
 #[derive(Default)]
 struct Woken(AtomicUsize);
 
@@ -314,13 +314,13 @@ fn who_waits_without_a_thread_is_woken_by_whoever_syncs() {
     let is_woken = |times| woken.0.load(Ordering::SeqCst) == times;
     let first = put_one(b"a");
     assert_eq!(engine.await_journaled(first, &waker), Awaited::Yours);
-    // Who is to sync hasn't begun, and already others rely on it.
+    // The promised sync has not begun, and others already rely on it.
     let second = put_one(b"b");
     assert_eq!(engine.await_journaled(second, &waker), Awaited::Later);
     engine.wait_journaled(first).unwrap();
     assert!(is_woken(1));
     assert_eq!(engine.await_journaled(second, &waker), Awaited::There);
-    // What comes too late for a sync that runs gets one of its own, for which nobody has to call.
+    // A frame that is too late for a running sync gets another sync without a call.
     files.slow_syncs(Duration::from_millis(100));
     let third = put_one(b"c");
     thread::scope(|scope| {
@@ -331,7 +331,7 @@ fn who_waits_without_a_thread_is_woken_by_whoever_syncs() {
         syncs.join().unwrap().unwrap();
         within_seconds("a second sync", || engine.durable() >= fourth && is_woken(2));
     });
-    // Whoever a failed sync leaves behind asks again, and hears of it.
+    // A waiter left by a failed sync polls again and gets the error.
     let fifth = put_one(b"e");
     assert_eq!(engine.await_journaled(fifth, &waker), Awaited::Yours);
     let sixth = put_one(b"f");
@@ -362,7 +362,7 @@ fn where_syncs_write_a_full_disk_fails_what_finds_no_room_and_nothing_else() {
     assert!(matches!(refused, Error::Full(_)), "{refused:?}");
     assert!((10..40).contains(&committed), "{committed}");
     let before = everything(&*engine.snapshot());
-    // What was committed has its room.
+    // Committed frames have their space.
     let position = engine.core.latest().position;
     engine.wait_journaled(Position(position)).unwrap();
     assert_eq!(everything(&*engine.snapshot()), before);

@@ -1,10 +1,10 @@
-//! Directories damaged in every way, and what salvage makes of them.
+//! Salvage of directories with every kind of damage.
 
 use super::*;
 use crate::disk::Salvage;
 
-/// A directory with a base of three trees, two of them twins, and ten commits in the journal behind it; and
-/// what is in it.
+/// Returns a directory and its contents: a base of three trees, two of them forks, and ten commits in the journal after
+/// it.
 fn directory() -> (FaultyFiles, Everything) {
     let files = FaultyFiles::new();
     let engine = open(&files).unwrap();
@@ -27,7 +27,7 @@ fn salvage(files: &FaultyFiles) -> Result<Salvage> {
     DiskEngine::salvage_on(Arc::new(files.clone()), &options())
 }
 
-/// Salvages, exchanges, opens, and returns what there is and what was said to be lost.
+/// Salvages, exchanges and opens. Returns the contents and the reported losses.
 fn repaired(files: &FaultyFiles) -> (Everything, Vec<super::super::Lost>) {
     let salvage = salvage(files).unwrap();
     let lost = salvage.lost().to_vec();
@@ -97,7 +97,7 @@ fn a_page_with_a_wrong_checksum_is_left_out() {
     let of_page = lost[0].entries.unwrap();
     assert!((4..15).contains(&of_page), "{lost:?}");
     assert!(lost[0].what.contains("base.vellum, table t") && lost[0].what.contains("checksum"), "{lost:?}");
-    // The twins share a table, so that both may have lost it; the other tree has not.
+    // The forks share a table, so both may lose it. The third tree does not.
     let entries = |all: &Everything| all.iter().map(|(_, entries, ..)| *entries).sum::<u64>();
     assert!([of_page, 2 * of_page].contains(&(entries(&expected) - entries(&found))));
 }
@@ -144,7 +144,7 @@ fn nothing_and_somebody_elses_directory_are_refused() {
     assert!(salvage(&files).is_ok());
 }
 
-/// Whatever byte has changed, salvage ends, and saves only what was written.
+/// Whichever byte has changed, salvage ends, and saves only written data.
 #[test]
 fn any_changed_byte_in_the_base_is_survived() {
     let (files, expected) = directory();
@@ -175,7 +175,7 @@ fn any_changed_byte_in_the_base_is_survived() {
     assert!(count > 100 && whole > 20 && whole < count);
 }
 
-/// An exchange interrupted anywhere leaves a directory that is refused, or whole; the next repair ends it.
+/// An interrupted exchange leaves a refused or a complete directory, and the next repair finishes it.
 #[test]
 fn an_exchange_can_be_interrupted() {
     let count = |files: &FaultyFiles| files.counts().0;

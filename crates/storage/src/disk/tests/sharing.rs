@@ -1,4 +1,4 @@
-//! Who syncs the journal: writers that wait share a sync, a lone one waits for one and for no timer.
+//! Sharing of syncs: waiting writers share one, and a single writer waits for one sync and no timer.
 
 use std::thread;
 use std::time::Duration;
@@ -8,7 +8,7 @@ use super::*;
 const WRITERS: u64 = 32;
 const EACH: u64 = 12;
 
-/// An engine whose timer would sync only in an hour.
+/// An engine whose timer syncs only after an hour.
 fn relaxed(files: &FaultyFiles) -> DiskEngine {
     let options = DiskOptions {
         durability: Durability::Relaxed,
@@ -40,7 +40,7 @@ fn writers_that_wait_share_syncs() {
     assert_eq!(counted.commits, WRITERS * EACH + 1);
     assert!(counted.syncs * 4 <= counted.commits, "{} syncs for {} commits", counted.syncs, counted.commits);
     assert!(counted.sync_micros_p50 >= 4000, "{} µs", counted.sync_micros_p50);
-    // All are there if everything unsynced is lost.
+    // All commits are present if everything unsynced is lost.
     let files = files.restart(Loss::Everything);
     drop(engine);
     assert_eq!(open(&files).unwrap().snapshot().entries(Ident(1)), Ok(WRITERS * EACH));

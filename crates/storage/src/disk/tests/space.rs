@@ -1,11 +1,11 @@
-//! The room that dropped trees took comes back by itself, also after a crash.
+//! Space of dropped trees is freed automatically, also after a crash.
 
 use super::*;
 use std::time::Instant;
 
 const LARGE: u64 = 12 << 20;
 
-/// An engine whose base holds a large tree and a small one behind it.
+/// Returns an engine whose base holds a large tree and a small one after it.
 fn large(files: &FaultyFiles) -> DiskEngine {
     let engine = open(files).unwrap();
     engine.commit(batch((0..3).map(|number| Op::Create(Ident(number))))).unwrap();
@@ -36,13 +36,13 @@ fn the_room_of_a_dropped_tree_comes_back_in_the_background() {
     let files = FaultyFiles::new();
     let engine = large(&files);
     let before = engine.statistics();
-    // Whoever reads the old file goes on reading it.
+    // Readers of the old file continue.
     let snapshot = engine.snapshot();
     let all = Range::all();
     let mut cursor = engine.snapshot().scan(Ident(1), all, Direction::Backward).unwrap();
     assert!(before.bytes > LARGE - 100_000 && before.file_bytes > LARGE - 100_000);
     engine.commit(batch([Op::Drop(Ident(1))])).unwrap();
-    // What there is is known at once.
+    // The remaining data is known at once.
     assert!(engine.statistics().bytes < 2000);
     wait_until_small(&files, "dropped");
     let started = Instant::now();
@@ -83,7 +83,7 @@ fn the_room_of_an_emptied_tree_comes_back_and_is_used_again() {
     wait_until_small(&files, "emptied");
 }
 
-/// What was dropped leaves the cache with the checkpoint that writes it off; what is beside it stays there.
+/// Dropped pages leave the cache with the checkpoint that frees them. Other pages stay.
 #[test]
 fn the_pages_of_a_dropped_tree_leave_the_cache() {
     let files = FaultyFiles::new();
@@ -116,7 +116,7 @@ fn a_crash_in_the_middle_keeps_no_room() {
         engine.wait_journaled(last).unwrap();
         if stop > 0 {
             files.stop_at_write(files.counts().0 + stop);
-            // It may be over before that many writes.
+            // It may finish before that many writes.
             let _ = engine.checkpoint();
         }
         let files = files.restart(if stop % 2 == 0 { Loss::Nothing } else { Loss::Some(stop) });
@@ -128,7 +128,7 @@ fn a_crash_in_the_middle_keeps_no_room() {
     }
 }
 
-/// Files may be copied once a checkpoint was waited for and nothing is written: it leaves no work behind.
+/// Files may be copied after a finished checkpoint if nothing is written: no work is left.
 #[test]
 fn after_a_checkpoint_the_files_stay_as_they_are() {
     let files = FaultyFiles::new();
@@ -141,7 +141,7 @@ fn after_a_checkpoint_the_files_stay_as_they_are() {
     assert!(files.read(Path::new("/data/base.vellum")) == bytes && files.counts() == counts);
 }
 
-/// How long changes may stay in the journal alone is said at run time, and a change is written down by then.
+/// The maximum time between checkpoints can change at run time, and a change is checkpointed by then.
 #[test]
 fn changes_leave_the_journal_when_they_may_stay_no_longer() {
     let files = FaultyFiles::new();
