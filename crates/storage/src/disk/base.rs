@@ -1,11 +1,10 @@
-//! The base: the state as of the latest checkpoint, in a file of pages.
+//! The base (page store): the state at the latest checkpoint, in a file of pages.
 //!
-//! It holds a table for each tree that had entries at a checkpoint, named by a number of its own: a tree that
-//! is emptied or dropped and made anew gets another table, and trees forked from one another share one until
-//! they differ. Two more trees say which tree has which table, with its counts, and where each table is. A checkpoint
-//! writes what has changed of all that to where nothing is ([`merge`]), and then the superblock that leads to it
-//! ([`superblock`]): so a state can be read for as long as somebody holds its [`View`], and a crash leaves the one
-//! before or the one after.
+//! The base has a table for each non-empty tree, with its own number. A tree that is emptied or recreated gets another
+//! table. Forks share a table until they differ. Two more trees, the catalog trees, hold the table and counts of each
+//! tree, and the place of each table. A checkpoint writes changes into free space ([`merge`]), then a superblock that
+//! refers to them ([`superblock`]). A state stays readable while its [`View`] exists, and a crash leaves the previous
+//! or the new state.
 
 mod cache;
 mod check;
@@ -46,11 +45,11 @@ pub(super) use pending::Share;
 pub(super) use table::BaseCursor;
 pub(super) use write::{Changes, Copied, Numbers};
 
-/// Stand for the trees that tell of the others, in messages.
+/// Numbers of the catalog trees in messages.
 const IDENTS_TABLE: u64 = 0;
 const TABLES_TABLE: u64 = u64::MAX;
 
-/// What a tree's table is called in messages.
+/// Returns the name of a tree's table for messages.
 pub(super) fn table_name(number: u64) -> String {
     match number {
         IDENTS_TABLE => "idents".to_owned(),
@@ -59,27 +58,27 @@ pub(super) fn table_name(number: u64) -> String {
     }
 }
 
-/// The base's file, open, for the one who writes it.
+/// The open file of the base, for its writer.
 pub(super) struct Base {
     pub(super) files: Arc<dyn Files>,
     pub(super) path: PathBuf,
     control: Arc<Control>,
     pub(super) compression: Compression,
     cache: Arc<PageCache>,
-    /// What is known of the pages that are read.
+    /// Reuse statistics of the pages read.
     pub(super) reuse: Arc<Reuse>,
     current: Arc<View>,
-    /// Which room is free, once somebody had to know.
+    /// The free space, computed at its first use.
     room: Option<Room>,
-    /// Who reads what.
+    /// The views in use.
     views: Vec<Weak<View>>,
-    /// Written for a checkpoint of which nobody knows whether it will be found after a crash.
+    /// Extents of a checkpoint that may or may not survive a crash.
     uncertain: Vec<Extent>,
-    /// Whether the file's name is known to be durable.
+    /// True if the file's name is known to be durable.
     named: bool,
 }
 
-/// What the base holds, read when it is opened.
+/// Contents of the base at its opening.
 pub(super) struct Loaded {
     pub(super) view: Arc<View>,
     pub(super) position: u64,
@@ -88,7 +87,7 @@ pub(super) struct Loaded {
     pub(super) trees: Vec<(Ident, Table)>,
 }
 
-/// Makes an empty base, durably; what an earlier attempt left there is overwritten.
+/// Creates an empty base, durably. Overwrites the remains of an earlier attempt.
 pub(super) fn make(files: &dyn Files, path: &Path) -> Result<()> {
     let make = || {
         let file = files.open(path, true)?;
@@ -103,7 +102,7 @@ pub(super) fn make(files: &dyn Files, path: &Path) -> Result<()> {
 }
 
 impl Base {
-    /// Opens the file; nothing is written by that.
+    /// Opens the file without writing.
     pub(super) fn open(
         files: Arc<dyn Files>,
         path: PathBuf,
@@ -131,27 +130,27 @@ impl Base {
         })
     }
 
-    /// Lets readers read no more than what is in memory.
+    /// Restricts readers to pages in memory.
     pub(super) fn close(&mut self) {
         self.current.file.close();
     }
 
-    /// The length of the file.
+    /// Returns the length of the file.
     pub(super) fn file_bytes(&self) -> u64 {
         self.current.file.file.len().unwrap_or_default()
     }
 
-    /// What the cache counts.
+    /// Returns the counters of the cache.
     pub(super) fn cache(&self) -> CacheCounts {
         self.cache.counts()
     }
 
-    /// The state after the latest checkpoint, for readers to share.
+    /// Returns the state after the latest checkpoint, shared by readers.
     pub(super) fn view(&self) -> Arc<View> {
         Arc::clone(&self.current)
     }
 
-    /// Reads what there is.
+    /// Reads the contents.
     pub(super) fn load(&self) -> Result<Loaded> {
         let Superblock { position, time, next_table, .. } = self.current.root;
         let trees = self.current.trees()?;
@@ -159,16 +158,16 @@ impl Base {
     }
 }
 
-/// The base as of one checkpoint, as its readers share it.
+/// The base at one checkpoint, shared by its readers.
 pub(super) struct View {
     file: Arc<PageFile>,
     root: Superblock,
-    /// Tables opened so far.
+    /// The tables opened so far.
     tables: RwLock<HashMap<u64, Option<Arc<OpenTable>>, FixedState>>,
 }
 
 impl View {
-    /// Opens a file, which has another name in messages.
+    /// Opens a file that has another name in messages.
     fn open(
         files: &dyn Files,
         (path, name): (&Path, &Path),
@@ -181,7 +180,7 @@ impl View {
         Ok(View { file, root, tables: RwLock::default() })
     }
 
-    /// All entries of one of the trees that tell of the others.
+    /// Returns all entries of a catalog tree.
     fn rows(&self, table: u64, tree: Option<Tree>) -> Result<Vec<(u64, Value)>> {
         let mut rows = Vec::new();
         let Some(tree) = tree else { return Ok(rows) };
@@ -202,7 +201,7 @@ impl View {
         Error::Corrupted(format!("{path}: an entry that tells of a tree makes no sense"))
     }
 
-    /// Which tree has which table.
+    /// Returns the table of each tree.
     pub(super) fn trees(&self) -> Result<Vec<(Ident, Table)>> {
         let rows = self.rows(IDENTS_TABLE, self.root.idents)?.into_iter();
         let row = |(ident, row): (u64, Value)| {
@@ -217,14 +216,14 @@ impl View {
         rows.map(row).collect()
     }
 
-    /// Where each table is.
+    /// Returns the place of each table.
     fn places(&self) -> Result<Vec<(u64, Stored)>> {
         let rows = self.rows(TABLES_TABLE, self.root.tables)?.into_iter();
         rows.map(|(number, row)| Ok((number, Stored::decode(&row).ok_or_else(|| self.senseless())?)))
             .collect()
     }
 
-    /// Where a table is.
+    /// Returns the place of a table.
     fn place(&self, number: u64) -> Result<Option<Stored>> {
         let Some(tables) = self.root.tables else { return Ok(None) };
         let tables = OpenTree::new(Arc::clone(&self.file), TABLES_TABLE, tables)?;
@@ -232,7 +231,7 @@ impl View {
         found.map(|stored| stored.ok_or_else(|| self.senseless())).transpose()
     }
 
-    /// A table, opened; none if there is nothing in it, as in table 0.
+    /// Opens a table; `None` if it is empty, as table 0.
     fn table(&self, number: u64) -> Result<Option<Arc<OpenTable>>> {
         if number == 0 {
             return Ok(None);
@@ -248,14 +247,14 @@ impl View {
         Ok(table)
     }
 
-    /// How many changes wait in all tables.
+    /// Returns the number of pending changes in all tables.
     #[cfg(test)]
     pub(super) fn waiting(&self) -> u64 {
         let tables = self.places().unwrap_or_default().into_iter();
         tables.filter_map(|(_, stored)| stored.pending).map(|tree| tree.entries).sum()
     }
 
-    /// The value under a key of a table.
+    /// Returns the value of a key in a table.
     pub(super) fn get(&self, number: u64, key: &[u8]) -> Result<Option<Value>> {
         match self.table(number)? {
             Some(table) => table.with(key, |value| Value::from(value)),
@@ -263,7 +262,7 @@ impl View {
         }
     }
 
-    /// The length of that value.
+    /// Returns the length of that value.
     pub(super) fn value_len(&self, number: u64, key: &[u8]) -> Result<Option<usize>> {
         match self.table(number)? {
             Some(table) => table.with(key, <[u8]>::len),
@@ -271,7 +270,7 @@ impl View {
         }
     }
 
-    /// A cursor over a range of a table; none if there is nothing in it.
+    /// Returns a cursor over a range of a table; `None` if the range is empty.
     pub(super) fn scan(
         self: &Arc<Self>,
         number: u64,

@@ -1,14 +1,14 @@
-//! Pages in memory: those that were read last.
+//! The page cache: the most recently read pages.
 //!
-//! Each page belongs to one of several parts by a hash of its number, and each part keeps the pages that were used last
-//! within its share of the memory. Nothing cleverer: what another size of it would bring can then be told from a sample
-//! of what is read (`reuse.rs`).
+//! Each page belongs to one of several partitions by a hash of its number. Each partition keeps the most recently used
+//! pages within its share of memory. The policy is plain LRU, so a sample of reads predicts the effect of another size
+//! (`reuse.rs`).
 //!
-//! The base's file, read page by page through a cache.
+//! The module also reads the base's file page by page through the cache.
 //!
-//! A page never changes where it lies as long as somebody may read it, so that the cache needs no more than to forget
-//! what lay where a new page is written. Its checksum is looked at when it is read from the file, and its entries are
-//! found then: a page in the cache is only searched.
+//! A page is never changed in place while it may be read. The cache therefore only removes a page when a new page is
+//! written to its place. The checksum is verified when a page is read from the file, and its entries are located then.
+//! Later lookups only search.
 
 use super::page::{Page, Place, UNIT, unframe};
 use super::{IDENTS_TABLE, TABLES_TABLE, table_name};
@@ -23,11 +23,11 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-/// A part has at least so many bytes.
+/// Minimum size of a partition.
 const PART_BYTES: u64 = 4 << 20;
 const PARTS_MAX: u64 = 16;
 
-/// What the cache counts about itself.
+/// Counters of the cache.
 #[derive(Debug, Clone, Copy, Default)]
 pub(in crate::disk) struct CacheCounts {
     pub(in crate::disk) hits: u64,
@@ -36,10 +36,10 @@ pub(in crate::disk) struct CacheCounts {
     pub(in crate::disk) bytes: u64,
 }
 
-/// Pages by their numbers, of one file after another as the base is written anew.
+/// Pages by number, of successive files as the base is compacted.
 pub(super) struct PageCache {
     parts: Vec<Mutex<Part>>,
-    /// What each may have.
+    /// Size limit of each partition.
     part_bytes: u64,
     hits: AtomicU64,
     misses: AtomicU64,
@@ -53,7 +53,7 @@ struct Part {
 }
 
 impl PageCache {
-    /// A cache of so many bytes.
+    /// Creates a cache of this size in bytes.
     pub(super) fn new(bytes: u64) -> Self {
         let parts = (bytes / PART_BYTES).clamp(1, PARTS_MAX);
         let part = |_| {
@@ -70,7 +70,7 @@ impl PageCache {
         }
     }
 
-    /// The number of the next file.
+    /// Returns the number of the next file.
     pub(super) fn next_file(&self) -> u64 {
         self.files.fetch_add(1, Ordering::Relaxed)
     }
@@ -80,7 +80,7 @@ impl PageCache {
         self.parts.get(((spread * self.parts.len() as u64) >> 32) as usize)
     }
 
-    /// A page that is to be read.
+    /// Returns a page for reading.
     #[inline]
     pub(super) fn get(&self, number: u64) -> Option<Arc<Page>> {
         let found = self.part(number)?.lock().pages.get(&number).cloned();
@@ -89,12 +89,12 @@ impl PageCache {
         found
     }
 
-    /// A page that is only looked at, and stays no longer for that.
+    /// Returns a page without marking it as used.
     pub(super) fn peek(&self, number: u64) -> Option<Arc<Page>> {
         self.part(number)?.lock().pages.peek(&number).cloned()
     }
 
-    /// Takes a page in, in the place of those that were not read for longest.
+    /// Inserts a page and evicts the least recently used ones.
     pub(super) fn insert(&self, number: u64, page: Arc<Page>) {
         let Some(part) = self.part(number) else { return };
         let mut gone = Vec::new();
@@ -109,11 +109,11 @@ impl PageCache {
             self.evictions.fetch_add(1, Ordering::Relaxed);
             gone.push(page);
         }
-        // What has gone is freed outside of the lock.
+        // Evicted pages are freed outside of the lock.
         drop(part);
     }
 
-    /// Forgets a page.
+    /// Removes a page.
     pub(super) fn remove(&self, number: u64) {
         let Some(part) = self.part(number) else { return };
         let mut part = part.lock();
@@ -122,7 +122,7 @@ impl PageCache {
         drop(part);
     }
 
-    /// Forgets all pages whose numbers are in a range.
+    /// Removes all pages with numbers in a range.
     pub(super) fn remove_all(&self, numbers: &Range<u64>) {
         for part in &self.parts {
             let mut part = part.lock();
@@ -148,16 +148,16 @@ impl PageCache {
     }
 }
 
-/// Files are told apart in the bits above those of any offset.
+/// Number of bits for the offset. Higher bits hold the number of the file.
 const OFFSET_BITS: u32 = 40;
 
-/// The file, open, and its part of the cache.
+/// The open file and its part of the cache.
 pub(super) struct PageFile {
     pub(super) file: Arc<dyn File>,
     path: PathBuf,
     cache: Arc<PageCache>,
     reuse: Arc<Reuse>,
-    /// Tells its pages from those of another file in the cache.
+    /// Distinguishes its pages from other files' in the cache.
     number: u64,
     closed: AtomicBool,
 }
@@ -172,18 +172,17 @@ impl PageFile {
         &self.path
     }
 
-    /// Lets everything fail that isn't in memory.
+    /// Makes every read fail that is not in memory.
     pub(super) fn close(&self) {
         self.closed.store(true, Ordering::Release);
     }
 
-    /// The counters of a table's reads; those that tell of the others have none.
+    /// Returns the read counters of a table; `None` for catalog trees.
     pub(super) fn uses(&self, table: u64) -> Option<Arc<Uses>> {
         (![IDENTS_TABLE, TABLES_TABLE].contains(&table)).then(|| self.reuse.uses(table))
     }
 
-    /// A page of a table, which stays in memory from now on if there is room; the visit is noted, and counted if it is a
-    /// read and the page a leaf.
+    /// Reads a page of a table into the cache and records the visit. A read of a leaf is counted.
     #[inline]
     pub(super) fn visit(
         &self,
@@ -203,7 +202,7 @@ impl PageFile {
         Ok(page)
     }
 
-    /// The same without noting it, for what isn't a read of the table's entries.
+    /// Reads a page without recording it, for accesses other than reads of entries.
     pub(super) fn page(&self, table: u64, place: Place) -> Result<Arc<Page>> {
         match self.cache.get(self.number | place.offset) {
             Some(page) => Ok(page),
@@ -217,7 +216,7 @@ impl PageFile {
         Ok(page)
     }
 
-    /// A page, for somebody who reads it once; and whether it was in memory.
+    /// Reads a page that is used once, bypassing the cache. Also returns whether it was in memory.
     pub(super) fn page_once(&self, table: u64, place: Place) -> Result<(Arc<Page>, bool)> {
         match self.cache.peek(self.number | place.offset) {
             Some(page) => Ok((page, true)),
@@ -237,13 +236,13 @@ impl PageFile {
         Ok(Arc::new(page))
     }
 
-    /// Says that a page isn't what was written.
+    /// Returns an error about a damaged page.
     pub(super) fn damaged(&self, table: u64, place: Place) -> Error {
         let (path, at, table) = (self.path.display(), place.offset * UNIT as u64, table_name(table));
         Error::Corrupted(format!("{path}: the page at offset {at}, of table {table}, has a wrong checksum"))
     }
 
-    /// Notes what has been written somewhere: the page there, if it is to stay in memory.
+    /// Records a written page. Keeps it in memory if `page` is given.
     pub(super) fn note(&self, offset: u64, page: Option<Page>) {
         let number = self.number | offset;
         match page {
@@ -255,13 +254,13 @@ impl PageFile {
         }
     }
 
-    /// Lets go of all pages, others having taken their place in another file.
+    /// Removes all pages after a change of the file.
     pub(super) fn forget_all(&self) {
         self.cache.remove_all(&(self.number..self.number + (1 << OFFSET_BITS)));
         self.reuse.forget_pages();
     }
 
-    /// Lets go of a page that is no longer needed.
+    /// Removes a page that is no longer needed.
     pub(super) fn forget(&self, offset: u64) {
         let number = self.number | offset;
         self.cache.remove(number);
@@ -297,7 +296,7 @@ mod tests {
         assert!((4_000..5_500).contains(&counts.bytes), "{counts:?}");
         cache.remove_all(&(0..1));
         assert!(cache.peek(0).is_none() && cache.peek(3).is_some());
-        // One that is larger than all there is passes through.
+        // A page larger than the whole cache is not kept.
         cache.insert(7, page(20_000));
         assert_eq!((cache.counts().bytes, cache.get(7).is_none()), (0, true));
     }

@@ -1,4 +1,4 @@
-//! Reading everything that the base holds of a tree, to find what isn't as it was written, or to save what is.
+//! Complete reads of a tree in the base, to find damage or to save valid data.
 
 use std::sync::Arc;
 
@@ -8,21 +8,20 @@ use super::{BaseCursor, View, table_name};
 use crate::bytes::Text;
 use crate::{Damage, Direction, Key, Range, Result};
 
-/// No more damages than this are told of one table.
+/// Maximum number of damages reported for one table.
 const DAMAGES_MAX: usize = 1000;
 
-/// What is found in a table.
+/// An item found in a table.
 pub(in crate::disk) enum Found<'a> {
-    /// An entry's key and value.
+    /// Key and value of an entry.
     Entry(&'a [u8], &'a [u8]),
-    /// Something that cannot be read, in words.
+    /// Description of an unreadable part.
     Damage(String),
 }
 
 impl View {
-    /// Calls a function with all that is in a table, in the order of keys; it says whether to go on. What lies below a
-    /// page that cannot be read is left out; where that had changes that were still to be merged, what they changed is met
-    /// as it was before them.
+    /// Calls a function with all items of a table in key order, until it returns false. Omits everything below an
+    /// unreadable page. If that page had pending changes, the affected entries appear as before these changes.
     pub(in crate::disk) fn read_all(
         &self,
         number: u64,
@@ -53,7 +52,7 @@ impl View {
         }
     }
 
-    /// Opens the trees of a table, as far as they can be read, and says whether to go on.
+    /// Opens the readable trees of a table. Returns whether to continue.
     fn open_all(
         &self,
         number: u64,
@@ -83,7 +82,7 @@ impl View {
         Ok((open(entries)?, open(pending)?, more))
     }
 
-    /// Reads all of a table, and tells what isn't as it was written.
+    /// Reads a whole table and returns its damages.
     pub(in crate::disk) fn verify(&self, number: u64, go_on: &mut dyn FnMut() -> bool) -> Vec<Damage> {
         let mut damages = Vec::new();
         let mut note = |found: Found<'_>| {
@@ -103,7 +102,7 @@ impl View {
     }
 }
 
-/// Calls a function with all that is in a tree.
+/// Calls a function with all items of a tree.
 fn read_tree(tree: &OpenTree, see: &mut dyn FnMut(Found<'_>) -> Result<bool>) -> Result<()> {
     let mut ended = Ok(());
     let mut see_page = |page: Result<Arc<Page>>| -> Result<bool> {
@@ -129,7 +128,7 @@ fn read_tree(tree: &OpenTree, see: &mut dyn FnMut(Found<'_>) -> Result<bool>) ->
     ended
 }
 
-/// Reads all of a tree of the table of that name, and tells what isn't as it was written.
+/// Reads a whole tree of the named table and reports its damages.
 fn verify_tree(tree: &OpenTree, name: &str, damages: &mut Vec<Damage>, go_on: &mut dyn FnMut() -> bool) {
     let (mut last, mut entries): (Option<Key>, u64) = (None, 0);
     let mut whole = true;

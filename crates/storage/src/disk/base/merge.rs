@@ -1,11 +1,11 @@
-//! A tree written anew where it changes: sorted changes are merged with the leaves that they fall into.
+//! Copy-on-write merge of a tree with sorted changes.
 //!
-//! Pages without changes stay where they are. The entries of changed leaves that lie side by side run together and are
-//! cut into pages again, evenly, so that pages are neither small nor large however they were filled; a run that ends up
-//! small takes the next leaf in. The same happens one level up to the pages that lead to them, up to the top. Nothing
-//! that is there is written over, so that the tree of before stays readable until nobody reads it.
+//! Unchanged pages stay in place. The entries of adjacent changed leaves form a run, which is divided evenly into new
+//! pages. Pages are therefore neither small nor large, whatever their earlier sizes. A small run includes the next
+//! leaf. The same happens at each level up to the root. No existing page is overwritten, so the previous tree remains
+//! readable for its readers.
 //!
-//! Entries in order on their way into pages.
+//! The module also builds pages from sorted entries.
 
 use super::cache::PageFile;
 use super::page::{Framer, Page, Place, UNIT};
@@ -15,40 +15,40 @@ use crate::disk::control::Control;
 use crate::disk::journal::during;
 use crate::{Compression, Error, Key, Result, Value};
 
-/// How long a page is to be, uncompressed; tests want many pages of little data.
+/// Target length of an uncompressed page. Tests use many small pages.
 pub(super) const TARGET: usize = if cfg!(test) { 1 << 10 } else { 8 << 10 };
-/// How long it may be, unless a single entry is longer.
+/// Maximum length of a page, except for a single long entry.
 const MOST: usize = TARGET + TARGET / 2;
-/// A page shorter than this takes the next one in.
+/// Length below which a page absorbs the next one.
 const LEAST: usize = TARGET / 4;
-/// A page that is no leaf has so many entries at least, if there are as many, however long they are.
+/// Minimum number of entries of an inner page, if as many exist, whatever their lengths.
 const BRANCHES: usize = 4;
-/// How much is collected before it is written.
+/// Number of bytes collected for one write.
 const WRITE_BYTES: usize = 1 << 20;
 
-/// Changes in the order of their keys.
+/// Changes in key order.
 pub(in crate::disk) trait Source {
-    /// The next key that changes.
+    /// Returns the next changed key.
     fn peek(&mut self) -> Result<Option<&[u8]>>;
 
-    /// That key, and what it changes to: nothing if it is gone.
+    /// Returns that key and its new value; `None` deletes it.
     fn take(&mut self) -> Result<Option<(Key, Option<Value>)>>;
 }
 
-/// Writes pages where there is room for them.
+/// Writes pages into free space.
 pub(super) struct Writer<'a> {
     pub(super) file: &'a PageFile,
     pub(super) room: &'a mut Room,
     control: &'a Control,
     framer: Framer,
-    /// What was written.
+    /// Extents written.
     pub(super) taken: Vec<Extent>,
-    /// What is no longer needed by the new state.
+    /// Extents that the new state does not need.
     pub(super) freed: Vec<Extent>,
-    /// Bytes that belong side by side into the file, and where.
+    /// Bytes for adjacent pages in the file, with their place.
     pending: Vec<u8>,
     pending_at: u64,
-    /// Asked now and then whether to go on.
+    /// Cancellation check, called at intervals.
     go_on: &'a dyn Fn() -> bool,
 }
 
@@ -81,7 +81,7 @@ impl<'a> Writer<'a> {
         Ok(Place { offset, units, sum })
     }
 
-    /// Writes what has been collected.
+    /// Writes the collected pages.
     pub(super) fn flush(&mut self) -> Result<()> {
         if !(self.go_on)() {
             return Err(Error::Closed);
@@ -102,26 +102,26 @@ impl<'a> Writer<'a> {
     }
 }
 
-/// One tree being written.
+/// A tree being written.
 struct Merge<'w, 'a> {
     writer: &'w mut Writer<'a>,
     table: u64,
-    /// For each height the entries that are to go into pages.
+    /// Entries waiting for pages, by height.
     levels: Vec<Run>,
-    /// The least key that may be in the next leaf, if that is the first of a run.
+    /// Lower bound of keys in the next leaf, if it is the first of a run.
     low: Option<Vec<u8>>,
-    /// The key before the run's first that is left.
+    /// Key before the first remaining entry of the run.
     before: Vec<u8>,
-    /// Whether the run's leaves are to stay in memory, and whether all are.
+    /// True to keep the leaves of the run, or all leaves, in memory.
     keep: bool,
     keep_all: bool,
     entries: u64,
-    /// Room for the page being made.
+    /// Buffer of the page under construction.
     made: Vec<u8>,
 }
 
-/// Merges changes into a tree, and returns what it is afterwards; none if nothing is left in it. The leaves that it writes
-/// stay in memory if those before did, or if `keep_all` says so.
+/// Merges changes into a tree and returns the new tree; `None` if it is empty. Written leaves stay in memory if their
+/// predecessors were in memory, or with `keep_all`.
 pub(super) fn merge(
     writer: &mut Writer<'_>,
     table: u64,
@@ -146,12 +146,12 @@ pub(super) fn merge(
 }
 
 impl Merge<'_, '_> {
-    /// Whether the next change comes before a key.
+    /// Returns true if the next change is before a key.
     fn is_due(upper: Option<&[u8]>, changes: &mut impl Source) -> Result<bool> {
         Ok(changes.peek()?.is_some_and(|key| upper.is_none_or(|upper| key < upper)))
     }
 
-    /// Merges what changes below a page into it. `low` is the least key that may be there, `upper` the first that may
+    /// Merges the changes below a page. `low` is the smallest key that may be below it, `upper` the first key that may
     /// not.
     fn page(
         &mut self,
@@ -178,7 +178,7 @@ impl Merge<'_, '_> {
         Ok(())
     }
 
-    /// Merges what changes in a leaf with what it has.
+    /// Merges the changes of a leaf with its entries.
     fn leaf(&mut self, page: &Page, upper: Option<&[u8]>, changes: &mut impl Source) -> Result<()> {
         let mut at = 0;
         while let Some(key) = changes.peek()?.filter(|key| upper.is_none_or(|upper| *key < upper)) {
@@ -192,7 +192,7 @@ impl Merge<'_, '_> {
         self.copy(page, at..page.len())
     }
 
-    /// Puts entries of a leaf in as they are.
+    /// Copies entries of a leaf unchanged.
     fn copy(&mut self, page: &Page, entries: std::ops::Range<usize>) -> Result<()> {
         for at in entries {
             if let Some(run) = self.levels.first_mut() {
@@ -203,7 +203,7 @@ impl Merge<'_, '_> {
         Ok(())
     }
 
-    /// Reads a page that is to be replaced.
+    /// Reads a page that will be replaced.
     fn open(&mut self, place: Place, height: u8, low: &[u8]) -> Result<std::sync::Arc<Page>> {
         let (page, kept) = self.writer.file.page_once(self.table, place)?;
         if page.height() != height {
@@ -219,7 +219,7 @@ impl Merge<'_, '_> {
         Ok(page)
     }
 
-    /// Puts the next change in.
+    /// Adds the next change.
     fn change(&mut self, changes: &mut impl Source) -> Result<()> {
         if let Some((key, Some(value))) = changes.take()? {
             self.entries += 1;
@@ -228,7 +228,7 @@ impl Merge<'_, '_> {
         Ok(())
     }
 
-    /// Leaves a page where it is, and all below it, unless what lies before it is so small that it is taken in.
+    /// Keeps a page and its subtree in place, unless the run before it is so small that it absorbs the page.
     fn leave(&mut self, place: Place, height: u8, low: &[u8]) -> Result<()> {
         let level = usize::from(height);
         if let Some(below) = level.checked_sub(1) {
@@ -238,7 +238,7 @@ impl Merge<'_, '_> {
         if small {
             let page = self.open(place, height, low)?;
             for at in 0..page.len() {
-                // The first child of a page may have keys down to the page's own least one.
+                // The first child of a page may have keys down to the lower bound of the page.
                 let key = if at == 0 && level > 0 { low.to_vec() } else { page.key(at) };
                 self.push(level, &key, page.value(at))?;
             }
@@ -258,7 +258,7 @@ impl Merge<'_, '_> {
         self.cut(level)
     }
 
-    /// Makes a page of the first entries of a level if there are enough for more than one.
+    /// Makes a page of the first entries of a level, if they suffice for more than one.
     fn cut(&mut self, level: usize) -> Result<()> {
         match self.levels.get(level).is_some_and(|run| run.size() >= TARGET + MOST) {
             true => self.emit(level, TARGET),
@@ -266,7 +266,7 @@ impl Merge<'_, '_> {
         }
     }
 
-    /// Puts all entries of a level, and of those below it, into pages.
+    /// Puts all entries of a level and of lower levels into pages.
     fn flush(&mut self, level: usize) -> Result<()> {
         for level in 0..=level {
             while let Some(run) = self.levels.get(level)
@@ -281,7 +281,7 @@ impl Merge<'_, '_> {
         Ok(())
     }
 
-    /// Puts the first entries of a level into a page of about that size, and the page into the level above.
+    /// Puts the first entries of a level into a page of about this size, and adds the page to the next level.
     fn emit(&mut self, level: usize, target: usize) -> Result<()> {
         let Some(run) = self.levels.get_mut(level) else { return Ok(()) };
         let least = if level == 0 { 1 } else { BRANCHES.min(run.len()) };
@@ -293,7 +293,7 @@ impl Merge<'_, '_> {
             }
             (count, size) = (count + 1, size + next);
         }
-        // What is left would be too few for a page.
+        // The remaining entries would be too few for a page.
         if level > 0 && run.len() - count < BRANCHES {
             count = run.len();
         }
@@ -315,7 +315,7 @@ impl Merge<'_, '_> {
         self.push(level + 1, &key, &place.encode())
     }
 
-    /// Puts everything into pages up to one on top.
+    /// Puts everything into pages up to a single root.
     fn finish(mut self) -> Result<Option<Tree>> {
         let mut level = 0;
         loop {
@@ -345,21 +345,21 @@ fn push_number(mut number: usize, bytes: &mut Vec<u8>) {
     bytes.push(number as u8);
 }
 
-/// How much of what is in pages already is kept before the rest is moved to the front.
+/// Number of consumed bytes after which the remaining ones move to the front.
 const GONE_BYTES: usize = 64 << 10;
 
-/// Entries in order, to be put into pages.
+/// Sorted entries, to be put into pages.
 #[derive(Debug, Default)]
 pub(super) struct Run {
     bytes: Vec<u8>,
-    /// Where each key and its value end.
+    /// End of each key and of its value.
     ends: Vec<(usize, usize)>,
-    /// The entries that are in pages already.
+    /// Number of entries that are already in pages.
     done: usize,
 }
 
 impl Run {
-    /// Adds an entry, its key in two parts.
+    /// Adds an entry with its key in two parts.
     pub(super) fn push(&mut self, prefix: &[u8], rest: &[u8], value: &[u8]) {
         self.bytes.extend_from_slice(prefix);
         self.bytes.extend_from_slice(rest);
@@ -368,7 +368,7 @@ impl Run {
         self.ends.push((key_end, self.bytes.len()));
     }
 
-    /// How many entries there are.
+    /// Returns the number of remaining entries.
     pub(super) fn len(&self) -> usize {
         self.ends.len() - self.done
     }
@@ -381,17 +381,17 @@ impl Run {
         at.checked_sub(1).and_then(|before| self.ends.get(before)).map_or(0, |ends| ends.1)
     }
 
-    /// How long they are all together, with what they cost in a page.
+    /// Returns the total length of the remaining entries, with their overhead in a page.
     pub(super) fn size(&self) -> usize {
         self.bytes.len() - self.begin(self.done) + 2 * self.len()
     }
 
-    /// How long an entry is, by its number among those that are left.
+    /// Returns the length of a remaining entry by index.
     pub(super) fn entry_size(&self, at: usize) -> usize {
         self.begin(self.done + at + 1) - self.begin(self.done + at) + 2
     }
 
-    /// An entry, by its number among those that are left.
+    /// Returns a remaining entry by index.
     pub(super) fn entry(&self, at: usize) -> (&[u8], &[u8]) {
         let at = self.done + at;
         let Some((key_end, end)) = self.ends.get(at) else { return (&[], &[]) };
@@ -399,7 +399,7 @@ impl Run {
         (key, self.bytes.get(*key_end..*end).unwrap_or_default())
     }
 
-    /// Makes a page of the first entries that are left, in place of what was in `page`, and takes them away.
+    /// Makes a page of the first remaining entries, replacing the contents of `page`, and removes them.
     pub(super) fn take(&mut self, count: usize, height: u8, page: &mut Vec<u8>) {
         let (first, last) = (self.entry(0).0, self.entry(count.saturating_sub(1)).0);
         let prefix = common(first, last);
@@ -432,7 +432,7 @@ impl Run {
     }
 }
 
-/// A vector with nothing in it that keeps its memory, unless that is large.
+/// Returns an empty vector that reuses memory, unless that is large.
 fn cleared<T>(used: &mut Vec<T>) -> Vec<T> {
     let mut used = std::mem::take(used);
     used.clear();
@@ -440,12 +440,12 @@ fn cleared<T>(used: &mut Vec<T>) -> Vec<T> {
     used
 }
 
-/// How many bytes two keys have in common at their front.
+/// Returns the length of the common prefix of two keys.
 fn common(a: &[u8], b: &[u8]) -> usize {
     a.iter().zip(b).take_while(|(a, b)| a == b).count()
 }
 
-/// The shortest key that is greater than one, and not greater than the next.
+/// Returns the shortest key that is greater than `before` and not greater than `next`.
 pub(super) fn between<'a>(before: &[u8], next: &'a [u8]) -> &'a [u8] {
     next.get(..common(before, next) + 1).unwrap_or(next)
 }

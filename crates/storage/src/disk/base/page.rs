@@ -1,16 +1,16 @@
-//! A page: a sorted run of entries, as it lies in memory and, perhaps compressed, in the file.
+//! A page: a sorted run of entries, in memory and in the file. The file's form may be compressed.
 //!
-//! Leaves hold the entries of a tree; the pages above them hold, for each page below, the least key that may be in
-//! it and its [`Place`]. What all keys of a page begin with is in it once. Uncompressed a page is
+//! Leaves hold the entries of a tree. Inner pages hold, for each child, a lower bound of its keys and its [`Place`].
+//! The common prefix of a page's keys is stored once. An uncompressed page is
 //!
 //! ```text
 //! height (1 byte, 0 for a leaf) · number of entries · length of the common prefix · prefix
 //! · for each entry the lengths of the rest of its key and of its value · for each entry that rest, and the value
 //! ```
 //!
-//! with lengths and numbers in groups of seven bits, the least first. In the file a frame of nine bytes stands before
-//! it: how it is compressed, the length of the page, and the length of what follows. The checksum of frame and page is
-//! kept with the place, in the page above: so a page that is not the one that was written there last is found, too.
+//! with lengths and numbers in groups of seven bits, the lowest first. In the file a header of nine bytes precedes the
+//! page: its compression, the length of the page, and the length of the following data. The parent stores the checksum
+//! of header and page with the place. An outdated page is therefore detected too.
 
 use std::cmp::Ordering;
 
@@ -18,30 +18,31 @@ use std::cmp::Ordering;
 use super::merge::Run;
 use crate::Compression;
 
-/// Places and lengths in the file are counted in units of so many bytes.
+/// Unit of places and lengths in the file, in bytes.
 pub(super) const UNIT: usize = 512;
-/// How long the frame before a page is.
+/// Length of the header of a page in the file.
 const FRAME: usize = 9;
-/// No page is so many times as long as it is compressed: Zstandard packs 128 KB into some ten bytes.
+/// Maximum compression ratio: Zstandard packs 128 KB into about ten bytes.
 const RATIO_MAX: usize = 1 << 15;
-/// A page that doesn't become shorter by an eighth is stored as it is.
+/// Minimum saving, as one part in so many. A page that saves less is stored uncompressed.
 const WORTH: usize = 8;
-/// After so many leaves of a tree that did not, one behind the other, one of two is tried, then of four, of eight, of sixteen.
+/// Number of consecutive incompressible leaves of a tree after which one leaf in two is tried, then in four, eight,
+/// sixteen.
 const TRIED_IN_VAIN: u32 = 4;
 
-/// Where a page lies, and what its bytes add up to.
+/// Place and checksum of a page.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Place {
-    /// The offset, in units.
+    /// Offset in units.
     pub(super) offset: u64,
-    /// How much room it takes, in units.
+    /// Length in units.
     pub(super) units: u32,
-    /// The CRC-32C of its frame and what follows.
+    /// CRC-32C of the header and the data.
     pub(super) sum: u32,
 }
 
 impl Place {
-    /// How long a place is as stored.
+    /// Encoded length of a place.
     pub(super) const BYTES: usize = 12;
 
     pub(super) fn encode(self) -> [u8; Place::BYTES] {
@@ -61,7 +62,7 @@ impl Place {
     }
 }
 
-/// A page in memory: its bytes, and where in them its entries are.
+/// A page in memory: its bytes and the positions of its entries.
 #[derive(Debug)]
 pub(super) struct Page {
     bytes: Box<[u8]>,
@@ -71,8 +72,8 @@ pub(super) struct Page {
     height: u8,
 }
 
-/// Where each key begins and ends, and at last where the page ends; a value lies from the end of its key to where the
-/// next begins. Nearly all pages are short, and short numbers leave the cache more room for pages.
+/// Start and end of each key, and the end of the page. A value extends from the end of its key to the next key. Most
+/// pages are short, and 16-bit positions leave more of the cache for pages.
 #[derive(Debug)]
 enum Places {
     Short(Box<[(u16, u16)]>),
@@ -90,13 +91,13 @@ impl Places {
 }
 
 impl Page {
-    /// Reads the lengths; `None` if they make no sense.
+    /// Parses the lengths; `None` if they are invalid.
     pub(super) fn read(bytes: Box<[u8]>) -> Option<Self> {
         let len = u32::try_from(bytes.len()).ok()?;
         let (height, mut rest) = bytes.split_first()?;
         let count = number(&mut rest)? as usize;
         let prefix_len = number(&mut rest)?;
-        // Two lengths take two bytes at least.
+        // Two lengths take at least two bytes.
         if count > rest.len() / 2 {
             return None;
         }
@@ -122,24 +123,24 @@ impl Page {
         (at == len).then_some(Page { bytes, prefix, len: count, entries, height })
     }
 
-    /// How far it is from the leaves: 0 for a leaf.
+    /// Returns the height above the leaves: 0 for a leaf.
     pub(super) fn height(&self) -> u8 {
         self.height
     }
 
-    /// How many entries it has.
+    /// Returns the number of entries.
     #[inline]
     pub(super) fn len(&self) -> usize {
         self.len
     }
 
-    /// The memory that it takes, about.
+    /// Returns the approximate memory of the page.
     pub(super) fn memory(&self) -> u64 {
         let places = match &self.entries {
             Places::Short(places) => size_of_val(&**places),
             Places::Long(places) => size_of_val(&**places),
         };
-        // With what the cache takes for it.
+        // Includes the overhead of the cache.
         (self.bytes.len() + places + 160) as u64
     }
 
@@ -147,19 +148,19 @@ impl Page {
         self.bytes.get(from..to).unwrap_or_default()
     }
 
-    /// What all its keys begin with.
+    /// Returns the common prefix of its keys.
     #[inline]
     pub(super) fn prefix(&self) -> &[u8] {
         self.part(self.prefix)
     }
 
-    /// What the key of an entry has behind the prefix.
+    /// Returns the key of an entry after the prefix.
     #[inline]
     pub(super) fn rest(&self, at: usize) -> &[u8] {
         self.entries.get(at).map_or(&[], |key| self.part(key))
     }
 
-    /// The value of an entry.
+    /// Returns the value of an entry.
     #[inline]
     pub(super) fn value(&self, at: usize) -> &[u8] {
         match (self.entries.get(at), self.entries.get(at + 1)) {
@@ -168,7 +169,7 @@ impl Page {
         }
     }
 
-    /// Has the processor fetch the beginning of an entry, which is about to be read.
+    /// Prefetches the start of an entry into the processor's cache.
     #[inline]
     pub(super) fn fetch(&self, at: usize) {
         if let Some((from, _)) = self.entries.get(at) {
@@ -176,18 +177,18 @@ impl Page {
         }
     }
 
-    /// The whole key of an entry.
+    /// Returns the whole key of an entry.
     pub(super) fn key(&self, at: usize) -> Vec<u8> {
         [self.prefix(), self.rest(at)].concat()
     }
 
-    /// Where a page below is, by the number of its entry in a page that is no leaf.
+    /// Returns the place of a child by the index of its entry in an inner page.
     #[inline]
     pub(super) fn place(&self, at: usize) -> Option<Place> {
         Place::decode(self.value(at))
     }
 
-    /// The entry with a key, or else the first behind it.
+    /// Returns the index of a key, or of the first greater key as an error.
     #[inline]
     pub(super) fn find(&self, key: &[u8]) -> std::result::Result<usize, usize> {
         let prefix = self.prefix();
@@ -206,7 +207,7 @@ impl Page {
         Err(low)
     }
 
-    /// The entry of the page below that a key would be in.
+    /// Returns the index of the child that may contain a key.
     #[inline]
     pub(super) fn child(&self, key: &[u8]) -> usize {
         match self.find(key) {
@@ -216,7 +217,7 @@ impl Page {
     }
 }
 
-/// Has the processor fetch where bytes begin, the first two lines of its cache.
+/// Prefetches the first two cache lines of bytes.
 #[inline]
 #[allow(unsafe_code)]
 fn prefetch(bytes: &[u8]) {
@@ -224,8 +225,8 @@ fn prefetch(bytes: &[u8]) {
     {
         use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
         let first = bytes.as_ptr().cast::<i8>();
-        // SAFETY: a prefetch reads nothing as far as the program can tell, whatever the address. A scan of documents that are
-        // in no cache of the processor waits for each of them otherwise.
+        // SAFETY: a prefetch has no observable effect, whatever the address. Without it, a scan of documents waits for
+        // each one that is in no processor cache.
         unsafe {
             _mm_prefetch::<_MM_HINT_T0>(first);
             _mm_prefetch::<_MM_HINT_T0>(first.wrapping_add(64));
@@ -235,7 +236,7 @@ fn prefetch(bytes: &[u8]) {
     let _ = bytes;
 }
 
-/// A number in groups of seven bits, taken from the front.
+/// Decodes a number in groups of seven bits from the front.
 #[inline]
 fn number(bytes: &mut &[u8]) -> Option<u32> {
     let mut found = 0u64;
@@ -250,28 +251,28 @@ fn number(bytes: &mut &[u8]) -> Option<u32> {
     None
 }
 
-/// Puts pages as they lie in the file, one after the other; the memory that it takes is used again.
+/// Encodes pages for the file, one after the other, with a reused buffer.
 pub(super) struct Framer {
     compression: Compression,
-    /// As long as it ever had to be: behind the page that it holds lies what was there before.
+    /// Its length only grows: after the present page it holds older bytes.
     room: Vec<u8>,
-    /// How long that page is, in whole units.
+    /// Length of the present page in whole units.
     len: usize,
     table: lz4_flex::block::CompressTable,
     luck: Luck,
 }
 
-/// Whether the leaves of a tree are worth being compressed, as far as those before tell.
+/// Recent compressibility of a tree's leaves.
 #[derive(Default)]
 struct Luck {
-    /// How many were tried in vain since one was worth it.
+    /// Number of failed attempts since the last success.
     in_vain: u32,
-    /// How many are not tried from now on.
+    /// Number of leaves to skip.
     skip: u32,
 }
 
 impl Luck {
-    /// Whether the next one is to be tried.
+    /// Returns true if compression of the next leaf should be tried.
     fn tries(&mut self) -> bool {
         let tries = self.skip == 0;
         self.skip = self.skip.saturating_sub(1);
@@ -291,12 +292,12 @@ impl Framer {
         Framer { compression, room: Vec::new(), len: 0, table, luck: Luck::default() }
     }
 
-    /// Forgets what the pages so far tell of others: those that come are of another tree.
+    /// Resets the compressibility for another tree.
     pub(super) fn begin(&mut self) {
         self.luck = Luck::default();
     }
 
-    /// Puts a page into its frame, filled up to whole units, and returns its checksum.
+    /// Encodes a page, padded to whole units, and returns its checksum.
     pub(super) fn frame(&mut self, page: &[u8]) -> u32 {
         let most = (FRAME + lz4_flex::block::get_maximum_output_size(page.len())).next_multiple_of(UNIT);
         if self.room.len() < most {
@@ -343,20 +344,20 @@ impl Framer {
         crc32c::crc32c(room.get(..end).unwrap_or_default())
     }
 
-    /// The page that was put in last, as it lies in the file.
+    /// Returns the last encoded page.
     pub(super) fn framed(&self) -> &[u8] {
         self.room.get(..self.len).unwrap_or_default()
     }
 }
 
-/// The page in its frame; `None` if its bytes aren't those that were written.
+/// Decodes a page; `None` if its bytes are not the written ones.
 pub(super) fn unframe(framed: &[u8], sum: u32) -> Option<Page> {
     let (kind, rest) = framed.split_first()?;
     let (len, rest) = rest.split_first_chunk::<4>()?;
     let (packed_len, rest) = rest.split_first_chunk::<4>()?;
     let (len, packed_len) = (u32::from_le_bytes(*len) as usize, u32::from_le_bytes(*packed_len) as usize);
     let packed = rest.get(..packed_len)?;
-    // What no compression reaches is no length.
+    // A ratio beyond any compression is invalid.
     if len > packed_len.saturating_mul(RATIO_MAX) {
         return None;
     }
@@ -380,7 +381,7 @@ pub(super) fn unframe(framed: &[u8], sum: u32) -> Option<Page> {
     (page.len() == len).then(|| Page::read(page)).flatten()
 }
 
-/// A page of entries in its frame, as the file has it.
+/// Encodes a page of entries as in the file.
 #[cfg(any(test, debug_assertions, feature = "testing"))]
 pub(crate) fn framed(entries: &[(&[u8], &[u8])], compression: Compression) -> Vec<u8> {
     let mut run = Run::default();
@@ -391,7 +392,7 @@ pub(crate) fn framed(entries: &[(&[u8], &[u8])], compression: Compression) -> Ve
     framer.framed().to_vec()
 }
 
-/// The entries of a page in its frame, whatever its checksum would be.
+/// Returns the entries of an encoded page, without a check of its checksum.
 #[cfg(any(test, debug_assertions, feature = "testing"))]
 pub(crate) fn entries(framed: &[u8]) -> Option<Vec<(Vec<u8>, Vec<u8>)>> {
     let packed_len = u32::from_le_bytes(*framed.get(5..)?.first_chunk()?) as usize;
@@ -420,7 +421,7 @@ mod tests {
         entries.iter().for_each(|(key, value)| run.push(&[], key, value));
         let (mut page, mut framer) = (Vec::new(), Framer::new(compression));
         run.take(entries.len(), 3, &mut page);
-        // Longer, and nothing that could be packed: none of it is to be left.
+        // Longer and incompressible: no part of it may remain.
         framer.frame(
             &(0..40_000u32)
                 .flat_map(|number| crc32c::crc32c(&number.to_le_bytes()).to_le_bytes())
@@ -450,7 +451,7 @@ mod tests {
         let leaves: Vec<bool> = (0..100).map(|seed| tried(&random(seed)).0).collect();
         assert!(leaves[..4].iter().all(|tried| *tried));
         assert_eq!(leaves.iter().filter(|tried| **tried).count(), 4 + 3 + 5, "{leaves:?}");
-        // A page above the leaves is compressed at all times, and the first leaf that is worth it has all others tried.
+        // An inner page is always compressed. The first compressible leaf makes all later ones be tried.
         assert!(tried(&[vec![1], vec![7; 8000]].concat()).1);
         let packed =
             (0..40).map(|_| tried(&vec![0; 8000])).skip_while(|(tried, _)| !tried).collect::<Vec<_>>();

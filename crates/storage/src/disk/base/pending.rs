@@ -1,21 +1,21 @@
-//! Changes that wait: a leaf is written when enough has changed in it, not at each checkpoint.
+//! Pending changes (a delta tree): a leaf is written when enough of it has changed, not at each checkpoint.
 //!
-//! Where a checkpoint's changes fall all over a large tree, as those of an index on random values do, nearly every leaf
-//! has a few of them, and writing them all costs a hundred times what has changed. So a table may have a second, smaller
-//! tree, of changes to the first. A checkpoint looks, leaf by leaf, at what has changed there, waiting changes included:
-//! where that is much the leaf is written, and nothing waits there any more; elsewhere the changes wait in the second
-//! tree. Both are trees of the same pages, so that whatever reads, checks, counts and frees pages knows them already;
-//! a reader asks the smaller one first ([`super::table`]).
+//! The changes of a checkpoint may be scattered over a large tree, as in an index on random values. Nearly every leaf
+//! then has a few changes, and writing all leaves costs a hundred times the size of the changes. A table may therefore
+//! have a second, smaller tree with changes to the first. For each leaf, a checkpoint adds up the new and the pending
+//! changes. A leaf with many changes is written, and no change of it remains pending. Other changes are added to the
+//! second tree. Both trees have pages of one format, so the code that reads, checks, counts and frees pages serves
+//! both. A reader searches the smaller tree first ([`super::table`]).
 //!
-//! How much is much: with a share `f` of the tree changed at each checkpoint, a leaf of `L` bytes being written once `T`
-//! bytes have changed costs `L · fL/T` each time, and writing what waits, half of `T` on the average, another `T/2`. The
-//! sum is least, `L · √(2f)`, at `T = L · √(2f)`, against `L` for writing every leaf: a third of it at a share of a
-//! twentieth, a seventh at one of a hundredth. Where changes are dense, as those of a load in the order of keys, or many,
-//! or the tree is small, none of this happens.
+//! The threshold follows from a cost estimate. Let a share `f` of the tree change at each checkpoint, and let a leaf of
+//! `L` bytes be written once `T` bytes have changed. The leaf costs `L · fL/T` per checkpoint. Rewriting the pending
+//! changes, `T/2` on average, costs another `T/2`. The sum is smallest, `L · √(2f)`, at `T = L · √(2f)`, compared with
+//! `L` for writing every leaf. It is a third of `L` for `f` = 1/20, and a seventh for `f` = 1/100. Changes are never
+//! pending if they are dense, as in a load in key order, if they are many, or if the tree is small.
 //!
-//! A buffer on each page above the leaves, flushed by itself (a Bε-tree), would come to about the same with one level of
-//! buffers. It would be one more kind of page to everybody, and what waits for a few hundred leaves would be written whole for
-//! each checkpoint's few changes there; in a tree of their own changes lie as densely as anywhere.
+//! A buffer on each inner page, flushed separately (a Bε-tree), would cost about as much with one level of buffers. It
+//! would need another kind of page. A buffer for some hundred leaves would also be written whole for a few changes at
+//! each checkpoint, while changes in a separate tree are always dense.
 
 use std::sync::Arc;
 
@@ -26,23 +26,24 @@ use super::table::{Stored, pending_value, value_pending};
 use super::tree::{OpenTree, Tree, Walk};
 use crate::{Direction, Key, Range, Result, Value};
 
-/// Trees of fewer bytes are written without waiting, and so are fewer changes than that if none wait.
+/// Size below which trees are always written whole. A smaller number of changes is written whole too, if none are
+/// pending.
 const BYTES_MIN: u64 = if cfg!(test) { 8 << 10 } else { 8 << 20 };
 const CHANGES_MIN: u64 = if cfg!(test) { 4 } else { 512 };
-/// Where more than one entry in so many changes, none waits.
+/// Density of changes, as one entry in so many, above which none stay pending.
 const DENSE: u64 = 8;
 
-/// How much of a table changes.
+/// Extent of the changes of a table.
 #[derive(Debug, Clone, Copy)]
 pub(in crate::disk) struct Share {
     pub(in crate::disk) changes: u64,
-    /// How many entries the table has, and how long they are.
+    /// Number and total length of the table's entries.
     pub(in crate::disk) entries: u64,
     pub(in crate::disk) bytes: u64,
 }
 
 impl Share {
-    /// How many bytes have to change in a leaf for it to be written; none if all are, whatever changes.
+    /// Returns the number of changed bytes at which a leaf is written; `None` to write every changed leaf.
     pub(super) fn bound(self, has_pending: bool) -> Option<usize> {
         let few = !has_pending && self.changes < CHANGES_MIN;
         if few || self.bytes < BYTES_MIN || self.changes > self.entries / DENSE {
@@ -53,8 +54,8 @@ impl Share {
     }
 }
 
-/// Writes the leaves of a table in which much changes, and lets the other changes wait. `changes` gives them from the
-/// beginning, each time.
+/// Writes the leaves with many changes, and keeps other changes pending. `changes` returns the changes from the start
+/// at each call.
 pub(super) fn write<S: Source>(
     writer: &mut Writer<'_>,
     number: u64,
@@ -80,11 +81,11 @@ pub(super) fn write<S: Source>(
         Some(_) => merge(writer, number, before.pending, true, &mut waiting)?,
         None => before.pending,
     };
-    // Every change lies in the range of some leaf: where none is left, none waits.
+    // Every change is in the range of some leaf, so without leaves no change is pending.
     Ok(entries.map(|entries| Stored { entries, pending }))
 }
 
-/// Merges all that waits in a table, and other changes, with its entries.
+/// Merges all pending changes and new changes with the entries of a table.
 pub(super) fn write_all(
     writer: &mut Writer<'_>,
     number: u64,
@@ -108,7 +109,7 @@ pub(super) fn write_all(
     Ok(entries)
 }
 
-/// The keys from one on, and up to another that is no longer meant.
+/// The keys from a lower bound up to an upper bound, excluded.
 struct Span {
     low: Vec<u8>,
     upper: Option<Vec<u8>>,
@@ -120,19 +121,19 @@ impl Span {
     }
 }
 
-/// The choice of the leaves to be written.
+/// The selection of leaves to write.
 struct Choice<'a, S> {
     file: &'a PageFile,
     number: u64,
     changes: S,
     pending: Option<Walk>,
     bound: usize,
-    /// What is chosen; leaves that lie side by side are one range.
+    /// Selected ranges; adjacent leaves form one range.
     ranges: Vec<Span>,
 }
 
 impl<S: Source> Choice<'_, S> {
-    /// Chooses below a page; `low` and `upper` are as in merging.
+    /// Selects leaves below a page; `low` and `upper` are as in merging.
     fn below(&mut self, place: Place, height: u8, low: &[u8], upper: Option<&[u8]>) -> Result<()> {
         if height == 0 {
             return self.leaf(low, upper);
@@ -156,7 +157,7 @@ impl<S: Source> Choice<'_, S> {
 
     fn leaf(&mut self, low: &[u8], upper: Option<&[u8]>) -> Result<()> {
         let mut bytes = 0;
-        // Behind the last leaf nothing is left to be looked at.
+        // In the last leaf the count may stop at the bound: no later leaf needs the remaining changes.
         while (upper.is_some() || bytes < self.bound) && is_before(self.changes.peek()?, upper) {
             if let Some((key, value)) = self.changes.take()? {
                 bytes += key.len() + value.map_or(0, |value| value.len());
@@ -183,12 +184,12 @@ impl<S: Source> Choice<'_, S> {
     }
 }
 
-/// Whether there is a key, and it lies before a bound.
+/// Returns true for a key before a bound.
 fn is_before(key: Option<&[u8]>, upper: Option<&[u8]>) -> bool {
     key.is_some_and(|key| upper.is_none_or(|upper| key < upper))
 }
 
-/// Where the next entry of a source is.
+/// Source of the next entry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Next {
     Unknown,
@@ -197,19 +198,19 @@ enum Next {
     Nowhere,
 }
 
-/// How changes are merged with those that have waited.
+/// A way to merge changes with pending ones.
 trait Way {
-    /// Finds out where the next entry is, and passes what comes from neither.
+    /// Finds the source of the next entry, and skips entries that appear in neither result.
     fn find(&mut self, changes: &mut impl Source, pending: &mut Option<Walk>) -> Result<Next>;
 
-    /// What a change comes to.
+    /// Converts a new change.
     fn changed(value: Option<Value>) -> Option<Value>;
 
-    /// What an entry that has waited comes to.
+    /// Converts a pending change.
     fn waited(value: &[u8]) -> Option<Value>;
 }
 
-/// Changes and those that have waited, as one source.
+/// New and pending changes as one source.
 struct Merged<W, S> {
     way: W,
     changes: S,
@@ -253,7 +254,7 @@ impl<W: Way, S: Source> Source for Merged<W, S> {
     }
 }
 
-/// What is merged with the entries: in some ranges what has waited, and on top of it what changes.
+/// Changes to merge with the entries: in the selected ranges the pending changes, overridden by new ones.
 struct Due<'r> {
     ranges: std::slice::Iter<'r, Span>,
     range: Option<&'r Span>,
@@ -303,7 +304,7 @@ impl Way for Due<'_> {
     }
 }
 
-/// What happens to the changes that wait: those outside of some ranges come to them, those within are gone.
+/// Changes that stay pending: new ones outside of the selected ranges are added, and pending ones within are removed.
 struct Waiting<'r> {
     ranges: std::iter::Peekable<std::slice::Iter<'r, Span>>,
 }
@@ -324,7 +325,7 @@ impl Way for Waiting<'_> {
                     return Ok(Next::Pending);
                 }
             }
-            // Behind the last range nothing waits.
+            // No change stays pending after the last range.
             while range.upper.is_some() && is_before(changes.peek()?, range.upper.as_deref()) {
                 changes.take()?;
             }

@@ -1,15 +1,14 @@
-//! The superblock: from where everything in the base's file is found.
+//! The superblock: the root of all data in the base's file.
 //!
-//! There are two slots at the front of the file, used in turn. A checkpoint writes its pages, syncs, writes its
-//! superblock into the slot of the one before the last, and syncs: whatever is interrupted, one of them is whole, and
-//! nothing that it leads to has been written over. Behind them lie two more with the same, in case a block goes bad.
+//! The file begins with two slots, used in turn. A checkpoint writes its pages, syncs, writes its superblock into the
+//! slot of the older one, and syncs. After any interruption one of them is valid, and none of its data has been
+//! overwritten. Copies of both follow, in case a block becomes unreadable.
 //!
-//! The room in the base's file: which of it is free, and from when on.
+//! The module also manages the free space of the file.
 //!
-//! What a checkpoint replaces may still be read through older views, so it becomes free when the last of those has
-//! gone. Pages are given room in the order of the file, in whatever holes they fit into, so that a checkpoint writes
-//! forwards; the search begins at the front again with each checkpoint. Nothing of this is stored: it is found by
-//! walking through all pages that have pages below them, before the first checkpoint.
+//! Older views may still read replaced pages. Their space becomes free with the last of these views. Allocation is
+//! next-fit in file order, so a checkpoint writes forwards. Each checkpoint restarts at the front of the file. Free
+//! space is not stored. Before the first checkpoint it is computed from a walk over all inner pages.
 
 use super::page::UNIT;
 use super::tree::Tree;
@@ -20,30 +19,30 @@ use std::collections::{BTreeMap, VecDeque};
 
 const MARK: &[u8; 8] = b"VellumB\n";
 const VERSION: u32 = 1;
-/// How far the slots are from one another.
+/// Distance between slots.
 const SLOT: u64 = 4096;
-/// How many there are: each twice.
+/// Number of slots, copies included.
 const SLOTS: u64 = 4;
-/// How much of the file the slots take, in units.
+/// Length of all slots in units.
 pub(super) const SLOTS_UNITS: u64 = SLOTS * SLOT / UNIT as u64;
 const BYTES: usize = 12 + 5 * 8 + 2 * (1 + Tree::BYTES) + 4;
 
-/// What is in a slot.
+/// Contents of a slot.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Superblock {
-    /// The number of the checkpoint.
+    /// Number of the checkpoint.
     pub(super) sequence: u64,
-    /// The position of the last commit that the base holds.
+    /// Position of the last commit in the base.
     pub(super) position: u64,
-    /// The greatest time of any commit up to that position.
+    /// Greatest time of any commit up to that position.
     pub(super) time: u64,
-    /// The number that the next table gets.
+    /// Number of the next table.
     pub(super) next_table: u64,
-    /// How long the file is, in units.
+    /// Length of the file in units.
     pub(super) end: u64,
-    /// For each tree its table, the number of its entries, and the lengths of its keys and values.
+    /// For each tree: its table, the number of its entries, and the total length of its keys and values.
     pub(super) idents: Option<Tree>,
-    /// For each table where it is.
+    /// For each table: its place.
     pub(super) tables: Option<Tree>,
 }
 
@@ -86,14 +85,14 @@ impl Superblock {
         })
     }
 
-    /// Writes it into its slot.
+    /// Writes the superblock into its slot.
     pub(super) fn write(&self, file: &dyn File) -> std::io::Result<()> {
         let (bytes, slot) = (self.encode(), self.sequence % 2);
         file.write_at(&bytes, slot * SLOT)?;
         file.write_at(&bytes, (slot + 2) * SLOT)
     }
 
-    /// Reads the latest one that is whole.
+    /// Reads the latest valid superblock.
     pub(super) fn read(file: &dyn File, path: &std::path::Path) -> Result<Self> {
         let reading = |error| during("reading", path, error);
         let len = file.len().map_err(reading)?;
@@ -120,36 +119,37 @@ impl Superblock {
     }
 }
 
-/// Pages of so many units and more look for room by themselves, so that small ones don't lose theirs to the search.
+/// Size in units from which pages have a separate search position. The search of large pages would skip holes for small
+/// ones.
 const LARGE: u32 = 64;
 
-/// A stretch of the file, in units.
+/// A range of the file in units.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Extent {
     pub(super) offset: u64,
     pub(super) units: u64,
 }
 
-/// What is free.
+/// The free space.
 #[derive(Debug)]
 pub(super) struct Room {
     free: BTreeMap<u64, u64>,
-    /// Where the file ends, as far as it is used.
+    /// End of the used part of the file.
     end: u64,
-    /// From where on small pages, and large ones, look for room.
+    /// Search positions of small and of large pages.
     sweeps: [u64; 2],
-    /// What becomes free once no view is left that is older than the checkpoint of that number.
+    /// Extents that become free once no view is older than the checkpoint of this number.
     waiting: VecDeque<(u64, Vec<Extent>)>,
 }
 
 impl Room {
-    /// A file of which nothing is free.
+    /// Creates the state of a file without free space.
     pub(super) fn full(end: u64) -> Self {
         Room { free: BTreeMap::new(), end, sweeps: [0; 2], waiting: VecDeque::new() }
     }
 
-    /// A file of which some is used: `begin` units at its front and these. Fails if two of them overlap, or lie
-    /// outside.
+    /// Creates the state of a partly used file: `begin` units at its front, and extents. Fails if two of them overlap
+    /// or are outside of the file.
     pub(super) fn around(begin: u64, mut used: Vec<Extent>, end: u64) -> Result<Self> {
         let mut room = Room::full(end);
         used.sort_unstable();
@@ -167,23 +167,23 @@ impl Room {
         Ok(room)
     }
 
-    /// Where the file ends, as far as it is used.
+    /// Returns the end of the used part of the file.
     pub(super) fn end(&self) -> u64 {
         self.end
     }
 
-    /// The units of what is needed: of all that is neither free nor waits to become so.
+    /// Returns the number of units in use, neither free nor waiting to be freed.
     pub(super) fn live(&self) -> u64 {
         let waiting = self.waiting.iter().flat_map(|(_, extents)| extents).map(|extent| extent.units);
         self.end - self.free.values().sum::<u64>() - waiting.sum::<u64>()
     }
 
-    /// Begins the search at the front of the file again.
+    /// Restarts the search at the front of the file.
     pub(super) fn rewind(&mut self) {
         self.sweeps = [0; 2];
     }
 
-    /// Finds room for a page.
+    /// Allocates space for a page.
     pub(super) fn take(&mut self, units: u32) -> u64 {
         let wanted = u64::from(units);
         let [small, large] = &mut self.sweeps;
@@ -199,7 +199,7 @@ impl Room {
                 offset
             }
             None => {
-                // Whatever is smaller and fits was passed.
+                // The search has passed all smaller holes.
                 *sweep = self.end;
                 self.end += wanted;
                 self.end - wanted
@@ -207,7 +207,7 @@ impl Room {
         }
     }
 
-    /// Gives room back that nobody reads.
+    /// Frees an extent without readers.
     pub(super) fn give(&mut self, extent: Extent) {
         let Extent { mut offset, mut units } = extent;
         if units == 0 {
@@ -224,12 +224,12 @@ impl Room {
         self.free.insert(offset, units);
     }
 
-    /// Gives room back once nobody reads a state from before a checkpoint.
+    /// Frees extents once no state from before a checkpoint is read.
     pub(super) fn give_after(&mut self, checkpoint: u64, extents: Vec<Extent>) {
         self.waiting.push_back((checkpoint, extents));
     }
 
-    /// Frees what nobody reads any more, `oldest` being the oldest state that is read.
+    /// Frees extents that no reader uses. `oldest` is the oldest state in use.
     pub(super) fn free_before(&mut self, oldest: u64) {
         while let Some((checkpoint, _)) = self.waiting.front()
             && *checkpoint <= oldest
@@ -239,7 +239,7 @@ impl Room {
         }
     }
 
-    /// Leaves out what is free at the end of the file.
+    /// Removes free space at the end of the file.
     pub(super) fn shrink(&mut self) {
         if let Some((offset, units)) = self.free.last_key_value()
             && offset + units == self.end

@@ -1,7 +1,6 @@
-//! A table: a tree of entries, and perhaps a smaller one of changes to it that are still to be merged (`pending.rs`).
+//! A table: a tree of entries, and optionally a smaller tree of pending changes to it (`pending.rs`).
 //!
-//! Where there is no second tree, as nearly always, nothing is asked of it. Else a key is looked up in it first, and
-//! cursors walk along both.
+//! Most tables have no second tree. If one exists, a lookup searches it first, and cursors walk over both.
 
 use std::cmp::Ordering;
 use std::sync::Arc;
@@ -12,16 +11,16 @@ use super::superblock::Extent;
 use super::tree::{OpenTree, Tree, Walk, each_extent};
 use crate::{Direction, Range, Result};
 
-/// Where a table is.
+/// Place of a table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Stored {
     pub(super) entries: Tree,
-    /// The changes that are still to be merged with the entries.
+    /// Changes not yet merged with the entries.
     pub(super) pending: Option<Tree>,
 }
 
 impl Stored {
-    /// A table without changes to be merged.
+    /// Creates a table without pending changes.
     pub(super) fn of(entries: Tree) -> Self {
         Stored { entries, pending: None }
     }
@@ -43,23 +42,23 @@ impl Stored {
         Some(Stored { entries: Tree::decode(entries)?, pending })
     }
 
-    /// The places of all its pages.
+    /// Collects the places of all its pages.
     pub(super) fn each_extent(self, file: &PageFile, table: u64, found: &mut Vec<Extent>) -> Result<()> {
         self.trees().try_for_each(|tree| each_extent(file, table, tree, found))
     }
 }
 
-/// What a key changes to, as the tree of changes has it: nothing, or a byte and the value.
+/// Encodes a pending change: nothing for a deletion, otherwise a byte and the value.
 pub(super) fn pending_value(value: Option<&[u8]>) -> Vec<u8> {
     value.map(|value| [&[1], value].concat()).unwrap_or_default()
 }
 
-/// The value that a key changes to, if it isn't gone.
+/// Returns the new value of a pending change; `None` for a deletion.
 pub(super) fn value_pending(stored: &[u8]) -> Option<&[u8]> {
     stored.split_first().map(|(_, value)| value)
 }
 
-/// A table, to be looked up in.
+/// An open table.
 pub(super) struct OpenTable {
     pub(super) entries: Arc<OpenTree>,
     pub(super) pending: Option<Arc<OpenTree>>,
@@ -72,7 +71,7 @@ impl OpenTable {
         Ok(OpenTable { entries: Arc::new(entries), pending: stored.pending.map(pending).transpose()? })
     }
 
-    /// Does something with the value under a key.
+    /// Calls a function with the value of a key.
     #[inline]
     pub(super) fn with<R>(&self, key: &[u8], then: impl FnOnce(&[u8]) -> R) -> Result<Option<R>> {
         match &self.pending {
@@ -96,18 +95,18 @@ impl OpenTable {
     }
 }
 
-/// A walk over a range of a table, which can look at the next entry before it takes it.
+/// A cursor over a range of a table, with a lookahead of one entry.
 ///
-/// A page that cannot be read is an error once; the walk then goes on behind it. What a page of changes had is then
-/// met as it was before.
+/// An unreadable page is reported once as an error, and the cursor continues after it. Entries then appear as before
+/// the page's pending changes.
 pub(in crate::disk) struct BaseCursor {
     entries: Walk,
-    /// The changes, as long as there are any.
+    /// Pending changes, while any remain.
     pending: Option<Walk>,
     direction: Direction,
-    /// Where the next entry is, if that is known and there are changes.
+    /// Tree of the next entry, if known and if changes are pending.
     next: Option<Tier>,
-    /// Where the last one was.
+    /// Tree of the last entry.
     last: Tier,
 }
 
@@ -119,7 +118,7 @@ enum Tier {
 }
 
 impl BaseCursor {
-    /// A cursor over a range; none if there is nothing in it.
+    /// Creates a cursor over a range; `None` if the range is empty.
     pub(super) fn new(
         table: &OpenTable,
         view: Option<Arc<View>>,
@@ -132,12 +131,12 @@ impl BaseCursor {
         Some(BaseCursor::over(entries, pending, direction))
     }
 
-    /// A cursor over entries and the changes to them.
+    /// Creates a cursor over entries and their pending changes.
     pub(super) fn over(entries: Walk, pending: Option<Walk>, direction: Direction) -> Self {
         BaseCursor { entries, pending, direction, next: None, last: Tier::Entries }
     }
 
-    /// The next key without taking its entry.
+    /// Returns the next key without taking its entry.
     #[inline]
     pub(in crate::disk) fn peek(&mut self) -> Result<Option<&[u8]>> {
         match self.pending {
@@ -156,7 +155,7 @@ impl BaseCursor {
         }
     }
 
-    /// Finds out which tree has the next entry, and passes what is changed or gone.
+    /// Finds the tree of the next entry, and skips overridden and deleted entries.
     fn find_next(&mut self) -> Result<Tier> {
         while let Some(pending) = &mut self.pending {
             let Some(changed) = pending.peek()? else {
@@ -179,7 +178,7 @@ impl BaseCursor {
         Ok(Tier::Entries)
     }
 
-    /// Passes the entry that was peeked at.
+    /// Skips the entry returned by `peek`.
     #[inline]
     pub(in crate::disk) fn pass(&mut self) {
         self.last = self.next.take().unwrap_or(Tier::Entries);
@@ -189,7 +188,7 @@ impl BaseCursor {
         }
     }
 
-    /// The entry passed last, until the next is looked at.
+    /// Returns the entry skipped last, until the next lookahead.
     #[inline]
     pub(in crate::disk) fn passed(&self) -> (&[u8], &[u8]) {
         match (self.last, &self.pending) {
@@ -200,7 +199,7 @@ impl BaseCursor {
         }
     }
 
-    /// The next entry; its value lies in the page.
+    /// Returns the next entry. Its value points into the page.
     #[inline]
     pub(in crate::disk) fn next(&mut self) -> Result<Option<(&[u8], &[u8])>> {
         if self.peek()?.is_none() {
@@ -210,7 +209,7 @@ impl BaseCursor {
         Ok(Some(self.passed()))
     }
 
-    /// Skips forward to a key or what comes after it.
+    /// Moves forward to the first key that is not smaller.
     pub(in crate::disk) fn seek(&mut self, key: &[u8]) -> Result<()> {
         if let Some(pending) = &mut self.pending {
             self.next = None;

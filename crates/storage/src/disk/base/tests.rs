@@ -1,4 +1,4 @@
-//! The base against a map: random changes in many rounds, every state that is held, and the room it takes.
+//! The base compared with a map: random changes in many rounds, every view in use, and the space used.
 
 mod pending;
 
@@ -46,7 +46,7 @@ fn apply(base: &mut Base, table: u64, round: &Round, wanted: &BTreeSet<u64>) {
     written.unwrap();
 }
 
-/// The same where changes may wait; `model` is what the table has afterwards.
+/// Applies changes that may stay pending. `model` is the expected table.
 fn apply_in_parts(base: &mut Base, table: u64, round: &Round, model: &Model) {
     let changes: BTreeMap<_, _> = round.iter().cloned().collect();
     let bytes = model.iter().map(|(key, value)| (key.len() + value.len()) as u64).sum();
@@ -87,7 +87,7 @@ fn compare(view: &Arc<View>, table: u64, model: &Model) {
     }
 }
 
-/// What is neither free nor waiting is what can be reached, and not one unit more.
+/// Space that is neither free nor waiting is exactly the reachable space.
 fn check_room(base: &mut Base) {
     let used = base.current.extents().unwrap();
     let end = base.room().end();
@@ -112,7 +112,7 @@ fn value() -> impl Strategy<Value = Option<Vec<u8>>> {
     ]
 }
 
-/// Random changes, runs of neighbours put, and runs of neighbours removed.
+/// Random changes, runs of adjacent puts, and runs of adjacent deletions.
 fn round() -> impl Strategy<Value = Round> {
     let runs = (0u32..4000, 0u32..1500, any::<bool>()).prop_map(|(from, len, put)| {
         (from..from + len).map(|number| (number.to_be_bytes().to_vec(), put.then(|| vec![7; 12]))).collect()
@@ -162,7 +162,7 @@ proptest! {
     }
 }
 
-/// Entries in order fill their pages; entries taken away leave no small pages behind.
+/// Entries in order fill their pages, and deletions leave no small pages.
 #[test]
 fn pages_are_neither_small_nor_many() {
     let files = FaultyFiles::new();
@@ -174,7 +174,7 @@ fn pages_are_neither_small_nor_many() {
         let round = (from..from + 2000).map(|number| (number.to_be_bytes().to_vec(), Some(vec![1; 44])));
         apply(&mut base, 1, &round.collect(), &all);
     }
-    // Some fifty bytes each, a kilobyte a page.
+    // About fifty bytes each, a kilobyte per page.
     assert!((900..1250).contains(&pages(&base)), "{}", pages(&base));
     for rest in 1..20u32 {
         let gone = (0..20_000u32).filter(|number| number % 20 == rest);
@@ -185,7 +185,7 @@ fn pages_are_neither_small_nor_many() {
     check_room(&mut base);
 }
 
-/// A page that cannot be read costs what is in it, wherever it lies: others are found, and walks go on behind it.
+/// An unreadable page loses only its contents. Other pages are found, and walks continue after it.
 #[test]
 fn a_damaged_page_hides_no_other() {
     let files = FaultyFiles::new();
@@ -227,8 +227,8 @@ fn a_damaged_page_hides_no_other() {
     }
 }
 
-/// A page of zeros, as disks leave them, whatever it was: of entries, of what leads to them, of the tables that tell of the
-/// others. Who meets it is told its place; a checkpoint fails or does without, and what it wrote is found.
+/// A page of zeros, as left by disks, in every role: leaf, inner page, or catalog tree. Readers get its place. A
+/// checkpoint fails or works without it, and its data is found.
 #[test]
 fn a_page_of_zeros_is_named_whatever_it_was() {
     let (files, path) = (FaultyFiles::new(), Path::new("/base"));
@@ -256,7 +256,7 @@ fn a_page_of_zeros_is_named_whatever_it_was() {
     let extents = base.current.extents().unwrap();
     drop(base);
     let whole = files.read(path).unwrap();
-    // All that lead to others, and some of the rest.
+    // All inner pages, and some leaves.
     let (mut named, step) = (0, extents.len() / 150);
     for (number, extent) in
         extents.iter().enumerate().filter(|(number, _)| *number < 60 || number % step == 0)
@@ -286,7 +286,7 @@ fn a_page_of_zeros_is_named_whatever_it_was() {
         files.tamper(path, |bytes| bytes.clone_from(&whole));
     }
     assert!(named > 5, "{named}");
-    // One slot of the superblock is one of two of the same; without any there is no base.
+    // A slot of the superblock has a copy. Without any slot the base is lost.
     for slot in 0..4 {
         files.tamper(path, |bytes| bytes[slot * 4096..][..4096].fill(0));
         assert_eq!(open(&files).load().unwrap().trees.len(), 200);

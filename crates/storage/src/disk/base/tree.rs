@@ -1,5 +1,5 @@
-//! A tree of pages, as it is read: looked up in, walked along, and walked through. What a table reads like that has two
-//! of them is in `table.rs`.
+//! A tree of pages for reading: lookups, cursors and complete walks. Reads over the two trees of a table are in
+//! `table.rs`.
 
 use std::ops::Bound;
 use std::sync::Arc;
@@ -11,21 +11,21 @@ use super::superblock::Extent;
 use crate::disk::reuse::Uses;
 use crate::{Direction, Key, Range, Result};
 
-/// How many entries ahead of a walk the processor fetches, while those before are looked at.
+/// Number of entries prefetched into the processor's cache ahead of a walk.
 const FETCHED: usize = 2;
 
-/// Where a tree is.
+/// Place of a tree.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Tree {
-    /// The page on top.
+    /// The root page.
     pub(super) place: Place,
-    /// How far that is from the leaves: 0 if it is one.
+    /// Height of the root above the leaves: 0 for a leaf.
     pub(super) height: u8,
     pub(super) entries: u64,
 }
 
 impl Tree {
-    /// How long it is as stored.
+    /// Encoded length.
     pub(super) const BYTES: usize = Place::BYTES + 9;
 
     pub(super) fn encode(self) -> [u8; Tree::BYTES] {
@@ -43,35 +43,36 @@ impl Tree {
     }
 }
 
-/// A tree of a file, to be looked up in.
+/// An open tree of a file.
 pub(super) struct OpenTree {
     pub(super) file: Arc<PageFile>,
-    /// The number of its table, for messages.
+    /// Number of its table, for messages.
     pub(super) table: u64,
     pub(super) tree: Tree,
-    /// The page on top, if it is no leaf: what many readers of much data go through.
+    /// The root, if it is an inner page: every lookup uses it.
     top: Option<Arc<Page>>,
-    /// Keys beyond this one are not there, if it is known: new record ids need no search.
+    /// Greatest key, if known: new record ids need no search.
     last: Option<Vec<u8>>,
     visits: Visits,
 }
 
-/// What becomes of a page that is visited.
+/// Treatment of a visited page.
 enum Visits {
-    /// It stays in memory, and is noted if there are counters: as a read where it is one of the table's entries.
+    /// Kept in the cache and recorded, if counters exist. The flag marks a tree of entries, whose leaf visits count as
+    /// reads.
     Noted(Option<Arc<Uses>>, bool),
-    /// Nothing: it is read once.
+    /// Read once without the cache.
     Passing,
 }
 
 impl OpenTree {
-    /// A tree of entries.
+    /// Opens a tree of entries.
     pub(super) fn new(file: Arc<PageFile>, table: u64, tree: Tree) -> Result<Self> {
         let visits = Visits::Noted(file.uses(table), true);
         OpenTree::keeping(file, table, tree, visits)
     }
 
-    /// One of changes that wait, which is on the way to the entries.
+    /// Opens a tree of pending changes, which every read visits on its way to the entries.
     pub(super) fn pending(file: Arc<PageFile>, table: u64, tree: Tree) -> Result<Self> {
         let visits = Visits::Noted(file.uses(table), false);
         OpenTree::keeping(file, table, tree, visits)
@@ -80,12 +81,12 @@ impl OpenTree {
     fn keeping(file: Arc<PageFile>, table: u64, tree: Tree, visits: Visits) -> Result<Self> {
         let top = Some(file.page(table, tree.place)?).filter(|page| page.height() > 0);
         let mut opened = OpenTree { file, table, tree, top, last: None, visits };
-        // Where a page on the way is damaged, others are not.
+        // A damaged page on the way does not affect other pages.
         opened.last = opened.find_last().ok();
         Ok(opened)
     }
 
-    /// A tree for somebody who reads it once.
+    /// Opens a tree for one complete read.
     pub(super) fn once(file: Arc<PageFile>, table: u64, tree: Tree) -> Result<Self> {
         let (top, _) = file.page_once(table, tree.place)?;
         let top = Some(top).filter(|page| page.height() > 0);
@@ -118,14 +119,14 @@ impl OpenTree {
         Ok(page.key(page.len().saturating_sub(1)))
     }
 
-    /// The page below one that is no leaf.
+    /// Returns a child of an inner page.
     #[inline]
     fn below(&self, page: &Page, at: usize) -> Result<Arc<Page>> {
         let place = page.place(at).ok_or_else(|| self.file.damaged(self.table, self.tree.place))?;
         self.visit(place)
     }
 
-    /// Does something with the value under a key.
+    /// Calls a function with the value of a key.
     #[inline]
     pub(super) fn with<R>(&self, key: &[u8], then: impl FnOnce(&[u8]) -> R) -> Result<Option<R>> {
         if self.last.as_ref().is_some_and(|last| key > &**last) {
@@ -141,8 +142,8 @@ impl OpenTree {
         Ok(page.find(key).ok().map(|at| then(page.value(at))))
     }
 
-    /// Calls a function with each page in the order of its keys, those above before those below, and with its place,
-    /// or with what keeps it from being read; it says whether to go on. Nothing stays in memory.
+    /// Calls a function with each page in key order, parents before children, with its place or its error. Stops when
+    /// the function returns false. Keeps no page in memory.
     pub(super) fn walk(&self, see: &mut dyn FnMut(Place, Result<Arc<Page>>) -> bool) -> bool {
         self.walk_below(self.tree.place, see)
     }
@@ -161,7 +162,7 @@ impl OpenTree {
     }
 }
 
-/// Calls a function with the extent of each page of a tree; the leaves are not read.
+/// Calls a function with the extent of each page of a tree, without reading the leaves.
 pub(super) fn each_extent(file: &PageFile, table: u64, tree: Tree, found: &mut Vec<Extent>) -> Result<()> {
     extents_below(file, table, tree.place, tree.height, found)
 }
@@ -186,7 +187,7 @@ fn extents_below(
         .try_for_each(|below| extents_below(file, table, below, height - 1, found))
 }
 
-/// Whether the bounds exclude everything.
+/// Returns true if the range excludes every key.
 fn is_empty(range: &Range) -> bool {
     match (&range.lower, &range.upper) {
         (Bound::Unbounded, _) | (_, Bound::Unbounded) => false,
@@ -198,34 +199,34 @@ fn is_empty(range: &Range) -> bool {
     }
 }
 
-/// A walk over a range of a tree, which can look at the next entry before it takes it.
+/// A cursor over a range of a tree, with a lookahead of one entry.
 ///
-/// A page that cannot be read is an error once; the walk then goes on behind it.
+/// An unreadable page is reported once as an error, and the cursor continues after it.
 pub(super) struct Walk {
     tree: Arc<OpenTree>,
-    /// What keeps the tree's pages from being written over.
+    /// Protects the tree's pages from being overwritten.
     _view: Option<Arc<View>>,
-    /// What is left to walk, at least.
+    /// The remaining range, or a larger one.
     range: Range,
     direction: Direction,
     started: bool,
-    /// The pages above the leaf, the topmost first, and which of their entries leads to it.
+    /// The inner pages above the leaf from the root down, each with the index of the child in use.
     above: Vec<(Arc<Page>, usize)>,
     leaf: Option<Arc<Page>>,
-    /// The entries of the leaf that are left to walk.
+    /// Indexes of the leaf's remaining entries.
     left: std::ops::Range<usize>,
-    /// Whether the range ends in this leaf.
+    /// True if the range ends in this leaf.
     is_last: bool,
-    /// The key of the next entry, if it has been looked at, or else of the one taken last.
+    /// Key of the next entry after a lookahead, otherwise of the last entry taken.
     key: Vec<u8>,
-    /// How much of `key` is the leaf's prefix; `None` if it is another leaf's key.
+    /// Length of the leaf's prefix in `key`; `None` if the key is from another leaf.
     prefixed: Option<usize>,
     has_key: bool,
     is_next: bool,
 }
 
 impl Walk {
-    /// A cursor over a range; none if there is nothing in it.
+    /// Creates a cursor over a range; `None` if the range is empty.
     pub(super) fn new(
         tree: Arc<OpenTree>,
         view: Option<Arc<View>>,
@@ -235,7 +236,7 @@ impl Walk {
         (!is_empty(&range)).then(|| Walk::along(tree, view, range, direction))
     }
 
-    /// A cursor that is at its end.
+    /// Creates a cursor at its end.
     pub(super) fn ended(tree: Arc<OpenTree>, direction: Direction) -> Self {
         let walk = Walk::along(tree, None, Range::all(), direction);
         Walk { started: true, is_last: true, ..walk }
@@ -259,7 +260,7 @@ impl Walk {
         }
     }
 
-    /// Goes down to the leaf where the walk begins.
+    /// Descends to the first leaf of the range.
     fn start(&mut self) -> Result<()> {
         self.started = true;
         self.above.clear();
@@ -269,7 +270,7 @@ impl Walk {
         self.descend(top, true)
     }
 
-    /// Goes down to a leaf: at the start to the one where the range begins, later to the nearest one.
+    /// Descends to a leaf: at the start to the first leaf of the range, later to the nearest leaf.
     fn descend(&mut self, mut page: Arc<Page>, starting: bool) -> Result<()> {
         while page.height() > 0 {
             let at = match (self.direction, &self.range.lower, &self.range.upper) {
@@ -305,7 +306,7 @@ impl Walk {
         Ok(())
     }
 
-    /// Goes to the next leaf that has something; false at the end.
+    /// Moves to the next leaf with entries. Returns false at the end.
     fn next_leaf(&mut self) -> Result<bool> {
         if !self.started {
             self.start()?;
@@ -337,7 +338,7 @@ impl Walk {
         Ok(true)
     }
 
-    /// The next key without taking its entry.
+    /// Returns the next key without taking its entry.
     #[inline]
     pub(super) fn peek(&mut self) -> Result<Option<&[u8]>> {
         if self.is_next {
@@ -369,7 +370,7 @@ impl Walk {
         Ok(Some(&self.key))
     }
 
-    /// The value of the entry that was peeked at.
+    /// Returns the value of the entry returned by `peek`.
     #[inline]
     pub(super) fn value(&self) -> &[u8] {
         let at = match self.direction {
@@ -379,7 +380,7 @@ impl Walk {
         self.leaf.as_ref().filter(|_| self.is_next).map_or(&[], |leaf| leaf.value(at))
     }
 
-    /// Passes the entry that was peeked at.
+    /// Skips the entry returned by `peek`.
     #[inline]
     pub(super) fn pass(&mut self) {
         if std::mem::take(&mut self.is_next) {
@@ -390,13 +391,13 @@ impl Walk {
         }
     }
 
-    /// The key of the entry passed last, until the next is looked at.
+    /// Returns the key of the entry skipped last, until the next lookahead.
     #[inline]
     pub(super) fn passed(&self) -> &[u8] {
         &self.key
     }
 
-    /// The value of the entry passed last, until the next is looked at.
+    /// Returns the value of the entry skipped last, until the next lookahead.
     #[inline]
     pub(super) fn value_passed(&self) -> &[u8] {
         let at = match self.direction {
@@ -406,7 +407,7 @@ impl Walk {
         self.leaf.as_ref().map_or(&[], |leaf| leaf.value(at))
     }
 
-    /// Skips forward to a key or what comes after it: within the leaf if it is there, else from the top.
+    /// Moves forward to the first key that is not smaller. Searches the present leaf first, then from the root.
     pub(super) fn seek(&mut self, key: &[u8]) -> Result<()> {
         if self.has_key && !self.direction.is_before(&self.key, key) {
             return Ok(());

@@ -1,4 +1,4 @@
-//! A checkpoint of the base: tables changed, made and deleted, and then the superblock.
+//! Checkpoints of the base: changed, new and deleted tables, then the superblock.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -14,7 +14,7 @@ use super::{Base, BaseCursor, Extent, IDENTS_TABLE, Room, SLOTS_UNITS, TABLES_TA
 use crate::disk::journal::during;
 use crate::{Direction, Error, Ident, Key, Range, Result, Value};
 
-/// Writes to the tables, and notes what is to be said of them.
+/// Writes tables, and collects the changes of the catalog trees.
 pub(in crate::disk) struct Changes<'a> {
     writer: Writer<'a>,
     view: Arc<View>,
@@ -23,7 +23,7 @@ pub(in crate::disk) struct Changes<'a> {
 }
 
 impl Changes<'_> {
-    /// Merges changes into a table, which is made if it isn't there.
+    /// Merges changes into a table. Creates a missing table.
     pub(in crate::disk) fn merge(&mut self, number: u64, changes: &mut impl Source) -> Result<()> {
         let after = match self.before(number)? {
             None => merge(&mut self.writer, number, None, false, changes)?,
@@ -33,7 +33,8 @@ impl Changes<'_> {
         Ok(())
     }
 
-    /// The same where the changes, which `changes` gives from the beginning each time, may wait for more.
+    /// Merges changes into a table, with the option to keep them pending. `changes` returns the changes from the start
+    /// at each call.
     pub(in crate::disk) fn change<S: Source>(
         &mut self,
         number: u64,
@@ -49,7 +50,7 @@ impl Changes<'_> {
         Ok(())
     }
 
-    /// Where a table is now.
+    /// Returns the present place of a table.
     fn before(&self, number: u64) -> Result<Option<Stored>> {
         match self.tables.get(&number) {
             Some(written) => Ok(*written),
@@ -57,12 +58,12 @@ impl Changes<'_> {
         }
     }
 
-    /// Says which table a tree has, how many entries, and how long its keys and values are; `None` if it is gone.
+    /// Sets a tree's table, number of entries, and total length of keys and values; `None` removes the tree.
     pub(in crate::disk) fn note(&mut self, ident: Ident, row: Option<[u64; 3]>) {
         self.idents.insert(ident.0, row);
     }
 
-    /// Deletes all tables but these, which no longer change.
+    /// Deletes all tables except these, which change no more.
     pub(in crate::disk) fn keep_only(&mut self, wanted: &BTreeSet<u64>) -> Result<()> {
         for (number, stored) in self.view.places()? {
             if wanted.contains(&number) {
@@ -78,7 +79,7 @@ impl Changes<'_> {
         Ok(())
     }
 
-    /// Writes what is to be said of the tables.
+    /// Writes the catalog trees.
     fn rows(&mut self) -> Result<(Option<Tree>, Option<Tree>)> {
         let tables = self.tables.iter().map(|(number, stored)| (*number, stored.map(Stored::encode)));
         let tables = Rows::new(tables);
@@ -95,7 +96,7 @@ impl Changes<'_> {
     }
 }
 
-/// Entries of a tree that tells of the others.
+/// Entries of a catalog tree.
 struct Rows(std::iter::Peekable<std::vec::IntoIter<(Key, Option<Value>)>>);
 
 impl Rows {
@@ -174,7 +175,7 @@ impl<C: crate::Cursor> Source for Copied<C> {
     }
 }
 
-/// The numbers that a checkpoint leaves in the base.
+/// Numbers that a checkpoint stores in the base.
 #[derive(Debug, Clone, Copy)]
 pub(in crate::disk) struct Numbers {
     pub(in crate::disk) position: u64,
@@ -183,8 +184,8 @@ pub(in crate::disk) struct Numbers {
 }
 
 impl Base {
-    /// Finds out which room is free, if that isn't known. Where pages that lead to others cannot be read, nothing is
-    /// taken to be free but what lies behind all.
+    /// Returns the free space, computed if unknown. If an inner page is unreadable, only the space after all pages
+    /// counts as free.
     pub(super) fn room(&mut self) -> &mut Room {
         let view = Arc::clone(&self.current);
         self.room.get_or_insert_with(|| match view.extents() {
@@ -196,7 +197,7 @@ impl Base {
         })
     }
 
-    /// About how many bytes of the file hold what is needed.
+    /// Returns the approximate number of live bytes in the file.
     pub(in crate::disk) fn live_bytes(&mut self) -> u64 {
         let oldest = self.oldest();
         let room = self.room();
@@ -204,15 +205,15 @@ impl Base {
         room.live() * UNIT as u64
     }
 
-    /// The oldest state that somebody reads.
+    /// Returns the oldest state in use by a reader.
     fn oldest(&mut self) -> u64 {
         self.views.retain(|view| view.strong_count() > 0);
         let alive = self.views.iter().filter_map(std::sync::Weak::upgrade);
         alive.map(|view| view.root.sequence).min().unwrap_or(self.current.root.sequence)
     }
 
-    /// Makes a checkpoint: what `change` does to the tables, durably and all at once. If it fails nothing has changed,
-    /// though after a crash what has been written may be found.
+    /// Makes a checkpoint: applies `change` to the tables, durably and atomically. A failure changes nothing, but its
+    /// data may be found after a crash.
     pub(in crate::disk) fn checkpoint(
         &mut self,
         numbers: Numbers,
@@ -253,18 +254,19 @@ impl Base {
         let file = &view.file.file;
         let ended = control.with_space(|| root.write(&**file)).and_then(|()| file.sync());
         if let Err(error) = ended {
-            // Perhaps it is there, perhaps not: what it leads to must stay as it is until another has taken its place.
+            // The superblock may or may not be on disk. Its pages must stay unchanged until another superblock replaces
+            // it.
             self.uncertain.extend(taken);
             self.room = Some(room);
             return Err(during("writing the superblock of", &self.path, error));
         }
         std::mem::take(&mut self.uncertain).into_iter().for_each(|extent| room.give(extent));
-        // Only readers of earlier views want these once more; their memory is others' from now on.
+        // Only readers of earlier views may read these pages again, so they leave the cache.
         freed.iter().for_each(|extent| view.file.forget(extent.offset));
         room.give_after(root.sequence, freed);
         let end = root.end * UNIT as u64;
         if file.len().is_ok_and(|len| len > end) {
-            // What is behind the end is no more than room that others might use.
+            // Space after the end is only unused.
             let _ = file.set_len(end);
         }
         self.room = Some(room);
@@ -288,12 +290,12 @@ impl Base {
         })
     }
 
-    /// Opens a file that is about to take this one's place.
+    /// Opens a file that will replace this one.
     pub(in crate::disk) fn open_view(&self, path: &Path) -> Result<View> {
         View::open(&*self.files, (path, &self.path), &self.cache, &self.reuse)
     }
 
-    /// Goes on in a file that has taken this one's name, and leaves this one to those who read it.
+    /// Switches to a file that has taken this one's name. Existing readers keep this file.
     pub(in crate::disk) fn go_on_in(&mut self, view: View) {
         self.room = None;
         self.uncertain.clear();
@@ -303,15 +305,15 @@ impl Base {
         self.show(view);
     }
 
-    /// Lets a view be the current one.
+    /// Makes a view the current one.
     fn show(&mut self, view: View) {
         self.current = Arc::new(view);
         self.views.retain(|view| view.strong_count() > 0);
         self.views.push(Arc::downgrade(&self.current));
     }
 
-    /// Makes sure that the base's name stands for the file that is open. Until then no checkpoint may let
-    /// go of any journal.
+    /// Ensures that the base's name durably refers to the open file. Before that no checkpoint may remove journal
+    /// segments.
     pub(in crate::disk) fn settle(&mut self) -> Result<()> {
         if let (false, Some(directory)) = (self.named, self.path.parent()) {
             let synced = self.files.sync_directory(directory);
@@ -328,7 +330,7 @@ fn unknown(error: &Error, view: &View) -> Room {
 }
 
 impl View {
-    /// The places of all pages.
+    /// Returns the places of all pages.
     pub(super) fn extents(&self) -> Result<Vec<Extent>> {
         let mut used = Vec::new();
         for (table, tree) in [(IDENTS_TABLE, self.root.idents), (TABLES_TABLE, self.root.tables)] {

@@ -1,17 +1,17 @@
-//! Changes that wait for more (`base/pending.rs`).
+//! Pending changes (`base/pending.rs`).
 
 use std::ops::Bound;
 
 use super::*;
 
-/// How many entries of a table are in its pages of entries, and how many changes wait.
+/// Returns the number of entries in a table's entry pages, and of its pending changes.
 fn tiers(base: &Base, table: u64) -> (u64, u64) {
     let stored = base.current.place(table).unwrap();
     stored.map_or((0, 0), |stored| (stored.entries.entries, stored.pending.map_or(0, |tree| tree.entries)))
 }
 
-/// A few changes all over a table wait for more, and what has changed much is written: each change is written a few times
-/// instead of a page for each.
+/// A few changes all over a table stay pending, and leaves with many changes are written. Each change is written a few
+/// times instead of one page per change.
 #[test]
 fn few_changes_wait_for_more() {
     let files = FaultyFiles::new();
@@ -35,7 +35,7 @@ fn few_changes_wait_for_more() {
     };
     let (mut most, mut written, mut total) = (0, 0, 0);
     for round in 0..40u64 {
-        // New ones, such as are there, and such as are gone, may be gone already, or may never have been there.
+        // Changes of new, existing and deleted keys. The last may never have existed.
         let at = |at: u64| number((round * 150 + at).wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 20);
         let changes: Round =
             (0..150).map(|key| (at(key), (key % 3 > 0).then(|| vec![round as u8; 12]))).collect();
@@ -50,7 +50,7 @@ fn few_changes_wait_for_more() {
     }
     assert!(most > 300 && most < 5000, "{most} changes waited");
     assert!(written * 3 < total, "{written} of {total} pages were written");
-    // Many changes at once, and then a table that is small, leave nothing waiting.
+    // Many changes at once, and later a small table, leave no changes pending.
     let removed: Round = model.keys().skip(300).map(|key| (key.clone(), None)).collect();
     change(&mut model, &removed);
     apply_in_parts(&mut base, 1, &removed, &model);
@@ -59,7 +59,7 @@ fn few_changes_wait_for_more() {
     check_room(&mut base);
 }
 
-/// Seeks and ranges in both directions where changes wait.
+/// Seeks and ranges in both directions with pending changes.
 #[test]
 fn cursors_see_changes_that_wait() {
     let files = FaultyFiles::new();
@@ -70,7 +70,7 @@ fn cursors_see_changes_that_wait() {
     let mut model = Model::new();
     change(&mut model, &all);
     apply_in_parts(&mut base, 1, &all, &model);
-    // One put behind each that stays, one put anew, one gone; those in front of all and behind all.
+    // A put after each kept key, a replaced key, a deleted key; keys before and after all.
     let few: Round = (0..12_000u32)
         .step_by(97)
         .flat_map(|at| {
@@ -109,7 +109,7 @@ fn cursors_see_changes_that_wait() {
                 found.reverse();
             }
             assert_eq!(found, expected, "{range:?}");
-            // To a key from another, having looked at what comes there or not.
+            // Between any two keys, with or without a lookahead.
             let mut cursor = view.scan(1, Range::all(), direction).unwrap().unwrap();
             let (from, to) = if direction == Direction::Forward { (&low, &high) } else { (&high, &low) };
             cursor.seek(from).unwrap();
@@ -133,7 +133,7 @@ fn cursors_see_changes_that_wait() {
     }
 }
 
-/// Where a page of changes that wait cannot be read, nobody is told what was before them, but who saves what is left.
+/// If a page of pending changes is unreadable, no reader gets the older entries. Only salvage does.
 #[test]
 fn a_damaged_page_of_changes_is_told() {
     let files = FaultyFiles::new();
