@@ -1,4 +1,4 @@
-//! SCRAM (RFC 5802, RFC 7677) as MongoDB speaks it: keys, the server's half, the client's half.
+//! SCRAM (RFC 5802, RFC 7677) as MongoDB uses it: keys, the server's side, the client's side.
 //!
 //! ```text
 //! client                                server
@@ -8,9 +8,9 @@
 //!                                <-     v=SIGNATURE                   Verifier::check
 //! ```
 //!
-//! Each step takes the state before it and yields the one after it, so that no step can be left out or repeated.
-//! Neither side learns the password: the server keeps [`Credential`], by which it can check a proof and sign, and from
-//! which no proof can be made.
+//! Each step consumes the previous state and returns the next, so no step can be skipped or repeated. Neither side
+//! learns the password. The server stores a [`Credential`], which can verify a proof and sign a reply but cannot create
+//! a proof.
 
 mod client;
 mod keys;
