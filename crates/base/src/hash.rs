@@ -41,6 +41,7 @@ fn rank(kind: Type) -> i32 {
     }
 }
 
+/// Adds a value: its rank, its name if it is an element, then its content.
 fn add_value(state: &mut Md5, value: Value<'_>, name: Option<&[u8]>) {
     state.update(rank(value.kind()).to_le_bytes());
     if let Some(name) = name {

@@ -77,6 +77,8 @@ impl ElementOrder {
     }
 }
 
+/// Parses the fields of a sort document. Errors: BadValue for an empty document, an invalid direction or an invalid
+/// path.
 fn parse_fields(fields: Document<'_>) -> Result<Vec<(Path, Direction)>> {
     if fields.is_empty() {
         return Err(err!(BadValue, "The $sort pattern is empty when it should be a set of fields."));

@@ -125,6 +125,9 @@ impl<'p, 'a> Walk<'p, 'a> {
     }
 }
 
+/// Advances all walks to the next array and recurses into each of its elements; emits the key if no walk stopped.
+///
+/// If all walks select a position of the array, one pass suffices.
 fn expand<'p, 'a>(
     mut walks: Vec<Walk<'p, 'a>>,
     fans_out: &mut dyn FnMut(usize, usize) -> Result<()>,

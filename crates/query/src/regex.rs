@@ -60,6 +60,7 @@ struct Flags {
 }
 
 impl Flags {
+    /// Parses MongoDB's options. Errors: 51108 for an unknown option.
     fn parse(options: &str) -> Result<Flags> {
         let mut flags = Flags { utf: true, ..Flags::default() };
         for option in options.chars() {

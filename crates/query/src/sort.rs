@@ -288,6 +288,7 @@ fn parallel(error: base::Error) -> base::Error {
     error
 }
 
+/// Parses the direction of `$natural`, which must be the only key. Errors: BadValue.
 fn natural_direction(spec: Document<'_>, value: Value<'_>) -> Result<bool> {
     if spec.iter().count() > 1 {
         return Err(err!(BadValue, "Cannot include '$natural' in compound sort: {spec}"));
@@ -299,6 +300,8 @@ fn natural_direction(spec: Document<'_>, value: Value<'_>) -> Result<bool> {
     }
 }
 
+/// Parses the direction of a key; true ascends. Errors: 15974 for a value that is not a number, 15975 for a number
+/// other than 1 and -1.
 fn direction(name: &str, value: Value<'_>) -> Result<bool> {
     let Some(number) = value.as_number() else {
         return Err(err!(15974, "Illegal key in $sort specification: {name}: {value}"));

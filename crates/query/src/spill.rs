@@ -49,6 +49,7 @@ impl SpillFolder {
     }
 }
 
+/// Creates the directory and removes temporary files of an earlier process.
 fn prepare(directory: &Path) -> io::Result<()> {
     fs::create_dir_all(directory)?;
     for entry in fs::read_dir(directory)? {

@@ -39,6 +39,8 @@ pub fn pair_of(certificate: &Path, key: &Path) -> Result<CertifiedKey, String> {
     pair(found, certificate, key, None)
 }
 
+/// Builds a key pair from the sections of a PEM file: all certificates form the chain, the first private key is used.
+/// `of_certificate` and `of_key` name the files in errors.
 fn pair(
     found: Vec<Section>,
     of_certificate: &Path,
@@ -99,6 +101,8 @@ fn named(path: &Path) -> impl Fn(String) -> String {
     move |why| format!("{}: {why}", path.display())
 }
 
+/// Reads a private key in PKCS#8, PKCS#1 or SEC1 form. PKCS#8 may be encrypted; OpenSSL's older encryption is refused
+/// with advice.
 fn private_key(section: Section, password: Option<&str>) -> Result<PrivateKeyDer<'static>, String> {
     if section.is_legacy_encrypted {
         return Err(

@@ -110,6 +110,7 @@ impl Client {
         self.receive()
     }
 
+    /// Authenticates with the mechanism of the connection string, or with the strongest mechanism of the server.
     fn log_in(&mut self, login: &Login) -> Result<(), String> {
         let told = |why: String| format!("logging in: {why}");
         match login.mechanism.as_deref() {
@@ -137,6 +138,7 @@ impl Client {
         Ok(Mechanism::ALL.into_iter().find(offers).unwrap_or(Mechanism::Sha1))
     }
 
+    /// Runs the SCRAM conversation: saslStart, then saslContinue until the server is done.
     fn log_in_by_password(&mut self, login: &Login, mechanism: Mechanism) -> Result<(), String> {
         let (user, password) =
             (login.user.as_deref().unwrap_or_default(), login.password.as_deref().unwrap_or_default());
@@ -183,6 +185,7 @@ impl Client {
 /// Error text of [`Client::connect`] for an address without a listening server.
 pub const NO_SERVER: &str = "no server listens there (connection refused)";
 
+/// Connects to the first address of the host that accepts; returns the error of the last address otherwise.
 fn reach(host: &str, deadline: Instant) -> Result<TcpStream, String> {
     let mut last = "the name has no address".to_string();
     for address in host.to_socket_addrs().map_err(|error| error.to_string())? {
@@ -199,6 +202,7 @@ fn reach(host: &str, deadline: Instant) -> Result<TcpStream, String> {
     Err(last)
 }
 
+/// Performs the TLS handshake. The name of the host, without port and brackets, must match the certificate.
 fn encrypt(
     host: &str,
     encryption: &Encryption,

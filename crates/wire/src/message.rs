@@ -122,6 +122,8 @@ fn check_documents<'a>(body: &'a [u8], raw: RawSequences<'a>) -> Result<Request<
     Request::new(body, sequences)
 }
 
+/// Validates each document of a sequence. Errors: InvalidBSON with the position of a truncated document, and the errors
+/// of [`checked`].
 fn check_sequence<'a>(name: &str, bytes: &'a [u8]) -> Result<Documents<'a>> {
     let mut rest = bytes;
     let mut len = 0;

@@ -28,6 +28,7 @@ pub fn parse(body: &[u8]) -> std::result::Result<Result<Request<'_>>, Trouble> {
     Ok(handshake(name, query))
 }
 
+/// Parses the command of an OP_QUERY. Only the commands of a handshake are allowed.
 fn handshake<'a>(namespace: &'a [u8], query: &'a [u8]) -> Result<Request<'a>> {
     let database = std::str::from_utf8(namespace)
         .ok()

@@ -86,6 +86,8 @@ struct Options {
 }
 
 impl Options {
+    /// Parses the options, whose names are case-insensitive. Unknown options for TLS and authentication are errors; all
+    /// other unknown options are ignored.
     fn parse(query: &str) -> Result<Options, String> {
         let mut options = Options::default();
         for pair in query.split(['&', ';']).filter(|pair| !pair.is_empty()) {
@@ -120,6 +122,8 @@ impl Options {
         Ok(options)
     }
 
+    /// Builds the credentials. The authentication database is `authSource`, else the connection string's database, else
+    /// `admin`; for certificates it is `$external`.
     fn login(&self, user: Option<&str>, database: &str) -> Result<Option<Login>, String> {
         let by_certificate = self.mechanism.as_deref() == Some("MONGODB-X509");
         if user.is_none() && !by_certificate {

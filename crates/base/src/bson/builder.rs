@@ -184,6 +184,7 @@ impl Builder {
         self.bytes.push(0);
     }
 
+    /// Appends the tag and the position of the next array element, which is its name.
     fn index_header(&mut self, tag: u8) {
         self.bytes.push(tag);
         let Some(frame) = self.open.last_mut() else { return };

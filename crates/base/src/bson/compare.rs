@@ -61,6 +61,7 @@ pub fn compare_with(a: Value<'_>, b: Value<'_>, strings: &dyn Fn(&str, &str) -> 
     }
 }
 
+/// Compares documents element by element: type rank, name, value. A prefix sorts first.
 fn documents(a: Document<'_>, b: Document<'_>, strings: &dyn Fn(&str, &str) -> Ordering) -> Ordering {
     let (mut left, mut right) = (a.iter(), b.iter());
     loop {
@@ -83,6 +84,7 @@ fn documents(a: Document<'_>, b: Document<'_>, strings: &dyn Fn(&str, &str) -> O
     }
 }
 
+/// Compares arrays value by value. A prefix sorts first.
 fn arrays(a: Array<'_>, b: Array<'_>, strings: &dyn Fn(&str, &str) -> Ordering) -> Ordering {
     let (mut left, mut right) = (a.iter(), b.iter());
     loop {

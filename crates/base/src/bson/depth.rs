@@ -35,6 +35,7 @@ pub fn check_depth(document: Document<'_>) -> Result<()> {
     Ok(())
 }
 
+/// Walks the nested documents with an explicit stack. Documents too short to exceed the remaining levels are skipped.
 #[cold]
 fn look(document: Document<'_>, levels: usize) -> bool {
     let mut open = vec![document.iter()];

@@ -114,6 +114,7 @@ fn trim_zeros(digits: &str) -> &str {
     if digits.contains('.') { digits.trim_end_matches('0').trim_end_matches('.') } else { digits }
 }
 
+/// Prints a quoted string with escapes. A long string is cut at a character boundary and ends in `...`.
 fn text(text: &str, f: &mut Formatter<'_>) -> fmt::Result {
     let mut end = text.len();
     if end >= TEXT_MAX {
@@ -138,6 +139,7 @@ fn text(text: &str, f: &mut Formatter<'_>) -> fmt::Result {
     f.write_str(if end < text.len() { "...\"" } else { "\"" })
 }
 
+/// Prints a UUID as `UUID("…")` and any other binary as `BinData(subtype, HEX)`.
 fn binary(subtype: u8, bytes: &[u8], f: &mut Formatter<'_>) -> fmt::Result {
     if subtype == 4 && bytes.len() == 16 {
         f.write_str("UUID(\"")?;

@@ -154,6 +154,8 @@ impl Number {
         }
     }
 
+    /// Applies an operation in the type of the result: decimal if either operand is one, integer if both are and the
+    /// result fits an int64, otherwise double.
     fn combine(
         self,
         other: Number,
@@ -195,6 +197,7 @@ fn compare_doubles(a: f64, b: f64) -> Ordering {
     a.partial_cmp(&b).unwrap_or_else(|| b.is_nan().cmp(&a.is_nan()))
 }
 
+/// Compares a double with an integer by exact value, without a lossy conversion. NaN sorts first.
 fn compare_double_integer(a: f64, b: i64) -> Ordering {
     if a.is_nan() || a < -TWO_63 {
         return Ordering::Less;

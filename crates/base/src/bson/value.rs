@@ -52,6 +52,7 @@ impl<'a> Value<'a> {
         Self::try_decode(kind, bytes).unwrap_or(Value::Null)
     }
 
+    /// Decodes the outer layer; `None` for broken bytes.
     fn try_decode(kind: Type, bytes: &'a [u8]) -> Option<Value<'a>> {
         Some(match kind {
             Type::Double => Value::Double(f64::from_le_bytes(*bytes.first_chunk()?)),

@@ -126,6 +126,7 @@ impl<'a> Decoder<'a> {
         Some(())
     }
 
+    /// Decodes types that contain text or bytes of variable length.
     fn text_value(
         &mut self,
         tag: u8,
@@ -168,6 +169,7 @@ impl<'a> Decoder<'a> {
         Some(())
     }
 
+    /// Decodes a number; its type comes from the type bits. Decimals and NaNs have their exact bytes there.
     fn number(&mut self, tag: u8) -> Option<Value<'static>> {
         let decoded = number::decode(tag, &mut || self.byte())?;
         Some(match self.types.next() {
@@ -181,6 +183,7 @@ impl<'a> Decoder<'a> {
         })
     }
 
+    /// Decodes elements up to the terminator. The depth is limited, because keys may be damaged.
     fn document(&mut self, out: &mut Builder, depth: usize) -> Option<()> {
         if depth > MAX_DEPTH {
             return None;
@@ -193,6 +196,7 @@ impl<'a> Decoder<'a> {
         Some(())
     }
 
+    /// Decodes values up to the terminator, with the depth limit of documents.
     fn array(&mut self, out: &mut Builder, depth: usize) -> Option<()> {
         if depth > MAX_DEPTH {
             return None;
@@ -216,6 +220,7 @@ impl<'a> Decoder<'a> {
         String::from_utf8(self.text_bytes()?).ok()
     }
 
+    /// Reads text up to the terminator and resolves escapes; `None` for an invalid escape.
     fn text_bytes(&mut self) -> Option<Vec<u8>> {
         let mut bytes = Vec::new();
         loop {

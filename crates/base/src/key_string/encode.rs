@@ -118,6 +118,7 @@ struct Encoder<'e, 'p> {
 }
 
 impl Encoder<'_, '_> {
+    /// Encodes a value with its first byte. Numbers are encoded by value; their type goes to the type bits.
     fn value(&mut self, value: Value<'_>) {
         if let Some(number) = value.as_number() {
             let payload = match value {
@@ -199,6 +200,7 @@ impl Encoder<'_, '_> {
         }
     }
 
+    /// Encodes the elements: rank, name, terminator, value. Stops without a terminator if interrupted.
     fn document(&mut self, document: Document<'_>) {
         for element in document {
             if !self.goes_on() {
@@ -222,6 +224,7 @@ impl Encoder<'_, '_> {
         self.out.push(tags::END);
     }
 
+    /// Encodes a string, or its collation key.
     fn string(&mut self, text: &str) {
         match self.collate {
             None => self.text(text.as_bytes()),
@@ -233,6 +236,7 @@ impl Encoder<'_, '_> {
         }
     }
 
+    /// Encodes text with escaped 00 and 01 bytes, and a terminator.
     fn text(&mut self, bytes: &[u8]) {
         if bytes.iter().all(|&byte| byte > 1) {
             self.out.extend_from_slice(bytes);

@@ -47,6 +47,7 @@ pub(super) fn encode(number: Number, out: &mut Vec<u8>) {
     }
 }
 
+/// Encodes an integer. Only the least int64 has a magnitude of 2^63, which is encoded as a double.
 #[inline]
 fn integer(value: i64, out: &mut Vec<u8>) {
     let magnitude = value.unsigned_abs();
@@ -59,6 +60,7 @@ fn integer(value: i64, out: &mut Vec<u8>) {
     }
 }
 
+/// Encodes a decimal. Its digits follow only if the binary digits are inexact.
 fn decimal(value: Decimal128, out: &mut Vec<u8>) {
     match value.parts() {
         DecimalParts::NaN => out.push(tags::NAN),
@@ -71,6 +73,7 @@ fn decimal(value: Decimal128, out: &mut Vec<u8>) {
     }
 }
 
+/// Splits the magnitude of a double. Doubles are always exact, so `more` is false.
 fn of_double(value: f64) -> Magnitude {
     if value.is_infinite() {
         return Magnitude::Infinity;
@@ -84,6 +87,8 @@ fn of_double(value: f64) -> Magnitude {
     Magnitude::Integer { whole, fraction, more: false }
 }
 
+/// Splits the magnitude of a decimal: exact integer arithmetic within the int64 range, otherwise the nearest double
+/// below.
 fn of_decimal(coefficient: u128, exponent: i32) -> Magnitude {
     let power = 10u128.checked_pow(exponent.unsigned_abs());
     let split = match power {
@@ -137,6 +142,7 @@ fn mirrored(tag: u8) -> u8 {
     (2 * tags::ZERO).wrapping_sub(tag)
 }
 
+/// Writes the tag and the binary digits. Returns whether decimal digits must follow.
 fn write_magnitude(magnitude: Magnitude, out: &mut Vec<u8>) -> bool {
     match magnitude {
         Magnitude::Infinity => {
@@ -275,6 +281,7 @@ pub(super) fn decode(tag: u8, next: &mut dyn FnMut() -> Option<u8>) -> Option<De
     })
 }
 
+/// Decodes a magnitude with an integer part of `length` bytes.
 fn integer_part(length: usize, next: &mut dyn FnMut() -> Option<u8>) -> Option<Decoded> {
     let bits = bytes(length, next)?;
     let whole = (bits >> 1) as i64;

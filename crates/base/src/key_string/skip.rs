@@ -71,6 +71,7 @@ impl Skip<'_> {
         }
     }
 
+    /// Skips the bytes after the tag of a value that is neither document nor array.
     fn scalar(&mut self, tag: u8) -> Option<()> {
         match tag {
             tags::NAN..=tags::INFINITY => number::decode(tag, &mut || self.byte()).map(drop),
@@ -93,6 +94,7 @@ impl Skip<'_> {
         }
     }
 
+    /// Reads a length in one byte, or in four bytes after FF.
     fn length(&mut self) -> Option<usize> {
         match self.byte()? {
             0xFF => {

@@ -24,6 +24,7 @@ const SKIP: u8 = 7;
 const GAP_MAX: u8 = 31;
 
 impl Item {
+    /// The low three bits of the item's byte.
     fn code(self) -> u8 {
         match self {
             Item::Plain => SKIP,
@@ -36,6 +37,7 @@ impl Item {
         }
     }
 
+    /// Returns the item of a code.
     fn from_code(code: u8) -> Item {
         match code {
             1 => Item::Int64,
@@ -70,6 +72,7 @@ impl TypeBits {
         self.gap = 0;
     }
 
+    /// Records the next item. A plain item only increments the gap, unless the gap is full.
     pub(super) fn note(&mut self, item: Item, payload: &[u8]) {
         if item == Item::Plain {
             if self.gap == GAP_MAX {

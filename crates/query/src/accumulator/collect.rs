@@ -289,6 +289,7 @@ impl Accumulator for Merged {
     }
 }
 
+/// Merges two documents. Fields of `over` win, in the position of `base`; new fields follow at the end.
 fn merge(base: Document<'_>, over: Document<'_>) -> DocumentBuf {
     let mut builder = Builder::new();
     for element in base {

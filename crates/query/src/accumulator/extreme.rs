@@ -17,6 +17,7 @@ use std::cmp::Ordering;
 use std::collections::VecDeque;
 use std::sync::Arc;
 
+/// Parses `$min` and `$max`.
 pub(super) fn parse_extreme(
     name: &'static str,
     spec: &Element<'_>,
@@ -67,6 +68,7 @@ impl Accumulator for Extreme {
     }
 }
 
+/// Parses `$minN` and `$maxN`. Errors: the errors of [`input_and_count`].
 pub(super) fn parse_extreme_n(
     name: &'static str,
     spec: &Element<'_>,
@@ -137,6 +139,7 @@ impl Accumulator for ExtremeN {
     }
 }
 
+/// Parses `$first` and `$last`.
 pub(super) fn parse_first_last(
     name: &'static str,
     spec: &Element<'_>,
@@ -194,6 +197,7 @@ impl Accumulator for End {
     }
 }
 
+/// Parses `$firstN` and `$lastN`. Errors: the errors of [`input_and_count`].
 pub(super) fn parse_first_last_n(
     name: &'static str,
     spec: &Element<'_>,

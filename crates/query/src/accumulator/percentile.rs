@@ -47,6 +47,8 @@ pub(super) fn parse(name: &'static str, spec: &Element<'_>, context: &Context) -
     Ok(Accumulation::of(Argument::Value(input), Arc::new(make)))
 }
 
+/// Parses `p`. Errors: 7750300 unless it is constant, 7750301 unless it is a non-empty array, and the errors of
+/// [`parse_rank`].
 fn parse_ranks(field: &Element<'_>, context: &Context) -> Result<Vec<f64>> {
     let expression = Expression::parse(field.value(), context)?;
     if !expression.is_constant() {
@@ -68,6 +70,7 @@ fn parse_ranks(field: &Element<'_>, context: &Context) -> Result<Vec<f64>> {
     ranks.iter().map(parse_rank).collect()
 }
 
+/// Parses one rank. Errors: 7750302 for a value that is not a number, 7750303 outside 0 to 1.
 fn parse_rank(value: Value<'_>) -> Result<f64> {
     let Some(number) = value.as_number() else {
         return Err(err!(

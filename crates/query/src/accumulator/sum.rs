@@ -302,6 +302,7 @@ impl Accumulator for Count {
     }
 }
 
+/// Parses `$stdDevPop` and `$stdDevSamp`.
 pub(super) fn parse_std_dev(
     name: &'static str,
     spec: &Element<'_>,

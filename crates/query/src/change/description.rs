@@ -45,6 +45,7 @@ struct Description {
 }
 
 impl Description {
+    /// Reports the changes of a document: new values, removed fields, then nested changes.
     fn document(&mut self, diff: &DocumentDiff<'_>) -> Result<()> {
         for element in diff.updates.iter().chain(diff.inserts) {
             self.at(Step::Name(element.name().to_owned()), |this| this.update(&element));
@@ -62,6 +63,7 @@ impl Description {
         Ok(())
     }
 
+    /// Reports the changes of an array: a shorter length first, then changed positions.
     fn array(&mut self, diff: &ArrayDiff<'_>) -> Result<()> {
         if let Some(length) = diff.length {
             self.truncated.push((self.dotted(), i32::try_from(length).unwrap_or(i32::MAX)));
@@ -78,6 +80,7 @@ impl Description {
         Ok(())
     }
 
+    /// Reports the changes below one step of the path.
     fn within(&mut self, step: Step, sub: &SubDiff<'_>) -> Result<()> {
         self.path.push(step);
         // The diff is validated BSON, whose depth bounds the recursion.
@@ -102,6 +105,7 @@ impl Description {
         self.updated.append_renamed(FieldName::known(&path), element);
     }
 
+    /// Returns the current path in dotted notation.
     fn dotted(&self) -> String {
         let mut path = String::new();
         for (at, step) in self.path.iter().enumerate() {

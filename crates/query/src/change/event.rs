@@ -99,6 +99,8 @@ fn indexes(specification: Document<'_>, command: &str) -> Builder {
     out
 }
 
+/// Returns the event of an oplog command; `None` for commands without an event. Index builds appear as `createIndexes`
+/// when they commit.
 fn command<'e>(object: Document<'e>, before: Option<Document<'e>>) -> Option<Told<'e>> {
     let first = object.first()?;
     let name = first.value().as_str().unwrap_or("");
@@ -187,6 +189,7 @@ impl<'e> Happening<'e> {
         Some(Happening::told(placed, database, told, None))
     }
 
+    /// Builds an event with its token. The token identifies the event by kind, document key and description.
     fn told(
         placed: Placed<'e>,
         database: &'e str,
@@ -257,6 +260,9 @@ impl<'e> Happening<'e> {
         Ok(Event { token: self.token, document: out.finish() })
     }
 
+    /// Appends `fullDocument`. Inserts and replacements always have it; for updates the stream's option decides.
+    ///
+    /// Errors: NoMatchingDocument for a missing required post-image; errors of the lookup.
     fn append_full_document(
         &self,
         spec: &Spec,

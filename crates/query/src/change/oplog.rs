@@ -26,6 +26,7 @@ pub fn oplog_documents(entry: &Entry<'_>) -> Vec<DocumentBuf> {
     documents
 }
 
+/// Returns the oplog document of a single operation outside a transaction.
 fn single(entry: &Entry<'_>, operation: &Operation<'_>, number: u32) -> DocumentBuf {
     let mut out = Builder::new();
     let session = entry.session.filter(|_| operation.statement.is_some());
@@ -40,6 +41,8 @@ fn single(entry: &Entry<'_>, operation: &Operation<'_>, number: u32) -> Document
     out.finish()
 }
 
+/// Returns the `applyOps` document of several operations. A transaction of several documents marks all but the last
+/// with `partialTxn`; the last has the total `count`.
 fn several(entry: &Entry<'_>, operations: &[Operation<'_>], number: u32) -> DocumentBuf {
     let mut out = Builder::new();
     if let Some(session) = &entry.session {
@@ -81,6 +84,7 @@ pub(super) fn append_session_id(session: &Session, out: &mut Builder) {
     out.end();
 }
 
+/// Appends the fields of an operation: `op`, `ns`, `ui`, `o`, `o2` and `stmtId`.
 fn append_operation(operation: &Operation<'_>, out: &mut Builder) {
     let kind = match operation.action {
         Action::Insert(_) => "i",

@@ -156,6 +156,10 @@ impl Spec {
         self.check_token(&token, whole)
     }
 
+    /// Checks a resume token against the other options. `whole` means a stream on a database or the deployment, which
+    /// accepts tokens without a UUID.
+    ///
+    /// Errors: 40674 with a second starting point; InvalidResumeToken.
     fn check_token(&self, token: &TokenParts, whole: bool) -> Result<()> {
         if self.start_at.is_some() {
             return Err(err!(40674, "Only one type of resume option is allowed, but multiple were found"));

@@ -110,6 +110,7 @@ impl ChangeStream {
         Ok(())
     }
 
+    /// Builds the event of one operation, and the invalidation if the operation removes the stream's namespace.
     fn take_operation(
         &mut self,
         placed: Placed<'_>,
@@ -171,6 +172,8 @@ impl ChangeStream {
         Ok(true)
     }
 
+    /// Whether and how an operation is shown. Notes have no events. Changes of `system.views` appear as events of views
+    /// with `showExpandedEvents`.
     fn shows(&self, operation: &Operation<'_>) -> Shown {
         let Some((database, collection)) = operation.namespace.split_once('.') else { return Shown::No };
         let watched = match &self.scope {

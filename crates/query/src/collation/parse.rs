@@ -34,6 +34,7 @@ pub(super) fn parse(document: Document<'_>, place: &str) -> Result<Option<Arc<Co
     Ok(parsed)
 }
 
+/// Parses a document that is not in the cache. Errors: as [`Collation::parse`](super::Collation::parse).
 fn parse_new(document: Document<'_>, place: &str) -> Result<Option<Arc<Collator>>> {
     let mut requested = Requested::default();
     let mut locale = None;
@@ -103,6 +104,7 @@ fn choice<T: Named + Copy>(element: &Element<'_>, place: &str) -> Result<T> {
     found.map(|(_, value)| *value).ok_or_else(|| unknown_value(element, place, wanted))
 }
 
+/// Parses the strength, 1 to 5.
 fn strength(element: &Element<'_>, place: &str) -> Result<u8> {
     let Some(number) = element.value().as_number() else {
         return Err(wrong_type(element, place, "expected types '[long, int, decimal, double]'"));
@@ -114,6 +116,7 @@ fn strength(element: &Element<'_>, place: &str) -> Result<u8> {
     }
 }
 
+/// Checks the version. Errors: IncompatibleCollationVersion for any but [`VERSION`].
 fn version(element: &Element<'_>, place: &str, document: Document<'_>) -> Result<()> {
     let wanted = text(element, place)?;
     if wanted == VERSION {

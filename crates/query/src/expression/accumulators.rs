@@ -52,6 +52,7 @@ pub(super) fn avg<'a>(call: &Call<'_, 'a>) -> Computed<'a> {
     }
 }
 
+/// Returns the least or greatest operand by the collation, or null without operands.
 fn extreme<'a>(call: &Call<'_, 'a>, wanted: Ordering) -> Computed<'a> {
     let mut best: Option<Value<'a>> = None;
     each(call, |operand| {
@@ -139,6 +140,7 @@ pub(super) mod ranks {
         run(call, Ranked::percentiles(ranks)?)
     }
 
+    /// Adds the input, an array or a single number, and returns the result.
     fn run<'a>(call: &Call<'_, 'a>, mut ranked: Ranked) -> Computed<'a> {
         check_method(call.get(1)?)?;
         match call.get(0)? {

@@ -105,6 +105,7 @@ pub(super) fn parse_switch(
     Ok(Node::call(operator, operands))
 }
 
+/// Parses a branch and pushes its `case` and `then`. Errors: 40062 to 40065.
 fn parse_branch(parser: &mut Parser<'_>, branch: Value<'_>, operands: &mut Vec<Node>) -> Result<()> {
     let Value::Document(branch) = branch else {
         let found = branch.kind().alias();

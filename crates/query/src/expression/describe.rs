@@ -12,6 +12,7 @@ pub(super) fn describe(node: &Node) -> ValueBuf {
     document.view().get("v").unwrap_or(Value::Null).to_owned()
 }
 
+/// Appends a node as an element. Absent arguments are omitted, and a missing constant is `$$REMOVE`.
 fn append(node: &Node, name: FieldName<'_>, out: &mut Builder) {
     match node {
         Node::Absent => {}
@@ -42,6 +43,7 @@ fn append_array(nodes: &[Node], name: FieldName<'_>, out: &mut Builder) {
     out.end();
 }
 
+/// Appends a call in the form that its operator parses.
 fn append_call(call: &CallNode, name: FieldName<'_>, out: &mut Builder) {
     let operator = call.operator;
     let operator_name = FieldName::literal(operator.name);

@@ -60,6 +60,7 @@ fn map(array: Array<'_>, components: &[PathComponent], out: &mut Builder) {
     }
 }
 
+/// Pushes the value of one array element. A nested array pushes an array of its own values.
 fn push(start: Value<'_>, components: &[PathComponent], out: &mut Builder) {
     let mut value = start;
     let mut rest = components;

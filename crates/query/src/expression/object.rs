@@ -115,6 +115,7 @@ pub(super) fn describe_set(
     describe_named(&[c"field", c"input", c"value"], call, name, out, append);
 }
 
+/// Formats a call with these names for its operands.
 fn describe_named(
     names: &[&'static CStr],
     call: &super::node::CallNode,

@@ -43,6 +43,8 @@ impl<'c> Parser<'c> {
         array.iter().map(|value| self.operand(value)).collect()
     }
 
+    /// Parses a document: a call if the first name starts with a dollar sign, otherwise an object literal. Errors:
+    /// 15983 for a call with further fields.
     fn document(&mut self, document: Document<'_>) -> Result<Node> {
         match document.first() {
             Some(first) if first.name_bytes().first() == Some(&b'$') => {
@@ -58,6 +60,7 @@ impl<'c> Parser<'c> {
         }
     }
 
+    /// Parses a call of an operator. Errors: InvalidPipelineOperator for an unknown operator.
     fn call(&mut self, name: &str, argument: Value<'_>) -> Result<Node> {
         // MongoDB reports it under its newer name.
         let name = if name == "$substr" { "$substrBytes" } else { name };
@@ -102,6 +105,7 @@ impl<'c> Parser<'c> {
         self.variable(name, rest.map(Path::new))
     }
 
+    /// Parses `$$name`. Bound variables hide system variables, which hide the variables of the command's `let`.
     fn variable(&mut self, name: &str, path: Option<Path>) -> Result<Node> {
         let source = match (self.slot(name), name) {
             (Some(slot), _) => Source::Slot(slot),

@@ -21,6 +21,7 @@ pub(crate) fn document(document: Document<'_>) -> String {
     value(Value::Document(document))
 }
 
+/// Appends a value in the notation of MongoDB's C++ messages.
 fn write(value: Value<'_>, out: &mut String) {
     // Writing to a string cannot fail.
     let _ = match value {
@@ -52,6 +53,7 @@ fn write(value: Value<'_>, out: &mut String) {
     };
 }
 
+/// Appends a document as `{name: value, …}`.
 fn fields(document: Document<'_>, out: &mut String) {
     out.push('{');
     for (index, element) in document.iter().enumerate() {

@@ -92,6 +92,7 @@ impl Levels {
         Covering { cells: cells.cell_ids().iter().map(|cell| key(*cell)).collect(), above: Vec::new() }
     }
 
+    /// Returns the covering of a region and all ancestors of its cells, up to the coarsest level.
     fn covering_of(&self, region: &dyn Region) -> Covering {
         let covering = query_coverer().covering(region);
         let mut above = BTreeSet::new();

@@ -41,6 +41,7 @@ enum Kind {
 }
 
 impl Kind {
+    /// Returns the type of a geometry; `None` if the field `type` is missing or unknown.
     fn of(geometry: Document<'_>) -> Option<Kind> {
         Some(match geometry.get("type")?.as_str()? {
             "Point" => Kind::Point,
@@ -91,6 +92,7 @@ impl Kind {
     }
 }
 
+/// Parses one geometry of a GeometryCollection, which cannot contain collections.
 fn member_of_collection(place: usize, member: Value<'_>) -> Result<Vec<Part>> {
     let Value::Document(geometry) = member else {
         return Err(err!(
@@ -172,6 +174,7 @@ fn point(coordinates: Option<Value<'_>>) -> Result<Part> {
     })
 }
 
+/// Parses a LineString. Adjacent duplicates of a vertex are removed, and two vertices must remain.
 fn line(coordinates: Option<Value<'_>>) -> Result<Part> {
     let array = elements(coordinates)?;
     let mut vertices: Vec<Point> = array.iter().map(vertex).collect::<Result<_>>()?;

@@ -207,6 +207,7 @@ impl Grid {
         joined(done)
     }
 
+    /// Returns the relation of a cell to a shape within a rectangle. Cells outside the rectangle are outside the shape.
     fn relation(
         &self,
         cell: &Cell,

@@ -62,6 +62,7 @@ pub struct Circle {
 }
 
 impl Circle {
+    /// Whether a point is in the circle, including its border.
     pub(crate) fn contains(&self, place: Position) -> bool {
         // Along an axis the end points are compared, which rounds as the computation of the coordinate did.
         let along = |a: f64, b: f64| a.max(b) <= a.min(b) + self.radius;
@@ -142,6 +143,7 @@ enum Crossing {
     Misses,
 }
 
+/// Returns the relation of an edge to the ray from a point. Horizontal edges never cross.
 fn crossing(place: Position, a: Position, b: Position) -> Crossing {
     let (low, high) = (a.y.min(b.y), a.y.max(b.y));
     let (left, right) = (a.x.min(b.x), a.x.max(b.x));

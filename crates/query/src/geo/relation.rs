@@ -73,6 +73,7 @@ fn has_point(polygon: &Polygon, point: Point) -> bool {
     polygon.contains_point(&point) || polygon_intersects(polygon, &leaf(point))
 }
 
+/// Whether two parts share a point. Points are compared as leaf cells.
 fn parts_intersect(a: &Part, b: &Part) -> bool {
     match (a, b) {
         (Part::Point(_, a), Part::Point(_, b)) => leaf(*a).id() == leaf(*b).id(),

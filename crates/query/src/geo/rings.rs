@@ -107,6 +107,7 @@ fn bits(point: Point) -> [u64; 3] {
     [point.x(), point.y(), point.z()].map(|part| (part + 0.0).to_bits())
 }
 
+/// Returns the positions of the first vertex that occurs twice, found by sorting.
 fn duplicate(vertices: &[Point]) -> Option<(usize, usize)> {
     let mut sorted: Vec<([u64; 3], usize)> =
         vertices.iter().enumerate().map(|(place, point)| (bits(*point), place)).collect();

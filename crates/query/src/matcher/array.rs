@@ -35,6 +35,7 @@ pub(super) fn parse_elem_match(parser: &Parser<'_>, argument: &FieldArgument<'_>
     elem_match(parser, argument.path, argument.value()).map(Some)
 }
 
+/// Parses the argument of `$elemMatch`: operators on the elements, or a filter of documents.
 fn elem_match(parser: &Parser<'_>, path: &Path, value: Value<'_>) -> Result<Node> {
     let Value::Document(inner) = value else {
         return Err(err!(BadValue, "$elemMatch needs an Object"));

@@ -71,6 +71,7 @@ impl BitTest {
         }
     }
 
+    /// Tests binary data. Bits beyond the data are clear.
     fn test_bytes(&self, bytes: &[u8]) -> bool {
         let is_set = |position: &u32| {
             let byte = bytes.get((position / 8) as usize).copied().unwrap_or(0);
@@ -85,6 +86,7 @@ impl BitTest {
     }
 }
 
+/// Parses the mask: an array of positions, a non-negative integer, or binary data.
 fn parse(op: BitsOp, argument: &FieldArgument<'_>) -> Result<Option<Node>> {
     let positions = match argument.value() {
         Value::Array(array) => parse_positions(array)?,
@@ -105,6 +107,7 @@ fn parse(op: BitsOp, argument: &FieldArgument<'_>) -> Result<Option<Node>> {
     Ok(Some(Node::Field { path: argument.path.clone(), predicate }))
 }
 
+/// Parses an array of positions, each a non-negative int32.
 fn parse_positions(array: Array<'_>) -> Result<Vec<u32>> {
     let parse = |element: Element<'_>| {
         let position = number::parse_non_negative(element.name(), element.value())

@@ -45,6 +45,7 @@ pub(super) fn describe(node: &Node, out: &mut Builder) {
     }
 }
 
+/// Appends an array of conditions under an operator.
 pub(super) fn group<'n>(
     name: &'static CStr,
     children: impl IntoIterator<Item = &'n Node>,
@@ -77,6 +78,7 @@ fn describe_operators(node: &Node, out: &mut Builder) {
     }
 }
 
+/// Appends the operators of a predicate to the open document of its field.
 fn describe_predicate(predicate: &Predicate, out: &mut Builder) {
     match predicate {
         Predicate::Compare(comparison) => {

@@ -22,6 +22,7 @@ pub(super) fn equalities(root: &Node) -> Result<Vec<(&Path, Value<'_>)>> {
     Ok(found)
 }
 
+/// Refuses two equalities whose paths are equal or nested. Errors: NotSingleValueField.
 fn check_conflict(a: &Path, b: &Path) -> Result<()> {
     const WHY: &str = "cannot infer query fields to set";
     if a == b {

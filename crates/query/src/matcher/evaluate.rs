@@ -175,6 +175,7 @@ impl<'c> Evaluation<'c> {
         })
     }
 
+    /// Whether any element of an array matches; records its position. Values that are not arrays never match.
     fn any_element(
         &mut self,
         array: Option<&Element<'_>>,

@@ -58,6 +58,7 @@ pub(super) fn parse_within(_: &Parser<'_>, argument: &FieldArgument<'_>) -> Resu
     Ok(Some(Node::Field { path: argument.path.clone(), predicate: Predicate::Geo(Box::new(geo)) }))
 }
 
+/// `$geoIntersects`. Errors: BadValue for a shape that is not on the sphere.
 pub(super) fn parse_intersects(_: &Parser<'_>, argument: &FieldArgument<'_>) -> Result<Option<Node>> {
     let geo = parse(argument, Relation::Intersects)?;
     let on_sphere = match &geo.shape {
@@ -74,6 +75,7 @@ pub(super) fn parse_intersects(_: &Parser<'_>, argument: &FieldArgument<'_>) -> 
     Ok(Some(Node::Field { path: argument.path.clone(), predicate: Predicate::Geo(Box::new(geo)) }))
 }
 
+/// Parses the shape of an operator, which must be alone in its field's document.
 fn parse(argument: &FieldArgument<'_>, relation: Relation) -> Result<Geo> {
     let mut operators = argument.siblings.iter();
     let first = operators.next();

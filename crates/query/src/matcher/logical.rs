@@ -7,6 +7,8 @@ use super::regex_match;
 use base::bson::{Element, Value};
 use base::{Result, err};
 
+/// Parses the filters of `$and`, `$or` and `$nor`. Errors: BadValue unless the argument is a non-empty array of
+/// documents.
 fn parse_group(parser: &Parser<'_>, element: &Element<'_>) -> Result<Vec<Node>> {
     let name = element.name();
     let Value::Array(array) = element.value() else {

@@ -49,6 +49,8 @@ impl In {
         self.has_null
     }
 
+    /// Whether a value equals a constant or matches a pattern. Plain texts are searched first, because they need no
+    /// PCRE.
     pub(super) fn test(
         &self,
         element: Option<&Element<'_>>,
@@ -81,6 +83,7 @@ impl In {
     }
 }
 
+/// Parses the array of constants and patterns. Errors: BadValue for undefined and for operators.
 fn parse(parser: &Parser<'_>, argument: &FieldArgument<'_>) -> Result<Node> {
     let Value::Array(array) = argument.value() else {
         return Err(err!(BadValue, "{} needs an array", argument.name()));

@@ -40,6 +40,7 @@ fn truncate(number: Number) -> std::result::Result<i64, &'static str> {
     Ok(number.to_i64_exact().unwrap_or_else(|| number.to_i64_clamped()))
 }
 
+/// `$mod`: an array of a divisor and a remainder. Errors: BadValue, also for a zero divisor.
 pub(super) fn parse_mod(_: &Parser<'_>, argument: &FieldArgument<'_>) -> Result<Option<Node>> {
     let Value::Array(array) = argument.value() else {
         return Err(err!(BadValue, "malformed mod, needs to be an array"));

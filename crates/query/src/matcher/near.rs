@@ -83,6 +83,8 @@ struct Asked {
     max: Option<f64>,
 }
 
+/// Parses the operators of a near condition. Legacy points of `$nearSphere` have distances in radians, which become
+/// metres here.
 fn parse(operators: Document<'_>) -> Result<Near> {
     let asked = match legacy(operators)? {
         Some(asked) => asked,

@@ -22,6 +22,7 @@ pub(super) fn normalise(node: Node, context: &Context) -> Result<Node> {
     })
 }
 
+/// Normalises the children of a group, with interruption checks.
 fn normalise_all(children: Vec<Node>, context: &Context) -> Result<Vec<Node>> {
     let each = |(position, child)| {
         // A filter may have a million conditions.
@@ -33,6 +34,7 @@ fn normalise_all(children: Vec<Node>, context: &Context) -> Result<Vec<Node>> {
     children.into_iter().enumerate().map(each).collect()
 }
 
+/// Builds a conjunction: flattens nested `$and` and evaluates constants.
 fn and(children: Vec<Node>) -> Node {
     let mut flat = Vec::with_capacity(children.len());
     for child in children {
@@ -46,6 +48,7 @@ fn and(children: Vec<Node>) -> Node {
     single_or(flat, Node::And)
 }
 
+/// Builds a disjunction: flattens nested `$or`, evaluates constants, and turns equalities of one path into `$in`.
 fn or(children: Vec<Node>, context: &Context) -> Result<Node> {
     let mut flat = Vec::with_capacity(children.len());
     for child in children {
@@ -65,6 +68,7 @@ fn or(children: Vec<Node>, context: &Context) -> Result<Node> {
     Ok(single_or(flat, Node::Or))
 }
 
+/// Builds a negated disjunction: evaluates constants and sorts the children.
 fn nor(mut children: Vec<Node>) -> Node {
     if children.iter().any(is_always) {
         return Node::AlwaysFalse;
@@ -112,6 +116,7 @@ fn equalities_of_one_path(children: &[Node]) -> Option<Path> {
     (children.len() > 1 && children.iter().all(fits)).then(|| first.clone())
 }
 
+/// Merges equalities and patterns of one path into an `$in`.
 fn to_in(path: Path, children: Vec<Node>, context: &Context) -> Result<Node> {
     let (mut values, mut regexes) = (Vec::<ValueBuf>::new(), Vec::new());
     for child in children {
@@ -138,6 +143,7 @@ fn not(child: Node) -> Node {
     }
 }
 
+/// Builds a condition on a path: an `$in` of one value becomes an equality, an empty `$in` matches nothing.
 fn field(path: Path, predicate: Predicate, context: &Context) -> Result<Node> {
     let predicate = match predicate {
         Predicate::In(mut within) => match (within.values.len(), within.regexes.len()) {
@@ -180,6 +186,7 @@ fn own_path(node: &Node) -> &str {
     if let Node::Field { path, .. } = node { path.as_str() } else { "" }
 }
 
+/// Returns the children that decide the order of equal ranks, including the content of `$elemMatch`.
 fn inner_nodes(node: &Node) -> &[Node] {
     match node {
         Node::Field { predicate: Predicate::ElemMatchObject(inner), .. } => std::slice::from_ref(inner),
@@ -191,6 +198,7 @@ fn inner_nodes(node: &Node) -> &[Node] {
     }
 }
 
+/// The rank of a condition in MongoDB's canonical order.
 fn rank(node: &Node) -> u8 {
     match node {
         Node::And(_) => 0,
@@ -207,6 +215,7 @@ fn rank(node: &Node) -> u8 {
     }
 }
 
+/// The rank of a predicate in MongoDB's canonical order.
 fn predicate_rank(predicate: &Predicate) -> u8 {
     match predicate {
         Predicate::ElemMatchObject(_) => 2,

@@ -73,6 +73,7 @@ impl<'c> Parser<'c> {
         Ok(Node::And(children))
     }
 
+    /// Parses `path: value`: operators, a pattern, or an equality.
     fn field(&self, path: &Path, value: Value<'_>, children: &mut Vec<Node>) -> Result<()> {
         match value {
             Value::Document(inner) if is_operator_document(inner) => {

@@ -75,6 +75,7 @@ impl Part {
         out.finish()
     }
 
+    /// Iterates over the selected conditions.
     fn members(&self) -> impl Iterator<Item = &Node> {
         let kept = self.kept.as_deref();
         let is_kept = move |at: usize| kept.is_none_or(|kept| kept.get(at).copied().unwrap_or(false));

@@ -39,6 +39,7 @@ impl RegexMatch {
         self.regex.literals()
     }
 
+    /// Whether a value matches. Strings and symbols are searched; a stored regex is compared.
     #[inline]
     pub(super) fn test(&self, element: Option<&Element<'_>>, interrupt: &dyn Interrupt) -> Result<bool> {
         if let (Some(text), Some(literals)) = (element.and_then(text_bytes), self.regex.literals()) {

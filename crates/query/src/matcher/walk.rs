@@ -57,6 +57,7 @@ where
     at_value(components, element, leaf, None, visit)
 }
 
+/// Descends into a document by the first component.
 fn in_document<'a, V>(
     components: &[PathComponent],
     document: Document<'a>,
@@ -89,6 +90,7 @@ where
     }
 }
 
+/// Visits a value at the end of the path, or descends into it.
 fn at_value<'a, V>(
     rest: &[PathComponent],
     element: Element<'a>,
@@ -113,6 +115,7 @@ where
     }
 }
 
+/// Visits each element of an array at the end of the path, then the array itself.
 fn leaf_array<'a, V>(array: Element<'a>, position: Option<&'a [u8]>, visit: &mut V) -> Result<bool>
 where
     V: FnMut(Found<'a>) -> Result<bool>,
@@ -126,6 +129,8 @@ where
     visit(Found { element: Some(array), position })
 }
 
+/// Descends into an array on the path: into each document, and into the element that the next component selects by
+/// position.
 fn in_array<'a, V>(
     rest: &[PathComponent],
     array: Element<'a>,

@@ -61,6 +61,7 @@ pub(super) fn parse_group_by<'a>(stage: &str, code: i32, value: Value<'a>) -> Re
     ))
 }
 
+/// Parses the boundaries: at least two constants, ascending and of one type. Errors: 40200 and 40191 to 40194.
 fn parse_boundaries(value: Value<'_>, scope: &Scope<'_>) -> Result<Vec<ValueBuf>> {
     let Value::Array(array) = value else {
         let found = value.kind().alias();
@@ -91,6 +92,7 @@ fn parse_boundaries(value: Value<'_>, scope: &Scope<'_>) -> Result<Vec<ValueBuf>
     Ok(boundaries)
 }
 
+/// Checks two adjacent boundaries. Errors: 40193 for different types, 40194 unless ascending.
 fn check_pair(at: usize, lower: Value<'_>, upper: Value<'_>, collation: &Collation) -> Result<()> {
     if lower.kind().canonical_rank() != upper.kind().canonical_rank() {
         return Err(err!(
@@ -121,6 +123,7 @@ fn parse_default(value: Value<'_>, scope: &Scope<'_>) -> Result<ValueBuf> {
     }
 }
 
+/// Checks that the default is outside the boundaries or of another type. Errors: 40199.
 fn check_default(default: &ValueBuf, boundaries: &[ValueBuf], collation: &Collation) -> Result<()> {
     let (Some(lowest), Some(highest)) = (boundaries.first(), boundaries.last()) else { return Ok(()) };
     let same_type = default.kind().canonical_rank() == lowest.kind().canonical_rank();

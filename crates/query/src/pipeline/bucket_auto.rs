@@ -51,6 +51,7 @@ pub(crate) fn parse(spec: &Element<'_>, scope: &Scope<'_>) -> Result<Parsed> {
     Ok(Parsed::one(BucketAuto { group_by, buckets, output, granularity }))
 }
 
+/// Parses the number of buckets, a positive int32. Errors: 40241 to 40243.
 fn parse_buckets(value: Value<'_>) -> Result<u64> {
     let Some(number) = value.as_number() else {
         let found = value.kind().alias();
@@ -71,6 +72,7 @@ fn parse_buckets(value: Value<'_>) -> Result<u64> {
     })
 }
 
+/// Parses the output fields. Errors: 40244 unless it is a document, and errors of accumulators.
 fn parse_output(value: Value<'_>, context: &Context) -> Result<Vec<(FieldNameBuf, Accumulation)>> {
     let Value::Document(fields) = value else {
         let found = value.kind().alias();

@@ -64,6 +64,8 @@ impl Running {
         Ok(resume.parts()?.fragment.map_or(0, |fragment| fragment as usize + 1))
     }
 
+    /// Splits an event and queues the fragments that the client has not received. Errors: ChangeStreamFatalError if the
+    /// event now has fewer fragments.
     fn fill(&mut self, event: &DocumentCow, token: &ResumeToken) -> Result<()> {
         let skipped = self.skipped(token, true)?;
         self.queue = split(event.view(), token, self.stage.most)?;

@@ -32,6 +32,7 @@ pub(crate) fn only_counts(options: Document<'_>) -> bool {
 }
 
 impl CollStats {
+    /// Parses the requested parts, each an object.
     fn parse(spec: Document<'_>) -> Result<CollStats> {
         let mut asked = CollStats::default();
         for element in spec {
@@ -104,6 +105,7 @@ fn parse_latency_stats(argument: Document<'_>) -> Result<bool> {
     Ok(histograms)
 }
 
+/// Returns the argument of an option. Errors: TypeMismatch unless it is a document.
 fn object<'a>(element: &Element<'a>) -> Result<Document<'a>> {
     element.value().as_document().ok_or_else(|| {
         err!(
@@ -115,6 +117,7 @@ fn object<'a>(element: &Element<'a>) -> Result<Document<'a>> {
     })
 }
 
+/// Parses the divisor of sizes, at least 1. Errors: TypeMismatch and BadValue.
 fn parse_scale(scale: Value<'_>) -> Result<i64> {
     let number = scale.as_number().ok_or_else(|| {
         err!(

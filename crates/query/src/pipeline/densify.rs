@@ -70,6 +70,7 @@ struct Steps {
 }
 
 impl Steps {
+    /// Whether a value is before the end of the steps.
     fn is_within(&self, value: Value<'_>) -> bool {
         match &self.end {
             None => false,
@@ -117,6 +118,7 @@ impl Running {
         Ok(self.sorter.give()?.map(|(_, document)| document))
     }
 
+    /// Extends the range of all documents' values by a value.
     fn widen(&mut self, value: ValueBuf) {
         match &mut self.extremes {
             None => self.extremes = Some((value.clone(), value)),

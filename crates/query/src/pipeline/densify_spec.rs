@@ -126,6 +126,7 @@ fn parse_field(value: Value<'_>) -> Result<Path> {
     checked_path(text)
 }
 
+/// Parses the step: positive, and integral for dates. Errors: 5733401, 6586400.
 fn parse_step(value: Value<'_>, unit: Option<Unit>) -> Result<Number> {
     let positive = value.as_number().filter(|number| number.compare(Number::Int32(0)) == Ordering::Greater);
     let Some(step) = positive.filter(|step| step.to_f64().is_finite()) else {
@@ -143,6 +144,7 @@ fn parse_step(value: Value<'_>, unit: Option<Unit>) -> Result<Number> {
     Ok(step)
 }
 
+/// Parses the bounds: `full`, `partition` or an explicit range. Errors: 5733402 and 5733403.
 fn parse_ends(value: Value<'_>, unit: Option<Unit>) -> Result<Ends> {
     match value {
         Value::String("full") => Ok(Ends::Full),
@@ -156,6 +158,7 @@ fn parse_ends(value: Value<'_>, unit: Option<Unit>) -> Result<Ends> {
     }
 }
 
+/// Parses an explicit range of two ascending dates or numbers. Errors: 5733403.
 fn parse_pair(pair: Array<'_>, unit: Option<Unit>) -> Result<Ends> {
     let bad = || {
         err!(

@@ -64,6 +64,7 @@ pub(crate) fn growth(spec: Value<'_>) -> usize {
     }
 }
 
+/// Returns the maximum of the levels that each field may add, including the dots of its name.
 fn deepest(document: Document<'_>) -> usize {
     let of = |element: Element<'_>| {
         let text = match element.kind() {

@@ -11,6 +11,7 @@ pub(crate) fn set_path(document: Document<'_>, path: &Path, value: Option<Value<
     builder.finish()
 }
 
+/// Copies a document with the value set at the first field of the name; a new field is appended.
 fn set_components(
     document: Document<'_>,
     components: &[PathComponent],
@@ -32,6 +33,7 @@ fn set_components(
     }
 }
 
+/// Appends a field with the value set below it; creates missing documents.
 fn append_at(
     name: FieldName<'_>,
     inner: Option<Document<'_>>,

@@ -58,6 +58,7 @@ fn filling<'a>(field: &Element<'a>) -> Result<Filling<'a>> {
     }
 }
 
+/// Appends a `$setWindowFields` for the fields that are filled from neighbours. Errors: 6050207 without `sortBy`.
 fn append_windows(stages: &mut Builder, options: Document<'_>, output: Document<'_>) -> Result<()> {
     let mut windows = Builder::new();
     for field in output {
@@ -124,6 +125,7 @@ fn partition(options: Document<'_>) -> Result<Builder> {
     Ok(partition)
 }
 
+/// Appends an `$addFields` with an `$ifNull` for each field that has a given value.
 fn append_values(stages: &mut Builder, output: Document<'_>) -> Result<()> {
     let mut values = Builder::new();
     for field in output {

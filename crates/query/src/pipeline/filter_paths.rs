@@ -9,6 +9,7 @@ pub(crate) fn paths(filter: Document<'_>) -> Option<Vec<Path>> {
     collect(filter, &mut paths).then_some(paths)
 }
 
+/// Collects the paths of a filter; false if an operator may read the whole document.
 fn collect(filter: Document<'_>, paths: &mut Vec<Path>) -> bool {
     for element in filter {
         match (element.name(), element.value()) {

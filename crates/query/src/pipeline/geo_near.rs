@@ -78,6 +78,8 @@ fn constant(expression: &Expression, context: &Context) -> Result<Option<ValueBu
     Ok(Some(value.map_or_else(ValueBuf::null, |value| value.to_owned())))
 }
 
+/// Evaluates a distance limit. Errors: the given code unless it is constant, TypeMismatch unless it is a number,
+/// BadValue if negative.
 fn distance(name: &str, given: &Expression, code: i32, context: &Context) -> Result<f64> {
     let Some(value) = constant(given, context)? else {
         let message = format!("$geoNear requires ${name}Distance to evaluate to a constant number");
@@ -147,6 +149,7 @@ pub(crate) fn parse(spec: &Element<'_>, scope: &Scope<'_>) -> Result<Parsed> {
     Ok(Parsed::one(Near(Arc::new(stage))))
 }
 
+/// Refuses options of older versions, with MongoDB's errors.
 fn check_gone(options: Document<'_>) -> Result<()> {
     let has = |name: &str| options.find(name).is_some();
     if has("collation") {
@@ -183,6 +186,7 @@ fn factor(value: Value<'_>) -> Result<f64> {
     }
 }
 
+/// Parses `key`, the path of the indexed field.
 fn key(value: Value<'_>) -> Result<String> {
     match value {
         Value::String("") => Err(err!(BadValue, "$geoNear parameter 'key' cannot be the empty string")),

@@ -80,6 +80,7 @@ fn text<'a>(option: &Element<'a>) -> Result<&'a str> {
         .ok_or_else(|| err!(40103, "expected string as argument for {}, found: {found}", option.name()))
 }
 
+/// Parses `maxDepth`. Errors: 40100 to 40102.
 fn parse_depth(value: Value<'_>) -> Result<u64> {
     let Some(number) = value.as_number() else {
         return Err(err!(40100, "maxDepth must be numeric, found type: {}", value.kind().alias()));
@@ -211,6 +212,7 @@ impl GraphLookup {
 }
 
 impl Running {
+    /// Returns the documents that one document reaches, up to the maximum depth.
     fn search(&mut self, root: Document<'_>) -> Result<DocumentBuf> {
         let stage = Arc::clone(&self.stage);
         let mut search = Search::new(self.environment.context.limits.graph_lookup);

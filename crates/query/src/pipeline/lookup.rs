@@ -115,6 +115,7 @@ fn stages_option<'a>(option: &Element<'a>) -> Result<Array<'a>> {
         .ok_or_else(|| err!(TypeMismatch, "'pipeline' option must be specified as an array"))
 }
 
+/// Returns the paths of the equality; both or neither must be given. Errors: FailedToParse.
 fn equality(local: Option<Path>, foreign: Option<Path>, has_pipeline: bool) -> Result<Option<(Path, Path)>> {
     match (local, foreign) {
         (Some(local), Some(foreign)) => Ok(Some((local, foreign))),

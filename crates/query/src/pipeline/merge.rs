@@ -117,6 +117,8 @@ impl Running {
         failed
     }
 
+    /// Merges one document by the stage's modes. `whenMatched: "fail"` is an insert, whose duplicate key error is the
+    /// result.
     fn merge(&self, filter: Option<&DocumentBuf>, document: Document<'_>, arena: &Arena) -> Result<()> {
         let (collections, context) = (&self.environment.collections, &self.environment.context);
         let not_matched = self.stage.not_matched;

@@ -85,6 +85,8 @@ impl Merge {
         Merge { into, on, matched: Matched::Merge, not_matched: NotMatched::Insert }
     }
 
+    /// Refuses combinations of modes that MongoDB does not support. Errors: 51181, and 51199 for `let` without a
+    /// pipeline.
     fn check_modes(&self, options: Document<'_>) -> Result<()> {
         if matches!(self.matched, Matched::Fail) && !matches!(self.not_matched, NotMatched::Insert)
             || matches!(
@@ -134,6 +136,7 @@ impl NotMatched {
     }
 }
 
+/// Parses the target. Errors: 5786800 for an empty name, 51178 for other types, errors of [`target`].
 fn parse_into(into: &Element<'_>) -> Result<Namespace> {
     let into = match into.value() {
         Value::String("") => {
@@ -153,6 +156,7 @@ fn parse_into(into: &Element<'_>) -> Result<Namespace> {
     Ok(into)
 }
 
+/// Parses the fields of `on`: a string or a non-empty array of distinct strings. Errors: 51186, 51187, 51134, 31465.
 fn parse_on(on: Value<'_>) -> Result<Vec<Path>> {
     let fields: Vec<Value<'_>> = match on {
         Value::String(_) => vec![on],
@@ -192,6 +196,8 @@ fn parse_not_matched(mode: Value<'_>) -> Result<NotMatched> {
     }
 }
 
+/// Parses `whenMatched`: a mode or a pipeline. Pipelines are validated here and parsed again for each document's
+/// variables.
 fn parse_matched(mode: Value<'_>, options: Document<'_>, context: &Context) -> Result<Matched> {
     match mode {
         Value::String("replace") => Ok(Matched::Replace),
@@ -214,6 +220,7 @@ fn parse_matched(mode: Value<'_>, options: Document<'_>, context: &Context) -> R
     }
 }
 
+/// Returns the error for an unknown mode or a mode that is not a string.
 fn bad_mode(field: &str, mode: Value<'_>) -> base::Error {
     match mode {
         Value::String(mode) => {

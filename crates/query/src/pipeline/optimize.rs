@@ -128,6 +128,7 @@ fn conjuncts(filter: Document<'_>) -> Vec<DocumentBuf> {
     parts
 }
 
+/// Joins filters by `$and`; a single filter is returned unchanged.
 fn conjunction(parts: &[DocumentBuf]) -> DocumentBuf {
     if let [only] = parts {
         return only.clone();

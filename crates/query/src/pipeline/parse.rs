@@ -100,6 +100,7 @@ impl<'p> Scope<'p> {
         Ok(pipeline)
     }
 
+    /// Parses one stage of `count` and appends it, or its expansion, to the pipeline.
     fn stage(&self, stage: Document<'_>, count: usize, pipeline: &mut Pipeline) -> Result<()> {
         let mut fields = stage.iter();
         let (Some(spec), None) = (fields.next(), fields.next()) else {
@@ -123,6 +124,8 @@ impl<'p> Scope<'p> {
         Ok(())
     }
 
+    /// Checks the position of a stage and the pipelines around it. Errors: 40601 and 40602; 40573, 51047, 31441 and
+    /// 40600 for sub-pipelines.
     fn check_position(&self, definition: &StageDefinition, count: usize) -> Result<()> {
         let (name, at) = (definition.name, self.position);
         match definition.position {

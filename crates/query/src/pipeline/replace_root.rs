@@ -40,6 +40,7 @@ pub(crate) fn parse_replace_with(spec: &Element<'_>, scope: &Scope<'_>) -> Resul
 }
 
 impl ReplaceRoot {
+    /// Returns the error for a new root that is not a document.
     fn not_a_document(&self, value: Option<Value<'_>>, document: Document<'_>) -> Error {
         let what = self.what;
         let (shown, kind) = match value {

@@ -53,6 +53,7 @@ pub(crate) fn parse(spec: &Element<'_>, scope: &Scope<'_>) -> Result<Parsed> {
     Ok(Parsed::one(SetWindowFields { partition_by, sort_by, outputs }))
 }
 
+/// Parses `sortBy`. Errors: TypeMismatch unless it is a document, and errors of sort patterns.
 fn parse_sort_by(value: Value<'_>, context: &Context) -> Result<SortBy> {
     match value {
         Value::Document(spec) => {
@@ -68,6 +69,7 @@ fn parse_sort_by(value: Value<'_>, context: &Context) -> Result<SortBy> {
 
 type Outputs = Vec<(Path, Box<dyn Function>)>;
 
+/// Parses the output fields. Errors: TypeMismatch unless it is a document, 40176 for overlapping paths.
 fn parse_outputs(value: Value<'_>, sort_by: Option<&SortBy>, context: &Context) -> Result<Outputs> {
     let Value::Document(fields) = value else {
         return Err(err!(

@@ -52,6 +52,7 @@ pub(super) fn check(target: &Namespace, stage: &str, codes: (i32, i32)) -> Resul
     }
 }
 
+/// Returns a non-empty string. Errors: InvalidNamespace if empty, TypeMismatch for other types.
 fn text(prefix: &str, field: &Element<'_>) -> Result<String> {
     match field.value() {
         Value::String(text) if !text.is_empty() => Ok(text.to_string()),

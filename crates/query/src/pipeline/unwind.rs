@@ -67,6 +67,7 @@ fn preserve_option(option: &Element<'_>) -> Result<bool> {
     })
 }
 
+/// Parses `includeArrayIndex`. Errors: 28810 unless it is a non-empty string, 28822 for a leading dollar sign.
 fn index_option(option: &Element<'_>) -> Result<Path> {
     let text = option.value().as_str().filter(|text| !text.is_empty()).ok_or_else(|| {
         let found = option.kind().alias();

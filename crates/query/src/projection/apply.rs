@@ -193,6 +193,7 @@ impl<'a> Walk<'a> {
         }
     }
 
+    /// Returns the first element of an array field that the `$elemMatch` matches.
     fn first_match<'d>(
         &self,
         filter: &Matcher,

@@ -53,6 +53,7 @@ pub(super) fn parse(spec: Document<'_>, flavour: Flavour, context: &Context) -> 
 }
 
 impl Parser<'_> {
+    /// Parses one field of the specification. Positional `$` is allowed only in find, at the end of a path.
     fn field(&mut self, prefix: &str, element: &Element<'_>) -> Result<()> {
         self.context.interrupt.check()?;
         let path = super::join(prefix, element.name());
@@ -80,6 +81,7 @@ impl Parser<'_> {
         }
     }
 
+    /// Parses a document at a path: nested fields, an operator of find, or an expression.
     fn document(&mut self, path: &str, inner: Document<'_>) -> Result<()> {
         let Some(first) = inner.first() else {
             return Err(err!(
@@ -104,6 +106,7 @@ impl Parser<'_> {
         }
     }
 
+    /// Adds an included or excluded field. `_id` may differ from all other fields.
     fn listed(&mut self, path: &str, included: bool) -> Result<()> {
         if path == "_id" {
             if self.id.is_some() {
@@ -149,6 +152,7 @@ impl Parser<'_> {
         self.tree.add(path, Node::Computed(expression))
     }
 
+    /// Parses find's `$elemMatch` on a top-level field. Errors: 31274, 31275, 31255.
     fn elem_match(&mut self, path: &str, operator: &Element<'_>) -> Result<()> {
         if operator.value().as_document().is_none() {
             return Err(err!(
@@ -170,6 +174,7 @@ impl Parser<'_> {
         self.tree.add(path, Node::ElemMatch(Arc::new(filter)))
     }
 
+    /// Parses find's positional `$`, which means inclusion. Errors: 31276, 31256, 31271, 31308, 31395.
     fn positional(&mut self, array: &str, element: &Element<'_>) -> Result<()> {
         if self.positional.is_some() {
             return Err(err!(31276, "Cannot specify more than one positional projection per query."));
@@ -272,6 +277,7 @@ pub(super) fn add_fields(spec: Document<'_>, context: &Context) -> Result<Projec
     Ok(Projection { kind: Kind::Add, tree, positional: None, sort_keys: Vec::new(), may_deepen: false })
 }
 
+/// Adds one field of an `$addFields`, recursively for nested documents without operators.
 fn added(tree: &mut Tree, path: &str, element: &Element<'_>, context: &Context) -> Result<()> {
     context.interrupt.check()?;
     checked_path(path)?;

@@ -16,6 +16,7 @@ pub(super) fn apply(
     Ok(out.finish())
 }
 
+/// Copies the fields, and reduces the first array on the path. Deeper components are not followed beyond it.
 fn fields(
     document: Document<'_>,
     path: &[PathComponent],

@@ -174,6 +174,8 @@ impl Compiled {
         self.search_windows(text, start, locations, interrupt)
     }
 
+    /// Searches window by window, with an interruption check before each. A window with too many steps is divided; a
+    /// single position with too many steps is an error.
     fn search_windows(
         &self,
         text: &str,
@@ -229,6 +231,7 @@ impl Compiled {
             .map_err(matching_error)
     }
 
+    /// Returns the compiled variant from the cache, or compiles it and evicts the oldest.
     fn variant(&self, wanted: Variant) -> std::result::Result<Arc<Code>, Failure> {
         let mut variants = self.variants.lock();
         if let Some((_, code)) = variants.iter().find(|(variant, _)| *variant == wanted) {
@@ -247,6 +250,7 @@ impl Compiled {
     }
 }
 
+/// Runs one search, with match positions if requested.
 fn run(
     code: &Code,
     text: &str,

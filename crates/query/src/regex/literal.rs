@@ -111,6 +111,7 @@ impl Branch {
         !self.at_start && self.at_end == End::Open
     }
 
+    /// Whether an anchored branch matches the text at its start, its end, or both.
     fn matches_anchored(&self, text: &[u8], caseless: bool) -> bool {
         let wanted = self.text.as_bytes();
         let equal = |part: Option<&[u8]>| match (part, caseless) {
@@ -164,6 +165,7 @@ fn read_end(behind: &str) -> Option<End> {
     }
 }
 
+/// Parses branches separated by `|`; `None` if one is not plain text.
 fn read_alternatives(pattern: &str) -> Option<Vec<Branch>> {
     let mut branches = Vec::new();
     let mut rest = pattern;

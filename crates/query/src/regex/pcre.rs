@@ -119,6 +119,8 @@ impl Code {
         Ok(Groups { data })
     }
 
+    /// Runs one search. Without a stack for machine code, a search that exhausts the thread's stack is interpreted
+    /// instead.
     #[allow(unsafe_code)]
     fn run(
         &self,

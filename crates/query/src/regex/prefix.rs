@@ -48,6 +48,7 @@ struct Reader<'p> {
 }
 
 impl Reader<'_> {
+    /// Reads the plain prefix. Returns it, and whether the pattern ends with it.
     fn read(mut self) -> (String, bool) {
         while let Some(c) = self.next() {
             match c {

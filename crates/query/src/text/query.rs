@@ -150,6 +150,7 @@ struct Parts {
 }
 
 impl Parts {
+    /// Splits a search string as MongoDB does.
     fn read(&mut self, search: &str) {
         let (mut negates, mut phrase) = (false, None);
         let (mut at, mut behind_space) = (0, true);
@@ -224,6 +225,7 @@ impl Search {
         Ok(true)
     }
 
+    /// Whether a document contains one of these words, with case and diacritics as requested.
     fn has_word(&self, words: &BTreeSet<String>, document: Document<'_>, spec: &TextSpec) -> Result<bool> {
         let options = Options {
             filters: false,

@@ -44,6 +44,7 @@ impl TextSpec {
         self.any_in(document, &Frame { path: "", in_array: false, language }, visit)
     }
 
+    /// Visits the strings of a document or array. Nested arrays are visited only in a wildcard index.
     fn any_in<'d>(
         &self,
         document: Document<'d>,

@@ -198,6 +198,8 @@ pub(super) fn strip(letter: char) -> Option<char> {
     }
 }
 
+/// Decomposes a letter, removes diacritics and composes it again. A result of several letters leaves the letter
+/// unchanged.
 fn strip_beyond_ascii(letter: char) -> Option<char> {
     let diacritics = CodePointSetData::new::<Diacritic>();
     if diacritics.contains(letter) {

@@ -61,6 +61,7 @@ impl<'a> Change<'a> {
 }
 
 impl Written<'_, '_> {
+    /// Compares the fields of a document that the update names.
     fn document<'a>(
         &self,
         fields: &Fields,
@@ -87,6 +88,7 @@ impl Written<'_, '_> {
         Ok(node)
     }
 
+    /// Returns the change of one place. Unchanged arrays count if operators rewrote them.
     fn change<'a>(&self, node: &Node, old: Element<'a>, new: Element<'a>, path: &str) -> Result<Change<'a>> {
         let same = same_value(&old, &new);
         if same && !self.rewritten {

@@ -25,6 +25,7 @@ pub(super) fn check_operators(
     Ok(())
 }
 
+/// Checks that `_id` is unchanged. Errors: ImmutableField, with the path of the operator that changed it.
 fn check_id(child: &Child, before: Document<'_>, after: Document<'_>) -> Result<()> {
     let Some(old) = before.find("_id") else { return Ok(()) };
     let new = after.find("_id");
@@ -140,6 +141,7 @@ fn check_id_type(id: Element<'_>) -> Result<()> {
     Ok(())
 }
 
+/// Moves the first `_id` to the front.
 pub(super) fn id_first(document: DocumentBuf) -> DocumentBuf {
     let view = document.view();
     if view.first().is_none_or(|first| first.name() == "_id") {

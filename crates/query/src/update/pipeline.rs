@@ -80,6 +80,7 @@ fn not_a_document(value: Option<Value<'_>>, what: &str, document: Document<'_>) 
     )
 }
 
+/// Parses one stage.
 fn parse_stage(stage: Value<'_>, context: &Context) -> Result<Stage> {
     let Value::Document(stage) = stage else {
         return Err(err!(TypeMismatch, "Each element of the 'pipeline' array must be an object"));
@@ -140,6 +141,7 @@ fn unset_paths(value: Value<'_>) -> Result<Vec<&str>> {
     }
 }
 
+/// Parses `$replaceRoot`. Errors: 40229 to 40231.
 fn parse_replace_root(spec: &Element<'_>, context: &Context) -> Result<Stage> {
     let Value::Document(options) = spec.value() else {
         return Err(err!(

@@ -103,6 +103,7 @@ impl Fields {
         self.add_at(Way { path, components: &components, done: 0 }, operator)
     }
 
+    /// Adds an operator below these fields, and creates the nodes on its path.
     fn add_at(&mut self, way: Way<'_>, operator: Arc<dyn Operator>) -> Result<()> {
         let Some((name, rest)) = way.step() else { return Err(way.conflict()) };
         if name == "$" {
@@ -135,6 +136,7 @@ impl Fields {
         Ok(fields)
     }
 
+    /// Merges one child into these fields.
     fn merge_child(&mut self, other: &Child, path: &str) -> Result<()> {
         match self.children.binary_search_by(|child| compare_names(&child.name, &other.name)) {
             Ok(at) => {
@@ -147,6 +149,7 @@ impl Fields {
         Ok(())
     }
 
+    /// Merges the fields of two nodes.
     fn merge(&self, other: &Fields, path: &str) -> Result<Fields> {
         let mut merged = self.clone();
         for child in &other.children {
@@ -171,6 +174,7 @@ impl Elements {
         }
     }
 
+    /// Merges operators on elements, filter by filter.
     fn merge(&self, other: &Elements, path: &str) -> Result<Elements> {
         let mut merged = self.clone();
         for (name, node) in &other.children {

@@ -19,6 +19,7 @@ struct Accumulate {
     bounds: Bounds,
 }
 
+/// Parses an accumulator with its window; the whole partition by default.
 pub(super) fn parse(
     function: &Element<'_>,
     spec: Document<'_>,
@@ -41,6 +42,7 @@ struct Arguments<'a> {
 }
 
 impl<'a> Arguments<'a> {
+    /// Computes the argument of each document.
     fn of(accumulation: &'a Accumulation, partition: &Partition<'a>) -> Result<Arguments<'a>> {
         let mut arena = Arena::new();
         let mut values = Vec::with_capacity(partition.len());

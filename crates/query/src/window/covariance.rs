@@ -58,6 +58,7 @@ impl Sum {
         self.update(number, -1);
     }
 
+    /// Adds a number (`by` is 1) or removes it (-1).
     fn update(&mut self, number: Number, by: i64) {
         self.decimals += if number.is_decimal() { by } else { 0 };
         let double = number.to_f64();
@@ -70,6 +71,7 @@ impl Sum {
         }
     }
 
+    /// Returns the sum. NaN, or infinities of both signs, give NaN.
     fn value(&self) -> Number {
         let decimal = self.decimals > 0;
         let special = |double: f64| match decimal {

@@ -59,7 +59,7 @@ impl Bounds {
 
     /// Returns the frame of each document of a partition.
     ///
-    /// Errors: 5429413 and 5429414 for a sort value that is not a date or number, as the unit requires.
+    /// Errors: 5429513 and 5429414 for a sort value that is not a date or number, as the unit requires.
     pub(super) fn frames(&self, partition: &Partition<'_>) -> Result<Vec<Range<usize>>> {
         match self {
             Bounds::Documents(lower, upper) => {
@@ -93,6 +93,7 @@ fn pair(bounds: Value<'_>) -> Result<(Value<'_>, Value<'_>)> {
     }
 }
 
+/// Parses bounds by position. Errors: 5339901 without a sort pattern, 5339900 for a wrong order.
 fn documents_bounds((lower, upper): (Value<'_>, Value<'_>), sort_by: Option<&SortBy>) -> Result<Bounds> {
     let bound = |value: Value<'_>| match keyword(value)? {
         Some(bound) => Ok(bound),
@@ -128,6 +129,8 @@ fn keyword<T>(value: Value<'_>) -> Result<Option<Bound<T>>> {
     }
 }
 
+/// Parses bounds by sort value. Errors: 5339902 and 8947400 unless sorted by one ascending field, 5339900 for a wrong
+/// order.
 fn range_bounds(
     (lower, upper): (Value<'_>, Value<'_>),
     unit: Option<Value<'_>>,
@@ -168,6 +171,7 @@ fn range_bounds(
     Ok(Bounds::Range { lower, upper, unit })
 }
 
+/// Finds the frames by binary search in the sorted values.
 fn range_frames(
     lower: &Bound<ValueBuf>,
     upper: &Bound<ValueBuf>,
@@ -198,6 +202,7 @@ fn range_frames(
     Ok(frames)
 }
 
+/// Checks the type of a sort value: a date with a unit, a number without. Errors: 5429513, 5429414.
 fn check_value(value: Value<'_>, unit: Option<Unit>) -> Result<()> {
     let fits = if unit.is_some() { matches!(value, Value::DateTime(_)) } else { value.as_number().is_some() };
     if fits {

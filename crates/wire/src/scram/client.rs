@@ -36,6 +36,7 @@ impl Client {
         Client::with_nonce(mechanism, user, password, encoded(&random))
     }
 
+    /// Begins a conversation with a given nonce. Tests pass the nonces of the RFCs.
     fn with_nonce(
         mechanism: Mechanism,
         user: &str,

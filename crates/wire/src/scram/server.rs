@@ -80,6 +80,7 @@ impl First {
         Ok(self.reply_with(credential, &encoded(&random)))
     }
 
+    /// Returns the reply with a given suffix of the nonce. Tests pass the suffixes of the RFCs.
     fn reply_with(self, credential: Credential, added: &str) -> (Server, String) {
         let nonce = format!("{}{added}", self.nonce);
         let reply = format!("r={nonce},s={},i={}", encoded(&credential.salt), credential.iterations);

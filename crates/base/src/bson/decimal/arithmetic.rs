@@ -42,6 +42,7 @@ impl Decimal128 {
         self.times_exact(other).unwrap_or_else(|| binary(self, other, |context, a, b| context.mul(a, b)))
     }
 
+    /// Returns the product of two finite values if coefficient and exponent fit exactly.
     fn times_exact(self, other: Decimal128) -> Option<Decimal128> {
         let (a, a_exponent) = self.signed_parts()?;
         let (b, b_exponent) = other.signed_parts()?;

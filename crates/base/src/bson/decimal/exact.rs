@@ -70,6 +70,7 @@ impl Wide {
         }
     }
 
+    /// Multiplies by a factor in place.
     fn multiply(&mut self, factor: u64) {
         let mut carry = 0;
         for limb in &mut self.0 {

@@ -6,6 +6,7 @@ use dec::{Context, Decimal};
 /// Holds 36 digits, so a result of 34 digits is rounded from an exact one.
 type Wide = Decimal<12>;
 
+/// Converts to the library's encoding (densely packed decimal).
 pub(super) fn to_library(value: Decimal128, context: &mut Context<dec::Decimal128>) -> dec::Decimal128 {
     match value.parts() {
         Parts::NaN => dec::Decimal128::NAN,
@@ -21,6 +22,7 @@ pub(super) fn to_library(value: Decimal128, context: &mut Context<dec::Decimal12
     }
 }
 
+/// Converts from the library's encoding. Every NaN becomes the default NaN.
 pub(super) fn from_library(value: dec::Decimal128) -> Decimal128 {
     if value.is_nan() {
         return Decimal128::NAN;

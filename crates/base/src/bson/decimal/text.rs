@@ -45,6 +45,7 @@ fn parse_exponent(text: &str) -> Option<i64> {
     Some(if text.starts_with('-') { -magnitude } else { magnitude })
 }
 
+/// Parses digits before and after the point. Digits beyond [`DIGITS_KEPT`] only affect rounding.
 fn finite(negative: bool, whole: &str, fraction: &str, exponent: i64) -> Option<Decimal128> {
     let (mut coefficient, mut sticky, mut dropped) = (0u128, false, 0i64);
     for digit in whole.bytes().chain(fraction.bytes()) {

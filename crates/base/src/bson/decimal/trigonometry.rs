@@ -145,6 +145,7 @@ impl Calculator {
         (left, turns.rem_euclid(4))
     }
 
+    /// Returns sine and cosine of any angle: reduces it to half a quarter turn, then swaps and negates by quadrant.
     fn sine_and_cosine(x: Wide) -> (Wide, Wide) {
         let (left, turns) = Calculator::new(REDUCING).reduce(x);
         let mut this = Calculator::new(WORKING);

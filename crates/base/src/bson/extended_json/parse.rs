@@ -120,6 +120,7 @@ impl<'t> Parser<'t> {
         Ok(())
     }
 
+    /// Parses a document. If its first name belongs to a typed value, the whole document must be one.
     fn document(&mut self, name: Option<FieldName<'_>>, out: &mut Builder, depth: usize) -> Result<()> {
         self.expect('{')?;
         let start = self.at;
@@ -162,6 +163,7 @@ impl<'t> Parser<'t> {
         }
     }
 
+    /// Parses an array; a trailing comma is allowed.
     fn array(&mut self, name: Option<FieldName<'_>>, out: &mut Builder, depth: usize) -> Result<()> {
         self.expect('[')?;
         match name {
@@ -179,6 +181,7 @@ impl<'t> Parser<'t> {
         Ok(())
     }
 
+    /// Parses a field name, quoted or bare. An empty name must be quoted.
     fn name(&mut self) -> Result<FieldNameBuf> {
         let name = match self.peek() {
             Some('"' | '\'') => self.quoted()?,
@@ -197,6 +200,7 @@ impl<'t> Parser<'t> {
         rest.get(..end).unwrap_or("")
     }
 
+    /// Parses a string in single or double quotes.
     fn quoted(&mut self) -> Result<String> {
         let quote = self.next_char();
         let mut text = String::new();
@@ -210,6 +214,7 @@ impl<'t> Parser<'t> {
         }
     }
 
+    /// Parses the escape after a backslash.
     fn escape(&mut self) -> Result<char> {
         Ok(match self.next_char() {
             Some('n') => '\n',
@@ -223,6 +228,7 @@ impl<'t> Parser<'t> {
         })
     }
 
+    /// Parses the digits after `\u`. A surrogate pair takes two such escapes.
     fn unicode_escape(&mut self) -> Result<char> {
         let first = self.hex4()?;
         let mut code = first;
@@ -241,6 +247,7 @@ impl<'t> Parser<'t> {
         u32::from_str_radix(digits, 16).map_err(|_| self.error("four hexadecimal digits expected"))
     }
 
+    /// Parses `/pattern/options`. Backslashes stay in the pattern.
     fn regex(&mut self) -> Result<(String, String)> {
         self.expect('/')?;
         let mut pattern = String::new();

@@ -56,6 +56,7 @@ struct Writer {
 }
 
 impl Writer {
+    /// Writes a value: as plain JSON if the form allows it, otherwise as a typed value or a call.
     fn value(&mut self, value: Value<'_>) {
         match value {
             Value::Document(document) => self.document(document),
@@ -83,6 +84,7 @@ impl Writer {
         }
     }
 
+    /// Writes a document; only the shell's form has a blank after the colon.
     fn document(&mut self, document: Document<'_>) {
         self.raw("{");
         let mut first = true;
@@ -105,6 +107,7 @@ impl Writer {
         self.raw("]");
     }
 
+    /// Writes a field name; the shell's form omits quotes around identifiers.
     fn name(&mut self, name: &str) {
         let mut bytes = name.bytes();
         let plain = bytes.next().is_some_and(|b| b.is_ascii_alphabetic() || matches!(b, b'_' | b'$'))
@@ -116,6 +119,7 @@ impl Writer {
         }
     }
 
+    /// Writes a JSON string in double quotes.
     fn quoted(&mut self, text: &str) {
         self.out.push('"');
         for c in text.chars() {
@@ -144,6 +148,7 @@ impl Writer {
         self.raw("}");
     }
 
+    /// Writes a value in the `{"$type": …}` notation of extended JSON.
     fn typed(&mut self, value: Value<'_>) {
         match value {
             Value::Int32(number) => self.wrapped("$numberInt", &number.to_string()),
@@ -196,6 +201,7 @@ impl Writer {
         }
     }
 
+    /// Writes a value as the shell's constructor call.
     fn shell(&mut self, value: Value<'_>) {
         match value {
             Value::Double(number) => self.raw(&double(number)),
@@ -236,6 +242,7 @@ impl Writer {
         }
     }
 
+    /// Writes a call with string arguments.
     fn call(&mut self, name: &str, texts: &[&str]) {
         self.raw(name);
         self.raw("(");

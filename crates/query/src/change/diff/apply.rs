@@ -50,6 +50,7 @@ fn check(diff: &SubDiff<'_>) -> Result<()> {
     }
 }
 
+/// Collects the change of each named field. Errors: 4728000 for a duplicate name.
 fn fates<'a>(diff: &DocumentDiff<'a>) -> Result<Fates<'a>> {
     let mut fates = Fates::default();
     let mut add = |name: &'a str, fate| match fates.insert(name.as_bytes(), fate) {
@@ -72,6 +73,7 @@ fn fates<'a>(diff: &DocumentDiff<'a>) -> Result<Fates<'a>> {
     Ok(fates)
 }
 
+/// Writes the fields of a document after the diff. Inserted fields move to the end even if they exist.
 fn fields(before: Document<'_>, diff: &DocumentDiff<'_>, out: &mut Builder) -> Result<()> {
     let mut fates = fates(diff)?;
     for element in before {
@@ -98,6 +100,7 @@ fn fields(before: Document<'_>, diff: &DocumentDiff<'_>, out: &mut Builder) -> R
     Ok(())
 }
 
+/// Applies a nested diff. A value of another type becomes null, because a later oplog entry will write it.
 fn within(element: Element<'_>, sub: &SubDiff<'_>, out: &mut Builder) -> Result<()> {
     let name = element.field_name();
     // The diff is validated BSON, whose depth bounds the recursion.
@@ -119,6 +122,9 @@ fn within(element: Element<'_>, sub: &SubDiff<'_>, out: &mut Builder) -> Result<
     Ok(())
 }
 
+/// Writes the elements of an array after the diff. Positions between the old end and a new element become null.
+///
+/// Errors: 4728000 for a duplicate position, CannotBackfillArray beyond the limit of nulls.
 fn items(before: Array<'_>, diff: &ArrayDiff<'_>, out: &mut Builder) -> Result<()> {
     let mut entries = HashMap::<usize, ArrayEntry<'_>, foldhash::fast::RandomState>::default();
     let mut end = 0;

@@ -57,6 +57,7 @@ fn documents<'a>(before: Document<'a>, after: Document<'a>, padding: usize) -> O
     (most > node.size).then_some(node)
 }
 
+/// Compares two arrays by position; `None` if the diff is not smaller than the new array.
 fn arrays<'a>(before: Array<'a>, after: Array<'a>) -> Option<ArrayNode<'a>> {
     let most = after.bytes().len();
     let mut node = ArrayNode::new();

@@ -99,6 +99,8 @@ impl<'a> DocumentDiff<'a> {
 }
 
 impl<'a> ArrayDiff<'a> {
+    /// Reads the header of an array's diff and its optional new length. Errors: 4770519 and 4770520 for the header,
+    /// 4770507 for the length.
     fn read(diff: Document<'a>) -> Result<ArrayDiff<'a>> {
         let mut entries = diff.iter();
         let header = entries.next();

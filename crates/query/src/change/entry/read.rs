@@ -29,6 +29,7 @@ struct Input<'a, V> {
 }
 
 impl<'a, V: Deref<Target = [u8]>> Input<'a, V> {
+    /// Decodes the header and all operations. Operations that begin an oplog document must match the ticks in number.
     fn entry(mut self, time: u64) -> Option<Entry<'a>> {
         let [version, flags] = *self.chunk()?;
         if version != VERSION {
@@ -62,6 +63,7 @@ impl<'a, V: Deref<Target = [u8]>> Input<'a, V> {
         })
     }
 
+    /// Decodes one operation. A new namespace gets the next number, by which later operations refer to it.
     fn operation(&mut self, namespaces: &mut Vec<(&'a str, Option<&'a [u8; 16]>)>) -> Option<Operation<'a>> {
         let [byte] = *self.chunk()?;
         let (namespace, uuid) = if byte & NEW_NAMESPACE == 0 {

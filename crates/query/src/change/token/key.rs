@@ -40,6 +40,7 @@ const OUR_NEGATIVE_INFINITY: u8 = 0x21;
 const OUR_ZERO: u8 = 0x2C;
 const OUR_INFINITY: u8 = 0x37;
 
+/// Returns the first byte of a type, which precedes an element's name.
 fn rank(kind: Type) -> u8 {
     match kind {
         Type::MinKey => MIN_KEY,
@@ -132,6 +133,7 @@ fn escaped(text: &str, out: &mut Vec<u8>) {
     out.push(0);
 }
 
+/// Appends a number: Vellum's encoding, with MongoDB's first byte.
 fn number(value: Value<'_>, out: &mut Vec<u8>) {
     let start = out.len();
     key_string::encode(value, true, out);
@@ -212,6 +214,7 @@ impl<'a> Reader<'a> {
         self.skip_rest(first, 0)
     }
 
+    /// Skips the bytes after a value's first byte. The depth is limited, because tokens come from clients.
     fn skip_rest(&mut self, first: u8, depth: usize) -> Option<()> {
         if depth > base::bson::MAX_DEPTH {
             return None;

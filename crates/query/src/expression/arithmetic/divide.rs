@@ -49,6 +49,7 @@ pub(in super::super) fn modulo<'a>(call: &Call<'_, 'a>) -> Computed<'a> {
     number(remainder(a, b))
 }
 
+/// Returns the remainder in the widest type of the operands. The least integer modulo -1 is 0 without overflow.
 fn remainder(a: Number, b: Number) -> Number {
     if a.is_decimal() || b.is_decimal() {
         return Number::Decimal128(a.to_decimal().remainder(b.to_decimal()));

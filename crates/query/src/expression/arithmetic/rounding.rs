@@ -82,6 +82,8 @@ fn places<'a>(call: &Call<'_, 'a>, rounding: Rounding) -> Computed<'a> {
     }
 }
 
+/// Reads the number of places. Errors: 16004 for a value that is not a number, 51082 unless integral, 51083 outside -20
+/// to 100.
 fn read_places(name: &str, precision: Value<'_>) -> Result<i32> {
     if precision.as_number().is_none() {
         return Err(err!(16004, "can't convert from BSON type {} to long", precision.kind().alias()));

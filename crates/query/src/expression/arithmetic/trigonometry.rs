@@ -106,6 +106,7 @@ pub(in super::super) fn atan2<'a>(call: &Call<'_, 'a>) -> Computed<'a> {
     value(y.to_f64().atan2(x.to_f64()))
 }
 
+/// Multiplies the operand by a constant, given as a double and, with all digits, as a decimal.
 fn scale<'a>(call: &Call<'_, 'a>, factor: f64, decimal: &str) -> Computed<'a> {
     let Some(operand) = numeric_operand(call)? else { return null() };
     match operand {

@@ -20,6 +20,7 @@ pub(in super::super) fn bounds(call: &Call<'_, '_>, codes: (i32, i32)) -> Result
     Ok((bound(2, "starting")?.unwrap_or(0), bound(3, "ending")?))
 }
 
+/// Reads one bound: a non-negative int32.
 fn bound(name: &str, which: &str, found: Option<Value<'_>>, codes: (i32, i32)) -> Result<usize> {
     let error = |code, message| Error::new(ErrorCode::Location(code), message);
     let whole = found.and_then(as_int32).ok_or_else(|| {

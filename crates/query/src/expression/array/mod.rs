@@ -70,6 +70,7 @@ pub(super) fn last<'a>(call: &Call<'_, 'a>) -> Computed<'a> {
     end(call, -1)
 }
 
+/// Returns an element at the end of an array for `$first` and `$last`; null for null.
 fn end<'a>(call: &Call<'_, 'a>, position: i32) -> Computed<'a> {
     match call.get_non_null(0)? {
         None => null(),

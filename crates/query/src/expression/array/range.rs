@@ -32,6 +32,7 @@ const STEP: Wording = Wording {
 /// Minimum size of an element in bytes: its type, its name, its value.
 const BYTES_PER_ELEMENT: usize = 7;
 
+/// Evaluates an argument that must be an int32 in value.
 fn argument(call: &Call<'_, '_>, position: usize, wording: &Wording) -> Result<i64> {
     let found = call.get(position)?;
     let error = |code, what: &str, detail: &str| {

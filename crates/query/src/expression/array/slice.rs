@@ -10,6 +10,7 @@ fn error(code: i32, message: String) -> Error {
     Error::new(ErrorCode::Location(code), message)
 }
 
+/// Reads an int32; the first code is for a value that is not a number, the second for other numbers.
 fn whole(found: Value<'_>, codes: (i32, i32), which: &str, kind: &str) -> Result<i32> {
     if found.as_number().is_none() {
         let type_name = found.kind().alias();

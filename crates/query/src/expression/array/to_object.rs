@@ -47,6 +47,7 @@ pub(in super::super) fn array_to_object<'a>(call: &Call<'_, 'a>) -> Computed<'a>
     call.scope.document(pairs.build())
 }
 
+/// Returns name and value of an element. The first element determines the form of all others.
 fn pair<'a>(element: Value<'a>, first_is_array: Option<bool>) -> Result<(&'a str, Value<'a>)> {
     const MIXED: &str =
         "$arrayToObject requires a consistent input format. Elements mustall be arrays or all be objects.";
@@ -76,6 +77,7 @@ fn pair<'a>(element: Value<'a>, first_is_array: Option<bool>) -> Result<(&'a str
     }
 }
 
+/// Returns name and value of `{k: name, v: value}`. Errors: 40392 to 40394.
 fn named_pair(document: Document<'_>) -> Result<(&str, Value<'_>)> {
     let count = document.iter().count();
     if count != 2 {

@@ -49,6 +49,7 @@ pub(in super::super) fn parse(
     Ok(Node::call(operator, vec![Node::Array(inputs), defaults, longest]))
 }
 
+/// Checks the defaults. Errors: 34466 without `useLongestLength`, 34467 for another length than the inputs.
 fn check_defaults(defaults: Option<Vec<Node>>, longest: bool, inputs: usize) -> Result<Node> {
     let Some(defaults) = defaults else { return Ok(Node::Absent) };
     if !longest && !defaults.is_empty() {

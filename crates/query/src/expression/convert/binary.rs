@@ -114,6 +114,7 @@ fn format_missing(from: &str, to: &str) -> base::Error {
     err!(4341115, "Format must be specified when converting from '{from}' to '{to}'")
 }
 
+/// Formats a UUID with dashes.
 fn uuid_text(bytes: &[u8]) -> String {
     let mut text = String::new();
     for (index, byte) in bytes.iter().enumerate() {

@@ -119,6 +119,7 @@ fn to_bool(input: Value<'_>) -> bool {
     }
 }
 
+/// Converts to a date: a date string, milliseconds since 1970, or the time of a timestamp or object id.
 fn to_date(input: Value<'_>) -> Result<Option<Value<'static>>> {
     Ok(Some(Value::DateTime(match input {
         Value::String(text) => date::from_string::read_free_form(text)?,
@@ -134,6 +135,8 @@ fn to_date(input: Value<'_>) -> Result<Option<Value<'static>>> {
     })))
 }
 
+/// Converts to an object id; `None` for types other than strings and object ids. Errors: ConversionFailure for an
+/// invalid string.
 fn to_object_id(input: Value<'_>) -> Result<Option<Value<'static>>> {
     let text = match input {
         Value::ObjectId(id) => return Ok(Some(Value::ObjectId(id))),
@@ -154,6 +157,7 @@ fn to_object_id(input: Value<'_>) -> Result<Option<Value<'static>>> {
     })
 }
 
+/// Converts to a string. Binaries need a format; timestamps and symbols have no conversion.
 fn to_string<'a>(input: Value<'a>, format: Option<Format>, scope: &Scope<'_, 'a>) -> Computed<'a> {
     match input {
         Value::String(_) => Ok(Some(input)),

@@ -125,6 +125,7 @@ fn whole(text: &str, unsigned: &str, failed: impl Fn(&str) -> Error) -> Result<i
     text.parse().map_err(|_| failed("Overflow"))
 }
 
+/// Parses a double. A finite number that becomes infinity or zero is out of range, as with C's `ERANGE`.
 fn double(text: &str, unsigned: &str, failed: impl Fn(&str) -> Error) -> Result<f64> {
     // The standard library accepts what C's strtod accepts, including `inf` and `nan` in any case.
     let value: f64 = text.parse().map_err(|_| failed("Did not consume whole string."))?;

@@ -33,6 +33,7 @@ impl Target {
     }
 }
 
+/// Parses a type by name or number. Errors: BadValue and FailedToParse; ConversionFailure for 0.
 fn kind(to: Value<'_>) -> Result<Type> {
     if let Value::String(name) = to {
         return Type::from_alias(name).ok_or_else(|| err!(BadValue, "Unknown type name: {name}"));
@@ -60,6 +61,7 @@ fn kind(to: Value<'_>) -> Result<Type> {
     })
 }
 
+/// Reads the subtype of a binary: 0 to 9, or 128 and more. Errors: 4341106 to 4341108.
 fn read_subtype(found: Value<'_>) -> Result<u8> {
     if found.as_number().is_none() {
         let kind = found.kind().alias();

@@ -43,6 +43,8 @@ fn date(call: &Call<'_, '_>, position: usize, which: &str) -> Result<Option<i64>
     })
 }
 
+/// Counts the boundaries between two instants, negative if `end` is earlier. Days and longer units count on the local
+/// calendar, shorter units in elapsed time.
 fn bounds_between(start: i64, end: i64, unit: Unit, zone: &Zone, first_day: i64) -> Option<i64> {
     let (a, b) = (zone.to_local(start), zone.to_local(end));
     let months = |local: i64| {

@@ -28,6 +28,7 @@ pub(super) fn for_parsing(format: &str) -> Result<Vec<Piece>> {
     pieces(format, |letter| BOTH.contains(letter))
 }
 
+/// Splits a format; `known` decides which letters are allowed.
 fn pieces(format: &str, known: impl Fn(char) -> bool) -> Result<Vec<Piece>> {
     let mut pieces = Vec::new();
     let mut rest = format.chars();

@@ -193,6 +193,7 @@ pub(super) fn read(text: &str) -> Step<Read> {
     Ok(read)
 }
 
+/// Parses seconds since 1970 after `@`.
 fn unix_time(cursor: &mut Cursor<'_>, read: &mut Read) -> Step<()> {
     let position = cursor.position;
     cursor.position += 1;
@@ -215,6 +216,8 @@ fn zone(cursor: &mut Cursor<'_>, read: &mut Read) -> Step<()> {
     Ok(())
 }
 
+/// Parses text that starts with a letter: a day name, `noon`, `midnight`, a month name or a zone. Day names are
+/// ignored.
 fn word(cursor: &mut Cursor<'_>, read: &mut Read) -> Step<()> {
     let start = cursor.position;
     let word = cursor.word().to_ascii_lowercase();

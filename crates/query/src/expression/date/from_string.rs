@@ -102,6 +102,7 @@ pub(in super::super) fn read_free_form(text: &str) -> Result<i64> {
     read(text.trim_matches(['\0', '\u{a0}']), None, &Zone::UTC, false)
 }
 
+/// Parses a date string. Errors: ConversionFailure, also for a zone in the text together with a zone argument.
 fn read(text: &str, format: Option<&[Piece]>, zone: &Zone, zone_given: bool) -> Result<i64> {
     let found = match format {
         Some(pieces) => by_format(text, pieces),
@@ -142,6 +143,7 @@ pub(super) fn mistake<T>(position: usize, what: &'static str) -> std::result::Re
     Err(Mistake { position, what })
 }
 
+/// Parses a date string by a format. Calendar dates and ISO week dates cannot be mixed.
 fn by_format(text: &str, pieces: &[Piece]) -> std::result::Result<Read, Mistake> {
     // A NUL ends text and format, as in the library that MongoDB uses.
     let text = text.split('\0').next().unwrap_or(text);
@@ -176,6 +178,7 @@ fn by_format(text: &str, pieces: &[Piece]) -> std::result::Result<Read, Mistake>
     Ok(read)
 }
 
+/// Parses the text of one `%` specifier.
 fn specifier(letter: char, cursor: &mut Cursor<'_>, read: &mut Read) -> std::result::Result<(), Mistake> {
     let position = cursor.position();
     let digits = |most: usize, what: &'static str, cursor: &mut Cursor<'_>| {

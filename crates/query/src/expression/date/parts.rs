@@ -165,6 +165,7 @@ pub(in super::super) fn ts_increment<'a>(call: &Call<'_, 'a>) -> Computed<'a> {
     timestamp(call, 5687302, |time| time & 0xFFFF_FFFF)
 }
 
+/// Returns one half of a timestamp; null for null.
 fn timestamp<'a>(call: &Call<'_, 'a>, code: i32, half: fn(u64) -> u64) -> Computed<'a> {
     match call.get_non_null(0)? {
         None => null(),

@@ -61,6 +61,7 @@ fn on_null<'a>(call: &Call<'_, 'a>) -> Computed<'a> {
     if call.given(3) { call.get(3) } else { null() }
 }
 
+/// Formats an instant in a zone. Errors: 18537 for a year without four digits.
 fn print(millis: i64, zone: &Zone, pieces: &[Piece]) -> Result<String> {
     let local = zone.to_local(millis);
     let offset_minutes = (local.saturating_sub(millis)) / MINUTE;
@@ -74,6 +75,7 @@ fn print(millis: i64, zone: &Zone, pieces: &[Piece]) -> Result<String> {
     Ok(out)
 }
 
+/// Appends the text of one `%` specifier.
 fn print_part(letter: char, local: i64, offset_minutes: i64, out: &mut String) -> Result<()> {
     let (civil, days) = (Civil::from_local(local), local.div_euclid(DAY));
     let iso = calendar::iso(days);

@@ -58,6 +58,8 @@ pub(in super::super) fn truncate<'a>(call: &Call<'_, 'a>) -> Computed<'a> {
     }
 }
 
+/// Evaluates the bin size: 1 by default, `None` for null. Errors: 5439017 for a value that is not an int64, 5439018
+/// unless positive.
 fn bin_size(call: &Call<'_, '_>) -> Result<Option<i64>> {
     if !call.given(2) {
         return Ok(Some(1));

@@ -86,6 +86,8 @@ fn check_options(name: &str, options: &str) -> Result<()> {
     }
 }
 
+/// Compiles a pattern for the operator `name`. Errors: 51109 for a NUL, 51108 for an unknown option, 51111 for an
+/// invalid pattern.
 pub(super) fn compile(name: &str, pattern: &str, options: &str) -> Result<Regex> {
     if pattern.contains('\0') {
         return Err(err!(51109, "{name}: regular expression cannot contain an embedded null byte"));
@@ -164,6 +166,7 @@ fn position(text: &str, from: usize, to: usize) -> usize {
     text.get(from..to).map_or(0, |between| between.chars().count())
 }
 
+/// Appends the fields of a match: `match`, `idx` in code points, and `captures` with null for unused groups.
 fn append(out: &mut Builder, text: &str, captures: &Captures, index: usize) {
     let whole = text.get(captures.whole.start..captures.whole.end).unwrap_or_default();
     out.append(c"match", whole).append(c"idx", index as i32).begin_array(c"captures");

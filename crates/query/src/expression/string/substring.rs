@@ -61,6 +61,7 @@ pub(in super::super) fn code_points<'a>(call: &Call<'_, 'a>) -> Computed<'a> {
     call.scope.text(&cut)
 }
 
+/// Evaluates an int32 argument. The first code is for a value that is not a number, the second for other numbers.
 fn count(call: &Call<'_, '_>, position: usize, codes: (i32, i32), which: &str) -> Result<i32> {
     let found = call.get(position)?;
     let error = |code, message| Error::new(ErrorCode::Location(code), message);

@@ -51,6 +51,7 @@ impl Keywords {
         allowed.binary_search_by(|constant| compare(constant.view(), value.view())).is_ok()
     }
 
+    /// Evaluates `allOf`, `anyOf`, `oneOf` and `not`.
     fn allows_combined(&self, value: Value<'_>) -> Result<bool> {
         for schema in &self.all_of {
             if !schema.allows(value)? {
@@ -83,6 +84,8 @@ fn count_allowing(schemas: &[Keywords], value: Value<'_>, enough: usize) -> Resu
 }
 
 impl Numbers {
+    /// Whether a number is within the bounds and a multiple of the divisor. NaN satisfies only an inclusive bound of
+    /// NaN.
     fn allow(&self, number: Number) -> bool {
         let within = |bound: Option<Number>, exclusive: bool, side: Ordering| {
             bound.is_none_or(|bound| match (number.is_nan(), bound.is_nan()) {
@@ -110,6 +113,7 @@ fn is_multiple(number: Number, divisor: Number) -> bool {
 }
 
 impl Strings {
+    /// Whether a string has an allowed length and matches the pattern.
     fn allow(&self, text: &str) -> Result<bool> {
         if self.length_min.is_some() || self.length_max.is_some() {
             let length = text.chars().count() as u64;
@@ -124,6 +128,7 @@ impl Strings {
 }
 
 impl Arrays {
+    /// Whether an array has an allowed length, distinct elements if required, and allowed elements.
     fn allow(&self, array: Array<'_>) -> Result<bool> {
         if !count_within(array.as_document(), self.count_min, self.count_max) {
             return Ok(false);
@@ -139,6 +144,7 @@ impl Arrays {
         Ok(true)
     }
 
+    /// Evaluates `items` and `additionalItems` for one element.
     fn allow_element(&self, position: usize, value: Value<'_>) -> Result<bool> {
         match &self.items {
             None => Ok(true),
@@ -178,6 +184,7 @@ impl Additional {
 }
 
 impl Objects {
+    /// Whether a document has the required fields and allowed values.
     fn allow(&self, document: Document<'_>) -> Result<bool> {
         let has = |name: &String| document.find(name).is_some();
         if !count_within(document, self.count_min, self.count_max) || !self.required.iter().all(has) {
@@ -215,6 +222,7 @@ impl Objects {
         Ok(true)
     }
 
+    /// Evaluates `dependencies` of the fields that are present.
     fn allow_dependencies(&self, document: Document<'_>) -> Result<bool> {
         for (name, dependency) in &self.dependencies {
             if document.find(name).is_none() {

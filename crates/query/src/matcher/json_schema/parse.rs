@@ -171,6 +171,7 @@ fn bound(argument: &Argument<'_>) -> Result<Number> {
     argument.value.as_number().ok_or_else(|| argument.mismatch("must be a number"))
 }
 
+/// `multipleOf`: a positive, finite number.
 fn multiple_of(keywords: &mut Keywords, argument: &Argument<'_>) -> Result<()> {
     let number = bound(argument)?;
     if number.is_nan() || number.to_f64() <= 0.0 {
@@ -189,6 +190,7 @@ fn pattern(keywords: &mut Keywords, argument: &Argument<'_>) -> Result<()> {
     Ok(())
 }
 
+/// `enum`: a non-empty array of distinct values. Values that differ only in the order of fields are duplicates.
 fn enumeration(keywords: &mut Keywords, argument: &Argument<'_>) -> Result<()> {
     let kind = argument.value.kind().alias();
     let array = argument.value.as_array().ok_or_else(|| {
@@ -217,6 +219,7 @@ fn bson_type(keywords: &mut Keywords, argument: &Argument<'_>) -> Result<()> {
     Ok(())
 }
 
+/// `type`: JSON's type names, without `integer`, as in MongoDB.
 fn json_type(keywords: &mut Keywords, argument: &Argument<'_>) -> Result<()> {
     keywords.types = Some(types(argument, |alias| match alias {
         "number" => Ok(None),

@@ -38,6 +38,7 @@ pub(super) fn not(keywords: &mut Keywords, argument: &Argument<'_>) -> Result<()
     Ok(())
 }
 
+/// `items`: one schema for all elements, or a schema for each position.
 pub(super) fn items(keywords: &mut Keywords, argument: &Argument<'_>) -> Result<()> {
     keywords.arrays.items = Some(match argument.value {
         Value::Document(schema) => Items::Each(Box::new(argument.deeper(schema)?)),
@@ -79,6 +80,7 @@ fn additional(argument: &Argument<'_>, must: &str) -> Result<Additional> {
     }
 }
 
+/// `properties`: schemas of fields by name.
 pub(super) fn properties(keywords: &mut Keywords, argument: &Argument<'_>) -> Result<()> {
     for element in argument.object()? {
         let name = element.name();
@@ -90,6 +92,7 @@ pub(super) fn properties(keywords: &mut Keywords, argument: &Argument<'_>) -> Re
     Ok(())
 }
 
+/// `patternProperties`: schemas of fields whose names match a pattern.
 pub(super) fn pattern_properties(keywords: &mut Keywords, argument: &Argument<'_>) -> Result<()> {
     for element in argument.object()? {
         let name = element.name();
@@ -105,6 +108,7 @@ pub(super) fn pattern_properties(keywords: &mut Keywords, argument: &Argument<'_
     Ok(())
 }
 
+/// `dependencies`: names of required fields, or a schema for the whole document.
 pub(super) fn dependencies(keywords: &mut Keywords, argument: &Argument<'_>) -> Result<()> {
     for element in argument.object()? {
         let name = element.name();

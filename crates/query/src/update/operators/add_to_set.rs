@@ -15,6 +15,7 @@ struct AddToSet {
     values: Vec<ValueBuf>,
 }
 
+/// Parses a value, or `$each` with several values, whose duplicates are removed.
 pub(super) fn parse(argument: &Element<'_>, context: &Context) -> Result<Arc<dyn Operator>> {
     let value = argument.value();
     let values = match value.as_document().and_then(|document| document.first()) {
@@ -26,6 +27,7 @@ pub(super) fn parse(argument: &Element<'_>, context: &Context) -> Result<Arc<dyn
     Ok(Arc::new(AddToSet { values }))
 }
 
+/// Returns the array of `$each`, which allows no other fields. Errors: TypeMismatch, BadValue.
 fn each_values<'a>(argument: &Element<'a>, each: &Element<'a>) -> Result<Array<'a>> {
     let Value::Array(values) = each.value() else {
         return Err(err!(

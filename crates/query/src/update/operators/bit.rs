@@ -14,6 +14,7 @@ struct Bit {
     operations: Vec<(Operation, Number)>,
 }
 
+/// Parses the operations in order. Errors: BadValue.
 pub(super) fn parse(argument: &Element<'_>, _context: &Context) -> Result<Arc<dyn Operator>> {
     let Value::Document(arguments) = argument.value() else {
         return Err(err!(
@@ -34,6 +35,7 @@ pub(super) fn parse(argument: &Element<'_>, _context: &Context) -> Result<Arc<dy
     Ok(Arc::new(Bit { operations }))
 }
 
+/// Parses one operation with an int32 or int64.
 fn parse_operation(part: &Element<'_>) -> Result<(Operation, Number)> {
     let operation: Operation = match part.name() {
         "and" => |a, b| a & b,

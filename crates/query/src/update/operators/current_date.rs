@@ -12,6 +12,7 @@ struct CurrentDate {
     as_timestamp: bool,
 }
 
+/// Parses a boolean, which means a date, or a `$type`. Errors: BadValue.
 pub(super) fn parse(argument: &Element<'_>, _context: &Context) -> Result<Arc<dyn Operator>> {
     let as_timestamp = match argument.value() {
         // False means true, as in MongoDB.
@@ -29,6 +30,7 @@ pub(super) fn parse(argument: &Element<'_>, _context: &Context) -> Result<Arc<dy
     Ok(Arc::new(CurrentDate { as_timestamp }))
 }
 
+/// Parses `$type`: `date` or `timestamp`. Errors: BadValue.
 fn wants_timestamp(options: Document<'_>) -> Result<bool> {
     let mut wanted = None;
     for option in options {

@@ -12,6 +12,7 @@ struct Pop {
     first: bool,
 }
 
+/// Parses 1 (the last element) or -1 (the first). Errors: FailedToParse.
 pub(super) fn parse(argument: &Element<'_>, _context: &Context) -> Result<Arc<dyn Operator>> {
     let Some(number) = argument.value().as_number() else {
         return Err(err!(FailedToParse, "Expected a number in: {argument}"));

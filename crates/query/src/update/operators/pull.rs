@@ -22,6 +22,7 @@ enum Pull {
 /// The name that represents the value in the filter of a predicate.
 const WRAPPED: &str = "v";
 
+/// Parses `$pull`: a filter of documents, operators or a pattern on values, or a value.
 pub(super) fn parse(argument: &Element<'_>, context: &Context) -> Result<Arc<dyn Operator>> {
     let value = argument.value();
     let pull = match value {
@@ -36,6 +37,7 @@ pub(super) fn parse(argument: &Element<'_>, context: &Context) -> Result<Arc<dyn
     Ok(Arc::new(pull))
 }
 
+/// Parses `$pullAll`. The values are sorted for binary search. Errors: BadValue unless it is an array.
 pub(super) fn parse_all(argument: &Element<'_>, context: &Context) -> Result<Arc<dyn Operator>> {
     let Value::Array(values) = argument.value() else {
         return Err(err!(
@@ -62,6 +64,7 @@ fn wrap(value: Value<'_>) -> DocumentBuf {
 }
 
 impl Pull {
+    /// Whether an element is removed.
     fn matches(&self, value: Value<'_>, context: &Context) -> Result<bool> {
         match self {
             Pull::Values(values) => {

@@ -24,6 +24,7 @@ pub(super) fn parse(argument: &Element<'_>, _context: &Context) -> Result<Arc<dy
     }))
 }
 
+/// Parses `$each` and its modifiers. Errors: BadValue for an unknown modifier.
 fn parse_clauses(clauses: Document<'_>) -> Result<Push> {
     let mut push = Push::default();
     for clause in clauses {
@@ -38,6 +39,7 @@ fn parse_clauses(clauses: Document<'_>) -> Result<Push> {
     Ok(push)
 }
 
+/// Parses the array of `$each`. Errors: BadValue.
 fn parse_each(clause: &Element<'_>) -> Result<Vec<ValueBuf>> {
     let Value::Array(values) = clause.value() else {
         return Err(err!(
@@ -49,6 +51,7 @@ fn parse_each(clause: &Element<'_>) -> Result<Vec<ValueBuf>> {
     Ok(values.iter().map(|value| value.to_owned()).collect())
 }
 
+/// Parses the integer of `$slice` or `$position`; `but` continues MongoDB's message.
 fn parse_integer(clause: &Element<'_>, but: &str) -> Result<i64> {
     let comma = if but.starts_with("not") { "," } else { "" };
     clause.value().as_i64().ok_or_else(|| {
@@ -62,6 +65,7 @@ fn parse_integer(clause: &Element<'_>, but: &str) -> Result<i64> {
 }
 
 impl Push {
+    /// Inserts, sorts and slices. Negative positions and slices count from the end.
     fn pushed<'v>(&'v self, mut held: Vec<Value<'v>>, collation: &Collation) -> Change<'v> {
         let at = match self.position {
             None => held.len(),
