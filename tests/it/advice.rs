@@ -1,5 +1,5 @@
-//! `vellum advise`, and `vellumWorkingSet` beneath it: what is read from a data directory, and what other sizes of the
-//! cache would do. That the curve is true is tested in crates/storage/tests/working_set.rs.
+//! `vellum advise`, and the command `vellumWorkingSet` behind it: reads of a data directory, and estimates for other
+//! cache sizes. crates/storage/tests/working_set.rs tests the estimates.
 
 use crate::ask::run_on;
 use crate::server::{Scratch, Server};
@@ -7,7 +7,7 @@ use base::bson::DocumentBuf;
 use base::bson::extended_json::parse;
 use std::process::Command;
 
-/// What `vellum advise` says of a server, and whether it ended well.
+/// Returns the output of `vellum advise`, and whether it succeeded.
 fn advise(server: &Server, more: &[&str]) -> (bool, String) {
     let uri = format!("mongodb://{}/", server.address());
     let output =
@@ -28,7 +28,7 @@ fn advice_is_given_for_a_data_directory() {
         let documents: Vec<String> = ids.collect();
         run_on(&server, &format!("{{insert: 'c', documents: [{}], $db: 'test'}}", documents.join(", ")));
     }
-    // From memory to the files, whose pages are what the cache holds.
+    // From memory into the files, since the cache holds pages of the files.
     run_on(&server, "{fsync: 1, $db: 'admin'}");
     for _ in 0..3 {
         let all =
@@ -49,7 +49,7 @@ fn advice_is_given_for_a_data_directory() {
         found.and_then(|value| value.as_i64()).unwrap_or_else(|| panic!("{path:?} in {document:?}"))
     };
     let reads = at(&told, &["hour", "reads"]);
-    // About five hundred pages three times, and a page of the index and one of documents for each find.
+    // About five hundred pages three times, and for each find a page of the index and a page of documents.
     assert!((1800..3000).contains(&reads), "{reads}");
     assert_eq!(reads, at(&status, &["vellum", "cache", "entryReads"]));
     assert_eq!(at(&told, &["hour", "misses"]), at(&status, &["vellum", "cache", "entryMisses"]));

@@ -1,4 +1,4 @@
-//! What most tests do: run a command, look into its reply, wait for a state.
+//! Common steps of tests: run a command, read its reply, wait for a state.
 
 use crate::client::Client;
 use crate::server::Server;
@@ -7,7 +7,7 @@ use base::bson::extended_json::parse;
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// How long a state may take to come on a busy machine.
+/// Timeout for a state on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Runs a command in the shell's form, with its `$db`, and returns the reply.
@@ -28,26 +28,26 @@ pub(crate) fn succeed(client: &mut Client, command: &str) -> DocumentBuf {
     reply
 }
 
-/// A whole number in a reply; -1 without the field.
+/// Returns an integer in a reply; -1 without the field.
 pub(crate) fn number(reply: &DocumentBuf, name: &str) -> i64 {
     reply.view().get(name).and_then(|value| value.as_i64()).unwrap_or(-1)
 }
 
-/// The error code of a reply or of its first write error; 0 without an error.
+/// Returns the error code of a reply or of its first write error; 0 without an error.
 pub(crate) fn code(reply: &DocumentBuf) -> i64 {
     let first = reply.view().get("writeErrors").and_then(|errors| errors.as_array()?.get(0)?.as_document());
     let code = reply.view().get("code").or_else(|| first?.get("code"));
     code.and_then(|code| code.as_i64()).unwrap_or(0)
 }
 
-/// How many operations of this command run.
+/// Returns the number of running operations of this command.
 pub(crate) fn running(client: &mut Client, command: &str) -> usize {
     let current =
         run(client, &format!("{{currentOp: 1, $db: 'admin', 'command.{command}': {{$exists: true}}}}"));
     current.view().get("inprog").and_then(|list| list.as_array()).map_or(0, |list| list.len())
 }
 
-/// Waits until something is so. Tests wait for states by this, never for a time.
+/// Waits until a condition holds. Tests wait for states in this way, never for a time.
 pub(crate) fn until(what: &str, mut is_so: impl FnMut() -> bool) {
     let begun = Instant::now();
     while !is_so() {

@@ -1,4 +1,4 @@
-//! Certificates made in a test: an authority of its own, and a client that trusts it.
+//! Certificates made in a test: a certificate authority, and a client that trusts it.
 
 use crate::client::Client;
 use rcgen::{
@@ -17,7 +17,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use wire::trust::Lenient;
 
-/// Who signs certificates.
+/// A certificate authority.
 pub(crate) struct Authority(CertifiedIssuer<'static, KeyPair>);
 
 /// A certificate with its key, as PEM.
@@ -28,7 +28,7 @@ pub(crate) struct Made {
 }
 
 impl Authority {
-    /// One that nobody else knows.
+    /// Creates an authority.
     pub(crate) fn new(name: &str) -> Authority {
         let mut params = CertificateParams::new(Vec::new()).unwrap();
         params.distinguished_name.push(DnType::CommonName, name);
@@ -37,17 +37,17 @@ impl Authority {
         Authority(CertifiedIssuer::self_signed(params, KeyPair::generate().unwrap()).unwrap())
     }
 
-    /// Its own certificate.
+    /// Returns its own certificate.
     pub(crate) fn pem(&self) -> String {
         self.0.pem()
     }
 
-    /// A certificate for this name, which is good on the loopback address.
+    /// Returns a certificate for this name, valid for the loopback address.
     pub(crate) fn certificate(&self, name: &str) -> Made {
         self.certificate_until(name, 2090)
     }
 
-    /// One that ends with a year.
+    /// Returns a certificate that expires in a year.
     pub(crate) fn certificate_until(&self, name: &str, year: i32) -> Made {
         let mut params =
             CertificateParams::new(vec!["localhost".to_string(), "127.0.0.1".to_string()]).unwrap();
@@ -68,7 +68,7 @@ impl Authority {
         Made { pem: format!("{}{}", certificate.pem(), key.serialize_pem()), serial }
     }
 
-    /// A list that takes a certificate back.
+    /// Returns a revocation list with a certificate.
     pub(crate) fn revoke(&self, made: &Made) -> String {
         let list = CertificateRevocationListParams {
             this_update: date_time_ymd(2020, 1, 1),
@@ -87,11 +87,11 @@ impl Authority {
     }
 }
 
-/// A folder of PEM files, gone afterwards.
+/// A folder of PEM files, removed at the end.
 pub(crate) struct Files(PathBuf);
 
 impl Files {
-    /// An empty one.
+    /// Creates an empty folder.
     pub(crate) fn new(name: &str) -> Files {
         let path =
             PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(format!("tls-{name}-{}", std::process::id()));
@@ -99,7 +99,7 @@ impl Files {
         Files(path)
     }
 
-    /// Writes a file, or writes it anew; its path.
+    /// Writes or replaces a file, and returns its path.
     pub(crate) fn write(&self, name: &str, text: &str) -> String {
         let path = self.0.join(name);
         std::fs::write(&path, text).unwrap();
@@ -117,36 +117,36 @@ impl std::ops::Deref for Files {
 
 impl Drop for Files {
     fn drop(&mut self) {
-        // What is left is in the target directory.
+        // Leftovers are in the target directory.
         let _ = std::fs::remove_dir_all(&self.0);
     }
 }
 
-/// How a test connects.
+/// TLS settings of a test client.
 pub(crate) struct Caller<'a> {
-    /// Whom it trusts; nobody is everybody.
+    /// Trusted authority; `None` accepts any certificate.
     pub(crate) trusts: Option<&'a Authority>,
-    /// What it shows.
+    /// Client certificate.
     pub(crate) shows: Option<&'a Made>,
-    /// What it speaks.
+    /// Protocol version.
     pub(crate) version: Option<&'static SupportedProtocolVersion>,
 }
 
 impl Caller<'_> {
-    /// One that trusts everybody and shows nothing.
+    /// Returns settings that accept any server and send no certificate.
     pub(crate) fn anybody() -> Caller<'static> {
         Caller { trusts: None, shows: None, version: None }
     }
 
-    /// Connects; the handshake is done, but a client of TLS 1.3 hears only at its first command whether its
-    /// certificate is liked.
+    /// Connects and completes the handshake. With TLS 1.3, a refused client certificate shows only at the first
+    /// command.
     pub(crate) fn connect(&self, address: &str) -> io::Result<Client> {
         let stream = self.stream(address)?;
         let local = stream.sock.local_addr()?;
         Ok(Client::over(stream, local))
     }
 
-    /// The same, for whoever speaks another protocol.
+    /// Opens a TLS stream, for clients of another protocol.
     pub(crate) fn stream(&self, address: &str) -> io::Result<StreamOwned<ClientConnection, TcpStream>> {
         let provider = Arc::new(rustls::crypto::ring::default_provider());
         let versions = self.version.map_or(vec![&TLS12, &TLS13], |version| vec![version]);

@@ -1,7 +1,8 @@
-//! Backups of a server under load, restored to random moments and compared with what its log says was there; what was
-//! interrupted, is missing, damaged or not allowed.
+//! Backups of a server under load. Restores to random points in time are compared with the server's log. Interrupted,
+//! missing, damaged and forbidden backups are tested too.
 //!
-//! `VELLUM_BACKUP_WRITES` is how many writes each of eight writers makes, `VELLUM_BACKUP_MOMENTS` how many moments.
+//! `VELLUM_BACKUP_WRITES` is the number of writes by each of eight writers, `VELLUM_BACKUP_MOMENTS` the number of
+//! points in time.
 
 use crate::ask::until;
 use crate::client::Client;
@@ -48,7 +49,7 @@ fn run(client: &mut Client, command: &str) -> DocumentBuf {
     reply
 }
 
-/// The documents of `test.c`, by `_id`.
+/// The documents of `test.c` by `_id`.
 type Contents = BTreeMap<i64, Vec<u8>>;
 
 fn id(document: Document<'_>) -> i64 {
@@ -58,7 +59,7 @@ fn id(document: Document<'_>) -> i64 {
 fn time(value: Option<Value<'_>>) -> u64 {
     match value {
         Some(Value::Timestamp(time)) => {
-            // Its text is what a driver would show.
+            // The text is as a driver shows it.
             let text = format!("{time:?}");
             let numbers: Vec<u64> =
                 text.split(|c: char| !c.is_ascii_digit()).filter_map(|digits| digits.parse().ok()).collect();
@@ -72,7 +73,7 @@ fn time(value: Option<Value<'_>>) -> u64 {
     }
 }
 
-/// All that a data directory has in `test.c`; each collection is valid.
+/// Returns all documents of `test.c` in a data directory, after validating each collection.
 fn contents(data: &Path) -> Contents {
     let still = Still::open(&DiskOptions::new(data)).unwrap();
     let database = database::Database::open(Arc::new(still), Arc::new(database::SystemClock), 1).unwrap();
@@ -92,7 +93,7 @@ fn contents(data: &Path) -> Contents {
         .collect()
 }
 
-/// What the server's log says: each change of `test.c` with its time.
+/// Returns the changes of `test.c` in the server's log with their times.
 fn log(client: &mut Client) -> Vec<(u64, i64, Option<Vec<u8>>)> {
     let mut changes = Vec::new();
     let mut reply =
@@ -121,7 +122,7 @@ fn log(client: &mut Client) -> Vec<(u64, i64, Option<Vec<u8>>)> {
     }
 }
 
-/// Inserts, replaces and deletes documents of its own.
+/// Inserts, replaces and deletes the writer's own documents.
 fn write(client: &mut Client, writer: u64, writes: u64) {
     let random = Random::new(writer * 977 + 5);
     let mut there = BTreeMap::new();
@@ -164,7 +165,7 @@ fn a_backup_under_eight_writers_is_restored_to_any_moment() {
     run(&mut client, "{insert: 'c', documents: [{_id: {$numberLong: '-1'}, w: -1}], $db: 'test'}");
     let first = succeeds(&["backup", &uri, &to]);
     assert!(first.contains("000001.full: everything"), "{first}");
-    // So that the second of any of the changes to come begins behind the backup.
+    // Ensures that the second of every later change begins after the backup.
     let second = || SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs();
     let taken = second();
     until("the next second begins", || second() > taken);
@@ -178,7 +179,7 @@ fn a_backup_under_eight_writers_is_restored_to_any_moment() {
                 })
             })
             .collect();
-        // Checkpoints remove the journal, and archive it.
+        // Checkpoints remove the journal and archive it.
         scope.spawn(|| {
             let mut client = server.connect().unwrap();
             while !stop.load(Ordering::Relaxed) {
@@ -223,13 +224,13 @@ fn a_backup_under_eight_writers_is_restored_to_any_moment() {
         assert!(contents(Path::new(&target)) == at_moment(until), "as of {at}");
         std::fs::remove_dir_all(&target).unwrap();
     }
-    // A second of the clock: what was committed before it began.
+    // A full second: it includes commits before its start.
     let second = changes[changes.len() / 2].0 >> 32;
     let clock = jiff::Timestamp::from_second(second as i64).unwrap().to_string();
     let target = path("second");
     succeeds(&["restore", &to, "--data", &target, "--at", &clock, "--journal-archive", &archive]);
     assert!(contents(Path::new(&target)) == at_moment((second << 32) - 1), "as of {clock}");
-    // All there is, served again, and a backup of that begins anew: it is another history.
+    // The restored data is served again. A backup of it starts anew, since its history is different.
     let last = path("last");
     succeeds(&["restore", &to, "--data", &last, "--journal-archive", &archive]);
     assert!(contents(Path::new(&last)) == at_moment(u64::MAX));
@@ -239,7 +240,7 @@ fn a_backup_under_eight_writers_is_restored_to_any_moment() {
     run(&mut again.connect().unwrap(), "{insert: 'c', documents: [{w: 99}], $db: 'test'}");
     let said = succeeds(&["backup", &format!("mongodb://{}/", again.address()), &to]);
     assert!(said.contains("everything (the earlier backup is of another data directory)"), "{said}");
-    // While a server has it, a directory isn't read beside it.
+    // A directory in use by a server is not read.
     let said = fails(&["backup", "--data", &last, &to], 1);
     assert!(said.contains("connection string"), "{said}");
     assert!(fails(&["verify", &last], 2).contains("another Vellum"));
@@ -251,7 +252,7 @@ fn a_backup_under_eight_writers_is_restored_to_any_moment() {
     succeeds(&["verify", &last]);
 }
 
-/// A data directory with an index, its server stopped.
+/// Creates a data directory with an index, and stops its server.
 fn filled(data: &Path) -> Contents {
     let mut server = Server::start_on(data, &[]).unwrap();
     let mut client = server.connect().unwrap();
@@ -306,12 +307,12 @@ fn a_backup_that_is_killed_is_known_to_be_incomplete() {
         }
     }
     assert!(killed[0] > 0, "none was killed in time: {killed:?}");
-    // Once it isn't killed it is there, whatever lies about.
+    // An uninterrupted backup completes, whatever remains of earlier ones.
     succeeds(&["backup", "--data", &data, &to]);
     succeeds(&["restore", &to, "--data", &target]);
     assert!(contents(Path::new(&target)) == expected);
     std::fs::remove_dir_all(&target).unwrap();
-    // A restore that is killed leaves nothing that is served.
+    // A killed restore leaves nothing that a server opens.
     let began = Instant::now();
     succeeds(&["restore", &to, "--data", &target]);
     let whole = began.elapsed().as_micros() as u64;
@@ -357,7 +358,7 @@ fn what_is_damaged_or_missing_is_told() {
     let text = fails(&["verify", &to], 1);
     assert!(text.contains("damaged:") && text.contains("000001.full"), "{text}");
     assert!(fails(&["restore", &to, "--data", &path("target")], 1).contains("000001.full"));
-    // Some of these bytes are of a page, and not what fills it up.
+    // Some of these bytes belong to a page, not to its padding.
     let base = Path::new(&data).join("base.vellum");
     let middle = std::fs::metadata(&base).unwrap().len() as usize / 2;
     (0..20).for_each(|at| damage(&base, middle + at * 100));

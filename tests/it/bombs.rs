@@ -1,8 +1,8 @@
-//! Nothing that one client sends brings the server down: commands made by a seed around every operator of every
-//! table, which try to grow values, nest them and multiply documents, against a server with little memory.
+//! Hostile commands: no command of one client brings the server down. Random commands around every operator of every
+//! table try to grow and nest values and to multiply documents, on a server with little memory.
 //!
-//! Each has a time limit. None may keep a second client waiting, take the process beyond its memory, or end it.
-//! `VELLUM_BOMBS=SEED` throws others; `VELLUM_BOMB=SEED/NUMBER` throws one, and shows it.
+//! Each command has a time limit. No command may delay a second client, exceed the memory limit, or end the process.
+//! `VELLUM_BOMBS=SEED` uses another seed; `VELLUM_BOMB=SEED/NUMBER` runs and prints a single command.
 
 mod arguments;
 pub(crate) mod generate;
@@ -17,26 +17,26 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// How many there are: every operator is in at least one.
+/// Number of commands: every operator is in at least one.
 const BOMBS: usize = 500;
-/// What they are made by, unless somebody wants others.
+/// Default seed.
 const SEED: u64 = 1;
-/// How long each may take.
+/// Time limit of each command.
 const MAX_TIME: Duration = Duration::from_millis(200);
-/// How late an answer may come, on a busy machine and without optimisation.
+/// Maximum delay of an answer, on a busy machine with an unoptimized build.
 const LATE: Duration = Duration::from_secs(15);
-/// How late a ping may be answered meanwhile.
+/// Maximum delay of a ping meanwhile.
 const PING_LATE: Duration = Duration::from_secs(10);
-/// Connections that throw.
+/// Number of connections that send the commands.
 const THROWERS: usize = 3;
-/// What the process may have, and by how much it may be beyond that for a moment, in megabytes.
+/// Memory limit of the process, and the tolerance for a moment, in megabytes.
 const LIMIT: u64 = 320;
 const BEYOND: u64 = 100;
-/// The address space that the server gets, in kilobytes. What has been freed keeps its addresses, each thread takes some for its
-/// stack, and PCRE2 gives up where its own stack finds no place: so this is far more than what may be resident.
+/// Address space of the server in kilobytes, far above the resident limit. Freed memory keeps its addresses, each
+/// thread needs some for its stack, and PCRE2 fails without space for its own stack.
 const SPACE: u64 = 8 << 20;
 
-/// The bomb of a number: every operator once, and after that any.
+/// Returns the command of a number: first every operator once, then random ones.
 fn bomb(seed: u64, number: usize, cores: &[Core]) -> String {
     let mut maker = Maker::new(seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) ^ number as u64);
     let core = match cores.get(number) {
@@ -56,7 +56,7 @@ fn command(text: &str, more: impl FnOnce(&mut Builder)) -> Result<DocumentBuf, S
     Ok(out.finish())
 }
 
-/// Documents with something of everything in them, once there is memory for them.
+/// Inserts documents with values of every kind, once memory is available.
 fn fill(client: &mut Client) -> Result<(), String> {
     let carry_out = |client: &mut Client, sent: &DocumentBuf| {
         let begun = Instant::now();
@@ -106,7 +106,7 @@ fn fill(client: &mut Client) -> Result<(), String> {
     Ok(())
 }
 
-/// Throws one; how late the answer was, and its code.
+/// Sends a command. Returns the delay of the answer and its code.
 fn throw(client: &mut Client, text: &str) -> Result<(Duration, i64), String> {
     let bomb = command(text, |out| _ = out.append(c"maxTimeMS", MAX_TIME.as_millis() as i32))?;
     let begun = Instant::now();
@@ -126,7 +126,7 @@ fn throw(client: &mut Client, text: &str) -> Result<(Duration, i64), String> {
     Ok((late, code))
 }
 
-/// Sends pings until told to stop, and returns the longest that one took.
+/// Sends pings until the end, and returns the longest time of one.
 fn ping(mut client: Client, stop: &AtomicBool) -> Duration {
     let ping = command("{ping: 1}", |_| {}).unwrap();
     let mut longest = Duration::ZERO;
@@ -141,7 +141,7 @@ fn ping(mut client: Client, stop: &AtomicBool) -> Duration {
     longest
 }
 
-/// A number out of serverStatus.
+/// Returns a number of serverStatus.
 fn status(client: &mut Client, section: &str, name: &str) -> i64 {
     let status = command("{serverStatus: 1}", |_| {}).unwrap();
     let reply = client.command(&status).unwrap();
@@ -149,7 +149,7 @@ fn status(client: &mut Client, section: &str, name: &str) -> i64 {
     section.and_then(|section| section.get(name)?.as_i64()).unwrap_or(0)
 }
 
-/// What went wrong with one, told so that it can be thrown again.
+/// Describes a failure with the values to repeat it.
 fn fault(seed: u64, number: usize, cores: &[Core], what: &str) -> String {
     let core = cores.get(number).copied().unwrap_or(Core::Mixed);
     format!("VELLUM_BOMB={seed}/{number} ({core:?}): {what}")
@@ -189,7 +189,7 @@ fn no_bomb_brings_the_server_down() {
                             return outcomes;
                         }
                         if thrower == 0 && number % 10 < THROWERS {
-                            // Bombs have enlarged what there was. Others at work may be in the way of this.
+                            // The commands have enlarged the data. Other running commands may be in the way.
                             if let Err(why) = fill(&mut client) {
                                 outcomes.push((number, Err(why)));
                             }

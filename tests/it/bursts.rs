@@ -1,4 +1,4 @@
-//! The memory limit under bursts: many operations that begin at once, and many replies that nobody reads.
+//! The memory limit under bursts: many operations that begin together, and many replies that no client reads.
 
 use crate::client::Client;
 use crate::say;
@@ -8,7 +8,7 @@ use base::bson::{Builder, DocumentBuf};
 use std::path::PathBuf;
 use std::sync::Barrier;
 
-/// The limit, in MB, and what the process may have resident beyond it for a moment.
+/// The limit in MB, and the tolerance of resident memory for a moment.
 const LIMIT: u64 = 300;
 const BEYOND: u64 = 100;
 
@@ -26,7 +26,7 @@ fn number(reply: &DocumentBuf, name: &str) -> i64 {
     reply.view().get(name).and_then(|value| value.as_i64()).unwrap_or(-1)
 }
 
-/// The most that a server has had resident, in MB; `None` where the system does not say.
+/// Returns the peak resident memory of a server in MB; `None` if the system does not report it.
 fn peak(server: &Server) -> Option<u64> {
     let status = std::fs::read_to_string(format!("/proc/{}/status", server.pid())).ok()?;
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;
@@ -66,7 +66,7 @@ fn aggregates_that_begin_at_once_stay_within_the_limit() {
     assert_within(&server);
 }
 
-/// Has many clients ask for a large batch each, and read the replies only when all have asked.
+/// Makes many clients request a large batch each. They read the replies only after all requests.
 fn read_slowly(server: &Server) {
     const CLIENTS: usize = 30;
     const DOCUMENTS: i64 = 14;
@@ -84,7 +84,7 @@ fn read_slowly(server: &Server) {
     let mut clients: Vec<Client> = (0..CLIENTS).map(|_| server.connect().unwrap()).collect();
     let find = with_database("{find: 'c', batchSize: 100}");
     clients.iter_mut().for_each(|client| client.ask(&find).unwrap());
-    // They are begun, and wait for their readers.
+    // The replies have begun and wait for their readers.
     std::thread::sleep(std::time::Duration::from_secs(1));
     for client in &mut clients {
         let mut found = 0;
@@ -112,7 +112,7 @@ fn replies_that_wait_stay_within_the_limit() {
     assert_within(&server);
 }
 
-/// A control group of its own for a process, with a limit of memory, where the machine allows that.
+/// A control group for a process, with a memory limit, if the machine allows it.
 struct Group(PathBuf);
 
 impl Group {
@@ -122,7 +122,7 @@ impl Group {
             let path = PathBuf::from(base).join(format!("vellum-test-{}", std::process::id()));
             std::fs::create_dir(&path).ok()?;
             let group = Group(path);
-            // Made files would be a file system's, not the kernel's.
+            // On an ordinary file system, the writes would create files without effect.
             let set = |name: &str, text: String| {
                 let path = group.0.join(name);
                 path.exists().then(|| std::fs::write(path, text).ok()).flatten()
@@ -136,7 +136,7 @@ impl Group {
 
 impl Drop for Group {
     fn drop(&mut self) {
-        // A process that still ends keeps it.
+        // A process that is still ending keeps the directory.
         let _ = std::fs::remove_dir(&self.0);
     }
 }

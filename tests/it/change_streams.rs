@@ -1,5 +1,5 @@
-//! Every commit appears in a change stream exactly once and in order, wherever the stream is resumed and
-//! across kill -9; a waiting stream is woken by the commit; a thousand of them are no trouble.
+//! Every commit appears in a change stream exactly once and in order, wherever the stream resumes and after kill -9. A
+//! commit wakes a waiting stream. A thousand streams cause no problem.
 
 use crate::ask::{run, running, succeed, until};
 use crate::client::Client;
@@ -12,15 +12,15 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 const WRITERS: usize = 16;
-/// Writes of each writer.
+/// Number of writes of each writer.
 const WRITES: usize = 60;
-/// Documents that all writers count up.
+/// Number of documents that all writers increment.
 const SHARED: usize = 4;
 
-/// A stream's cursor and what it was last told.
+/// A stream's cursor and its last token.
 pub(crate) struct Stream {
     pub(crate) cursor: i64,
-    /// Where it resumes: the token of the last batch.
+    /// Resume token of the last batch.
     pub(crate) token: String,
     pub(crate) events: Vec<DocumentBuf>,
 }
@@ -35,7 +35,7 @@ impl Stream {
         stream
     }
 
-    /// Reads on; how many events there were.
+    /// Reads a batch and returns the number of events.
     pub(crate) fn read(&mut self, client: &mut Client, batch: usize, millis: u64) -> usize {
         let before = self.events.len();
         let command = format!(
@@ -55,14 +55,14 @@ impl Stream {
         self.events.extend(events.iter().map(|event| event.as_document().unwrap().to_owned()));
     }
 
-    /// Opens the stream anew behind the last batch.
+    /// Reopens the stream after the last batch.
     fn resume(&mut self, client: &mut Client) {
         let opened = Stream::open(client, &format!("resumeAfter: {{_data: '{}'}}", self.token));
         self.cursor = opened.cursor;
     }
 }
 
-/// One writer: documents of its own inserted and removed, and shared ones counted up, some of it in transactions.
+/// One writer: inserts and removes its own documents, and increments shared ones, partly in transactions.
 fn write(server: &Server, writer: usize) {
     let mut client = server.connect().unwrap();
     let mut attempts = 0;
@@ -95,7 +95,7 @@ fn write(server: &Server, writer: usize) {
     }
 }
 
-/// Checks that the events are each change once and in order: the counts go up by one, and each insert is there.
+/// Checks that the events contain each change once and in order: counts rise by one, and each insert is present.
 fn check(events: &[DocumentBuf]) {
     let mut counts: BTreeMap<i64, i64> = BTreeMap::new();
     let mut inserted = std::collections::BTreeSet::new();
@@ -153,7 +153,7 @@ fn every_commit_appears_once(server: &Server) {
         }
     });
     check(&read.events);
-    // Resumed behind any of its events, the stream has the rest of them.
+    // A stream resumed after any of its events yields all later ones.
     let random = Random::new(8);
     for _ in 0..10 {
         let place = random.draw() as usize % read.events.len();
@@ -205,7 +205,7 @@ fn on_disk_streams_go_on_behind_a_kill() {
     assert_eq!(ids, ["before 1", "before 2", "behind"]);
 }
 
-/// Streams that are open at a time, and those of them that wait.
+/// Number of open streams, and of waiting ones.
 const STREAMS: usize = 1000;
 const WAITING: usize = 200;
 
@@ -223,12 +223,12 @@ fn a_thousand_streams_are_told_of_one_commit() {
             .into_iter()
             .map(|mut stream| {
                 let mut own = server.connect().unwrap();
-                // Without a wake-up it would take as long as a test may.
+                // Without a wake-up this would take the whole test time.
                 scope.spawn(move || stream.read(&mut own, 10, 600_000))
             })
             .collect();
         until("all wait", || running(&mut client, "getMore") == WAITING);
-        // What others write wakes nobody for good.
+        // Writes to other collections end no wait.
         succeed(&mut client, "{insert: 'other', documents: [{}], $db: 'test'}");
         succeed(&mut client, "{insert: 'c', documents: [{_id: 1}], $db: 'test'}");
         waiting.into_iter().for_each(|waited| assert_eq!(waited.join().unwrap(), 1));

@@ -1,4 +1,4 @@
-//! A tiny blocking client: OP_MSG over TCP, one reply for one command.
+//! A minimal blocking client: OP_MSG over TCP, one reply for each command.
 
 use base::ErrorCode;
 use base::bson::{Builder, Document, DocumentBuf, MAX_DEPTH, Value, nests_deeper, validate};
@@ -9,7 +9,7 @@ use wire::header::{HEADER_SIZE, read_i32, read_u32};
 use wire::message::{MORE_TO_COME, PREFIX_SIZE, encode};
 use wire::scram::{Client as Scram, Mechanism};
 
-/// What bytes are read from and written to.
+/// A byte stream.
 pub(crate) trait Duplex: Read + Write + Send {}
 
 impl<S: Read + Write + Send> Duplex for S {}
@@ -22,7 +22,7 @@ pub(crate) struct Client {
 }
 
 impl Client {
-    /// Connects; a reply may take as long as `timeout`.
+    /// Connects; `timeout` limits the wait for a reply.
     pub(crate) fn connect(address: &str, timeout: Duration) -> io::Result<Client> {
         let stream = TcpStream::connect(address)?;
         stream.set_nodelay(true)?;
@@ -31,12 +31,12 @@ impl Client {
         Ok(Client::over(stream, address))
     }
 
-    /// A connection over whatever carries bytes.
+    /// Creates a client over any byte stream.
     pub(crate) fn over(stream: impl Duplex + 'static, address: SocketAddr) -> Client {
         Client { stream: Box::new(stream), address, request_id: 0 }
     }
 
-    /// The address by which the server knows the connection.
+    /// Returns the client's address as the server sees it.
     pub(crate) fn address(&self) -> String {
         self.address.to_string()
     }
@@ -66,7 +66,7 @@ impl Client {
         Ok(DocumentBuf::from_valid(document))
     }
 
-    /// Logs in, and returns the last reply: that of a server whose signature is right, or an error.
+    /// Authenticates and returns the last reply. Checks the server's signature.
     pub(crate) fn login(
         &mut self,
         (user, db): (&str, &str),
@@ -92,7 +92,7 @@ impl Client {
         Ok(reply)
     }
 
-    /// Sends a command that isn't answered.
+    /// Sends a command that gets no reply.
     pub(crate) fn command_unacknowledged(&mut self, command: &DocumentBuf) -> io::Result<()> {
         self.send(command, MORE_TO_COME)
     }
@@ -103,13 +103,13 @@ impl Client {
     }
 }
 
-/// Whether a reply is BSON; in a cursor's, documents as deep as there may be lie three levels deep.
+/// Returns true for valid BSON. In a cursor's reply, documents of the maximum depth are three levels deep.
 fn is_sound(reply: &[u8]) -> bool {
     let in_cursor = || !nests_deeper(Document::from_valid(reply), MAX_DEPTH + 3);
     validate(reply).map_or_else(|error| error.code() == ErrorCode::Overflow && in_cursor(), |()| true)
 }
 
-/// What a server says in a conversation of SASL.
+/// Returns the payload of a SASL reply.
 fn payload(reply: &DocumentBuf) -> Option<Vec<u8>> {
     match reply.view().get("payload") {
         Some(Value::Binary { bytes, .. }) => Some(bytes.to_vec()),

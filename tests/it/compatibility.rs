@@ -1,10 +1,9 @@
-//! docs/compatibility.md, made from the tables themselves: every command with its fields, every
-//! operator, stage and accumulator, and whether it works or is refused by name.
+//! docs/compatibility.md, generated from the tables: every command with its fields, every operator, stage and
+//! accumulator, and whether it works or is refused by name.
 //!
-//! What there is comes from the language's own tables and from `listCommands`; the fields come from
-//! the handlers' sources, where each is declared by name; whether something is refused is asked of
-//! the running server. `VELLUM_BLESS=1 cargo test --test it compatibility` writes the page, the test
-//! fails while it differs.
+//! Names come from the language's tables and from `listCommands`. Fields come from the sources of the handlers, which
+//! declare each by name. The running server shows which names are refused. `VELLUM_BLESS=1 cargo test --test it
+//! compatibility` writes the page, and the test fails while the page differs.
 
 use crate::ask::{code, number, run_on};
 use crate::client::Client;
@@ -15,9 +14,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
 use std::path::Path;
 
-/// What MongoDB calls a thing that a server knows and doesn't do.
+/// MongoDB's code for a known and unsupported feature.
 const NOT_IMPLEMENTED: i64 = 238;
-/// What it says of search, which it has only beside a process of its own.
+/// MongoDB's code for search, which needs a separate process.
 const SEARCH_NOT_ENABLED: i64 = 31082;
 
 #[test]
@@ -75,7 +74,7 @@ fn page(client: &mut Client) -> String {
     page
 }
 
-/// The page up to its tables.
+/// Start of the page, before its tables.
 const INTRODUCTION: &str = "# Compatibility
 
 This page is for developers who want to know which commands, fields, operators and stages of MongoDB work.
@@ -86,7 +85,7 @@ This page is for developers who want to know which commands, fields, operators a
   up to date.
 ";
 
-/// The page below its tables.
+/// End of the page, after its tables.
 const WITHOUT_EFFECT: &str = "
 ## Accepted without effect, as in MongoDB
 
@@ -139,7 +138,7 @@ A write with `w: 0` returns no result.
 - `diagnosticDataCollectionEnabled` can only be false, and `internalQueryFrameworkControl` has one valid value.
 ";
 
-/// Parameters: those that the server tells, and those that it knows from MongoDB and refuses.
+/// Adds the parameters: supported ones, and known ones that are refused.
 fn parameters(client: &mut Client, page: &mut String) {
     let mut all = Builder::new();
     all.append(c"getParameter", "*").append(c"$db", "admin");
@@ -155,7 +154,7 @@ fn parameters(client: &mut Client, page: &mut String) {
     section(page, "Parameters", &all, |name| refused.contains(name));
 }
 
-/// A heading and the names, those refused apart.
+/// Adds a heading and the names, refused names separately.
 fn section(page: &mut String, title: &str, names: &[&str], mut refused: impl FnMut(&str) -> bool) {
     let (no, yes): (Vec<&str>, Vec<&str>) = names.iter().partition(|name| refused(name));
     let list = |names: &[&str]| names.iter().map(|name| format!("`{name}`")).collect::<Vec<_>>().join(" ");
@@ -195,7 +194,7 @@ fn commands(client: &mut Client, page: &mut String) {
     let _ = write!(page, "\nRefused by name ({}): {}\n", list.len(), list.join(" "));
 }
 
-/// Whether the server knows a thing and says that it doesn't do it.
+/// Returns true if the server knows a name and refuses it as unsupported.
 fn is_refused(client: &mut Client, command: &DocumentBuf) -> bool {
     let reply = client.command(command).unwrap();
     let code = reply.view().get("code").and_then(|code| code.as_i64());
@@ -243,8 +242,8 @@ fn accumulator_probe(name: &str) -> DocumentBuf {
     })
 }
 
-/// An expression with no, with one and with empty named arguments: one of them gets past the
-/// operator's own checks of its arguments as far as to its refusal.
+/// Returns the expression with no, one and empty named arguments. One of these passes the operator's argument checks
+/// and reaches its refusal.
 fn expression_probes(name: &str) -> Vec<DocumentBuf> {
     let argument = |value: Value<'static>| {
         pipeline_probe(|out| {
@@ -261,8 +260,8 @@ fn expression_probes(name: &str) -> Vec<DocumentBuf> {
 
 type Declared = BTreeMap<String, (BTreeSet<String>, BTreeSet<String>)>;
 
-/// The fields that each command's handler takes, and those it refuses unless they have no effect:
-/// read from the handlers' sources, following calls within the file, or the folder, and to `Parts::read`.
+/// Returns the fields of each command's handler: accepted ones, and refused ones with an effect. Reads the handlers'
+/// sources and follows calls within a file or folder, and to `Parts::read`.
 fn declared_fields() -> Declared {
     let folder = root().join("crates/server/src/commands");
     let mut declared = Declared::new();
@@ -273,7 +272,7 @@ fn declared_fields() -> Declared {
     declared
 }
 
-/// The options of create, which the database reads: each arm of the match is one or several.
+/// Returns the options of create, which the database reads: each arm of the match has one or several.
 fn options_of_create() -> (BTreeSet<String>, BTreeSet<String>) {
     let text = std::fs::read_to_string(root().join("crates/database/src/options.rs")).unwrap();
     let arms = text.split("match name {").nth(1).unwrap_or_default();
@@ -289,7 +288,7 @@ fn options_of_create() -> (BTreeSet<String>, BTreeSet<String>) {
     (taken, refused)
 }
 
-/// The source of a file, or of all files of a folder.
+/// Returns the source of a file, or of all files of a folder.
 fn source(path: &Path) -> String {
     if path.is_dir() {
         let mut files: Vec<_> =
@@ -320,12 +319,12 @@ fn declared_in(path: &Path, declared: &mut Declared) {
     }
 }
 
-/// The functions of a source by name, with their bodies.
+/// Returns the functions of a source by name, with their bodies.
 fn functions(text: &str) -> BTreeMap<String, String> {
     let mut functions = BTreeMap::new();
     for part in text.split("\nfn ").flat_map(|part| part.split(" fn ")).skip(1) {
         let name: String = part.chars().take_while(|c| c.is_alphanumeric() || *c == '_').collect();
-        // A row may stand behind it, which names what it calls and what it needs.
+        // A row may follow, which names its calls and requirements.
         let part = part.split("Command::new(").next().unwrap_or_default();
         functions.entry(name).or_insert_with(String::new).push_str(part);
     }
@@ -364,8 +363,7 @@ fn collect(
     }
 }
 
-/// The field that a call's argument names: a literal, or each literal of the list that the loop
-/// around the call goes through.
+/// Returns the field names in a call's argument: a literal, or each literal of the surrounding loop's list.
 fn argument(argument: &str, before: &str) -> Vec<String> {
     let argument = argument.trim_start();
     if let Some(literal) = argument.strip_prefix('"') {

@@ -1,15 +1,14 @@
 //! Every command, stage and operator has a golden script of its name.
 //!
-//! The names come from the server and the language themselves, so that nothing new goes without.
-//! Families that aren't complete yet say how many are missing; that number may only fall.
+//! The names come from the server and the language themselves, so a new name needs a script. Incomplete families state
+//! the number of missing scripts, which may only fall.
 
 use crate::root;
 use crate::server::Server;
 use base::bson::extended_json::parse;
 use std::collections::BTreeSet;
 
-/// Scripts that show many refused names in a row; a name that is a command there needs no script
-/// of its own.
+/// Scripts with many refused names in a row. A command in them needs no script of its own.
 const TABLES: &[&str] = &[
     "refused.script",
     "alone.script",
@@ -20,7 +19,7 @@ const TABLES: &[&str] = &[
     "../users/_mergeAuthzCollections.script",
 ];
 
-/// The names among these that have no script in the folder.
+/// Returns the names without a script in the folder.
 fn without_script<'n>(folder: &str, names: impl Iterator<Item = &'n str>) -> Vec<String> {
     let folder = root().join("tests/scripts").join(folder);
     let read = |name: &&str| std::fs::read_to_string(folder.join(name)).ok();
@@ -32,7 +31,7 @@ fn without_script<'n>(folder: &str, names: impl Iterator<Item = &'n str>) -> Vec
     names.filter(|name| !has_script(name)).map(str::to_string).collect()
 }
 
-/// Fails where more than `missing_max` names have no script.
+/// Fails if more than `missing_max` names have no script.
 fn check<'n>(folder: &str, names: impl Iterator<Item = &'n str>, missing_max: usize) {
     let missing = without_script(folder, names);
     assert!(
@@ -61,7 +60,7 @@ fn every_update_operator_has_a_script() {
 #[test]
 fn every_filter_operator_has_a_script() {
     let names = query::matcher::operators::OPERATORS.iter().map(|operator| operator.name);
-    // What JSON schemas become, and the other fields of a reference, shown in that of `$ref`.
+    // Internal results of JSON schemas, and fields of a reference that the script of `$ref` covers.
     let apart = |name: &&str| name.starts_with("$_internal") || matches!(*name, "$db" | "$id");
     check("filters", names.filter(|name| !apart(name)), 0);
 }
@@ -69,7 +68,7 @@ fn every_filter_operator_has_a_script() {
 #[test]
 fn every_stage_has_a_script() {
     let names = query::pipeline::stages().map(|stage| stage.name);
-    // Those that MongoDB's own tests put between others do nothing.
+    // Internal stages of MongoDB's own tests have no effect.
     check("stages", names.filter(|name| !name.starts_with("$_internal")), 0);
 }
 
@@ -85,7 +84,7 @@ fn every_accumulator_has_a_script() {
 
 #[test]
 fn every_window_function_has_a_script() {
-    // Those that are accumulators too are shown in two scripts together.
+    // A name that is also an accumulator is covered by two scripts together.
     let accumulators: BTreeSet<_> = query::accumulator::accumulators().collect();
     let names = query::window::window_functions().filter(|name| !accumulators.contains(name));
     check("window", names, 0);

@@ -1,5 +1,4 @@
-//! Values that nest ever deeper, and pipelines that take ever more, end in an error: the server goes
-//! on, with the memory it is given.
+//! Values nested ever deeper, and ever longer pipelines, end in an error. The server continues within its memory.
 
 use crate::ask::code as code_of;
 use crate::client::Client;
@@ -7,10 +6,10 @@ use crate::server::Server;
 use base::bson::Builder;
 use base::bson::extended_json::parse;
 
-/// The address space that the server gets, in kilobytes.
+/// Address space of the server in kilobytes.
 const MEMORY: u64 = 3 << 20;
 
-/// Sends a command; the reply's code, zero where it was carried out.
+/// Sends a command and returns the code of the reply; zero for success.
 fn code(client: &mut Client, command: &str) -> i64 {
     let mut sent = Builder::new();
     sent.append_all(parse(command).unwrap().view()).append(c"$db", "test");
@@ -53,7 +52,7 @@ fn deep_values_end_in_an_error() {
         code(&mut client, "{update: 'deep', updates: [{q: {}, u: {$rename: {a: 'b.c.d'}}, multi: true}]}"),
         15
     );
-    // What is stored can be read, and wrapped a little.
+    // A stored value can be read and wrapped a little.
     assert_eq!(code(&mut client, "{find: 'deep', projection: {x: ['$$ROOT']}}"), 0);
     assert_eq!(code(&mut client, "{ping: 1}"), 0);
 }
@@ -69,7 +68,7 @@ fn many_stages_at_once_end_in_an_error() {
         nested = format!("{{$unionWith: {{coll: 'deep', pipeline: [{nested}]}}}}, {set}");
     }
     assert_eq!(code(&mut client, &aggregate(&nested)), 7749501);
-    // The same by way of views.
+    // The same through views.
     let group = "{$group: {_id: '$_id', a: {$first: '$a'}}}, ".repeat(900);
     for view in 0..5 {
         let from = if view == 0 { "deep".to_string() } else { format!("v{}", view - 1) };

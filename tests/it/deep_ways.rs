@@ -1,6 +1,5 @@
-//! Values as deep as there may be, given to every operator of every table, and sent every way that documents take
-//! through a server: whatever comes of it is answered, nests no deeper than clients read, and is stored no deeper than
-//! documents are.
+//! Values of the maximum depth, as operands of every operator and on every path of documents through a server. Every
+//! command is answered. No answer nests deeper than clients can read, and no stored document exceeds the depth limit.
 
 use crate::ask::code as code_of;
 use crate::bombs::generate::{Core, Maker, cores};
@@ -12,15 +11,14 @@ use base::bson::{Builder, Document, DocumentBuf, MAX_STORED_DEPTH, Value, nests_
 use std::collections::BTreeMap;
 use std::sync::LazyLock;
 
-/// The address space that the server gets, in kilobytes.
+/// Address space of the server in kilobytes.
 const MEMORY: u64 = 8 << 20;
-/// What the process may have, so that what grows twofold ends soon.
+/// Memory limit of the process, so that exponential growth ends soon.
 const LIMIT: &[&str] = &["--memory-limit", "512M"];
-/// How long a command may take, in milliseconds.
+/// Time limit of a command in milliseconds.
 const MAX_TIME: i32 = 500;
 
-/// Operands that are as deep as what is stored, or deeper by little, or by as much as fits into a message beside what
-/// is around it.
+/// Operands of the maximum stored depth, slightly deeper ones, and the deepest that fit into a message.
 static DEEP: LazyLock<Vec<&'static str>> = LazyLock::new(|| {
     let plain = ["'$deep'", "'$l'", "'$x'", "'$o'", "'$$ROOT'", "['$deep']", "{a: '$l', b: ['$x']}"];
     let around = [wrapped(19, "'$l'"), nested(10, "'$o'"), wrapped(60, "'$x'")];
@@ -43,7 +41,7 @@ fn dotted(levels: usize) -> String {
     vec!["p"; levels].join(".")
 }
 
-/// Sends a command to a database; what is answered.
+/// Sends a command to a database and returns the reply.
 fn send(client: &mut Client, database: &str, command: &str) -> Result<DocumentBuf, String> {
     let parsed = parse(command).map_err(|error| format!("{error:?} in {command:.300}"))?;
     let mut sent = Builder::new();
@@ -55,7 +53,7 @@ fn code(client: &mut Client, command: &str) -> i64 {
     code_of(&send(client, "test", command).unwrap())
 }
 
-/// Documents whose every field nests as deep as a stored document may.
+/// Inserts documents whose every field has the maximum depth.
 fn fill(client: &mut Client) {
     assert_eq!(code(client, "{drop: 'c'}"), 0);
     let (arrays, documents) = (wrapped(178, "1"), nested(178, "1"));
@@ -70,7 +68,7 @@ fn fill(client: &mut Client) {
     }
 }
 
-/// All that the collections have is no deeper than what may be stored.
+/// Checks that no stored document exceeds the depth limit.
 fn check_stored(client: &mut Client) {
     for collection in ["c", "merged", "out", "f"] {
         let reply = send(client, "test", &format!("{{find: '{collection}', batchSize: 1000}}")).unwrap();
@@ -105,7 +103,7 @@ fn every_operator_takes_the_deepest_values() {
     }
     check_stored(&mut client);
     say(&format!("deep values: {} operators, {took_deep} with such, codes {codes:?}", cores.len()));
-    // The rest takes no expression.
+    // Other operators take no expression.
     assert!(took_deep > cores.len() / 2, "{took_deep}");
 }
 
@@ -141,7 +139,7 @@ fn every_update_operator_stores_no_deeper() {
     }
 }
 
-/// What is sent, and the codes that it may have: zero is being carried out.
+/// Returns commands and their allowed codes: zero is success.
 fn ways() -> Vec<(String, &'static [i64])> {
     let wrap = format!("{{$set: {{x: {}}}}}", wrapped(80, "'$x'"));
     let (wraps, deep, path) = ([wrap.as_str(); 4].join(", "), nested(150, "1"), dotted(100));
@@ -158,7 +156,7 @@ fn ways() -> Vec<(String, &'static [i64])> {
         ("{find: 'c', sort: {deep: 1, l: -1}}".to_string(), &[0]),
         ("{distinct: 'c', key: 'deep'}".to_string(), &[0]),
         (format!("{{distinct: 'c', key: '{path}.{path}'}}"), &[0, 15]),
-        // Validators and collations, kept in the catalog.
+        // Validators and collations, stored in the catalog.
         (format!("{{create: 'v1', validator: {{$expr: {{$ne: ['$x', {}]}}}}}}", wrapped(150, "'$x'")), &[0]),
         (format!("{{create: 'v2', validator: {{$jsonSchema: {}}}}}", around(70, "{properties: {a: ", "{}", "}}")), &[0]),
         (format!("{{create: 'v3', validator: {{a: {{$elemMatch: {}}}}}}}", nested(190, "1")), &[0, 15]),
@@ -190,7 +188,7 @@ fn ways() -> Vec<(String, &'static [i64])> {
         (format!("{{findAndModify: 'c', query: {{_id: 77}}, update: {{$set: {{'{path}': {deep}}}}}, upsert: true, new: true}}"), &[15]),
         ("{findAndModify: 'c', query: {_id: 1}, update: {$set: {k: 9}}, fields: {y: ['$$ROOT']}}".to_string(), &[0]),
         (format!("{{bulkWrite: 1, ops: [{{update: 0, filter: {{}}, updateMods: [{wraps}]}}], nsInfo: [{{ns: 'test.c'}}], $db: 'admin'}}"), &[0, 15]),
-        // What tells of commands.
+        // Reports about commands.
         (format!("{{explain: {{find: 'c', filter: {{deep: {}}}}}, verbosity: 'executionStats'}}", nested(185, "1")), &[0, 15]),
         (format!("{{explain: {{aggregate: 'c', cursor: {{}}, pipeline: [{{$set: {{x: {}}}}}]}}}}", wrapped(185, "1")), &[0, 15]),
         ("{profile: 2}".to_string(), &[0]),
@@ -204,12 +202,12 @@ fn ways() -> Vec<(String, &'static [i64])> {
         (format!("{{applyOps: [{{op: 'i', ns: 'test.f', o: {{_id: 9, a: {}}}}}]}}", nested(185, "1")), &[8, 15]),
         (format!("{{applyOps: [{{op: 'u', ns: 'test.f', o2: {{_id: 8}}, o: {{$v: 2, diff: {{{}}}}}}}]}}", around(90, "sa: {", &format!("i: {{b: {}}}", nested(80, "1")), "}")), &[0]),
         (format!("{{applyOps: [{{op: 'u', ns: 'test.f', o2: {{_id: 8}}, o: {{$v: 2, diff: {{{}}}}}}}]}}", around(100, "sa: {", &format!("i: {{b: {}}}", nested(85, "1")), "}")), &[8, 15]),
-        // Options that nobody has: refused by name, however deep.
+        // Unknown options: refused by name at any depth.
         (format!("{{create: 'v5', storageEngine: {deep}}}"), &[0, 72, 2]),
         (format!("{{find: 'c', hint: {deep}}}"), &[2]),
         (format!("{{count: 'c', query: {{$nor: [{}]}}}}", around(95, "{$nor: [", "{a: 1}", "]}")), &[0, 15]),
     ];
-    // Views upon views: each wraps what the one beneath it has wrapped.
+    // Views on views: each wraps the output of the previous one.
     for number in 0..12 {
         let on = if number == 0 { "c".to_string() } else { format!("w{}", number - 1) };
         let create = format!(
@@ -266,7 +264,7 @@ fn deep_values_go_every_way() {
     let before = named(&mut client);
     assert!(before.len() > 15, "{before:?}");
     check_stored(&mut client);
-    // The journal has all of it, and the base after that.
+    // First in the journal only, then in the base.
     for _ in 0..2 {
         server.end();
         server = start().unwrap();

@@ -1,19 +1,19 @@
-//! Documents laid out for people: short ones on one line, long ones a field a line.
+//! Documents formatted for people: short ones on one line, long ones with one field per line.
 
 use base::bson::extended_json::value_to_shell;
 use base::bson::{Builder, DocumentBuf, FieldName, Value};
 
-/// Lines are broken where they would be longer.
+/// Maximum line length.
 const WIDTH: usize = 110;
 
-/// The value in the shell's form, broken into lines where it is long.
+/// Returns the value in the shell's form, on several lines if it is long.
 pub(crate) fn pretty(value: Value<'_>) -> String {
     let mut out = String::new();
     lay_out(value, 0, 0, &mut out);
     out
 }
 
-/// `used` is what the line holds before the value.
+/// `used` is the length of the line before the value.
 fn lay_out(value: Value<'_>, indent: usize, used: usize, out: &mut String) {
     let line = value_to_shell(value);
     let (open, close, fields) = match value {
@@ -40,7 +40,7 @@ fn lay_out(value: Value<'_>, indent: usize, used: usize, out: &mut String) {
     out.push(close);
 }
 
-/// A field's name as the shell form writes it.
+/// Returns a field's name in the shell's form.
 fn field_name(name: &str) -> String {
     let mut holder = Builder::new();
     holder.append(FieldName::known(name), 1i32);
@@ -48,8 +48,8 @@ fn field_name(name: &str) -> String {
     text.strip_prefix('{').and_then(|t| t.strip_suffix(": 1}")).unwrap_or(name).to_string()
 }
 
-/// Rebuilds a document: `change` gets the name and value of every field at every depth and says
-/// what stands there instead (`None` leaves the field out, `Some(None)` keeps it and looks inside).
+/// Returns a copy of a document. `change` gets the name and value of every field at every depth and returns the
+/// replacement: `None` removes the field, `Some(None)` keeps it and visits its contents.
 pub(crate) fn rewrite(
     document: base::bson::Document<'_>,
     change: &mut dyn FnMut(&str, Value<'_>) -> Option<Option<base::bson::ValueBuf>>,

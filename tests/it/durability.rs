@@ -1,5 +1,5 @@
-//! What a server with a data directory promises: a write sent again after `kill -9` is carried out once, and
-//! files copied under `fsync {lock: true}` are whole.
+//! Guarantees of a server with a data directory. A write repeated after `kill -9` takes effect once. Files copied under
+//! `fsync {lock: true}` are complete.
 
 use crate::ask::{number, run_on, running, until};
 use crate::server::{Scratch, Server};
@@ -11,7 +11,7 @@ use std::time::Duration;
 /// Only members of a set take retryable writes.
 const SET: [&str; 2] = ["--replset", "rs0"];
 
-/// The reply without what says that it was answered from the record, and when.
+/// Returns the reply without the fields that differ for a recorded answer.
 fn plain(reply: &DocumentBuf) -> String {
     let mut out = base::bson::Builder::new();
     let differs = ["retriedStmtIds", "$clusterTime", "operationTime"];
@@ -33,7 +33,7 @@ const WRITES: [&str; 8] = [
     "{bulkWrite: 1, ops: [{insert: 0, document: {_id: 9}}, {update: 0, filter: {_id: 9}, updateMods: {$inc: {n: 1}}}, {delete: 0, filter: {_id: 1}}], nsInfo: [{ns: 'test.c'}], NUMBER, $db: 'admin'}",
 ];
 
-/// The nth of the writes, in the nth session or, as a driver does, all in one.
+/// Returns the nth write, in the nth session or, as a driver does, all in one session.
 fn write(at: usize, one_session: bool) -> String {
     let session = if one_session { 200 } else { at };
     let id = format!("{session:08}-0000-4000-8000-000000000000");
@@ -47,7 +47,7 @@ fn contents(server: &Server) -> String {
     batch.unwrap()
 }
 
-/// Each write is answered, the server killed and started anew, and the write sent again.
+/// After each write and its answer, kills and restarts the server, and repeats the write.
 fn killed_between(one_session: bool) {
     let data = Scratch::new("retries");
     let mut server = Server::start_on(&data, &SET).unwrap();
@@ -64,7 +64,7 @@ fn killed_between(one_session: bool) {
         assert!(again.view().find("retriedStmtIds").is_some(), "{command}: {again:?}");
         assert_eq!(contents(&server), before, "{command} was carried out twice");
     }
-    // Older ones are known to be older, if the session is the same.
+    // In one session, older numbers are known to be older.
     let old = run_on(&server, &write(0, one_session));
     let code = old.view().get("code").and_then(|code| code.as_i64());
     assert_eq!(code, one_session.then_some(225), "{old:?}");
@@ -96,7 +96,7 @@ fn a_statement_that_was_not_carried_out_is_carried_out_when_sent_again() {
 
 const TRANSACTION: &str = "lsid: {id: UUID('00000009-0000-4000-8000-000000000000')}, autocommit: false";
 
-/// A command of the session's transaction of this number.
+/// Returns a command of the session's transaction of this number.
 fn within(number: i64, command: &str) -> String {
     format!("{{{command}, {TRANSACTION}, txnNumber: {{$numberLong: '{number}'}}}}")
 }
@@ -105,7 +105,7 @@ fn commit(server: &Server, number: i64) -> DocumentBuf {
     run_on(server, &within(number, "commitTransaction: 1, $db: 'admin'"))
 }
 
-/// The one document of `config.transactions`.
+/// Returns the only document of `config.transactions`.
 fn record(server: &Server) -> DocumentBuf {
     let found = run_on(server, "{find: 'transactions', sort: {_id: 1}, $db: 'config'}");
     let cursor = found.view().get("cursor").and_then(|cursor| cursor.as_document()).unwrap();
@@ -114,7 +114,7 @@ fn record(server: &Server) -> DocumentBuf {
     batch.iter().next().and_then(|document| document.as_document()).unwrap().to_owned()
 }
 
-/// The outcome of a committed transaction is known after a kill, as MongoDB knows it by `config.transactions`.
+/// The outcome of a committed transaction is known after a kill, as in MongoDB's `config.transactions`.
 fn commit_sent_again_after_a_kill(durability: &str) {
     let data = Scratch::new("transactions");
     let options = [&SET[..], &["--durability", durability]].concat();
@@ -143,7 +143,7 @@ fn commit_sent_again_after_a_kill(durability: &str) {
     let time = shown.get("lastWriteOpTime").and_then(|time| time.as_document()).unwrap().get("ts");
     let logged = "{find: 'oplog.rs', filter: {txnNumber: 3}, $db: 'local'}";
     assert!(format!("{:?}", run_on(&server, logged)).contains(&format!("{:?}", time.unwrap())));
-    // One that was never committed is unknown; the next number goes on.
+    // An uncommitted transaction is unknown. The next number works.
     update(&server, 4);
     drop(server);
     let server = start();
@@ -168,7 +168,7 @@ fn a_commit_sent_again_after_a_kill_succeeds() {
     commit_sent_again_after_a_kill("journaled");
 }
 
-/// The files below a directory with their contents.
+/// Returns the files below a directory with their contents.
 fn files(directory: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
     let mut found = BTreeMap::new();
     for entry in std::fs::read_dir(directory).unwrap().map(Result::unwrap) {
@@ -214,7 +214,7 @@ fn files_copied_while_writes_are_locked_open_as_they_were() {
         assert_eq!(number(&counted, "n"), 50, "reads go on, writes don't");
         let shown = run_on(&server, "{currentOp: 1, $db: 'admin'}");
         assert!(matches!(shown.view().get("fsyncLock"), Some(Value::Boolean(true))));
-        // Longer than the journal's interval: nothing is written in the background either.
+        // Longer than the journal's interval: the background writes nothing either.
         std::thread::sleep(Duration::from_millis(300));
         assert!(before == (files(&data), files(&journal)), "files changed under the lock");
         let copies = (Scratch::new("copy"), Scratch::new("copy-journal"));

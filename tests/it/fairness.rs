@@ -1,14 +1,14 @@
-//! Long work of some clients keeps no other client waiting.
+//! Long operations of some clients do not delay other clients.
 
 use crate::server::Server;
 use base::bson::extended_json::parse;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 
-/// More than there are network threads on a small machine.
+/// More than the network threads of a small machine.
 const LONG_CLIENTS: usize = 8;
 
-/// Counts to a number far too great for its time limit, within one expression of one document.
+/// A count far beyond its time limit, in one expression of one document.
 const LONG: &str = "{aggregate: 1, $db: 'test', cursor: {}, maxTimeMS: 4000, pipeline: [{$documents: [{}]}, \
     {$project: {n: {$reduce: {input: {$range: [0, 1000000]}, initialValue: 0, \
     in: {$add: ['$$value', {$size: {$filter: {input: {$range: [0, 1000]}, cond: {$gt: ['$$this', 7]}}}}]}}}}}]}";
@@ -26,7 +26,7 @@ fn long_commands_keep_nobody_waiting() {
                 ended.fetch_add(1, Ordering::SeqCst);
             });
         }
-        // By the time that currentOp shows them all, each has a thread of its own.
+        // When currentOp shows all of them, each has its own thread.
         let current = parse("{currentOp: 1, $db: 'admin', op: 'command', ns: 'test.$cmd'}").unwrap();
         let mut client = server.connect().unwrap();
         let running = |reply: &base::bson::DocumentBuf| {

@@ -1,4 +1,5 @@
-//! tests/fidelity.txt: what became of each place where others' suites had tripped; and what scripts can't say of them.
+//! tests/fidelity.txt: the state of each place where other test suites had failed, and tests that scripts cannot
+//! express.
 
 use crate::ask::run;
 use crate::server::Server;
@@ -7,7 +8,7 @@ use base::bson::{Builder, Document};
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
-/// How many places there are.
+/// Number of places.
 const PLACES: u32 = 55;
 
 #[test]
@@ -109,6 +110,6 @@ fn many_values_are_found_and_explained_in_time() {
         .append(c"$db", "fidelity");
     let plan = client.command(&explain.finish()).unwrap();
     assert!(plan.view().get("queryPlanner").is_some(), "{:.200}", plan.to_string());
-    // Seconds in a debug build on a busy machine; without an index on values it had been minutes.
+    // Seconds in a debug build on a busy machine. Without an index on values it took minutes.
     assert!(begin.elapsed() < Duration::from_secs(60), "{:?}", begin.elapsed());
 }

@@ -1,4 +1,4 @@
-//! File descriptors: the server takes what the system allows, and connections leave some to its files.
+//! File descriptors: the server raises its limit to the maximum, and connections leave some for its files.
 
 use crate::ask::until;
 use crate::server::{Scratch, Server};
@@ -9,7 +9,7 @@ fn connections_leave_descriptors_to_the_files() {
     let data = Scratch::new("files");
     let Some(server) = Server::start_with_files(&data, 64, 200) else { return };
     let ping = parse("{ping: 1, $db: 'admin'}").unwrap();
-    // Four fifths of what the process may have, which is the hard limit by now.
+    // Four fifths of the process's limit, which is now the hard limit.
     let mut clients: Vec<_> = (0..160).map(|_| server.connect().unwrap()).collect();
     for client in &mut clients {
         assert_eq!(client.command(&ping).unwrap().view().get("ok").and_then(|ok| ok.as_i64()), Some(1));
@@ -23,7 +23,7 @@ fn connections_leave_descriptors_to_the_files() {
         assert_eq!(reply.view().get("ok").and_then(|ok| ok.as_i64()), Some(1), "{reply:?}");
         reply
     };
-    // Journal segments are made, and a checkpoint.
+    // The writes create journal segments and a checkpoint.
     let text = "x".repeat(4 << 20);
     for id in 0..24 {
         run(&format!(

@@ -1,4 +1,4 @@
-//! The localhost exception makes one user, however many clients ask at once.
+//! The localhost exception creates one user, however many clients try at once.
 
 use crate::say;
 use crate::server::{Scratch, Server};
@@ -8,7 +8,7 @@ use std::sync::Barrier;
 
 const CLIENTS: usize = 40;
 
-/// Has many clients make a user at the same moment, the clients spread over the servers.
+/// Makes many clients create a user at the same moment, spread over the servers.
 fn make_at_once(servers: &[Server]) {
     let begin = Barrier::new(CLIENTS);
     let make = &|number: usize| {

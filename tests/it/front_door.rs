@@ -1,11 +1,11 @@
-//! `./test` runs all parts, also after a failed one, and ends with a table, the failures and the sums.
+//! `./test` runs all parts, also after a failed one, and ends with a table, the failures and the totals.
 
 use crate::root;
 use crate::server::Scratch;
 use std::path::Path;
 use std::process::{Command, Output};
 
-/// The outcome of `./test` with these parts in place of those in `tests/parts`.
+/// Returns the output and exit code of `./test` with these parts instead of `tests/parts`.
 fn run(folder: &Path, parts: &[(&str, &str)], words: &[&str]) -> (String, Option<i32>) {
     for (name, body) in parts {
         let part = format!("# What: a part\n# Needs:\n# Minutes: 1\n{body}\n");
@@ -17,7 +17,7 @@ fn run(folder: &Path, parts: &[(&str, &str)], words: &[&str]) -> (String, Option
     (String::from_utf8_lossy(&stdout).to_string(), status.code())
 }
 
-/// `./test` with the parts of a folder, as if this test did not run in a part itself.
+/// Returns the command `./test` with the parts of a folder, outside of any enclosing part.
 fn test_of(folder: &Path) -> Command {
     let mut command = Command::new(root().join("test"));
     command.env("VELLUM_TEST_PARTS", folder);
@@ -48,7 +48,7 @@ fn a_failed_part_stops_no_later_part() {
     let table = &said[said.find("part        passed").unwrap_or_else(|| panic!("{said}"))..];
     let words = |line: &str| line.split_whitespace().take(4).collect::<Vec<_>>().join(" ");
     let rows: Vec<_> = table.lines().take(5).map(words).collect();
-    // The part that is skipped is known first.
+    // The skipped part is known first.
     assert_eq!(rows[1..], ["4-installs - - 1", "1-rust 3 1 3", "2-breaks 0 1 0", "3-python 4 0 1"], "{said}");
     assert!(
         table.contains("a::b\n  log: target/test-logs/1-rust.log\n  again: ./test one 'a::b'\n"),
@@ -111,7 +111,7 @@ fn each_part_has_a_header_and_all_fit_into_45_minutes() {
     assert!(minutes <= 45, "{minutes} minutes");
 }
 
-/// Progress is asked for after ten seconds; there is no line to show yet.
+/// Progress is requested after ten seconds, and no line exists yet.
 #[test]
 fn a_silent_part_does_not_end_the_run() {
     let folder = Scratch::new("silent");

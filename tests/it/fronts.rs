@@ -1,5 +1,5 @@
-//! Two servers in this process, each with a database of its own on one store, which both reach as if it were far
-//! away: what either does, the other finds out by reading.
+//! Two servers in this process, each with its own database over one shared store that counts as remote. Each server
+//! sees the other's changes by reading.
 
 use crate::mirrored::Kind;
 use database::{Database, SettableClock};
@@ -12,7 +12,7 @@ use storage::store::{Local, LogOptions};
 use storage::testing::Checked;
 use storage::testing::Shared;
 
-/// The servers; dropping them stops them.
+/// The servers; dropping this value stops them.
 pub(crate) struct Fronts {
     servers: Vec<Arc<Server>>,
     threads: Vec<JoinHandle<()>>,
@@ -55,7 +55,7 @@ impl Drop for Fronts {
     fn drop(&mut self) {
         self.servers.iter().for_each(|server| server.stop());
         for thread in self.threads.drain(..) {
-            // What it panicked with has failed the test already.
+            // Its panic has already failed the test.
             let _ = thread.join();
         }
     }

@@ -1,4 +1,5 @@
-//! `--http`: what Prometheus reads, held to the rules of its format and against serverStatus; slow and broken clients.
+//! `--http`: the metrics for Prometheus, checked against the rules of their format and against serverStatus; slow and
+//! broken clients.
 
 use crate::client::Client;
 use crate::server::Server;
@@ -9,10 +10,10 @@ use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::time::Duration;
 
-/// A sample's name with its labels.
+/// Name of a sample with its labels.
 type Key = (String, BTreeMap<String, String>);
 
-/// A text of Prometheus' format, taken apart.
+/// A parsed text of Prometheus' format.
 #[derive(Default)]
 struct Parsed {
     kinds: BTreeMap<String, String>,
@@ -20,8 +21,8 @@ struct Parsed {
 }
 
 impl Parsed {
-    /// Reads a text strictly: each family once, its help and type before its samples, no sample twice, counters ending
-    /// in `_total`, histograms adding up.
+    /// Parses a text strictly: each family once, help and type before samples, no duplicate sample, counters ending in
+    /// `_total`, consistent histograms.
     fn new(text: &str) -> Parsed {
         assert!(text.ends_with('\n'));
         let mut parsed = Parsed::default();
@@ -93,7 +94,7 @@ impl Parsed {
         *self.samples.get(&key).unwrap_or_else(|| panic!("no {key:?}"))
     }
 
-    /// The sum over all samples of a name that have this label.
+    /// Returns the sum over all samples of a name with this label.
     fn sum(&self, name: &str, label: (&str, &str)) -> f64 {
         let has = |labels: &BTreeMap<String, String>| labels.get(label.0).is_some_and(|of| of == label.1);
         self.samples
@@ -109,7 +110,7 @@ fn is_name(name: &str) -> bool {
         && name.chars().all(|c| c.is_ascii_lowercase() || c == '_')
 }
 
-/// A line of a sample, taken apart.
+/// Parses a sample line.
 fn sample(line: &str) -> (Key, f64) {
     let (name, rest) = line.split_at(line.find(['{', ' ']).unwrap());
     let mut labels = BTreeMap::new();
@@ -155,7 +156,7 @@ fn exchange(address: &str, bytes: &[u8]) -> String {
     stream.set_read_timeout(Some(Duration::from_secs(40))).unwrap();
     stream.write_all(bytes).unwrap();
     let mut text = Vec::new();
-    // Whoever has sent more than was read may find the connection reset.
+    // A client that has sent more than was read may get a connection reset.
     let _ = stream.read_to_end(&mut text);
     String::from_utf8(text).unwrap()
 }
@@ -193,7 +194,7 @@ fn number(document: Document<'_>, path: &str) -> f64 {
     }
 }
 
-/// A server with HTTP, and the address of that; `None` where another server than ours is tested.
+/// Starts a server with HTTP and returns its HTTP address; `None` if a different server is tested.
 fn start(data: Option<&std::path::Path>, options: &[&str]) -> Option<(Server, String)> {
     if std::env::var_os("VELLUM_SERVER").is_some() {
         return None;
@@ -260,7 +261,7 @@ fn figures_are_those_of_server_status() {
         ("vellum_transactions", &[], "transactions.currentOpen"),
         ("vellum_collections", &[("kind", "ordinary")], "catalogStats.collections"),
     ] {
-        // HTTP has a connection of its own while it asks.
+        // HTTP uses a connection during its request.
         let own = f64::from(u8::from(name == "vellum_connections"));
         assert_eq!(parsed.get(name, labels) - own, number(status, path), "{name}");
     }
@@ -289,7 +290,7 @@ fn figures_are_those_of_server_status() {
     );
     drop(client);
     drop(server);
-    // What is left is in the target directory.
+    // Leftovers are in the target directory.
     let _ = std::fs::remove_dir_all(data);
 }
 
@@ -331,7 +332,7 @@ fn health_is_told_and_broken_requests_are_answered() {
         let answer = exchange(&address, request.as_bytes());
         assert!(answer.starts_with(&format!("HTTP/1.1 {status} ")), "{request}: {answer}");
     }
-    // Two requests at once are answered one after the other.
+    // Two requests at once are answered in sequence.
     let both = "GET /healthz HTTP/1.1\r\nHost: a\r\n\r\nGET /readyz HTTP/1.0\r\n\r\n";
     assert_eq!(exchange(&address, both.as_bytes()).matches("HTTP/1.1 200 OK").count(), 2);
 }
@@ -339,7 +340,7 @@ fn health_is_told_and_broken_requests_are_answered() {
 #[test]
 fn slow_clients_keep_no_place_from_others() {
     let Some((_server, address)) = start(None, &[]) else { return };
-    // As many as there are places, and more. All begin a request and don't end it.
+    // More clients than slots. All begin a request and do not finish it.
     let slow: Vec<TcpStream> = (0..80)
         .map(|_| {
             let mut stream = TcpStream::connect(&address).unwrap();

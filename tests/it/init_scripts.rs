@@ -1,5 +1,5 @@
-//! Scripts that fill a new data directory, run by a shell that only says what it was asked for; the real mongosh runs
-//! some in tests/packages/run --only containers.
+//! Scripts that initialize a new data directory, run by a fake shell that records its arguments. tests/packages/run
+//! --only containers runs some with the real mongosh.
 
 use crate::server::Scratch;
 use std::fs;
@@ -7,7 +7,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-/// A folder with scripts, and a shell that notes each and asks whether its server answers.
+/// A folder with scripts, and a shell that records each and pings the server.
 struct Folder {
     scratch: Scratch,
 }
@@ -36,7 +36,7 @@ impl Folder {
         fs::read_to_string(self.scratch.join("noted")).unwrap_or_default()
     }
 
-    /// Starts a server that ends at once; whether it served, and what it said.
+    /// Starts a server that ends at once. Returns whether it served, and its output.
     fn serve(&self, path: &Path) -> (bool, String) {
         let output = Command::new(env!("CARGO_BIN_EXE_vellum"))
             .args(["--port", "0", "--parent-pipe", "--data"])

@@ -1,8 +1,7 @@
-//! Whatever a command is at, killOp and maxTimeMS end it soon, and other clients don't notice.
+//! killOp and maxTimeMS end every command soon, and other clients are not delayed.
 //!
-//! Each case is work that would take far longer than anybody waits. What is measured is how long
-//! after being told to stop it answers, and how long a ping takes meanwhile; the figures are
-//! printed. The bounds are for debug builds on busy machines: the aim is 10 ms.
+//! Each case is work that would take far too long. The test measures and prints the time from the interruption to the
+//! answer, and the time of a ping meanwhile. The limits are for debug builds on busy machines: the goal is 10 ms.
 
 use crate::client::Client;
 use crate::say;
@@ -13,18 +12,18 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// How late an answer may come.
+/// Maximum delay of an answer.
 const LATE: Duration = Duration::from_millis(500);
-/// How long a ping may take meanwhile.
+/// Maximum time of a ping meanwhile.
 const PING_LATE: Duration = Duration::from_secs(2);
-/// A machine that is busy with something else gets further chances.
+/// Number of attempts, since the machine may be busy with other work.
 const ATTEMPTS: usize = 4;
-/// The limit that the second half of the cases runs under.
+/// Time limit in the second half of the cases.
 const MAX_TIME: Duration = Duration::from_millis(150);
-/// Documents in the collection that the cases read.
+/// Number of documents in the collection.
 const DOCUMENTS: i32 = 20_000;
 
-/// What is to be stopped: a name, and a command without `$db`.
+/// Commands to interrupt: a name, and a command without `$db`.
 const CASES: &[(&str, &str)] = &[
     (
         "nested $reduce",
@@ -137,7 +136,7 @@ const CASES: &[(&str, &str)] = &[
     ("createIndexes", "{createIndexes: 'big', indexes: [{key: {'deep.$**': 1}, name: 'slow'}]}"),
 ];
 
-/// Cases whose text is long.
+/// Returns the cases with long texts.
 fn long_cases() -> Vec<(&'static str, String)> {
     let patterns: Vec<String> = (0..20_000).map(|number| format!("/a{number}.*[xyz]/")).collect();
     let fields: Vec<String> =
@@ -174,8 +173,8 @@ fn code(reply: &DocumentBuf) -> Option<i64> {
     of(reply.view()).or_else(|| first.and_then(of))
 }
 
-/// Fills the collection: short documents, each leading to the next, with text that a pattern of
-/// the cases takes long over, and something deep to index.
+/// Fills the collection: short documents, each linked to the next, with text that some patterns take long to match, and
+/// deep values to index.
 fn fill(client: &mut Client) {
     for from in (0..DOCUMENTS).step_by(1000) {
         let insert = command("{insert: 'big'}", |out| {
@@ -195,7 +194,7 @@ fn fill(client: &mut Client) {
     }
 }
 
-/// The number by which killOp knows what the connection from an address does, once it does.
+/// Returns the operation number of the connection with this address, for killOp.
 fn operation(client: &mut Client, address: &str) -> Option<i64> {
     let mut current = Builder::new();
     current.append(c"currentOp", 1).append(c"client", address).append(c"$db", "admin");
@@ -212,7 +211,7 @@ fn operation(client: &mut Client, address: &str) -> Option<i64> {
     None
 }
 
-/// Starts the command, kills it, and says how long it went on, or what went wrong.
+/// Starts the command, kills it, and returns the remaining run time, or the error.
 fn killed(server: &Server, text: &str) -> Result<Duration, String> {
     let (mut client, mut killer) = (server.connect().unwrap(), server.connect().unwrap());
     let address = client.address();
@@ -231,7 +230,7 @@ fn killed(server: &Server, text: &str) -> Result<Duration, String> {
     Ok(ended.saturating_duration_since(told))
 }
 
-/// Runs the command under a time limit, and says by how much it was late.
+/// Runs the command with a time limit, and returns its delay.
 fn timed(server: &Server, text: &str) -> Result<Duration, String> {
     let mut client = server.connect().unwrap();
     let slow = command(text, |out| _ = out.append(c"maxTimeMS", MAX_TIME.as_millis() as i32));
@@ -248,7 +247,7 @@ fn expect(wanted: i64, reply: std::io::Result<DocumentBuf>) -> Result<(), String
     }
 }
 
-/// The best of a few attempts.
+/// Returns the best of several attempts.
 fn attempt(once: impl Fn() -> Result<Duration, String>) -> Result<Duration, String> {
     let mut best = Duration::MAX;
     for _ in 0..ATTEMPTS {
@@ -260,7 +259,7 @@ fn attempt(once: impl Fn() -> Result<Duration, String>) -> Result<Duration, Stri
     Err(format!("it ended {best:?} after it was told to"))
 }
 
-/// Pings until it is told to end; the longest that one took.
+/// Sends pings until the end, and returns the longest time of one.
 fn ping(server: &Server, over: &AtomicBool) -> Duration {
     let ping = parse("{ping: 1, $db: 'admin'}").unwrap();
     let mut client = server.connect().unwrap();

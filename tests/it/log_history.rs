@@ -1,4 +1,4 @@
-//! How far the log reaches back: what streams are told that ask for more, and how its terms grow.
+//! The log window: errors for streams that start earlier, and the growth of terms.
 
 use crate::ask::{run, succeed};
 use crate::change_streams::Stream;
@@ -7,7 +7,7 @@ use crate::server::{Scratch, Server};
 use base::bson::{DocumentBuf, Value};
 use std::thread;
 
-/// The options of a set whose log is as small as can be.
+/// Options of a set with the smallest possible log.
 const SMALL: [&str; 4] = ["--replset", "rs0", "--oplog-size", "16M"];
 
 const TOO_OLD: i64 = 286;
@@ -16,7 +16,7 @@ fn is_remote() -> bool {
     std::env::var_os("VELLUM_SERVER").is_some()
 }
 
-/// Opens a stream; the code that it fails with.
+/// Opens a stream and returns its error code.
 fn code_of(client: &mut Client, spec: &str) -> Option<i64> {
     let command =
         format!("{{aggregate: 'c', pipeline: [{{$changeStream: {{{spec}}}}}], cursor: {{}}, $db: 'test'}}");
@@ -54,7 +54,7 @@ fn streams_that_would_begin_before_the_log_are_refused() {
     }
     let Some(server) = Server::start_with(&SMALL) else { return };
     let mut client = server.connect().unwrap();
-    // Before anything is trimmed, any time will do.
+    // Any start time is valid before the log is first trimmed.
     assert_eq!(code_of(&mut client, "startAtOperationTime: Timestamp(1, 1)"), None);
     succeed(&mut client, "{create: 'c', changeStreamPreAndPostImages: {enabled: true}, $db: 'test'}");
     let mut slow = Stream::open(&mut client, "fullDocumentBeforeChange: 'required'");
@@ -72,7 +72,7 @@ fn streams_that_would_begin_before_the_log_are_refused() {
     ] {
         assert_eq!(code_of(&mut client, &spec), Some(TOO_OLD), "{spec}");
     }
-    // A stream that hasn't read for as long is told at its next getMore; pre-images went with their entries.
+    // An outdated stream gets the error at its next getMore; pre-images were removed with their entries.
     let reply =
         run(&mut client, &format!("{{getMore: NumberLong({}), collection: 'c', $db: 'test'}}", slow.cursor));
     assert_eq!(reply.view().get("code").and_then(|code| code.as_i64()), Some(TOO_OLD), "{reply:?}");
@@ -127,7 +127,7 @@ fn a_stretch_as_a_standalone_ends_all_streams() {
     assert_eq!(stream.read(&mut client, 10, 10_000), 1);
 }
 
-/// The term of the latest entry of the log, of hello's election, and of the set's status.
+/// Returns the term of the log's latest entry, of hello's election, and of the set's status.
 fn terms(client: &mut Client) -> [i64; 3] {
     let found = succeed(client, "{find: 'oplog.rs', sort: {$natural: -1}, limit: 1, $db: 'local'}");
     let batch = found.view().get("cursor").unwrap().as_document().unwrap().get("firstBatch").unwrap();

@@ -1,43 +1,45 @@
-//! The one integration binary: everything that is tested from outside, over a socket or over the
-//! tree of sources. One binary links once, and starts the server as users do.
+//! The integration test binary: all tests from outside, over a socket or over the source tree. One binary links once,
+//! and starts the server as users do.
 //!
-//! - `scripts`: golden scripts in `tests/scripts`, on the binary and on two engines compared; `VELLUM_SCRIPT=part/of/name` picks some,
-//!   `VELLUM_BLESS=1` rewrites their replies: then read the diff.
-//! - `recordings`: replays of a real MongoDB; `VELLUM_RECORDING=core/foo` shows differences in
-//!   detail, `VELLUM_BLESS=1` keeps the new rates.
-//! - `recordings_on_postgres`: the same replayed at fronts over PostgreSQL.
+//! - `scripts`: golden scripts in `tests/scripts`, on the binary and on two compared engines.
+//!   `VELLUM_SCRIPT=part/of/name`
+//! selects some. `VELLUM_BLESS=1` rewrites their replies: review the diff.
+//! - `recordings`: replays of a real MongoDB. `VELLUM_RECORDING=core/foo` shows differences in detail, `VELLUM_BLESS=1`
+//!   stores
+//! the new rates.
+//! - `recordings_on_postgres`: the same recordings on fronts over PostgreSQL.
 //! - `coverage`: every command, stage and operator has a script.
-//! - `ask`: what tests share: run a command, look into its reply, wait for a state.
-//! - `backup`: backups under load, restored to random moments.
-//! - `bombs`: what tries to take all memory or time ends in an error.
-//! - `change_streams`: every commit once and in order; streams that wait, and how many.
-//! - `compatibility`: docs/compatibility.md, made from the tables.
-//! - `deep`: values that nest or grow without end.
-//! - `deep_ways`: the deepest values to every operator, and every way through the server.
-//! - `durability`: what a server with a data directory keeps when it is killed.
-//! - `fairness`: long work keeps nobody waiting.
-//! - `files`: how many descriptors connections may take.
-//! - `front_door`: `./test` goes on after a failed part, and its table.
-//! - `http`: figures for Prometheus, and health.
-//! - `interrupts`: killOp and maxTimeMS end whatever runs.
-//! - `log_history`: how far the log reaches back, and its terms.
-//! - `memory`: what happens as memory comes to its end.
-//! - `mistakes`: natural mistakes of a first start, and what is said about each.
-//! - `options`: docs/options.md, made from the definition of the command line.
-//! - `postgres_dropped`: large collections dropped over PostgreSQL, and removed by whoever lives.
+//! - `ask`: common steps of tests: run a command, read its reply, wait for a state.
+//! - `backup`: backups under load, restored to random points in time.
+//! - `bombs`: commands that try to exhaust memory or time end in an error.
+//! - `change_streams`: every commit once and in order; many waiting streams.
+//! - `compatibility`: docs/compatibility.md, generated from the tables.
+//! - `deep`: values that nest or grow without limit.
+//! - `deep_ways`: the deepest values in every operator, and on every path through the server.
+//! - `durability`: data that survives a killed server.
+//! - `fairness`: long operations delay no other client.
+//! - `files`: file descriptors of connections.
+//! - `front_door`: `./test` continues after a failed part, and prints a table.
+//! - `http`: metrics for Prometheus, and health.
+//! - `interrupts`: killOp and maxTimeMS end every operation.
+//! - `log_history`: the log window and its terms.
+//! - `memory`: behaviour at the memory limit.
+//! - `mistakes`: common mistakes of a first start, and their messages.
+//! - `options`: docs/options.md, generated from the definition of the command line.
+//! - `postgres_dropped`: large dropped collections over PostgreSQL, deleted by any living front.
 //! - `postgres_fronts`: two servers over one PostgreSQL schema.
-//! - `postgres_given_up`: statements that nobody waits for end at PostgreSQL, and nobody waits long for a connection.
-//! - `postgres_start`: who gets in to PostgreSQL, encrypted or not, where there is room, and to a schema of another version.
-//! - `postgres_streams`: change streams at both, while both write.
-//! - `sessions`: a session's statements wait for one another.
-//! - `starting`: what is printed and logged at first, where options come from, signals.
-//! - `step_down`: a stepDown interrupts the writes under way.
+//! - `postgres_given_up`: abandoned statements end at PostgreSQL, and waits for a connection are limited.
+//! - `postgres_start`: connections to PostgreSQL: encryption, limits, and schemas of another version.
+//! - `postgres_streams`: change streams at two fronts, while both write.
+//! - `sessions`: statements of one session run in sequence.
+//! - `starting`: first output and log lines, sources of options, signals.
+//! - `step_down`: a stepDown interrupts running writes.
 //! - `stopping`: signals to stop, under load.
-//! - `strict`: what `--strict` reports.
-//! - `tidy`: rules about the sources themselves.
-//! - `tls`: who may connect how, and certificates that are changed.
+//! - `strict`: reports of `--strict`.
+//! - `tidy`: rules about the sources.
+//! - `tls`: TLS connections, and replaced certificates.
 //!
-//! `VELLUM_SERVER=127.0.0.1:27017` uses a server already running instead of starting some.
+//! `VELLUM_SERVER=127.0.0.1:27017` uses a running server instead of starting some.
 
 #![allow(clippy::unwrap_used)]
 
@@ -112,18 +114,18 @@ mod waits;
 use std::io::Write;
 use std::path::PathBuf;
 
-/// The root of the source tree.
+/// Returns the root of the source tree.
 fn root() -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR"))
 }
 
-/// Prints past the test harness, which would swallow what passing tests say.
+/// Prints past the test harness, which captures the output of passing tests.
 fn say(text: &str) {
-    // Nobody is left to tell if even that fails.
+    // A failed print has no other reader.
     let _ = writeln!(std::io::stderr().lock(), "{text}");
 }
 
-/// Whether recorded expectations are to be rewritten rather than checked.
+/// Returns true if recorded expectations should be rewritten, not checked.
 fn bless() -> bool {
     std::env::var_os("VELLUM_BLESS").is_some_and(|value| !value.is_empty() && value != "0")
 }

@@ -1,5 +1,5 @@
-//! What happens as memory comes to its end: data stops growing, reads and deletes go on; and operations whose client
-//! has gone don't hold any.
+//! Behaviour at the memory limit: data stops growing, and reads and deletes continue. Operations of disconnected
+//! clients hold no memory.
 
 use crate::ask::{number, until};
 use crate::client::Client;
@@ -9,9 +9,9 @@ use base::bson::{Builder, DocumentBuf};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// The address space that servers get, in kilobytes.
+/// Address space of servers in kilobytes.
 const SPACE: u64 = 8 << 20;
-/// How long something may take that happens within a second or two, on a busy machine.
+/// Timeout on a busy machine for events that normally take a second or two.
 const PATIENCE: Duration = Duration::from_secs(20);
 
 fn command(client: &mut Client, text: &str) -> DocumentBuf {
@@ -21,7 +21,7 @@ fn command(client: &mut Client, text: &str) -> DocumentBuf {
     client.command(&sent.finish()).unwrap()
 }
 
-/// Inserts two megabytes; the code of the write error, zero where there is none.
+/// Inserts two megabytes and returns the code of the write error, zero for success.
 fn insert(client: &mut Client) -> i64 {
     let mut sent = Builder::new();
     sent.append(c"insert", "c").begin_array(c"documents");
@@ -62,7 +62,7 @@ fn resident_megabytes(client: &mut Client) -> i64 {
     memory.and_then(|memory| memory.get("resident")?.as_i64()).unwrap_or(-1)
 }
 
-/// Only where the allocator gives pages back one by one.
+/// Only if the allocator returns single pages.
 #[test]
 #[cfg(all(target_os = "linux", target_env = "gnu"))]
 fn what_was_dropped_goes_back_to_the_system_though_something_between_it_stays() {
@@ -140,7 +140,7 @@ fn reads_end_with_their_client() {
     until("it ends with its client", || !runs(&mut second));
 }
 
-/// Each waiting insert may want a thread. In an address space with room for few threads all inserts are carried out.
+/// Each waiting insert may need a thread. With address space for few threads, all inserts must still succeed.
 #[test]
 fn waiting_inserts_need_no_thread_each() {
     const CLIENTS: usize = 2000;
@@ -164,8 +164,8 @@ fn waiting_inserts_need_no_thread_each() {
     assert!(!server.log().contains("panicked"), "{}", server.log());
 }
 
-/// Each pattern and thread used to have a megabyte of stack: where 20,000 of them had no room, the thread panicked. In
-/// much less space than that all are looked at, and what they take is the operation's.
+/// Each pattern and thread used to have a megabyte of stack, and a thread panicked when 20,000 of these did not fit. In
+/// much less space all patterns must be evaluated now, and their memory belongs to the operation.
 #[test]
 fn patterns_are_the_operations_memory() {
     let Some(server) = Server::start_bounded(SPACE / 4, &[]) else { return };
@@ -178,7 +178,7 @@ fn patterns_are_the_operations_memory() {
         found.view().get("cursor").and_then(|cursor| cursor.as_document()?.get("firstBatch")?.as_array());
     let ids =
         batch.map(|batch| batch.iter().filter_map(|each| each.as_document()?.get("_id")?.as_i64()).collect());
-    // The other is matched by none.
+    // The other document matches no pattern.
     assert_eq!(ids, Some(vec![1]), "{found:.300}");
     let set = |client: &mut Client, bytes: i64| {
         let mut sent = Builder::new();
@@ -231,7 +231,7 @@ fn idle_cursors_keep_no_more_old_versions_than_they_may() {
         assert_eq!(number(&first, "code"), 175, "{options:?}: {first}");
         assert_eq!(number(&more(cursors[59]), "ok"), 1, "{options:?}");
         let resident = resident_megabytes(&mut client);
-        // 600 MB have been replaced. A debug build takes some 100 MB for the last updates and the replies.
+        // 600 MB have been replaced. A debug build uses about 100 MB for the last updates and the replies.
         assert!(resident < 400, "{options:?}: {resident} MB");
     }
     _ = std::fs::remove_dir_all(&data);

@@ -1,5 +1,5 @@
-//! A server in this process whose engine is two, the one in memory and the one on disk, compared at every
-//! answer; the latter makes one checkpoint after the other, so that reads find its data in all layers.
+//! A server in this process with two engines, in memory and on disk, compared at every answer. The disk engine makes
+//! constant checkpoints, so reads find data in all layers.
 
 use crate::server::Scratch;
 use database::{Database, SettableClock};
@@ -12,23 +12,23 @@ use storage::store::LogOptions;
 use storage::testing::Mirror;
 use storage::{DiskEngine, DiskOptions, Durability, Engine, MemoryEngine};
 
-/// How long after a checkpoint the next one begins.
+/// Pause between two checkpoints.
 const PAUSE: Duration = Duration::from_millis(3);
 
-/// The kinds of servers that scripts are for.
+/// Kinds of servers for scripts.
 #[derive(Clone, Copy, PartialEq)]
 pub(crate) enum Kind {
-    /// A standalone.
+    /// A standalone server.
     Alone,
-    /// A replica set, initiated.
+    /// An initiated replica set.
     Set,
-    /// A replica set that waits for replSetInitiate.
+    /// A replica set before replSetInitiate.
     Uninitiated,
-    /// A standalone that lets nobody in but users.
+    /// A standalone server with access control.
     Users,
 }
 
-/// The server; dropping it stops it.
+/// The server; dropping this value stops it.
 pub(crate) struct Mirrored {
     server: Arc<server::Server>,
     threads: Vec<JoinHandle<()>>,
@@ -49,8 +49,8 @@ impl Mirrored {
             let log = is_replica_set.then_some(LogOptions { bytes: 64 << 20 });
             Database::open_with(engine.clone(), clock, server::seed(), log).unwrap()
         };
-        // Said to be in memory alone, as the recorded replies are; but writes on a set wait for the journal, since
-        // streams show nothing before.
+        // Reported as in memory, as in the recorded replies. On a set, writes wait for the journal, since streams show
+        // only durable writes.
         let replica_set = is_replica_set.then(|| "rs0".to_string());
         let settings = Settings {
             replica_set,
@@ -86,7 +86,7 @@ impl Drop for Mirrored {
         self.ended.store(true, Ordering::Relaxed);
         self.server.stop();
         for thread in self.threads.drain(..) {
-            // What it panicked with has failed the test already.
+            // Its panic has already failed the test.
             let _ = thread.join();
         }
     }

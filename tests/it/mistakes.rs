@@ -1,4 +1,4 @@
-//! Natural mistakes of a first start: exit code and message of each.
+//! Common mistakes of a first start: exit code and message of each.
 
 use std::fs;
 use std::io::{BufRead, Read};
@@ -11,10 +11,10 @@ use base::bson::extended_json::parse;
 
 use crate::server::{Scratch, Server};
 
-/// A user without rights, for tests that run as root.
+/// An unprivileged user, for tests that run as root.
 const NOBODY: u32 = 65534;
 
-/// The program's output on both streams, with its exit code in front and `DIR` for the scratch directory.
+/// Returns the exit code and the output of both streams, with `DIR` for the scratch directory.
 fn said(command: &mut Command, scratch: &Path) -> String {
     let output = command.stdin(Stdio::null()).output().unwrap();
     let text = [output.stdout, output.stderr].concat();
@@ -27,7 +27,7 @@ fn vellum(scratch: &Path, arguments: &[&str]) -> String {
     said(Command::new(env!("CARGO_BIN_EXE_vellum")).args(arguments), scratch)
 }
 
-/// A directory with empty files of these names.
+/// Creates a directory with empty files of these names.
 fn directory(name: &str, files: &[&str]) -> Scratch {
     let scratch = Scratch::new(&format!("mistakes-{name}"));
     fs::create_dir_all(&*scratch).unwrap();
@@ -35,7 +35,7 @@ fn directory(name: &str, files: &[&str]) -> Scratch {
     scratch
 }
 
-/// The names in a directory.
+/// Returns the names in a directory.
 fn names(directory: &Path) -> Vec<PathBuf> {
     let mut names: Vec<PathBuf> =
         fs::read_dir(directory).unwrap().map(|entry| entry.unwrap().path()).collect();
@@ -158,7 +158,7 @@ fn a_directory_with_other_files_needs_an_option() {
     assert_eq!(text, format!("1: vellum: {without}"));
     assert_eq!(names(&data), before);
     drop(Server::start_on(&data, &["--allow-other-files"]).unwrap());
-    // It is Vellum's from now on.
+    // It belongs to Vellum from now on.
     drop(Server::start_on(&data, &[]).unwrap());
 }
 
@@ -337,7 +337,7 @@ fn a_terminal_shows_the_banner_alone() {
     assert!(banner.any(|line| line.starts_with("try: ")));
     drop(child.stdin.take());
     assert!(child.wait().unwrap().success());
-    // The end is an error: the other side is closed.
+    // The read ends with an error, because the other side is closed.
     let mut log = Vec::new();
     let _ = fs::File::from(terminal.master).read_to_end(&mut log);
     assert_eq!(String::from_utf8_lossy(&log), "");

@@ -1,4 +1,4 @@
-//! docs/options.md: every option of every verb, made from the definition of the command line.
+//! docs/options.md: every option of every subcommand, generated from the definition of the command line.
 //!
 //! `VELLUM_BLESS=1 cargo test --test it options` writes the page. The test fails while the page differs.
 
@@ -22,7 +22,7 @@ Each option of the server can also stand in the environment or in the file of `-
 `VELLUM_CACHE_SIZE=4G` there, or a line `cache-size = \"4G\"`. Precedence: command line, then environment, then file.
 ";
 
-/// Verbs that pass their words on, with the page that has their options.
+/// Subcommands that forward their arguments, and the page with their options.
 const ELSEWHERE: [(&str, &str); 2] = [("mongod", "mongod.md"), ("lab", "lab.md")];
 
 #[test]
@@ -63,7 +63,7 @@ fn table(verb: &Command, page: &mut String) {
     for argument in verb.get_arguments() {
         let default: Vec<_> =
             argument.get_default_values().iter().map(|value| value.to_string_lossy()).collect();
-        // A flag's default is only that it is not given.
+        // The default of a flag only means its absence.
         let default = if takes_value(argument) { default.join(" ") } else { String::new() };
         let default = if default.is_empty() { default } else { format!("`{default}`") };
         let _ = writeln!(page, "| `{}` | {default} | {} |", spelling(argument), explanation(argument));
@@ -74,7 +74,7 @@ fn takes_value(argument: &Arg) -> bool {
     argument.get_action().takes_values()
 }
 
-/// The option and its value as one types them.
+/// Returns the option and its value as typed.
 fn spelling(argument: &Arg) -> String {
     let names = argument.get_value_names().unwrap_or_default();
     let value = names.iter().map(|name| name.as_str()).collect::<Vec<_>>().join(" ");
@@ -86,7 +86,7 @@ fn spelling(argument: &Arg) -> String {
     }
 }
 
-/// The help of an option, with its values, in one cell of a table.
+/// Returns the help of an option with its values, for one table cell.
 fn explanation(argument: &Arg) -> String {
     let help = argument.get_long_help().or(argument.get_help()).map(ToString::to_string).unwrap_or_default();
     let paragraphs: Vec<&str> = help.split("\n\n").map(|paragraph| paragraph.trim_end_matches('.')).collect();

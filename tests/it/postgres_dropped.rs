@@ -1,5 +1,5 @@
-//! Dropping what is large over PostgreSQL: it is gone at once for everybody, and its rows go behind, whichever front
-//! lives to remove them.
+//! Drops of large collections over PostgreSQL: the collection disappears at once for all fronts, and any living front
+//! deletes its rows later.
 
 use crate::client::Client;
 use crate::say;
@@ -9,14 +9,14 @@ use base::bson::extended_json::parse;
 use postgres::testing::Cluster;
 use std::time::{Duration, Instant};
 
-/// How many rows a collection has besides those of its documents.
+/// Number of rows of a collection in addition to its documents.
 const ROWS: i64 = 20_000;
 
 fn run(client: &mut Client, command: &str) -> DocumentBuf {
     client.command(&parse(&format!("{{{command}, $db: 'test'}}")).unwrap()).unwrap()
 }
 
-/// Runs a command that is good.
+/// Runs a command that must succeed.
 fn done(client: &mut Client, command: &str) -> DocumentBuf {
     let reply = run(client, command);
     assert_eq!(reply.view().get("ok").and_then(|ok| ok.as_i64()), Some(1), "{command}: {}", reply.view());
@@ -27,7 +27,7 @@ fn count(client: &mut Client, collection: &str) -> Option<i64> {
     done(client, &format!("count: '{collection}'")).view().get("n").and_then(|n| n.as_i64())
 }
 
-/// The documents of a reply's batch, and its cursor.
+/// Returns the documents of a reply's batch, and its cursor.
 fn batch(reply: &DocumentBuf) -> (String, i64) {
     let cursor = reply.view().get("cursor").and_then(|cursor| cursor.as_document()).unwrap();
     let batch = cursor.get("firstBatch").or(cursor.get("nextBatch")).and_then(|batch| batch.as_array());
@@ -38,7 +38,7 @@ fn number(cluster: &Cluster, sql: &str) -> i64 {
     cluster.run(&[sql]).unwrap().unwrap()
 }
 
-/// Adds rows to the tree that was made last: an index's, whose entries nobody reads here.
+/// Adds rows to the newest tree: an index whose entries no test reads.
 fn swell(cluster: &Cluster) -> i64 {
     let tree = number(cluster, "select max(ident) from big.trees");
     let rows = format!(
@@ -48,7 +48,7 @@ fn swell(cluster: &Cluster) -> i64 {
     tree
 }
 
-/// Waits until nothing of a tree is left, nor of any other that has been dropped.
+/// Waits until all rows of a tree are deleted, and of every other dropped tree.
 fn swept(cluster: &Cluster, tree: i64) {
     let begin = Instant::now();
     let left = format!("select count(*) from big.kv where ident = {tree}");
@@ -75,7 +75,7 @@ fn what_is_dropped_is_gone_at_once_and_removed_behind() {
     let (_, stream) = batch(&stream);
     let (_, open) = batch(&done(&mut b, "find: 'c', batchSize: 2"));
 
-    // Nobody gets to removing them.
+    // No front can delete them.
     cluster.run(&["alter function big.sweep(int8) rename to resting"]).unwrap();
     done(&mut a, "drop: 'c'");
     let left = format!("select count(*) from big.kv where ident = {tree}");
@@ -87,7 +87,7 @@ fn what_is_dropped_is_gone_at_once_and_removed_behind() {
     for client in [&mut a, &mut b] {
         assert_eq!(batch(&done(client, "find: 'c'")).0, "[ { _id: 1, a: \"new\" } ]");
     }
-    // Who has begun before goes on in his state, or is told that it is no more.
+    // An earlier reader continues in its state, or gets an error that the state is gone.
     let more = run(&mut b, &format!("getMore: NumberLong('{open}'), collection: 'c', batchSize: 1000"));
     match more.view().get("code").and_then(|code| code.as_i64()) {
         None => assert!(!batch(&more).0.contains("new"), "{}", more.view()),
@@ -96,7 +96,7 @@ fn what_is_dropped_is_gone_at_once_and_removed_behind() {
     let event = done(&mut b, &format!("getMore: NumberLong('{stream}'), collection: 'c', maxTimeMS: 2000"));
     assert!(batch(&event).0.contains("\"drop\""), "{}", event.view());
 
-    // Both fronts die before it is done; the next goes on.
+    // Both fronts die before the end, and the next one continues.
     drop((first, second));
     assert_eq!(number(&cluster, &left), ROWS + 300);
     cluster.run(&["alter function big.resting(int8) rename to sweep"]).unwrap();
@@ -107,7 +107,7 @@ fn what_is_dropped_is_gone_at_once_and_removed_behind() {
     let valid = done(&mut c, "validate: 'c'");
     assert_eq!(valid.view().get("valid").and_then(|valid| valid.as_bool()), Some(true), "{}", valid.view());
 
-    // An index has rows of its own.
+    // An index has its own rows.
     let trees = "select count(*) from big.trees";
     let before = number(&cluster, trees);
     done(&mut c, &insert.replace("'c'", "'indexed'"));
@@ -116,7 +116,7 @@ fn what_is_dropped_is_gone_at_once_and_removed_behind() {
     assert_eq!(number(&cluster, trees), before + 2);
     swept(&cluster, tree);
 
-    // What is emptied gets new trees, if it is worth it; whoever reads meanwhile keeps to his state, or is told.
+    // A large emptied collection gets new trees. A concurrent reader keeps its state or gets an error.
     let thousands: Vec<String> = (0..1500).map(|n| format!("{{_id: {n}, a: [{n}]}}")).collect();
     done(&mut c, &format!("insert: 'emptied', documents: [{}]", thousands.join(", ")));
     done(&mut c, "createIndexes: 'emptied', indexes: [{key: {a: 1}, name: 'a', unique: true}]");
@@ -146,7 +146,7 @@ fn what_is_dropped_is_gone_at_once_and_removed_behind() {
     assert_eq!(valid.view().get("valid").and_then(|valid| valid.as_bool()), Some(true), "{}", valid.view());
     done(&mut c, "drop: 'emptied'");
 
-    // A database of many collections is one change.
+    // A drop of a database with many collections is one change.
     for n in 0..20 {
         done(&mut c, &format!("insert: 'c{n}', documents: [{{_id: 1}}]"));
     }

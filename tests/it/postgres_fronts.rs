@@ -1,4 +1,4 @@
-//! Two servers over one PostgreSQL schema: to clients two of the same, whichever they ask.
+//! Two servers over one PostgreSQL schema behave as one, whichever a client uses.
 
 use crate::client::Client;
 use crate::say;
@@ -7,14 +7,14 @@ use base::bson::extended_json::parse;
 use base::bson::{Document, DocumentBuf};
 use postgres::testing::Cluster;
 
-/// Runs a command that is good; the reply.
+/// Runs a command that must succeed, and returns the reply.
 fn run(client: &mut Client, command: &str) -> DocumentBuf {
     let reply = client.command(&parse(command).unwrap()).unwrap();
     assert_eq!(number(reply.view(), "ok"), Some(1), "{command}: {}", reply.view());
     reply
 }
 
-/// Runs a command that fails; the error's code.
+/// Runs a command that fails, and returns the error code.
 fn refused(client: &mut Client, command: &str) -> Option<i64> {
     let reply = client.command(&parse(command).unwrap()).unwrap();
     assert_eq!(number(reply.view(), "ok"), Some(0), "{command}: {}", reply.view());
@@ -25,7 +25,7 @@ fn number(document: Document<'_>, name: &str) -> Option<i64> {
     document.get(name)?.as_i64()
 }
 
-/// A number within documents in a reply.
+/// Returns a number in nested documents of a reply.
 fn within(reply: &DocumentBuf, path: &[&str]) -> Option<i64> {
     let (last, outer) = path.split_last()?;
     let document = outer.iter().try_fold(reply.view(), |document, name| document.get(name)?.as_document());
@@ -46,10 +46,10 @@ fn either_front_answers_for_both() {
     assert_eq!(hello.view().get("msg").and_then(|msg| msg.as_str()), Some("isdbgrid"));
     assert!(hello.view().get("setName").is_none() && hello.view().get("hosts").is_none());
 
-    // Its server's backups are those of the documents, too.
+    // Backups of the PostgreSQL server contain the documents.
     assert_eq!(refused(&mut a, "{vellumBackup: 1, $db: 'admin'}"), Some(115));
 
-    // A write sent again to another front is answered, and not carried out twice.
+    // A write repeated at another front gets its recorded answer and takes effect once.
     let session = "lsid: {id: UUID('01234567-89ab-cdef-0123-456789abcdef')}, $db: 'test'";
     run(&mut a, "{insert: 'c', documents: [{_id: 1, n: 0}], $db: 'test'}");
     let update = format!(
@@ -63,7 +63,7 @@ fn either_front_answers_for_both() {
     let older = format!("{{insert: 'c', documents: [{{_id: 2}}], txnNumber: NumberLong(4), {session}}}");
     assert_eq!(refused(&mut b, &older), Some(225));
 
-    // Cursors and transactions are their front's.
+    // Cursors and transactions belong to their front.
     run(&mut a, "{insert: 'c', documents: [{_id: 3}, {_id: 4}, {_id: 5}], $db: 'test'}");
     let found = run(&mut a, "{find: 'c', batchSize: 1, $db: 'test'}");
     let cursor = within(&found, &["cursor", "id"]).unwrap();
@@ -76,18 +76,18 @@ fn either_front_answers_for_both() {
     assert_eq!(number(run(&mut b, "{count: 'c', $db: 'test'}").view(), "n"), Some(4));
     let commit = format!("{{commitTransaction: 1, {}}}", transaction.replace("'test'", "'admin'"));
     assert_eq!(refused(&mut b, &commit), Some(251));
-    // Whoever has asked there has been told that it never will be.
+    // The other front has already answered that it will never be committed.
     assert_eq!(refused(&mut a, &commit), Some(112));
     assert_eq!(number(run(&mut b, "{count: 'c', $db: 'test'}").view(), "n"), Some(4));
     let (transaction, commit) = (transaction.replace("(6)", "(7)"), commit.replace("(6)", "(7)"));
     run(&mut a, &format!("{{{begin}, {transaction}}}"));
     run(&mut a, &commit);
-    // Sent again to the other, as by a driver that has lost the first.
+    // Repeated at the other front, as by a driver that has lost the first.
     run(&mut b, &commit);
     run(&mut a, &commit);
     assert_eq!(number(run(&mut b, "{count: 'c', $db: 'test'}").view(), "n"), Some(5));
 
-    // There is one member, whose word is the majority's.
+    // The only member is the majority.
     let write = |w: &str| format!("{{insert: 'c', documents: [{{}}], writeConcern: {w}, $db: 'test'}}");
     let majority = run(&mut b, &write("{w: 'majority', j: true}"));
     assert!(majority.view().get("writeConcernError").is_none());

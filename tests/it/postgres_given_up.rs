@@ -1,5 +1,5 @@
-//! What nobody waits for any longer over PostgreSQL: statements that run at the server are ended there, and a server
-//! that lets nobody in holds nobody up for longer than he says.
+//! Abandoned operations over PostgreSQL: their statements are cancelled at the server. A server that accepts no
+//! connections delays a client only up to the client's limit.
 
 use crate::ask::code;
 use crate::authority::{Authority, Files};
@@ -15,10 +15,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-/// A time that nothing here takes whose end is told, and everything whose isn't.
+/// Longer than every cancelled operation here, and shorter than every uncancelled one.
 const SOON: Duration = Duration::from_secs(6);
 
-/// How long a statement runs that nobody ends.
+/// Run time of a statement that is not cancelled.
 const LONG: &str = "300";
 
 fn run(client: &mut Client, command: &str) -> DocumentBuf {
@@ -29,7 +29,7 @@ fn skipped(what: &str) {
     say(&format!("{what} over PostgreSQL skipped: it isn't installed (apt-get install postgresql)"));
 }
 
-/// Waits until so many statements sleep at the server.
+/// Waits until this number of statements sleep at the server.
 #[track_caller]
 fn sleeping(cluster: &Cluster, wanted: i64) {
     let count = "select count(*) from pg_stat_activity where wait_event = 'PgSleep'";
@@ -44,7 +44,7 @@ fn sleeping(cluster: &Cluster, wanted: i64) {
     }
 }
 
-/// Ends the operation that looks for this.
+/// Kills the operation found by a filter.
 fn kill(client: &mut Client, filter: &str) {
     let find = format!(
         "aggregate: 1, pipeline: [{{$currentOp: {{}}}}, {{$match: {{'command.filter': {filter}}}}}], \
@@ -74,7 +74,7 @@ fn statements_end_at_the_server_with_those_who_wait() {
         let long = "x".repeat(100_000);
         run(&mut client, &format!("insert: 'slow', documents: [{{_id: 1, long: '{long}'}}], $db: 'test'"));
         run(&mut client, "insert: 'quick', documents: [{_id: 1}], $db: 'test'");
-        // From now on the server takes its time over what is long.
+        // From now on the server is slow for long documents.
         let view = format!(
             "create view {schema}.kv as select * from {schema}.kept where \
              case when octet_length(value) > 90000 then pg_sleep({LONG})::text is not null else true end"
@@ -94,7 +94,7 @@ fn statements_end_at_the_server_with_those_who_wait() {
         });
         sleeping(&cluster, 0);
 
-        // Within a transaction, which ends with it: what it has claimed is free.
+        // In a transaction, which ends with the statement: its write intents are released.
         let of_it = "lsid: {id: UUID('01234567-89ab-cdef-0123-000000000001')}, \
                      txnNumber: NumberLong(1), autocommit: false, $db: 'test'";
         let claim = "insert: 'quick', documents: [{_id: 2}]";
@@ -113,15 +113,15 @@ fn statements_end_at_the_server_with_those_who_wait() {
         assert_eq!(code(&commit), 251, "{}", commit.view());
         assert_eq!(code(&run(&mut client, &format!("{claim}, $db: 'test'"))), 0);
 
-        // A client that leaves.
+        // A client that disconnects.
         let mut leaving = server.connect_for(Duration::from_millis(500)).unwrap();
         leaving.command(&parse("{find: 'slow', $db: 'test'}").unwrap()).unwrap_err();
         sleeping(&cluster, 1);
         drop(leaving);
         sleeping(&cluster, 0);
 
-        // Statements that others run meanwhile, on the same pool's connections, are left alone, and the server
-        // has no more backends than the pool has connections.
+        // Concurrent statements on connections of the same pool are not affected, and the server has no more backends
+        // than the pool has connections.
         std::thread::scope(|scope| {
             for _ in 0..2 {
                 let (mut others, server) = (server.connect().unwrap(), &server);
@@ -147,7 +147,7 @@ fn statements_end_at_the_server_with_those_who_wait() {
     }
 }
 
-/// What lies between a front and its server, and can let new connections hang.
+/// A proxy between a front and its server that can let new connections hang.
 struct Wire {
     port: u16,
     hangs: Arc<AtomicBool>,
@@ -183,11 +183,11 @@ fn pass(mut from: TcpStream, mut to: TcpStream) {
             break;
         }
     }
-    // Whoever has gone already is gone.
+    // A connection that has already closed needs no shutdown.
     let _ = to.shutdown(std::net::Shutdown::Both);
 }
 
-/// The code and the message of what a write says of its concern.
+/// Returns the code of a reply's write concern error.
 fn concern(reply: &DocumentBuf) -> i64 {
     let error = reply.view().get("writeConcernError").and_then(|error| error.as_document());
     error.and_then(|error| error.get("code")?.as_i64()).unwrap_or(0)
@@ -197,7 +197,7 @@ fn concern(reply: &DocumentBuf) -> i64 {
 fn a_write_concern_waits_no_longer_for_a_connection_than_it_says() {
     let Some(cluster) = Cluster::start().unwrap() else { return skipped("barriers that can't connect") };
     let wire = Wire::to(cluster.port());
-    // Any host would be waited for as long as this.
+    // With several hosts, a failover wait would last this long.
     let connection =
         format!("host=127.0.0.1 port={} user=postgres dbname=postgres connect_timeout=20", wire.port);
     let Some(server) = Server::on_schema(&connection, "hanging") else { return };
@@ -240,7 +240,7 @@ fn a_write_concern_waits_no_longer_for_a_connection_than_it_says() {
     });
     assert!(begin.elapsed() < 2 * SOON, "{:?}", begin.elapsed());
 
-    // All of it stands.
+    // All writes are present.
     wire.hangs.store(false, Ordering::Release);
     assert!(run(&mut client, "count: 'c', $db: 'test'").view().to_string().contains("n: 6"));
 }

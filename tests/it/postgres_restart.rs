@@ -1,4 +1,4 @@
-//! A restart of PostgreSQL, with one host in the connection string, under clients that retry once as drivers do.
+//! A restart of PostgreSQL, with a single host in the connection string, under clients that retry once as drivers do.
 
 use crate::ask::until;
 use crate::client::Client;
@@ -16,7 +16,7 @@ fn is_ok(reply: &DocumentBuf) -> bool {
     field("ok") == Some(1) && reply.view().get("writeErrors").is_none()
 }
 
-/// Runs a command, and once more if it fails with HostUnreachable; how often it was sent.
+/// Runs a command, with one retry after HostUnreachable. Returns the number of attempts.
 fn run(client: &mut Client, command: &str) -> usize {
     let command = parse(command).unwrap();
     let first = client.command(&command).unwrap();
@@ -52,7 +52,7 @@ fn a_restart_of_one_host_costs_one_retry() {
     std::thread::scope(|scope| {
         let work = &work;
         (0..CLIENTS).for_each(|number| _ = scope.spawn(move || work(number)));
-        // Whatever goes wrong here or in a client, all end.
+        // Ends all clients after any failure.
         struct End<'a>(&'a AtomicBool);
         impl Drop for End<'_> {
             fn drop(&mut self) {

@@ -1,5 +1,5 @@
-//! Reads from a standby of a PostgreSQL server, by read preference: what it has, when it is waited for, and who
-//! answers where it can't.
+//! Reads from a standby of a PostgreSQL server by read preference: its data, waits for it, and fallbacks to the
+//! primary.
 
 use crate::ask::until;
 use crate::client::Client;
@@ -10,17 +10,17 @@ use base::bson::{DocumentBuf, Value};
 use postgres::testing::Cluster;
 use std::time::{Duration, Instant};
 
-/// Runs a command of the database `test`.
+/// Runs a command on the database `test`.
 fn run(client: &mut Client, command: &str) -> DocumentBuf {
     client.command(&parse(&format!("{{{command}, $db: 'test'}}")).unwrap()).unwrap()
 }
 
-/// The same with a read preference and a read concern.
+/// Runs a command with a read preference and a read concern.
 fn read(client: &mut Client, command: &str, mode: &str, concern: &str) -> DocumentBuf {
     run(client, &format!("{command}, $readPreference: {{mode: '{mode}'}}, readConcern: {{{concern}}}"))
 }
 
-/// The error's code, or how many documents, values or matches there are.
+/// Returns the error code, or the number of documents, values or matches.
 fn told(reply: &DocumentBuf) -> Result<i64, i64> {
     let reply = reply.view();
     let integer = |name| reply.get(name).and_then(|value| value.as_i64());
@@ -32,7 +32,7 @@ fn told(reply: &DocumentBuf) -> Result<i64, i64> {
     Ok(list.map_or_else(|| integer("n").unwrap_or(-1), |list| list.iter().count() as i64))
 }
 
-/// What makes a read causal that follows a reply.
+/// Returns the read concern of a causal read after a reply.
 fn after(reply: &DocumentBuf) -> String {
     match reply.view().get("operationTime") {
         Some(Value::Timestamp(time)) => {
@@ -51,7 +51,7 @@ fn insert(client: &mut Client, collection: &str, id: i32) -> DocumentBuf {
     reply
 }
 
-/// Every command that reads from standbys, each telling how many documents there are in `c`.
+/// Every command that reads from standbys; each returns the number of documents in `c`.
 const READS: [&str; 5] = [
     "find: 'c'",
     "count: 'c'",
@@ -75,7 +75,7 @@ fn a_standby_answers_who_prefers_it() {
     let (Some(first), Some(second)) = (start(), start()) else { return };
     let (mut a, mut b) = (first.connect().unwrap(), second.connect().unwrap());
 
-    // What a session has written it reads on the standby, through either front.
+    // A session reads its own writes on the standby, through either front.
     for number in 0..20 {
         let written = insert(&mut a, "c", number);
         let client = if number % 2 == 0 { &mut a } else { &mut b };
@@ -87,7 +87,7 @@ fn a_standby_answers_who_prefers_it() {
     let majority = read(&mut b, READS[0], "secondary", "level: 'majority'");
     assert_eq!(told(&majority), Ok(20), "{}", majority.view());
 
-    // Now it stands still: what it shows is old, and so is its catalog.
+    // The standby stops replay: its data and its catalog are old.
     insert(&mut a, "dropped", 1);
     let seen = insert(&mut a, "c", 20);
     assert_eq!(told(&read(&mut a, READS[0], "secondary", &after(&seen))), Ok(21));
@@ -110,7 +110,7 @@ fn a_standby_answers_who_prefers_it() {
                  {$unwind: '$d'}], cursor: {}";
     assert_eq!(told(&read(&mut b, other, "secondary", "")), Ok(1));
 
-    // The nearest are both: each answers in its turn.
+    // Both are nearest, and answer in turn.
     let mut seen = [false; 2];
     until("both answer", || {
         let found = told(&read(&mut a, READS[0], "nearest", "")).unwrap() - 21;
@@ -122,7 +122,7 @@ fn a_standby_answers_who_prefers_it() {
         assert_eq!(told(&read(&mut b, command, "nearest", &after(&unseen))), Ok(22), "{command}");
     }
 
-    // Who must not miss anything waits, or is answered by the primary where that will do.
+    // A causal read waits, or the primary answers it if allowed.
     let begin = Instant::now();
     let late = read(&mut a, "find: 'c', maxTimeMS: 400", "secondary", &after(&unseen));
     assert_eq!(told(&late), Err(50), "{}", late.view());
@@ -140,7 +140,7 @@ fn a_standby_answers_who_prefers_it() {
     let rest = rest.view().get("cursor").unwrap().as_document().unwrap().get("nextBatch").unwrap();
     assert!(rest.as_array().unwrap().iter().count() >= 19);
 
-    // What it can't be asked for.
+    // Unsupported requests.
     let refused =
         |client: &mut Client, what: &str| told(&run(client, &format!("find: 'c', {what}"))).unwrap_err();
     let secondary = "$readPreference: {mode: 'secondary'";
@@ -183,7 +183,7 @@ fn a_standby_answers_who_prefers_it() {
     assert!(begin.elapsed() < Duration::from_secs(20), "{:?}", begin.elapsed());
     insert(&mut b, "c", 22);
 
-    // Another takes its place.
+    // Another standby replaces it.
     let again = format!("{both} application_name=again");
     let other = primary.start_standby().unwrap();
     let again = again.replace(&format!(",{} ", standby_port(&both)), &format!(",{} ", other.port()));
@@ -191,18 +191,18 @@ fn a_standby_answers_who_prefers_it() {
     let mut third = (third.connect().unwrap(), third);
     assert_eq!(told(&read(&mut third.0, READS[0], "secondary", &after(&unseen))), Ok(23));
 
-    // Where there is but one host there is nobody to be preferred.
+    // With a single host, no other host can be preferred.
     let Some(alone) = Server::on_schema(&primary.connection_string(), "standbys") else { return };
     let mut alone = alone.connect().unwrap();
     assert_eq!(told(&read(&mut alone, READS[0], "secondary", "")), Err(133));
     assert_eq!(told(&read(&mut alone, READS[0], "secondaryPreferred", "")), Ok(23));
 
-    // Without a primary, what is on the standby can be read for a while.
+    // Without a primary, the standby's data is readable for a while.
     drop(primary);
     for mode in ["secondary", "secondaryPreferred"] {
         assert_eq!(told(&read(&mut third.0, READS[0], mode, "")), Ok(23), "{mode}");
     }
-    // Once it is known to be gone, whoever would rather have had it is answered, too.
+    // Once the primary is known to be gone, reads that prefer it are answered too.
     for mode in ["primaryPreferred", "nearest"] {
         let begin = Instant::now();
         while told(&read(&mut third.0, "find: 'c', maxTimeMS: 1000", mode, "")) != Ok(23) {
@@ -218,7 +218,7 @@ fn a_standby_answers_who_prefers_it() {
     assert_eq!(told(&gone), Err(50), "{}", gone.view());
 }
 
-/// The second port of a connection string.
+/// Returns the second port of a connection string.
 fn standby_port(connection: &str) -> &str {
     let ports = connection.split_once("port=").map_or("", |(_, rest)| rest);
     ports.split([',', ' ']).nth(1).unwrap_or("")

@@ -1,4 +1,4 @@
-//! Who gets in to a PostgreSQL server: encryption by libpq's modes, a server without room for another connection, relatives,
+//! Connections to a PostgreSQL server: libpq's modes of encryption, a server without free connections, lookalikes, and
 //! a schema of another version.
 
 use crate::ask::until;
@@ -17,7 +17,7 @@ fn skipped(what: &str) {
     say(&format!("{what} over PostgreSQL skipped: it isn't installed (apt-get install postgresql)"));
 }
 
-/// Opens a store, and ends it; the error, if there is one.
+/// Opens and closes a store, and returns the error, if any.
 fn open(connection: &str) -> Result<PostgresStore, String> {
     let config = Config::parse(connection, &|_| None)?;
     PostgresStore::open(config, "tried", Limits::default(), None).map_err(|error| error.to_string())
@@ -106,7 +106,7 @@ fn a_server_without_room_is_told_of_and_waited_for() {
     let Some(server) = Server::on_schema(&cluster.connection_string(), "room") else { return };
     let mut client = server.connect().unwrap();
     run(&mut client, "{insert: 'c', documents: [{_id: 1}, {_id: 2}, {_id: 3}], $db: 'test'}");
-    // More readers at a time, and writers, than there are connections: they wait for one of the front's own.
+    // More concurrent readers and writers than connections: they wait for one of the front's own.
     std::thread::scope(|scope| {
         for number in 0..24 {
             let server = &server;
@@ -122,7 +122,7 @@ fn a_server_without_room_is_told_of_and_waited_for() {
             });
         }
     });
-    // Who takes what is left keeps another front from starting, which says why.
+    // When another client takes the remaining connections, a new front fails to start and reports the reason.
     let mut taken = Vec::new();
     while let Ok(store) = open(&cluster.connection_string()) {
         taken.push(store);
@@ -153,7 +153,7 @@ fn a_schema_of_another_version_is_refused_with_both_numbers() {
 #[test]
 fn relatives_are_refused_by_name() {
     let Some(cluster) = Cluster::start().unwrap() else { return skipped("relatives") };
-    // What a relative says it is, told by a server that poses as one.
+    // Version texts of lookalikes, sent by a fake server.
     for (version, named) in [
         ("CockroachDB CCL v24.3.1 (x86_64-pc-linux-gnu)", "CockroachDB"),
         ("PostgreSQL 15.12-YB-2025.1.0.0-b0 on x86_64-pc-linux-gnu", "YB-2025.1"),
@@ -176,7 +176,7 @@ fn relatives_are_refused_by_name() {
     open(&cluster.connection_string()).unwrap();
 }
 
-/// A pooler of the kind that keeps start-up options to itself: what follows goes through as it is.
+/// A proxy of the kind that drops start-up options and forwards everything else.
 fn without_options(port: u16) -> u16 {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let own = listener.local_addr().unwrap().port();
@@ -201,7 +201,7 @@ fn without_options(port: u16) -> u16 {
                 (server.try_clone().unwrap(), client.try_clone().unwrap()),
             ] {
                 std::thread::spawn(move || {
-                    // Whichever side ends first ends the other.
+                    // The end of either side ends the other.
                     let _ = std::io::copy(&mut from, &mut to);
                     let _ = to.shutdown(std::net::Shutdown::Both);
                 });
@@ -211,7 +211,7 @@ fn without_options(port: u16) -> u16 {
     own
 }
 
-/// PgBouncer, if it is installed, before a server; ended with the process that is given back.
+/// Starts PgBouncer before a server, if installed. It ends with the returned process.
 fn pgbouncer(files: &Files, server: &str, settings: &str) -> Option<(Child, u16)> {
     let program = std::env::var("VELLUM_PGBOUNCER").unwrap_or_else(|_| "/usr/sbin/pgbouncer".to_string());
     if !std::path::Path::new(&program).exists() {

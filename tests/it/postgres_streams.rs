@@ -1,5 +1,5 @@
-//! Change streams over PostgreSQL: writers at two fronts, streams at both, resumed at random places, a front killed
-//! in between. Each commit comes exactly once, in one order.
+//! Change streams over PostgreSQL: writers at two fronts, streams at both, resumed at random positions, and a killed
+//! front. Each commit appears exactly once, in one order.
 
 use crate::ask::{succeed, until};
 use crate::client::Client;
@@ -12,11 +12,11 @@ use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-/// How many writers each front has, and how many commits each of them makes.
+/// Number of writers of each front, and of commits of each writer.
 const WRITERS: usize = 3;
 const COMMITS: usize = 40;
 
-/// Opens a stream; where a client resumes that has seen nothing yet.
+/// Opens a stream and returns its first resume token.
 fn begin(client: &mut Client) -> String {
     let opened =
         succeed(client, "{aggregate: 'c', pipeline: [{$changeStream: {}}], cursor: {}, $db: 'test'}");
@@ -24,10 +24,10 @@ fn begin(client: &mut Client) -> String {
     Stream::token_of(cursor, "postBatchResumeToken").unwrap()
 }
 
-/// One event: its token, and what it tells of.
+/// One event: its token and its content.
 type Seen = (String, String);
 
-/// A stream that begins anew behind what it has seen, at either front.
+/// A stream that resumes after its last event, at either front.
 struct Stream {
     token: String,
     cursor: Option<i64>,
@@ -68,7 +68,7 @@ impl Stream {
         self.take(&reply, "firstBatch");
     }
 
-    /// Reads on, waiting for events.
+    /// Reads further events, with a wait.
     fn more(&mut self, client: &mut Client, size: usize) {
         let Some(cursor) = self.cursor else { return };
         let command = format!(
@@ -79,7 +79,7 @@ impl Stream {
     }
 }
 
-/// What a writer does: an insert, an update that all writers fight for, and a transaction of two.
+/// A writer: inserts, conflicting updates, and transactions of two writes.
 fn write(server: &Server, name: &str, stop: &AtomicBool) -> usize {
     let Ok(mut client) = server.connect() else { return 0 };
     let mut commit = |command: &str| {
@@ -121,7 +121,7 @@ fn streams_of_all_fronts_show_one_order() {
             })
             .collect();
         let (dying, stop) = (third.as_ref().unwrap().connect(), &stop);
-        // A front that is killed while it writes: what of its commits is there, streams show once.
+        // A front killed during its writes: streams show its committed writes once.
         let killed = scope.spawn(move || {
             let Ok(mut client) = dying else { return };
             for number in 0.. {
@@ -136,7 +136,7 @@ fn streams_of_all_fronts_show_one_order() {
         loop {
             let ended = writers.iter().all(|writer| writer.is_finished());
             for (number, stream) in streams.iter_mut().enumerate() {
-                // A place that has nothing to do with anything: now and then at the other front.
+                // A position without relation to the writes: sometimes at the other front.
                 let at = (number + round / 3) % 2;
                 if round.is_multiple_of(3) {
                     stream.open(&mut clients[at], round % 7);
@@ -146,7 +146,7 @@ fn streams_of_all_fronts_show_one_order() {
             }
             round += 1;
             if round == 5 {
-                // Its process is killed, as its connections show.
+                // Its process is killed, as its closed connections show.
                 drop(third.take());
                 stop.store(true, Ordering::Relaxed);
             }
@@ -158,7 +158,7 @@ fn streams_of_all_fronts_show_one_order() {
         writers.into_iter().map(|writer| writer.join().unwrap()).sum::<usize>()
     });
     assert_eq!(wanted, 2 * WRITERS * COMMITS);
-    // A last commit, so that it is known when all have been read.
+    // A last commit marks the end of the events.
     succeed(&mut clients[0], "{insert: 'c', documents: [{_id: 'last'}], $db: 'test'}");
     for (number, stream) in streams.iter_mut().enumerate() {
         stream.open(&mut clients[number], 0);
@@ -174,7 +174,7 @@ fn streams_of_all_fronts_show_one_order() {
     for (_, told) in &a.seen {
         kinds.entry(told.starts_with("insert")).or_default().push(told);
     }
-    // Each update tells the number behind the last.
+    // Each update has the number after the previous one.
     let updates: Vec<String> = (1..=wanted).map(|n| format!("update {{ _id: 0 }} {{ n: {n} }}")).collect();
     assert_eq!(kinds.remove(&false).unwrap_or_default(), updates);
     let count = "{count: 'c', $db: 'test'}";
@@ -207,7 +207,7 @@ fn a_stream_that_begins_before_the_log_is_told_so() {
         let reply = client.command(&parse(&command).unwrap()).unwrap();
         reply.view().get("code").and_then(|code| code.as_i64())
     };
-    // The log is looked at every few seconds.
+    // The log is maintained every few seconds.
     until("the token is gone", || resume(&mut a, &token) == Some(286));
     assert_eq!((resume(&mut b, &token), resume(&mut b, &late)), (Some(286), None));
 }

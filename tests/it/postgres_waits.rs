@@ -1,4 +1,4 @@
-//! Commands that wait for PostgreSQL: no longer than their clients do.
+//! Commands that wait for PostgreSQL, no longer than their clients do.
 
 use crate::ask::code;
 use crate::client::Client;
@@ -10,17 +10,17 @@ use postgres::testing::Cluster;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-/// How many transactions a front has open at most.
+/// Maximum number of open transactions of a front.
 const TRANSACTIONS: usize = 12;
 
-/// A time that nothing here takes whose end is told, and everything whose isn't.
+/// Longer than every limited wait here, and shorter than every unlimited one.
 const SOON: Duration = Duration::from_secs(6);
 
 fn run(client: &mut Client, command: &str) -> DocumentBuf {
     client.command(&parse(&format!("{{{command}}}")).unwrap()).unwrap()
 }
 
-/// The first statement of a transaction of a session of its own.
+/// Returns the first statement of a transaction in a new session.
 fn statement(number: usize) -> String {
     format!(
         "find: 'c', filter: {{_id: {number}}}, lsid: {{id: UUID('01234567-89ab-cdef-0123-{number:012}')}}, \
@@ -33,7 +33,7 @@ fn nobody_waits_longer_than_he_says() {
     let Some(cluster) = Cluster::start().unwrap() else {
         return say("waits for PostgreSQL skipped: it isn't installed (apt-get install postgresql)");
     };
-    // Whoever has several hosts waits for one of them to take writes.
+    // With several hosts, a front waits until one takes writes.
     let connection = format!(
         "host=127.0.0.1,127.0.0.1 port={0},{0} user=postgres dbname=postgres connect_timeout=2",
         cluster.port()
@@ -73,13 +73,13 @@ fn nobody_waits_longer_than_he_says() {
     });
     assert_eq!(code(&killed), 11_601, "{}", killed.view());
 
-    // The connection that others were waiting for serves them once it is free.
+    // Once free, the awaited connection serves other transactions.
     let end = "abortTransaction: 1, lsid: {id: UUID('01234567-89ab-cdef-0123-000000000000')}, \
                txnNumber: NumberLong(1), autocommit: false, $db: 'admin'";
     assert_eq!(code(&run(&mut client, end)), 0);
     assert_eq!(code(&run(&mut client, &statement(102))), 0);
 
-    // No past is read, but that of a snapshot that somebody has been told of.
+    // Past states are readable only through a snapshot time that was returned before.
     let snapshot = |at: &str| format!("find: 'c', readConcern: {{level: 'snapshot'{at}}}, $db: 'test'");
     let past = run(&mut client, &snapshot(", atClusterTime: Timestamp(1000, 1)"));
     assert_eq!(code(&past), 239, "{}", past.view());
@@ -92,7 +92,7 @@ fn nobody_waits_longer_than_he_says() {
     assert_eq!(code(&again), 0, "{}", again.view());
     assert!(!again.view().to_string().contains("later"), "{}", again.view());
 
-    // The server says nothing more, on any connection that there is.
+    // The server no longer answers on any connection.
     let pid = "select pid::int8 from pg_stat_activity where application_name = 'vellum' \
                and backend_start < now() - interval '1 s' order by 1";
     std::thread::sleep(Duration::from_millis(1100));
@@ -100,7 +100,7 @@ fn nobody_waits_longer_than_he_says() {
     let pids: Vec<i64> = (0..40).filter_map(nth).collect();
     assert!(pids.len() > 2, "{pids:?}");
     let signal = |name: &str| {
-        // One that has ended meanwhile is none to stop.
+        // A process that has ended needs no signal.
         Command::new("kill").arg(name).args(pids.iter().map(|pid| pid.to_string())).status().unwrap()
     };
     signal("-STOP");
@@ -111,7 +111,7 @@ fn nobody_waits_longer_than_he_says() {
     assert!(begin.elapsed() < Duration::from_secs(3), "{:?}", begin.elapsed());
     assert_eq!(code(&run(&mut client, "find: 'c', $db: 'test'")), 0);
 
-    // Nobody is there any more.
+    // The server is gone.
     drop(cluster);
     let begin = Instant::now();
     let gone = run(&mut client, "find: 'c', maxTimeMS: 700, $db: 'test'");

@@ -1,10 +1,10 @@
-//! Replays recordings of a real MongoDB and keeps the rate of equal answers from falling.
+//! Replays recordings of a real MongoDB and prevents the rate of equal answers from falling.
 //!
-//! `tests/recordings/rates.txt` holds how many exchanges of each file came out the same; fewer
-//! fails the test, more is kept with `VELLUM_BLESS=1`. `tests/recordings/allowed.txt` lists every
-//! exchange that may differ, with its reason; its head says how. One that differs and isn't listed
-//! fails the test, and so does one that is listed and doesn't differ. `VELLUM_RECORDING=core/foo` shows the first differences (five, or as many as
-//! `VELLUM_RECORDING_COUNT` says) of the files whose names contain that, with both replies.
+//! `tests/recordings/rates.txt` has the number of equal exchanges of each file. Fewer fail the test, more are stored
+//! with `VELLUM_BLESS=1`. `tests/recordings/allowed.txt` lists every exchange that may differ, with the reason; its
+//! head describes the format. An unlisted difference fails the test, and so does a listed exchange without one.
+//! `VELLUM_RECORDING=core/foo` shows the first differences (five, or `VELLUM_RECORDING_COUNT`) of files with matching
+//! names, with both replies.
 
 use crate::describe::pretty;
 use crate::replay::{Exchange, Leniency, Replay, Verdict};
@@ -20,7 +20,7 @@ use std::time::{Duration, Instant};
 const GROUPS: [&str; 8] =
     ["aggregation", "capped", "collation", "core", "explain", "geo", "text", "validation"];
 
-/// How many exchanges there were, and how many of them came out the same.
+/// Number of exchanges, and of equal ones.
 #[derive(Clone, Copy, Default, PartialEq)]
 pub(crate) struct Rate {
     same: usize,
@@ -37,7 +37,7 @@ impl Rate {
 /// Commands and paths in their replies, without positions in arrays.
 type Paths = BTreeSet<(String, String)>;
 
-/// What may differ: single lines of recordings, and fields of a command's replies.
+/// Allowed differences: single lines of recordings, and fields of a command's replies.
 #[derive(Default)]
 pub(crate) struct Allowed {
     pub(crate) lines: BTreeSet<String>,
@@ -47,7 +47,7 @@ pub(crate) struct Allowed {
 }
 
 impl Allowed {
-    /// What may differ from MongoDB 4.2 on every engine.
+    /// Returns the differences from MongoDB 4.2 that are allowed on every engine.
     pub(crate) fn load() -> Allowed {
         let allowed = Allowed::read("tests/recordings/allowed.txt");
         let text = std::fs::read_to_string(root().join("tests/recordings/allowed.txt")).unwrap_or_default();
@@ -61,7 +61,7 @@ impl Allowed {
         allowed
     }
 
-    /// What a list of this form names.
+    /// Parses a list of this format.
     pub(crate) fn read(list: &str) -> Allowed {
         let text = std::fs::read_to_string(root().join(list)).unwrap_or_default();
         let mut allowed = Allowed::default();
@@ -81,7 +81,7 @@ impl Allowed {
         allowed
     }
 
-    /// Allows what the other does, too.
+    /// Adds the differences of another list.
     pub(crate) fn extend(&mut self, other: Allowed) {
         self.lines.extend(other.lines);
         self.fields.extend(other.fields);
@@ -118,9 +118,9 @@ pub(crate) struct Totals {
     pub(crate) commands: BTreeMap<String, Rate>,
     operators: BTreeMap<String, Rate>,
     unordered: usize,
-    /// Places that differ and are listed.
+    /// Listed places that differ.
     pub(crate) allowed: BTreeSet<String>,
-    /// Places that differ and are not.
+    /// Unlisted places that differ.
     pub(crate) unlisted: Vec<String>,
     /// The exchange that took longest.
     pub(crate) slowest: (Duration, String),
@@ -159,7 +159,7 @@ impl Totals {
         }
     }
 
-    /// The kept summary.
+    /// Returns the summary to store.
     fn summary(&self) -> String {
         let mut text =
             "# Exchanges answered as the recorded MongoDB did, of all; see tests/it/recordings.rs.\n"
@@ -179,7 +179,7 @@ impl Totals {
     }
 }
 
-/// The folder of unpacked recordings; `None` where the recordings are missing.
+/// Returns the folder of unpacked recordings; `None` if they are missing.
 pub(crate) fn unpack() -> Option<PathBuf> {
     let archive = shared_folders().into_iter().map(|folder| folder.join("vectors/vectors.tar.xz"));
     let archive = archive.into_iter().find(|path| path.exists())?;
@@ -189,12 +189,12 @@ pub(crate) fn unpack() -> Option<PathBuf> {
         let status = Command::new("tar").arg("xf").arg(&archive).arg("-C").arg(&target).status().unwrap();
         assert!(status.success(), "tar cannot unpack {}", archive.display());
     }
-    // The archive may hold one folder around the groups.
+    // The archive may have one folder around the groups.
     let inner = std::fs::read_dir(&target).unwrap().flatten().map(|entry| entry.path());
     Some(inner.into_iter().find(|path| path.join("core").is_dir()).unwrap_or(target))
 }
 
-/// Where shared files may lie: beside the tree, or beside the main checkout of a git worktree.
+/// Returns possible places of shared files: next to the tree, or next to the main checkout of a git worktree.
 fn shared_folders() -> Vec<PathBuf> {
     let mut folders = vec![root().join("../shared")];
     let git = Command::new("git")
@@ -208,7 +208,7 @@ fn shared_folders() -> Vec<PathBuf> {
     folders
 }
 
-/// Names (`group/name`) and paths of all recordings, of which the name contains the wanted text.
+/// Returns names (`group/name`) and paths of all recordings whose name contains the filter.
 pub(crate) fn recordings(folder: &Path) -> Vec<(String, PathBuf)> {
     let wanted = std::env::var("VELLUM_RECORDING").unwrap_or_default();
     let mut files = Vec::new();
@@ -224,16 +224,16 @@ pub(crate) fn recordings(folder: &Path) -> Vec<(String, PathBuf)> {
     files
 }
 
-/// Starts a server; `None` where the binary has none.
+/// Starts a server; `None` if the binary has none.
 type Start<'a> = &'a (dyn Fn() -> Option<Server> + Sync);
 
-/// Replays files on one server, a new one where it dies.
+/// Replays files on one server, and restarts it if it dies.
 struct Runner<'a> {
     server: Server,
     start: Start<'a>,
     allowed: &'a Allowed,
     totals: Totals,
-    /// How many differences of a file are described, and of this one still will be.
+    /// Number of differences of a file to describe, and the remaining number for this file.
     details: usize,
     details_left: usize,
     report: String,
@@ -272,7 +272,7 @@ impl Runner<'_> {
             };
             self.totals.count(name, exchange, same);
             if !alive {
-                // Whatever hangs or crashes is not worth waiting for once more in the same file.
+                // After a hang or a crash the remaining exchanges of the file are skipped.
                 let rest = exchanges.get(at + 1..).unwrap_or(&[]);
                 rest.iter().for_each(|exchange| self.totals.count(name, exchange, false));
                 return self.restart();
@@ -280,7 +280,7 @@ impl Runner<'_> {
         }
     }
 
-    /// Counts and describes a reply; says whether it is as it should be.
+    /// Counts and describes a reply. Returns whether it is acceptable.
     fn judge(
         &mut self,
         place: &str,
@@ -309,7 +309,7 @@ impl Runner<'_> {
 
     fn fail(&mut self, place: &str, exchange: &Exchange, error: &std::io::Error) -> bool {
         let first = format!("no reply: {error}; the server's log ends\n{}", self.server.log_tail());
-        // Said even where details weren't asked for: a server must neither die nor hang.
+        // Always described: a server must neither die nor hang.
         self.details_left = self.details_left.max(1);
         self.describe(place, exchange, None, &first);
         self.totals.unlisted.push(place.to_string());
@@ -330,7 +330,7 @@ impl Runner<'_> {
     }
 }
 
-/// A difference for whoever has to find its cause.
+/// Describes a difference for the search of its cause.
 fn describe(place: &str, exchange: &Exchange, reply: Option<Document<'_>>, first: &str) -> String {
     const LINES_MAX: usize = 40;
     let shorten = |value: Document<'_>| {
@@ -347,7 +347,7 @@ fn describe(place: &str, exchange: &Exchange, reply: Option<Document<'_>>, first
     )
 }
 
-/// Replays all files over two servers, and describes so many differences of each. `None` where the binary has no
+/// Replays all files over two servers, and describes up to `details` differences of each. `None` if the binary has no
 /// server.
 pub(crate) fn replay_all(
     files: &[(String, PathBuf)],
@@ -389,7 +389,7 @@ pub(crate) fn replay_all(
     merged.into_inner().unwrap()
 }
 
-/// The files whose rate is below the kept one.
+/// Returns the files whose rate is below the stored one.
 fn fallen(kept: &str, totals: &Totals) -> Vec<String> {
     let mut fallen = Vec::new();
     for line in kept.lines() {
@@ -406,7 +406,7 @@ fn fallen(kept: &str, totals: &Totals) -> Vec<String> {
 
 pub(crate) fn table(title: &str, rates: &BTreeMap<String, Rate>, rows_max: usize) -> String {
     let mut rows: Vec<_> = rates.iter().collect();
-    // What fails most comes first.
+    // The files with most differences come first.
     rows.sort_by_key(|(_, rate)| std::cmp::Reverse(rate.total - rate.same));
     let row = |(name, rate): &(&String, &Rate)| {
         let percent = 100.0 * rate.same as f64 / rate.total.max(1) as f64;
@@ -415,7 +415,7 @@ pub(crate) fn table(title: &str, rates: &BTreeMap<String, Rate>, rows_max: usize
     format!("{title}\n{}", rows.iter().take(rows_max).map(row).collect::<String>())
 }
 
-/// How many differences of each file somebody wants to see.
+/// Returns the number of differences to show for each file.
 pub(crate) fn details() -> usize {
     let count = std::env::var("VELLUM_RECORDING_COUNT").ok().and_then(|count| count.parse().ok());
     if std::env::var_os("VELLUM_RECORDING").is_some() { count.unwrap_or(5) } else { 0 }

@@ -1,6 +1,6 @@
-//! Replays the recordings at fronts over PostgreSQL: every answer that a server in memory gives, a front gives, but for
-//! those that `tests/recordings/postgres.differences` lists, each with its reason.
-//! `VELLUM_RECORDING=core/foo` picks some, and shows what differs.
+//! Replays the recordings on fronts over PostgreSQL. A front gives every answer that a server in memory gives, except
+//! those listed in `tests/recordings/postgres.differences` with a reason. `VELLUM_RECORDING=core/foo` selects some and
+//! shows the differences.
 
 use crate::recordings::{Allowed, details, recordings, replay_all, table, unpack};
 use crate::server::Server;
@@ -9,7 +9,7 @@ use postgres::testing::Cluster;
 use std::collections::BTreeSet;
 use std::time::Instant;
 
-/// In the form of `allowed.txt`, without the sources.
+/// In the format of `allowed.txt`, without the sources.
 const DIFFERENCES: &str = "tests/recordings/postgres.differences";
 
 #[test]
@@ -44,7 +44,7 @@ fn recorded_answers_are_given_by_fronts() {
     say(&format!("{} files on PostgreSQL, {:?}", files.len(), begun.elapsed()));
     say(&format!("the slowest exchange, {}, took {:?}", totals.slowest.1, totals.slowest.0));
     assert_eq!(totals.unlisted, Vec::<String>::new(), "these differ without a reason in {DIFFERENCES}");
-    // The list may only get shorter: what doesn't differ has no place in it.
+    // The list may only get shorter: an equal exchange must not be listed.
     let replayed: BTreeSet<&str> = files.iter().map(|(name, _)| name.as_str()).collect();
     let is_replayed =
         |place: &&String| place.rsplit_once(':').is_some_and(|(name, _)| replayed.contains(name));

@@ -1,4 +1,4 @@
-//! Data directories damaged as disks damage them: refused, then repaired by `--repair`, then served again.
+//! Data directories with disk damage: refused, repaired by `--repair`, and served again.
 
 use crate::server::{Scratch, Server};
 use base::bson::DocumentBuf;
@@ -22,7 +22,7 @@ fn vellum(data: &Path, options: &[&str]) -> (Output, String) {
     (output, String::from_utf8_lossy(&text).into_owned())
 }
 
-/// Forty documents in the base, ten in the journal behind it; the server was killed.
+/// Creates forty documents in the base and ten in the journal after it, and kills the server.
 fn directory(name: &str) -> Scratch {
     let data = Scratch::new(name);
     let mut server = Server::start_on(&data, &["--compression", "none"]).unwrap();
@@ -60,13 +60,13 @@ fn tamper(path: &Path, change: impl FnOnce(&mut Vec<u8>)) {
     std::fs::write(path, bytes).unwrap();
 }
 
-/// The place of the document with so much padding.
+/// Returns the position of the document with this padding.
 fn document(bytes: &[u8], pad: usize) -> usize {
     let text = [&(pad as i32 + 1).to_le_bytes()[..], "x".repeat(pad).as_bytes(), b"\0"].concat();
     bytes.windows(text.len()).position(|window| window == text).unwrap()
 }
 
-/// Repairs; then the collection has to be valid and to have so many documents. Returns the report.
+/// Repairs, checks that the collection is valid and has this number of documents, and returns the report.
 fn repaired(data: &Path, documents: i64, options: &[&str]) -> String {
     let (output, text) = vellum(data, &[&["--repair"], options].concat());
     assert!(output.status.success(), "{text}");
@@ -142,7 +142,7 @@ fn a_page_with_a_changed_byte_is_named_and_left_out() {
     assert!(report.contains(&format!("lost: test.c: {lost} records: base.vellum, table t")), "{report}");
 }
 
-/// A document whose bytes are as they were written and are no BSON: a field's name holds a zero byte.
+/// A document with intact bytes that are no BSON: a field's name contains a zero byte.
 #[test]
 fn a_stored_document_that_is_not_bson_is_named() {
     let data = directory("repair-bson");
@@ -230,7 +230,7 @@ fn a_page_of_zeros_is_an_error_that_names_it() {
     let missing = run(&server, "{find: 'c', filter: {_id: 27}, $db: 'test'}");
     let message = format!("{missing:?}");
     assert!(message.contains("base.vellum") && message.contains("at offset"), "{message}");
-    // Not InternalError, which a panic would be.
+    // Not InternalError, the code of a panic.
     assert_eq!(number(&missing, "code"), 301, "{message}");
     assert_eq!(number(&run(&server, "{count: 'c', query: {_id: 2}, $db: 'test'}"), "n"), 1);
     let log = server.end();

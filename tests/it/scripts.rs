@@ -173,7 +173,7 @@ impl Lines<'_> {
     }
 }
 
-/// A reply as a script shows it.
+/// Returns a reply as a script shows it.
 fn marked(reply: &str) -> String {
     format!("= {}\n", reply.replace('\n', "\n  "))
 }
@@ -186,7 +186,7 @@ fn read_login(words: &str) -> Option<Login> {
     Some(Login { user: user.to_string(), db: db.to_string(), password, mechanism })
 }
 
-/// Takes `name:` off the start of a line.
+/// Removes `name:` from the start of a line.
 fn split_connection(line: &str) -> (String, &str) {
     match line.split_once(':') {
         Some((name, rest)) if name.starts_with('s') && name[1..].bytes().all(|b| b.is_ascii_digit()) => {
@@ -205,37 +205,37 @@ fn with_database(command: DocumentBuf, database: &str) -> DocumentBuf {
     out.finish()
 }
 
-/// Whether anything in the reply is an error.
+/// Returns true if the reply contains an error.
 fn is_error(reply: Document<'_>) -> bool {
     let ok = reply.get("ok").and_then(|ok| ok.as_i64()) == Some(1);
     !ok || reply.find("writeErrors").is_some() || reply.find("writeConcernError").is_some()
 }
 
-/// Which of several servers that share a store gets a command.
+/// Distribution of commands over servers that share a store.
 #[derive(Clone, Copy, PartialEq)]
 enum Turns {
-    /// The next, but for what belongs to a server: open cursors, and logical sessions.
+    /// In turn, except for open cursors and logical sessions, which belong to a server.
     ByStatement,
-    /// That of the connection.
+    /// By connection.
     ByConnection,
 }
 
-/// Connections and names while a script runs.
+/// Connections and names of a running script.
 struct Run<'s> {
     server: &'s Server,
     connections: BTreeMap<(String, usize), Client>,
     turns: Turns,
-    /// How many commands there were, or connections.
+    /// Number of commands or connections so far.
     turn: usize,
-    /// The servers of cursors, sessions and connections.
+    /// Servers of cursors, sessions and connections.
     places: BTreeMap<String, usize>,
     names: Names,
-    /// Where `!` says otherwise than the reply.
+    /// Replies that contradict the `!` marks.
     surprises: Vec<String>,
 }
 
 impl Run<'_> {
-    /// The text of the reply to a step.
+    /// Returns the text of the reply to a step.
     fn step(&mut self, step: &Step) -> Result<String, String> {
         let failed = |error: &dyn std::fmt::Display| format!("line {}: {error}", step.line);
         let command = self.names.resolve(step.command.view());
@@ -269,7 +269,7 @@ impl Run<'_> {
 }
 
 impl Run<'_> {
-    /// The server that a command goes to.
+    /// Returns the server for a command.
     fn front(&mut self, step: &Step, command: Document<'_>) -> usize {
         let connection = || format!("connection {}", step.connection);
         let place = match self.turns {
@@ -286,7 +286,7 @@ impl Run<'_> {
     }
 }
 
-/// A reply without what differs in every conversation.
+/// Returns a reply without fields that differ in every SASL conversation.
 fn without_payload(reply: DocumentBuf) -> DocumentBuf {
     let mut out = Builder::new();
     for element in reply.view().iter().filter(|element| element.name() != "payload") {
@@ -295,7 +295,7 @@ fn without_payload(reply: DocumentBuf) -> DocumentBuf {
     out.finish()
 }
 
-/// The cursor or the logical session that a command is about.
+/// Returns the cursor or the logical session of a command.
 fn belongs_to(command: Document<'_>) -> Option<String> {
     let cursor = command.get("getMore").and_then(|id| id.as_i64()).or_else(|| {
         command.get("killCursors")?;
@@ -317,13 +317,13 @@ fn cursor_of(reply: Document<'_>) -> Option<i64> {
     reply.get("cursor")?.as_document()?.get("id")?.as_i64().filter(|&id| id != 0)
 }
 
-/// What came of a script.
+/// Result of a script.
 struct Outcome {
-    /// The script as it would be written with the replies that came.
+    /// The script with the actual replies.
     written: String,
-    /// What differs from the replies that were written.
+    /// Differences from the expected replies.
     differences: Vec<String>,
-    /// Errors that weren't expected, and those expected that didn't come.
+    /// Unexpected errors, and missing expected errors.
     surprises: Vec<String>,
 }
 
@@ -358,7 +358,7 @@ fn run_script(server: &Server, text: &str, turns: Turns) -> Result<Outcome, Stri
     Ok(Outcome { written, differences, surprises: run.surprises })
 }
 
-/// The lines that differ, those expected with `-` and those that came with `+`.
+/// Returns the different lines, expected ones with `-` and actual ones with `+`.
 fn difference(expected: &str, actual: &str) -> String {
     let (old, new): (Vec<_>, Vec<_>) = (expected.lines().collect(), actual.lines().collect());
     let start = old.iter().zip(&new).take_while(|(a, b)| a == b).count();
@@ -369,7 +369,7 @@ fn difference(expected: &str, actual: &str) -> String {
     removed.chain(added).collect()
 }
 
-/// All scripts, in order, of which the name contains `VELLUM_SCRIPT`.
+/// Returns all scripts, in order, whose name contains `VELLUM_SCRIPT`.
 fn script_files() -> Vec<PathBuf> {
     let wanted = std::env::var("VELLUM_SCRIPT").unwrap_or_default();
     let mut files = Vec::new();
@@ -390,7 +390,7 @@ fn collect(folder: &Path, files: &mut Vec<PathBuf>) {
     }
 }
 
-/// Runs one file; the error is ready to be printed.
+/// Runs one file. The error is ready for printing.
 fn run_file(server: &Server, file: &Path) -> Result<(), String> {
     run_file_by(server, file, Turns::ByStatement)
 }
@@ -408,19 +408,20 @@ fn run_file_by(server: &Server, file: &Path, turns: Turns) -> Result<(), String>
     if failures.is_empty() { Ok(()) } else { Err(failures.join("")) }
 }
 
-/// Scripts whose replies are others over PostgreSQL: a name, a colon and the reason on each line.
+/// Scripts with other replies over PostgreSQL: name, colon and reason on each line.
 const POSTGRES_DIFFERENCES: &str = "tests/scripts/postgres.differences";
 
-/// The scripts of sets that a server over PostgreSQL answers alike.
+/// Scripts of sets with equal replies over PostgreSQL.
 const OF_FRONTS: [&str; 3] = ["replica-set/changeStreams.script", "replica-set/text.script", TRANSACTIONS];
 
-/// The script of sets that runs on two servers as well.
+/// A script of sets that also runs on two servers.
 const TRANSACTIONS: &str = "replica-set/transactions.script";
 
-/// Scripts whose replies are others where one server gets every other command, listed likewise.
+/// Scripts with other replies if two servers get commands in turn, listed in the same format.
 const TWO_DATABASES_DIFFERENCES: &str = "tests/scripts/two-databases.differences";
 
-/// The folders of scripts that are for a replica set, or for a server with users: a new one each, as they change what can't be taken back.
+/// Folders of scripts for a replica set, or for a server with users. Each script gets a new server, since its changes
+/// cannot be reverted.
 const SET_FOLDERS: [(&str, Kind); 3] = [
     ("tests/scripts/replica-set", Kind::Set),
     ("tests/scripts/uninitiated", Kind::Uninitiated),
@@ -433,13 +434,12 @@ fn scripts() {
         Kind::Alone => Server::start(),
         Kind::Set => Server::start_with(&["--replset", "rs0"]),
         Kind::Users => Server::start_with(&["--auth"]),
-        // Only in mongod's place does the program wait.
+        // Only the program in mongod's place waits for replSetInitiate.
         Kind::Uninitiated => Some(Server::mirrored(kind)),
     });
 }
 
-/// The same replies come from a server in this process whose engine is two, in memory and on disk, compared
-/// at every answer.
+/// A server in this process with two engines, in memory and on disk, compared at every answer, gives equal replies.
 #[test]
 fn scripts_on_two_engines() {
     if !bless() && std::env::var_os("VELLUM_SERVER").is_none() {
@@ -447,8 +447,8 @@ fn scripts_on_two_engines() {
     }
 }
 
-/// The same replies come from two servers, each with a database of its own on one store, in turns. Scripts about what
-/// a server alone knows are listed with the reason: there each connection has its server.
+/// Two servers, each with its own database on one store, give equal replies in turn. Scripts about the state of one
+/// server are listed with the reason: each connection then has its own server.
 #[test]
 fn scripts_on_two_databases() {
     if bless() || std::env::var_os("VELLUM_SERVER").is_some() {
@@ -459,7 +459,7 @@ fn scripts_on_two_databases() {
         alone().into_iter().partition(|file| listed.contains_key(&name_of(file)));
     let what = "scripts on two databases";
     run_files(what, &files, false, || Some(Server::on_two_databases(Kind::Alone)));
-    // Each server is a set's only member, so that most of what sets are asked is about a server alone.
+    // Each server is the only member of its set, so most scripts of sets concern a single server.
     let of_sets: Vec<_> = script_files().into_iter().filter(|file| name_of(file) == TRANSACTIONS).collect();
     run_files(what, &of_sets, true, || Some(Server::on_two_databases(Kind::Set)));
     let mut failures = Vec::new();
@@ -474,7 +474,7 @@ fn scripts_on_two_databases() {
     assert!(failures.is_empty(), "\n{}", failures.join("\n"));
 }
 
-/// The same replies come from a server over PostgreSQL, but for the scripts that a list names with the reason.
+/// A server over PostgreSQL gives equal replies, except in the scripts that a list names with a reason.
 #[test]
 fn scripts_on_postgres() {
     if bless() || std::env::var_os("VELLUM_SERVER").is_some() {
@@ -491,7 +491,7 @@ fn scripts_on_postgres() {
     let of_fronts: Vec<_> =
         script_files().into_iter().filter(|file| OF_FRONTS.contains(&name_of(file).as_str())).collect();
     run_files("scripts of sets on PostgreSQL", &of_fronts, true, || Server::on_postgres(&connection));
-    // The list may only get shorter: one that passes has no place in it.
+    // The list may only get shorter: a script that passes must not be listed.
     let passes = |file: &&PathBuf| {
         Server::on_postgres(&connection).is_none_or(|server| run_file(&server, file).is_ok())
     };
@@ -500,32 +500,32 @@ fn scripts_on_postgres() {
     assert!(passing.is_empty(), "{POSTGRES_DIFFERENCES} lists scripts that pass: {}", passing.join(", "));
 }
 
-/// The names of scripts in a list of differences, with the reasons.
+/// Returns the scripts in a list of differences with their reasons.
 fn listed(list: &str) -> BTreeMap<String, String> {
     let text = std::fs::read_to_string(root().join(list)).unwrap();
     let names = text.lines().filter(|line| !line.starts_with('#')).filter_map(|line| line.split_once(": "));
     names.map(|(name, reason)| (name.to_string(), reason.to_string())).collect()
 }
 
-/// A script's path within their folder.
+/// Returns a script's path in the folder of scripts.
 fn name_of(file: &Path) -> String {
     file.strip_prefix(root().join("tests/scripts")).unwrap_or(file).to_string_lossy().to_string()
 }
 
-/// The scripts that aren't for a replica set.
+/// Returns the scripts that need no replica set.
 fn alone() -> Vec<PathBuf> {
     let mut files = script_files();
     files.retain(|file| SET_FOLDERS.iter().all(|(folder, _)| !file.starts_with(root().join(folder))));
     files
 }
 
-/// Runs every script on a server of the kind that its folder is for.
+/// Runs every script on the kind of server that its folder needs.
 fn run_all(what: &str, start: impl Fn(Kind) -> Option<Server> + Sync) {
     let mut alone = script_files();
     for (folder, kind) in SET_FOLDERS {
         let (these, others) = alone.into_iter().partition(|file| file.starts_with(root().join(folder)));
         alone = others;
-        // A server that runs already isn't known to be one.
+        // A running server may be of another kind.
         if std::env::var_os("VELLUM_SERVER").is_none() {
             run_files(&format!("{what} in {folder}"), &these, true, || start(kind));
         }
@@ -533,7 +533,7 @@ fn run_all(what: &str, start: impl Fn(Kind) -> Option<Server> + Sync) {
     run_files(what, &alone, false, || start(Kind::Alone));
 }
 
-/// Runs these scripts, each on a server of its own if so said.
+/// Runs these scripts, each on a new server if `renews` is set.
 fn run_files(what: &str, files: &[PathBuf], renews: bool, start: impl Fn() -> Option<Server> + Sync) {
     let begun = Instant::now();
     let queue = Mutex::new(files.iter());
@@ -545,7 +545,7 @@ fn run_files(what: &str, files: &[PathBuf], renews: bool, start: impl Fn() -> Op
         loop {
             let Some(file) = queue.lock().unwrap().next() else { return };
             let result = run_file(&server, file);
-            // After a failure it may hang or be gone; a new one costs milliseconds.
+            // After a failure the server may hang or be gone; a new one takes milliseconds to start.
             if (renews || result.is_err())
                 && let Some(fresh) = start()
             {

@@ -1,4 +1,4 @@
-//! The real binary as a child process, listening on a free port.
+//! The real binary as a child process on a free port.
 
 use crate::client::Client;
 use crate::fronts::Fronts;
@@ -12,21 +12,21 @@ use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-/// How long a reply may take before the exchange counts as failed: on a busy machine, too.
+/// Timeout of a reply, also on a busy machine.
 const REPLY_TIMEOUT: Duration = Duration::from_secs(40);
 
 static STARTED: AtomicUsize = AtomicUsize::new(0);
 
-/// A running server; dropping it stops the process.
+/// A running server; dropping this value stops the process.
 pub(crate) struct Server {
     address: String,
-    /// Where another server listens that shares its store, if one does.
+    /// Address of another server that shares its store, if any.
     other: Option<String>,
     child: Option<Child>,
     log: PathBuf,
-    /// Instead of a child; held to be stopped with this.
+    /// A server in this process instead of a child, stopped with this value.
     _within: Option<Within>,
-    /// Whether it lets nobody in but users: whoever wants an empty one starts another.
+    /// True with access control. Such a server cannot be emptied; tests start another.
     guarded: bool,
 }
 
@@ -37,13 +37,13 @@ enum Within {
 }
 
 impl Server {
-    /// Starts the binary with a free port (or takes the one that `VELLUM_SERVER` names). `None`
-    /// where the binary ends well without listening, as one without a server does.
+    /// Starts the binary on a free port, or uses the server of `VELLUM_SERVER`. `None` if the binary exits successfully
+    /// without listening.
     pub(crate) fn start() -> Option<Server> {
         Server::start_with(&[])
     }
 
-    /// The same with further options, which a server already running hasn't got.
+    /// Starts a server with options. A server that runs already lacks them.
     pub(crate) fn start_with(options: &[&str]) -> Option<Server> {
         if let Ok(address) = std::env::var("VELLUM_SERVER") {
             return Some(Server {
@@ -58,29 +58,29 @@ impl Server {
         Server::launch(options, None, None)
     }
 
-    /// A server whose documents are in a schema of their own of a PostgreSQL server.
+    /// Starts a server whose documents are in a new schema of a PostgreSQL server.
     pub(crate) fn on_postgres(connection: &str) -> Option<Server> {
         let schema = format!("scripts{}", STARTED.fetch_add(1, Ordering::Relaxed));
         Server::on_schema(connection, &schema)
     }
 
-    /// The same in a schema that other servers may use, too.
+    /// Starts a server on a schema that other servers may share.
     pub(crate) fn on_schema(connection: &str, schema: &str) -> Option<Server> {
         Server::on_schema_with(connection, schema, &[])
     }
 
-    /// The same with further options.
+    /// Starts a server on a schema with options.
     pub(crate) fn on_schema_with(connection: &str, schema: &str, options: &[&str]) -> Option<Server> {
         let place = ["--postgres", connection, "--postgres-schema", schema];
         Server::launch(&[&place[..], options].concat(), None, None)
     }
 
-    /// A process of its own with its data in this directory.
+    /// Starts a process with its data in this directory.
     pub(crate) fn start_on(data: &Path, options: &[&str]) -> Option<Server> {
         Server::launch(options, Some(data), None)
     }
 
-    /// A server in this process on two engines that must agree: see [`Mirrored`].
+    /// Starts a server in this process on two engines that must agree: see [`Mirrored`].
     pub(crate) fn mirrored(kind: Kind) -> Server {
         let (held, address) = Mirrored::start(kind);
         let within = Some(Within::Mirrored { _held: held });
@@ -88,7 +88,7 @@ impl Server {
         Server { address, other: None, child: None, log: PathBuf::new(), _within: within, guarded }
     }
 
-    /// Two servers in this process that share a store: see [`Fronts`].
+    /// Starts two servers in this process that share a store: see [`Fronts`].
     pub(crate) fn on_two_databases(kind: Kind) -> Server {
         let (held, [address, other]) = Fronts::start(kind);
         let within = Some(Within::Fronts { _held: held });
@@ -102,23 +102,23 @@ impl Server {
         }
     }
 
-    /// Starts a server with so many kilobytes of address space, for what might take all there is.
+    /// Starts a server with limited address space, for tests that might exhaust memory.
     pub(crate) fn start_within(kilobytes: u64) -> Option<Server> {
         Server::launch(&[], None, Some(format!("-v {kilobytes}")))
     }
 
-    /// The same with options.
+    /// Starts a server with limited address space and options.
     pub(crate) fn start_bounded(kilobytes: u64, options: &[&str]) -> Option<Server> {
-        // Values as large as that memory take code without optimisation its time; who starts this measures himself.
+        // Unoptimized code is slow with values of that size. Callers measure times themselves.
         Server::launch(options, None, Some(format!("-v {kilobytes} && export VELLUM_UNOPTIMISED=1000")))
     }
 
-    /// The same with its data in this directory.
+    /// Starts a server with limited address space and its data in this directory.
     pub(crate) fn start_bounded_on(data: &Path, kilobytes: u64, options: &[&str]) -> Option<Server> {
         Server::launch(options, Some(data), Some(format!("-v {kilobytes} && export VELLUM_UNOPTIMISED=1000")))
     }
 
-    /// Starts a server that may have so many files and connections open, with its data in this directory.
+    /// Starts a server with a limit of open files, and its data in this directory.
     pub(crate) fn start_with_files(data: &Path, soft: u64, hard: u64) -> Option<Server> {
         Server::launch(&[], Some(data), Some(format!("-Sn {soft} && ulimit -Hn {hard}")))
     }
@@ -155,39 +155,39 @@ impl Server {
             );
             return None;
         };
-        // Whatever it still prints must not fill the pipe.
+        // Later output must not fill the pipe.
         std::thread::spawn(move || io::copy(&mut output, &mut io::sink()));
         let guarded = options.contains(&"--auth");
         Some(Server { address, other: None, child: Some(child), log, _within: None, guarded })
     }
 
-    /// A new connection.
+    /// Opens a connection.
     pub(crate) fn connect(&self) -> io::Result<Client> {
         Client::connect(&self.address, REPLY_TIMEOUT)
     }
 
-    /// The same for a client that waits no longer than this for a reply.
+    /// Opens a connection with a timeout for replies.
     pub(crate) fn connect_for(&self, timeout: Duration) -> io::Result<Client> {
         Client::connect(&self.address, timeout)
     }
 
-    /// Where it listens.
+    /// Returns its address.
     pub(crate) fn address(&self) -> &str {
         &self.address
     }
 
-    /// The number of its process.
+    /// Returns its process id.
     pub(crate) fn pid(&self) -> u32 {
         self.child.as_ref().unwrap().id()
     }
 
-    /// Sends it SIGHUP.
+    /// Sends SIGHUP.
     #[cfg(unix)]
     pub(crate) fn hang_up(&self) {
         self.signal(nix::sys::signal::Signal::SIGHUP);
     }
 
-    /// Sends it a signal.
+    /// Sends a signal.
     #[cfg(unix)]
     pub(crate) fn signal(&self, signal: nix::sys::signal::Signal) {
         let child = self.child.as_ref().unwrap();
@@ -195,35 +195,35 @@ impl Server {
             .unwrap();
     }
 
-    /// Waits for its end; what it ended with, where no signal ended it.
+    /// Waits for its end. Returns the exit code, unless a signal ended it.
     #[cfg(unix)]
     pub(crate) fn exit_code(&mut self) -> Option<i32> {
         self.child.as_mut().unwrap().wait().unwrap().code()
     }
 
-    /// All that it has written to standard error so far.
+    /// Returns its standard error so far.
     pub(crate) fn log(&self) -> String {
         std::fs::read_to_string(&self.log).unwrap()
     }
 
-    /// Whether it lets nobody in but users.
+    /// Returns true with access control.
     pub(crate) fn is_guarded(&self) -> bool {
         self.guarded
     }
 
-    /// How many servers it is.
+    /// Returns the number of servers.
     pub(crate) fn fronts(&self) -> usize {
         1 + usize::from(self.other.is_some())
     }
 
-    /// A new connection to one of the servers.
+    /// Opens a connection to one of the servers.
     pub(crate) fn connect_to(&self, front: usize) -> io::Result<Client> {
         let address = self.other.as_ref().filter(|_| front > 0).unwrap_or(&self.address);
         Client::connect(address, REPLY_TIMEOUT)
     }
 
-    /// Drops every database but the server's own, and those in `names` where it cannot list them,
-    /// and takes back whatever else a script may change.
+    /// Drops every database except the system's, and those in `names` if it cannot list them. Reverts other changes of
+    /// scripts.
     pub(crate) fn empty(&self, names: &BTreeSet<String>) -> io::Result<()> {
         let mut client = self.connect()?;
         let mut names = names.clone();
@@ -238,7 +238,7 @@ impl Server {
         (0..self.fronts()).try_for_each(|front| reset(&mut self.connect_to(front)?))
     }
 
-    /// Stops the server as a parent's end does; all that it wrote to standard error.
+    /// Stops the server as the end of its parent does, and returns its standard error.
     pub(crate) fn end(&mut self) -> String {
         if let Some(child) = &mut self.child {
             drop(child.stdin.take());
@@ -247,11 +247,11 @@ impl Server {
         std::fs::read_to_string(&self.log).unwrap()
     }
 
-    /// The end of what the server wrote to standard error.
+    /// Returns the end of its standard error.
     pub(crate) fn log_tail(&self) -> String {
         let mut text = String::new();
         if let Ok(mut file) = std::fs::File::open(&self.log) {
-            // A log cut in the middle of a character is shown as far as it goes.
+            // A log cut within a character is shown up to there.
             let _ = file.read_to_string(&mut text);
         }
         let lines: Vec<_> = text.lines().collect();
@@ -263,7 +263,7 @@ impl Server {
 pub(crate) struct Scratch(PathBuf);
 
 impl Scratch {
-    /// An empty one.
+    /// Creates an empty directory.
     pub(crate) fn new(name: &str) -> Scratch {
         let number = STARTED.fetch_add(1, Ordering::Relaxed);
         let name = format!("{name}-{}-{number}", std::process::id());
@@ -281,7 +281,7 @@ impl std::ops::Deref for Scratch {
 
 impl Drop for Scratch {
     fn drop(&mut self) {
-        // A server may not even have made it.
+        // A server may not have created it.
         let _ = std::fs::remove_dir_all(&self.0);
     }
 }
@@ -289,15 +289,15 @@ impl Drop for Scratch {
 impl Drop for Server {
     fn drop(&mut self) {
         if let Some(child) = &mut self.child {
-            // It may have gone already, which is as good.
+            // It may already have ended.
             let _ = child.kill();
             let _ = child.wait();
         }
     }
 }
 
-/// Takes back what a script may have changed beside databases: snapshots, fail points, the clock.
-/// Servers that haven't got these refuse, which is as good.
+/// Reverts changes of a script beyond databases: snapshots, fail points, the clock. Servers without these commands
+/// refuse, which is harmless.
 fn reset(client: &mut Client) -> io::Result<()> {
     let list = client.command(&parse("{listSnapshots: 1, $db: 'admin'}").unwrap())?;
     let snapshots = list.view().get("snapshots").and_then(|v| v.as_array());
@@ -321,7 +321,7 @@ fn drop_database(name: &str) -> DocumentBuf {
     command.finish()
 }
 
-/// The host and port of the connection string in a line.
+/// Returns host and port of the connection string in a line.
 fn address_in(line: &str) -> Option<String> {
     let (_, rest) = line.split_once("mongodb://")?;
     let end = rest.find(|c: char| c == '/' || c.is_whitespace()).unwrap_or(rest.len());

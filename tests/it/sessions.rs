@@ -1,4 +1,4 @@
-//! The statements of one session run one after another, and who waits for the turn holds nobody up.
+//! Statements of one session run in sequence, and a waiting statement blocks no other client.
 
 use crate::client::Client;
 use crate::server::Server;
@@ -27,7 +27,7 @@ fn on(database: &str, command: &str) -> DocumentBuf {
     out.finish()
 }
 
-/// An update of the one document in `c`, which takes a while.
+/// Returns a slow update of the only document in `c`.
 fn slow(number: i32) -> String {
     let work = "{$size: {$map: {input: {$range: [0, 60000]}, in: {$multiply: ['$$this', 3]}}}}";
     format!(
@@ -58,7 +58,7 @@ fn a_write_sent_twice_at_once_is_carried_out_once() {
     assert!(format!("{found:?}").contains("\"n\": Int32(10)"), "{found:?}");
 }
 
-/// The numbers of the operations in `test.c` that run now.
+/// Returns the numbers of the running operations in `test.c`.
 fn running(client: &mut Client) -> Vec<i64> {
     let reply = client.command(&on("admin", "{currentOp: 1, ns: 'test.c'}")).unwrap();
     let list = reply.view().get("inprog").and_then(|list| list.as_array()).unwrap();
@@ -66,7 +66,7 @@ fn running(client: &mut Client) -> Vec<i64> {
     list.iter().filter_map(number).collect()
 }
 
-/// Waits until so many operations run.
+/// Waits until this number of operations run.
 fn until_running(client: &mut Client, count: usize) -> Vec<i64> {
     let began = Instant::now();
     loop {
@@ -90,7 +90,7 @@ fn waiting_for_a_session_ends_in_every_way() {
             &format!("{{insert: 'c', documents: [{{}}], txnNumber: NumberLong({number}), {SESSION}{more}}}"),
         )
     };
-    // The first statement waits for fsyncUnlock and has the session meanwhile.
+    // The first statement waits for fsyncUnlock and occupies the session meanwhile.
     lock("{fsync: 1, lock: true}");
     let mut clients: Vec<_> = (0..4).map(|_| server.connect().unwrap()).collect();
     let mut watch = server.connect().unwrap();
@@ -104,20 +104,20 @@ fn waiting_for_a_session_ends_in_every_way() {
         let first_number = until_running(&mut watch, 1)[0];
         // maxTimeMS.
         assert_eq!(send(write(1, ", maxTimeMS: 30")).join().unwrap(), Some(50));
-        // killOp, of the one that waits for the turn.
+        // killOp of a waiting statement.
         let second = send(write(1, ""));
         let numbers = until_running(&mut watch, 2);
         let waiting = numbers.into_iter().find(|number| *number != first_number).unwrap();
         watch.command(&on("admin", &format!("{{killOp: 1, op: NumberLong({waiting})}}"))).unwrap();
         assert_eq!(second.join().unwrap(), Some(11_601));
-        // A client that leaves.
+        // A client that disconnects.
         gone.command_unacknowledged(&write(2, "")).unwrap();
         until_running(&mut watch, 2);
         drop(gone);
         until_running(&mut watch, 1);
-        // What has no number doesn't wait.
+        // A command without a transaction number does not wait.
         assert_eq!(code(&run(&mut watch, &format!("{{find: 'c', {SESSION}}}"))), None);
-        // killSessions ends the one that has the turn, though it waits for something else.
+        // killSessions ends the session's running statement, though it waits for another reason.
         let last = send(write(3, ""));
         until_running(&mut watch, 2);
         let kill = format!("{{killSessions: [{}]}}", SESSION.strip_prefix("lsid: ").unwrap());

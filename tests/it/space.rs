@@ -1,11 +1,11 @@
-//! The directory of a server gets smaller by itself when collections are dropped.
+//! A server's directory shrinks automatically after drops of collections.
 
 use crate::ask::{run_on, until};
 use crate::server::{Scratch, Server};
 use base::bson::DocumentBuf;
 use std::path::Path;
 
-/// Documents of a megabyte.
+/// Number of documents of a megabyte.
 const LARGE: usize = 24;
 
 fn number(reply: &DocumentBuf, name: &str) -> f64 {
@@ -15,7 +15,7 @@ fn number(reply: &DocumentBuf, name: &str) -> f64 {
     }
 }
 
-/// The bytes of all files in a directory and below.
+/// Returns the total size of the files below a directory.
 fn size(directory: &Path) -> u64 {
     let entries = std::fs::read_dir(directory).unwrap().filter_map(|entry| entry.ok());
     let sizes = entries.filter_map(|entry| {
@@ -28,7 +28,7 @@ fn size(directory: &Path) -> u64 {
 #[test]
 fn what_a_dropped_collection_took_comes_back() {
     let data = Scratch::new("space");
-    // A text of one letter would take no room.
+    // Without compression, since a text of one letter would compress to nothing.
     let options = ["--cache-size", "16M", "--compression", "none"];
     let mut server = Server::start_on(&data, &options).unwrap();
     run_on(&server, "{insert: 'small', documents: [{_id: 1}], $db: 'test'}");
@@ -37,7 +37,7 @@ fn what_a_dropped_collection_took_comes_back() {
         let insert = format!("{{insert: 'large', documents: [{{_id: {at}, pad: '{pad}'}}], $db: 'test'}}");
         assert_eq!(number(&run_on(&server, &insert), "n"), 1.0);
     }
-    // In order, so that all of it is in the base.
+    // An orderly stop moves everything into the base.
     server.end();
     let server = Server::start_on(&data, &options).unwrap();
     let stats = run_on(&server, "{collStats: 'large', $db: 'test'}");

@@ -1,5 +1,5 @@
-//! The first minutes: what is printed and logged, options from the environment and a file, signals,
-//! a data directory in use, `ping`, and the lab that isn't there.
+//! The first minutes: output and log lines, options from the environment and a file, signals, a data directory in use,
+//! `ping`, and a missing lab.
 
 use crate::ask::until;
 use crate::client::Client;
@@ -14,7 +14,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 use wire::scram::Mechanism;
 
-/// A directory of a test's own, gone afterwards.
+/// A test's directory, removed at the end.
 struct Scratch(PathBuf);
 
 impl Scratch {
@@ -32,7 +32,7 @@ impl Scratch {
 
 impl Drop for Scratch {
     fn drop(&mut self) {
-        // What is left is in the target directory.
+        // Leftovers are in the target directory.
         let _ = fs::remove_dir_all(&self.0);
     }
 }
@@ -69,13 +69,13 @@ impl Started {
         kill(Pid::from_raw(i32::try_from(self.child.id()).unwrap()), signal).unwrap();
     }
 
-    /// A connection.
+    /// Opens a connection.
     fn client(&self) -> Client {
         let address = self.banner[0].trim_start_matches("mongodb://").trim_end_matches('/');
         Client::connect(address, Duration::from_secs(20)).unwrap()
     }
 
-    /// Ends the server as its parent's end does; what it logged to standard error.
+    /// Stops the server as the end of its parent does, and returns its standard error.
     fn end(mut self) -> String {
         drop(self.child.stdin.take());
         let mut log = String::new();
@@ -178,7 +178,7 @@ fn the_environment_makes_the_first_user() {
     assert_eq!(login(&mut client), None);
     assert_eq!(code(&client.command(&find).unwrap()), None);
     server.end();
-    // In a directory that isn't new the user stays what it is.
+    // In an existing directory the user stays unchanged.
     fs::write(&password, "another").unwrap();
     let server = start(&[], &password);
     let mut client = server.client();
@@ -187,7 +187,7 @@ fn the_environment_makes_the_first_user() {
     assert_eq!(code(&client.command(&drop).unwrap()), None);
     assert_eq!(code(&client.command(&find).unwrap()), Some(13), "whoever is gone is logged out");
     server.end();
-    // And whoever has the machine gets in.
+    // Without authentication every user of the machine gets in.
     let server = start(&["--no-auth"], &password);
     assert_eq!(code(&server.client().command(&find).unwrap()), None);
     server.end();
@@ -233,7 +233,7 @@ fn a_second_signal_waits_for_nothing() {
         let list = running.view().get("inprog").and_then(|list| list.as_array());
         list.is_some_and(|list| list.iter().next().is_some())
     });
-    // Two kinds, since the second of a kind may be taken for the first.
+    // Two kinds, since a second signal of one kind may be merged with the first.
     server.signal(Signal::SIGTERM);
     server.signal(Signal::SIGINT);
     let code = server.child.wait().unwrap().code();
@@ -247,7 +247,7 @@ fn a_second_signal_waits_for_nothing() {
 #[test]
 fn the_lab_is_a_program_of_its_own() {
     let scratch = Scratch::new("lab");
-    // Alone in a folder, so that no vellum-lab lies beside it.
+    // Alone in a folder, without vellum-lab next to it.
     let alone = scratch.0.join("vellum");
     fs::copy(env!("CARGO_BIN_EXE_vellum"), &alone).unwrap();
     let run = |path: &Path| output(Command::new(&alone).args(["lab", "clean"]).env("PATH", path));

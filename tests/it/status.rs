@@ -1,11 +1,11 @@
-//! What monitoring reads: mongostat, mongotop, Compass and exporters ask for these fields by name and type.
+//! Fields for monitoring: mongostat, mongotop, Compass and exporters request them by name and type.
 
 use crate::ask::run;
 use crate::say;
 use crate::server::Server;
 use base::bson::{DocumentBuf, Type, Value};
 
-/// The value at a path of fields.
+/// Returns the value at a path of fields.
 fn at<'a>(document: &'a DocumentBuf, path: &str) -> Option<Value<'a>> {
     let mut names = path.split('/');
     let mut value = document.view().get(names.next()?)?;
@@ -26,7 +26,7 @@ fn assert_types(document: &DocumentBuf, kind: Type, paths: &[&str]) {
     }
 }
 
-/// What mongostat takes out of serverStatus, what Compass draws, and what exporters name.
+/// Fields of serverStatus that mongostat, Compass and exporters read.
 const LONGS: &[&str] = &[
     "opcounters/insert",
     "opcounters/query",
@@ -87,7 +87,7 @@ fn server_status_has_what_tools_read_and_counts_truly() {
     run(&mut client, "{find: 'c', sort: {b: 1}, $db: 'status'}");
     let after = run(&mut client, "{serverStatus: 1, $db: 'admin'}");
     let grown = |path: &str| number(&after, path) - number(&before, path);
-    // Others than this client leave these alone only where the server is one's own.
+    // Only an own server has no other clients that change these values.
     if std::env::var_os("VELLUM_SERVER").is_none() {
         assert_eq!(grown("opcounters/query"), 2.0);
         assert_eq!(grown("metrics/queryExecutor/scanned"), 2.0);

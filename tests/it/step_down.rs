@@ -1,4 +1,4 @@
-//! A stepDown interrupts the writes under way, and what has been written stands.
+//! A stepDown interrupts running writes, and completed writes stay.
 
 use crate::ask::{run, succeed};
 use crate::server::Server;
@@ -15,7 +15,7 @@ fn code(reply: &DocumentBuf) -> Option<i64> {
     reply.view().get("code").and_then(|code| code.as_i64())
 }
 
-/// Runs a write, steps down while it is under way, and gives its reply.
+/// Runs a write, steps down meanwhile, and returns the reply of the write.
 fn interrupted(server: &Server, command: &str) -> DocumentBuf {
     thread::scope(|scope| {
         let mut own = server.connect().unwrap();
@@ -55,14 +55,14 @@ fn a_step_down_interrupts_writes_under_way() {
     let mut client = server.connect().unwrap();
     succeed(&mut client, "{insert: 'c', documents: [{_id: 1}, {_id: 2}], $db: 'test'}");
 
-    // One that computes.
+    // A write that computes.
     let heavy = "{update: 'c', updates: [{q: {}, u: [{$set: {x: {$sum: {$map: {input: {$range: ['$_id', 50000000]}, \
                  in: {$multiply: ['$$this', 2]}}}}}}], multi: true}], $db: 'test'}";
     let reply = interrupted(&server, heavy);
     assert_eq!((code(&reply), labels(&reply).is_empty()), (Some(11602), true), "{reply:?}");
     again(&server);
 
-    // One that waits, and may be sent again: nothing has been written of it.
+    // A write that waits and may be retried: it has changed nothing.
     succeed(&mut client, "{fsync: 1, lock: true, $db: 'admin'}");
     let waiting = "{insert: 'c', documents: [{_id: 3}], lsid: {id: UUID('00000000-0000-4000-8000-000000000001')}, \
                    txnNumber: NumberLong(1), $db: 'test'}";
@@ -70,7 +70,7 @@ fn a_step_down_interrupts_writes_under_way() {
     assert_eq!(code(&reply), Some(11602), "{reply:?}");
     assert_eq!(labels(&reply), ["RetryableWriteError", "NoWritesPerformed"]);
     succeed(&mut client, "{fsyncUnlock: 1, $db: 'admin'}");
-    // Where the member isn't the primary the same write is refused alike.
+    // A member that is not primary refuses the write with the same reply.
     let refused = run(&mut client, waiting);
     assert_eq!(code(&refused), Some(10107));
     assert_eq!(labels(&refused), ["RetryableWriteError", "NoWritesPerformed"]);

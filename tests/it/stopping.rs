@@ -1,5 +1,5 @@
-//! SIGTERM, while eight clients write: what comes later is refused, what was acknowledged is kept, and the server ends
-//! soon. A second signal waits for nothing.
+//! SIGTERM while eight clients write: later commands are refused, acknowledged writes are kept, and the server ends
+//! soon. A second signal ends it at once.
 
 use crate::ask::{code, until};
 use crate::client::Client;
@@ -14,21 +14,20 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 const WRITERS: usize = 8;
-/// How long the server takes at most that has nothing to wait for, on a busy machine and without optimisation: a second
-/// is the aim.
+/// Timeout for the end of an idle server, on a busy machine with an unoptimized build. The goal is one second.
 const SOON: Duration = Duration::from_secs(10);
-/// What nobody waits for the end of.
+/// An endless command.
 const ENDLESS: &str = "{aggregate: 1, cursor: {}, pipeline: [{$documents: [{}]}, {$set: {n: {$reduce: {input: {$range: [0, 1000000]}, initialValue: 0, in: {$size: {$range: ['$$this', 1100000]}}}}}}], $db: 'test'}";
 
-/// What a client has seen by the time that its connection is gone.
+/// Results of a client until its connection closed.
 #[derive(Default)]
 struct Seen {
     acknowledged: Vec<i64>,
-    /// Codes of what was refused.
+    /// Codes of refused writes.
     refused: Vec<i64>,
 }
 
-/// Inserts until the server hangs up; each document is of this writer and has a number.
+/// Inserts numbered documents of this writer until the server closes the connection.
 fn write(client: &mut Client, writer: usize, written: &AtomicUsize) -> Seen {
     let mut seen = Seen::default();
     for number in 0.. {
@@ -64,8 +63,8 @@ fn endless(server: &Server) -> thread::JoinHandle<io::Result<DocumentBuf>> {
     }
 }
 
-/// Sends signals to a server under load; how long it took to its end, what it ended with, what the endless command was
-/// told, and what an idle client and all writers were.
+/// Sends signals to a server under load. Returns the time to its end, its exit status, the reply of the endless
+/// command, and the results of an idle client and of all writers.
 fn stopped(
     server: &mut Server,
     signals: &[Signal],
@@ -84,8 +83,8 @@ fn stopped(
         until("each writer has written", || written.load(Ordering::Relaxed) >= 50 * WRITERS);
         signals.iter().for_each(|signal| server.signal(*signal));
         let told = Instant::now();
-        // Once a writer has been hung up on, the server takes no new work, and the endless command keeps it for half a
-        // second yet: then the idle client asks.
+        // When the first writer's connection is closed, the server takes no new work, and the endless command runs for
+        // another half second. The idle client sends its command then.
         while !writers.iter().any(|writer| writer.is_finished()) && told.elapsed() < SOON {
             thread::sleep(Duration::from_millis(1));
         }
@@ -101,7 +100,7 @@ fn stopped(
     })
 }
 
-/// All that was acknowledged is there.
+/// Checks that all acknowledged writes are present.
 fn check(data: &Scratch, seen: &[Seen]) {
     let server = Server::start_on(data, &[]).unwrap();
     let mut client = server.connect().unwrap();
@@ -139,7 +138,7 @@ fn new_work_is_refused_and_the_server_ends_soon() {
 fn a_second_signal_under_load_leaves_the_rest_to_the_journal() {
     let data = Scratch::new("stopping-twice");
     let Some(mut server) = Server::start_on(&data, &[]) else { return };
-    // Two kinds, since the second of a kind may be taken for the first.
+    // Two kinds, since a second signal of one kind may be merged with the first.
     let (took, ended, endless, _, seen) = stopped(&mut server, &[Signal::SIGTERM, Signal::SIGINT]);
     say(&format!("two signals under load: ended after {took:.0?}"));
     assert!(matches!(ended, Some(130 | 143)), "{ended:?}: {}", server.log_tail());

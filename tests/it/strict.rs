@@ -1,10 +1,10 @@
-//! `--strict`: what it reports by command, and on standard error when the server stops.
+//! `--strict`: reports by command, and on standard error when the server stops.
 
 use crate::server::Server;
 use base::bson::extended_json::parse;
 use base::bson::{Builder, DocumentBuf, Value};
 
-/// 1,001 documents: one more than a scan may go through unreported.
+/// 1,001 documents: one more than a scan may read unreported.
 fn insert() -> DocumentBuf {
     let mut out = Builder::new();
     out.append(c"insert", "c").begin_array(c"documents");

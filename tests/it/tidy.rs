@@ -1,11 +1,11 @@
-//! Rules about the sources, held by an ordinary test: who may import whom, documentation of
-//! modules, lengths of files, leftovers, panics, sorted tables, links.
+//! Rules about the sources as tests: allowed imports, module documentation, file lengths, leftovers, panics, sorted
+//! tables, links.
 
 use crate::root;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// The crates of the workspace and which of them each may import.
+/// The crates of the workspace, and the crates that each may import.
 const EDGES: &[(&str, &[&str])] = &[
     ("base", &[]),
     ("database", &["base", "query", "storage"]),
@@ -24,7 +24,7 @@ const FILE_LINES_MAX: usize = 900;
 /// Marks the table on the following lines as sorted by the first string in each.
 const SORTED_MARK: &str = "// tidy: sorted";
 
-/// All files under version control, and those that would be.
+/// Returns all files under version control, and new files that are not ignored.
 fn files(extension: &str) -> Vec<PathBuf> {
     let output = Command::new("git")
         .args(["ls-files", "--cached", "--others", "--exclude-standard"])
@@ -45,8 +45,7 @@ fn report(findings: Vec<String>) {
     assert!(findings.is_empty(), "\n{}\n", findings.join("\n"));
 }
 
-/// Applies a rule to each Rust file; the rule yields line numbers (zero for the whole file) and
-/// what is wrong there.
+/// Applies a rule to each Rust file. The rule returns findings with line numbers (zero for the whole file).
 fn check_sources(rule: impl Fn(&Path, &str) -> Vec<(usize, String)>) {
     let mut findings = Vec::new();
     for path in files("rs") {
@@ -58,7 +57,7 @@ fn check_sources(rule: impl Fn(&Path, &str) -> Vec<(usize, String)>) {
     report(findings);
 }
 
-/// The names under `[dependencies]` in a manifest.
+/// Returns the names under `[dependencies]` in a manifest.
 fn dependencies(manifest: &str) -> Vec<String> {
     let mut section = "";
     let mut names = Vec::new();
@@ -116,7 +115,7 @@ fn files_are_not_too_long() {
 
 #[test]
 fn nothing_is_left_for_later() {
-    // Put together here, or this file would find itself.
+    // Concatenated here, so that the rule does not find itself.
     let marks = [["TO", "DO"].concat(), ["FIX", "ME"].concat()];
     check_sources(|_, text| {
         let lines = text.lines().enumerate();
@@ -138,7 +137,7 @@ fn no_merge_is_left_half_done() {
     report(found.collect());
 }
 
-/// Whether the whole file is test code.
+/// Returns true if the whole file is test code.
 fn is_test_file(path: &Path) -> bool {
     let part = |name: &str| path.components().any(|c| c.as_os_str() == name);
     let stem = path.file_stem().unwrap_or_default().to_string_lossy();
@@ -150,7 +149,7 @@ fn is_test_file(path: &Path) -> bool {
         || matches!(stem.as_ref(), "model" | "tests" | "testing")
 }
 
-/// The lines of a file outside of its test modules, which end files or items.
+/// Returns the lines of a file outside of its test modules, which end files or items.
 fn product_lines(text: &str) -> Vec<(usize, &str)> {
     let mut lines = Vec::new();
     let mut skip_to: Option<&str> = None;
@@ -219,7 +218,8 @@ fn links_in_documents_lead_somewhere() {
 
 #[test]
 fn the_table_of_sizes_keeps_what_is_promised() {
-    // packaging/build holds the programs to this bound, in millions of bytes, and tests/packages the table to the programs.
+    // packaging/build checks the programs against this limit in millions of bytes, and tests/packages checks the table
+    // against the programs.
     let build = std::fs::read_to_string(root().join("packaging/lib/compile.py")).unwrap();
     let bound = build.lines().find_map(|line| line.strip_prefix("SERVER_MEGABYTES_MAX = "));
     let bound: f64 = bound.unwrap().parse().unwrap();

@@ -1,21 +1,21 @@
-//! The modules of `database` lie in layers: none imports another that imports it in turn, or calls the methods
-//! of the database that such a module adds. ARCHITECTURE.md names the layers, from the lowest up. The modules of
-//! `postgres` import one another in no circle either. Some modules of `server` still do: a list names them.
+//! Layers of the modules of `database`: two modules never depend on each other, by imports or by calls of methods that
+//! a module adds to the database. ARCHITECTURE.md lists the layers from the lowest up. The modules of `postgres` form
+//! no import cycle either. Some modules of `server` still do, and a list names them.
 
 use crate::root;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
-/// Types that many modules add methods to: to call one is to depend on the module that adds it.
+/// Types with methods in many modules: a call depends on the module that adds the method.
 const EXTENDED: [&str; 2] = ["impl Database {", "impl CatalogChange<"];
 
-/// What such methods are called on.
+/// Receivers of these methods.
 const RECEIVERS: [&str; 4] = ["self.", "database.", "change.", "Database::"];
 
-/// Each module with its sources, tests left out.
+/// Each module with its sources, without tests.
 type Modules = BTreeMap<String, String>;
 
-/// Which modules each module depends on, with the reason.
+/// Dependencies of each module, with the reason.
 type Edges = BTreeMap<String, BTreeMap<String, String>>;
 
 fn gather(folder: &Path, module: Option<&str>, modules: &mut Modules) {
@@ -41,13 +41,13 @@ fn gather(folder: &Path, module: Option<&str>, modules: &mut Modules) {
     }
 }
 
-/// The name that a piece of code begins with.
+/// Returns the name at the start of a piece of code.
 fn name_at(code: &str) -> &str {
     let end = code.find(|c: char| !c.is_alphanumeric() && c != '_');
     &code[..end.unwrap_or(code.len())]
 }
 
-/// Which module adds which method to the database, where the name is no other function's.
+/// Returns the module of each method added to the database, if no other function has its name.
 fn added_methods(modules: &Modules) -> BTreeMap<String, String> {
     let mut defined: BTreeMap<&str, usize> = BTreeMap::new();
     let mut added = BTreeMap::new();
@@ -101,8 +101,8 @@ fn modules_of(name: &str) -> Modules {
     modules
 }
 
-/// Modules that depend on one another, each with what it takes of the others: what is left once all are taken
-/// away that nobody depends on, or that depend on nobody.
+/// Returns the modules that depend on each other, with the reasons. Modules without dependents or dependencies are
+/// removed repeatedly; the remaining ones form cycles.
 fn circles(mut edges: Edges) -> Vec<String> {
     loop {
         let before = edges.len();
@@ -133,7 +133,7 @@ fn modules_of_the_store_over_postgres_form_no_circle() {
     assert!(circles.is_empty(), "these depend on one another:\n{}\n", circles.join("\n"));
 }
 
-/// Modules of `server` that still import one another in a circle. The list only gets shorter.
+/// Modules of `server` that still form an import cycle. The list may only get shorter.
 const SERVER_CIRCLE: [&str; 18] = [
     "access",
     "arguments",
@@ -155,7 +155,7 @@ const SERVER_CIRCLE: [&str; 18] = [
     "waits",
 ];
 
-/// Modules that depend on themselves by way of others.
+/// Returns the modules that depend on themselves through others.
 fn circular(edges: &Edges) -> Vec<&str> {
     let reaches_itself = |module: &str| {
         let (mut seen, mut open) = (BTreeSet::new(), vec![module]);

@@ -1,10 +1,10 @@
-//! Nothing is process-wide but what a process has one of: two databases in it know nothing of each other.
+//! Process-wide state is limited to state of the process itself: two databases in one process are independent.
 
 use crate::root;
 use std::collections::BTreeSet;
 use std::path::Path;
 
-/// The statics of these crates that are more than constants, with the reason for each.
+/// The statics of these crates that are not constants, with the reason for each.
 // tidy: sorted
 const STATICS: &[(&str, &str)] = &[
     ("crates/base/src/memory.rs: TAKEN", "how much memory a thread has taken"),
@@ -36,7 +36,7 @@ const STATICS: &[(&str, &str)] = &[
     ("crates/storage/src/threads.rs: LIMIT", "the limit of the process's address space, read once"),
 ];
 
-/// What tells a static that changes from a constant.
+/// Types that make a static mutable.
 const CHANGING: [&str; 6] = ["Atomic", "Cell", "Lazy", "Lock", "Mutex", "mut "];
 
 fn gather(folder: &Path, found: &mut BTreeSet<String>) {

@@ -1,4 +1,4 @@
-//! TLS from outside: who may connect how, whose certificate is good, and certificates changed for new ones.
+//! TLS from outside: allowed connections, valid certificates, and replaced certificates.
 
 use crate::ask::until;
 use crate::authority::{Authority, Caller, Files, Made};
@@ -15,14 +15,14 @@ use std::time::Duration;
 struct Setting {
     files: Files,
     authority: Authority,
-    /// A certificate that its authority has taken back.
+    /// A revoked certificate.
     revoked: Made,
     server: Server,
 }
 
 impl Setting {
-    /// `more` are options; `CA` among them is the file of the authority's certificate, `CRL` its list. `None` where the tests run
-    /// against a server that is there already.
+    /// `more` has options; `CA` in them stands for the file of the authority's certificate, `CRL` for its revocation
+    /// list. `None` if the tests run against an external server.
     fn new(name: &str, mode: &str, more: &[&str]) -> Option<Setting> {
         if std::env::var_os("VELLUM_SERVER").is_some() {
             return None;
@@ -47,7 +47,7 @@ impl Setting {
         Client::connect(self.server.address(), Duration::from_secs(20))
     }
 
-    /// Connects as somebody who checks the server's certificate.
+    /// Connects with verification of the server's certificate.
     fn secure(&self, shows: Option<&Made>) -> io::Result<Client> {
         Caller { trusts: Some(&self.authority), shows, version: None }.connect(self.server.address())
     }
@@ -177,11 +177,11 @@ fn versions_can_be_switched_off() {
     assert!(answers(with(&TLS13)));
 }
 
-/// The hello of a client that knows nothing newer than TLS 1.1.
+/// Returns the hello of a client that supports nothing newer than TLS 1.1.
 fn old_hello() -> Vec<u8> {
     let mut hello = vec![3, 2];
     hello.extend([7; 32]);
-    // No session, two suites of ciphers, no compression.
+    // No session, two cipher suites, no compression.
     hello.extend([0, 0, 4, 0xC0, 0x13, 0, 0x2F, 1, 0]);
     let length = u8::try_from(hello.len()).unwrap();
     let mut record = vec![0x16, 3, 1, 0, length + 4, 1, 0, 0, length];
@@ -203,7 +203,7 @@ fn older_versions_are_refused_with_an_alert() {
     assert!(answers(setting.secure(None)));
 }
 
-/// The bytes that a client begins with.
+/// Returns the first bytes of a client.
 fn hello_of_a_client() -> Vec<u8> {
     let provider = std::sync::Arc::new(rustls::crypto::ring::default_provider());
     let config = rustls::ClientConfig::builder_with_provider(provider)
@@ -243,7 +243,7 @@ fn mutated_hellos_harm_nobody() {
         }
         let mut socket = TcpStream::connect(setting.server.address()).unwrap();
         socket.set_read_timeout(Some(Duration::from_millis(1))).unwrap();
-        // Whatever the server makes of it: it may close at once, or wait for more.
+        // The server may close at once, or wait for more.
         let _ = socket.write_all(&hello);
         let _ = socket.read(&mut [0; 64]);
     }
@@ -294,7 +294,7 @@ fn certificates_change_for_new_ones_and_connections_stay() {
         security.view().get("SSLServerSubjectName").and_then(|name| name.as_str().map(str::to_string));
     assert_eq!(subject.as_deref(), Some("CN=by command,O=Vellum,C=DE"));
 
-    // What can't be used changes nothing.
+    // An unusable file changes nothing.
     setting.files.write("server.pem", &next.certificate_until("too late", 2021).pem);
     let refused = run(&mut open, "{rotateCertificates: 1, $db: 'admin'}").unwrap();
     assert_eq!(refused.view().get("code").and_then(|code| code.as_i64()), Some(140));
@@ -362,7 +362,7 @@ fn http_gets_a_sentence() {
     ));
 }
 
-/// Figures and health by `--http` are behind the same certificate.
+/// Metrics and health by `--http` use the same certificate.
 #[test]
 fn figures_are_read_over_tls() {
     // A port that was free a moment ago.
@@ -373,7 +373,7 @@ fn figures_are_read_over_tls() {
         let mut stream = caller.stream(&free).unwrap();
         write!(stream, "GET {path} HTTP/1.1\r\nHost: {free}\r\nConnection: close\r\n\r\n").unwrap();
         let mut answer = String::new();
-        // A server that says that it closes need not say so again in TLS' words.
+        // A server that announces the close may omit TLS's own close message.
         if let Err(error) = stream.read_to_string(&mut answer) {
             assert_eq!(error.kind(), io::ErrorKind::UnexpectedEof, "{error}");
         }
@@ -383,7 +383,7 @@ fn figures_are_read_over_tls() {
     plain.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
     let request = format!("GET /metrics HTTP/1.1\r\nHost: {free}\r\nConnection: close\r\n\r\n");
     let mut answer = Vec::new();
-    // Whatever the server says to that, if it listens until the end: no figures.
+    // The server may answer or close, but must return no metrics.
     let _ = plain.write_all(request.as_bytes()).and_then(|()| plain.read_to_end(&mut answer));
     assert!(!String::from_utf8_lossy(&answer).contains("vellum_"), "{answer:?}");
     let stranger = Authority::new("Strangers");
@@ -455,7 +455,7 @@ fn mongods_own_options_mean_the_same() {
     assert!(served && !plain);
 }
 
-/// What `vellum ping` says, and whether it ended well.
+/// Returns the output of `vellum ping`, and whether it succeeded.
 fn ping(uri: &str) -> (bool, String) {
     let output =
         std::process::Command::new(env!("CARGO_BIN_EXE_vellum")).args(["ping", uri]).output().unwrap();
@@ -578,7 +578,7 @@ fn a_certificate_logs_its_owner_in() {
         "MONGODB-CR",
     );
 
-    // A user without a password, whose name anybody may say.
+    // A user without a password, whose name any client could send.
     let by_password = format!(
         "{{saslStart: 1, mechanism: 'SCRAM-SHA-256', payload: {{$binary: {{base64: '{}', subType: '00'}}}}, $db: '$external'}}",
         "biwsbj1DTixyPWFiY2RlZmdoaWprbA=="

@@ -1,4 +1,4 @@
-//! `vellum top`: lines where nobody looks, a screen on a terminal, and what it says of servers that tell less.
+//! `vellum top`: lines without a terminal, a screen on a terminal, and its output for servers with fewer counters.
 
 use crate::ask::until;
 use crate::authority::{Authority, Caller, Files};
@@ -21,7 +21,7 @@ fn top(server: &Server, more: &[&str]) -> Command {
     command
 }
 
-/// Does something while documents are inserted and read.
+/// Runs an action while documents are inserted and read.
 fn under_load<T>(server: &Server, act: impl FnOnce() -> T) -> T {
     let done = AtomicBool::new(false);
     thread::scope(|scope| {
@@ -84,7 +84,7 @@ fn a_screen_is_shown_on_a_terminal_and_gone_after_q() {
             let shown = Arc::clone(&shown);
             move || {
                 let mut piece = [0; 4096];
-                // It fails once the other end is closed.
+                // The read fails once the other end is closed.
                 while let Ok(count) = reader.read(&mut piece)
                     && count > 0
                 {
@@ -137,7 +137,7 @@ fn users_look_over_tls() {
     };
     let caller = Caller { trusts: Some(&authority), shows: None, version: None };
     let mut client = caller.connect(server.address()).unwrap();
-    // Whoever makes the first user from this machine needs none.
+    // The first user is created from this machine without a login.
     for user in [
         "{createUser: 'admin', pwd: 'secret', roles: ['root'], $db: 'admin'}",
         "{createUser: 'looker', pwd: 'eyes', roles: ['clusterMonitor'], $db: 'admin'}",

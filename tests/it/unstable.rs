@@ -1,13 +1,13 @@
-//! What differs from run to run in a reply, and the names that golden scripts give it instead.
+//! Values of replies that differ from run to run, and their names in golden scripts.
 //!
-//! Fields about the moment (`$clusterTime`, timings) are left out or become `"<time>"`. Cursor
-//! ids, ObjectIds that the server made and resume tokens get numbered names, `"<cursor 1>"`,
-//! `"<ObjectId 1>"`, `"<token 1>"`; a later command that says such a name gets the real value.
+//! Fields that depend on the moment (`$clusterTime`, timings) are removed or become `"<time>"`. Cursor ids, ObjectIds
+//! of the server and resume tokens get numbered names, `"<cursor 1>"`, `"<ObjectId 1>"`, `"<token 1>"`. In a later
+//! command such a name stands for the real value.
 
 use crate::describe::rewrite;
 use base::bson::{Document, DocumentBuf, Value, ValueBuf};
 
-/// Left out wherever they stand.
+/// Fields that are removed everywhere.
 const LEFT_OUT: &[&str] = &[
     "$clusterTime",
     "electionId",
@@ -19,7 +19,7 @@ const LEFT_OUT: &[&str] = &[
     "signature",
     "topologyVersion",
 ];
-/// Kept, their values hidden.
+/// Fields whose values are hidden.
 const HIDDEN: &[&str] = &[
     "clusterParameterTime",
     "clusterTime",
@@ -44,27 +44,27 @@ const HIDDEN: &[&str] = &[
     "wallTime",
 ];
 
-/// Kept, the machine's sizes in them hidden.
+/// Fields with sizes of the machine, which are hidden.
 const SIZES: &[&str] = &["fsUsedSize", "fsTotalSize"];
 
-/// Kept, their values hidden, where they are text.
+/// Fields whose values are hidden if they are text.
 const SECRET: &[&str] = &["salt", "serverKey", "storedKey"];
 
 /// The names given in one script.
 #[derive(Default)]
 pub(crate) struct Names {
     known: Vec<(String, ValueBuf)>,
-    /// The script's own text: what stands in it is stable.
+    /// The script's own text: its values are stable.
     script: String,
 }
 
 impl Names {
-    /// Starts with the text of a script.
+    /// Creates the names for the text of a script.
     pub(crate) fn new(script: &str) -> Names {
         Names { known: Vec::new(), script: script.to_string() }
     }
 
-    /// The command with names replaced by what they stand for.
+    /// Returns the command with names replaced by values.
     pub(crate) fn resolve(&self, command: Document<'_>) -> DocumentBuf {
         rewrite(command, &mut |_, value| {
             let found = value.as_str().and_then(|text| self.known.iter().find(|(name, _)| name == text));
@@ -72,7 +72,7 @@ impl Names {
         })
     }
 
-    /// The reply with what is unstable replaced by names, and `ok: 1` without its point.
+    /// Returns the reply with unstable values replaced by names, and `ok: 1` without its decimal point.
     pub(crate) fn normalise(&mut self, reply: Document<'_>) -> DocumentBuf {
         let cursor = reply.get("cursor").and_then(|cursor| cursor.as_document()?.get("id")?.as_i64());
         if let Some(id) = cursor.filter(|&id| id != 0) {
@@ -111,7 +111,7 @@ impl Names {
         }
     }
 
-    /// A message with the cursor ids, addresses and UUIDs in it named.
+    /// Replaces cursor ids, addresses and UUIDs in a message by names.
     fn name_within(&self, text: &str) -> ValueBuf {
         let cursors = self.known.iter().filter_map(|(name, value)| Some((name, value.view().as_i64()?)));
         let addresses = self.known.iter().filter_map(|(name, value)| Some((name, value.view().as_str()?)));
@@ -122,7 +122,7 @@ impl Names {
         Value::String(&without_uuids(&with_hidden(&text, "Timestamp(", ")", "<time>"))).to_owned()
     }
 
-    /// The name of a value, new if it hasn't been seen.
+    /// Returns the name of a value, a new one at its first occurrence.
     fn name(&mut self, kind: &str, value: Value<'_>) -> ValueBuf {
         let value = value.to_owned();
         let known = self.known.iter().find(|(_, other)| *other == value).map(|(name, _)| name.clone());
@@ -137,12 +137,12 @@ impl Names {
     }
 }
 
-/// Whether a text is where a server of this machine listens.
+/// Returns true if a text is the address of a server on this machine.
 fn is_own_address(text: &str) -> bool {
     text.strip_prefix("127.0.0.1:").is_some_and(|port| port.bytes().all(|b| b.is_ascii_digit()))
 }
 
-/// The text with a name in place of what stands between each of these beginnings and its end.
+/// Replaces the text between each of these beginnings and its end by a name.
 fn with_hidden(text: &str, begin: &str, end: &str, name: &str) -> String {
     let mut parts = text.split(begin);
     let mut out = parts.next().unwrap_or_default().to_string();
@@ -153,13 +153,13 @@ fn with_hidden(text: &str, begin: &str, end: &str, name: &str) -> String {
     out
 }
 
-/// Whether a host and port are this machine's, by its name.
+/// Returns true if host and port are this machine's, by its name.
 fn is_this_machine(text: &str) -> bool {
     let name = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
     text.split_once(':').is_some_and(|(host, _)| !host.is_empty() && host == name.trim())
 }
 
-/// The text with `<uuid>` in place of each UUID and of the random end of a temporary name.
+/// Replaces each UUID, and the random end of a temporary name, by `<uuid>`.
 fn without_uuids(text: &str) -> String {
     const TEMPORARY: &str = ".tmp.agg_out.";
     const GROUPS: [usize; 5] = [8, 4, 4, 4, 12];

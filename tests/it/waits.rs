@@ -1,5 +1,5 @@
-//! Commands that wait (while fsync has locked writes, while an index is built) hold nobody up and can be
-//! ended, however many they are.
+//! Waiting commands (during an fsync lock, during an index build) block no other client and can be ended, whatever
+//! their number.
 
 use crate::ask::{run, running, until};
 use crate::client::Client;
@@ -9,7 +9,7 @@ use base::bson::extended_json::parse;
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// More than threads that tokio makes for blocking work unless told otherwise.
+/// More than tokio's default number of blocking threads.
 const WAITING: usize = 600;
 
 fn number(reply: &DocumentBuf, name: &str) -> Option<i64> {
@@ -32,7 +32,7 @@ fn six_hundred_merges_wait_for_fsync_unlock_and_the_server_stops() {
                 scope.spawn(move || own.command(&parse(&merge).unwrap()))
             })
             .collect();
-        // Those with a time limit end; the others go on waiting, and nobody is kept from asking.
+        // Commands with a time limit end; others continue to wait, and no client is blocked.
         until("half of them wait", || running(&mut client, "aggregate") == WAITING / 2);
         let asked = Instant::now();
         assert_eq!(number(&run(&mut server.connect().unwrap(), "{ping: 1, $db: 'admin'}"), "ok"), Some(1));
@@ -43,7 +43,7 @@ fn six_hundred_merges_wait_for_fsync_unlock_and_the_server_stops() {
             let code = reply.as_ref().ok().and_then(|reply| number(reply, "code"));
             match number_of % 2 {
                 1 => assert_eq!(code, Some(50), "{reply:?}"),
-                // Interrupted at shutdown, unless its connection went first, or let in by then.
+                // Interrupted at shutdown, unless its connection was closed first, or released by then.
                 _ => assert!(matches!(code, None | Some(11600 | 91)), "{reply:?}"),
             }
         }

@@ -1,9 +1,9 @@
-//! What each operator is given, where its form is its own: one row for each, so that a new operator needs one.
+//! Arguments of operators with a form of their own: one row for each, so a new operator needs a row.
 
 use super::generate::Maker;
 use query::expression::Operator;
 
-/// What an operator is mostly for.
+/// Main operand type of an operator.
 pub(super) enum Kind {
     Any,
     Array,
@@ -13,7 +13,7 @@ pub(super) enum Kind {
     String,
 }
 
-/// What an operator is mostly for, by its name.
+/// Returns the main operand type of an operator by its name.
 pub(super) fn kind(name: &str) -> Kind {
     let has = |parts: &[&str]| parts.iter().any(|part| name.contains(part));
     match name {
@@ -51,7 +51,7 @@ pub(super) fn kind(name: &str) -> Kind {
     }
 }
 
-/// The operand at a position.
+/// Returns the operand at a position.
 pub(super) fn positional(maker: &mut Maker, operator: &Operator, at: usize, depth: usize) -> String {
     match (operator.name, at) {
         ("$range", 0) => "0".to_string(),
@@ -72,7 +72,7 @@ pub(super) fn positional(maker: &mut Maker, operator: &Operator, at: usize, dept
     }
 }
 
-/// An argument by its name.
+/// Returns an argument by its name.
 pub(super) fn named(maker: &mut Maker, operator: &Operator, parameter: &str, depth: usize) -> String {
     let fixed = match parameter {
         "n" => maker.pick(&["1", "1000", "2147483647"]),
@@ -102,7 +102,7 @@ pub(super) fn named(maker: &mut Maker, operator: &Operator, parameter: &str, dep
     fixed.to_string()
 }
 
-/// A call of an operator whose form is its own.
+/// Returns a call of an operator with its own form.
 pub(super) fn own(maker: &mut Maker, name: &str, depth: usize) -> String {
     let inner = depth.saturating_sub(1);
     let mut value = || maker.value(inner);
@@ -180,7 +180,7 @@ pub(super) fn own(maker: &mut Maker, name: &str, depth: usize) -> String {
     }
 }
 
-/// What an accumulator is given.
+/// Returns the argument of an accumulator.
 pub(super) fn accumulator(maker: &mut Maker, name: &str) -> String {
     let mut value = maker.value(2);
     if matches!(name, "$concatArrays" | "$setUnion") {
@@ -199,7 +199,7 @@ pub(super) fn accumulator(maker: &mut Maker, name: &str) -> String {
     }
 }
 
-/// What a window function is given, in its document, and what its stage is sorted by.
+/// Returns the document of a window function, and the sort of its stage.
 pub(super) fn window(maker: &mut Maker, name: &str) -> (String, &'static str) {
     let accumulators: Vec<_> = query::accumulator::accumulators().collect();
     let bounds = maker.pick(&[
@@ -230,7 +230,7 @@ pub(super) fn window(maker: &mut Maker, name: &str) -> (String, &'static str) {
     (function, sort)
 }
 
-/// A stage; "FIRST " before one that has to begin.
+/// Returns a stage; the prefix "FIRST " marks a stage that must come first.
 pub(super) fn stage(maker: &mut Maker, name: &str) -> String {
     let value = maker.value(2);
     let argument = match name {
@@ -300,13 +300,13 @@ pub(super) fn stage(maker: &mut Maker, name: &str) -> String {
         }
         "$unset" => format!("[{}]", (0..3000).map(|n| format!("'f{n}.g.h'")).collect::<Vec<_>>().join(", ")),
         "$unwind" => return "{$set: {m: '$l'}}, {$unwind: '$l'}, {$unwind: '$m'}".to_string(),
-        // What is refused by name is refused whatever it is given.
+        // A name that is refused is refused with any argument.
         _ => return format!("FIRST {{{name}: {{}}}}"),
     };
     format!("{{{name}: {argument}}}")
 }
 
-/// A filter.
+/// Returns a filter.
 pub(super) fn filter(maker: &mut Maker, name: &str) -> String {
     let many = |count: usize, each: &dyn Fn(usize) -> String| {
         (0..count).map(each).collect::<Vec<String>>().join(", ")
@@ -374,7 +374,7 @@ pub(super) fn filter(maker: &mut Maker, name: &str) -> String {
     }
 }
 
-/// An update.
+/// Returns an update.
 pub(super) fn update(maker: &mut Maker, name: &str) -> String {
     let long = "x".repeat(maker.pick(&[10, 1000, 300_000]));
     let changed = match name {

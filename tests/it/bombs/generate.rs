@@ -1,11 +1,11 @@
-//! What is sent: commands that make values grow, nest and multiply, each around one operator of the tables.
+//! Generator of hostile commands that grow, nest and multiply values, each around one operator of the tables.
 
 use super::arguments;
 use base::random::Random;
 use query::expression::{Arity, OPERATORS, Operator};
 use query::matcher::operators::OPERATORS as FILTERS;
 
-/// What a bomb is around: the kind of operator, and its name.
+/// Subject of a command: the kind of operator and its name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Core {
     Expression(&'static str),
@@ -14,11 +14,11 @@ pub(crate) enum Core {
     Stage(&'static str),
     Filter(&'static str),
     Update(&'static str),
-    /// Several of these in one command.
+    /// Several operators in one command.
     Mixed,
 }
 
-/// Every operator of every table.
+/// Returns every operator of every table.
 pub(crate) fn cores() -> Vec<Core> {
     let mut cores: Vec<Core> = OPERATORS.iter().map(|operator| Core::Expression(operator.name)).collect();
     cores.extend(query::accumulator::accumulators().map(Core::Accumulator));
@@ -29,23 +29,23 @@ pub(crate) fn cores() -> Vec<Core> {
     cores
 }
 
-/// One bomb being made.
+/// State of the generator for one command.
 pub(crate) struct Maker {
     random: Random,
-    /// What operands mostly are, where they are to be something of one kind.
+    /// Preferred operands, if the operands should be of one kind.
     mostly: &'static [&'static str],
 }
 
 impl Maker {
-    /// The same commands for the same seed.
+    /// Creates a generator. Equal seeds yield equal commands.
     pub(crate) fn new(seed: u64) -> Maker {
         Maker::of(seed, &[])
     }
 
-    /// The same, most operands being one of these expressions.
+    /// Creates a generator with preferred operands.
     pub(crate) fn of(seed: u64, mostly: &'static [&'static str]) -> Maker {
         let mut maker = Maker { random: Random::new(seed), mostly };
-        // Skips what a generator's first numbers have in common.
+        // Skips the first numbers, which are alike for many seeds.
         (0..4).for_each(|_| _ = maker.below(2));
         maker
     }
@@ -54,7 +54,7 @@ impl Maker {
         self.random.draw() as usize % most
     }
 
-    /// One of what operands mostly are.
+    /// Returns a preferred operand.
     fn usual(&mut self) -> Option<String> {
         let usual = !self.mostly.is_empty() && self.chance(7);
         usual.then(|| self.pick(self.mostly).to_string())
@@ -68,7 +68,7 @@ impl Maker {
         self.below(10) < of_ten
     }
 
-    /// A command, without `$db` and `maxTimeMS`.
+    /// Returns a command, without `$db` and `maxTimeMS`.
     pub(crate) fn command(&mut self, core: Core) -> String {
         match core {
             Core::Expression(name) => {
@@ -107,7 +107,7 @@ impl Maker {
         }
     }
 
-    /// Several stages of any kind, one behind the other.
+    /// Returns several stages of any kind.
     fn mixed(&mut self) -> String {
         let mut stages = Vec::new();
         for _ in 0..1 + self.below(6) {
@@ -134,7 +134,7 @@ impl Maker {
         format!("{{aggregate: 'c', cursor: {{}}, pipeline: [{stages}]}}")
     }
 
-    /// Stages that make much of the collection: more documents, or larger ones.
+    /// Returns stages that multiply or enlarge the documents.
     pub(super) fn front(&mut self) -> String {
         match self.below(6) {
             0 => String::new(),
@@ -146,7 +146,7 @@ impl Maker {
         }
     }
 
-    /// A command that computes this, once or again and again.
+    /// Returns a command that computes this expression once or repeatedly.
     fn around_expression(&mut self, expression: &str) -> String {
         let repeat = self.pick(&[1, 1, 4, 40]);
         match self.below(8) {
@@ -185,7 +185,7 @@ impl Maker {
         }
     }
 
-    /// A call of an operator with large operands.
+    /// Returns a call of an operator with large operands.
     pub(super) fn call(&mut self, name: &str, depth: usize) -> String {
         let operator = OPERATORS.iter().find(|operator| operator.name == name).unwrap();
         match operator.arity {
@@ -221,7 +221,7 @@ impl Maker {
         }
     }
 
-    /// An operand of the kind that an operator is mostly for, or any.
+    /// Returns an operand of the operator's main type, or of any type.
     pub(super) fn operand(&mut self, operator: &Operator, depth: usize) -> String {
         if self.chance(2) {
             return self.value(depth);
@@ -236,7 +236,7 @@ impl Maker {
         }
     }
 
-    /// Anything, mostly large.
+    /// Returns any value, usually large.
     pub(super) fn value(&mut self, depth: usize) -> String {
         if let Some(usual) = self.usual() {
             return usual;
@@ -255,7 +255,7 @@ impl Maker {
         }
     }
 
-    /// A number that is large, small or far off.
+    /// Returns a large, small or distant number.
     pub(super) fn number(&mut self, depth: usize) -> String {
         match self.below(if depth > 0 { 7 } else { 6 }) {
             0 => "2147483647".to_string(),
@@ -268,7 +268,7 @@ impl Maker {
         }
     }
 
-    /// An array that is long, or whose elements are.
+    /// Returns an array that is long or has long elements.
     pub(super) fn array(&mut self, depth: usize) -> String {
         if let Some(usual) = self.usual() {
             return usual;
@@ -299,7 +299,7 @@ impl Maker {
         }
     }
 
-    /// A text that is long, or becomes so.
+    /// Returns a text that is long or becomes long.
     pub(super) fn string(&mut self, depth: usize) -> String {
         if depth == 0 {
             return self
@@ -322,7 +322,7 @@ impl Maker {
         }
     }
 
-    /// A document that holds much.
+    /// Returns a large document.
     pub(super) fn document(&mut self, depth: usize) -> String {
         if let Some(usual) = self.usual() {
             return usual;
