@@ -11,7 +11,7 @@ pub(crate) fn render(report: &Report) -> String {
     let _ = writeln!(text, "\nRun {}, started {}, seed {}:\n", report.id, report.started, report.seed);
     let _ = writeln!(text, "    {}", report.command.replace('\n', " "));
     list(&mut text, "Warnings", &report.warnings);
-    list(&mut text, "What went wrong", &report.errors);
+    list(&mut text, "Errors", &report.errors);
     for section in &report.sections {
         let _ = writeln!(text, "\n## {}\n\n{}\n", escape(&section.title), escape(&section.about));
         text += &table(&Grid::new(report, section, Detail::Brief));

@@ -64,7 +64,7 @@ pub(crate) fn render(report: &Report, page: Page) -> String {
         }
         text += &table(&Grid::new(report, section, Detail::Brief), page);
     }
-    text += &page.list("What went wrong", "✗", Style::new().red(), &report.errors);
+    text += &page.list("Errors", "✗", Style::new().red(), &report.errors);
     text
 }
 
@@ -89,7 +89,7 @@ pub(crate) fn opening(report: &Report, page: Page) -> String {
     text + &page.list("Warnings", "!", Style::new().yellow(), &report.warnings)
 }
 
-/// Returns "Vellum 0.1.0, disk: acknowledged writes survive …; fdatasync 812 µs".
+/// Returns "Vellum 0.1.0, disk: survives the machine; fdatasync 812 µs".
 pub(crate) fn describe(target: &TargetInfo) -> String {
     let print = &target.fingerprint;
     let engine = if print.engine.is_empty() { String::new() } else { format!(", {}", print.engine) };
@@ -185,7 +185,7 @@ mod tests {
         let at = |part: &str| text.find(part).unwrap_or_else(|| panic!("{part} in {text}"));
         assert!(at("the lab itself was busy") < at("ops/s"));
         assert!(at("Vellum 0.1.0, memory: ") < at("the lab itself was busy"));
-        assert!(at("What went wrong") > at("[rates]"));
+        assert!(at("Errors") > at("[rates]"));
     }
 
     #[test]

@@ -81,11 +81,12 @@ impl Concern {
             && wanted > members
         {
             return Ok(Some(format!(
-                "claimed: it acknowledged w: {wanted}, but says itself that {members} member holds data"
+                "claimed: the target acknowledged w: {wanted}, but reports {members} data-bearing member"
             )));
         }
         let claims = self.journaled && !self.is_unacknowledged() && promise == Promise::Memory;
-        Ok(claims.then(|| "claimed: it acknowledged j: true, but keeps its data in memory only".to_string()))
+        Ok(claims
+            .then(|| "claimed: the target acknowledged j: true, but keeps its data in memory".to_string()))
     }
 }
 

@@ -394,7 +394,7 @@ impl Mix {
         }
         let own = operations.iter().any(|operation| operation.vellum == Some(true));
         if own && !Link::open(target).await?.is_vellum().await? {
-            return Ok(Some("there is no such command".to_string()));
+            return Ok(Some("the target does not have this command".to_string()));
         }
         Ok(None)
     }
@@ -509,7 +509,8 @@ impl Mix {
             return Ok(());
         }
         if !self.state.sent.settle().await {
-            row.note = Some("the server didn't answer afterwards: how many arrived is not known".to_string());
+            row.note =
+                Some("the server stopped answering, so the number of arrived inserts is unknown".to_string());
             return Ok(());
         }
         let collection = link.collection::<Document>(&self.shared.section.collection);
