@@ -200,20 +200,51 @@ fn marked_tables_are_sorted() {
     });
 }
 
+/// The anchors of a page, as GitHub and mdBook derive them from its headings.
+fn anchors(text: &str) -> Vec<String> {
+    let mut found: Vec<String> = Vec::new();
+    // Code stands between the fences, at odd places.
+    let headings = text.split("```").step_by(2).flat_map(str::lines).filter(|line| line.starts_with('#'));
+    for heading in headings {
+        let title = heading.trim_start_matches('#').trim().to_lowercase();
+        let kept = title.chars().filter(|c| c.is_alphanumeric() || matches!(c, ' ' | '-' | '_'));
+        let name: String = kept.map(|c| if c == ' ' { '-' } else { c }).collect();
+        let again = (1..).map(|n| format!("{name}-{n}"));
+        let mut names = std::iter::once(name.clone()).chain(again);
+        found.extend(names.find(|name| !found.contains(name)));
+    }
+    found
+}
+
 #[test]
 fn links_in_documents_lead_somewhere() {
     let mut findings = Vec::new();
     for path in files("md") {
         let text = read(&path);
         for link in text.split("](").skip(1).filter_map(|rest| rest.split(')').next()) {
-            let target = link.split(['#', ' ']).next().unwrap_or("");
-            let elsewhere = target.is_empty() || target.contains("://") || target.starts_with("mailto:");
-            if !elsewhere && !path.parent().unwrap().join(target).exists() {
+            let (target, anchor) = link.split_once('#').unwrap_or((link, ""));
+            if target.contains("://") || target.starts_with("mailto:") {
+                continue;
+            }
+            let there = match target {
+                "" => path.clone(),
+                _ => path.parent().unwrap().join(target.split(' ').next().unwrap_or("")),
+            };
+            let is_page = there.extension().is_some_and(|e| e == "md") && there.exists();
+            let has_anchor =
+                anchor.is_empty() || !is_page || anchors(&read(&there)).contains(&anchor.to_string());
+            if !there.exists() || !has_anchor {
                 findings.push(format!("{}: {link}", path.display()));
             }
         }
     }
     report(findings);
+}
+
+#[test]
+fn anchors_are_those_of_headings() {
+    let text = "# A `--flag`, twice\n```\n# code\n```\n## Twice\n## Twice\n";
+    assert_eq!(anchors(text), ["a---flag-twice", "twice", "twice-1"]);
 }
 
 #[test]
