@@ -13,7 +13,7 @@
 //!    checkpoints. `directory.rs` also reads a directory that no server has open.
 //! 6. A directory that cannot be opened is salvaged: what is sound goes to a new one (`salvage.rs`, `swap.rs`).
 //!
-//! `docs/storage-disk.md` has the formats and the measurements.
+//! `docs/storage-disk.md` has the formats, and `docs/storage-disk-figures.md` the measurements.
 
 mod archive;
 mod backup;
