@@ -5,6 +5,10 @@
 //! `$first` and `$last`: the value of the first or last document; null if missing.
 //!
 //! `$firstN` and `$lastN`: the values of the first or last n documents; missing counts as null.
+//!
+//! ```text
+//! {$min: <expression>}    {$minN: {input: <expression>, n: <expression>}}
+//! ```
 
 use super::parse::input_and_count;
 use super::{

@@ -2,6 +2,11 @@
 //!
 //! MongoDB's "approximate" method is a digest, which returns a value of the data for small groups. This implementation
 //! looks up the exact rank, which meets MongoDB's precision for all sizes.
+//!
+//! ```text
+//! {$percentile: {input: <expression>, p: [<rank>, …], method: "approximate"}}
+//! {$median: {input: <expression>, method: "approximate"}}
+//! ```
 
 use super::{Accumulation, Accumulator, Argument, Folding, array, check_memory};
 use crate::Context;

@@ -1,4 +1,9 @@
 //! `$top`, `$topN`, `$bottom`, `$bottomN`: outputs of the first or last documents in a sort order.
+//!
+//! ```text
+//! {$top: {sortBy: <sort pattern>, output: <expression>}}
+//! {$topN: {n: <expression>, sortBy: <sort pattern>, output: <expression>}}
+//! ```
 
 use super::parse::parse_count;
 use super::{

@@ -1,4 +1,16 @@
 //! Options of a change stream: the specification of `$changeStream`, and its namespace.
+//!
+//! ```text
+//! {$changeStream: {
+//!     resumeAfter: <token>, startAfter: <token>, startAtOperationTime: <timestamp>,    at most one
+//!     fullDocument: "default" | "updateLookup" | "whenAvailable" | "required",
+//!     fullDocumentBeforeChange: "off" | "whenAvailable" | "required",
+//!     allChangesForCluster: <boolean>,
+//!     showExpandedEvents: <boolean>, showSystemEvents: <boolean>, showRawUpdateDescription: <boolean>,
+//! }}
+//! ```
+//!
+//! All options are optional. MongoDB's internal options are accepted too.
 
 use super::token::{ResumeToken, TokenParts};
 use base::bson::{Document, Element, Type, Value};

@@ -1,4 +1,10 @@
 //! `$cond $ifNull $switch`: evaluate only the branch that is taken.
+//!
+//! ```text
+//! {$cond: [<if>, <then>, <else>]}    {$cond: {if: <if>, then: <then>, else: <else>}}
+//! {$ifNull: [<expression>, …, <replacement>]}
+//! {$switch: {branches: [{case: <expression>, then: <expression>}, …], default: <expression>}}
+//! ```
 
 use super::boolean::truthy;
 use super::evaluate::{Call, Computed};

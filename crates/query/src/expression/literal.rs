@@ -1,4 +1,9 @@
 //! `$literal` (and its internal form `$const`) and `$let`.
+//!
+//! ```text
+//! {$literal: <value>}
+//! {$let: {vars: {<name>: <expression>, …}, in: <expression>}}
+//! ```
 
 use super::evaluate::{Call, Computed};
 use super::node::{CallNode, Node};

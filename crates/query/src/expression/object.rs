@@ -1,4 +1,11 @@
 //! `$mergeObjects $getField $setField $unsetField`.
+//!
+//! ```text
+//! {$mergeObjects: [<document>, …]}
+//! {$getField: {field: <string>, input: <document>}}    {$getField: <string>}
+//! {$setField: {field: <constant string>, input: <document>, value: <expression>}}
+//! {$unsetField: {field: <constant string>, input: <document>}}
+//! ```
 
 use super::evaluate::{Call, Computed, null, type_name};
 use super::node::{FieldNode, Node, Source};

@@ -1,4 +1,10 @@
 //! `$elemMatch $size $all`: conditions on arrays.
+//!
+//! ```text
+//! {<path>: {$elemMatch: <filter> | {<operator>: <argument>, …}}}
+//! {<path>: {$size: <integer>}}
+//! {<path>: {$all: [<value> | {$elemMatch: …}, …]}}
+//! ```
 
 use super::comparison::{self, ComparisonOp};
 use super::node::{Node, Predicate};

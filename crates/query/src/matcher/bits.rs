@@ -2,6 +2,10 @@
 //!
 //! Bit positions count from the least significant bit, in binary data from the first byte. A negative number has set
 //! bits beyond position 63, as in two's complement.
+//!
+//! ```text
+//! {<path>: {$bitsAllSet: <mask> | <binary> | [<position>, …]}}
+//! ```
 
 use super::node::{Node, Predicate};
 use super::number;

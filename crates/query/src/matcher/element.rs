@@ -1,4 +1,9 @@
 //! `$exists` and `$type`.
+//!
+//! ```text
+//! {<path>: {$exists: <boolean>}}
+//! {<path>: {$type: <code or alias> | [<code or alias>, …]}}
+//! ```
 
 use super::node::{Node, Predicate};
 use super::operators::FieldArgument;

@@ -1,5 +1,10 @@
 //! `$geoWithin` (formerly `$within`) and `$geoIntersects`: geometry within a shape, and geometry that intersects a
 //! shape.
+//!
+//! ```text
+//! {<path>: {$geoWithin: {$geometry: <GeoJSON>} | {$box: …} | {$center: …} | {$centerSphere: …} | {$polygon: …}}}
+//! {<path>: {$geoIntersects: {$geometry: <GeoJSON>}}}
+//! ```
 
 use super::node::{Node, Predicate};
 use super::operators::FieldArgument;

@@ -1,4 +1,9 @@
 //! `$and $or $nor`, and `$not` on a field.
+//!
+//! ```text
+//! {$and: [<filter>, …]}    {$or: [<filter>, …]}    {$nor: [<filter>, …]}
+//! {<path>: {$not: <regex> | {<operator>: <argument>, …}}}
+//! ```
 
 use super::node::Node;
 use super::operators::FieldArgument;

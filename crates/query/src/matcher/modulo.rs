@@ -1,4 +1,8 @@
 //! `$mod`: the remainder of a division, both truncated towards zero.
+//!
+//! ```text
+//! {<path>: {$mod: [<divisor>, <remainder>]}}
+//! ```
 
 use super::node::{Node, Predicate};
 use super::operators::FieldArgument;

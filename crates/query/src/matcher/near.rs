@@ -1,6 +1,11 @@
 //! `$near`, `$nearSphere` and `$geoNear`: all documents, nearest first.
 //!
 //! The conditions match every document. The plan applies the order and the distance limits.
+//!
+//! ```text
+//! {<path>: {$near: {$geometry: <GeoJSON point>, $minDistance: <metres>, $maxDistance: <metres>}}}
+//! {<path>: {$near: [<x>, <y>], $maxDistance: <number>}}
+//! ```
 
 use super::node::{Node, Predicate};
 use super::operators::FieldArgument;

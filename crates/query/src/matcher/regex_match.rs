@@ -1,6 +1,11 @@
 //! `$regex` with `$options`, and regular expressions as values.
 //!
 //! A pattern matches strings, and equals a stored regex with equal pattern and options.
+//!
+//! ```text
+//! {<path>: /pattern/options}
+//! {<path>: {$regex: <string or regex>, $options: <string>}}
+//! ```
 
 use super::node::{Node, Predicate};
 use super::operators::FieldArgument;

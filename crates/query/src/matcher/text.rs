@@ -1,4 +1,8 @@
 //! `$text`: a search by a text index. Evaluation against a document only reports whether the index has found it.
+//!
+//! ```text
+//! {$text: {$search: <string>, $language: <string>, $caseSensitive: <boolean>, $diacriticSensitive: <boolean>}}
+//! ```
 
 use super::Matcher;
 use super::node::Node;

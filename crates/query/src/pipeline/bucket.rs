@@ -1,5 +1,14 @@
 //! `$bucket`: groups by given boundaries. The stage expands to a `$group` by a `$switch` over the boundaries, and a
 //! `$sort`.
+//!
+//! ```text
+//! {$bucket: {
+//!     groupBy: <expression>,
+//!     boundaries: [<constant>, …],            at least two, ascending, of one type
+//!     default: <constant>,                    optional: the `_id` of values outside the boundaries
+//!     output: {<field>: <accumulator>, …},    optional: a count by default
+//! }}
+//! ```
 
 use super::parse::{Parsed, Scope};
 use crate::Collation;

@@ -1,4 +1,13 @@
 //! `$bucketAuto`: groups of about equal size in the order of an expression.
+//!
+//! ```text
+//! {$bucketAuto: {
+//!     groupBy: <expression>,
+//!     buckets: <int32>,                       the maximum number of buckets
+//!     output: {<field>: <accumulator>, …},    optional: a count by default
+//!     granularity: <string>,                  optional: a series of preferred numbers, such as "R5" or "POWERSOF2"
+//! }}
+//! ```
 
 use super::bucket::parse_group_by;
 use super::granularity::{Granularity, checked};

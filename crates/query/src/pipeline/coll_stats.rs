@@ -1,4 +1,14 @@
 //! `$collStats`: sizes, counts and latencies of the collection.
+//!
+//! ```text
+//! {$collStats: {
+//!     latencyStats: {histograms: <boolean>},
+//!     storageStats: {scale: <number>},
+//!     count: {},
+//! }}
+//! ```
+//!
+//! All parts are optional.
 
 use super::external::External;
 use base::bson::{Document, Element, Value};

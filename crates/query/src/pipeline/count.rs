@@ -1,4 +1,8 @@
 //! `$count`: one document with the number of documents; no document for an empty input.
+//!
+//! ```text
+//! {$count: <field>}
+//! ```
 
 use super::operator::{Operator, Reads};
 use super::parse::{Parsed, Scope};

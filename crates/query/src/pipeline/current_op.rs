@@ -1,4 +1,13 @@
 //! `$currentOp`: the operations of the server.
+//!
+//! ```text
+//! {$currentOp: {
+//!     allUsers: <boolean>, idleConnections: <boolean>, idleCursors: <boolean>, idleSessions: <boolean>,
+//!     localOps: <boolean>, truncateOps: <boolean>,
+//! }}
+//! ```
+//!
+//! All options are optional. `targetAllNodes` is for sharded clusters and is refused if true.
 
 use super::definition::{Asker, Resource, Right, is_set};
 use super::external::{External, check_flags, options, refuse_sharded};

@@ -1,4 +1,16 @@
 //! Specification of `$densify`, and its steps.
+//!
+//! ```text
+//! {$densify: {
+//!     field: <path>,
+//!     partitionByFields: [<path>, …],         optional
+//!     range: {
+//!         step: <number>,
+//!         unit: <string>,                     only for dates
+//!         bounds: "full" | "partition" | [<lower>, <upper>],
+//!     },
+//! }}
+//! ```
 
 use crate::field_path::checked_path;
 use crate::window::Unit;

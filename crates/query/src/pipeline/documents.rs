@@ -1,4 +1,8 @@
 //! `$documents`: literal documents as the source.
+//!
+//! ```text
+//! {$documents: <expression>}                  yields an array of documents
+//! ```
 
 use super::operator::{Kind, Operator};
 use super::parse::{Parsed, Scope};

@@ -1,4 +1,8 @@
 //! `$facet`: several pipelines over one input; each result is an array in one document.
+//!
+//! ```text
+//! {$facet: {<field>: [<stage>, …], …}}
+//! ```
 
 use super::definition::Inputs;
 use super::operator::{Operator, Reads};

@@ -1,5 +1,14 @@
 //! `$fill`: values for null and missing fields. The stage expands to a `$setWindowFields` for fields filled from
 //! neighbours, and an `$addFields` for fields with a given value.
+//!
+//! ```text
+//! {$fill: {
+//!     partitionBy: <expression>,              optional, instead of partitionByFields
+//!     partitionByFields: [<path>, …],         optional
+//!     sortBy: <sort pattern>,                 required with a method
+//!     output: {<field>: {value: <expression>} | {method: "linear" | "locf"}, …},
+//! }}
+//! ```
 
 use super::parse::{Parsed, Scope};
 use base::bson::{Builder, Document, Element, FieldName, FieldNameBuf, Value};

@@ -2,6 +2,20 @@
 //!
 //! The stage consists of a filter, for which the planner must find an index, and an `$addFields` of the metadata of
 //! each document.
+//!
+//! ```text
+//! {$geoNear: {
+//!     near: <GeoJSON point or legacy pair>,
+//!     distanceField: <path>,
+//!     spherical: <boolean>,                   optional
+//!     minDistance: <number>,                  optional
+//!     maxDistance: <number>,                  optional
+//!     distanceMultiplier: <number>,           optional
+//!     query: <filter>,                        optional
+//!     includeLocs: <path>,                    optional
+//!     key: <path>,                            optional: the indexed field
+//! }}
+//! ```
 
 use super::operator::{Kind, Operator};
 use super::parse::{Parsed, Scope};

@@ -2,6 +2,19 @@
 //!
 //! The search is breadth-first: one filter looks up all values of a depth, so the number of queries equals the depth of
 //! the graph.
+//!
+//! ```text
+//! {$graphLookup: {
+//!     from: <collection>,
+//!     startWith: <expression>,
+//!     connectFromField: <path>,
+//!     connectToField: <path>,
+//!     as: <path>,
+//!     maxDepth: <integer>,                    optional
+//!     depthField: <path>,                     optional
+//!     restrictSearchWithMatch: <filter>,      optional
+//! }}
+//! ```
 
 use super::collections::Namespace;
 use super::definition::Inputs;

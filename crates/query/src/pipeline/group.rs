@@ -4,6 +4,10 @@
 //! first occurrence. Beyond the memory limit the whole table is spilled and restarted. It is written as rows of `_id`
 //! and saved accumulators, sorted by key. At the end, the rows of each key are merged in the order of spilling and
 //! absorbed into one group. Spilled groups are therefore returned in the order of their keys.
+//!
+//! ```text
+//! {$group: {_id: <expression>, <field>: {<accumulator>: <expression>}, …}}
+//! ```
 
 use super::operator::{Operator, Reads};
 use super::parse::{Parsed, Scope};

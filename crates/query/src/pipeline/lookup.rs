@@ -2,6 +2,17 @@
 //!
 //! The join is by equality (`localField`, `foreignField`), by a pipeline with variables (`let`), or both; the equality
 //! then comes first in the pipeline. The equality is a normal filter, so the foreign collection's indexes serve it.
+//!
+//! ```text
+//! {$lookup: {
+//!     from: <collection>,                     absent if the pipeline begins with $documents
+//!     localField: <path>,                     optional, together with foreignField
+//!     foreignField: <path>,
+//!     let: {<variable>: <expression>, …},     optional, for the pipeline
+//!     pipeline: [<stage>, …],                 optional with both fields
+//!     as: <path>,
+//! }}
+//! ```
 
 use super::collections::Namespace;
 use super::definition::Inputs;

@@ -1,4 +1,15 @@
 //! Specification of `$merge`.
+//!
+//! ```text
+//! {$merge: <collection>}
+//! {$merge: {
+//!     into: <collection> | {db: <string>, coll: <string>},
+//!     on: <path> | [<path>, …],               optional: _id by default
+//!     let: {<variable>: <expression>, …},     optional, for a pipeline
+//!     whenMatched: "replace" | "keepExisting" | "merge" | "fail" | [<stage>, …],    optional: "merge"
+//!     whenNotMatched: "insert" | "discard" | "fail",                                optional: "insert"
+//! }}
+//! ```
 
 use super::collections::Namespace;
 use super::target;

@@ -1,4 +1,9 @@
 //! `$out`: replaces the content of a collection by the documents.
+//!
+//! ```text
+//! {$out: <collection>}
+//! {$out: {db: <string>, coll: <string>}}
+//! ```
 
 use super::collections::Namespace;
 use super::definition::{Asker, Resource, Right};

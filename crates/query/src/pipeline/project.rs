@@ -1,6 +1,12 @@
 //! `$project`, `$addFields`/`$set` and `$unset`: reshape each document.
 //!
 //! [`Projection`] implements their effect. This module parses them and describes them to the optimiser.
+//!
+//! ```text
+//! {$project: {<path>: 1 | 0 | <expression>, …}}
+//! {$addFields: {<path>: <expression>, …}}     also $set
+//! {$unset: <path> | [<path>, …]}
+//! ```
 
 use super::operator::{Effect, Operator, Reads};
 use super::parse::{Parsed, Scope};

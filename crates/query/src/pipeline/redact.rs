@@ -1,4 +1,8 @@
 //! `$redact`: keeps or prunes each level of a document by an expression.
+//!
+//! ```text
+//! {$redact: <expression>}                     yields $$KEEP, $$PRUNE or $$DESCEND
+//! ```
 
 use super::operator::Operator;
 use super::parse::{Parsed, Scope};

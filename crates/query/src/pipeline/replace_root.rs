@@ -1,4 +1,9 @@
 //! `$replaceRoot` and `$replaceWith`: replace each document by a computed one.
+//!
+//! ```text
+//! {$replaceRoot: {newRoot: <expression>}}
+//! {$replaceWith: <expression>}
+//! ```
 
 use super::operator::{Operator, Reads};
 use super::parse::{Parsed, Scope};

@@ -1,4 +1,8 @@
 //! `$sample`: a random sample of documents.
+//!
+//! ```text
+//! {$sample: {size: <integer>}}
+//! ```
 
 use super::operator::{Operator, Reads};
 use super::parse::{Parsed, Scope};

@@ -3,6 +3,14 @@
 //! Documents are sorted by partition and pattern. One partition at a time is gathered, in memory or in a temporary file
 //! beyond the memory limit. The window functions process the partition. Their values for all its documents are held
 //! until the documents are returned.
+//!
+//! ```text
+//! {$setWindowFields: {
+//!     partitionBy: <expression>,              optional: a single partition by default
+//!     sortBy: <sort pattern>,                 required by most functions
+//!     output: {<path>: {<function>: <argument>, window: <window>}, …},
+//! }}
+//! ```
 
 use super::fields::set_path;
 use super::operator::Operator;

@@ -2,6 +2,10 @@
 //!
 //! Sort keys are encoded once and passed to the [`Sorter`], which spills beyond the memory limit. With a joined
 //! `$limit`, only that number of documents is kept.
+//!
+//! ```text
+//! {$sort: {<path>: 1 | -1 | {$meta: <kind>}, …}}
+//! ```
 
 use super::operator::{Effect, Kind, Operator, Reads};
 use super::parse::{Parsed, Scope};

@@ -1,5 +1,9 @@
 //! `$sortByCount`: groups by an expression and sorts by the size of the groups, descending. The stage expands to a
 //! `$group` and a `$sort`.
+//!
+//! ```text
+//! {$sortByCount: <expression>}
+//! ```
 
 use super::parse::{Parsed, Scope};
 use base::bson::{Builder, Element, Value};

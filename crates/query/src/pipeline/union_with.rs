@@ -1,4 +1,9 @@
 //! `$unionWith`: appends the documents of another collection.
+//!
+//! ```text
+//! {$unionWith: <collection>}
+//! {$unionWith: {coll: <collection>, pipeline: [<stage>, …]}}    without coll if the pipeline begins with $documents
+//! ```
 
 use super::collections::Namespace;
 use super::definition::Inputs;

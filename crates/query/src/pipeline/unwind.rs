@@ -1,4 +1,13 @@
 //! `$unwind`: a document for each element of an array.
+//!
+//! ```text
+//! {$unwind: "$path"}
+//! {$unwind: {
+//!     path: "$path",
+//!     includeArrayIndex: <path>,              optional
+//!     preserveNullAndEmptyArrays: <boolean>,  optional
+//! }}
+//! ```
 
 use super::fields::set_path;
 use super::operator::{Effect, Kind, Operator, Reads};

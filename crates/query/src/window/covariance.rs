@@ -2,6 +2,10 @@
 //!
 //! The online algorithm is MongoDB's, term by term, so digits and exponents of decimals are equal. A pair that joins
 //! the frame adds a product of two distances; a pair that leaves subtracts one.
+//!
+//! ```text
+//! {$covariancePop: [<expression>, <expression>], window: <window>}
+//! ```
 
 use super::frame::{Bounds, window_of};
 use super::{Function, Partition, SortBy};

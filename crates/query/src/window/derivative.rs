@@ -1,4 +1,10 @@
 //! `$derivative`: the rate of change from a frame's first document to its last.
+//!
+//! ```text
+//! {$derivative: {input: <expression>, unit: <string>}, window: <window>}
+//! ```
+//!
+//! The unit, of constant length, is required if the sort field is a date. The window is required.
 
 use super::frame::{Bounds, window_of};
 use super::{Function, Partition, SortBy, Unit};

@@ -1,4 +1,9 @@
 //! `$expMovingAvg`: the exponential moving average.
+//!
+//! ```text
+//! {$expMovingAvg: {input: <expression>, N: <integer>}}        alpha is 2 / (N + 1)
+//! {$expMovingAvg: {input: <expression>, alpha: <number>}}
+//! ```
 
 use super::frame::window_of;
 use super::{Function, Partition, SortBy};

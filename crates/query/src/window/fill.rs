@@ -1,4 +1,9 @@
 //! `$locf` and `$linearFill`: values for documents without a value.
+//!
+//! ```text
+//! {$locf: <expression>}
+//! {$linearFill: <expression>}
+//! ```
 
 use super::frame::window_of;
 use super::{Function, Partition, SortBy};

@@ -1,4 +1,11 @@
 //! Frames: the range of documents around each document for a window function.
+//!
+//! ```text
+//! window: {documents: [<lower>, <upper>]}                 positions, relative to the document
+//! window: {range: [<lower>, <upper>], unit: <string>}     sort values, relative to the document's; the unit for dates
+//! ```
+//!
+//! A bound is a number, `"current"` or `"unbounded"`.
 
 use super::{Partition, SortBy, Unit};
 use base::bson::{Array, Document, Number, Value, ValueBuf, compare};

@@ -1,4 +1,8 @@
 //! `$integral`: the area below a value along the sort field (trapezoidal rule).
+//!
+//! ```text
+//! {$integral: {input: <expression>, unit: <string>}, window: <window>}
+//! ```
 
 use super::derivative::{Rate, divide};
 use super::frame::{Bounds, window_of};

@@ -1,4 +1,10 @@
 //! `$minMaxScaler`: a number scaled by the minimum and maximum of its frame.
+//!
+//! ```text
+//! {$minMaxScaler: {input: <expression>, min: <number>, max: <number>}, window: <window>}
+//! ```
+//!
+//! The range is 0 to 1 by default.
 
 use super::frame::{Bounds, window_of};
 use super::sliding::{Fold, Sliding};

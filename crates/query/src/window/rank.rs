@@ -1,4 +1,10 @@
 //! `$rank`, `$denseRank`, `$documentNumber`: the rank of a document in its partition.
+//!
+//! ```text
+//! {$rank: {}}    {$denseRank: {}}    {$documentNumber: {}}
+//! ```
+//!
+//! A sort pattern of one field is required, and a window is not allowed.
 
 use super::{Function, Partition, SortBy};
 use crate::Context;

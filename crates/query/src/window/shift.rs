@@ -1,4 +1,10 @@
 //! `$shift`: a value of the document at a fixed distance.
+//!
+//! ```text
+//! {$shift: {output: <expression>, by: <integer>, default: <constant>}}
+//! ```
+//!
+//! The default is null. A sort pattern is required, and a window is not allowed.
 
 use super::frame::window_of;
 use super::{Function, Partition, SortBy};

@@ -1,4 +1,8 @@
 //! `$indexOfArray`, and the bounds shared with `$indexOfBytes` and `$indexOfCP`.
+//!
+//! ```text
+//! {$indexOfArray: [<array>, <value>, <start>, <end>]}    start and end are optional
+//! ```
 
 use super::super::arithmetic::divide::as_int32;
 use super::super::evaluate::{Call, Computed, null, type_name, value};

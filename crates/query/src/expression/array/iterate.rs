@@ -1,4 +1,10 @@
 //! `$map $filter $reduce`: evaluate an expression for each element, bound to a variable.
+//!
+//! ```text
+//! {$map: {input: <array>, as: <name>, in: <expression>}}
+//! {$filter: {input: <array>, as: <name>, cond: <expression>, limit: <integer>}}
+//! {$reduce: {input: <array>, initialValue: <expression>, in: <expression>}}
+//! ```
 
 use super::super::arithmetic::divide::as_int32;
 use super::super::boolean::truthy;

@@ -1,4 +1,8 @@
 //! `$firstN $lastN $maxN $minN` on arrays.
+//!
+//! ```text
+//! {$firstN: {n: <integer>, input: <array>}}
+//! ```
 
 use super::super::evaluate::{Call, Computed};
 use super::super::named::{Named, Parameter, complaint, required};

@@ -1,4 +1,8 @@
 //! `$range`: the integers from a start to an end.
+//!
+//! ```text
+//! {$range: [<start>, <end>]}    {$range: [<start>, <end>, <step>]}
+//! ```
 
 use super::super::arithmetic::divide::as_int32;
 use super::super::evaluate::{Call, Computed, type_name};

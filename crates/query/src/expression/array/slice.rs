@@ -1,4 +1,8 @@
 //! `$slice`: part of an array by count, or by position and count.
+//!
+//! ```text
+//! {$slice: [<array>, <count>]}    {$slice: [<array>, <position>, <count>]}
+//! ```
 
 use super::super::arithmetic::divide::as_int32;
 use super::super::evaluate::{Call, Computed, null};

@@ -1,4 +1,8 @@
 //! `$sortArray`: by whole values, or by fields of the elements.
+//!
+//! ```text
+//! {$sortArray: {input: <array>, sortBy: 1 | -1 | {<path>: 1 | -1, …}}}
+//! ```
 
 use super::super::evaluate::{Call, Computed, null};
 use super::super::node::{CallNode, Node};

@@ -1,4 +1,8 @@
 //! `$zip`: an array of the first elements of all arrays, then of their second elements, and so on.
+//!
+//! ```text
+//! {$zip: {inputs: [<array>, …], useLongestLength: <boolean>, defaults: [<expression>, …]}}
+//! ```
 
 use super::super::boolean::truthy;
 use super::super::evaluate::{Call, Computed, null};

@@ -2,6 +2,17 @@
 //!
 //! [`convert`] handles all pairs of types. It returns ConversionFailure for a pair or value without a conversion, which
 //! `onError` catches. All other errors are errors of the caller.
+//!
+//! ```text
+//! {$convert: {
+//!     input: <expression>,
+//!     to: <type> | {type: <type>, subtype: <integer>},
+//!     format: <string>,                       between strings and binaries
+//!     byteOrder: <string>,                    between numbers and binaries
+//!     onError: <expression>,                  optional
+//!     onNull: <expression>,                   optional
+//! }}
+//! ```
 
 mod binary;
 mod byte_order;

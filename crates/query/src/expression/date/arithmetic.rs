@@ -1,4 +1,8 @@
 //! `$dateAdd` and `$dateSubtract`.
+//!
+//! ```text
+//! {$dateAdd: {startDate: <date>, unit: <unit>, amount: <integer>, timezone: <zone>}}
+//! ```
 
 use super::super::evaluate::{Call, Computed, null, value};
 use super::super::named::{Named, complaint, optional, required};

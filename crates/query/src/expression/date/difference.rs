@@ -1,4 +1,8 @@
 //! `$dateDiff`: the number of unit boundaries between two dates.
+//!
+//! ```text
+//! {$dateDiff: {startDate: <date>, endDate: <date>, unit: <unit>, timezone: <zone>, startOfWeek: <day>}}
+//! ```
 
 use super::super::evaluate::{Call, Computed, null, value};
 use super::super::named::{Named, complaint, optional, required};

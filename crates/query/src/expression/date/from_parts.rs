@@ -1,4 +1,11 @@
 //! `$dateFromParts`: from year, month and day, or from ISO year, week and day.
+//!
+//! ```text
+//! {$dateFromParts: {year: …, month: …, day: …, hour: …, minute: …, second: …, millisecond: …, timezone: <zone>}}
+//! {$dateFromParts: {isoWeekYear: …, isoWeek: …, isoDayOfWeek: …, hour: …, …}}
+//! ```
+//!
+//! Only the year is required. Parts out of range carry over.
 
 use super::super::arithmetic::divide::as_int32;
 use super::super::evaluate::{Call, Computed, null, value};

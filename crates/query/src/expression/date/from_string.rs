@@ -1,4 +1,8 @@
 //! `$dateFromString`: with a format, or in any of the usual formats ([`free_form`]).
+//!
+//! ```text
+//! {$dateFromString: {dateString: <string>, format: <string>, timezone: <zone>, onError: …, onNull: …}}
+//! ```
 
 use super::super::evaluate::{Call, Computed, null, type_name, value};
 use super::super::named::{Named, complaint, optional, required};

@@ -1,4 +1,8 @@
 //! `$dateToString`.
+//!
+//! ```text
+//! {$dateToString: {date: <date>, format: <string>, timezone: <zone>, onNull: <expression>}}
+//! ```
 
 use super::super::evaluate::{Call, Computed, null};
 use super::super::named::{Named, complaint, optional, required};

@@ -2,6 +2,10 @@
 //!
 //! Bins are counted from 2000-01-01, as MongoDB documents. Bins of weeks are counted from the first start of a week on
 //! or after it.
+//!
+//! ```text
+//! {$dateTrunc: {date: <date>, unit: <unit>, binSize: <integer>, timezone: <zone>, startOfWeek: <day>}}
+//! ```
 
 use super::super::evaluate::{Call, Computed, null, value};
 use super::super::named::{Named, complaint, optional, required};

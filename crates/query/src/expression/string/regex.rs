@@ -1,4 +1,8 @@
 //! `$regexMatch $regexFind $regexFindAll`.
+//!
+//! ```text
+//! {$regexMatch: {input: <string>, regex: <string or regex>, options: <string>}}
+//! ```
 
 use super::super::evaluate::{Call, Computed, null, value};
 use super::super::named::{Named, complaint, optional, required};

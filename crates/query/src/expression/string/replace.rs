@@ -1,4 +1,8 @@
 //! `$replaceOne` and `$replaceAll` on plain strings.
+//!
+//! ```text
+//! {$replaceOne: {input: <string>, find: <string>, replacement: <string>}}
+//! ```
 
 use super::super::evaluate::{Call, Computed, null};
 use super::super::named::{Named, complaint, required};

@@ -1,4 +1,8 @@
 //! `$substrBytes` (with its alias `$substr`) and `$substrCP`.
+//!
+//! ```text
+//! {$substrBytes: [<string>, <start>, <length>]}
+//! ```
 
 use super::super::arithmetic::divide::as_int32;
 use super::super::evaluate::{Call, Computed, type_name};

@@ -1,4 +1,8 @@
 //! `$trim $ltrim $rtrim`.
+//!
+//! ```text
+//! {$trim: {input: <string>, chars: <string>}}
+//! ```
 
 use super::super::evaluate::{Call, Computed, null};
 use super::super::named::{Named, complaint, optional, required};

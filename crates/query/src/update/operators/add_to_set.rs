@@ -1,5 +1,10 @@
 //! `$addToSet`: appends the values that an array does not contain yet. Numbers of different types are equal if their
 //! values are.
+//!
+//! ```text
+//! {$addToSet: {<path>: <value>}}
+//! {$addToSet: {<path>: {$each: [<value>, …]}}}
+//! ```
 
 use super::{Change, Operator, depth};
 use crate::element_order::Ordered;

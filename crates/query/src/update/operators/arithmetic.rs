@@ -1,4 +1,8 @@
 //! `$inc` and `$mul`: integers widen to int64 if needed; int64 overflow is an error.
+//!
+//! ```text
+//! {$inc: {<path>: <number>}}    {$mul: {<path>: <number>}}
+//! ```
 
 use super::{Change, Operator};
 use crate::Context;

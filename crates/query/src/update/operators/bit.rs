@@ -1,4 +1,8 @@
 //! `$bit`: and, or, xor on integers, in sequence.
+//!
+//! ```text
+//! {$bit: {<path>: {and | or | xor: <integer>, …}}}
+//! ```
 
 use super::{Change, Operator};
 use crate::Context;

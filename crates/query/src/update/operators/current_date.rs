@@ -1,4 +1,9 @@
 //! `$currentDate`: the operation's time as a date or a timestamp.
+//!
+//! ```text
+//! {$currentDate: {<path>: true}}
+//! {$currentDate: {<path>: {$type: "date" | "timestamp"}}}
+//! ```
 
 use super::{Change, Operator};
 use crate::Context;

@@ -1,4 +1,8 @@
 //! `$min` and `$max`: the field keeps the lesser or the greater value, in the order of all types.
+//!
+//! ```text
+//! {$min: {<path>: <value>}}    {$max: {<path>: <value>}}
+//! ```
 
 use super::{Change, Operator, depth};
 use crate::Context;

@@ -1,4 +1,8 @@
 //! `$pop`: removes the last (1) or first (-1) element of an array.
+//!
+//! ```text
+//! {$pop: {<path>: 1 | -1}}
+//! ```
 
 use super::{Change, Operator};
 use crate::Context;

@@ -1,4 +1,9 @@
 //! `$pull` and `$pullAll`: remove matching elements of an array.
+//!
+//! ```text
+//! {$pull: {<path>: <value> | <filter> | {<operator>: <argument>}}}
+//! {$pullAll: {<path>: [<value>, …]}}
+//! ```
 
 use super::{Change, Operator};
 use crate::Context;

@@ -1,4 +1,14 @@
 //! `$push`: inserts values into an array, with `$each`, `$position`, `$sort` and `$slice` in that order.
+//!
+//! ```text
+//! {$push: {<path>: <value>}}
+//! {$push: {<path>: {
+//!     $each: [<value>, …],
+//!     $position: <integer>,                   optional: the end by default
+//!     $sort: 1 | -1 | {<path>: 1 | -1, …},    optional
+//!     $slice: <integer>,                      optional: negative values keep the last elements
+//! }}}
+//! ```
 
 use super::{Change, Operator, depth};
 use crate::element_order::ElementOrder;

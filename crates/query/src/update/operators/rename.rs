@@ -2,6 +2,10 @@
 //!
 //! The tree has two leaves. One removes the source. The other writes the value that it reads from the document before
 //! the update. No other operator may touch either path, so this suffices.
+//!
+//! ```text
+//! {$rename: {<path>: <new path>}}
+//! ```
 
 use super::unset::Unset;
 use super::{Change, Operator};

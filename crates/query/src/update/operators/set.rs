@@ -1,4 +1,8 @@
 //! `$set` and `$setOnInsert`: set the field to a value.
+//!
+//! ```text
+//! {$set: {<path>: <value>}}    {$setOnInsert: {<path>: <value>}}
+//! ```
 
 use super::{Change, Operator, depth};
 use crate::Context;
