@@ -8,6 +8,7 @@ use std::fmt;
 #[derive(Clone)]
 pub struct Error(Box<Inner>);
 
+/// The content of an error. Boxing keeps results of fallible functions small.
 #[derive(Clone)]
 struct Inner {
     code: ErrorCode,

@@ -48,6 +48,7 @@ pub struct Statistics {
     pub spilled_bytes: u64,
 }
 
+/// The key of the last returned document: owned, or a range of the key buffer.
 enum LastKey {
     Own(Vec<u8>),
     In(Range<usize>),

@@ -23,6 +23,7 @@ const CHUNK_MIN: usize = 1 << 12;
 #[derive(Clone, Default)]
 pub struct SpillFolder(Arc<Folder>);
 
+/// The shared state of a folder's clones.
 #[derive(Default)]
 struct Folder {
     /// `None` means the system's directory.

@@ -25,6 +25,7 @@ pub struct Client {
     request_id: i32,
 }
 
+/// The transport of a connection: plain or TLS.
 enum Stream {
     Plain(Timed),
     Tls(Box<StreamOwned<ClientConnection, Timed>>),
@@ -232,6 +233,7 @@ impl Stream {
     }
 }
 
+/// A stream for both directions.
 trait Duplex: Read + Write {}
 
 impl<S: Read + Write> Duplex for S {}

@@ -92,6 +92,7 @@ pub struct Documents<'a> {
     len: usize,
 }
 
+/// The encoding of a list of documents.
 #[derive(Clone, Copy, Debug)]
 enum Source<'a> {
     Array(Array<'a>),

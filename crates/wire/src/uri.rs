@@ -5,6 +5,7 @@
 
 use std::path::PathBuf;
 
+/// MongoDB's default port.
 const PORT: u16 = 27017;
 
 /// A parsed connection string.

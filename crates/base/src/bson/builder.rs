@@ -13,6 +13,7 @@ pub struct Builder {
     open: Vec<Frame>,
 }
 
+/// An open document or array: its start in the buffer, and the position of its next array element.
 #[derive(Clone)]
 struct Frame {
     start: usize,

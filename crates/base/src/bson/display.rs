@@ -8,9 +8,11 @@ use std::fmt::{self, Display, Formatter, Write};
 
 /// Strings longer than this are cut in messages.
 const TEXT_MAX: usize = 160;
+/// Length to which longer strings are cut, in bytes.
 const TEXT_KEPT: usize = 150;
 /// Binaries longer than this are cut in messages.
 const BINARY_MAX: usize = 80;
+/// Length to which longer binaries are cut, in bytes.
 const BINARY_KEPT: usize = 70;
 
 impl Display for Value<'_> {

@@ -32,6 +32,7 @@ pub struct Elements<'a> {
     rest: &'a [u8],
 }
 
+/// The bytes of an empty document: its length and terminator.
 const EMPTY: &[u8] = &[5, 0, 0, 0, 0];
 
 impl<'a> Document<'a> {

@@ -110,6 +110,7 @@ fn component(value: Value<'_>, ascending: bool, aspects: Aspects<'_, '_>, out: &
     }
 }
 
+/// Writes one component into a key, always ascending. The caller inverts descending components.
 struct Encoder<'e, 'p> {
     out: &'e mut Vec<u8>,
     types: Option<&'e mut TypeBits>,

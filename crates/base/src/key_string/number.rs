@@ -13,8 +13,11 @@ use super::tags;
 use super::type_bits::Item;
 use crate::bson::{Decimal128, DecimalParts, Number, Value};
 
+/// The first magnitude beyond the int64 range.
 const TWO_63: f64 = 9_223_372_036_854_775_808.0;
+/// Scales 52 binary digits of a fraction to an integer.
 const TWO_52: f64 = 4_503_599_627_370_496.0;
+/// Size of a fraction: 52 binary digits and the bit for further digits.
 const FRACTION_BYTES: usize = 7;
 /// Makes the exponent of a decimal's first digit positive.
 const EXPONENT_BIAS: i32 = 8192;

@@ -10,6 +10,7 @@ pub fn component_length(key: &[u8], ascending: bool) -> Option<usize> {
     Some(skip.at)
 }
 
+/// A position in a key. `mask` is FF in a descending component.
 struct Skip<'a> {
     key: &'a [u8],
     at: usize,

@@ -21,6 +21,7 @@ pub(super) enum Item {
 
 /// A code that only counts plain items, used when their number exceeds five bits.
 const SKIP: u8 = 7;
+/// Maximum number of plain items that one byte can count.
 const GAP_MAX: u8 = 31;
 
 impl Item {

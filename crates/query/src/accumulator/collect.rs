@@ -44,6 +44,7 @@ impl Pushed {
     }
 }
 
+/// The state of `$push`.
 struct Push {
     values: Pushed,
     limit: usize,
@@ -133,6 +134,7 @@ impl Distinct {
     }
 }
 
+/// The state of `$addToSet`.
 struct AddToSet(Distinct);
 
 impl Accumulator for AddToSet {
@@ -160,6 +162,7 @@ impl Accumulator for AddToSet {
     }
 }
 
+/// The state of `$setUnion`, whose arguments are arrays.
 struct SetUnion(Distinct);
 
 impl Accumulator for SetUnion {
@@ -199,6 +202,7 @@ pub(super) fn parse_array_join(
     Accumulation::unary(name, spec, context, move || Box::new(Joined { values: Pushed::new(), limit }))
 }
 
+/// The state of `$concatArrays`.
 struct Joined {
     values: Pushed,
     limit: usize,
@@ -248,6 +252,7 @@ pub(super) fn parse_merge_objects(
     Accumulation::unary(name, spec, context, move || Box::new(Merged { fields: DocumentBuf::empty(), limit }))
 }
 
+/// The state of `$mergeObjects`: the merged document so far.
 struct Merged {
     fields: DocumentBuf,
     limit: usize,

@@ -34,6 +34,7 @@ pub(super) fn parse_extreme(
     })
 }
 
+/// The state of `$min` and `$max`. `wanted` is the order of a better value to the best so far.
 struct Extreme {
     wanted: Ordering,
     best: Option<ValueBuf>,
@@ -89,6 +90,7 @@ pub(super) fn parse_extreme_n(
     Ok(Accumulation::of(Argument::Value(input), Arc::new(make)).with_count(Some(count)))
 }
 
+/// The state of `$minN` and `$maxN`.
 struct ExtremeN {
     name: &'static str,
     greatest: bool,
@@ -156,6 +158,7 @@ pub(super) fn parse_first_last(
     }
 }
 
+/// The state of `$first` and `$last`. `seen` distinguishes a missing value from no document.
 struct End {
     last: bool,
     seen: bool,
@@ -216,6 +219,7 @@ pub(super) fn parse_first_last_n(
     Ok(Accumulation::of(Argument::Value(input), Arc::new(make)).with_count(Some(count)))
 }
 
+/// The state of `$firstN` and `$lastN`.
 struct EndN {
     name: &'static str,
     last: bool,

@@ -202,6 +202,7 @@ pub(super) fn parse_avg(name: &'static str, spec: &Element<'_>, context: &Contex
     Accumulation::unary(name, spec, context, || Box::new(Mean::default()))
 }
 
+/// The state of `$avg`.
 #[derive(Default)]
 struct Mean {
     total: Total,
@@ -268,6 +269,7 @@ pub(super) fn parse_count(
     Ok(Accumulation::of(Argument::Nothing, Arc::new(|_| Box::new(Count(0)))))
 }
 
+/// The state of `$count`.
 struct Count(u64);
 
 impl Accumulator for Count {

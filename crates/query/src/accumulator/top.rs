@@ -51,6 +51,7 @@ fn sort_by(field: &Element<'_>) -> Result<SortPattern> {
     }
 }
 
+/// The state of all four accumulators. `many` is true for `$topN` and `$bottomN`.
 struct Top {
     name: &'static str,
     bottom: bool,

@@ -35,6 +35,7 @@ enum Step {
     Position(usize),
 }
 
+/// The fields of an `updateDescription` under construction, and the path of the current change.
 #[derive(Default)]
 struct Description {
     path: Vec<Step>,

@@ -235,6 +235,7 @@ impl ChangeStream {
     }
 }
 
+/// Whether a stream shows an operation.
 enum Shown {
     No,
     Yes,

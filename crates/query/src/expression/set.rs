@@ -10,6 +10,7 @@ use base::bson::{Array, Builder, Value};
 use base::{Error, ErrorCode, Result, err};
 use std::collections::BTreeSet;
 
+/// A set of values in the order of the collation.
 type Set<'a> = BTreeSet<Ordered<'a>>;
 
 /// Builds the set of an array. Errors: interruption.

@@ -16,9 +16,13 @@ use super::{
 use base::bson::{Builder, FieldName, Value};
 use base::{Result, err};
 
+/// Evaluates a call.
 type Evaluate = for<'e, 'a> fn(&Call<'e, 'a>) -> Computed<'a>;
+/// Parses the argument of an operator with a special form.
 type Parse = fn(&mut Parser<'_>, &'static Operator, Value<'_>) -> Result<Node>;
+/// Checks constant operands while parsing.
 type Check = for<'e, 'a> fn(&Call<'e, 'a>) -> Result<()>;
+/// Formats a call as BSON, in the form that its parser accepts.
 type Describe = fn(&CallNode, FieldName<'_>, &mut Builder, &dyn Fn(&Node, FieldName<'_>, &mut Builder));
 
 /// One operator of the expression language.
@@ -108,6 +112,7 @@ pub(crate) fn find(name: &str) -> Option<&'static Operator> {
     OPERATORS.binary_search_by(|operator| operator.name.cmp(name)).ok().and_then(|index| OPERATORS.get(index))
 }
 
+/// Defines an operator without further properties.
 const fn op(name: &'static str, arity: Arity, evaluate: Evaluate) -> Operator {
     Operator::new(name, arity, evaluate)
 }

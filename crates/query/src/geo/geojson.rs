@@ -204,7 +204,9 @@ pub(super) enum Crs {
     Strict,
 }
 
+/// Names of the default coordinate system.
 const NAMES: [&str; 2] = ["urn:ogc:def:crs:OGC:1.3:CRS84", "EPSG:4326"];
+/// The name of MongoDB's coordinate system for polygons by winding order.
 const STRICT: &str = "urn:x-mongodb:crs:strictwinding:EPSG:4326";
 
 /// Parses the field `crs`.

@@ -49,10 +49,12 @@ impl<'a> FieldArgument<'a> {
     }
 }
 
+/// Defines an operator that is used instead of a field name.
 const fn top(name: &'static str, parse: fn(&Parser<'_>, &Element<'_>) -> Result<Option<Node>>) -> Operator {
     Operator { name, parse: Parse::Top(parse) }
 }
 
+/// Defines an operator in a field's document.
 const fn field(
     name: &'static str,
     parse: fn(&Parser<'_>, &FieldArgument<'_>) -> Result<Option<Node>>,

@@ -24,6 +24,7 @@ use base::bson::{
 use base::{Result, err};
 use std::sync::Arc;
 
+/// A parsed `$bucketAuto`.
 struct BucketAuto {
     group_by: Expression,
     buckets: u64,
@@ -120,6 +121,7 @@ impl Operator for BucketAuto {
     }
 }
 
+/// A blocking stage: it sorts the whole input by value, then fills one bucket at a time.
 struct Running {
     stage: Arc<BucketAuto>,
     input: Option<Stream>,

@@ -9,6 +9,7 @@ use base::bson::{Element, Value};
 use base::{Result, err};
 use std::sync::Arc;
 
+/// A parsed `$changeStream`. The database reads its options from the specification.
 struct ChangeStream;
 
 /// Parses `$changeStream`. Errors: the errors of [`Spec::parse`]; 40573 on a standalone.

@@ -9,6 +9,7 @@ use base::bson::{DocumentBuf, DocumentCow, Element, MAX_DOCUMENT_SIZE, Value};
 use base::{Result, err};
 use std::sync::Arc;
 
+/// A parsed `$changeStreamSplitLargeEvent`.
 struct SplitLargeEvent {
     /// The fragment after which the stream resumes.
     resume: Option<ResumeToken>,
@@ -40,6 +41,7 @@ impl Operator for SplitLargeEvent {
     }
 }
 
+/// Splits one event at a time.
 struct Running {
     stage: Arc<SplitLargeEvent>,
     input: Stream,

@@ -13,6 +13,7 @@ use base::bson::{Builder, DocumentBuf, DocumentCow, Element, FieldName, FieldNam
 use base::{Result, err};
 use std::sync::Arc;
 
+/// A parsed `$count`: the name of the output field.
 struct Count(FieldNameBuf);
 
 /// Parses `$count`. Errors: 40156 to 40160 for an invalid name.
@@ -59,6 +60,7 @@ impl Operator for Count {
     }
 }
 
+/// A blocking stage, which counts the whole input.
 struct Running {
     stage: Arc<Count>,
     input: Stream,

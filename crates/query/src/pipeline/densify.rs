@@ -39,6 +39,7 @@ impl Operator for Densify {
     }
 }
 
+/// A blocking stage: it sorts the whole input, then returns one partition after another.
 struct Running {
     stage: Arc<Densify>,
     input: Option<Stream>,

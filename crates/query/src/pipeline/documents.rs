@@ -14,6 +14,7 @@ use base::bson::{Document, Element, Value};
 use base::{Result, err};
 use std::sync::Arc;
 
+/// A parsed `$documents`.
 struct Documents(Expression);
 
 /// Parses `$documents`. Errors: the errors of expressions. A value that is not an array of documents fails at run time

@@ -17,6 +17,7 @@ use base::{Result, err};
 use parking_lot::Mutex;
 use std::sync::Arc;
 
+/// A parsed `$facet`: its pipelines by output field.
 struct Facet(Vec<(FieldNameBuf, Pipeline)>);
 
 /// Parses `$facet`. Errors: 40169, 40170 and the errors of pipelines and field names.
@@ -63,6 +64,7 @@ impl Operator for Facet {
     }
 }
 
+/// A blocking stage, which returns a single document.
 struct Running {
     stage: Arc<Facet>,
     input: Option<Stream>,

@@ -254,6 +254,7 @@ impl Operator for Fields {
     }
 }
 
+/// Adds the fields to one document at a time.
 struct Adding {
     fields: Arc<Fields>,
     input: Stream,

@@ -31,6 +31,7 @@ use base::{Result, err, key_string};
 use std::collections::HashSet;
 use std::sync::Arc;
 
+/// A parsed `$graphLookup`.
 struct GraphLookup {
     from: Namespace,
     output: Path,
@@ -142,6 +143,7 @@ impl Operator for GraphLookup {
     }
 }
 
+/// Searches for one input document at a time.
 struct Running {
     stage: Arc<GraphLookup>,
     input: Stream,

@@ -104,6 +104,7 @@ struct Table {
     held: usize,
 }
 
+/// A group: its `_id` and one state per accumulator.
 struct State {
     id: ValueBuf,
     accumulators: Vec<Box<dyn Accumulator>>,
@@ -123,6 +124,7 @@ impl Table {
     }
 }
 
+/// A blocking stage, which folds the whole input before it returns groups.
 struct Running {
     stage: Arc<Group>,
     input: Option<Stream>,

@@ -8,6 +8,7 @@ use base::bson::{Element, Value};
 use base::{Result, err};
 use std::sync::Arc;
 
+/// A stage without effect, which no rule of the optimiser moves or joins.
 struct Barrier;
 
 /// Parses both stages. Errors: TypeMismatch unless the specification is a document.

@@ -40,6 +40,7 @@ impl Operator for Limit {
     }
 }
 
+/// Counts down. It never pulls a document beyond the limit.
 struct Running {
     input: Stream,
     left: u64,

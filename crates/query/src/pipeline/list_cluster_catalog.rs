@@ -12,6 +12,7 @@ use base::bson::{Builder, DocumentBuf, Element, Value};
 use base::{Result, err};
 use std::sync::Arc;
 
+/// A parsed `$listClusterCatalog`: which optional fields to return.
 struct ListClusterCatalog {
     shards: bool,
     tracked: bool,

@@ -226,6 +226,7 @@ impl Operator for Lookup {
     }
 }
 
+/// Joins one input document at a time.
 struct Running {
     stage: Arc<Lookup>,
     input: Stream,

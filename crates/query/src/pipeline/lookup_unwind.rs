@@ -9,6 +9,7 @@ use base::Result;
 use base::bson::{DocumentCow, Value};
 use std::sync::Arc;
 
+/// Joins one input document at a time, and returns its matches one by one.
 struct Running {
     stage: Arc<Lookup>,
     unwind: Unwind,

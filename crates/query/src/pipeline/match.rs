@@ -65,6 +65,7 @@ impl Operator for Match {
     }
 }
 
+/// Filters one document at a time.
 struct Running {
     stage: Arc<Match>,
     input: Stream,

@@ -51,6 +51,7 @@ impl Operator for Merge {
     }
 }
 
+/// Writes the input in batches.
 struct Running {
     stage: Arc<Merge>,
     input: Option<Stream>,

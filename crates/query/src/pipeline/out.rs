@@ -15,6 +15,7 @@ use base::bson::{DocumentCow, Element, Value};
 use base::{Result, err};
 use std::sync::Arc;
 
+/// A parsed `$out`: its target.
 struct Out(Namespace);
 
 /// Parses `$out`.
@@ -48,6 +49,7 @@ impl Operator for Out {
     }
 }
 
+/// Writes the whole input in one call.
 struct Running {
     stage: Arc<Out>,
     input: Option<Stream>,

@@ -17,6 +17,7 @@ use base::bson::{Document, DocumentCow, Element, FieldName, Path, Value};
 use base::{Result, err};
 use std::sync::Arc;
 
+/// A parsed stage of any of these kinds.
 struct Reshape {
     projection: Projection,
     effect: Effect,
@@ -152,6 +153,7 @@ impl Operator for Reshape {
     }
 }
 
+/// Reshapes one document at a time.
 struct Running {
     stage: Arc<Reshape>,
     input: Stream,

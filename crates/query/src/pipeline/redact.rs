@@ -14,6 +14,7 @@ use base::bson::{Array, Builder, Document, DocumentBuf, DocumentCow, Element, MA
 use base::{Result, err};
 use std::sync::Arc;
 
+/// A parsed `$redact`.
 struct Redact(Expression);
 
 /// Parses `$redact`. Errors: the errors of expressions.
@@ -21,6 +22,7 @@ pub(crate) fn parse(spec: &Element<'_>, scope: &Scope<'_>) -> Result<Parsed> {
     Ok(Parsed::one(Redact(Expression::parse_redact(spec.value(), scope.context)?)))
 }
 
+/// The value of the expression: `$$KEEP`, `$$PRUNE` or `$$DESCEND`.
 enum Verdict {
     Keep,
     Prune,
@@ -111,6 +113,7 @@ impl Operator for Redact {
     }
 }
 
+/// Redacts one document at a time.
 struct Running {
     stage: Arc<Redact>,
     input: Stream,

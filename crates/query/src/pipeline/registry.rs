@@ -13,10 +13,12 @@ use super::{
 use base::bson::{Array, Element};
 use base::{Error, Result, err};
 
+/// Defines a stage that runs in the pipeline.
 const fn stage(name: &'static str, parse: fn(&Element<'_>, &Scope<'_>) -> Result<Parsed>) -> StageDefinition {
     StageDefinition::new(name, Parser::Stage(parse))
 }
 
+/// Defines a source of documents in the database or the server. Transactions cannot run it.
 const fn external(name: &'static str, parse: fn(&Element<'_>) -> Result<External>) -> StageDefinition {
     StageDefinition::new(name, Parser::External(parse)).brings(Own).not_in_transactions()
 }
@@ -26,6 +28,7 @@ const fn search(name: &'static str) -> StageDefinition {
     StageDefinition::new(name, Parser::Refused(search_is_off)).first()
 }
 
+/// Defines a known stage without an implementation.
 const fn refused(name: &'static str) -> StageDefinition {
     StageDefinition::new(name, Parser::Refused(not_implemented)).first()
 }

@@ -14,6 +14,7 @@ use base::bson::{Document, DocumentCow, Element, Value};
 use base::{Error, Result, err};
 use std::sync::Arc;
 
+/// A parsed stage of either kind.
 struct ReplaceRoot {
     /// The subject of the error for a value that is not a document.
     what: &'static str,
@@ -74,6 +75,7 @@ impl Operator for ReplaceRoot {
     }
 }
 
+/// Replaces one document at a time.
 struct Running {
     stage: Arc<ReplaceRoot>,
     input: Stream,

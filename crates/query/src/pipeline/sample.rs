@@ -14,6 +14,7 @@ use base::bson::{DocumentCow, Element, Value};
 use base::{Result, err};
 use std::sync::Arc;
 
+/// A parsed `$sample`: the number of documents.
 struct Sample(usize);
 
 /// Parses `$sample`. Errors: 28745 to 28749 as in MongoDB.
@@ -55,6 +56,7 @@ impl Operator for Sample {
     }
 }
 
+/// A blocking stage, which keeps only the sampled documents in memory.
 struct Running {
     input: Option<Stream>,
     sorter: Sorter,

@@ -26,6 +26,7 @@ use base::{Result, err};
 use std::cell::Cell;
 use std::sync::Arc;
 
+/// A parsed `$setWindowFields`.
 struct SetWindowFields {
     partition_by: Option<Expression>,
     sort_by: Option<SortBy>,
@@ -75,6 +76,7 @@ fn parse_sort_by(value: Value<'_>, context: &Context) -> Result<SortBy> {
     }
 }
 
+/// Functions by output path.
 type Outputs = Vec<(Path, Box<dyn Function>)>;
 
 /// Parses the output fields. Errors: TypeMismatch unless it is a document, 40176 for overlapping paths.
@@ -116,6 +118,7 @@ impl Operator for SetWindowFields {
     }
 }
 
+/// A blocking stage: it sorts the whole input, then computes one partition at a time.
 struct Running {
     stage: Arc<SetWindowFields>,
     input: Option<Stream>,

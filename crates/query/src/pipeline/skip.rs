@@ -38,6 +38,7 @@ impl Operator for Skip {
     }
 }
 
+/// Drops the first documents when the first document is pulled.
 struct Running {
     input: Stream,
     left: u64,

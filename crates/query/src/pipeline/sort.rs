@@ -78,6 +78,7 @@ impl Operator for Sort {
     }
 }
 
+/// A blocking stage, which sorts the whole input.
 struct Running {
     pattern: SortPattern,
     input: Option<Stream>,

@@ -4,6 +4,7 @@ use super::{Stage, Stream};
 use base::Result;
 use base::bson::{DocumentBuf, DocumentCow};
 
+/// A source over an iterator.
 struct Iter<I>(I);
 
 impl<I: Iterator<Item = Result<DocumentCow>> + Send> Stage for Iter<I> {

@@ -16,6 +16,7 @@ use base::bson::{DocumentCow, Element, Value};
 use base::{Result, err};
 use std::sync::Arc;
 
+/// A parsed `$unionWith`.
 struct UnionWith {
     /// The other collection; `None` if the pipeline begins with `$documents`.
     from: Option<Namespace>,
@@ -78,6 +79,7 @@ impl Operator for UnionWith {
     }
 }
 
+/// Returns the input first, then the other collection.
 struct Running {
     stage: Arc<UnionWith>,
     input: Stream,

@@ -135,6 +135,7 @@ impl Operator for Unwind {
     }
 }
 
+/// Unwinds one document at a time.
 struct Running {
     stage: Arc<Unwind>,
     input: Stream,

@@ -25,6 +25,7 @@ const WINDOW_WORK: usize = 300_000_000;
 /// A window grows if the last one took less than this, and shrinks if it took longer than `SLOW`. The cost of a pattern
 /// from one position is only known after a search.
 const QUICK: Duration = Duration::from_micros(200);
+/// A window shrinks if the last one took longer than this.
 const SLOW: Duration = Duration::from_millis(2);
 
 /// Bytes that the first window may run over, assuming that each position runs to the end of the text.
@@ -38,11 +39,13 @@ const STEPS_MAX: usize = 10_000_000;
 
 /// Maximum size of a short text in bytes. Short texts may take more steps in the first attempt.
 const SHORT: usize = 256;
+/// Step limit of the first attempt on a short text.
 const SHORT_STEPS: usize = 16_384;
 
 /// Maximum size in bytes of a text that is first searched in one piece. Patterns that cannot run far have no such
 /// limit.
 const LONG: usize = 8192;
+/// Step limit of the first attempt on other texts.
 const LONG_STEPS: usize = 64;
 
 /// Maximum starting positions of a window; long texts allow fewer. PCRE's repeats end at 65,535.
@@ -81,6 +84,7 @@ enum Reach {
     Far,
 }
 
+/// A compiled form of a pattern: with or without UTF, with a step limit, and for a window.
 #[derive(Clone, Copy, PartialEq, Eq)]
 struct Variant {
     utf: bool,

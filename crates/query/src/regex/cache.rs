@@ -15,8 +15,10 @@ const CAPACITY: usize = 256;
 /// Longer patterns are not cached, because they are rare and their code is large.
 const PATTERN_BYTES_MAX: usize = 1024;
 
+/// The cache of the process.
 static CACHE: LazyLock<Mutex<Cache>> = LazyLock::new(|| Mutex::new(Cache::default()));
 
+/// Compiled patterns by pattern and options.
 #[derive(Default)]
 struct Cache {
     entries: HashMap<(Box<str>, Flags), Entry>,
@@ -24,6 +26,7 @@ struct Cache {
     clock: u64,
 }
 
+/// A compiled pattern and the time of its last use, in look-ups.
 struct Entry {
     compiled: Arc<Compiled>,
     used: u64,

@@ -31,6 +31,7 @@ pub(super) struct Needles {
     shortest: usize,
 }
 
+/// A text to search, with its searcher.
 #[derive(Debug)]
 struct Needle {
     finder: Finder<'static>,

@@ -41,6 +41,7 @@ fn may_alternate(pattern: &str) -> bool {
     false
 }
 
+/// The remaining pattern, and the prefix so far.
 struct Reader<'p> {
     rest: &'p str,
     extended: bool,

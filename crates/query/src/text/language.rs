@@ -34,6 +34,7 @@ pub struct Language {
     stems: Option<Stems>,
 }
 
+/// A Snowball stemming algorithm.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Stems {
     Danish,

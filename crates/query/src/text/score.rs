@@ -50,6 +50,7 @@ struct Counts {
     merged: usize,
 }
 
+/// A word of a string, and the number of its occurrences.
 struct Counted {
     /// The first letters as a number that compares equally. It decides most comparisons of words.
     first: u64,

@@ -125,6 +125,7 @@ fn is_ascii_delimiter(letter: char, english: bool) -> bool {
     }
 }
 
+/// The stop words of a language.
 pub(super) type Words = HashSet<&'static str, foldhash::fast::FixedState>;
 
 macro_rules! lists {
@@ -248,6 +249,7 @@ struct Entry {
     term: [u8; LONGEST],
 }
 
+/// An empty entry of the cache.
 const NOTHING: Entry = Entry { rules: 0, length: 0, term_length: 0, word: [0; LONGEST], term: [0; LONGEST] };
 
 /// The word cache of a thread. A word's hash determines its only slot.

@@ -41,6 +41,7 @@ impl Update {
     }
 }
 
+/// Finds the writes of an update, with the walk that applied it.
 struct Written<'w, 'c> {
     walk: &'w Walk<'c>,
     /// Whether unchanged arrays that operators rewrote are logged.

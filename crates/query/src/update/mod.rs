@@ -33,6 +33,7 @@ pub struct Update {
     kind: Kind,
 }
 
+/// The kinds of updates. A diff occurs only in entries of the oplog.
 #[derive(Debug)]
 enum Kind {
     Operators { tree: Fields, filters: Vec<ArrayFilter> },

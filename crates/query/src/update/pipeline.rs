@@ -14,6 +14,7 @@ pub(super) struct UpdatePipeline {
     stages: Vec<(Stage, usize)>,
 }
 
+/// A parsed stage.
 #[derive(Debug)]
 enum Stage {
     Project(Projection),

@@ -14,6 +14,7 @@ use base::Result;
 use base::bson::{Decimal128, DecimalParts, Document, Element, Number, Value, ValueBuf};
 use std::ops::Range;
 
+/// An accumulator over a window.
 struct Accumulate {
     accumulation: Accumulation,
     bounds: Bounds,

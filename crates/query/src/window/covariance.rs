@@ -15,6 +15,7 @@ use crate::{Context, Expression};
 use base::Result;
 use base::bson::{Decimal128, Document, Element, Number, Value, ValueBuf};
 
+/// A parsed `$covariancePop` or `$covarianceSamp`.
 struct Covariance {
     sample: bool,
     input: Expression,

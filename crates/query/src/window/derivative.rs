@@ -13,6 +13,7 @@ use crate::{Context, Expression};
 use base::bson::{Document, Element, Number, Path, Value, ValueBuf};
 use base::{Result, err};
 
+/// A parsed `$derivative`.
 struct Derivative {
     rate: Rate,
     bounds: Bounds,

@@ -12,6 +12,7 @@ use crate::{Context, Expression};
 use base::bson::{Decimal128, Document, Element, Number, Value, ValueBuf};
 use base::{Result, err};
 
+/// A parsed `$expMovingAvg` with its smoothing factor.
 struct ExpMovingAvg {
     input: Expression,
     alpha: Number,

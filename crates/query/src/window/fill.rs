@@ -12,6 +12,7 @@ use crate::{Context, Expression};
 use base::bson::{Decimal128, Document, Element, Number, Path, Value, ValueBuf};
 use base::{Result, err};
 
+/// A parsed `$locf`: the last observation carried forward.
 struct Locf(Expression);
 
 /// Parses `$locf`. Errors: FailedToParse for a window.
@@ -50,6 +51,7 @@ impl Function for Locf {
     }
 }
 
+/// A parsed `$linearFill`: linear interpolation along the sort field.
 struct LinearFill {
     input: Expression,
     path: Path,

@@ -13,6 +13,7 @@ use crate::tick::Tick;
 use base::Result;
 use base::bson::{Document, Element, Number, Value, ValueBuf};
 
+/// A parsed `$integral`.
 struct Integral {
     rate: Rate,
     bounds: Bounds,

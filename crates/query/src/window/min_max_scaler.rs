@@ -14,6 +14,7 @@ use crate::{Context, Expression};
 use base::bson::{Document, Element, Value, ValueBuf};
 use base::{Result, err};
 
+/// A parsed `$minMaxScaler` with the range of its results.
 struct MinMaxScaler {
     input: Expression,
     min: f64,

@@ -12,6 +12,7 @@ use crate::tick::Tick;
 use base::bson::{Document, Element, Value, ValueBuf};
 use base::{Result, err};
 
+/// The kind of rank.
 #[derive(Clone, Copy)]
 enum Rank {
     /// Equal documents share a rank, and the following ranks are skipped.

@@ -13,6 +13,7 @@ use crate::{Context, Expression};
 use base::bson::{Document, Element, Value, ValueBuf};
 use base::{Result, err};
 
+/// A parsed `$shift`. `by` is negative for earlier documents.
 struct Shift {
     output: Expression,
     by: i64,

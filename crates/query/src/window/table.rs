@@ -8,8 +8,10 @@ use crate::Context;
 use base::bson::{Document, Element, Value};
 use base::{Result, err};
 
+/// Parses a window function, given its element, the whole output field and the sort pattern.
 type Parse = fn(&Element<'_>, Document<'_>, Option<&SortBy>, &Context) -> Result<Box<dyn Function>>;
 
+/// All window functions, sorted by name.
 const FUNCTIONS: &[(&str, Parse)] = &[
     ("$addToSet", accumulate::parse),
     ("$avg", accumulate::parse),

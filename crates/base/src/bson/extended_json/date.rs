@@ -37,6 +37,7 @@ pub fn parse_millis(text: &str) -> Option<i64> {
     reader.0.is_empty().then_some(millis)
 }
 
+/// Reads a date string from the front.
 struct Reader<'t>(&'t [u8]);
 
 impl Reader<'_> {

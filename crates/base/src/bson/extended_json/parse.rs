@@ -36,6 +36,7 @@ pub fn parse_value(text: &str) -> Result<ValueBuf> {
     if parser.at == text.len() { Ok(value) } else { Err(parser.error("text behind the value")) }
 }
 
+/// The text and the byte position of the next character.
 struct Parser<'t> {
     text: &'t str,
     at: usize,

@@ -37,6 +37,7 @@ pub fn value_to_shell(value: Value<'_>) -> String {
     write(value, Form::Shell)
 }
 
+/// The notation to write.
 #[derive(Clone, Copy, PartialEq)]
 enum Form {
     Canonical,
@@ -50,6 +51,7 @@ fn write(value: Value<'_>, form: Form) -> String {
     writer.out
 }
 
+/// The text so far, and its notation.
 struct Writer {
     out: String,
     form: Form,

@@ -16,6 +16,7 @@ enum Fate<'a> {
     Sub(SubDiff<'a>),
 }
 
+/// Changes by field name.
 type Fates<'a> = HashMap<&'a [u8], Fate<'a>, foldhash::fast::RandomState>;
 
 /// Returns the document after a diff from any source; applying it again changes nothing. If the diff was made for a

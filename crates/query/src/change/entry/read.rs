@@ -21,6 +21,7 @@ impl<'a> Entry<'a> {
     }
 }
 
+/// Remaining bytes of the header, and the values.
 struct Input<'a, V> {
     rest: &'a [u8],
     parts: &'a [(u32, V)],

@@ -16,6 +16,7 @@ pub(in super::super) static EXTREMES: Named = arguments(5787900);
 /// The arguments of `$firstN` and `$lastN`: `n` and `input`, in this order.
 pub(in super::super) static ENDS: Named = arguments(5787801);
 
+/// The arguments of all four operators, in the order of their evaluation.
 const PARAMETERS: &[Parameter] = &[
     required("n", 5787906, "Missing value for 'n'"),
     required("input", 5787907, "Missing value for 'input'"),

@@ -48,6 +48,7 @@ pub(super) static ARGUMENTS: Named = Named {
     unknown: Complaint(ErrorCode::FailedToParse, "$convert found an unknown argument: {}"),
 };
 
+/// Defines a required argument, whose absence is FailedToParse.
 const fn needed(name: &'static str, message: &'static str) -> Parameter {
     Parameter { name, missing: Some(Complaint(ErrorCode::FailedToParse, message)) }
 }

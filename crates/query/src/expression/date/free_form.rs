@@ -8,6 +8,7 @@ use super::format::month_number;
 use super::from_string::{Mistake, Read, ZoneRead, mistake};
 use super::zone::parse_offset;
 
+/// Result of parsing a part of a date string.
 type Step<T> = std::result::Result<T, Mistake>;
 
 /// Abbreviations of zones, with their offset from UTC in tenths of hours.
@@ -39,6 +40,7 @@ const ABBREVIATIONS: &[(&str, i64)] = &[
     ("HST", -100),
 ];
 
+/// Day names, which may be abbreviated to three letters.
 const WEEKDAYS: [&str; 7] = ["monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday"];
 
 /// A position in a date string.

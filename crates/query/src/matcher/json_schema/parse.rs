@@ -50,6 +50,7 @@ impl<'a> Argument<'a> {
     }
 }
 
+/// Parses the value of a keyword into the schema.
 type Parse = fn(&mut Keywords, &Argument<'_>) -> Result<()>;
 
 /// Every keyword, sorted by name.

@@ -15,6 +15,7 @@ use base::{Result, err};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
+/// A parsed `$addToSet` with its distinct values.
 #[derive(Debug)]
 struct AddToSet {
     values: Vec<ValueBuf>,

@@ -11,6 +11,7 @@ use base::bson::{Element, Number, Value};
 use base::{Result, err};
 use std::sync::Arc;
 
+/// A parsed `$inc` or `$mul`.
 #[derive(Debug)]
 struct Arithmetic {
     name: &'static str,

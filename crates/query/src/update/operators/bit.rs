@@ -11,8 +11,10 @@ use base::bson::{Element, Number, Value};
 use base::{Result, err};
 use std::sync::Arc;
 
+/// A bitwise operation.
 type Operation = fn(i64, i64) -> i64;
 
+/// A parsed `$bit` with its operations in order.
 #[derive(Debug)]
 struct Bit {
     operations: Vec<(Operation, Number)>,

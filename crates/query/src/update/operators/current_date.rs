@@ -12,6 +12,7 @@ use base::bson::{Document, Element, Value};
 use base::{Result, err};
 use std::sync::Arc;
 
+/// A parsed `$currentDate`.
 #[derive(Debug)]
 struct CurrentDate {
     as_timestamp: bool,

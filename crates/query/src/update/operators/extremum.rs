@@ -12,6 +12,7 @@ use base::bson::{Element, Value, ValueBuf};
 use std::cmp::Ordering;
 use std::sync::Arc;
 
+/// A parsed `$min` or `$max`.
 #[derive(Debug)]
 struct Extremum {
     value: ValueBuf,

@@ -69,6 +69,7 @@ pub(crate) trait Operator: Debug + Send + Sync {
     }
 }
 
+/// Parses the argument of an operator at one path.
 type Parse = fn(&Element<'_>, &Context) -> Result<Arc<dyn Operator>>;
 
 /// The parser of one `path: argument`.

@@ -11,6 +11,7 @@ use base::bson::{Element, Value};
 use base::{Result, err};
 use std::sync::Arc;
 
+/// A parsed `$pop`.
 #[derive(Debug)]
 struct Pop {
     first: bool,

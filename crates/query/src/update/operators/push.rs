@@ -18,6 +18,7 @@ use base::bson::{Document, Element, Value, ValueBuf};
 use base::{Result, err};
 use std::sync::Arc;
 
+/// A parsed `$push`.
 #[derive(Debug, Default)]
 struct Push {
     values: Vec<ValueBuf>,

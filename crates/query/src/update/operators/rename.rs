@@ -15,6 +15,7 @@ use base::bson::{Document, Element, FieldName, Path, Value};
 use base::{Result, err};
 use std::sync::Arc;
 
+/// The leaf at the target of a `$rename`, which reads the source.
 #[derive(Debug)]
 struct RenameTo {
     source: Path,

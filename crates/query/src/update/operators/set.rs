@@ -11,6 +11,7 @@ use base::Result;
 use base::bson::{Element, Value, ValueBuf};
 use std::sync::Arc;
 
+/// A parsed `$set` or `$setOnInsert`.
 #[derive(Debug)]
 struct Set {
     value: ValueBuf,
