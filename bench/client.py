@@ -1,4 +1,5 @@
-"""Commands over a bare socket, and server processes: what the programs here share. The standard library is all it needs."""
+"""Commands over a bare socket, and server processes: shared code of the programs here. Needs only the
+standard library."""
 
 import os
 import pathlib
@@ -39,7 +40,7 @@ def bson(document):
 
 
 def parse(data, at=0):
-    """The fields of a document that these programs need, by name."""
+    """Returns the fields of a document that these programs need, by name."""
     end, at, fields = at + struct.unpack_from("<i", data, at)[0] - 1, at + 4, {}
     while at < end:
         kind, stop = data[at], data.index(b"\0", at + 1)
@@ -65,7 +66,7 @@ def parse(data, at=0):
 
 
 class Client:
-    """A connection of MongoDB's protocol. Raises OSError if the server is gone or refuses."""
+    """A connection with MongoDB's protocol. Raises OSError if the server is gone or refuses."""
 
     def __init__(self, address):
         host, port = address.rsplit(":", 1)
@@ -73,7 +74,7 @@ class Client:
         self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
 
     def message(self, body, sequence=None):
-        """A command as bytes."""
+        """Returns a command as bytes."""
         sections = b"\0" + (body if isinstance(body, bytes) else bson(body))
         if sequence:
             name, documents = sequence
@@ -82,7 +83,7 @@ class Client:
         return struct.pack("<iiiii", len(sections) + 20, 1, 0, OP_MSG, 0) + sections
 
     def ask(self, message):
-        """The reply to a message."""
+        """Returns the reply to a message."""
         self.socket.sendall(message)
         return receive(self.socket, struct.unpack("<i", receive(self.socket, 4))[0] - 4)
 
@@ -94,7 +95,7 @@ class Client:
 
 
 def receive(connection, count):
-    """Exactly this many bytes."""
+    """Receives exactly this many bytes."""
     data = connection.recv(count, socket.MSG_WAITALL)
     if len(data) < count:
         raise OSError("the server closed the connection")

@@ -16,10 +16,10 @@ have() { command -v "$1" >/dev/null; }
 has_postgresql() { compgen -G '/usr/lib/postgresql/*/bin/initdb' >/dev/null || have initdb; }
 has_python_packages() { [ -e "$cache/clients-python/ready" ]; }
 
-# Installs packages of Debian, unless --no-install is given.
+# Installs Debian packages, unless --no-install is given.
 debian() { [ "$install" = no ] || { apt-get update -qq && apt-get install -y -qq "$@"; }; }
 
-# Tests start clusters of their own: the package must not make one.
+# Tests start private clusters: the package must not create one.
 install_postgresql() {
     if [ "$install" = yes ] && ! has_postgresql; then
         debian postgresql-common
@@ -28,10 +28,10 @@ install_postgresql() {
     fi
 }
 
-# Builds the program that a part runs.
+# Builds the program for a part.
 program() { cargo build --workspace --quiet; }
 
-# step NAME COMMAND…: runs a command, counts its tests, and goes on after a failure.
+# step NAME COMMAND…: runs a command, counts its tests, and continues after a failure.
 step() {
     local name=$1 log status=0 begin=$SECONDS
     shift
@@ -40,7 +40,7 @@ step() {
     log=$VELLUM_TEST_RESULTS.$name.log
     "$@" 2>&1 | tee "$log" || status=${PIPESTATUS[0]}
     count_tests "$log" "$status" >>"$VELLUM_TEST_RESULTS"
-    # Names first of single tests, else of the step.
+    # Names of single failed tests, or else of the step.
     if [ "$status" != 0 ]; then
         local names
         names=$(failed_tests "$log")
@@ -51,8 +51,8 @@ step() {
     echo "-- $name: exit code $status, $((SECONDS - begin)) s"
 }
 
-# Passed, failed and skipped tests by the output of cargo test, unittest, pytest, Node.js, Go, Maven and our own
-# runners. A command without such counts is one test.
+# Counts passed, failed and skipped tests in the output of cargo test, unittest, pytest, Node.js, Go, Maven
+# and our own runners. A command without counts is one test.
 count_tests() {
     awk -v status="$2" '
         { gsub(/\033\[[0-9;]*m/, "") }
@@ -98,7 +98,7 @@ count_tests() {
         }' "$1"
 }
 
-# The failed tests by name, as `./test one` takes them.
+# Prints the failed tests by name, in the form for `./test one`.
 failed_tests() {
     sed -n -e 's/\x1b\[[0-9;]*m//g' \
         -e 's/^test \(.*[^ ]\) \.\.\. FAILED$/\1/p' \

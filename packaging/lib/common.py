@@ -1,4 +1,4 @@
-"""What all packages share: names of platforms, the version, files with fixed times."""
+"""Shared code of all packages: names of platforms, the version, files with fixed times."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ SUMMARY = "A MongoDB-compatible document database in one small binary, whose dur
 LICENCE = "MPL-2.0"
 HOMEPAGE = "https://github.com/vellum-db/vellum"
 
-# The same sources make the same bytes: nothing remembers when it was packaged.
+# Equal sources yield equal bytes: packages contain no build time.
 EPOCH = int(os.environ.get("SOURCE_DATE_EPOCH", "1767225600"))
 
 
 @dataclasses.dataclass(frozen=True)
 class Platform:
-    """One system and processor, by the names that each kind of package has for it."""
+    """One system and processor, with its name in each kind of package."""
 
     name: str  # Node's
     triple: str  # Rust's
@@ -42,7 +42,7 @@ class Platform:
 
     @property
     def suffix(self) -> str:
-        """The end of a program's name."""
+        """Returns the suffix of a program's name."""
         return ".exe" if self.name.startswith("win32") else ""
 
 
@@ -65,19 +65,19 @@ PROGRESS_EVERY = 30
 
 
 def here() -> str | None:
-    """The name of this machine's platform, if packages are built for it."""
+    """Returns the name of this machine's platform, if packages exist for it."""
     systems = {"Linux": "linux", "Darwin": "darwin", "Windows": "win32"}
     processors = {"x86_64": "x64", "amd64": "x64", "aarch64": "arm64", "arm64": "arm64"}
     name = f"{systems.get(machine.system())}-{processors.get(machine.machine().lower())}"
     return name if name in PLATFORMS else None
 
 
-# What a package is made from: each platform's folder with vellum, and perhaps vellum-lab.
+# Input of a package: each platform's folder with vellum, and optionally vellum-lab.
 Programs = dict[Platform, pathlib.Path]
 
 
 def platform(name: str) -> Platform:
-    """The platform of a name, or the end with the names that there are."""
+    """Returns the platform of a name. Exits with the known names for an unknown one."""
     if name not in PLATFORMS:
         raise SystemExit(f"there is no platform {name}; there are {', '.join(PLATFORMS)}")
     return PLATFORMS[name]
@@ -85,7 +85,7 @@ def platform(name: str) -> Platform:
 
 @functools.cache
 def version() -> str:
-    """The workspace's."""
+    """Returns the version of the workspace."""
     text = (ROOT / "Cargo.toml").read_text()
     found = re.search(r'^version = "(.*)"$', text, re.M)
     assert found, "Cargo.toml tells no version"
@@ -93,7 +93,7 @@ def version() -> str:
 
 
 def server(platform: Platform, folder: pathlib.Path) -> pathlib.Path:
-    """The server's program."""
+    """Returns the path of the server's program."""
     path = folder / f"vellum{platform.suffix}"
     if not path.is_file():
         raise SystemExit(f"there is no {path}")
@@ -101,14 +101,14 @@ def server(platform: Platform, folder: pathlib.Path) -> pathlib.Path:
 
 
 def lab(platform: Platform, folder: pathlib.Path) -> pathlib.Path | None:
-    """The lab's program, where it was made."""
+    """Returns the path of the lab's program, if it exists."""
     path = folder / f"vellum-lab{platform.suffix}"
     return path if path.is_file() else None
 
 
 @functools.cache
 def pages() -> pathlib.Path:
-    """A folder with the man pages and the shells' completions, made from src/cli.rs: no server is compiled for them."""
+    """Returns a folder with man pages and shell completions, made from src/cli.rs without compiling a server."""
     out = CACHE / "pages"
     shutil.rmtree(out, ignore_errors=True)
     run(["cargo", "run", "--quiet", "--package", "pages", "--", str(out)], cwd=ROOT)
@@ -116,12 +116,12 @@ def pages() -> pathlib.Path:
 
 
 def man_pages() -> dict[str, bytes]:
-    """The man pages, compressed, by file name."""
+    """Returns the compressed man pages by file name."""
     return {f"{page.name}.gz": gzipped(page.read_bytes()) for page in sorted(pages().glob("*.1"))}
 
 
 def run(command: list[str], cwd: pathlib.Path | None = None, env: dict[str, str] | None = None) -> None:
-    """Run a tool. Its output is shown if it fails; after ten seconds its last line is shown as progress."""
+    """Run a tool. Prints its output after a failure, and its last line as progress after ten seconds."""
     begin, said = time.monotonic(), []
     with subprocess.Popen(command, cwd=cwd, env=env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT) as process:
         reader = threading.Thread(target=lambda: said.extend(process.stdout), daemon=True)
@@ -142,7 +142,7 @@ def run(command: list[str], cwd: pathlib.Path | None = None, env: dict[str, str]
 
 def tar(files: dict[str, tuple[bytes, int]], links: dict[str, str] | None = None,
         folders: dict[str, tuple[int, int]] | None = None) -> bytes:
-    """An archive of files (content, mode), links, and folders (mode, owner)."""
+    """Returns an archive of files (content, mode), links, and folders (mode, owner)."""
     buffer = io.BytesIO()
     with tarfile.open(fileobj=buffer, mode="w", format=tarfile.PAX_FORMAT) as archive:
         def add(name: str, mode: int, kind: bytes, content: bytes = b"", target: str = "", owner: int = 0) -> None:
@@ -163,12 +163,12 @@ def tar(files: dict[str, tuple[bytes, int]], links: dict[str, str] | None = None
 
 
 def gzipped(content: bytes) -> bytes:
-    """Compressed, without a time."""
+    """Returns compressed data without a time."""
     return gzip.compress(content, 9, mtime=0)
 
 
 def documents() -> dict[str, bytes]:
-    """What every package carries."""
+    """Returns the documents in every package."""
     import notices
 
     files = {name: (ROOT / name).read_bytes() for name in ["LICENSE", "NOTICE"]}
@@ -176,12 +176,12 @@ def documents() -> dict[str, bytes]:
 
 
 def sha256(content: bytes) -> str:
-    """In hexadecimal."""
+    """Returns the checksum in hexadecimal."""
     return hashlib.sha256(content).hexdigest()
 
 
 def weigh(out: pathlib.Path) -> None:
-    """Sizes and checksums of what was made."""
+    """Writes sizes and checksums of the packages."""
     files = sorted(path for path in out.rglob("*") if path.is_file())
     lines = [f"{path.stat().st_size / 1e6:8.1f} MB  {path.relative_to(out)}\n" for path in files
              if path.suffix in {".whl", ".tgz", ".deb", ".gz", ".tar", ".jar", ".zip"}]
@@ -191,5 +191,5 @@ def weigh(out: pathlib.Path) -> None:
 
 
 def write_json(path: pathlib.Path, content: object) -> None:
-    """For people, too."""
+    """Writes JSON that people can read too."""
     path.write_text(json.dumps(content, indent=2) + "\n")

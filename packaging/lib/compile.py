@@ -10,14 +10,14 @@ import sys
 
 import common
 
-# The oldest that Rust's standard library works with, of 2012: CentOS 7 has it.
+# The oldest version that Rust's standard library supports, from 2012: CentOS 7 has it.
 GLIBC = "2.17"
 REQUIREMENTS = ["ziglang==0.15.2", "cargo-zigbuild==0.24.0"]
 
-# Kernels for ARM have pages of 4, 16 or 64 KiB, and jemalloc doesn't start where they are larger than it was built for.
+# ARM kernels have pages of 4, 16 or 64 KiB. jemalloc fails to start if pages are larger than at its build.
 LG_PAGE_ARM = "16"
 
-# The server's size is promised (issue: one small binary); the lab's is not.
+# The server's size is promised (one small binary); the lab's is not.
 SERVER_MEGABYTES_MAX = 15.2
 
 
@@ -31,7 +31,7 @@ def programs(platform: common.Platform) -> pathlib.Path:
         environment["JEMALLOC_SYS_WITH_LG_PAGE"] = LG_PAGE_ARM
     add_target(platform.triple)
     for package in ["vellum", "lab"]:
-        # One after the other: together they would share the features of what both need.
+        # Separately: a common build would unify the features of both.
         print(f"-- {package} for {platform.name}", flush=True)
         command = ["cargo", "zigbuild", "--profile", "dist", "--package", package, "--bins",
                    "--target", f"{platform.triple}.{GLIBC}"]
@@ -42,7 +42,7 @@ def programs(platform: common.Platform) -> pathlib.Path:
 
 
 def installs(platform: common.Platform) -> list[str]:
-    """What compiling for a platform would download, where it is not there yet."""
+    """Returns the downloads needed to compile for a platform."""
     missing = []
     if not has_tools():
         missing.append(f"PyPI's {' and '.join(REQUIREMENTS)} into {common.CACHE / 'zig'} (400 MB)")
@@ -52,19 +52,19 @@ def installs(platform: common.Platform) -> list[str]:
 
 
 def has_tools() -> bool:
-    """Whether zig and cargo-zigbuild are there, in these versions."""
+    """Returns True if zig and cargo-zigbuild are installed in these versions."""
     stamp = common.CACHE / "zig" / "ready"
     return stamp.exists() and stamp.read_text() == "\n".join(REQUIREMENTS)
 
 
 def has_target(triple: str) -> bool:
-    """Whether the compiler has the target's standard library."""
+    """Returns True if the compiler has the target's standard library."""
     sysroot = subprocess.run(["rustc", "--print", "sysroot"], cwd=common.ROOT, capture_output=True, text=True, check=True)
     return (pathlib.Path(sysroot.stdout.strip()) / "lib" / "rustlib" / triple).exists()
 
 
 def tools() -> dict[str, str]:
-    """An environment in which cargo finds zig."""
+    """Returns an environment in which cargo finds zig."""
     home = common.CACHE / "zig"
     if not has_tools():
         shutil.rmtree(home, ignore_errors=True)
@@ -75,13 +75,13 @@ def tools() -> dict[str, str]:
 
 
 def add_target(triple: str) -> None:
-    """The target's standard library, where rustup has to bring it."""
+    """Installs the target's standard library with rustup."""
     if not has_target(triple):
         common.run(["rustup", "target", "add", triple], common.ROOT)
 
 
 def check(program: pathlib.Path) -> None:
-    """Small, and in need of the C library alone, in the old version."""
+    """Checks that a program is small, and needs only the C library, in the old version."""
     megabytes = program.stat().st_size / 1e6
     if megabytes > SERVER_MEGABYTES_MAX:
         raise SystemExit(f"{program} has {megabytes:.1f} MB, more than {SERVER_MEGABYTES_MAX}")
@@ -96,7 +96,7 @@ def check(program: pathlib.Path) -> None:
 
 
 def needs(program: pathlib.Path) -> tuple[list[str], list[str]]:
-    """The shared libraries that a program names, and the versions of glibc's symbols that it uses."""
+    """Returns the shared libraries of a program, and the versions of the glibc symbols that it uses."""
     text = subprocess.run(["objdump", "-p", str(program)], capture_output=True, text=True, check=False).stdout
     lines = [line.split() for line in text.splitlines()]
     needed = [words[1] for words in lines if len(words) == 2 and words[0] == "NEEDED"]

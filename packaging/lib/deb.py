@@ -1,4 +1,4 @@
-"""Debian's package: program, lab, man pages, completions, a systemd unit with a user of its own."""
+"""The Debian package: program, lab, man pages, completions, a systemd unit with its own user."""
 
 from __future__ import annotations
 
@@ -30,14 +30,14 @@ Description: MongoDB-compatible document database in one small binary
 
 
 def make(out: pathlib.Path, programs: common.Programs) -> None:
-    """One for each of Debian's architectures."""
+    """Makes a package for each Debian architecture."""
     for platform, folder in programs.items():
         if platform.debian:
             build(out, platform, folder)
 
 
 def build(out: pathlib.Path, platform: common.Platform, folder: pathlib.Path) -> None:
-    """The tree, then dpkg-deb."""
+    """Creates the tree and runs dpkg-deb."""
     files = {f"usr/{name}": file for name, file in tarball.contents(platform, folder).items()}
     files["lib/systemd/system/vellum.service"] = ((SOURCE / "vellum.service").read_bytes(), 0o644)
     files["usr/lib/sysusers.d/vellum.conf"] = ((SOURCE / "sysusers.conf").read_bytes(), 0o644)

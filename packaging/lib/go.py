@@ -1,4 +1,4 @@
-"""The Go module with the programs in it, compressed, each for its platform's builds alone."""
+"""The Go module with the compressed programs; a build includes only the program of its platform."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ func init() {{ embedded = program }}
 
 
 def make(out: pathlib.Path, programs: common.Programs) -> None:
-    """The module's folder, and an archive of it."""
+    """Makes the module's folder, and an archive of it."""
     folder = out / "vellumtest"
     folder.mkdir()
     for path in sorted(SOURCE.iterdir()):
@@ -33,7 +33,7 @@ def make(out: pathlib.Path, programs: common.Programs) -> None:
         if platform.go:
             name = f"vellum_{platform.go}.gz"
             (folder / name).write_bytes(common.gzipped(common.server(platform, programs_folder).read_bytes()))
-            # Go reads system and processor out of a file's name.
+            # Go takes system and processor from a file's name.
             (folder / f"program_{platform.go}.go").write_text(EMBED.format(name=name))
     with zipfile.ZipFile(out / f"vellumtest-{common.version()}.zip", "w", zipfile.ZIP_DEFLATED) as archive:
         for path in sorted(folder.iterdir()):

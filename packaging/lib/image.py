@@ -1,8 +1,8 @@
-"""OCI images from scratch, written here: program, C library, a user, a volume, a health check.
+"""OCI images from scratch, written directly: program, C library, a user, a volume, a health check.
 
-An image's archive is both an OCI layout and what `docker save` writes, so that `docker load`,
-`podman load` and skopeo take it. The C library is that of the machine that builds, which has to be
-of the image's processor: other images come from packaging/image/Containerfile.
+An image's archive is an OCI layout and also has the format of `docker save`. `docker load`, `podman load` and
+skopeo accept it. The C library is that of the building machine, which must have the image's processor. For
+other processors use packaging/image/Containerfile.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ PASSWD = "root:x:0:0:root:/:/usr/sbin/nologin\nvellum:x:999:999:Vellum:/data/db:
 GROUP = "root:x:0:\nvellum:x:999:\n"
 USER = 999
 
-# Where images of MongoDB have theirs.
+# The folder for scripts in MongoDB's images.
 SCRIPTS = "/docker-entrypoint-initdb.d"
 
 # As in packaging/image/Containerfile.
@@ -47,7 +47,7 @@ MANIFEST = "application/vnd.oci.image.manifest.v1+json"
 
 
 def make(out: pathlib.Path, programs: common.Programs) -> None:
-    """One for each platform whose C library is at hand."""
+    """Makes an image for each platform whose C library is available."""
     for platform, folder in programs.items():
         here = {"x86_64": "amd64", "aarch64": "arm64"}.get(machine.machine())
         if not platform.oci:
@@ -59,7 +59,7 @@ def make(out: pathlib.Path, programs: common.Programs) -> None:
 
 
 def libraries(program: pathlib.Path) -> dict[str, bytes]:
-    """The C library's files that the program asks for, with the loader, by the paths it asks for."""
+    """Returns the C library's files that the program needs, with the loader, by path."""
     text = subprocess.run(["ldd", str(program)], capture_output=True, text=True, check=True).stdout
     paths = re.findall(r"(/\S+)", text)
     if not paths:
@@ -68,7 +68,7 @@ def libraries(program: pathlib.Path) -> dict[str, bytes]:
 
 
 def archive(platform: common.Platform, folder: pathlib.Path) -> bytes:
-    """The archive of one image."""
+    """Returns the archive of one image."""
     program = common.server(platform, folder)
     files = {path: (content, 0o755) for path, content in libraries(program).items()}
     files["usr/bin/vellum"] = (program.read_bytes(), 0o755)
@@ -95,15 +95,15 @@ def archive(platform: common.Platform, folder: pathlib.Path) -> bytes:
 
 
 def as_json(content: object) -> bytes:
-    """Always the same bytes."""
+    """Serializes to stable bytes."""
     return json.dumps(content, sort_keys=True).encode()
 
 
 def described(kind: str, content: bytes) -> dict[str, object]:
-    """How one blob names another."""
+    """Returns the descriptor of a blob."""
     return {"mediaType": kind, "digest": f"sha256:{common.sha256(content)}", "size": len(content)}
 
 
 def blob(content: bytes) -> str:
-    """A blob's place in the layout."""
+    """Returns a blob's path in the layout."""
     return f"blobs/sha256/{common.sha256(content)}"

@@ -1,4 +1,4 @@
-"""A Maven repository: vellum-server with the programs, vellum-junit that asks for it."""
+"""A Maven repository: vellum-server with the programs, and vellum-junit, which depends on it."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ DEPENDENCY = """    <dependency>
 
 
 def make(out: pathlib.Path, programs: common.Programs) -> None:
-    """Both artifacts, as a repository lays them out."""
+    """Makes both artifacts in the layout of a repository."""
     version = common.version()
     pom = (SOURCE / "pom.xml").read_text()
     found = re.search(r"<groupId>(.*?)</groupId>", pom)
@@ -64,7 +64,7 @@ def make(out: pathlib.Path, programs: common.Programs) -> None:
 
 
 def place(out: pathlib.Path, group: str, name: str, jar: bytes, pom: str) -> None:
-    """One artifact with its checksums."""
+    """Writes one artifact with its checksums."""
     folder = out.joinpath(*group.split("."), name, common.version())
     folder.mkdir(parents=True)
     for suffix, content in [("jar", jar), ("pom", pom.encode())]:

@@ -1,4 +1,4 @@
-"""Third parties in the programs: which crates, under which licences, with which texts."""
+"""Third parties in the programs: crates, licences and their texts."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ This file is made by packaging/notices.
 
 @functools.cache
 def crates() -> list[dict[str, str]]:
-    """What the programs are linked from on Linux, macOS and Windows, without our own."""
+    """Returns the crates linked into the programs on Linux, macOS and Windows, without our own."""
     names: set[tuple[str, str]] = set()
     for platform in common.PLATFORMS.values():
         command = ["cargo", "tree", "--locked", "-p", "vellum", "-p", "lab", "-e", "normal", "--prefix", "none", "--target",
@@ -45,14 +45,14 @@ def crates() -> list[dict[str, str]]:
 
 
 def table() -> str:
-    """The file NOTICE."""
+    """Returns the file NOTICE."""
     rows = [f"{crate['name']} {crate['version']}: {crate['license']}" for crate in crates()]
     return HEADER + "\n".join(rows) + "\n"
 
 
 @functools.cache
 def texts() -> str:
-    """The file THIRD-PARTY-LICENSES: each text once, below the crates that come with it."""
+    """Returns the file THIRD-PARTY-LICENSES: each text once, below the crates that use it."""
     users: dict[str, list[str]] = {}
     bodies: dict[str, str] = {}
     for crate in crates():
@@ -70,7 +70,8 @@ def texts() -> str:
 
 
 def licence_files(folder: pathlib.Path, licence: str) -> list[pathlib.Path]:
-    """Those of a crate, the chosen ones where there is a choice, and those of C code inside."""
+    """Returns the licence files of a crate: the chosen ones if alternatives exist, and those of included C
+    code."""
     found: list[pathlib.Path] = []
     for place, _, names in os.walk(folder):
         if len(pathlib.Path(place).relative_to(folder).parts) > 2:

@@ -1,4 +1,4 @@
-"""npm's packages: put together by clients/node/pack.js, and packed."""
+"""The npm packages, assembled by clients/node/pack.js and packed."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import common
 
 
 def make(out: pathlib.Path, programs: common.Programs) -> None:
-    """One for each platform, and the one that asks for its platform's."""
+    """Makes a package for each platform, and one that depends on the platform's."""
     with tempfile.TemporaryDirectory() as folder:
         named = [f"{platform.name}={common.server(platform, path)}" for platform, path in programs.items()]
         common.run(["node", str(common.ROOT / "clients" / "node" / "pack.js"), folder, *named])
@@ -23,7 +23,7 @@ def make(out: pathlib.Path, programs: common.Programs) -> None:
 
 
 def add_man_pages(package: pathlib.Path) -> None:
-    """The man pages in man/, named in the manifest: npm links those of packages that are installed globally."""
+    """Adds the man pages in man/, listed in the manifest: npm links them for global installs."""
     (package / "man").mkdir()
     manifest = json.loads((package / "package.json").read_text())
     manifest["man"] = [f"./man/{name}" for name in common.man_pages()]

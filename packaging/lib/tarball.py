@@ -14,7 +14,7 @@ bin/vellum-lab is what `vellum lab` runs. A link named mongod to bin/vellum take
 
 
 def contents(platform: common.Platform, folder: pathlib.Path) -> dict[str, tuple[bytes, int]]:
-    """What is installed below a prefix."""
+    """Returns the files installed below a prefix."""
     files = {f"bin/vellum{platform.suffix}": (common.server(platform, folder).read_bytes(), 0o755)}
     lab = common.lab(platform, folder)
     if lab is not None:
@@ -29,7 +29,7 @@ def contents(platform: common.Platform, folder: pathlib.Path) -> dict[str, tuple
 
 
 def make(out: pathlib.Path, programs: common.Programs) -> None:
-    """One for each platform."""
+    """Makes a tarball for each platform."""
     for platform, folder in programs.items():
         stem = f"vellum-{common.version()}-{platform.name}"
         files = dict(contents(platform, folder))

@@ -1,4 +1,4 @@
-"""Wheels: vellum-db carries the program, pytest-vellum asks for it."""
+"""Wheels: vellum-db contains the program, and pytest-vellum depends on it."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ SOURCE = common.ROOT / "clients" / "python"
 
 
 def make(out: pathlib.Path, programs: common.Programs) -> None:
-    """A wheel for each platform, and one for all."""
+    """Makes a wheel for each platform, and one for all."""
     for platform, folder in programs.items():
         program = common.server(platform, folder)
         files = {**sources("vellum_db"), f"vellum_db/bin/{program.name}": program.read_bytes()}
-        # `vellum` is the name of others' commands, too: `vellum-db` is there whatever else is installed.
+        # Other packages have commands named `vellum` too; `vellum-db` always works.
         commands = "".join(f"{name} = vellum_db.program:main\n" for name in ["vellum", "vellum-db"])
         extra = {"entry_points.txt": f"[console_scripts]\n{commands}".encode()}
-        # pip copies .data/data below the environment's prefix, where man looks: share/man is beside bin.
+        # pip copies .data/data below the environment's prefix, where man searches: share/man is next to bin.
         files.update({f"{stem('vellum-db')}.data/data/share/man/man1/{name}": page
                       for name, page in common.man_pages().items()})
         write(out, "vellum-db", f"py3-none-{platform.wheel}", files, common.SUMMARY, common.ROOT / "README.md", [], extra)
@@ -31,12 +31,12 @@ def make(out: pathlib.Path, programs: common.Programs) -> None:
 
 
 def stem(name: str) -> str:
-    """The beginning of the names that belong to a package of this version."""
+    """Returns the common start of names in a package of this version."""
     return f"{name.replace('-', '_')}-{common.version()}"
 
 
 def sources(module: str) -> dict[str, bytes]:
-    """A module's files."""
+    """Returns a module's files."""
     root = SOURCE / "src"
     paths = sorted(path for path in (root / module).rglob("*") if path.is_file() and path.suffix in {".py", ".typed"})
     return {str(path.relative_to(root)): path.read_bytes() for path in paths}
@@ -44,7 +44,7 @@ def sources(module: str) -> dict[str, bytes]:
 
 def write(out: pathlib.Path, name: str, tag: str, files: dict[str, bytes], summary: str, readme: pathlib.Path,
           needs: list[str], extra: dict[str, bytes] | None = None) -> None:
-    """One wheel, as the specification of binary distributions says."""
+    """Writes one wheel in the binary distribution format."""
     version = common.version()
     info = f"{stem(name)}.dist-info"
     metadata = [
@@ -73,5 +73,5 @@ def write(out: pathlib.Path, name: str, tag: str, files: dict[str, bytes], summa
 
 
 def digest(content: bytes) -> str:
-    """As RECORD wants it."""
+    """Returns a digest in the form of RECORD."""
     return base64.urlsafe_b64encode(hashlib.sha256(content).digest()).rstrip(b"=").decode()

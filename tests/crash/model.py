@@ -1,10 +1,9 @@
-"""What one client may find after the server was killed.
+"""The allowed states of one client's data after the server was killed.
 
-A client is the only writer of its documents and collections, and its commands go over one
-connection, so they are carried out in order. What was acknowledged must be there. What was sent
-and not acknowledged, a write concern of zero included, may be there up to any point: a command
-is a list of steps, each whole or not at all, none without those before it. Only a command on many
-documents in no order is a group, of which any part may be there.
+A client is the only writer of its documents and collections. Its commands use one connection and are executed
+in order. Acknowledged changes must be present. Unacknowledged changes, also with write concern zero, may be
+present up to any point. A command is a list of steps. Each step is atomic and requires all earlier steps.
+Only an unordered command on many documents is a group, of which any part may be present.
 """
 
 from __future__ import annotations
@@ -19,14 +18,14 @@ State = dict[Key, Any]
 
 @dataclasses.dataclass
 class Step:
-    """Changes that happen together; of a group, each on its own. A value of None is an absence."""
+    """Changes that happen together; in a group, each happens separately. The value None means absence."""
 
     changes: State
     group: bool = False
 
 
 class Client:
-    """The states that are possible for one client."""
+    """The possible states of one client."""
 
     def __init__(self) -> None:
         self.state: State = {}
@@ -34,25 +33,25 @@ class Client:
         self.acknowledged = 0
 
     def send(self, steps: list[Step]) -> None:
-        """Something was sent."""
+        """Records a sent command."""
         self.pending += steps
 
     def acknowledge(self) -> None:
-        """Everything sent so far has been carried out."""
+        """Records that everything sent so far has been executed."""
         for step in self.pending:
             apply(self.state, step.changes)
         self.acknowledged += len(self.pending)
         self.pending.clear()
 
     def now(self) -> State:
-        """The state once everything pending is carried out."""
+        """Returns the state after all pending steps."""
         state = dict(self.state)
         for step in self.pending:
             apply(state, step.changes)
         return state
 
     def settle(self, found: State) -> str | None:
-        """Take over what was found after a stop; what is wrong with it, if it isn't possible."""
+        """Adopts the state found after a stop. Returns an error if it is impossible."""
         state = dict(self.state)
         least = difference(state, found)
         for step in self.pending:
@@ -74,7 +73,7 @@ class Client:
 
 
 def apply(state: State, changes: State) -> None:
-    """Carry out one step."""
+    """Executes one step."""
     for key, value in changes.items():
         if value is None:
             state.pop(key, None)
@@ -83,7 +82,7 @@ def apply(state: State, changes: State) -> None:
 
 
 def difference(expected: State, found: State) -> str:
-    """The first differences in words; empty if there is none."""
+    """Describes the first differences; empty without any."""
     lines = []
     for key in sorted(expected.keys() | found.keys(), key=repr):
         if expected.get(key) != found.get(key):
@@ -92,7 +91,7 @@ def difference(expected: State, found: State) -> str:
 
 
 def brief(value: Any) -> str:
-    """A value without its padding."""
+    """Returns a value without its padding."""
     if isinstance(value, dict):
         value = {name: part if name != "pad" else f"{len(part)} bytes" for name, part in value.items()}
     return repr(value)

@@ -1,4 +1,4 @@
-"""The model must let through what may be and nothing else."""
+"""The model must accept exactly the possible states."""
 
 import sys
 import pathlib

@@ -1,4 +1,4 @@
-"""What the clients do until the server dies under them: a bit of everything, each on its own."""
+"""The workload of the clients until the server dies: a mix of all operations, each client separately."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ STANDING_INDEXES = {"u_1": {"key": {"u": 1}, "unique": True}, "a_1": {"key": {"a
 
 
 class Worker(threading.Thread):
-    """One client: a connection, a model of what it did, a generator."""
+    """One client: a connection, a model of its operations, a random generator."""
 
     def __init__(self, uri: str, number: int, client: Client, seed: str, documents: int, pad: int):
         super().__init__(name=f"worker-{number}", daemon=True)
@@ -53,10 +53,10 @@ class Worker(threading.Thread):
         finally:
             self.connection.close()
 
-    # What there is, and what it may become.
+    # Existing documents and their possible changes.
 
     def document(self, number: int) -> dict[str, Any]:
-        """A new version of a document."""
+        """Returns a new version of a document."""
         version = self.random.getrandbits(30)
         tags = [self.random.randrange(5) for _ in range(self.random.randrange(4))]
         pad = "x" * self.random.randrange(self.pad)
@@ -64,29 +64,29 @@ class Worker(threading.Thread):
                 "u": f"{self.number}-{number}-{version}", "a": tags, "pad": pad}
 
     def own(self) -> dict[str, dict[str, Any]]:
-        """This client's documents in the shared collection."""
+        """Returns this client's documents in the shared collection."""
         return {key[2]: value for key, value in self.client.now().items() if key[:2] == (SHARED, "doc")}
 
     def some(self) -> dict[str, Any] | None:
-        """One of them."""
+        """Returns some of them."""
         documents = self.own()
         return documents[self.random.choice(sorted(documents))] if documents else None
 
     def absent(self, count: int) -> list[dict[str, Any]]:
-        """New documents with free numbers."""
+        """Returns new documents with free numbers."""
         taken = {document["n"] for document in self.own().values()}
         free = [number for number in range(self.documents) if number not in taken]
         return [self.document(number) for number in self.random.sample(free, min(count, len(free)))]
 
     def run_command(self, steps: list[Step], call: Callable[[Any], None]) -> None:
-        """Send one command under some write concern."""
+        """Sends one command with some write concern."""
         concern = self.random.choice(CONCERNS)
         self.client.send(steps)
         call(self.database.get_collection(SHARED, write_concern=concern))
         if concern.acknowledged:
             self.client.acknowledge()
 
-    # The commands on documents.
+    # Commands on documents.
 
     def insert_one(self) -> None:
         for document in self.absent(1):
@@ -130,7 +130,7 @@ class Worker(threading.Thread):
 
     def find_and_modify(self) -> None:
         if before := self.some():
-            # A pad of its own, so that the record moves in size.
+            # A different pad, so that the record changes its size.
             after = {**before, "pad": "y" * self.random.randrange(self.pad)}
             self.client.send([put(after)])
             shared = self.database.get_collection(SHARED, write_concern=WriteConcern(w=1, j=True))
@@ -152,16 +152,16 @@ class Worker(threading.Thread):
         steps += [put(changed), Step({doc(before["_id"]): None})]
         self.run_command(steps, lambda shared: shared.bulk_write(writes, ordered=True))
 
-    # The commands on collections and indexes, which are acknowledged always.
+    # Commands on collections and indexes, which are always acknowledged.
 
     def name(self) -> str:
         return f"own-{self.number}-{self.random.randrange(2)}"
 
     def collection(self) -> None:
-        """Make a collection of three documents, or drop it, or give it another name."""
+        """Creates a collection of three documents, drops it, or renames it."""
         name, state = self.name(), self.client.now()
         if (name, "there", "") not in state:
-            # Large ones, whose room the server gets back when they are dropped.
+            # Large ones, whose space is freed when they are dropped.
             documents = [{"_id": number, "v": self.random.getrandbits(20), "pad": "z" * 10 * self.pad}
                          for number in range(3)]
             self.client.send([Step({(name, "there", ""): True})])
@@ -184,7 +184,7 @@ class Worker(threading.Thread):
         self.client.acknowledge()
 
     def index(self) -> None:
-        """Make or drop an index: of the shared collection by one client, else of a collection of its own."""
+        """Creates or drops an index: of the shared collection by one client, otherwise of an own collection."""
         name, state = SHARED if self.number == 0 else self.name(), self.client.now()
         if name != SHARED and (name, "there", "") not in state:
             return
@@ -199,17 +199,17 @@ class Worker(threading.Thread):
 
 
 def doc(number: str) -> tuple[str, str, str]:
-    """The model's key of a document in the shared collection."""
+    """Returns the model's key of a document in the shared collection."""
     return (SHARED, "doc", number)
 
 
 def put(document: dict[str, Any]) -> Step:
-    """A document becomes this."""
+    """Sets a document."""
     return Step({doc(document["_id"]): document})
 
 
 def read(uri: str) -> tuple[dict[int, State], int, list[str]]:
-    """What is found: each client's state, how many entries validate compared, and what is wrong."""
+    """Returns each client's state, the number of entries compared by validate, and the errors."""
     states: dict[int, State] = {}
     wrong: list[str] = []
     entries = 0
@@ -236,7 +236,7 @@ def read(uri: str) -> tuple[dict[int, State], int, list[str]]:
                 states.setdefault(0 if shared else owner, {})[(name, "index", index)] = spec
             if shared and not STANDING_INDEXES.keys() <= indexes.keys():
                 wrong.append(f"indexes are missing: there are {sorted(indexes)}")
-            # Through each index the same documents.
+            # Every index must return equal documents.
             for index in indexes:
                 found = {document["_id"] for document in collection.find().hint(index)}
                 if found != {document["_id"] for document in documents}:

@@ -1,4 +1,4 @@
-"""Fronts over a PostgreSQL server: two that drivers know by their addresses, or by that of a balancer before them."""
+"""Fronts over a PostgreSQL server: two, whose addresses drivers know directly or through a balancer."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ import threading
 
 import harness
 
-# Its first two lines say what it takes and prints.
+# Its first two lines describe arguments and output.
 SCRIPT = harness.PROJECT / "crates" / "postgres" / "tests" / "support" / "cluster.sh"
 NUMBERS = itertools.count(1)
 
 
 def programs() -> pathlib.Path | None:
-    """Where PostgreSQL's programs are, if it is installed."""
+    """Returns the folder of PostgreSQL's programs, if installed."""
     found = sorted(pathlib.Path("/usr/lib/postgresql").glob("*/bin/initdb"))
     return found[-1].parent if found else None
 
 
 def adjacent_ports(count: int) -> int:
-    """The first of so many ports in a row that nobody listens on."""
+    """Returns the first of several adjacent free ports."""
     while True:
         with socket.create_server(("127.0.0.1", 0)) as first:
             port = first.getsockname()[1]
@@ -40,7 +40,7 @@ def adjacent_ports(count: int) -> int:
 
 
 class Postgres:
-    """A PostgreSQL server with a cluster of its own, which ends with this process, however that ends."""
+    """A PostgreSQL server with a private cluster, which ends with this process in every case."""
 
     def __init__(self, *settings: str):
         bin = programs()
@@ -63,7 +63,7 @@ class Postgres:
         self.stop()
 
     def stop(self) -> None:
-        """End the server, and remove its directory."""
+        """Stops the server and removes its directory."""
         assert self.process.stdin is not None and self.process.stdout is not None
         self.process.stdin.close()
         self.process.wait()
@@ -71,7 +71,7 @@ class Postgres:
 
 
 class Balancer:
-    """Takes connections, and leads each to the next of some ports."""
+    """Accepts connections, and forwards each to the next of several ports."""
 
     def __init__(self, ports: list[int]):
         self.next = itertools.cycle(ports)
@@ -107,14 +107,15 @@ class Balancer:
             writer.close()
 
     def stop(self) -> None:
-        """Take no more, and let go of those there are."""
+        """Stops accepting, and closes all connections."""
         self.loop.call_soon_threadsafe(self.loop.stop)
         self.thread.join(harness.STOP_SECONDS)
         self.listener.close()
 
 
 class Fronts:
-    """Two fronts of one schema on neighbouring ports, as PyMongo's tests look for them; to a suite one server."""
+    """Two fronts of one schema on adjacent ports, as PyMongo's tests expect; for a suite they count as one
+    server."""
 
     def __init__(self, binary: str, topology: str, log: pathlib.Path, postgres: Postgres):
         self.binary, self.topology, self.log = binary, topology, log
@@ -131,18 +132,18 @@ class Fronts:
         except harness.SetupError:
             self.stop()
             raise
-        # Where a suite asks for one server, and where it asks for several.
+        # URIs for suites that need one server, and for suites that need several.
         self.uri = self.several = self.servers[0].uri
         if topology == harness.BALANCED:
             self.balancers = [Balancer([port]), Balancer([port, port + 1])]
             self.uri, self.several = (balancer.uri for balancer in self.balancers)
 
     def complaints(self) -> list[str]:
-        """Those of both."""
+        """Returns the complaints of both."""
         return [complaint for server in self.servers for complaint in server.complaints()]
 
     def stop(self) -> str | None:
-        """End all; the first complaint, if there is one."""
+        """Stops all. Returns the first complaint, if any."""
         for balancer in self.balancers:
             balancer.stop()
         complaints = [server.stop() for server in self.servers]

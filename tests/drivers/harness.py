@@ -1,8 +1,7 @@
-"""What every client suite shares: the cache folder, a server per shard, results.
+"""Shared code of all client suites: the cache folder, a server per shard, results.
 
-The suites measure the server through other people's clients, so nothing here
-knows the protocol: a server is a process whose first line of output contains a
-connection string, and which ends when its standard input closes.
+The suites test the server through third-party clients, so this module does not know the protocol. A server is
+a process whose first output line contains a connection string, and which ends when its standard input closes.
 """
 
 from __future__ import annotations
@@ -26,28 +25,28 @@ START_SECONDS = 30
 STOP_SECONDS = 10
 REPLICA_SET = "rs0"
 TOPOLOGIES = ("replset", "standalone")
-# A replica set that lets in nobody but users, and the first of them.
+# A replica set with access control, and its first user.
 USERS = "users"
 USER, PASSWORD = "user", "password"
-# The same, and whoever wants TLS has it.
+# The same with optional TLS.
 SECURE = "secure"
-# Fronts over PostgreSQL, to drivers shards' routers: by their addresses, and by that of a balancer of connections.
+# Fronts over PostgreSQL, which drivers take for routers: by their addresses, and by that of a balancer.
 FRONT = "front"
 BALANCED = "balanced"
 
-# What XML 1.0 does not allow in a text.
+# Characters that XML 1.0 does not allow in text.
 CONTROL = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f]")
 
 URI = re.compile(r"mongodb://[^\s\"'<>]+")
 
 
 class SetupError(Exception):
-    """A tool is missing, or the server did not come up: no test was run."""
+    """A tool is missing, or the server did not start: no test was run."""
 
 
 @dataclasses.dataclass
 class Result:
-    """Counts of one suite, and the lines to print below them."""
+    """Counts of one suite, and lines to print below them."""
 
     passed: int = 0
     failed: int = 0
@@ -55,19 +54,19 @@ class Result:
     lines: list[str] = dataclasses.field(default_factory=list)
 
     def add(self, other: Result) -> None:
-        """Take over another result's counts and lines."""
+        """Adds another result's counts and lines."""
         self.passed += other.passed
         self.failed += other.failed
         self.skipped += other.skipped
         self.lines += other.lines
 
     def fail(self, line: str) -> None:
-        """One more failure that is not a test's own: a dead server, a warning."""
+        """Adds a failure outside of tests: a dead server, a warning."""
         self.failed += 1
         self.lines.append(line)
 
     def counts(self) -> str:
-        """The closing line's form."""
+        """Returns the text of the closing line."""
         return f"{self.passed} passed, {self.failed} failed, {self.skipped} skipped"
 
 
@@ -101,7 +100,7 @@ class Server:
         )
         self._reader = threading.Thread(target=self._drain, daemon=True)
         self._reader.start()
-        # Whether to use TLS is for each test to say.
+        # Each test decides about TLS itself.
         self.uri = re.sub(r"&tls=true|tls=true&", "", self._wait_for_uri())
         if topology in (USERS, SECURE):
             self.uri = self.uri.replace("mongodb://", f"mongodb://{USER}:{PASSWORD}@")
@@ -113,7 +112,7 @@ class Server:
         self.stop()
 
     def _drain(self) -> None:
-        """Keep reading, so that a talkative server never blocks on a full pipe."""
+        """Keeps reading, so that the server never blocks on a full pipe."""
         assert self.process.stdout is not None
         for raw in self.process.stdout:
             self._log_file.write(raw)
@@ -132,13 +131,13 @@ class Server:
         return self._uri
 
     def address(self) -> tuple[str, int]:
-        """Host and port out of the connection string."""
+        """Returns host and port of the connection string."""
         authority = self.uri.removeprefix("mongodb://").split("/")[0].split("@")[-1]
         host, _, port = authority.split(",")[0].rpartition(":")
         return host, int(port)
 
     def complaints(self) -> list[str]:
-        """What a healthy run never shows: a death, a panic in the log."""
+        """Returns signs of trouble: the end of the server, or a panic in its log."""
         found = []
         if self.process.poll() is not None:
             found.append(f"server ended with status {self.process.returncode}; see {self.log}")
@@ -147,7 +146,7 @@ class Server:
         return found
 
     def stop(self) -> str | None:
-        """Close its standard input, which must end it; returns a complaint if not."""
+        """Closes its standard input, which must end it. Returns a complaint if it does not end."""
         complaint = None
         assert self.process.stdin is not None
         try:
@@ -166,7 +165,7 @@ class Server:
 
 
 def client_environment(server: Server) -> dict[str, str]:
-    """What the Node, Go and Java suites read to find their server, and the certificates it goes by."""
+    """Returns the variables from which the Node, Go and Java suites take the server and its certificates."""
     return {
         **os.environ,
         "VELLUM_URI": server.uri,
@@ -180,7 +179,7 @@ def client_environment(server: Server) -> dict[str, str]:
 def execute(
     command: list[str], cwd: pathlib.Path, log: pathlib.Path, env: dict[str, str], seconds: int
 ) -> int:
-    """Run one command into a log file; its exit status, or 124 when out of time."""
+    """Runs one command into a log file. Returns its exit status, or 124 after a timeout."""
     log.parent.mkdir(parents=True, exist_ok=True)
     with log.open("wb") as out:
         process = subprocess.Popen(
@@ -197,7 +196,7 @@ def execute(
 
 
 def end_group(process: subprocess.Popen[bytes]) -> None:
-    """End a command and whatever it left behind: it leads a group of its own."""
+    """Ends a command and its children: it leads its own process group."""
     try:
         os.killpg(process.pid, 9)
     except ProcessLookupError:
@@ -206,7 +205,7 @@ def end_group(process: subprocess.Popen[bytes]) -> None:
 
 
 def prepare(name: str, inputs: list[pathlib.Path], commands: list[list[str]], cwd: pathlib.Path) -> None:
-    """Run set-up commands once per state of their input files."""
+    """Runs set-up commands once per state of their input files."""
     digest = hashlib.sha256(b"".join(path.read_bytes() for path in inputs)).hexdigest()
     stamp = CACHE / f"{name}.ready"
     if stamp.exists() and stamp.read_text() == f"{cwd}\n{digest}\n":
@@ -225,16 +224,17 @@ def prepare(name: str, inputs: list[pathlib.Path], commands: list[list[str]], cw
 
 
 def test_cases(path: pathlib.Path) -> list[ElementTree.Element]:
-    """The cases of a JUnit XML report. Colours of a terminal, which Node leaves in it, are no XML.
+    """Returns the cases of a JUnit XML report. Removes terminal colours, which Node leaves in it, since they
+    are no XML.
 
-    Raises ElementTree.ParseError for a report that its runner did not finish.
+    Raises ElementTree.ParseError for an incomplete report.
     """
     text = CONTROL.sub("", path.read_text("utf-8", "replace"))
     return list(ElementTree.fromstring(text.encode()).iter("testcase"))
 
 
 def read_junit(files: list[pathlib.Path]) -> Result:
-    """Counts and failure lines out of JUnit XML, which Node, Maven and pytest write."""
+    """Returns counts and failure lines of JUnit XML, written by Node, Maven and pytest."""
     result = Result()
     for path in files:
         try:
@@ -256,7 +256,7 @@ def read_junit(files: list[pathlib.Path]) -> Result:
 
 
 def passed_names(files: list[pathlib.Path]) -> set[str]:
-    """The tests that passed, by class and name, out of JUnit XML; none of a report that was not finished."""
+    """Returns the tests that passed, by class and name, of JUnit XML; none for an incomplete report."""
     names = set()
     for path in files:
         with contextlib.suppress(ElementTree.ParseError):
@@ -269,7 +269,8 @@ def passed_names(files: list[pathlib.Path]) -> set[str]:
 
 
 def hold_list(passed: set[str], listed: pathlib.Path, update: bool) -> list[str]:
-    """What the list says must pass and has not, sorted. `update` adds what passes newly; nothing is ever removed."""
+    """Returns the listed tests that did not pass, sorted. `update` adds tests that pass for the first time,
+    and removes none."""
     known = set(listed.read_text("utf-8").splitlines()) if listed.exists() else set()
     if update:
         listed.write_text("".join(f"{name}\n" for name in sorted(known | passed)), "utf-8")
@@ -277,5 +278,5 @@ def hold_list(passed: set[str], listed: pathlib.Path, update: bool) -> list[str]
 
 
 def since(start: float) -> str:
-    """Seconds since a time.monotonic() stamp, for the summary."""
+    """Returns the seconds since a time.monotonic() stamp, for the summary."""
     return f"{time.monotonic() - start:.1f} s"

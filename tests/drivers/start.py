@@ -13,7 +13,7 @@ NAME = "began_before"
 
 
 def fill(database):
-    """What is there before anything is recorded."""
+    """Creates the data that exists before the recording."""
     people = database.create_collection("people", validator={"age": {"$gte": 0}}, collation={"locale": "de", "strength": 2})
     people.insert_many({"_id": number, "name": f"Person {number}", "age": number % 90,
                         "home": {"type": "Point", "coordinates": [number % 170, number % 80]},
@@ -22,7 +22,7 @@ def fill(database):
     people.create_index([("age", 1), ("name", -1)], partialFilterExpression={"age": {"$gt": 17}})
     people.create_index([("home", "2dsphere")])
     people.create_index([("text", "text")], default_language="none", collation={"locale": "simple"})
-    # From before there was a rule.
+    # From before the validation rule.
     database.command("insert", "people", documents=[{"_id": "old", "name": "Old", "age": -1}], bypassDocumentValidation=True)
     log = database.create_collection("log", capped=True, size=100_000, max=50)
     log.insert_many({"line": number} for number in range(80))
@@ -33,7 +33,7 @@ def fill(database):
 
 
 def use(database):
-    """What an application does with it."""
+    """Uses the data as an application does."""
     assert sorted(database.list_collection_names())[0] == "empty"
     assert len(list(database.list_collections())) >= 5
     people = database.people

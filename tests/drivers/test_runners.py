@@ -1,4 +1,4 @@
-"""The judges judged: a runner that lets a lost test pass would be worse than none.
+"""Tests of the runners: a runner that accepts a lost test would be worse than none.
 
 Run with `python3 -m unittest discover tests/drivers`; no server is needed.
 """
@@ -22,7 +22,7 @@ import run as pymongo_runner  # noqa: E402
 
 
 def outcome(test: str, result: str, why: str = "") -> tuple[str, dict]:
-    """A record as the pytest plugin writes it."""
+    """Returns a record as the pytest plugin writes it."""
     return "test_a.py", {"test": test, "outcome": result, "phase": "call", "seconds": 0.1, "why": why}
 
 
@@ -46,7 +46,7 @@ class Reading(unittest.TestCase):
     """Reports into results."""
 
     def read(self, text: str) -> tuple[harness.Result, set[str]]:
-        """What a report of this text says."""
+        """Returns the result of a report with this text."""
         with tempfile.TemporaryDirectory() as folder:
             path = pathlib.Path(folder) / "report.xml"
             path.write_text(text)
@@ -76,7 +76,7 @@ class Judging(unittest.TestCase):
         self.addCleanup(patch.stop)
 
     def judge(self, records: list[tuple[str, dict]], again: list[tuple[str, dict]] = (), update: bool = False) -> int:
-        """Failures counted for these records, the second attempt giving `again`."""
+        """Returns the failures counted for these records; the second attempt returns `again`."""
         args = argparse.Namespace(topology="replset", update=update, uri=["mongodb://x/"], timeout=1)
         with mock.patch.object(pymongo_runner, "run_shards", lambda *_: list(again)), \
                 contextlib.redirect_stdout(io.StringIO()):

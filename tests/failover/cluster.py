@@ -1,7 +1,7 @@
-"""A PostgreSQL primary with standbys in temporary directories, and the wires between everybody.
+"""A PostgreSQL primary with standbys in temporary directories, and proxies for all connections.
 
-Every connection of a front to a member, and of a standby to whom it follows, goes through a proxy of this process,
-which can stop, so that nothing passes and no connection ends, or be slow.
+Every connection of a front to a member, and of a standby to its primary, uses a proxy of this process. A
+proxy can stop forwarding without closing connections, or be slow.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ START_SECONDS = 30
 SETTINGS = {
     "listen_addresses": "127.0.0.1",
     "unix_socket_directories": "",
-    # Processes are killed, not machines: what the kernel has been given stays.
+    # Processes are killed, not machines: the kernel keeps its buffers.
     "fsync": "off",
     "max_connections": "200",
     "shared_buffers": "64MB",
@@ -39,27 +39,27 @@ SETTINGS = {
 
 
 def programs() -> pathlib.Path | None:
-    """Where PostgreSQL's programs are, if it is installed."""
+    """Returns the folder of PostgreSQL's programs, if installed."""
     found = sorted(pathlib.Path("/usr/lib/postgresql").glob("*/bin/initdb"))
     return found[-1].parent if found else None
 
 
 def free_port() -> int:
-    """A port that nobody listens on."""
+    """Returns a free port."""
     with socket.socket() as listener:
         listener.bind(("127.0.0.1", 0))
         return listener.getsockname()[1]
 
 
 def as_postgres(command: list[str]) -> list[str]:
-    """PostgreSQL's servers refuse to run as root."""
+    """PostgreSQL refuses to run as root."""
     if os.getuid() != 0:
         return command
     return ["setpriv", "--reuid=postgres", "--regid=postgres", "--clear-groups", "--", *command]
 
 
 class Proxy:
-    """A wire to a port."""
+    """A proxy for a port."""
 
     def __init__(self, target: int):
         self.target = target
@@ -100,7 +100,7 @@ class Proxy:
                     time.sleep(self.delay)
                 self.flows.wait()
                 sink.sendall(data)
-        # What ends behind a wire that is cut isn't known before it is whole.
+        # Behind a stopped proxy, an end is seen only when forwarding resumes.
         self.flows.wait()
         for end in (source, sink):
             with contextlib.suppress(OSError):
@@ -108,15 +108,15 @@ class Proxy:
             end.close()
 
     def stop(self) -> None:
-        """Let nothing pass from now on."""
+        """Stops forwarding."""
         self.flows.clear()
 
     def go_on(self) -> None:
-        """Let everything pass again."""
+        """Resumes forwarding."""
         self.flows.set()
 
     def lead_to(self, target: int) -> None:
-        """Lead elsewhere from now on."""
+        """Forwards to another port from now on."""
         self.target = target
         pairs, self.pairs = self.pairs, []
         for pair in pairs:
@@ -131,14 +131,14 @@ class Member:
     def __init__(self, name: str, home: pathlib.Path, bin: pathlib.Path):
         self.name, self.directory, self.log, self.bin = name, home / name, home / f"{name}.log", bin
         self.port = free_port()
-        # Fronts come through the one, and what it follows through the other, while it is a standby.
+        # Fronts connect through `door`. A standby follows its primary through `upstream`.
         self.door, self.upstream = Proxy(self.port), Proxy(self.port)
         self.process: subprocess.Popen | None = None
-        # Others than those of all.
+        # Settings of this member alone.
         self.settings: dict[str, str] = {}
 
     def start(self) -> None:
-        """Start it, as what its directory says, and wait until it answers."""
+        """Starts it in the role of its directory, and waits until it answers."""
         settings = {**SETTINGS, "port": str(self.port), "cluster_name": self.name,
                     "primary_conninfo": f"host=127.0.0.1 port={self.upstream.port} user=postgres "
                                         f"application_name={self.name} connect_timeout=3",
@@ -156,14 +156,14 @@ class Member:
                 if self.ask("select 1") == "1":
                     return
                 time.sleep(0.05)
-            # The kernel may still hold the shared memory of a server that was killed.
+            # The kernel may still hold the shared memory of a killed server.
             if "is still in use" not in self.log.read_bytes()[begun:].decode("utf-8", "replace"):
                 break
             time.sleep(0.2)
         raise RuntimeError(f"{self.name} did not start: {self.log.read_text()[-2000:]}")
 
     def ask(self, sql: str) -> str | None:
-        """Ask it something, past all wires."""
+        """Runs a query without a proxy."""
         command = [str(self.bin / "psql"), "-XAtq", "-h", "127.0.0.1", "-p", str(self.port), "-U", "postgres",
                    "-c", sql, "postgres"]
         environment = {**os.environ, "PGCONNECT_TIMEOUT": "3"}
@@ -171,7 +171,7 @@ class Member:
         return done.stdout.strip() if done.returncode == 0 else None
 
     def kill(self) -> None:
-        """End all its processes as they are."""
+        """Kills all its processes."""
         if self.process is None:
             return
         parent = self.process.pid
@@ -189,14 +189,14 @@ class Member:
         (self.directory / "postmaster.pid").unlink(missing_ok=True)
 
     def end(self) -> None:
-        """End it in order."""
+        """Stops it in order."""
         if self.process is not None:
             self.process.send_signal(signal.SIGINT)
             self.process.wait()
             self.process = None
 
     def received(self) -> int:
-        """Up to where it has the log on its disk."""
+        """Returns the position up to which it has the log on disk."""
         answer = self.ask("select greatest(pg_last_wal_receive_lsn(), pg_last_wal_replay_lsn()) - '0/0'::pg_lsn")
         return int(answer) if answer else -1
 
@@ -213,7 +213,7 @@ class Cluster:
         self.primary = self.members[0]
 
     def start(self) -> None:
-        """Make and start all."""
+        """Creates and starts all."""
         self._run("initdb", "-D", str(self.primary.directory), "-U", "postgres", "-A", "trust", "-E", "UTF8",
                   "--no-locale", "--no-sync")
         self.primary.start()
@@ -222,11 +222,11 @@ class Cluster:
         self.wait_for_standbys()
 
     def standbys(self) -> list[Member]:
-        """All but the primary."""
+        """Returns all members except the primary."""
         return [member for member in self.members if member is not self.primary]
 
     def rebuild(self, member: Member) -> None:
-        """Make it a standby of the primary, from nothing."""
+        """Recreates it as a standby of the primary."""
         member.kill()
         shutil.rmtree(member.directory, ignore_errors=True)
         self._run("pg_basebackup", "-D", str(member.directory), "-h", "127.0.0.1", "-p", str(self.primary.port),
@@ -239,7 +239,7 @@ class Cluster:
         member.start()
 
     def promote(self) -> float:
-        """Make the standby that has most of the log the primary; how long that took."""
+        """Promotes the standby with most of the log. Returns the duration."""
         begin = time.monotonic()
         chosen = max(self.standbys(), key=lambda member: member.received() if member.process else -1)
         self._run("pg_ctl", "promote", "-D", str(chosen.directory), "-w", "-t", "20")
@@ -249,7 +249,7 @@ class Cluster:
         return time.monotonic() - begin
 
     def wait_for_standbys(self, but: int = 0) -> None:
-        """Return once all standbys follow, or all but so many."""
+        """Waits until all standbys follow, or all but a number of them."""
         end = time.monotonic() + START_SECONDS
         sql = "select count(*) from pg_stat_replication where state = 'streaming'"
         while self.primary.ask(sql) != str(len(self.standbys()) - but):
@@ -258,13 +258,13 @@ class Cluster:
             time.sleep(0.1)
 
     def connection_string(self) -> str:
-        """For fronts."""
+        """Returns the connection string for fronts."""
         ports = ",".join(str(member.door.port) for member in self.members)
         hosts = ",".join("127.0.0.1" for _ in self.members)
         return f"host={hosts} port={ports} user=postgres dbname=postgres connect_timeout=2"
 
     def close(self, keep: bool = False) -> None:
-        """End everything, and remove the directory."""
+        """Stops everything and removes the directory."""
         for member in self.members:
             member.kill()
         if not keep:

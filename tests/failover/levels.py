@@ -1,4 +1,4 @@
-"""Write concerns one by one: what can't be had, what takes too long, what is ended, and by whom."""
+"""Write concerns one by one: unsatisfiable ones, timeouts, and interrupted waits."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ SOON = 3.0
 
 
 def outcome(work) -> tuple[str, int | None, float]:
-    """What came of it: an error's kind and code, and how long it took."""
+    """Returns an error's kind and code, and the duration."""
     begin = time.monotonic()
     try:
         work()
@@ -25,7 +25,7 @@ def outcome(work) -> tuple[str, int | None, float]:
 
 
 def check(client: pymongo.MongoClient, cluster, front_port: int) -> list[str]:
-    """All of it on a healthy cluster of three; what is wrong."""
+    """Runs all checks on a healthy cluster of three. Returns the errors."""
     wrong: list[str] = []
     levels = client["failover"]["levels"]
 
@@ -70,7 +70,7 @@ def check(client: pymongo.MongoClient, cluster, front_port: int) -> list[str]:
     cluster.wait_for_standbys()
     expect_insert("all again", ("done", None), w=3)
 
-    # Two members are not three: that is said at once, and the write is applied.
+    # Two members are not three: the error comes at once, and the write is applied.
     gone = cluster.standbys()[-1]
     gone.kill()
     cluster.wait_for_standbys(but=1)
@@ -83,7 +83,7 @@ def check(client: pymongo.MongoClient, cluster, front_port: int) -> list[str]:
     cluster.wait_for_standbys()
     expect_insert("three of three again", ("done", None), w=3, wtimeout=20_000)
 
-    # One service behind a balancer, which is what the front's port may be.
+    # One service behind a balancer; the front's port may count as one.
     balanced = pymongo.MongoClient(f"mongodb://127.0.0.1:{front_port}/?loadBalanced=true",
                                    serverSelectionTimeoutMS=10_000)
     with balanced:
@@ -96,7 +96,7 @@ def check(client: pymongo.MongoClient, cluster, front_port: int) -> list[str]:
 
 
 def ended(client: pymongo.MongoClient, cluster, insert, expect) -> list[str]:
-    """Waits without an end, which somebody ends: by killOp, and on the server."""
+    """Tests endless waits that are ended: by killOp, and on the server."""
 
     def kill() -> None:
         for operation in client.admin.aggregate([{"$currentOp": {}}, {"$match": {"op": "insert"}}]):

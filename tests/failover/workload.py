@@ -1,4 +1,4 @@
-"""Writers at each write-concern level, and a reader at majority, who remember what they were told."""
+"""Writers at each write concern level, and a reader at majority. All record their acknowledged results."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ PAUSE = 0.004
 
 @dataclasses.dataclass
 class Told:
-    """What one writer has been told."""
+    """Acknowledged results of one writer."""
 
     acknowledged: set[str] = dataclasses.field(default_factory=set)
     failed: set[str] = dataclasses.field(default_factory=set)
@@ -32,14 +32,14 @@ class Told:
     errors: dict[str, int] = dataclasses.field(default_factory=dict)
 
     def note(self, error: PyMongoError) -> None:
-        """Remember an error by its kind."""
+        """Counts an error by its kind."""
         code = getattr(error, "code", None)
         kind = f"{type(error).__name__} {code}" if code else type(error).__name__
         self.errors[kind] = self.errors.get(kind, 0) + 1
 
 
 def connect(uri: str) -> pymongo.MongoClient:
-    """A client as applications have it: it knows all fronts, and sends again what may be."""
+    """Returns a client as in applications: it knows all fronts and retries."""
     return pymongo.MongoClient(uri, serverSelectionTimeoutMS=20_000, socketTimeoutMS=25_000,
                                connectTimeoutMS=3_000, heartbeatFrequencyMS=1_000)
 
@@ -55,7 +55,7 @@ class Writer(threading.Thread):
         self.unexpected: BaseException | None = None
 
     def run(self) -> None:
-        """Write on."""
+        """Continues to write."""
         number = 0
         try:
             while not self.stop.is_set():
@@ -104,7 +104,7 @@ class Writer(threading.Thread):
 
 
 class Reader(threading.Thread):
-    """Reads counters at majority: what it has seen must stay."""
+    """Reads counters at majority: the values seen must stay."""
 
     def __init__(self, client: pymongo.MongoClient, stop: threading.Event):
         super().__init__(name="reader", daemon=True)
@@ -113,7 +113,7 @@ class Reader(threading.Thread):
         self.stop, self.seen, self.reads = stop, {}, 0
 
     def run(self) -> None:
-        """Read on."""
+        """Continues to read."""
         while not self.stop.is_set():
             try:
                 for counter in self.counters.find({}):

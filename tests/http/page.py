@@ -42,7 +42,7 @@ LOOK = """({
 
 
 def encode(document):
-    """A command as BSON: numbers, texts, flags, lists and documents."""
+    """Encodes a command as BSON: numbers, texts, flags, lists and documents."""
     out = b""
     items = enumerate(document) if isinstance(document, list) else document.items()
     for name, value in items:
@@ -60,7 +60,7 @@ def encode(document):
 
 
 class Client:
-    """A connection that sends commands and takes replies as bytes."""
+    """A connection that sends commands and receives replies as bytes."""
 
     def __init__(self, uri):
         host, port = uri.removeprefix("mongodb://").split("/")[0].rsplit(":", 1)
@@ -83,7 +83,7 @@ class Client:
 
 
 class Server:
-    """A server with HTTP. Use as a context: it ends with it."""
+    """A server with HTTP. As a context manager it stops the server at the end."""
 
     def __init__(self, vellum, *options, **environment):
         command = [vellum, "--port", "0", "--http", "0", "--parent-pipe", *options]
@@ -115,12 +115,12 @@ def until(page, expression, what):
 
 
 def rows(page, table, column):
-    """The texts of a table's column."""
+    """Returns the texts of a table's column."""
     return page.evaluate(f"[...document.querySelectorAll('#{table} tbody tr')].map(row => row.children[{column}]?.textContent)")
 
 
 def strange_requests(page, url):
-    """What the page asked for elsewhere, and what went wrong in it."""
+    """Returns the page's requests to other hosts, and its errors."""
     origin = url.split("#")[0]
     return [said for said in page.complaints() if not said.startswith(f"request: {origin}")]
 
@@ -141,10 +141,10 @@ def open_page(vellum, folder, page):
         fill(Client(server.uri))
         papers = {}
         for name, width, height, dark in VIEWS:
-            # Else only what stands behind the # would change.
+            # Without it only the fragment of the address would change.
             page.open("about:blank", width, height, dark)
             page.open(server.url, width, height, dark)
-            # The second look knows what happened since the first.
+            # The second sample has the changes since the first.
             until(page, "document.querySelectorAll('#commands tbody tr').length > 2 && document.querySelector('#throughput polyline')?.points.length > 1", "no figures")
             seen = page.evaluate(LOOK)
             page.screenshot(folder / f"page-{name}.png")
@@ -199,18 +199,18 @@ def open_disk(vellum, folder, page):
 
 
 def address(server):
-    """Host and port as the header shows them."""
+    """Returns host and port as in the header."""
     return server.uri.removeprefix("mongodb://").split("/")[0]
 
 
 def check_facts(facts, expected):
-    """The header: all of these, a version and the time since the start."""
+    """Checks the header: all these values, a version and the uptime."""
     assert facts.items() >= expected.items() and facts["Version"].count(".") == 2 and facts["Up for"], facts
 
 
 def check_history(page, server):
-    """The curves begin with the server: operations from before the page was opened are in them."""
-    # What `fill` did was over before the browser opened the page. A sample is taken every two seconds.
+    """Checks that the charts begin with the server: they include operations from before the page was opened."""
+    # `fill` had finished before the browser opened the page. A sample is taken every two seconds.
     deadline = time.monotonic() + 20
     while True:
         before = json.load(urllib.request.urlopen(server.url.split("#")[0] + "history"))
@@ -225,7 +225,7 @@ def check_history(page, server):
 
 
 def sort_slow(page):
-    """By a click on a column, in one order and the other."""
+    """Sorts by a click on a column, in both orders."""
     shapes = dict(zip(rows(page, "slow", 0), zip(rows(page, "slow", 1), rows(page, "slow", 6), rows(page, "slow", 5))))
     orders = next(shape for shape in shapes if shape.startswith("find shop.orders"))
     assert shapes[orders] == ("5", '{"customer":1,"total":-1}', "COLLSCAN"), shapes
@@ -239,7 +239,7 @@ def sort_slow(page):
 
 
 def end_operation(page, server, folder):
-    """A command that waits is ended by its button; its client is told so."""
+    """Ends a waiting command by its button; its client gets the error."""
     client = Client(server.uri)
     block = {"failCommands": ["ping"], "blockConnection": True, "blockTimeMS": 60000}
     client.run(configureFailPoint="failCommand", mode="alwaysOn", data=block, **{"$db": "admin"})
@@ -257,7 +257,7 @@ def end_operation(page, server, folder):
 
 
 def open_from_log(vellum, page):
-    """The address in the log works as the one of the banner does: operations can be ended."""
+    """Checks that the address in the log works like the banner's: operations can be ended."""
     command = [vellum, "--port", "0", "--http", "0", "--parent-pipe", "--log-format", "json"]
     process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
     try:
@@ -273,7 +273,7 @@ def open_from_log(vellum, page):
 
 
 def log_in(vellum, folder, page):
-    """With users, the page asks who is there."""
+    """Checks that the page asks for a login if the server has users."""
     users = {"MONGO_INITDB_ROOT_USERNAME": "root", "MONGO_INITDB_ROOT_PASSWORD": "secret"}
     with Server(vellum, **users) as server:
         assert "#" not in server.url, server.url
@@ -301,7 +301,7 @@ def log_in(vellum, folder, page):
 
 
 def main(vellum, folder):
-    # A browser that hangs is not to hang the tests.
+    # A hanging browser must not block the tests.
     signal.alarm(SECONDS_MOST)
     folder = pathlib.Path(folder).resolve()
     folder.mkdir(parents=True, exist_ok=True)

@@ -1,4 +1,4 @@
-"""A headless Chromium on a pipe: just what it takes to open a page and look at it."""
+"""A headless Chromium on a pipe, with only the functions to open and inspect a page."""
 
 import base64
 import json
@@ -12,18 +12,18 @@ SECONDS_MOST = 30
 
 
 def find():
-    """The browser's path, or None."""
+    """Returns the browser's path, or None."""
     return next((path for path in map(shutil.which, NAMES) if path), None)
 
 
 class Browser:
-    """One browser with one page. Use as a context: it ends with it."""
+    """A browser with one page. As a context manager it closes the browser at the end."""
 
     def __init__(self):
         self.profile = tempfile.mkdtemp(prefix="vellum-lab-browser-")
         to_browser, self.write = os.pipe()
         self.read, from_browser = os.pipe()
-        # The browser reads commands from 3 and answers on 4; ours may have any numbers.
+        # The browser reads commands from descriptor 3 and answers on 4; ours may have any numbers.
         command = [
             "bash", "-c", f'exec 3<&{to_browser} 4>&{from_browser} && exec "$@"', "browser", find(),
             "--headless=new", "--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-background-networking",
@@ -67,7 +67,7 @@ class Browser:
         return json.loads(message)
 
     def call(self, method, **parameters):
-        """A command's answer; events that come meanwhile are kept."""
+        """Returns a command's answer. Events that arrive meanwhile are kept."""
         self.number += 1
         command = {"id": self.number, "method": method, "params": parameters}
         if self.session:
@@ -86,7 +86,7 @@ class Browser:
             self.events.append(self._message())
 
     def open(self, url, width, height, dark=False):
-        """Opens a page in a window of this size; what went wrong in it is in `events` afterwards."""
+        """Opens a page in a window of this size. `events` has its errors afterwards."""
         self.call("Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1, mobile=width < 600)
         scheme = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
         self.call("Emulation.setEmulatedMedia", features=[scheme])
@@ -101,7 +101,7 @@ class Browser:
         return result["result"].get("value")
 
     def screenshot(self, path):
-        """The whole page, up to a height that viewers still show."""
+        """Captures the whole page, up to a height that viewers support."""
         size = self.call("Page.getLayoutMetrics")["cssContentSize"]
         clip = {"x": 0, "y": 0, "width": size["width"], "height": min(size["height"], 12_000), "scale": 1}
         image = self.call("Page.captureScreenshot", clip=clip, captureBeyondViewport=True)
@@ -109,7 +109,7 @@ class Browser:
             file.write(base64.b64decode(image["data"]))
 
     def complaints(self):
-        """Messages on the console, exceptions, and requests for anything but the page itself."""
+        """Returns console messages, exceptions, and requests for other resources than the page."""
         found = []
         for event in self.events:
             method, told = event.get("method"), event.get("params", {})

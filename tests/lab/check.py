@@ -14,15 +14,15 @@ import sys
 import zlib
 
 FORMAT = 1
-# Under this name a replay shows the times of before, of a server that nobody can ask any more.
+# Name of the recorded server in a replay: its times are from the recording, and it cannot be asked any more.
 RECORDED = "recorded"
 COOKIE_V2, COOKIE_V2_PACKED = 0x1C849303, 0x1C849304
-# A round tells seconds as the generator measured them; sums differ by rounding alone.
+# A round has the generator's seconds; sums differ only by rounding.
 CLOSE = 1e-6
 
 
 def unsigned(payload):
-    """The numbers of a payload: ZigZag in LEB128 of at most nine bytes."""
+    """Decodes the numbers of a payload: ZigZag in LEB128 of at most nine bytes."""
     at = 0
     while at < len(payload):
         value = shift = 0
@@ -40,7 +40,7 @@ def unsigned(payload):
 
 
 def histogram_count(text):
-    """How many values a histogram holds."""
+    """Returns the number of values in a histogram."""
     data = base64.b64decode(text)
     (cookie,) = struct.unpack_from(">I", data)
     if cookie & ~0xF0 == COOKIE_V2_PACKED & ~0xF0:
@@ -49,7 +49,7 @@ def histogram_count(text):
     if cookie & ~0xF0 != COOKIE_V2 & ~0xF0:
         raise ValueError(f"cookie {cookie:x}")
     (length,) = struct.unpack_from(">I", data, 4)
-    # Negative numbers are runs of empty places.
+    # Negative numbers are runs of empty buckets.
     return sum(count for count in unsigned(data[40:40 + length]) if count > 0)
 
 
@@ -79,7 +79,7 @@ def check_rounds(row, rounds_wanted):
 
 
 def check_row(row, rounds_wanted):
-    """What is wrong with a row that has figures, or says why it has none."""
+    """Returns the errors of a row with figures, or without figures and note."""
     if row["operations"] == 0:
         if not row["note"]:
             yield "neither figures nor a note"
@@ -113,7 +113,7 @@ def check_section(section, targets, rounds_wanted):
         if key in rows:
             yield f"{key} stands there twice"
         rows[key] = row
-        # What was recorded was recorded once.
+        # The recording has a single round.
         rounds = None if section["kind"] == "rates" or row["target"] == RECORDED else rounds_wanted
         for what in check_row(row, rounds):
             yield f"{row['target']}, {row['case']}, {row['connections']} connections: {what}"
@@ -128,7 +128,7 @@ def check_section(section, targets, rounds_wanted):
 
 
 def check(report, rounds_wanted=None):
-    """What is wrong with a report."""
+    """Returns the errors of a report."""
     if report["format"] != FORMAT:
         yield f"format {report['format']}"
         return

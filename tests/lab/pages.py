@@ -15,7 +15,7 @@ VIEWS = [("wide", 1280, 900, False), ("tablet", 820, 1180, False), ("phone", 390
 
 DRAWN = "[...document.querySelectorAll('figure')].every(each => each.querySelector('svg .mark-group'))"
 
-# What stands in the page, as the reader's browser sees it.
+# The page's content as the browser sees it.
 LOOK = """({
   overflow: document.documentElement.scrollWidth - document.documentElement.clientWidth,
   sections: [...document.querySelectorAll('main section[id]')].map(section => ({
@@ -44,7 +44,7 @@ LOOK = """({
 
 
 def wrong_with(chart):
-    """What a reader of a chart would miss."""
+    """Returns defects of a chart that readers would notice."""
     if not chart["title"]:
         yield "no title"
     if chart["over"]:
@@ -58,7 +58,7 @@ def wrong_with(chart):
 
 
 def drawn(page):
-    """Waits until each chart is there; a page that draws none ends with the alarm."""
+    """Waits until each chart is drawn. A page that draws none ends with the alarm."""
     while not page.evaluate(DRAWN):
         time.sleep(0.05)
 
@@ -94,7 +94,7 @@ def check(page, path, failures):
 
 
 def main(folder):
-    # A browser that hangs is not to hang the tests.
+    # A hanging browser must not block the tests.
     signal.alarm(browser.SECONDS_MOST)
     failures = []
     paths = sorted(pathlib.Path(folder).resolve().glob("*.html"))

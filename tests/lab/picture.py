@@ -26,7 +26,7 @@ def main(page, caption, number="1"):
         found = window.evaluate(FIND.replace("CAPTION", repr(caption)))
     if len(found) < int(number):
         sys.exit(f"{page} has {len(found)} charts named {caption!r}")
-    # A file has no page behind it: the paper is drawn, too.
+    # An SVG file has no page behind it, so the background is drawn too.
     print(found[int(number) - 1].replace("<svg", '<svg style="background: white"', 1))
 
 

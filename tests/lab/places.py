@@ -11,7 +11,7 @@ prints = {target["name"]: dict(target["fingerprint"]["details"]) for target in p
 for name, kind in [("disk-journaled@shm", "tmpfs"), ("mongod@shm", "tmpfs")]:
     assert prints[name]["file system"] == kind, prints[name]
 assert prints["disk-journaled@disk"]["file system"] != "tmpfs", prints["disk-journaled@disk"]
-# Whoever stands in mongod's place shows its engine and its options.
+# The program in mongod's place shows its engine and its options.
 mongod = next(target["fingerprint"] for target in places["targets"] if target["name"] == "mongod@disk")
 assert mongod["engine"] and "--dbpath" in prints["mongod@disk"]["options"], mongod
 rows = [row for section in places["sections"] for row in section["rows"] if row["operations"]]
@@ -19,8 +19,8 @@ figures = ["syncs per operation", "files made per operation", "files removed per
 for row in rows:
     if row["target"].startswith("disk-"):
         assert all(figure in row["extra"] for figure in figures), row["extra"]
-# Of the engine it is known how often it syncs: once for each write that waits, and not at all where none does; it makes no
-# files but at checkpoints. What is on tmpfs goes to no disk.
+# The engine's syncs are known: one for each write that waits, none without waits. Files are only created at
+# checkpoints. Data on tmpfs goes to no disk.
 SYNCS = {"delete_many on an empty collection": 0, "insert 20, delete_many": 2, "drop, create with 4 indexes": 2,
          "fork a template of 20 collections": 1}
 seen = set()
@@ -31,7 +31,8 @@ for row in rows:
         continue
     seen.add((row["target"], row["case"]))
     wanted = known if name == "disk-journaled" else 0
-    # A checkpoint, or the sync of every 100 ms, may come between: that is much where a busy machine did little.
+    # A checkpoint, or the sync of every 100 ms, may intervene, which matters on a busy machine with few
+    # operations.
     more = max(0.5, 3 / row["operations"])
     assert wanted <= extra["syncs per operation"] <= wanted + more, row
     assert extra["files made per operation"] <= more and extra["files removed per operation"] <= more, row

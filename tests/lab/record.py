@@ -13,7 +13,7 @@ SECONDS = 60
 
 
 class Program:
-    """One that prints its connection string first, and ends when its standard input closes."""
+    """A program that prints its connection string first, and ends when its standard input closes."""
 
     def __init__(self, *command):
         self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
@@ -32,7 +32,7 @@ def main(binary, recording):
     server = Program(binary, "serve", "--port", "0", "--parent-pipe", "--log-level", "error")
     recorder = Program(binary, "lab", "record", "--listen", "127.0.0.1:0", "--parent-pipe", "--upstream", server.uri,
                        recording)
-    # On one connection: what overlaps may have another order the next time, and so other answers.
+    # On one connection: overlapping requests may be reordered next time, and then get other answers.
     orders = ["run", str(ORDERS), "--scale", "0.01", "--connections", "1"]
     for load in (["clean", "--scale", "0.002"], orders, ["inserts", "--scale", "0.005"]):
         command = [binary, "lab", *load, "--rounds", "1", "--seed", "7", "--quiet", "--target", f"it={recorder.uri}"]

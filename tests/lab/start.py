@@ -21,7 +21,8 @@ def client(program):
 
 
 def fill(client):
-    """Collections with options, more documents than one batch has, indexes with and without the collation, and a view."""
+    """Creates collections with options, more documents than a batch, indexes with and without the collation,
+    and a view."""
     def run(**command):
         client.command({**command, "$db": "shop"})
 

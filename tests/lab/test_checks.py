@@ -1,4 +1,4 @@
-"""The checks themselves: they find what is wrong."""
+"""Tests of the checks: they find errors."""
 
 import copy
 import pathlib
@@ -9,7 +9,7 @@ import browser
 import check
 import pages
 
-# Three values: the encoding begins with the cookie, then come lengths and limits, then the counts.
+# Three values: the encoding begins with the cookie, then lengths and limits, then the counts.
 HISTOGRAM = "HISTEwAAAAMAAAAAAAAAAwAAAAAAAAABAAAAAAAAAAI/8AAAAAAAAAIBBA=="
 LATENCY = {"min": 1.0, "p50": 5.0, "p90": 9.0, "p95": 9.0, "p99": 9.0, "p999": 9.0, "max": 9.5}
 ROW = {

@@ -29,19 +29,19 @@ OPENING = "opening"
 
 
 class Differs(Exception):
-    """A page says one thing, and its command did another."""
+    """A command's output differs from the page."""
 
 
 @dataclasses.dataclass
 class Command:
-    """One command of a console block, and the output that the page shows."""
+    """A command of a console block, with its output on the page."""
 
     text: str
     expected: list[str]
 
 
 def sections(page: str) -> dict[str, list[tuple[str, str]]]:
-    """The blocks of each section by its heading. Blocks before the first heading are the opening."""
+    """Returns the blocks of each section by its heading. Blocks before the first heading form the opening."""
     found: dict[str, list[tuple[str, str]]] = {}
     for part in re.split(r"^(?=## )", page, flags=re.M):
         blocks = FENCE.findall(part)
@@ -52,11 +52,11 @@ def sections(page: str) -> dict[str, list[tuple[str, str]]]:
 
 
 def console(text: str) -> list[Command]:
-    """The commands of a block."""
+    """Returns the commands of a block."""
     commands: list[Command] = []
     for line in text.splitlines():
         if line.startswith("$ "):
-            # A comment behind a command is for the reader.
+            # A comment after a command is for readers only.
             commands.append(Command(re.sub(r"\s+# .*$", "", line[2:]), []))
         elif commands:
             commands[-1].expected.append(line)
@@ -64,18 +64,18 @@ def console(text: str) -> list[Command]:
 
 
 def matches(expected: list[str], said: str) -> bool:
-    """Whether the output has these lines, in this order."""
+    """Returns True if the output contains these lines in order."""
     lines = iter(said.splitlines())
     return all(any(pattern(wanted).fullmatch(line.rstrip()) for line in lines) for wanted in expected if wanted.strip())
 
 
 def pattern(wanted: str) -> re.Pattern[str]:
-    """A line where `…` stands for any text."""
+    """Returns a pattern for a line in which `…` stands for any text."""
     return re.compile(".*".join(re.escape(part) for part in wanted.rstrip().split("…")))
 
 
 def can_isolate() -> bool:
-    """Whether this user may make network namespaces."""
+    """Returns True if this user may create network namespaces."""
     try:
         return subprocess.run(["unshare", "--net", "true"], capture_output=True, check=False).returncode == 0
     except OSError:
@@ -83,7 +83,7 @@ def can_isolate() -> bool:
 
 
 class Shell:
-    """A shell in a folder. State such as variables and the folder stays from one command to the next."""
+    """A shell in a folder. Variables and the current folder persist between commands."""
 
     def __init__(self, folder: pathlib.Path, environment: dict[str, str], isolated: bool):
         self.folder = folder
@@ -122,13 +122,13 @@ class Shell:
             said = log.read_text(errors="replace")
             if code != "0":
                 raise Differs(f"$ {command.text}\nended with {code or 'no exit code in time'}:\n{said[-3000:]}")
-        # mongosh prints its prompt in front of each answer.
+        # mongosh prints its prompt before each answer.
         said = re.sub(r"^(\w+> |\.\.\. )+", "", said, flags=re.M)
         if not matches(expected, said):
             raise Differs(f"$ {command.text}\nexpected:\n" + "\n".join(expected) + f"\nbut printed:\n{said[-3000:]}")
 
     def wait(self, file: pathlib.Path, expected: list[str]) -> str:
-        """Waits until a file has these lines. Returns the file's text, also after the deadline."""
+        """Waits until a file has these lines. Returns its text, also after the deadline."""
         deadline = time.monotonic() + SECONDS
         while True:
             said = file.read_text(errors="replace") if file.exists() else ""

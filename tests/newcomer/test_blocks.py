@@ -1,4 +1,4 @@
-"""A page that differs from what its commands do is found."""
+"""Differences between a page and the output of its commands are found."""
 
 import os
 import pathlib
@@ -9,7 +9,7 @@ import blocks
 
 
 def run(page: str) -> int:
-    """Runs the one section of a page."""
+    """Runs the only section of a page."""
     with tempfile.TemporaryDirectory() as folder:
         (found,) = blocks.sections(page).values()
         return blocks.run(found, pathlib.Path(folder), pathlib.Path(folder), dict(os.environ))

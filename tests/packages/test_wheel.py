@@ -1,4 +1,4 @@
-"""What a user of pytest-vellum writes."""
+"""A test as a user of pytest-vellum writes it."""
 
 import os
 import subprocess

@@ -1,4 +1,4 @@
-"""The plug-in under test is this tree's, also in the suites that ``pytester`` runs in processes of their own."""
+"""The plug-in under test is this tree's, also in suites that ``pytester`` runs as separate processes."""
 
 import pathlib
 

@@ -1,4 +1,4 @@
-"""The fixtures as a suite uses them: fresh databases, templates built once, workers that share a server."""
+"""The fixtures in a suite: fresh databases, templates built once, workers that share a server."""
 
 import socket
 
@@ -96,7 +96,7 @@ def test_a_running_server_may_be_used(pytester, vellum_uri):
 
 def test_a_server_that_is_not_running_is_named(pytester):
     with socket.socket() as unused:
-        # Bound and not listening: a connection is refused.
+        # Bound without listening: a connection is refused.
         unused.bind(("127.0.0.1", 0))
         address = f"127.0.0.1:{unused.getsockname()[1]}"
         pytester.makepyfile("def test_one(mongo_db): pass\ndef test_two(mongo_db): pass")

@@ -1,4 +1,4 @@
-"""The server as a process: it starts, says why it doesn't, and never outlives its users."""
+"""The server as a process: it starts, reports why it does not, and never outlives its users."""
 
 import os
 import pathlib
@@ -22,7 +22,7 @@ time.sleep(60)
 
 
 def hold(what):
-    """A process that holds a server, and the server's connection string."""
+    """Starts a process that holds a server, and returns the server's connection string."""
     command = [sys.executable, "-c", HOLDER.format(what=what)]
     holder = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
     return holder, holder.stdout.readline().split()[0]
@@ -37,7 +37,7 @@ def answers(uri):
 
 
 def ends(uri):
-    """Whether the server is gone within a few seconds."""
+    """Returns True if the server ends within a few seconds."""
     deadline = time.monotonic() + 10
     while time.monotonic() < deadline:
         if not answers(uri):
@@ -74,7 +74,7 @@ def test_a_shared_server_ends_with_the_last_of_its_users(tmp_path):
     uris = {uri for _, uri in holders}
     assert len(uris) == 1
     (uri,) = uris
-    # The one that started it goes first.
+    # The process that started it ends first.
     for holder, _ in holders[:2]:
         holder.send_signal(signal.SIGKILL)
         holder.communicate()
@@ -83,7 +83,7 @@ def test_a_shared_server_ends_with_the_last_of_its_users(tmp_path):
     holders[2][0].send_signal(signal.SIGKILL)
     holders[2][0].communicate()
     assert ends(uri)
-    # Whoever comes later finds the server gone and starts another.
+    # A later user finds the server gone and starts another.
     again = vellum_db.SharedServer(tmp_path)
     assert answers(again.uri)
     again.close()

@@ -1,4 +1,4 @@
-"""One client and one empty database for each test; its models are given their collections in it."""
+"""One client and one empty database for each test, with collections for its models."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ needs_set = pytest.mark.skipif(
 
 @pytest_asyncio.fixture
 async def client() -> AsyncIterator[AsyncMongoClient]:
-    """Connected, and the database gone that the test before has left."""
+    """Connects, and drops the database of the previous test."""
     connected: AsyncMongoClient = AsyncMongoClient(os.environ["VELLUM_URI"], tz_aware=False)
     await connected.drop_database(DATABASE)
     yield connected
@@ -29,7 +29,7 @@ async def client() -> AsyncIterator[AsyncMongoClient]:
 
 @pytest_asyncio.fixture
 async def start(client: AsyncMongoClient) -> Start:
-    """`await start(Model, …)` is what an application does first."""
+    """`await start(Model, …)` is the first step of an application."""
 
     async def initialise(*models: type, **options: object) -> AsyncDatabase:
         database = client[DATABASE]

@@ -1,4 +1,4 @@
-"""Defining a document, inserting, changing, deleting; state, revisions, actions, inheritance."""
+"""Defining, inserting, changing and deleting documents; state, revisions, actions, inheritance."""
 
 from __future__ import annotations
 

@@ -59,7 +59,7 @@ for model in (Window, House, Person, Owner, Member, Club):
 
 @pytest.fixture
 async def houses(start):
-    """Two houses, with doors, locks and windows, written at once."""
+    """Two houses, with doors, locks and windows, written in one step."""
     database = await start(Window, Lock, Door, House)
     for name, height, widths in (("small", 2, [1]), ("large", 3, [2, 3, 4])):
         house = House(name=name, door=Door(height=height, lock=Lock(key=f"{name} key")),

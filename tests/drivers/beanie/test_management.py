@@ -1,4 +1,4 @@
-"""What an application does besides reading and writing: indexes, migrations, transactions, time series."""
+"""Administration by an application: indexes, migrations, transactions, time series."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ MIGRATIONS = pathlib.Path(__file__).parent / "migrations"
 
 
 async def keys(collection) -> dict:
-    """The indexes of a collection, by their names."""
+    """Returns the indexes of a collection by name."""
     return {name: index["key"] for name, index in (await collection.index_information()).items()}
 
 
 async def test_indexes_of_all_kinds(start) -> None:
-    # Beanie takes indexes on the same fields for one.
+    # Beanie treats indexes on equal fields as one.
     class Thing(Document):
         number: Annotated[int, Indexed()]
         name: Annotated[str, Indexed(unique=True)]
@@ -119,7 +119,7 @@ async def test_documents_that_do_not_fit_are_found(start) -> None:
 
 
 async def migrate(direction: RunningDirections, distance: int = 0) -> None:
-    """What `beanie migrate` does, with transactions where the server has them."""
+    """Runs the steps of `beanie migrate`, with transactions if the server has them."""
     await run_migrate(MigrationSettings(
         direction=direction, distance=distance, connection_uri=os.environ["VELLUM_URI"], database_name=DATABASE,
         path=str(MIGRATIONS), use_transaction=os.environ["VELLUM_TOPOLOGY"] != "standalone"))

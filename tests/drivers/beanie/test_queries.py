@@ -87,7 +87,7 @@ async def test_operators(samples, wanted: str, condition: Any) -> None:
 
 
 async def names(query: Any) -> str:
-    """First letters, in the query's order."""
+    """Returns first letters in the query's order."""
     return "".join([one.name[0] async for one in query])
 
 

@@ -1,4 +1,4 @@
-"""Django's own applications, keyed by ObjectId, as the backend's manual has them."""
+"""Django's own applications with ObjectId keys, as in the backend's manual."""
 
 from django.contrib.auth.apps import AuthConfig
 from django.contrib.contenttypes.apps import ContentTypesConfig

@@ -1,4 +1,4 @@
-"""What documents can hold and tables cannot: arrays, embedded models, JSON."""
+"""Values that only documents can hold: arrays, embedded models, JSON."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from shop.models import Address, Author, Book, Contact, Everything, Hard, Publis
 
 
 def book(title: str, **more) -> Book:
-    """One that is saved."""
+    """Returns a saved book."""
     return Book.objects.create(title=title, pages=1, price=1, published=datetime.date(2024, 1, 1), **more)
 
 
 def names(query) -> str:
-    """Titles or names, in order."""
+    """Returns titles or names in order."""
     return "".join(sorted(getattr(one, "title", None) or one.name for one in query))
 
 

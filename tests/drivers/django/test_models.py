@@ -19,7 +19,7 @@ from shop.models import Author, Book, Everything, Place, Publisher, Restaurant
 
 
 def book(title: str, **more) -> Book:
-    """One that is saved."""
+    """Returns a saved book."""
     return Book.objects.create(
         **{"title": title, "pages": 100, "price": "9.99", "published": datetime.date(2024, 2, 29), **more})
 

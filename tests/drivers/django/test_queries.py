@@ -30,7 +30,7 @@ def books(empty) -> None:
 
 
 def titles(query) -> str:
-    """First letters, in order of pages unless the query has one."""
+    """Returns first letters, in order of pages unless the query has another order."""
     query = query if query.query.order_by else query.order_by("pages")
     return "".join(book.title[0] for book in query)
 

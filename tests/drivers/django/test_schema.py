@@ -1,4 +1,4 @@
-"""Tables: indexes as the models say, migrations of every kind, introspection, transactions."""
+"""Tables: indexes of the models, migrations of every kind, introspection, transactions."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def test_introspection() -> None:
 
 
 class Walk:
-    """Operations of migrations, applied one after another to one state."""
+    """Operations of migrations, applied in sequence to one state."""
 
     def __init__(self) -> None:
         self.state = ProjectState()
@@ -49,19 +49,19 @@ class Walk:
         self.before = before
 
     def back(self, operation) -> None:
-        """The last one undone."""
+        """Reverts the last operation."""
         with connection.schema_editor() as editor:
             operation.database_backwards("walk", editor, self.state, self.before)
         self.state = self.before
 
     def model(self, name: str) -> type[models.Model]:
-        """As it is after the last."""
+        """Returns the model after the last operation."""
         return self.state.apps.get_model("walk", name)
 
 
 @pytest.fixture
 def walk() -> Walk:
-    """A table of animals with one of them."""
+    """Returns a table of animals with one row."""
     for table in ("walk_animal", "walk_beast", "walk_owner"):
         connection.database[table].drop()
     made = Walk()

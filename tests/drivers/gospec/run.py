@@ -42,18 +42,18 @@ ENDED = re.compile(r"^ *--- (PASS|FAIL|SKIP): (\S+) \((\d+\.\d+)s\)$")
 
 
 def listed(path: pathlib.Path) -> list[str]:
-    """Lines of a list, without comments."""
+    """Returns the lines of a list without comments."""
     lines = path.read_text().splitlines() if path.exists() else []
     return [line.strip() for line in lines if line.strip() and not line.startswith("#")]
 
 
 def list_of(kind: str, topology: str) -> pathlib.Path:
-    """The file that lists tests for a topology."""
+    """Returns the file with the tests of a topology."""
     return HERE / (f"{kind}-{topology}.txt" if topology == harness.SECURE else f"{kind}.txt")
 
 
 def set_up() -> None:
-    """Fetch the module, copy it to where its packages can be compiled, and compile the tests."""
+    """Downloads the module, copies it to a place where its packages can be compiled, and compiles the tests."""
     inputs = [HERE / "go.mod", HERE / "go.sum"]
     harness.prepare("gospec", inputs, [["go", "mod", "download", MODULE]], HERE)
     if all((SUITE / f"{name}.test").exists() for name in SUITES):
@@ -72,24 +72,24 @@ def set_up() -> None:
 
 
 def pattern(tests: list[str]) -> str:
-    """Go's pattern for tests by name: one expression for each level."""
+    """Returns Go's pattern for tests by name: one expression for each level."""
     levels = [sorted({test.split("/")[level] for test in tests}) for level in range(max(map(len_of, tests)))]
     return "/".join("^(" + "|".join(re.escape(name) for name in names) + ")$" for names in levels)
 
 
 def len_of(test: str) -> int:
-    """How many levels a test's name has."""
+    """Returns the number of levels in a test's name."""
     return test.count("/") + 1
 
 
 def denied(suite: str) -> list[str]:
-    """The files of specifications that are left out, for their reasons."""
+    """Returns the excluded specification files."""
     lines = (line.split(" #")[0].strip() for line in listed(HERE / "deny.txt"))
     return [name.partition(":")[2] for name in lines if name.startswith(f"{suite}:")]
 
 
 def run(uri: str, suite: str, only: str) -> dict[str, str]:
-    """One compiled package; what became of each test that has none within it."""
+    """Runs one compiled package. Returns the outcome of each test without subtests."""
     log = harness.CACHE / "logs" / f"gospec-{suite}.log"
     command = [str(SUITE / f"{suite}.test"), "-test.v", "-test.run", only]
     if skipped := denied(suite):
@@ -105,7 +105,7 @@ def run(uri: str, suite: str, only: str) -> dict[str, str]:
 
 
 def again(uri: str, lost: list[str]) -> list[str]:
-    """Lost tests once more, alone: on a busy machine timings stumble. Returns the still lost."""
+    """Repeats lost tests alone, since timings fail on a busy machine. Returns the tests still lost."""
     still = []
     for test in lost:
         suite, _, name = test.partition(":")
@@ -127,7 +127,7 @@ def arguments() -> argparse.Namespace:
 
 
 def main() -> int:
-    """Set up, run, compare."""
+    """Sets up, runs and compares."""
     args = arguments()
     set_up()
     start = time.monotonic()
@@ -139,7 +139,7 @@ def main() -> int:
     suites = args.suite or [name for name in SUITES if name in wanted]
     passing = list_of("passing", args.topology)
     for suite in suites:
-        # Tests of several depths can't stand in one pattern.
+        # One pattern cannot contain tests of several depths.
         for depth in sorted({len_of(name) for name in wanted[suite]}):
             names = [name for name in wanted[suite] if len_of(name) == depth]
             outcomes.update(run(args.uri, suite, pattern(names)))

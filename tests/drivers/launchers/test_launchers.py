@@ -1,4 +1,4 @@
-"""pytest-mongo and pymongo-inmemory, both finding a program called mongod that is Vellum."""
+"""pytest-mongo and pymongo-inmemory, both with Vellum as a program called mongod."""
 
 import os
 import pathlib
@@ -37,7 +37,7 @@ def test_pymongo_inmemory(monkeypatch, engine):
 
 
 def test_scripts_that_fork_and_read_the_number_of_the_process(tmp_path):
-    """As Debian's old start-up scripts and CI recipes do it."""
+    """As in Debian's old start-up scripts and in CI recipes."""
     program, data, log, pid_file = os.environ["VELLUM_AS_MONGOD"], tmp_path / "db", tmp_path / "log", tmp_path / "pid"
     data.mkdir()
     config = tmp_path / "mongod.conf"
@@ -66,7 +66,7 @@ def test_scripts_that_fork_and_read_the_number_of_the_process(tmp_path):
 
 
 def command_of(words, tmp_path):
-    """A server in mongod's place, and its port; ended by the caller."""
+    """Starts a server in mongod's place, and returns it with its port. The caller stops it."""
     data = tmp_path / "db"
     data.mkdir(exist_ok=True)
     command = [os.environ["VELLUM_AS_MONGOD"], "--dbpath", str(data), "--port", "0", *words]
@@ -78,7 +78,7 @@ def command_of(words, tmp_path):
 
 
 def test_a_set_waits_for_its_initiation_and_keeps_it(tmp_path):
-    """As juju and Ansible's recipes do it: ask, initiate where 94 is the answer, wait for the primary."""
+    """As in the recipes of juju and Ansible: ask, initiate after code 94, wait for the primary."""
     for initiated in [False, True]:
         server, port = command_of(["--replSet", "rs0", "--storageEngine", "wiredTiger"], tmp_path)
         try:

@@ -1,7 +1,7 @@
 """One connection for all tests, and an empty database for each.
 
-Models are declared beside the tests that use them. Their indexes are made again
-for every test, since MongoEngine remembers per class that it has made them.
+Models are declared next to the tests that use them. Their indexes are created again for every test, since
+MongoEngine records per class that they exist.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ DATABASE = "odm"
 
 @pytest.fixture(scope="session", autouse=True)
 def client() -> Iterator[object]:
-    """MongoEngine's default connection, to the server that the runner started."""
+    """MongoEngine's default connection, to the runner's server."""
     connected = mongoengine.connect(DATABASE, host=os.environ["VELLUM_URI"], uuidRepresentation="standard")
     yield connected
     mongoengine.disconnect()
@@ -26,7 +26,7 @@ def client() -> Iterator[object]:
 
 @pytest.fixture(autouse=True)
 def empty(client) -> None:
-    """A database without collections; each class asks for its own again."""
+    """Drops all collections; each class creates its own again."""
     client.drop_database(DATABASE)
     for model in common._document_registry.values():
         if hasattr(model, "_collection"):

@@ -24,13 +24,13 @@ class Person(me.Document):
 
     @me.queryset_manager
     def adults(doc_cls, queryset):  # noqa: N805
-        """Those of age."""
+        """Returns the adults."""
         return queryset.filter(age__gte=18)
 
 
 @pytest.fixture(autouse=True)
 def people(empty) -> None:
-    """Four of them, inserted at once."""
+    """Four of them, inserted together."""
     Person.objects.insert([
         Person(name="Dora", age=41, tags=["a", "b"], address=Address(city="Bonn", zip="53111"), visits=[1, 5]),
         Person(name="Anna", age=17, tags=["b"], address=Address(city="Berlin", zip="10115"), visits=[2]),
@@ -40,7 +40,7 @@ def people(empty) -> None:
 
 
 def names(query) -> str:
-    """First letters, in the query's order."""
+    """Returns first letters in the query's order."""
     return "".join(person.name[0] for person in query)
 
 
@@ -118,7 +118,7 @@ def test_pipelines_run_on_what_the_query_found() -> None:
 
 
 def raw(name: str) -> dict:
-    """As stored."""
+    """Returns the stored document."""
     return Person._get_collection().find_one({"name": name})
 
 

@@ -1,4 +1,4 @@
-"""What the server keeps and what MongoEngine does around it: indexes, delete rules, signals."""
+"""Rules of the server and of MongoEngine: indexes, delete rules, signals."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Account(me.Document):
 
 
 def indexes() -> dict[str, dict]:
-    """The server's own list, by name."""
+    """Returns the server's list by name."""
     return {index["name"]: index for index in Account._get_collection().list_indexes()}
 
 
@@ -88,7 +88,7 @@ def test_a_known_id_is_not_inserted_twice() -> None:
 
 
 def owners_and(rule: int, many: bool = False) -> tuple[type[me.Document], type[me.Document]]:
-    """An owner, and things that refer to it under a rule."""
+    """Returns an owner, and things that refer to it under a rule."""
     class Owner(me.Document):
         name = me.StringField()
 
@@ -156,12 +156,12 @@ def test_signals_come_in_order() -> None:
 
         @classmethod
         def post_save(cls, sender, document, **extra):
-            """Knows whether it was created."""
+            """Receives whether the document was created."""
             heard.append(("post_save", extra["created"]))
 
         @classmethod
         def post_delete(cls, sender, document, **_):
-            """After the server's answer."""
+            """Called after the server's answer."""
             heard.append(("post_delete", cls.objects.count()))
 
     hooks = [(getattr(signals, name), getattr(Noted, name)) for name in ("pre_save", "post_save", "post_delete")]
@@ -187,7 +187,7 @@ def test_bulk_insert_signals() -> None:
     heard: list[int] = []
 
     def listen(sender, documents, loaded, **_):
-        """Once for all documents."""
+        """Registers once for all documents."""
         heard.append(len(documents))
 
     signals.post_bulk_insert.connect(listen, sender=Counted)

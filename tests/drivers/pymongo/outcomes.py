@@ -1,9 +1,8 @@
 """A pytest plugin: one JSON line per test, and only tests that need a server.
 
-PyMongo's files mix unit and integration tests. A unit test passes whatever the
-server does, so counting it would flatter the server: only test classes built on
-the suite's IntegrationTest are kept. Lines are written as tests finish, so that
-a crash of the interpreter loses one test, not the file.
+PyMongo's files mix unit and integration tests. A unit test passes whatever the server does and would distort
+the result. Only test classes based on the suite's IntegrationTest are kept. Lines are written as tests
+finish, so a crash of the interpreter loses one test, not the file.
 """
 
 from __future__ import annotations
@@ -24,21 +23,20 @@ ONLY = set(json.loads(os.environ.get("VELLUM_ONLY", "[]")))
 
 
 def short_id(nodeid: str) -> str:
-    """`test/test_bulk.py::TestBulk::test_x` without the folder."""
+    """Returns `test/test_bulk.py::TestBulk::test_x` without the folder."""
     return nodeid.removeprefix("test/")
 
 
 def write(record: dict[str, object]) -> None:
-    """Append one line; the file is opened anew so that nothing stays in a buffer."""
+    """Appends one line. The file is opened each time, so that no line stays in a buffer."""
     with OUTPUT.open("a", encoding="utf-8") as out:
         out.write(json.dumps(record) + "\n")
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Defaults for tests that name none: the server under test, and a shorter heartbeat.
+    """Sets defaults for tests without their own: the server under test, and a shorter heartbeat.
 
-    A client that believes its server gone looks again at the next heartbeat, which many tests
-    would wait for.
+    A client that has lost its server checks again at the next heartbeat, which many tests wait for.
     """
     import pymongo
     from pymongo import common
@@ -51,10 +49,10 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def drop_databases() -> None:
-    """What the file before left behind must not decide how this one ends."""
+    """Drops the data of the previous file, which must not affect this one."""
     import pymongo
 
-    # Who asks, and how to encrypt, where the server wants to know.
+    # User and TLS settings, if the server requires them.
     known = json.loads(os.environ.get("VELLUM_CLIENT", "{}"))
     with pymongo.MongoClient(directConnection=True, **known) as client:
         for name in client.list_database_names():
@@ -64,7 +62,7 @@ def drop_databases() -> None:
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Drop unit tests, denied tests and, on a second attempt, all but the failed ones."""
+    """Removes unit tests and denied tests. On a second attempt, keeps only the failed ones."""
     from test import IntegrationTest
 
     kept, dropped = [], []
@@ -88,7 +86,7 @@ def pytest_collectreport(report: pytest.CollectReport) -> None:
 
 
 def pytest_runtest_logreport(report: pytest.TestReport) -> None:
-    """One line per phase that says something: the call, or a set-up or tear-down that did not pass."""
+    """Writes one line per relevant phase: the call, or a set-up or tear-down that failed."""
     if report.when != "call" and report.passed:
         return
     if report.failed:
@@ -103,7 +101,7 @@ def pytest_runtest_logreport(report: pytest.TestReport) -> None:
 
 
 def pytest_runtest_logfinish(nodeid: str) -> None:
-    """After a failure turn fail points off: a test that was stopped half-way leaves its own on."""
+    """Turns fail points off after a failure: an interrupted test leaves its own on."""
     if nodeid not in FAILED:
         return
     from test import client_context
@@ -116,7 +114,7 @@ def pytest_runtest_logfinish(nodeid: str) -> None:
 
 
 def reason(report: pytest.TestReport) -> str:
-    """The first line of the error, without what differs from run to run."""
+    """Returns the first line of the error, without values that differ between runs."""
     if report.passed:
         return ""
     if isinstance(report.longrepr, tuple):
@@ -128,7 +126,7 @@ def reason(report: pytest.TestReport) -> str:
 
 
 def normalise(text: str) -> str:
-    """So that one missing feature gives one group: no ids, ports, values of replies."""
+    """Removes ids, ports and values of replies, so that one missing feature forms one group."""
     text = text.strip().split("\n")[0]
     text = re.sub(r",? ?full error: .*", "", text)
     text = re.sub(r"[0-9a-f]{24}", "<id>", text)

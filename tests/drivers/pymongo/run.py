@@ -38,7 +38,7 @@ FILE_SECONDS = 400
 
 
 def listed(path: pathlib.Path) -> list[str]:
-    """Lines of a list, without comments."""
+    """Returns the lines of a list without comments."""
     if not path.exists():
         return []
     lines = (line.split(" #")[0].strip() for line in path.read_text().splitlines())
@@ -46,12 +46,13 @@ def listed(path: pathlib.Path) -> list[str]:
 
 
 def passing_file(topology: str) -> pathlib.Path:
-    """The list of a topology; the replica set's is the main one."""
+    """Returns the list of a topology; the replica set's is the main one."""
     return HERE / ("passing.txt" if topology == "replset" else f"passing-{topology}.txt")
 
 
 def files_for(topology: str, whole: bool = False) -> list[str]:
-    """The files to run: a standalone server is spared those that take it no other way, fronts most of them."""
+    """Returns the files to run. A standalone server skips files that test it no differently, and fronts skip
+    most of them."""
     lines = (HERE / "files.txt").read_text().splitlines()
     lines = [line for line in lines if "# balanced only" not in line or topology == harness.BALANCED]
     if topology in (harness.FRONT, harness.BALANCED) and not whole:
@@ -65,7 +66,7 @@ def files_for(topology: str, whole: bool = False) -> list[str]:
 
 
 def set_up() -> None:
-    """Make the virtual environment and unpack the suite of the pinned version."""
+    """Creates the virtual environment and unpacks the suite of the pinned version."""
     requirements = HERE / "requirements.txt"
     pip = [str(PYTHON), "-m", "pip", "--disable-pip-version-check"]
     harness.prepare(
@@ -84,7 +85,7 @@ def set_up() -> None:
 
 
 def unpack(archive: pathlib.Path) -> None:
-    """Only the tests: beside them the package would be imported without its C parts."""
+    """Unpacks only the tests: the package next to them would be imported without its C extensions."""
     top = f"pymongo-{VERSION}/"
     with tarfile.open(archive) as tar:
         for member in tar.getmembers():
@@ -95,7 +96,7 @@ def unpack(archive: pathlib.Path) -> None:
 
 
 class Shard(threading.Thread):
-    """Takes files from the common queue and runs each in its own interpreter."""
+    """Takes files from the shared queue and runs each in its own interpreter."""
 
     def __init__(self, number: int, uri: str, several: str | None, files: queue.Queue[str], only: list[str],
                  seconds: int):
@@ -116,7 +117,7 @@ class Shard(threading.Thread):
                 self.records.append((file, {"broken": f"no server at {self.uri}"}))
 
     def answers(self) -> bool:
-        """Whether somebody listens: without a server every test would wait for its timeout."""
+        """Returns True if a server listens: without one, every test would wait for its timeout."""
         try:
             socket.create_connection(address(self.uri), timeout=5).close()
         except OSError:
@@ -124,7 +125,7 @@ class Shard(threading.Thread):
         return True
 
     def run_file(self, file: str) -> None:
-        """One pytest process; what it wrote is read even when it was stopped."""
+        """Runs one pytest process. Its output is read even after a stop."""
         work = harness.CACHE / "logs" / "pymongo" / f"shard-{self.number}"
         work.mkdir(parents=True, exist_ok=True)
         output = work / f"{file}.jsonl"
@@ -157,14 +158,14 @@ class Shard(threading.Thread):
 
 
 def address(uri: str) -> tuple[str, int]:
-    """Host and port of a connection string with one member."""
+    """Returns host and port of a connection string with one member."""
     host, _, port = uri.removeprefix("mongodb://").split("/")[0].split("@")[-1].rpartition(":")
     return host, int(port)
 
 
 def run_shards(args: argparse.Namespace, shards: int, files: list[str], only: list[str],
                seconds: int) -> list[tuple[str, dict]]:
-    """Run the files over so many shards; records of all of them."""
+    """Runs the files over several shards, and returns all records."""
     waiting: queue.Queue[str] = queue.Queue()
     for file in files:
         waiting.put(file)
@@ -179,7 +180,7 @@ def run_shards(args: argparse.Namespace, shards: int, files: list[str], only: li
 
 
 class Tally:
-    """What the records say, test by test."""
+    """Results of the records by test."""
 
     def __init__(self, records: list[tuple[str, dict]]):
         self.outcome: dict[str, str] = {}
@@ -194,7 +195,7 @@ class Tally:
             self.why[test] = "the test process ended before this test"
 
     def read(self, file: str, record: dict) -> None:
-        """One line of the plugin. A tear-down that fails turns a pass into a failure."""
+        """Reads one line of the plugin. A failed tear-down turns a pass into a failure."""
         if "collected" in record:
             self.collected |= set(record["collected"])
         elif "broken" in record:
@@ -206,12 +207,12 @@ class Tally:
             self.seconds[test] = self.seconds.get(test, 0) + record["seconds"]
 
     def with_outcome(self, outcome: str) -> set[str]:
-        """The tests that ended so."""
+        """Returns the tests with this outcome."""
         return {test for test, found in self.outcome.items() if found == outcome}
 
 
 def by_file(tally: Tally) -> list[str]:
-    """A table: passed, failed, skipped of every file."""
+    """Returns a table: passed, failed, skipped of every file."""
     counts: dict[str, collections.Counter] = collections.defaultdict(collections.Counter)
     seconds: collections.Counter = collections.Counter()
     for test, outcome in tally.outcome.items():
@@ -226,7 +227,7 @@ def by_file(tally: Tally) -> list[str]:
 
 
 def by_reason(tally: Tally, outcome: str, limit: int) -> list[str]:
-    """The commonest first lines, each with a test to try: one missing feature, one line."""
+    """Returns the most frequent first lines, each with a test to try: one line per missing feature."""
     groups: dict[str, list[str]] = collections.defaultdict(list)
     for test in tally.with_outcome(outcome):
         groups[tally.why[test]].append(test)
@@ -238,7 +239,7 @@ def by_reason(tally: Tally, outcome: str, limit: int) -> list[str]:
 
 
 def second_attempt(args: argparse.Namespace, tally: Tally, lost: set[str]) -> set[str]:
-    """Run lost tests once more, alone: on a busy machine timing tests stumble. Returns the still lost."""
+    """Repeats lost tests alone, since timing tests fail on a busy machine. Returns the tests still lost."""
     files = sorted({test.split("::")[0] for test in lost})
     again = Tally(run_shards(args, 1, files, sorted(lost), args.timeout * 2))
     for test in sorted(lost & again.with_outcome("passed")):
@@ -248,7 +249,7 @@ def second_attempt(args: argparse.Namespace, tally: Tally, lost: set[str]) -> se
 
 
 def judge(args: argparse.Namespace, tally: Tally, files: list[str]) -> int:
-    """Compare with the list of passing tests, extend it on --update; the number of failures."""
+    """Compares with the list of passing tests, and extends it with --update. Returns the number of failures."""
     path = passing_file(args.topology)
     expected = {test for test in listed(path) if test.split("::")[0] in files}
     vanished = expected - tally.outcome.keys()
@@ -287,7 +288,7 @@ def arguments() -> argparse.Namespace:
 
 
 def main() -> int:
-    """Set up, run, report."""
+    """Sets up, runs and reports."""
     args = arguments()
     set_up()
     files = args.file or files_for(args.topology, args.whole)

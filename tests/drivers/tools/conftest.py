@@ -1,4 +1,4 @@
-"""Servers for the round trips: the one given, another one on disk, and a front over PostgreSQL."""
+"""Servers for the round trips: the given one, another one on disk, and a front over PostgreSQL."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def disk(tmp_path_factory: pytest.TempPathFactory) -> Iterator[pymongo.MongoClie
 
 @pytest.fixture(scope="session")
 def front() -> Iterator[pymongo.MongoClient]:
-    """A front over a PostgreSQL server of its own."""
+    """A front over a private PostgreSQL server."""
     if fronts.programs() is None:
         pytest.skip("PostgreSQL is not installed")
     with fronts.Postgres() as postgres, another("--postgres", postgres.connection) as client:
@@ -61,7 +61,7 @@ def front() -> Iterator[pymongo.MongoClient]:
 
 @pytest.fixture(autouse=True)
 def emptied(request: pytest.FixtureRequest) -> Iterator[None]:
-    """Each test's databases are gone after it."""
+    """Drops each test's databases after it."""
     clients = [request.getfixturevalue(name) for name in ("memory", "disk", "front") if name in request.fixturenames]
     yield
     for client in clients:

@@ -1,5 +1,6 @@
-"""What MongoDB's database tools send, written here after their documentation: the tools themselves can't be fetched where
-these suites run. A dump is a folder of `NAME.bson` and `NAME.metadata.json`, gzipped if asked for, as mongodump writes it.
+"""Requests of MongoDB's database tools, implemented from their documentation: the tools cannot be downloaded
+where these suites run. A dump is a folder of `NAME.bson` and `NAME.metadata.json`, optionally gzipped, as
+written by mongodump.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ CANONICAL = json_util.JSONOptions(json_mode=json_util.JSONMode.CANONICAL)
 
 
 def collections(client: pymongo.MongoClient, name: str) -> list[dict[str, Any]]:
-    """All of a database, those of the system left out, as mongodump asks for them."""
+    """Returns all collections of a database without system collections, as mongodump lists them."""
     reply = client[name].command("listCollections", cursor={})
     return [found for found in reply["cursor"]["firstBatch"] if not found["name"].startswith("system.")]
 
@@ -37,7 +38,8 @@ def _read(path: pathlib.Path) -> bytes:
 
 
 def dump(client: pymongo.MongoClient, name: str, folder: pathlib.Path, zipped: bool = False) -> None:
-    """mongodump: documents by the index on `_id`, without a timeout; options and indexes beside them."""
+    """mongodump: reads documents by the index on `_id`, without a timeout; options and indexes go to separate
+    files."""
     client.admin.command("buildInfo")
     client.admin.command("listDatabases", nameOnly=True)
     folder.mkdir()
@@ -59,7 +61,8 @@ def dump(client: pymongo.MongoClient, name: str, folder: pathlib.Path, zipped: b
 
 
 def restore(client: pymongo.MongoClient, name: str, folder: pathlib.Path, drop: bool = False) -> None:
-    """mongorestore: the collection with its options, its documents past all validators, then its indexes."""
+    """mongorestore: creates the collection with its options, inserts documents without validation, then
+    builds indexes."""
     names = sorted({path.name.split(".metadata.json")[0] for path in folder.iterdir() if ".metadata.json" in path.name})
     for collection in names:
         metadata = json_util.loads(_read(folder / f"{collection}.metadata.json").decode())
@@ -82,7 +85,7 @@ def restore(client: pymongo.MongoClient, name: str, folder: pathlib.Path, drop: 
 
 def export(client: pymongo.MongoClient, name: str, collection: str, query: dict[str, Any] | None = None,
            sort: dict[str, int] | None = None) -> list[str]:
-    """mongoexport: a line of canonical extended JSON for each document."""
+    """mongoexport: writes a line of canonical extended JSON for each document."""
     cursor = client[name].get_collection(collection, codec_options=RAW).find(query or {}, sort=list((sort or {"_id": 1}).items()))
     return [json_util.dumps(bson.decode(document.raw), json_options=CANONICAL) for document in cursor]
 

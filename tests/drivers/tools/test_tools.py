@@ -1,4 +1,5 @@
-"""Round trips as mongodump, mongorestore, mongoexport, mongoimport, mongofiles, bsondump, mongostat and mongotop make them."""
+"""Round trips as made by mongodump, mongorestore, mongoexport, mongoimport, mongofiles, bsondump, mongostat
+and mongotop."""
 
 from __future__ import annotations
 
@@ -25,7 +26,7 @@ EVERY_TYPE = {
     "empty": bson.Timestamp(0, 0), "decimal": bson.Decimal128("1.10E+3"), "negzero": bson.Decimal128("-0"), "min": bson.MinKey(),
     "max": bson.MaxKey(), "ref": bson.DBRef("notes", 1, "other"), "dotted.name": 1, "$dollar": 2,
 }
-# A batch and some more. Programs built for tests load indexes three entries at a time.
+# More than one batch. Programs built for tests load indexes three entries at a time.
 FRONT_DOCUMENTS = 1100
 INDEXES: list[dict[str, Any]] = [
     {"key": {"a": 1, "b.c": -1}, "name": "compound", "hidden": True},
@@ -40,7 +41,7 @@ INDEXES: list[dict[str, Any]] = [
 
 
 def fill(client: pymongo.MongoClient, name: str, count: int = 2500) -> None:
-    """A database of every kind of collection, one of them with so many documents more."""
+    """Creates a database with every kind of collection, one of them with additional documents."""
     database = client[name]
     database.command("create", "plain")
     database.command({"createIndexes": "plain", "indexes": INDEXES})
@@ -61,7 +62,7 @@ def fill(client: pymongo.MongoClient, name: str, count: int = 2500) -> None:
 
 
 def described(client: pymongo.MongoClient, name: str) -> dict[str, Any]:
-    """All that must come back equal: options, indexes, and documents byte for byte."""
+    """Returns all data that must be equal after a round trip: options, indexes, and documents byte for byte."""
     found = {}
     for collection in collections(client, name):
         view = collection["type"] == "view"

@@ -55,7 +55,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 @pytest.fixture(scope="session")
 def vellum_args() -> Sequence[str]:
-    """Options of the server beyond its port; override to have a replica set."""
+    """Options of the server in addition to its port; override for a replica set."""
     return ()
 
 
@@ -67,7 +67,7 @@ def vellum_user() -> Optional[tuple[str, str]]:
 
 @pytest.fixture(scope="session")
 def vellum_uri_options() -> str:
-    """What the connection string needs besides: where certificates are."""
+    """Additional options of the connection string, such as the path of certificates."""
     return ""
 
 
@@ -81,7 +81,7 @@ def _vellum(
 ) -> Iterator[SharedServer]:
     folder = tmp_path_factory.getbasetemp()
     if "PYTEST_XDIST_WORKER" in os.environ:
-        # Each worker has a folder of its own inside the session's.
+        # Each worker has its own folder inside the session's.
         folder = folder.parent
     options = request.config
     running = options.getoption("--vellum-uri")
@@ -103,7 +103,7 @@ def _vellum(
 
 
 def _reach(uri: str) -> None:
-    """End the session if no server answers at a connection string: otherwise each test would wait for one."""
+    """End the session if no server answers at a connection string: each test would wait for one."""
     import pymongo
     import pymongo.errors
     import pymongo.uri_parser
@@ -112,12 +112,12 @@ def _reach(uri: str) -> None:
     try:
         client.admin.command("ping")
     except pymongo.errors.ServerSelectionTimeoutError as error:
-        # Not the connection string, which may hold a password.
+        # Not the connection string, which may contain a password.
         hosts = ", ".join(f"{host}:{port}" for host, port in pymongo.uri_parser.parse_uri(uri)["nodelist"])
         why = str(error).split(", Topology")[0]
         pytest.exit(f"--vellum-uri: no server answers at {hosts}. Start it, or leave the option out: {why}", returncode=3)
     except pymongo.errors.PyMongoError:
-        # A server is there. What it refuses, the tests show.
+        # The server is running. Its errors show in the tests.
         pass
     finally:
         client.close()
@@ -165,11 +165,11 @@ def mongo_db(mongo_client: Any, mongo_db_name: str) -> Any:
 
 @pytest.fixture
 def approve_changes(request: pytest.FixtureRequest, mongo_client: Any, mongo_db_name: str) -> Iterator[Callable[[], None]]:
-    """Compares what has changed since this fixture was set up with FILE.TEST.approved.json, or writes that file."""
+    """Compares the changes since this fixture was set up with FILE.TEST.approved.json, or writes that file."""
     database = mongo_client[mongo_db_name]
     empty = not database.list_collection_names()
     if empty:
-        # A database without a collection isn't there, and nothing is kept of it.
+        # A database without a collection does not exist, and has no snapshots.
         database.create_collection(BEFORE)
     slate.snapshot(mongo_client, mongo_db_name, BEFORE)
     if empty:
@@ -216,13 +216,13 @@ else:
 
 
 def _database_name(test: str) -> str:
-    """Tells which test it is of, and differs between workers and from test to test."""
+    """Returns a name that contains the test's name, and differs between workers and tests."""
     end = f"_{os.environ.get('PYTEST_XDIST_WORKER', 'main')}_{os.getpid()}_{next(_numbers)}"
     return re.sub(r"\W+", "_", test, flags=re.ASCII)[: NAME_BYTES_MAX - len(end)] + end
 
 
 def _template_name(shared: SharedServer, client: Any, build: Callable[[Any], object]) -> str:
-    """The template's database, built now if no worker has built it before."""
+    """Returns the template's database, built now unless a worker has built it before."""
     code = getattr(build, "__code__", None)
     place = (build.__module__, build.__qualname__, code and code.co_filename, code and code.co_firstlineno)
     name = "template_" + hashlib.sha256(repr(place).encode()).hexdigest()[:16]
@@ -230,7 +230,7 @@ def _template_name(shared: SharedServer, client: Any, build: Callable[[Any], obj
         if not shared.mark(name).exists():
             client.drop_database(name)
             build(client[name])
-            # A template without a collection is an empty database, which doesn't exist and can't be forked.
+            # A template without a collection is an empty database, which does not exist and cannot be forked.
             if not client[name].list_collection_names():
                 client[name].create_collection("template")
             shared.mark(name).touch()

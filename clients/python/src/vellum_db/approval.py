@@ -1,9 +1,9 @@
-"""Approval files: what a test has changed, kept in a file beside it, and compared with it from then on.
+"""Approval files: the changes of a test, stored in a file next to it, and compared with it in later runs.
 
-The file is extended JSON (int32 as plain numbers) in an order that doesn't vary from run to run: fields of documents go
-by their names; what indexes and options are made of keeps its order, which matters there. ObjectIds, dates, timestamps
-and UUIDs are numbered as they appear, so that references can still be followed. The packages for Node.js, Go and JUnit
-write theirs alike.
+The file is extended JSON (int32 as plain numbers) in a stable order. Fields of documents are sorted by name.
+Indexes and options keep their order, which matters there. ObjectIds, dates, timestamps and UUIDs are numbered
+in the order of their appearance, so that references can be followed. The packages for Node.js, Go and JUnit
+write equal files.
 """
 
 from __future__ import annotations
@@ -24,7 +24,8 @@ Shown = Callable[[str, Any], Any]
 
 
 def approve(changes: Iterable[Any], file: Union[str, os.PathLike[str]]) -> None:
-    """Compare changes with a file. It is written where VELLUM_APPROVE is set, or there is none yet (and this isn't CI)."""
+    """Compare changes with a file. The file is written if VELLUM_APPROVE is set, or if it is missing outside
+    of CI."""
     __tracebackhide__ = True
     path = pathlib.Path(file)
     changed = text(changes)
@@ -39,8 +40,8 @@ def approve(changes: Iterable[Any], file: Union[str, os.PathLike[str]]) -> None:
 
 
 def text(changes: Iterable[Any]) -> str:
-    """Changes as a file has them."""
-    # Not needed before there are changes: who starts servers alone has no PyMongo.
+    """Returns changes in the form of the file."""
+    # Imported only for changes: programs that only start servers may lack PyMongo.
     from bson import json_util
     from bson.binary import UuidRepresentation
 
@@ -60,7 +61,8 @@ def text(changes: Iterable[Any]) -> str:
 
 
 def _place(event: Any) -> tuple[str, str]:
-    """Where an event goes: as the server has it, but documents with volatile keys last, and by all else."""
+    """Returns the sort key of an event: in the server's order, but documents with volatile keys last, by
+    their content."""
     key = event.get("documentKey")
     volatile = _plain(key, _anonymous, False) != _plain(key, _exact, False)
     return event["ns"]["coll"], json.dumps(_event(event, _anonymous)) if volatile else ""
@@ -75,7 +77,7 @@ def _exact(_kind: str, value: Any) -> Any:
 
 
 def _event(event: Any, shown: Shown) -> Any:
-    """An event without the database, whose name differs from run to run."""
+    """Returns an event without the database, whose name differs between runs."""
     event = {**event, "ns": {"coll": event["ns"]["coll"]}}
     if "updateDescription" in event:
         update = event["updateDescription"]
@@ -100,7 +102,7 @@ def _plain(value: Any, shown: Shown, by_name: bool) -> Any:
 
 
 def _print(value: Any, indent: str) -> str:
-    """What fits goes into one line, except for the list of events itself."""
+    """Prints a value on one line if it fits, except the list of events."""
     line = json.dumps(value, ensure_ascii=False)
     listed = isinstance(value, (dict, list)) and value
     if not listed or indent and len(indent) + len(line) <= LINE_MAX:

@@ -1,4 +1,4 @@
-"""The server's program: where it is, and the commands ``vellum`` and ``vellum-db``, which run it."""
+"""The server's program: its path, and the commands ``vellum`` and ``vellum-db``, which run it."""
 
 from __future__ import annotations
 
@@ -13,16 +13,17 @@ NAME = "vellum.exe" if os.name == "nt" else "vellum"
 
 
 class StartError(Exception):
-    """The server didn't start; the text is its own message."""
+    """The server did not start; the text is its own message."""
 
 
 def carried() -> pathlib.Path:
-    """Where the wheel of a platform has the program."""
+    """Returns the path of the program in a platform's wheel."""
     return pathlib.Path(__file__).parent / "bin" / NAME
 
 
 def find_binary(binary: Optional[str] = None) -> str:
-    """The server's program: as given, or as VELLUM_BINARY says, or that of this package, or on the path."""
+    """Returns the path of the program: the argument, VELLUM_BINARY, the program of this package, or the one
+    in PATH."""
     wanted = binary or os.environ.get("VELLUM_BINARY")
     if wanted:
         found = shutil.which(wanted)
@@ -42,7 +43,7 @@ def find_binary(binary: Optional[str] = None) -> str:
 
 
 def main() -> int:
-    """Run the program that the package carries in this one's place."""
+    """Replace this process by the program of the package."""
     program = str(carried())
     if not os.path.isfile(program):
         sys.exit(f"{program} is missing: `pip install vellum-db` from a wheel brings it")

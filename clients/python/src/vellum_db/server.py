@@ -1,11 +1,11 @@
-"""Starting the server: on a free port, ending with whoever uses it, and saying why when it can't.
+"""Starting the server: on a free port, ending with its users, with its error message if it fails.
 
-The server is told ``--port 0``, so that no two runs fight over a port, and ``--parent-pipe``: it ends when its
+The server gets ``--port 0``, so that no two runs compete for a port, and ``--parent-pipe``: it ends when its
 standard input closes. The operating system closes pipes however a process ends, so a killed test run leaves
 nothing behind.
 
-Processes that share a server (pytest-xdist's workers) share that pipe: it is a named one, each of them holds its
-writing end open, and the last to go closes it.
+Processes that share a server (pytest-xdist's workers) share that pipe. It is a named pipe; each process holds
+its writing end open, and the last one to end closes it.
 """
 
 from __future__ import annotations
@@ -36,7 +36,8 @@ User = tuple[str, str]
 
 
 def _connection_string(uri: str, user: Optional[User], uri_options: str) -> str:
-    """The server's connection string with a user, and with what only its clients know: where certificates are, say."""
+    """Return the server's connection string with a user, and with options of clients, such as the path of
+    certificates."""
     start, rest = uri.split("://", 1)
     if user is not None:
         name, password = (urllib.parse.quote(part, safe="") for part in user)
@@ -49,17 +50,17 @@ def _connection_string(uri: str, user: Optional[User], uri_options: str) -> str:
 def _launch(
     binary: Optional[str], args: Sequence[str], stdin: int, log: pathlib.Path, user: Optional[User] = None
 ) -> tuple[subprocess.Popen[bytes], str]:
-    """Start a server and read its connection string, or raise what it said instead."""
+    """Start a server and return its connection string, or raise its error message."""
     command = [find_binary(binary), "serve", "--port", "0", "--parent-pipe", *args]
     environment = None
     if user is not None:
-        # The clock is for tests, and off where there are users, unless it is asked for.
+        # The clock is for tests. With users it is off, unless the arguments ask for it.
         if not any(arg.startswith("--test-commands") for arg in args):
             command.append("--test-commands")
         name, password = user
         environment = {**os.environ, "MONGO_INITDB_ROOT_USERNAME": name, "MONGO_INITDB_ROOT_PASSWORD": password}
     with log.open("wb") as errors:
-        # A session of its own: the terminal's Ctrl-C is for the test runner, whose teardown needs the server.
+        # A separate session: the terminal's Ctrl-C is for the test runner, whose teardown needs the server.
         process = subprocess.Popen(
             command,
             stdin=stdin,
@@ -84,10 +85,10 @@ def _launch(
 
 
 class Server:
-    """A server of this process's own: started at once, ended by ``stop``, ``with``, or the end of the process.
+    """A server of this process: started at once, ended by ``stop``, ``with``, or the end of the process.
 
-    With a ``user`` only users get in, and that one, who may do everything, is the first; ``uri`` has their password.
-    ``uri_options`` are added to ``uri``: ``tlsCAFile=…`` where ``args`` ask for TLS.
+    With a ``user``, the server has access control, and this first user may do everything; ``uri`` has the
+    password. ``uri_options`` are added to ``uri``: ``tlsCAFile=…`` if ``args`` enable TLS.
     """
 
     def __init__(
@@ -124,9 +125,9 @@ class Server:
 
 
 class SharedServer:
-    """A server that all processes given the same folder use; it ends when the last of them has gone.
+    """A server shared by all processes with the same folder; it ends with the last of them.
 
-    ``uri`` names a server that is running already: then only the folder's locks and marks are kept.
+    ``uri`` names a server that is already running: then only the folder's locks and marks are kept.
     """
 
     def __init__(
@@ -159,18 +160,18 @@ class SharedServer:
 
     @contextlib.contextmanager
     def lock(self, name: str) -> Iterator[None]:
-        """Held by one process at a time; released also when that process dies."""
+        """A lock held by one process at a time; released also when that process dies."""
         with open(self._folder / f"vellum-{name}.lock", "w") as file:
             if fcntl is not None:
                 fcntl.flock(file, fcntl.LOCK_EX)
             yield
 
     def mark(self, name: str) -> pathlib.Path:
-        """A file that says, once it exists, that something has been done on this server."""
+        """A file whose existence records that a step has been done on this server."""
         return self._folder / f"vellum-{name}.done"
 
     def close(self) -> None:
-        """Let go of the server."""
+        """Release the server."""
         if self._own is not None:
             self._own.stop()
         if self._pipe is None or self._users is None:
@@ -178,7 +179,7 @@ class SharedServer:
         with self.lock("server"):
             self._users.close()
             if self._is_unused():
-                # Nobody shall join a server that is about to end.
+                # No process may join a server that is about to end.
                 (self._folder / "vellum.json").unlink(missing_ok=True)
             os.close(self._pipe)
             self._pipe = None
@@ -192,17 +193,17 @@ class SharedServer:
             return True
 
     def _join(self) -> Optional[str]:
-        """Hold the pipe of a server that is running."""
+        """Open the pipe of a running server."""
         try:
             uri = json.loads((self._folder / "vellum.json").read_text())["uri"]
-            # Fails where nobody reads: a server that has ended.
+            # Fails without a reader: the server has ended.
             self._pipe = os.open(self._folder / "vellum.pipe", os.O_WRONLY | os.O_NONBLOCK)
         except OSError:
             return None
         return str(uri)
 
     def _start(self, args: Sequence[str], binary: Optional[str]) -> str:
-        # What was done on an earlier server is gone with it, and so is its pipe.
+        # Work done on an earlier server is lost with it, and its pipe is closed.
         for stale in [self._folder / "vellum.pipe", *self._folder.glob("vellum-*.done")]:
             stale.unlink(missing_ok=True)
         pipe = self._folder / "vellum.pipe"
@@ -210,7 +211,7 @@ class SharedServer:
         reading = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
         try:
             self._pipe = os.open(pipe, os.O_WRONLY)
-            # The server waits for the end of its input; only opening the pipe must not wait.
+            # The server waits for the end of its input; only the opening of the pipe must not block.
             os.set_blocking(reading, True)
             process, uri = _launch(binary, args, reading, self._folder / "vellum.log", self._user)
         except StartError:
@@ -219,7 +220,7 @@ class SharedServer:
             raise
         finally:
             os.close(reading)
-        # It may outlive this process: there is nothing to wait for.
+        # It may outlive this process: no wait is needed.
         process.returncode = 0
         (self._folder / "vellum.json").write_text(json.dumps({"uri": uri, "pid": process.pid}))
         return uri

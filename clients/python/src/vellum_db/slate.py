@@ -1,6 +1,6 @@
-"""The server's own commands as functions: for PyMongo's clients, sync and async alike.
+"""The server's own commands as functions, for PyMongo's sync and async clients.
 
-Each returns what ``client.admin.command`` does: the reply of a ``MongoClient``, something to await of an
+Each returns the result of ``client.admin.command``: a reply for a ``MongoClient``, an awaitable for an
 ``AsyncMongoClient``.
 """
 
@@ -31,15 +31,16 @@ def restore(client: Any, database: str, name: str) -> Any:
 
 
 def changes(client: Any, database: str, since: Optional[str] = None, origin: Optional[str] = None) -> Any:
-    """Tell what has changed since a snapshot, or since the fork from ``origin``: a cursor of events like those of
-    change streams. ``assert not list(changes(client, "mine", since="ready"))`` is a test that changed nothing.
+    """Return the changes since a snapshot, or since the fork from ``origin``: a cursor of events like those
+    of change streams. ``assert not list(changes(client, "mine", since="ready"))`` is a test that changed
+    nothing.
     """
     given = {"since": since} if origin is None else {"origin": origin}
     return client.admin.cursor_command("diffDatabase", database, **given)
 
 
 def drop_snapshot(client: Any, database: str, name: str) -> Any:
-    """Forget a snapshot."""
+    """Remove a snapshot."""
     return client.admin.command("dropSnapshot", database, name=name)
 
 
@@ -51,7 +52,7 @@ def clock(
     follow: bool = False,
     sweep_ttl: bool = False,
 ) -> Any:
-    """Set, move, hold or release the server's clock, by which TTL, ``$$NOW`` and ``$currentDate`` go."""
+    """Set, move, hold or release the server's clock, which TTL, ``$$NOW`` and ``$currentDate`` use."""
     arguments: dict[str, Any] = {}
     if now is not None:
         arguments["set"] = now
