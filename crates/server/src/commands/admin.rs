@@ -1,4 +1,4 @@
-//! Commands for operators: the log, the profiler, defaults, shutting down.
+//! Commands for operators: log, profiler, feature version, shutdown.
 
 use crate::access::{Action, Needs, needs};
 use crate::call::{Answer, Call};
@@ -36,7 +36,7 @@ fn get_log(call: &mut Call<'_>) -> Result<Answer> {
             return Ok(Answer::Done);
         }
         "global" => logging::recent(),
-        // mongosh greets with these.
+        // mongosh prints these warnings when it connects.
         "startupWarnings" => logging::startup_warnings(),
         other => return Err(err!(OperationFailed, "No log named '{other}'")),
     };
@@ -64,7 +64,7 @@ fn rotate_certificates(call: &mut Call<'_>) -> Result<Answer> {
     let message = fields.string("message")?.unwrap_or_default();
     fields.finish()?;
     let Some(tls) = &call.server.settings.tls else {
-        // As MongoDB, which has nothing to do then and says that it is done.
+        // MongoDB also has nothing to rotate without TLS, and reports success.
         log::info!(c = "NETWORK", message = message; "rotateCertificates: TLS is off, nothing to rotate");
         return Ok(Answer::Done);
     };

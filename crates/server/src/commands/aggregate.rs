@@ -1,4 +1,4 @@
-//! `aggregate`: a pipeline over a collection, or over none.
+//! `aggregate`: a pipeline over a collection or over no collection.
 
 use super::cursor_reply;
 use super::explain;
@@ -13,7 +13,7 @@ use base::{Error, ErrorCode, Namespace, Result, err};
 use database::language::{Collation, StageDefinition, stages_of};
 use database::{AggregateRequest, FIRST_BATCH, Verbosity};
 
-/// The row of the table.
+/// The row in the command table.
 pub(crate) const AGGREGATE: Command = Command::new(
     "aggregate",
     Kind::Read,
@@ -26,7 +26,7 @@ pub(crate) const AGGREGATE: Command = Command::new(
 .takes_write_concern()
 .in_transactions();
 
-/// The command's fields.
+/// Fields of the command.
 pub(crate) struct Parts<'a> {
     pub(crate) namespace: Namespace,
     pub(crate) collation: Option<Collation>,
@@ -78,8 +78,8 @@ fn aggregate(call: &mut Call<'_>) -> Result<Answer> {
         arguments::check_linearizable(call.server.is_replica_set())?;
     }
     if cursor.writes {
-        // $out and $merge do all their work when the first document is asked for; an empty first
-        // batch leaves it to getMore, as in MongoDB.
+        // The first read of a document runs all of $out or $merge. An empty first batch leaves that
+        // work to getMore, as in MongoDB.
         cursor_reply::first(call, cursor, parts.batch_size.unwrap_or(FIRST_BATCH), false)?;
         call.acknowledge(None)?;
         return Ok(Answer::Done);
@@ -88,7 +88,9 @@ fn aggregate(call: &mut Call<'_>) -> Result<Answer> {
     Ok(Answer::Done)
 }
 
-/// Errors: FailedToParse for a write concern, in MongoDB's own words.
+/// Refuses to explain an aggregate that has a write concern.
+///
+/// Errors: FailedToParse, with MongoDB's text.
 pub(crate) fn check_explained(has_write_concern: bool) -> Result<()> {
     match has_write_concern {
         true => Err(err!(FailedToParse, "Aggregation explain does not support the'writeConcern' option")),
@@ -96,9 +98,10 @@ pub(crate) fn check_explained(has_write_concern: bool) -> Result<()> {
     }
 }
 
-/// Checks what the stages say of their surroundings.
+/// Checks the read concern and the transaction rules of the stages.
 ///
-/// Errors: InvalidOptions for a read concern level that a stage does not take, OperationNotSupportedInTransaction.
+/// Errors: InvalidOptions for a read concern level that a stage does not support,
+/// OperationNotSupportedInTransaction.
 fn check_rules(stages: &[&StageDefinition], level: Option<ReadConcern>, in_transaction: bool) -> Result<()> {
     for stage in stages {
         let name = stage.name;
@@ -122,7 +125,9 @@ fn check_rules(stages: &[&StageDefinition], level: Option<ReadConcern>, in_trans
     Ok(())
 }
 
-/// Errors: APIStrictError for a stage outside of the stable API.
+/// Checks that the stable API contains all stages.
+///
+/// Errors: APIStrictError.
 pub(crate) fn check_stable_api(pipeline: Array<'_>) -> Result<()> {
     match stages_of(pipeline).find(|(stage, spec)| !stage.is_stable(spec.value())) {
         Some((stage, _)) => Err(err!(
@@ -135,14 +140,14 @@ pub(crate) fn check_stable_api(pipeline: Array<'_>) -> Result<()> {
 }
 
 impl<'a> Parts<'a> {
-    /// Reads the command's fields.
+    /// Parses the fields of the command.
     pub(crate) fn read(fields: &mut Fields<'a>, database: &str) -> Result<Parts<'a>> {
         let namespace = match fields.command_value() {
             Value::String(name) => Namespace::new(database, name)?,
             value if value.as_number().is_some_and(|number| number.to_f64() == 1.0) => {
                 Namespace::new(database, "$cmd.aggregate")?
             }
-            // A number is another mistake than no name.
+            // MongoDB uses another code for a number than for a missing name.
             other => {
                 let number = other.as_number().is_some();
                 let code = if number { ErrorCode::BadValue } else { ErrorCode::InvalidNamespace };
@@ -182,13 +187,13 @@ impl<'a> Parts<'a> {
         Ok(parts)
     }
 
-    /// Whether the pipeline writes, waits for what is written, or reads no collection.
+    /// Returns true if the pipeline writes, opens a change stream, or reads no collection.
     fn is_for_primary(&self, stages: &[&StageDefinition]) -> bool {
         self.namespace.collection() == "$cmd.aggregate"
             || stages.iter().any(|stage| stage.writes() || stage.opens_stream())
     }
 
-    /// What the database is asked for.
+    /// Returns the request to the database.
     pub(crate) fn request(&self, call: &Call<'_>) -> AggregateRequest<'a> {
         AggregateRequest {
             pipeline: self.pipeline,

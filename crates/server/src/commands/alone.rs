@@ -1,4 +1,5 @@
-//! Commands about a cluster's other members and caches, as a server answers them that has none.
+//! Commands about other members, connection pools and user caches. A single server has none of
+//! these.
 
 use super::replication::replica_set;
 use crate::access::{Action, Needs};

@@ -1,7 +1,7 @@
-//! `authenticate`: logging in by the certificate that the connection was opened with (MONGODB-X509).
+//! `authenticate`: authentication by the client certificate of the connection (MONGODB-X509).
 //!
-//! The user is the certificate's subject, on `$external`; who has one needs no password. A client may name the user,
-//! and then it must be that one.
+//! The user is the certificate's subject on `$external`, without a password. A client may send a
+//! user name, which then must equal the subject.
 
 use super::login::no_users;
 use crate::access::Needs;
@@ -32,7 +32,7 @@ fn authenticate(call: &mut Call<'_>) -> Result<Answer> {
     Ok(Answer::Done)
 }
 
-/// What a client asks for.
+/// Parsed fields of the request.
 struct Asked<'a> {
     mechanism: &'a str,
     user: Option<&'a str>,
@@ -43,7 +43,8 @@ impl<'a> Asked<'a> {
     fn read(mut fields: Fields<'a>, db: &'a str) -> Result<Asked<'a>> {
         let mechanism = fields.string("mechanism")?.unwrap_or(X509);
         let user = fields.string("user")?.filter(|user| !user.is_empty());
-        // Other mechanisms have fields of their own; it is they that are refused.
+        // Other mechanisms have other fields. The error below refuses the mechanism, not its
+        // fields.
         match mechanism {
             X509 => fields.finish()?,
             _ => drop(fields.rest()),
@@ -52,9 +53,10 @@ impl<'a> Asked<'a> {
     }
 }
 
-/// Logs in whom the certificate is for. Returns the name.
+/// Authenticates the certificate's user. Returns the user's name.
 ///
-/// Errors: MechanismUnavailable, ProtocolError, AuthenticationFailed; those of somebody being logged in already.
+/// Errors: MechanismUnavailable, ProtocolError, AuthenticationFailed; errors if the connection
+/// already has a user.
 fn enter(call: &mut Call<'_>, asked: &Asked<'_>, is_speculative: bool) -> Result<String> {
     let Asked { mechanism, db, .. } = *asked;
     if mechanism != X509 || !call.server.auth.takes(X509) {
@@ -81,7 +83,7 @@ fn enter(call: &mut Call<'_>, asked: &Asked<'_>, is_speculative: bool) -> Result
     let user = UserName::new(name, EXTERNAL);
     if let Some(why) = why {
         let failure = Failure { user: &user, mechanism: X509, is_speculative, why };
-        // Who has a certificate may know what is wrong with it: that tells nothing of users.
+        // The holder of a certificate may see the reason: it reveals nothing about users.
         login::failed(call.server, call.connection, &failure);
         return Err(err!(AuthenticationFailed, "{why}"));
     }
@@ -90,11 +92,11 @@ fn enter(call: &mut Call<'_>, asked: &Asked<'_>, is_speculative: bool) -> Result
     Ok(user.name)
 }
 
-/// Answers the `speculativeAuthenticate` of a hello that asks for this; where it comes to nothing, the client asks again,
-/// and learns what is wrong.
+/// Handles the `speculativeAuthenticate` of a hello. After a failure the client sends
+/// `authenticate` and gets the error.
 pub(super) fn begin_early(call: &mut Call<'_>, asked: Document<'_>) {
     let mut fields = Fields::of_document("speculative authenticate", asked);
-    // PyMongo names none.
+    // PyMongo sends no database.
     let Ok(db) = fields.string("db").map(|db| db.unwrap_or(EXTERNAL)) else { return };
     let Ok(_) = fields.any("authenticate") else { return };
     let Ok(asked) = Asked::read(fields, db) else { return };

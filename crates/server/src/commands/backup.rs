@@ -1,4 +1,4 @@
-//! `vellumBackup`: a backup of everything as a cursor of bytes, for `vellum backup`.
+//! `vellumBackup`: a backup of all data as a cursor of bytes, for `vellum backup`.
 
 use super::cursor_reply;
 use crate::access::{Needs, needs};
@@ -30,7 +30,7 @@ fn backup(call: &mut Call<'_>) -> Result<Answer> {
             let id = earlier.required("id", Fields::integer)?;
             let position = earlier.required("position", Fields::integer)?;
             earlier.finish()?;
-            // They are numbers without a sign, which BSON hasn't got.
+            // Both are unsigned numbers, and BSON has no unsigned type.
             Some((id as u64, position as u64))
         }
         None => None,

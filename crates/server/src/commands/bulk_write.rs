@@ -14,10 +14,10 @@ use database::Scope;
 use database::language::Collation;
 use database::{Committed, Hint, InsertRequest, RetryKey, UpdateOutcome, check_writable};
 
-/// The most operations in one command.
+/// Maximum number of operations in a command.
 const OPERATIONS_MAX: usize = 100_000;
 
-/// The row of the table.
+/// The row in the command table.
 pub(crate) const BULK_WRITE: Command = Command::new(
     "bulkWrite",
     Kind::Write,
@@ -29,14 +29,14 @@ pub(crate) const BULK_WRITE: Command = Command::new(
 .stable_api()
 .retryable_write();
 
-/// One element of `ops`, not yet parsed.
+/// An unparsed element of `ops`.
 enum Operation<'a> {
     Insert(Document<'a>),
     Update(Statement<'a>),
     Delete { filter: Document<'a>, single: bool, hint: Option<Hint>, collation: Option<Collation> },
 }
 
-/// What one operation did.
+/// Result of an operation.
 #[derive(Default)]
 struct Done {
     n: u64,
@@ -121,7 +121,7 @@ fn bulk_write(call: &mut Call<'_>) -> Result<Answer> {
                 return Err(error);
             }
             Err(error) => {
-                // One statement's failure is that of the whole transaction.
+                // A failed statement fails the whole transaction.
                 call.progress.statement_failed = in_transaction;
                 totals.errors += 1;
                 replies.push(failure(position, &error));
@@ -193,7 +193,7 @@ fn read_update<'a>(fields: &mut Fields<'a>) -> Result<Operation<'a>> {
 }
 
 impl Operation<'_> {
-    /// The collation that the operation asks for.
+    /// Returns the collation of the operation.
     fn collation(&self) -> Option<&Collation> {
         match self {
             Operation::Insert(_) => None,
@@ -243,7 +243,7 @@ impl Operation<'_> {
     }
 }
 
-/// What an operation did when it was sent before.
+/// Restores the result of an operation from the record of its first execution.
 fn recalled(operation: &Operation<'_>, answer: Document<'_>) -> Done {
     if matches!(operation, Operation::Insert(_)) {
         return Done { n: 1, ..Done::default() };
@@ -254,7 +254,7 @@ fn recalled(operation: &Operation<'_>, answer: Document<'_>) -> Done {
 }
 
 impl Done {
-    /// What is remembered, as the single commands remember it.
+    /// Returns the record for retries, in the format of the single commands.
     fn to_answer(&self, operation: &Operation<'_>) -> DocumentBuf {
         if matches!(operation, Operation::Insert(_)) {
             return DocumentBuf::empty();

@@ -1,5 +1,6 @@
-//! `checkShardingIndex`: whether a collection has an index that a shard key could use. MongoDB's
-//! own routers ask it; there is nothing in it that needs shards.
+//! `checkShardingIndex`: checks if a collection has an index that a shard key could use.
+//!
+//! MongoDB's routers send this command. The check itself needs no shards.
 
 use crate::access::{Needs, needs};
 use crate::call::{Answer, Call};
@@ -8,7 +9,7 @@ use base::bson::{Document, Value, equal};
 use base::{Namespace, Result, err};
 use database::index::Index;
 
-/// The row of the table.
+/// The row in the command table.
 pub(crate) const CHECK_SHARDING_INDEX: Command = Command::new(
     "checkShardingIndex",
     Kind::Admin,
@@ -44,7 +45,8 @@ fn check_sharding_index(call: &mut Call<'_>) -> Result<Answer> {
     }
 }
 
-/// Whether an index begins with the fields of a shard key and has one key for each document.
+/// Returns true if an index begins with the fields of a shard key and has one key for each
+/// document.
 fn suits(index: &Index, key: Document<'_>) -> bool {
     let spec = &index.spec;
     let mut parts = spec.key.view().iter();

@@ -1,7 +1,9 @@
-//! `forkDatabase`, `snapshotDatabase`, `restoreDatabase`, `dropSnapshot`, `listSnapshots`, `resetDatabase`:
-//! a prepared or an empty database for every test, at a cost that doesn't grow with documents.
+//! `forkDatabase`, `snapshotDatabase`, `restoreDatabase`, `dropSnapshot`, `listSnapshots`,
+//! `resetDatabase`: a prepared or empty database for each test. The cost does not grow with the
+//! number of documents.
 //!
-//! MongoDB has none of these. Their errors are its codes, so that drivers raise what their users know.
+//! MongoDB has none of these commands. Their errors use MongoDB's codes, so drivers raise familiar
+//! exceptions.
 
 use crate::access::{Needs, needs};
 use crate::call::{Answer, Call};
@@ -140,9 +142,9 @@ fn reset(call: &mut Call<'_>) -> Result<Answer> {
     Ok(Answer::Done)
 }
 
-/// Takes the database that the command's own field names.
+/// Takes the database name in the command's own field.
 ///
-/// Errors: TypeMismatch for no string.
+/// Errors: TypeMismatch if it is not a string.
 pub(super) fn own_database<'a>(fields: &mut Fields<'a>, command: &str) -> Result<&'a str> {
     match fields.command_value() {
         Value::String(name) => Ok(name),

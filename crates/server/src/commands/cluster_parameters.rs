@@ -42,7 +42,7 @@ fn get(call: &mut Call<'_>) -> Result<Answer> {
             ));
         }
     };
-    // There is one, which MongoDB's diagnostics have, too.
+    // The only parameter is also in MongoDB's diagnostic data.
     fields.boolean("omitInFTDC")?;
     fields.ignore_rest();
     if wanted.is_empty() {
@@ -63,6 +63,8 @@ fn get(call: &mut Call<'_>) -> Result<Answer> {
     Ok(Answer::Done)
 }
 
+/// Checks the name of a parameter.
+///
 /// Errors: NoSuchKey.
 fn check_known(name: &str) -> Result<()> {
     match name == CHANGE_STREAM_OPTIONS {

@@ -1,4 +1,4 @@
-//! Commands on collections: create, drop, rename, change.
+//! Commands on collections: create, drop, rename, modify, convert.
 
 use crate::access::{Action, Needs, needs};
 use crate::call::{Answer, Call};
@@ -125,7 +125,7 @@ fn rename(call: &mut Call<'_>) -> Result<Answer> {
     };
     let to = Namespace::parse(fields.required("to", Fields::string)?)?;
     let (drop_target, target_uuid) = drop_target(&mut fields)?;
-    // No collection here is temporary, so that none can stay so.
+    // Vellum has no temporary collections, so the flag has no effect.
     fields.boolean("stayTemp")?;
     let uuid = fields.uuid("collectionUUID")?;
     fields.finish()?;
@@ -142,7 +142,7 @@ fn rename(call: &mut Call<'_>) -> Result<Answer> {
     Ok(Answer::Done)
 }
 
-/// Whether a target is dropped, and the UUID that it must have then.
+/// Takes `dropTarget`: true if the target is dropped, and its required UUID.
 ///
 /// Errors: TypeMismatch, InvalidUUID.
 fn drop_target(fields: &mut Fields<'_>) -> Result<(bool, Option<[u8; 16]>)> {
@@ -155,7 +155,9 @@ fn drop_target(fields: &mut Fields<'_>) -> Result<(bool, Option<[u8; 16]>)> {
     }
 }
 
-/// Errors: IllegalOperation for system collections and the log.
+/// Refuses to rename system collections and the oplog.
+///
+/// Errors: IllegalOperation.
 fn check_renamable(namespace: &Namespace) -> Result<()> {
     let name = namespace.collection();
     let is_log = namespace.database() == "local" && name.starts_with("oplog.");
@@ -232,7 +234,7 @@ pub(crate) const COLL_MOD: Command = Command::new(
 )
 .stable_api();
 
-/// The age of `expireAfterSeconds`; `off` is `None`.
+/// Parses `expireAfterSeconds`. The value `off` is `None`.
 fn expiry(value: Value<'_>) -> Result<Option<i64>> {
     match value {
         Value::String("off") => Ok(None),
@@ -283,7 +285,7 @@ fn coll_mod(call: &mut Call<'_>) -> Result<Answer> {
         return Err(err!(InvalidOptions, "collMod only supports dry run mode for making an index unique"));
     }
     if view_on.is_some() || pipeline.is_some() {
-        // Each may be given alone; what isn't stays.
+        // Each field is optional. A missing field keeps its present value.
         let now = collection.options.view.as_ref();
         let on = view_on.or(now.map(|view| view.on.as_str())).unwrap_or_default();
         let pipeline = pipeline.map(Value::Array).or(now.map(|view| view.pipeline.view()));

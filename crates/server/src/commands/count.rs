@@ -1,4 +1,4 @@
-//! `count`: how many documents match.
+//! `count`: the number of matching documents.
 
 use crate::access::{Action, Needs};
 use crate::call::{Answer, Call};
@@ -9,7 +9,7 @@ use base::{Namespace, Result};
 use database::Hint;
 use database::language::Collation;
 
-/// The row of the table.
+/// The row in the command table.
 pub(crate) const COUNT: Command = Command::new(
     "count",
     Kind::Read,
@@ -20,7 +20,7 @@ pub(crate) const COUNT: Command = Command::new(
 .stable_api()
 .takes_read_concern();
 
-/// The command's fields.
+/// Fields of the command.
 pub(crate) struct Parts<'a> {
     pub(crate) namespace: Namespace,
     pub(crate) collation: Option<Collation>,
@@ -42,18 +42,18 @@ fn count(call: &mut Call<'_>) -> Result<Answer> {
 }
 
 impl<'a> Parts<'a> {
-    /// Reads the command's fields.
+    /// Parses the fields of the command.
     pub(crate) fn read(fields: &mut Fields<'a>) -> Result<Parts<'a>> {
         let parts = Parts {
             namespace: fields.namespace()?,
             query: fields.document("query")?.unwrap_or(Document::EMPTY),
-            // A negative limit means the same as a positive one.
+            // A negative limit equals its absolute value.
             limit: fields.integer("limit")?.unwrap_or(0).unsigned_abs(),
             skip: fields.natural("skip")?.unwrap_or(0),
             hint: fields.hint()?,
             collation: fields.collation()?,
         };
-        // Old clients send a projection here, which MongoDB takes and ignores.
+        // Old clients send a projection here. MongoDB accepts and ignores it.
         fields.any("fields")?;
         fields.finish()?;
         Ok(parts)

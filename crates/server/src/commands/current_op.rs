@@ -1,4 +1,4 @@
-//! `currentOp` and `killOp`: what runs now, and stopping it.
+//! `currentOp` and `killOp`: the running operations, and their interruption.
 
 use crate::access::{self, Needs, needs};
 use crate::activity::{Activity, Current};
@@ -32,7 +32,7 @@ fn current_op(call: &mut Call<'_>) -> Result<Answer> {
     let idle_too = fields.flag("$all")?.unwrap_or(false);
     let own_only = fields.flag("$ownOps")?.unwrap_or(false);
     fields.flag("$truncateOps")?;
-    // What is left are conditions on the entries.
+    // The remaining fields are conditions on the entries.
     let conditions = fields.rest();
     let refused = conditions.iter().find(|condition| !is_simple(condition.value()));
     if let Some(condition) = refused {
@@ -71,8 +71,10 @@ fn current_op(call: &mut Call<'_>) -> Result<Answer> {
     Ok(Answer::Done)
 }
 
-/// Every operation that runs now, as the stage `$currentOp` shows them; with `idleConnections` also connections that wait
-/// for a request, with `idleCursors` cursors that wait for a getMore, without `idleSessions` no open transactions.
+/// Returns the running operations in the form of the stage `$currentOp`.
+///
+/// `idleConnections` adds connections that wait for a request. `idleCursors` adds cursors that wait
+/// for a getMore. `idleSessions: false` removes idle open transactions.
 pub(crate) fn documents(server: &Server, state: &ConnectionState, options: Document<'_>) -> Vec<DocumentBuf> {
     let flag = |name: &str| options.get(name).is_some_and(|value| value.is_truthy());
     let seen = Seen::by(server, state, !flag("allUsers"));
@@ -93,13 +95,13 @@ pub(crate) fn documents(server: &Server, state: &ConnectionState, options: Docum
     entries
 }
 
-/// Whose operations are shown: everybody's, or one user's.
+/// The users whose operations are visible: all users, or one.
 struct Seen {
     only: Option<(Option<UserName>, [u8; 32])>,
 }
 
 impl Seen {
-    /// Where nobody is asked what they may do, everybody's are everybody's.
+    /// Without access control, all operations are visible.
     fn by(server: &Server, state: &ConnectionState, own_only: bool) -> Seen {
         let user = || state.identity.as_ref().map(|identity| identity.user.clone());
         let only = own_only && access::is_asked(server, state);
@@ -122,14 +124,14 @@ impl Seen {
     }
 }
 
-/// Says whose an operation is.
+/// Appends the user of an operation.
 fn append_user(entry: &mut Builder, user: Option<&UserName>) {
     let Some(user) = user else { return };
     entry.begin_array(c"effectiveUsers").push_document();
     entry.append(c"user", &user.name).append(c"db", &user.db).end().end();
 }
 
-/// A cursor that is open and not being read.
+/// Describes an open cursor that is not being read.
 fn idle_cursor(cursor: &database::IdleCursor) -> DocumentBuf {
     let mut entry = Builder::new();
     entry.append(c"type", "idleCursor").append(c"ns", cursor.namespace.as_str());
@@ -175,7 +177,7 @@ fn holds(entry: Document<'_>, name: &str, condition: Value<'_>) -> bool {
     }
 }
 
-/// A session whose transaction is open while none of its statements runs.
+/// Describes a session with an open transaction and no running statement.
 fn idle_transaction(server: &Server, session: &Session) -> Option<DocumentBuf> {
     let mut entry = Builder::new();
     entry.append(c"type", "idleSession").append(c"desc", "inactive transaction").append(c"active", false);
@@ -214,7 +216,7 @@ fn entry(server: &Server, activity: &Activity, current: Option<Current>) -> Docu
                 entry.begin_document(c"cursor").append(c"cursorId", id).end();
             }
         }
-        // Nothing here holds a lock while it runs.
+        // No operation holds a lock while it runs.
         entry.begin_document(c"locks").end().append(c"waitingForLock", false);
         let session = current.session.and_then(|id| server.sessions.get(&id));
         if let Some(session) = session {
@@ -236,7 +238,7 @@ fn entry(server: &Server, activity: &Activity, current: Option<Current>) -> Docu
     entry.finish()
 }
 
-/// The kind of operation as currentOp has always named it.
+/// Returns currentOp's historical name for the kind of operation.
 fn operation_kind(command: &str) -> &'static str {
     match command {
         "find" => "query",

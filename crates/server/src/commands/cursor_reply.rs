@@ -1,11 +1,11 @@
-//! The replies that carry a cursor: its first batch, and the later ones.
+//! Replies with a cursor: first and later batches.
 
 use crate::call::Call;
 use base::bson::{Builder, Document, DocumentBuf, Value};
 use base::{Namespace, Result};
 use database::Cursor;
 
-/// Writes the first batch and keeps the cursor if it has more to give.
+/// Appends the first batch and keeps the cursor if it has more documents.
 pub(crate) fn first(
     call: &mut Call<'_>,
     mut cursor: Cursor,
@@ -29,12 +29,12 @@ pub(crate) fn first(
     Ok(())
 }
 
-/// Tells where the client resumes that has been given what it has been given: only change streams do.
+/// Appends the resume token after this batch. Only change streams have resume tokens.
 pub(crate) fn append_resume_token(call: &mut Call<'_>, cursor: &Cursor) {
     call.reply.append_optional(c"postBatchResumeToken", cursor.resume_token());
 }
 
-/// Leaves a cursor open for getMore; returns its id.
+/// Keeps a cursor open for getMore. Returns its id.
 fn keep(call: &mut Call<'_>, mut cursor: Cursor) -> i64 {
     cursor.tag = crate::access::cursor::tag(call);
     cursor.session = call.arguments.session;
@@ -42,7 +42,7 @@ fn keep(call: &mut Call<'_>, mut cursor: Cursor) -> i64 {
     call.server.database.keep_cursor(cursor)
 }
 
-/// Writes the reply of a find on a collection that isn't there, whose fields MongoDB orders so.
+/// Appends the reply of a find on a missing collection. MongoDB orders these fields differently.
 pub(crate) fn nothing(call: &mut Call<'_>, cursor: &Cursor) {
     call.reply.begin_document(c"cursor");
     if let Some((time, _)) = cursor.operation.snapshot() {
@@ -52,8 +52,9 @@ pub(crate) fn nothing(call: &mut Call<'_>, cursor: &Cursor) {
     call.reply.begin_array(c"firstBatch").end().end();
 }
 
-/// Writes a reply whose cursor holds all documents there are, unless they are more than a batch:
-/// a list's, whose id comes first.
+/// Appends a reply of a listing command, whose cursor has its id first.
+///
+/// The cursor stays open only if the documents exceed one batch.
 pub(crate) fn whole(
     call: &mut Call<'_>,
     namespace: Namespace,
@@ -62,7 +63,7 @@ pub(crate) fn whole(
 ) -> Result<()> {
     let source = database::language::from_documents(documents);
     let mut cursor = Cursor::new(namespace.clone(), source, call.operation());
-    // Unlike a plan's, this stream's end is known beforehand.
+    // Unlike a plan, this stream knows its end in advance.
     cursor.looks_ahead = true;
     let mut batch = Builder::new();
     batch.begin_array(c"firstBatch");
@@ -75,7 +76,7 @@ pub(crate) fn whole(
     Ok(())
 }
 
-/// The batch size in a command's `cursor` field.
+/// Takes the batch size from a command's `cursor` field.
 pub(crate) fn batch_size(cursor: Option<Document<'_>>, place: &str) -> Result<Option<u64>> {
     let Some(cursor) = cursor else { return Ok(None) };
     let mut fields = crate::fields::Fields::of_document(format!("{place}.cursor"), cursor);

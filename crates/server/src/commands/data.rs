@@ -1,4 +1,4 @@
-//! What the commands on documents share: their operation, their context, fields that several take.
+//! Shared parts of the commands on documents: operation, context, common fields.
 
 use crate::call::Call;
 use crate::dispatch::Hold;
@@ -16,10 +16,11 @@ use std::sync::Arc;
 use std::time::Instant;
 
 impl Call<'_> {
-    /// The scope of a command that reads documents: perhaps on a standby.
+    /// Returns the scope of a command that reads documents. The read preference may choose a
+    /// standby.
     ///
     /// Errors: as [`Database::scope_to_read`](database::Database::scope_to_read) and
-    /// [`choose_member`](Self::choose_member); of a snapshot that is gone.
+    /// [`choose_member`](Self::choose_member); a snapshot that no longer exists.
     pub(crate) fn scope_to_read(
         &self,
         namespace: &Namespace,
@@ -31,7 +32,7 @@ impl Call<'_> {
         self.read_by(operation, namespace, collation, variables)
     }
 
-    /// The scope of a command that reads where the writes are taken, such as a tailing cursor.
+    /// Returns the scope of a command that reads from the primary, for example a tailable cursor.
     ///
     /// Errors: as [`scope_to_read`](Self::scope_to_read).
     pub(crate) fn scope_to_read_here(
@@ -58,7 +59,7 @@ impl Call<'_> {
         self.server.database.scope_to_read(operation, namespace, collation, variables, context)
     }
 
-    /// The scope of a command that writes documents.
+    /// Returns the scope of a command that writes documents.
     ///
     /// Errors: as [`Database::scope_to_write`](database::Database::scope_to_write).
     pub(crate) fn scope_to_write(
@@ -72,14 +73,15 @@ impl Call<'_> {
         self.server.database.scope_to_write(operation, namespace, collation, variables, context)
     }
 
-    /// The scope of a command that compares nothing by a collection's collation.
+    /// Returns the scope of a command that does not use a collection's collation.
     pub(crate) fn scope(&self, namespace: Namespace) -> Scope {
         let operation = self.operation();
         let context = Arc::new(self.context(&operation));
         Scope::new(&operation, &namespace, &context)
     }
 
-    /// What stops a command without a namespace, and its time and randomness.
+    /// Returns operation and context of a command without a namespace: cancellation, time and
+    /// randomness.
     pub(crate) fn surroundings(&self) -> (Arc<Operation>, Arc<Context>) {
         let operation = self.operation();
         let context = Arc::new(self.context(&operation));
@@ -98,20 +100,22 @@ impl Call<'_> {
         context
     }
 
-    /// What this write waits for, defaults filled in.
+    /// Returns the write concern of this command, with defaults.
     pub(crate) fn write_concern(&self) -> Effective {
         let default = self.server.default_concerns.write(self.server.is_replicated());
         Effective::new(self.arguments.write_concern.as_ref(), default)
     }
 
-    /// Waits for what the write concern asks and appends `writeConcernError` where it can't be
-    /// had. The write itself stands. A command that committed nothing itself, because it found
-    /// nothing to change or was answered from the record of its first sending, waits for all
-    /// that came before it, as MongoDB does.
+    /// Waits for the write concern and appends `writeConcernError` if it fails. The write stays
+    /// committed.
     ///
-    /// The journal is waited for once the handler is done, before the reply goes out, without a thread.
+    /// A command without a commit of its own waits for all earlier commits, as in MongoDB. Examples
+    /// are an update without changes and a retry that the retry record answers.
+    ///
+    /// The wait for the journal starts after the handler returns and before the reply is sent. It
+    /// holds no thread.
     pub(crate) fn acknowledge(&mut self, committed: Option<Committed>) -> Result<()> {
-        // A transaction's statements wait for nothing: its commit does.
+        // A statement of a transaction does not wait. The commit of the transaction waits.
         if self.transaction.is_some() {
             return Ok(());
         }
@@ -119,7 +123,7 @@ impl Call<'_> {
         self.acknowledge_as(&concern, committed)
     }
 
-    /// The same for a write concern told before.
+    /// Does the work of `acknowledge` for a write concern that was read earlier.
     pub(crate) fn acknowledge_as(&mut self, concern: &Effective, committed: Option<Committed>) -> Result<()> {
         let (database, settings) = (&self.server.database, &self.server.settings);
         let waits = concern.waits_for_journal(settings.syncs) || database.always_journals();
@@ -148,7 +152,7 @@ impl Call<'_> {
         if by.is_some() {
             let position =
                 committed.map_or_else(|| database.latest_position(), |committed| committed.position);
-            // More members than there are, are not waited for.
+            // The reply already reports an unsatisfiable concern, so only the journal is awaited.
             let timeout = concern.timeout().filter(|_| unsatisfiable.is_none());
             let timeout = timeout.map(|timeout| (Instant::now() + timeout, concern.timed_out()));
             Hold { position, timeout }.join(&mut self.hold);
@@ -156,10 +160,13 @@ impl Call<'_> {
         Ok(())
     }
 
-    /// Waits for members elsewhere, no longer than the concern and maxTimeMS say and nobody ends the operation.
-    /// What the reply is to say where they haven't got the write by then: it stands, wherever it is.
+    /// Waits for other members, at most for `wtimeout` and `maxTimeMS` and until the operation is
+    /// interrupted.
     ///
-    /// Errors: the store's, where the write may be lost.
+    /// Returns the error for the reply if the members lack the write by then. The write stays
+    /// committed.
+    ///
+    /// Errors: the store's errors if the write may be lost.
     fn wait_for_members(
         &self,
         concern: &Effective,
@@ -185,10 +192,11 @@ impl Call<'_> {
         })
     }
 
-    /// Waits until what a read may have seen is safe, where its read concern asks for that and others hold the
-    /// data: no commit that was lost has been shown then. `before` is the latest position before the read.
+    /// Waits until the commits that a read may have seen are durable, if its read concern requires
+    /// this and standbys hold copies of the data. A read then never returns a commit that is lost
+    /// later. `before` is the latest position before the read.
     ///
-    /// Errors: the store's; those of an operation that was ended.
+    /// Errors: the store's errors; interruption.
     pub(crate) fn confirm_read(&self, before: Position) -> Result<()> {
         let asks = self.arguments.read_concern.level.is_some_and(ReadConcern::is_durable);
         if !asks || !self.server.settings.shared || self.transaction.is_some() {
@@ -200,10 +208,12 @@ impl Call<'_> {
         }
     }
 
-    /// Has an operation read from a standby where that is asked for: to be called before it reads anything.
+    /// Makes an operation read from a standby if the read preference requests it. Must run before
+    /// the first read.
     ///
-    /// Errors: FailedToSatisfyReadPreference where a secondary is wanted and there is none;
-    /// NotWritablePrimary for a linearizable read of one; InvalidOptions in a transaction.
+    /// Errors: FailedToSatisfyReadPreference if the preference requires a secondary and none is
+    /// available; NotWritablePrimary for a linearizable read of a secondary; InvalidOptions in a
+    /// transaction.
     fn choose_member(&self, operation: &Operation) -> Result<()> {
         let ReadPreference { mode, has_tags } = self.arguments.read_preference;
         if !self.server.settings.shared {
@@ -221,7 +231,7 @@ impl Call<'_> {
         };
         let concern = self.arguments.read_concern;
         match concern.level {
-            // The primary will do, and can.
+            // This preference allows the primary, and only the primary supports these levels.
             Some(ReadConcern::Linearizable | ReadConcern::Snapshot) if among.writer_will_do() => {
                 return Ok(());
             }
@@ -243,7 +253,7 @@ impl Call<'_> {
         if !has_tags && self.server.database.read_elsewhere(operation, asked)? {
             return Ok(());
         }
-        // No member has tags; only the preferred ones have to have them where another comes first.
+        // No member has tags. Tags restrict only secondaries, except for `nearest`.
         if among.writer_will_do() && !(has_tags && mode == Mode::Nearest) {
             return Ok(());
         }
@@ -264,9 +274,9 @@ impl<'a> Fields<'a> {
         }
     }
 
-    /// Takes `collation`; an empty one is none.
+    /// Takes `collation`. An empty document is `None`.
     ///
-    /// Errors: those of a collation document.
+    /// Errors: an invalid collation.
     pub(crate) fn collation(&mut self) -> Result<Option<Collation>> {
         match self.document("collation")?.filter(|collation| !collation.is_empty()) {
             Some(collation) => Collation::parse(collation, "collation").map(Some),

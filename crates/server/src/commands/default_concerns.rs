@@ -1,4 +1,5 @@
-//! `getDefaultRWConcern` and `setDefaultRWConcern`: what holds where a command says nothing.
+//! `getDefaultRWConcern` and `setDefaultRWConcern`: the defaults for commands without a read or
+//! write concern.
 
 use crate::access::{Action, Needs};
 use crate::call::{Answer, Call};
@@ -51,8 +52,8 @@ fn change(call: &mut Call<'_>) -> Result<Answer> {
     refuse_on_standalone(call)?;
     let now = (call.server.cluster_time(), call.server.database.now_millis());
     let custom = call.server.default_concerns.custom().changed(read, write, now)?;
-    // How many members there are may change; which names there are doesn't.
-    // This command itself still waits as what held before says.
+    // The check refuses unknown names but not numbers, since the number of members may change. This
+    // command itself waits for the earlier default.
     let concern = call.write_concern();
     let unknown = custom.write.as_ref().and_then(|write| write.unsatisfiable(|| usize::MAX));
     if let Some(error) = unknown.or_else(|| concern.unsatisfiable(|| usize::MAX)) {
@@ -64,7 +65,9 @@ fn change(call: &mut Call<'_>) -> Result<Answer> {
     Ok(Answer::Done)
 }
 
-/// Errors: 51300 on a standalone, as MongoDB's.
+/// Checks that the server is a member of a replica set.
+///
+/// Errors: MongoDB's 51300 on a standalone.
 fn refuse_on_standalone(call: &Call<'_>) -> Result<()> {
     match call.server.is_replicated() {
         true => Ok(()),
@@ -72,7 +75,7 @@ fn refuse_on_standalone(call: &Call<'_>) -> Result<()> {
     }
 }
 
-/// The level of a default read concern, `None` where the document is empty.
+/// Returns the level of a default read concern, `None` for an empty document.
 fn level_of(document: Document<'_>) -> Result<Option<ReadConcern>> {
     for name in ["afterOpTime", "afterClusterTime", "atClusterTime"] {
         if document.find(name).is_some() {

@@ -13,16 +13,16 @@ use database::language::{Collation, Matcher};
 use database::{DeleteRequest, Hint, delete_answer};
 use std::sync::Arc;
 
-/// The row of the table.
+/// The row in the command table.
 pub(crate) const DELETE: Command =
     Command::new("delete", Kind::Write, "Removes documents.", delete, Needs::Collection(Action::Remove))
         .stable_api()
         .retryable_write();
 
-/// One element of `deletes`, not yet parsed.
+/// An unparsed element of `deletes`.
 pub(crate) struct Statement<'a> {
     pub(crate) filter: Document<'a>,
-    /// The whole, as it was given.
+    /// The whole statement, as sent.
     document: Document<'a>,
     pub(crate) single: bool,
     pub(crate) hint: Option<Hint>,
@@ -34,7 +34,7 @@ fn delete(call: &mut Call<'_>) -> Result<Answer> {
     let namespace = fields.writable_namespace()?;
     let statements = fields.required("deletes", Fields::documents)?;
     let ordered = fields.flag("ordered")?.unwrap_or(true);
-    // Accepted by MongoDB for symmetry; nothing is validated or filled in on removal.
+    // MongoDB accepts these flags in all write commands. A delete ignores them.
     fields.flag("bypassDocumentValidation")?;
     fields.boolean("bypassEmptyTsReplacement")?;
     let variables = fields.document("let")?;
@@ -60,7 +60,7 @@ fn delete(call: &mut Call<'_>) -> Result<Answer> {
             let outcome =
                 request.and_then(|request| call.server.database.delete_retryable(&own, &request, key));
             match outcome {
-                // By the latest catalog the collection may compare strings otherwise.
+                // The latest catalog may have another collation for the collection.
                 Err(error) if error.code() == ErrorCode::StaleConfig => {
                     scope = call.scope_to_write(&namespace, None, variables)?;
                 }
@@ -88,7 +88,7 @@ fn delete(call: &mut Call<'_>) -> Result<Answer> {
     Ok(Answer::Done)
 }
 
-/// Reads an element of `deletes`.
+/// Parses an element of `deletes`.
 pub(crate) fn read(document: Document<'_>) -> Result<Statement<'_>> {
     let mut fields = Fields::of_document("delete.deletes", document);
     let filter = fields.required("q", Fields::document)?;

@@ -1,4 +1,4 @@
-//! Small commands that tell about the server and the machine: ping, buildInfo, hostInfo, ….
+//! Small commands about the server and the machine: ping, buildInfo, hostInfo, ….
 
 use crate::access::{Action, Needs, needs, role};
 use crate::call::{Answer, Call};
@@ -108,12 +108,12 @@ fn os_type() -> &'static str {
     }
 }
 
-/// The first line of a file, empty where there is none.
+/// Returns the first line of a file, empty if the file does not exist.
 fn read_line(path: &str) -> String {
     fs::read_to_string(path).ok().and_then(|text| text.lines().next().map(str::to_string)).unwrap_or_default()
 }
 
-/// The machine's name.
+/// Returns the host name.
 pub(crate) fn host_name() -> String {
     let name = read_line("/proc/sys/kernel/hostname");
     if name.is_empty() { "localhost".to_string() } else { name }
@@ -132,7 +132,7 @@ fn memory_megabytes() -> i32 {
     i32::try_from(kilobytes / 1024).unwrap_or(i32::MAX)
 }
 
-/// How many cores and sockets `/proc/cpuinfo` lists; virtual machines may list no cores.
+/// Counts cores and sockets in `/proc/cpuinfo`. Virtual machines may list no cores.
 fn physical_cores(text: &str) -> (Option<i32>, i32) {
     let (mut cores, mut sockets) = (BTreeSet::new(), BTreeSet::new());
     let mut socket = "";
@@ -149,7 +149,7 @@ fn physical_cores(text: &str) -> (Option<i32>, i32) {
     ((!cores.is_empty()).then_some(cores.len() as i32), sockets.len().max(1) as i32)
 }
 
-/// The nodes of memory.
+/// Returns the number of NUMA nodes.
 fn numa_nodes() -> i32 {
     let is_node = |name: &str| name.strip_prefix("node").is_some_and(|rest| rest.parse::<u32>().is_ok());
     let entries = fs::read_dir("/sys/devices/system/node").into_iter().flatten().flatten();
@@ -157,7 +157,7 @@ fn numa_nodes() -> i32 {
     nodes.max(1) as i32
 }
 
-/// The size of a page of memory, and how many pages there are.
+/// Returns the size of a memory page in bytes and the number of pages.
 #[cfg(unix)]
 fn pages() -> Option<(i64, i64)> {
     let size = i64::try_from(rustix::param::page_size()).ok()?;
@@ -169,7 +169,7 @@ fn pages() -> Option<(i64, i64)> {
     None
 }
 
-/// How many files the process may have open.
+/// Returns the limit of open files of the process.
 #[cfg(unix)]
 fn open_files_max() -> Option<i32> {
     let (soft, _) = nix::sys::resource::getrlimit(nix::sys::resource::Resource::RLIMIT_NOFILE).ok()?;

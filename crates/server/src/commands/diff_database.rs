@@ -1,5 +1,6 @@
-//! `diffDatabase`: what has changed since a snapshot, or since a fork. MongoDB has nothing like it; the changes
-//! read like the events of its change streams.
+//! `diffDatabase`: the changes since a snapshot or a fork.
+//!
+//! MongoDB has no equivalent. The changes have the format of change stream events.
 
 use super::{clean_slate, cursor_reply};
 use crate::access::{Needs, needs};
@@ -8,7 +9,7 @@ use crate::command::{Command, Kind};
 use base::{Result, err};
 use database::{FIRST_BATCH, Since, StateName};
 
-/// The row of the table.
+/// The row in the command table.
 pub(crate) const DIFF_DATABASE: Command = Command::new(
     "diffDatabase",
     Kind::Read,

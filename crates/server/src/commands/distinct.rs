@@ -1,4 +1,4 @@
-//! `distinct`: the different values of a field.
+//! `distinct`: the distinct values of a field.
 
 use crate::access::{Action, Needs};
 use crate::call::{Answer, Call};
@@ -9,7 +9,7 @@ use base::{Namespace, Result, err};
 use database::Hint;
 use database::language::Collation;
 
-/// The row of the table.
+/// The row in the command table.
 pub(crate) const DISTINCT: Command = Command::new(
     "distinct",
     Kind::Read,
@@ -20,7 +20,7 @@ pub(crate) const DISTINCT: Command = Command::new(
 .takes_read_concern()
 .in_transactions();
 
-/// The command's fields.
+/// Fields of the command.
 pub(crate) struct Parts<'a> {
     pub(crate) namespace: Namespace,
     pub(crate) collation: Option<Collation>,
@@ -41,7 +41,7 @@ fn distinct(call: &mut Call<'_>) -> Result<Answer> {
 }
 
 impl<'a> Parts<'a> {
-    /// Reads the command's fields.
+    /// Parses the fields of the command.
     pub(crate) fn read(fields: &mut Fields<'a>) -> Result<Parts<'a>> {
         let parts = Parts {
             namespace: fields.namespace()?,

@@ -1,7 +1,7 @@
-//! `explain`: how another command would be, or was, carried out.
+//! `explain`: the plan of another command, with or without its execution.
 //!
-//! The command inside is read by the same code that runs it, so it is refused for the same
-//! mistakes; the database then explains its plan. Of a batch of writes one statement is explained.
+//! The handlers' own parsers read the inner command, so both refuse the same fields. The database
+//! then explains the plan. Explain accepts one statement of a write command.
 
 use super::{aggregate as aggregation, count, delete, distinct, find, find_and_modify, update};
 use crate::access::{Needs, needs};
@@ -15,10 +15,10 @@ use base::{Result, err};
 use database::Verbosity;
 use wire::request::{Request, Sequences};
 
-/// What MongoDB reports where the client doesn't say.
+/// MongoDB's default verbosity.
 pub(crate) const DEFAULT_VERBOSITY: &str = "allPlansExecution";
 
-/// The row of the table.
+/// The row in the command table.
 pub(crate) const EXPLAIN: Command = Command::new(
     "explain",
     Kind::Read,
@@ -48,7 +48,7 @@ fn explain(call: &mut Call<'_>) -> Result<Answer> {
     finish(call, &explanation, inner)
 }
 
-/// The explanation of an aggregate that asks for one itself.
+/// Explains an aggregate with `explain: true`.
 pub(crate) fn aggregate(
     call: &mut Call<'_>,
     parts: aggregation::Parts<'_>,
@@ -144,9 +144,9 @@ fn explain_find_and_modify(
     call.server.database.explain_find_and_modify(&scope, &request, verbosity)
 }
 
-/// The one statement of a batch.
+/// Returns the only statement of a batch.
 ///
-/// Errors: InvalidLength where there are others.
+/// Errors: InvalidLength if the batch has another number of statements.
 fn only<'a>(fields: &mut Fields<'a>, name: &str) -> Result<Document<'a>> {
     let statements = fields.required(name, Fields::documents)?;
     let mut statements = statements.iter();
@@ -156,7 +156,7 @@ fn only<'a>(fields: &mut Fields<'a>, name: &str) -> Result<Document<'a>> {
     }
 }
 
-/// Appends the explanation and what the server knows: the command and itself.
+/// Appends the explanation, the command and the server information.
 fn finish(call: &mut Call<'_>, explanation: &DocumentBuf, command: Document<'_>) -> Result<Answer> {
     call.reply.append_all(explanation.view());
     call.reply.begin_document(c"command");

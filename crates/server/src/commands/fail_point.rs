@@ -1,4 +1,4 @@
-//! `configureFailPoint`: failures on demand, for tests.
+//! `configureFailPoint`: injected failures for tests.
 
 use crate::access::{Action, Needs};
 use crate::call::{Answer, Call};
@@ -19,7 +19,7 @@ pub(crate) const CONFIGURE_FAIL_POINT: Command = Command::new(
 .takes_write_concern();
 
 fn configure(call: &mut Call<'_>) -> Result<Answer> {
-    // MongoDB without test commands doesn't know this one either.
+    // MongoDB without test commands does not know this command either.
     if !call.server.fail_points.allowed() {
         return Err(err!(CommandNotFound, "no such command: '{}'", call.request.name()));
     }

@@ -1,4 +1,4 @@
-//! `find`: documents that match, through a cursor.
+//! `find`: matching documents through a cursor.
 
 use super::cursor_reply;
 use crate::access::{Action, Needs};
@@ -11,14 +11,14 @@ use base::{Namespace, Result, err};
 use database::language::Collation;
 use database::{FIRST_BATCH, FindRequest};
 
-/// The row of the table.
+/// The row in the command table.
 pub(crate) const FIND: Command =
     Command::new("find", Kind::Read, "Finds documents.", find, Needs::Collection(Action::Find))
         .stable_api()
         .takes_read_concern()
         .in_transactions();
 
-/// The command's fields.
+/// Fields of the command.
 pub(crate) struct Parts<'a> {
     pub(crate) namespace: Namespace,
     pub(crate) collation: Option<Collation>,
@@ -33,7 +33,7 @@ fn find(call: &mut Call<'_>) -> Result<Answer> {
     let parts = Parts::read(&mut call.fields())?;
     let (collation, variables) = (parts.collation.as_ref(), parts.variables);
     let scope = match parts.request.tailable {
-        // What comes is heard of where it is written.
+        // A tailable cursor waits for inserts, and only the primary reports them.
         true => call.scope_to_read_here(&parts.namespace, collation, variables)?,
         false => call.scope_to_read(&parts.namespace, collation, variables)?,
     };
@@ -43,7 +43,8 @@ fn find(call: &mut Call<'_>) -> Result<Answer> {
         return Ok(Answer::Done);
     }
     cursor.no_timeout = parts.no_timeout;
-    // Any other cursor reads the view of its first batch to its end, and its first reply waits.
+    // Other cursors read the view of their first batch to the end, and the first reply waits for
+    // the journal.
     cursor.durable =
         cursor.tailable && call.arguments.read_concern.level.is_some_and(ReadConcern::is_durable);
     cursor_reply::first(call, cursor, parts.batch_size, parts.single_batch)?;
@@ -51,10 +52,10 @@ fn find(call: &mut Call<'_>) -> Result<Answer> {
 }
 
 impl<'a> Parts<'a> {
-    /// Reads the command's fields.
+    /// Parses the fields of the command.
     pub(crate) fn read(fields: &mut Fields<'a>) -> Result<Parts<'a>> {
         let namespace = fields.namespace()?;
-        // The one field of this command for which null doesn't stand for none.
+        // In this command only `filter` does not accept null for a missing value.
         let filter = fields.not_null("filter", Fields::document)?.unwrap_or(Document::EMPTY);
         let request = FindRequest {
             projection: fields.document("projection")?.unwrap_or(Document::EMPTY),
@@ -81,8 +82,8 @@ impl<'a> Parts<'a> {
             single_batch: fields.strict_boolean("singleBatch")?.unwrap_or(false),
             no_timeout: fields.strict_boolean("noCursorTimeout")?.unwrap_or(false),
         };
-        // Only sharded clusters have partial results, and every read of the oplog is fast: both
-        // change nothing on one node, as on MongoDB's.
+        // Only sharded clusters have partial results, and each oplog read is already fast. Both
+        // flags have no effect on a single node, as in MongoDB.
         fields.strict_boolean("allowPartialResults")?;
         fields.strict_boolean("oplogReplay")?;
         fields.refuse_unless_default("includeQueryStatsMetrics")?;

@@ -1,4 +1,4 @@
-//! `findAndModify`: change or remove one document and return it.
+//! `findAndModify`: changes or removes one document and returns it.
 
 use super::retry::Retryable;
 use super::update::Statement;
@@ -13,7 +13,7 @@ use database::language::{Arena, Collation, Context, Matcher, Projection, SortPat
 use database::{Action, AnswerOf, FindAndModifyOutcome, FindAndModifyRequest};
 use std::sync::Arc;
 
-/// The row of the table.
+/// The row in the command table.
 pub(crate) const FIND_AND_MODIFY: Command = Command::new(
     "findAndModify",
     Kind::Write,
@@ -24,7 +24,7 @@ pub(crate) const FIND_AND_MODIFY: Command = Command::new(
 .stable_api()
 .retryable_write();
 
-/// The command's fields.
+/// Fields of the command.
 pub(crate) struct Parts<'a> {
     pub(crate) namespace: Namespace,
     pub(crate) query: Document<'a>,
@@ -77,7 +77,7 @@ fn run(call: &mut Call<'_>) -> Result<Answer> {
 }
 
 impl<'a> Parts<'a> {
-    /// Reads the command's fields.
+    /// Parses the fields of the command.
     pub(crate) fn read(fields: &mut Fields<'a>) -> Result<Parts<'a>> {
         let namespace = fields.writable_namespace()?;
         let query = fields.document("query")?.unwrap_or(Document::EMPTY);

@@ -1,4 +1,4 @@
-//! `fsync` and `fsyncUnlock`: everything written down, and writes held up so that files can be copied.
+//! `fsync` and `fsyncUnlock`: a sync of all data, and a lock of writes for file copies.
 
 use crate::access::{Action, Needs};
 use crate::blocking;
@@ -23,7 +23,7 @@ fn fsync(call: &mut Call<'_>) -> Result<Answer> {
     let lock = fields.flag("lock")?.unwrap_or(false);
     fields.flag("async")?;
     fields.flag("forBackup")?;
-    // The lock is had as soon as the transactions under way, each a few microseconds, have ended.
+    // The lock is available after the running commits, each of a few microseconds.
     if let Some(timeout) = fields.any("fsyncLockAcquisitionTimeoutMillis")?
         && !matches!(timeout, Value::Int32(_) | Value::Null)
     {
@@ -50,7 +50,7 @@ fn fsync(call: &mut Call<'_>) -> Result<Answer> {
     Ok(Answer::Done)
 }
 
-/// Runs what waits for the disk without holding up the network thread's other clients.
+/// Runs disk waits without a delay for other clients of the network thread.
 fn blocking<T>(work: impl Fn() -> Result<T>) -> Result<T> {
     let mut result = None;
     blocking::in_place(&mut || result = Some(work()));

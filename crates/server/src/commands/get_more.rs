@@ -1,4 +1,4 @@
-//! `getMore`: the next batch of a cursor; a tailable one may wait for it.
+//! `getMore`: the next batch of a cursor. A tailable cursor may wait for it.
 
 use crate::access::{self, Needs};
 use crate::call::{Answer, Call};
@@ -12,10 +12,10 @@ use database::{Cursor, Wake, Watch};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// How long a tailable cursor with awaitData waits where the client doesn't say.
+/// Default wait of a tailable cursor with awaitData.
 const AWAIT_DEFAULT: Duration = Duration::from_secs(1);
 
-/// The row of the table.
+/// The row in the command table.
 pub(crate) const GET_MORE: Command =
     Command::new("getMore", Kind::Read, "Fetches the next batch of a cursor.", get_more, Needs::Nothing)
         .stable_api()
@@ -36,7 +36,7 @@ fn get_more(call: &mut Call<'_>) -> Result<Answer> {
     };
     let collection = fields.required("collection", Fields::string)?;
     let batch_size = fields.natural("batchSize")?.filter(|size| *size > 0);
-    // Gossip between members of a set.
+    // Fields that members of a replica set exchange.
     fields.refuse_unless_default("term")?;
     fields.any("lastKnownCommittedOpTime")?;
     fields.finish()?;
@@ -46,7 +46,7 @@ fn get_more(call: &mut Call<'_>) -> Result<Answer> {
     let mut cursor = cursors.take(id, &namespace)?;
     call.reads_stream = cursor.resume_token().is_some();
     if let Err(error) = check(call, id, &cursor) {
-        // What is wrong is the request, not the cursor.
+        // The error is in the request, so the cursor stays open.
         cursors.put_back(id, cursor);
         return Err(error);
     }
@@ -70,7 +70,7 @@ fn get_more(call: &mut Call<'_>) -> Result<Answer> {
     }
 }
 
-/// Whether this request may go on with the cursor.
+/// Checks that this request may read the cursor.
 fn check(call: &Call<'_>, id: i64, cursor: &Cursor) -> Result<()> {
     access::cursor::check(call, id, cursor)?;
     if cursor.session != call.arguments.session && cursor.session.is_some() {
@@ -101,7 +101,7 @@ fn check(call: &Call<'_>, id: i64, cursor: &Cursor) -> Result<()> {
         }
         _ => {}
     }
-    // A limit of zero is none and yet given.
+    // A limit of zero means no limit, but the field is present.
     let limit = call.request.body.get("maxTimeMS").filter(|limit| !limit.is_nullish());
     if limit.is_some() && !waits(cursor) {
         return Err(err!(BadValue, "cannot set maxTimeMS on getMore command for a non-awaitData cursor"));
@@ -109,7 +109,7 @@ fn check(call: &Call<'_>, id: i64, cursor: &Cursor) -> Result<()> {
     Ok(())
 }
 
-/// Whether the cursor waits for more at its end.
+/// Returns true if the cursor waits for documents at its end.
 fn waits(cursor: &Cursor) -> bool {
     cursor.tailable && cursor.await_data
 }
@@ -134,7 +134,7 @@ fn answer(
     }
     call.adopt(&cursor.operation);
     call.durable = cursor.durable;
-    // Watching begins before looking, so that no insert falls between the two.
+    // The watch starts before the check, so no insert is lost between them.
     let watch = waits(cursor).then(|| InsertWatch::new(call, cursor));
     if let Some(watch) = watch
         && cursor.is_exhausted()?
@@ -152,14 +152,17 @@ fn answer(
     let closes = ended && !cursor.goes_on();
     super::cursor_reply::append_resume_token(call, cursor);
     if call.exhaust_allowed && !closes {
-        // The client wants all batches unasked: the same request is handled again and again.
+        // The client requested all batches in one exchange (exhaust). The server handles the same
+        // request repeatedly.
         call.streams = Some(0);
     }
     call.reply.append(c"id", if closes { 0 } else { id }).append(c"ns", namespace.as_str()).end();
     Ok(if closes { Next::Ended } else { Next::Open })
 }
 
-/// Errors: those of the fail point for getMores that have their cursor.
+/// Applies fail points for getMore with a valid cursor.
+///
+/// Errors: the fail point's error.
 fn fail_on_demand(call: &Call<'_>, namespace: &Namespace) -> Result<()> {
     if !call.server.fail_points.active() || call.progress.waiting_until.is_some() {
         return Ok(());
@@ -173,7 +176,7 @@ fn fail_on_demand(call: &Call<'_>, namespace: &Namespace) -> Result<()> {
     })
 }
 
-/// Notices writes to a collection from when it is made.
+/// A watch on inserts into a collection since its creation.
 struct InsertWatch {
     change: Listener,
     watch: Watch,
@@ -188,11 +191,11 @@ impl InsertWatch {
         InsertWatch { change, watch }
     }
 
-    /// Waits until something is written; `None` once the time is over.
+    /// Waits for a write; `None` after the timeout.
     fn wait(self, call: &mut Call<'_>, at_most: Duration) -> Option<Answer> {
         let InsertWatch { mut change, watch } = self;
         call.wait(at_most, move |waker| {
-            // The watch lives for as long as the wait does.
+            // The closure keeps the watch alive during the wait.
             let _ = &watch;
             change.has_happened(waker)
         })

@@ -1,7 +1,7 @@
-//! `hello` and `isMaster`: who this server is, asked by every client before anything else.
+//! `hello` and `isMaster`: role and limits of this server. Each client sends hello first.
 //!
-//! With a topologyVersion and maxAwaitTimeMS the reply is held back until something changes or
-//! the time is over; where the client allows it, replies then go on without being asked for.
+//! With topologyVersion and maxAwaitTimeMS the reply waits for a change or the timeout. If the
+//! client allows exhaust replies, later replies follow without further requests.
 
 use super::login;
 use crate::access::Needs;
@@ -19,13 +19,13 @@ use std::time::Duration;
 use wire::compression::Compressor;
 use wire::header::MAX_MESSAGE_SIZE;
 
-/// The most statements in one command that writes.
+/// Maximum number of statements in a write command.
 pub(crate) const MAX_WRITE_BATCH_SIZE: i32 = 100_000;
 
-/// The largest description of itself that a client may send, in bytes.
+/// Maximum size of the client metadata, in bytes.
 const METADATA_MAX: usize = 512;
 
-/// The longest name of an application, in bytes.
+/// Maximum length of an application name, in bytes.
 const APP_NAME_MAX: usize = 128;
 
 /// The row of `hello`.
@@ -35,7 +35,7 @@ pub(crate) const HELLO: Command =
         .without_auth()
         .has_secrets();
 
-/// The row of `isMaster`, hello's older name.
+/// The row of `isMaster`, the older name of hello.
 pub(crate) const IS_MASTER: Command =
     Command::new("isMaster", Kind::Admin, "The older name of hello.", is_master, Needs::Nothing)
         .without_auth()
@@ -49,7 +49,7 @@ fn is_master(call: &mut Call<'_>) -> Result<Answer> {
     answer(call, "ismaster")
 }
 
-/// What a client says in its hello.
+/// Parsed fields of a hello.
 struct Greeting<'a> {
     hello_ok: bool,
     client: Option<Document<'a>>,
@@ -57,11 +57,11 @@ struct Greeting<'a> {
     mechanisms_of: Option<&'a str>,
     begins_login: Option<Document<'a>>,
     awaits: Option<Awaits>,
-    /// Whether it has come through a balancer, behind which it knows no servers but one service.
+    /// True behind a load balancer. Such a client sees a single service instead of servers.
     load_balanced: bool,
 }
 
-/// A hello that waits for a change.
+/// Parameters of a hello that waits for a change.
 struct Awaits {
     is_this_process: bool,
     counter: i64,
@@ -99,16 +99,16 @@ impl<'a> Greeting<'a> {
             awaits: awaits(call, &mut fields)?,
             load_balanced: fields.flag("loadBalanced")?.unwrap_or(false),
         };
-        // The one command whose unknown fields MongoDB passes over: clients announce in it what
-        // older servers don't know.
+        // MongoDB ignores unknown fields only in this command, because newer clients announce
+        // features in it.
         drop(fields.rest());
         Ok(greeting)
     }
 }
 
-/// The user whose mechanisms are asked for.
+/// Takes the user whose mechanisms the client requests.
 ///
-/// Errors: TypeMismatch; BadValue for a document, which MongoDB reads as a user's name in two fields.
+/// Errors: TypeMismatch; BadValue for a document, which MongoDB reads as a user name in two fields.
 fn mechanisms_of<'a>(fields: &mut Fields<'a>) -> Result<Option<&'a str>> {
     match fields.peek("saslSupportedMechs") {
         Some(Value::Document(_)) => {
@@ -151,7 +151,7 @@ fn awaits(call: &Call<'_>, fields: &mut Fields<'_>) -> Result<Option<Awaits>> {
     }))
 }
 
-/// Keeps what the client says of itself, which it may say once.
+/// Stores the client's metadata. A client may send metadata once.
 fn remember_client(call: &mut Call<'_>, client: Document<'_>) -> Result<()> {
     if call.progress.waiting_until.is_some() {
         return Ok(());
@@ -171,8 +171,10 @@ fn remember_client(call: &mut Call<'_>, client: Document<'_>) -> Result<()> {
     Ok(())
 }
 
-/// Logs once per server that a client says nothing of itself. MongoDB refuses this. MongoDB's Node driver 7 sends it
-/// inside Jest, which gives tests another class `Map` than the driver expects.
+/// Logs empty client metadata, once for each server.
+///
+/// MongoDB refuses empty metadata. MongoDB's Node driver 7 sends it inside Jest, because Jest
+/// replaces the class `Map` that the driver expects.
 fn warn_of_empty_metadata(call: &Call<'_>) {
     if !call.server.warned_of_empty_metadata.swap(true, Ordering::Relaxed) {
         log::warn!(
@@ -208,7 +210,7 @@ fn check_client(client: Document<'_>) -> Result<()> {
     Ok(())
 }
 
-/// What to wait for, `None` where the client must be told something at once.
+/// Returns the wait, or `None` if the reply must be sent at once.
 fn hold_back(call: &mut Call<'_>, awaits: &Awaits) -> Result<Option<Answer>> {
     let now = topology_counter(call);
     let told = match call.progress.stream {
@@ -245,10 +247,11 @@ fn append_reply(call: &mut Call<'_>, greeting: &Greeting<'_>, primary: &str) {
     }
     call.reply.append(FieldName::known(primary), is_primary);
     if call.server.settings.shared {
-        // One of several that drivers share load over, pin transactions to, and leave when it dies.
+        // Drivers treat the server as one of several mongos: they balance load over them, pin
+        // transactions, and switch after a failure.
         call.reply.append(c"msg", "isdbgrid");
         if greeting.load_balanced {
-            // Which of those behind the balancer this connection has led to.
+            // Identifies the server behind the load balancer that serves this connection.
             call.reply.append(c"serviceId", call.server.topology.process_id);
         }
     }
@@ -275,7 +278,7 @@ fn append_reply(call: &mut Call<'_>, greeting: &Greeting<'_>, primary: &str) {
     }
 }
 
-/// What a client asks who is about to log in, and that it does so already.
+/// Appends the login part: mechanisms and the speculative authentication.
 fn append_login(call: &mut Call<'_>, greeting: &Greeting<'_>) -> Result<()> {
     if let Some(user) = greeting.mechanisms_of {
         login::append_mechanisms(call, user)?;
@@ -286,7 +289,7 @@ fn append_login(call: &mut Call<'_>, greeting: &Greeting<'_>) -> Result<()> {
     Ok(())
 }
 
-/// The same for serverStatus.
+/// Appends the set's fields for serverStatus.
 pub(crate) fn append_set_status(call: &mut Call<'_>) {
     let is_primary = call.server.is_primary();
     if let Some(set) = call.server.set() {
@@ -295,11 +298,12 @@ pub(crate) fn append_set_status(call: &mut Call<'_>) {
     }
 }
 
-/// The fields that only members of a set send: this one is the only member, and the primary but for the time
-/// that it has stepped down for.
+/// Appends the fields of replica set members.
+///
+/// This server is the only member. It is the primary, except after a step-down.
 fn append_set(call: &mut Call<'_>, set: &ReplicaSet, is_primary: bool) {
     let address = own_address(call.server, call.connection.local);
-    // Asked for first, so that it isn't the later of the two.
+    // Read first, so that the durable time is not later than the cluster time.
     let durable = call.server.database.durable_time();
     let time = call.server.cluster_time();
     let (config, term) = (set.config(), set.term());

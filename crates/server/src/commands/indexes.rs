@@ -1,4 +1,4 @@
-//! Commands on indexes: create, drop, list, change.
+//! Commands on indexes: create, drop, list, modify.
 
 use super::cursor_reply;
 use crate::access::{Action, Needs};
@@ -34,7 +34,8 @@ fn create_indexes(call: &mut Call<'_>) -> Result<Answer> {
     if indexes.is_empty() {
         return Err(err!(BadValue, "Must specify at least one index to create"));
     }
-    // Indexes have the collection's collation, and nothing is read that would tell that it is another by now.
+    // Indexes use the collection's collation. The call refreshes the catalog, because no later read
+    // would detect an old collation.
     call.server.database.catalog();
     let scope = call.scope_to_write(&namespace, None, None)?;
     let context = &scope.context;
@@ -60,7 +61,7 @@ fn create_indexes(call: &mut Call<'_>) -> Result<Answer> {
     Ok(Answer::Done)
 }
 
-/// One node is the majority and all voting members at once; more there are not.
+/// Checks `commitQuorum`. A single node is the majority and all voting members.
 ///
 /// Errors: UnsatisfiableCommitQuorum, UnknownReplWriteConcern, FailedToParse.
 fn check_quorum(quorum: Option<Value<'_>>) -> Result<()> {
@@ -81,7 +82,7 @@ fn check_quorum(quorum: Option<Value<'_>>) -> Result<()> {
     }
 }
 
-/// The error of one specification, which it names as MongoDB does.
+/// Adds the index specification to an error, as MongoDB does.
 fn in_specification(error: base::Error, spec: Document<'_>) -> base::Error {
     match error.code() {
         base::ErrorCode::NotImplemented | base::ErrorCode::InvalidIndexSpecificationOption => error,
@@ -206,8 +207,8 @@ fn re_index(call: &mut Call<'_>) -> Result<Answer> {
     Ok(Answer::Done)
 }
 
-/// The `index` part of collMod: hides or shows an index, changes when its documents expire, keeps
-/// duplicates out of it, makes it unique.
+/// Applies the `index` part of collMod: hides or shows an index, changes its expiry, refuses new
+/// duplicates, or makes the index unique.
 pub(crate) fn change(
     call: &mut Call<'_>,
     namespace: &Namespace,
@@ -293,7 +294,9 @@ pub(crate) fn change(
     Ok(Some(changed))
 }
 
-/// Errors: InvalidOptions for an index that can't become unique, or is.
+/// Checks that an index can become unique.
+///
+/// Errors: InvalidOptions.
 fn check_preparable(spec: &IndexSpec) -> Result<()> {
     if spec.unique || spec.is_hashed() || spec.wildcard.is_some() {
         return Err(err!(InvalidOptions, "Cannot prepare index {} to become unique", spec.name));

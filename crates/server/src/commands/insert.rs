@@ -1,4 +1,4 @@
-//! `insert`: documents into a collection, which is created if it isn't there.
+//! `insert`: inserts documents into a collection, which is created if missing.
 
 use super::write_batch::WriteBatch;
 use crate::access::{Needs, needs};
@@ -10,7 +10,7 @@ use base::bson::{Document, DocumentBuf};
 use database::{InsertRequest, Insertion};
 use smallvec::SmallVec;
 
-/// The row of the table.
+/// The row in the command table.
 pub(crate) const INSERT: Command =
     Command::new("insert", Kind::Write, "Inserts documents.", insert, Needs::By(needs::insert))
         .stable_api()
@@ -39,7 +39,7 @@ fn insert(call: &mut Call<'_>) -> Result<Answer> {
             position += 1;
             continue;
         }
-        // Those up to the next that was inserted when the command was sent before.
+        // The documents before the next one that the retry record already contains.
         let unanswered = all.iter().enumerate().skip(position);
         let unanswered = unanswered.take_while(|(at, _)| *at == position || !batch.is_answered(*at));
         let mut insertions: SmallVec<[Insertion<'_>; 1]> = SmallVec::with_capacity(all.len() - position);

@@ -1,4 +1,4 @@
-//! `killCursors`: ends cursors that the client is done with.
+//! `killCursors`: closes cursors of a client.
 
 use crate::access::{Needs, needs};
 use crate::call::{Answer, Call};
@@ -7,7 +7,7 @@ use crate::fields::Fields;
 use base::bson::{FieldName, Value};
 use base::{Namespace, Result, err};
 
-/// The row of the table.
+/// The row in the command table.
 pub(crate) const KILL_CURSORS: Command =
     Command::new("killCursors", Kind::Admin, "Ends cursors.", kill_cursors, Needs::By(needs::kill_cursors))
         .stable_api()

@@ -45,7 +45,7 @@ fn list_databases(call: &mut Call<'_>) -> Result<Answer> {
             size += database.log_bytes().unwrap_or(0) as i64;
             empty &= database.log_bytes().is_none();
         }
-        // A filter finds only what the reply shows.
+        // The filter applies to the fields of the reply.
         let mut shown = Builder::new();
         shown.append(c"name", name);
         if !name_only {
@@ -64,9 +64,10 @@ fn list_databases(call: &mut Call<'_>) -> Result<Answer> {
     Ok(Answer::Done)
 }
 
-/// Whether only those databases are shown on which whoever asks may do anything: all are for those who may list all.
+/// Returns true if the list is limited to databases on which the user has privileges. A user with
+/// `listDatabases` sees all.
 ///
-/// Errors: Unauthorized where all are asked for by somebody who may not see all.
+/// Errors: Unauthorized if the user requests all databases without that privilege.
 fn shows_only_own(call: &Call<'_>, authorized: Option<bool>) -> Result<bool> {
     if !access::is_asked(call.server, call.connection) {
         return Ok(false);
@@ -78,7 +79,7 @@ fn shows_only_own(call: &Call<'_>, authorized: Option<bool>) -> Result<bool> {
     }
 }
 
-/// The names with those of the databases that every MongoDB has, also while they are empty.
+/// Adds the system databases, which MongoDB lists even while they are empty.
 fn with_system_databases<'a>(names: impl IntoIterator<Item = &'a str>) -> BTreeSet<&'a str> {
     names.into_iter().chain(["admin", "config", "local"]).collect()
 }
@@ -112,14 +113,14 @@ fn list_collections(call: &mut Call<'_>) -> Result<Answer> {
         if asks && access::privileges(call.server, call.connection).on(own).is_empty() {
             continue;
         }
-        // A filter finds only what the reply shows.
+        // The filter applies to the fields of the reply.
         let shown = if name_only { collection.listed_name() } else { collection.listed() };
         if matcher.matches(shown.view(), &context)? {
             found.push(shown);
         }
     }
     let log = Resource::Collection("local", "oplog.rs");
-    // A mongos lists none, and neither does a front.
+    // Neither a mongos nor a front lists the oplog.
     if call.request.database == "local"
         && !call.server.settings.shared
         && !(asks && access::privileges(call.server, call.connection).on(log).is_empty())
@@ -135,7 +136,7 @@ fn list_collections(call: &mut Call<'_>) -> Result<Answer> {
     Ok(Answer::Done)
 }
 
-/// The log as a collection: capped, and without an index.
+/// Describes the oplog as a capped collection without an index.
 fn describe_log(size: u64, name_only: bool) -> DocumentBuf {
     let mut out = Builder::new();
     out.append(c"name", "oplog.rs").append(c"type", "collection");

@@ -1,4 +1,4 @@
-//! Logging in and out: saslStart, saslContinue, logout, and what hello says of both.
+//! Authentication commands: saslStart, saslContinue, logout, and the login part of hello.
 
 use super::authenticate;
 use crate::access::Needs;
@@ -13,7 +13,7 @@ use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
 use std::time::{Duration, Instant};
 
-/// The number of every conversation: there is one at a time.
+/// Id of each conversation. A connection has one conversation at a time.
 const CONVERSATION_ID: i32 = 1;
 
 /// The row of `saslStart`.
@@ -53,7 +53,7 @@ fn start(call: &mut Call<'_>) -> Result<Answer> {
     Ok(Answer::Done)
 }
 
-/// The fields of a `saslStart`, be it a command or a part of hello.
+/// Fields of a `saslStart` command or of its form in hello.
 struct Start<'a> {
     mechanism: &'a str,
     message: Vec<u8>,
@@ -91,7 +91,8 @@ impl<'a> Start<'a> {
     }
 }
 
-/// Takes a message, which clients send as bytes, and some as text in base64; whether it was text, as the answer is then.
+/// Takes a payload: bytes, or base64 text from some clients. Returns true for text, since the reply
+/// uses the same form.
 fn payload(fields: &mut Fields<'_>) -> Result<(Vec<u8>, bool)> {
     match fields.required("payload", Fields::any)? {
         Value::Binary { bytes, .. } => Ok((bytes.to_vec(), false)),
@@ -137,8 +138,8 @@ fn go_on(call: &mut Call<'_>) -> Result<Answer> {
     Ok(Answer::Done)
 }
 
-/// Answers the `speculativeAuthenticate` of a hello, where the client may begin at once; where not, it asks again with
-/// `saslStart`, and learns what is wrong.
+/// Handles the `speculativeAuthenticate` of a hello. After a failure the client sends `saslStart`
+/// and gets the error.
 pub(crate) fn begin_early(call: &mut Call<'_>, asked: Document<'_>) {
     if call.server.auth.is_pointless(call.server) {
         return;
@@ -161,10 +162,11 @@ pub(crate) fn begin_early(call: &mut Call<'_>, asked: Document<'_>) {
     }
 }
 
-/// Answers the `saslSupportedMechs` of a hello: how this user can log in. One that isn't there could by any means, so
-/// that nobody learns who is there.
+/// Appends the mechanisms of a user for the `saslSupportedMechs` of a hello.
 ///
-/// Errors: BadValue for what names no user; the store's.
+/// An unknown user gets all mechanisms, so the reply does not reveal which users exist.
+///
+/// Errors: BadValue for a string that is not a user name; the store's errors.
 pub(crate) fn append_mechanisms(call: &mut Call<'_>, user: &str) -> Result<()> {
     let Some((db, name)) = user.split_once('.') else {
         return Err(err!(BadValue, "UserName must contain a '.' separated database.user pair"));
@@ -197,8 +199,10 @@ fn logout(call: &mut Call<'_>) -> Result<Answer> {
     Ok(Answer::Done)
 }
 
-/// Tells somebody who wants to log in where there are no users what to do: drivers show the error to people, who have
-/// no other sign of what their connection string asks for.
+/// Returns the error for a login while no users exist. The text explains what to do.
+///
+/// Drivers show this error to their users, who have no other hint about the credentials in the
+/// connection string.
 pub(crate) fn no_users() -> Error {
     err!(
         AuthenticationFailed,

@@ -1,4 +1,5 @@
-//! Commands for operators that ask about, or do, upkeep: `compact`, `dbHash`, `connPoolStats`, `lockInfo` and their kin.
+//! Maintenance commands for operators: `compact`, `dbHash`, `connPoolStats`, `lockInfo` and similar
+//! commands.
 
 use crate::access::{Action, Needs, needs};
 use crate::call::{Answer, Call};
@@ -19,7 +20,7 @@ pub(crate) const COMPACT: Command = Command::new(
 )
 .without_write_concern();
 
-/// Trees give back what they no longer need as they shrink, so nothing is left to be freed.
+/// Frees nothing: trees release unused pages when they shrink.
 fn compact(call: &mut Call<'_>) -> Result<Answer> {
     let mut fields = call.fields();
     let namespace = fields.namespace()?;
@@ -49,7 +50,7 @@ pub(crate) const DB_HASH: Command = Command::new(
 fn db_hash(call: &mut Call<'_>) -> Result<Answer> {
     let mut fields = call.fields();
     fields.command_value();
-    // Only an array is looked at.
+    // Values of other types are ignored.
     let only = match fields.any("collections")? {
         Some(Value::Array(names)) => Some(names.iter().map(collection_name).collect::<Result<Vec<_>>>()?),
         _ => None,
@@ -90,7 +91,9 @@ fn db_hash(call: &mut Call<'_>) -> Result<Answer> {
     Ok(Answer::Done)
 }
 
-/// Errors: BadValue for an entry that is no name.
+/// Returns the collection name in an entry of `collections`.
+///
+/// Errors: BadValue if the entry is not a string.
 fn collection_name(entry: Value<'_>) -> Result<&str> {
     entry.as_str().ok_or_else(|| err!(BadValue, "collections entries have to be strings"))
 }
@@ -126,7 +129,7 @@ pub(crate) const GET_DIAGNOSTIC_DATA: Command = Command::new(
 )
 .admin_only();
 
-/// As MongoDB answers where collecting is off.
+/// Returns MongoDB's reply for a server without diagnostic data collection.
 fn get_diagnostic_data(call: &mut Call<'_>) -> Result<Answer> {
     no_fields(call)?;
     call.reply.begin_document(c"data").end();

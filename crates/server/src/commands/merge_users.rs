@@ -1,5 +1,5 @@
-//! `_mergeAuthzCollections`: users and roles of a dump, which mongorestore has put into collections of its own, take
-//! their places.
+//! `_mergeAuthzCollections`: moves users and roles of a dump from mongorestore's temporary
+//! collections to the system collections.
 
 use crate::access::{Needs, needs};
 use crate::auth::store;
@@ -11,7 +11,7 @@ use crate::system_collections;
 use base::bson::{Builder, Document, DocumentBuf, Value};
 use base::{Namespace, Result, err};
 
-/// The row of the table.
+/// The row in the command table.
 pub(crate) const MERGE: Command = Command::new(
     "_mergeAuthzCollections",
     Kind::Write,
@@ -21,13 +21,13 @@ pub(crate) const MERGE: Command = Command::new(
 )
 .admin_only();
 
-/// A kind of documents that is taken over.
+/// A kind of documents that the command moves: users or roles.
 struct Part {
-    /// Where they belong.
+    /// Target collection.
     target: &'static str,
-    /// The field of the name.
+    /// Field with the name.
     name: &'static str,
-    /// The fields that have to be lists, and those that have to be documents.
+    /// Required array fields, and required document fields.
     lists: &'static [&'static str],
     documents: &'static [&'static str],
 }
@@ -61,8 +61,9 @@ fn merge(call: &mut Call<'_>) -> Result<Answer> {
     Ok(Answer::Done)
 }
 
-/// Puts the documents of a collection where they belong, those of one database if it is named. Nothing is changed
-/// unless all of them are what they should be.
+/// Moves the documents of a collection to its target, limited to a database if one is named.
+///
+/// Validates all documents before the first change.
 fn take_over(call: &Call<'_>, part: &Part, from: &Namespace, db: &str, drops: bool) -> Result<()> {
     let mut filter = Builder::new();
     if !db.is_empty() {
@@ -97,7 +98,7 @@ fn run(call: &Call<'_>, mut command: Builder) -> Result<DocumentBuf> {
     command_of_server(call.server, command.finish().view())
 }
 
-/// Refuses what is no user, or no role.
+/// Checks that a document is a valid user or role.
 fn check(part: &Part, document: Document<'_>) -> Result<()> {
     let text =
         |name: &str| document.get(name).and_then(|value| value.as_str()).filter(|text| !text.is_empty());

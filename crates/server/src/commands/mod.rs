@@ -1,20 +1,20 @@
-//! The handlers of the commands: one file per command, or per few that belong together.
+//! The handlers of the commands: one file for each command or for a few related commands.
 //!
 //! # How to add a command
 //!
 //! 1. Write `commands/NAME.rs` with its row and its handler:
 //!
 //!    ```ignore
-//!    //! `count`: how many documents match.
+//!    //! `count`: the number of matching documents.
 //!
-//!    /// The row of the table.
+//!    /// The row in the command table.
 //!    pub(crate) const COUNT: Command =
 //!        Command::new(
 //!            "count",
 //!            Kind::Read,
 //!            "Counts the documents that match.",
 //!            count,
-//!            Needs::Collection(Action::Find),              // what whoever runs it must be allowed to do
+//!            Needs::Collection(Action::Find),              // the required privilege
 //!        )
 //!        .stable_api();
 //!
@@ -33,19 +33,19 @@
 //!    }
 //!    ```
 //!
-//!    `Kind` decides what else the command takes: reads a readConcern, writes a writeConcern.
-//!    [`Fields::required`](crate::fields::Fields::required) takes what must be there,
-//!    [`Fields::documents`](crate::fields::Fields::documents) reads an array and a document
-//!    sequence alike, [`Fields::of_document`](crate::fields::Fields::of_document) does the same
-//!    for documents inside (`update.updates`).
+//!    `Kind` decides which concern the command accepts: reads accept a readConcern, writes a writeConcern.
+//!    [`Fields::required`](crate::fields::Fields::required) takes a mandatory field.
+//!    [`Fields::documents`](crate::fields::Fields::documents) reads an array or a document sequence.
+//!    [`Fields::of_document`](crate::fields::Fields::of_document) reads nested documents
+//!    (`update.updates`).
 //!
-//! 2. Add `mod NAME;` below, the row to [`COMMANDS`](crate::command::COMMANDS) in its place, and
+//! 2. Add `mod NAME;` below and the row to [`COMMANDS`](crate::command::COMMANDS) in its place. Add
 //!    other spellings of the name to the aliases.
 //!
-//! An error is returned with `?` and becomes the reply of a failed command, labels included;
-//! elements of `writeErrors` and a `writeConcernError` are built by [`reply`](crate::reply). The
-//! general arguments are in `call.arguments`. A handler that has nothing to say yet returns what
-//! [`Call::wait`](crate::call::Call::wait) gives and is called again.
+//! An error returned with `?` becomes the reply of the failed command, labels included.
+//! [`reply`](crate::reply) builds the elements of `writeErrors` and a `writeConcernError`. The
+//! general arguments are in `call.arguments`. A handler that must wait returns the value of
+//! [`Call::wait`](crate::call::Call::wait). The server then calls it again.
 
 pub(crate) mod admin;
 pub(crate) mod aggregate;

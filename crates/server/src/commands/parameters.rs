@@ -10,16 +10,17 @@ use base::bson::{Builder, FieldName, Value};
 use base::{Result, err};
 use std::time::Duration;
 
-/// How much is logged: 0 what everybody should know, up to 5 for whoever looks for a mistake.
+/// Log level: 0 for important messages, up to 5 for debugging.
 const LOG_LEVEL: &str = "logLevel";
 
 /// The feature compatibility version.
 const FEATURE_VERSION: &str = "featureCompatibilityVersion";
 
-/// The same, for each part of the server.
+/// Log level of each component.
 const VERBOSITY: &str = "logComponentVerbosity";
 
-/// Who may connect without TLS, by today's name and the one before; and what they call it, from everybody to nobody.
+/// Parameters of the TLS mode, in the older and the current name. The values lead from plain
+/// connections only to TLS only.
 const TLS_MODES: [(&str, [&str; 4]); 2] = [
     ("sslMode", ["disabled", "allowSSL", "preferSSL", "requireSSL"]),
     ("tlsMode", ["disabled", "allowTLS", "preferTLS", "requireTLS"]),
@@ -66,7 +67,7 @@ fn get_parameter(call: &mut Call<'_>) -> Result<Answer> {
     Ok(Answer::Done)
 }
 
-/// Whether parameters are meant that can be set while the server runs.
+/// Parses `setAt`. Returns true for parameters that can change at run time.
 ///
 /// Errors: BadValue.
 fn set_at_runtime(set_at: &str) -> Result<bool> {
@@ -80,7 +81,7 @@ fn set_at_runtime(set_at: &str) -> Result<bool> {
     }
 }
 
-/// The value of a parameter, also of those that only this command knows.
+/// Value of a parameter, including parameters that only this command has.
 enum Shown {
     Setting(Setting),
     Version(&'static str),
@@ -88,7 +89,7 @@ enum Shown {
     Verbosity,
 }
 
-/// Every parameter, its value, and whether it can be changed at run time.
+/// Returns each parameter with its value, and true if it can change at run time.
 fn all_parameters(call: &Call<'_>) -> Vec<(&'static str, Shown, bool)> {
     let bypass = Setting::Boolean(call.server.settings.localhost_exception);
     let test_commands = Setting::Boolean(call.server.fail_points.allowed());
@@ -216,7 +217,7 @@ fn set_parameter(call: &mut Call<'_>) -> Result<Answer> {
     Ok(Answer::Done)
 }
 
-/// Which of the words tells who may connect without TLS.
+/// Returns the word for the current TLS mode.
 fn tls_word(call: &Call<'_>, words: [&'static str; 4]) -> &'static str {
     let [off, allow, prefer, require] = words;
     match call.server.settings.tls.as_ref().map(|tls| tls.mode()) {
@@ -227,9 +228,9 @@ fn tls_word(call: &Call<'_>, words: [&'static str; 4]) -> &'static str {
     }
 }
 
-/// Lets fewer connect without TLS than before, by one step.
+/// Restricts plain connections by one step.
 ///
-/// Errors: BadValue for any other step, and for what is no word of these.
+/// Errors: BadValue for any other step and for an unknown word.
 fn set_tls_mode(call: &mut Call<'_>, name: &str, value: Value<'_>) -> Result<()> {
     let words = TLS_MODES.iter().find(|(known, _)| *known == name).map_or([""; 4], |(_, words)| *words);
     let asked = value.as_str().filter(|asked| words.contains(asked));

@@ -1,5 +1,7 @@
-//! The commands on the plan cache: index filters, which say what indexes the queries of one shape
-//! may use, and the plans that are kept of shapes between whose indexes there were trials.
+//! Commands on the plan cache: index filters and cached plans.
+//!
+//! An index filter limits the indexes for queries of one shape. The cache keeps the winning plan of
+//! a shape after a trial between indexes.
 
 use crate::access::{Action, Needs};
 use crate::call::{Answer, Call};
@@ -22,7 +24,7 @@ pub(crate) const CLEAR: Command = Command::new(
 fn clear_plans(call: &mut Call<'_>) -> Result<Answer> {
     let mut fields = call.fields();
     let namespace = fields.namespace()?;
-    // What has another type is left out, as in MongoDB.
+    // Values of other types are ignored, as in MongoDB.
     let query = fields.any("query")?.and_then(|value| value.as_document());
     let sort = fields.any("sort")?.and_then(|value| value.as_document());
     let projection = fields.any("projection")?.and_then(|value| value.as_document());
@@ -65,7 +67,7 @@ fn set_filter(call: &mut Call<'_>) -> Result<Answer> {
     Ok(Answer::Done)
 }
 
-/// The indexes of a new filter: key patterns and names.
+/// Takes the indexes of a new filter: key patterns and names.
 ///
 /// Errors: BadValue.
 fn allowed_indexes(fields: &mut Fields<'_>) -> Result<(Vec<DocumentBuf>, Vec<String>)> {
@@ -103,7 +105,7 @@ pub(crate) const CLEAR_FILTERS: Command = Command::new(
 fn clear_filters(call: &mut Call<'_>) -> Result<Answer> {
     let mut fields = call.fields();
     let namespace = fields.namespace()?;
-    // MongoDB reads the shape only if there is a collection.
+    // MongoDB parses the shape only if the collection exists.
     if call.server.database.collection(&namespace).is_none() {
         return Ok(Answer::Done);
     }
@@ -150,7 +152,7 @@ fn list_filters(call: &mut Call<'_>) -> Result<Answer> {
     Ok(Answer::Done)
 }
 
-/// The fields that name a shape.
+/// Fields that identify a query shape.
 struct Shape<'a> {
     query: Option<Document<'a>>,
     sort: Option<Document<'a>>,
@@ -159,8 +161,9 @@ struct Shape<'a> {
 }
 
 impl<'a> Shape<'a> {
-    /// Errors: BadValue for fields of other types and for an empty collation; those of a
-    /// collation.
+    /// Takes the fields of a shape.
+    ///
+    /// Errors: BadValue for fields of other types and for an empty collation; an invalid collation.
     fn read(fields: &mut Fields<'a>) -> Result<Shape<'a>> {
         let query = document(fields, "required field query")?;
         let sort = document(fields, "optional field sort")?;
@@ -184,13 +187,13 @@ impl<'a> Shape<'a> {
     }
 }
 
-/// A field that must be a document; `what` ends in its name.
+/// Takes a field that must be a document. The last word of `what` is the field's name.
 fn document<'a>(fields: &mut Fields<'a>, what: &str) -> Result<Option<Document<'a>>> {
     let name = what.rsplit(' ').next().unwrap_or(what);
     match fields.any(name)? {
         None => Ok(None),
         Some(Value::Document(document)) => Ok(Some(document)),
-        // MongoDB reads an array as a document with numbers for names.
+        // MongoDB reads an array as a document with numeric field names.
         Some(Value::Array(array)) => Ok(Some(array.as_document())),
         Some(_) => Err(err!(BadValue, "{what} must be an object")),
     }

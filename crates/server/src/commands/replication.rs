@@ -1,4 +1,5 @@
-//! Commands that ask about the replica set: answered for the set of one, or refused where there is none.
+//! Commands that read the state of the replica set. The set has one member. A standalone refuses
+//! them.
 
 use crate::access::{Action, Needs};
 use crate::call::{Answer, Call};
@@ -9,7 +10,7 @@ use crate::replica_set::ReplicaSet;
 use base::bson::{Builder, FieldName, Value};
 use base::{Result, err};
 
-/// The set that the server is.
+/// Returns the replica set.
 ///
 /// Errors: NoReplicationEnabled on a standalone; NotYetInitialized before the set is initiated.
 pub(crate) fn replica_set<'a>(call: &Call<'a>) -> Result<&'a ReplicaSet> {
@@ -30,14 +31,14 @@ pub(crate) const GET_STATUS: Command = Command::new(
 )
 .admin_only();
 
-/// What both the set's and the member's status tell.
+/// Values that the status of both the set and the member needs.
 #[derive(Clone, Copy)]
 struct Status {
     primary: bool,
-    /// The time of the last write.
+    /// Time of the last write.
     time: u64,
     term: i64,
-    /// The time of the last election, and its term's first.
+    /// Cluster time of the last election, and its date in milliseconds.
     elected: (u64, i64),
 }
 
@@ -76,7 +77,7 @@ fn get_status(call: &mut Call<'_>) -> Result<Answer> {
     let set = replica_set(call)?;
     let primary = set.is_primary(call.server);
     let standing = set.standing();
-    // Asked for first, so that it isn't the later of the two.
+    // Read first, so that the durable time is not later than the cluster time.
     let durable_time = call.server.database.durable_time();
     let time = call.server.cluster_time();
     let status = Status { primary, time, term: standing.term, elected: standing.elected };
@@ -128,7 +129,7 @@ fn get_status(call: &mut Call<'_>) -> Result<Answer> {
     Ok(Answer::Done)
 }
 
-/// Appends how the last election went: with one voter, at once.
+/// Appends metrics of the last election. With one voter it ends at once.
 fn append_election(out: &mut Builder, status: &Status, priority: f64, timeout_millis: i32) {
     out.begin_document(c"electionCandidateMetrics").append(c"lastElectionReason", "electionTimeout");
     out.append(c"lastElectionDate", Value::DateTime(status.elected.1)).append(c"electionTerm", status.term);
@@ -165,7 +166,7 @@ fn get_config(call: &mut Call<'_>) -> Result<Answer> {
     set.config().append_to(&set.name, &address, call.reply.begin_document(c"config"));
     call.reply.end();
     if commitment {
-        // One member has it as soon as it holds.
+        // The only member has the configuration at once.
         call.reply.append(c"commitmentStatus", true);
     }
     Ok(Answer::Done)

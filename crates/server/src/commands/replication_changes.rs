@@ -1,4 +1,4 @@
-//! Commands that change the replica set: as far as a set of one member can change.
+//! Commands that change the replica set, within the limits of one member.
 
 use super::replication::replica_set;
 use crate::access::{Action, Needs};
@@ -12,7 +12,7 @@ use base::bson::{Builder, Document, Value};
 use base::{Result, err};
 use std::time::Duration;
 
-/// The longest that a member may be told to stay a secondary, in seconds.
+/// Maximum time of a step-down or freeze, in seconds.
 const SECONDS_MAX: i64 = 1 << 31;
 
 /// The row of `replSetInitiate`.
@@ -58,8 +58,10 @@ fn initiate(call: &mut Call<'_>) -> Result<Answer> {
     Ok(Answer::Done)
 }
 
-/// The member's address where nobody names one: the machine's name where all of its addresses are listened on and
-/// the name leads to one of them, else the one listened on.
+/// Returns the default address of the member.
+///
+/// The host name is used if the server listens on all addresses and the name resolves to one of
+/// them. Otherwise the listening address is used.
 fn default_address(call: &Call<'_>) -> String {
     if call.server.settings.advertise.is_none() && call.server.settings.bind.is_unspecified() {
         let named = format!("{}:{}", host_name(), call.connection.local.port());
@@ -84,7 +86,7 @@ fn reconfig(call: &mut Call<'_>) -> Result<Answer> {
     let mut fields = call.fields();
     let document = fields.command_value();
     let force = fields.flag("force")?.unwrap_or(false);
-    // The set's one member has every configuration at once.
+    // The only member has each configuration at once.
     fields.natural("maxTimeMS")?;
     fields.finish()?;
     let set = replica_set(call)?;
@@ -141,7 +143,7 @@ fn step_down(call: &mut Call<'_>) -> Result<Answer> {
     if !set.is_primary(call.server) {
         return Err(err!(NotWritablePrimary, "not primary so can't step down"));
     }
-    // There is nobody who could catch up, however long it takes.
+    // No secondary exists that could catch up, so the command waits for the full time.
     if let Some(wait) = call.wait(Duration::from_secs(catch_up as u64), |_| false) {
         return Ok(wait);
     }

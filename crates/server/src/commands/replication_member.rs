@@ -1,4 +1,4 @@
-//! Commands to a member of a set about itself: what the only one answers.
+//! Commands about a single member of a set, answered for a set of one.
 
 use super::replication::replica_set;
 use crate::access::{Action, Needs};
@@ -7,10 +7,10 @@ use crate::command::{Command, Kind};
 use crate::own_address::own_address;
 use base::{Result, err};
 
-/// The smallest log, in megabytes: that of `--oplog-size`.
+/// Minimum oplog size in megabytes, as for `--oplog-size`.
 const OPLOG_MEGABYTES_MIN: f64 = 16.0;
 
-/// The greatest, as MongoDB has it: a petabyte.
+/// MongoDB's maximum oplog size: a petabyte.
 const OPLOG_MEGABYTES_MAX: f64 = 1_073_741_824.0;
 
 /// The row of `replSetAbortPrimaryCatchUp`.

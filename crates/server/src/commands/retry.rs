@@ -1,6 +1,6 @@
-//! Retryable writes: a statement sent again is answered from the record of what it did.
+//! Retryable writes: a statement that is sent again gets its first result from a record.
 //!
-//! The session remembers it; on an engine that outlives the process the commit has recorded it, too.
+//! The session keeps the record. A persistent engine also stores it with the commit.
 
 use crate::call::Call;
 use crate::session::Session;
@@ -9,21 +9,21 @@ use base::{Result, err};
 use database::RetryKey;
 use std::sync::Arc;
 
-/// The retryable side of one write command.
+/// Retry state of one write command.
 pub(crate) struct Retryable {
     session: Arc<Session>,
     number: i64,
-    /// Whether the command has been seen before.
+    /// True if the command was received before.
     again: bool,
-    /// The number of the first statement, or all numbers.
+    /// Number of the first statement, or the numbers of all.
     first: i32,
     ids: Option<Vec<i32>>,
-    /// The statements answered from the record.
+    /// Statements answered from the record.
     pub(crate) retried: Vec<i32>,
 }
 
 impl Retryable {
-    /// Begins the command's retryable write, of so many statements; `None` where it is none.
+    /// Begins a retryable write of `count` statements; `None` if the command is not retryable.
     ///
     /// Errors: TransactionTooOld.
     pub(crate) fn begin(call: &Call<'_>, count: usize) -> Result<Option<Retryable>> {
@@ -44,14 +44,15 @@ impl Retryable {
         let stored = || call.server.database.stored_retries(session.id, among);
         begun.again = match session.begin_write(number)? {
             true => session.take_up(stored()?, number)?,
-            // What others hold may be lost, though this server remembers it: then it is to be done again.
+            // On a shared store a remembered write may be lost. The stored record decides if it
+            // runs again.
             false if call.server.settings.shared => session.believe(stored()?, number)?,
             false => true,
         };
         Ok(Some(begun))
     }
 
-    /// What the statement at this position answered when it was carried out, if it was.
+    /// Returns the recorded result of the statement at this position.
     pub(crate) fn answered(&mut self, position: usize) -> Option<DocumentBuf> {
         if !self.again {
             return None;
@@ -62,22 +63,22 @@ impl Retryable {
         Some(answer)
     }
 
-    /// Whether the statement at this position was carried out before.
+    /// Returns true if the record has the statement at this position.
     pub(crate) fn is_answered(&self, position: usize) -> bool {
         self.again && self.session.executed(self.number, self.statement(position)).is_some()
     }
 
-    /// What the commit of the statement at this position is recorded under.
+    /// Returns the key of the retry record for the statement at this position.
     pub(crate) fn key(&self, position: usize) -> RetryKey {
         RetryKey { session: self.session.id, number: self.number, statement: self.statement(position) }
     }
 
-    /// Remembers what the statement at this position answered.
+    /// Records the result of the statement at this position.
     pub(crate) fn record(&self, position: usize, answer: DocumentBuf) {
         self.session.record(self.number, self.statement(position), answer);
     }
 
-    /// Appends `retriedStmtIds` where statements were answered from the record.
+    /// Appends `retriedStmtIds` if some statements were answered from the record.
     pub(crate) fn append_retried(this: Option<&Retryable>, reply: &mut Builder) {
         let Some(this) = this.filter(|this| !this.retried.is_empty()) else { return };
         reply.begin_array(c"retriedStmtIds");
@@ -87,7 +88,7 @@ impl Retryable {
         reply.end();
     }
 
-    /// Refuses a statement on many documents, which can't be retried.
+    /// Refuses a statement on many documents, which is not retryable.
     ///
     /// Errors: InvalidOptions.
     pub(crate) fn check_single(this: Option<&Retryable>, multi: bool) -> Result<()> {

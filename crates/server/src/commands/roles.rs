@@ -1,4 +1,4 @@
-//! Making, changing and dropping roles: documents in `admin.system.roles`.
+//! Commands that create, change and drop roles: documents in `admin.system.roles`.
 
 use crate::access::privilege::{self, Privilege};
 use crate::access::{Action, Needs, builtin, needs, role};
@@ -237,9 +237,9 @@ fn change_roles(call: &mut Call<'_>, grants: bool) -> Result<Answer> {
     Ok(Answer::Done)
 }
 
-/// The role that the command's own field names.
+/// Takes the role in the command's own field.
 ///
-/// Errors: BadValue for an empty name, TypeMismatch for none.
+/// Errors: BadValue for an empty name; TypeMismatch.
 fn own_role(call: &Call<'_>, fields: &mut Fields<'_>) -> Result<RoleName> {
     match fields.command_value() {
         Value::String("") => Err(err!(BadValue, "Role name must be non-empty")),
@@ -262,7 +262,7 @@ fn check_not_empty(call: &Call<'_>, field: &str, is_empty: bool) -> Result<()> {
     }
 }
 
-/// Takes `privileges`, those of one resource put together.
+/// Takes `privileges` and merges privileges on equal resources.
 fn privileges(fields: &mut Fields<'_>) -> Result<Option<Vec<Privilege>>> {
     let Some(list) = fields.documents("privileges")? else { return Ok(None) };
     let mut privileges = Vec::new();
@@ -281,7 +281,7 @@ fn roles(call: &Call<'_>, fields: &mut Fields<'_>) -> Result<Option<Vec<RoleName
     Ok(Some(names))
 }
 
-/// Leaves the first of each role.
+/// Removes duplicates and keeps the first of each role.
 fn dedup(roles: &mut Vec<RoleName>) {
     let mut seen = Vec::new();
     roles.retain(|role| {
@@ -302,7 +302,7 @@ fn append_restrictions(out: &mut Builder, place: &str, restrictions: Option<Arra
     }
 }
 
-/// The document of a role that may be changed.
+/// Returns the document of a role that is not built in.
 ///
 /// Errors: InvalidRoleModification for a built-in role, RoleNotFound.
 fn check_changeable(server: &Server, role: &RoleName) -> Result<DocumentBuf> {
@@ -312,8 +312,10 @@ fn check_changeable(server: &Server, role: &RoleName) -> Result<DocumentBuf> {
     role::document(server, role)?.ok_or_else(|| err!(RoleNotFound, "Could not find role: {role}"))
 }
 
-/// Refuses roles that a role can't inherit: unknown ones, those of another database unless it is one of `admin`, and
-/// those that inherit it.
+/// Refuses roles that a role cannot inherit.
+///
+/// These are unknown roles, roles of another database unless the role is in `admin`, and roles that
+/// inherit this role.
 fn check_grantable(server: &Server, role: &RoleName, given: &[RoleName]) -> Result<()> {
     if given.contains(role) {
         return Err(err!(InvalidRoleModification, "Cannot grant role {role} to itself."));
@@ -338,7 +340,7 @@ fn check_grantable(server: &Server, role: &RoleName, given: &[RoleName]) -> Resu
     }
 }
 
-/// Refuses privileges beyond the role's database, unless it is one of `admin`.
+/// Refuses privileges outside of the role's database, unless the role is in `admin`.
 fn check_within(role: &RoleName, privileges: &[Privilege]) -> Result<()> {
     match role.db == "admin" || privileges.iter().all(|privilege| privilege.resource.is_within(&role.db)) {
         true => Ok(()),
@@ -350,7 +352,7 @@ fn check_within(role: &RoleName, privileges: &[Privilege]) -> Result<()> {
     }
 }
 
-/// Sets fields of a role's document; with `lifts` it loses its authentication restrictions.
+/// Sets fields of a role's document. `lifts` removes its authentication restrictions.
 fn change(server: &Server, role: &RoleName, set: Document<'_>, lifts: bool) -> Result<()> {
     let mut update = Builder::new();
     update.append(c"update", ROLES).begin_array(c"updates").push_document();
@@ -369,7 +371,7 @@ fn change(server: &Server, role: &RoleName, set: Document<'_>, lifts: bool) -> R
     }
 }
 
-/// Takes roles from all users and roles that have them, then drops them. How many were dropped.
+/// Revokes roles from all users and roles, and drops them. Returns the number of dropped roles.
 fn remove(server: &Server, granted: Document<'_>) -> Result<i64> {
     for collection in [USERS, ROLES] {
         let mut update = Builder::new();

@@ -1,4 +1,4 @@
-//! `rolesInfo`: which roles there are, and what they come to.
+//! `rolesInfo`: roles and their effective privileges.
 
 use crate::access::{Needs, builtin, needs, role};
 use crate::auth::store::{self, ROLES};
@@ -10,11 +10,11 @@ use crate::server::Server;
 use base::bson::{Builder, Document, Value};
 use base::{Result, err};
 
-/// The row of the table.
+/// The row in the command table.
 pub(crate) const INFO: Command =
     Command::new("rolesInfo", Kind::Read, "Tells of roles.", info, Needs::By(needs::roles_info));
 
-/// What is shown of each role.
+/// Optional parts of a role's description.
 #[derive(Clone, Copy)]
 struct Shown {
     privileges: bool,
@@ -65,7 +65,7 @@ fn info(call: &mut Call<'_>) -> Result<Answer> {
     Ok(Answer::Done)
 }
 
-/// Takes `showPrivileges`: whether they are shown, and whether as a part of a user.
+/// Takes `showPrivileges`: true if they are shown, and true for the form of a user fragment.
 fn show_privileges(fields: &mut Fields<'_>) -> Result<(bool, bool)> {
     match fields.any("showPrivileges")? {
         None | Some(Value::Null) => Ok((false, false)),
@@ -87,7 +87,7 @@ fn show_privileges(fields: &mut Fields<'_>) -> Result<(bool, bool)> {
     }
 }
 
-/// The document of a role, a built-in one's made up.
+/// Returns the document of a role. The document of a built-in role is generated.
 fn described(server: &Server, role: &RoleName) -> Result<Option<base::bson::DocumentBuf>> {
     let Some(privileges) = builtin::privileges(role) else { return role::document(server, role) };
     let mut document = Builder::new();
@@ -97,7 +97,7 @@ fn described(server: &Server, role: &RoleName) -> Result<Option<base::bson::Docu
     Ok(Some(document.finish()))
 }
 
-/// Every role of the database, the built-in ones first.
+/// Appends each role of the database, built-in roles first.
 fn append_all(call: &mut Call<'_>, shown: Shown, builtin_too: bool) -> Result<()> {
     let (server, database) = (call.server, call.request.database);
     call.reply.begin_array(c"roles");
@@ -176,7 +176,7 @@ fn append_role(
     Ok(())
 }
 
-/// What somebody with these roles would be shown to have.
+/// Appends a user fragment: the privileges of a user with these roles.
 fn append_fragment(call: &mut Call<'_>, roles: &[RoleName], shown: Shown) -> Result<()> {
     let out = call.reply.begin_document(c"userFragment");
     role::append_names(out, "roles", roles);

@@ -1,4 +1,5 @@
-//! Search indexes, which MongoDB itself has only beside its search process, and this server not at all.
+//! Commands on search indexes. MongoDB needs its search process for them. This server has no search
+//! indexes.
 
 use crate::access::{Action, Needs};
 use crate::call::{Answer, Call};
@@ -35,6 +36,8 @@ pub(crate) const UPDATE: Command = Command::new(
     Needs::Collection(Action::UpdateSearchIndex),
 );
 
+/// Refuses the command.
+///
 /// Errors: SearchNotEnabled.
 fn refuse(_: &mut Call<'_>) -> Result<Answer> {
     Err(err!(

@@ -1,4 +1,4 @@
-//! `serverStatus` and `top`: true counters of this server.
+//! `serverStatus` and `top`: counters of this server.
 
 use crate::access::{Action, Needs};
 use crate::call::{Answer, Call};
@@ -25,10 +25,10 @@ pub(crate) const SERVER_STATUS: Command = Command::new(
     Needs::Cluster(Action::ServerStatus),
 );
 
-/// A section of the reply: its name and what appends it.
+/// A section of the reply: its name and the function that appends it.
 type Section = (&'static str, fn(&Server, &mut Builder));
 
-/// The sections that a client may switch off, or on, by name.
+/// Sections that a client may include or exclude by name.
 const SECTIONS: &[Section] = &[
     ("asserts", asserts),
     ("catalogStats", catalog_stats),
@@ -65,8 +65,8 @@ fn server_status(call: &mut Call<'_>) -> Result<Answer> {
     let shows_set = fields.any("repl")?.is_none_or(|value| value.is_truthy());
     let shows_mirrored = fields.any("mirroredReads")?.is_some();
     let shows_log = fields.any("oplog")?.is_some_and(|value| value.is_truthy());
-    // Whatever else is named is a section of MongoDB's that isn't here, which is left out as
-    // MongoDB leaves out those it doesn't know.
+    // Other names are sections of MongoDB that this server lacks, or unknown names. MongoDB ignores
+    // unknown names too.
     drop(fields.rest());
     let (server, reply) = (call.server, &mut *call.reply);
     let uptime = server.started.elapsed();
@@ -102,7 +102,7 @@ fn server_status(call: &mut Call<'_>) -> Result<Answer> {
     Ok(Answer::Done)
 }
 
-/// How many collections there are of which kind.
+/// Counts the collections by kind.
 fn catalog_stats(server: &Server, reply: &mut Builder) {
     let found = Collections::of(&server.database);
     reply.append(c"collections", found.ordinary).append(c"capped", found.capped);
@@ -110,7 +110,7 @@ fn catalog_stats(server: &Server, reply: &mut Builder) {
     reply.append(c"internalCollections", found.internal).append(c"internalViews", 0);
 }
 
-/// What the kernel has counted for this process, where it tells.
+/// Appends the kernel's counters of this process, where they exist.
 fn extra_info(_: &Server, reply: &mut Builder) {
     reply.append(c"note", "fields vary by platform");
     let process = Process::now();
@@ -130,7 +130,7 @@ fn extra_info(_: &Server, reply: &mut Builder) {
     }
 }
 
-/// The time that commands took, by what they do.
+/// Appends the time of commands by kind: reads, writes, others.
 fn op_latencies(server: &Server, reply: &mut Builder) {
     let mut sums = [(0i64, 0i64); 3];
     for (command, sum) in COMMANDS.iter().zip(server.counters.operations.sums()) {
@@ -154,7 +154,8 @@ fn asserts(server: &Server, reply: &mut Builder) {
     reply.append(c"user", server.counters.user_asserts.get()).append(c"rollovers", 0);
 }
 
-/// Connections, and what they wait for: `threaded` are those that have a thread, which is while they run something.
+/// Appends the connection counts. `threaded` counts connections with a thread, which is each
+/// connection that runs a command.
 fn connections(server: &Server, reply: &mut Builder) {
     let found = Connections::of(&server.activities, server.settings.connections_max);
     reply.append(c"current", found.open as i32).append(c"available", found.available as i32);
@@ -205,7 +206,7 @@ fn op_counters(server: &Server, reply: &mut Builder) {
     reply.append(c"getmore", ran("getMore")).append(c"command", others.map(ran).sum::<i64>());
 }
 
-/// What was applied for another member of a set, of which there is none.
+/// Appends zeros: a set of one applies no entries of other members.
 fn applied_counters(_: &Server, reply: &mut Builder) {
     for name in ["insert", "query", "update", "delete", "getmore", "command"] {
         reply.append(FieldName::literal(name), 0i64);
@@ -218,7 +219,7 @@ fn storage_engine(server: &Server, reply: &mut Builder) {
     reply.append(c"readOnly", false);
 }
 
-/// How clients logged in, and the certificate that they are shown. Members of clusters don't log in here.
+/// Appends the logins by mechanism and the server's certificate. No cluster members log in here.
 fn security(server: &Server, reply: &mut Builder) {
     let counters = &server.counters;
     reply
@@ -245,7 +246,7 @@ fn append_tries(reply: &mut Builder, name: &str, tries: &TryCounter) {
     reply.append(c"successful", tries.successful.get()).end();
 }
 
-/// How many connections there have been of each version of TLS.
+/// Appends the number of connections by TLS version.
 fn transport_security(server: &Server, reply: &mut Builder) {
     let names = PROTOCOLS.iter().map(|(name, _)| *name).chain(["unknown"]);
     for (name, counter) in names.zip(&server.counters.protocols) {
@@ -253,7 +254,7 @@ fn transport_security(server: &Server, reply: &mut Builder) {
     }
 }
 
-/// The memory that the process may have, and what was ended for want of it.
+/// Appends the memory limit and the operations that it ended.
 fn memory_limit(server: &Server, reply: &mut Builder) {
     let ended = &server.ended;
     reply.begin_document(c"memory");
@@ -267,8 +268,10 @@ fn memory_limit(server: &Server, reply: &mut Builder) {
     reply.append(c"refusesGrowth", server.database.refuses_growth()).end();
 }
 
-/// The process's memory, and what the journal and the cache of an engine on disk have done since the start; in
-/// memory there is neither. The section has a name of its own, so that tools don't look for WiredTiger's numbers in it.
+/// Appends the memory of the process, and the counters of journal and cache since the start.
+///
+/// The memory engine has neither journal nor cache. The section has its own name, so that tools do
+/// not expect WiredTiger's counters.
 fn vellum(server: &Server, reply: &mut Builder) {
     let counted = server.database.engine().statistics();
     reply.append(c"engine", server.settings.engine).append(c"dataBytes", counted.bytes as i64);
@@ -302,7 +305,7 @@ fn vellum(server: &Server, reply: &mut Builder) {
     reply.append(c"fileBytes", counted.file_bytes as i64);
 }
 
-/// The servers that hold the data of a front, as replSetGetStatus would show them.
+/// Appends the PostgreSQL servers behind a front, in the form of replSetGetStatus.
 fn members(server: &Server, reply: &mut Builder) {
     let members = match server.database.list_members() {
         Ok(members) => members,
@@ -382,7 +385,7 @@ fn top(call: &mut Call<'_>) -> Result<Answer> {
     let catalog = call.server.database.catalog();
     call.reply.begin_document(c"totals").append(c"note", "all times in microseconds");
     for (name, spent) in usage.sorted() {
-        // Dropped collections aren't told of, nor commands without one.
+        // Dropped collections and commands without a collection are omitted.
         if !Namespace::parse(name).is_ok_and(|namespace| catalog.get(&namespace).is_some()) {
             continue;
         }

@@ -1,4 +1,4 @@
-//! Logical sessions: starting, refreshing, ending and killing them.
+//! Logical sessions: start, refresh, end, kill.
 
 use crate::access::{Action, Needs, needs, session};
 use crate::call::{Answer, Call};
@@ -51,8 +51,9 @@ fn end(call: &mut Call<'_>) -> Result<Answer> {
     Ok(Answer::Done)
 }
 
-/// Stops what runs in the sessions for which `is_wanted` holds, and closes their cursors. The sessions
-/// themselves stay, so that a retryable write sent again is still known.
+/// Interrupts the operations of the selected sessions and closes their cursors.
+///
+/// The sessions remain, so that the server still recognizes retried writes.
 fn kill_sessions(call: &Call<'_>, is_wanted: impl Fn(&SessionId) -> bool) {
     call.server.activities.kill_sessions(call.operation_id, &is_wanted);
     for id in call.server.sessions.ids().iter().filter(|id| is_wanted(id)) {
@@ -68,7 +69,7 @@ pub(crate) const KILL_SESSIONS: Command =
 fn kill(call: &mut Call<'_>) -> Result<Answer> {
     let ids = own_sessions(call, Action::KillAnySession)?;
     let own = session::digest(call.server, call.connection);
-    // Without a list those of whoever asks.
+    // An empty list selects the sessions of the current user.
     kill_sessions(call, |id| match ids.as_slice() {
         [] => *id.user() == own,
         ids => ids.contains(id),
@@ -99,7 +100,7 @@ fn kill_all(call: &mut Call<'_>) -> Result<Answer> {
     Ok(Answer::Done)
 }
 
-/// The digest of a user named as `{user: …, db: …}`.
+/// Returns the digest of a user in the form `{user: …, db: …}`.
 fn user_in(place: &str, user: Value<'_>) -> Result<[u8; 32]> {
     let user = user.as_document().ok_or_else(|| {
         let found = user.kind().alias();
@@ -112,10 +113,12 @@ fn user_in(place: &str, user: Value<'_>) -> Result<[u8; 32]> {
     Ok(session_id::digest_of(name, database))
 }
 
-/// The users whose sessions `$listLocalSessions` is to list, by their digests; `None` is all. Where it names none they
-/// are those of whoever asks.
+/// Returns the digests of the users whose sessions `$listLocalSessions` returns; `None` selects all
+/// users.
 ///
-/// Errors: UnsupportedFormat where it asks for both.
+/// The default is the current user.
+///
+/// Errors: UnsupportedFormat if both `users` and `allUsers` are set.
 pub(crate) fn listed_users(specification: Document<'_>, own: [u8; 32]) -> Result<Option<Vec<[u8; 32]>>> {
     const PLACE: &str = "$listLocalSessions";
     let mut fields = Fields::of_document(PLACE, specification);
@@ -155,7 +158,7 @@ fn kill_by_pattern(call: &mut Call<'_>) -> Result<Answer> {
     Ok(Answer::Done)
 }
 
-/// Which sessions are meant: by id, or by user.
+/// Selects sessions by id or by user.
 struct Pattern {
     session: Option<SessionId>,
     user: Option<[u8; 32]>,
@@ -168,7 +171,7 @@ impl Pattern {
         let session = fields.any("lsid")?.map(session_id::read).transpose()?;
         let session = session.map(|named| own(call, named, Action::KillAnySession)).transpose()?.flatten();
         let user = fields.any("uid")?.map(session_id::user_digest).transpose()?;
-        // Whom to act for while killing, which is for those who forward such commands.
+        // Fields for privileged processes that forward such commands for other users.
         fields.refuse_unless_default("users")?;
         fields.refuse_unless_default("roles")?;
         fields.finish()?;
@@ -186,12 +189,12 @@ impl Pattern {
     }
 }
 
-/// The session that the client means, which may be another user's only for those who may do what `also` says.
+/// Returns the session that the client names. Another user's session requires the privilege `also`.
 fn own(call: &Call<'_>, named: Named, also: Action) -> Result<Option<SessionId>> {
     session::own_or(call.server, call.connection, named, also)
 }
 
-/// The sessions named in the command's own field.
+/// Takes the sessions in the command's own field.
 fn own_sessions(call: &Call<'_>, also: Action) -> Result<Vec<SessionId>> {
     let mut fields = call.fields();
     let list = fields.command_value();

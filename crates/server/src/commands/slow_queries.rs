@@ -1,4 +1,4 @@
-//! `vellumSlowQueries`: slow operations by shape, with the plan of each and the index that would serve it.
+//! `vellumSlowQueries`: slow operations by query shape, with their plans and suggested indexes.
 
 use crate::access::{Action, Needs};
 use crate::call::{Answer, Call};

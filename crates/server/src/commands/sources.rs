@@ -1,4 +1,4 @@
-//! Aggregation stages that only the server can answer.
+//! Aggregation stages whose input comes from the server.
 
 use super::sessions::listed_users;
 use crate::access::session;
@@ -10,8 +10,8 @@ use database::language::{CollStats, External};
 use database::{ServerSource, Sources};
 use std::sync::Arc;
 
-/// Answers `$currentOp`, `$listLocalSessions` and the latencies of `$collStats` with the state of now, as far
-/// as a pipeline's first stage asks for it.
+/// Returns the current state for `$currentOp`, `$listLocalSessions` or the latencies of
+/// `$collStats`, if the first stage of the pipeline needs it.
 pub(crate) fn for_server(server: &Server, state: &ConnectionState, pipeline: Array<'_>) -> Sources {
     let first = External::first_of(pipeline);
     let operations = match &first {
@@ -33,8 +33,8 @@ pub(crate) fn for_server(server: &Server, state: &ConnectionState, pipeline: Arr
     })
 }
 
-/// How many operations there were on a collection, and the microseconds that they took; with the spans, how many took
-/// how long.
+/// Returns the number of operations on a collection and their time in microseconds, optionally as a
+/// histogram.
 fn latencies(spent: Option<&Spent>, with_spans: bool) -> DocumentBuf {
     let spent = spent.cloned().unwrap_or_default();
     let transactions = ("transactions", Latency::default());

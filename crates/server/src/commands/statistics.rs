@@ -80,7 +80,7 @@ fn db_stats(call: &mut Call<'_>) -> Result<Answer> {
     call.reply.append(c"avgObjSize", if objects == 0 { 0.0 } else { size_of_data as f64 / objects as f64 });
     call.reply.append(c"dataSize", sized(size_of_data)).append(c"storageSize", sized(storage_size));
     if free_storage {
-        // Trees give back what they no longer need as they shrink.
+        // Trees release unused pages when they shrink.
         call.reply.append(c"freeStorageSize", 0.0);
     }
     call.reply.append(c"indexes", indexes).append(c"indexSize", sized(index_size));
@@ -91,20 +91,20 @@ fn db_stats(call: &mut Call<'_>) -> Result<Answer> {
     if free_storage {
         call.reply.append(c"totalFreeStorageSize", 0.0);
     }
-    // Of another machine's disks nothing is known.
+    // The disks of a remote store are unknown.
     let disk = if call.server.settings.shared { None } else { disk_bytes(&database.directory()) };
     call.reply.append_optional(c"fsUsedSize", disk.map(|(used, _)| sized(used)));
     call.reply.append_optional(c"fsTotalSize", disk.map(|(_, all)| sized(all)));
     Ok(Answer::Done)
 }
 
-/// How much of the file system that a directory is on is taken, and how large it is.
+/// Returns used and total bytes of the file system with this directory.
 #[cfg(unix)]
 fn disk_bytes(directory: &Path) -> Option<(i64, i64)> {
-    // A directory is there once something has been written; its parent is on the same disk.
+    // The directory exists only after the first write. Its parent is on the same disk.
     let found = directory.ancestors().find_map(|directory| nix::sys::statvfs::statvfs(directory).ok())?;
     let block = i64::try_from(found.fragment_size()).unwrap_or(i64::MAX);
-    // Not all systems count with numbers of the same length.
+    // The width of these numbers differs between systems.
     let bytes = |blocks| i64::try_from(blocks).unwrap_or(i64::MAX).saturating_mul(block);
     let (all, free) = (bytes(found.blocks()), bytes(found.blocks_free()));
     Some((all - free, all))
@@ -141,7 +141,7 @@ fn data_size(call: &mut Call<'_>) -> Result<Answer> {
     fields.finish()?;
     let began = Instant::now();
     let (size, count) = match bounds {
-        // The counts are exact, so that they serve as an estimate, too.
+        // The counts are exact, so they also serve as the estimate.
         [None, None] => {
             let statistics = call.server.database.collection_statistics(&namespace)?;
             (statistics.size, statistics.count)

@@ -1,4 +1,4 @@
-//! `strictReport`: what `--strict` has found so far, while the server runs.
+//! `strictReport`: the findings of `--strict` since the start.
 
 use crate::access::{Action, Needs};
 use crate::call::{Answer, Call};

@@ -1,4 +1,4 @@
-//! Handlers tried through whole frames, without a socket.
+//! Tests of handlers through whole frames, without a socket.
 
 use crate::call::Answer;
 use crate::command::COMMANDS;
@@ -14,11 +14,11 @@ use storage::store::LogOptions;
 use wire::header::{self, Opcode};
 use wire::{compression, message, query};
 
-/// One client of a server in memory.
+/// A client of a server in memory.
 struct Client {
     server: Server,
     state: ConnectionState,
-    /// The request that waits, or has further replies.
+    /// The request that waits or has further replies.
     request: Option<Box<Request>>,
 }
 
@@ -41,7 +41,7 @@ impl Client {
         Client::new(Settings { replica_set: Some("rs0".to_string()), ..Settings::default() })
     }
 
-    /// Goes on with the request that is under way, or begins this one.
+    /// Continues the current request, or begins this one.
     fn frame(&mut self, frame: &[u8]) -> (Answer, Vec<u8>) {
         let mut out = Vec::new();
         let (answer, request) = match self.request.take() {
@@ -53,7 +53,7 @@ impl Client {
         (answer, out)
     }
 
-    /// The same where it has to wait: until when.
+    /// Handles a frame that must wait. Returns the deadline.
     fn until(&mut self, frame: &[u8]) -> std::time::Instant {
         let Answer::Wait(event) = self.frame(frame).0 else { panic!("nothing to wait for") };
         event.until().unwrap()
@@ -67,7 +67,7 @@ impl Client {
     }
 }
 
-/// An OP_MSG with these flags.
+/// Returns an OP_MSG with these flags.
 fn command(flags: u32, build: impl FnOnce(&mut Builder)) -> Vec<u8> {
     let mut out = Vec::new();
     header::begin(&mut out, 11, 0, Opcode::Message);
@@ -81,7 +81,7 @@ fn command(flags: u32, build: impl FnOnce(&mut Builder)) -> Vec<u8> {
     out
 }
 
-/// The document of an OP_MSG reply.
+/// Returns the document of an OP_MSG reply.
 fn body(reply: &[u8]) -> Document<'_> {
     assert_eq!(reply[8..12], 11i32.to_le_bytes(), "the reply names its request");
     base::bson::validate(&reply[21..]).unwrap();
@@ -102,8 +102,8 @@ fn text<'a>(reply: &'a DocumentBuf, name: &str) -> Option<&'a str> {
 
 #[test]
 fn every_command_refuses_a_field_it_does_not_know() {
-    // These take any name: conditions, parameters, sections, what newer clients announce, and what
-    // MongoDB ignores.
+    // These commands accept any name: conditions, parameters, sections, fields of newer clients,
+    // and fields that MongoDB ignores.
     const OPEN: [&str; 10] = [
         "currentOp",
         "dbHash",
@@ -371,7 +371,7 @@ fn a_client_that_waits_hears_of_a_step_down() {
     let set = client.server.set().unwrap();
     set.step_down(&client.server, std::time::Duration::ZERO).unwrap();
     assert!(ready(std::task::Waker::noop()));
-    // The time is over at once: by being asked the member becomes the primary of another term.
+    // The time has elapsed: the first read makes the member the primary of another term.
     let (_, reply) = client.frame(&waiting(now));
     let hello = body(&reply).to_owned();
     assert!(matches!(hello.view().get("isWritablePrimary"), Some(Value::Boolean(true))));

@@ -26,7 +26,7 @@ fn commit(call: &mut Call<'_>) -> Result<Answer> {
     let operation = call.operation();
     let committed = session.commit_transaction(call.server, &operation, number)?;
     match call.acknowledge(Some(committed)) {
-        // It may be lost with those who had it: what is left tells.
+        // The commit may be lost with the servers that had it. The remaining records decide.
         Err(error) if error.code() == ErrorCode::HostUnreachable && call.server.settings.shared => {
             match call.server.database.find_transaction(&operation, session.id, number)? {
                 Some(found) => call.acknowledge(Some(found))?,
@@ -45,11 +45,11 @@ fn abort(call: &mut Call<'_>) -> Result<Answer> {
     Ok(Answer::Done)
 }
 
-/// The session, and the number of the transaction that is to end.
+/// Returns the session and the number of the transaction to end.
 fn transaction(call: &mut Call<'_>) -> Result<(Arc<Session>, i64)> {
     let mut fields = call.fields();
     fields.command_value();
-    // For mongos, which finds the members of a transaction by it.
+    // A token for mongos, which locates the members of a transaction.
     fields.any("recoveryToken")?;
     fields.refuse_unless_default("commitTimestamp")?;
     fields.refuse_unless_default("durableTimestamp")?;

@@ -1,4 +1,4 @@
-//! `update`: statements that change documents, or insert one where none matches.
+//! `update`: changes documents, or inserts a document if none matches.
 
 use super::retry::Retryable;
 use super::write_batch::WriteBatch;
@@ -14,23 +14,23 @@ use database::{Hint, UpdateOutcome, UpdateRequest};
 use std::borrow::Cow;
 use std::sync::Arc;
 
-/// The row of the table.
+/// The row in the command table.
 pub(crate) const UPDATE: Command =
     Command::new("update", Kind::Write, "Updates documents.", update, Needs::By(needs::update))
         .stable_api()
         .retryable_write();
 
-/// One element of `updates`, not yet parsed.
+/// An unparsed element of `updates`.
 pub(crate) struct Statement<'a> {
-    /// Which documents.
+    /// Filter of the documents to change.
     pub(crate) filter: Document<'a>,
-    /// The whole, as it was given.
+    /// The whole statement, as sent.
     document: Document<'a>,
-    /// What becomes of them.
+    /// Update operators, replacement or pipeline.
     pub(crate) update: Value<'a>,
-    /// Whether all that match.
+    /// True to change all matching documents.
     pub(crate) multi: bool,
-    /// Whether to insert where none matches.
+    /// True to insert a document if none matches.
     pub(crate) upsert: bool,
     hint: Option<Hint>,
     sort: Option<Document<'a>>,
@@ -71,7 +71,7 @@ fn update(call: &mut Call<'_>) -> Result<Answer> {
                     .parse(&own.context, bypass_validation)
                     .and_then(|request| call.server.database.update_retryable(&own, &request, key));
                 match outcome {
-                    // By the latest catalog the collection may compare strings otherwise.
+                    // The latest catalog may have another collation for the collection.
                     Err(error) if error.code() == ErrorCode::StaleConfig => scope = scope_of(call)?,
                     outcome => break outcome,
                 }
@@ -116,13 +116,13 @@ fn update(call: &mut Call<'_>) -> Result<Answer> {
     Ok(Answer::Done)
 }
 
-/// Whether a pipeline has a stage that there isn't: MongoDB then fails the whole command.
+/// Returns true if a pipeline has an unknown stage. MongoDB then fails the whole command.
 fn is_unknown_stage(error: &base::Error, statement: &Statement<'_>) -> bool {
     matches!(statement.update, Value::Array(_)) && error.code().number() == 40324
 }
 
 impl<'a> Statement<'a> {
-    /// Reads an element of `updates`.
+    /// Parses an element of `updates`.
     pub(crate) fn read(document: Document<'a>) -> Result<Statement<'a>> {
         let mut fields = Fields::of_document("update.updates", document);
         let filter = fields.required("q", Fields::document)?;
@@ -151,7 +151,7 @@ impl<'a> Statement<'a> {
         Ok(statement)
     }
 
-    /// A statement of another command with the same parts.
+    /// Creates a statement for another command with equal fields.
     pub(crate) fn new(
         filter: Document<'a>,
         update: Value<'a>,
@@ -173,7 +173,7 @@ impl<'a> Statement<'a> {
         }
     }
 
-    /// The same with a sort, constants and a collation, as bulkWrite's updates may have them.
+    /// Adds a sort, constants and a collation, which updates of bulkWrite may have.
     pub(crate) fn with(
         self,
         sort: Option<Document<'a>>,
@@ -183,7 +183,7 @@ impl<'a> Statement<'a> {
         Statement { sort, constants, collation, ..self }
     }
 
-    /// The scope in which the statement is parsed and run: its constants are variables.
+    /// Returns the scope that parses and runs the statement. Constants become variables.
     pub(crate) fn scope<'s>(&self, scope: &'s Scope) -> Cow<'s, Scope> {
         let scope = scope.collated(self.collation.as_ref());
         let Some(constants) = self.constants else { return scope };

@@ -1,4 +1,4 @@
-//! Giving roles to users and taking them away.
+//! Commands that grant roles to users and revoke them.
 
 use super::users::{change_user, named_roles, named_user, not_found};
 use crate::access::{Needs, needs, role};

@@ -7,7 +7,7 @@ use crate::fields::Fields;
 use crate::server::user_write_block::Reason;
 use base::{Result, err};
 
-/// The row of the table.
+/// The row in the command table.
 pub(crate) const SET: Command = Command::new(
     "setUserWriteBlockMode",
     Kind::Admin,

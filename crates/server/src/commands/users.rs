@@ -1,4 +1,4 @@
-//! Making, changing and dropping users. What is written are ordinary documents in `admin.system.users`.
+//! Commands that create, change and drop users: documents in `admin.system.users`.
 
 use crate::access::{Action, Needs, needs, role};
 use crate::auth::user::{append_credential, append_roles};
@@ -13,7 +13,7 @@ use base::{Error, ErrorCode, Result, err};
 use wire::scram::{Credential, Mechanism};
 use wire::secret;
 
-/// The version of MongoDB's arrangement of users that documents here follow.
+/// MongoDB's schema version of the user documents.
 const SCHEMA_VERSION: i32 = 5;
 
 /// The row of `createUser`.
@@ -21,7 +21,7 @@ pub(crate) const CREATE: Command =
     Command::new("createUser", Kind::Write, "Makes a user.", create, Needs::By(needs::create_user))
         .has_secrets();
 
-/// What a command says of a user.
+/// Parsed fields of a command about a user.
 struct Asked<'a> {
     user: UserName,
     password: Option<&'a str>,
@@ -59,14 +59,14 @@ impl<'a> Asked<'a> {
         Ok(asked)
     }
 
-    /// The document of the credentials: what is known of the password by each mechanism.
+    /// Returns the credentials of the password, one for each mechanism.
     fn credentials(&self, call: &Call<'_>) -> Result<DocumentBuf> {
         let mut credentials = Builder::new();
         let Some(password) = self.password else {
             credentials.append(c"external", true);
             return Ok(credentials.finish());
         };
-        // MongoDB makes them in this order.
+        // MongoDB creates them in this order.
         for mechanism in [Mechanism::Sha1, Mechanism::Sha256] {
             if self.wants(call, mechanism)? {
                 let credential = self.credential(call, mechanism, password)?;
@@ -119,7 +119,7 @@ impl<'a> Asked<'a> {
     }
 }
 
-/// The user whom the command's own field names.
+/// Takes the user in the command's own field.
 pub(super) fn named_user(call: &Call<'_>, fields: &mut Fields<'_>) -> Result<UserName> {
     match fields.command_value() {
         Value::String(name) => Ok(UserName::new(name, call.request.database)),
@@ -127,7 +127,7 @@ pub(super) fn named_user(call: &Call<'_>, fields: &mut Fields<'_>) -> Result<Use
     }
 }
 
-/// The roles that a command names.
+/// Parses the roles of a command.
 pub(super) fn named_roles(roles: Array<'_>, db: &str) -> Result<Vec<RoleName>> {
     roles.iter().map(|name| role::read_name(name, db)).collect()
 }
@@ -181,7 +181,7 @@ fn create(call: &mut Call<'_>) -> Result<Answer> {
     Ok(Answer::Done)
 }
 
-/// Makes sure of the index that keeps names apart, and of the document that tells how users are arranged.
+/// Creates the unique index of user names and the schema version document if they are missing.
 fn prepare_store(call: &Call<'_>) -> Result<()> {
     let mut index = Builder::new();
     index.append(c"createIndexes", store::USERS).begin_array(c"indexes").push_document();
@@ -201,7 +201,7 @@ fn prepare_store(call: &Call<'_>) -> Result<()> {
     command_of_server(call.server, admin(version).view()).map(drop)
 }
 
-/// A command of the server's own on `admin`, which waits for nobody: the command that it is part of does.
+/// Returns an internal command on `admin`. The outer command waits for the write concern.
 fn admin(mut command: Builder) -> DocumentBuf {
     command.begin_document(c"writeConcern").append(c"w", 1).end().append(c"$db", "admin");
     command.finish()
@@ -262,7 +262,7 @@ fn update(call: &mut Call<'_>) -> Result<Answer> {
     change_user(call, &asked.user, found_credentials.as_ref(), change.finish().view())
 }
 
-/// Notes which credentials go where only some mechanisms are kept; returns those that there are.
+/// Marks credentials for removal if `mechanisms` shrinks. Returns the existing mechanisms.
 fn trim_credentials(
     call: &Call<'_>,
     user: &UserName,
@@ -291,7 +291,7 @@ fn trim_credentials(
     Ok(credentials.to_owned())
 }
 
-/// Changes a user's document, with these credentials if any are given, and waits for it.
+/// Changes a user's document, with new credentials if given, and waits for the write.
 pub(super) fn change_user(
     call: &mut Call<'_>,
     user: &UserName,
@@ -353,7 +353,7 @@ fn drop_all(call: &mut Call<'_>) -> Result<Answer> {
     Ok(Answer::Done)
 }
 
-/// Removes a user of the command's database, or all; returns how many.
+/// Removes one user or all users of the command's database. Returns their number.
 fn remove(call: &Call<'_>, name: Option<&str>) -> Result<i64> {
     let _changing = call.server.auth.changing.lock();
     let mut delete = Builder::new();

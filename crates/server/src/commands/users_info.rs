@@ -1,4 +1,4 @@
-//! `usersInfo`: users as their documents tell, without what nobody has to see.
+//! `usersInfo`: documents of users, by default without credentials.
 
 use crate::access::{Needs, needs, role};
 use crate::auth::store;
@@ -9,21 +9,21 @@ use crate::request::command_of_server;
 use base::bson::{Builder, Document, DocumentBuf, Value};
 use base::{Result, err};
 
-/// The row of the table.
+/// The row in the command table.
 pub(crate) const USERS_INFO: Command =
     Command::new("usersInfo", Kind::Read, "Tells about users.", users_info, Needs::By(needs::users_info));
 
-/// Whom the command asks for.
+/// The selected users.
 enum Whom {
-    /// Everybody of every database.
+    /// Users of all databases.
     Everybody,
-    /// Everybody of this one.
+    /// Users of the command's database.
     OfDatabase,
-    /// These.
+    /// Named users.
     Named(Vec<UserName>),
 }
 
-/// What it asks for.
+/// Parsed fields of the command.
 struct Asked<'a> {
     whom: Whom,
     credentials: bool,
@@ -95,7 +95,7 @@ fn is_for_all(parts: Document<'_>) -> bool {
     first && parts.next().is_none()
 }
 
-/// Reads a user's name, given as text, for one of the command's own database, or as `{user, db}`.
+/// Parses a user name: a string for the command's database, or `{user, db}`.
 fn read_name(name: Value<'_>, db: &str) -> Result<UserName> {
     let parts = match name {
         Value::String(name) => return Ok(UserName::new(name, db)),
@@ -117,7 +117,7 @@ fn read_name(name: Value<'_>, db: &str) -> Result<UserName> {
     Ok(UserName::new(part("user")?, part("db")?))
 }
 
-/// Named users, each read for itself, with what only such a question is answered with.
+/// Reads named users one by one, with the details that are available only for named users.
 fn one_by_one(call: &Call<'_>, names: &[UserName], asked: &Asked<'_>) -> Result<Vec<DocumentBuf>> {
     let mut users = Vec::new();
     for name in names {
@@ -130,7 +130,7 @@ fn one_by_one(call: &Call<'_>, names: &[UserName], asked: &Asked<'_>) -> Result<
     Ok(users)
 }
 
-/// A user's document with what was asked for.
+/// Returns a user's document with the requested fields.
 fn shown(user: Document<'_>, asked: &Asked<'_>) -> DocumentBuf {
     let mut shown = Builder::new();
     for element in user {
@@ -160,7 +160,7 @@ fn append_mechanisms(shown: &mut Builder, credentials: Value<'_>) {
     shown.end();
 }
 
-/// Users found by an aggregation, as MongoDB finds them, so that `filter` sees what is shown.
+/// Reads users by an aggregation, as MongoDB does, so that `filter` applies to the output.
 fn by_pipeline(call: &Call<'_>, asked: &Asked<'_>) -> Result<Vec<DocumentBuf>> {
     let mut command = Builder::new();
     command.append(c"aggregate", store::USERS).begin_array(c"pipeline");

@@ -1,7 +1,7 @@
-//! `validate`: whether a collection's documents, indexes, counts, catalog and files agree.
+//! `validate`: checks that documents, indexes, counts, catalog and files of a collection agree.
 //!
-//! It changes nothing, also if a repair is asked for. What it finds wrong is in the reply, and in the log;
-//! `vellum --repair` mends it.
+//! The command changes nothing, even if a repair is requested. Problems appear in the reply and in
+//! the log. `vellum --repair` repairs them.
 
 use crate::access::{Action, Needs};
 use crate::call::{Answer, Call};
@@ -22,8 +22,8 @@ pub(crate) const VALIDATE: Command = Command::new(
 fn validate(call: &mut Call<'_>) -> Result<Answer> {
     let mut fields = call.fields();
     let namespace = fields.namespace()?;
-    // MongoDB looks only at whether an option is true, and ignores further ones. Documents are always read, and
-    // the counts always compared. Any validation lets other clients go on.
+    // MongoDB checks only the truth of these options and ignores unknown options. Documents are
+    // always read, and counts are always compared. No validation blocks other clients.
     fields.truthy("scandata")?;
     let [full, background] = [fields.truthy("full")?, fields.truthy("background")?];
     let counts = fields.truthy("enforceFastCount")?;

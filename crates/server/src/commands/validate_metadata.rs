@@ -1,4 +1,4 @@
-//! `validateDBMetadata`: whether views and indexes keep to a version of the stable API.
+//! `validateDBMetadata`: checks that views and indexes use only a version of the stable API.
 
 use crate::access::{Needs, needs};
 use crate::call::{Answer, Call};
@@ -9,7 +9,7 @@ use base::bson::Array;
 use base::{ErrorCode, Result, err};
 use database::collection::Collection;
 
-/// How many bytes the errors of one reply may take before the rest is only said to be there.
+/// Maximum bytes of errors in a reply. Above it the reply reports only that errors are missing.
 const ERRORS_MAX: usize = 15 * 1024 * 1024;
 
 /// The row of `validateDBMetadata`.
@@ -31,7 +31,7 @@ fn validate_metadata(call: &mut Call<'_>) -> Result<Answer> {
     let mut parameters = Fields::of_document("validateDBMetadata.apiParameters", parameters);
     let version = parameters.required("version", Fields::string)?;
     let strict = parameters.strict_boolean("strict")?.unwrap_or(false);
-    // Nothing of version 1 is deprecated.
+    // Version 1 has no deprecated features.
     parameters.strict_boolean("deprecationErrors")?;
     parameters.finish()?;
     if let Some(name) = name
@@ -67,7 +67,7 @@ fn validate_metadata(call: &mut Call<'_>) -> Result<Answer> {
     Ok(Answer::Done)
 }
 
-/// What a collection or view has that version 1 of the stable API hasn't.
+/// Returns the features of a collection or view that version 1 of the stable API lacks.
 fn errors_of(collection: &Collection, strict: bool) -> Vec<String> {
     if !strict {
         return Vec::new();

@@ -1,7 +1,7 @@
-//! `vellumClock`: a clock that tests set, hold still and move on.
+//! `vellumClock`: a clock that tests can set, freeze and advance.
 //!
-//! TTL, `$$NOW`, `$currentDate`, ObjectIds made by the server, cluster times and the time-outs of sessions
-//! follow it. It is there only where test commands are: whoever may set the clock may expire every document.
+//! The clock drives TTL, `$$NOW`, `$currentDate`, ObjectIds of the server, cluster times and
+//! session timeouts. The command requires test commands, because it can expire every document.
 
 use crate::access::{Action, Needs};
 use crate::call::{Answer, Call};
@@ -45,7 +45,7 @@ fn clock(call: &mut Call<'_>) -> Result<Answer> {
     if follow {
         clock.follow();
     }
-    // Held still first, so that what is set or advanced to is the very time that follows.
+    // The freeze comes first, so that the clock stays exactly at the new time.
     if let Some(freeze) = freeze {
         clock.freeze(freeze);
     }

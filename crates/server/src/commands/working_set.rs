@@ -1,4 +1,5 @@
-//! `vellumWorkingSet`: how often the cache has what is read, and how often a cache of another size would have it.
+//! `vellumWorkingSet`: the hit ratio of the cache, and the estimated hit ratio of other cache
+//! sizes.
 
 use crate::access::{Action, Needs};
 use crate::call::{Answer, Call};
@@ -7,7 +8,7 @@ use base::Result;
 use base::bson::{Builder, FieldName};
 use database::{Reads, Span};
 
-/// Corners of a curve that lie closer together than this share of reads are left out.
+/// Points of a curve closer together than this share of reads are omitted.
 const CLOSE: f64 = 0.002;
 
 /// The row of `vellumWorkingSet`.
@@ -71,7 +72,7 @@ fn append_span(out: &mut Builder, span: &Span) {
     let points = span.curve.points();
     let mut shown = 0.0;
     for (at, (bytes, rate)) in points.iter().enumerate() {
-        // Where the curve begins to rise counts as much as where it ends.
+        // The point before a rise is as important as the point after it.
         let rises = points.get(at + 1).is_none_or(|(_, next)| next - rate >= CLOSE);
         if rises || rate - shown >= CLOSE {
             shown = *rate;

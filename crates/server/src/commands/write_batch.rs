@@ -1,4 +1,4 @@
-//! What insert, update and delete share: statements in order, errors by position, one reply.
+//! Shared parts of insert, update and delete: statements in order, errors by position, one reply.
 
 use super::retry::Retryable;
 use crate::call::Call;
@@ -7,24 +7,24 @@ use base::bson::DocumentBuf;
 use base::{Error, ErrorCode, Result, err};
 use database::{Committed, RetryKey};
 
-/// The most statements in one command.
+/// Maximum number of statements in a command.
 const STATEMENTS_MAX: usize = 100_000;
 
-/// The statements of one write command as they are carried out.
+/// Running statements of a write command.
 pub(crate) struct WriteBatch {
     ordered: bool,
     errors: Vec<(usize, Error)>,
     committed: Option<Committed>,
-    /// Whether the statements are part of a transaction, which ends with the first that fails.
+    /// True in a transaction, which fails with its first failed statement.
     in_transaction: bool,
-    /// The record of retryable statements, where the command is retryable.
+    /// Retry state of a retryable command.
     pub(crate) retryable: Option<Retryable>,
 }
 
 impl WriteBatch {
     /// Begins a batch of `count` statements.
     ///
-    /// Errors: InvalidLength for none or too many.
+    /// Errors: InvalidLength for no statements or too many.
     pub(crate) fn begin(call: &Call<'_>, count: usize, ordered: bool) -> Result<WriteBatch> {
         if !(1..=STATEMENTS_MAX).contains(&count) {
             return Err(err!(
@@ -37,36 +37,36 @@ impl WriteBatch {
         Ok(WriteBatch { ordered, errors: Vec::new(), committed: None, in_transaction, retryable })
     }
 
-    /// What the statement answered when it was sent before.
+    /// Returns the recorded result of a retried statement.
     pub(crate) fn answered(&mut self, position: usize) -> Option<DocumentBuf> {
         self.retryable.as_mut()?.answered(position)
     }
 
-    /// Whether the statement was carried out when it was sent before.
+    /// Returns true if the record has the statement.
     pub(crate) fn is_answered(&self, position: usize) -> bool {
         self.retryable.as_ref().is_some_and(|retryable| retryable.is_answered(position))
     }
 
-    /// What the commit of a retryable statement is recorded under.
+    /// Returns the key of the retry record for a statement.
     pub(crate) fn key(&self, position: usize) -> Option<RetryKey> {
         self.retryable.as_ref().map(|retryable| retryable.key(position))
     }
 
-    /// Remembers a statement's answer for when it is sent again.
+    /// Records the result of a statement for retries.
     pub(crate) fn record(&self, position: usize, answer: impl FnOnce() -> DocumentBuf) {
         if let Some(retryable) = &self.retryable {
             retryable.record(position, answer());
         }
     }
 
-    /// Notes a commit to wait for.
+    /// Stores the commit that the reply waits for.
     pub(crate) fn committed(&mut self, committed: Option<Committed>) {
         self.committed = committed.or(self.committed);
     }
 
-    /// Notes a statement's failure; `false` where the batch must stop.
+    /// Adds the error of a statement. Returns false if the batch must stop.
     ///
-    /// Errors: what ends the whole command (interruption, an invalid namespace).
+    /// Errors: an error that ends the whole command (interruption, an invalid namespace).
     pub(crate) fn failed(&mut self, position: usize, error: Error) -> Result<bool> {
         let ends_command = matches!(
             error.code(),
@@ -74,20 +74,20 @@ impl WriteBatch {
                 | ErrorCode::InterruptedDueToReplStateChange
                 | ErrorCode::InvalidNamespace
         );
-        // What another try of the whole transaction may mend is no failure of one statement.
+        // A retry of the whole transaction may succeed, so the error belongs to the command.
         if ends_command || (self.in_transaction && reply::is_transient(error.code(), false, false)) {
             return Err(error);
         }
-        // Time that has run out has run out for the statements behind this one too.
+        // An elapsed time limit also applies to the later statements.
         let stops = matches!(error.code(), ErrorCode::MaxTimeMSExpired | ErrorCode::Interrupted);
         self.errors.push((position, error));
         Ok(!self.ordered && !stops && !self.in_transaction)
     }
 
-    /// Appends `writeErrors`, waits for the write concern, and appends what came of that.
+    /// Appends `writeErrors`, waits for the write concern and appends its outcome.
     pub(crate) fn finish(self, call: &mut Call<'_>) -> Result<()> {
         if !self.errors.is_empty() {
-            // One statement's failure is that of the whole transaction.
+            // A failed statement fails the whole transaction.
             call.progress.statement_failed = self.in_transaction;
             call.reply.begin_array(c"writeErrors");
             for (position, error) in &self.errors {

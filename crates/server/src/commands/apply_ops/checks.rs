@@ -1,19 +1,20 @@
-//! What an applyOps must be before any of its operations is applied.
+//! Checks of an applyOps command before its first operation is applied.
 
 use crate::fields::Fields;
 use base::bson::{Document, Element, Type, Value};
 use base::{Error, Result, err};
 
-/// A field that MongoDB no longer accepts.
+/// Name of a field that MongoDB no longer accepts.
 const PRE_CONDITION: &str = "preCondition";
 
-/// How deep applyOps may stand within another.
+/// Maximum nesting depth of applyOps.
 const DEPTH_MAX: usize = 10;
 
-/// The operations of a command, or of an applyOps within one.
+/// Returns the operations of a command or of a nested applyOps.
 ///
-/// Errors: TypeMismatch where they are no array of documents; FailedToParse where too many stand within one
-/// another; NoSuchKey for one without its kind, IllegalOperation for one without a namespace.
+/// Errors: TypeMismatch if the operations are not an array of documents; FailedToParse if the
+/// nesting is too deep; NoSuchKey for an operation without its kind; IllegalOperation for an
+/// operation without a namespace.
 pub(super) fn operations(command: Document<'_>) -> Result<Vec<Document<'_>>> {
     check_nesting(command, 0)?;
     let operations = documents(command)?;
@@ -53,7 +54,7 @@ fn check_nesting(command: Document<'_>, depth: usize) -> Result<()> {
     Ok(())
 }
 
-/// Whether an operation is the command of this name.
+/// Returns true if an operation is the command of this name.
 fn is_command(operation: Document<'_>, name: &str) -> bool {
     let object = operation.get("o").and_then(|object| object.as_document());
     operation.get("op").and_then(|kind| kind.as_str()) == Some("c")
@@ -96,10 +97,11 @@ fn wrong_type(element: Element<'_>, expected: Type) -> Error {
     )
 }
 
-/// Takes the fields beside the operations.
+/// Takes the options of the command.
 ///
-/// Errors: 6711600 for a field that MongoDB no longer accepts; those of the parts of a transaction's entry,
-/// which clients can't apply; FailedToParse for an unknown mode, NotImplemented for one that isn't a client's.
+/// Errors: 6711600 for `preCondition`; BadValue, 31056 or 31240 for fields of a transaction's oplog
+/// entry, which clients may not apply; FailedToParse for an unknown mode; NotImplemented for a mode
+/// of replication members.
 pub(super) fn check_options(fields: &mut Fields<'_>, command: Document<'_>) -> Result<()> {
     if fields.any(PRE_CONDITION)?.is_some() {
         let error = err!(6711600, "applyOps command no longer supports the '{PRE_CONDITION}' option");
@@ -114,7 +116,7 @@ pub(super) fn check_options(fields: &mut Fields<'_>, command: Document<'_>) -> R
     if fields.integer("count")?.is_some() {
         return Err(err!(31240, "applyOps command can't have 'count' field."));
     }
-    // Since MongoDB 7.0 there is no atomic application that it could allow.
+    // Since MongoDB 7.0 no application is atomic, so the value has no effect.
     fields.any("allowAtomic")?;
     match fields.string("oplogApplicationMode")? {
         None | Some("ApplyOps") => Ok(()),

@@ -1,4 +1,4 @@
-//! Commands of an oplog, carried out by the commands that clients give.
+//! Commands in oplog entries, run as the matching client commands.
 
 use super::{Options, Results, checks, object, uuid};
 use crate::arguments::Arguments;
@@ -12,7 +12,8 @@ use wire::request::{Request, Sequences};
 
 /// Applies an operation of kind `c`.
 ///
-/// Errors: BadValue for a command that oplogs don't have; those of the command, but for what is so already.
+/// Errors: BadValue for a command that oplogs do not contain; errors of the command. An error that
+/// shows that the change already exists is ignored.
 pub(super) fn apply(call: &mut Call<'_>, operation: Document<'_>, options: Options) -> Result<()> {
     let object = object(operation)?;
     let name = operation.get("ns").and_then(|name| name.as_str()).unwrap_or_default();
@@ -61,7 +62,7 @@ pub(super) fn apply(call: &mut Call<'_>, operation: Document<'_>, options: Optio
     }
 }
 
-/// Runs a command of clients in the place of the one that asks for it.
+/// Runs a client command in place of the current command.
 fn run(call: &mut Call<'_>, database: &str, command: DocumentBuf) -> Result<()> {
     let body = command.view();
     let request = Request { body, database, sequences: Sequences::default() };
@@ -70,7 +71,7 @@ fn run(call: &mut Call<'_>, database: &str, command: DocumentBuf) -> Result<()> 
     let arguments = Arguments {
         session: call.arguments.session,
         max_time: call.arguments.max_time,
-        // The command that asks waits for all that it has done.
+        // The outer command waits for the write concern of all its operations.
         write_concern: Some(WriteConcern::one()),
         ..Arguments::default()
     };
@@ -100,8 +101,10 @@ fn run(call: &mut Call<'_>, database: &str, command: DocumentBuf) -> Result<()> 
     }
 }
 
-/// Creates a collection, with the UUID that the entry gives it: another of its name makes room, and one that
-/// has the UUID already is given the name.
+/// Creates a collection with the UUID of the entry.
+///
+/// A collection with this UUID and another name is renamed. A collection with this name and another
+/// UUID is renamed to a temporary name.
 fn create(call: &mut Call<'_>, database: &str, object: Document<'_>, uuid: Option<[u8; 16]>) -> Result<()> {
     let Some(uuid) = uuid else { return run(call, database, object.to_owned()) };
     let name = object.first().and_then(|first| first.value().as_str()).unwrap_or_default();
@@ -129,7 +132,7 @@ fn create(call: &mut Call<'_>, database: &str, object: Document<'_>, uuid: Optio
         .map(drop)
 }
 
-/// The command without what oplogs add to it.
+/// Returns the named fields of a command, without the fields that oplogs add.
 fn only(object: Document<'_>, names: &[&str]) -> DocumentBuf {
     let mut command = Builder::new();
     for field in object.iter().filter(|field| names.contains(&field.name())) {
@@ -138,7 +141,7 @@ fn only(object: Document<'_>, names: &[&str]) -> DocumentBuf {
     command.finish()
 }
 
-/// In an oplog the index stands beside the collection.
+/// Converts the oplog form, which has the index's fields beside the collection, to `createIndexes`.
 fn create_indexes(first: Element<'_>, object: Document<'_>) -> DocumentBuf {
     let mut command = Builder::new();
     command.append(c"createIndexes", first.value()).begin_array(c"indexes").push_document();
@@ -149,7 +152,8 @@ fn create_indexes(first: Element<'_>, object: Document<'_>) -> DocumentBuf {
     command.finish()
 }
 
-/// In an oplog an index is changed in fields of its own only; what is taken away is told as false.
+/// Converts the oplog form, which has index changes in fields of its own. An oplog reports a
+/// removed property as false.
 fn coll_mod(object: Document<'_>) -> DocumentBuf {
     let mut command = Builder::new();
     for field in object {
@@ -165,7 +169,7 @@ fn drop_indexes(first: Element<'_>, object: Document<'_>) -> DocumentBuf {
     command.finish()
 }
 
-/// In an oplog the collection that makes room is told by its UUID.
+/// Converts the oplog form, which names the dropped collection by its UUID.
 fn rename(object: Document<'_>) -> DocumentBuf {
     let mut command = only(object, &["renameCollection", "to"]);
     let drops = match object.get("dropTarget") {
@@ -186,6 +190,6 @@ fn nested(call: &mut Call<'_>, object: Document<'_>, options: Options) -> Result
     let always_upsert = object.get("alwaysUpsert").map_or(options.always_upsert, |upsert| upsert.is_truthy());
     let options = Options { always_upsert, ..options };
     let outcome: Result<Results> = super::apply(call, operations, options);
-    // What went wrong within is told without the results within.
+    // The error of a nested applyOps has no nested results.
     outcome.map(drop).map_err(|error| Error::new(error.code(), error.message()))
 }

@@ -1,4 +1,4 @@
-//! Inserts, updates and deletes of an oplog: each made so that applying it twice does no harm.
+//! Inserts, updates and deletes of an oplog. Each operation is idempotent.
 
 use super::{Options, goes_on, object, uuid};
 use crate::call::Call;
@@ -9,10 +9,10 @@ use database::language::{Matcher, Update};
 use database::{DeleteRequest, InsertRequest, UpdateRequest, uuid_text};
 use std::sync::Arc;
 
-/// Applies an operation of this kind. Gives false where it fails in a way that lets others be applied.
+/// Applies an operation of this kind. Returns false after a failure that lets the command continue.
 ///
-/// Errors: NamespaceNotFound; NoSuchKey for an operation without `_id`; BadValue for a kind that there isn't;
-/// those of the update itself; what interrupts it.
+/// Errors: NamespaceNotFound; NoSuchKey for an operation without `_id`; BadValue for an unknown
+/// kind; errors of the update; interruption.
 pub(super) fn apply(
     call: &mut Call<'_>,
     kind: &str,
@@ -56,7 +56,7 @@ pub(super) fn apply(
         Some(_) => {}
     }
     let scope = call.scope_to_write(&namespace, None, None)?.keep_empty_timestamps(true);
-    // Strings in `_id` are told apart as the entry has them, whatever the collection's collation.
+    // `_id` is compared without the collection's collation: the entry has the exact value.
     let place = Place { call, scope, options };
     match kind {
         "i" => place.insert(object, operation),
@@ -65,7 +65,7 @@ pub(super) fn apply(
     }
 }
 
-/// Where an operation is applied.
+/// Target of an operation: the call, the collection's scope and the options.
 struct Place<'p, 'c> {
     call: &'p Call<'c>,
     scope: Scope,
@@ -102,7 +102,7 @@ impl Place<'_, '_> {
         }
     }
 
-    /// Updates the document with this `_id`; whether there was one, or now is.
+    /// Updates the document with this `_id`. Returns true if the document existed or was inserted.
     fn run_update(&self, id: Element<'_>, update: Update, upsert: bool) -> Result<bool> {
         let request = UpdateRequest {
             matcher: Arc::new(Matcher::parse(with_id(id).view(), &self.scope.context)?),
@@ -128,6 +128,8 @@ impl Place<'_, '_> {
     }
 }
 
+/// Returns the `_id` of an entry.
+///
 /// Errors: NoSuchKey.
 fn id_of<'a>(key: Document<'a>, what: &str, entry: Document<'_>) -> Result<Element<'a>> {
     key.find("_id").ok_or_else(|| err!(NoSuchKey, "Failed to apply {what} due to missing _id: {entry}"))
@@ -139,7 +141,7 @@ fn with_id(id: Element<'_>) -> DocumentBuf {
     filter.finish()
 }
 
-/// An operation that failed, though others may be applied.
+/// Logs a failed operation. Returns the error if it ends the command.
 fn failed(error: Error) -> Result<bool> {
     log::info!("applyOps: an operation failed to apply: {error}");
     if goes_on(&error) { Ok(false) } else { Err(error) }

@@ -1,8 +1,8 @@
-//! `applyOps`: carries out entries of an oplog, as `mongorestore --oplogReplay` asks for.
+//! `applyOps`: applies oplog entries, as `mongorestore --oplogReplay` requests.
 //!
-//! The operations are applied one after the other, each committed by itself, as MongoDB does since 7.0; each is
-//! logged as what it changes. An entry that fails to apply is told in `results`, and those behind it are still
-//! applied; one that can't be applied at all ends the command.
+//! Each operation is a commit of its own, as in MongoDB since 7.0, and is logged as the change that
+//! it made. `results` reports an entry that fails, and the later entries are still applied. An
+//! entry that cannot be applied at all ends the command.
 
 mod checks;
 mod command;
@@ -14,7 +14,7 @@ use crate::command::{Command, Kind};
 use base::bson::{Builder, Document, Value};
 use base::{Error, ErrorCode, Result, err};
 
-/// The row of the table.
+/// The row in the command table.
 pub(crate) const APPLY_OPS: Command = Command::new(
     "applyOps",
     Kind::Write,
@@ -23,11 +23,11 @@ pub(crate) const APPLY_OPS: Command = Command::new(
     Needs::By(needs::apply_ops),
 );
 
-/// What holds for all operations of one command.
+/// Options that apply to all operations of a command.
 #[derive(Clone, Copy)]
 struct Options {
     bypass_validation: bool,
-    /// Whether an update inserts the document if it is missing.
+    /// True if an update inserts a missing document.
     always_upsert: bool,
 }
 
@@ -50,7 +50,7 @@ fn apply_ops(call: &mut Call<'_>) -> Result<Answer> {
     }
 }
 
-/// How the operations went that were applied, in their order.
+/// Outcomes of the applied operations, in order.
 #[derive(Default)]
 struct Results(Vec<bool>);
 
@@ -61,7 +61,7 @@ impl Results {
         reply.end();
     }
 
-    /// The failure of the command, which tells the results too.
+    /// Returns the command's error with the results in its information.
     fn fail(&self, error: Error) -> Error {
         let mut info = Builder::new();
         self.append_to(&mut info);
@@ -69,9 +69,10 @@ impl Results {
     }
 }
 
-/// Applies operations in their order.
+/// Applies operations in order.
 ///
-/// Errors: UnknownError where some failed to apply; that of the one which ends the command.
+/// Errors: UnknownError if some operations failed; the error of an operation that ended the
+/// command.
 fn apply(call: &mut Call<'_>, operations: Vec<Document<'_>>, options: Options) -> Result<Results> {
     let mut results = Results::default();
     for operation in operations {
@@ -98,9 +99,9 @@ fn apply(call: &mut Call<'_>, operations: Vec<Document<'_>>, options: Options) -
     }
 }
 
-/// The UUID of the collection that an operation names.
+/// Returns the collection UUID of an operation.
 ///
-/// Errors: those of a field that is none.
+/// Errors: invalid UUID.
 fn uuid(operation: Document<'_>) -> Result<Option<[u8; 16]>> {
     match operation.get("ui") {
         None => Ok(None),
@@ -112,9 +113,9 @@ fn uuid(operation: Document<'_>) -> Result<Option<[u8; 16]>> {
     }
 }
 
-/// The `o` of an operation.
+/// Returns the `o` field of an operation.
 ///
-/// Errors: those of a field that isn't there, or no document.
+/// Errors: missing field; not a document.
 fn object(operation: Document<'_>) -> Result<Document<'_>> {
     match operation.get("o") {
         Some(Value::Document(object)) => Ok(object),
@@ -131,7 +132,7 @@ fn wrong_type(name: &str, found: Value<'_>, expected: &str) -> Error {
     )
 }
 
-/// Whether a failed operation leaves the command to go on: it isn't so where the command was interrupted.
+/// Returns true if the command continues after this error. An interruption ends the command.
 fn goes_on(error: &Error) -> bool {
     !matches!(
         error.code(),
