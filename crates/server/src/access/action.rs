@@ -1,12 +1,12 @@
-//! What a privilege may allow to do: the action types of MongoDB 8.0, Vellum's own, and sets of them.
+//! Action types of privileges: MongoDB 8.0's, Vellum's own, and sets of them.
 
 use base::{Result, err};
 
-/// Declares the actions, in the order of their names, and the tables of both.
+/// Declares the actions in the order of their names, with both tables.
 macro_rules! actions {
     ($($variant:ident = $name:literal,)*) => {
         /// An action type.
-        // Their names are MongoDB's.
+        // The names are MongoDB's.
         #[allow(clippy::enum_variant_names)]
         #[derive(Clone, Copy, PartialEq, Eq, Debug)]
         #[repr(u8)]
@@ -14,15 +14,15 @@ macro_rules! actions {
             $(#[doc = concat!("`", $name, "`.")] $variant,)*
         }
 
-        /// Every action, sorted by name.
+        /// All actions, sorted by name.
         const ALL: &[Action] = &[$(Action::$variant,)*];
 
-        /// The names of all actions, in the same order.
+        /// Names of all actions, in the same order.
         const NAMES: &[&str] = &[$($name,)*];
     };
 }
 
-// Those that begin with `vellum` are this server's own.
+// Actions that begin with `vellum` are Vellum's own.
 actions! {
     AddShard = "addShard",
     AdvanceClusterTime = "advanceClusterTime",
@@ -203,22 +203,22 @@ actions! {
 }
 
 impl Action {
-    /// The name in MongoDB's spelling.
+    /// Returns the name in MongoDB's spelling.
     pub(crate) fn name(self) -> &'static str {
         NAMES.get(self as usize).copied().unwrap_or_default()
     }
 
-    /// The action of this name.
+    /// Returns the action of this name.
     pub(crate) fn of_name(name: &str) -> Option<Action> {
         let at = NAMES.binary_search(&name).ok()?;
         ALL.get(at).copied()
     }
 }
 
-/// How many words of 64 bits a set takes.
+/// Number of 64-bit words in a set.
 const WORDS: usize = ALL.len().div_ceil(64);
 
-/// A set of actions.
+/// A set of actions, as a bit set.
 #[derive(Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct Actions([u64; WORDS]);
 
@@ -229,13 +229,13 @@ impl std::fmt::Debug for Actions {
 }
 
 impl Actions {
-    /// No action.
+    /// The empty set.
     pub(crate) const NONE: Actions = Actions([0; WORDS]);
 
-    /// Every action.
+    /// The set of all actions.
     pub(crate) const ALL: Actions = Actions::of(ALL);
 
-    /// The actions of a list.
+    /// Returns the set of the listed actions.
     pub(crate) const fn of(list: &[Action]) -> Actions {
         let mut actions = Actions::NONE;
         let mut at = 0;
@@ -247,12 +247,12 @@ impl Actions {
         actions
     }
 
-    /// One action alone.
+    /// Returns the set of one action.
     pub(crate) const fn one(action: Action) -> Actions {
         Actions::of(&[action])
     }
 
-    /// These and those.
+    /// Returns the union of both sets.
     pub(crate) const fn and(mut self, other: Actions) -> Actions {
         let mut at = 0;
         while at < WORDS {
@@ -262,7 +262,7 @@ impl Actions {
         self
     }
 
-    /// These without those.
+    /// Returns the difference: the actions that are not in the other set.
     pub(crate) fn without(mut self, other: Actions) -> Actions {
         for (word, other) in self.0.iter_mut().zip(other.0) {
             *word &= !other;
@@ -270,26 +270,26 @@ impl Actions {
         self
     }
 
-    /// Whether there is none.
+    /// Returns true if the set is empty.
     pub(crate) fn is_empty(self) -> bool {
         self == Actions::NONE
     }
 
-    /// Whether it holds this action.
+    /// Returns true if the set contains this action.
     pub(crate) fn contains(self, action: Action) -> bool {
         let number = action as usize;
         self.0.get(number / 64).is_some_and(|word| word >> (number % 64) & 1 == 1)
     }
 
-    /// The actions, sorted by name. The set of all is told by `anyAction` alone.
+    /// Iterates over the actions, sorted by name. The full set yields only `anyAction`.
     pub(crate) fn iter(self) -> impl Iterator<Item = Action> {
         let listed: &[Action] = if self == Actions::ALL { &[Action::AnyAction] } else { ALL };
         listed.iter().copied().filter(move |action| self.contains(*action))
     }
 
-    /// Reads names; `anyAction` stands for every action.
+    /// Parses names. `anyAction` stands for all actions.
     ///
-    /// Errors: FailedToParse naming those that there aren't, as MongoDB.
+    /// Errors: FailedToParse with the unknown names, as MongoDB.
     pub(crate) fn parse<'a>(names: impl IntoIterator<Item = &'a str>) -> Result<Actions> {
         let (mut actions, mut unknown) = (Actions::NONE, Vec::new());
         for name in names {

@@ -1,20 +1,20 @@
-//! The roles that every server has: those of MongoDB 8.0, and Vellum's own for its clean-slate commands.
+//! Built-in roles: MongoDB 8.0's, and Vellum's own for its clean-slate commands.
 
 use super::grants::{self, Granted};
 use super::privilege::Privilege;
 use crate::names::RoleName;
 
-/// A role that is there without having been made.
+/// A role that always exists.
 pub(crate) struct Builtin {
-    /// Its name.
+    /// Name without a database.
     pub(crate) name: &'static str,
-    /// Whether it is a role of `admin` alone; others are there in every database, and about it.
+    /// True if the role exists only in `admin`. Other roles exist in each database and apply to it.
     pub(crate) admin_only: bool,
-    /// Grants what it grants in a database.
+    /// Adds the role's privileges in a database.
     grant: fn(&str, &mut Granted),
 }
 
-/// Every built-in role, sorted by name.
+/// All built-in roles, sorted by name.
 // tidy: sorted
 pub(crate) static BUILTIN: &[Builtin] = &[
     Builtin { name: "__queryableBackup", admin_only: true, grant: grants::queryable_backup },
@@ -48,19 +48,19 @@ fn find(role: &RoleName) -> Option<&'static Builtin> {
     is_there.then_some(known)
 }
 
-/// Whether a name is that of a built-in role.
+/// Returns true for the name of a built-in role.
 pub(crate) fn is_builtin(role: &RoleName) -> bool {
     find(role).is_some()
 }
 
-/// What a built-in role grants; `None` where there is none of this name.
+/// Returns the privileges of a built-in role; `None` for an unknown name.
 pub(crate) fn privileges(role: &RoleName) -> Option<Vec<Privilege>> {
     let mut granted = Granted::default();
     (find(role)?.grant)(&role.db, &mut granted);
     Some(granted.0)
 }
 
-/// The built-in roles of a database, by name.
+/// Returns the built-in roles of a database, by name.
 pub(crate) fn of_database(database: &str) -> Vec<RoleName> {
     let roles = BUILTIN.iter().map(|builtin| RoleName::new(builtin.name, database));
     roles.filter(is_builtin).collect()

@@ -1,7 +1,7 @@
-//! Whose an open cursor is, and what reading it takes.
+//! Owner of an open cursor, and the privileges that reads of it require.
 //!
-//! A cursor remembers who opened it and what that needed: others can't read it, and its owner no longer can once the
-//! rights are gone.
+//! A cursor stores the user and the privileges of the command that opened it. Other users cannot
+//! read it. Its owner cannot read it after losing these privileges.
 
 use super::needs::{Asked, Needed};
 use crate::call::Call;
@@ -10,37 +10,37 @@ use base::{Result, err};
 use database::{Cursor, CursorTag};
 use std::sync::Arc;
 
-/// What an open cursor remembers of who opened it.
+/// User and privileges of the command that opened a cursor.
 struct Owner {
     user: Option<UserName>,
     needed: Vec<Needed>,
 }
 
-/// Whether a cursor was opened by this user.
+/// Returns true if this user opened the cursor.
 pub(crate) fn is_of(tag: &CursorTag, user: Option<&UserName>) -> bool {
     tag.downcast_ref::<Owner>().is_some_and(|owner| owner.user.as_ref() == user)
 }
 
-/// Who opened a cursor.
+/// Returns the user that opened a cursor.
 pub(crate) fn user_of(tag: &CursorTag) -> Option<&UserName> {
     tag.downcast_ref::<Owner>()?.user.as_ref()
 }
 
-/// What a cursor is to remember that a command leaves open; nothing where nobody is asked.
+/// Returns the tag for a cursor that a command leaves open; `None` without access control.
 pub(crate) fn tag(call: &Call<'_>) -> Option<CursorTag> {
     if !super::is_asked(call.server, call.connection) {
         return None;
     }
     let mut asked = super::asked(call.server, call.connection, call.request);
     asked.record = Some(Vec::new());
-    // It was allowed just now; rights taken away since show at the next batch.
+    // The check passed before the handler. The next batch detects privileges revoked since.
     let _ = asked.check(&call.command.needs);
     let user = asked.user().cloned();
     let Asked { record, .. } = asked;
     Some(Arc::new(Owner { user, needed: record.unwrap_or_default() }))
 }
 
-/// Whether the connection may go on reading a cursor.
+/// Checks that the connection may read a cursor.
 ///
 /// Errors: Unauthorized.
 pub(crate) fn check(call: &Call<'_>, id: i64, cursor: &Cursor) -> Result<()> {

@@ -1,11 +1,11 @@
-//! What each built-in role grants.
+//! Privileges of each built-in role.
 
 use super::action::Action::{self, *};
 use super::action::Actions;
 use super::privilege::{Privilege, add};
 use super::resource::Pattern;
 
-/// What a role has granted so far.
+/// Privileges collected for a role.
 #[derive(Default)]
 pub(super) struct Granted(pub(super) Vec<Privilege>);
 

@@ -1,9 +1,9 @@
-//! Authorisation: what somebody may do.
+//! Authorization: the privileges of users and the checks of commands.
 //!
-//! A role grants privileges, each the right to some actions on what a resource pattern fits; those of a user's roles, put
-//! together as [`Privileges`], lie on the connection's identity. Each row of the command table says what the command
-//! needs ([`Needs`]), and [`check`] holds the one against the other before the handler runs. Where there are no users
-//! all of this is one branch.
+//! A role grants privileges. A privilege allows actions on the resources of a pattern. The identity
+//! of a connection holds the union of the user's privileges ([`Privileges`]). Each row of the
+//! command table declares the command's needs ([`Needs`]), and [`check`] compares both before the
+//! handler runs. Without users, authorization costs one branch.
 
 pub(crate) mod action;
 pub(crate) mod builtin;
@@ -34,10 +34,10 @@ use resource::Pattern;
 use std::sync::LazyLock;
 use wire::request::Request;
 
-/// What somebody may do who hasn't logged in.
+/// Privileges without authentication.
 static NOBODY: LazyLock<Privileges> = LazyLock::new(Privileges::default);
 
-/// What somebody may do who hasn't logged in, at the machine itself and before there is any user.
+/// Privileges of the localhost exception: a local client, while no user exists.
 static FIRST: LazyLock<Privileges> = LazyLock::new(|| {
     use Action::*;
     let granted: [(Pattern, &[Action]); 3] = [
@@ -48,12 +48,12 @@ static FIRST: LazyLock<Privileges> = LazyLock::new(|| {
     Privileges::new(granted.map(|(resource, actions)| Privilege { resource, actions: Actions::of(actions) }))
 });
 
-/// Whether anybody is asked what they may do on this connection.
+/// Returns true if access control applies to this connection.
 pub(crate) fn is_asked(server: &Server, state: &ConnectionState) -> bool {
     server.auth.enabled() && !state.is_system
 }
 
-/// What whoever is on a connection may do. Only where they are asked.
+/// Returns the privileges of the connection's user. Only valid with access control.
 pub(crate) fn privileges<'a>(server: &Server, state: &'a ConnectionState) -> &'a Privileges {
     match &state.identity {
         Some(identity) => &identity.privileges,
@@ -62,12 +62,12 @@ pub(crate) fn privileges<'a>(server: &Server, state: &'a ConnectionState) -> &'a
     }
 }
 
-/// Whether a connection may do something: always, where nobody is asked.
+/// Returns true if a connection may run an action. Always true without access control.
 pub(crate) fn may(server: &Server, state: &ConnectionState, resource: Resource<'_>, action: Action) -> bool {
     !is_asked(server, state) || privileges(server, state).allows(resource, action)
 }
 
-/// A request and who asks.
+/// Returns a request with the identity of its connection.
 pub(crate) fn asked<'a>(
     server: &'a Server,
     state: &'a ConnectionState,
@@ -85,9 +85,9 @@ pub(crate) fn asked<'a>(
     }
 }
 
-/// Refuses a command that whoever is on the connection may not run.
+/// Checks that the connection's user may run a command.
 ///
-/// Errors: Unauthorized as MongoDB words it.
+/// Errors: Unauthorized with MongoDB's text.
 pub(crate) fn check(
     server: &Server,
     state: &ConnectionState,

@@ -1,4 +1,4 @@
-//! What somebody may do: privileges as roles grant them, and all of a user's put together.
+//! Privileges as roles grant them, and the union of a user's privileges.
 
 use super::action::{Action, Actions};
 use super::resource::{Pattern, Resource, is_internal, is_normal, series_of};
@@ -8,19 +8,19 @@ use base::bson::{Builder, Document};
 use base::{Result, err};
 use std::collections::HashMap;
 
-/// The right to some actions on what a pattern fits.
+/// The right to run actions on the resources of a pattern.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Privilege {
-    /// On what.
+    /// Pattern of resources.
     pub(crate) resource: Pattern,
-    /// To do what.
+    /// Allowed actions.
     pub(crate) actions: Actions,
 }
 
 impl Privilege {
-    /// Reads `{resource: {…}, actions: […]}`.
+    /// Parses `{resource: {…}, actions: […]}`.
     ///
-    /// Errors: those of MongoDB for wrong shapes; FailedToParse for actions that there aren't.
+    /// Errors: MongoDB's errors for wrong shapes; FailedToParse for unknown actions.
     pub(crate) fn parse(document: Document<'_>) -> Result<Privilege> {
         let mut fields = Fields::of_document("privilege", document);
         let resource = Pattern::parse(fields.required("resource", Fields::document)?)?;
@@ -43,7 +43,7 @@ impl Privilege {
     }
 }
 
-/// Adds a privilege to a list in which no two are for the same resource.
+/// Adds a privilege to a list and merges the actions on equal resources.
 pub(crate) fn add(list: &mut Vec<Privilege>, privilege: Privilege) {
     match list.iter_mut().find(|known| known.resource == privilege.resource) {
         Some(known) => known.actions = known.actions.and(privilege.actions),
@@ -51,20 +51,20 @@ pub(crate) fn add(list: &mut Vec<Privilege>, privilege: Privilege) {
     }
 }
 
-/// Actions by the names that patterns give.
+/// Actions by the names in patterns.
 #[derive(Default)]
 struct Scope {
-    /// Whatever the names.
+    /// Actions for all names.
     everywhere: Actions,
-    /// In one database.
+    /// Actions in one database.
     databases: HashMap<Box<str>, Actions>,
-    /// Under one name in any database.
+    /// Actions on one collection name in all databases.
     named: HashMap<Box<str>, Actions>,
-    /// In one database, under one name.
+    /// Actions on one collection name in one database.
     exact: HashMap<Box<str>, HashMap<Box<str>, Actions>>,
 }
 
-/// The actions under a name, none where it isn't there.
+/// Returns the actions under a name, empty if the name is missing.
 fn of(map: &HashMap<Box<str>, Actions>, name: &str) -> Actions {
     map.get(name).copied().unwrap_or_default()
 }
@@ -86,17 +86,17 @@ impl Scope {
         self.exact.get(database).map(|names| of(names, name)).unwrap_or_default()
     }
 
-    /// Whether it holds anything that may lie in the database, `everywhere` apart.
+    /// Returns true if a pattern may match in the database, `everywhere` excepted.
     fn touches(&self, database: &str) -> bool {
         !self.named.is_empty() || self.databases.contains_key(database) || self.exact.contains_key(database)
     }
 }
 
-/// All that somebody may do, laid out so that asking costs a few look-ups and no allocation.
+/// All privileges of a user. A check takes a few lookups and no allocation.
 #[derive(Default)]
 pub(crate) struct Privileges {
     list: Vec<Privilege>,
-    /// The roles that they come from, inherited ones included.
+    /// Source roles, including inherited roles.
     roles: Vec<RoleName>,
     anything: Actions,
     cluster: Actions,
@@ -111,7 +111,7 @@ impl std::fmt::Debug for Privileges {
 }
 
 impl Privileges {
-    /// All privileges of a list together.
+    /// Returns the union of the privileges.
     pub(crate) fn new(privileges: impl IntoIterator<Item = Privilege>) -> Privileges {
         let mut all = Privileges::default();
         for privilege in privileges {
@@ -130,22 +130,22 @@ impl Privileges {
         all
     }
 
-    /// The same, known to come from these roles.
+    /// Sets the source roles.
     pub(crate) fn through(self, roles: Vec<RoleName>) -> Privileges {
         Privileges { roles, ..self }
     }
 
-    /// The roles that they come from, inherited ones included.
+    /// Returns the source roles, including inherited roles.
     pub(crate) fn roles(&self) -> &[RoleName] {
         &self.roles
     }
 
-    /// Each resource with the actions on it.
+    /// Returns each resource with its actions.
     pub(crate) fn list(&self) -> &[Privilege] {
         &self.list
     }
 
-    /// All actions on a resource.
+    /// Returns all actions on a resource.
     pub(crate) fn on(&self, resource: Resource<'_>) -> Actions {
         let everywhere = |database: &str| match is_internal(database) {
             true => Actions::NONE,
@@ -171,17 +171,17 @@ impl Privileges {
         self.anything.and(own)
     }
 
-    /// Whether an action is allowed.
+    /// Returns true if an action is allowed.
     pub(crate) fn allows(&self, resource: Resource<'_>, action: Action) -> bool {
         self.anything.contains(action) || self.on(resource).contains(action)
     }
 
-    /// Whether all of these actions are allowed.
+    /// Returns true if all of these actions are allowed.
     pub(crate) fn allows_all(&self, resource: Resource<'_>, actions: Actions) -> bool {
         actions.without(self.on(resource)).is_empty()
     }
 
-    /// Whether anything at all is allowed on something in a database.
+    /// Returns true if any action is allowed in a database.
     pub(crate) fn touches(&self, database: &str) -> bool {
         let anywhere = !self.anything.is_empty() || !self.buckets.everywhere.is_empty();
         let normal = !is_internal(database) && !self.normal.everywhere.is_empty();

@@ -1,13 +1,13 @@
-//! Commands as refusals show them: without secrets.
+//! Commands in error messages, without secrets.
 
 use crate::auth::redact::{SECRETS, without_secrets};
 use crate::command::Command;
 use base::bson::{Builder, Document, DocumentBuf, Value};
 
-/// The longest text of a command in a refusal, in bytes: an insert may be as large as a reply can be.
+/// Maximum text of a command in an error message, in bytes. An insert may be as large as a reply.
 const SHOWN_MAX: usize = 16 * 1024;
 
-/// The text of a command, its secrets taken out, and its end where it is long.
+/// Returns the text of a command without secrets, truncated if long.
 pub(super) fn shown(command: &Command, body: Document<'_>) -> String {
     let mut text = without(command, body).to_string();
     if text.len() > SHOWN_MAX {
@@ -18,10 +18,10 @@ pub(super) fn shown(command: &Command, body: Document<'_>) -> String {
     text
 }
 
-/// The document of a command, its secrets taken out.
+/// Returns a command's document without secrets.
 pub(crate) fn without(command: &Command, body: Document<'_>) -> DocumentBuf {
     match command.name {
-        // They carry other commands.
+        // These commands contain other commands.
         "applyOps" | "explain" => {
             let mut out = Builder::new();
             append(&mut out, body);

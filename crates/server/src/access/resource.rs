@@ -1,27 +1,27 @@
-//! What privileges are for: the patterns that roles name, and the concrete places that commands touch.
+//! Resources: the patterns in roles, and the concrete resources of commands.
 
 use crate::fields::Fields;
 use base::bson::{Builder, Document};
 use base::{Result, err};
 
-/// What collections of buckets are called, each after the time series that it keeps.
+/// Name prefix of a bucket collection. The name of the time series follows.
 const BUCKETS: &str = "system.buckets.";
 
-/// Something that a command is about to touch.
+/// A resource that a command uses.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Resource<'a> {
     /// The server as a whole.
     Cluster,
-    /// Every collection of every database, but for those of the system.
+    /// Every collection of every database, except system collections.
     AnyNormal,
     /// A database as a whole.
     Database(&'a str),
-    /// A collection, or a view.
+    /// A collection or view.
     Collection(&'a str, &'a str),
 }
 
 impl<'a> Resource<'a> {
-    /// The collection named, or the database where no collection is.
+    /// Returns the named collection, or the database without a name.
     pub(crate) fn named(database: &'a str, collection: Option<&'a str>) -> Resource<'a> {
         match collection {
             Some(name) if !name.is_empty() => Resource::Collection(database, name),
@@ -29,7 +29,7 @@ impl<'a> Resource<'a> {
         }
     }
 
-    /// What keeps it beyond the request.
+    /// Returns an owned copy, which outlives the request.
     pub(crate) fn to_owned(self) -> OwnedResource {
         match self {
             Resource::Cluster => OwnedResource::Cluster,
@@ -54,7 +54,7 @@ pub(crate) enum OwnedResource {
 }
 
 impl OwnedResource {
-    /// The resource.
+    /// Returns the borrowed resource.
     pub(crate) fn view(&self) -> Resource<'_> {
         match self {
             OwnedResource::Cluster => Resource::Cluster,
@@ -65,23 +65,24 @@ impl OwnedResource {
     }
 }
 
-/// Whether a database keeps what is the server's own, so that no right on any normal collection reaches it.
+/// Returns true for databases with internal data. Privileges on all normal collections exclude
+/// them.
 pub(crate) fn is_internal(database: &str) -> bool {
     matches!(database, "config" | "local")
 }
 
-/// Whether a collection is one of the users', and not of the system.
+/// Returns true if a collection is not a system collection.
 pub(crate) fn is_normal(database: &str, collection: &str) -> bool {
     let of_replication = database == "local" && collection.starts_with("replset.");
     !collection.starts_with("system.") && !of_replication
 }
 
-/// The time series of a collection of buckets.
+/// Returns the time series of a bucket collection.
 pub(crate) fn series_of(collection: &str) -> Option<&str> {
     collection.strip_prefix(BUCKETS)
 }
 
-/// What a privilege is for, as roles name it.
+/// A resource pattern of a privilege.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(crate) enum Pattern {
     /// `{anyResource: true}`.
@@ -90,20 +91,20 @@ pub(crate) enum Pattern {
     Cluster,
     /// `{db: "", collection: ""}`: any normal collection outside of `config` and `local`.
     AnyNormal,
-    /// `{db: "d", collection: ""}`: the database, and its normal collections.
+    /// `{db: "d", collection: ""}`: the database and its normal collections.
     Database(String),
     /// `{db: "", collection: "c"}`: the collections of this name in all databases.
     Named(String),
     /// `{db: "d", collection: "c"}`.
     Collection(String, String),
-    /// `{system_buckets: "c"}` with or without `db`, either empty for any.
+    /// `{system_buckets: "c"}` with or without `db`. An empty name matches any.
     Buckets(String, String),
 }
 
 impl Pattern {
-    /// Reads a resource document.
+    /// Parses a resource document.
     ///
-    /// Errors: those of MongoDB for fields that are unknown, of a wrong type, or don't go together.
+    /// Errors: MongoDB's errors for unknown fields, wrong types and invalid combinations.
     pub(crate) fn parse(document: Document<'_>) -> Result<Pattern> {
         let mut fields = Fields::of_document("resource", document);
         let any = fields.boolean("anyResource")?;
@@ -158,7 +159,8 @@ impl Pattern {
         }
     }
 
-    /// Whether it lies within this database as a whole, so that a role of the database may be granted it.
+    /// Returns true if all matches are in this database, so that a role of the database may have
+    /// the privilege.
     pub(crate) fn is_within(&self, database: &str) -> bool {
         match self {
             Pattern::Database(own) | Pattern::Collection(own, _) => own == database,
@@ -167,7 +169,7 @@ impl Pattern {
         }
     }
 
-    /// Appends the resource document's fields.
+    /// Appends the fields of the resource document.
     pub(crate) fn append(&self, out: &mut Builder) {
         match self {
             Pattern::Any => out.append(c"anyResource", true),

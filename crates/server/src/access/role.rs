@@ -1,4 +1,4 @@
-//! Roles that somebody made: documents in `admin.system.roles` in MongoDB's form, and what comes of them.
+//! User-defined roles: documents in `admin.system.roles` in MongoDB's form, and their resolution.
 
 use super::action::{Action, Actions};
 use super::builtin;
@@ -11,27 +11,27 @@ use base::bson::{Builder, Document, DocumentBuf, FieldName, Value, ValueBuf};
 use base::{Result, err};
 use std::sync::Arc;
 
-/// What some roles come to, those that they inherit included.
+/// Effective content of roles, including inherited roles.
 #[derive(Default)]
 pub(crate) struct Resolved {
-    /// The roles that were inherited, in no order that matters, each once.
+    /// Inherited roles without duplicates, in no defined order.
     pub(crate) inherited: Vec<RoleName>,
-    /// What all of them grant.
+    /// Privileges of all these roles.
     pub(crate) privileges: Vec<Privilege>,
-    /// The list of authentication restrictions of each role that has any.
+    /// Authentication restrictions of each role that has them.
     pub(crate) restrictions: Vec<ValueBuf>,
 }
 
-/// The document of a role that somebody made, if there is one.
+/// Returns the document of a user-defined role.
 ///
-/// Errors: the store's.
+/// Errors: the store's errors.
 pub(crate) fn document(server: &Server, role: &RoleName) -> Result<Option<DocumentBuf>> {
     let mut filter = Builder::new();
     filter.append(c"_id", &role.id()).append(c"role", &role.role).append(c"db", &role.db);
     Ok(store::find(server, ROLES, filter.finish().view())?.into_iter().next())
 }
 
-/// The roles that a document of a role, or of a user, names.
+/// Returns the roles in the document of a role or user.
 pub(crate) fn named_in(document: Document<'_>) -> Vec<RoleName> {
     let listed = document.get("roles").and_then(|roles| roles.as_array());
     let name = |role: Value<'_>| {
@@ -41,7 +41,7 @@ pub(crate) fn named_in(document: Document<'_>) -> Vec<RoleName> {
     listed.into_iter().flat_map(|roles| roles.iter()).filter_map(name).collect()
 }
 
-/// The privileges that a role's document grants. Actions that this server doesn't know grant nothing.
+/// Returns the privileges in a role's document. Unknown actions are ignored.
 pub(crate) fn privileges_in(document: Document<'_>) -> Vec<Privilege> {
     let listed = document.get("privileges").and_then(|privileges| privileges.as_array());
     let mut found = Vec::new();
@@ -66,9 +66,9 @@ fn stored(privilege: Document<'_>) -> Option<Privilege> {
     Some(Privilege { resource, actions })
 }
 
-/// What these roles come to. Roles that aren't there any more grant nothing, and a circle ends where it began.
+/// Resolves roles. Missing roles grant nothing. Cycles are allowed.
 ///
-/// Errors: the store's.
+/// Errors: the store's errors.
 pub(crate) fn resolve(server: &Server, roles: &[RoleName]) -> Result<Resolved> {
     let mut resolved = Resolved::default();
     let mut visited: Vec<RoleName> = Vec::new();
@@ -104,10 +104,12 @@ pub(crate) fn resolve(server: &Server, roles: &[RoleName]) -> Result<Resolved> {
     Ok(resolved)
 }
 
-/// All that somebody with these roles may do, and every role that they have, inherited ones included; and the list of
-/// authentication restrictions of each role that has any.
+/// Returns the privileges of a user with these roles, and the authentication restrictions of each
+/// role.
 ///
-/// Errors: the store's.
+/// Privileges and roles include inherited roles.
+///
+/// Errors: the store's errors.
 pub(crate) fn privileges_of(server: &Server, roles: &[RoleName]) -> Result<(Arc<Privileges>, Vec<ValueBuf>)> {
     let resolved = resolve(server, roles)?;
     let mut all = roles.to_vec();
@@ -115,9 +117,9 @@ pub(crate) fn privileges_of(server: &Server, roles: &[RoleName]) -> Result<(Arc<
     Ok((Arc::new(Privileges::new(resolved.privileges).through(all)), resolved.restrictions))
 }
 
-/// Refuses roles that there aren't.
+/// Checks that all roles exist.
 ///
-/// Errors: RoleNotFound naming them.
+/// Errors: RoleNotFound with the missing names.
 pub(crate) fn check_exist(server: &Server, roles: &[RoleName]) -> Result<()> {
     let mut unknown: Vec<String> = Vec::new();
     for role in roles {
@@ -135,9 +137,9 @@ pub(crate) fn check_exist(server: &Server, roles: &[RoleName]) -> Result<()> {
     }
 }
 
-/// Reads a role's name, given as `{role, db}` or as text for one of the current database.
+/// Parses a role name: `{role, db}`, or a string for the current database.
 ///
-/// Errors: BadValue for what names no role.
+/// Errors: BadValue if the value is not a role name.
 pub(crate) fn read_name(value: Value<'_>, current: &str) -> Result<RoleName> {
     match value {
         Value::String("") => Err(err!(BadValue, "Role name must be non-empty")),
@@ -162,10 +164,10 @@ fn part<'a>(parts: Document<'a>, name: &str) -> Result<&'a str> {
     }
 }
 
-/// Appends what somebody with these roles has by them: `inheritedRoles`, which are these and theirs,
-/// `inheritedPrivileges` and `inheritedAuthenticationRestrictions`.
+/// Appends `inheritedRoles`, `inheritedPrivileges` and `inheritedAuthenticationRestrictions`. The
+/// inherited roles include the given roles.
 ///
-/// Errors: the store's.
+/// Errors: the store's errors.
 pub(crate) fn append_resolved(
     server: &Server,
     out: &mut Builder,
@@ -187,7 +189,7 @@ pub(crate) fn append_resolved(
     Ok(())
 }
 
-/// Appends `{role, db}` for each role to an array.
+/// Appends an array with `{role, db}` for each role.
 pub(crate) fn append_names(out: &mut Builder, field: &str, roles: &[RoleName]) {
     out.begin_array(FieldName::known(field));
     for role in roles {

@@ -1,4 +1,4 @@
-//! Whose a logical session is: that of the user on the connection that names it.
+//! Owner of a logical session: the user of the connection that names it.
 
 use super::{Action, Resource, is_asked, privileges};
 use crate::connection::ConnectionState;
@@ -7,7 +7,7 @@ use crate::session_id::Named;
 use base::{Result, err};
 use database::{NOBODY, SessionId};
 
-/// What tells the sessions of whoever is on a connection from those of others.
+/// Identifies the user of a session, so that users cannot reach each other's sessions.
 pub(crate) fn digest(server: &Server, state: &ConnectionState) -> [u8; 32] {
     match &state.identity {
         Some(identity) if is_asked(server, state) => identity.digest,
@@ -15,16 +15,16 @@ pub(crate) fn digest(server: &Server, state: &ConnectionState) -> [u8; 32] {
     }
 }
 
-/// The session that a connection means; `None` where nobody is there whose it could be.
+/// Returns the session that a connection names; `None` without an authenticated user.
 ///
-/// Errors: Unauthorized where it is said to be somebody else's, by one who may not speak for others.
+/// Errors: Unauthorized if the session names another user and this user may not impersonate.
 pub(crate) fn own(server: &Server, state: &ConnectionState, named: Named) -> Result<Option<SessionId>> {
     own_or(server, state, named, Action::Impersonate)
 }
 
-/// The same where another action allows it, too.
+/// Does the work of [`own`] if another action also allows it.
 ///
-/// Errors: as for [`own`].
+/// Errors: as [`own`].
 pub(crate) fn own_or(
     server: &Server,
     state: &ConnectionState,

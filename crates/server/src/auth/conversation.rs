@@ -1,7 +1,7 @@
-//! A conversation of SASL: SCRAM's steps, each a command of the client's, and what is remembered between them.
+//! A SASL conversation: the steps of SCRAM, each a command, and the state between them.
 //!
-//! A user that isn't there is talked to like one that is, with a salt that is always the same for the same name, and
-//! fails at the same step as somebody with a wrong password.
+//! An unknown user gets the same replies as a known user with a wrong password. The salt depends
+//! only on the name.
 
 use super::login::{self, Failure, Login};
 use super::user::User;
@@ -13,19 +13,19 @@ use base::{Result, err};
 use wire::scram::{Credential, First, Mechanism, Server as Scram};
 use wire::secret;
 
-/// What a client begins a conversation with.
+/// The first message of a client.
 pub(crate) struct Opening {
     mechanism: Mechanism,
-    /// Who wants in.
+    /// Requested user.
     pub(crate) user: UserName,
-    /// Whether it came within a hello.
+    /// True if the message came inside a hello.
     is_speculative: bool,
-    /// Whether the client needs no empty message at the end.
+    /// True if the client skips the empty last message (`skipEmptyExchange`).
     skips_empty: bool,
     first: First,
 }
 
-/// A conversation under way.
+/// A conversation in progress.
 pub(crate) struct Conversation {
     mechanism: Mechanism,
     user: UserName,
@@ -35,22 +35,22 @@ pub(crate) struct Conversation {
 }
 
 enum Step {
-    /// The client's proof is waited for. Of a user that isn't there, no credential is known.
+    /// Waits for the client's proof. An unknown user has no credential.
     Proof(Box<Scram>, Option<Credential>),
-    /// The proof was right, and the client's empty message is waited for.
+    /// The proof was valid. Waits for the client's empty message.
     Empty(Credential),
 }
 
-/// What the server says next.
+/// The server's next message.
 pub(crate) struct Said {
-    /// Whether that was the last, and the client is in.
+    /// True if the conversation is complete and the client is authenticated.
     pub(crate) done: bool,
-    /// The message.
+    /// Text of the message.
     pub(crate) message: String,
 }
 
 impl Opening {
-    /// Reads the first message of a client that asks for a mechanism.
+    /// Parses the first message for a mechanism.
     ///
     /// Errors: MechanismUnavailable; AuthenticationFailed.
     pub(crate) fn read(
@@ -84,16 +84,16 @@ impl Opening {
         })
     }
 
-    /// Begins the conversation on a connection, in the place of one that was under way there.
+    /// Begins a conversation on a connection and replaces an earlier one.
     ///
-    /// Errors: AuthenticationFailed; the store's.
+    /// Errors: AuthenticationFailed; the store's errors.
     pub(crate) fn begin(self, server: &Server, state: &mut ConnectionState) -> Result<Said> {
         state.conversation = None;
         let known = store::user(server, &self.user)?.and_then(|found| User::read(found.view()));
         let is_there = known.is_some();
         let known = known.and_then(|user| user.credential(self.mechanism).cloned());
         if self.is_speculative && is_there && known.is_none() {
-            // The client guessed at the mechanism: it has asked for the right ones in the same hello.
+            // The client guessed the mechanism. The same hello requests the valid mechanisms.
             return Err(err!(AuthenticationFailed, "Authentication failed."));
         }
         let shown = match &known {
@@ -120,9 +120,9 @@ impl Opening {
 }
 
 impl Conversation {
-    /// Goes on with the client's next message. A conversation that fails, or is done, is over.
+    /// Handles the client's next message. A failed or complete conversation is removed.
     ///
-    /// Errors: AuthenticationFailed; those of somebody being logged in already.
+    /// Errors: AuthenticationFailed; errors if the connection already has a user.
     pub(crate) fn go_on(
         self,
         server: &Server,
@@ -154,15 +154,15 @@ impl Conversation {
             return Ok(Said { done: false, message: message.clone() });
         }
         let login = Login { user: &user, mechanism: mechanism.name(), is_speculative, api_strict };
-        // The password may have been changed since the conversation began.
+        // The password may have changed since the conversation began.
         login::enter(server, state, &login, |user| user.credential(mechanism) == Some(&credential))?;
         Ok(Said { done: true, message: message.unwrap_or_default() })
     }
 }
 
 impl Auth {
-    /// What somebody is shown who asks for a user that isn't there: for one name always the same salt, as of a user that
-    /// is. No proof is right for it.
+    /// Returns a credential for an unknown user: a constant salt for each name, as for a known
+    /// user. No proof matches it.
     pub(super) fn credential_of_nobody(
         &self,
         server: &Server,

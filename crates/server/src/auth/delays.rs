@@ -1,5 +1,7 @@
-//! Failed tries slow down whoever guesses: for one user from one address, a few are free, and each further one has to
-//! wait for its turn, longer with each that fails. Others, and other users behind the same balancer, aren't concerned.
+//! Delays after failed logins. For a user from one address a few failures are free. Each further
+//! attempt waits longer than the attempt before it.
+//!
+//! Other addresses are not delayed, and neither are other users behind the same load balancer.
 
 use crate::names::UserName;
 use parking_lot::Mutex;
@@ -8,28 +10,28 @@ use std::hash::{BuildHasher, RandomState};
 use std::net::IpAddr;
 use std::time::{Duration, Instant};
 
-/// How many tries may fail before the next one waits.
+/// Number of failures without a delay.
 const FREE: u32 = 5;
 
-/// How long the first that waits does; each further one twice as long as the last.
+/// First delay. Each further delay doubles.
 const FIRST: Duration = Duration::from_millis(100);
 
-/// The longest step.
+/// Maximum increase of the delay.
 const STEP_MAX: Duration = Duration::from_secs(2);
 
-/// The longest that a try waits for its turn; beyond it is refused unseen.
+/// Maximum wait of an attempt. Beyond it the attempt is refused at once.
 const WAIT_MAX: Duration = Duration::from_secs(10);
 
-/// When failures are forgotten.
+/// Time after which failures expire.
 const MEMORY: Duration = Duration::from_secs(15 * 60);
 
-/// How many users and addresses are remembered.
+/// Maximum number of entries.
 const ENTRIES_MAX: usize = 10_000;
 
-/// Who has failed to log in, and how often.
+/// Failed logins by user and address.
 #[derive(Default)]
 pub(crate) struct Delays {
-    /// By a hash of user and address, since names are as long as clients like.
+    /// Keyed by a hash of user and address, since clients choose the length of names.
     failures: Mutex<HashMap<u64, Failures>>,
     hasher: RandomState,
 }
@@ -38,7 +40,7 @@ pub(crate) struct Delays {
 struct Failures {
     count: u32,
     last: Instant,
-    /// When the next try may begin.
+    /// Earliest time of the next attempt.
     free_at: Instant,
 }
 
@@ -52,7 +54,7 @@ impl Failures {
 }
 
 impl Delays {
-    /// How long a try has to wait, whose turn is taken; `None` where too many wait already.
+    /// Reserves the next attempt and returns its delay; `None` if too many attempts already wait.
     pub(crate) fn turn(&self, user: &UserName, client: IpAddr, now: Instant) -> Option<Duration> {
         let mut failures = self.failures.lock();
         let Some(known) = failures.get_mut(&self.key(user, client)) else { return Some(Duration::ZERO) };
@@ -69,20 +71,20 @@ impl Delays {
         Some(wait)
     }
 
-    /// Whether a try could begin at once.
+    /// Returns true if an attempt would not wait.
     pub(crate) fn is_free(&self, user: &UserName, client: IpAddr) -> bool {
         let failures = self.failures.lock();
         failures.get(&self.key(user, client)).is_none_or(|known| known.step().is_zero())
     }
 
-    /// Notes a try that failed.
+    /// Records a failed attempt.
     pub(crate) fn failed(&self, user: &UserName, client: IpAddr, now: Instant) {
         let mut failures = self.failures.lock();
         if failures.len() >= ENTRIES_MAX {
             failures.retain(|_, known| now.duration_since(known.last) < MEMORY);
         }
         if failures.len() >= ENTRIES_MAX {
-            // Whoever fills the table with names of his own doesn't get rid of those who have failed often.
+            // A flood of invented names does not evict users with many failures.
             failures.retain(|_, known| known.count >= FREE);
         }
         if failures.len() >= ENTRIES_MAX {
@@ -97,7 +99,7 @@ impl Delays {
         known.last = now;
     }
 
-    /// Forgets the failures of whoever has got in.
+    /// Removes the failures after a successful login.
     pub(crate) fn succeeded(&self, user: &UserName, client: IpAddr) {
         self.failures.lock().remove(&self.key(user, client));
     }
@@ -121,7 +123,7 @@ mod tests {
             assert_eq!(delays.turn(&user, here, now), Some(Duration::ZERO));
             delays.failed(&user, here, now);
         }
-        // Those that try at once wait for one another.
+        // Concurrent attempts queue behind each other.
         assert_eq!(delays.turn(&user, here, now), Some(FIRST));
         assert_eq!(delays.turn(&user, here, now), Some(2 * FIRST));
         assert!(!delays.is_free(&user, here));

@@ -1,27 +1,27 @@
-//! Who is on a connection, once somebody has logged in there.
+//! Identity of an authenticated connection.
 
 use crate::access::Privileges;
 use crate::names::{RoleName, UserName};
 use std::sync::Arc;
 use std::time::Instant;
 
-/// A user who has logged in, as they were when they were last read.
+/// An authenticated user, as of the last read of its document.
 #[derive(Clone, Debug)]
 pub(crate) struct Identity {
-    /// Who.
+    /// Name and database.
     pub(crate) user: UserName,
-    /// The number that tells a user from one of the same name who was there before.
+    /// Id that distinguishes the user from an earlier user of this name.
     pub(crate) user_id: Option<[u8; 16]>,
-    /// The roles that were granted, not those that they inherit.
+    /// Directly granted roles, without inherited roles.
     pub(crate) roles: Vec<RoleName>,
-    /// How they logged in.
+    /// Authentication mechanism.
     pub(crate) mechanism: &'static str,
-    /// What the user's sessions are told apart by.
+    /// Digest that identifies the user's sessions.
     pub(crate) digest: [u8; 32],
-    /// What the roles allow, inherited ones included.
+    /// Privileges of the roles, including inherited roles.
     pub(crate) privileges: Arc<Privileges>,
-    /// The generation of users and roles that this was read at.
+    /// Generation of users and roles at the last read.
     pub(crate) generation: u64,
-    /// When.
+    /// Time of the last read.
     pub(crate) read: Instant,
 }

@@ -1,4 +1,4 @@
-//! Letting somebody in, keeping what is known of them true, and telling the log about either outcome.
+//! Completion of logins, refresh of identities, and log entries for successes and failures.
 
 use super::identity::Identity;
 use super::restrictions::{self, Ends};
@@ -14,33 +14,34 @@ use base::{Error, Result, err};
 use std::sync::Arc;
 use std::time::Instant;
 
-/// Somebody who has proven who they are.
+/// A successful proof of identity.
 pub(crate) struct Login<'a> {
-    /// Who.
+    /// Authenticated user.
     pub(crate) user: &'a UserName,
-    /// By what.
+    /// Authentication mechanism.
     pub(crate) mechanism: &'static str,
-    /// Whether it began within a hello.
+    /// True if the login began inside a hello.
     pub(crate) is_speculative: bool,
-    /// Whether only the stable API may be used, which has nobody log in twice.
+    /// True if only the stable API is allowed. It forbids a second login.
     pub(crate) api_strict: bool,
 }
 
-/// Somebody who hasn't.
+/// A failed login.
 pub(crate) struct Failure<'a> {
-    /// Whom they wanted to be.
+    /// Requested user.
     pub(crate) user: &'a UserName,
-    /// By what.
+    /// Authentication mechanism.
     pub(crate) mechanism: &'static str,
-    /// Whether it began within a hello.
+    /// True if the login began inside a hello.
     pub(crate) is_speculative: bool,
-    /// What was wrong, which the log tells, and nobody else.
+    /// Reason of the failure. It appears only in the log.
     pub(crate) why: &'a str,
 }
 
-/// Lets a user in whose document, as it is now, `is_proven` holds for.
+/// Authenticates a user if `is_proven` holds for the present document.
 ///
-/// Errors: AuthenticationFailed; 5626701 to 5626703 where somebody is logged in here already; the store's.
+/// Errors: AuthenticationFailed; 5626701 to 5626703 if the connection already has a user; the
+/// store's errors.
 pub(crate) fn enter(
     server: &Server,
     state: &mut ConnectionState,
@@ -77,7 +78,7 @@ pub(crate) fn enter(
     Ok(())
 }
 
-/// What becomes of somebody who logs in where somebody is logged in.
+/// Decides about a second login on a connection.
 fn again(known: &Identity, login: &Login<'_>) -> Result<()> {
     if known.user == *login.user {
         log::warn!(
@@ -103,10 +104,10 @@ fn again(known: &Identity, login: &Login<'_>) -> Result<()> {
     ))
 }
 
-/// Reads the identity of a connection again where users or roles have been written to since it was read. Whoever is
-/// gone, or may no longer come from there, is logged out.
+/// Reads the identity of a connection again if users or roles have changed. A dropped user, or a
+/// user that may no longer connect from this address, is logged out.
 ///
-/// Errors: the store's.
+/// Errors: the store's errors.
 pub(crate) fn refresh(server: &Server, state: &mut ConnectionState) -> Result<()> {
     let Some(known) = &state.identity else { return Ok(()) };
     let generation = server.auth.generation(server);
@@ -132,9 +133,10 @@ pub(crate) fn refresh(server: &Server, state: &mut ConnectionState) -> Result<()
     Ok(())
 }
 
-/// What is known of a user whose document is this; `None` where the user, or a role, may not come from there.
+/// Returns the identity for a user's document; `None` if restrictions of the user or a role refuse
+/// the address.
 ///
-/// Errors: the store's.
+/// Errors: the store's errors.
 fn identify(
     server: &Server,
     state: &ConnectionState,
@@ -162,7 +164,7 @@ fn identify(
     }))
 }
 
-/// Notes that somebody didn't get in. What they are told is the same, whatever was wrong.
+/// Logs a failed login. Returns the same error for all reasons.
 pub(crate) fn failed(server: &Server, state: &ConnectionState, failure: &Failure<'_>) -> Error {
     let Failure { user, mechanism, is_speculative, why } = *failure;
     if !user.name.is_empty() {

@@ -1,9 +1,9 @@
-//! Authentication: who is there.
+//! Authentication: users and logins.
 //!
-//! A user is a document in `admin.system.users`, in MongoDB's own form, and changed by ordinary writes, so that
-//! journal, oplog and dumps know nothing of users. Whoever has logged in is an [`Identity`] on the connection; it is
-//! read again as soon as anything has been written to users or roles ([`Auth::generation`]). What an identity may do is
-//! the matter of `access`.
+//! A user is a document in `admin.system.users` in MongoDB's form. Ordinary writes change it, so
+//! journal, oplog and dumps need no special case. An authenticated connection has an [`Identity`].
+//! It is read again after any write to users or roles ([`Auth::generation`]). The module `access`
+//! checks the privileges of an identity.
 
 mod conversation;
 mod delays;
@@ -32,32 +32,33 @@ use user::User;
 use wire::scram::Mechanism;
 use wire::secret;
 
-/// How long what was read is believed on a store that others write to, who raise no generation here.
+/// Lifetime of a cached identity on a shared store, where writes of other servers do not raise the
+/// generation.
 const SHARED_MEMORY: Duration = Duration::from_secs(1);
 
-/// The database of users whose passwords, if they have any, are somebody else's matter.
+/// Database of users that are authenticated outside of this server.
 pub(crate) const EXTERNAL: &str = "$external";
 
-/// Logging in by a certificate.
+/// Mechanism for client certificates.
 pub(crate) const X509: &str = "MONGODB-X509";
 
-/// What the server knows of authentication.
+/// State of authentication.
 pub(crate) struct Auth {
     enabled: bool,
-    /// The ways to log in that are switched on.
+    /// Enabled mechanisms.
     mechanisms: Vec<String>,
-    /// What salts of users that aren't there are made with.
+    /// Secret from which salts of unknown users are derived.
     secret: OnceLock<[u8; 32]>,
-    /// Who has to wait before the next try.
+    /// Delays after failed logins.
     pub(crate) delays: Delays,
-    /// Held by whoever changes users or roles, which is read, changed and written back.
+    /// Held during each read-modify-write of users or roles.
     pub(crate) changing: Mutex<()>,
-    /// At which generation, and when, it was last looked whether there is any user or role, and what was found.
+    /// Cached result of `has_any`, with its generation and time.
     has_any: Mutex<Option<(u64, Instant, bool)>>,
 }
 
 impl Auth {
-    /// Whether anything needs a user, and how users may log in, is what the options said.
+    /// Creates the state from the options.
     pub(crate) fn new(enabled: bool, mechanisms: Vec<String>) -> Auth {
         Auth {
             enabled,
@@ -69,24 +70,24 @@ impl Auth {
         }
     }
 
-    /// Whether only users get in, and each may do what their roles allow.
+    /// Returns true if access control is enabled.
     pub(crate) fn enabled(&self) -> bool {
         self.enabled
     }
 
-    /// Whether a way to log in is switched on.
+    /// Returns true if a mechanism is enabled.
     pub(crate) fn takes(&self, mechanism: &str) -> bool {
         self.mechanisms.iter().any(|known| known == mechanism)
     }
 
-    /// The ways to log in that are switched on.
+    /// Returns the enabled mechanisms.
     pub(crate) fn mechanisms(&self) -> &[String] {
         &self.mechanisms
     }
 
-    /// How a user can log in. One that isn't there could by any password.
+    /// Returns the mechanisms of a user. An unknown user has all password mechanisms.
     ///
-    /// Errors: the store's.
+    /// Errors: the store's errors.
     pub(crate) fn mechanisms_of(&self, server: &Server, user: &UserName) -> Result<Vec<&'static str>> {
         let found = store::user(server, user)?.and_then(|found| User::read(found.view()));
         let has = |mechanism: Mechanism| match &found {
@@ -99,7 +100,7 @@ impl Auth {
         Ok(by_password.chain(by_certificate).filter(|name| self.takes(name)).collect())
     }
 
-    /// How often new passwords are hashed.
+    /// Returns the iteration count for new passwords.
     pub(crate) fn iterations(&self, server: &Server, mechanism: Mechanism) -> u32 {
         let (name, otherwise) = match mechanism {
             Mechanism::Sha1 => ("scramIterationCount", 10_000),
@@ -111,7 +112,7 @@ impl Auth {
         }
     }
 
-    /// What nobody else knows, drawn when it is first needed.
+    /// Returns the secret, generated on first use.
     fn secret(&self) -> std::result::Result<&[u8; 32], String> {
         if let Some(secret) = self.secret.get() {
             return Ok(secret);
@@ -120,17 +121,18 @@ impl Auth {
         Ok(self.secret.get_or_init(|| drawn))
     }
 
-    /// Whether there is nobody to log in, and nobody has to: a server for tests, as most are.
+    /// Returns true if access control is disabled and no user exists, as on most test servers.
     pub(crate) fn is_pointless(&self, server: &Server) -> bool {
         !self.enabled && !self.has_any(server)
     }
 
-    /// Whether only users get in, and nobody has logged in on a connection.
+    /// Returns true if access control is enabled and the connection has no user.
     pub(crate) fn is_stranger(&self, state: &ConnectionState) -> bool {
         self.enabled && state.identity.is_none() && !state.is_system
     }
 
-    /// Refuses a command that needs a user on a connection that has none. What the user may do is asked elsewhere.
+    /// Refuses a command that requires authentication on a connection without a user. Does not
+    /// check privileges.
     ///
     /// Errors: Unauthorized.
     pub(crate) fn check(&self, server: &Server, state: &ConnectionState, command: &Command) -> Result<()> {
@@ -140,17 +142,21 @@ impl Auth {
         }
     }
 
-    /// Whether somebody on this machine may make the first user, as there is neither user nor role yet.
+    /// Returns true if the localhost exception applies: a local client may create the first user
+    /// while no user or role exists.
     pub(crate) fn localhost_exception(&self, server: &Server, state: &ConnectionState) -> bool {
         let is_allowed = self.enabled && server.settings.localhost_exception;
         is_allowed && state.activity.client.ip().is_loopback() && !self.has_any(server)
     }
 
-    /// Carries out what may make the first user, for somebody who has not logged in. The localhost exception is looked
-    /// at again here, since only one client may use it. Called while [`changing`](Self::changing) is locked. Servers
-    /// that share the data agree by a document, which another server takes over if the first one has died.
+    /// Runs work that creates the first user, for an unauthenticated client.
     ///
-    /// Errors: Unauthorized if there is a user by now, or another server is making one; those of the work.
+    /// The exception is checked again here, since only one client may use it. The caller holds
+    /// [`changing`](Self::changing). Servers with shared data coordinate by a claim document.
+    /// Another server takes over an expired claim.
+    ///
+    /// Errors: Unauthorized if a user exists now or another server has the claim; errors of the
+    /// work.
     pub(crate) fn make_first<T>(
         &self,
         server: &Server,
@@ -173,8 +179,8 @@ impl Auth {
         made
     }
 
-    /// Whether there is any user, or any role that isn't built in. What can't be read counts as there: nobody gets in
-    /// by an exception because the disk fails.
+    /// Returns true if a user or a user-defined role exists. Also true after a read error, so that
+    /// a failing disk does not enable the localhost exception.
     pub(crate) fn has_any(&self, server: &Server) -> bool {
         let generation = self.generation(server);
         if let Some((at, since, found)) = *self.has_any.lock()
@@ -192,7 +198,8 @@ impl Auth {
         found.unwrap_or(true)
     }
 
-    /// Raised by every write to users and roles, however it was made: what was read at another generation is old.
+    /// Returns a number that each write to users and roles raises. Data of an earlier generation is
+    /// stale.
     pub(crate) fn generation(&self, server: &Server) -> u64 {
         server.database.access_generation()
     }

@@ -1,4 +1,4 @@
-//! Logging in by a password that is shown as it is: held against the keys that SCRAM would have it proved by.
+//! Authentication by a plain password, compared with the stored SCRAM keys.
 
 use super::login::{self, Failure, Login};
 use super::store;
@@ -10,9 +10,9 @@ use base::Result;
 use wire::scram::{Credential, Mechanism};
 use wire::secret;
 
-/// Lets a user in whose password this is. A user that isn't there costs whoever asks as much time as one who is.
+/// Authenticates a user by password. An unknown user takes the same time as a known user.
 ///
-/// Errors: AuthenticationFailed; the store's.
+/// Errors: AuthenticationFailed; the store's errors.
 pub(crate) fn enter(
     server: &Server,
     state: &mut ConnectionState,
@@ -53,6 +53,6 @@ pub(crate) fn enter(
         return fail("the password is wrong");
     }
     let login = Login { user, mechanism: mechanism.name(), is_speculative: false, api_strict: false };
-    // It may have been changed since.
+    // The password may have changed since the read.
     login::enter(server, state, &login, |user| user.credential(mechanism) == Some(&credential))
 }

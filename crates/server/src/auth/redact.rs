@@ -1,11 +1,11 @@
-//! Commands as others may see them: secrets are "xxx" there.
+//! Commands for logs and listings, with "xxx" in place of secrets.
 
 use base::bson::{Builder, Document, DocumentBuf};
 
-/// The fields of commands that hold secrets.
+/// Fields of commands that contain secrets.
 pub(crate) const SECRETS: [&str; 4] = ["key", "payload", "pwd", "speculativeAuthenticate"];
 
-/// The command without its secrets.
+/// Returns the command without its secrets.
 pub(crate) fn without_secrets(body: Document<'_>) -> DocumentBuf {
     let mut shown = Builder::new();
     for element in body {
@@ -17,7 +17,7 @@ pub(crate) fn without_secrets(body: Document<'_>) -> DocumentBuf {
     shown.finish()
 }
 
-/// Whether what is written to a collection is secret as a whole.
+/// Returns true if all documents of a collection are secret.
 pub(crate) fn is_secret(database: &str, collection: &str) -> bool {
     database == "admin" && collection == super::store::USERS
 }

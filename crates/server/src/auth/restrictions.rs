@@ -1,7 +1,7 @@
-//! Where a user may log in from, and to which of the server's addresses: `authenticationRestrictions`.
+//! `authenticationRestrictions`: allowed client addresses and server addresses of a user.
 //!
-//! A list of documents, of which one must hold: `{clientSource: [network, …], serverAddress: [network, …]}`. A network
-//! is an address, or several as `10.0.0.0/8`.
+//! A list of documents, of which one must match: `{clientSource: [network, …], serverAddress:
+//! [network, …]}`. A network is an address or a range such as `10.0.0.0/8`.
 
 use crate::fields::Fields;
 use base::bson::{Array, Builder, FieldName, Value};
@@ -9,20 +9,20 @@ use base::{Result, err};
 use ipnet::IpNet;
 use std::net::IpAddr;
 
-/// The fields of a restriction.
+/// Fields of a restriction.
 const FIELDS: [&str; 2] = ["clientSource", "serverAddress"];
 
-/// Both ends of a connection.
+/// Both addresses of a connection.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Ends {
-    /// Where the client is.
+    /// Client address.
     pub(crate) client: IpAddr,
-    /// Which address it dialled.
+    /// Server address that the client connected to.
     pub(crate) server: IpAddr,
 }
 
-/// Whether connections between these ends are among those that a list of restrictions lets log in; what can't be read
-/// lets nobody.
+/// Returns true if a list of restrictions allows logins between these addresses. An invalid list
+/// allows none.
 pub(crate) fn allow(restrictions: Array<'_>, ends: Ends) -> bool {
     let mut all = restrictions.iter().peekable();
     if all.peek().is_none() {
@@ -41,9 +41,9 @@ pub(crate) fn allow(restrictions: Array<'_>, ends: Ends) -> bool {
     })
 }
 
-/// Checks a list that a command brings, and appends it.
+/// Validates a list from a command and appends it.
 ///
-/// Errors: those of the fields; BadValue for what is no network.
+/// Errors: invalid fields; BadValue for an invalid network.
 pub(crate) fn append_checked(document: &mut Builder, place: &str, restrictions: Array<'_>) -> Result<()> {
     document.begin_array(c"authenticationRestrictions");
     for restriction in restrictions.iter() {

@@ -1,4 +1,4 @@
-//! The documents of users and roles, and the claim of who makes the first user.
+//! Documents of users and roles, and the claim on the creation of the first user.
 
 use crate::names::UserName;
 use crate::server::Server;
@@ -6,22 +6,22 @@ use crate::system_collections;
 use base::bson::{Builder, Document, DocumentBuf, Value};
 use base::{ErrorCode, Namespace, Result};
 
-/// The collection of users, in `admin`.
+/// Collection of users in `admin`.
 pub(crate) const USERS: &str = "system.users";
 
-/// The collection of roles that aren't built in, in `admin`.
+/// Collection of user-defined roles in `admin`.
 pub(crate) const ROLES: &str = "system.roles";
 
-/// The documents of a collection of `admin` that match.
+/// Returns the matching documents of a collection in `admin`.
 ///
-/// Errors: the filter's; the store's.
+/// Errors: an invalid filter; the store's errors.
 pub(crate) fn find(server: &Server, collection: &str, filter: Document<'_>) -> Result<Vec<DocumentBuf>> {
     system_collections::find(&server.database, &Namespace::new("admin", collection)?, filter, 0)
 }
 
-/// The document of a user, if there is one.
+/// Returns the document of a user.
 ///
-/// Errors: the store's.
+/// Errors: the store's errors.
 pub(crate) fn user(server: &Server, user: &UserName) -> Result<Option<DocumentBuf>> {
     let mut filter = Builder::new();
     filter.append(c"_id", &user.id()).append(c"user", &user.name).append(c"db", &user.db);
@@ -29,26 +29,26 @@ pub(crate) fn user(server: &Server, user: &UserName) -> Result<Option<DocumentBu
     Ok(system_collections::find(&server.database, &users, filter.finish().view(), 1)?.pop())
 }
 
-/// Whether a collection of `admin` has any document.
+/// Returns true if a collection of `admin` has a document.
 ///
-/// Errors: the store's.
+/// Errors: the store's errors.
 pub(super) fn has_any(server: &Server, collection: &str) -> Result<bool> {
     let namespace = Namespace::new("admin", collection)?;
     Ok(!system_collections::find(&server.database, &namespace, Document::EMPTY, 1)?.is_empty())
 }
 
-/// The collection of versions, and of the claim below, in `admin`.
+/// Collection of versions and of the claim, in `admin`.
 const VERSIONS: &str = "system.version";
 
-/// The `_id` of the document that a server writes while it makes the first user.
+/// `_id` of the claim document, which a server writes while it creates the first user.
 const FIRST: &str = "localhostException";
 
-/// How long such a document keeps other servers out, in milliseconds.
+/// Lifetime of a claim in milliseconds.
 const FIRST_LASTS: i64 = 30_000;
 
-/// Claims the making of the first user for this server; `false` if another server has claimed it.
+/// Claims the creation of the first user; false if another server has the claim.
 ///
-/// Errors: the store's.
+/// Errors: the store's errors.
 pub(super) fn claim_first(server: &Server) -> Result<bool> {
     let now = server.database.now_millis();
     let mut filter = Builder::new();
@@ -69,9 +69,9 @@ pub(super) fn claim_first(server: &Server) -> Result<bool> {
     }
 }
 
-/// Gives the claim back.
+/// Releases the claim.
 ///
-/// Errors: the store's.
+/// Errors: the store's errors.
 pub(super) fn release_first(server: &Server) -> Result<()> {
     system_collections::delete(&server.database, &Namespace::new("admin", VERSIONS)?, FIRST)
 }

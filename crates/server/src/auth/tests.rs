@@ -1,4 +1,5 @@
-//! Conversations that aren't what they should be: whoever holds them stays outside, and nobody else notices.
+//! Tests of invalid conversations. Their clients stay unauthenticated, and other clients are not
+//! affected.
 
 use crate::call::Answer;
 use crate::connection::ConnectionState;
@@ -14,10 +15,10 @@ use storage::store::LogOptions;
 use wire::message::{document, encode};
 use wire::scram::{Client as Scram, Mechanism};
 
-/// How many conversations are tried.
+/// Number of conversations.
 const CONVERSATIONS: u32 = 20_000;
 
-/// A server that only users get into, among them alice, who has to be protected, and bob, who wants to be her.
+/// Returns a server with access control and two users: alice, the victim, and bob, the attacker.
 fn server() -> Arc<Server> {
     server_of(Settings { auth: true, ..Settings::default() })
 }
@@ -64,7 +65,7 @@ impl Peer {
         Peer { server: server.clone(), state }
     }
 
-    /// The reply to a command; `None` where the connection is closed, or has to wait.
+    /// Returns the reply to a command; `None` if the connection closes or the command must wait.
     fn command(&mut self, command: Document<'_>) -> Option<DocumentBuf> {
         let mut reply = Vec::new();
         match Request::begin(&mut self.state, &self.server, encode(1, 0, command), &mut reply) {
@@ -73,7 +74,7 @@ impl Peer {
         }
     }
 
-    /// One message of a conversation, and the server's, if it has one.
+    /// Sends one message of a conversation. Returns the server's message, if any.
     fn say(&mut self, name: &str, message: &[u8], db: &str, id: i32, skips: bool) -> Option<Vec<u8>> {
         let mut command = Builder::new();
         command.append(FieldName::known(name), 1);
@@ -101,7 +102,7 @@ impl Drop for Peer {
     }
 }
 
-/// What somebody has heard of another's conversation: all that was said.
+/// A recorded conversation of another client.
 struct Heard {
     first: Vec<u8>,
     reply: Vec<u8>,
@@ -109,7 +110,7 @@ struct Heard {
     signature: Vec<u8>,
 }
 
-/// Logs somebody in who knows the password.
+/// Authenticates with the right password.
 fn login(peer: &mut Peer, user: &str) -> Heard {
     let client = Scram::new(Mechanism::Sha256, user, &format!("{user}'s")).unwrap();
     let first = client.first().into_bytes();
@@ -120,7 +121,7 @@ fn login(peer: &mut Peer, user: &str) -> Heard {
     Heard { first, reply, proof: proof.into_bytes(), signature }
 }
 
-/// A message with a few bytes changed, removed or added.
+/// Returns a message with a few bytes changed, removed or added.
 fn mutated(message: &[u8], random: &Random) -> Vec<u8> {
     let mut message = message.to_vec();
     for _ in 0..1 + random.draw() % 3 {
@@ -137,13 +138,13 @@ fn mutated(message: &[u8], random: &Random) -> Vec<u8> {
     message
 }
 
-/// The nonce that a server's first message has.
+/// Returns the nonce of a server's first message.
 fn nonce(reply: &[u8]) -> String {
     let text = String::from_utf8_lossy(reply);
     text.split(',').next().and_then(|part| part.strip_prefix("r=")).unwrap_or_default().to_string()
 }
 
-/// One conversation with something wrong about it, whatever the seed says.
+/// Runs one conversation with an error chosen by the seed.
 fn attack(peer: &mut Peer, random: &Random, heard: &[Heard]) {
     let pick = &heard[(random.draw() as usize) % heard.len()];
     let names = ["alice", "bob", "nobody", "ali=2Cce", "a=lice", "", "alice,m=x"];
@@ -160,7 +161,7 @@ fn attack(peer: &mut Peer, random: &Random, heard: &[Heard]) {
             2 | 3 => {
                 let name = names[(random.draw() as usize) % names.len()];
                 let header = headers[(random.draw() as usize) % headers.len()];
-                // A nonce of somebody else's, or of its own.
+                // A nonce of another conversation, a random nonce, or none.
                 let nonce = match random.draw() % 3 {
                     0 => nonce(&pick.reply),
                     1 => format!("{:016x}", random.draw()),
@@ -171,7 +172,7 @@ fn attack(peer: &mut Peer, random: &Random, heard: &[Heard]) {
             4 => peer.say("saslContinue", &pick.proof, db, id, skips),
             5 => peer.say("saslContinue", &mutated(&pick.proof, random), db, id, skips),
             6 => {
-                // The right nonce, and a proof of another conversation, or none.
+                // The right nonce with a proof of another conversation, or without a proof.
                 let proof = String::from_utf8_lossy(&pick.proof);
                 let proof = proof.rsplit_once(",p=").map_or("", |(_, proof)| proof).to_string();
                 let channel = ["biws", "eSws", "", "cD10bHMtdW5pcXVlLCw="][(random.draw() % 4) as usize];
@@ -200,7 +201,7 @@ fn nobody_gets_in_by_a_conversation_that_is_not_theirs() {
     let status = status.finish();
     let random = Random::new(15);
     for conversation in 0..CONVERSATIONS {
-        // From everywhere, so that nobody has to wait.
+        // Addresses differ, so that no attempt is delayed.
         let mut peer = Peer::new(&server, random.draw() as u32);
         attack(&mut peer, &random, &heard);
         assert_eq!(peer.who(), None, "conversation {conversation}");
@@ -216,14 +217,14 @@ fn nobody_gets_in_by_a_conversation_that_is_not_theirs() {
     assert_eq!(server.counters.panics.get(), 0);
 }
 
-/// Whoever knows one user's password can't become another, however the conversations are woven together.
+/// A password authenticates only its own user, in all interleavings of conversations.
 #[test]
 fn a_password_is_good_for_its_own_user_alone() {
     let server = server();
     for (first_as, go_on_as) in [("alice", "bob"), ("nobody", "bob"), ("bob", "bob")] {
         let mut peer = Peer::new(&server, 0x0A00_0001);
         let client = Scram::new(Mechanism::Sha256, go_on_as, &format!("{go_on_as}'s")).unwrap();
-        // Bob's nonce under another's name: what comes back is the other's salt.
+        // Bob's nonce with another user's name. The reply has the other user's salt.
         let first = client.first().replace("n=bob", &format!("n={first_as}"));
         let reply = peer.say("saslStart", first.as_bytes(), "admin", 1, true).unwrap();
         let (_, proof) = client.reply(&reply).unwrap();
@@ -231,7 +232,7 @@ fn a_password_is_good_for_its_own_user_alone() {
         let expected = (first_as == go_on_as).then_some("bob@admin");
         assert_eq!((peer.who().as_deref(), signed.is_some()), (expected, expected.is_some()));
     }
-    // Two conversations on one connection: the second takes the first one's place.
+    // Two conversations on one connection: the second replaces the first.
     let mut peer = Peer::new(&server, 0x0A00_0002);
     let client = Scram::new(Mechanism::Sha256, "bob", "bob's").unwrap();
     let reply = peer.say("saslStart", client.first().as_bytes(), "admin", 1, true).unwrap();
@@ -273,7 +274,7 @@ fn guesses_wait_and_hold_no_thread() {
     for _ in 0..5 {
         assert_eq!(guess(here), Some(None));
     }
-    // What comes next is told to wait, and within a hello nothing begins.
+    // The next attempt must wait. A hello begins no conversation meanwhile.
     let mut peer = Peer::new(&server, here);
     let mut start = Builder::new();
     start.append(c"saslStart", 1).append(c"mechanism", "SCRAM-SHA-256");
@@ -285,7 +286,7 @@ fn guesses_wait_and_hold_no_thread() {
     let hello = hello.finish();
     assert!(peer.command(hello.view()).unwrap().view().get("speculativeAuthenticate").is_none());
     assert!(guess(here).is_none(), "it waits");
-    // From elsewhere, and for others, nothing has changed.
+    // Other addresses and other users are not delayed.
     assert_eq!(guess(here + 1), Some(None));
     assert!(
         Peer::new(&server, here + 1)
@@ -310,7 +311,7 @@ fn secrets_are_not_shown_to_others() {
     let held = server.auth.changing.lock();
     std::thread::scope(|scope| {
         let waiting = scope.spawn(|| peer.command(create.view()));
-        // It waits for whoever else changes users, and is looked at meanwhile.
+        // The command waits for the lock on users. The test inspects it meanwhile.
         let noted = loop {
             let running = server.activities.all().into_iter().filter_map(|activity| activity.current());
             if let Some(current) = running.into_iter().find(|current| current.command == "createUser") {

@@ -1,5 +1,6 @@
-//! A user's document, read and written: `{_id: "db.name", userId, user, db, credentials, authenticationRestrictions,
-//! customData, roles}`, as MongoDB has it, so that dumps move both ways.
+//! A user's document, read and written: `{_id: "db.name", userId, user, db, credentials,
+//! authenticationRestrictions, customData, roles}`. The form is MongoDB's, so dumps are portable in
+//! both directions.
 
 use crate::names::{RoleName, UserName};
 use base::bson::{Array, Builder, Document, FieldName, Value};
@@ -7,22 +8,22 @@ use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
 use wire::scram::{Credential, Mechanism};
 
-/// What of a user's document concerns logging in.
+/// The parts of a user's document that authentication needs.
 #[derive(Clone, Debug)]
 pub(crate) struct User {
-    /// Who.
+    /// Name and database.
     pub(crate) name: UserName,
-    /// What tells the user from an earlier one of the same name.
+    /// Id that distinguishes the user from an earlier user of this name.
     pub(crate) id: Option<[u8; 16]>,
-    /// The roles that were granted.
+    /// Directly granted roles.
     pub(crate) roles: Vec<RoleName>,
     credentials: Vec<(Mechanism, Credential)>,
-    /// Whether somebody else than this server has the credentials, as for certificates.
+    /// True if another system verifies the credentials, as for certificates.
     pub(crate) is_external: bool,
 }
 
 impl User {
-    /// Reads a document; parts that aren't what they should be are left out, and so let nobody in.
+    /// Parses a document. Invalid parts are omitted, so they allow no login.
     pub(crate) fn read(document: Document<'_>) -> Option<User> {
         let text = |name: &str| document.get(name).and_then(|value| value.as_str());
         let credentials = document.get("credentials").and_then(|value| value.as_document());
@@ -49,13 +50,13 @@ impl User {
         })
     }
 
-    /// What is known of the user's password for a mechanism.
+    /// Returns the credential for a mechanism.
     pub(crate) fn credential(&self, mechanism: Mechanism) -> Option<&Credential> {
         self.credentials.iter().find(|(of, _)| *of == mechanism).map(|(_, credential)| credential)
     }
 }
 
-/// Reads the roles of a user or a role; what is none is left out.
+/// Parses the roles of a user or role. Invalid roles are omitted.
 pub(crate) fn read_roles(roles: Array<'_>) -> Vec<RoleName> {
     let role = |role: Value<'_>| {
         let role = role.as_document()?;
@@ -64,7 +65,7 @@ pub(crate) fn read_roles(roles: Array<'_>) -> Vec<RoleName> {
     roles.iter().filter_map(role).collect()
 }
 
-/// Appends roles as documents keep them.
+/// Appends roles in the stored form.
 pub(crate) fn append_roles(document: &mut Builder, roles: &[RoleName]) {
     document.begin_array(c"roles");
     for role in roles {
@@ -83,7 +84,7 @@ fn read_credential(stored: Document<'_>) -> Option<Credential> {
     })
 }
 
-/// Appends a credential under its mechanism's name.
+/// Appends a credential under the name of its mechanism.
 pub(crate) fn append_credential(credentials: &mut Builder, mechanism: Mechanism, credential: &Credential) {
     credentials
         .begin_document(FieldName::literal(mechanism.name()))

@@ -1,4 +1,4 @@
-//! What changing collections and views needs.
+//! Privileges for commands that change collections and views.
 
 use super::super::action::{Action, Actions};
 use super::super::resource::Resource;
@@ -8,14 +8,15 @@ use super::{Asked, values};
 use base::bson::{Array, Value};
 use base::{Result, err};
 
-/// `create`: a view also needs what reading it takes, unless whoever makes it can't read it.
+/// `create`: a view also requires the privileges to read its source, unless the user cannot read
+/// the view.
 pub(crate) fn create(asked: &mut Asked<'_>) -> Result<()> {
     let own = asked.collection();
     if asked.has("capped") {
         asked.need(own, Action::ConvertToCapped)?;
     }
     let is_view = values(asked.body, "viewOn").any(|on| !on.is_nullish());
-    // Whoever may insert makes a collection by that anyhow.
+    // A user with the insert privilege can create the collection by an insert anyway.
     let by_insert = !is_view && !asked.may(own, Action::CreateCollection) && asked.may(own, Action::Insert);
     asked.need(own, if by_insert { Action::Insert } else { Action::CreateCollection })?;
     view(asked)
@@ -34,7 +35,8 @@ pub(crate) fn coll_mod(asked: &mut Asked<'_>) -> Result<()> {
     view(asked)
 }
 
-/// What a view reads, for somebody who may read the view: so that nobody reads through a view what they may not.
+/// Requires the privileges to read the source of a view if the user may read the view. A view
+/// therefore gives no access to documents that its creator cannot read.
 fn view(asked: &mut Asked<'_>) -> Result<()> {
     if !asked.may(asked.collection(), Action::Find) {
         return Ok(());
@@ -61,8 +63,9 @@ pub(crate) fn clone_as_capped(asked: &mut Asked<'_>) -> Result<()> {
     asked.need_all(Resource::named(asked.database, to), actions)
 }
 
-/// `renameCollection`: within a database a right of its own, unless the new name would let somebody read what they
-/// can't; across databases what copying takes, and dropping.
+/// `renameCollection`: within a database a separate privilege suffices, unless the new name lets
+/// the user read documents that were unreadable before. Across databases it requires the privileges
+/// to copy and drop.
 pub(crate) fn rename(asked: &mut Asked<'_>) -> Result<()> {
     let text = |value: Option<Value<'_>>| value.and_then(|name| name.as_str().map(str::to_string));
     let (Some(from), Some(to)) = (text(asked.value()), text(asked.body.get("to"))) else {
@@ -85,7 +88,8 @@ pub(crate) fn rename(asked: &mut Asked<'_>) -> Result<()> {
     asked.need_all(target, Actions::of(&[Action::CreateIndex, Action::Insert]))
 }
 
-/// Whether neither is a collection of the system, which no right on its database reaches.
+/// Returns true if neither is a system collection. Privileges on a database do not cover system
+/// collections.
 fn both_normal(from: &str, to: &str) -> bool {
     let is_normal = |name: &str| {
         name.split_once('.').is_some_and(|(database, name)| super::super::resource::is_normal(database, name))

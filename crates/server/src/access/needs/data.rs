@@ -1,4 +1,4 @@
-//! What reading and writing documents needs.
+//! Privileges for commands that read and write documents.
 
 use super::super::action::{Action, Actions};
 use super::super::resource::Resource;
@@ -8,7 +8,7 @@ use base::bson::{Document, Value};
 
 const BYPASS: &str = "bypassDocumentValidation";
 
-/// These actions, and that of passing validation by where the request does.
+/// Adds the action to bypass validation if the request has the flag.
 fn with_bypass(asked: &Asked<'_>, actions: Actions) -> Actions {
     match asked.has(BYPASS) {
         true => actions.and(Actions::one(Action::BypassDocumentValidation)),
@@ -22,7 +22,7 @@ pub(crate) fn insert(asked: &mut Asked<'_>) -> Result<()> {
     asked.need_all(asked.collection(), actions)
 }
 
-/// `update`: also inserts, where one of its statements may.
+/// `update`: also requires insert if a statement has `upsert`.
 pub(crate) fn update(asked: &mut Asked<'_>) -> Result<()> {
     let mut actions = with_bypass(asked, Actions::one(Action::Update));
     if asked.documents("updates").iter().any(|statement| is_set(*statement, "upsert")) {
@@ -46,14 +46,14 @@ pub(crate) fn find_and_modify(asked: &mut Asked<'_>) -> Result<()> {
     asked.need_all(asked.collection(), actions)
 }
 
-/// `bulkWrite`: on each of its namespaces what its operations do there.
+/// `bulkWrite`: requires on each namespace the actions of its operations.
 pub(crate) fn bulk_write(asked: &mut Asked<'_>) -> Result<()> {
     let namespaces = asked.documents("nsInfo");
     let mut actions = vec![Actions::NONE; namespaces.len()];
     for operation in asked.documents("ops") {
         let Some(first) = operation.first() else { continue };
         let index = first.value().as_number().and_then(|index| usize::try_from(index.to_i64_clamped()).ok());
-        // One that names no namespace is refused by the handler before anything is written.
+        // The handler refuses an operation without a valid namespace before the first write.
         let Some(needed) = index.and_then(|index| actions.get_mut(index)) else { continue };
         let one = match first.name() {
             "insert" => Actions::one(Action::Insert),
@@ -72,13 +72,13 @@ pub(crate) fn bulk_write(asked: &mut Asked<'_>) -> Result<()> {
     Ok(())
 }
 
-/// The resource of a name with its database.
+/// Returns the resource of a full name (`database.collection`).
 pub(super) fn full(name: &str) -> Resource<'_> {
     let (database, collection) = name.split_once('.').unwrap_or((name, ""));
     Resource::named(database, Some(collection))
 }
 
-/// `dataSize` and `checkShardingIndex`: reading the collection that their own field names with its database.
+/// `dataSize` and `checkShardingIndex`: require find on the full name in the command's own field.
 pub(crate) fn find_in_named(asked: &mut Asked<'_>) -> Result<()> {
     let resource = match asked.value().and_then(|value| value.as_str()) {
         Some(name) => full(name),
@@ -94,13 +94,13 @@ pub(crate) fn file_md5(asked: &mut Asked<'_>) -> Result<()> {
     asked.need(Resource::Collection(asked.database, &chunks), Action::Find)
 }
 
-/// `explain`: what the command needs that it explains.
+/// `explain`: requires the privileges of the explained command.
 pub(crate) fn explain(asked: &mut Asked<'_>) -> Result<()> {
     let inner = asked.value().and_then(|inner| inner.as_document()).unwrap_or(Document::EMPTY);
     asked.check_other(asked.database, inner)
 }
 
-/// `mapReduce`: reads, and writes where it has a target.
+/// `mapReduce`: reads, and writes if it has a target.
 pub(crate) fn map_reduce(asked: &mut Asked<'_>) -> Result<()> {
     asked.need(asked.collection(), Action::Find)?;
     let targets: Vec<Value<'_>> = values(asked.body, "out").collect();

@@ -1,8 +1,9 @@
-//! What each command needs: its declaration in the table, and the questions that come of it.
+//! Privileges that each command needs: its declaration in the command table and the checks that
+//! follow from it.
 //!
-//! A row of the table names an action and how its resource is found, or a function where that depends on the request.
-//! Such a function reads the request as the handler will, and rather too much of it than too little: of a field given
-//! twice it asks about both, and where no collection is named it asks about the whole database.
+//! A row of the table names an action and the kind of its resource, or a function of the request.
+//! The function parses the request as the handler does and errs on the strict side. It checks both
+//! values of a duplicate field, and checks the whole database if the request names no collection.
 
 mod catalog;
 mod data;
@@ -29,74 +30,74 @@ use database::Database;
 use wire::request::Documents;
 use wire::request::Sequences;
 
-/// What a command needs, as its row in the table says.
+/// The needs of a command, as declared in its row.
 #[derive(Clone, Copy)]
 pub(crate) enum Needs {
-    /// Nothing but to be there: without authentication where the row allows it, otherwise as any user.
+    /// No privilege. Authentication is required unless the row allows the command without it.
     Nothing,
     /// An action on the server.
     Cluster(Action),
-    /// An action on the database that the command is for.
+    /// An action on the command's database.
     Database(Action),
-    /// An action on the collection that the command's own field names.
+    /// An action on the collection in the command's own field.
     Collection(Action),
-    /// Whatever the function asks for.
+    /// The needs that the function derives from the request.
     By(fn(&mut Asked<'_>) -> Result<()>),
 }
 
-/// One thing that a request needed.
+/// A privilege that a request needed.
 #[derive(Clone, PartialEq, Eq)]
 pub(crate) struct Needed {
-    /// On what.
+    /// Resource of the privilege.
     pub(crate) resource: OwnedResource,
-    /// To do what.
+    /// Required actions.
     pub(crate) actions: Actions,
 }
 
-/// A request, and who asks, while it is found out what it needs.
+/// A request and its user, during the check of its privileges.
 pub(crate) struct Asked<'a> {
-    /// What whoever asks may do.
+    /// Privileges of the user.
     pub(crate) privileges: &'a Privileges,
-    /// Who asks; `None` before authentication.
+    /// Identity of the user; `None` before authentication.
     pub(crate) identity: Option<&'a Identity>,
     /// The request's document.
     pub(crate) body: Document<'a>,
-    /// The database that it is for.
+    /// The request's database.
     pub(crate) database: &'a str,
-    /// The lists of documents beside it.
+    /// Document sequences beside the body.
     pub(crate) sequences: &'a Sequences<'a>,
-    /// What every connection runs now.
+    /// Current operations of all connections.
     pub(crate) activities: &'a Activities,
-    /// The cursors that are open.
+    /// The open cursors.
     pub(crate) store: &'a Database,
-    /// What was needed, where somebody wants to know.
+    /// Records the needed privileges, if requested.
     pub(crate) record: Option<Vec<Needed>>,
 }
 
-/// The refusal as it is made before it is known how the command reads.
+/// Returns the refusal without the command's text, which the caller adds.
 pub(crate) fn refused() -> base::Error {
     err!(Unauthorized, "unauthorized")
 }
 
 impl<'a> Asked<'a> {
-    /// Who asks.
+    /// Returns the user.
     pub(crate) fn user(&self) -> Option<&'a UserName> {
         self.identity.map(|identity| &identity.user)
     }
 
-    /// Whether an action is allowed.
+    /// Returns true if an action is allowed.
     pub(crate) fn may(&self, resource: Resource<'_>, action: Action) -> bool {
         self.privileges.allows(resource, action)
     }
 
-    /// Needs an action on a resource.
+    /// Requires an action on a resource.
     ///
     /// Errors: Unauthorized.
     pub(crate) fn need(&mut self, resource: Resource<'_>, action: Action) -> Result<()> {
         self.need_all(resource, Actions::one(action))
     }
 
-    /// Needs several.
+    /// Requires several actions on a resource.
     ///
     /// Errors: Unauthorized.
     pub(crate) fn need_all(&mut self, resource: Resource<'_>, actions: Actions) -> Result<()> {
@@ -109,27 +110,28 @@ impl<'a> Asked<'a> {
         }
     }
 
-    /// The value of the command's own field.
+    /// Returns the value of the command's own field.
     pub(crate) fn value(&self) -> Option<Value<'a>> {
         self.body.first().map(|first| first.value())
     }
 
-    /// The collection that the command's own field names, or the database where it names none.
+    /// Returns the collection in the command's own field, or the database if the field names no
+    /// collection.
     pub(crate) fn collection(&self) -> Resource<'a> {
         Resource::named(self.database, self.value().and_then(|value| value.as_str()))
     }
 
-    /// The database that the command's own field names.
+    /// Returns the database in the command's own field.
     pub(crate) fn named_database(&self) -> Resource<'a> {
         Resource::Database(self.value().and_then(|value| value.as_str()).unwrap_or(self.database))
     }
 
-    /// Whether a field is set, be it as a number.
+    /// Returns true if a field is true or a nonzero number.
     pub(crate) fn has(&self, name: &str) -> bool {
         is_set(self.body, name)
     }
 
-    /// The documents of a list, beside the body or in it.
+    /// Returns the documents of a list in the body or in a document sequence.
     pub(crate) fn documents(&self, name: &str) -> Vec<Document<'a>> {
         let beside = self.sequences.iter().filter(|sequence| sequence.name == name);
         let mut found: Vec<Document<'a>> =
@@ -140,9 +142,9 @@ impl<'a> Asked<'a> {
         found
     }
 
-    /// Asks what a declaration says of this request.
+    /// Checks the declared needs against this request.
     ///
-    /// Errors: Unauthorized; what a function finds wrong.
+    /// Errors: Unauthorized; errors of a needs function.
     pub(crate) fn check(&mut self, needs: &Needs) -> Result<()> {
         match *needs {
             Needs::Nothing => Ok(()),
@@ -153,12 +155,12 @@ impl<'a> Asked<'a> {
         }
     }
 
-    /// Asks for another command that this one carries, on a database.
+    /// Checks another command inside this request, on a database.
     ///
-    /// Errors: those of [`check`](Self::check).
+    /// Errors: as [`check`](Self::check).
     pub(crate) fn check_other(&mut self, database: &str, body: Document<'_>) -> Result<()> {
         let name = body.first().map_or("", |first| first.name());
-        // What isn't there is the handler's to refuse, for the whole command.
+        // The handler refuses an unknown command.
         let Some(command) = command::find(name) else { return Ok(()) };
         let none = Sequences::default();
         let mut other = Asked {
@@ -178,12 +180,12 @@ impl<'a> Asked<'a> {
     }
 }
 
-/// Every value that a document has under a name, since it may have several.
+/// Returns all values of a field, since a document may have duplicate fields.
 pub(crate) fn values<'a>(document: Document<'a>, name: &str) -> impl Iterator<Item = Value<'a>> {
     document.iter().filter(move |element| element.name() == name).map(|element| element.value())
 }
 
-/// Whether a field is set, be it as a number.
+/// Returns true if a field is true or a nonzero number.
 pub(crate) fn is_set(document: Document<'_>, name: &str) -> bool {
     values(document, name).any(|value| value.is_truthy())
 }

@@ -1,4 +1,4 @@
-//! What the stages of a pipeline need, wherever in it they read or write.
+//! Privileges of pipeline stages that read or write.
 
 use super::super::action::{Action, Actions};
 use super::super::resource::Resource;
@@ -19,8 +19,8 @@ pub(crate) fn aggregate(asked: &mut Asked<'_>) -> Result<()> {
     pipelines.into_iter().try_for_each(|pipeline| stages(asked, collection, pipeline))
 }
 
-/// What a pipeline over a collection of the request's database needs. How deep they nest is bounded by how deep
-/// messages do.
+/// Checks a pipeline over a collection of the request's database. The nesting limit of messages
+/// bounds the recursion.
 pub(super) fn stages(asked: &mut Asked<'_>, collection: &str, pipeline: Array<'_>) -> Result<()> {
     if !brings_own(pipeline) {
         asked.need(Resource::named(asked.database, Some(collection)), Action::Find)?;
@@ -32,7 +32,7 @@ fn brings_own(pipeline: Array<'_>) -> bool {
     first_stage(pipeline).is_some_and(StageDefinition::brings_own_documents)
 }
 
-/// The stages of a pipeline whose own collection may be read.
+/// Checks the stages of a pipeline whose own collection is readable.
 fn inner(asked: &mut Asked<'_>, collection: &str, pipeline: Array<'_>) -> Result<()> {
     stages_of(pipeline).try_for_each(|(definition, spec)| stage(asked, collection, definition, &spec))
 }
@@ -74,7 +74,7 @@ fn stage(
     pipelines.into_iter().try_for_each(|pipeline| inner(asked, other, pipeline))
 }
 
-/// The collection that a stage names as text or as `{db, coll}`.
+/// Returns the collection of a stage, given as a string or as `{db, coll}`.
 fn place<'v>(database: &'v str, named: Value<'v>) -> Resource<'v> {
     match named {
         Value::Document(named) => {

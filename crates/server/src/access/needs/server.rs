@@ -1,4 +1,4 @@
-//! What commands about the server, its operations and whole databases need.
+//! Privileges for commands about the server, its operations and whole databases.
 
 use super::super::action::Action;
 use super::super::resource::Resource;
@@ -7,7 +7,7 @@ use super::{Asked, values};
 use base::bson::{Document, Value};
 use base::{Namespace, Result};
 
-/// `currentOp`: nothing for one's own operations.
+/// `currentOp`: requires nothing for the user's own operations.
 pub(crate) fn current_op(asked: &mut Asked<'_>) -> Result<()> {
     match asked.has("$ownOps") && asked.user().is_some() {
         true => Ok(()),
@@ -15,11 +15,11 @@ pub(crate) fn current_op(asked: &mut Asked<'_>) -> Result<()> {
     }
 }
 
-/// `killOp`: nothing for one's own operation.
+/// `killOp`: requires nothing for the user's own operation.
 pub(crate) fn kill_op(asked: &mut Asked<'_>) -> Result<()> {
     let number = asked.body.get("op").and_then(|number| number.as_number());
     let number = number.and_then(|number| u64::try_from(number.to_i64_clamped()).ok());
-    // To look at all connections is worth it only for those without the right.
+    // The scan of all connections runs only for users without the privilege.
     let may = asked.may(Resource::Cluster, Action::Killop);
     match !may && number.is_some_and(|number| asked.activities.is_of(number, asked.user())) {
         true => Ok(()),
@@ -27,7 +27,7 @@ pub(crate) fn kill_op(asked: &mut Asked<'_>) -> Result<()> {
     }
 }
 
-/// `killCursors`: nothing for one's own cursors.
+/// `killCursors`: requires nothing for the user's own cursors.
 pub(crate) fn kill_cursors(asked: &mut Asked<'_>) -> Result<()> {
     if asked.may(Resource::Cluster, Action::KillAnyCursor) {
         return Ok(());
@@ -45,7 +45,7 @@ pub(crate) fn kill_cursors(asked: &mut Asked<'_>) -> Result<()> {
     Ok(())
 }
 
-/// `killAllSessionsByPattern`: speaking for other users is a right of its own.
+/// `killAllSessionsByPattern`: impersonation of other users requires a separate privilege.
 pub(crate) fn kill_by_pattern(asked: &mut Asked<'_>) -> Result<()> {
     asked.need(Resource::Cluster, Action::KillAnySession)?;
     let patterns = asked.value().and_then(|patterns| patterns.as_array());
@@ -59,7 +59,7 @@ pub(crate) fn kill_by_pattern(asked: &mut Asked<'_>) -> Result<()> {
     }
 }
 
-/// `listCollections`: names of collections that one may use need no right to list them.
+/// `listCollections`: names of the user's authorized collections require no privilege.
 pub(crate) fn list_collections(asked: &mut Asked<'_>) -> Result<()> {
     let only_own = asked.has("authorizedCollections") && asked.has("nameOnly");
     match only_own && asked.privileges.touches(asked.database) {
@@ -68,7 +68,7 @@ pub(crate) fn list_collections(asked: &mut Asked<'_>) -> Result<()> {
     }
 }
 
-/// `profile`: looking at the level takes reading what is profiled.
+/// `profile`: a query of the level requires find on the profile collection.
 pub(crate) fn profile(asked: &mut Asked<'_>) -> Result<()> {
     let looks = asked.value().and_then(|level| level.as_number()).is_some_and(|level| level.to_f64() == -1.0);
     let changes = ["filter", "sampleRate", "slowms"].iter().any(|name| asked.body.find(name).is_some());
@@ -80,7 +80,7 @@ pub(crate) fn profile(asked: &mut Asked<'_>) -> Result<()> {
     asked.need(Resource::Database(asked.database), Action::EnableProfiler)
 }
 
-/// `features`: giving the machine another number in ids is a right.
+/// `features`: a new machine id for ObjectIds requires a privilege.
 pub(crate) fn features(asked: &mut Asked<'_>) -> Result<()> {
     match asked.has("oidReset") {
         true => asked.need(Resource::Cluster, Action::OidReset),
@@ -96,7 +96,8 @@ pub(crate) fn diagnostic_data(asked: &mut Asked<'_>) -> Result<()> {
     asked.need(Resource::Collection("local", "oplog.rs"), Action::CollStats)
 }
 
-/// `validateDBMetadata`: what it is asked of, which is everything where no database is named.
+/// `validateDBMetadata`: requires the action on the named collection or database, by default on all
+/// databases.
 pub(crate) fn validate_metadata(asked: &mut Asked<'_>) -> Result<()> {
     let text = |name| values(asked.body, name).find_map(|value| value.as_str());
     let resource = match text("db") {
@@ -106,7 +107,8 @@ pub(crate) fn validate_metadata(asked: &mut Asked<'_>) -> Result<()> {
     asked.need(resource, Action::Validate)
 }
 
-/// `applyOps`: the right to apply at all, and for each operation what it would need as a command.
+/// `applyOps`: requires its own action, and for each operation the privileges of the matching
+/// command.
 pub(crate) fn apply_ops(asked: &mut Asked<'_>) -> Result<()> {
     asked.need(Resource::Cluster, Action::ApplyOps)?;
     let operations = asked.value().and_then(|operations| operations.as_array());
@@ -122,14 +124,14 @@ pub(crate) fn apply_ops(asked: &mut Asked<'_>) -> Result<()> {
 }
 
 fn applied(asked: &mut Asked<'_>, kind: &str, name: &str, operation: Document<'_>) -> Result<()> {
-    // By UUID it reaches whatever collection has it.
+    // A UUID may refer to any collection.
     if operation.find("ui").is_some() {
         asked.need(Resource::Cluster, Action::UseUUID)?;
     }
     match kind {
         "n" => Ok(()),
         "i" => {
-            // An insert of what is there already replaces it.
+            // An insert replaces an existing document.
             asked.need(full(name), Action::Insert)?;
             asked.need(full(name), Action::Update)
         }
@@ -143,7 +145,8 @@ fn applied(asked: &mut Asked<'_>, kind: &str, name: &str, operation: Document<'_
             let command = operation.get("o").and_then(|command| command.as_document());
             let command = command.unwrap_or(Document::EMPTY);
             match command.first().map_or("", |first| first.name()) {
-                // An index's own entries say what createIndexes is asked otherwise.
+                // createIndexes derives the same privilege from its request. Here the entry names
+                // the collection.
                 "startIndexBuild" | "commitIndexBuild" | "abortIndexBuild" => {
                     let collection = command.first().and_then(|first| first.value().as_str());
                     asked.need(Resource::named(database, collection), Action::CreateIndex)
@@ -177,7 +180,7 @@ pub(crate) fn restore_database(asked: &mut Asked<'_>) -> Result<()> {
     asked.need(asked.named_database(), Action::VellumRestoreDatabase)
 }
 
-/// `forkDatabase`: of the one database, into the other.
+/// `forkDatabase`: requires actions on the source and the target.
 pub(crate) fn fork_database(asked: &mut Asked<'_>) -> Result<()> {
     asked.need(asked.named_database(), Action::VellumForkDatabase)?;
     let targets: Vec<Value<'_>> = values(asked.body, "to").collect();
@@ -187,13 +190,13 @@ pub(crate) fn fork_database(asked: &mut Asked<'_>) -> Result<()> {
         .try_for_each(|to| asked.need(Resource::Database(to), Action::VellumForkDatabase))
 }
 
-/// `vellumBackup`: shows everything, users with what their passwords have left included.
+/// `vellumBackup`: requires read access to everything, including users and their credentials.
 pub(crate) fn backup(asked: &mut Asked<'_>) -> Result<()> {
     asked.need(Resource::AnyNormal, Action::Find)?;
     asked.need(Resource::Collection("admin", "system.users"), Action::Find)
 }
 
-/// `diffDatabase`: shows documents of the one database, and of the other that it is compared with.
+/// `diffDatabase`: requires find on both compared databases.
 pub(crate) fn diff_database(asked: &mut Asked<'_>) -> Result<()> {
     asked.need(asked.named_database(), Action::Find)?;
     let origins: Vec<Value<'_>> = values(asked.body, "origin").collect();
@@ -203,7 +206,7 @@ pub(crate) fn diff_database(asked: &mut Asked<'_>) -> Result<()> {
         .try_for_each(|origin| asked.need(Resource::Database(origin), Action::Find))
 }
 
-/// `listSnapshots`: of one database, or of all.
+/// `listSnapshots`: of one database or of all.
 pub(crate) fn list_snapshots(asked: &mut Asked<'_>) -> Result<()> {
     let resource = match asked.body.get("db").and_then(|name| name.as_str()) {
         Some(name) => Resource::Database(name),

@@ -1,5 +1,7 @@
-//! What commands about users and roles need. Whoever grants needs to be allowed to grant in the database of what is
-//! granted: that of the role, or that which a privilege is about.
+//! Privileges for commands on users and roles.
+//!
+//! A grant requires a grant action in the database of the granted role, or in the database of the
+//! privilege's resource.
 
 use super::super::action::Action::{self, *};
 use super::super::resource::{Pattern, Resource};
@@ -7,13 +9,13 @@ use super::{Asked, values};
 use base::Result;
 use base::bson::{Document, Value};
 
-/// The elements of every list under a name.
+/// Returns the elements of all lists with this field name.
 fn listed<'a>(document: Document<'a>, name: &str) -> Vec<Value<'a>> {
     let lists = values(document, name).filter_map(|list| list.as_array());
     lists.flat_map(|list| list.iter().collect::<Vec<_>>()).collect()
 }
 
-/// The database that a role or a user is of, named as `{role, db}` or by the name alone.
+/// Returns the database of a role or user, given as `{role, db}` or as a name.
 fn database_of<'a>(asked: &Asked<'a>, named: Value<'a>) -> Vec<&'a str> {
     match named {
         Value::Document(named) => values(named, "db").filter_map(|name| name.as_str()).collect(),
@@ -25,7 +27,7 @@ fn own_database<'a>(asked: &Asked<'a>) -> Resource<'a> {
     Resource::Database(asked.database)
 }
 
-/// An action in the databases of all roles of the list `roles`.
+/// Requires an action in the databases of all roles in the list `roles`.
 fn on_roles(asked: &mut Asked<'_>, action: Action) -> Result<()> {
     for role in listed(asked.body, "roles") {
         for database in database_of(asked, role) {
@@ -35,8 +37,8 @@ fn on_roles(asked: &mut Asked<'_>, action: Action) -> Result<()> {
     Ok(())
 }
 
-/// An action in the databases that the privileges of the list `privileges` are about: `admin` for those about more
-/// than one.
+/// Requires an action in the databases of the resources in the list `privileges`. A resource in
+/// more than one database requires it in `admin`.
 fn on_privileges(asked: &mut Asked<'_>, action: Action) -> Result<()> {
     for privilege in listed(asked.body, "privileges") {
         let Some(privilege) = privilege.as_document() else { continue };
@@ -66,14 +68,14 @@ pub(crate) fn create_user(asked: &mut Asked<'_>) -> Result<()> {
     on_restrictions(asked)
 }
 
-/// `updateUser`: somebody may change their own password and data by a right of its own. Which roles are taken away
-/// nobody can tell, so that it takes the right to take away any.
+/// `updateUser`: users may change their own password and data with separate actions. A change of
+/// roles requires the right to revoke any role, since the revoked roles are unknown here.
 pub(crate) fn update_user(asked: &mut Asked<'_>) -> Result<()> {
     let name = asked.value().and_then(|name| name.as_str());
     let is_own = asked.user().is_some_and(|own| Some(own.name.as_str()) == name && own.db == asked.database);
     for (field, others, own) in [
         ("pwd", ChangePassword, ChangeOwnPassword),
-        // Credentials go, as if the password were another.
+        // A change of mechanisms removes credentials, like a change of the password.
         ("mechanisms", ChangePassword, ChangeOwnPassword),
         ("customData", ChangeCustomData, ChangeOwnCustomData),
     ] {
@@ -88,7 +90,8 @@ pub(crate) fn update_user(asked: &mut Asked<'_>) -> Result<()> {
     on_restrictions(asked)
 }
 
-/// `_mergeAuthzCollections`: whoever may make any user and any role, and read where those of the dump are.
+/// `_mergeAuthzCollections`: requires the rights to create all users and roles, and to read the
+/// dump's collections.
 pub(crate) fn merge_users(asked: &mut Asked<'_>) -> Result<()> {
     let made = [CreateUser, CreateRole, GrantRole, RevokeRole];
     let dropped = [DropUser, DropRole];
@@ -133,7 +136,8 @@ pub(crate) fn create_role(asked: &mut Asked<'_>) -> Result<()> {
     on_restrictions(asked)
 }
 
-/// `updateRole`: which roles and privileges are taken away nobody can tell.
+/// `updateRole`: requires the right to revoke any role, since the revoked roles and privileges are
+/// unknown here.
 pub(crate) fn update_role(asked: &mut Asked<'_>) -> Result<()> {
     asked.need(Resource::AnyNormal, RevokeRole)?;
     on_roles(asked, GrantRole)?;
@@ -141,7 +145,7 @@ pub(crate) fn update_role(asked: &mut Asked<'_>) -> Result<()> {
     on_restrictions(asked)
 }
 
-/// `usersInfo`: everybody may look at themselves.
+/// `usersInfo`: users may always read their own document.
 pub(crate) fn users_info(asked: &mut Asked<'_>) -> Result<()> {
     let Some(wanted) = asked.value() else { return Ok(()) };
     if let Value::Document(wanted) = wanted
@@ -159,7 +163,7 @@ pub(crate) fn users_info(asked: &mut Asked<'_>) -> Result<()> {
     Ok(())
 }
 
-/// `rolesInfo`: everybody may look at their own roles.
+/// `rolesInfo`: users may always read their own roles.
 pub(crate) fn roles_info(asked: &mut Asked<'_>) -> Result<()> {
     let Some(wanted) = asked.value() else { return Ok(()) };
     for role in each(wanted) {
@@ -171,7 +175,7 @@ pub(crate) fn roles_info(asked: &mut Asked<'_>) -> Result<()> {
     Ok(())
 }
 
-/// What a command asks about: one, or those of a list.
+/// Returns the requested names: one name or the elements of a list.
 fn each(wanted: Value<'_>) -> Vec<Value<'_>> {
     match wanted {
         Value::Array(list) => list.iter().collect(),
@@ -187,7 +191,7 @@ fn on_named(asked: &mut Asked<'_>, named: Value<'_>, action: Action) -> Result<(
     databases.into_iter().try_for_each(|database| asked.need(Resource::Database(database), action))
 }
 
-/// Whether this names nobody else than the one of a name in a database.
+/// Returns true if the value names exactly this user or role of a database.
 fn is_named(named: Value<'_>, field: &str, name: &str, database: &str, current: &str) -> bool {
     match named {
         Value::String(text) => text == name && database == current,

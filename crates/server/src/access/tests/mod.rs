@@ -1,4 +1,4 @@
-//! What is allowed to whom, tried over connections in memory.
+//! Tests of authorization over connections in memory.
 
 mod samples;
 mod scenes;
@@ -17,7 +17,7 @@ use std::sync::Arc;
 use std::time::Instant;
 use storage::store::LogOptions;
 
-/// A server that asks everybody what they may do.
+/// Returns a server with access control.
 fn guarded() -> Arc<Server> {
     let settings = Settings { auth: true, replica_set: Some("rs0".to_string()), ..Settings::default() };
     let engine = Arc::new(storage::MemoryEngine::new());
@@ -30,33 +30,33 @@ fn parse(text: &str) -> DocumentBuf {
     extended_json::parse(text).unwrap_or_else(|error| panic!("{text}: {error}"))
 }
 
-/// Runs a command of the server's own.
+/// Runs a command with the server's own rights.
 fn system(server: &Server, text: &str) -> DocumentBuf {
     request::command_of_server(server, parse(text).view()).unwrap_or_else(|error| panic!("{text}: {error}"))
 }
 
-/// One connection.
+/// A connection.
 struct Client {
     server: Arc<Server>,
     state: ConnectionState,
 }
 
 impl Client {
-    /// A connection from elsewhere on which nobody has logged in.
+    /// Returns a remote connection without a user.
     fn nobody(server: &Arc<Server>) -> Client {
         let activity = server.activities.open(([10, 0, 0, 1], 50_000).into());
         let state = ConnectionState::new(activity, ([127, 0, 0, 1], 27_017).into());
         Client { server: server.clone(), state }
     }
 
-    /// A connection of a user with these roles, `role@database` each.
+    /// Returns a connection of a user with these roles, each as `role@database`.
     fn user(server: &Arc<Server>, name: &str, roles: &[&str]) -> Client {
         let mut client = Client::nobody(server);
         client.log_in(name, roles);
         client
     }
 
-    /// Has the user on the connection have these roles from now on: the next command reads them.
+    /// Gives the connection's user these roles. The next command reads them.
     fn log_in(&mut self, name: &str, roles: &[&str]) {
         let role = |role: &&str| {
             let (role, database) = role.split_once('@').unwrap();
@@ -80,7 +80,7 @@ impl Client {
                 roles: Vec::new(),
                 mechanism: "SCRAM-SHA-256",
                 digest: session_id::digest_of(name, "admin"),
-                // Of no time, so that it is read again.
+                // An invalid generation, so that the identity is read again.
                 generation: u64::MAX,
                 read: Instant::now(),
             })
@@ -89,18 +89,18 @@ impl Client {
         assert!(self.state.identity.is_some());
     }
 
-    /// Runs a command, `$db` included.
+    /// Runs a command that includes `$db`.
     fn run(&mut self, command: Document<'_>) -> DocumentBuf {
         let reply = request::command(&mut self.state, &self.server, command);
         reply.unwrap_or_else(DocumentBuf::empty)
     }
 
-    /// The same for a command as text.
+    /// Runs a command given as text.
     fn ask(&mut self, text: &str) -> DocumentBuf {
         self.run(parse(text).view())
     }
 
-    /// The code and the message of a refusal; 0 and nothing otherwise.
+    /// Returns code and message of an error; 0 and an empty message on success.
     fn code(&mut self, text: &str) -> (i64, String) {
         let reply = self.ask(text);
         let reply = reply.view();

@@ -1,6 +1,7 @@
-//! A request for each command, on the database `d`, or on `admin` about it.
+//! A sample request for each command, on the database `d` or on `admin`.
 
-/// The name of a command, and a request of it. More than one row of a name says what the request asks for besides.
+/// Name of a command and a request. A name with several rows has a suffix that describes the
+/// request.
 pub(super) const SAMPLES: &[(&str, &str)] = &[
     (
         "_mergeAuthzCollections",
@@ -215,8 +216,8 @@ pub(super) const SAMPLES: &[(&str, &str)] = &[
     ("whatsmyuri", r#"{whatsmyuri: 1, $db: "admin"}"#),
 ];
 
-/// Every built-in role as somebody has it whom the samples concern: those of a database that of `d`, others that of
-/// `admin`.
+/// Returns each built-in role as the test users have it: in `d` if it applies to a database,
+/// otherwise in `admin`.
 pub(super) fn held(role: &super::super::builtin::Builtin) -> String {
     format!("{}@{}", role.name, if role.admin_only { "admin" } else { "d" })
 }

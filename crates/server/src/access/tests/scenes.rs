@@ -1,4 +1,4 @@
-//! Users in one another's way: cursors, sessions, views, names, roles.
+//! Conflicts between users: cursors, sessions, views, names, roles.
 
 use super::{Client, guarded, system};
 use base::bson::{Builder, Value};
@@ -48,7 +48,7 @@ fn a_cursor_is_for_whoever_opened_it_and_for_as_long_as_they_may_read() {
     let mut host = Client::user(&server, "host", &["hostManager@admin"]);
     assert_eq!(host.code(&kill(id)).0, 0);
     assert_eq!(two.code(&get_more(id)).0, 43);
-    // A name with its database is not one of the database at hand.
+    // A full name may refer to another database than the request's.
     assert_eq!(two.code(r#"{checkShardingIndex: "e.c", keyPattern: {a: 1}, $db: "d"}"#).0, UNAUTHORIZED);
     assert_eq!(two.code(r#"{dataSize: "e.c", $db: "d"}"#).0, UNAUTHORIZED);
 }
@@ -193,7 +193,7 @@ fn a_session_is_of_the_user_on_the_connection() {
     );
     assert_eq!(one.code(&begin).0, 0);
     assert_eq!(two.code(&commit).0, 251, "another user's session of the same number is another one");
-    // A session said to be somebody else's takes a right.
+    // A session of another user requires a privilege.
     let mut spoken = Builder::new();
     spoken.append(c"count", "c").begin_document(c"lsid");
     spoken.append(c"id", Value::Binary { subtype: 4, bytes: &[1; 16] });
@@ -206,7 +206,7 @@ fn a_session_is_of_the_user_on_the_connection() {
     assert!(one.run(spoken.view()).view().get("errmsg").is_none(), "one's own digest may be told");
     let mut system = Client::user(&server, "three", &["__system@admin"]);
     assert!(system.run(spoken.view()).view().get("errmsg").is_none());
-    // The rights go while the transaction is open.
+    // The privileges are revoked while the transaction is open.
     one.log_in("one", &["read@d"]);
     let next = begin.replace("10", "11").replace("startTransaction: true, ", "");
     assert_eq!(one.code(&next).0, UNAUTHORIZED);
@@ -306,7 +306,7 @@ fn roles_form_no_circle_and_stay_in_their_database() {
     assert_eq!(run(r#"{dropRole: "read", $db: "d"}"#).1, "read@d is a built-in role and cannot be modified");
     assert_eq!(run(r#"{createRole: "read", privileges: [], roles: [], $db: "d"}"#).0, 2);
     assert_eq!(run(r#"{createRole: "y", privileges: [], roles: [], $db: "$external"}"#).0, 2);
-    // A circle that a dump brought ends all the same.
+    // Resolution ends even for a cycle from a dump.
     system(
         &server,
         r#"{update: "system.roles", updates: [{q: {_id: "d.a"}, u: {$set: {roles: [{role: "c", db: "d"}, {role: "read", db: "d"}]}}}],

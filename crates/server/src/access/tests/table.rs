@@ -1,4 +1,4 @@
-//! Each command and each built-in role: the table in docs/security.md, and a try of each of its cells.
+//! Each command with each built-in role: the table in docs/security.md, with a test of each cell.
 
 use super::super::asked;
 use super::super::builtin::{BUILTIN, Builtin};
@@ -15,12 +15,12 @@ use wire::request::{Request, Sequences};
 
 const UNAUTHORIZED: i64 = 13;
 
-/// The command that a sample is of.
+/// Returns the command of a sample.
 fn command_of(name: &str) -> &str {
     name.split(' ').next().unwrap_or_default()
 }
 
-/// A server with a database `d` that there is something to do to.
+/// Returns a server with data in database `d` for the samples.
 fn furnished() -> Arc<Server> {
     let server = guarded();
     for setup in [
@@ -37,7 +37,7 @@ fn furnished() -> Arc<Server> {
     server
 }
 
-/// Whether whoever is on a connection may run a sample, and what it needs.
+/// Returns true if the connection may run a sample, with the needed privileges.
 fn declared(client: &Client, sample: &str) -> (bool, Vec<Needed>) {
     let sample = parse(sample);
     let request = Request::new(sample.view(), Sequences::default()).unwrap();
@@ -66,7 +66,7 @@ fn every_command_has_a_sample() {
     }
 }
 
-/// What a database holds, and what the server knows, as far as samples could change it.
+/// Returns the content of the databases and the server state that samples could change.
 fn state(server: &Server) -> String {
     let mut state = String::new();
     for name in ["admin", "d", "e", "local", "config"] {
@@ -90,7 +90,7 @@ fn state(server: &Server) -> String {
     ] {
         let _ = writeln!(state, "{}", system(server, ask).view());
     }
-    // Times of the reply.
+    // The reply's times differ.
     state.lines().map(|line| line.split("$clusterTime").next().unwrap_or_default()).collect()
 }
 
@@ -152,7 +152,7 @@ fn nobody_gets_further_than_the_handful() {
     assert_eq!(state(&server), before);
 }
 
-/// Who may do what by MongoDB's own lists, told apart from the declarations.
+/// Privileges from MongoDB's documentation, written independently of the declarations.
 #[test]
 fn roles_may_do_what_mongodb_lets_them() {
     const READERS: &[&str] = &[
@@ -324,7 +324,7 @@ fn tables() -> String {
     out
 }
 
-/// A sample's name with that of the command as code.
+/// Returns a sample's name with the command in code style.
 fn shown(name: &str) -> String {
     match name.split_once(' ') {
         Some((command, rest)) => format!("`{command}` {rest}"),

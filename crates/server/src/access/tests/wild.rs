@@ -1,18 +1,19 @@
-//! Requests bent at random: whoever may do everything to some collections neither sees another nor changes it.
+//! Random mutations of requests. A user with all rights on some collections neither reads nor
+//! changes another collection.
 
 use super::samples::SAMPLES;
 use super::{Client, guarded, parse, system};
 use base::bson::{Builder, Document, DocumentBuf, FieldName, Value};
 use base::random::Random;
 
-/// What nobody but the system may read.
+/// A marker that only the system may read.
 const MARK: &str = "what nobody is to see";
 
-/// Names that a request may be bent to.
+/// Names that mutations insert.
 const NAMES: [&str; 11] =
     ["secret", "secret", "secret", "d.secret", "c", "d.c", "o", "e.x", "d", "e", "system.users"];
 
-/// Stages that read or write elsewhere, put into pipelines.
+/// Stages that read or write elsewhere, inserted into pipelines.
 const STAGES: [&str; 8] = [
     r#"{$lookup: {from: "secret", pipeline: [], as: "s"}}"#,
     r#"{$unionWith: "secret"}"#,
@@ -29,7 +30,7 @@ struct Bender {
 }
 
 impl Bender {
-    /// Whether to do what is done one time in `of`.
+    /// Returns true once in `of` calls on average.
     fn chance(&self, of: u64) -> bool {
         self.random.draw().is_multiple_of(of)
     }
@@ -38,7 +39,7 @@ impl Bender {
         &list[(self.random.draw() % list.len() as u64) as usize]
     }
 
-    /// The document with some of its names others, given twice, or left out.
+    /// Copies the document with some names changed, duplicated or removed.
     fn bend(&self, document: Document<'_>, out: &mut Builder) {
         for element in document {
             let name = element.name();
@@ -95,7 +96,7 @@ impl Bender {
         let sample = parse(self.pick(SAMPLES).1);
         let mut out = Builder::new();
         if self.chance(8) {
-            // Inside of what carries other commands.
+            // Inside commands that contain other commands.
             out.begin_document(c"explain");
             self.bend(sample.view(), &mut out);
             out.end().append(c"$db", "d");
