@@ -159,6 +159,7 @@ fn different(names: &[&str]) -> Result<()> {
     })
 }
 
+/// Returns the properties of all targets, taken one after the other.
 async fn infos(targets: &[Target]) -> Vec<TargetInfo> {
     let mut infos = Vec::new();
     for target in targets {
@@ -188,6 +189,7 @@ async fn open_workspaces(targets: &[Target], id: &str) -> Result<Vec<Workspace>>
     Ok(workspaces)
 }
 
+/// Removes the databases of a run. Failures become errors of the report.
 async fn remove_workspaces(lab: &mut Lab, workspaces: Vec<Workspace>) {
     let targets = lab.targets.clone();
     for (target, workspace) in targets.iter().zip(workspaces) {
@@ -204,6 +206,7 @@ async fn remove_workspaces(lab: &mut Lab, workspaces: Vec<Workspace>) {
     }
 }
 
+/// Returns a report without measurements.
 pub(crate) fn empty_report<E: Experiment>(
     experiment: &E,
     id: String,

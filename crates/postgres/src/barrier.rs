@@ -52,6 +52,7 @@ struct Barrier {
     message: Arc<Statement>,
 }
 
+/// Progress of the messages, under the barrier's lock.
 #[derive(Default)]
 struct Inner {
     /// Number of messages begun.
@@ -85,6 +86,7 @@ enum Ended {
 }
 
 impl Ended {
+    /// Returns the result for every wait that the message covered. A cancelled message is an answer, not an error.
     fn outcome(self) -> Answer<Reached> {
         match self {
             Ended::Failed(failure) => Err(failure),
@@ -183,6 +185,8 @@ impl Barriers {
 }
 
 impl Barrier {
+    /// Waits until a message begun after this call confirms the commits of `life`. The first free thread reads the
+    /// answer, and others sleep.
     fn wait(&self, front: &Front, life: u64, go_on: &mut dyn FnMut() -> bool) -> Answer<Reached> {
         let mut inner = self.inner.lock();
         let mut wanted = inner.begun + 1;

@@ -21,6 +21,7 @@ pub(crate) struct Beginnings {
     scans: Mutex<Vec<Scan>>,
 }
 
+/// State of one scan of the group.
 enum Scan {
     Waiting {
         ident: Ident,

@@ -17,6 +17,7 @@ use storage::store::{Beside, Build};
 #[derive(Default)]
 pub(crate) struct Builds(Mutex<HashMap<Ident, Known>>);
 
+/// An index build, with its registration on the server.
 struct Known {
     build: Arc<Build>,
     /// True if this front builds the index.

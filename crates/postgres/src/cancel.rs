@@ -87,6 +87,7 @@ pub(crate) fn end_statement(way: &Way, secret: Secret, on: &mut Stream) -> Answe
     told
 }
 
+/// Sends one cancel request on a connection of its own, and waits for its end.
 fn tell(way: &Way, secret: Secret) -> Answer<()> {
     let mut stream = way.open()?;
     way.encrypt(&mut stream)?;

@@ -82,6 +82,7 @@ pub(crate) struct Group<'a> {
 }
 
 impl<'a> Group<'a> {
+    /// Adds a row. A long key is split into its truncated form and the whole key.
     fn add(&mut self, ident: Ident, key: &'a [u8], value: Option<&'a [u8]>, digest: Option<[u8; 32]>) {
         self.idents.push(keys::ident(ident));
         self.keys.push(stored(key));
@@ -239,6 +240,7 @@ impl<'a> View<'a> {
     }
 }
 
+/// Returns the SHA-256 that the server compares with the stored value.
 fn digest(bytes: &[u8]) -> [u8; 32] {
     Sha256::digest(bytes).into()
 }

@@ -20,11 +20,13 @@ use storage::{Ident, Key, Result, Snapshot};
 #[derive(Default)]
 pub(crate) struct Claims(Mutex<HashMap<Owner, Arc<Open>>>);
 
+/// An open multi-statement transaction.
 pub(crate) struct Open {
     pub(crate) session: Arc<Session>,
     pub(crate) claimed: Mutex<Claimed>,
 }
 
+/// Write intents of a transaction: its keys, and the trees that it protects from changes of the catalog.
 #[derive(Default)]
 pub(crate) struct Claimed {
     pub(crate) keys: HashSet<(Ident, Key)>,

@@ -87,6 +87,7 @@ impl Besides {
         Besides { extras, generations }
     }
 
+    /// Returns true if the change sets or removes no generation.
     fn is_plain(&self) -> bool {
         self.generations.is_empty()
     }
@@ -254,6 +255,7 @@ impl Front {
         lent.answer().map(drop)
     }
 
+    /// Queues the call for one operation on a whole tree.
     fn change_tree(&self, lent: &mut Lent, op: &Op) -> Answer<()> {
         let statements = &self.statements;
         match op {

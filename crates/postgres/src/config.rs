@@ -79,6 +79,7 @@ struct Read {
 }
 
 impl Read {
+    /// Takes one parameter. Unknown names are errors that contain the name.
     fn take(&mut self, name: &str, value: String) -> Result<(), String> {
         match name {
             "host" | "hostaddr" => self.hosts = value.split(',').map(str::to_string).collect(),
@@ -114,6 +115,7 @@ impl Read {
         Ok(())
     }
 
+    /// Adds defaults and passwords from the environment and the password file.
     fn finish(self, environment: &dyn Fn(&str) -> Option<String>) -> Result<Config, String> {
         let or = |given: Option<String>, name: &str| given.or_else(|| environment(name));
         let user = or(self.user, "PGUSER").unwrap_or_else(|| "postgres".to_string());

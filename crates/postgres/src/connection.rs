@@ -249,6 +249,8 @@ impl Connection {
         Ok(!self.input.is_empty())
     }
 
+    /// Starts a session. The start-up options forbid plans that scan the table, disable waits at commits, and limit
+    /// waits for locks.
     fn start(&mut self, config: &Config) -> Answer<()> {
         let settings = [
             ("user", config.user.as_str()),
@@ -280,6 +282,7 @@ impl Connection {
         }
     }
 
+    /// Authenticates by clear text, MD5 or SCRAM-SHA-256, as the server requests.
     fn authenticate(&mut self, config: &Config) -> Answer<()> {
         let password = || {
             let none = || Failure::Lost(format!("the server asks for the password of {}", config.user));
@@ -446,6 +449,7 @@ impl Connection {
         self.answer().map(drop)
     }
 
+    /// Reads the messages up to the next ReadyForQuery. The first error wins; later calls of the flush did not run.
     fn one_answer(&mut self, mut awaited: Awaited) -> Answer<Vec<Vec<Row>>> {
         let mut results = Vec::with_capacity(awaited.calls);
         let mut rows = Vec::new();
@@ -478,6 +482,7 @@ impl Connection {
         }
     }
 
+    /// Writes the output buffer. A failed write makes the connection unusable.
     fn send(&mut self) -> Answer<()> {
         let sent = self.stream.write_all(&self.output);
         self.output.clear();
@@ -494,6 +499,7 @@ impl Connection {
         message
     }
 
+    /// Returns the next complete message of the input buffer, and reads from the socket as necessary.
     fn read_message(&mut self) -> Answer<(u8, Bytes)> {
         loop {
             if let Some((kind, rest)) = self.input.split_first()
@@ -514,6 +520,7 @@ impl Connection {
         }
     }
 
+    /// Reads from the socket once. A timeout is a chance to check for cancellation, not an error.
     fn fill(&mut self) -> Answer<()> {
         let filled = self.input.len();
         let room = (self.input.capacity() - filled).max(READ);
@@ -576,6 +583,7 @@ fn row(mut body: Bytes) -> Answer<Row> {
     Ok(Row(row))
 }
 
+/// Converts an ErrorResponse into a failure with SQLSTATE and message.
 fn server_failure(body: &[u8]) -> Failure {
     let (mut state, mut message) = (String::new(), String::new());
     for field in body.split(|byte| *byte == 0) {

@@ -26,6 +26,7 @@ const FEWEST: usize = 12;
 /// Maximum number of ranges in one query.
 const RANGES: usize = 1000;
 
+/// An entry of a page, possibly without its long parts.
 struct Entry {
     key: Key,
     value: Value,
@@ -34,6 +35,7 @@ struct Entry {
     left: Left,
 }
 
+/// The part of an entry that its page left out.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Left {
     /// The entry is complete.
@@ -138,6 +140,7 @@ impl PostgresCursor {
         }
     }
 
+    /// Reads a page of the log, whose rows have another form than those of other trees.
     fn read_log(&mut self) -> Result<()> {
         let limit = self.next_page;
         let mut params = log_bounds(&self.range).map(Param::Int).to_vec();
@@ -153,6 +156,7 @@ impl PostgresCursor {
         Ok(())
     }
 
+    /// Reads the next page of a single range.
     fn read_range(&mut self) -> Result<()> {
         let (lower, upper) = bounds(&self.range);
         let room = Room { entries: self.next_page, longest: PAGE_BYTES / self.next_page };
@@ -286,6 +290,7 @@ impl PostgresCursor {
         Ok(())
     }
 
+    /// Buffers an entry. A truncated bound can yield entries outside of the range, which are dropped.
     fn take(&mut self, entry: Entry) {
         if self.range.contains(&entry.key) {
             self.page.push_back(entry);

@@ -32,6 +32,7 @@ impl PostgresEngine {
 }
 
 impl PostgresEngine {
+    /// Waits until everything committed in a life is on the server's disk.
     fn on_disk(&self, life: u64) -> Answer<()> {
         match self.barriers.wait_local(&self.front, life, &mut || go_on().is_ok())? {
             Reached::There => Ok(()),

@@ -54,6 +54,7 @@ impl<'a> Held<'a> {
         }
     }
 
+    /// Applies a change in the transaction that holds the fence, and returns the new generation of the catalog.
     fn apply(&self, change: &Change, changes_catalog: bool) -> Answer<(Attempt, u64)> {
         let front = &self.store.front;
         let Some(mut lent) = self.session.hand_over(&front.reads) else {

@@ -253,6 +253,7 @@ fn open_times(
     Ok(times)
 }
 
+/// Renews the lease, parks idle sessions and maintains the log until the front is closed.
 fn renew(
     lease: &Lease,
     control: &Arc<Pool>,
@@ -365,6 +366,7 @@ pub(crate) fn explain(failure: Failure) -> Failure {
     }
 }
 
+/// Returns the error for a session that a pooler shares between connections.
 fn shared() -> Failure {
     Failure::Lost(format!(
         "what lies between this program and PostgreSQL, a pooler such as PgBouncer, gives several connections one \

@@ -89,6 +89,7 @@ impl Lease {
         self.write(control, statements, times, &mut until)
     }
 
+    /// Writes the lease and adds a marker. If the number is lost, takes another one.
     fn write(
         &self,
         control: &Arc<Pool>,

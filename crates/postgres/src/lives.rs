@@ -21,6 +21,7 @@ pub(crate) struct Lives {
     inner: Mutex<Inner>,
 }
 
+/// The lives seen so far, with their connections.
 #[derive(Default)]
 struct Inner {
     /// The server's ids of the lives, in order.
@@ -78,6 +79,7 @@ impl Lives {
     }
 }
 
+/// Closes the sockets of all connections, which ends pending reads.
 fn end_all(inner: &mut Inner) {
     let sockets = std::mem::take(&mut inner.sockets);
     sockets.iter().filter_map(|(_, socket)| socket.upgrade()).for_each(|socket| socket.end());

@@ -151,6 +151,7 @@ impl Follower {
         }
     }
 
+    /// Reads the latest time of the log. While a stream waits, also waits until the entries up to it are durable.
     fn look(front: &Front, barriers: &Barriers, anybody: bool) -> Answer<()> {
         front.settle()?;
         let rows = front.ask_on(&front.background, |lent| lent.one(&front.statements.log_last, &[]))?;

@@ -52,6 +52,7 @@ impl Member {
         self.role.store(role as u8, Ordering::Release);
     }
 
+    /// Updates the smoothed latency.
     fn note_took(&self, took: Duration) {
         let took = took.as_micros() as u64;
         let smooth = |before: u64| Some(if before == 0 { took } else { (4 * before + took) / 5 });
@@ -63,6 +64,7 @@ impl Member {
         Duration::from_micros(self.took.load(Ordering::Relaxed))
     }
 
+    /// Returns true while the host is skipped after it was too slow.
     fn is_passed_over(&self) -> bool {
         self.passed_over.lock().is_some_and(|until| Instant::now() < until)
     }
@@ -226,6 +228,7 @@ pub(crate) fn start_survey(place: &Arc<Place>, standbys: &Arc<Standbys>, lease: 
     }
 }
 
+/// State of the heartbeat thread, which has its own connection.
 struct Pulse {
     place: Arc<Place>,
     question: Arc<Statement>,
@@ -234,6 +237,8 @@ struct Pulse {
 }
 
 impl Pulse {
+    /// Sends one heartbeat. After a failure it tries a new connection, which shows whether the server or only the old
+    /// connections are dead.
     fn beat(&mut self) {
         let asked = Instant::now();
         let had_one = self.connection.is_some();
@@ -257,6 +262,7 @@ impl Pulse {
         }
     }
 
+    /// Runs the query on the connection of the heartbeat, or on a new one.
     fn ask(&mut self) -> Answer<()> {
         let mut connection = match self.connection.take() {
             Some(connection) => connection,

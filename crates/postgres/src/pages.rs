@@ -50,6 +50,7 @@ pub(crate) struct Pages {
     beginnings: [Arc<Statement>; 2],
 }
 
+/// Record id at the end of a key, and at the start of a value: eight bytes in both.
 const IN_KEY: &str = "substr(e.key, octet_length(e.key) - 7)";
 const IN_VALUE: &str = "substr(e.value, 1, 8)";
 
@@ -84,6 +85,7 @@ impl Pages {
     }
 }
 
+/// Returns the statement for a way of naming records.
 fn of_kind([nothing, by_key, by_value]: &[Arc<Statement>; 3], named: Named) -> &Statement {
     match named {
         Named::Nothing => nothing,
@@ -117,6 +119,7 @@ fn with_record(named: Named, most: &str, records: &str) -> (String, String) {
     )
 }
 
+/// Returns the SQL for one range in a direction.
 fn range(way: &str, named: Named) -> String {
     let (columns, record) = with_record(named, "$5::int8", "$6::int8");
     format!(
@@ -139,6 +142,7 @@ fn ranges(way: &str, named: Named) -> String {
     )
 }
 
+/// Returns the SQL for the first pages of many scans in a direction.
 fn beginnings(way: &str) -> String {
     let (by_key, by_value) = (Named::ByKey as u8, Named::ByValue as u8);
     let brought = brought("r.value", "$6::int8");

@@ -73,6 +73,7 @@ impl Place {
         Ok((false, took))
     }
 
+    /// Registers a new connection under the server's present life.
     fn begin(&self, connection: Connection, trips: &Arc<AtomicU64>) -> Answer<Connection> {
         let mut connection = connection;
         let id = match &self.life {
@@ -267,6 +268,7 @@ impl Pool {
         }
     }
 
+    /// Records a closed connection and wakes one waiting caller, which may open another.
     fn closed(&self) {
         self.inner.lock().open -= 1;
         self.returned.notify_one();
@@ -296,6 +298,7 @@ pub(crate) fn ask_while<T>(
     ask_on(control, question, &mut || control.take_while(&|| {}, waiting))
 }
 
+/// Runs a query, and repeats it on a new connection if an old connection had been closed by the server.
 fn ask_on<T>(
     control: &Pool,
     question: &dyn Fn(&mut Lent) -> Answer<T>,

@@ -307,6 +307,7 @@ impl Statements {
     }
 }
 
+/// The call of `apply`, whose parameters come from [`Sorted::apply`](crate::change::Sorted::apply).
 const APPLY: &str = "select SCHEMA.apply(\
     $1::int8[], $2::int8[], \
     $3::int8[], $4::bytea[], $5::bytea[], $6::bytea[], \
@@ -336,6 +337,7 @@ pub(crate) fn prepare(connection: &mut Connection, schema: &str) -> Answer<()> {
     made
 }
 
+/// Creates a missing schema. Checks the version of an existing one.
 fn make(connection: &mut Connection, name: &str) -> Answer<()> {
     let there = Statement::new(
         "is_there",

@@ -49,6 +49,7 @@ pub(crate) struct Session {
     sessions: Option<Arc<Sessions>>,
 }
 
+/// State of the session's transaction.
 enum Inner {
     /// Nothing has been read. The catalog must have this generation at the first read.
     Fresh(Arc<Pool>, Option<u64>),
@@ -344,6 +345,7 @@ impl Drop for Session {
 pub(crate) struct Sessions(Mutex<Vec<Weak<Session>>>);
 
 impl Sessions {
+    /// Registers a session. Removes dropped sessions before the list would grow.
     fn add(&self, session: &Arc<Session>) {
         let mut all = self.0.lock();
         if all.len() == all.capacity() {
@@ -362,6 +364,7 @@ impl Sessions {
         self.park(PARKED_FOR_OTHERS);
     }
 
+    /// Parks every session that has been idle for `idle`.
     fn park(&self, idle: Duration) {
         let all: Vec<Weak<Session>> = self.0.lock().clone();
         all.iter().filter_map(Weak::upgrade).for_each(|session| session.park(idle));
@@ -385,6 +388,7 @@ pub(crate) struct PostgresSnapshot {
 }
 
 impl PostgresSnapshot {
+    /// Runs a statement in the transaction, with the errors of the store.
     pub(crate) fn run(&self, statement: &Statement, params: &[Param<'_>]) -> Result<Vec<Row>> {
         self.session.run(statement, params).map_err(Error::from)
     }

@@ -12,6 +12,7 @@ use storage::store::LOG;
 use storage::{Cursor, Direction, Error, Ident, Range, Result, Snapshot, Value};
 
 impl PostgresSnapshot {
+    /// Returns the number of entries in a tree and their total size.
     fn size(&self, ident: Ident) -> Result<(u64, u64)> {
         let rows = self.run(&self.statements.size, &[Param::Int(keys::ident(ident))])?;
         let row = rows.first().ok_or(Error::NoSuchIdent(ident))?;

@@ -64,6 +64,8 @@ impl Front {
         Ok(None)
     }
 
+    /// Begins a snapshot on one standby. Waits until the standby has caught up, and skips it for a while after a
+    /// timeout.
     fn read_from(&self, member: &Member, asked: Elsewhere, since: Instant) -> Answer<Option<Sight>> {
         let patience = if asked.among.writer_will_do() { CATCHES_UP_OR_ELSE } else { CATCHES_UP };
         let mut is_marked = false;

@@ -75,6 +75,7 @@ pub(crate) struct KnownCounts {
     idents: HashMap<usize, Ident>,
 }
 
+/// Returns the address of the counts, the key of the reverse index.
 fn address(counts: &Arc<Counts>) -> usize {
     Arc::as_ptr(counts).addr()
 }

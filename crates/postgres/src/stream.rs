@@ -20,6 +20,7 @@ pub(crate) enum Socket {
 }
 
 impl Socket {
+    /// Opens a TCP or Unix socket with a timeout.
     fn open(host: &str, port: u16, timeout: Duration) -> io::Result<Socket> {
         #[cfg(unix)]
         if host.starts_with('/') {
@@ -248,6 +249,7 @@ impl TlsOptions {
     }
 }
 
+/// Creates the TLS configuration of a mode from files of authorities, certificate and key.
 fn client(
     mode: Mode,
     root: Option<&str>,

@@ -113,6 +113,7 @@ impl Comparison<'_> {
         Some(found)
     }
 
+    /// Compares two documents field by field in order. Returns the first difference with its path.
     fn documents<'d>(
         &self,
         recorded: Document<'d>,
@@ -142,6 +143,7 @@ impl Comparison<'_> {
         })
     }
 
+    /// Compares two values. Returns the first difference with its path.
     fn values<'d>(
         &self,
         recorded: &Value<'d>,
@@ -196,11 +198,13 @@ impl Comparison<'_> {
     }
 }
 
+/// Returns the name and the elements of a cursor's batch.
 fn batch(reply: Document<'_>) -> Option<(&'static str, Array<'_>)> {
     let cursor = reply.get("cursor")?.as_document()?;
     ["firstBatch", "nextBatch"].into_iter().find_map(|name| Some((name, cursor.get(name)?.as_array()?)))
 }
 
+/// Compares two values by their encoded bytes.
 fn is_same(one: &Value<'_>, other: &Value<'_>) -> bool {
     let bytes = |value: &Value<'_>| {
         let mut out = Vec::new();
@@ -210,6 +214,7 @@ fn is_same(one: &Value<'_>, other: &Value<'_>) -> bool {
     one.kind() == other.kind() && bytes(one) == bytes(other)
 }
 
+/// Returns a value in the shell's form, shortened.
 fn shown(value: &Value<'_>) -> String {
     let text = value_to_relaxed(*value);
     match text.chars().count() {

@@ -142,6 +142,7 @@ pub fn encode(event: &Event, out: &mut Vec<u8>) {
     }
 }
 
+/// Returns the byte that stands for a kind of event in the file.
 fn kind(what: &What) -> u8 {
     match what {
         What::Header(_) => 0,
@@ -207,6 +208,7 @@ impl<R: Read> Reader<R> {
         }
     }
 
+    /// Reads one event and verifies its checksum. A file that ends within an event was cut short, not damaged.
     fn event(&mut self) -> Result<Option<Event>, Broken> {
         let damaged = Broken::Damaged { at: self.at };
         let mut head = [0; 8];
@@ -252,6 +254,7 @@ fn number(bytes: &[u8]) -> Option<u32> {
     Some(u32::from_le_bytes(*bytes.first_chunk()?))
 }
 
+/// Decodes the bytes of an event after its checksum.
 fn decode(bytes: &[u8]) -> Option<Event> {
     let (kind, rest) = bytes.split_first()?;
     let (connection, rest) = rest.split_first_chunk()?;

@@ -42,6 +42,7 @@ impl<'a> Mapping<'a> {
         })
     }
 
+    /// Returns the action for a value of a request: removed, replaced by the target's own value, or kept.
     fn change(&self, command: &str, path: &[&str], value: &Value<'_>) -> Change {
         match (path, value) {
             // Cluster times of another server mean nothing here, and signed ones are refused.
@@ -60,11 +61,13 @@ impl<'a> Mapping<'a> {
         }
     }
 
+    /// Replaces a session id. XOR with the pattern keeps distinct ids distinct.
     fn session(&self, id: &[u8]) -> Change {
         let own: Vec<u8> = id.iter().zip(self.pattern).map(|(byte, pattern)| byte ^ pattern).collect();
         Change::To(Value::Binary { subtype: 4, bytes: &own }.to_owned())
     }
 
+    /// Replaces the id of a cursor that this target has opened.
     fn cursor(&self, id: &Value<'_>) -> Change {
         let own = id.as_i64().and_then(|id| lock(&self.cursors).get(&id).copied());
         own.map_or(Change::Keep, |own| Change::To(Value::Int64(own).to_owned()))
@@ -92,6 +95,7 @@ impl<'a> Mapping<'a> {
         self.pairs(recorded.view(), answered.view(), &mut Vec::new());
     }
 
+    /// Compares two documents and stores the values that both servers generated at one path.
     fn pairs<'d>(&self, recorded: Document<'d>, answered: Document<'d>, path: &mut Vec<&'d str>) {
         let mut own = answered.iter();
         for element in recorded {

@@ -156,6 +156,7 @@ impl<'a> Parts<'a> {
     }
 }
 
+/// Splits consecutive documents; `None` if any of them is invalid.
 fn documents(mut rest: &[u8]) -> Option<Vec<Document<'_>>> {
     let mut found = Vec::new();
     while !rest.is_empty() {

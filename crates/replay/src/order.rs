@@ -22,6 +22,7 @@ pub struct Order {
     state: Mutex<State>,
 }
 
+/// Finished items, and the threads that wait for others.
 struct State {
     over: Vec<bool>,
     /// All items before this one have finished.
@@ -163,6 +164,7 @@ struct Work {
 }
 
 impl Work {
+    /// Extracts namespace, cursors and kind of a request; `None` for invalid sections.
     fn of(exchange: usize, connection: usize, what: &Exchange) -> Option<Work> {
         let parts = Parts::read(&what.sections)?;
         let database = parts.body.get("$db").and_then(|name| name.as_str()).unwrap_or_default().to_string();
@@ -180,6 +182,7 @@ impl Work {
     }
 }
 
+/// Returns true if a request may write. Of aggregations, only those with `$out` or `$merge` do.
 fn may_write(parts: &Parts<'_>) -> bool {
     match parts.command() {
         "aggregate" => {

@@ -61,6 +61,7 @@ pub(super) async fn pass(client: TcpStream, number: u32, shared: &Shared) -> io:
     ended
 }
 
+/// Forwards the client's frames to the server.
 async fn there(
     mut from: impl AsyncRead + Unpin,
     mut to: impl AsyncWrite + Unpin,
@@ -76,6 +77,7 @@ async fn there(
     to.shutdown().await
 }
 
+/// Forwards the server's frames to the client, with replaced answers to hello.
 async fn back(
     mut from: impl AsyncRead + Unpin,
     mut to: impl AsyncWrite + Unpin,
@@ -162,6 +164,7 @@ impl Shared {
         None
     }
 
+    /// Returns the recorded form of a reply; `None` if recording has ended.
     fn redacted_reply(&self, message: Message<'_>) -> Option<What> {
         if self.sink.is_stopped() {
             return None;

@@ -127,6 +127,7 @@ pub(super) struct Ranks {
 }
 
 impl Ranks {
+    /// Ranks the exchanges and connections of a script by their end.
     pub(super) fn of(script: &Script) -> Ranks {
         // Unanswered exchanges are not sent, so no other may wait for them.
         let sent = script.connections.iter().flat_map(|connection| connection.exchanges.iter().copied());
@@ -189,6 +190,7 @@ impl Play<'_> {
         (all, began.elapsed())
     }
 
+    /// Replays one connection until its last exchange or the end of the replay.
     fn connection(&self, place: usize, connection: &Connection, began: Instant) -> Vec<Observation> {
         let mut found = Vec::new();
         if self.speed == Speed::Max
@@ -226,6 +228,7 @@ impl Play<'_> {
             && what.requires.iter().all(|required| self.order.after(self.ranks.rank[*required]))
     }
 
+    /// Sleeps until the due time. Returns false if the replay is to end.
     fn sleep_until(&self, due: Option<Instant>) -> bool {
         let Some(due) = due else { return !self.order.is_stopped() };
         loop {
@@ -300,6 +303,7 @@ impl Play<'_> {
         Some(observation)
     }
 
+    /// Returns the connection's client, and connects it at its first request.
     fn open<'c>(&self, client: &'c mut Option<Client>) -> Result<&'c mut Client, String> {
         if client.is_none() {
             let fresh = Client::connect(self.host, self.uri, Instant::now() + REACH);

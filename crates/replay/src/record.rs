@@ -109,6 +109,7 @@ impl Recorder {
     }
 }
 
+/// Creates the file, with a header that describes the recorded server.
 fn sink(settings: &Settings, server: &str) -> io::Result<Sink> {
     let mut header = Builder::new();
     header.append(c"started", Timestamp::now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string().as_str());
@@ -141,6 +142,7 @@ pub(super) struct Sink {
     began: Instant,
 }
 
+/// State shared by the writing thread and the connections.
 #[derive(Default)]
 struct State {
     waiting: AtomicUsize,
@@ -227,6 +229,7 @@ impl Sink {
     }
 }
 
+/// Returns the microseconds since the start of the recording.
 fn elapsed(began: Instant) -> u64 {
     u64::try_from(began.elapsed().as_micros()).unwrap_or(u64::MAX)
 }
@@ -242,6 +245,7 @@ struct Writer {
 }
 
 impl Writer {
+    /// Writes events until the end of the recording, the size limit or an error.
     fn run(mut self, events: &Receiver<Vec<u8>>) {
         let mut count = 0;
         let why = loop {

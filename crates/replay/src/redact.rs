@@ -168,6 +168,7 @@ fn is_name(name: &str) -> bool {
     !name.starts_with('$') && !name.bytes().all(|byte| byte.is_ascii_digit())
 }
 
+/// Returns true for a place where numbers and booleans are options, not data.
 fn directs(path: &[&str]) -> bool {
     match path.first() {
         Some(&("pipeline" | "indexes")) => path.iter().skip(1).any(|name| DIRECTIONS.contains(name)),
@@ -176,6 +177,7 @@ fn directs(path: &[&str]) -> bool {
     }
 }
 
+/// Returns a random ObjectId.
 fn object_id(random: &Random) -> ObjectId {
     let mut bytes = [0; 12];
     bytes[..8].copy_from_slice(&random.draw().to_le_bytes());
@@ -236,6 +238,7 @@ pub(crate) fn copy<'a>(
     out.finish()
 }
 
+/// Copies the fields of a document with the visitor's actions.
 fn fill<'a>(document: Document<'a>, path: &mut Vec<&'a str>, visit: &mut Visit<'_>, out: &mut Builder) {
     for element in document {
         let (name, value) = (element.name(), element.value());
@@ -263,6 +266,7 @@ fn fill<'a>(document: Document<'a>, path: &mut Vec<&'a str>, visit: &mut Visit<'
     }
 }
 
+/// Copies the elements of an array with the visitor's actions. Removed elements become null, which keeps positions.
 fn each<'a>(array: Array<'a>, path: &mut Vec<&'a str>, visit: &mut Visit<'_>, out: &mut Builder) {
     for element in array.elements() {
         let value = element.value();

@@ -138,6 +138,7 @@ impl Script {
     }
 }
 
+/// Reads the metadata of a recording.
 fn header(reader: &Reader<impl Read>) -> Header {
     let text = |name: &str| {
         reader.header().get(name).and_then(|value| value.as_str()).unwrap_or_default().to_string()
@@ -168,6 +169,7 @@ struct Building {
 }
 
 impl Building {
+    /// Adds one event to the script.
     fn take(&mut self, event: Event) -> Result<(), String> {
         let Event { connection, at, what } = event;
         self.script.length = self.script.length.max(at);
@@ -239,6 +241,7 @@ impl Building {
         }))
     }
 
+    /// Adds an exchange to its connection, and registers it for its answer.
     fn add(&mut self, connection: usize, exchange: Exchange, waits: Option<(u32, i32)>) {
         let place = self.script.exchanges.len();
         self.script.exchanges.push(exchange);
@@ -248,6 +251,7 @@ impl Building {
         }
     }
 
+    /// Adds the answer of an exchange. Collects the ids that the server generated for it, and its cursor.
     fn reply(&mut self, exchange: usize, at: u64, document: DocumentBuf) {
         if let Some(id) = cursor_of(&document).filter(|id| *id != 0) {
             self.cursors.insert(id, exchange);
@@ -261,10 +265,12 @@ impl Building {
         self.script.exchanges[exchange].reply = Some(Reply { at, document });
     }
 
+    /// Counts a command that is not replayed.
     fn leave_out(&mut self, command: String, why: &'static str) {
         *self.script.left_out.entry((command, why)).or_default() += 1;
     }
 
+    /// Removes unanswered exchanges and finds overlapping ones.
     fn finish(mut self) -> Script {
         let unanswered: HashSet<usize> = self.waiting.values().copied().collect();
         for exchange in &unanswered {

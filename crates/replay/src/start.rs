@@ -31,6 +31,7 @@ pub fn copy(
     Ok(())
 }
 
+/// State of a copy: both servers, and the database under way.
 struct Copying<'a> {
     source: &'a mut Client,
     sink: &'a mut Client,
@@ -61,6 +62,7 @@ fn run(
 }
 
 impl Copying<'_> {
+    /// Copies the collections of a database, then its views.
     fn database(&mut self) -> Result<(), String> {
         let mut views = Vec::new();
         for listed in self.listed(("listCollections", ""))? {
@@ -134,6 +136,7 @@ impl Copying<'_> {
         Ok(all)
     }
 
+    /// Copies documents in natural order, without validation.
     fn documents(&mut self, name: &str) -> Result<(), String> {
         let natural = |command: &mut Builder| {
             command.begin_document(c"sort").append(c"$natural", 1).end().append(c"batchSize", BATCH);

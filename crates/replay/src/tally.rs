@@ -77,6 +77,7 @@ impl Grouping {
 }
 
 impl Tally {
+    /// Adds one observation. Differences of overlapping requests are counted separately.
     fn count(&mut self, observation: &Observation, overlaps: bool) {
         match &observation.result {
             Ok(()) => self.latencies.push(observation.latency),
@@ -216,6 +217,7 @@ pub(super) fn shape_of(parts: &Parts<'_>) -> String {
     shortened(text)
 }
 
+/// Returns the keyword before a sort or an update.
 fn name_before(name: &str) -> &'static str {
     if name == "sort" { " sort " } else { " update " }
 }
@@ -276,6 +278,7 @@ fn fields(document: Document<'_>, depth: usize, text: &mut String) {
     text.push('}');
 }
 
+/// Cuts a text that is too long, with an ellipsis.
 fn shortened(text: String) -> String {
     if text.chars().count() <= LENGTH_MAX {
         return text;

@@ -61,6 +61,7 @@ fn ask(host: &str, uri: &ConnectionString) -> Result<(Upstream, bool), String> {
     Ok((Upstream { host: host.to_string(), server }, writable))
 }
 
+/// Returns name and version from buildInfo. Vellum has a field of its own there.
 fn server(info: Document<'_>) -> String {
     let text = |document: Document<'_>, name: &str| {
         document.get(name).and_then(|value| value.as_str()).map(String::from)
@@ -121,6 +122,7 @@ pub(super) fn is_followed(frame: &[u8]) -> bool {
     Message::read(frame).is_some_and(|message| message.flags & MORE_TO_COME != 0)
 }
 
+/// Returns a hello answer in which the recorder is the only host.
 fn here(document: Document<'_>, address: &str) -> DocumentBuf {
     let mut out = Builder::new();
     for element in document {

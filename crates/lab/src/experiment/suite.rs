@@ -79,6 +79,7 @@ impl Experiment for Suite {
 }
 
 impl Suite {
+    /// Runs the command once on a target. Records the duration, or the reason to skip the target.
     async fn visit(&self, lab: &mut Lab, (section, at): (usize, usize), target: &Target, scratch: &Path) {
         let unfit = match target.protocol {
             _ if target.is_floor => Some("it stores nothing"),

@@ -116,6 +116,7 @@ pub(crate) async fn drive<W: Worker>(workers: &mut Vec<W>, load: Load, progress:
     outcome
 }
 
+/// Runs operations of one worker until the schedule ends.
 async fn work<W: Worker>(mut worker: W, place: usize, shared: Arc<Shared>) -> (usize, W) {
     while let Some(turn) = shared.schedule.next().await {
         let began = Instant::now();
@@ -126,6 +127,7 @@ async fn work<W: Worker>(mut worker: W, place: usize, shared: Arc<Shared>) -> (u
 }
 
 impl Shared {
+    /// Records the result of one operation. Latency counts from the due time in an open loop.
     fn record(&self, place: usize, turn: &Turn, began: Instant, result: crate::Result<()>) {
         let now = Instant::now();
         let nanos = nanoseconds(now.duration_since(self.schedule.start));
@@ -183,6 +185,7 @@ struct Supervisor<'a> {
 }
 
 impl Supervisor<'_> {
+    /// Waits for all workers, with a check at each step. Aborts workers that do not end in time.
     async fn wait<W: Worker>(&mut self, mut tasks: JoinSet<(usize, W)>) -> Vec<(usize, W)> {
         let mut back = Vec::new();
         let mut ticks = tokio::time::interval(STEP);
@@ -205,11 +208,13 @@ impl Supervisor<'_> {
         }
     }
 
+    /// Stops the schedule for a reason.
     fn halt(&mut self, why: Ended) {
         self.ended = why;
         self.shared.schedule.halt();
     }
 
+    /// Collects the recorders, shows progress, and checks for trouble.
     fn tick(&mut self) {
         let elapsed = self.shared.schedule.start.elapsed();
         self.sampler.take(&self.shared.recorders, elapsed, false);
@@ -224,6 +229,7 @@ impl Supervisor<'_> {
         self.progress.show(&format!("{rate}/s, {done}{of}, p99 {}", figures::latency(p99)));
     }
 
+    /// Returns the result of the drive.
     fn outcome(mut self, open: bool) -> Outcome {
         self.shared.schedule.halt();
         let elapsed = self.shared.schedule.start.elapsed();
@@ -261,6 +267,7 @@ impl Recorder {
         self.first_error.get_or_insert(error);
     }
 
+    /// Moves all data into another recorder.
     fn drain_into(&mut self, whole: &mut Recorder) {
         self.latency.drain_into(&mut whole.latency);
         self.service.drain_into(&mut whole.service);
@@ -336,6 +343,7 @@ impl Sampler {
     }
 }
 
+/// Returns a step of the timeline.
 fn moment(latency: &Latencies, began: Duration, length: Duration) -> Moment {
     let summary = latency.summary();
     Moment {

@@ -29,6 +29,7 @@ struct Search {
 }
 
 impl Search {
+    /// Starts a search at half of the closed-loop rate.
     fn from(capacity: f64) -> Search {
         Search { next: (capacity / 2.0).max(1.0), holds: None, fails: None, tries: 0 }
     }
@@ -41,6 +42,7 @@ impl Search {
         (!narrow && !hopeless).then_some(self.next)
     }
 
+    /// Narrows the bracket by the result of a trial.
     fn learn(&mut self, held: bool) {
         self.tries += 1;
         if held {
@@ -75,6 +77,7 @@ struct Trials<'a, W> {
 }
 
 impl<W: Worker> Trials<'_, W> {
+    /// Runs one trial, and sets the number of the next operation.
     async fn drive(&mut self, pace: Pace) -> Result<Outcome> {
         self.number += 1;
         let load = Load { pace, until: Until::Seconds(self.seconds), first: self.number << 32 };

@@ -98,6 +98,7 @@ impl<B> Case<B> {
         Case { paced: true, ..self }
     }
 
+    /// Returns true if the rate of the options applies to the case.
     fn takes_a_rate(&self) -> bool {
         !self.exact || self.paced
     }
@@ -178,6 +179,7 @@ impl Lab {
         self.common.rate.iter().map(|rate| (case, Some(*rate))).collect()
     }
 
+    /// Adds a row for each case and target. Returns the index of the first.
     fn add_rows<B>(&mut self, section: usize, cases: &[Paced<B>]) -> usize {
         let Lab { targets, report, .. } = self;
         let rows = &mut report.sections[section].rows;

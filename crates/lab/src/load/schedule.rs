@@ -104,6 +104,7 @@ impl Schedule {
         std::thread::Builder::new().name("lab-schedule".to_string()).spawn(body).map(drop)
     }
 
+    /// Releases operations at their due times until the end or a halt.
     fn release_all(&self, rate: f64, workers: usize) {
         let mut released = 0;
         while released < self.total && !self.halted.load(Relaxed) {

@@ -52,6 +52,7 @@ impl Replay {
         &self.shared.recording.script
     }
 
+    /// Returns the text of the pace for the report.
     fn pace(&self) -> String {
         match self.options.speed {
             Speed::Max => "as fast as answers came".to_string(),
@@ -315,6 +316,7 @@ fn add(
     }
 }
 
+/// Adds the counts of a tally to a row. `whole` marks the row of all requests.
 fn add_to(row: &mut Row, tally: Tally, around: Around, whole: bool) {
     let latency: Latencies = tally.latencies.iter().copied().collect();
     if latency.count() == 0 && tally.failures == 0 {

@@ -26,6 +26,7 @@ pub(crate) fn count(value: u64) -> String {
     thousands(value as f64)
 }
 
+/// Formats a number with separators of thousands.
 fn thousands(value: f64) -> String {
     let digits = format!("{:.0}", value.abs());
     let mut text = String::new();

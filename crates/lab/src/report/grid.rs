@@ -162,6 +162,7 @@ pub(crate) fn ratio_text(ratio: Ratio) -> String {
     if low == high { value } else { format!("{value} ({low}–{high})") }
 }
 
+/// Returns columns for the further figures of the section's rows.
 fn extras<'a>(section: &Section) -> Vec<Column<'a>> {
     let names: BTreeSet<String> = section.rows.iter().flat_map(|row| row.extra.keys().cloned()).collect();
     let extra =

@@ -72,6 +72,7 @@ pub(super) fn compared(before: &Report, after: &Report, comparison: &Comparison,
     page(&title, &data)
 }
 
+/// Returns the data of a section for the page's script.
 fn section(report: &Report, section: &Section) -> Value {
     let rows = section.rows.iter().filter(|row| row.operations > 0);
     json!({
@@ -85,6 +86,7 @@ fn section(report: &Report, section: &Section) -> Value {
     })
 }
 
+/// Returns the data of a row for the charts.
 fn row(report: &Report, section: &Section, row: &Row) -> Value {
     let rates = || row.rounds.iter().map(crate::result::Round::rate);
     let timeline = row.timeline.iter().map(|each| json!([each.at, each.p50, each.p99, each.max]));
@@ -114,6 +116,7 @@ fn table(grid: &Grid) -> Value {
     json!({ "heads": grid.heads, "lines": lines.collect::<Vec<_>>(), "notes": grid.notes })
 }
 
+/// Inserts title, styles, scripts and data into the template.
 fn page(title: &str, data: &Value) -> String {
     // Text of users must not end the script element.
     let data = data.to_string().replace('<', "\\u003c");

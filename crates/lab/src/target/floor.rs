@@ -79,6 +79,7 @@ fn answer(mut stream: TcpStream, id: i32, latest: &Latest, replies: &Replies) ->
     }
 }
 
+/// Returns true if bytes are ready to be read.
 fn is_readable(stream: &TcpStream) -> bool {
     poll(&mut [PollFd::new(stream.as_fd(), PollFlags::POLLIN)], PollTimeout::ZERO) != Ok(0)
 }

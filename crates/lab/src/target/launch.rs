@@ -118,6 +118,7 @@ impl Started {
         }
     }
 
+    /// Waits for the end of the process and returns its exit status as text.
     fn ending(&mut self) -> String {
         self.child.wait().map(|status| format!(" ({status})")).unwrap_or_default()
     }
@@ -202,6 +203,7 @@ pub(crate) async fn notches(places: &[Place]) -> Result<Vec<Target>> {
     Ok(targets)
 }
 
+/// Starts Vellum at one durability level.
 async fn notch(name: &str, durability: Option<&str>, place: &Place) -> Result<Target> {
     let scratch = durability.map(|_| Scratch::below(&place.data)).transpose()?;
     let journal = durability.map_or(Ok(None), |_| place.journal())?;
@@ -256,6 +258,7 @@ pub(crate) async fn floor() -> Result<Target> {
     Ok(target)
 }
 
+/// Starts a server, reads its connection string and connects.
 pub(super) async fn start(name: &str, mut command: Command, kept: Kept) -> Result<Target> {
     let program = PathBuf::from(command.get_program());
     let mut started = Started::spawn(&mut command, kept)

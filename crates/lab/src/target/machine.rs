@@ -92,6 +92,7 @@ mod linux {
         Some(family)
     }
 
+    /// Returns the usage of one process.
     fn used(process: &Process, shares: bool) -> Option<Usage> {
         let stat = process.stat().ok()?;
         let ticks = |ticks: u64| Duration::from_secs_f64(ticks as f64 / procfs::ticks_per_second() as f64);
@@ -124,6 +125,7 @@ mod linux {
         u32::try_from(process.pid()).ok().filter(|_| !is_proxy)
     }
 
+    /// Returns the inode of a listening socket, from the tables in /proc/net.
     fn listening_inode(socket: &Local) -> Option<u64> {
         match socket {
             Local::Tcp(address) => {
@@ -144,6 +146,7 @@ mod linux {
         }
     }
 
+    /// Returns the processor times.
     pub(crate) fn clocks() -> Option<Clocks> {
         let (stat, cpu) = (Process::myself().ok()?.stat().ok()?, procfs::KernelStats::current().ok()?.total);
         let busy = cpu.user + cpu.nice + cpu.system;
@@ -222,6 +225,7 @@ mod linux {
     }
 
     impl State {
+        /// Watches a directory and its subdirectories.
         fn add(&mut self, directory: &Path) -> Option<()> {
             let events = AddWatchFlags::IN_CREATE | AddWatchFlags::IN_DELETE;
             let watch = self.inotify.add_watch(directory, events).ok()?;
@@ -235,6 +239,7 @@ mod linux {
             Some(())
         }
 
+        /// Reads the kernel's queue and counts its events.
         fn drain(&mut self) {
             loop {
                 let events = match self.inotify.read_events() {

@@ -229,6 +229,7 @@ impl Target {
         format!("{encrypted}, {user}")
     }
 
+    /// Returns the addresses in the connection string.
     fn addresses(&self) -> Vec<Address> {
         match &*self.client {
             ClientSettings::Mongo(options) => address::of_mongo(&options.hosts),
@@ -237,6 +238,7 @@ impl Target {
     }
 }
 
+/// Parses a MongoDB connection string.
 async fn parse_mongo(given: &Given) -> Result<ClientSettings> {
     let parsed = ClientOptions::parse(given.uri.as_str()).await;
     let mut options = parsed.map_err(|error| wrong_uri(given, &tidied(&error.to_string())))?;
@@ -257,6 +259,7 @@ async fn parse_mongo(given: &Given) -> Result<ClientSettings> {
     Ok(ClientSettings::Mongo(Box::new(options)))
 }
 
+/// Parses a PostgreSQL connection string.
 fn parse_postgres(given: &Given) -> Result<ClientSettings> {
     let parsed = given.uri.parse::<tokio_postgres::Config>();
     let mut config = parsed.map_err(|error| wrong_uri(given, &Sources(&error).to_string()))?;

@@ -141,6 +141,7 @@ fn name_of(cluster: &Cluster, place: &Place) -> String {
     if cluster.on_ram_disk { cluster.name.to_string() } else { place.name(cluster.name) }
 }
 
+/// Creates, starts and connects one cluster.
 async fn start(cluster: &Cluster, parts: &Parts, place: &Place) -> Result<Target> {
     let (started, address) = self::cluster(cluster, parts, place).await?;
     Target::reach(&Given { name: name_of(cluster, place), uri: address.uri() }, Some(started)).await
@@ -202,6 +203,7 @@ pub(super) fn prepare(directory: &Path, user: Option<(u32, u32)>) -> std::io::Re
     user.map_or(Ok(()), |(uid, gid)| chown(directory, Some(uid), Some(gid)))
 }
 
+/// Makes a command run as a user.
 pub(super) fn as_user(command: &mut Command, user: Option<(u32, u32)>) {
     if let Some((uid, gid)) = user {
         command.uid(uid).gid(gid);
@@ -241,6 +243,7 @@ fn initialise(
     Err(format!("initdb: {}", String::from_utf8_lossy(&output.stderr).trim()))
 }
 
+/// Returns the arguments of the server: port, directories, and settings of the cluster.
 fn arguments(cluster: &Cluster, programs: &Path, directory: &Path, port: u16) -> Vec<OsString> {
     let mut sockets = OsString::from("unix_socket_directories=");
     sockets.push(directory);
@@ -332,6 +335,7 @@ async fn follow(parts: &Parts, place: &Place, primary: &Address) -> Result<Start
     Ok(started)
 }
 
+/// Copies the primary with pg_basebackup, configured as its standby.
 fn copy_primary(parts: &Parts, directory: &Path, primary: &Address) -> Result<()> {
     prepare(directory, parts.user).map_err(standby_failed)?;
     let mut command = Command::new(parts.programs.join("pg_basebackup"));

@@ -68,11 +68,13 @@ impl Workspace {
         })
     }
 
+    /// Drops the databases of the run on a MongoDB target.
     async fn drop_databases(&self) -> Result<()> {
         let databases = self.target.databases().await?;
         self.target.drop_databases(&ours(databases, &self.name)).await
     }
 
+    /// Drops the schemas of the run on a PostgreSQL target.
     async fn drop_schemas(&self) -> Result<()> {
         for name in ours(schemas(&self.target).await?, &self.name) {
             execute(&self.target, &format!("DROP SCHEMA {name} CASCADE")).await?;

@@ -21,6 +21,7 @@ use super::journal::{SEGMENT_HEADER_BYTES, SUFFIX, Segments, during};
 use super::reader::Reader;
 use crate::{ArchiveCounts, Error, Result};
 
+/// Temporary name of a file being written.
 const UNFINISHED: &str = "unfinished";
 /// Approximate number of bytes written at a time.
 const PIECE_BYTES: usize = 1 << 20;
@@ -52,12 +53,14 @@ struct Name {
 }
 
 impl Name {
+    /// Parses a file name; `None` for other files.
     fn parse(name: &str) -> Option<Self> {
         let mut parts = name.strip_suffix(SUFFIX)?.split('-').map(|digits| digits.parse().ok());
         let parsed = Name { first: parts.next()??, last: parts.next()??, seconds: parts.next()?? };
         (parsed.text() == name && parsed.first <= parsed.last).then_some(parsed)
     }
 
+    /// Returns the file name.
     fn text(&self) -> String {
         format!("{:016}-{:016}-{}{SUFFIX}", self.first, self.last, self.seconds)
     }
@@ -149,6 +152,7 @@ impl Archive {
         taken.is_ok()
     }
 
+    /// Archives commits up to a position, and advances `last` to the position reached.
     fn try_take(&self, journal: &Segments, numbers: &[u64], upto: u64, last: &mut u64) -> Result<()> {
         let mut sources = Vec::new();
         for number in numbers {

@@ -49,6 +49,7 @@ pub struct Backup {
     instead: Option<String>,
 }
 
+/// Source of a part's frames.
 enum Content {
     Full(Full),
     Changes(Trail),

@@ -63,6 +63,7 @@ impl Plan {
         plan
     }
 
+    /// Decides the table of a changed tree. `users` counts the trees that share each table.
     fn step(&mut self, table: &Table, users: &mut HashMap<u64, u64>) -> Step {
         let sharers = users.get(&table.base).copied().unwrap_or_default();
         let Some(frozen) = &table.frozen else {
@@ -104,12 +105,14 @@ impl Plan {
         })
     }
 
+    /// Returns the position of the last commit in the checkpoint.
     pub(super) fn position(&self) -> u64 {
         self.position
     }
 }
 
 impl Step {
+    /// Merges the changes of a tree into its table, or copies all entries into a new one.
     fn write(&self, changes: &mut Changes<'_>, view: &Arc<View>) -> Result<()> {
         let Some(frozen) = &self.table.frozen else { return Ok(()) };
         match (self.number, self.copied) {
@@ -138,6 +141,7 @@ impl Layer {
         Layer { cursor: frozen.changes.cursor(Range::all(), Direction::Forward), next: None }
     }
 
+    /// Reads one change ahead.
     fn fill(&mut self) {
         if self.next.is_none() {
             self.next = self.cursor.next().map(|(key, change)| (Key::from(key), change.clone()));

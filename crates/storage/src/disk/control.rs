@@ -18,6 +18,7 @@ pub(super) struct Control {
     changed: Condvar,
 }
 
+/// Shared flags of the writes.
 #[derive(Debug, Default)]
 struct Condition {
     /// Error text of a write that waits for space.

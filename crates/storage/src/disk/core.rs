@@ -63,6 +63,7 @@ struct Flushing {
     interval: Option<Duration>,
 }
 
+/// State that only the committing thread uses.
 struct Writer {
     appender: Appender,
     closed: bool,
@@ -108,6 +109,7 @@ impl Core {
         }
     }
 
+    /// Returns the latest state, in constant time.
     pub(super) fn latest(&self) -> Arc<State> {
         Arc::clone(&self.state.lock())
     }
@@ -150,6 +152,7 @@ impl Core {
         Ok(Position(position))
     }
 
+    /// Applies a small batch in place. Returns the discarded trees.
     fn apply(&self, batch: Batch, below: &[Option<usize>], position: u64) -> Vec<Table> {
         let mut state = self.state.lock();
         let state = Arc::make_mut(&mut state);
@@ -158,6 +161,7 @@ impl Core {
         discarded
     }
 
+    /// Replaces the state after a large batch was applied to a copy.
     fn publish(&self, next: Arc<State>) {
         self.changed_bytes.store(next.changed_bytes, Ordering::Relaxed);
         let before = std::mem::replace(&mut *self.state.lock(), next);

@@ -73,6 +73,7 @@ impl Directory {
     }
 }
 
+/// Returns the error of a failed lock, with the process that holds it.
 fn locking(path: &Path, error: io::Error) -> Error {
     match error.kind() {
         io::ErrorKind::WouldBlock => {

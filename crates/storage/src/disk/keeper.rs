@@ -38,6 +38,7 @@ pub(super) struct Desk {
     done: Condvar,
 }
 
+/// Orders and results, under the lock.
 #[derive(Default)]
 struct Orders {
     /// Numbers of checkpoints ordered and begun.
@@ -116,6 +117,7 @@ impl Desk {
         self.orders.lock().closing
     }
 
+    /// Ends the thread after a last checkpoint.
     pub(super) fn close(&self) {
         self.orders.lock().closing = true;
         self.ordered.notify_all();
@@ -139,6 +141,7 @@ pub(super) struct Keeper {
     archive: Option<Arc<Archive>>,
 }
 
+/// A checkpoint whose state is frozen.
 struct Begun {
     freeze: Freeze,
     plan: Plan,
@@ -239,6 +242,7 @@ impl Keeper {
             || core.desk.is_long(self.attempted.elapsed()) && core.has_changes()
     }
 
+    /// Resumes the checkpoint of a failed attempt, then begins another if the order is later.
     fn attempt(&mut self, order: u64) -> Result<()> {
         self.attempted = Instant::now();
         if let Some(begun) = self.begun.take() {
@@ -252,6 +256,7 @@ impl Keeper {
         self.complete(begun)
     }
 
+    /// Freezes the state and switches the journal to a new segment.
     fn begin(&mut self, order: u64) -> Result<Begun> {
         let segments = &self.core.journal.segments;
         let segment = segments.next(self.core.segment())?;
@@ -262,6 +267,7 @@ impl Keeper {
         Ok(Begun { freeze, plan, segment, order })
     }
 
+    /// Writes the frozen changes to the base, then cleans up. A failure keeps the checkpoint for a retry.
     fn complete(&mut self, begun: Begun) -> Result<()> {
         if begun.freeze.garbage_bytes > 0 {
             self.rewritten = 0;

@@ -36,6 +36,7 @@ fn greatest(bucket: usize) -> u64 {
 }
 
 impl Latency {
+    /// Adds a duration.
     pub(super) fn note(&self, took: Duration) {
         let micros = u64::try_from(took.as_micros()).unwrap_or(u64::MAX);
         if let Some(count) = self.counts.get(bucket(micros)) {

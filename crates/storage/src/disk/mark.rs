@@ -40,6 +40,7 @@ impl Mark {
     }
 }
 
+/// Encodes the mark with its checksum.
 fn encode(id: u64, position: u64) -> [u8; BYTES] {
     let mut bytes = [0; BYTES];
     bytes[..8].copy_from_slice(&MAGIC);

@@ -134,6 +134,7 @@ fn mongodb_files(names: &[String]) -> Option<String> {
     (!found.is_empty()).then(|| listed(&found))
 }
 
+/// Refuses a directory with files of MongoDB.
 fn refuse_mongodb(path: &Path, names: &[String]) -> Result<()> {
     let Some(found) = mongodb_files(names) else { return Ok(()) };
     let message = format!(
@@ -144,6 +145,7 @@ fn refuse_mongodb(path: &Path, names: &[String]) -> Result<()> {
     Err(Error::Io { kind: ErrorKind::AlreadyExists, message })
 }
 
+/// Refuses a directory with unknown files.
 fn refuse_others(path: &Path, names: &[String], is_known: impl Fn(&str) -> bool) -> Result<()> {
     let mut found: Vec<&str> = names.iter().map(String::as_str).filter(|name| !is_known(name)).collect();
     found.sort_unstable();

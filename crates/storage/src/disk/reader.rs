@@ -39,6 +39,7 @@ pub(super) struct Found {
 }
 
 impl Reader {
+    /// Opens a segment by its number.
     pub(super) fn open(segments: &Segments, number: u64) -> Result<Self> {
         let path = segments.path(number);
         let file = segments.files.open(&path, false).map_err(|error| during("reading", &path, error))?;

@@ -70,6 +70,7 @@ impl Encoded {
     }
 }
 
+/// Encodes a header: batch length, then position, durable position and time, then the checksum.
 fn header(len: usize, numbers: [u64; 3], checksum: u32) -> [u8; HEADER_BYTES] {
     let mut fields = [0; FIELD_BYTES];
     fields[..4].copy_from_slice(&(len as u32).to_le_bytes());
@@ -181,6 +182,7 @@ struct Seen<'a> {
 }
 
 impl<'a> Seen<'a> {
+    /// Indexes the values by address if the batch is large.
     fn new(batch: &'a Batch) -> Self {
         Seen { ops: batch.ops(), first: HashMap::new() }
     }
@@ -263,6 +265,7 @@ fn encode_number(mut number: u64, bytes: &mut Vec<u8>) {
     bytes.push(number as u8);
 }
 
+/// Decodes a batch; `None` for invalid bytes.
 fn decode(bytes: &[u8]) -> Option<Batch> {
     let mut batch = Batch::new();
     let mut rest = bytes;

@@ -210,6 +210,7 @@ impl<R: FnMut(u64, Batch) -> Result<()>> Walk<'_, R> {
         Ok(None)
     }
 
+    /// Reads the frame at a place. Decodes its batch only if it is the next one.
     fn take(&mut self, place: Place) -> Result<Option<Taken>> {
         let Some(segment) = self.read.get_mut(place.segment) else { return Ok(None) };
         let Some(frame) = segment.frame(place.offset)? else { return Ok(None) };
@@ -223,6 +224,7 @@ impl<R: FnMut(u64, Batch) -> Result<()>> Walk<'_, R> {
         }
     }
 
+    /// Finds the valid frames after a place that have not been replayed.
     fn beyond(&mut self, place: Place) -> Result<Option<Beyond>> {
         let mut beyond: Option<Beyond> = None;
         for (segment, later) in self.read.iter_mut().enumerate().skip(place.segment) {
@@ -270,6 +272,7 @@ impl<R: FnMut(u64, Batch) -> Result<()>> Walk<'_, R> {
         }
     }
 
+    /// Returns an error about damage at a place.
     fn damaged(&self, place: Place) -> Error {
         let what =
             format!("{} is damaged at offset {}, commit {}", self.path(place), place.offset, self.last + 1);
@@ -337,6 +340,7 @@ fn cut(segments: &Segments, read: &mut [Reader], end: Place, position: u64) -> R
     appender(segments, last.number, end.offset, position)
 }
 
+/// Opens a segment for appending at an offset.
 fn appender(segments: &Segments, number: u64, len: u64, position: u64) -> Result<Appender> {
     let path = segments.path(number);
     let file = segments.files.open(&path, false).map_err(|error| during("opening", &path, error))?;

@@ -72,6 +72,7 @@ pub(super) struct Uses {
 }
 
 impl Uses {
+    /// Returns the present counts.
     fn count(&self) -> Count {
         Count { reads: self.reads.load(Ordering::Relaxed), misses: self.misses.load(Ordering::Relaxed) }
     }
@@ -134,6 +135,7 @@ impl Reuse {
         }
     }
 
+    /// Records a visit of a sampled page with its reuse distance.
     #[cold]
     fn visit_sampled(&self, uses: &Uses, hash: u64, page: Visited) {
         let mut sketch = self.sketch.lock();
@@ -160,6 +162,7 @@ impl Reuse {
         }
     }
 
+    /// Adds a distance to the tallies, weighted by the sampling. Reads the clock at intervals.
     fn note(&self, sketch: &mut Sketch, uses: &Uses, distance: Option<u64>) {
         let shift = sketch.stack.shift();
         sketch.tallies.note(uses.number, distance, 1 << shift);
@@ -186,6 +189,7 @@ impl Reuse {
         counts.fold((0, 0), |sum, count| (sum.0 + count.reads, sum.1 + count.misses))
     }
 
+    /// Returns the exact counts of every table.
     fn counts(&self) -> HashMap<u64, Count> {
         let tables = self.tables.lock();
         let all = tables.values().chain([&self.others]);

@@ -115,6 +115,7 @@ impl Salvage {
     }
 }
 
+/// Joins the descriptions of the losses.
 fn in_words(lost: &[Lost]) -> String {
     lost.iter().map(|lost| lost.what.as_str()).collect::<Vec<_>>().join("; ")
 }
@@ -160,6 +161,7 @@ struct Old {
 }
 
 impl Old {
+    /// Opens the old base and reads its list of trees.
     fn open(files: &Arc<dyn Files>, path: &Path) -> Result<Self> {
         let control = Arc::new(Control::impatient());
         let compression = Compression::default();
@@ -202,6 +204,7 @@ impl Copy<'_> {
         self.engine.commit(batch).map(drop)
     }
 
+    /// Copies every tree of the old base.
     fn trees(&mut self, old: &Old) -> Result<()> {
         let mut twins: BTreeMap<u64, Ident> = BTreeMap::new();
         for (ident, table) in &old.trees {
@@ -245,6 +248,7 @@ impl Copy<'_> {
         Ok(saved)
     }
 
+    /// Adds an entry to the batch, and commits the batch when it is full.
     fn put(&mut self, ident: Ident, key: Key, value: Value) -> Result<()> {
         self.bytes += key.len() + value.len();
         self.batch.put(ident, key, value);
@@ -299,6 +303,7 @@ struct Saved {
     damage: Option<String>,
 }
 
+/// Returns the tree of an operation.
 fn ident_of(op: &Op) -> Ident {
     match op {
         Op::Put { ident, .. } | Op::Delete { ident, .. } => *ident,

@@ -66,6 +66,7 @@ impl Table {
         Table { base, entries, bytes, ..Table::default() }
     }
 
+    /// Returns the value of a key in the topmost layer that has it.
     fn get(&self, key: &[u8], view: &View) -> Result<Option<Value>> {
         match self.top.get(key) {
             Some(change) => Ok(change.clone().into_value()),
@@ -73,6 +74,7 @@ impl Table {
         }
     }
 
+    /// Returns the value of a key in the layers below `top`.
     fn get_below(&self, key: &[u8], view: &View) -> Result<Option<Value>> {
         if let Some(frozen) = &self.frozen
             && let Some(change) = frozen.changes.get(key)
@@ -105,6 +107,7 @@ impl Table {
         }
     }
 
+    /// Puts a value and updates the counts. `below` is the length of the key's value in the lower layers.
     fn put(&mut self, key: &[u8], value: Value, below: Option<usize>) {
         self.bytes += value.len() as u64;
         let is_below = below.is_some();
@@ -128,6 +131,7 @@ impl Table {
         }
     }
 
+    /// Deletes a key and updates the counts. A key that only `top` holds leaves no trace.
     fn delete(&mut self, key: &[u8], below: Option<usize>) {
         let (over, Some(len)) = self.old(key, below) else { return };
         match over {
@@ -186,6 +190,7 @@ pub(super) struct Freeze {
     pub(super) garbage_bytes: u64,
 }
 
+/// Returns the key of a tree in the map of trees.
 pub(super) fn tree_key(ident: Ident) -> [u8; 8] {
     ident.0.to_be_bytes()
 }
@@ -287,6 +292,7 @@ impl State {
         discarded
     }
 
+    /// Changes a tree, and marks it as dirty at its first change since the freeze.
     fn write(&mut self, ident: Ident, write: impl FnOnce(&mut Table)) {
         let Some(table) = self.tables.get_mut(&tree_key(ident)) else { return };
         if table.top.is_empty() {
@@ -297,6 +303,7 @@ impl State {
         self.bytes = self.bytes - before + table.bytes;
     }
 
+    /// Adds a fork: the clone shares all layers with the original.
     fn fork(&mut self, from: Ident, to: Ident) {
         let Ok(table) = self.table(from).cloned() else { return };
         if table.frozen.is_some() {
@@ -305,6 +312,7 @@ impl State {
         self.place(to, table);
     }
 
+    /// Adds a tree.
     fn place(&mut self, ident: Ident, table: Table) {
         self.changed_bytes += ENTRY_OVERHEAD;
         self.bytes += table.bytes;
@@ -312,6 +320,7 @@ impl State {
         self.tables.insert(&tree_key(ident), table);
     }
 
+    /// Removes a tree. Its table in the base becomes garbage for the next checkpoint.
     fn discard(&mut self, ident: Ident) -> Option<Table> {
         let table = self.tables.remove(&tree_key(ident))?;
         self.bytes -= table.bytes;
@@ -382,6 +391,7 @@ struct Known<'a> {
     recent: Option<(Ident, Option<&'a Table>)>,
 }
 
+/// State of a tree that the batch changed as a whole.
 #[derive(Clone, Copy)]
 enum Made<'a> {
     Dropped,
@@ -391,6 +401,8 @@ enum Made<'a> {
 }
 
 impl<'a> Known<'a> {
+    /// Checks one operation after the earlier ones of the batch. Returns the length in the lower layers if the
+    /// operation needs it.
     fn admit(&mut self, op: &Op, is_new: bool) -> Result<Option<usize>> {
         match op {
             Op::Put { ident, key, .. } | Op::Delete { ident, key } => {
@@ -451,6 +463,7 @@ impl<'a> Known<'a> {
         Ok(found)
     }
 
+    /// Adds a tree that the batch creates. Fails if the number is in use.
     fn claim(&mut self, ident: Ident, made: Made<'a>) -> Result<()> {
         if self.find(ident).is_ok() {
             return Err(Error::IdentExists(ident));

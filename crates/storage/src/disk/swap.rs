@@ -120,6 +120,7 @@ pub(super) fn resume(files: &dyn Files, places: &Places) -> Result<()> {
     exchange(files, places, &name).map(drop)
 }
 
+/// Runs the exchange up to its end. Every step may have been done before.
 fn exchange(files: &dyn Files, places: &Places, name: &str) -> Result<PathBuf> {
     let old = places.directory.join(name);
     if !has(files, &places.new, MOVED)? {
@@ -143,6 +144,7 @@ fn exchange(files: &dyn Files, places: &Places, name: &str) -> Result<PathBuf> {
     Ok(old)
 }
 
+/// Moves an old file, unless it has moved before.
 fn move_old(files: &dyn Files, places: &Places, old: &Path, name: &str) -> Result<()> {
     let old_journal = match places.journal == places.directory.join(JOURNAL_DIRECTORY) {
         true => old.join(JOURNAL_DIRECTORY),

@@ -30,6 +30,7 @@ impl Source<'_> {
         Error::Input(format!("{}, line {}, '{line}': {message}", self.name, number + 1))
     }
 
+    /// Parses the text, with the file's name in errors.
     fn read<T: for<'de> Deserialize<'de>>(self) -> Result<T> {
         let read = toml::from_str(self.text);
         read.map_err(|error| self.wrong(error.span().unwrap_or_default(), error.message()))
@@ -106,6 +107,7 @@ fn one_or_more<'de, T: Deserialize<'de>, D: Deserializer<'de>>(
     })
 }
 
+/// An index of the section's collection.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Index {
@@ -142,6 +144,7 @@ pub(super) enum Count {
     All(All),
 }
 
+/// The word `all` as a number of documents.
 #[derive(Clone, Copy, Debug, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(super) enum All {
@@ -159,6 +162,7 @@ impl Count {
     }
 }
 
+/// Kind of a request.
 #[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq)]
 #[serde(rename_all = "camelCase")]
 pub(super) enum Kind {
@@ -317,10 +321,12 @@ impl Step {
         Ok(self)
     }
 
+    /// Returns the name of the operation, or the name of its kind.
     pub(super) fn name(&self) -> &str {
         &self.name
     }
 
+    /// Returns the share of the operation in a mix.
     pub(super) fn weight(&self) -> f64 {
         self.weight.map_or(1.0, |weight| weight.0)
     }
@@ -399,6 +405,7 @@ pub(super) struct Size {
 }
 
 impl Size {
+    /// Multiplies a number by the scale, with a minimum of one.
     fn of(self, number: u64) -> u64 {
         ((number as f64 * self.scale).round() as u64).max(1)
     }
@@ -410,6 +417,7 @@ impl Workload {
     /// # Errors
     /// Any error of the file, by line and field.
     pub(super) fn read(source: Source, size: Size) -> Result<Workload> {
+        /// Detects whether the file has several sections.
         #[derive(Deserialize)]
         struct Form {
             section: Option<serde::de::IgnoredAny>,

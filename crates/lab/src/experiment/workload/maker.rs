@@ -171,6 +171,7 @@ impl<'de> Deserialize<'de> for Maker {
 }
 
 impl Maker {
+    /// Converts a TOML value into a maker.
     fn of(value: Value) -> Result<Maker, String> {
         Ok(Maker::Constant(match value {
             Value::String(text) => text.into(),
@@ -194,6 +195,7 @@ impl Maker {
         }))
     }
 
+    /// Converts a table with `gen` into a generator.
     fn generator(kind: Value, mut table: Table) -> Result<Maker, String> {
         let prefix = table.remove("prefix").map(Maker::of).transpose()?;
         let kind = kind.as_str().ok_or("'gen' is a string")?.to_string();
@@ -335,6 +337,7 @@ const LENGTH_MAX: u64 = 100_000;
 /// A fixed length, or `min` and `max`.
 type Limits = (Option<u64>, Option<u64>, Option<u64>);
 
+/// Returns the minimum and the maximum; `None` if neither form is complete.
 fn limits((exact, min, max): Limits) -> Option<(u64, u64)> {
     exact.map(|exact| (exact, exact)).or(min.zip(max))
 }
@@ -345,6 +348,7 @@ fn within(name: &str, given: Limits, most: u64) -> Result<bool, String> {
     if max > most { Err(format!("at most {most} is possible")) } else { Ok(min <= max) }
 }
 
+/// Returns a random number within the limits.
 fn between(given: Limits, dice: &mut Dice) -> u64 {
     let (min, max) = limits(given).unwrap_or_default();
     if min == max { min } else { min + dice.below(max - min + 1) }
@@ -379,6 +383,7 @@ fn array_of(makers: Vec<Maker>) -> Maker {
 
 const ELEMENT: &str = "\0";
 
+/// Returns true for the fields of an array.
 fn is_array(fields: &[(String, Maker)]) -> bool {
     fields.first().is_some_and(|(name, _)| name == ELEMENT)
 }
@@ -397,6 +402,7 @@ fn object_id(scene: &mut Scene) -> ObjectId {
     ObjectId::from_bytes(bytes)
 }
 
+/// Returns random bytes.
 fn binary(dice: &mut Dice, bytes: u64) -> Vec<u8> {
     let mut binary: Vec<u8> = (0..bytes.div_ceil(8)).flat_map(|_| dice.draw().to_le_bytes()).collect();
     binary.truncate(bytes as usize);
@@ -466,6 +472,7 @@ impl Template {
         self.field(path, 0).is_some()
     }
 
+    /// Returns the value of the field at an index in the document of a number.
     fn make(&self, at: usize, number: u64) -> Bson {
         let dice = Dice::of(self.seed.wrapping_add(at as u64 + 1), number);
         let key = Some((self, number));

@@ -48,6 +48,7 @@ impl ToSql for Parameter {
     to_sql_checked!();
 }
 
+/// Writes a number with the width of the parameter's type.
 fn integer(
     number: i64,
     kind: &Type,
@@ -97,6 +98,7 @@ pub(super) struct Session {
     statements: Vec<Prepared>,
 }
 
+/// A statement prepared on the session's connection.
 enum Prepared {
     /// Several commands in one message.
     Batch(String),

@@ -25,6 +25,7 @@ pub(crate) struct Mixer {
     round: u64,
 }
 
+/// The connection of a worker.
 pub(super) enum By {
     Mongo(Box<Link>),
     Postgres(Box<sql::Session>),
@@ -146,6 +147,7 @@ fn insert(mix: &Mix, concern: &Document) -> Document {
     doc! { "insert": &section.collection, "documents": [mix.fresh()], "writeConcern": concern.clone() }
 }
 
+/// Returns the first write error of a reply.
 fn write_error(reply: &Document) -> Option<&Document> {
     reply.get_array("writeErrors").ok()?.first()?.as_document()
 }
@@ -173,6 +175,7 @@ fn made(maker: Option<&Maker>, scene: &mut Scene) -> Bson {
     maker.map_or(Bson::Null, |maker| maker.make(scene))
 }
 
+/// Converts a value into an update document or a pipeline.
 fn modifications(value: Bson) -> UpdateModifications {
     match value {
         Bson::Document(document) => document.into(),
@@ -252,6 +255,7 @@ impl Doing<'_> {
         }
     }
 
+    /// Inserts a document or a batch, and keeps its key.
     async fn insert(&self, step: &Step, scene: &mut Scene<'_>) -> Result<()> {
         let name = self.name(step);
         let collection = self.link.collection::<Document>(name);
@@ -270,6 +274,7 @@ impl Doing<'_> {
         Ok(())
     }
 
+    /// Runs a find and reads all batches. Returns the number of documents.
     async fn find(&self, step: &Step, filter: Document, scene: &mut Scene<'_>) -> Result<u64> {
         let name = self.name(step);
         let collection = self.link.collection::<RawDocumentBuf>(name);
@@ -292,6 +297,7 @@ impl Doing<'_> {
         Ok(found)
     }
 
+    /// Runs a findAndModify. Returns the number of documents found.
     async fn find_and_modify(
         &self,
         step: &Step,
@@ -326,6 +332,7 @@ impl Doing<'_> {
         Ok(count)
     }
 
+    /// Reads all batches of a cursor. Returns the number of documents.
     async fn exhaust(&self, mut cursor: mongodb::Cursor<Document>) -> Result<u64> {
         let mut found = 0;
         while self.link.named(cursor.advance().await)? {

@@ -25,6 +25,7 @@ pub(crate) enum Verdict {
 }
 
 impl Difference {
+    /// Compares one figure of two rows; `None` if either row lacks it.
     fn new(metric: Metric, before: &Row, after: &Row) -> Option<Difference> {
         let rounds =
             |row: &Row| row.rounds.iter().filter_map(|round| metric.of_round(round)).collect::<Vec<f64>>();
@@ -118,6 +119,7 @@ impl Comparison {
     }
 }
 
+/// Compares all figures of a row with its counterpart.
 fn pair(section: &Section, row: &Row, other: &Section) -> Option<Pair> {
     let after = measured(other, row)?;
     let differences: Vec<_> =

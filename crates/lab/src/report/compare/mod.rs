@@ -161,6 +161,7 @@ fn several(options: &Compare, out: &mut dyn Write) -> Result<()> {
     print(out, &text)
 }
 
+/// Returns processors and system of a report, to detect a comparison across machines.
 fn machine(report: &Report) -> String {
     let known = report.environment.iter().filter(|(name, _)| name == "processors" || name == "system");
     known.map(|(_, value)| value.as_str()).collect::<Vec<_>>().join(", ")

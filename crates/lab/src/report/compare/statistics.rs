@@ -80,6 +80,7 @@ fn ways(before: usize, after: usize) -> Vec<f64> {
     placed.pop().unwrap_or_default()
 }
 
+/// Returns the quotients to drop and the confidence by the normal approximation.
 fn normal(before: usize, after: usize) -> Option<(usize, f64)> {
     let (n, m) = (before as f64, after as f64);
     let deviation = (n * m * (n + m + 1.0) / 12.0).sqrt();

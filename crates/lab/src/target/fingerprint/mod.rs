@@ -53,6 +53,7 @@ pub(super) async fn take(target: &Target) -> Fingerprint {
     learnt.fingerprint
 }
 
+/// Names the file system of a directory, and times its fdatasync.
 async fn probed(learnt: &mut Learnt, directory: &Path) {
     learnt.detail("data", directory.display().to_string());
     if let Some(kind) = crate::target::machine::file_system(directory) {
@@ -70,6 +71,7 @@ async fn probed(learnt: &mut Learnt, directory: &Path) {
     }
 }
 
+/// Returns the fingerprint of the floor, which stores nothing.
 fn floor() -> Fingerprint {
     Fingerprint {
         server: "floor".to_string(),
@@ -133,6 +135,7 @@ const SETTINGS: &[&str] = &[
     "server_version",
 ];
 
+/// Reads version and settings of PostgreSQL.
 async fn ask(target: &Target) -> Learnt {
     match settings(target).await {
         Ok(settings) => read(&settings),
@@ -153,6 +156,7 @@ async fn settings(target: &Target) -> Result<HashMap<String, String>, String> {
     Ok(pairs.collect())
 }
 
+/// Derives the fingerprint from the settings.
 fn read(settings: &HashMap<String, String>) -> Learnt {
     let get = |name: &str| settings.get(name).map(String::as_str);
     let mut learnt = Learnt::default();

@@ -19,6 +19,7 @@ struct Answers {
     given_concern: Option<WriteConcern>,
 }
 
+/// Asks a server for everything that a fingerprint needs.
 pub(super) async fn ask(target: &Target) -> Learnt {
     let mut answers = Answers::default();
     let client = match target.mongo().await {
@@ -47,6 +48,7 @@ pub(super) async fn ask(target: &Target) -> Learnt {
     read(&answers)
 }
 
+/// Identifies the server by its answers, and derives its fingerprint.
 fn read(answers: &Answers) -> Learnt {
     let mut learnt = Learnt::default();
     let build = &answers.build;
@@ -166,6 +168,7 @@ fn ferretdb(answers: &Answers, learnt: &mut Learnt) {
     learnt.detail("journal", told);
 }
 
+/// Returns the version of FerretDB, if the server is one.
 fn ferretdb_version(answers: &Answers) -> Option<&str> {
     let build = &answers.build;
     build.get_str("ferretdbVersion").ok().or_else(|| text(build, &["ferretdb", "version"]))

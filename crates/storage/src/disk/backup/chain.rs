@@ -16,6 +16,7 @@ use crate::disk::journal::during;
 use crate::disk::ownership;
 use crate::{Error, Result};
 
+/// The file that marks a directory of backups, and names its format version.
 const FORMAT_FILE: &str = "vellum.backup";
 const FORMAT: u32 = 1;
 const FORMAT_BEGINS: &str = "Vellum backup\nformat ";
@@ -177,6 +178,7 @@ fn numbered(name: &str) -> Option<(u64, &str)> {
     (known && digits == format!("{number:06}")).then_some((number, extension))
 }
 
+/// Checks the mark and the version of a directory. Refuses a directory with other files.
 fn check_format(files: &dyn Files, path: &Path, names: &[String]) -> Result<()> {
     if !names.iter().any(|name| name == FORMAT_FILE) {
         return Err(refused(format!("{} is no backup: it has no file {FORMAT_FILE}", path.display())));

@@ -132,6 +132,7 @@ fn archived(files: &Arc<dyn Files>, directory: &Path, id: u64) -> Result<Vec<Sou
     Ok(found)
 }
 
+/// Returns the paths of the target and of the directory under construction in it.
 fn places(to: &Path) -> Places {
     let new = to.join("restore.tmp");
     Places {
@@ -239,6 +240,7 @@ fn follow(
     }
 }
 
+/// Commits the batch of one frame. `of` names the file in errors.
 fn commit(engine: &DiskEngine, frame: &[u8], of: &Path) -> Result<()> {
     let batch = Frame::read(frame).and_then(|frame| frame.decode());
     let batch = batch.ok_or_else(|| Error::Corrupted(format!("{}: a frame makes no sense", of.display())))?;

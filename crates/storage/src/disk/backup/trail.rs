@@ -98,6 +98,7 @@ impl Source {
         &self.path
     }
 
+    /// Opens the file if it is not open yet.
     fn open(&mut self, files: &dyn Files) -> Result<()> {
         if self.reader.is_none() {
             let reader = Reader::of(files, &self.path)?;
@@ -226,6 +227,7 @@ impl Reader {
     }
 }
 
+/// Magic of the header and of the trailer.
 const BEGIN: [u8; 8] = *b"VellumB\n";
 const END: [u8; 8] = *b"VellumE\n";
 const VERSION: u32 = 1;
@@ -294,6 +296,7 @@ pub struct Part {
 }
 
 impl Head {
+    /// Encodes the header.
     pub(super) fn bytes(&self) -> [u8; HEAD_BYTES] {
         let mut bytes = [0; HEAD_BYTES];
         let kind: u32 = match self.kind {
@@ -310,6 +313,7 @@ impl Head {
         bytes
     }
 
+    /// Decodes the header. Errors say what is wrong with it.
     fn read(bytes: &[u8; HEAD_BYTES]) -> std::result::Result<Self, String> {
         let (fields, checksum) = bytes.split_at(32);
         if fields.get(..8) != Some(&BEGIN) || checksum != crc32c::crc32c(fields).to_le_bytes() {
@@ -331,6 +335,7 @@ impl Head {
 }
 
 impl End {
+    /// Encodes the trailer.
     pub(super) fn bytes(&self, frames: u64) -> [u8; END_BYTES] {
         let mut bytes = [0; END_BYTES];
         bytes[..8].copy_from_slice(&END);
@@ -343,6 +348,7 @@ impl End {
         bytes
     }
 
+    /// Decodes the trailer: the end and the number of frames. `None` if the part is incomplete.
     fn read(bytes: &[u8; END_BYTES]) -> Option<(Self, u64)> {
         let (fields, checksum) = bytes.split_at(40);
         if fields.get(..8) != Some(&END) || checksum != crc32c::crc32c(fields).to_le_bytes() {

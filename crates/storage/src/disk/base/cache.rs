@@ -47,6 +47,7 @@ pub(super) struct PageCache {
     files: AtomicU64,
 }
 
+/// A partition: pages by number, in the order of their last use.
 struct Part {
     pages: LruCache<u64, Arc<Page>, foldhash::fast::FixedState>,
     bytes: u64,
@@ -75,6 +76,7 @@ impl PageCache {
         self.files.fetch_add(1, Ordering::Relaxed)
     }
 
+    /// Returns the partition of a page.
     fn part(&self, number: u64) -> Option<&Mutex<Part>> {
         let spread = number.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 32;
         self.parts.get(((spread * self.parts.len() as u64) >> 32) as usize)
@@ -210,6 +212,7 @@ impl PageFile {
         }
     }
 
+    /// Reads a page from the file and keeps it in the cache.
     fn take_in(&self, table: u64, place: Place) -> Result<Arc<Page>> {
         let page = self.load(table, place)?;
         self.cache.insert(self.number | place.offset, Arc::clone(&page));
@@ -224,6 +227,7 @@ impl PageFile {
         }
     }
 
+    /// Reads a page from the file and verifies its checksum.
     fn load(&self, table: u64, place: Place) -> Result<Arc<Page>> {
         if self.closed.load(Ordering::Acquire) {
             return Err(Error::Closed);

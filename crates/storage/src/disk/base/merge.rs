@@ -66,6 +66,7 @@ impl<'a> Writer<'a> {
         Writer { file, room, control, framer, taken, freed, pending, pending_at: 0, go_on }
     }
 
+    /// Allocates space for a page and adds it to the pending write. `keep` puts it into the cache.
     fn write(&mut self, page: &[u8], keep: bool) -> Result<Place> {
         let sum = self.framer.frame(page);
         let units = (self.framer.framed().len() / UNIT) as u32;
@@ -97,6 +98,7 @@ impl<'a> Writer<'a> {
         Ok(())
     }
 
+    /// Records that the new state does not need a page.
     pub(super) fn free(&mut self, place: Place) {
         self.freed.push(Extent { offset: place.offset, units: u64::from(place.units) });
     }
@@ -248,6 +250,7 @@ impl Merge<'_, '_> {
         self.push(level + 1, low, &place.encode())
     }
 
+    /// Adds an entry to a level, and cuts a page when the level is long enough.
     fn push(&mut self, level: usize, key: &[u8], value: &[u8]) -> Result<()> {
         if level >= self.levels.len() {
             self.levels.resize_with(level + 1, Run::default);
@@ -337,6 +340,7 @@ impl Merge<'_, '_> {
     }
 }
 
+/// Encodes a number in groups of seven bits, the lowest first.
 fn push_number(mut number: usize, bytes: &mut Vec<u8>) {
     while number >= 0x80 {
         bytes.push(number as u8 | 0x80);
@@ -377,6 +381,7 @@ impl Run {
         self.len() == 0
     }
 
+    /// Returns the offset of an entry, by index among all entries.
     fn begin(&self, at: usize) -> usize {
         at.checked_sub(1).and_then(|before| self.ends.get(before)).map_or(0, |ends| ends.1)
     }

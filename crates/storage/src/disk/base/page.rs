@@ -45,6 +45,7 @@ impl Place {
     /// Encoded length of a place.
     pub(super) const BYTES: usize = 12;
 
+    /// Encodes a place: offset in 40 bits, length in 24, checksum in 32.
     pub(super) fn encode(self) -> [u8; Place::BYTES] {
         let where_it_is = self.offset << 24 | u64::from(self.units);
         let mut bytes = [0; Place::BYTES];
@@ -81,6 +82,7 @@ enum Places {
 }
 
 impl Places {
+    /// Returns the start and end of a key.
     #[inline]
     fn get(&self, at: usize) -> Option<(usize, usize)> {
         match self {
@@ -279,6 +281,7 @@ impl Luck {
         tries
     }
 
+    /// Records whether compression of a leaf was worth it.
     fn note(&mut self, was_worth: bool) {
         self.in_vain = if was_worth { 0 } else { self.in_vain + 1 };
         let doublings = (self.in_vain + 1).saturating_sub(TRIED_IN_VAIN).min(4);

@@ -116,6 +116,7 @@ struct Span {
 }
 
 impl Span {
+    /// Returns true if the span ends behind a key.
     fn ends_behind(&self, key: &[u8]) -> bool {
         self.upper.as_ref().is_none_or(|upper| key < &**upper)
     }
@@ -155,6 +156,7 @@ impl<S: Source> Choice<'_, S> {
         Ok(())
     }
 
+    /// Adds up the changes of a leaf, and selects the leaf if they reach the bound.
     fn leaf(&mut self, low: &[u8], upper: Option<&[u8]>) -> Result<()> {
         let mut bytes = 0;
         // In the last leaf the count may stop at the bound: no later leaf needs the remaining changes.

@@ -17,6 +17,7 @@ use crate::disk::journal::during;
 use crate::{Error, Result};
 use std::collections::{BTreeMap, VecDeque};
 
+/// Magic of a slot.
 const MARK: &[u8; 8] = b"VellumB\n";
 const VERSION: u32 = 1;
 /// Distance between slots.
@@ -47,6 +48,7 @@ pub(super) struct Superblock {
 }
 
 impl Superblock {
+    /// Encodes the superblock with its checksum.
     fn encode(&self) -> Vec<u8> {
         let mut bytes = MARK.to_vec();
         bytes.extend(VERSION.to_le_bytes());
@@ -61,6 +63,7 @@ impl Superblock {
         bytes
     }
 
+    /// Decodes a superblock; `None` for a wrong checksum or another version.
     fn decode(bytes: &[u8]) -> Option<Self> {
         let (bytes, sum) = bytes.split_last_chunk::<4>()?;
         let rest = bytes.strip_prefix(MARK)?.strip_prefix(&VERSION.to_le_bytes())?;

@@ -25,6 +25,7 @@ impl Stored {
         Stored { entries, pending: None }
     }
 
+    /// Returns the trees of the table, entries first.
     pub(super) fn trees(self) -> impl Iterator<Item = Tree> {
         std::iter::once(self.entries).chain(self.pending)
     }
@@ -80,6 +81,7 @@ impl OpenTable {
         }
     }
 
+    /// Looks up a key in the pending changes first, then in the entries.
     fn with_pending<R>(
         &self,
         pending: &OpenTree,
@@ -145,6 +147,7 @@ impl BaseCursor {
         }
     }
 
+    /// Returns the next key of a table with pending changes.
     fn peek_at_both(&mut self) -> Result<Option<&[u8]>> {
         if self.next.is_none() {
             self.next = Some(self.find_next()?);

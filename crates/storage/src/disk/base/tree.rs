@@ -78,6 +78,7 @@ impl OpenTree {
         OpenTree::keeping(file, table, tree, visits)
     }
 
+    /// Opens a tree, and keeps its root in memory if that is an inner page.
     fn keeping(file: Arc<PageFile>, table: u64, tree: Tree, visits: Visits) -> Result<Self> {
         let top = Some(file.page(table, tree.place)?).filter(|page| page.height() > 0);
         let mut opened = OpenTree { file, table, tree, top, last: None, visits };
@@ -93,6 +94,7 @@ impl OpenTree {
         Ok(OpenTree { file, table, tree, top, last: None, visits: Visits::Passing })
     }
 
+    /// Returns the root page.
     #[inline]
     fn top(&self) -> Result<Arc<Page>> {
         match &self.top {
@@ -101,6 +103,7 @@ impl OpenTree {
         }
     }
 
+    /// Reads a page and records the visit.
     #[inline]
     fn visit(&self, place: Place) -> Result<Arc<Page>> {
         match &self.visits {
@@ -109,6 +112,7 @@ impl OpenTree {
         }
     }
 
+    /// Returns the greatest key, from a walk along the last children.
     fn find_last(&self) -> Result<Vec<u8>> {
         let mut page = self.file.page(self.table, self.tree.place)?;
         while page.height() > 0 {
@@ -148,6 +152,7 @@ impl OpenTree {
         self.walk_below(self.tree.place, see)
     }
 
+    /// Walks over a page and its subtree. Returns false if the walk was stopped.
     fn walk_below(&self, place: Place, see: &mut dyn FnMut(Place, Result<Arc<Page>>) -> bool) -> bool {
         match self.file.page_once(self.table, place) {
             Err(error) => see(place, Err(error)),
@@ -167,6 +172,7 @@ pub(super) fn each_extent(file: &PageFile, table: u64, tree: Tree, found: &mut V
     extents_below(file, table, tree.place, tree.height, found)
 }
 
+/// Collects the extents of a page and its subtree.
 fn extents_below(
     file: &PageFile,
     table: u64,
@@ -242,6 +248,7 @@ impl Walk {
         Walk { started: true, is_last: true, ..walk }
     }
 
+    /// Creates a cursor before its first page is read.
     fn along(tree: Arc<OpenTree>, view: Option<Arc<View>>, range: Range, direction: Direction) -> Self {
         Walk {
             tree,

@@ -106,6 +106,7 @@ impl Rows {
         Rows(rows.into_iter().peekable())
     }
 
+    /// Merges the rows into a catalog tree.
     fn merge(mut self, writer: &mut Writer<'_>, table: u64, tree: Option<Tree>) -> Result<Option<Tree>> {
         match self.0.len() {
             0 => Ok(tree),
@@ -155,6 +156,7 @@ impl<C: crate::Cursor> Copied<C> {
         Copied { cursor, next: None }
     }
 
+    /// Reads one entry ahead.
     fn fill(&mut self) -> Result<()> {
         if self.next.is_none() {
             self.next = self.cursor.next()?.map(|(key, value)| (Key::from(key), value.to_value()));
@@ -324,6 +326,7 @@ impl Base {
     }
 }
 
+/// Returns the state without free space, after an unreadable inner page. The file then only grows.
 fn unknown(error: &Error, view: &View) -> Room {
     log::warn!("no room of the base is used again: {error}");
     Room::full(view.root.end)

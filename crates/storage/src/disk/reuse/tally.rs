@@ -56,6 +56,7 @@ impl Tally {
         Tally { steps, start, spans, cold: 0, cold_spans, counts: [count; SPANS], idle_turns: 0 }
     }
 
+    /// Adds a visit at a distance, or a first visit. `weight` corrects for the sampling.
     fn note(&mut self, span: usize, distance: Option<u64>, weight: u32) {
         self.idle_turns = 0;
         let Some(distance) = distance else {
@@ -82,6 +83,7 @@ impl Tally {
         }
     }
 
+    /// Starts a span, and clears the data of an hour ago.
     fn turn(&mut self, span: usize, count: Count) {
         if let Some(span) = self.spans.get_mut(span) {
             span.clear();
@@ -95,6 +97,7 @@ impl Tally {
         self.idle_turns += 1;
     }
 
+    /// Adds the tally of a table that has lost its own place.
     fn absorb(&mut self, other: &Tally) {
         // Both have the bucket layout of tables.
         self.cold += other.cold;
@@ -104,6 +107,7 @@ impl Tally {
         }
     }
 
+    /// Returns the counts and curves for the hour and since the start.
     fn reads(&self, oldest: usize, now: Count) -> Reads {
         let len = self.spans.iter().map(Vec::len).max().unwrap_or_default();
         let mut hour = vec![0u64; len];
@@ -218,6 +222,8 @@ impl Tallies {
         self.tally(table).note(span, distance, weight);
     }
 
+    /// Returns the tally of a table. If all are taken, replaces that of an idle table; without an idle table, returns
+    /// the shared tally.
     fn tally(&mut self, table: u64) -> &mut Tally {
         if !self.tables.contains_key(&table) && self.tables.len() >= TABLES_MAX {
             let idle = self.tables.iter().find(|(_, tally)| tally.idle_turns >= SPANS);
