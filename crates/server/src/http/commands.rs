@@ -1,4 +1,4 @@
-//! What the page asks for and does: commands of the table, with the rights of whoever is logged in.
+//! Requests of the web page, run as commands of the table with the privileges of its user.
 
 use super::users::Guest;
 use super::{Answer, Peer, Request, Response, sessions, users};
@@ -12,14 +12,14 @@ use base::bson::{Builder, Document, DocumentBuf, FieldName, Value};
 use wire::message;
 use wire::secret;
 
-/// The most operations that are shown.
+/// Maximum number of operations in the reply.
 const OPERATIONS_MAX: usize = 100;
 
-/// Who asks, and what they may do.
+/// Returns the user of the page and the user's privileges.
 pub(super) fn session(server: &Server, request: &Request<'_>, peer: Peer) -> Answer {
     let guest = match users::guest(server, request, peer) {
         Ok(guest) => guest,
-        // Nobody has logged in yet: the page asks them to.
+        // No user yet: the page shows its login form.
         Err(Answer::Now(refused)) if refused.status == 401 => {
             let mut out = Builder::new();
             out.append(c"users", true);
@@ -47,7 +47,7 @@ pub(super) fn session(server: &Server, request: &Request<'_>, peer: Peer) -> Ans
     json(out.finish().view())
 }
 
-/// What runs now: everybody's operations, or one's own where one may see no more.
+/// Returns the running operations: all, or the user's own without the privilege to see all.
 pub(super) fn operations(server: &Server, request: &Request<'_>, peer: Peer) -> Answer {
     let mut guest = match users::guest(server, request, peer) {
         Ok(guest) => guest,
@@ -75,17 +75,17 @@ pub(super) fn operations(server: &Server, request: &Request<'_>, peer: Peer) -> 
     json(out.finish().view())
 }
 
-/// Slow operations by shape.
+/// Returns slow operations by shape.
 pub(super) fn slow(server: &Server, request: &Request<'_>, peer: Peer) -> Answer {
     told("vellumSlowQueries", server, request, peer)
 }
 
-/// What other sizes of the cache would do.
+/// Returns estimated hit ratios of other cache sizes.
 pub(super) fn working_set(server: &Server, request: &Request<'_>, peer: Peer) -> Answer {
     told("vellumWorkingSet", server, request, peer)
 }
 
-/// What a command without arguments tells.
+/// Returns the reply of a command without arguments.
 fn told(name: &str, server: &Server, request: &Request<'_>, peer: Peer) -> Answer {
     let mut guest = match users::guest(server, request, peer) {
         Ok(guest) => guest,
@@ -99,7 +99,7 @@ fn told(name: &str, server: &Server, request: &Request<'_>, peer: Peer) -> Answe
     }
 }
 
-/// Ends an operation.
+/// Kills an operation.
 pub(super) fn kill(server: &Server, request: &Request<'_>, peer: Peer) -> Answer {
     let mut guest = match users::guest(server, request, peer).and_then(|guest| may_change(guest, request)) {
         Ok(guest) => guest,
@@ -123,7 +123,7 @@ pub(super) fn kill(server: &Server, request: &Request<'_>, peer: Peer) -> Answer
     }
 }
 
-/// Logs somebody in by the form's name and password.
+/// Authenticates with the form's user name and password.
 pub(super) fn log_in(server: &Server, request: &Request<'_>, peer: Peer) -> Answer {
     if !server.auth.enabled() {
         return Response::text(400, "nobody has to log in here").into();
@@ -152,7 +152,7 @@ pub(super) fn log_in(server: &Server, request: &Request<'_>, peer: Peer) -> Answ
     }
 }
 
-/// Forgets who was logged in.
+/// Ends the session of the page's user.
 pub(super) fn log_out(server: &Server, request: &Request<'_>, peer: Peer) -> Answer {
     if let Err(answer) = users::guest(server, request, peer).and_then(|guest| may_change(guest, request)) {
         return answer;
@@ -163,7 +163,8 @@ pub(super) fn log_out(server: &Server, request: &Request<'_>, peer: Peer) -> Ans
     Response::text(200, "logged out").with("Set-Cookie", &sessions::set_cookie("", peer)).into()
 }
 
-/// Refuses changes that no page of ours asks for: it says where it is from, and shows a token that no other page knows.
+/// Refuses changes from foreign pages. A change requires an Origin header and a token that only the
+/// server's own page knows.
 fn may_change<'a>(guest: Guest<'a>, request: &Request<'_>) -> Result<Guest<'a>, Answer> {
     from_own_page(request)?;
     let (shown, wanted) = (request.token.unwrap_or_default(), guest.token.as_deref().unwrap_or_default());
@@ -176,16 +177,16 @@ fn may_change<'a>(guest: Guest<'a>, request: &Request<'_>) -> Result<Guest<'a>, 
 }
 
 fn from_own_page(request: &Request<'_>) -> Result<(), Answer> {
-    // Another's would have been refused before. Browsers say it with every change.
+    // The gate has already refused foreign origins. Browsers send Origin with every change.
     match request.origin.is_some() {
         true => Ok(()),
         false => Err(Response::text(403, "changes are asked for with Origin, as browsers do").into()),
     }
 }
 
-/// Runs a command that answers at once.
+/// Runs a command that does not wait.
 ///
-/// Errors: the answer that tells its failure.
+/// Errors: the response for the command's error.
 fn run(guest: &mut Guest<'_>, command: Document<'_>) -> Result<DocumentBuf, Response> {
     let mut reply = Vec::new();
     let frame = message::encode(1, 0, command);

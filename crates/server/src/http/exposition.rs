@@ -1,39 +1,39 @@
-//! Prometheus' text format, version 0.0.4: a family is its help, its type, and its samples.
+//! Prometheus' text format, version 0.0.4. A metric family has a help text, a type and samples.
 
 use crate::operations::{SPANS, bounds};
 use std::fmt::{Display, Write};
 
-/// The format's name in Content-Type.
+/// Content-Type of the format.
 pub(super) const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
 
-/// What a family's numbers are.
+/// Type of a metric family.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub(super) enum Kind {
-    /// They only grow.
+    /// The value only grows.
     Counter,
-    /// They go up and down.
+    /// The value rises and falls.
     Gauge,
-    /// They are counted by size.
+    /// The samples count values by size.
     Histogram,
 }
 
-/// Labels and their values.
+/// Pairs of label and value.
 type Labels<'a> = &'a [(&'a str, &'a str)];
 
-/// The text so far.
+/// Text of the exposition so far.
 #[derive(Default)]
 pub(super) struct Exposition {
     text: String,
 }
 
-/// A family whose samples are being written.
+/// A family that is being written.
 pub(super) struct Family<'a> {
     name: &'a str,
     text: &'a mut String,
 }
 
 impl Exposition {
-    /// Begins a family, whose help is one sentence.
+    /// Begins a family. Its help is one sentence.
     pub(super) fn family<'a>(&'a mut self, name: &'a str, kind: Kind, help: &str) -> Family<'a> {
         let kind = match kind {
             Kind::Counter => "counter",
@@ -44,24 +44,25 @@ impl Exposition {
         Family { name, text: &mut self.text }
     }
 
-    /// A family of one sample without labels.
+    /// Writes a family with one sample and no labels.
     pub(super) fn single(&mut self, name: &str, kind: Kind, help: &str, value: impl Display) {
         self.family(name, kind, help).sample(&[], value);
     }
 
-    /// The whole text.
+    /// Returns the whole text.
     pub(super) fn finish(self) -> String {
         self.text
     }
 }
 
 impl Family<'_> {
-    /// A sample.
+    /// Writes a sample.
     pub(super) fn sample(&mut self, labels: Labels<'_>, value: impl Display) {
         self.line("", labels, None, value);
     }
 
-    /// The samples of a histogram: how many took how long by the spans of [`bounds`], and the seconds in all.
+    /// Writes the samples of a histogram: counts by the spans of [`bounds`], and the total time in
+    /// seconds.
     pub(super) fn histogram(&mut self, labels: Labels<'_>, counts: &[u64; SPANS], seconds: f64) {
         let mut sum = 0;
         let bounds = bounds().map(|bound| bound.to_string()).chain(["+Inf".to_string()]);
@@ -89,11 +90,11 @@ impl Family<'_> {
 }
 
 fn put(text: &mut String, what: std::fmt::Arguments<'_>) {
-    // Writing to a string doesn't fail.
+    // A write to a string does not fail.
     let _ = text.write_fmt(what);
 }
 
-/// Names of databases and collections may hold anything.
+/// Names of databases and collections may contain any character.
 fn escape(text: &mut String, value: &str) {
     for c in value.chars() {
         match c {

@@ -1,15 +1,15 @@
-//! Which requests are from whom they seem to be: no page from elsewhere may read or change anything by way of somebody's
+//! Checks of the source of a request. No foreign page may read or change data through a user's
 //! browser.
 //!
-//! A name that isn't this server's may have been pointed here by whoever owns it, so that their page counts as ours (DNS
-//! rebinding): Host has to be an address, `localhost`, or a name that was configured. And a page that is ours says so in
-//! Origin.
+//! A foreign host name may resolve to this server's address, so that a foreign page counts as the
+//! server's own (DNS rebinding). Host must therefore be an address, `localhost` or a configured
+//! name. Origin must be the server's own.
 
 use super::request::Request;
 use super::response::Response;
 use std::net::{IpAddr, Ipv6Addr};
 
-/// Refuses what comes by a name that isn't this server's, or from another page.
+/// Refuses a foreign Host or Origin.
 pub(super) fn check(request: &Request<'_>, names: &[String]) -> Result<(), Response> {
     let host = host_name(request.host);
     if !is_own(host, names) {
@@ -29,7 +29,7 @@ pub(super) fn check(request: &Request<'_>, names: &[String]) -> Result<(), Respo
     Ok(())
 }
 
-/// The host without its port.
+/// Returns the host without its port.
 fn host_name(host: &str) -> &str {
     match host.strip_prefix('[').and_then(|rest| rest.split_once(']')) {
         Some((address, _)) => address,

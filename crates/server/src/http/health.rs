@@ -1,4 +1,4 @@
-//! Whether the server takes operations.
+//! Readiness of the server.
 
 use super::response::Response;
 use crate::request;
@@ -6,11 +6,11 @@ use crate::server::Server;
 use base::bson::Builder;
 use std::sync::atomic::Ordering;
 
-/// How long the read may take that shows it, in milliseconds.
+/// Timeout of the probe read, in milliseconds.
 const MILLIS_MAX: i64 = 2000;
 
-/// 200 where a read is answered, 503 where it isn't or the server is about to stop. While data is recovered nobody
-/// listens yet.
+/// Returns 200 if a read succeeds, and 503 if it fails or the server shuts down. During recovery
+/// the port is closed.
 pub(super) fn ready(server: &Server) -> Response {
     if server.stopping.load(Ordering::Acquire) {
         return Response::text(503, "shutting down");

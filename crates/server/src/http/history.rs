@@ -13,10 +13,10 @@ use base::bson::{Builder, Value};
 use parking_lot::Mutex;
 use std::time::Duration;
 
-/// Time between two looks at the counters.
+/// Interval between two samples of the counters.
 pub(crate) const INTERVAL: Duration = Duration::from_secs(2);
 
-/// The most samples.
+/// Maximum number of samples.
 const SAMPLES_MAX: usize = 300;
 
 /// Commands of drivers and monitors. The page leaves them out, so that it does not show itself.
@@ -44,7 +44,7 @@ struct Counts {
 }
 
 impl Counts {
-    /// All operations since the start.
+    /// Returns all operations since the start.
     fn now(server: &Server) -> Counts {
         let mut found = Counts::default();
         for database in server.counters.operations.all() {
@@ -71,7 +71,7 @@ impl Counts {
         self.durations.iter().sum()
     }
 
-    /// The upper bound of this percentile in microseconds.
+    /// Returns the upper bound of this percentile in microseconds.
     fn percentile(&self, percent: u64) -> Option<i64> {
         let all = self.operations();
         let mut seen = 0;
@@ -83,15 +83,15 @@ impl Counts {
     }
 }
 
-/// The samples of a server.
+/// Samples of a server.
 #[derive(Default)]
 pub(crate) struct History(Mutex<Samples>);
 
 #[derive(Default)]
 struct Samples {
-    /// The sums at the last look.
+    /// Sums at the last sample.
     last: Counts,
-    /// The sample being filled, and its number of intervals so far.
+    /// The sample in progress and its number of intervals.
     open: (Counts, u32),
     /// The logarithm of the number of intervals in a sample.
     doublings: u32,
@@ -130,7 +130,7 @@ impl History {
     }
 }
 
-/// All samples, for a user who may see serverStatus.
+/// Returns all samples to a user with the serverStatus privilege.
 pub(super) fn answer(server: &Server, request: &Request<'_>, peer: Peer) -> Answer {
     let guest: Guest<'_> = match users::guest(server, request, peer) {
         Ok(guest) => guest,

@@ -1,4 +1,5 @@
-//! `/metrics`: the figures of `serverStatus` and more, as Prometheus takes them. Times are seconds, sizes bytes.
+//! `/metrics`: the counters of `serverStatus` and more, in Prometheus' format. Times are in
+//! seconds, sizes in bytes.
 
 use super::exposition::{CONTENT_TYPE, Exposition, Kind::*};
 use super::users::Guest;
@@ -17,13 +18,14 @@ use std::cmp::Reverse;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// The most collections whose sizes are told: the largest ones.
+/// Maximum number of collections with sizes. The largest are listed.
 const COLLECTIONS_MAX: usize = 100;
 
-/// What operations on databases are labelled with that aren't told apart. No database has a blank in its name.
+/// Label of operations on databases that have no counter of their own. No database name contains a
+/// blank.
 const OTHERS: &str = "all others";
 
-/// All figures, for whoever may see serverStatus.
+/// Returns all metrics to a user with the serverStatus privilege.
 pub(super) fn answer(server: &Server, guest: &Guest<'_>) -> Response {
     if !access::may(server, &guest.state, Resource::Cluster, Action::ServerStatus) {
         return Response::text(403, "that takes the right to serverStatus, which clusterMonitor has");
@@ -270,9 +272,9 @@ fn storage(server: &Server, out: &mut Exposition) {
         .histogram(&[], &spans, seconds(counted.sync_micros as i64));
 }
 
-/// How far the log reaches back.
+/// Appends size and window of the oplog.
 ///
-/// Errors: the store's.
+/// Errors: the store's errors.
 fn oplog(server: &Server, out: &mut Exposition) -> Result<()> {
     let database = &server.database;
     let (Some(bytes), Some(limit)) = (database.log_bytes(), database.log_limit()) else { return Ok(()) };
@@ -285,9 +287,9 @@ fn oplog(server: &Server, out: &mut Exposition) -> Result<()> {
     Ok(())
 }
 
-/// The sizes of collections: of the largest ones, of those that whoever asks may see.
+/// Appends the sizes of the largest collections that the user may see.
 ///
-/// Errors: the store's.
+/// Errors: the store's errors.
 fn collections(server: &Server, guest: &Guest<'_>, out: &mut Exposition) -> Result<()> {
     let catalog = server.database.catalog();
     let found = Collections::of(&server.database);

@@ -1,8 +1,8 @@
-//! What `--http` serves: figures for Prometheus, whether the server is up and takes operations, and a page that shows
-//! what goes on.
+//! Endpoints of `--http`: metrics for Prometheus, health checks, and a status page.
 //!
-//! Nothing here knows a socket: `net::web` reads a request's bytes and sends the response's. Whatever a request reads or
-//! changes is a command of the table, run with the rights of whoever asks, or a figure that `serverStatus` has, too.
+//! This module does not use sockets: `net::web` reads requests and sends responses. Data comes from
+//! commands of the table, run with the user's privileges, or from counters that `serverStatus` also
+//! returns.
 
 mod commands;
 mod exposition;
@@ -28,51 +28,51 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
-/// Where to serve HTTP, and by which names.
+/// Address and host names of the HTTP server.
 #[derive(Clone, Debug, PartialEq)]
 pub struct HttpOptions {
-    /// The address and the port, 0 for a free one.
+    /// Address and port; 0 selects a free port.
     pub address: SocketAddr,
-    /// Names that this server is asked for by, besides addresses and `localhost`.
+    /// Accepted host names, in addition to addresses and `localhost`.
     pub names: Vec<String>,
 }
 
-/// The length of the request that these bytes begin with, as far as it is one that anything is answered to: for fuzzing.
+/// Returns the length of the request at the start of these bytes, if it is valid. Only for fuzzing.
 pub fn request_length(bytes: &[u8]) -> Option<usize> {
     let (request, length) = Request::read(bytes).ok()??;
     let _ = (request.parameter("q"), request.body_parameter("q"));
     Some(length)
 }
 
-/// What HTTP remembers and counts.
+/// State and counters of HTTP.
 #[derive(Default)]
 pub(crate) struct Http {
-    /// Where it is served, once it is.
+    /// Listening address, set when the server listens.
     pub(crate) address: OnceLock<SocketAddr>,
-    /// The address of MongoDB's protocol, as clients on this machine dial it.
+    /// Address of the MongoDB protocol for local clients.
     pub(crate) server: OnceLock<String>,
     /// Operations over time.
     pub(crate) history: history::History,
-    /// The places for connections.
+    /// Connection limit.
     pub(crate) places: Places,
-    /// Connections refused for their number.
+    /// Connections refused by the limit.
     pub(crate) rejected: Counter,
-    /// What was asked for: as [`PATHS`] has it, then anything else.
+    /// Responses by path, in the order of [`PATHS`], with one entry for other paths.
     requests: [Answers; PATHS.len() + 1],
-    /// What is shown by whoever may change something, where there are no users.
+    /// Token that authorizes changes while access control is off.
     token: OnceLock<String>,
     sessions: sessions::Sessions,
 }
 
-/// The answers to requests for one path.
+/// Responses to requests for one path.
 #[derive(Default)]
 struct Answers {
-    /// By the hundreds of their status, from 200 on.
+    /// Counts by status class, from 2xx.
     by_class: [Counter; 4],
     times: Times,
 }
 
-/// What can be asked for.
+/// Valid paths.
 const PATHS: [&str; 12] = [
     "/",
     "/healthz",
@@ -88,22 +88,22 @@ const PATHS: [&str; 12] = [
     "/working-set",
 ];
 
-/// Who sent a request.
+/// Connection of a request.
 #[derive(Clone, Copy)]
 pub(crate) struct Peer {
     pub(crate) client: SocketAddr,
-    /// The address that the client dialled.
+    /// Server address that the client connected to.
     pub(crate) local: SocketAddr,
     pub(crate) is_encrypted: bool,
-    /// Whether the request has waited its turn already.
+    /// True if the request has already waited for the login delay.
     pub(crate) has_waited: bool,
 }
 
-/// What becomes of a request.
+/// Result of a request.
 pub(crate) enum Answer {
-    /// It is answered.
+    /// The response.
     Now(Response),
-    /// It is to be asked again after a while: its user has failed to log in too often.
+    /// The request must be repeated after a delay, because its user has too many failed logins.
     Later(Duration),
 }
 
@@ -113,7 +113,7 @@ impl From<Response> for Answer {
     }
 }
 
-/// Answers a request. A panic is an answer, too.
+/// Handles a request. A panic becomes a 500 response.
 pub(crate) fn answer(server: &Server, request: &Request<'_>, peer: Peer) -> Answer {
     let began = Instant::now();
     let answer = catch_unwind(AssertUnwindSafe(|| route(server, request, peer))).unwrap_or_else(|_| {
@@ -148,7 +148,7 @@ fn route(server: &Server, request: &Request<'_>, peer: Peer) -> Answer {
         return Response::text(405, format!("only {allowed}")).with("Allow", allowed).into();
     }
     match request.path {
-        // Whoever watches over processes asks by any name, and learns nothing but this.
+        // Process supervisors use any host name. These responses reveal only the health.
         "/healthz" => return Response::text(200, "up").into(),
         "/readyz" => return health::ready(server).into(),
         _ => {}

@@ -1,4 +1,5 @@
-//! The page: one document, and what it may do in a browser: run its own script, wear its own style, ask its own server.
+//! The status page: one document with a policy for browsers. The policy allows only the page's own
+//! script and style, and requests to its own server.
 
 use super::Response;
 use base64::Engine as _;
@@ -7,7 +8,7 @@ use sha2::{Digest, Sha256};
 
 const PAGE: &str = include_str!("page.html");
 
-/// The page.
+/// Returns the page.
 pub(super) fn answer() -> Response {
     let policy = format!(
         "default-src 'none'; script-src '{}'; style-src '{}'; connect-src 'self'; base-uri 'none'; \
@@ -18,7 +19,7 @@ pub(super) fn answer() -> Response {
     Response::new(200, "text/html; charset=utf-8", PAGE).with("Content-Security-Policy", &policy)
 }
 
-/// The hash of what stands between two tags, as a policy names it.
+/// Returns the hash of the text between two tags, in the form of Content-Security-Policy.
 fn hash(begin: &str, end: &str) -> String {
     let inner = PAGE.split_once(begin).and_then(|(_, rest)| rest.split_once(end));
     let digest = Sha256::digest(inner.map_or("", |(inner, _)| inner));

@@ -1,55 +1,58 @@
-//! A request of HTTP/1.1, read whole within bounds. What this server has no use for (chunked bodies, other forms of
-//! targets, fields that are there twice) is refused, so that nobody reads a request differently than somebody before it.
+//! An HTTP/1.1 request, parsed as a whole within limits.
+//!
+//! Unneeded features are refused: chunked bodies, other forms of targets, duplicate header fields.
+//! A proxy therefore cannot interpret a request differently from this server.
 
 use httparse::{EMPTY_HEADER, Status};
 
-/// The longest head, in bytes.
+/// Maximum length of the head, in bytes.
 const HEAD_MAX: usize = 8 * 1024;
 
-/// The most header fields.
+/// Maximum number of header fields.
 const FIELDS_MAX: usize = 64;
 
-/// The longest target, in bytes.
+/// Maximum length of the target, in bytes.
 const TARGET_MAX: usize = 2 * 1024;
 
-/// The longest body, in bytes: a name and a password.
+/// Maximum length of the body, in bytes. A body contains only a name and a password.
 const BODY_MAX: usize = 4 * 1024;
 
 /// A request.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Request<'a> {
-    /// `GET`, say.
+    /// Method, for example `GET`.
     pub(crate) method: &'a str,
-    /// The target up to its question mark.
+    /// Target before the question mark.
     pub(crate) path: &'a str,
-    /// What stands behind that.
+    /// Target after the question mark.
     pub(crate) query: &'a str,
-    /// By what name the client knows this server.
+    /// Host header: the client's name for this server.
     pub(crate) host: &'a str,
-    /// Where the page is from that asks, if one does.
+    /// Origin header: the page that sent the request.
     pub(crate) origin: Option<&'a str>,
-    /// What the browser says about that.
+    /// Sec-Fetch-Site header: the browser's relation of that page to this server.
     pub(crate) fetch_site: Option<&'a str>,
-    /// Credentials.
+    /// Authorization header.
     pub(crate) authorization: Option<&'a str>,
-    /// Cookies.
+    /// Cookie header.
     pub(crate) cookie: Option<&'a str>,
-    /// What a page shows that may change something.
+    /// Token that authorizes a change.
     pub(crate) token: Option<&'a str>,
-    /// The body.
+    /// Body.
     pub(crate) body: &'a [u8],
-    /// Whether the connection stays open.
+    /// True if the connection stays open.
     pub(crate) stays: bool,
 }
 
-/// What is wrong with a request, and the status that says so.
+/// Status and text for a malformed request.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Malformed(pub(crate) u16, pub(crate) &'static str);
 
 impl<'a> Request<'a> {
-    /// Takes a request from the beginning of these bytes; `None` where more have to come. With it comes its length.
+    /// Parses a request at the start of these bytes. Returns it with its length; `None` if bytes
+    /// are missing.
     ///
-    /// Errors: what is wrong, after which nothing more can be read.
+    /// Errors: a malformed request. The connection is then unusable.
     pub(crate) fn read(bytes: &'a [u8]) -> Result<Option<(Request<'a>, usize)>, Malformed> {
         let mut fields = [EMPTY_HEADER; FIELDS_MAX];
         let mut head = httparse::Request::new(&mut fields);
@@ -121,24 +124,24 @@ impl<'a> Request<'a> {
         Ok(Some((request, length + body_length)))
     }
 
-    /// The value of a parameter in the query; `None` where it isn't there, or isn't text.
+    /// Returns a query parameter; `None` if it is missing or not valid text.
     pub(crate) fn parameter(&self, name: &str) -> Option<String> {
         parameter(self.query, name)
     }
 
-    /// The same in the body.
+    /// Returns a parameter in the body.
     pub(crate) fn body_parameter(&self, name: &str) -> Option<String> {
         parameter(std::str::from_utf8(self.body).ok()?, name)
     }
 }
 
-/// The value of one of a form's parameters.
+/// Returns a parameter of a form.
 fn parameter(form: &str, name: &str) -> Option<String> {
     let mut pairs = form.split('&').filter_map(|pair| pair.split_once('='));
     pairs.find(|(key, _)| *key == name).and_then(|(_, value)| decoded(value))
 }
 
-/// Text as forms write it: `+` for a blank, `%` and two digits for a byte.
+/// Decodes form encoding: `+` is a blank, `%` with two digits a byte.
 fn decoded(text: &str) -> Option<String> {
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text.bytes();

@@ -1,16 +1,16 @@
-//! A response of HTTP/1.1, written whole.
+//! An HTTP/1.1 response.
 
 use std::borrow::Cow;
 use std::fmt::Write;
 
-/// What all responses say: nothing is kept, guessed, or shown in another page's frame.
+/// Headers of all responses: no caching, no type sniffing, no frames.
 const GUARDS: &str = "Cache-Control: no-store\r\nX-Content-Type-Options: nosniff\r\nX-Frame-Options: DENY\r\n\
     Referrer-Policy: no-referrer\r\nCross-Origin-Resource-Policy: same-origin\r\n";
 
-/// An answer to a request.
+/// A response to a request.
 #[derive(Debug)]
 pub(crate) struct Response {
-    /// The number of what came of it.
+    /// HTTP status.
     pub(crate) status: u16,
     content_type: &'static str,
     fields: String,
@@ -18,7 +18,7 @@ pub(crate) struct Response {
 }
 
 impl Response {
-    /// A body of this type.
+    /// Creates a response with a body of this type.
     pub(crate) fn new(
         status: u16,
         content_type: &'static str,
@@ -27,20 +27,20 @@ impl Response {
         Response { status, content_type, fields: String::new(), body: body.into() }
     }
 
-    /// A sentence.
+    /// Creates a response with a text.
     pub(crate) fn text(status: u16, what: impl Into<String>) -> Response {
         let what: String = what.into();
         Response::new(status, "text/plain; charset=utf-8", what + "\n")
     }
 
-    /// The same with one more header field.
+    /// Adds a header field.
     pub(crate) fn with(mut self, name: &str, value: &str) -> Response {
-        // Writing to a string doesn't fail.
+        // A write to a string does not fail.
         let _ = write!(self.fields, "{name}: {value}\r\n");
         self
     }
 
-    /// The bytes to send. Who asks for the head alone gets that, and `stays` says whether more may be asked.
+    /// Returns the bytes to send. `head_alone` omits the body. `stays` keeps the connection open.
     pub(crate) fn bytes(&self, head_alone: bool, stays: bool) -> Vec<u8> {
         let (status, reason) = (self.status, reason(self.status));
         let connection = if stays { "keep-alive" } else { "close" };

@@ -1,6 +1,7 @@
-//! Who is logged in on the page: a cookie that no script reads, and a token that no other page knows.
+//! Sessions of the page: a cookie that scripts cannot read, and a token that foreign pages cannot
+//! know.
 //!
-//! Where there are no users there is one token, printed when the server starts: whoever has it may change something.
+//! Without access control a single token authorizes changes. The server prints it at the start.
 
 use super::{Peer, Request};
 use crate::auth::Identity;
@@ -12,24 +13,24 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 use wire::secret;
 
-/// The most that there are at once; the one that was used longest ago makes room.
+/// Maximum number of sessions. A new session replaces the least recently used.
 const SESSIONS_MAX: usize = 256;
 
-/// How long one may be unused.
+/// Maximum idle time.
 const IDLE_MAX: Duration = Duration::from_secs(30 * 60);
 
-/// How long one lasts.
+/// Maximum age.
 const AGE_MAX: Duration = Duration::from_secs(12 * 60 * 60);
 
-/// Those who are logged in, by hashes of their cookies: comparing those tells nothing of a cookie.
+/// Sessions by hashes of their cookies. A lookup by hash leaks no timing about cookies.
 #[derive(Default)]
 pub(crate) struct Sessions(Mutex<HashMap<[u8; 32], Session>>);
 
-/// Somebody who is logged in.
+/// A session of an authenticated user.
 #[derive(Clone)]
 pub(super) struct Session {
     pub(super) identity: Arc<Identity>,
-    /// What the page shows with each change.
+    /// Token that the page sends with each change.
     pub(super) token: String,
     begun: Instant,
     used: Instant,
@@ -42,7 +43,7 @@ impl Session {
 }
 
 impl Sessions {
-    /// Lets somebody in; what their cookie holds.
+    /// Starts a session. Returns the cookie's value.
     ///
     /// Errors: the system has no random numbers.
     pub(super) fn begin(&self, identity: Arc<Identity>) -> Result<String, String> {
@@ -58,7 +59,7 @@ impl Sessions {
         Ok(cookie)
     }
 
-    /// Whose cookie this is.
+    /// Returns the session of a cookie.
     pub(super) fn get(&self, cookie: &str) -> Option<Session> {
         let mut sessions = self.0.lock();
         let session = sessions.get_mut(&key(cookie)).filter(|session| !session.is_over())?;
@@ -66,7 +67,7 @@ impl Sessions {
         Some(session.clone())
     }
 
-    /// Keeps what is known of somebody now; nothing, where they are gone.
+    /// Stores the refreshed identity of a session, or removes the session with `None`.
     pub(super) fn keep(&self, cookie: &str, identity: Option<Arc<Identity>>) {
         let mut sessions = self.0.lock();
         match identity {
@@ -84,25 +85,26 @@ fn key(cookie: &str) -> [u8; 32] {
     Sha256::digest(cookie).into()
 }
 
-/// A text that nobody can guess.
+/// Returns an unguessable text.
 pub(super) fn random_text() -> Result<String, String> {
     let random: [u8; 16] = secret::random()?;
     Ok(random.iter().map(|byte| format!("{byte:02x}")).collect())
 }
 
-/// The cookie's name: browsers don't tell ports of a host apart.
+/// Returns the name of the cookie. It contains the port, since browsers share cookies between ports
+/// of a host.
 fn cookie_name(peer: Peer) -> String {
     format!("vellum-{}", peer.local.port())
 }
 
-/// What a request's cookie of this server holds.
+/// Returns the value of this server's cookie in a request.
 pub(super) fn cookie_of<'a>(request: &Request<'a>, peer: Peer) -> Option<&'a str> {
     let name = cookie_name(peer);
     let mut pairs = request.cookie?.split(';').filter_map(|pair| pair.trim().split_once('='));
     pairs.find(|(of, _)| *of == name).map(|(_, value)| value)
 }
 
-/// The header that sets the cookie, or takes it away where it is empty.
+/// Returns the header that sets the cookie, or deletes it if empty.
 pub(super) fn set_cookie(cookie: &str, peer: Peer) -> String {
     let age = if cookie.is_empty() { "; Max-Age=0" } else { "" };
     let secure = if peer.is_encrypted { "; Secure" } else { "" };
@@ -110,8 +112,10 @@ pub(super) fn set_cookie(cookie: &str, peer: Peer) -> String {
 }
 
 impl Server {
-    /// What is shown by whoever may change something where there are no users. Drawn once; `None` where the system has
-    /// no random numbers, and then nobody may.
+    /// Returns the token that authorizes changes without access control.
+    ///
+    /// The token is generated once. `None` if the system has no random numbers; changes are then
+    /// refused.
     pub fn http_token(&self) -> Option<&str> {
         let token = self.http.token.get_or_init(|| match random_text() {
             Ok(token) => token,

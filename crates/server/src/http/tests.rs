@@ -1,4 +1,4 @@
-//! Requests without a socket: paths, methods, users.
+//! Tests of requests without a socket: paths, methods, users.
 
 use super::*;
 use crate::local::LocalConnection;
@@ -20,7 +20,7 @@ fn server_of(settings: Settings) -> Arc<Server> {
     Arc::new(Server::new(Settings { http: Some(options), ..settings }, database))
 }
 
-/// A server that lets users in alone, with one who may watch and one who may not.
+/// Returns a server with access control and two users, one with monitoring privileges.
 fn guarded() -> Arc<Server> {
     let server = server_of(Settings { auth: true, ..Settings::default() });
     let mut system = LocalConnection::of_server(&server);
@@ -41,7 +41,7 @@ fn peer(client: &str) -> Peer {
     }
 }
 
-/// The status of the answer to a request, and its text.
+/// Returns status and text of the response to a request.
 fn ask(server: &Server, client: &str, request: &str) -> (u16, String) {
     let bytes = format!("{request}\r\n\r\n");
     let (request, _) = Request::read(bytes.as_bytes()).unwrap().unwrap();
@@ -133,7 +133,7 @@ fn who_guesses_waits() {
     assert!(matches!(answer(&server, &request, waited), Answer::Now(response) if response.status == 200));
 }
 
-/// A change that a page of ours asks for.
+/// Sends a change as the server's own page does.
 fn post(server: &Server, target: &str, fields: &str, body: &str) -> (u16, String) {
     let length = body.len();
     let text = format!(
@@ -215,11 +215,11 @@ fn users_log_in_and_out_and_may_what_their_roles_allow() {
         ["/metrics", "/operations", "/slow", "/working-set"].map(|path| with(path, &reader)),
         [403, 200, 403, 403]
     );
-    // Neither one's own token for another's session, nor without the right.
+    // Neither a token of another session nor a missing privilege is accepted.
     assert_eq!(post(&server, "/kill?op=1", &format!("{reader}{watchers_token}"), "").0, 403);
     let (status, text) = post(&server, "/kill?op=1", &format!("{watcher}{watchers_token}"), "");
     assert!(status == 403 && text.contains("not authorized"), "{text}");
-    // Whoever is gone is logged out, and so is who asks for it.
+    // A dropped user is logged out, and so is a user after a logout.
     let drop = parse("{dropUser: 'reader', $db: 'shop'}").unwrap();
     LocalConnection::of_server(&server).command(drop.view()).unwrap();
     assert_eq!(with("/operations", &reader), 401);
@@ -235,7 +235,7 @@ fn slow_queries_are_told_by_shape_with_an_index() {
     let mut client = LocalConnection::new(&server);
     let mut run = |command: &str| client.command(parse(command).unwrap().view()).unwrap();
     run("{insert: 'c', documents: [{a: 1}, {a: 2}, {a: 3}], $db: 'd'}");
-    // Everything is slow.
+    // Every operation counts as slow.
     run("{profile: 0, slowms: -1, $db: 'd'}");
     for number in 0..3 {
         run(&format!("{{find: 'c', filter: {{a: {number}}}, sort: {{b: -1}}, $db: 'd'}}"));
@@ -295,7 +295,7 @@ fn mutated_requests_harm_nobody() {
                 refused += 1;
                 assert!((400..=505).contains(&malformed.0));
             }
-            // Passwords take their time to be held against nobody's.
+            // The password check of an unknown user takes its full time.
             Ok(Some((request, _))) if request.path == "/login" || request.authorization.is_some() => {
                 answered += 1
             }

@@ -1,4 +1,5 @@
-//! Who asks. Where only users get in, HTTP wants the same users: by name and password, over TLS or from this machine.
+//! Users of HTTP requests. With access control, HTTP requires the same users: by name and password,
+//! over TLS or from this machine.
 
 use super::{Answer, Peer, Request, Response, sessions};
 use crate::auth::login;
@@ -10,20 +11,20 @@ use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
 use std::time::{Duration, Instant};
 
-/// Where a user is looked for unless the request says.
+/// Default authentication database.
 pub(super) const DATABASE: &str = "admin";
 
-/// A connection for as long as one request takes.
+/// A connection for one request.
 pub(super) struct Guest<'a> {
     pub(super) server: &'a Server,
-    /// What commands run on.
+    /// Connection state that commands run on.
     pub(super) state: ConnectionState,
-    /// What has to be shown with a change.
+    /// Token that a change must send.
     pub(super) token: Option<String>,
 }
 
 impl<'a> Guest<'a> {
-    /// One that nobody has logged in on.
+    /// Returns a connection without a user.
     pub(super) fn new(server: &'a Server, peer: Peer) -> Guest<'a> {
         let activity = server.activities.open(peer.client);
         Guest { server, state: ConnectionState::new(activity, peer.local), token: None }
@@ -36,10 +37,10 @@ impl Drop for Guest<'_> {
     }
 }
 
-/// Whoever asks. Where only users get in: by the page's cookie, or by the credentials that the request carries (HTTP's
-/// Basic).
+/// Returns the connection of a request with its user. With access control, the user comes from the
+/// page's cookie or from HTTP Basic credentials.
 ///
-/// Errors: the answer that refuses them.
+/// Errors: the response that refuses the request.
 pub(super) fn guest<'a>(server: &'a Server, request: &Request<'_>, peer: Peer) -> Result<Guest<'a>, Answer> {
     let mut guest = Guest::new(server, peer);
     if !server.auth.enabled() {
@@ -66,7 +67,7 @@ pub(super) fn guest<'a>(server: &'a Server, request: &Request<'_>, peer: Peer) -
     log_in(guest, &UserName::new(name, database), &password, request, peer)
 }
 
-/// Logs a user in, or says why not; somebody who has failed too often waits first.
+/// Authenticates a user. After too many failures the result is a delay.
 pub(super) fn log_in<'a>(
     mut guest: Guest<'a>,
     user: &UserName,
@@ -91,7 +92,7 @@ pub(super) fn log_in<'a>(
     }
 }
 
-/// Refuses to hear a password that others on the way could hear.
+/// Refuses a password over an unencrypted remote connection.
 pub(super) fn check_secrecy(peer: Peer) -> Result<(), Answer> {
     match peer.is_encrypted || peer.client.ip().to_canonical().is_loopback() {
         true => Ok(()),
@@ -103,7 +104,8 @@ pub(super) fn check_secrecy(peer: Peer) -> Result<(), Answer> {
     }
 }
 
-/// Asks for a user: where it isn't our page that asks, in the way that browsers and scrapers understand.
+/// Requests authentication. For `/metrics`, clients other than the page get a Basic challenge,
+/// which browsers and scrapers understand.
 fn unauthorized(request: &Request<'_>, why: &str) -> Answer {
     let response = Response::text(401, why);
     match request.path == "/metrics" && request.fetch_site != Some("same-origin") {
@@ -112,7 +114,7 @@ fn unauthorized(request: &Request<'_>, why: &str) -> Answer {
     }
 }
 
-/// Name and password as HTTP's Basic writes them.
+/// Decodes name and password of HTTP Basic.
 fn basic(authorization: &str) -> Option<(String, String)> {
     let (scheme, encoded) = authorization.split_once(' ')?;
     if !scheme.eq_ignore_ascii_case("basic") {

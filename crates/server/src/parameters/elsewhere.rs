@@ -1,8 +1,8 @@
-//! Parameters of MongoDB 8.0's that have no meaning here: known by their names, and refused.
+//! Parameters of MongoDB 8.0 without a meaning here. They are known by name and refused.
 
 use base::{Error, err};
 
-/// Those that MongoDB lets be changed at run time, sorted.
+/// Parameters that MongoDB can change at run time, sorted.
 const CHANGEABLE: &[&str] = &[
     "analyzeShardKeyNumMostCommonValues",
     "analyzeShardKeyNumRanges",
@@ -115,7 +115,7 @@ const CHANGEABLE: &[&str] = &[
     "wiredTigerEngineRuntimeConfig",
 ];
 
-/// Those that are decided when it starts, sorted.
+/// Parameters that MongoDB sets only at startup, sorted.
 const FIXED: &[&str] = &[
     "KeysRotationIntervalSec",
     "ShardingTaskExecutorPoolHostTimeoutMS",
@@ -178,13 +178,13 @@ const FIXED: &[&str] = &[
     "wiredTigerFileHandleCloseScanInterval",
 ];
 
-/// Why a parameter isn't told, where MongoDB has it.
+/// Returns the error for a read of such a parameter; `None` if MongoDB lacks it.
 pub(crate) fn not_told(name: &str) -> Option<Error> {
     let is_known = CHANGEABLE.binary_search(&name).is_ok() || FIXED.binary_search(&name).is_ok();
     is_known.then(|| nothing_here(name))
 }
 
-/// Why a parameter can't be set, where MongoDB has it.
+/// Returns the error for a change of such a parameter; `None` if MongoDB lacks it.
 pub(super) fn not_set(name: &str) -> Option<Error> {
     let fixed = || FIXED.binary_search(&name).is_ok();
     match CHANGEABLE.binary_search(&name) {

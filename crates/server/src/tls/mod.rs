@@ -1,6 +1,6 @@
-//! TLS: what was asked for, and the certificates in use, which may be changed for new ones at any time.
+//! TLS: its options and the current certificates, which can be rotated at any time.
 //!
-//! Connections keep what they were opened with; those opened later get what is in use then.
+//! Open connections keep their certificate. New connections use the current certificate.
 
 mod told;
 
@@ -16,25 +16,25 @@ use std::time::{SystemTime, UNIX_EPOCH};
 pub(crate) use told::Told;
 use wire::certificates::{self, Facts};
 
-/// How many connections may be resumed without a whole handshake.
+/// Number of sessions that can be resumed without a full handshake.
 const RESUMABLE: usize = 4096;
 
-/// A certificate that ends sooner than this is warned about, in milliseconds: 30 days, as mongod.
+/// Remaining validity below which the server warns, in milliseconds: 30 days, as mongod.
 const ENDS_SOON: i64 = 30 * 24 * 60 * 60 * 1000;
 
-/// Who may connect without TLS.
+/// Policy for connections without TLS.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TlsMode {
-    /// Everybody, and TLS is taken from whoever begins with it.
+    /// Accepts plain connections and TLS.
     Allow,
-    /// The same: what differs in MongoDB are connections between servers.
+    /// Equals `Allow` here. In MongoDB connections between servers differ.
     Prefer,
-    /// Nobody.
+    /// Refuses plain connections.
     Require,
 }
 
 impl TlsMode {
-    /// mongod's name of it.
+    /// Returns mongod's name of the mode.
     pub fn name(self) -> &'static str {
         match self {
             TlsMode::Allow => "allowTLS",
@@ -43,7 +43,7 @@ impl TlsMode {
         }
     }
 
-    /// What it may be changed to while the server runs.
+    /// Returns the next stricter mode, the only mode that a change at run time may select.
     pub(crate) fn next(self) -> Option<TlsMode> {
         match self {
             TlsMode::Allow => Some(TlsMode::Prefer),
@@ -53,29 +53,29 @@ impl TlsMode {
     }
 }
 
-/// What TLS was asked for.
+/// Options of TLS.
 #[derive(Clone)]
 pub struct TlsOptions {
-    /// Who may connect without.
+    /// Policy for plain connections.
     pub mode: TlsMode,
-    /// The server's certificate and its key.
+    /// File with the server's certificate and key.
     pub certificate_key_file: PathBuf,
-    /// What the key is encrypted with.
+    /// Password of the key.
     pub password: Option<String>,
-    /// By whom clients' certificates must be signed; without it none is asked for.
+    /// CA that must sign clients' certificates; `None` requests no certificates.
     pub ca_file: Option<PathBuf>,
-    /// Clients' certificates that are no longer good.
+    /// Revoked client certificates.
     pub crl_file: Option<PathBuf>,
-    /// Whether a client may have no certificate although there is a CA file.
+    /// True if clients may omit a certificate in spite of a CA file.
     pub without_certificates: bool,
-    /// Whether TLS 1.2 is offered.
+    /// True to offer TLS 1.2.
     pub tls12: bool,
-    /// Whether TLS 1.3 is offered.
+    /// True to offer TLS 1.3.
     pub tls13: bool,
 }
 
 impl std::fmt::Debug for TlsOptions {
-    /// Everything but the password.
+    /// Formats all fields but the password.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("TlsOptions")
             .field("mode", &self.mode)
@@ -85,21 +85,21 @@ impl std::fmt::Debug for TlsOptions {
     }
 }
 
-/// TLS as it is in use.
+/// TLS in use.
 #[derive(Debug)]
 pub struct Tls {
     options: TlsOptions,
-    /// Who may connect without, which may become fewer.
+    /// Current mode, which can only become stricter.
     mode: RwLock<TlsMode>,
     loaded: RwLock<Arc<Loaded>>,
 }
 
-/// What was read from the files.
+/// Contents of the files.
 #[derive(Debug)]
 pub(crate) struct Loaded {
-    /// What connections are opened with.
+    /// Configuration for new connections.
     pub(crate) config: Arc<ServerConfig>,
-    /// What the server's certificate says.
+    /// Facts of the server's certificate.
     pub(crate) facts: Facts,
 }
 
@@ -107,49 +107,49 @@ impl Tls {
     /// Reads the files.
     ///
     /// # Errors
-    /// The file, and what is wrong with it.
+    /// The file and its problem.
     pub fn open(options: TlsOptions) -> Result<Tls, String> {
         let loaded = RwLock::new(Arc::new(load(&options)?));
         let mode = RwLock::new(options.mode);
         Ok(Tls { options, mode, loaded })
     }
 
-    /// Who may connect without.
+    /// Returns the current mode.
     pub fn mode(&self) -> TlsMode {
         *self.mode.read()
     }
 
-    /// Lets fewer connect without, one step at a time.
+    /// Sets a stricter mode, one step at a time.
     pub(crate) fn set_mode(&self, mode: TlsMode) {
         *self.mode.write() = mode;
     }
 
-    /// Whether whoever connects needs a certificate.
+    /// Returns true if clients must send a certificate.
     pub fn wants_certificates(&self) -> bool {
         self.options.ca_file.is_some() && !self.options.without_certificates
     }
 
-    /// Whether clients' certificates are checked.
+    /// Returns true if clients' certificates are verified.
     pub(crate) fn has_authority(&self) -> bool {
         self.options.ca_file.is_some()
     }
 
-    /// What is in use now.
+    /// Returns the files' contents in use.
     pub(crate) fn loaded(&self) -> Arc<Loaded> {
         self.loaded.read().clone()
     }
 
-    /// Reads the files again, for the connections to come.
+    /// Reads the files again for new connections.
     ///
     /// # Errors
-    /// The file, and what is wrong with it: all stays as it is.
+    /// The file and its problem. The present certificates stay in use.
     pub fn rotate(&self) -> Result<(), String> {
         let loaded = load(&self.options)?;
         *self.loaded.write() = Arc::new(loaded);
         Ok(())
     }
 
-    /// What to tell at the start: what is not checked, and what ends soon.
+    /// Returns warnings for the start: missing checks and a certificate that expires soon.
     pub fn warnings(&self) -> Vec<String> {
         let mut warnings = Vec::new();
         if !self.has_authority() {
@@ -171,7 +171,7 @@ impl Tls {
 }
 
 impl Loaded {
-    /// When the server's certificate ends, as BSON has times.
+    /// Returns the end of the certificate's validity, in milliseconds since 1970.
     pub(crate) fn ends(&self) -> i64 {
         millis(self.facts.ends)
     }

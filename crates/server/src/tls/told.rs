@@ -1,23 +1,23 @@
-//! Who has been told what in the log: each address once for each reason, however often it tries.
+//! Suppression of repeated log lines: each address is reported once for each reason.
 
 use parking_lot::Mutex;
 use std::collections::HashSet;
 use std::hash::{BuildHasher, RandomState};
 use std::net::IpAddr;
 
-/// How many are remembered; then all are forgotten.
+/// Maximum number of entries. A full table is cleared.
 const REMEMBERED: usize = 4096;
 
-/// Addresses and what was said of each.
+/// Reported addresses and reasons.
 #[derive(Default)]
 pub(crate) struct Told {
-    /// Texts by their hashes: should two be the same, one isn't told at the level that everybody sees.
+    /// Texts are stored as hashes. On a collision a reason is logged only at the debug level.
     told: Mutex<HashSet<(IpAddr, u64)>>,
     hasher: RandomState,
 }
 
 impl Told {
-    /// Whether this is the first time.
+    /// Returns true for the first report.
     pub(crate) fn is_new(&self, address: IpAddr, what: &str) -> bool {
         let mut told = self.told.lock();
         if told.len() >= REMEMBERED {
