@@ -1,8 +1,9 @@
-//! Sockets: the only asynchronous code.
+//! Sockets, the only asynchronous code.
 //!
-//! One task per connection does what the connection's [`Driver`] needs: it waits for bytes without holding a buffer,
-//! reads them, and writes replies, usually with one system call each. Requests are handled in place on the network
-//! thread. Work that may take long leaves the thread through [`in_place`](crate::blocking::in_place).
+//! Each connection has a task that drives its [`Driver`]: it waits for bytes without a buffer,
+//! reads them, and writes replies, usually with one system call each. Requests run in place on the
+//! network thread. Work that may take long leaves the thread through
+//! [`in_place`](crate::blocking::in_place).
 
 #[cfg(unix)]
 mod brisk;
@@ -38,26 +39,26 @@ use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use tokio::runtime::{Builder, Runtime};
 use wire::busy_poll::BusyPoll;
 
-/// How many connections may wait to be accepted.
+/// Maximum number of connections that wait to be accepted.
 const BACKLOG: u32 = 4096;
 
-/// The least bound on threads for commands that wait, in case few connections are allowed.
+/// Minimum number of threads for waiting commands, if the connection limit is low.
 const BLOCKING_MIN: usize = 512;
 
-/// How much longer than for a handshake somebody who hasn't logged in may be silent between messages: drivers'
-/// monitors never log in, and ask every ten seconds.
+/// Idle limit before authentication, as a multiple of the handshake timeout. Drivers' monitors
+/// never authenticate and send a message every ten seconds.
 const IDLE_STRANGER: u32 = 20;
 
-/// How long a stopping server waits for replies under way before it interrupts them.
+/// Time that a shutdown waits for replies before it interrupts operations.
 const GRACE: Duration = Duration::from_millis(500);
 
-/// How long it then waits for them to notice.
+/// Time that a shutdown waits for interrupted operations.
 const GRACE_INTERRUPTED: Duration = Duration::from_secs(2);
 
-/// Listens and serves until [`Server::stop`], SIGINT or SIGTERM; calls `ready` with the address
-/// once clients can connect.
+/// Listens and serves until [`Server::stop`], SIGINT or SIGTERM. Calls `ready` with the address
+/// when clients can connect.
 ///
-/// Errors: those of starting, above all an address in use.
+/// Errors: startup errors, usually an address in use.
 pub fn serve(server: &Arc<Server>, ready: impl FnOnce(SocketAddr)) -> io::Result<()> {
     let (runtime, spare) = start_runtime(server)?;
     let background = Arc::downgrade(server);
@@ -69,17 +70,17 @@ pub fn serve(server: &Arc<Server>, ready: impl FnOnce(SocketAddr)) -> io::Result
     }
     let result = runtime.block_on(listen(server, ready));
     drop(spare);
-    // Connections that are idle by now are closed by dropping their tasks.
+    // Dropped tasks close the connections, which are idle now.
     runtime.shutdown_timeout(Duration::from_millis(100));
     result
 }
 
-/// Starts the network threads, and a spare one that does nothing until its sender is dropped.
+/// Starts the network threads and a spare thread that sleeps until its sender is dropped.
 ///
-/// The runtime panics if the system refuses it a thread while it has no spare one, and goes on without the new
-/// thread otherwise.
+/// The runtime panics if the system refuses a thread while no spare thread exists. With a spare
+/// thread it continues without the new thread.
 ///
-/// Errors: those of starting threads.
+/// Errors: failure to start threads.
 fn start_runtime(server: &Server) -> io::Result<(Runtime, Sender<()>)> {
     let waiting = server.settings.connections_max.max(BLOCKING_MIN);
     let workers = network_threads();
@@ -90,7 +91,7 @@ fn start_runtime(server: &Server) -> io::Result<(Runtime, Sender<()>)> {
     builder
         .worker_threads(workers)
         .thread_name("vellum-net")
-        // A command that waits (for a transaction's end, for fsyncUnlock) has a thread of its own meanwhile.
+        // A waiting command (for a transaction's end, for fsyncUnlock) holds a thread.
         .max_blocking_threads(threads_most().map_or(waiting, |most| most.min(waiting)))
         .thread_stack_size(STACK_SIZE)
         .enable_all();
@@ -131,7 +132,7 @@ async fn listen(server: &Arc<Server>, ready: impl FnOnce(SocketAddr)) -> io::Res
         false => Poll::Pending,
     });
     let signalled = async {
-        // Awaited outside of the macro, which evaluates nothing when the level is off.
+        // Awaited outside of the macro, which does not evaluate its arguments if the level is off.
         let signal = terminated.await;
         log::info!("{signal}: stopping");
     };
@@ -141,7 +142,8 @@ async fn listen(server: &Arc<Server>, ready: impl FnOnce(SocketAddr)) -> io::Res
     Ok(())
 }
 
-/// Waits for a signal to stop; returns its name. The handlers are in place once this returns.
+/// Waits for a termination signal. Returns its name. The handlers are installed when the function
+/// returns.
 fn termination() -> io::Result<impl Future<Output = &'static str>> {
     #[cfg(unix)]
     let mut terminate = tokio::signal::unix::signal(tokio::signal::unix::SignalKind::terminate())?;
@@ -163,10 +165,10 @@ fn termination() -> io::Result<impl Future<Output = &'static str>> {
     })
 }
 
-/// Lets replies under way be finished, interrupting what takes too long.
+/// Waits for current replies and interrupts slow operations.
 async fn finish_replies(server: &Server) {
     server.stopping.store(true, Ordering::Release);
-    // Writes that fsync locked out would never be finished.
+    // Writes blocked by fsync would never finish.
     while server.database.unlock_writes().is_some() {}
     let idle = async || {
         while server.busy.load(Ordering::Acquire) != 0 {
@@ -186,7 +188,7 @@ async fn accept(listener: &TcpListener, server: &Arc<Server>) {
         match listener.accept().await {
             Ok((stream, client)) => admit(stream, client, server),
             Err(error) => {
-                // Most likely out of file descriptors: others must close first.
+                // Usually no file descriptor is free. Other connections must close first.
                 log::warn!("cannot accept a connection: {error}");
                 tokio::time::sleep(Duration::from_millis(50)).await;
             }
@@ -201,7 +203,7 @@ fn admit(stream: TcpStream, client: SocketAddr, server: &Arc<Server>) {
         return;
     }
     let Ok(local) = stream.local_addr() else { return };
-    // Replies are written whole, so waiting for more to send would only delay them.
+    // Replies are written as a whole, so Nagle's algorithm would only delay them.
     if let Err(error) = stream.set_nodelay(true) {
         log::debug!(c = "NETWORK"; "TCP_NODELAY for {client}: {error}");
     }
@@ -223,7 +225,7 @@ fn admit(stream: TcpStream, client: SocketAddr, server: &Arc<Server>) {
     });
 }
 
-/// A connection's socket, as the server will use it.
+/// Converts an accepted socket to the stream that the server uses.
 fn take_over(stream: TcpStream, registered: &Registered) -> io::Result<Stream> {
     #[cfg(unix)]
     if registered.server.settings.tls.is_none() {
@@ -236,7 +238,7 @@ fn take_over(stream: TcpStream, registered: &Registered) -> io::Result<Stream> {
     Ok(Stream::Plain(stream))
 }
 
-/// A connection's entry in the registry, which goes with its task however that ends.
+/// A connection's entry in the registry. It is removed when the task ends for any reason.
 struct Registered {
     activity: Arc<Activity>,
     server: Arc<Server>,
@@ -291,7 +293,7 @@ impl Connection {
         }
     }
 
-    /// Sends what the driver has for the client.
+    /// Sends the driver's pending bytes to the client.
     async fn send(&mut self) -> io::Result<()> {
         let Connection { stream, driver, .. } = self;
         driver.state.activity.hold(driver.held(), &driver.server.database);
@@ -302,14 +304,14 @@ impl Connection {
         driver.state.activity.hold(0, &driver.server.database);
         match driver.streams() {
             true => tokio::task::yield_now().await,
-            // A client that sends without pause gives way to others once in a while.
+            // A client with many replies yields to other clients now and then.
             false => tokio::task::coop::consume_budget().await,
         }
         Ok(())
     }
 
-    /// Waits for what the request waits for; `false` if the client has gone meanwhile. What only waits for the journal is
-    /// done, whoever is there to hear of it.
+    /// Waits for the event of the request. Returns false if the client disconnects. A wait for the
+    /// journal ignores disconnects, since the request is complete.
     async fn pause(&mut self) -> bool {
         let Connection { stream, driver, .. } = self;
         let Some(mut event) = driver.event.take() else { return true };
@@ -331,8 +333,8 @@ impl Connection {
         race(go_on, end).await
     }
 
-    /// [`fill`](Connection::fill); those who haven't logged in may neither be silent for long nor send a message bit by
-    /// bit.
+    /// Calls [`fill`](Connection::fill) with a limit for unauthenticated clients, on their silence
+    /// and on the time of a whole message.
     async fn fill_in_time(&mut self, complete_by: &mut Option<Instant>) -> io::Result<bool> {
         let (driver, now) = (&self.driver, Instant::now());
         if !driver.state.is_stranger(&driver.server) {
@@ -355,7 +357,7 @@ impl Connection {
         }
     }
 
-    /// Waits for bytes and reads what is there; `false` at the end of the stream.
+    /// Waits for bytes and reads them. Returns false at the end of the stream.
     async fn fill(&mut self) -> io::Result<bool> {
         let Connection { stream, driver, busy_poll } = self;
         let Driver { state, server, input, .. } = driver;
@@ -366,15 +368,15 @@ impl Connection {
         Ok(read > 0)
     }
 
-    /// Reads what the client begins with and, if that is TLS, agrees with it on how to encrypt; `false` where
-    /// that was the end.
+    /// Reads the first bytes and runs a TLS handshake if they begin one. Returns false if the
+    /// connection ended.
     async fn begin(&mut self) -> io::Result<bool> {
         let Driver { server, state, .. } = &self.driver;
         let tls = server.settings.tls.clone();
         let time = server.settings.handshake_timeout;
         let is_stranger = state.is_stranger(server);
         let begins = self.first();
-        // Where everybody may come in, silence does no harm.
+        // Without TLS and access control a silent client is harmless.
         let first = match tls.is_some() || is_stranger {
             false => begins.await?,
             true => match tokio::time::timeout(time, begins).await {
@@ -418,7 +420,7 @@ impl Connection {
         }
     }
 
-    /// Reads until it is clear what the client begins with; `None` where it has gone before.
+    /// Reads until the client's protocol is known; `None` if the client disconnects first.
     async fn first(&mut self) -> io::Result<Option<First>> {
         loop {
             if !self.fill().await? {
@@ -430,7 +432,7 @@ impl Connection {
         }
     }
 
-    /// Begins TLS on a connection that was plain until here.
+    /// Begins TLS on a plain connection.
     async fn encrypt(&mut self, tls: &Tls, raw: Vec<u8>) -> io::Result<()> {
         let Stream::Plain(socket) = std::mem::replace(&mut self.stream, Stream::Closed) else {
             return Ok(());
@@ -447,7 +449,7 @@ impl Connection {
         Ok(())
     }
 
-    /// Says in the log why the connection is closed: once to everybody for each address and reason.
+    /// Logs why the connection is closed: a warning once for each address and reason, later debug records.
     fn tell(&self, why: &str) {
         let activity = &self.driver.state.activity;
         let level = match self.driver.server.told.is_new(activity.client.ip(), why) {
@@ -462,7 +464,7 @@ impl Connection {
     }
 }
 
-/// Waits for an event, or the end of the time for it.
+/// Waits for an event or its deadline.
 async fn happens(event: &mut Event, database: &Database) {
     let until = event.until();
     let happened = poll_fn(|context| match event.has_happened(database, context.waker()) {
@@ -475,7 +477,7 @@ async fn happens(event: &mut Event, database: &Database) {
     }
 }
 
-/// The result of whichever future is ready first.
+/// Returns the result of the future that is ready first.
 async fn race<T>(one: impl Future<Output = T>, other: impl Future<Output = T>) -> T {
     let (mut one, mut other) = (pin!(one), pin!(other));
     poll_fn(|context| match one.as_mut().poll(context) {

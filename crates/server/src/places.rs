@@ -1,5 +1,5 @@
-//! The places for HTTP connections. If all are taken, a new connection gets the place of one that waits for its client,
-//! so that slow clients cannot keep others out.
+//! Connection limit of the HTTP server. At the limit, a new connection replaces a connection that
+//! waits for its client, so slow clients cannot block other clients.
 
 use parking_lot::Mutex;
 use std::collections::HashMap;
@@ -8,38 +8,38 @@ use std::sync::Arc;
 use std::time::Instant;
 use tokio::sync::Notify;
 
-/// How many connections there may be at once.
+/// Maximum number of connections.
 const MOST: usize = 64;
 
-/// All places.
+/// The places of all connections.
 #[derive(Default)]
 pub(crate) struct Places(Mutex<Vec<Arc<Place>>>);
 
-/// The place of one connection.
+/// The place of a connection.
 pub(crate) struct Place {
     client: IpAddr,
     standing: Mutex<Standing>,
     cut: Notify,
 }
 
-/// What a connection does.
+/// State of a connection.
 #[derive(Clone, Copy, PartialEq)]
 enum Standing {
-    /// It waits for its client to send or to read, since this time.
+    /// Waits since this time for its client to send or to read.
     Waits(Instant),
-    /// Its request is being answered.
+    /// Handles a request.
     Answers,
-    /// It has lost its place.
+    /// Lost its place.
     Cut,
 }
 
 impl Place {
-    /// Notes that the connection waits for its client; `false` if it has lost its place.
+    /// Marks the connection as waiting for its client. Returns false if it has lost its place.
     pub(crate) fn wait(&self) -> bool {
         self.change(Standing::Waits(Instant::now()))
     }
 
-    /// Notes that a request is being answered; `false` if the connection has lost its place.
+    /// Marks the connection as handling a request. Returns false if it has lost its place.
     pub(crate) fn answer(&self) -> bool {
         self.change(Standing::Answers)
     }
@@ -59,7 +59,7 @@ impl Place {
         }
     }
 
-    /// Takes the place away, if the connection still waits.
+    /// Takes the place away if the connection waits.
     fn cut(&self) -> bool {
         let mut standing = self.standing.lock();
         let waits = matches!(*standing, Standing::Waits(_));
@@ -77,7 +77,7 @@ impl Place {
 }
 
 impl Places {
-    /// A place for a client's connection; `None` if requests are being answered in all places.
+    /// Returns a place for a client's connection; `None` if all connections handle requests.
     pub(crate) fn take(&self, client: IpAddr) -> Option<Arc<Place>> {
         let mut places = self.0.lock();
         if places.len() >= MOST {
@@ -93,18 +93,19 @@ impl Places {
         Some(place)
     }
 
-    /// Gives a place back.
+    /// Releases a place.
     pub(crate) fn leave(&self, place: &Arc<Place>) {
         self.0.lock().retain(|other| !Arc::ptr_eq(other, place));
     }
 
-    /// How many are taken.
+    /// Returns the number of taken places.
     pub(crate) fn count(&self) -> usize {
         self.0.lock().len()
     }
 }
 
-/// Among connections that wait, that of the client with the most connections, and of these the one that waits longest.
+/// Selects among the waiting connections: of the client with the most connections, the connection
+/// with the longest wait.
 fn weakest(places: &[Arc<Place>]) -> Option<usize> {
     let mut counts: HashMap<IpAddr, usize> = HashMap::new();
     for place in places {
@@ -130,7 +131,7 @@ mod tests {
         let other = places.take(client(2)).unwrap();
         let all: Vec<_> = (1..MOST).map(|_| places.take(client(1)).unwrap()).collect();
         assert!(all.iter().skip(1).all(|place| place.answer()));
-        // The other client waits longer, and has fewer connections.
+        // The other client waits longer but has fewer connections.
         let new = places.take(client(1)).unwrap();
         assert!(!all[0].answer() && !all[0].wait() && other.wait());
         assert!(new.answer());

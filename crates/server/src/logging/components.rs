@@ -1,7 +1,7 @@
-//! What parts of the server tell how much: `logLevel` and `logComponentVerbosity`.
+//! Log levels of components: `logLevel` and `logComponentVerbosity`.
 //!
-//! A record names its part by the key `c`, as mongod's lines do. Whoever looks for a mistake asks for more of one
-//! part; what belongs to none goes by the level of all.
+//! A record names its component by the key `c`, as in mongod's lines. A single component can have a
+//! higher level for debugging. Records without a component use the default level.
 
 use super::line::component;
 use base::bson::{Builder, Document, FieldName, Value};
@@ -10,7 +10,7 @@ use log::{Level, LevelFilter, Record};
 use parking_lot::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// A part of the server: its name in `logComponentVerbosity`, its name in lines, and the part it is one of.
+/// A component: its name in `logComponentVerbosity`, its name in log lines, and its parent.
 struct Component {
     name: &'static str,
     short: &'static str,
@@ -21,7 +21,7 @@ const fn component_of(parent: usize, name: &'static str, short: &'static str) ->
     Component { name, short, parent }
 }
 
-/// All of mongod's, in its order: the first is what the others are parts of.
+/// mongod's components in its order. The first is the root.
 const COMPONENTS: &[Component] = &[
     component_of(0, "default", "-"),
     component_of(0, "accessControl", "ACCESS"),
@@ -75,20 +75,20 @@ const COMPONENTS: &[Component] = &[
     component_of(0, "resourceConsumption", "RES_CONS"),
 ];
 
-/// What a part has that goes by the one it is part of.
+/// Marks a component without its own level. It uses the level of its parent.
 const INHERITED: i32 = -1;
 
-/// How much each part tells: 0 what everybody should know, more for whoever looks for a mistake.
+/// Level of each component: 0 for important messages, higher for debugging.
 static LEVELS: Mutex<[i32; COMPONENTS.len()]> = Mutex::new({
     let mut levels = [INHERITED; COMPONENTS.len()];
     levels[0] = 0;
     levels
 });
 
-/// Whether connections that come and go aren't told, even to whoever looks for a mistake.
+/// True if opened and closed connections are never logged, at any level.
 static QUIET: AtomicBool = AtomicBool::new(false);
 
-/// Begins with what was asked for at the start.
+/// Sets the initial level.
 pub(super) fn begin(filter: LevelFilter) {
     LEVELS.lock()[0] = match filter {
         LevelFilter::Debug => 1,
@@ -98,12 +98,12 @@ pub(super) fn begin(filter: LevelFilter) {
     log::set_max_level(filter);
 }
 
-/// What goes for all parts that nothing else was said about: `logLevel`.
+/// Returns the default level (`logLevel`).
 pub(crate) fn level() -> i32 {
     LEVELS.lock()[0]
 }
 
-/// Sets [`level`]; returns what it was.
+/// Sets [`level`]. Returns the earlier value.
 pub(crate) fn set_level(level: i32) -> i32 {
     let mut levels = LEVELS.lock();
     let was = std::mem::replace(&mut levels[0], level);
@@ -111,12 +111,12 @@ pub(crate) fn set_level(level: i32) -> i32 {
     was
 }
 
-/// Whether connections that come and go are told to nobody.
+/// Sets if opened and closed connections are never logged.
 pub(crate) fn set_quiet(quiet: bool) {
     QUIET.store(quiet, Ordering::Relaxed);
 }
 
-/// Lets the library hand over no more than somebody asked for.
+/// Limits the `log` crate to the highest level of all components.
 fn adjust(levels: &[i32]) {
     log::set_max_level(match levels.iter().max() {
         Some(2..) => LevelFilter::Trace,
@@ -125,7 +125,7 @@ fn adjust(levels: &[i32]) {
     });
 }
 
-/// Whether a record that the library has handed over is to be written.
+/// Returns true if a record is written.
 pub(super) fn shows(record: &Record<'_>) -> bool {
     let needed = match record.level() {
         Level::Error | Level::Warn | Level::Info => return true,
@@ -144,7 +144,7 @@ pub(super) fn shows(record: &Record<'_>) -> bool {
     levels.get(at).is_some_and(|level| *level >= needed)
 }
 
-/// Appends what was asked of every part: `logComponentVerbosity`.
+/// Appends the levels of all components: `logComponentVerbosity`.
 pub(crate) fn append_to(out: &mut Builder, name: &str) {
     let levels = *LEVELS.lock();
     append_part(out, name, 0, &levels);
@@ -159,15 +159,15 @@ fn append_part(out: &mut Builder, name: &str, at: usize, levels: &[i32]) {
     out.end();
 }
 
-/// Sets what a document asks of some parts, which may lie in one another; all or nothing.
+/// Sets the levels in a document, which may nest components. An error changes nothing.
 ///
-/// Errors: BadValue for an unknown part, or a level that is none.
+/// Errors: BadValue for an unknown component or an invalid level.
 pub(crate) fn set(asked: Document<'_>) -> Result<()> {
     let mut wanted = Vec::new();
     gather(asked, 0, &mut wanted)?;
     let mut levels = LEVELS.lock();
     for (at, level) in wanted {
-        // All parts go by the first, which goes by nothing.
+        // The root has no parent, so it cannot inherit.
         if let Some(place) = levels.get_mut(at) {
             *place = if at == 0 { level.max(0) } else { level };
         }
@@ -176,7 +176,7 @@ pub(crate) fn set(asked: Document<'_>) -> Result<()> {
     Ok(())
 }
 
-/// Gathers what a document asks of a part and of those in it. It nests no deeper than parts do.
+/// Collects the levels of a component and of its children. Components bound the recursion.
 fn gather(asked: Document<'_>, parent: usize, wanted: &mut Vec<(usize, i32)>) -> Result<()> {
     let path = dotted(parent);
     for element in asked {
@@ -203,7 +203,7 @@ fn gather(asked: Document<'_>, parent: usize, wanted: &mut Vec<(usize, i32)>) ->
     Ok(())
 }
 
-/// The name of a part after those it is part of.
+/// Returns the dotted path of a component.
 fn dotted(at: usize) -> String {
     match COMPONENTS.get(at) {
         Some(component) if component.parent != 0 => {

@@ -1,30 +1,30 @@
-//! One record as a line: text for people, or JSON in mongod's form for programs.
+//! Log lines of records: text for people, or mongod's JSON for programs.
 
 use super::time::format_time;
 use log::kv::{Error, Key, Value, VisitSource};
 use log::{Level, Record};
 use std::fmt::Write;
 
-/// What the message is called where it was too long.
+/// Name of the message in the list of truncated values.
 const MESSAGE: &str = "msg";
 
-/// The component of a record that names none.
+/// Component of records that name none.
 const COMPONENT: &str = "-";
 
-/// What a record carries beside its message.
+/// Fields of a record beside its message.
 #[derive(Default)]
 struct Extras {
     id: i64,
     component: Option<String>,
     attributes: Vec<(String, String)>,
-    /// The most of one text, in bytes.
+    /// Maximum length of a value, in bytes.
     longest: usize,
-    /// What was longer, and how long.
+    /// Truncated values with their full lengths.
     cut: Vec<(String, usize)>,
 }
 
 impl Extras {
-    /// Those of a record, as much of each as may be; attributes are JSON.
+    /// Reads the fields of a record, truncated. Attributes are JSON.
     fn of(record: &Record<'_>, longest: usize) -> Extras {
         let mut extras = Extras { longest, ..Extras::default() };
         // The visitor below never fails.
@@ -32,7 +32,7 @@ impl Extras {
         extras
     }
 
-    /// As much of a text as may be, noting where that isn't all.
+    /// Returns a truncated text and records the truncation.
     fn cut<'t>(&mut self, name: &str, text: &'t str) -> &'t str {
         let short = text.get(..floor_char_boundary(text, self.longest)).unwrap_or_default();
         if short.len() < text.len() {
@@ -60,19 +60,20 @@ impl<'a> VisitSource<'a> for Extras {
     }
 }
 
-/// The part of the server that a record names.
+/// Returns the component of a record.
 pub(super) fn component(record: &Record<'_>) -> Option<String> {
     Extras::of(record, usize::MAX).component
 }
 
-/// A line for people: time, level, crate, message, attributes, at most so much of each.
+/// Formats a line for people: time, level, crate, message, attributes. Each value has a maximum
+/// length.
 pub(super) fn text(record: &Record<'_>, now: i64, longest: usize) -> String {
     let crate_name = record.target().split("::").next().unwrap_or_default();
     let mut extras = Extras::of(record, longest);
     let message = record.args().to_string();
     let message = extras.cut(MESSAGE, &message);
     let mut line = format!("{} {:<5} {crate_name}: {message}", format_time(now), record.level());
-    // Writing to a string doesn't fail.
+    // A write to a string does not fail.
     for (name, value) in extras.attributes {
         let _ = write!(line, " {name}={value}");
     }
@@ -82,7 +83,7 @@ pub(super) fn text(record: &Record<'_>, now: i64, longest: usize) -> String {
     line
 }
 
-/// A line for programs, in the form that mongod writes, with at most so much of the message and of each attribute.
+/// Formats a line in mongod's JSON. Message and attributes each have a maximum length.
 pub(super) fn json(record: &Record<'_>, now: i64, longest: usize) -> String {
     let mut extras = Extras::of(record, longest);
     let message = record.args().to_string();
@@ -93,7 +94,7 @@ pub(super) fn json(record: &Record<'_>, now: i64, longest: usize) -> String {
     let mut line = object(now, severity(record.level()), component, extras.id, thread, message);
     if !extras.attributes.is_empty() {
         let attributes = extras.attributes.iter().map(|(name, value)| format!("{}:{value}", quoted(name)));
-        // Writing to a string doesn't fail.
+        // A write to a string does not fail.
         let _ = write!(line, ",\"attr\":{{{}}}", attributes.collect::<Vec<_>>().join(","));
     }
     if !extras.cut.is_empty() {
@@ -109,15 +110,15 @@ pub(super) fn json(record: &Record<'_>, now: i64, longest: usize) -> String {
     line
 }
 
-/// A warning without a record.
+/// Formats a warning without a record.
 pub(super) fn plain(now: i64, message: &str) -> String {
     object(now, "W", "CONTROL", 0, "main", message) + "}"
 }
 
-/// All but the end of the object.
+/// Returns the JSON object without its end.
 fn object(now: i64, severity: &str, component: &str, id: i64, thread: &str, message: &str) -> String {
     let time = format_time(now);
-    // mongod writes the zone as an offset.
+    // mongod writes the time zone as an offset.
     let time = time.trim_end_matches('Z');
     format!(
         r#"{{"t":{{"$date":"{time}+00:00"}},"s":"{severity}","c":{},"id":{id},"ctx":{},"msg":{}"#,
@@ -137,7 +138,7 @@ fn severity(level: Level) -> &'static str {
     }
 }
 
-/// The greatest index not above `at` where a character begins, or the end.
+/// Returns the largest character boundary not above `at`, or the end.
 fn floor_char_boundary(text: &str, at: usize) -> usize {
     let mut end = text.len().min(at);
     while !text.is_char_boundary(end) {
@@ -146,7 +147,7 @@ fn floor_char_boundary(text: &str, at: usize) -> usize {
     end
 }
 
-/// A string as JSON writes it.
+/// Returns a string as a JSON literal.
 fn quoted(text: &str) -> String {
     let mut out = String::with_capacity(text.len() + 2);
     out.push('"');
@@ -158,7 +159,7 @@ fn quoted(text: &str) -> String {
             '\r' => out.push_str("\\r"),
             '\t' => out.push_str("\\t"),
             c if c < ' ' => {
-                // Writing to a string doesn't fail.
+                // A write to a string does not fail.
                 let _ = write!(out, "\\u{:04x}", u32::from(c));
             }
             c => out.push(c),

@@ -1,7 +1,7 @@
-//! The log: lines to standard error or a file, the last of them kept in memory for getLog.
+//! The log: lines to standard error or a file. getLog returns the latest lines from memory.
 //!
-//! A record may carry keys and values (`log::info!(port = 27017; "…")`). Two keys have a meaning of
-//! their own: `id`, MongoDB's number of a message that tools wait for, and `c`, the component.
+//! A record may have keys and values (`log::info!(port = 27017; "…")`). Two keys have a special
+//! meaning: `id`, MongoDB's number of a message that tools wait for, and `c`, the component.
 
 pub(crate) mod components;
 mod line;
@@ -19,40 +19,40 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 pub(crate) use time::{format_time, now_millis};
 
-/// How many lines getLog can show, as many as MongoDB keeps.
+/// Number of lines for getLog, as in MongoDB.
 const LINES_KEPT: usize = 1024;
 
-/// The longest message kept for getLog, in bytes.
+/// Maximum length of a message for getLog, in bytes.
 const MESSAGE_MAX: usize = 1024;
 
-/// How to log.
+/// Options of the log.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// How much.
+    /// Log level.
     pub level: LevelFilter,
-    /// Whether lines are JSON objects of mongod's form, not text.
+    /// True for JSON lines in mongod's form instead of text.
     pub json: bool,
-    /// Where to.
+    /// Destination of log lines.
     pub to: Destination,
 }
 
-/// Where log lines go.
+/// Destination of log lines.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Destination {
     /// Standard error.
     StandardError,
-    /// Standard output, where mongod logs unless told otherwise.
+    /// Standard output, mongod's default.
     StandardOutput,
-    /// A file, which is appended to or, as mongod does, first given another name.
+    /// A file. An existing file is extended or, as in mongod, renamed first.
     File {
-        /// Its path.
+        /// Path of the file.
         path: PathBuf,
-        /// Whether lines follow those that are there.
+        /// True to append to an existing file.
         append: bool,
     },
 }
 
-/// The lines kept, and how many there have been in all.
+/// The latest lines, and the number of all lines.
 #[derive(Default)]
 struct Ring {
     lines: VecDeque<String>,
@@ -63,7 +63,7 @@ static RING: Mutex<Ring> = Mutex::new(Ring { lines: VecDeque::new(), written: 0 
 static WARNINGS: Mutex<Vec<String>> = Mutex::new(Vec::new());
 static SINK: Mutex<Sink> = Mutex::new(Sink::StandardError);
 static JSON: AtomicBool = AtomicBool::new(false);
-/// The most of a message, or of an attribute, that is written, in bytes: `maxLogSizeKB`.
+/// Maximum length of a message or attribute, in bytes: `maxLogSizeKB`.
 static LONGEST: AtomicUsize = AtomicUsize::new(10 * 1024);
 
 struct Logger;
@@ -92,7 +92,7 @@ impl Log for Logger {
     fn flush(&self) {}
 }
 
-/// Keeps a line for getLog, in mongod's form, which shells take apart.
+/// Keeps a line for getLog in mongod's form, which shells parse.
 fn keep(line: String) {
     let mut ring = RING.lock();
     if ring.lines.len() == LINES_KEPT {
@@ -102,49 +102,49 @@ fn keep(line: String) {
     ring.written += 1;
 }
 
-/// Says how many kilobytes of one message or attribute are written; 0 is all of it.
+/// Sets the maximum length of a message or attribute in kilobytes; 0 is unlimited.
 pub(crate) fn set_longest(kilobytes: usize) {
     let bytes = if kilobytes == 0 { usize::MAX } else { kilobytes.saturating_mul(1024) };
     LONGEST.store(bytes, Ordering::Relaxed);
 }
 
-/// Starts logging; called again, only how to log changes.
+/// Starts logging. A second call only changes the options.
 ///
 /// # Errors
 /// A file that cannot be opened.
 pub fn start(options: &Options) -> io::Result<()> {
     *SINK.lock() = Sink::open(&options.to)?;
     JSON.store(options.json, Ordering::Relaxed);
-    // Fails only when a logger is set already, which is this one.
+    // Fails only if a logger is already set, which is this logger.
     let _ = log::set_logger(&Logger);
     components::begin(options.level);
     Ok(())
 }
 
-/// Opens the log's file again, which something else may have moved away.
+/// Opens the log file again, for example after an external rename.
 ///
 /// # Errors
-/// A file that cannot be opened: lines go on into the old one.
+/// A file that cannot be opened. Lines continue in the old file.
 pub fn reopen() -> io::Result<()> {
     SINK.lock().reopen()
 }
 
-/// Gives the log's file another name, with the time in it, and begins a new one; `None` where the
-/// log goes to no file.
+/// Renames the log file with a timestamp and begins a new file; `None` if the log is not a file.
 ///
 /// # Errors
-/// A file that cannot be renamed or opened: lines go on into the old one.
+/// A file that cannot be renamed or opened. Lines continue in the old file.
 pub fn rotate() -> io::Result<Option<PathBuf>> {
     SINK.lock().rotate(now_millis())
 }
 
-/// Logs something that whoever connects with a shell should be told: `getLog startupWarnings`.
+/// Logs a warning and keeps it for `getLog startupWarnings`, which shells print.
 pub fn startup_warning(what: &str) {
     log::warn!(c = "CONTROL"; "{what}");
     keep_for_shells(what);
 }
 
-/// The same for what the banner says already, and needs no action: shells show it, a terminal doesn't.
+/// Logs a note that the banner already prints and that needs no action. Shells print it, a terminal
+/// does not.
 pub fn startup_note(what: &str) {
     log::info!(c = "CONTROL"; "{what}");
     keep_for_shells(what);
@@ -155,13 +155,13 @@ fn keep_for_shells(what: &str) {
     WARNINGS.lock().push(line::plain(record_at, what));
 }
 
-/// The lines kept, oldest first, and how many have been written in all.
+/// Returns the latest lines, oldest first, and the number of all lines.
 pub(crate) fn recent() -> (Vec<String>, u64) {
     let ring = RING.lock();
     (ring.lines.iter().cloned().collect(), ring.written)
 }
 
-/// What [`startup_warning`] was told.
+/// Returns the texts of [`startup_warning`].
 pub(crate) fn startup_warnings() -> (Vec<String>, u64) {
     let warnings = WARNINGS.lock().clone();
     let count = warnings.len() as u64;

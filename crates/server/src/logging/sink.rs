@@ -1,4 +1,4 @@
-//! Where log lines go, and how a file is opened again or changed for a new one.
+//! Destinations of log lines, and the reopening and rotation of files.
 
 use super::Destination;
 use super::time::format_time;
@@ -15,7 +15,8 @@ pub(super) enum Sink {
 }
 
 impl Sink {
-    /// Opens a destination. A file that isn't appended to is first given another name, as mongod does.
+    /// Opens a destination. An existing file is renamed first unless it is appended to, as in
+    /// mongod.
     pub(super) fn open(to: &Destination) -> io::Result<Sink> {
         match to {
             Destination::StandardError => Ok(Sink::StandardError),
@@ -32,7 +33,7 @@ impl Sink {
     /// Writes a line.
     pub(super) fn write(&mut self, mut line: String) {
         line.push('\n');
-        // Nobody is left to be told when the log is gone.
+        // A failure of the log itself cannot be reported anywhere.
         let _ = match self {
             Sink::StandardError => io::stderr().write_all(line.as_bytes()),
             Sink::StandardOutput => {
@@ -51,7 +52,7 @@ impl Sink {
         Ok(())
     }
 
-    /// Gives the file another name, and begins a new one. Tells the other name.
+    /// Renames the file and begins a new file. Returns the new name of the old file.
     pub(super) fn rotate(&mut self, now: i64) -> io::Result<Option<PathBuf>> {
         let Sink::File(path, file) = self else { return Ok(None) };
         let old = aside(path, now);
@@ -65,7 +66,8 @@ fn open(path: &Path) -> io::Result<File> {
     OpenOptions::new().create(true).append(true).open(path)
 }
 
-/// The name of an earlier log: with the time behind it, as mongod's, and a number where that is taken.
+/// Returns the name of a rotated log: the path with the time, as in mongod, and a number if that
+/// name exists.
 fn aside(path: &Path, now: i64) -> PathBuf {
     let time = format_time(now);
     let time = time.split('.').next().unwrap_or_default().replace(':', "-");

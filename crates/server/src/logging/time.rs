@@ -1,14 +1,14 @@
-//! Times as the log writes them.
+//! Times in the log.
 
 use base::calendar::from_days;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-/// Milliseconds since 1970.
+/// Returns milliseconds since 1970.
 pub(crate) fn now_millis() -> i64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_millis() as i64)
 }
 
-/// A time in the form `2026-01-31T08:09:10.011Z`.
+/// Formats a time as `2026-01-31T08:09:10.011Z`.
 pub(crate) fn format_time(millis: i64) -> String {
     let (days, rest) = (millis.div_euclid(86_400_000), millis.rem_euclid(86_400_000));
     let (year, month, day) = from_days(days);

@@ -1,13 +1,13 @@
-//! A connection whose client asks one thing after another.
+//! A connection with a dedicated thread while its client sends requests in quick succession.
 //!
-//! Handing a request from the thread that watches all sockets to another one, and the next request back, costs about as
-//! much as the request itself; over PostgreSQL, where each request waits for another server and so does its thread,
-//! all the more. So a client that asks again within moments is served on one thread, which waits for its next request,
-//! too, until none comes for a while. Only then the socket is watched with all others.
+//! The handover of a request between the polling thread and another thread costs about as much as
+//! the request itself. Over PostgreSQL it costs more, since each request blocks its thread until
+//! the other server replies. A dedicated thread serves a busy client and also waits for its next
+//! request. After a short silence the socket returns to the poller.
 //!
-//! Where requests need no other server, many such threads would take the processors from one another: sockets that are
-//! watched together are served in batches then, which takes less of the processors' time. So only a few clients have
-//! threads, and none has while more ask for one.
+//! If requests need no other server, many dedicated threads would compete for the processors. The
+//! poller then serves its sockets in batches, which takes less processor time. Few clients
+//! therefore get a thread, and none gets a thread while more clients are busy.
 
 use super::Connection;
 use super::stream::{Stream, is_readable};
@@ -25,25 +25,25 @@ use std::time::{Duration, Instant};
 use tokio::io::unix::AsyncFd;
 use wire::busy_poll::BusyPoll;
 
-/// Whoever asks again within this time is served on a thread of his own.
+/// A client that sends its next request within this time gets a dedicated thread.
 const SOON: Duration = Duration::from_millis(5);
 
-/// For how long such a thread waits for the next request.
+/// Time for which a dedicated thread waits for the next request.
 const PAUSE: Duration = Duration::from_millis(10);
 
-/// How long it tries to send a reply that the client doesn't read.
+/// Timeout for writing a reply to a client that does not read.
 const PATIENCE: Duration = Duration::from_millis(100);
 
-/// A socket that is watched only while nobody works for its client.
+/// A socket that is registered with the poller only while no thread serves its client.
 pub(super) struct BriskStream {
     socket: Arc<TcpStream>,
     watched: Option<AsyncFd<Arc<TcpStream>>>,
-    /// When the last reply was sent.
+    /// Time of the last reply.
     answered: Option<Instant>,
 }
 
 impl BriskStream {
-    /// Takes a socket that doesn't block.
+    /// Takes a nonblocking socket.
     pub(super) fn new(socket: Arc<TcpStream>) -> BriskStream {
         BriskStream { socket, watched: None, answered: None }
     }
@@ -53,14 +53,15 @@ impl BriskStream {
         match &mut self.watched {
             Some(watched) => Ok(watched),
             none => {
-                // SAFETY: the descriptor is open for as long as somebody holds the socket, as what watches it does.
+                // SAFETY: the descriptor is open while a reference to the socket exists, and the
+                // registration holds a reference.
                 let watched = unsafe { AsyncFd::register(self.socket.clone()) }?;
                 Ok(none.insert(watched))
             }
         }
     }
 
-    /// Waits for bytes and reads what is there; how many, none at the end of the stream.
+    /// Waits for bytes and reads them. Returns their number, 0 at the end of the stream.
     pub(super) async fn fill(&mut self, input: &mut Vec<u8>) -> io::Result<usize> {
         let watched = self.watch()?;
         loop {
@@ -70,7 +71,8 @@ impl BriskStream {
             }
             match ready.try_io(|socket| read(socket.get_ref(), input)) {
                 Ok(read) => {
-                    // That nothing more is there needs no asking: what comes from now on is told anew.
+                    // A partly filled buffer means that the socket is empty. Later bytes raise a
+                    // new event.
                     if matches!(read, Ok(1..) if input.len() < input.capacity()) {
                         ready.clear_ready();
                     }
@@ -82,7 +84,7 @@ impl BriskStream {
         }
     }
 
-    /// Sends all of these.
+    /// Sends all bytes.
     pub(super) async fn send(&mut self, bytes: &[u8]) -> io::Result<()> {
         let mut bytes = bytes;
         while !bytes.is_empty() {
@@ -98,7 +100,8 @@ impl BriskStream {
         Ok(())
     }
 
-    /// Returns when the client has closed the connection; never, if it sends something instead.
+    /// Returns when the client has closed the connection. Never returns if the client sends bytes
+    /// instead.
     pub(super) async fn gone(&mut self) {
         let Ok(watched) = self.watch() else { return };
         loop {
@@ -111,17 +114,18 @@ impl BriskStream {
         }
     }
 
-    /// Whether there is something to read, or to be found out by reading.
+    /// Returns true if a read would not block.
     pub(super) fn is_readable(&self) -> bool {
         is_readable(&*self.socket)
     }
 
-    /// Whether its client asks so soon after the last reply that he gets a thread.
+    /// Returns true if the client's request follows the last reply so soon that the client gets a
+    /// thread.
     pub(super) fn is_soon(&self) -> bool {
         self.answered.is_some_and(|answered| answered.elapsed() < SOON)
     }
 
-    /// The socket as a thread uses it that waits for this client alone; `None` where too many do.
+    /// Returns the socket for use by a dedicated thread; `None` if too many clients have threads.
     pub(super) fn occupy<'a>(&'a mut self, threads: &'a Threads) -> io::Result<Option<Occupied<'a>>> {
         let Some(entered) = threads.enter() else { return Ok(None) };
         let occupied = Occupied { stream: self, _entered: entered };
@@ -133,14 +137,14 @@ impl BriskStream {
     }
 }
 
-/// A socket whose thread waits for it.
+/// A socket that a dedicated thread reads.
 pub(super) struct Occupied<'a> {
     stream: &'a mut BriskStream,
     _entered: Entered<'a>,
 }
 
 impl Occupied<'_> {
-    /// Waits a moment for bytes and reads what is there: how many, or `None` where nothing comes.
+    /// Waits briefly for bytes and reads them. Returns their number; `None` if no bytes arrive.
     pub(super) fn fill(&mut self, input: &mut Vec<u8>) -> io::Result<Option<usize>> {
         if input.capacity() == 0 {
             *input = buffers::take();
@@ -153,7 +157,7 @@ impl Occupied<'_> {
         }
     }
 
-    /// Sends these, as far as the client takes them; how many.
+    /// Sends bytes until the client stops reading. Returns the number of sent bytes.
     pub(super) fn send(&mut self, bytes: &[u8]) -> io::Result<usize> {
         let mut sent = 0;
         while let Some(rest @ [_, ..]) = bytes.get(sent..) {
@@ -171,17 +175,17 @@ impl Occupied<'_> {
 
 impl Drop for Occupied<'_> {
     fn drop(&mut self) {
-        // A socket of which that can't be said is of no use to whoever reads from it next, and says so.
+        // If this fails, the next read fails too and reports the error.
         let _ = self.stream.socket.set_nonblocking(true);
     }
 }
 
 impl Connection {
-    /// Serves a client who asks one thing after another, as long as he does and his requests need no more than a
+    /// Serves a client on a dedicated thread while its requests follow quickly and need only a
     /// reply.
     pub(super) fn serve_on_own_thread(&mut self) -> io::Result<()> {
         let Connection { stream: Stream::Brisk(stream), driver, busy_poll } = self else { return Ok(()) };
-        // One who has asked nothing yet may well not do so soon.
+        // A client without a finished request may stay silent for long.
         if !stream.is_soon() || driver.state.is_stranger(&driver.server) {
             return Ok(());
         }
@@ -193,8 +197,8 @@ impl Connection {
     }
 }
 
-/// Serves one client on this thread, waiting for his requests, until he asks nothing or a request takes more than a
-/// reply.
+/// Serves one client on this thread. Returns when no request arrives, or when a request needs more
+/// than a reply.
 fn serve(socket: &mut Occupied<'_>, driver: &mut Driver, busy_poll: &mut BusyPoll) -> io::Result<()> {
     loop {
         match driver.advance(On::OwnThread) {
@@ -235,13 +239,13 @@ fn serve(socket: &mut Occupied<'_>, driver: &mut Driver, busy_poll: &mut BusyPol
     }
 }
 
-/// A frame's buffer grows by at least this much at a time, in bytes, as the frame arrives.
+/// Minimum growth of a frame's buffer while the frame arrives, in bytes.
 const READ_STEP: usize = 64 * 1024;
 
-/// Reads once, behind what is there, as much as there is room for.
+/// Reads once into the spare capacity.
 fn read(socket: &TcpStream, input: &mut Vec<u8>) -> io::Result<usize> {
     if input.capacity() == input.len() {
-        // A frame's buffer at most doubles with what has really arrived.
+        // The buffer at most doubles, so its size is bounded by the received bytes.
         input.reserve(input.len().max(READ_STEP));
     }
     Ok(rustix::io::read(socket, spare_capacity(input))?)

@@ -1,42 +1,42 @@
-//! What a client begins with: MongoDB's protocol, TLS, or HTTP by mistake.
+//! Detection of a client's protocol: MongoDB's protocol, TLS, or HTTP by mistake.
 
 use wire::header::HEADER_SIZE;
 use wire::header::read_i32;
 
-/// What people read who point a browser at the port, in MongoDB's own words.
+/// MongoDB's text for a browser that connects to the port.
 const WEB_TEXT: &str =
     "It looks like you are trying to access MongoDB over HTTP on the native driver port.\r\n";
 
-/// What requests of HTTP begin with. Each is more than a message's length can be.
+/// First bytes of HTTP requests. Each exceeds the maximum length of a message.
 const WEB_METHODS: [&[u8]; 6] = [b"GET ", b"HEAD", b"POST", b"PUT ", b"OPTI", b"DELE"];
 
-/// A record of TLS that holds a handshake, and the handshake's first message.
+/// TLS record with a handshake, and the first message of the handshake.
 const TLS_RECORD: u8 = 0x16;
 const TLS_MAJOR: u8 = 3;
 const TLS_MINOR_MAX: u8 = 4;
 const CLIENT_HELLO: u8 = 1;
 
-/// The minor version that clients of TLS 1.2, and of all that follow, name in their hello.
+/// Minor version in the hello of TLS 1.2 and later clients.
 const TLS12_MINOR: u8 = 3;
 
-/// A fatal alert: the version isn't supported.
+/// Fatal alert: unsupported version.
 pub(super) const VERSION_ALERT: [u8; 7] = [21, TLS_MAJOR, 1, 0, 2, 2, 70];
 
-/// What a connection's first bytes are.
+/// Kinds of a connection's first bytes.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum First {
-    /// A message of MongoDB's, or what can only be told once it is taken apart.
+    /// A MongoDB message, or bytes that only the message parser can judge.
     Message,
-    /// The client's hello of TLS.
+    /// A TLS client hello.
     Tls,
-    /// That of a client that knows nothing newer than TLS 1.1.
+    /// A TLS client hello for at most TLS 1.1.
     OldTls,
-    /// A request of HTTP.
+    /// An HTTP request.
     Web,
 }
 
 impl First {
-    /// What these bytes begin; `None` while too few have come to tell.
+    /// Returns the kind of the first bytes; `None` if more bytes are needed.
     pub(super) fn of(bytes: &[u8]) -> Option<First> {
         if WEB_METHODS.iter().any(|method| bytes.starts_with(method)) {
             return Some(First::Web);
@@ -44,7 +44,8 @@ impl First {
         if bytes.len() < HEADER_SIZE {
             return None;
         }
-        // The same bytes could be a message's length, but a request of MongoDB's answers none.
+        // These bytes could also be a message length. A MongoDB request has 0 or -1 in
+        // `responseTo`, and a TLS hello has not.
         let answers = read_i32(bytes, 8).is_some_and(|number| !matches!(number, 0 | -1));
         match *bytes {
             [TLS_RECORD, TLS_MAJOR, ..=TLS_MINOR_MAX, _, _, CLIENT_HELLO, _, _, _, TLS_MAJOR, minor, ..]
@@ -57,7 +58,7 @@ impl First {
     }
 }
 
-/// The whole answer to a request of HTTP.
+/// Returns the whole response to an HTTP request.
 pub(super) fn web_answer() -> Vec<u8> {
     let length = WEB_TEXT.len();
     format!(

@@ -1,4 +1,5 @@
-//! Replies that wait for the journal, over real sockets and a disk that is slow, fails, or loses what wasn't synced.
+//! Tests of replies that wait for the journal, over real sockets. The disk is slow, fails, or loses
+//! unsynced data.
 
 use super::tests::Running;
 use crate::command;
@@ -59,7 +60,7 @@ fn what_is_answered_to_several_at_once_survives_the_machine() {
             });
         }
     });
-    // What has been answered is on the disk by now, and what waits at the same time shares a sync.
+    // Acknowledged writes are on the disk, and concurrent writes share a sync.
     let survived = files.restart(Loss::Everything);
     let (_, after) = files.counts();
     let syncs = after - before;
@@ -97,7 +98,7 @@ fn a_sync_that_fails_is_told_to_all_who_waited_for_it() {
         replies.iter().filter(|reply| number(reply.view(), "ok") == 0).count()
     });
     assert!(failed > 0);
-    // A checkpoint mends it.
+    // A checkpoint repairs the journal.
     files.slow_syncs(Duration::ZERO);
     let began = Instant::now();
     let mut id = 10;
@@ -119,7 +120,7 @@ fn what_a_commit_waited_counts_as_its_time() {
     let at = command::position("insert").unwrap();
     let took = running.server.counters.operations.sums()[at].micros;
     assert!(took >= 30_000, "{took}");
-    // Long enough to be told of, which takes the request once more.
+    // Slow enough for an entry of the slow query, which parses the request once more.
     files.slow_syncs(Duration::from_millis(120));
     assert_eq!(number(ask(&mut socket, &insert(2)).view(), "ok"), 1);
     let told = ask(&mut socket, "{vellumSlowQueries: 1, $db: 'admin'}");
@@ -140,7 +141,8 @@ fn who_waits_for_another_ones_sync_gives_up_at_wtimeout() {
             let late = insert(id + 1).replace("$db", "writeConcern: {j: true, wtimeout: 5}, $db");
             ask(&mut second, &late)
         });
-        // The write stands, whatever its reply says. Whoever syncs gets no error.
+        // The write stays committed in spite of the reply. The request that runs the sync gets no
+        // error.
         let fields: Vec<&str> = reply.view().iter().map(|field| field.name()).collect();
         if fields == ["n", "writeConcernError", "ok"] {
             break;

@@ -1,6 +1,6 @@
-//! A connection's bytes, whether they are encrypted on their way or not.
+//! Byte streams of connections, plain or encrypted.
 //!
-//! Reading and writing a plain connection costs what it cost before there were others: one look at which it is.
+//! A plain connection pays only one match for the choice of its kind.
 
 #[cfg(unix)]
 use super::brisk::BriskStream;
@@ -12,23 +12,24 @@ use std::io::{self, ErrorKind};
 use std::sync::{Arc, Weak};
 use tokio::net::TcpStream;
 
-/// A frame's buffer grows by at least this much at a time, in bytes, as the frame arrives.
+/// Minimum growth of a frame's buffer while the frame arrives, in bytes.
 const READ_STEP: usize = 64 * 1024;
 
-/// A connection's two directions.
+/// A connection's byte stream in both directions.
 pub(super) enum Stream {
     Plain(Arc<TcpStream>),
     Tls(Box<TlsStream>),
-    /// A plain one whose client may have a thread of its own: all of a server without TLS.
+    /// A plain stream whose client may have a dedicated thread. A server without TLS uses only this
+    /// kind.
     #[cfg(unix)]
     Brisk(Box<BriskStream>),
-    /// Neither: its handshake is under way, or has failed.
+    /// No stream: the handshake is in progress or has failed.
     Closed,
 }
 
 impl Stream {
-    /// Waits for bytes and reads what is there; how many, none at the end of the stream. The buffer is
-    /// taken only once there is something to read.
+    /// Waits for bytes and reads them. Returns their number, 0 at the end of the stream. Takes a
+    /// buffer only when bytes are available.
     pub(super) async fn fill(&mut self, input: &mut Vec<u8>) -> io::Result<usize> {
         match self {
             Stream::Plain(stream) => fill(stream, input).await,
@@ -39,7 +40,7 @@ impl Stream {
         }
     }
 
-    /// Whether there is something to read, or to be found out by reading.
+    /// Returns true if a read would not block.
     pub(super) fn is_readable(&self) -> bool {
         match self {
             Stream::Plain(stream) => is_readable(&**stream),
@@ -50,7 +51,7 @@ impl Stream {
         }
     }
 
-    /// Sends all of these.
+    /// Sends all bytes.
     pub(super) async fn send(&mut self, bytes: &[u8]) -> io::Result<()> {
         match self {
             Stream::Plain(stream) => send(stream, bytes).await,
@@ -61,7 +62,8 @@ impl Stream {
         }
     }
 
-    /// Returns when the client has closed the connection; never, if it sends something instead.
+    /// Returns when the client has closed the connection. Never returns if the client sends bytes
+    /// instead.
     pub(super) async fn gone(&mut self) {
         match self {
             Stream::Plain(stream) => {
@@ -77,7 +79,7 @@ impl Stream {
         }
     }
 
-    /// Tells the other end that nothing follows, where that is told.
+    /// Sends the end of the stream, if the protocol has such a message.
     pub(super) fn close(&mut self) {
         if let Stream::Tls(stream) = self {
             stream.close();
@@ -85,7 +87,7 @@ impl Stream {
     }
 }
 
-/// A connection's socket, as those see it who neither read nor write: it goes with the connection.
+/// A weak handle on a connection's socket for code that neither reads nor writes.
 pub(super) struct Line<S>(pub(super) Weak<S>);
 
 #[cfg(unix)]
@@ -97,14 +99,14 @@ impl<S: std::os::fd::AsFd + Send + Sync> Link for Line<S> {
         let ends = PollFlags::from_bits_retain(libc::POLLRDHUP);
         #[cfg(not(target_os = "linux"))]
         let ends = PollFlags::empty();
-        // Nothing else is asked for, and which end it is makes no difference: nix doesn't tell of flags that it
-        // doesn't know.
+        // Any event means that an end is closed, because only closing is polled. nix drops flags
+        // that it does not know.
         poll(&mut [PollFd::new(stream.as_fd(), ends)], PollTimeout::ZERO).is_ok_and(|ended| ended > 0)
     }
 
     fn cut(&self) {
         if let Some(stream) = self.0.upgrade() {
-            // Without another descriptor, or where the client has gone already, there is nothing to cut.
+            // Nothing to cut if the client has gone already or no descriptor is free.
             let _ = stream
                 .as_fd()
                 .try_clone_to_owned()
@@ -113,7 +115,7 @@ impl<S: std::os::fd::AsFd + Send + Sync> Link for Line<S> {
     }
 }
 
-/// Elsewhere that somebody has gone is found out by writing the reply.
+/// On other systems the write of the reply detects a closed connection.
 #[cfg(not(unix))]
 impl<S: Send + Sync> Link for Line<S> {
     fn is_gone(&self) -> bool {
@@ -123,14 +125,14 @@ impl<S: Send + Sync> Link for Line<S> {
     fn cut(&self) {}
 }
 
-/// Waits for bytes of a socket and reads what is there.
+/// Waits for bytes of a socket and reads them.
 pub(super) async fn fill(stream: &TcpStream, input: &mut Vec<u8>) -> io::Result<usize> {
     loop {
         stream.readable().await?;
         if input.capacity() == 0 {
             *input = buffers::take();
         } else if input.len() == input.capacity() {
-            // A frame's buffer at most doubles with what has really arrived.
+            // The buffer at most doubles, so its size is bounded by the received bytes.
             input.reserve(input.len().max(READ_STEP));
         }
         match stream.try_read_buf(input) {
@@ -144,14 +146,14 @@ pub(super) async fn fill(stream: &TcpStream, input: &mut Vec<u8>) -> io::Result<
     }
 }
 
-/// Asks the system, whatever the runtime knows of the socket.
+/// Polls the system directly and bypasses the runtime's state of the socket.
 #[cfg(unix)]
 pub(super) fn is_readable(stream: &impl std::os::fd::AsFd) -> bool {
     use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
     poll(&mut [PollFd::new(stream.as_fd(), PollFlags::POLLIN)], PollTimeout::ZERO) != Ok(0)
 }
 
-/// Elsewhere the runtime finds out.
+/// On other systems the runtime polls.
 #[cfg(not(unix))]
 pub(super) fn is_readable(_: &TcpStream) -> bool {
     true

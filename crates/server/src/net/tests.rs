@@ -1,4 +1,4 @@
-//! A server on a real socket: framing across reads, limits, hanging up, stopping.
+//! Tests of a server on a real socket: framing across reads, limits, disconnects, shutdown.
 
 use super::*;
 use crate::server::Settings;
@@ -10,7 +10,7 @@ use std::sync::mpsc;
 use std::thread::JoinHandle;
 use wire::header::{self, Opcode};
 
-/// A server that runs until dropped.
+/// A server that runs until it is dropped.
 pub(super) struct Running {
     pub(super) server: Arc<Server>,
     address: SocketAddr,
@@ -58,7 +58,7 @@ fn ping(comment: &str) -> Vec<u8> {
     out
 }
 
-/// Reads one reply; `false` where the server has hung up.
+/// Reads one reply. Returns false if the server has closed the connection.
 fn is_answered(socket: &mut Socket) -> bool {
     let mut length = [0; 4];
     if socket.read_exact(&mut length).is_err() {
@@ -69,7 +69,7 @@ fn is_answered(socket: &mut Socket) -> bool {
     Document::from_valid(&rest[17..]).find("ok").is_some()
 }
 
-/// Those of a server for itself, and of one that has to ask another one for everything.
+/// Returns the settings of a server with local data and of a server with a remote store.
 fn both_kinds() -> [Settings; 2] {
     [false, true].map(|shared| Settings { shared, ..Settings::default() })
 }
@@ -127,7 +127,7 @@ fn who_asks_again_at_once_has_a_thread_until_he_pauses() {
     };
     until(&mut sockets, 3, true);
     until(&mut sockets, 0, false);
-    // Who doesn't read his replies keeps no thread, and loses none.
+    // A client that does not read its replies keeps no thread and loses no reply.
     let mut deaf = running.connect();
     let mut reader = deaf.try_clone().unwrap();
     let writes = std::thread::spawn(move || {
@@ -140,7 +140,8 @@ fn who_asks_again_at_once_has_a_thread_until_he_pauses() {
     writes.join().unwrap();
 }
 
-/// A server with the data itself lets as many clients have threads as there are processors, and none where more ask.
+/// With local data at most one client per processor has a thread. No client has a thread while more
+/// clients are busy.
 #[cfg(unix)]
 #[test]
 fn too_many_who_ask_at_once_have_no_threads() {
@@ -265,7 +266,7 @@ fn secured() -> Settings {
     Settings { tls, handshake_timeout: Duration::from_millis(300), ..Settings::default() }
 }
 
-/// Whether the server closes the connection soon.
+/// Returns true if the server closes the connection soon.
 fn is_closed(socket: &mut Socket) -> bool {
     let began = Instant::now();
     let mut rest = Vec::new();
@@ -329,7 +330,7 @@ fn strangers_may_neither_send_much_nor_wait_long() {
     assert!(is_answered(&mut slow));
     let began = Instant::now();
     for byte in ping("") {
-        // Until the server has closed.
+        // Until the server closes the connection.
         if slow.write_all(&[byte]).is_err() {
             break;
         }

@@ -1,7 +1,7 @@
-//! A connection whose bytes are encrypted: rustls between the socket and whoever reads and writes.
+//! An encrypted connection: rustls between the socket and the code that reads and writes.
 //!
-//! Encrypted bytes are read into a borrowed buffer, one system call for as much as there is, so that an idle
-//! connection holds none. Nothing here blocks a thread: all waiting is for the socket.
+//! Encrypted bytes are read into a borrowed buffer with one system call. An idle connection
+//! therefore holds no buffer. No call blocks its thread: all waits are for the socket.
 
 use super::stream;
 use crate::buffers;
@@ -11,39 +11,40 @@ use std::io::{self, BufRead, ErrorKind, IoSlice, Write};
 use std::sync::Arc;
 use tokio::net::TcpStream;
 
-/// How much is encrypted before it is sent, in bytes: a few records, sent by one system call.
+/// Bytes that are encrypted before each send: a few records in one system call.
 const CHUNK: usize = 64 * 1024;
 
 /// An encrypted connection.
 pub(super) struct TlsStream {
     socket: Arc<TcpStream>,
     session: ServerConnection,
-    /// What has been read of the socket, a borrowed buffer while there is anything in it.
+    /// Bytes read from the socket, in a borrowed buffer while it is not empty.
     raw: Vec<u8>,
-    /// How much of that rustls has taken.
+    /// Number of these bytes that rustls has consumed.
     taken: usize,
-    /// Whether there was more than the buffer takes the last time.
+    /// True if the last read filled the buffer.
     is_bulk: bool,
-    /// Whether the client has said that nothing follows.
+    /// True after the client's end of stream.
     closed: bool,
 }
 
 impl TlsStream {
-    /// A connection whose handshake is still to come; `raw` is what the client has sent so far.
+    /// Creates a connection before its handshake. `raw` has the bytes that the client has already
+    /// sent.
     pub(super) fn new(
         socket: Arc<TcpStream>,
         config: Arc<ServerConfig>,
         raw: Vec<u8>,
     ) -> io::Result<TlsStream> {
         let mut session = ServerConnection::new(config).map_err(io::Error::other)?;
-        // What is encrypted is bounded by what is sent at a time.
+        // The size of each send already bounds the encrypted bytes.
         session.set_buffer_limit(None);
         Ok(TlsStream { socket, session, raw, taken: 0, is_bulk: false, closed: false })
     }
 
-    /// Agrees with the client on how to encrypt.
+    /// Runs the handshake.
     ///
-    /// Errors: why they couldn't agree, which the client has been told.
+    /// Errors: the handshake failed. The client has received an alert.
     pub(super) async fn shake_hands(&mut self) -> io::Result<()> {
         loop {
             self.decrypt()?;
@@ -57,22 +58,22 @@ impl TlsStream {
         }
     }
 
-    /// Whether there is something to read, or to be found out by reading.
+    /// Returns true if a read would not block.
     pub(super) fn is_readable(&self) -> bool {
         self.closed || !self.raw.is_empty() || stream::is_readable(&*self.socket)
     }
 
-    /// What was agreed on.
+    /// Returns the negotiated protocol version.
     pub(super) fn protocol(&self) -> Option<ProtocolVersion> {
         self.session.protocol_version()
     }
 
-    /// The client's certificate, which has been checked, if it has one.
+    /// Returns the client's verified certificate, if it sent one.
     pub(super) fn certificate(&self) -> Option<&rustls::pki_types::CertificateDer<'static>> {
         self.session.peer_certificates().and_then(<[_]>::first)
     }
 
-    /// Waits for bytes and takes what is there; how many, none at the end of the stream.
+    /// Waits for bytes and decrypts them. Returns their number, 0 at the end of the stream.
     pub(super) async fn fill(&mut self, input: &mut Vec<u8>) -> io::Result<usize> {
         let before = input.len();
         loop {
@@ -89,7 +90,7 @@ impl TlsStream {
         }
     }
 
-    /// Waits for bytes of the socket; how many there were, none at the end.
+    /// Waits for encrypted bytes. Returns their number, 0 at the end of the stream.
     async fn read(&mut self) -> io::Result<usize> {
         if self.is_bulk && self.raw.capacity() == 0 {
             self.raw = Vec::with_capacity(CHUNK);
@@ -99,13 +100,14 @@ impl TlsStream {
         Ok(read)
     }
 
-    /// Has what was read of the socket decrypted until there is something for whoever reads; whether there is.
+    /// Decrypts the read bytes until plain bytes are available. Returns true if some are.
     fn decrypt(&mut self) -> io::Result<bool> {
         loop {
             let state = match self.session.process_new_packets() {
                 Ok(state) => state,
                 Err(error) => {
-                    // The alert tells the client why. If it can't be sent, nobody is left to be told.
+                    // The alert explains the failure to the client. A failed write means that the
+                    // client has gone.
                     let _ = self.session.write_tls(&mut Raw(&self.socket));
                     return Err(io::Error::new(ErrorKind::InvalidData, error));
                 }
@@ -123,7 +125,7 @@ impl TlsStream {
         }
     }
 
-    /// Moves what has been decrypted into `input`.
+    /// Moves the decrypted bytes to `input`.
     fn take(&mut self, input: &mut Vec<u8>) -> io::Result<()> {
         let mut reader = self.session.reader();
         let bytes = reader.fill_buf()?;
@@ -136,7 +138,7 @@ impl TlsStream {
         Ok(())
     }
 
-    /// Sends all of these.
+    /// Sends all bytes.
     pub(super) async fn send(&mut self, bytes: &[u8]) -> io::Result<()> {
         for chunk in bytes.chunks(CHUNK) {
             self.session.writer().write_all(chunk)?;
@@ -145,7 +147,7 @@ impl TlsStream {
         Ok(())
     }
 
-    /// Sends what is encrypted.
+    /// Sends the encrypted bytes.
     async fn flush(&mut self) -> io::Result<()> {
         while self.session.wants_write() {
             match self.session.write_tls(&mut Raw(&self.socket)) {
@@ -157,7 +159,8 @@ impl TlsStream {
         Ok(())
     }
 
-    /// Returns when the client has closed the connection; never, if it sends something instead.
+    /// Returns when the client has closed the connection. Never returns if the client sends bytes
+    /// instead.
     pub(super) async fn gone(&mut self) {
         loop {
             match self.decrypt() {
@@ -171,14 +174,15 @@ impl TlsStream {
         }
     }
 
-    /// Tells the other end that nothing follows; if that can't be sent at once, it will see so.
+    /// Sends the end of stream if the socket accepts it at once. Otherwise the client sees the
+    /// closed socket.
     pub(super) fn close(&mut self) {
         self.session.send_close_notify();
         let _ = self.session.write_tls(&mut Raw(&self.socket));
     }
 }
 
-/// A socket as rustls writes to it: what would wait is an error of that kind.
+/// Adapts a socket to rustls: a write that would block returns `WouldBlock`.
 struct Raw<'a>(&'a TcpStream);
 
 impl Write for Raw<'_> {

@@ -1,4 +1,4 @@
-//! HTTP's sockets: few at once (`places.rs`), each with little memory and little time.
+//! Sockets of the HTTP server: few connections (`places.rs`), each with limits on memory and time.
 
 use super::stream::Stream;
 use super::tls_stream::TlsStream;
@@ -14,21 +14,21 @@ use std::time::{Duration, Instant};
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use tokio::time::{MissedTickBehavior, timeout};
 
-/// How many may wait to be accepted.
+/// Maximum number of connections that wait to be accepted.
 const BACKLOG: u32 = 128;
 
-/// How long a connection may be silent between requests.
+/// Maximum silence between requests.
 const IDLE_MAX: Duration = Duration::from_secs(60);
 
-/// How long a request may take to come whole, a handshake to be done, and a response to be taken.
+/// Timeout of a request's arrival, of a handshake and of a response's transmission.
 const STEP_MAX: Duration = Duration::from_secs(10);
 
-/// The first byte of a client that begins TLS.
+/// First byte of a TLS client.
 const TLS_RECORD: u8 = 0x16;
 
-/// Listens, and serves until the runtime ends: also while the server is about to stop, which `/readyz` tells.
+/// Listens and serves until the runtime ends. `/readyz` therefore reports a shutdown.
 ///
-/// Errors: those of listening, above all an address in use.
+/// Errors: the port cannot be opened, usually because it is in use.
 pub(super) async fn listen(server: &Arc<Server>) -> io::Result<()> {
     let Some(options) = &server.settings.http else { return Ok(()) };
     let explained = |error: io::Error| {
@@ -51,7 +51,7 @@ pub(super) async fn listen(server: &Arc<Server>) -> io::Result<()> {
     Ok(())
 }
 
-/// Samples the operations for as long as there is a server.
+/// Samples the operations while the server exists.
 async fn sample(server: Weak<Server>) {
     let mut ticks = tokio::time::interval(http::HISTORY_INTERVAL);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Skip);
@@ -101,7 +101,7 @@ fn admit(socket: TcpStream, client: SocketAddr, server: &Arc<Server>) {
     });
 }
 
-/// The place of a connection, given back at its end.
+/// A connection's place, released when dropped.
 struct Taken {
     place: Arc<Place>,
     server: Arc<Server>,
@@ -119,7 +119,7 @@ struct Visit<'a> {
     peer: Peer,
     server: &'a Server,
     place: &'a Place,
-    /// What has come and isn't answered.
+    /// Received bytes without a response.
     input: Vec<u8>,
 }
 
@@ -132,7 +132,8 @@ impl Visit<'_> {
         Ok(())
     }
 
-    /// Reads the first bytes and, where there is TLS, agrees on it; `false` where that was the end.
+    /// Reads the first bytes and runs a TLS handshake if TLS is on. Returns false if the connection
+    /// ended.
     async fn begin(&mut self) -> io::Result<bool> {
         let Some(tls) = &self.server.settings.tls else { return Ok(true) };
         let Stream::Plain(socket) = &mut self.stream else { return Ok(false) };
@@ -156,7 +157,7 @@ impl Visit<'_> {
         Ok(true)
     }
 
-    /// Reads a request and answers it; `false` where that was the last.
+    /// Reads a request and sends the response. Returns false after the last request.
     async fn answer(&mut self) -> io::Result<bool> {
         let length = match self.read().await? {
             Ok(Some(length)) => length,
@@ -188,7 +189,7 @@ impl Visit<'_> {
         Ok(stays)
     }
 
-    /// Waits for a whole request; its length, none where nothing more comes.
+    /// Waits for a whole request. Returns its length; `None` at the end of the stream.
     async fn read(&mut self) -> io::Result<Result<Option<usize>, Malformed>> {
         let mut begun: Option<Instant> = None;
         loop {

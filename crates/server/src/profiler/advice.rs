@@ -1,18 +1,19 @@
-//! The index that would serve a query: fields that have to be equal, then those of the order, then those within bounds.
+//! Index suggestions for queries: first equality fields, then sort fields, then range fields.
 
 use base::bson::{Builder, Document, DocumentBuf, FieldName, Value};
 
-/// The most fields of an index.
+/// Maximum number of fields in an index.
 const FIELDS_MAX: usize = 32;
 
-/// The fields of a filter that an index helps with.
+/// Fields of a filter that an index supports.
 #[derive(Default)]
 struct Fields<'a> {
     equal: Vec<&'a str>,
     bounded: Vec<&'a str>,
 }
 
-/// The key of an index for a filter and an order; `None` where none would help, or there is one anyway.
+/// Returns the key of an index for a filter and a sort; `None` if no index helps or the `_id` index
+/// suffices.
 pub(super) fn index_for(filter: Option<Document<'_>>, sort: Option<Document<'_>>) -> Option<DocumentBuf> {
     let mut fields = Fields::default();
     if let Some(filter) = filter {
@@ -28,7 +29,7 @@ pub(super) fn index_for(filter: Option<Document<'_>>, sort: Option<Document<'_>>
         }
     };
     fields.equal.iter().for_each(|name| add(name, 1));
-    // An order by anything but fields can't come from an index.
+    // An index can only provide a sort by fields.
     for element in sort.unwrap_or(Document::EMPTY) {
         match element.value().as_number().map(|direction| direction.to_i64_clamped()) {
             Some(direction @ (1 | -1)) => add(element.name(), direction as i32),
@@ -56,7 +57,7 @@ impl<'a> Fields<'a> {
                         .filter_map(|branch| branch.as_document())
                         .for_each(|branch| self.gather(branch));
                 }
-                // What `$or` and others need isn't one index.
+                // `$or` and similar operators need more than one index.
                 (name, _) if name.starts_with('$') => {}
                 (name, Value::Document(operators))
                     if operators.first().is_some_and(|first| first.name().starts_with('$')) =>
@@ -80,7 +81,8 @@ impl<'a> Fields<'a> {
     }
 }
 
-/// Whether an index's key begins with another, in its directions or with all of them reversed.
+/// Returns true if an index key begins with another key, with equal or with all reversed
+/// directions.
 pub(super) fn begins_with(more: Document<'_>, less: Document<'_>) -> bool {
     let matches = |sign: i64| {
         let direction = |value: Value<'_>| value.as_number().map(|number| number.to_i64_clamped());

@@ -1,4 +1,4 @@
-//! What the profiler and the log tell of an operation: MongoDB's fields, as far as there is something behind them.
+//! Profiler and log entries of an operation: MongoDB's fields, where Vellum has a value for them.
 
 use super::{Note, Notes};
 use crate::access::redact;
@@ -11,23 +11,23 @@ use base::bson::{Builder, Document, DocumentBuf, Value};
 use std::time::Duration;
 use wire::request::Request;
 
-/// The longest command that is shown whole, in bytes; of a longer one the beginning is shown as text.
+/// Maximum size of a whole command, in bytes. A longer command is truncated and stored as text.
 const COMMAND_MAX: usize = 50 * 1024;
 
-/// An operation that is over.
+/// A finished operation.
 pub(crate) struct Finished<'a> {
     pub(crate) request: &'a Request<'a>,
     pub(crate) command: &'static Command,
-    /// The collection that it names, or `$cmd`.
+    /// Collection of the command, or `$cmd`.
     pub(crate) collection: &'a str,
     pub(crate) state: &'a ConnectionState,
-    /// What it replied, or why it failed.
+    /// Reply or error.
     pub(crate) outcome: Result<Document<'a>, &'a Error>,
-    /// What its statements did, where they were noted.
+    /// Results of single statements, if recorded.
     pub(crate) notes: Option<Notes>,
-    /// The size of its reply in bytes.
+    /// Size of the reply in bytes.
     pub(crate) reply_length: usize,
-    /// How long it took.
+    /// Duration.
     pub(crate) took: Duration,
 }
 
@@ -37,7 +37,7 @@ pub(crate) struct Entry {
     pub(crate) took: Duration,
 }
 
-/// What an operation counts as.
+/// Returns the kind of an operation.
 fn kind(command: &str) -> &'static str {
     match command {
         "find" => "query",
@@ -50,7 +50,7 @@ fn kind(command: &str) -> &'static str {
 }
 
 impl Finished<'_> {
-    /// One entry, or one for each statement of an update or a delete.
+    /// Returns one entry, or one for each statement of an update or delete.
     pub(super) fn entries(&self) -> Vec<Entry> {
         match &self.notes {
             Some(notes) if !notes.list.is_empty() => {
@@ -151,7 +151,7 @@ impl Finished<'_> {
         format!("{}.{}", self.request.database, self.collection)
     }
 
-    /// Writes the log's line of each entry.
+    /// Writes a log line for each entry.
     pub(super) fn log(&self, entries: &[Entry]) {
         for Entry { document, took } in entries {
             let entry = document.view();
@@ -171,7 +171,7 @@ impl Finished<'_> {
         }
     }
 
-    /// Appends the command, or the beginning of its text; nothing of what is written where secrets are kept.
+    /// Appends the command, or its truncated text. Omits commands on collections with secrets.
     fn append_command(&self, out: &mut Builder, command: impl FnOnce() -> DocumentBuf) {
         let command = match is_secret(self.request.database, self.collection) {
             true => DocumentBuf::default(),

@@ -1,9 +1,9 @@
-//! The profiler: which operations a database's `system.profile` and the log tell of.
+//! The profiler: it selects operations for `system.profile` and the log.
 //!
-//! A database has a level (0: none, 1: slow ones, 2: all) and perhaps a filter, which decides instead of `slowms` and
-//! `sampleRate`; those two are the server's. While no database has either, an operation costs two comparisons more.
-//! What is told of an operation is put together once it is over ([`entry`]); what statements of one command did each
-//! is noted while they run ([`Notes`]).
+//! A database has a level (0: none, 1: slow, 2: all) and optionally a filter, which replaces
+//! `slowms` and `sampleRate`. These two apply to the whole server. While no database has a level or
+//! filter, an operation costs two more comparisons. The entry of an operation is built after its
+//! end ([`entry`]). Results of single statements are recorded while they run ([`Notes`]).
 
 mod advice;
 mod entry;
@@ -27,39 +27,40 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::Duration;
 
-/// What one database tells of its operations.
+/// Profiler settings of a database.
 #[derive(Clone, Default)]
 pub(crate) struct Setting {
     /// 0, 1 or 2.
     pub(crate) level: i32,
-    /// Which operations, instead of the slow ones.
+    /// Selects operations in place of the slow threshold.
     pub(crate) filter: Option<Filter>,
 }
 
-/// Which operations are told of: a query over their entries.
+/// A filter on operations: a query over their entries.
 #[derive(Clone)]
 pub(crate) struct Filter {
-    /// As it was given.
+    /// The filter as sent.
     pub(crate) document: DocumentBuf,
     pub(crate) matcher: Arc<Matcher>,
 }
 
-/// The settings of all databases.
+/// Settings of all databases.
 #[derive(Default)]
 pub(crate) struct Profiler {
-    /// Whether any is set, so that operations needn't look.
+    /// False while no database has settings, so that operations skip the lookup.
     any: AtomicBool,
     settings: RwLock<HashMap<String, Arc<Setting>>>,
-    /// That of databases without one of their own.
+    /// Settings of databases without their own.
     default: Option<Arc<Setting>>,
-    /// Which operations are slow.
+    /// Threshold and sample rate of slow operations.
     pub(crate) slow: SlowOperations,
-    /// What they have in common.
+    /// Slow operations by shape.
     pub(crate) shapes: Shapes,
 }
 
 impl Profiler {
-    /// A profiler that begins with a level for all databases, what counts as slow, and how much of it is told of.
+    /// Creates a profiler with a level for all databases, a slow threshold in milliseconds and a
+    /// sample rate.
     pub(crate) fn new((level, slow_millis, sample_rate): (i32, Option<i64>, Option<f64>)) -> Profiler {
         let profiler = Profiler {
             any: AtomicBool::new(level != 0),
@@ -70,7 +71,7 @@ impl Profiler {
         profiler
     }
 
-    /// A database's setting, where it or that of all databases has been set.
+    /// Returns a database's settings or the default settings, if either exists.
     #[inline]
     pub(crate) fn setting(&self, database: &str) -> Option<Arc<Setting>> {
         if !self.any.load(Relaxed) {
@@ -79,24 +80,25 @@ impl Profiler {
         self.settings.read().get(database).cloned().or_else(|| self.default.clone())
     }
 
-    /// A database's level.
+    /// Returns a database's level.
     pub(crate) fn level(&self, database: &str) -> i32 {
         self.setting(database).map_or(0, |setting| setting.level)
     }
 
-    /// Changes a database's setting.
+    /// Changes a database's settings.
     pub(crate) fn set(&self, database: &str, setting: Setting) {
         self.settings.write().insert(database.to_string(), Arc::new(setting));
         self.any.store(true, Relaxed);
     }
 }
 
-/// Tells of an operation that is over, where its database's setting, as it was when the operation began, or its time
-/// asks for it.
+/// Writes the entry of a finished operation to `system.profile` or the log. `setting` is the
+/// database's setting at the start of the operation.
 pub(crate) fn tell(server: &Server, setting: Option<&Setting>, finished: &Finished<'_>) {
     let slow = |took: Duration| server.profiler.slow.logs(took, || server.random());
     let Some(setting) = setting else {
-        // It is slow, or nobody would ask; the log may be told of a share.
+        // The operation is slow, otherwise the function has returned. The log may receive only a
+        // sample.
         let entries = finished.entries();
         entries.iter().for_each(|entry| server.profiler.shapes.add(finished.command.name, entry));
         if slow(finished.took) {
@@ -129,17 +131,18 @@ pub(crate) fn tell(server: &Server, setting: Option<&Setting>, finished: &Finish
 
 impl Filter {
     fn chooses(&self, entry: Document<'_>, server: &Server) -> bool {
-        // A filter that fails on an entry doesn't choose it.
+        // A filter that fails on an entry does not select it.
         self.matcher.matches(entry, &context(server)).unwrap_or(false)
     }
 }
 
-/// What filters and entries are evaluated in.
+/// Returns the evaluation context of filters and entries.
 pub(crate) fn context(server: &Server) -> Context {
     Context::new(now_millis(), server.random(), Arc::new(Operation::new(0)))
 }
 
-/// Adds an entry to `system.profile`, made where the level was set for all databases.
+/// Adds an entry to `system.profile`. Creates the collection if the level was set for all
+/// databases.
 fn keep(server: &Server, database: &str, entry: Document<'_>) {
     let context = context(server);
     let made = match server.profiler.default {

@@ -1,25 +1,25 @@
-//! What the statements of one command did each, while the profiler listens.
+//! Results of single statements of a command, recorded while the profiler is on.
 
 use base::bson::{Builder, Document, DocumentBuf};
 use database::Operation;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 
-/// One statement that is over.
+/// A finished statement.
 pub(crate) struct Note {
-    /// The statement as its command gave it.
+    /// The statement as sent.
     pub(crate) statement: DocumentBuf,
-    /// What it counted, such as `nMatched`.
+    /// Counts of the statement, such as `nMatched`.
     pub(crate) counts: DocumentBuf,
-    /// Keys and documents that it examined.
+    /// Numbers of examined keys and documents.
     pub(crate) examined: (i64, i64),
-    /// How it found its documents.
+    /// Summary of the plan.
     pub(crate) plan: Option<String>,
-    /// How long it took.
+    /// Duration.
     pub(crate) took: Duration,
 }
 
-/// The statements of a command so far.
+/// Recorded statements of a command.
 pub(crate) struct Notes {
     began: Instant,
     examined: (i64, i64),
@@ -33,7 +33,7 @@ impl Default for Notes {
 }
 
 impl Notes {
-    /// Notes a statement that has just ended, `operation` being that of the command.
+    /// Records a finished statement. `operation` is the command's operation.
     pub(crate) fn add(
         &mut self,
         statement: Document<'_>,

@@ -1,7 +1,7 @@
-//! Slow operations by shape: what they have in common once values are left out, how long they took, and which index
-//! would serve them.
+//! Slow operations by query shape: the shape without values, times, and a suggested index.
 //!
-//! Only what is slow is kept, so that all else costs nothing; of shapes beyond a bound only the number is.
+//! Only slow operations are stored, so fast operations cost nothing. Shapes beyond a limit are only
+//! counted.
 
 use super::advice;
 use super::entry::Entry;
@@ -12,10 +12,10 @@ use parking_lot::Mutex;
 use std::cmp::Reverse;
 use std::collections::HashMap;
 
-/// The most shapes kept.
+/// Maximum number of shapes.
 const KEPT_MAX: usize = 200;
 
-/// The longest shape in bytes; a longer one is kept without its parts.
+/// Maximum size of a shape in bytes. A longer shape is stored without its parts.
 const SHAPE_MAX: usize = 4096;
 
 /// Slow operations by collection, command and shape.
@@ -25,11 +25,11 @@ pub(crate) struct Shapes(Mutex<Kept>);
 #[derive(Default)]
 struct Kept {
     shapes: HashMap<(String, &'static str, Vec<u8>), Sums>,
-    /// Operations that found no room.
+    /// Operations that were only counted.
     left_out: i64,
 }
 
-/// The operations of one shape.
+/// Sums over the operations of a shape.
 #[derive(Clone, Default)]
 struct Sums {
     count: i64,
@@ -38,11 +38,11 @@ struct Sums {
     keys_examined: i64,
     docs_examined: i64,
     returned: i64,
-    /// How the latest one found its documents.
+    /// Plan of the latest operation.
     plan: Option<String>,
-    /// When that was, in milliseconds since 1970.
+    /// Time of the latest operation, in milliseconds since 1970.
     last: i64,
-    /// The key of an index that would find them, if any would.
+    /// Key of a suggested index, if one would help.
     index: Option<DocumentBuf>,
 }
 
@@ -77,10 +77,10 @@ impl Shapes {
         sums.last = super::now_millis();
     }
 
-    /// Appends all shapes, those that took longest in all first, with the index that would serve each unless there is
-    /// one by now.
+    /// Appends all shapes, sorted by total time, with a suggested index for each shape that still
+    /// lacks one.
     pub(crate) fn append_to(&self, out: &mut Builder, database: &Database) {
-        // Looking for an index may ask a store that is far away, and slow operations wait for this lock.
+        // The index lookup may query a remote store, and slow operations wait for this lock.
         let (mut all, left_out) = {
             let kept = self.0.lock();
             let all = kept.shapes.iter().map(|(key, sums)| (key.clone(), sums.clone()));
@@ -97,7 +97,7 @@ impl Shapes {
             out.append(c"lastSeen", Value::DateTime(sums.last));
             let index = sums.index.as_ref().filter(|index| {
                 let scans = sums.plan.as_deref().is_some_and(|plan| plan.contains("COLLSCAN"));
-                // Whoever reads ten for each one returned has the wrong index.
+                // Ten read documents for each returned document indicate a wrong index.
                 let reads_much = sums.docs_examined > 10 * sums.returned.max(1);
                 (scans || reads_much) && !has_index(database, namespace, index.view())
             });
@@ -108,7 +108,8 @@ impl Shapes {
     }
 }
 
-/// Whether a collection has an index that begins with this key. What isn't there, or is a view, can have none.
+/// Returns true if a collection has an index that begins with this key. Also true for a missing
+/// collection or a view, which can have no index.
 fn has_index(database: &Database, namespace: &str, key: Document<'_>) -> bool {
     let collection = Namespace::parse(namespace).ok().and_then(|namespace| database.collection(&namespace));
     let Some(data) = collection.as_ref().and_then(|collection| collection.data.as_ref()) else { return true };
@@ -118,21 +119,21 @@ fn has_index(database: &Database, namespace: &str, key: Document<'_>) -> bool {
     })
 }
 
-/// What of a request decides how its documents are found.
+/// Parts of a request that determine its plan.
 #[derive(Default)]
 struct Parts<'a> {
     filter: Option<Document<'a>>,
     sort: Option<Document<'a>>,
-    /// The field of a distinct.
+    /// Field of a distinct.
     key: Option<&'a str>,
-    /// The stages of a pipeline.
+    /// Stages of a pipeline.
     stages: Vec<&'a str>,
 }
 
 impl<'a> Parts<'a> {
     fn of(command: &str, asked: Document<'a>) -> Parts<'a> {
         let document = |name: &str| asked.get(name).and_then(|value| value.as_document());
-        // The first statement stands for all, where they aren't told of one by one.
+        // The first statement represents all, if they have no entries of their own.
         let first = |list: &str| {
             let list = asked.get(list).and_then(|list| list.as_array());
             list.and_then(|list| list.iter().next()?.as_document()?.get("q")?.as_document())
@@ -155,7 +156,7 @@ impl<'a> Parts<'a> {
         }
     }
 
-    /// A pipeline's own filter and order are those that it begins with.
+    /// Returns filter and sort from the first stages of a pipeline.
     fn of_pipeline(asked: Document<'a>) -> Parts<'a> {
         let mut parts = Parts::default();
         let stages = asked.get("pipeline").and_then(|pipeline| pipeline.as_array());
@@ -171,7 +172,7 @@ impl<'a> Parts<'a> {
         parts
     }
 
-    /// The same without values.
+    /// Returns the shape: the parts without values.
     fn shape(&self) -> DocumentBuf {
         let mut out = Builder::new();
         if let Some(filter) = self.filter {

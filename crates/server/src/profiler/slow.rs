@@ -1,35 +1,35 @@
-//! Slow operations: which ones the log tells of, as the command `profile` sets it.
+//! Slow operations: threshold and sample rate, as the command `profile` sets them.
 
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
-/// What counts as slow, and how much of it is logged.
+/// Threshold and sample rate of slow operations.
 pub(crate) struct SlowOperations {
-    /// Operations that take longer are slow, in milliseconds.
+    /// Threshold in milliseconds. Longer operations are slow.
     threshold: AtomicI64,
-    /// The share of them that is logged, between zero and one, as the bits of a double.
+    /// Share of slow operations in the log, between zero and one, as the bits of a double.
     sample_rate: AtomicU64,
 }
 
 impl Default for SlowOperations {
-    /// MongoDB's: all that take over 100 milliseconds.
+    /// Returns MongoDB's defaults: all operations over 100 milliseconds.
     fn default() -> SlowOperations {
         SlowOperations { threshold: AtomicI64::new(100), sample_rate: AtomicU64::new(1f64.to_bits()) }
     }
 }
 
 impl SlowOperations {
-    /// Operations that take longer are slow, in milliseconds.
+    /// Returns the threshold in milliseconds.
     pub(crate) fn threshold(&self) -> i64 {
         self.threshold.load(Relaxed)
     }
 
-    /// The share of slow operations that is logged.
+    /// Returns the share of slow operations that is logged.
     pub(crate) fn sample_rate(&self) -> f64 {
         f64::from_bits(self.sample_rate.load(Relaxed))
     }
 
-    /// Changes either.
+    /// Changes threshold and sample rate, if given.
     pub(crate) fn set(&self, threshold: Option<i64>, sample_rate: Option<f64>) {
         if let Some(threshold) = threshold {
             self.threshold.store(threshold, Relaxed);
@@ -39,12 +39,12 @@ impl SlowOperations {
         }
     }
 
-    /// Whether an operation that took so long is slow.
+    /// Returns true if an operation of this duration is slow.
     pub(crate) fn is_slow(&self, took: Duration) -> bool {
         i64::try_from(took.as_millis()).unwrap_or(i64::MAX) > self.threshold()
     }
 
-    /// Whether to log an operation that took so long. `random` yields any number.
+    /// Returns true if an operation of this duration is logged. `random` returns any number.
     pub(crate) fn logs(&self, took: Duration, random: impl FnOnce() -> u64) -> bool {
         let unit = || (random() >> 11) as f64 / (1u64 << 53) as f64;
         self.is_slow(took) && unit() < self.sample_rate()
