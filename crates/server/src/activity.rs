@@ -1,7 +1,7 @@
-//! What each connection is doing, for currentOp and killOp; and what it did, for top.
+//! Current operation of each connection for currentOp and killOp, and its usage for top.
 //!
-//! One [`Activity`] lives as long as its connection, so that starting a command allocates
-//! nothing; the registry is locked only when a connection comes or goes, or is looked at.
+//! An [`Activity`] lives as long as its connection, so a command needs no allocation for it. The
+//! registry's lock is taken only when a connection opens or closes, or when the registry is read.
 
 use crate::names::UserName;
 use crate::usage::Usage;
@@ -16,65 +16,66 @@ use std::sync::{Arc, OnceLock};
 use std::task::Waker;
 use std::time::{Duration, Instant};
 
-/// Commands that nobody but their client would miss.
+/// Commands without side effects. They may end if their client has gone.
 const READS: [&str; 7] = ["aggregate", "count", "dbHash", "distinct", "explain", "find", "getMore"];
 
-/// Buffers up to so many bytes aren't told of.
+/// Buffers up to this size are not reported, in bytes.
 const FEW: usize = 64 * 1024;
 
-/// The longest command kept for currentOp, in bytes.
+/// Maximum size of a command for currentOp, in bytes.
 const BODY_MAX: usize = 16 * 1024;
 
-/// The way to a client, for those who neither read from it nor write to it.
+/// A handle on a client's connection for code that neither reads nor writes.
 pub(crate) trait Link: Send + Sync {
-    /// Whether the client has gone, or says nothing more.
+    /// Returns true if the client has closed its sending side.
     fn is_gone(&self) -> bool;
 
-    /// Ends it: whoever reads or writes finds its end.
+    /// Closes the connection. Reads and writes then find its end.
     fn cut(&self);
 }
 
-/// A connection, and what it runs now.
+/// A connection and its current operation.
 pub(crate) struct Activity {
-    /// The connection's number.
+    /// Number of the connection.
     pub(crate) connection_id: i32,
-    /// Who is connected.
+    /// Address of the client.
     pub(crate) client: SocketAddr,
-    /// Whether replies are being sent unasked: those of hello.
+    /// True while hello sends replies without further requests.
     pub(crate) streams: AtomicBool,
-    /// Bytes of a message that hasn't ended or a reply that nobody has read, where they are many.
+    /// Bytes of an incomplete message or an unread reply. Zero for small buffers.
     pub(crate) buffered: AtomicU64,
     link: OnceLock<Box<dyn Link>>,
     current: Mutex<Current>,
     usage: Mutex<Usage>,
-    /// What closed connections did.
+    /// Usage of closed connections.
     past: Arc<Mutex<Usage>>,
 }
 
-/// The operation that a connection runs now.
+/// The operation that a connection runs.
 #[derive(Clone)]
 pub(crate) struct Current {
-    /// The number by which killOp knows it; 0 while nothing runs.
+    /// Operation id for killOp; 0 while no operation runs.
     pub(crate) operation_id: u64,
-    /// The command's name.
+    /// Name of the command.
     pub(crate) command: &'static str,
-    /// Its database, and its collection where it names one.
+    /// Database and, if the command names one, collection.
     pub(crate) namespace: String,
-    /// The logical session that it runs in.
+    /// Logical session of the operation.
     pub(crate) session: Option<SessionId>,
-    /// Who runs it.
+    /// User of the operation.
     pub(crate) user: Option<UserName>,
-    /// The command itself, unless it is long.
+    /// The command, unless it is too large.
     pub(crate) body: Vec<u8>,
-    /// When it began.
+    /// Start time.
     pub(crate) started: Instant,
-    /// Why it has been told to stop, if it has.
+    /// Reason of an interruption.
     killed: Option<ErrorCode>,
-    /// Wakes it where it waits without a thread.
+    /// Waker of a command that waits without a thread.
     waiting: Option<Waker>,
-    /// What stops it, where it is one that can take long.
+    /// Handle that interrupts a long operation.
     pub(crate) operation: Option<Arc<Operation>>,
-    /// What that had examined before: keys and documents. It may be a cursor's.
+    /// Keys and documents that the handle had examined before this command. A cursor's handle
+    /// serves several commands.
     examined: (i64, i64),
 }
 
@@ -85,7 +86,7 @@ pub(crate) struct Used {
 }
 
 impl Used {
-    /// How many keys and documents it has examined for this command.
+    /// Returns the numbers of keys and documents examined for this command.
     pub(crate) fn examined(&self) -> (i64, i64) {
         let (keys, documents) = examined(&self.operation);
         (keys - self.before.0, documents - self.before.1)
@@ -97,27 +98,28 @@ fn examined(operation: &Operation) -> (i64, i64) {
 }
 
 impl Current {
-    /// Whether it is about what each member of a set has to itself.
+    /// Returns true if the operation is on the database `local`, which each member of a set has for
+    /// itself.
     pub(crate) fn is_local(&self) -> bool {
         self.namespace.starts_with("local.")
     }
 }
 
 impl Activity {
-    /// Says which way leads to the client; once.
+    /// Sets the handle on the client's connection, once.
     pub(crate) fn put_on(&self, link: Box<dyn Link>) {
         let _ = self.link.set(link);
     }
 
-    /// Ends the connection.
+    /// Closes the connection.
     pub(crate) fn cut(&self) {
         if let Some(link) = self.link.get() {
             link.cut();
         }
     }
 
-    /// Notes how many bytes the connection's buffers take while it waits for its client, for all who want to know how
-    /// much there is.
+    /// Records the bytes of the connection's buffers while it waits for its client. All connections
+    /// count towards the total of the database.
     pub(crate) fn hold(&self, bytes: usize, database: &Database) {
         let many = if bytes > FEW { bytes as u64 } else { 0 };
         let before = self.buffered.load(Ordering::Relaxed);
@@ -127,7 +129,8 @@ impl Activity {
         }
     }
 
-    /// Ends what runs for a client who has gone, if that has run for so long and only the client would miss it.
+    /// Interrupts the current operation if its client has gone, if it has run for this long, and if
+    /// it has no side effects.
     pub(crate) fn end_if_gone(&self, after: Duration) {
         let runs = |current: &Current| {
             let is_read = READS.contains(&current.command)
@@ -143,7 +146,7 @@ impl Activity {
         }
     }
 
-    /// Marks the beginning of an operation.
+    /// Marks the start of an operation.
     pub(crate) fn begin(
         &self,
         operation_id: u64,
@@ -162,14 +165,14 @@ impl Activity {
         current.session = session;
         current.killed = None;
         current.started = Instant::now();
-        // The text's memory serves again and again.
+        // Reuses the allocation of the text.
         current.namespace.clear();
         current.namespace.push_str(database);
         current.namespace.push('.');
         current.namespace.push_str(collection);
     }
 
-    /// Says who is on the connection from now on.
+    /// Sets the connection's user.
     pub(crate) fn belongs_to(&self, user: Option<&UserName>) {
         let mut current = self.current.lock();
         if current.user.as_ref() != user {
@@ -177,12 +180,12 @@ impl Activity {
         }
     }
 
-    /// Who is on the connection.
+    /// Returns the connection's user.
     pub(crate) fn user(&self) -> Option<UserName> {
         self.current.lock().user.clone()
     }
 
-    /// Says what killOp has to stop.
+    /// Sets the handle that killOp interrupts.
     pub(crate) fn adopt(&self, operation: Arc<Operation>) {
         let mut current = self.current.lock();
         if let Some(reason) = current.killed {
@@ -192,13 +195,13 @@ impl Activity {
         current.operation = Some(operation);
     }
 
-    /// The operation that the present command uses, if it has begun one.
+    /// Returns the current command's operation, if the command has begun one.
     pub(crate) fn operation(&self) -> Option<Used> {
         let current = self.current.lock();
         Some(Used { operation: current.operation.clone()?, before: current.examined })
     }
 
-    /// Why it has been told to stop, if it has; if not, the waker is woken once it is.
+    /// Returns the reason of an interruption. Otherwise registers the waker for one.
     pub(crate) fn killed(&self, waker: &Waker) -> Option<ErrorCode> {
         let mut current = self.current.lock();
         if current.killed.is_none() {
@@ -207,13 +210,13 @@ impl Activity {
         current.killed
     }
 
-    /// Why what runs is to end, if it is, for whoever waits.
+    /// Returns the reason of an interruption for a waiting command.
     pub(crate) fn ending(&self) -> Option<ErrorCode> {
         let current = self.current.lock();
         current.killed.or_else(|| current.operation.as_ref()?.ending())
     }
 
-    /// Marks its end.
+    /// Marks the end of the operation.
     pub(crate) fn end(&self) {
         let mut current = self.current.lock();
         if current.operation_id != 0 {
@@ -232,7 +235,7 @@ impl Activity {
         }
     }
 
-    /// Interrupts what runs now, if it is this.
+    /// Interrupts the current operation if it matches.
     fn kill_if(&self, reason: ErrorCode, is_wanted: impl FnOnce(&Current) -> bool) {
         let mut current = self.current.lock();
         if current.operation_id == 0 || !is_wanted(&current) {
@@ -247,13 +250,13 @@ impl Activity {
         }
     }
 
-    /// The command that runs now, without all else of it.
+    /// Returns only the name of the current command.
     pub(crate) fn command(&self) -> Option<&'static str> {
         let current = self.current.lock();
         (current.operation_id != 0).then_some(current.command)
     }
 
-    /// What is running now.
+    /// Returns the current operation.
     pub(crate) fn current(&self) -> Option<Current> {
         let current = self.current.lock();
         (current.operation_id != 0).then(|| current.clone())
@@ -300,14 +303,14 @@ impl Activities {
         activity
     }
 
-    /// Forgets a connection.
+    /// Removes a connection.
     pub(crate) fn close(&self, activity: &Activity) {
         self.open.lock().remove(&activity.connection_id);
         let usage = std::mem::take(&mut *activity.usage.lock());
         self.past.lock().add(&usage);
     }
 
-    /// What all connections did, open and closed.
+    /// Returns the usage of all connections, open and closed.
     pub(crate) fn usage(&self) -> Usage {
         let mut usage = Usage::default();
         usage.add(&self.past.lock());
@@ -317,22 +320,22 @@ impl Activities {
         usage
     }
 
-    /// How many connections are open, and how many there have been.
+    /// Returns the number of open connections and of all connections since the start.
     pub(crate) fn counts(&self) -> (usize, u64) {
         (self.open.lock().len(), self.connections.load(Ordering::Relaxed))
     }
 
-    /// The number for the next operation.
+    /// Returns the next operation id.
     pub(crate) fn next_operation_id(&self) -> u64 {
         self.operations.fetch_add(1, Ordering::Relaxed) + 1
     }
 
-    /// Every connection, with what it runs now.
+    /// Returns all connections with their current operations.
     pub(crate) fn all(&self) -> Vec<Arc<Activity>> {
         self.open.lock().values().cloned().collect()
     }
 
-    /// Whether this user runs the operation with this number.
+    /// Returns true if this user runs the operation with this id.
     pub(crate) fn is_of(&self, operation_id: u64, user: Option<&UserName>) -> bool {
         self.all().iter().any(|activity| {
             let current = activity.current.lock();
@@ -343,14 +346,14 @@ impl Activities {
         })
     }
 
-    /// Interrupts the operation with this number, if it still runs.
+    /// Interrupts the operation with this id if it still runs.
     pub(crate) fn kill(&self, operation_id: u64) {
         for activity in self.all() {
             activity.kill_if(ErrorCode::Interrupted, |current| current.operation_id == operation_id);
         }
     }
 
-    /// Interrupts what runs in sessions for which `is_wanted` holds, but for the operation that asks.
+    /// Interrupts operations in matching sessions, except for the calling operation.
     pub(crate) fn kill_sessions(&self, asking: u64, is_wanted: impl Fn(&SessionId) -> bool) {
         for activity in self.all() {
             activity.kill_if(ErrorCode::Interrupted, |current| {
@@ -359,7 +362,7 @@ impl Activities {
         }
     }
 
-    /// Interrupts the commands for which `is_wanted` holds, since the member is no longer the primary.
+    /// Interrupts matching commands, because the member is no longer the primary.
     pub(crate) fn kill_at_step_down(&self, is_wanted: impl Fn(&Current) -> bool) {
         for activity in self.all() {
             activity.kill_if(ErrorCode::InterruptedDueToReplStateChange, &is_wanted);

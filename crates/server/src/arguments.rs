@@ -1,7 +1,7 @@
-//! The arguments that any command may carry, read in one place before its handler runs.
+//! Generic arguments of commands, parsed in one place before the handler runs.
 //!
-//! `$db`, the session, read and write concern, time limit, read preference, API version. Each is
-//! either honoured by the handlers through [`Arguments`] or refused here by its own name.
+//! These are `$db`, the session, read and write concern, the time limit, read preference and API
+//! version. Handlers honor them through [`Arguments`], or this module refuses them by name.
 
 use crate::command::Command;
 use crate::read_concern::{Asked, ReadConcern};
@@ -14,37 +14,37 @@ use base::{Result, err};
 use database::SessionId;
 use std::time::Duration;
 
-/// The general arguments of one command.
+/// Generic arguments of a command.
 #[derive(Default)]
 pub(crate) struct Arguments<'a> {
-    /// The logical session.
+    /// Logical session.
     pub(crate) session: Option<SessionId>,
-    /// The same as the client named it, before it was known whose it is.
+    /// Logical session as the client named it, before the check of its owner.
     pub(crate) named_session: Option<Named>,
-    /// The number of the retryable write, or of the transaction, within its session.
+    /// Number of the retryable write or transaction in its session.
     pub(crate) transaction_number: Option<i64>,
-    /// How the command takes part in a transaction, where it does.
+    /// Role of the command in a transaction.
     pub(crate) transaction: Option<Part>,
-    /// The numbers of a retryable write's statements, where the client counts them itself.
+    /// Number of a retryable statement, if the client numbers statements.
     pub(crate) statement_id: Option<i32>,
-    /// As `statement_id`, for several statements.
+    /// Numbers of several retryable statements.
     pub(crate) statement_ids: Option<base::bson::Array<'a>>,
-    /// How long the command may take; zero is no limit and reads as `None`.
+    /// Time limit. Zero means no limit and is `None`.
     pub(crate) max_time: Option<Duration>,
-    /// The read concern.
+    /// Read concern.
     pub(crate) read_concern: Asked,
-    /// The write concern, where one was given.
+    /// Write concern, if given.
     pub(crate) write_concern: Option<WriteConcern>,
-    /// Who is to answer.
+    /// Read preference.
     pub(crate) read_preference: ReadPreference,
-    /// The client's remark, for logs and currentOp.
+    /// The client's comment for logs and currentOp.
     pub(crate) comment: Option<Value<'a>>,
-    /// Whether only commands of the stable API may run.
+    /// True if only the stable API is allowed.
     pub(crate) api_strict: bool,
 }
 
-/// Whether any command may carry a field of this name, which is read here; [`Fields`](crate::fields::Fields) leaves
-/// them out. Asked of each field of each command: names are told apart by their lengths first.
+/// Returns true for the name of a generic argument, which [`Fields`](crate::fields::Fields) skips.
+/// Runs for each field of each command, so lengths are compared first.
 pub(crate) fn is_generic(name: &str) -> bool {
     matches!(
         name,
@@ -69,25 +69,25 @@ pub(crate) fn is_generic(name: &str) -> bool {
     )
 }
 
-/// What the topology decides about the arguments.
+/// Properties of the topology that decide about arguments.
 pub(crate) struct Topology {
-    /// Whether this server shows itself as a replica set.
+    /// True if this server presents itself as a replica set.
     pub(crate) is_replica_set: bool,
 }
 
 impl<'a> Arguments<'a> {
-    /// Reads the general arguments of a command.
+    /// Parses the generic arguments of a command.
     ///
-    /// Errors: wrong types and values as MongoDB reports them; commands that can't be part of a
-    /// transaction; concerns that the command doesn't take.
+    /// Errors: wrong types and values with MongoDB's codes; commands not allowed in transactions;
+    /// concerns that the command does not support.
     pub(crate) fn read(body: Document<'a>, command: &Command, topology: &Topology) -> Result<Arguments<'a>> {
         let mut arguments = Arguments::default();
         let mut api = Api::default();
         let mut given = Given::default();
-        // The first field is the command itself, whatever its name.
+        // The first field is the command's name.
         for element in body.iter().skip(1).filter(|element| is_generic(element.name())) {
             let value = element.value();
-            // Null stands for a missing argument, as in MongoDB; a comment may be null itself.
+            // As in MongoDB, null stands for a missing argument. Only a comment may be null.
             if value.is_nullish() && element.name() != "comment" {
                 continue;
             }
@@ -115,7 +115,7 @@ impl<'a> Arguments<'a> {
                     )?);
                 }
                 "comment" => arguments.comment = Some(value),
-                // Where clients of old put their read preference.
+                // Old clients send their read preference in this field.
                 "$queryOptions" => {
                     let options = typed(&element, command, "object", value.as_document())?;
                     if let Some(preference) = options.find("$readPreference") {
@@ -130,8 +130,7 @@ impl<'a> Arguments<'a> {
                 "apiDeprecationErrors" => {
                     api.deprecation_errors = Some(typed(&element, command, "bool", value.as_bool())?);
                 }
-                // The cluster time is gossip that only sharded clusters check; $db was read with
-                // the frame.
+                // Only sharded clusters check the cluster time. `$db` was read with the frame.
                 _ => {}
             }
         }
@@ -155,7 +154,7 @@ impl<'a> Arguments<'a> {
 
 /// Checks the read concern of a command outside of a transaction.
 ///
-/// Errors: NotAReplicaSet and IllegalOperation for what a standalone can't do; InvalidOptions.
+/// Errors: NotAReplicaSet and IllegalOperation on a standalone; InvalidOptions.
 fn check_read_concern(concern: &Asked, command: &Command, is_replica_set: bool) -> Result<()> {
     match concern.level {
         _ if concern.after.is_some() && !is_replica_set => Err(err!(
@@ -176,13 +175,15 @@ fn check_read_concern(concern: &Asked, command: &Command, is_replica_set: bool) 
             "Command {} does not support this readConcern :: caused by :: read concern not supported",
             command.name
         )),
-        // The stages of a pipeline are checked before, by its handler.
+        // The handler checks the stages of a pipeline itself.
         Some(ReadConcern::Linearizable) if command.name != "aggregate" => check_linearizable(is_replica_set),
         _ => Ok(()),
     }
 }
 
-/// Errors: NotAReplicaSet for a linearizable read of a standalone.
+/// Checks that the server supports linearizable reads.
+///
+/// Errors: NotAReplicaSet on a standalone.
 pub(crate) fn check_linearizable(is_replica_set: bool) -> Result<()> {
     match is_replica_set {
         true => Ok(()),
@@ -201,7 +202,7 @@ struct Api<'a> {
 }
 
 impl Api<'_> {
-    /// Whether the command must keep to the stable API.
+    /// Returns true if the command must conform to the stable API.
     fn check(&self, command: &Command) -> Result<bool> {
         match self.version {
             None if self.strict.is_some() || self.deprecation_errors.is_some() => Err(err!(
@@ -245,7 +246,7 @@ fn transaction_number(value: Value<'_>) -> Result<i64> {
     }
 }
 
-/// Only a shard coordinates a transaction; of that there is none.
+/// Refuses `coordinator`, which only shards use.
 ///
 /// Errors: TypeMismatch; NotImplemented for true.
 fn refuse_coordinator(element: &Element<'_>, command: &Command) -> Result<()> {

@@ -1,5 +1,5 @@
-//! Work that no client asks for: sweeping TTL indexes, closing cursors, sessions and
-//! views nobody uses, ending what runs for clients who have gone.
+//! Background work: TTL deletion, removal of idle cursors, sessions and views, and interruption of
+//! operations of disconnected clients.
 
 use crate::heap::{self, Held, Keeper};
 use crate::parameters::Setting;
@@ -7,19 +7,19 @@ use crate::server::Server;
 use std::sync::Weak;
 use std::time::{Duration, Instant};
 
-/// How often the thread looks whether something is due.
+/// Interval between checks for due work.
 const TICK: Duration = Duration::from_secs(1);
 
-/// What has run for less isn't looked at whether its client is still there.
+/// Minimum duration of an operation before its client's connection is checked.
 const LONG: Duration = Duration::from_millis(500);
 
-/// How often idle cursors and sessions are looked for.
+/// Interval between checks for idle cursors and sessions.
 const IDLE_EVERY: Duration = Duration::from_secs(4);
 
-/// How often the records of retryable writes that nobody remembers are removed.
+/// Interval between removals of unused records of retryable writes.
 const REAP_EVERY: Duration = Duration::from_secs(300);
 
-/// Runs until the server is dropped; start it on a thread of its own.
+/// Runs until the server is dropped. Needs a dedicated thread.
 pub(crate) fn run(server: &Weak<Server>) {
     let mut keeper = Keeper::default();
     let (mut swept, mut closed, mut reaped) = (Instant::now(), Instant::now(), Instant::now());
@@ -36,7 +36,7 @@ pub(crate) fn run(server: &Weak<Server>) {
         for activity in server.activities.all() {
             activity.end_if_gone(LONG);
         }
-        // Asked once a second, so that clients who wait for news hear of the end of a stepDown.
+        // The check each second also reports the end of a stepDown to waiting clients.
         let may_write = server.is_primary() && server.database.write_locks() == 0;
         if may_write && swept.elapsed() >= server.ttl_pause() {
             swept = Instant::now();
@@ -68,7 +68,7 @@ pub(crate) fn run(server: &Weak<Server>) {
 }
 
 impl Server {
-    /// How much memory is in use.
+    /// Returns the memory in use.
     fn held(&self) -> Held {
         let counted = self.database.engine().statistics();
         let engine =
@@ -76,7 +76,7 @@ impl Server {
         Held { engine, resident: heap::process_bytes().map_or(0, |(_, resident)| resident) }
     }
 
-    /// The time between two TTL passes, as the parameter ttlMonitorSleepSecs says now.
+    /// Returns the time between two TTL passes: the present value of ttlMonitorSleepSecs.
     fn ttl_pause(&self) -> Duration {
         match self.parameters.get("ttlMonitorSleepSecs") {
             Some(Setting::Integer(seconds)) => Duration::from_secs(seconds.unsigned_abs().into()),

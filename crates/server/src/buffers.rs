@@ -1,29 +1,29 @@
-//! Buffers that connections borrow only while a request is under way.
+//! Buffers that connections hold only while a request is in progress.
 //!
-//! An idle connection holds none, so thousands of them cost little; each network thread keeps a
-//! few at hand, warm from the request before.
+//! An idle connection holds no buffer, so thousands of idle connections cost little. Each network
+//! thread caches a few buffers, which are still in the processor's cache.
 
 use std::cell::RefCell;
 
-/// The capacity of a new buffer, in bytes: enough for most requests.
+/// Capacity of a new buffer in bytes. Enough for most requests.
 const CAPACITY: usize = 8 * 1024;
 
-/// Larger buffers are freed instead of being kept.
+/// Maximum capacity of a cached buffer. Larger buffers are freed.
 const KEPT_CAPACITY_MAX: usize = 64 * 1024;
 
-/// How many each thread keeps.
+/// Number of cached buffers for each thread.
 const KEPT_MAX: usize = 4;
 
 thread_local! {
     static KEPT: RefCell<Vec<Vec<u8>>> = const { RefCell::new(Vec::new()) };
 }
 
-/// An empty buffer.
+/// Returns an empty buffer.
 pub(crate) fn take() -> Vec<u8> {
     KEPT.with_borrow_mut(|kept| kept.pop()).unwrap_or_else(|| Vec::with_capacity(CAPACITY))
 }
 
-/// Gives a buffer back, whatever it holds.
+/// Returns a buffer to the cache.
 pub(crate) fn give(mut buffer: Vec<u8>) {
     if !(CAPACITY..=KEPT_CAPACITY_MAX).contains(&buffer.capacity()) {
         return;

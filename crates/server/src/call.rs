@@ -1,4 +1,4 @@
-//! One command on its way: what a handler works with.
+//! A running command, as its handler sees it.
 
 use crate::arguments::{Arguments, is_generic};
 use crate::command::Command;
@@ -16,58 +16,58 @@ use std::task::Waker;
 use std::time::{Duration, Instant};
 use wire::request::Request;
 
-/// The surroundings of one command while its handler runs.
+/// Context of a command while its handler runs.
 pub(crate) struct Call<'a> {
-    /// What all connections share.
+    /// State shared by all connections.
     pub(crate) server: &'a Server,
-    /// The connection that asks.
+    /// Connection of the client.
     pub(crate) connection: &'a mut ConnectionState,
-    /// What is known of the request since it began.
+    /// State of the request since its start.
     pub(crate) progress: &'a mut Progress,
-    /// What is asked.
+    /// The request.
     pub(crate) request: &'a Request<'a>,
-    /// The row of the table that is running.
+    /// Row of the command in the command table.
     pub(crate) command: &'static Command,
-    /// The general arguments.
+    /// Generic arguments.
     pub(crate) arguments: Arguments<'a>,
-    /// The reply so far; `ok` and what every reply carries are appended afterwards.
+    /// The reply so far. `ok` and other generic fields are appended later.
     pub(crate) reply: &'a mut Builder,
-    /// The transaction that it is a statement of.
+    /// Transaction that contains the command.
     pub(crate) transaction: Option<Arc<OpenTransaction>>,
-    /// The number by which killOp knows this command.
+    /// Operation id for killOp.
     pub(crate) operation_id: u64,
-    /// Whether the client takes further replies unasked.
+    /// True if the client accepts further replies without requests (exhaust).
     pub(crate) exhaust_allowed: bool,
-    /// Set by a handler that goes on replying, to the topology's version that it told: the same
-    /// request is then handled again.
+    /// Set by a handler that continues to reply: the topology version in its reply. The server then
+    /// handles the same request again.
     pub(crate) streams: Option<i64>,
-    /// What the command's statements did each, where the profiler listens.
+    /// Results of single statements, while the profiler is on.
     pub(crate) notes: Option<Notes>,
     /// Set by a handler that reads a change stream.
     pub(crate) reads_stream: bool,
-    /// Whether the cursor that it reads may show only what no crash undoes.
+    /// True if the cursor may return only durable changes.
     pub(crate) durable: bool,
-    /// What has to happen before the reply goes out.
+    /// Events that must happen before the reply is sent.
     pub(crate) hold: Option<Hold>,
 }
 
-/// How a handler ends, and a request, errors apart.
+/// Result of a handler or request, errors excepted.
 pub(crate) enum Answer {
-    /// The reply is written.
+    /// The reply is complete.
     Done,
-    /// There is nothing to say yet: the handler is called again, and the request polled, after the event.
+    /// The handler must be called again after the event, and the request polled again.
     Wait(Event),
-    /// The connection is to be closed without a reply.
+    /// The connection must be closed without a reply.
     Close,
 }
 
 impl<'a> Call<'a> {
-    /// The command's own fields, to be taken one by one.
+    /// Returns the command's own fields, to be taken one by one.
     pub(crate) fn fields(&self) -> Fields<'a> {
         Fields::of_command(self.request, is_generic)
     }
 
-    /// Notes a statement that has ended, where the profiler listens.
+    /// Records a finished statement while the profiler is on.
     pub(crate) fn note(
         &mut self,
         statement: Document<'_>,
@@ -79,19 +79,19 @@ impl<'a> Call<'a> {
         }
     }
 
-    /// What the database is given for work that may take long: it stops at maxTimeMS, killOp and
-    /// shutdown.
+    /// Creates the handle for database work that may take long. The work ends at maxTimeMS, killOp
+    /// and shutdown.
     ///
-    /// Its `blocking` runs work so that other clients aren't kept waiting: the network thread
-    /// gives its other connections away meanwhile. That costs some ten microseconds, so the
-    /// database does it only around plans expected to read many documents.
+    /// Its `blocking` frees the network thread: other connections of this thread move to another
+    /// thread meanwhile. That costs about ten microseconds, so the database calls it only around
+    /// plans expected to read many documents.
     pub(crate) fn operation(&self) -> Arc<Operation> {
         let mut operation = self.server.database.operation(self.operation_id);
         operation.no_table_scan = self.server.parameters.no_table_scan();
         operation.limit_memory(self.server.parameters.operation_memory());
         let operation = Arc::new(operation);
         if let Some(limit) = self.arguments.max_time {
-            // Time spent waiting for others counts.
+            // Time in waits counts.
             let waited = self.progress.began.map_or(Duration::ZERO, |began| began.at.elapsed());
             let left = limit.saturating_sub(waited).as_micros().div_ceil(1000);
             operation.set_max_time((left as u64).max(1));
@@ -103,13 +103,13 @@ impl<'a> Call<'a> {
         operation
     }
 
-    /// Says that this command carries an operation on, such as a cursor's.
+    /// Makes this command continue an operation, such as a cursor's.
     pub(crate) fn adopt(&self, operation: &Arc<Operation>) {
         self.connection.activity.adopt(operation.clone());
     }
 
-    /// Waits at most this long since the handler was first called: `None` once the time is over
-    /// and the handler must answer.
+    /// Waits at most this long since the first call of the handler; `None` after that time, when
+    /// the handler must reply.
     pub(crate) fn wait(
         &mut self,
         at_most: Duration,

@@ -1,6 +1,7 @@
-//! Parameters of the whole set, of which there is one: `changeStreamOptions`, which says how long pre-images are kept.
+//! Cluster parameters, of which Vellum has one: `changeStreamOptions`, the retention of pre-images.
 //!
-//! They lie in `config.clusterParameters`, as MongoDB keeps them, and so outlive the process where data does.
+//! The stored form is `config.clusterParameters`, as in MongoDB. Persistent engines keep it over
+//! restarts.
 
 use crate::fields::Fields;
 use crate::system_collections::Place;
@@ -10,37 +11,37 @@ use database::Database;
 use parking_lot::RwLock;
 use std::sync::Arc;
 
-/// The name of the one parameter.
+/// Name of the only parameter.
 pub(crate) const CHANGE_STREAM_OPTIONS: &str = "changeStreamOptions";
 
 const PLACE: Place = Place { database: "config", collection: "clusterParameters", id: CHANGE_STREAM_OPTIONS };
 
-/// What `changeStreamOptions` says.
+/// Value of `changeStreamOptions`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct ChangeStreamOptions {
-    /// How long pre-images are kept, in seconds; `None` is as long as their entries in the log.
+    /// Retention of pre-images in seconds; `None` keeps them as long as their oplog entries.
     pub(crate) expire_after_seconds: Option<i64>,
-    /// The cluster time of the change that made it so; zero where there was none.
+    /// Cluster time of the latest change; zero without a change.
     pub(crate) time: u64,
 }
 
-/// The present values.
+/// Current values.
 #[derive(Default)]
 pub(crate) struct ClusterParameters {
     change_streams: RwLock<ChangeStreamOptions>,
 }
 
 impl ClusterParameters {
-    /// The value of `changeStreamOptions`.
+    /// Returns the value of `changeStreamOptions`.
     pub(crate) fn change_streams(&self) -> ChangeStreamOptions {
         *self.change_streams.read()
     }
 }
 
 impl ChangeStreamOptions {
-    /// Reads a value of the parameter.
+    /// Parses a value of the parameter.
     ///
-    /// Errors: BadValue, as MongoDB reports everything about it.
+    /// Errors: BadValue for all mistakes, as in MongoDB.
     pub(crate) fn parse(value: Document<'_>) -> Result<ChangeStreamOptions> {
         let expiry = read(value).map_err(|error| {
             err!(BadValue, "Failed parsing new changeStreamOptions value{}", error.message())
@@ -58,7 +59,7 @@ impl ChangeStreamOptions {
         Ok(ChangeStreamOptions { expire_after_seconds, time: 0 })
     }
 
-    /// Appends the parameter as it is stored and shown, without its `_id`; a standalone has no cluster time to show.
+    /// Appends the stored form without `_id`. A standalone has no cluster time.
     pub(crate) fn append_to(&self, has_time: bool, out: &mut Builder) {
         if has_time {
             out.append(c"clusterParameterTime", Value::Timestamp(self.time));
@@ -107,7 +108,7 @@ fn wrong_type(found: Value<'_>) -> Error {
 }
 
 impl ClusterParameters {
-    /// Takes up what an earlier process stored. What can't be read counts as never set, and is told.
+    /// Loads the stored value. An unreadable value is logged and counts as unset.
     pub(crate) fn load(&self, database: &Arc<Database>) {
         let loaded = PLACE.read(database).and_then(|stored| {
             let Some(stored) = &stored else { return Ok(ChangeStreamOptions::default()) };
@@ -124,9 +125,9 @@ impl ClusterParameters {
         }
     }
 
-    /// Stores the parameter, then lets it hold.
+    /// Stores the parameter, then applies it.
     ///
-    /// Errors: those of the write.
+    /// Errors: errors of the write.
     pub(crate) fn set_change_streams(
         &self,
         database: &Arc<Database>,

@@ -1,17 +1,17 @@
-//! The table of all commands: what each is called, does, and may be used for.
+//! The table of all commands: name, handler, privileges, properties.
 //!
-//! One row per command, sorted by name; `listCommands`, the stable API, the counters of
-//! `serverStatus` and the dispatcher all read it. Older spellings stand in [`ALIASES`].
+//! Each command has one row, sorted by name. `listCommands`, the stable API, the counters of
+//! `serverStatus` and the dispatcher read it. Alternative names are in [`ALIASES`].
 
 use crate::access::{Action, Needs, needs};
 use crate::call::{Answer, Call};
 use crate::commands::*;
 use base::Result;
 
-/// A handler: reads its declared fields, makes its one call, writes its reply.
+/// A handler: takes its declared fields, makes one call, and writes its reply.
 pub(crate) type Handler = fn(&mut Call<'_>) -> Result<Answer>;
 
-/// What a command does to data.
+/// Effect of a command on data.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Kind {
     /// Reads documents or the catalog.
@@ -24,36 +24,36 @@ pub(crate) enum Kind {
 
 /// A row of the table.
 pub(crate) struct Command {
-    /// The name in MongoDB's spelling.
+    /// Name in MongoDB's spelling.
     pub(crate) name: &'static str,
     /// One sentence for `listCommands`.
     pub(crate) help: &'static str,
-    /// What it does to data.
+    /// Effect on data.
     pub(crate) kind: Kind,
-    /// What whoever runs it must be allowed to do.
+    /// Required privileges.
     pub(crate) needs: Needs,
-    /// Whether it runs on the database `admin` alone.
+    /// True if the command runs only on the database `admin`.
     pub(crate) admin_only: bool,
-    /// Whether it may run before authentication.
+    /// True if the command may run before authentication.
     pub(crate) without_auth: bool,
-    /// Whether it belongs to version 1 of the stable API.
+    /// True if version 1 of the stable API has the command.
     pub(crate) stable_api: bool,
-    /// Whether it takes a read concern other than local.
+    /// True if the command supports read concerns other than local.
     pub(crate) takes_read_concern: bool,
-    /// Whether it takes a write concern.
+    /// True if the command supports a write concern.
     pub(crate) takes_write_concern: bool,
-    /// Whether it may be part of a transaction.
+    /// True if the command may be part of a transaction.
     pub(crate) in_transactions: bool,
-    /// Whether it is retryable with a transaction number.
+    /// True if the command is retryable with a transaction number.
     pub(crate) retryable_write: bool,
-    /// Whether it carries secrets, which others don't see.
+    /// True if the command contains secrets, which are redacted.
     pub(crate) has_secrets: bool,
-    /// What runs it.
+    /// Handler of the command.
     pub(crate) run: Handler,
 }
 
 impl Command {
-    /// A row; what else applies is added by the methods below. Writes take a write concern.
+    /// Creates a row. The methods below add properties. Writes support a write concern.
     pub(crate) const fn new(
         name: &'static str,
         kind: Kind,
@@ -78,77 +78,77 @@ impl Command {
         }
     }
 
-    /// A command of MongoDB's that this server doesn't implement, refused by its name.
+    /// Creates a row for a MongoDB command that is not implemented. Its handler refuses it by name.
     const fn refused(name: &'static str, needs: Needs) -> Command {
         Command::new(name, Kind::Admin, "Not implemented.", refused::not_implemented, needs)
     }
 
-    /// Runs on `admin` alone.
+    /// Restricts the command to `admin`.
     pub(crate) const fn admin_only(mut self) -> Command {
         self.admin_only = true;
         self
     }
 
-    /// May run before authentication.
+    /// Allows the command before authentication.
     pub(crate) const fn without_auth(mut self) -> Command {
         self.without_auth = true;
         self
     }
 
-    /// Belongs to version 1 of the stable API.
+    /// Adds the command to version 1 of the stable API.
     pub(crate) const fn stable_api(mut self) -> Command {
         self.stable_api = true;
         self
     }
 
-    /// Takes a read concern other than local.
+    /// Allows read concerns other than local.
     pub(crate) const fn takes_read_concern(mut self) -> Command {
         self.takes_read_concern = true;
         self
     }
 
-    /// May be part of a transaction.
+    /// Allows the command in transactions.
     pub(crate) const fn in_transactions(mut self) -> Command {
         self.in_transactions = true;
         self
     }
 
-    /// Is a write that may be retried with a transaction number, and part of a transaction.
+    /// Makes a write retryable with a transaction number, and allows it in transactions.
     pub(crate) const fn retryable_write(mut self) -> Command {
         self.retryable_write = true;
         self.in_transactions()
     }
 
-    /// Carries secrets, which others don't see.
+    /// Marks the command as containing secrets, which are redacted.
     pub(crate) const fn has_secrets(mut self) -> Command {
         self.has_secrets = true;
         self
     }
 
-    /// Whether it commits or aborts transactions.
+    /// Returns true if the command commits or aborts transactions.
     pub(crate) fn ends_transactions(&self) -> bool {
         matches!(self.name, "abortTransaction" | "commitTransaction")
     }
 
-    /// Whether it can read as of one cluster time.
+    /// Returns true if the command supports snapshot reads at one cluster time.
     pub(crate) fn reads_snapshots(&self) -> bool {
         matches!(self.name, "aggregate" | "distinct" | "find" | "getMore")
     }
 
-    /// Takes no write concern, though it is a write.
+    /// Refuses a write concern for a write.
     pub(crate) const fn without_write_concern(mut self) -> Command {
         self.takes_write_concern = false;
         self
     }
 
-    /// Takes a write concern, though it isn't a write.
+    /// Allows a write concern for a command that is not a write.
     pub(crate) const fn takes_write_concern(mut self) -> Command {
         self.takes_write_concern = true;
         self
     }
 }
 
-/// Every command, sorted by name.
+/// All commands, sorted by name.
 pub(crate) static COMMANDS: &[Command] = &[
     merge_users::MERGE,
     transactions::ABORT_TRANSACTION,
@@ -304,7 +304,7 @@ pub(crate) static COMMANDS: &[Command] = &[
     diagnostics::WHATS_MY_URI,
 ];
 
-/// Other spellings of a command's name, sorted.
+/// Alternative names of commands, sorted.
 static ALIASES: &[(&str, &str)] = &[
     ("buildinfo", "buildInfo"),
     ("collstats", "collStats"),
@@ -316,12 +316,12 @@ static ALIASES: &[(&str, &str)] = &[
     ("mapreduce", "mapReduce"),
 ];
 
-/// The command of this name or alias.
+/// Returns the command of this name or alias.
 pub(crate) fn find(name: &str) -> Option<&'static Command> {
     position(name).and_then(|at| COMMANDS.get(at))
 }
 
-/// Where the command of this name or alias stands in [`COMMANDS`].
+/// Returns the position in [`COMMANDS`] of the command with this name or alias.
 pub(crate) fn position(name: &str) -> Option<usize> {
     let by_name = |name: &str| COMMANDS.binary_search_by(|command| command.name.cmp(name)).ok();
     by_name(name).or_else(|| {

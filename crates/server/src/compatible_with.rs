@@ -1,7 +1,7 @@
-//! The MongoDB version that the server presents itself as.
+//! MongoDB version that the server reports.
 
-/// What `--compatible-with` chooses: what `buildInfo`, `hello` and `featureCompatibilityVersion` say. Errors and their
-/// texts are those of 8.2 either way.
+/// Value of `--compatible-with`: the version in `buildInfo`, `hello` and
+/// `featureCompatibilityVersion`. Errors and their texts are always MongoDB 8.2's.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum CompatibleWith {
     /// MongoDB 8.0.
@@ -12,7 +12,7 @@ pub enum CompatibleWith {
 }
 
 impl CompatibleWith {
-    /// `buildInfo.version`, as clients compare it.
+    /// Returns `buildInfo.version`, as clients compare it.
     pub fn version(self) -> &'static str {
         match self {
             CompatibleWith::V8_0 => "8.0.0",
@@ -20,7 +20,7 @@ impl CompatibleWith {
         }
     }
 
-    /// `buildInfo.versionArray`.
+    /// Returns `buildInfo.versionArray`.
     pub(crate) fn version_array(self) -> [i32; 4] {
         match self {
             CompatibleWith::V8_0 => [8, 0, 0, 0],
@@ -28,7 +28,7 @@ impl CompatibleWith {
         }
     }
 
-    /// The newest version of the wire protocol: `hello.maxWireVersion`.
+    /// Returns the newest version of the wire protocol: `hello.maxWireVersion`.
     pub(crate) fn wire_version(self) -> i32 {
         match self {
             CompatibleWith::V8_0 => 25,
@@ -36,7 +36,7 @@ impl CompatibleWith {
         }
     }
 
-    /// `featureCompatibilityVersion`.
+    /// Returns `featureCompatibilityVersion`.
     pub(crate) fn feature_version(self) -> &'static str {
         match self {
             CompatibleWith::V8_0 => "8.0",

@@ -1,4 +1,4 @@
-//! What a connection remembers between its requests.
+//! State of a connection between its requests.
 
 use crate::activity::Activity;
 use crate::auth::{Conversation, Identity};
@@ -12,38 +12,38 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use wire::header::MAX_MESSAGE_SIZE;
 
-/// What a connection remembers between its requests.
+/// State of a connection between its requests.
 pub(crate) struct ConnectionState {
-    /// What it runs now, shared with the registry.
+    /// Current operation, shared with the registry.
     pub(crate) activity: Arc<Activity>,
-    /// The address that the client dialled.
+    /// Server address that the client connected to.
     pub(crate) local: SocketAddr,
-    /// Who has logged in.
+    /// Authenticated user.
     pub(crate) identity: Option<Arc<Identity>>,
-    /// The conversation of somebody who is about to.
+    /// SASL conversation in progress.
     pub(crate) conversation: Option<Box<Conversation>>,
-    /// Whether it is the server itself that asks: it may do everything.
+    /// True for the server's internal connections, which have all privileges.
     pub(crate) is_system: bool,
-    /// How the connection is encrypted, if it is, and for whom.
+    /// TLS version and certificate of an encrypted connection.
     pub(crate) peer: Option<Box<Peer>>,
-    /// What the client said of itself in the first hello.
+    /// Client metadata of the first hello.
     pub(crate) metadata: Option<Box<DocumentBuf>>,
-    /// The session used last, so that using it again needs no look-up.
+    /// Last used session, so that repeated use needs no lookup.
     pub(crate) session: Option<Arc<Session>>,
-    /// What is counted of the database used last.
+    /// Counters of the last used database.
     pub(crate) counted: Option<Arc<DatabaseOperations>>,
 }
 
-/// What TLS tells of the other end.
+/// Facts of a TLS handshake.
 pub(crate) struct Peer {
-    /// The protocol's version.
+    /// Protocol version.
     pub(crate) protocol: Option<ProtocolVersion>,
-    /// Whom the client's certificate is for, if it has shown one, which has been checked.
+    /// Subject of the client's verified certificate.
     pub(crate) subject: Option<String>,
 }
 
 impl Peer {
-    /// What a handshake has told.
+    /// Reads the facts of a handshake.
     pub(crate) fn new(protocol: Option<ProtocolVersion>, certificate: Option<&CertificateDer<'_>>) -> Peer {
         let facts = certificate.and_then(|certificate| wire::certificates::facts(certificate).ok());
         let subject = facts.map(|facts| facts.subject);
@@ -57,7 +57,7 @@ impl Peer {
 }
 
 impl ConnectionState {
-    /// A new connection.
+    /// Creates the state of a new connection.
     pub(crate) fn new(activity: Arc<Activity>, local: SocketAddr) -> ConnectionState {
         ConnectionState {
             activity,
@@ -72,12 +72,12 @@ impl ConnectionState {
         }
     }
 
-    /// Whether nobody has logged in here who would have to.
+    /// Returns true if access control is on and the connection has no user.
     pub(crate) fn is_stranger(&self, server: &Server) -> bool {
         self.identity.is_none() && server.auth.enabled() && !self.is_system
     }
 
-    /// How large a message may be: little is taken from those who haven't logged in.
+    /// Returns the maximum message size, which is lower before authentication.
     pub(crate) fn largest_message(&self, server: &Server) -> usize {
         match self.is_stranger(server) {
             true => server.parameters.stranger_message_max(),
@@ -85,13 +85,13 @@ impl ConnectionState {
         }
     }
 
-    /// The application's name from the client's metadata, empty where it gave none.
+    /// Returns the application's name in the client metadata, empty if missing.
     pub(crate) fn app_name(&self) -> &str {
         self.metadata.as_ref().map_or("", |metadata| app_name(metadata.view()))
     }
 }
 
-/// The application's name in a client's metadata, empty where there is none.
+/// Returns the application's name in client metadata, empty if missing.
 pub(crate) fn app_name(metadata: Document<'_>) -> &str {
     let application = metadata.get("application").and_then(|value| value.as_document());
     application.and_then(|document| document.get("name")).and_then(|name| name.as_str()).unwrap_or("")

@@ -1,4 +1,4 @@
-//! One counter.
+//! An atomic counter.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -7,12 +7,12 @@ use std::sync::atomic::{AtomicU64, Ordering};
 pub(crate) struct Counter(AtomicU64);
 
 impl Counter {
-    /// Counts `amount` more.
+    /// Adds `amount`.
     pub(crate) fn add(&self, amount: u64) {
         self.0.fetch_add(amount, Ordering::Relaxed);
     }
 
-    /// The count, as BSON takes it.
+    /// Returns the count as a BSON integer.
     pub(crate) fn get(&self) -> i64 {
         self.0.load(Ordering::Relaxed) as i64
     }

@@ -1,37 +1,37 @@
-//! What the server counts of itself, as serverStatus reports it.
+//! Counters of the server, as serverStatus reports them.
 
 use crate::counter::Counter;
 use crate::operations::Operations;
 use rustls::ProtocolVersion;
 
-/// How often one way to log in was tried, and let somebody in.
+/// Logins by one mechanism.
 #[derive(Default)]
 pub(crate) struct LoginCounter {
-    /// All tries.
+    /// All attempts.
     pub(crate) all: TryCounter,
-    /// Those that began within a hello.
+    /// Attempts that began inside a hello.
     pub(crate) early: TryCounter,
 }
 
-/// Tries, and those that came to something.
+/// Attempts and successes.
 #[derive(Default)]
 pub(crate) struct TryCounter {
     pub(crate) received: Counter,
     pub(crate) successful: Counter,
 }
 
-/// The ways to log in, as serverStatus sorts them.
+/// Mechanisms in the order of serverStatus.
 pub(crate) const LOGINS: [&str; 3] = ["MONGODB-X509", "SCRAM-SHA-1", "SCRAM-SHA-256"];
 
-/// All counts.
+/// All counters.
 pub(crate) struct Counters {
-    /// Bytes received, headers included.
+    /// Bytes received, including headers.
     pub(crate) bytes_in: Counter,
-    /// Bytes sent, headers included.
+    /// Bytes sent, including headers.
     pub(crate) bytes_out: Counter,
     /// Requests received.
     pub(crate) requests: Counter,
-    /// Documents inserted one by one, as opcounters has them.
+    /// Inserted documents, as in opcounters.
     pub(crate) inserted: Counter,
     /// Update statements.
     pub(crate) updated: Counter,
@@ -39,23 +39,23 @@ pub(crate) struct Counters {
     pub(crate) deleted: Counter,
     /// Documents returned in batches.
     pub(crate) returned: Counter,
-    /// Errors that clients caused.
+    /// Errors caused by clients.
     pub(crate) user_asserts: Counter,
-    /// Handlers that panicked.
+    /// Panics of handlers.
     pub(crate) panics: Counter,
-    /// Connections refused for their number.
+    /// Connections refused by the connection limit.
     pub(crate) connections_rejected: Counter,
-    /// Connections by their version of TLS: as [`PROTOCOLS`] has them, then others.
+    /// Connections by TLS version: in the order of [`PROTOCOLS`], then other versions.
     pub(crate) protocols: [Counter; 5],
-    /// Hellos that asked how a user can log in.
+    /// Hellos that requested a user's mechanisms.
     pub(crate) mechanisms_asked: Counter,
-    /// Tries to log in: as [`LOGINS`] has them.
+    /// Login attempts in the order of [`LOGINS`].
     pub(crate) logins: [LoginCounter; LOGINS.len()],
     /// Commands by database.
     pub(crate) operations: Operations,
 }
 
-/// The versions of TLS that are counted, by MongoDB's names of them. The first two nobody gets.
+/// TLS versions with MongoDB's names. The server never negotiates the first two.
 pub(crate) const PROTOCOLS: [(&str, ProtocolVersion); 4] = [
     ("1.0", ProtocolVersion::TLSv1_0),
     ("1.1", ProtocolVersion::TLSv1_1),
@@ -64,7 +64,7 @@ pub(crate) const PROTOCOLS: [(&str, ProtocolVersion); 4] = [
 ];
 
 impl Counters {
-    /// Counts at zero, for a table of this many commands.
+    /// Creates zero counters for a table of this many commands.
     pub(crate) fn new(commands: usize) -> Counters {
         Counters {
             bytes_in: Counter::default(),
@@ -84,7 +84,7 @@ impl Counters {
         }
     }
 
-    /// Counts a try to log in, or that one has let somebody in.
+    /// Counts a login attempt or a success.
     pub(crate) fn count_login(&self, mechanism: &str, is_early: bool, of: fn(&TryCounter) -> &Counter) {
         let at = LOGINS.iter().position(|known| *known == mechanism);
         if let Some(counter) = at.and_then(|at| self.logins.get(at)) {
@@ -93,7 +93,7 @@ impl Counters {
         }
     }
 
-    /// Counts a connection of this version of TLS.
+    /// Counts a connection with this TLS version.
     pub(crate) fn count_protocol(&self, protocol: Option<ProtocolVersion>) {
         let at = PROTOCOLS.iter().position(|(_, known)| Some(*known) == protocol);
         if let Some(counter) = self.protocols.get(at.unwrap_or(PROTOCOLS.len())) {

@@ -1,34 +1,35 @@
-//! The number of threads that serve a single client each, and its bound.
+//! The limit on dedicated threads, each of which serves one client.
 
 use crate::blocking::threads_most;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-/// How many clients have a thread of their own at most, where another server is asked for everything.
+/// Maximum number of dedicated threads on a server with a remote store.
 const MOST_SHARED: usize = 256;
 
-/// The same for each processor, where it isn't: [measured](../../../docs/performance.md#one-connection).
+/// Maximum number for each processor on a server with local data:
+/// [measured](../../../docs/performance.md#one-connection).
 const MOST_EACH: usize = 1;
 
-/// For how long nobody has one after somebody found too many who have.
+/// Time without dedicated threads after the limit was exceeded.
 const CROWDED: Duration = Duration::from_millis(100);
 
-/// The threads that serve a client each.
+/// The dedicated threads of a server.
 pub(crate) struct Threads {
     count: AtomicUsize,
     most: usize,
-    /// Whether those who have a thread give it up as soon as there are too many.
+    /// True if clients give up their threads as soon as the limit is exceeded.
     gives_way: bool,
     since: Instant,
-    /// Until when there are too many, milliseconds after `since`.
+    /// End of the time without dedicated threads, in milliseconds after `since`.
     crowded_until: AtomicU64,
 }
 
 impl Threads {
-    /// None yet, of a server that asks another one for everything, or of one that has the data itself.
+    /// Creates the limit for a server with a remote store (`is_shared`) or with local data.
     pub(crate) fn new(is_shared: bool) -> Threads {
         let processors = std::thread::available_parallelism().map_or(1, |processors| processors.get());
-        // Half of the threads that the address space allows stay free for all other clients.
+        // Half of the threads that fit into the address space stay free for other clients.
         let most = threads_most().map_or(MOST_SHARED, |most| (most / 2).min(MOST_SHARED));
         Threads {
             count: AtomicUsize::new(0),
@@ -39,13 +40,13 @@ impl Threads {
         }
     }
 
-    /// How many there are.
+    /// Returns the number of dedicated threads.
     #[cfg(test)]
     pub(crate) fn count(&self) -> usize {
         self.count.load(Ordering::Relaxed)
     }
 
-    /// Whether a client found too many a moment ago.
+    /// Returns true if the limit was exceeded recently.
     pub(crate) fn is_crowded(&self) -> bool {
         let until = self.crowded_until.load(Ordering::Relaxed);
         until != 0 && self.milliseconds() < until
@@ -55,7 +56,7 @@ impl Threads {
         self.since.elapsed().as_millis() as u64
     }
 
-    /// Counts one more, unless there are too many.
+    /// Counts a thread, unless the limit is reached.
     pub(crate) fn enter(&self) -> Option<Entered<'_>> {
         if self.is_crowded() {
             return None;
@@ -72,7 +73,7 @@ impl Threads {
     }
 }
 
-/// One that is counted, until it is dropped.
+/// A counted thread. The count drops with it.
 pub(crate) struct Entered<'a>(&'a AtomicUsize);
 
 impl Drop for Entered<'_> {

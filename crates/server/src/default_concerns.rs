@@ -1,7 +1,7 @@
-//! The defaults for read and write concerns, as setDefaultRWConcern leaves them.
+//! Default read and write concerns, as setDefaultRWConcern sets them.
 //!
-//! They lie in `config.settings`, as MongoDB keeps them, and so outlive the process where data does; what counts is
-//! the copy read at the start and changed by the command.
+//! The stored form is in `config.settings`, as in MongoDB. Persistent engines keep it over
+//! restarts. Commands use a copy in memory, read at the start and changed by the command.
 
 use crate::read_concern::ReadConcern;
 use crate::system_collections::Place;
@@ -12,38 +12,38 @@ use database::Database;
 use parking_lot::RwLock;
 use std::sync::Arc;
 
-/// The `_id` under which they are stored.
+/// `_id` of the stored document.
 const PLACE: Place = Place { database: "config", collection: "settings", id: "ReadWriteConcernDefaults" };
 
-/// What was set, if anything was.
+/// Values set by the command.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Custom {
-    /// The level of reads.
+    /// Read concern level.
     pub(crate) read: Option<ReadConcern>,
-    /// What writes wait for.
+    /// Write concern.
     pub(crate) write: Option<WriteConcern>,
-    /// The cluster time and the time of the last change.
+    /// Cluster time and wall clock time of the last change.
     pub(crate) updated: Option<(u64, i64)>,
 }
 
-/// The defaults of one server.
+/// Defaults of a server.
 #[derive(Default)]
 pub(crate) struct DefaultConcerns {
     custom: RwLock<Custom>,
 }
 
 impl DefaultConcerns {
-    /// What was set.
+    /// Returns the values set by the command.
     pub(crate) fn custom(&self) -> Custom {
         self.custom.read().clone()
     }
 
-    /// The level of a read that asks for none, where one was set.
+    /// Returns the default read concern level, if set.
     pub(crate) fn read(&self) -> Option<ReadConcern> {
         self.custom.read().read
     }
 
-    /// The write concern of a write that asks for none.
+    /// Returns the write concern of a write without one.
     pub(crate) fn write(&self, is_replica_set: bool) -> (WriteConcern, Provenance) {
         if !is_replica_set {
             return (WriteConcern::default(), Provenance::ImplicitDefault);
@@ -56,7 +56,7 @@ impl DefaultConcerns {
 }
 
 impl DefaultConcerns {
-    /// Takes up what an earlier process stored. What can't be read counts as never set, and is told.
+    /// Loads the stored defaults. An unreadable document is logged and counts as unset.
     pub(crate) fn load(&self, database: &Arc<Database>) {
         let loaded = PLACE.read(database).and_then(|stored| match stored {
             Some(stored) => Custom::parse(stored.view()),
@@ -68,9 +68,9 @@ impl DefaultConcerns {
         }
     }
 
-    /// Stores defaults, then lets them hold.
+    /// Stores defaults, then applies them.
     ///
-    /// Errors: those of the write.
+    /// Errors: errors of the write.
     pub(crate) fn set(&self, database: &Arc<Database>, custom: Custom) -> Result<()> {
         PLACE.write(database, |document| custom.append_to(document))?;
         *self.custom.write() = custom;
@@ -79,7 +79,7 @@ impl DefaultConcerns {
 }
 
 impl Custom {
-    /// Reads the stored document.
+    /// Parses the stored document.
     fn parse(stored: Document<'_>) -> Result<Custom> {
         let document = |name: &str| stored.get(name).and_then(|value| value.as_document());
         let level = document("defaultReadConcern").and_then(|concern| concern.get("level"));
@@ -94,7 +94,7 @@ impl Custom {
         })
     }
 
-    /// Appends what was set and when.
+    /// Appends the values and the time of the last change.
     pub(crate) fn append_to(&self, document: &mut Builder) {
         if let Some(level) = self.read {
             document.begin_document(c"defaultReadConcern").append(c"level", level.name()).end();
@@ -109,9 +109,10 @@ impl Custom {
         }
     }
 
-    /// What holds after a change; `None` leaves what was, an empty concern takes it away.
+    /// Returns the values after a change. `None` keeps a value, and an empty concern removes it.
     ///
-    /// Errors: BadValue for what is no default, IllegalOperation for taking the write concern away.
+    /// Errors: BadValue for an invalid default, IllegalOperation for a removal of the write
+    /// concern.
     pub(crate) fn changed(
         self,
         read: Option<Option<ReadConcern>>,
