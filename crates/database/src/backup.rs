@@ -40,6 +40,7 @@ impl Database {
     }
 }
 
+/// The stage of a backup's cursor: one document about the kind, then one for each chunk.
 struct Pieces {
     backup: Backup,
     told: bool,

@@ -174,6 +174,7 @@ impl StateName {
         Ok(StateName { database: database.into(), name: name.into() })
     }
 
+    /// Returns NamespaceNotFound for the snapshot.
     pub(crate) fn not_found(&self) -> base::Error {
         err!(NamespaceNotFound, "database '{}' has no snapshot named '{}'", self.database, self.name)
     }
@@ -237,6 +238,7 @@ impl SavedStates {
     }
 }
 
+/// Returns the error for a snapshot whose catalog entries do not match.
 fn broken() -> base::Error {
     err!(DataCorruptionDetected, "broken snapshot in the catalog")
 }
@@ -364,6 +366,7 @@ pub(crate) fn stored_multikey(entry: Document<'_>) -> Vec<Vec<u32>> {
     indexes.map(|index| index.as_document().map(multikey_of).unwrap_or_default()).collect()
 }
 
+/// Returns the multikey bits in an index's part of an entry; none in entries without any.
 fn multikey_of(index: Document<'_>) -> Vec<u32> {
     let bits = index.get("multikey").and_then(|bits| bits.as_array());
     let bits = bits.into_iter().flat_map(|array| array.iter());

@@ -160,12 +160,14 @@ impl ReadCatalog {
         Ok(())
     }
 
+    /// Raises the first unused tree number above the trees of a collection.
     fn reserve(&mut self, collection: &Collection) {
         let idents = collection.data.iter().flat_map(|data| data.idents());
         self.next_ident = idents.map(|ident| Ident(ident.0 + 1)).fold(self.next_ident, Ident::max);
     }
 }
 
+/// Reads the counts from the engine, for a store that keeps them with its trees.
 fn read_counts(snapshot: &dyn Snapshot, ident: Ident, counts: &Counts) -> storage::Result<()> {
     let records = snapshot.entries(ident)?;
     let bytes = snapshot.bytes(ident)?;

@@ -175,6 +175,7 @@ impl CatalogChange<'_> {
         Collection { namespace, uuid, options, data, generation: 0 }
     }
 
+    /// Forks the trees of a collection. The copy starts without index builds, filters and cached plans.
     fn twin_data(&mut self, origin: &Data, now_millis: i64) -> Data {
         let ident = self.fork_ident(origin.ident);
         let twin = |index: &Arc<Index>| {
@@ -205,6 +206,7 @@ impl CatalogChange<'_> {
     }
 }
 
+/// Checks that a database may be replaced or emptied. Errors: IllegalOperation, InvalidNamespace.
 fn check_replaceable(database: &str) -> Result<()> {
     check_database_name(database)?;
     match OWN.contains(&database) {

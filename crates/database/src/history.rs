@@ -41,6 +41,7 @@ impl Default for History {
     }
 }
 
+/// A kept view, with its cluster time and the moment from which its retention counts.
 struct Kept {
     time: u64,
     view: View,

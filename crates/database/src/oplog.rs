@@ -152,6 +152,7 @@ impl Database {
         Ok(())
     }
 
+    /// Commits a log entry that changes no data.
     fn log_note(&self, message: &str) -> Result<()> {
         let mut change = Change { earliest: self.earliest_cluster_time(), ..Change::default() };
         logged::put_note(&mut change, self.log_moment(), message);

@@ -36,6 +36,7 @@ impl Database {
         deleted
     }
 
+    /// Deletes the documents of one index whose date is at or before a moment, in milliseconds since 1970.
     fn sweep(self: &Arc<Self>, namespace: &Namespace, path: &str, index: &str, before: i64) -> Result<u64> {
         let mut filter = Builder::new();
         // A comparison with a date matches only dates, so other values never expire.

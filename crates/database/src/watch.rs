@@ -58,8 +58,10 @@ pub(crate) struct Watchers {
     unsynced: Mutex<HashMap<Namespace, Position>>,
 }
 
+/// Callbacks with the number of their watch.
 type List = Vec<(u64, Wake)>;
 
+/// The callbacks by what they watch.
 #[derive(Default)]
 struct Lists {
     collections: HashMap<Namespace, List>,
@@ -150,6 +152,7 @@ impl Watchers {
         }
     }
 
+    /// Calls the callbacks of some namespaces, each once, after releasing the lock.
     fn wake(&self, namespaces: &[Namespace]) {
         let mut wakes: Vec<Wake> = Vec::new();
         let mut take = |list: &List| wakes.extend(list.iter().map(|(_, wake)| wake.clone()));

@@ -46,9 +46,11 @@ pub(crate) struct Barriers {
 /// The barrier of one durability level.
 struct Barrier {
     inner: Mutex<Inner>,
+    /// Notified at the end of each message.
     passed: Condvar,
     /// A pool of one connection for this barrier alone: a message may take long.
     pool: Arc<Pool>,
+    /// The statement that writes the empty message at this level's `synchronous_commit`.
     message: Arc<Statement>,
 }
 

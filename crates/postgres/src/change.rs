@@ -76,8 +76,10 @@ pub(crate) struct Extras {
 pub(crate) struct Group<'a> {
     idents: Vec<i64>,
     keys: Vec<Cow<'a, [u8]>>,
+    /// The whole key, if the index truncates it.
     long: Vec<Option<&'a [u8]>>,
     values: Vec<Option<&'a [u8]>>,
+    /// SHA-256 of the expected value; `None` expects nothing about it.
     digests: Vec<Option<[u8; 32]>>,
 }
 
@@ -106,14 +108,23 @@ impl<'a> Group<'a> {
 pub(crate) struct Sorted<'a> {
     /// Collections that must be unchanged: their trees and generations.
     pub(crate) generations: (Vec<i64>, Vec<i64>),
+    /// Keys that must be absent, with their new values.
     pub(crate) free: Group<'a>,
+    /// Keys that get a value, absent or not.
     pub(crate) put: Group<'a>,
+    /// Keys that must be absent or have this value already, such as unique keys of the own record.
     pub(crate) own: Group<'a>,
+    /// Keys whose value must be as expected, and changes.
     pub(crate) update: Group<'a>,
+    /// Keys whose value must be as expected, and which are deleted.
     pub(crate) delete: Group<'a>,
+    /// Keys that are deleted; with a digest only if their value is as expected.
     pub(crate) remove: Group<'a>,
+    /// Keys whose value must be as expected, and stays; without a digest they must be absent.
     pub(crate) value: Group<'a>,
+    /// Keys that must be absent or have the expected value.
     pub(crate) none_or: Group<'a>,
+    /// Prefixes under which no key may exist.
     pub(crate) under: Group<'a>,
 }
 

@@ -30,6 +30,7 @@ pub(crate) struct Open {
 #[derive(Default)]
 pub(crate) struct Claimed {
     pub(crate) keys: HashSet<(Ident, Key)>,
+    /// Trees whose generation is locked until the end of the transaction.
     trees: HashSet<Ident>,
 }
 

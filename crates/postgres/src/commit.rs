@@ -55,6 +55,7 @@ impl Attempt {
 /// The parts of a change outside its batch, as rows.
 pub(crate) struct Besides {
     extras: Extras,
+    /// New generations of collections; `None` removes a dropped collection's.
     generations: Vec<(Ident, Option<u64>)>,
 }
 

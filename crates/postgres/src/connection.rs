@@ -74,6 +74,7 @@ impl Row {
 /// The requests that one expected answer belongs to.
 #[derive(Default)]
 struct Awaited {
+    /// Number of calls that the answer covers.
     calls: usize,
     /// Names of the statements that the flush parses.
     parsing: VecDeque<String>,
@@ -82,7 +83,9 @@ struct Awaited {
 /// An authenticated connection.
 pub(crate) struct Connection {
     stream: Stream,
+    /// Bytes received and not parsed yet.
     input: BytesMut,
+    /// Bytes of queued calls.
     output: BytesMut,
     /// Names of the statements that the server has prepared on this connection.
     prepared: HashSet<String>,
@@ -94,6 +97,7 @@ pub(crate) struct Connection {
     awaited: VecDeque<Awaited>,
     /// Transaction status (idle, open, failed) as of the last answer read.
     status: u8,
+    /// Set by the first error of the connection, which is then discarded.
     broken: bool,
     /// True if reads end after a short timeout, for [`ready`](Self::ready).
     polls: bool,
@@ -109,6 +113,7 @@ pub(crate) struct Connection {
     pub(crate) trips: Arc<AtomicU64>,
     /// The route and the secret for a cancel request.
     way: Way,
+    /// The key data for a cancel request, sent by the server at the start.
     secret: Option<Secret>,
     /// True if an abandoned statement runs on the connection.
     given_up: bool,

@@ -72,10 +72,13 @@ pub(crate) struct PostgresCursor {
     chosen: Option<Chosen>,
     /// The group of scans that begin together, and the number of this scan in the group.
     beginning: Option<(Arc<Beginnings>, usize)>,
+    /// Entries read and not yet reached.
     page: VecDeque<Entry>,
+    /// The entry at the cursor.
     current: Option<Entry>,
     /// True once all pages have been read.
     ended: bool,
+    /// Number of entries of the next page. Grows while the walk continues, and shrinks for long documents.
     next_page: usize,
 }
 

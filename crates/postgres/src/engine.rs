@@ -16,7 +16,9 @@ use storage::{Batch, Engine, Error, Position, Result, Snapshot, Statistics};
 pub(crate) struct PostgresEngine {
     front: Arc<Front>,
     pub(crate) barriers: Arc<Barriers>,
+    /// Number of commits through this engine.
     commits: AtomicU64,
+    /// Called when more commits are durable.
     wake: Mutex<Option<Arc<dyn Fn() + Send + Sync>>>,
 }
 

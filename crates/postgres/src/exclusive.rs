@@ -17,6 +17,7 @@ use storage::{Ident, Result};
 pub(crate) struct Held<'a> {
     store: &'a PostgresStore,
     session: Arc<Session>,
+    /// Generation of the catalog when the fence was taken.
     generation: u64,
 }
 

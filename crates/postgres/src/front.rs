@@ -73,10 +73,13 @@ pub(crate) struct Front {
     /// The life in which this front was last confirmed (see `settle`), and the lock of that work.
     pub(crate) settled: AtomicU64,
     pub(crate) settling: Mutex<()>,
+    /// Reserved tree numbers that have not been used.
     idents: Mutex<std::ops::Range<u64>>,
+    /// The last record id.
     records: AtomicU64,
     /// Position in the log, and the clock.
     pub(crate) times: Arc<Times>,
+    /// The thread that polls the log for this front's streams.
     pub(crate) follower: Arc<Follower>,
     /// Number of this front, unique while the lease lasts.
     pub(crate) lease: Arc<Lease>,
@@ -84,6 +87,7 @@ pub(crate) struct Front {
     pub(crate) trips: Arc<AtomicU64>,
     /// The latest generation of the catalog that this process has seen.
     pub(crate) known: Known,
+    /// Open read sessions, for parking.
     pub(crate) sessions: Arc<Sessions>,
     pub(crate) standbys: Arc<Standbys>,
 }
@@ -298,6 +302,7 @@ fn look_after(times: &Times, statements: &Statements, lent: &mut Lent) -> Answer
 /// Polls for entries of other fronts and makes them durable, once for all streams of a front.
 #[derive(Default)]
 pub(crate) struct Follower {
+    /// True after a request for an immediate poll.
     pub(crate) asked: Mutex<bool>,
     pub(crate) wake: Condvar,
     /// Time up to which waiting streams have been notified.

@@ -19,9 +19,11 @@ pub(crate) struct Lease {
     number: AtomicI64,
     /// End of the lease, as stored on the server.
     until: Mutex<i64>,
+    /// Origin of `renewed`.
     start: Instant,
     /// Time of the last renewal, in milliseconds after the start.
     renewed: AtomicU64,
+    /// True once the front is closed.
     ended: Mutex<bool>,
     wake: Condvar,
     /// The life that the markers belong to, and the latest markers, oldest first.

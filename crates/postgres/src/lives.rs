@@ -17,6 +17,7 @@ use storage::Position;
 /// The lives that a front has seen, numbered from one.
 #[derive(Default)]
 pub(crate) struct Lives {
+    /// Number of the latest life, readable without the lock.
     current: AtomicU64,
     inner: Mutex<Inner>,
 }

@@ -35,6 +35,7 @@ pub(crate) enum Role {
 pub(crate) struct Member {
     pub(crate) place: Arc<Place>,
     pub(crate) pool: Arc<Pool>,
+    /// The [`Role`] as a number.
     role: AtomicU8,
     /// Smoothed latency in microseconds; the latest surveys weigh most.
     took: AtomicU64,
@@ -74,10 +75,13 @@ impl Member {
 pub(crate) struct Standbys {
     /// Empty for a single host.
     members: Vec<Member>,
+    /// Round-robin counter over the hosts.
     next: AtomicUsize,
     /// Number of finished surveys, and whether a thread waits for the next.
     looks: Mutex<(u64, bool)>,
+    /// Notified at the end of a survey.
     looked: Condvar,
+    /// Notified by a request for a survey.
     asked: Condvar,
 }
 
@@ -233,6 +237,7 @@ struct Pulse {
     place: Arc<Place>,
     question: Arc<Statement>,
     connection: Option<Connection>,
+    /// Time of the first failed heartbeat of the present outage.
     silent_since: Option<Instant>,
 }
 

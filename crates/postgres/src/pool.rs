@@ -36,16 +36,19 @@ pub(crate) struct Waiting<'a> {
 /// A bounded pool of connections.
 pub(crate) struct Pool {
     place: Arc<Place>,
+    /// Maximum number of open connections.
     most: usize,
     /// Counts the round trips of its connections.
     trips: Arc<AtomicU64>,
     inner: Mutex<Inner>,
+    /// Notified when a connection is returned or closed.
     returned: Condvar,
 }
 
 /// The server of a pool, and the query made on each new connection.
 pub(crate) struct Place {
     pub(crate) config: Config,
+    /// The lives of the server, shared by all pools of its connections.
     pub(crate) lives: Arc<Lives>,
     /// Reads the life of the server; `None` for a standby, which has none of its own.
     pub(crate) life: Option<Arc<Statement>>,

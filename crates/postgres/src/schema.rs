@@ -18,67 +18,93 @@ pub(crate) const IDENTS: u64 = 64;
 pub(crate) struct Statements {
     pub(crate) begin_read: Arc<Statement>,
     pub(crate) begin_write: Arc<Statement>,
+    /// Begins a transaction that may lock rows, for write intents.
     pub(crate) begin_claims: Arc<Statement>,
     pub(crate) commit: Arc<Statement>,
     pub(crate) rollback: Arc<Statement>,
     pub(crate) generation: Arc<Statement>,
+    /// Raises the generation of the catalog, which also locks out other changes.
     pub(crate) next_generation: Arc<Statement>,
     pub(crate) get: Arc<Statement>,
     pub(crate) get_many: Arc<Statement>,
     /// As `get`, except for values beyond a length.
     pub(crate) get_ahead: Arc<Statement>,
+    /// Reads an index entry and the record that its value names.
     pub(crate) lookup: Arc<Statement>,
     /// As `lookup`, with the generation of the catalog, in the snapshot of this one statement.
     pub(crate) lookup_alone: Arc<Statement>,
     pub(crate) contains: Arc<Statement>,
     pub(crate) size: Arc<Statement>,
     pub(crate) pages: Pages,
+    /// Reads all keys that share a truncated prefix.
     pub(crate) run: Arc<Statement>,
     pub(crate) apply: Arc<Statement>,
     /// Takes the fence shared, before a statement of `direct`.
     pub(crate) share_fence: Arc<Statement>,
     pub(crate) direct: Direct,
+    /// Locks keys for a transaction. Inserts rows without a value for absent keys.
     pub(crate) claim: Arc<Statement>,
+    /// Locks the generations of collections against changes of the catalog.
     pub(crate) hold: Arc<Statement>,
+    /// Deletes the remaining rows without a value.
     pub(crate) unclaimed: Arc<Statement>,
+    /// Takes the fence exclusively, and limits the time without a statement to 20 s.
     pub(crate) lock_fence: Arc<Statement>,
     pub(crate) create_tree: Arc<Statement>,
+    /// Moves a tree to the list of dropped trees.
     pub(crate) drop_tree: Arc<Statement>,
     pub(crate) clear: Arc<Statement>,
+    /// Copies the rows of a tree.
     pub(crate) fork: Arc<Statement>,
     pub(crate) fork_counts: Arc<Statement>,
     pub(crate) set_generation: Arc<Statement>,
     pub(crate) drop_generation: Arc<Statement>,
+    /// Counts transactions that protect a collection.
     pub(crate) is_held: Arc<Statement>,
     pub(crate) is_generation: Arc<Statement>,
+    /// Reserves a range of tree numbers.
     pub(crate) idents: Arc<Statement>,
     pub(crate) counts: Arc<Statement>,
     pub(crate) drop_counts: Arc<Statement>,
+    /// Deletes a batch of rows of dropped trees.
     pub(crate) sweep: Arc<Statement>,
     pub(crate) counts_of: Arc<Statement>,
+    /// Takes a free front number with a lease of thirty seconds.
     pub(crate) front: Arc<Statement>,
+    /// Extends the lease, unless another front has taken the number.
     pub(crate) renew: Arc<Statement>,
+    /// Reads from a standby: its role, the lease that it shows, the latest log time, and the generation of the catalog.
     pub(crate) standby_state: Arc<Statement>,
+    /// Releases the front number.
     pub(crate) leave: Arc<Statement>,
     pub(crate) begin_build: Arc<Statement>,
     pub(crate) end_build: Arc<Statement>,
     pub(crate) build: Arc<Statement>,
     pub(crate) fail_build: Arc<Statement>,
     pub(crate) failed_build: Arc<Statement>,
+    /// Reads and removes the marks of an index build.
     pub(crate) take_marks: Arc<Statement>,
     pub(crate) barrier_local: Arc<Statement>,
     pub(crate) barrier_standbys: Arc<Statement>,
     pub(crate) members: Arc<Statement>,
+    /// Reads the flushed position of the write-ahead log.
     pub(crate) log_synced: Arc<Statement>,
+    /// Counts the members that have flushed up to a position, the primary included.
     pub(crate) members_at: Arc<Statement>,
+    /// Sets the size limit of the log. Refuses to add or remove the log while other fronts run.
     pub(crate) keep_log: Arc<Statement>,
+    /// Advances the clock.
     pub(crate) tick: Arc<Statement>,
+    /// Writes a log entry, takes the queue lock and assigns the time.
     pub(crate) record: Arc<Statement>,
     pub(crate) log_scan: [Arc<Statement>; 2],
     pub(crate) log_first: Arc<Statement>,
     pub(crate) log_last: Arc<Statement>,
+    /// Removes the oldest stretch of the log if the size exceeds the limit.
     pub(crate) trim: Arc<Statement>,
+    /// Reads the number of the server's life, and starts a new life if the unlogged table is empty.
     pub(crate) life: Arc<Statement>,
+    /// Finds out whether a commit exists, and prevents a later one under its number.
     pub(crate) find_out: Arc<Statement>,
     pub(crate) list_members: Arc<Statement>,
 }

@@ -35,6 +35,7 @@ pub(crate) type Known = Arc<AtomicU64>;
 /// A transaction on its own connection.
 pub(crate) struct Session {
     statements: Arc<Statements>,
+    /// The latest generation that the process has seen; raised by reads of this session.
     known: Known,
     inner: Mutex<Inner>,
     /// True if everything read so far is of one state.
@@ -55,6 +56,7 @@ enum Inner {
     Fresh(Arc<Pool>, Option<u64>),
     Open {
         lent: Box<Lent>,
+        /// Time of the last read, for parking.
         used: Instant,
         /// Source of the next transaction; `None` if no other is allowed.
         pool: Option<Arc<Pool>>,

@@ -28,8 +28,11 @@ const ASK: Duration = Duration::from_millis(3);
 
 /// The position of a standby.
 struct Shown {
+    /// Generation of the standby's catalog.
     generation: u64,
+    /// True if the standby's state is young enough.
     is_current: bool,
+    /// True if the standby has reached the requested time.
     is_after: bool,
 }
 

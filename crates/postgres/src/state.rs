@@ -26,7 +26,9 @@ pub struct PostgresStore {
     pub(crate) counts: Mutex<KnownCounts>,
     pub(crate) builds: Builds,
     pub(crate) claims: Claims,
+    /// Number of the next transaction.
     pub(crate) owners: AtomicU64,
+    /// Number of the last commit of this process.
     pub(crate) position: AtomicU64,
     pub(crate) frozen: AtomicU64,
 }

@@ -83,7 +83,9 @@ pub(crate) struct Entry<'a> {
     /// The time known before; the entry gets a later one.
     pub(crate) since: u64,
     pub(crate) parts: &'a [(u32, Value)],
+    /// Number of times that the entry takes.
     pub(crate) ticks: u32,
+    /// The earliest time that the entry may get.
     pub(crate) earliest: u64,
 }
 

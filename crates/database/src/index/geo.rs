@@ -120,6 +120,7 @@ impl GeoIndex {
         matches!(self, GeoIndex::Sphere(_))
     }
 
+    /// Adds the keys of a document. Errors: those of invalid places.
     pub(super) fn keys(
         &self,
         spec: &IndexSpec,
@@ -152,6 +153,7 @@ pub(crate) fn hashes(ranges: Vec<(u64, u64)>) -> Vec<KeyRange> {
     ranges.into_iter().map(range).collect()
 }
 
+/// Returns the value that stands for a hash in keys.
 fn hash(bytes: &[u8; 8]) -> Value<'_> {
     Value::Binary { subtype: HASH_SUBTYPE, bytes }
 }

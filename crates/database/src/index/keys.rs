@@ -67,6 +67,7 @@ impl IndexSpec {
         Ok(found)
     }
 
+    /// Adds the keys of an ordinary or compound index.
     fn plain_keys(&self, document: Document<'_>, found: &mut DocumentKeys) -> Result<()> {
         found.multikey = vec![0; self.parts.len()];
         let DocumentKeys { keys, multikey } = found;

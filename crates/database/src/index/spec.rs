@@ -259,6 +259,7 @@ struct Parser {
 }
 
 impl Parser {
+    /// Takes one field of a specification. Errors: unknown fields, wrong types, invalid values.
     fn field(&mut self, name: &str, value: Value<'_>, whole: Document<'_>) -> Result<()> {
         match name {
             "name" => self.name = Some(text(name, value)?.to_string()),
@@ -335,6 +336,7 @@ impl Parser {
         Ok(())
     }
 
+    /// Checks the whole specification and builds it.
     fn finish(self, whole: Document<'_>, context: &Context) -> Result<IndexSpec> {
         let key = self.key.ok_or_else(|| {
             err!(FailedToParse, "The 'key' field is a required property of an index specification")
@@ -528,6 +530,7 @@ fn key_pattern(key: Document<'_>) -> Result<Vec<KeyPart>> {
     Ok(parts)
 }
 
+/// Parses one field of a key pattern.
 fn key_part(name: &str, value: Value<'_>) -> Result<KeyPart> {
     check_path(name)?;
     let kind = match value {
@@ -570,6 +573,7 @@ fn key_part(name: &str, value: Value<'_>) -> Result<KeyPart> {
     Ok(KeyPart { path: Path::new(FieldName::new(name)?), kind })
 }
 
+/// Checks a path of a key pattern. Names with a dollar are invalid, except those of a DBRef.
 fn check_path(name: &str) -> Result<()> {
     let name = match name {
         "$**" => return Ok(()),
@@ -586,6 +590,7 @@ fn illegal_name() -> base::Error {
     err!(CannotCreateIndex, "Index key contains an illegal field name: field name starts with '$'.")
 }
 
+/// Parses and checks the filter of a partial index.
 fn partial(filter: DocumentBuf, collation: &Collation, context: &Context) -> Result<Partial> {
     // The collation of the index decides its contents, not that of a writer.
     let context = &context.with_collation(collation.clone());
@@ -653,6 +658,7 @@ fn wrong_type(name: &str, expected: &str, value: Value<'_>) -> base::Error {
     err!(TypeMismatch, "The field '{name}' must be {expected}, but got {}", value.kind().alias())
 }
 
+/// Parses `expireAfterSeconds`.
 fn expiry(value: Value<'_>) -> Result<f64> {
     let number = value.as_number().ok_or_else(|| {
         err!(
@@ -675,6 +681,7 @@ fn expiry(value: Value<'_>) -> Result<f64> {
     Ok(if seconds.is_nan() { f64::from(i32::MAX) } else { seconds.trunc() })
 }
 
+/// Checks the version of an index. MongoDB has 1 and 2, which are alike here.
 fn version(value: Value<'_>) -> Result<()> {
     match value.as_number().and_then(|number| number.to_i64_exact()) {
         Some(1 | 2) => Ok(()),

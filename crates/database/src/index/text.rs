@@ -145,6 +145,7 @@ fn fixed_pattern(key: Document<'_>) -> Result<(DocumentBuf, Vec<KeyPart>, Vec<St
     Ok((fixed.finish(), parts, fields))
 }
 
+/// Appends the parts of the term and its score to the key pattern.
 fn push_term(fixed: &mut Builder, parts: &mut Vec<KeyPart>) {
     fixed.append(FieldName::literal(TERM), "text").append(FieldName::literal(SCORE), 1i32);
     parts.push(KeyPart { path: Path::new(FieldName::literal(TERM)), kind: KeyKind::Text });
@@ -204,6 +205,7 @@ fn check_field(field: &str) -> Result<()> {
     Err(err!(CannotCreateIndex, "{problem}"))
 }
 
+/// Returns a text option or its default. Errors: CannotCreateIndex for another type.
 fn text_option(options: Document<'_>, name: &str, default: &str, must_be: &str) -> Result<String> {
     match options.get(name) {
         None => Ok(default.to_string()),
@@ -212,6 +214,7 @@ fn text_option(options: Document<'_>, name: &str, default: &str, must_be: &str) 
     }
 }
 
+/// Parses `textIndexVersion`.
 fn version(given: Option<Value<'_>>) -> Result<Version> {
     let Some(given) = given else { return Ok(Version::V3) };
     let number = given

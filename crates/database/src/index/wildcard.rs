@@ -81,6 +81,7 @@ impl Wildcard {
         Ok(Some(wildcard))
     }
 
+    /// Takes the projection of the specification. Mixed inclusion and exclusion is an error of `flatten`.
     fn project(&mut self, projection: Document<'_>, context: &Context) -> Result<()> {
         if projection.is_empty() {
             return Err(err!(FailedToParse, "The 'wildcardProjection' field can't be an empty object"));
@@ -101,6 +102,7 @@ impl Wildcard {
         Ok(())
     }
 
+    /// Checks the other parts of a compound wildcard index: no hashed part, and no path that the wildcard covers.
     fn check_others(&self, parts: &[KeyPart]) -> Result<()> {
         for (place, part) in parts.iter().enumerate().filter(|(place, _)| *place != self.part) {
             if part.kind == KeyKind::Hashed {
@@ -166,6 +168,7 @@ impl Wildcard {
         }
     }
 
+    /// Visits a value: a non-empty document has leaves of its own, and any other value is a leaf.
     fn value<'a>(&self, value: Value<'a>, path: &mut String, leaves: &mut Leaves<'a>) {
         match value {
             Value::Document(inner) if !inner.is_empty() => self.walk(inner, path, false, leaves),
@@ -174,6 +177,7 @@ impl Wildcard {
         }
     }
 
+    /// Adds a leaf if the index covers its path.
     fn leaf<'a>(&self, value: Value<'a>, path: &str, leaves: &mut Leaves<'a>) {
         if self.covers(&Path::new(FieldName::known(path))) {
             leaves.list.push((path.to_string(), value));

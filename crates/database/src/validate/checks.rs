@@ -84,6 +84,8 @@ impl Walk<'_> {
         Ok(())
     }
 
+    /// Compares the running counts, the engine's counts and the records found. Sizes are compared only if no record was
+    /// unreadable.
     fn check_counts(&mut self, data: &Data, counted: i64, broken: u64, bytes: u64) -> Result<()> {
         let snapshot = &self.view.snapshot;
         let entries = snapshot.entries(data.ident).map_err(storage_error)?;
@@ -105,6 +107,7 @@ impl Walk<'_> {
         Ok(())
     }
 
+    /// Checks one record, and looks up its keys in every index.
     fn record(&mut self, data: &Data, id: RecordId, value: &[u8]) -> Result<()> {
         if let Err(error) = base::bson::validate(value) {
             log::warn!("validate: RecordId({}) is not valid BSON: {error}", id.0);

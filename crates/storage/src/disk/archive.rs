@@ -41,7 +41,9 @@ pub(super) struct Archive {
     /// The archived segments, with the id of the data directory.
     segments: Segments,
     keep: Option<Duration>,
+    /// State as reported by statistics.
     state: Mutex<ArchiveCounts>,
+    /// Excludes other processes from the archive.
     _lock: Box<dyn Any + Send + Sync>,
 }
 
@@ -49,6 +51,7 @@ pub(super) struct Archive {
 struct Name {
     first: u64,
     last: u64,
+    /// Time of the latest commit, in seconds since 1970.
     seconds: u64,
 }
 
@@ -270,6 +273,7 @@ fn now() -> Duration {
 
 /// Result of a copy.
 struct Copied {
+    /// Position of the last copied commit.
     last: u64,
     /// Position of the next available commit, if some are missing.
     next: Option<u64>,

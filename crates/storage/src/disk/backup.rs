@@ -43,9 +43,13 @@ pub struct Backup {
     head: trail::Head,
     end: End,
     source: Content,
+    /// Number of frames returned so far.
     frames: u64,
+    /// True once the header has been returned.
     begun: bool,
+    /// True once the trailer has been returned.
     ended: bool,
+    /// Reason for a full part, although changes were requested.
     instead: Option<String>,
 }
 
@@ -58,7 +62,9 @@ enum Content {
 /// A snapshot being written.
 struct Full {
     snapshot: Arc<dyn Snapshot>,
+    /// Trees not yet written.
     idents: VecDeque<Ident>,
+    /// The tree being written.
     cursor: Option<(Ident, Box<dyn Cursor>)>,
 }
 

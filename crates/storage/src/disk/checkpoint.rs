@@ -25,6 +25,7 @@ use std::sync::Arc;
 pub(super) struct Plan {
     /// The later table of each frozen layer; 0 if it has no entries.
     pub(super) tables: BTreeMap<u64, u64>,
+    /// Number of the next new table.
     pub(super) next_table: u64,
     /// The changed trees with their steps; `None` for dropped trees.
     trees: Vec<(Ident, Option<Step>)>,
@@ -37,6 +38,7 @@ pub(super) struct Plan {
 /// The effect on a changed tree.
 struct Step {
     table: Table,
+    /// Number of the table afterwards; 0 for none.
     number: u64,
     /// True if its table is new and all entries are copied.
     copied: bool,
@@ -133,6 +135,7 @@ impl Step {
 /// Frozen changes with one entry of lookahead.
 struct Layer {
     cursor: TreeCursor<Change>,
+    /// The next change, read ahead.
     next: Option<(Key, Change)>,
 }
 

@@ -38,11 +38,15 @@ pub(super) struct Core {
     pub(super) base: Mutex<Base>,
     pub(super) control: Arc<Control>,
     pub(super) desk: Desk,
+    /// Limits that start a checkpoint.
     bounds: Bounds,
     /// Copy of a field of the state, readable without the lock.
     changed_bytes: AtomicU64,
+    /// Number of commits since the start.
     pub(super) commits: AtomicU64,
+    /// Number of checkpoints since the start.
     pub(super) checkpoints: AtomicU64,
+    /// Length of the base's file at the last checkpoint.
     file_bytes: AtomicU64,
     /// The last known counters of the cache.
     cache: Mutex<CacheCounts>,
@@ -58,6 +62,7 @@ pub(super) struct Core {
 struct Flushing {
     /// A sync was requested before the end of the interval.
     asked: bool,
+    /// The engine is closing.
     stop: bool,
     /// Interval of periodic syncs.
     interval: Option<Duration>,
@@ -66,6 +71,7 @@ struct Flushing {
 /// State that only the committing thread uses.
 struct Writer {
     appender: Appender,
+    /// Commits are refused.
     closed: bool,
 }
 

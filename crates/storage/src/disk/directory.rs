@@ -165,12 +165,14 @@ pub(super) fn read_id(files: &dyn Files, path: &Path) -> Result<u64> {
 pub struct Still {
     /// State of the directory when opened.
     found: Arc<State>,
+    /// State with the commits made on this engine, which are never written.
     latest: Mutex<Arc<State>>,
     commits: AtomicU64,
     segments: Segments,
     archive: Option<std::path::PathBuf>,
     /// Kept open for its readers.
     base: Mutex<Base>,
+    /// Excludes servers and other processes.
     _lock: Box<dyn std::any::Any + Send + Sync>,
 }
 

@@ -43,9 +43,11 @@ pub(super) struct Desk {
 struct Orders {
     /// Numbers of checkpoints ordered and begun.
     wanted: u64,
+    /// Number of the last order that has begun.
     begun: u64,
     /// Number of the last completed order.
     completed: u64,
+    /// The engine is closing.
     closing: bool,
     /// Error of the latest attempt.
     error: Option<Error>,
@@ -128,6 +130,7 @@ impl Desk {
 /// State of the thread.
 pub(super) struct Keeper {
     core: Arc<Core>,
+    /// Number of the next new table.
     next_table: u64,
     /// An incomplete checkpoint.
     begun: Option<Begun>,
@@ -147,6 +150,7 @@ struct Begun {
     plan: Plan,
     /// First segment that is needed after the checkpoint.
     segment: u64,
+    /// Number of the order that began the checkpoint.
     order: u64,
 }
 

@@ -9,8 +9,10 @@ const BUCKETS: usize = 4 * 32;
 
 /// A histogram of durations.
 pub(super) struct Latency {
+    /// Number of durations by bucket.
     counts: [AtomicU64; BUCKETS],
     total: AtomicU64,
+    /// Sum of the durations in microseconds.
     micros: AtomicU64,
 }
 

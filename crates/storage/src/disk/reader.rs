@@ -23,6 +23,7 @@ pub(super) struct Reader {
     file: Arc<dyn File>,
     path: PathBuf,
     len: u64,
+    /// Bytes of the chunk.
     piece: Vec<u8>,
     /// Offset of the chunk.
     start: u64,

@@ -91,7 +91,9 @@ pub(super) struct Header {
     time: u64,
     /// The encoded fields, for the checksum.
     fields: [u8; FIELD_BYTES],
+    /// The stored checksum.
     expected: [u8; 4],
+    /// Length of the batch.
     len: usize,
 }
 

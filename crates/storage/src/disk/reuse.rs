@@ -51,7 +51,9 @@ pub(super) struct Reuse {
     shift: AtomicU32,
     sketch: Mutex<Sketch>,
     tables: Mutex<HashMap<u64, Arc<Uses>>>,
+    /// Shared counters for further tables.
     others: Arc<Uses>,
+    /// Origin of the time spans.
     start: Instant,
 }
 
@@ -59,6 +61,7 @@ pub(super) struct Reuse {
 struct Sketch {
     stack: Stack,
     tallies: Tallies,
+    /// Number of visits until the clock is read again.
     until_look: u32,
 }
 
@@ -226,7 +229,9 @@ fn mix(place: u64) -> u64 {
 
 /// The latest visit of a page.
 struct Visit {
+    /// Time of the visit: a running number.
     at: u32,
+    /// Size of the page.
     units: u32,
 }
 
@@ -237,8 +242,10 @@ fn is_sampled(hash: u64, shift: u32) -> bool {
 
 /// Pages by their latest visit.
 struct Stack {
+    /// Maximum number of sampled pages.
     limit: usize,
     shift: u32,
+    /// Visits by the hash of the page.
     visits: HashMap<u64, Visit, BuildHasherDefault<Hashed>>,
     /// Sizes of pages by the time of their visit.
     sizes: Sums,

@@ -42,8 +42,10 @@ pub struct Salvage {
     engine: Arc<DiskEngine>,
     lost: Vec<Lost>,
     idents: BTreeSet<Ident>,
+    /// The file system of both directories.
     files: Arc<dyn Files>,
     places: Places,
+    /// Lock of the old directory, held until the exchange.
     _lock: Box<dyn std::any::Any + Send + Sync>,
 }
 
@@ -177,6 +179,7 @@ struct Copy<'a> {
     lost: Vec<Lost>,
     idents: BTreeSet<Ident>,
     batch: Batch,
+    /// Size of the batch.
     bytes: usize,
 }
 
@@ -299,7 +302,9 @@ impl Copy<'_> {
 /// The number of copied entries of a table, and its first damage.
 #[derive(Default)]
 struct Saved {
+    /// Number of copied entries.
     entries: u64,
+    /// First damage, if any.
     damage: Option<String>,
 }
 

@@ -52,9 +52,11 @@ pub(super) struct Frozen {
 #[derive(Clone, Default)]
 pub(super) struct Table {
     top: Tree<Change>,
+    /// Changes that a running checkpoint writes.
     pub(super) frozen: Option<Arc<Frozen>>,
     /// Table of the base; 0 for none.
     pub(super) base: u64,
+    /// Number of entries over all layers.
     pub(super) entries: u64,
     /// Total length of keys and values.
     pub(super) bytes: u64,

@@ -16,6 +16,7 @@ const KEPT_BYTES: usize = 1 << 20;
 /// Whole blocks at an aligned address.
 pub(super) struct Blocks {
     bytes: Vec<u8>,
+    /// Offset of the aligned address in `bytes`.
     from: usize,
 }
 
@@ -42,6 +43,7 @@ struct Tail {
     file: Arc<dyn File>,
     /// Offset of this block.
     start: u64,
+    /// Bytes from `start` to the end of the segment.
     bytes: Vec<u8>,
     /// True if zeros were written in advance that a sync must still make durable.
     zeros: bool,
@@ -51,6 +53,7 @@ struct Tail {
 pub(super) struct Unwritten {
     /// Ends of complete segments.
     older: Vec<Tail>,
+    /// End of the present segment.
     last: Tail,
 }
 

@@ -74,6 +74,7 @@ pub(super) fn keys(
     Ok(())
 }
 
+/// Returns the elements of a pair, which may be a document or an array.
 fn fields_of<'d>(value: &Value<'d>) -> Option<Document<'d>> {
     match value {
         Value::Document(document) => Some(*document),

@@ -72,6 +72,7 @@ impl Sphere {
         KeyRange { low: value(&first), high: value(&behind), closed: false }
     }
 
+    /// Returns the value of a cell in keys, by the version of the index.
     fn key(&self, cell: i64) -> ValueBuf {
         match self.version {
             1 | 2 => Value::String(&text(cell)).to_owned(),
@@ -79,6 +80,7 @@ impl Sphere {
         }
     }
 
+    /// Adds the keys of a document: each combination of its cells and other values.
     pub(super) fn keys(
         &self,
         spec: &IndexSpec,
@@ -141,6 +143,7 @@ impl Sphere {
         Ok((keys, several))
     }
 
+    /// Returns the cells of one place. Version 1 indexes no collection of geometries.
     fn cells_of(&self, value: Value<'_>) -> Result<Vec<i64>> {
         let geometry = Geometry::stored(value)?;
         if geometry.is_strict() {

@@ -27,9 +27,11 @@ const UNFINISHED: &str = "part";
 pub struct BackupDirectory {
     files: Arc<dyn Files>,
     path: PathBuf,
+    /// Complete parts in order.
     parts: Vec<Part>,
     /// Numbers of incomplete parts.
     unfinished: Vec<u64>,
+    /// Held while the directory is open for writing.
     lock: Option<Box<dyn Any + Send + Sync>>,
 }
 
@@ -39,6 +41,7 @@ pub struct PartWriter<'a> {
     number: u64,
     path: PathBuf,
     file: Arc<dyn File>,
+    /// Number of bytes written.
     len: u64,
 }
 

@@ -30,7 +30,9 @@ pub(in crate::disk) struct Source {
     last: Option<u64>,
     /// Range of its frames; `None` extends to the end of the file.
     range: Option<Range<u64>>,
+    /// The open file; files are opened when the walk reaches their first position.
     reader: Option<Reader>,
+    /// Offset of the next frame.
     offset: u64,
     /// Position of the frame at the offset.
     head: Option<u64>,
@@ -169,7 +171,9 @@ pub(in crate::disk) struct Trail {
     files: Arc<dyn Files>,
     /// Files not yet reached, by their first positions.
     later: VecDeque<Source>,
+    /// Files that may contain the next commit.
     open: Vec<Source>,
+    /// Position of the last commit returned.
     last: u64,
 }
 

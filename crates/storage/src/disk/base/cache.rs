@@ -33,6 +33,7 @@ pub(in crate::disk) struct CacheCounts {
     pub(in crate::disk) hits: u64,
     pub(in crate::disk) misses: u64,
     pub(in crate::disk) evictions: u64,
+    /// Memory of the cached pages.
     pub(in crate::disk) bytes: u64,
 }
 
@@ -44,12 +45,15 @@ pub(super) struct PageCache {
     hits: AtomicU64,
     misses: AtomicU64,
     evictions: AtomicU64,
+    /// Number of the latest file.
     files: AtomicU64,
 }
 
 /// A partition: pages by number, in the order of their last use.
 struct Part {
+    /// Pages in the order of their last use.
     pages: LruCache<u64, Arc<Page>, foldhash::fast::FixedState>,
+    /// Memory of the pages.
     bytes: u64,
 }
 
@@ -161,6 +165,7 @@ pub(super) struct PageFile {
     reuse: Arc<Reuse>,
     /// Distinguishes its pages from other files' in the cache.
     number: u64,
+    /// True once reads of the file must fail.
     closed: AtomicBool,
 }
 

@@ -47,6 +47,7 @@ pub(super) struct Writer<'a> {
     pub(super) freed: Vec<Extent>,
     /// Bytes for adjacent pages in the file, with their place.
     pending: Vec<u8>,
+    /// Place of `pending` in the file, in units.
     pending_at: u64,
     /// Cancellation check, called at intervals.
     go_on: &'a dyn Fn() -> bool,
@@ -116,7 +117,9 @@ struct Merge<'w, 'a> {
     before: Vec<u8>,
     /// True to keep the leaves of the run, or all leaves, in memory.
     keep: bool,
+    /// True to keep all written leaves in memory.
     keep_all: bool,
+    /// Number of entries of the new tree so far.
     entries: u64,
     /// Buffer of the page under construction.
     made: Vec<u8>,
@@ -355,6 +358,7 @@ const GONE_BYTES: usize = 64 << 10;
 /// Sorted entries, to be put into pages.
 #[derive(Debug, Default)]
 pub(super) struct Run {
+    /// Keys and values in sequence.
     bytes: Vec<u8>,
     /// End of each key and of its value.
     ends: Vec<(usize, usize)>,

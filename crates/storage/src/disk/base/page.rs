@@ -67,9 +67,12 @@ impl Place {
 #[derive(Debug)]
 pub(super) struct Page {
     bytes: Box<[u8]>,
+    /// Start and end of the common prefix in `bytes`.
     prefix: (usize, usize),
+    /// Number of entries.
     len: usize,
     entries: Places,
+    /// Height above the leaves: 0 for a leaf.
     height: u8,
 }
 
@@ -260,7 +263,9 @@ pub(super) struct Framer {
     room: Vec<u8>,
     /// Length of the present page in whole units.
     len: usize,
+    /// Hash table of LZ4, reused between pages.
     table: lz4_flex::block::CompressTable,
+    /// Compressibility of the present tree's leaves.
     luck: Luck,
 }
 

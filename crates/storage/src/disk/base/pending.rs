@@ -36,6 +36,7 @@ const DENSE: u64 = 8;
 /// Extent of the changes of a table.
 #[derive(Debug, Clone, Copy)]
 pub(in crate::disk) struct Share {
+    /// Number of changed entries.
     pub(in crate::disk) changes: u64,
     /// Number and total length of the table's entries.
     pub(in crate::disk) entries: u64,
@@ -111,7 +112,9 @@ pub(super) fn write_all(
 
 /// The keys from a lower bound up to an upper bound, excluded.
 struct Span {
+    /// Lower bound, included.
     low: Vec<u8>,
+    /// Upper bound, excluded; `None` for the last leaf.
     upper: Option<Vec<u8>>,
 }
 
@@ -128,6 +131,7 @@ struct Choice<'a, S> {
     number: u64,
     changes: S,
     pending: Option<Walk>,
+    /// Number of changed bytes from which a leaf is selected.
     bound: usize,
     /// Selected ranges; adjacent leaves form one range.
     ranges: Vec<Span>,
@@ -217,6 +221,7 @@ struct Merged<W, S> {
     way: W,
     changes: S,
     pending: Option<Walk>,
+    /// Source of the next entry, if known.
     next: Next,
 }
 
@@ -258,7 +263,9 @@ impl<W: Way, S: Source> Source for Merged<W, S> {
 
 /// Changes to merge with the entries: in the selected ranges the pending changes, overridden by new ones.
 struct Due<'r> {
+    /// Selected ranges not yet reached.
     ranges: std::slice::Iter<'r, Span>,
+    /// The present range.
     range: Option<&'r Span>,
 }
 

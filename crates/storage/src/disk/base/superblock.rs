@@ -136,6 +136,7 @@ pub(super) struct Extent {
 /// The free space.
 #[derive(Debug)]
 pub(super) struct Room {
+    /// Free extents: length by offset, both in units.
     free: BTreeMap<u64, u64>,
     /// End of the used part of the file.
     end: u64,

@@ -21,6 +21,7 @@ pub(super) struct Tree {
     pub(super) place: Place,
     /// Height of the root above the leaves: 0 for a leaf.
     pub(super) height: u8,
+    /// Number of entries.
     pub(super) entries: u64,
 }
 
@@ -215,9 +216,11 @@ pub(super) struct Walk {
     /// The remaining range, or a larger one.
     range: Range,
     direction: Direction,
+    /// True once the first leaf has been found.
     started: bool,
     /// The inner pages above the leaf from the root down, each with the index of the child in use.
     above: Vec<(Arc<Page>, usize)>,
+    /// The present leaf.
     leaf: Option<Arc<Page>>,
     /// Indexes of the leaf's remaining entries.
     left: std::ops::Range<usize>,
@@ -227,7 +230,9 @@ pub(super) struct Walk {
     key: Vec<u8>,
     /// Length of the leaf's prefix in `key`; `None` if the key is from another leaf.
     prefixed: Option<usize>,
+    /// True if `key` holds the key of the next or the last entry.
     has_key: bool,
+    /// True if `key` belongs to the next entry.
     is_next: bool,
 }
 

@@ -17,8 +17,11 @@ use crate::{Direction, Error, Ident, Key, Range, Result, Value};
 /// Writes tables, and collects the changes of the catalog trees.
 pub(in crate::disk) struct Changes<'a> {
     writer: Writer<'a>,
+    /// The base before the checkpoint.
     view: Arc<View>,
+    /// Changed tables; `None` deletes one.
     tables: BTreeMap<u64, Option<Stored>>,
+    /// Changed rows of the catalog tree of trees.
     idents: BTreeMap<u64, Option<[u64; 3]>>,
 }
 

@@ -38,14 +38,19 @@ impl Count {
 
 /// Visits by the cache size that would have kept the page.
 struct Tally {
+    /// Steps per doubling, as a power of two.
     steps: u32,
+    /// Visits by bucket since the start.
     start: Vec<u64>,
+    /// Visits by bucket in each span of the latest hour.
     spans: [Vec<u32>; SPANS],
     /// First visits, which miss in any cache.
     cold: u64,
+    /// First visits in each span.
     cold_spans: [u32; SPANS],
     /// Counts at the start of each span.
     counts: [Count; SPANS],
+    /// Number of spans without a visit.
     idle_turns: usize,
 }
 
@@ -184,6 +189,7 @@ fn curve(steps: u32, buckets: &[u64], cold: u64, reads: u64) -> Curve {
 pub(super) struct Tallies {
     all: Tally,
     tables: HashMap<u64, Tally>,
+    /// Tally of tables without their own.
     others: Tally,
     /// Number of the present span since the start.
     turn: u64,
