@@ -1,4 +1,5 @@
-//! From a request to its handler and back: look-up, checks, session, fail points, then `ok`.
+//! Path of a request to its handler: lookup, checks, session, fail points, handler, generic reply
+//! fields.
 
 use crate::access;
 use crate::arguments::{Arguments, Topology};
@@ -28,27 +29,27 @@ use std::task::Waker;
 use std::time::Instant;
 use wire::request::Request;
 
-/// What is left of a command whose handler is done while the journal doesn't have yet what its reply tells.
+/// A command whose handler has finished while its commit is not yet in the journal.
 pub(crate) struct Held {
-    /// The reply's number, and the reply; taken while the request is polled.
+    /// Id of the reply message and the reply. Empty while the request is polled.
     pub(crate) reply: Option<(i32, Reply)>,
     result: Result<()>,
     hold: Hold,
     facts: Facts,
 }
 
-/// What a reply waits for after its handler.
+/// Condition for sending a reply after its handler.
 pub(crate) struct Hold {
-    /// The commit that has to be in the journal.
+    /// Commit that must be in the journal.
     pub(crate) position: Position,
-    /// Until when, and what the reply is to say after that: the write concern's `wtimeout`.
+    /// Deadline, and the error for the reply after it: the write concern's `wtimeout`.
     pub(crate) timeout: Option<(Instant, Error)>,
 }
 
-/// Commands whose replies are never compressed, as the protocol wants it.
+/// Commands whose replies are never compressed, as the protocol requires.
 const UNCOMPRESSED: [&str; 5] = ["hello", "isMaster", "saslStart", "saslContinue", "authenticate"];
 
-/// Goes on with a request until its reply is complete or it has to wait: every failure ends as a reply.
+/// Continues a request until its reply is complete or it must wait. Errors become replies.
 pub(crate) fn run(
     state: &mut ConnectionState,
     server: &Server,
@@ -66,7 +67,8 @@ pub(crate) fn run(
     };
     let Some(Held { result, hold, facts, .. }) = held else {
         server.counters.requests.add(u64::from(progress.began.is_none()));
-        // As it is before: the command that changes it isn't told of by what it sets.
+        // Read before the handler runs: a change of the level does not apply to the command that
+        // makes it.
         let setting = server.profiler.setting(request.database);
         let facts = Facts {
             at,
@@ -93,12 +95,12 @@ pub(crate) fn run(
     Run { server, request, command, exhaust_allowed, progress, facts }.release(state, reply, result, hold)
 }
 
-/// Whether a database has a collection, or is one that always counts as there.
+/// Returns true if a database has a collection or is a system database.
 fn is_there(server: &Server, database: &str) -> bool {
     is_internal_database(database) || server.database.catalog().collections(database).next().is_some()
 }
 
-/// Replies with an error to a request that has no command.
+/// Replies with an error to a request with an unknown command.
 pub(crate) fn refuse(server: &Server, state: &ConnectionState, reply: &mut Reply, error: &Error) -> Answer {
     server.counters.user_asserts.add(1);
     reply::failure::<&str>(&mut reply.document, error, &[]);
@@ -106,7 +108,7 @@ pub(crate) fn refuse(server: &Server, state: &ConnectionState, reply: &mut Reply
     Answer::Done
 }
 
-/// One command being run.
+/// A running command.
 struct Run<'a, 'r> {
     server: &'a Server,
     request: &'a Request<'a>,
@@ -116,29 +118,29 @@ struct Run<'a, 'r> {
     facts: Facts,
 }
 
-/// What is known of a command once it is run: what its error would have to be labelled with, and what is told of it.
+/// Results of a command: parts of its error labels, and input for profiler and log.
 struct Facts {
-    /// The row of the table.
+    /// Position in the command table.
     at: usize,
-    /// When it was last called.
+    /// Time of the handler's latest call.
     began: Instant,
     context: LabelContext,
     labels: Option<Vec<String>>,
-    /// What the profiler does in its database.
+    /// Profiler settings of the database.
     setting: Option<Arc<Setting>>,
-    /// What the statements did each, where the profiler listens.
+    /// Results of single statements, while the profiler is on.
     notes: Option<Notes>,
-    /// What a failing write says of its write concern besides: its statements may have had
-    /// effects before it failed.
+    /// Additional write concern error of a failed write. Its earlier statements may have had
+    /// effects.
     write_concern_error: Option<Error>,
-    /// What has to happen before there is a reply.
+    /// Condition for sending the reply.
     hold: Option<Hold>,
-    /// The reply's length in bytes where what every reply ends with begins.
+    /// Length of the reply in bytes before the generic fields at its end.
     tail: usize,
 }
 
 impl Hold {
-    /// Adds to what a reply waits for already.
+    /// Adds this condition to an existing condition.
     pub(crate) fn join(self, other: &mut Option<Hold>) {
         match other {
             Some(other) => {
@@ -151,7 +153,7 @@ impl Hold {
 }
 
 impl<'a> Run<'a, '_> {
-    /// Ends a command whose handler is done, unless its reply has to wait for the journal.
+    /// Ends a command whose handler has finished, unless its reply must wait for the journal.
     fn hold_or_end(self, state: &mut ConnectionState, reply: &mut Reply, result: Result<()>) -> Answer {
         let Run { progress, mut facts, .. } = self;
         let Some(hold) = facts.hold.take() else {
@@ -163,7 +165,7 @@ impl<'a> Run<'a, '_> {
         Answer::Wait(event)
     }
 
-    /// Ends a command that has waited for the journal.
+    /// Ends a command after its wait for the journal.
     fn release(
         self,
         state: &mut ConnectionState,
@@ -183,7 +185,7 @@ impl<'a> Run<'a, '_> {
                 self.end(state, reply, result)
             }
             _ => {
-                // At once, unless the journal is broken: then the commit may be lost.
+                // Returns at once, unless the journal is broken and the commit may be lost.
                 let journaled = database.wait_journaled(hold.position);
                 self.end(state, reply, result.and(journaled))
             }
@@ -201,7 +203,7 @@ impl<'a> Run<'a, '_> {
         Answer::Done
     }
 
-    /// Counts a command that has ended, and tells the profiler and the log of one that they are to hear of.
+    /// Counts a finished command and passes it to the profiler if it is slow or profiled.
     fn tell(&mut self, state: &mut ConnectionState, reply: &Reply, result: &Result<()>) {
         let (server, request, took) = (self.server, self.request, self.facts.began.elapsed());
         let exists = || is_there(server, request.database);
@@ -226,7 +228,7 @@ impl<'a> Run<'a, '_> {
 
     fn checked(&mut self, state: &mut ConnectionState, reply: &mut Reply) -> Result<Answer> {
         let (server, command) = (self.server, self.command);
-        // No database, but a place for users whom somebody else knows.
+        // `$external` is not a database. It contains the users of external authentication.
         if self.request.database != EXTERNAL {
             base::namespace::check_database_name(self.request.database)?;
         }
@@ -249,7 +251,8 @@ impl<'a> Run<'a, '_> {
             no_writes: true,
             change_stream: command.name == "aggregate" && opens_stream(self.request.body),
         };
-        // What it may be is known by now, so that drivers are told what they may send to another server.
+        // The command is known here, so the error has labels that let drivers retry on another
+        // server.
         if server.stopping.load(Acquire) && !state.is_system {
             return Err(err!(ShutdownInProgress, "the server is shutting down"));
         }
@@ -266,7 +269,7 @@ impl<'a> Run<'a, '_> {
         let is_resumed = self.progress.began.is_some();
         self.begin(state, &arguments)?;
         let mut failure = match is_resumed {
-            // A command that waits is called again: that isn't another command.
+            // The repeated call of a waiting command does not count as another command.
             true => self.progress.failure.take().map(|failure| *failure).unwrap_or_default(),
             false => self.failure(state, &arguments),
         };
@@ -281,9 +284,10 @@ impl<'a> Run<'a, '_> {
         patience::within(over, || self.run(state, reply, arguments, failure))
     }
 
-    /// Marks the command as the one that the connection runs, unless it only goes on after a wait.
+    /// Marks the command as the current operation of the connection, unless it continues after a
+    /// wait.
     ///
-    /// Errors: Interrupted where it was killed meanwhile; TooManyLogicalSessions.
+    /// Errors: Interrupted if it was killed meanwhile; TooManyLogicalSessions.
     fn begin(&mut self, state: &mut ConnectionState, arguments: &Arguments<'_>) -> Result<()> {
         if self.progress.began.is_some() {
             return match state.activity.killed(Waker::noop()) {
@@ -300,7 +304,7 @@ impl<'a> Run<'a, '_> {
                 let shown = redact::without_secrets(body);
                 state.activity.begin(operation_id, self.command.name, arguments.session, place, shown.view());
             }
-            // What the server itself does is part of somebody's command, who may have to be kept from it.
+            // An internal command is part of a user's command and may be secret.
             false if state.is_system || redact::is_secret(place.0, place.1) => {
                 state.activity.begin(
                     operation_id,
@@ -369,7 +373,8 @@ impl<'a> Run<'a, '_> {
         let before = self.server.database.latest_position();
         let answer = loop {
             match (self.command.run)(&mut call) {
-                // It was planned by an old catalog of a store that others share, and has done nothing.
+                // The plan used an old catalog of a shared store. Nothing has changed, so the
+                // command runs again.
                 Err(error) if error.code() == ErrorCode::StaleConfig => call.reply.truncate(0),
                 Ok(answer) if self.command.kind == Kind::Read => {
                     break call.confirm_read(before).map(|()| answer);
@@ -410,25 +415,27 @@ impl<'a> Run<'a, '_> {
         }
     }
 
-    /// Appends what every reply ends with.
+    /// Appends the generic fields at the end of a reply.
     fn append_tail(&self, state: &ConnectionState, reply: &mut Builder) {
         reply.append(c"ok", 1.0);
         if self.facts.context.in_transaction && self.server.settings.shared {
-            // What drivers send back with the commit, so that another router finds its outcome. A front does so
-            // by the session and the number; what is empty PyMongo wouldn't send.
+            // Drivers send this token with the commit, so that another router can find the outcome.
+            // A front finds it by session and number. The token is not empty because PyMongo does
+            // not send an empty token.
             reply.begin_document(c"recoveryToken").append(c"recoveryShardId", "postgres").end();
         }
         append_cluster_time(self.server, state, reply);
     }
 
-    /// The read concern of a read that asks for none, where it matters.
+    /// Returns the default read concern level, if it has an effect on this command.
     fn default_level(&self) -> Option<ReadConcern> {
         let matters = self.command.takes_read_concern && self.server.database.always_journals();
         matters.then(|| self.server.default_concerns.read()).flatten()
     }
 
-    /// Holds the reply back until the journal has all commits that it may show, `operationTime` included, where commits
-    /// are shown before the journal has them. Reads over PostgreSQL have waited before (`Call::confirm_read`).
+    /// Holds the reply until the journal has all commits that it may show, including
+    /// `operationTime`. Applies if commits are visible before they are in the journal. Reads over
+    /// PostgreSQL have already waited (`Call::confirm_read`).
     fn hold_shown(&mut self) {
         let database = &self.server.database;
         if self.server.settings.shared || !database.always_journals() {
@@ -440,9 +447,9 @@ impl<'a> Run<'a, '_> {
         }
     }
 
-    /// The transaction that the command is a statement of; `None` for the commands that end one.
+    /// Returns the transaction of the statement; `None` for commands that end a transaction.
     ///
-    /// Errors: those of a transaction that isn't under way, and of namespaces that it can't touch.
+    /// Errors: no such transaction in progress; namespaces not allowed in transactions.
     fn enter_transaction(
         &self,
         state: &ConnectionState,
@@ -461,12 +468,12 @@ impl<'a> Run<'a, '_> {
         session.enter_transaction(self.server, number, part == Part::First, arguments).map(Some)
     }
 
-    /// Refuses what a member that has stepped down, or that isn't initiated yet, can't do.
+    /// Refuses commands that a secondary or uninitiated member cannot run.
     ///
-    /// Errors: NotWritablePrimary; NotPrimaryNoSecondaryOk for reads that are for the primary;
-    /// NotPrimaryOrSecondary for any before the set is initiated.
+    /// Errors: NotWritablePrimary; NotPrimaryNoSecondaryOk for reads that require the primary;
+    /// NotPrimaryOrSecondary for all reads before the set is initiated.
     fn check_primary(&self, arguments: &Arguments<'_>) -> Result<()> {
-        // What is in `local` is each member's own.
+        // Each member has its own `local`.
         if self.request.database == "local" || self.server.is_primary() {
             return Ok(());
         }
@@ -482,7 +489,7 @@ impl<'a> Run<'a, '_> {
         }
     }
 
-    /// What fail points that don't carry the command out make of it.
+    /// Applies fail points that replace the command's execution.
     fn fail(&mut self, failure: &mut Failure) -> Option<Result<Answer>> {
         if failure.close {
             return Some(Ok(Answer::Close));
@@ -492,7 +499,7 @@ impl<'a> Run<'a, '_> {
         Some(Err(error))
     }
 
-    /// What the command waits for before its handler may run.
+    /// Returns the wait before the handler, if any.
     ///
     /// Errors: MaxTimeMSExpired.
     fn wait(&mut self, state: &ConnectionState, arguments: &Arguments<'_>) -> Result<Option<Event>> {
@@ -508,7 +515,7 @@ impl<'a> Run<'a, '_> {
         }
     }
 
-    /// The reply to a command that failed.
+    /// Appends the reply of a failed command.
     fn append_failure(&self, state: &ConnectionState, reply: &mut Builder, error: &Error) {
         let Facts { labels, write_concern_error, context, .. } = &self.facts;
         self.server.counters.user_asserts.add(1);
@@ -531,24 +538,24 @@ impl<'a> Run<'a, '_> {
     fn collection(&self) -> &'a str {
         match self.request.body.first().map(|element| element.value()) {
             Some(Value::String(name)) => name,
-            // getMore names its collection in a field of its own.
+            // getMore names its collection in a separate field.
             _ => self.request.body.get("collection").and_then(|value| value.as_str()).unwrap_or("$cmd"),
         }
     }
 
-    /// Whether the command is about the log.
+    /// Returns true if the command is on the oplog.
     fn names_oplog(&self) -> bool {
         self.server.is_replica_set() && self.request.database == "local" && self.collection() == "oplog.rs"
     }
 
-    /// Whether the command is about the sessions' records.
+    /// Returns true if the command is on `config.transactions`.
     fn names_transactions(&self) -> bool {
         self.request.database == "config"
             && Namespace::new("config", self.collection())
                 .is_ok_and(|namespace| self.server.database.is_transactions(&namespace))
     }
 
-    /// What the fail points make of this command before anything else does.
+    /// Returns the effect of fail points on this command.
     fn failure(&self, state: &ConnectionState, arguments: &Arguments<'_>) -> Failure {
         if !self.server.fail_points.active() {
             return Failure::default();
@@ -563,7 +570,7 @@ impl<'a> Run<'a, '_> {
         failure.unwrap_or_default()
     }
 
-    /// How many statements a retryable write has, none if any of them has been carried out before.
+    /// Returns the number of statements of a retryable write; 0 if any of them has already run.
     fn new_statements(&self, state: &ConnectionState, arguments: &Arguments<'_>) -> i64 {
         let executed = |number| state.session.as_ref().is_some_and(|session| session.has_executed(number));
         match arguments.transaction_number {
@@ -572,7 +579,7 @@ impl<'a> Run<'a, '_> {
         }
     }
 
-    /// How many statements a write command has.
+    /// Returns the number of statements of a write command.
     fn statements(&self) -> i64 {
         let list = match self.command.name {
             "insert" => "documents",
@@ -590,7 +597,7 @@ impl<'a> Run<'a, '_> {
         count.max(1) as i64
     }
 
-    /// The client's application, which a handshake names itself.
+    /// Returns the client's application name. A handshake has it in its own metadata.
     fn app_name<'s>(&self, state: &'s ConnectionState) -> &'s str
     where
         'a: 's,
@@ -622,13 +629,13 @@ impl<'a> Run<'a, '_> {
     }
 }
 
-/// Whether an aggregate is that of a change stream.
+/// Returns true if an aggregate opens a change stream.
 fn opens_stream(body: Document<'_>) -> bool {
     let first = body.get("pipeline").and_then(|pipeline| first_stage(pipeline.as_array()?));
     first.is_some_and(|stage| stage.opens_stream())
 }
 
-/// Marks the session as used, looking it up only when the connection changes to another.
+/// Marks the session as used. The lookup runs only if the connection changes to another session.
 fn use_session(state: &mut ConnectionState, server: &Server, arguments: &Arguments<'_>) -> Result<()> {
     let Some(id) = arguments.session else { return Ok(()) };
     let known =
@@ -639,16 +646,17 @@ fn use_session(state: &mut ConnectionState, server: &Server, arguments: &Argumen
     Ok(())
 }
 
-/// What members of a set append to every reply, and a front whose store keeps a log, from which clients learn the
-/// cluster time. It isn't for those who have
-/// yet to log in: there are no keys to sign it with, and MongoDB tells them only of a time that is signed.
+/// Appends the cluster time on members of a set and on fronts with a log.
+///
+/// Unauthenticated clients do not get it: MongoDB sends them only a signed time, and this server
+/// has no keys.
 fn append_cluster_time(server: &Server, state: &ConnectionState, reply: &mut Builder) {
     if (server.set().is_none() && !server.is_front_with_log()) || server.auth.is_stranger(state) {
         return;
     }
     let time = Value::Timestamp(server.cluster_time());
     reply.begin_document(c"$clusterTime").append(c"clusterTime", time);
-    // Without keys to sign with, the signature is empty, as in a set without authentication.
+    // Without keys the signature is empty, as in a set without authentication.
     reply.begin_document(c"signature");
     reply.append(c"hash", Value::Binary { subtype: 0, bytes: &[0; 20] }).append(c"keyId", 0i64);
     reply.end().end();

@@ -1,7 +1,7 @@
-//! Serves one connection without a socket: bytes come in, replies go out, events are waited for.
+//! Serves a connection without a socket: bytes come in, replies go out, and events are awaited.
 //!
-//! [`Driver::advance`] goes on until it needs something of the socket. A network thread and the thread of a single client
-//! drive it alike, and may take turns: all that is under way is in the driver.
+//! [`Driver::advance`] continues until it needs the socket. Both network threads and dedicated
+//! threads drive it, and may alternate, because the driver holds all state of the connection.
 
 use crate::blocking::{in_place, network_threads};
 use crate::buffers;
@@ -14,52 +14,53 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use wire::header::{Trouble, frame_length};
 
-/// What a driver needs.
+/// Next action of the driver's caller.
 pub(crate) enum Next {
-    /// More bytes in `input`.
+    /// Read more bytes into `input`.
     Read,
-    /// That the client gets what is [`unsent`](Driver::unsent).
+    /// Send the [`unsent`](Driver::unsent) bytes.
     Send,
-    /// That its `event` is waited for, and taken away.
+    /// Take `event` and wait for it.
     Wait,
-    /// The end: these bytes are no request.
+    /// Close the connection: these bytes are not a request.
     Refuse(String),
-    /// The end.
+    /// Close the connection.
     Close,
 }
 
-/// Whose thread a driver runs on.
+/// Kind of thread that runs a driver.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum On {
-    /// One that serves other connections too.
+    /// A thread that also serves other connections.
     SharedThread,
-    /// One of this connection alone.
+    /// A thread dedicated to this connection.
     OwnThread,
 }
 
-/// One connection.
+/// A connection.
 pub(crate) struct Driver {
     pub(crate) server: Arc<Server>,
     pub(crate) state: ConnectionState,
-    /// What has come of the client and isn't handled yet, behind what is.
+    /// Received bytes: first the handled, then the unhandled bytes.
     pub(crate) input: Vec<u8>,
-    /// How much of the input is handled.
+    /// Number of handled bytes in `input`.
     handled: usize,
-    /// The request that waits, or that has further replies.
+    /// Request that waits or has further replies.
     request: Option<Box<Request>>,
-    /// What the request waits for.
+    /// Event that the request waits for.
     pub(crate) event: Option<Event>,
     /// A reply.
     out: Vec<u8>,
-    /// How much of the reply the client has got.
+    /// Number of sent bytes of the reply.
     sent: usize,
-    /// Whether the server counts it as busy: from a frame to its reply, but for waits.
+    /// True while the server counts the connection as busy: from a frame to its reply, except
+    /// during waits.
     is_busy: bool,
     closes: bool,
 }
 
 impl Driver {
-    /// A connection that has heard nothing yet.
+    /// Creates the driver of a new connection.
     pub(crate) fn new(server: Arc<Server>, state: ConnectionState) -> Driver {
         Driver {
             server,
@@ -75,7 +76,7 @@ impl Driver {
         }
     }
 
-    /// Goes on as far as it can.
+    /// Continues as far as possible.
     pub(crate) fn advance(&mut self, on: On) -> Next {
         loop {
             if !self.unsent().is_empty() {
@@ -89,7 +90,7 @@ impl Driver {
                 return Next::Close;
             }
             if let Some(event) = &self.event {
-                // Whoever only waits for the journal is about to get a reply.
+                // A request that waits only for the journal will reply soon.
                 self.set_busy(matches!(event, Event::Journaled { .. }));
                 return Next::Wait;
             }
@@ -114,7 +115,7 @@ impl Driver {
         }
     }
 
-    /// The next frame of the input, or what is needed first.
+    /// Returns the next frame of the input, or the action that it requires.
     fn frame(&mut self) -> Result<Vec<u8>, Next> {
         let rest = self.input.get(self.handled..).unwrap_or_default();
         let length = match frame_length(rest) {
@@ -147,13 +148,13 @@ impl Driver {
         }
     }
 
-    /// Takes up what came of a request.
+    /// Stores the result of a request.
     fn note(&mut self, done: Result<(Answer, Option<Box<Request>>), Trouble>) {
         let mut is_stopping = self.server.stopping.load(Ordering::Acquire);
         match done {
             Ok((Answer::Done, request)) => self.request = request.filter(|request| request.streams()),
             Ok((Answer::Wait(event), request)) => {
-                // What is done is still replied to.
+                // A finished command still gets its reply during a shutdown.
                 is_stopping &= !matches!(event, Event::Journaled { .. });
                 self.event = Some(event);
                 self.request = request;
@@ -169,32 +170,32 @@ impl Driver {
                 self.closes = true;
             }
         }
-        // It has been refused, or was the last that is answered here.
+        // The request was refused, or it was the last of this connection.
         self.closes |= is_stopping;
     }
 
-    /// What is to be sent to the client.
+    /// Returns the bytes to be sent to the client.
     pub(crate) fn unsent(&self) -> &[u8] {
         self.out.get(self.sent..).unwrap_or_default()
     }
 
-    /// Notes that so many bytes more have been sent.
+    /// Records sent bytes.
     pub(crate) fn note_sent(&mut self, bytes: usize) {
         self.sent += bytes;
         self.server.counters.bytes_out.add(bytes as u64);
     }
 
-    /// How many bytes of memory its buffers take.
+    /// Returns the memory of the buffers in bytes.
     pub(crate) fn held(&self) -> usize {
         self.out.capacity() + self.input.capacity()
     }
 
-    /// Whether the client gets further replies unasked.
+    /// Returns true if the client receives further replies without requests.
     pub(crate) fn streams(&self) -> bool {
         self.request.as_ref().is_some_and(|request| request.streams())
     }
 
-    /// Ends the connection as soon as the client has got what is unsent.
+    /// Closes the connection after the unsent bytes are sent.
     pub(crate) fn close(&mut self) {
         self.closes = true;
     }
@@ -215,7 +216,7 @@ impl Drop for Driver {
     }
 }
 
-/// What is to be done next.
+/// The next work on a request.
 enum Work {
     Begin(Vec<u8>),
     GoOn(Box<Request>),
@@ -235,8 +236,10 @@ impl Work {
     }
 }
 
-/// Works on a thread that serves others too. The last idle thread hands its connections on first. So new requests find
-/// a thread, however long the others take.
+/// Runs work on a shared thread.
+///
+/// The last idle network thread first hands over its connections. New requests therefore find a
+/// thread, however long the running requests take.
 fn run_shared(
     work: Work,
     state: &mut ConnectionState,
@@ -244,7 +247,7 @@ fn run_shared(
     out: &mut Vec<u8>,
 ) -> Result<(Answer, Option<Box<Request>>), Trouble> {
     let others = server.occupied.fetch_add(1, Ordering::Relaxed);
-    // What a server of another machine has to be asked always takes long.
+    // A remote store always takes long.
     if others + 1 < network_threads() && !server.settings.shared {
         let done = work.run(state, server, out);
         server.occupied.fetch_sub(1, Ordering::Relaxed);

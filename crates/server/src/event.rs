@@ -1,6 +1,6 @@
-//! What a request waits for. No thread is held while it does.
+//! Events that requests wait for without a thread.
 //!
-//! An event is polled with a waker, as a future is, or waited for by a thread that has nothing else to do.
+//! An event can be polled with a waker, as a future, or awaited by a thread.
 
 use crate::blocking;
 use database::{Awaited, Database, Position};
@@ -9,27 +9,28 @@ use std::task::{Wake, Waker};
 use std::thread::{self, Thread};
 use std::time::Instant;
 
-/// Registers a waker with what is waited for, and tells whether it has happened already.
+/// Registers a waker and returns true if the event has already happened.
 pub(crate) type Ready = Box<dyn FnMut(&Waker) -> bool + Send>;
 
-/// Something that will happen, or the end of the time for it.
+/// An event with an optional deadline.
 pub(crate) enum Event {
-    /// The journal has the commit of this position, or can't have it, which asking it tells.
+    /// The journal has the commit of this position, or has failed. A query of the journal tells
+    /// both apart.
     Journaled {
         position: Position,
-        /// When to go on in any case.
+        /// Deadline.
         until: Option<Instant>,
     },
-    /// Anything else.
+    /// Any other event.
     Other {
-        /// When to go on in any case.
+        /// Deadline.
         until: Instant,
         ready: Ready,
     },
 }
 
 impl Event {
-    /// When to go on in any case.
+    /// Returns the deadline.
     pub(crate) fn until(&self) -> Option<Instant> {
         match self {
             Event::Journaled { until, .. } => *until,
@@ -37,10 +38,10 @@ impl Event {
         }
     }
 
-    /// Whether it has happened; if not, the waker is woken once it does.
+    /// Returns true if the event has happened. Otherwise registers the waker.
     ///
-    /// Who finds nobody syncing the journal does so on this thread, since waking another one takes longer. Who comes
-    /// meanwhile holds none.
+    /// If no journal sync is running, this thread runs one, since waking another thread takes
+    /// longer. Requests that arrive during a sync hold no thread.
     pub(crate) fn has_happened(&mut self, database: &Database, waker: &Waker) -> bool {
         match self {
             Event::Other { ready, .. } => ready(waker),
@@ -55,10 +56,10 @@ impl Event {
         }
     }
 
-    /// Waits for it on this thread.
+    /// Waits for the event on this thread.
     pub(crate) fn wait(mut self, database: &Database) {
         if let Event::Journaled { position, until: None } = self {
-            // Whether the journal has it, is asked again.
+            // The caller asks the journal again about the outcome.
             _ = database.wait_journaled(position);
             return;
         }

@@ -1,9 +1,11 @@
-//! Failure on demand: the fail points that drivers' own tests set.
+//! Fail points for the test suites of drivers.
 //!
-//! `failCommand` makes commands fail, hang or lose their connection; `maxTimeAlwaysTimeOut`
-//! expires every time limit; `onPrimaryTransactionalWrite` breaks the connection around a
-//! retryable write; `failGetMoreAfterCursorCheckout` fails a getMore that has its cursor. They exist only where test commands are allowed:
-//! unless told otherwise, while the server listens on the loopback interface alone.
+//! `failCommand` makes commands fail, hang or lose their connection. `maxTimeAlwaysTimeOut` expires
+//! every time limit. `onPrimaryTransactionalWrite` breaks the connection around a retryable write.
+//! `failGetMoreAfterCursorCheckout` fails a getMore that has its cursor.
+//!
+//! Fail points require test commands. By default these are allowed only if the server listens on
+//! the loopback interface alone.
 
 use base::bson::{Document, DocumentBuf, Value};
 use base::random::Random;
@@ -14,30 +16,30 @@ use std::time::Duration;
 
 use crate::fields::Fields;
 
-/// The names of the fail points there are; the position is their number.
+/// Names of the fail points, by number.
 const NAMES: [&str; 4] =
     ["failCommand", "failGetMoreAfterCursorCheckout", "maxTimeAlwaysTimeOut", "onPrimaryTransactionalWrite"];
 const FAIL_COMMAND: usize = 0;
 const FAIL_GET_MORE: usize = 1;
 const TRANSACTIONAL_WRITE: usize = 3;
 
-/// Commands that no fail point touches, so that a test can always clean up.
+/// Commands without fail points, so that a test can always clean up.
 const NEVER_FAILING: [&str; 2] = ["configureFailPoint", "endSessions"];
 
-/// When a fail point fires.
+/// Condition for firing.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Mode {
     Off,
     AlwaysOn,
-    /// This many times more.
+    /// Fires this many times.
     Times(i64),
-    /// Always, after this many times not.
+    /// Fires always, after this many skipped times.
     Skip(i64),
-    /// Now and then, with this probability.
+    /// Fires with this probability.
     Sometimes(f64),
 }
 
-/// One fail point: when it fires, what it does, how often it was reached.
+/// A fail point: its mode, its action and its number of hits.
 struct FailPoint {
     mode: Mode,
     data: DocumentBuf,
@@ -46,47 +48,47 @@ struct FailPoint {
 
 /// All fail points.
 pub(crate) struct FailPoints {
-    /// Whether they may be set at all.
+    /// True if clients may set fail points.
     allowed: bool,
-    /// Whether any isn't off, so that commands need no lock while all are.
+    /// True if any fail point is on. Commands need no lock while all are off.
     active: AtomicBool,
     points: Mutex<[FailPoint; NAMES.len()]>,
     random: Random,
 }
 
-/// What asks whether it must fail.
+/// A command that is checked for fail points.
 pub(crate) struct Target<'a> {
-    /// The command, by the name the client used and by its own.
+    /// The client's name for the command and its canonical name.
     pub(crate) names: [&'a str; 2],
     /// The client's application name.
     pub(crate) app_name: &'a str,
-    /// The number of its connection, by which MongoDB's threads are called.
+    /// Number of the connection, which names MongoDB's threads.
     pub(crate) connection_id: i32,
     /// `database.collection`.
     pub(crate) namespace: String,
-    /// Whether maxTimeMS was given.
+    /// True if the command has maxTimeMS.
     pub(crate) has_max_time: bool,
 }
 
-/// What becomes of a command whose fail point fired.
+/// Effect of a fail point on a command.
 #[derive(Debug, Default)]
 pub(crate) struct Failure {
-    /// Wait this long first.
+    /// First wait this long.
     pub(crate) delay: Option<Duration>,
-    /// Then close the connection without a reply.
+    /// Close the connection without a reply.
     pub(crate) close: bool,
-    /// Carry the command out, then close the connection without a reply.
+    /// Run the command, then close the connection without a reply.
     pub(crate) close_after: bool,
-    /// Or fail with this.
+    /// Fail with this error.
     pub(crate) error: Option<Error>,
-    /// The labels of the error in place of those that its code has.
+    /// Error labels that replace the labels of the code.
     pub(crate) labels: Option<Vec<String>>,
-    /// Or carry the command out and append this writeConcernError.
+    /// Run the command and append this writeConcernError.
     pub(crate) write_concern_error: Option<DocumentBuf>,
 }
 
 impl FailPoints {
-    /// No fail point on; they can be set only if `allowed`. Probabilities draw from `seed`.
+    /// Creates fail points that are all off. `seed` starts the random numbers of probabilities.
     pub(crate) fn new(allowed: bool, seed: u64) -> FailPoints {
         let off = || FailPoint { mode: Mode::Off, data: DocumentBuf::empty(), entered: 0 };
         FailPoints {
@@ -97,15 +99,15 @@ impl FailPoints {
         }
     }
 
-    /// Whether fail points may be set.
+    /// Returns true if clients may set fail points.
     pub(crate) fn allowed(&self) -> bool {
         self.allowed
     }
 
-    /// Sets a fail point; returns how often it has fired so far.
+    /// Sets a fail point. Returns its number of hits so far.
     ///
-    /// Errors: CommandNotFound where fail points aren't allowed, FailPointSetFailed for an
-    /// unknown one, and whatever is wrong in `mode` and `data`.
+    /// Errors: CommandNotFound if fail points are not allowed; FailPointSetFailed for an unknown
+    /// name; invalid `mode` or `data`.
     pub(crate) fn configure(&self, name: &str, mode: Value<'_>, data: Document<'_>) -> Result<i64> {
         let at = NAMES
             .iter()
@@ -127,12 +129,12 @@ impl FailPoints {
         Ok(entered)
     }
 
-    /// Whether any fail point is on.
+    /// Returns true if any fail point is on.
     pub(crate) fn active(&self) -> bool {
         self.active.load(Ordering::Acquire)
     }
 
-    /// What the fail points do to a command, `None` being nothing.
+    /// Returns the effect on a command; `None` without an effect.
     pub(crate) fn check(&self, target: &Target<'_>) -> Option<Failure> {
         if !self.active() || target.names.iter().any(|name| NEVER_FAILING.contains(name)) {
             return None;
@@ -149,8 +151,8 @@ impl FailPoints {
         None
     }
 
-    /// What they do to a retryable write whose turn has come, with so many statements none of which
-    /// has been carried out before.
+    /// Returns the effect on a retryable write at its turn. `statements` counts statements that
+    /// have not run before.
     pub(crate) fn check_retryable_write(&self, statements: i64) -> Option<Failure> {
         if !self.active() || statements == 0 {
             return None;
@@ -161,7 +163,7 @@ impl FailPoints {
 }
 
 impl FailPoints {
-    /// Expires the time limit of a command that has one without giving it, as a getMore does.
+    /// Expires the time limit of a command whose limit comes from elsewhere, such as getMore.
     ///
     /// Errors: MaxTimeMSExpired.
     pub(crate) fn check_max_time(&self) -> Result<()> {
@@ -175,9 +177,9 @@ impl FailPoints {
         }
     }
 
-    /// Fails a getMore that has taken its cursor.
+    /// Fails a getMore that has its cursor.
     ///
-    /// Errors: whatever the fail point says.
+    /// Errors: the fail point's error.
     pub(crate) fn check_get_more(&self, target: &Target<'_>) -> Result<()> {
         let [_, get_more, ..] = &mut *self.points.lock();
         if !matches_client(get_more.data.view(), target) || !get_more.fires(&self.random) {
@@ -190,13 +192,13 @@ impl FailPoints {
 }
 
 impl FailPoint {
-    /// Whether it fires this time.
+    /// Returns true if the fail point fires this time.
     fn fires(&mut self, random: &Random) -> bool {
         self.fires_within(1, random)
     }
 
-    /// Whether it fires at one of so many statements, which count one by one for `skip`. It then
-    /// fires before the first of them.
+    /// Returns true if the fail point fires at one of these statements. `skip` counts each
+    /// statement. The fail point then fires before the first of them.
     fn fires_within(&mut self, statements: i64, random: &Random) -> bool {
         let fires = match &mut self.mode {
             Mode::Off => false,
@@ -280,7 +282,7 @@ fn check_fail_command(data: Document<'_>) -> Result<()> {
 fn check_fail_get_more(data: Document<'_>) -> Result<()> {
     let mut fields = Fields::of_document("configureFailPoint.data", data);
     fields.integer("errorCode")?;
-    // MongoDB's takes what failCommand takes, and passes over it.
+    // MongoDB accepts the fields of failCommand here and ignores them.
     fields.strings("failCommands")?;
     fields.refuse_unless_default("closeConnection")?;
     fields.refuse_unless_default("blockConnection")?;
@@ -288,12 +290,12 @@ fn check_fail_get_more(data: Document<'_>) -> Result<()> {
     fields.finish()
 }
 
-/// What says whose commands are meant.
+/// Takes the fields that select clients.
 fn take_client(fields: &mut Fields<'_>) -> Result<()> {
     fields.string("appName")?;
     fields.string("namespace")?;
     fields.string("threadName")?;
-    // These tell apart the server's own requests, of which there are none.
+    // These fields select the server's own requests. Vellum has none.
     fields.boolean("failInternalCommands")?;
     fields.boolean("failLocalClients")?;
     Ok(())

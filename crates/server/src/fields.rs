@@ -1,9 +1,10 @@
-//! The declared fields of a command: each is named once, with its type, and any other is refused.
+//! Declared fields of a command. Each field is named once with its type, and unknown fields are
+//! refused.
 //!
-//! A handler takes its fields out one after the other and then calls [`Fields::finish`], which
-//! reports whatever nobody took as unknown. So a field is required, optional with a default, or
-//! refused by name; "accepted but ignored" can't be written. The arguments that every command
-//! takes (`$db`, `lsid`, …) have been taken out before, by [`Arguments`](crate::arguments).
+//! A handler takes its fields one by one and then calls [`Fields::finish`], which reports remaining
+//! fields as unknown. Each field is required, optional with a default, or refused by name. A field
+//! cannot be accepted and ignored by mistake. [`Arguments`](crate::arguments) takes generic
+//! arguments (`$db`, `lsid`, …) earlier.
 //!
 //! ```ignore
 //! let mut fields = call.fields();
@@ -15,8 +16,8 @@
 //! fields.finish()?;
 //! ```
 //!
-//! Null and undefined stand for a missing field, as in MongoDB's own parser; numbers given for
-//! an integer are truncated as there.
+//! As in MongoDB's parser, null and undefined stand for a missing field, and numbers for an integer
+//! are truncated.
 
 use base::bson::{Array, Document, Element, Type, Value};
 use base::{Namespace, Result, err};
@@ -25,9 +26,9 @@ use smallvec::SmallVec;
 use std::borrow::Cow;
 use wire::request::{Documents, Request};
 
-/// The fields of a command, or of a document inside one, not yet taken.
+/// Remaining fields of a command or nested document.
 pub(crate) struct Fields<'a> {
-    /// What messages call the place: `find`, `update.updates`.
+    /// Path in error messages: `find`, `update.updates`.
     place: Cow<'a, str>,
     database: &'a str,
     elements: SmallVec<[Element<'a>; 8]>,
@@ -38,7 +39,7 @@ const BOOLEAN_LIKE: &str = "[bool, long, int, decimal, double']";
 const NUMBERS: &str = "[long, int, decimal, double']";
 
 impl<'a> Fields<'a> {
-    /// The fields of a command without those for which `generic` holds.
+    /// Returns the fields of a command without its generic arguments.
     pub(crate) fn of_command(request: &Request<'a>, generic: impl Fn(&str) -> bool) -> Fields<'a> {
         let own = |element: &Element<'a>| !generic(element.name());
         Fields {
@@ -49,7 +50,7 @@ impl<'a> Fields<'a> {
         }
     }
 
-    /// The fields of a document inside a command; `place` is its path, such as `update.updates`.
+    /// Returns the fields of a nested document. `place` is its path, such as `update.updates`.
     pub(crate) fn of_document(place: impl Into<Cow<'a, str>>, document: Document<'a>) -> Fields<'a> {
         Fields {
             place: place.into(),
@@ -59,9 +60,9 @@ impl<'a> Fields<'a> {
         }
     }
 
-    /// Refuses every field that hasn't been taken.
+    /// Refuses all remaining fields.
     ///
-    /// Errors: IDLUnknownField naming the first one.
+    /// Errors: IDLUnknownField with the first name.
     pub(crate) fn finish(&self) -> Result<()> {
         let unknown = self.elements.first().map(|element| element.name());
         match unknown.or(self.sequences.first().map(|sequence| sequence.0)) {
@@ -72,21 +73,20 @@ impl<'a> Fields<'a> {
         }
     }
 
-    /// Leaves out what hasn't been taken, for commands of which MongoDB ignores further fields.
+    /// Drops the remaining fields, for commands whose unknown fields MongoDB ignores.
     pub(crate) fn ignore_rest(self) {}
 
-    /// Takes what is left as it is: for commands whose further fields are names of their own
-    /// (`setParameter`).
+    /// Takes the remaining fields, for commands with open names (`setParameter`).
     pub(crate) fn rest(self) -> Vec<Element<'a>> {
         self.elements.into_vec()
     }
 
-    /// Looks at a field that is to be taken.
+    /// Returns a field without taking it.
     pub(crate) fn peek(&self, name: &str) -> Option<Value<'a>> {
         self.elements.iter().find(|element| element.name() == name).map(|element| element.value())
     }
 
-    /// Takes a field of any type; null counts as a value here.
+    /// Takes a field of any type. Null counts as a value here.
     ///
     /// Errors: IDLDuplicateField.
     pub(crate) fn any(&mut self, name: &str) -> Result<Option<Value<'a>>> {
@@ -98,7 +98,7 @@ impl<'a> Fields<'a> {
         self.typed(name, "bool", |value| value.as_bool())
     }
 
-    /// Takes a boolean for which null doesn't stand for none.
+    /// Takes a boolean that may not be null.
     ///
     /// Errors: TypeMismatch.
     pub(crate) fn strict_boolean(&mut self, name: &str) -> Result<Option<bool>> {
@@ -113,7 +113,7 @@ impl<'a> Fields<'a> {
         }
     }
 
-    /// Takes a boolean that may be given as a number, 0 being false.
+    /// Takes a boolean or a number, where 0 is false.
     pub(crate) fn flag(&mut self, name: &str) -> Result<Option<bool>> {
         self.typed(name, BOOLEAN_LIKE, |value| match value {
             Value::Boolean(flag) => Some(*flag),
@@ -121,14 +121,14 @@ impl<'a> Fields<'a> {
         })
     }
 
-    /// Takes a field of any type of which only matters whether it is true.
+    /// Takes a field of any type and returns its truth.
     ///
     /// Errors: IDLDuplicateField.
     pub(crate) fn truthy(&mut self, name: &str) -> Result<bool> {
         Ok(self.any(name)?.is_some_and(|value| value.is_truthy()))
     }
 
-    /// Checks flags that are to be refused: what is no flag is another mistake.
+    /// Checks the types of flags that are refused later. A wrong type is another error.
     ///
     /// Errors: TypeMismatch.
     pub(crate) fn check_flags(&self, names: &[&str]) -> Result<()> {
@@ -146,14 +146,14 @@ impl<'a> Fields<'a> {
         Ok(())
     }
 
-    /// Takes an integer, given as any number: a double loses its fraction, a decimal is rounded.
+    /// Takes an integer from any number type. A double loses its fraction, a decimal is rounded.
     pub(crate) fn integer(&mut self, name: &str) -> Result<Option<i64>> {
         self.typed(name, NUMBERS, |value| value.as_number().map(|number| number.to_i64_coerced()))
     }
 
-    /// Takes an integer that isn't negative.
+    /// Takes an integer that is not negative.
     ///
-    /// Errors: BadValue for a negative one.
+    /// Errors: BadValue for a negative number.
     pub(crate) fn natural(&mut self, name: &str) -> Result<Option<u64>> {
         self.integer(name)?
             .map(|value| {
@@ -164,7 +164,7 @@ impl<'a> Fields<'a> {
             .transpose()
     }
 
-    /// Takes a number as it is.
+    /// Takes a number.
     pub(crate) fn number(&mut self, name: &str) -> Result<Option<f64>> {
         self.typed(name, NUMBERS, |value| value.as_number().map(|number| number.to_f64()))
     }
@@ -186,7 +186,7 @@ impl<'a> Fields<'a> {
 
     /// Takes a UUID.
     ///
-    /// Errors: TypeMismatch; InvalidUUID for one of another length.
+    /// Errors: TypeMismatch; InvalidUUID for a wrong length.
     pub(crate) fn uuid(&mut self, name: &str) -> Result<Option<[u8; 16]>> {
         let Some(value) = self.any(name)?.filter(|value| !value.is_nullish()) else { return Ok(None) };
         let Value::Binary { subtype: 4, bytes } = value else {
@@ -195,9 +195,9 @@ impl<'a> Fields<'a> {
         uuid(bytes).map(Some)
     }
 
-    /// Takes a list of documents, be it an array in the command or a sequence beside it.
+    /// Takes a list of documents: an array in the command or a document sequence.
     ///
-    /// Errors: TypeMismatch naming the element that is no document.
+    /// Errors: TypeMismatch with the element that is not a document.
     pub(crate) fn documents(&mut self, name: &str) -> Result<Option<Documents<'a>>> {
         if let Some(at) = self.sequences.iter().position(|sequence| sequence.0 == name) {
             return Ok(Some(self.sequences.remove(at).1));
@@ -218,9 +218,9 @@ impl<'a> Fields<'a> {
         array.iter().enumerate().map(text).collect::<Result<_>>().map(Some)
     }
 
-    /// Takes a field that must be there: `fields.required("key", Fields::string)?`.
+    /// Takes a required field: `fields.required("key", Fields::string)?`.
     ///
-    /// Errors: IDLFailedToParse naming the field, and what `take` itself refuses.
+    /// Errors: IDLFailedToParse with the field's name; errors of `take`.
     pub(crate) fn required<T>(
         &mut self,
         name: &str,
@@ -231,9 +231,9 @@ impl<'a> Fields<'a> {
         })
     }
 
-    /// Takes a field for which null doesn't stand for none.
+    /// Takes a field that may not be null.
     ///
-    /// Errors: TypeMismatch for null, and what `take` itself refuses.
+    /// Errors: TypeMismatch for null; errors of `take`.
     pub(crate) fn not_null<T>(
         &mut self,
         name: &str,
@@ -250,7 +250,7 @@ impl<'a> Fields<'a> {
         }
     }
 
-    /// Takes the value of the command's own field, which every command has.
+    /// Takes the value of the command's own field, which is always present.
     pub(crate) fn command_value(&mut self) -> Value<'a> {
         match self.elements.is_empty() {
             true => Value::Null,
@@ -258,9 +258,9 @@ impl<'a> Fields<'a> {
         }
     }
 
-    /// Takes the collection that the command's own field names.
+    /// Takes the collection in the command's own field.
     ///
-    /// Errors: InvalidNamespace for no string or no valid name.
+    /// Errors: InvalidNamespace if the value is not a string or not a valid name.
     pub(crate) fn namespace(&mut self) -> Result<Namespace> {
         match self.command_value() {
             Value::String(name) => Namespace::new(self.database, name),
@@ -268,9 +268,9 @@ impl<'a> Fields<'a> {
         }
     }
 
-    /// The same where MongoDB's parser of the whole command is who finds no string.
+    /// Takes the collection in the command's own field, with the errors of MongoDB's IDL parser.
     ///
-    /// Errors: BadValue for no string, InvalidNamespace for no valid name.
+    /// Errors: BadValue if the value is not a string; InvalidNamespace if it is not a valid name.
     pub(crate) fn named_collection(&mut self) -> Result<Namespace> {
         match self.command_value() {
             Value::String(name) => Namespace::new(self.database, name),
@@ -278,18 +278,18 @@ impl<'a> Fields<'a> {
         }
     }
 
-    /// The same for a command that writes documents.
+    /// Takes the collection of a command that writes documents.
     ///
-    /// Errors: InvalidNamespace, also for what only the server itself writes.
+    /// Errors: InvalidNamespace, also for collections that only the server writes.
     pub(crate) fn writable_namespace(&mut self) -> Result<Namespace> {
         let namespace = self.namespace()?;
         check_writable(&namespace).map(|()| namespace)
     }
 
-    /// Takes a field that this server doesn't implement: refused by name unless it has no effect
-    /// (missing, null, false, zero or an empty document).
+    /// Refuses a field that is not implemented, unless its value has no effect (missing, null,
+    /// false, zero or an empty document).
     ///
-    /// Errors: NotImplemented naming the field.
+    /// Errors: NotImplemented with the field's name.
     pub(crate) fn refuse_unless_default(&mut self, name: &str) -> Result<()> {
         let Some(value) = self.any(name)? else { return Ok(()) };
         let harmless = match value {
@@ -303,11 +303,11 @@ impl<'a> Fields<'a> {
         Err(err!(NotImplemented, "BSON field '{}.{name}' is not implemented", self.place))
     }
 
-    /// The error for a field of the wrong type; `expected` is a type's name, or a list of names
-    /// as MongoDB's message has it.
+    /// Returns the error for a wrong type. `expected` is a type name, or a list of names in
+    /// MongoDB's form.
     pub(crate) fn wrong_type(&self, name: &str, found: Type, expected: &str) -> base::Error {
         let types = if expected.starts_with('[') {
-            // The quotation mark within the bracket is MongoDB's.
+            // The quotation mark inside the bracket is MongoDB's.
             format!("expected types '{expected}")
         } else {
             format!("expected type '{expected}'")
@@ -345,7 +345,7 @@ impl<'a> Fields<'a> {
     }
 }
 
-/// The bytes of a UUID.
+/// Converts bytes to a UUID.
 ///
 /// Errors: InvalidUUID.
 pub(crate) fn uuid(bytes: &[u8]) -> Result<[u8; 16]> {

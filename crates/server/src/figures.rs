@@ -1,30 +1,30 @@
-//! Figures that more than one place tells of, each worked out here: `serverStatus` and `/metrics` read the same.
+//! Metrics that `serverStatus` and `/metrics` share.
 
 use crate::activity::Activities;
 use database::Database;
 use std::sync::atomic::Ordering;
 
-/// Connections, by what they do.
+/// Connections by state.
 #[derive(Default)]
 pub(crate) struct Connections {
-    /// Open now.
+    /// Open connections.
     pub(crate) open: usize,
-    /// How many more there may be.
+    /// Connections that the limit still allows.
     pub(crate) available: usize,
-    /// All there have been.
+    /// Connections since the start.
     pub(crate) created: u64,
-    /// Running something.
+    /// Connections that run a command.
     pub(crate) active: i32,
-    /// Waiting for a change of the topology.
+    /// Connections that wait for a change of the topology.
     pub(crate) awaiting: i32,
-    /// Those that get hellos unasked.
+    /// Connections with exhaust replies of hello.
     pub(crate) streams: i32,
-    /// The same by the old command.
+    /// Connections with exhaust replies of isMaster.
     pub(crate) old_streams: i32,
 }
 
 impl Connections {
-    /// Those of now.
+    /// Counts the present connections.
     pub(crate) fn of(activities: &Activities, connections_max: usize) -> Connections {
         let (open, created) = activities.counts();
         let available = connections_max.saturating_sub(open);
@@ -34,7 +34,7 @@ impl Connections {
             let greets = matches!(command, "hello" | "isMaster");
             let is_streaming = greets && activity.streams.load(Ordering::Relaxed);
             found.active += 1;
-            // Any other hello is answered at once.
+            // Other hellos are answered at once.
             found.awaiting += i32::from(greets);
             found.streams += i32::from(is_streaming && command == "hello");
             found.old_streams += i32::from(is_streaming && command == "isMaster");
@@ -43,20 +43,20 @@ impl Connections {
     }
 }
 
-/// How many collections there are of which kind.
+/// Collections by kind.
 #[derive(Default)]
 pub(crate) struct Collections {
-    /// Those of users, the two kinds below among them.
+    /// Collections of users, including capped and clustered collections.
     pub(crate) ordinary: i32,
     pub(crate) capped: i32,
     pub(crate) clustered: i32,
     pub(crate) views: i32,
-    /// Those of the server.
+    /// Collections of the server.
     pub(crate) internal: i32,
 }
 
 impl Collections {
-    /// Those of now.
+    /// Counts the present collections.
     pub(crate) fn of(database: &Database) -> Collections {
         let mut found = Collections::default();
         for collection in database.catalog().all() {
@@ -75,25 +75,25 @@ impl Collections {
     }
 }
 
-/// What the kernel has counted for this process, where it tells.
+/// The kernel's counters of this process, where available.
 #[derive(Default)]
 pub(crate) struct Process {
-    /// Microseconds of CPU in the program itself.
+    /// CPU time in user mode, in microseconds.
     pub(crate) user_micros: Option<i64>,
-    /// The same in the system for it.
+    /// CPU time in the kernel, in microseconds.
     pub(crate) system_micros: Option<i64>,
-    /// Page faults that needed no file.
+    /// Minor page faults.
     pub(crate) reclaims: Option<i64>,
-    /// Page faults that did.
+    /// Major page faults.
     pub(crate) faults: Option<i64>,
 }
 
 impl Process {
-    /// What it is now.
+    /// Reads the present values.
     pub(crate) fn now() -> Process {
         const TICKS_PER_SECOND: i64 = 100;
         let stat = std::fs::read_to_string("/proc/self/stat").unwrap_or_default();
-        // The name of the program, which may hold blanks, stands in brackets.
+        // The program's name stands in brackets and may contain blanks.
         let stat: Vec<&str> = stat.rsplit(')').next().unwrap_or_default().split_whitespace().collect();
         let number = |at: usize| stat.get(at).and_then(|text| text.parse::<i64>().ok());
         let micros = |at: usize| number(at).map(|ticks| ticks * (1_000_000 / TICKS_PER_SECOND));

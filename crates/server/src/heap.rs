@@ -1,58 +1,59 @@
-//! Giving back to the system what heaps hold for later.
+//! Return of freed memory to the system.
 //!
-//! An allocator keeps what is freed, to give it out again: jemalloc, which the program has on Linux, for a moment while
-//! others allocate, but for good where nobody does. It has a call that gives free pages back wherever they lie. The
-//! background thread makes that call once much has been freed and the server has become quiet, since giving back what
-//! is about to be used again costs page faults.
+//! An allocator keeps freed memory for reuse. jemalloc, the allocator on Linux, returns it after a
+//! short time, but only while the program allocates. A call returns all free pages at once. The
+//! background thread makes this call when much memory was freed and the server is quiet. An earlier
+//! call would cost page faults for memory that is soon used again.
 
 #[cfg(all(target_os = "linux", target_env = "gnu"))]
 use std::{ffi::CStr, ptr::null_mut};
 
-/// How much memory is in use, in bytes.
+/// Memory in use, in bytes.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub(crate) struct Held {
-    /// What the engine keeps in memory: documents and indexes, or its cache.
+    /// Memory of the engine: documents and indexes, or its cache.
     pub(crate) engine: u64,
-    /// What the whole process has of the system's memory.
+    /// Resident memory of the process.
     pub(crate) resident: u64,
 }
 
-/// Less than this is not worth giving back, in bytes, unless it is most of what there was.
+/// Minimum amount that is worth returning, in bytes. A smaller amount is returned if it is most of
+/// the memory.
 const WORTH: u64 = 8 << 20;
 
-/// What may change in a second in which the server is called quiet, in bytes.
+/// Maximum change within a second on a quiet server, in bytes.
 const QUIET: u64 = 1 << 20;
 
-/// For how many seconds a busy server may keep what it has freed.
+/// Seconds after which a busy server returns memory too.
 const BUSY_SECONDS: u32 = 10;
 
-/// How often memory is given back after it was worth it: in that many seconds threads that the work has left behind end,
-/// too, and with them what they kept for themselves.
+/// Number of further calls, one each second, after a call that returned much. Threads left by the
+/// work end in this time and release their own caches.
 const MORE: u32 = 15;
 
-/// Decides, from one second to the next, when free memory is given back.
+/// Decides once a second if free memory is returned.
 #[derive(Debug, Default)]
 pub(crate) struct Keeper {
-    /// What was in use a second ago.
+    /// Memory in use a second ago.
     before: Held,
-    /// The most that the engine has kept since memory was last given back.
+    /// Maximum memory of the engine since the last call.
     engine_max: u64,
-    /// What was resident after memory was last given back.
+    /// Resident memory after the last call.
     resident_then: u64,
-    /// For how many seconds there has been something to give back.
+    /// Seconds since memory became worth returning.
     waited: u32,
-    /// How many more times memory is given back, since what is dropped is freed little by little.
+    /// Remaining further calls, since dropped data is freed gradually.
     more: u32,
 }
 
 impl Keeper {
-    /// Whether memory is to be given back now; called once a second.
+    /// Returns true if memory should be returned now. Called once a second.
     pub(crate) fn is_due(&mut self, now: Held) -> bool {
         let before = std::mem::replace(&mut self.before, now);
         self.engine_max = self.engine_max.max(now.engine);
         let freed = self.engine_max - now.engine;
         let has_freed = freed >= WORTH || freed >= WORTH / 4 && freed >= self.engine_max / 4 * 3;
-        // Work of many kinds takes memory and frees it again without the engine's knowing.
+        // Some work allocates and frees memory outside of the engine.
         let has_grown = now.resident >= self.resident_then + (self.resident_then / 8).max(2 * WORTH);
         if !has_freed && !has_grown && self.more == 0 {
             self.waited = 0;
@@ -64,7 +65,7 @@ impl Keeper {
         is_quiet || self.waited >= BUSY_SECONDS
     }
 
-    /// Notes what is in use after memory was given back.
+    /// Records the memory in use after a call.
     pub(crate) fn given_back(&mut self, now: Held) {
         let brought_much = self.before.resident.saturating_sub(now.resident) >= WORTH;
         let more = if brought_much { MORE } else { self.more.saturating_sub(1) };
@@ -72,7 +73,8 @@ impl Keeper {
     }
 }
 
-/// Bytes of address space, and bytes of memory, that this process has; `None` where the system doesn't say.
+/// Returns address space and resident memory of this process in bytes; `None` if the system does
+/// not report them.
 pub(crate) fn process_bytes() -> Option<(u64, u64)> {
     let text = std::fs::read_to_string("/proc/self/statm").ok()?;
     let mut pages = text.split_whitespace().map(|field| field.parse::<u64>().ok());
@@ -91,29 +93,30 @@ fn page_bytes() -> u64 {
     4096
 }
 
-/// Gives all free pages of all heaps back to the system.
+/// Returns all free pages of all heaps to the system.
 #[cfg(all(target_os = "linux", target_env = "gnu"))]
 #[allow(unsafe_code)]
 pub(crate) fn give_back() {
     for control in [FLUSH, PURGE] {
-        // SAFETY: the name ends with a zero, and these controls neither read nor write a value. jemalloc takes its own
-        // locks and touches nothing but free memory. Without it what is freed last stays resident until somebody allocates
-        // again: all that was dropped. A program that has another allocator isn't changed.
+        // SAFETY: the name ends with a zero byte, and these controls neither read nor write a
+        // value. jemalloc takes its own locks and changes only free memory. Without this call the
+        // memory freed last stays resident until the next allocation. A program with another
+        // allocator is not affected.
         unsafe {
             tikv_jemalloc_sys::mallctl(control.as_ptr(), null_mut(), null_mut(), null_mut(), 0);
         }
     }
 }
 
-/// jemalloc's control that gives back what the calling thread keeps for itself.
+/// jemalloc's control that flushes the calling thread's cache.
 #[cfg(all(target_os = "linux", target_env = "gnu"))]
 const FLUSH: &CStr = c"thread.tcache.flush";
 
-/// The one that purges an arena; this number stands for all of them.
+/// jemalloc's control that purges an arena. This number selects all arenas.
 #[cfg(all(target_os = "linux", target_env = "gnu"))]
 const PURGE: &CStr = c"arena.4096.purge";
 
-/// Other systems' heaps give back what they think right.
+/// Allocators of other systems decide themselves.
 #[cfg(not(all(target_os = "linux", target_env = "gnu")))]
 pub(crate) fn give_back() {}
 

@@ -1,9 +1,9 @@
-//! The MongoDB wire protocol and its commands: the one crate that knows either.
+//! The MongoDB wire protocol and its commands. No other crate knows either.
 //!
-//! A request's way: `net` reads bytes (the only async code), `driver` finds a whole frame in them, `request` takes it
-//! apart with `wire`, `dispatch` finds its row in the table of `command` and checks what every command may carry
-//! (`arguments`), the handler in `commands` takes its declared `fields`, makes one call and writes its reply behind the
-//! header; `net` sends it.
+//! Path of a request: `net` reads bytes (the only async code). `driver` cuts a frame from them.
+//! `request` parses the frame with `wire`. `dispatch` finds the row in the table of `command` and
+//! checks the generic arguments (`arguments`). The handler in `commands` takes its declared
+//! `fields`, makes one call, and writes its reply behind the header. `net` sends the reply.
 
 mod access;
 mod activity;

@@ -1,7 +1,7 @@
-//! A connection without a socket: whole commands handled in process.
+//! A connection without a socket: commands run in process.
 //!
-//! For scripts and tests that need no network, and for fuzzing: [`LocalConnection::frame`] takes
-//! any bytes a socket could have brought.
+//! For scripts and tests without a network, and for fuzzing: [`LocalConnection::frame`] accepts any
+//! bytes.
 
 use crate::activity::Activity;
 use crate::connection::ConnectionState;
@@ -19,7 +19,7 @@ pub struct LocalConnection {
 }
 
 impl LocalConnection {
-    /// Connects.
+    /// Connects to a server.
     pub fn new(server: &Arc<Server>) -> LocalConnection {
         let address = SocketAddr::from((Ipv4Addr::LOCALHOST, 27017));
         let activity = server.activities.open(address);
@@ -27,20 +27,21 @@ impl LocalConnection {
         LocalConnection { server: server.clone(), activity, state }
     }
 
-    /// Connects as the server itself, who needs no user and may do everything.
+    /// Connects as the server itself, without a user and with all privileges.
     pub fn of_server(server: &Arc<Server>) -> LocalConnection {
         let mut connection = LocalConnection::new(server);
         connection.state.is_system = true;
         connection
     }
 
-    /// Runs a command, `$db` included, and returns its reply; `None` where the server hangs up.
+    /// Runs a command that includes `$db`. Returns its reply; `None` if the server closes the
+    /// connection.
     pub fn command(&mut self, command: Document<'_>) -> Option<DocumentBuf> {
         request::command(&mut self.state, &self.server, command)
     }
 
-    /// Handles one frame, waiting where the server wants to; the first reply is in `out`.
-    /// Returns whether the connection stays open.
+    /// Handles one frame and waits if necessary. `out` receives the first reply. Returns true if
+    /// the connection stays open.
     pub fn frame(&mut self, frame: &[u8], out: &mut Vec<u8>) -> bool {
         request::answer(&mut self.state, &self.server, frame.to_vec(), out)
     }

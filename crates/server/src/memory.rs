@@ -1,13 +1,14 @@
-//! Keeping the process within its memory: who is ended as it comes near the limit.
+//! Enforcement of the memory limit.
 //!
-//! A thread reads how much is resident, seldom while there is plenty and often where there is little. Beyond the
-//! limit what holds most is ended, one after the other: a running operation gets an error, a cursor that nobody
-//! reads is closed, a connection whose client doesn't read its reply or never ends its message is cut. What the
-//! memory engine keeps can't be ended: as it comes near the limit, writes that make it grow are refused.
+//! A thread reads the resident memory, more often as memory becomes short. Above the limit it ends
+//! the largest holders one by one. A running operation gets an error. An idle cursor is closed. A
+//! connection with an unread reply or an incomplete message is cut. Data of the memory engine
+//! cannot be ended, so growing writes are refused near the limit.
 //!
-//! That comes too late for bursts. So operations and messages are entered in a ledger as they grow
-//! (`database/memory.rs`), and this thread sets how much room there is for them: an operation waits before it becomes
-//! large while others hold half of the room, batches end early beyond a quarter, and beyond all of it growth is refused.
+//! That reaction is too late for bursts. Operations and messages therefore enter their growth in a
+//! ledger (`database/memory.rs`), and this thread sets the room for them. Above half of the room,
+//! an operation waits before it becomes large. Above a quarter, batches end early. Above the whole
+//! room, growth is refused.
 
 use crate::activity::Activity;
 use crate::heap;
@@ -19,47 +20,47 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
-/// How fast memory can fill, about, in bytes for each millisecond: by that it is looked at often enough.
+/// Assumed growth of memory in bytes per millisecond. Determines the pause between checks.
 const BYTES_PER_MILLI: u64 = 4 << 20;
 
-/// How often it is looked at, at least and at most.
+/// Minimum and maximum pause between checks.
 const PAUSES: (Duration, Duration) = (Duration::from_millis(10), Duration::from_secs(1));
 
-/// How long what has been ended may take to free what it holds before something else is ended.
+/// Time for an ended holder to free its memory before another holder is ended.
 const GRACE: Duration = Duration::from_millis(100);
 
-/// How long free pages may stay with the heap where memory is short, and how many times as long as giving them back
-/// takes.
+/// Time that free pages may stay in the heap while memory is short, also as a multiple of the time
+/// to return them.
 const KEEP: Duration = Duration::from_millis(20);
 const KEEP_TIMES: u32 = 10;
 
-/// What is smaller isn't worth ending: this share of the limit.
+/// Holders below this share of the limit are not ended.
 const LEAST_SHARE: u64 = 128;
 
-/// Operations, cursors and messages may always take this share of the limit.
+/// Share of the limit that operations, cursors and messages may always use.
 const OPERATIONS_SHARE: u64 = 4;
 
-/// How often the log tells that nothing can be ended.
+/// Interval of the log line about memory that cannot be freed.
 const TELL_EVERY: Duration = Duration::from_secs(60);
 
-/// Who holds memory that can be had back.
+/// A holder of memory that can be ended.
 enum Holder {
     Operation(Arc<Activity>, Arc<Operation>),
     Cursor,
     Connection(Arc<Activity>),
 }
 
-/// What the thread remembers between two looks.
+/// State between two checks.
 struct Watcher {
     limit: MemoryLimit,
-    /// When free pages are given back next, if memory is short then.
+    /// Earliest time of the next return of free pages while memory is short.
     give_back: Instant,
-    /// What was ended last and may not have noticed yet.
+    /// Operation that was ended last and may not have noticed yet.
     ending: Option<(Weak<Operation>, Instant)>,
     told: Option<Instant>,
 }
 
-/// Runs until the server is dropped; start it on a thread of its own.
+/// Runs until the server is dropped. Needs a dedicated thread.
 pub(crate) fn watch(server: &Weak<Server>, limit: MemoryLimit) {
     let mut watcher = Watcher { limit, give_back: Instant::now(), ending: None, told: None };
     loop {
@@ -71,13 +72,13 @@ pub(crate) fn watch(server: &Weak<Server>, limit: MemoryLimit) {
     }
 }
 
-/// Bytes resident; none where the system doesn't say.
+/// Returns resident bytes; 0 if the system does not report them.
 fn resident() -> u64 {
     heap::process_bytes().map_or(0, |(_, resident)| resident)
 }
 
 impl Watcher {
-    /// Ends what has to end; how much is resident.
+    /// Ends holders if necessary. Returns resident bytes.
     fn look(&mut self, server: &Server) -> u64 {
         let mut now = resident();
         let begun = Instant::now();
@@ -87,7 +88,7 @@ impl Watcher {
             self.give_back = Instant::now() + (begun.elapsed() * KEEP_TIMES).max(KEEP);
         }
         server.ended.resident.store(now, Relaxed);
-        // What is kept leaves less for operations, and they always have a share.
+        // Stored data leaves less room for operations, but never less than their share.
         let kept = now.saturating_sub(server.database.memory_held());
         let room = self.limit.of_data().saturating_sub(kept).max(self.limit.bytes / OPERATIONS_SHARE);
         server.database.set_memory_room(room);
@@ -102,13 +103,13 @@ impl Watcher {
         now
     }
 
-    /// Refuses writes that make the data grow, or takes them again.
+    /// Refuses writes that grow the data, or accepts them again.
     fn bound_data(&self, server: &Server, now: u64, held: u64) {
         let refused = server.database.refuses_growth();
         if !server.settings.ephemeral {
             return;
         }
-        // What operations hold they will give back.
+        // Memory of operations will be freed.
         let kept = now.saturating_sub(held);
         if !refused && (kept > self.limit.of_data() || now > self.limit.bytes && held < now / 8) {
             log::warn!(
@@ -125,7 +126,7 @@ impl Watcher {
         }
     }
 
-    /// Ends what holds most.
+    /// Ends the largest holder.
     fn end_one(&mut self, server: &Server, now: u64, holders: Vec<(u64, Holder)>) {
         if let Some((operation, since)) = &self.ending
             && operation.strong_count() > 0
@@ -177,7 +178,8 @@ impl Watcher {
     }
 }
 
-/// Who holds how many bytes: the operations that run, the largest cursor at rest, connections' buffers.
+/// Returns holders with their bytes: running operations, the largest idle cursor, connections'
+/// buffers.
 fn holders(server: &Server) -> Vec<(u64, Holder)> {
     let mut found = vec![(server.database.cursors.largest(), Holder::Cursor)];
     for activity in server.activities.all() {

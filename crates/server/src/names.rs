@@ -1,44 +1,44 @@
-//! Names of users and roles: each belongs to a database, and is another one in another database.
+//! Names of users and roles. Each name belongs to a database and is unique only there.
 
 use std::fmt;
 
-/// A user's name, and the database that keeps it.
+/// A user's name and database.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct UserName {
-    /// The name.
+    /// Name.
     pub(crate) name: String,
-    /// The database.
+    /// Database.
     pub(crate) db: String,
 }
 
-/// A role's name, and the database that it is of.
+/// A role's name and database.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct RoleName {
-    /// The name.
+    /// Name.
     pub(crate) role: String,
-    /// The database.
+    /// Database.
     pub(crate) db: String,
 }
 
 impl UserName {
-    /// The user of a name in a database.
+    /// Returns the user name for a database.
     pub(crate) fn new(name: impl Into<String>, db: impl Into<String>) -> UserName {
         UserName { name: name.into(), db: db.into() }
     }
 
-    /// What the user's document has for `_id`.
+    /// Returns the `_id` of the user's document.
     pub(crate) fn id(&self) -> String {
         format!("{}.{}", self.db, self.name)
     }
 }
 
 impl RoleName {
-    /// The role of a name in a database.
+    /// Returns the role name for a database.
     pub(crate) fn new(role: impl Into<String>, db: impl Into<String>) -> RoleName {
         RoleName { role: role.into(), db: db.into() }
     }
 
-    /// What the role's document has for `_id`.
+    /// Returns the `_id` of the role's document.
     pub(crate) fn id(&self) -> String {
         format!("{}.{}", self.db, self.role)
     }

@@ -1,7 +1,8 @@
-//! How often each command ran on each database, how often it failed, and how long it took: what `serverStatus` adds up
-//! and `/metrics` tells in full.
+//! Counts, failures and durations of commands by database. `serverStatus` reports sums, `/metrics`
+//! all values.
 //!
-//! A connection remembers the sums of the database that it used last, so that counting an operation is two additions.
+//! A connection caches the counters of its last used database, so counting an operation takes two
+//! additions.
 
 use crate::counter::Counter;
 use parking_lot::RwLock;
@@ -9,39 +10,39 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-/// The most databases that are told apart; what runs on others is counted together.
+/// Maximum number of databases with their own counters. Other databases share counters.
 const DATABASES_MAX: usize = 64;
 
-/// How many spans of time are told apart: below 16 microseconds, below each doubling of that up to 16.8 seconds, and
+/// Number of duration buckets: below 16 microseconds, below each doubling up to 16.8 seconds, and
 /// longer.
 pub(crate) const SPANS: usize = 22;
 
-/// The span of the first bound, as a power of two in microseconds.
+/// First bound as a power of two, in microseconds.
 pub(crate) const FIRST_BOUND: u32 = 4;
 
-/// The bounds of all spans but the last, in seconds.
+/// Returns the bounds of all buckets but the last, in seconds.
 pub(crate) fn bounds() -> impl Iterator<Item = f64> {
     (0..SPANS - 1).map(|at| (1u64 << (FIRST_BOUND as usize + at)) as f64 / 1e6)
 }
 
-/// How many operations took how long.
+/// A histogram of durations.
 #[derive(Default)]
 pub(crate) struct Times {
     nanos: Counter,
     counts: [Counter; SPANS],
 }
 
-/// The same at one moment.
+/// A snapshot of a histogram.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct TimesSoFar {
-    /// Nanoseconds in all.
+    /// Total time in nanoseconds.
     pub(crate) nanos: u64,
-    /// How many took how long: as [`bounds`] has them, then longer ones.
+    /// Counts by the buckets of [`bounds`], then longer durations.
     pub(crate) counts: [u64; SPANS],
 }
 
 impl Times {
-    /// Counts one that took so long.
+    /// Counts a duration.
     pub(crate) fn note(&self, took: Duration) {
         self.nanos.add(u64::try_from(took.as_nanos()).unwrap_or(u64::MAX));
         let micros = u64::try_from(took.as_micros()).unwrap_or(u64::MAX).max(1 << (FIRST_BOUND - 1));
@@ -51,7 +52,7 @@ impl Times {
         }
     }
 
-    /// What has been counted so far.
+    /// Returns a snapshot.
     pub(crate) fn so_far(&self) -> TimesSoFar {
         let mut counts = [0; SPANS];
         for (sum, count) in counts.iter_mut().zip(&self.counts) {
@@ -62,7 +63,7 @@ impl Times {
 }
 
 impl TimesSoFar {
-    /// How many there were.
+    /// Returns the number of durations.
     pub(crate) fn count(&self) -> u64 {
         self.counts.iter().sum()
     }
@@ -75,31 +76,31 @@ impl TimesSoFar {
     }
 }
 
-/// One command on one database.
+/// Counters of a command on a database.
 #[derive(Default)]
 pub(crate) struct CommandTimes {
-    /// How long it took.
+    /// Durations.
     pub(crate) times: Times,
-    /// The times it failed.
+    /// Failures.
     pub(crate) failed: Counter,
 }
 
-/// What a command came to in all databases.
+/// Sums of a command over all databases.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct CommandSum {
-    /// All times it ran.
+    /// Executions.
     pub(crate) total: i64,
-    /// The times it failed.
+    /// Failures.
     pub(crate) failed: i64,
-    /// Microseconds spent in it.
+    /// Total time in microseconds.
     pub(crate) micros: i64,
 }
 
-/// All commands on one database.
+/// Counters of all commands on a database.
 pub(crate) struct DatabaseOperations {
-    /// The database; empty for all those that aren't told apart.
+    /// Name of the database; empty for the shared counters.
     pub(crate) name: String,
-    /// As the table of commands has them; those that never ran take a word each.
+    /// Counters in the order of the command table. A command that never ran takes one word.
     commands: Box<[OnceLock<Box<CommandTimes>>]>,
 }
 
@@ -109,7 +110,7 @@ impl DatabaseOperations {
         Arc::new(DatabaseOperations { name: name.to_string(), commands })
     }
 
-    /// Counts a run of the command at this place of the table.
+    /// Counts an execution of the command at this position in the table.
     pub(crate) fn note(&self, at: usize, took: Duration, has_failed: bool) {
         let Some(command) = self.commands.get(at) else { return };
         let command = command.get_or_init(Box::default);
@@ -119,28 +120,28 @@ impl DatabaseOperations {
         }
     }
 
-    /// The commands that have run, by their places in the table.
+    /// Returns the commands that have run, with their positions in the table.
     pub(crate) fn commands(&self) -> impl Iterator<Item = (usize, &CommandTimes)> {
         self.commands.iter().enumerate().filter_map(|(at, command)| Some((at, &**command.get()?)))
     }
 }
 
-/// All commands on all databases.
+/// Counters of all commands on all databases.
 pub(crate) struct Operations {
     named: RwLock<BTreeMap<String, Arc<DatabaseOperations>>>,
     others: Arc<DatabaseOperations>,
-    /// Number of rows in the table of commands.
+    /// Number of rows in the command table.
     commands: usize,
 }
 
 impl Operations {
-    /// Sums for a table of this many commands.
+    /// Creates counters for a table of this many commands.
     pub(crate) fn new(commands: usize) -> Operations {
         Operations { named: RwLock::default(), others: DatabaseOperations::new("", commands), commands }
     }
 
-    /// The sums of a database. `last` is what the connection remembers; only a database that `exists` is told apart
-    /// from others, so that clients can't fill the table with names.
+    /// Returns the counters of a database. `last` is the connection's cache. Only an existing
+    /// database gets counters of its own, so that clients cannot fill the table.
     pub(crate) fn of<'a>(
         &self,
         last: &'a mut Option<Arc<DatabaseOperations>>,
@@ -172,14 +173,14 @@ impl Operations {
         }
     }
 
-    /// Every database's sums, by name; those that aren't told apart come last.
+    /// Returns the counters of all databases by name. The shared counters come last.
     pub(crate) fn all(&self) -> Vec<Arc<DatabaseOperations>> {
         let mut all: Vec<_> = self.named.read().values().cloned().collect();
         all.push(self.others.clone());
         all
     }
 
-    /// What each command of the table came to in all databases.
+    /// Returns the sums of each command over all databases.
     pub(crate) fn sums(&self) -> Vec<CommandSum> {
         let mut sums = vec![(TimesSoFar::default(), 0); self.commands];
         for database in self.all() {

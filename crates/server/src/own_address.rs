@@ -1,25 +1,25 @@
-//! The address by which the clients of a replica set know this server.
+//! The address by which clients of a replica set reach this server.
 
 use crate::server::Server;
 use std::net::{SocketAddr, ToSocketAddrs, UdpSocket};
 
-/// The address that clients must know this server by: what it advertises, else what the set was initiated
-/// with, else what they dialled.
+/// Returns the server's address: the advertised address, the address in the set's configuration, or
+/// the address that the client connected to.
 pub(crate) fn own_address(server: &Server, local: SocketAddr) -> String {
     if let Some(advertised) = &server.settings.advertise {
         return advertised.clone();
     }
     let named = server.set().and_then(|set| set.config().host);
-    // A server that has been started on another port isn't reached by the old one.
+    // After a restart on another port the configured address is wrong.
     named.filter(|host| port_of(host) == Some(local.port())).unwrap_or_else(|| dialled(local))
 }
 
-/// The address as clients write it.
+/// Formats an address for clients.
 pub(crate) fn dialled(address: SocketAddr) -> String {
     SocketAddr::new(address.ip().to_canonical(), address.port()).to_string()
 }
 
-/// Whether a host and port, as a configuration names them, are this server's. Looks the name up, which may wait for
+/// Returns true if a configured host and port belong to this server. The name lookup may wait for
 /// the network.
 pub(crate) fn is_own(server: &Server, local: SocketAddr, host: &str) -> bool {
     if host.eq_ignore_ascii_case(&own_address(server, local)) {

@@ -1,7 +1,7 @@
-//! Server parameters: those that getParameter shows and setParameter changes.
+//! Server parameters of getParameter and setParameter.
 //!
-//! A parameter is here because clients read it or because changing it has its effect; any other
-//! is refused, never taken silently: as unknown, or as having no meaning here where MongoDB has it.
+//! A parameter exists if clients read it or if a change has an effect. Other parameters are
+//! refused, never ignored: as unknown, or as MongoDB parameters without a meaning here.
 
 pub(crate) mod elsewhere;
 
@@ -13,18 +13,18 @@ use parking_lot::RwLock;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 use std::time::Duration;
 
-/// A parameter's value.
+/// Value of a parameter.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Setting {
-    /// True or false.
+    /// A boolean.
     Boolean(bool),
-    /// A whole number.
+    /// A 32-bit integer.
     Integer(i32),
-    /// A whole number that may be great: of bytes, mostly.
+    /// A 64-bit integer, usually bytes.
     Long(i64),
-    /// Any number.
+    /// A double.
     Double(f64),
-    /// A word of a few.
+    /// A word of a fixed list.
     Word(&'static str),
 }
 
@@ -41,7 +41,7 @@ impl Setting {
     }
 }
 
-/// A parameter: its name, its value at start, and whether it can be changed at run time.
+/// A parameter: name, initial value, and whether it can change at run time.
 struct Parameter {
     name: &'static str,
     initial: Setting,
@@ -61,24 +61,24 @@ const fn integer(name: &'static str, value: i32, lowest: i32) -> Parameter {
     Parameter { name, initial: Setting::Integer(value), changeable: true, lowest }
 }
 
-/// A number that is what it is.
+/// Declares an unchangeable number.
 const fn constant(name: &'static str, value: i32) -> Parameter {
     Parameter { name, initial: Setting::Integer(value), changeable: false, lowest: value }
 }
 
-/// Something that could be otherwise in MongoDB, and may be set to what it is.
+/// Declares a parameter that only accepts its present value. MongoDB has other values.
 const fn only(name: &'static str, value: Setting) -> Parameter {
     Parameter { name, initial: value, changeable: true, lowest: 0 }
 }
 
-/// How much a kind of work may hold, one of [`Limits`].
+/// Declares the memory limit of a kind of work, one of [`Limits`].
 const fn bytes(name: &'static str) -> Parameter {
     let initial = Setting::Long(DEFAULT_BYTES as i64);
     Parameter { name, initial, changeable: true, lowest: 1 }
 }
 
-/// Every parameter held here, sorted by name. `enableTestCommands` and those that aren't numbers
-/// or booleans are answered by the command itself.
+/// All parameters of this module, sorted by name. The command itself handles `enableTestCommands`
+/// and parameters of other types.
 const PARAMETERS: &[Parameter] = &[
     fixed("acceptApiVersion2", false),
     boolean("allowDiskUseByDefault", true),
@@ -119,56 +119,56 @@ const PARAMETERS: &[Parameter] = &[
     integer("ttlMonitorSleepSecs", 60, 1),
 ];
 
-/// Those that may be set to what they are and to nothing else.
+/// Parameters that only accept their present value.
 const ONLY_ONE_WAY: [&str; 2] = ["diagnosticDataCollectionEnabled", "internalQueryFrameworkControl"];
 
-/// The words of `internalQueryFrameworkControl`; here there is one way to run queries.
+/// Values of `internalQueryFrameworkControl`. Vellum has one query engine.
 const FRAMEWORKS: [&str; 3] = ["forceClassicEngine", "trySbeEngine", "trySbeRestricted"];
 
-/// How many bytes of replaced documents are kept for old snapshots. MongoDB has no such parameter.
+/// Maximum bytes of replaced documents for old snapshots. MongoDB has no such parameter.
 pub(crate) const HISTORY_BYTES: &str = "maxSnapshotHistoryBytes";
 
-/// For how many seconds a snapshot read may name the time of an earlier one.
+/// Age in seconds up to which a snapshot read may name an earlier time.
 pub(crate) const HISTORY_AGE: &str = "minSnapshotHistoryWindowInSeconds";
 
-/// For how long a cursor may lie unused, in milliseconds.
+/// Idle timeout of cursors in milliseconds.
 const CURSOR_TIMEOUT: &str = "cursorTimeoutMillis";
 
-/// The share of what an operation may hold that one of its stages holds before it spills.
+/// Divisor: a stage spills at this share of the operation's memory.
 const SPILL_SHARE: usize = 8;
 
-/// The most of one thing in a line of the log, in kilobytes; 0 is as much as there is.
+/// Maximum size of a value in a log line, in kilobytes; 0 is unlimited.
 const LOG_SIZE: &str = "maxLogSizeKB";
 
-/// Refuses plans that scan whole collections.
+/// Refuses collection scans.
 const NO_TABLE_SCAN: &str = "notablescan";
 
-/// Whether connections that come and go are told to nobody, even where the log tells much.
+/// Hides opened and closed connections in the log at all levels.
 const QUIET: &str = "quiet";
 
-/// How many seconds what is committed may lie in the journal alone; 0: until there is another reason.
+/// Maximum seconds between a commit and the next checkpoint; 0 disables this timer.
 pub(crate) const SYNC_DELAY: &str = "syncdelay";
 
-/// How many milliseconds pass between two syncs of the journal that nobody asked for.
+/// Milliseconds between two timed syncs of the journal.
 pub(crate) const SYNC_EVERY: &str = "journalCommitInterval";
 
-/// The most of [`SYNC_EVERY`].
+/// Maximum of [`SYNC_EVERY`].
 const SYNC_EVERY_MAX: i64 = 500;
 
-/// The most of [`SYNC_DELAY`].
+/// Maximum of [`SYNC_DELAY`].
 const SYNC_DELAY_MAX: f64 = 9_000_000.0;
 
-/// The largest message of somebody who has to log in and hasn't, in bytes.
+/// Maximum message size before authentication, in bytes.
 const STRANGER_MESSAGE_MAX: &str = "preAuthMaximumMessageSizeBytes";
 
-/// The present values.
+/// Current values.
 pub(crate) struct Parameters {
     values: RwLock<Vec<Setting>>,
-    /// The limits among them, ready for every operation.
+    /// Current limits, ready for each operation.
     limits: RwLock<Limits>,
-    /// [`NO_TABLE_SCAN`] once more, asked for by every command.
+    /// Copy of [`NO_TABLE_SCAN`], which each command reads.
     no_table_scan: AtomicBool,
-    /// [`OPERATION_MEMORY`] once more, in bytes.
+    /// Copy of [`OPERATION_MEMORY`] in bytes.
     operation_memory: AtomicUsize,
 }
 
@@ -184,7 +184,8 @@ fn position(name: &str) -> Option<usize> {
 }
 
 impl Parameters {
-    /// The values at the start, where one operation may hold so many bytes and the journal is synced so often.
+    /// Creates the initial values with an operation's memory in bytes and the sync interval of the
+    /// journal.
     pub(crate) fn new(operation_memory: u64, sync_every: Duration) -> Parameters {
         let initial = |parameter: &Parameter| match parameter.name {
             SYNC_EVERY => Setting::Integer(i32::try_from(sync_every.as_millis()).unwrap_or(i32::MAX)),
@@ -199,22 +200,22 @@ impl Parameters {
         }
     }
 
-    /// What one operation may hold in memory, in bytes.
+    /// Returns the memory limit of an operation in bytes.
     pub(crate) fn operation_memory(&self) -> usize {
         self.operation_memory.load(Relaxed)
     }
 
-    /// The value of a parameter, `None` where there is no such parameter.
+    /// Returns the value of a parameter; `None` if it does not exist.
     pub(crate) fn get(&self, name: &str) -> Option<Setting> {
         self.values.read().get(position(name)?).cloned()
     }
 
-    /// Whether plans that scan whole collections are refused.
+    /// Returns true if collection scans are refused.
     pub(crate) fn no_table_scan(&self) -> bool {
         self.no_table_scan.load(Relaxed)
     }
 
-    /// For how long a cursor may lie unused.
+    /// Returns the idle timeout of cursors.
     pub(crate) fn cursor_timeout(&self) -> Duration {
         match self.get(CURSOR_TIMEOUT) {
             Some(Setting::Integer(millis)) => Duration::from_millis(u64::try_from(millis).unwrap_or(0)),
@@ -222,7 +223,7 @@ impl Parameters {
         }
     }
 
-    /// The largest message that is taken from those who have to log in and haven't.
+    /// Returns the maximum message size before authentication.
     pub(crate) fn stranger_message_max(&self) -> usize {
         match self.get(STRANGER_MESSAGE_MAX) {
             Some(Setting::Integer(bytes)) => usize::try_from(bytes).unwrap_or(0),
@@ -230,14 +231,15 @@ impl Parameters {
         }
     }
 
-    /// Every parameter with its value and whether it can be changed.
+    /// Returns each parameter with its value, and true if it can change.
     pub(crate) fn all(&self) -> Vec<(&'static str, Setting, bool)> {
         let values = self.values.read();
         let with_value = PARAMETERS.iter().zip(values.iter());
         with_value.map(|(parameter, value)| (parameter.name, value.clone(), parameter.changeable)).collect()
     }
 
-    /// How much blocking work may hold: what can be spilled stays well within what an operation may hold.
+    /// Returns the memory limits of blocking stages. Stages that can spill use a share of the
+    /// operation's memory.
     pub(crate) fn limits(&self) -> Limits {
         self.limits.read().spilling_at_most(self.operation_memory() / SPILL_SHARE)
     }
@@ -252,10 +254,9 @@ impl Parameters {
         }
     }
 
-    /// Changes a parameter and returns what it was.
+    /// Changes a parameter. Returns the earlier value.
     ///
-    /// Errors: InvalidOptions for an unknown name or one that is fixed at start, TypeMismatch,
-    /// BadValue.
+    /// Errors: InvalidOptions for an unknown name or a startup parameter; TypeMismatch; BadValue.
     pub(crate) fn set(&self, name: &str, value: Value<'_>) -> Result<Setting> {
         let unknown = || {
             err!(
@@ -303,12 +304,14 @@ impl Parameters {
     }
 }
 
-/// The refusal of what is decided at the start.
+/// Returns the error for a startup parameter.
 fn not_at_runtime(name: &str) -> base::Error {
     err!(IllegalOperation, "not allowed to change [{name}] at runtime")
 }
 
-/// Errors: BadValue for what is none of the words; NotImplemented for one that means nothing here.
+/// Parses a word.
+///
+/// Errors: BadValue for an unknown word; NotImplemented for a word without a meaning here.
 fn word_value(parameter: &Parameter, value: Value<'_>) -> Result<Setting> {
     match value.as_str().and_then(|word| FRAMEWORKS.iter().find(|known| **known == word)) {
         Some(word) => Ok(Setting::Word(word)),
@@ -339,7 +342,9 @@ fn integer_value(parameter: &Parameter, value: Value<'_>) -> Result<i64> {
     Ok(number)
 }
 
-/// Errors: BadValue for what is no number, or not in the range.
+/// Parses a number of seconds.
+///
+/// Errors: BadValue if the value is not a number or out of range.
 fn seconds_value(parameter: &Parameter, value: Value<'_>) -> Result<f64> {
     let number = value.as_number().ok_or_else(|| not_a_number(parameter))?.to_f64();
     let bound = match number {
