@@ -1,10 +1,12 @@
-//! Read concerns: how settled the data must be that a command reads. On one node all levels but snapshot read the same
-//! view. At the durability level `journaled` the reply of a majority, linearizable or snapshot read waits for the journal.
+//! Read concerns. On one node all levels except snapshot read the same view.
+//!
+//! At the durability level `journaled` the reply of a majority, linearizable or snapshot read waits
+//! for the journal.
 
 use base::bson::{Document, Value};
 use base::{Result, err};
 
-/// The levels.
+/// Levels of a read concern.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[allow(missing_docs)]
 pub(crate) enum ReadConcern {
@@ -15,21 +17,21 @@ pub(crate) enum ReadConcern {
     Snapshot,
 }
 
-/// A read concern as a command gave it.
+/// The read concern of a command.
 #[derive(Clone, Copy, Default, Debug)]
 pub(crate) struct Asked {
-    /// The level, where one was given.
+    /// Level, if given.
     pub(crate) level: Option<ReadConcern>,
-    /// The cluster time that a snapshot read names.
+    /// Cluster time of a snapshot read.
     pub(crate) at: Option<u64>,
-    /// The cluster time that must have been reached.
+    /// Cluster time that the read must not precede.
     pub(crate) after: Option<u64>,
-    /// Whether it says anything at all.
+    /// True if the document has any field.
     pub(crate) says_something: bool,
 }
 
 impl ReadConcern {
-    /// The level's name.
+    /// Returns the name of the level.
     pub(crate) fn name(self) -> &'static str {
         match self {
             ReadConcern::Local => "local",
@@ -40,12 +42,12 @@ impl ReadConcern {
         }
     }
 
-    /// Whether it promises that no crash undoes what is read.
+    /// Returns true if the level guarantees that no crash reverts the read data.
     pub(crate) fn is_durable(self) -> bool {
         matches!(self, ReadConcern::Majority | ReadConcern::Linearizable | ReadConcern::Snapshot)
     }
 
-    /// Reads a level.
+    /// Parses a level.
     ///
     /// Errors: BadValue, TypeMismatch.
     pub(crate) fn parse(value: Value<'_>) -> Result<ReadConcern> {
@@ -72,7 +74,7 @@ impl ReadConcern {
     }
 }
 
-/// Checks who a concern says that it comes from.
+/// Checks the `provenance` of a concern.
 ///
 /// Errors: BadValue.
 pub(crate) fn check_provenance(concern: &str, provenance: &str) -> Result<()> {
@@ -86,16 +88,16 @@ pub(crate) fn check_provenance(concern: &str, provenance: &str) -> Result<()> {
 }
 
 impl Asked {
-    /// Reads the `readConcern` of a command by its name.
+    /// Parses the `readConcern` of a command. `command` is its name for errors.
     ///
-    /// Errors: TypeMismatch; IDLUnknownField; InvalidOptions; those of the level.
+    /// Errors: TypeMismatch; IDLUnknownField; InvalidOptions; an invalid level.
     pub(crate) fn parse(document: Document<'_>, command: &str) -> Result<Asked> {
         let mut asked = Asked { says_something: !document.is_empty(), ..Asked::default() };
         for field in document {
             match (field.name(), field.value()) {
                 ("level", value) if value.is_nullish() => {}
                 ("level", value) => asked.level = Some(ReadConcern::parse(value)?),
-                // Whoever takes the writes has seen every cluster time that has been given out.
+                // The primary has seen all cluster times that were ever returned.
                 ("afterClusterTime", Value::Timestamp(0)) => {
                     return Err(err!(
                         InvalidOptions,

@@ -1,15 +1,15 @@
-//! Read preferences: which of the members that hold the data is to answer.
+//! Read preferences: the choice of the member that runs a read.
 //!
-//! One node is all there is, whatever is preferred. Over a store that has standbys a read that wants a secondary
-//! gets one of those; drivers leave the choice to a mongos, which is what a front is to them.
+//! A single node ignores them. Over a store with standbys, a read that prefers a secondary runs on
+//! a standby. Drivers leave the choice to a mongos, and a front acts as one.
 
 use base::bson::{Document, Element, Type, Value};
 use base::{Result, err};
 
-/// The least that maxStalenessSeconds may say, as the specification has it.
+/// Minimum of maxStalenessSeconds in the driver specification.
 const STALENESS_MIN: i64 = 90;
 
-/// The modes.
+/// Modes of a read preference.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Mode {
     #[default]
@@ -20,12 +20,12 @@ pub(crate) enum Mode {
     Nearest,
 }
 
-/// A read preference as a command gave it.
+/// The read preference of a command.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct ReadPreference {
-    /// The mode.
+    /// Mode.
     pub(crate) mode: Mode,
-    /// Whether members are wanted that have tags: no standby has any.
+    /// True if the preference requires tags. No standby has tags.
     pub(crate) has_tags: bool,
 }
 
@@ -41,7 +41,7 @@ impl Mode {
         })
     }
 
-    /// The mode's name.
+    /// Returns the name of the mode.
     pub(crate) fn name(self) -> &'static str {
         match self {
             Mode::Primary => "primary",
@@ -54,7 +54,7 @@ impl Mode {
 }
 
 impl ReadPreference {
-    /// Reads `$readPreference` of a command by its name.
+    /// Parses `$readPreference`. `command` is the command's name for errors.
     ///
     /// Errors: TypeMismatch, BadValue, IDLFailedToParse and MaxStalenessOutOfRange as MongoDB.
     pub(crate) fn parse(element: &Element<'_>, command: &str) -> Result<ReadPreference> {
@@ -78,7 +78,7 @@ impl ReadPreference {
         Ok(ReadPreference { mode, has_tags })
     }
 
-    /// Whether a secondary may answer.
+    /// Returns true if a secondary may run the read.
     pub(crate) fn secondary_ok(self) -> bool {
         self.mode != Mode::Primary
     }
@@ -99,7 +99,7 @@ fn mode(document: Document<'_>) -> Result<Mode> {
     }
 }
 
-/// Whether only members with tags suit: none of the sets is the empty one.
+/// Returns true if only members with tags match, because no tag set is empty.
 fn tags(document: Document<'_>) -> Result<bool> {
     let Some(value) = document.get("tags") else { return Ok(false) };
     let sets = value.as_array().ok_or_else(|| wrong_type("tags", value.kind(), "'array'"))?;
@@ -107,7 +107,8 @@ fn tags(document: Document<'_>) -> Result<bool> {
     Ok(sets.iter().next().is_some() && !sets.iter().any(is_any))
 }
 
-/// Any that is allowed suits: no standby is read from that is further behind than the least of them.
+/// Checks maxStalenessSeconds. Each valid value is satisfied, since no standby lags more than the
+/// minimum.
 fn staleness(document: Document<'_>) -> Result<i64> {
     let Some(value) = document.get("maxStalenessSeconds") else { return Ok(0) };
     let number = value.as_number().ok_or_else(|| {

@@ -1,9 +1,9 @@
-//! The replica set of one member: its configuration, its terms, and whether the member is the primary.
+//! The replica set of one member: configuration, terms, and the member's state.
 //!
-//! The set is there as soon as the server is, initiated and with its primary elected, or, in mongod's place, once
-//! `replSetInitiate` has begun it. The configuration lies in `local.system.replset`, as MongoDB keeps it, and so
-//! outlives the process where data does; each start and each end of a stepDown is an election, and so a term, of
-//! its own.
+//! The set exists from the server's start with an elected primary. In place of mongod it begins
+//! with `replSetInitiate`. The configuration is stored in `local.system.replset`, as in MongoDB,
+//! and persistent engines keep it over restarts. Each start and each end of a stepDown is an
+//! election with a new term.
 
 use crate::server::Server;
 use crate::set_config::SetConfig;
@@ -14,58 +14,59 @@ use parking_lot::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-/// What there is of a set, where the server is one.
+/// State of a replica set.
 pub(crate) struct ReplicaSet {
-    /// The set's name.
+    /// Name of the set.
     pub(crate) name: String,
     config: Mutex<SetConfig>,
     standing: Mutex<Standing>,
-    /// Whether the member is the primary, for every command to ask.
+    /// True if the member is the primary. Each command reads it.
     primary: AtomicBool,
 }
 
-/// How the last election went, and what holds off the next.
+/// Result of the last election, and the delay of the next.
 #[derive(Clone, Copy)]
 pub(crate) struct Standing {
-    /// The number of the election.
+    /// Term of the election.
     pub(crate) term: i64,
-    /// Its cluster time, and its time in milliseconds since 1970.
+    /// Cluster time of the election, and its time in milliseconds since 1970.
     pub(crate) elected: (u64, i64),
-    /// Until when the member stays a secondary.
+    /// End of a stepDown or freeze.
     until: Option<Instant>,
 }
 
 impl ReplicaSet {
-    /// A set with this configuration, whose member is the primary of the configuration's term.
+    /// Creates a set with this configuration. Its member is the primary of the configuration's
+    /// term.
     pub(crate) fn new(name: String, config: SetConfig, now: (u64, i64)) -> ReplicaSet {
         let standing = Standing { term: config.term, elected: now, until: None };
         let (config, standing) = (Mutex::new(config), Mutex::new(standing));
         ReplicaSet { name, config, standing, primary: AtomicBool::new(true) }
     }
 
-    /// The configuration.
+    /// Returns the configuration.
     pub(crate) fn config(&self) -> SetConfig {
         self.config.lock().clone()
     }
 
-    /// The last election.
+    /// Returns the last election.
     pub(crate) fn standing(&self) -> Standing {
         *self.standing.lock()
     }
 
-    /// The number of the last election.
+    /// Returns the present term.
     pub(crate) fn term(&self) -> i64 {
         self.standing.lock().term
     }
 
-    /// The id of the last election, by which clients tell newer primaries from older: the highest of all bits,
-    /// then the term.
+    /// Returns the id of the last election: the maximum timestamp, then the term. Clients order
+    /// primaries by it.
     pub(crate) fn election_id(&self) -> ObjectId {
         let [high @ .., b5, b6, b7] = self.term().to_be_bytes();
         ObjectId::from_parts(0x7FFF_FFFF, high, u32::from_be_bytes([0, b5, b6, b7]))
     }
 
-    /// Whether the member is the primary. Where the time of a stepDown is over it becomes so by being asked.
+    /// Returns true if the member is the primary. After the end of a stepDown this call elects it.
     pub(crate) fn is_primary(&self, server: &Server) -> bool {
         if self.primary.load(Ordering::Acquire) {
             return true;
@@ -86,9 +87,9 @@ impl ReplicaSet {
         true
     }
 
-    /// Makes the member a secondary for so long.
+    /// Makes the member a secondary for this time.
     ///
-    /// Errors: NotWritablePrimary where it is one already.
+    /// Errors: NotWritablePrimary if it is already a secondary.
     pub(crate) fn step_down(&self, server: &Server, time: Duration) -> Result<()> {
         let mut standing = self.standing.lock();
         if !self.primary.swap(false, Ordering::AcqRel) {
@@ -101,7 +102,7 @@ impl ReplicaSet {
         Ok(())
     }
 
-    /// Holds a secondary's election off for so long from now; zero lets it come at once.
+    /// Delays a secondary's election by this time from now; zero ends the delay.
     ///
     /// Errors: NotSecondary.
     pub(crate) fn freeze(&self, server: &Server, time: Duration) -> Result<()> {
@@ -122,7 +123,7 @@ impl ReplicaSet {
         Ok(())
     }
 
-    /// Takes another configuration.
+    /// Replaces the configuration.
     pub(crate) fn configure(&self, server: &Server, config: SetConfig) {
         *self.config.lock() = config;
         server.topology.changed.raise();
@@ -130,15 +131,15 @@ impl ReplicaSet {
 }
 
 impl Server {
-    /// Takes up what an earlier process stored for the whole set.
+    /// Loads the settings of the set that an earlier process stored.
     pub(crate) fn load_set_settings(&self) {
         self.default_concerns.load(&self.database);
         self.cluster_parameters.load(&self.database);
         self.load_user_write_block();
     }
 
-    /// The set, with the configuration that an earlier process stored, in a new term. `None` where there is no such
-    /// configuration and one is waited for.
+    /// Opens the set with the stored configuration in a new term. `None` if the server waits for
+    /// `replSetInitiate`.
     pub(crate) fn open_set(&self, name: &str) -> Option<ReplicaSet> {
         let now = (self.cluster_time(), self.database.now_millis());
         let stored = self.stored_set_config(name).unwrap_or_else(|error| {
@@ -154,8 +155,8 @@ impl Server {
         Some(ReplicaSet::new(name.to_string(), config, now))
     }
 
-    /// Begins the term after this one, or after a later one that the log knows of; gives its number. The log tells
-    /// of it, so that a later process goes on from there.
+    /// Begins and returns the next term, after this term or a later term in the oplog. An oplog
+    /// entry records it, so that a later process continues from it.
     fn begin_term(&self, latest: i64) -> i64 {
         let term = self.database.next_term(u32::try_from(latest).unwrap_or_default());
         if let Err(error) = self.database.begin_term(term) {
@@ -168,15 +169,16 @@ impl Server {
         let stored = system_collections::find_by_id(&self.database, &collection()?, name)?;
         let stored = stored.map(|stored| SetConfig::stored(stored.view())).transpose()?;
         Ok(stored.map(|(mut config, host)| {
-            // A set that began with the server is known by what its clients dial.
+            // Clients of a set without `replSetInitiate` know it by the address that they connected
+            // to.
             config.host = host.filter(|_| self.settings.awaits_initiation);
             config
         }))
     }
 
-    /// Begins the set that the server waits for, with the member as its primary.
+    /// Initiates the set. The member becomes its primary.
     ///
-    /// Errors: AlreadyInitialized; those of storing the configuration.
+    /// Errors: AlreadyInitialized; errors of the write.
     pub(crate) fn initiate(&self, name: &str, mut config: SetConfig, host: &str) -> Result<()> {
         let now = (self.cluster_time(), self.database.now_millis());
         if self.set.get().is_some() {
@@ -199,9 +201,9 @@ impl Server {
         Ok(())
     }
 
-    /// Stores the configuration, with the address that the member is known by.
+    /// Stores the configuration with the member's address.
     ///
-    /// Errors: those of the write.
+    /// Errors: errors of the write.
     pub(crate) fn store_set_config(&self, set: &ReplicaSet, config: &SetConfig, host: &str) -> Result<()> {
         let mut document = Builder::new();
         config.append_to(&set.name, host, &mut document);
@@ -209,7 +211,7 @@ impl Server {
     }
 }
 
-/// Where the configuration is stored.
+/// Returns the collection of the configuration.
 fn collection() -> Result<Namespace> {
     Namespace::new("local", "system.replset")
 }

@@ -1,27 +1,28 @@
-//! The shapes in which errors reach a client, each built in one function; and error labels.
+//! Errors in replies, and error labels.
 //!
-//! A failed command, an element of `writeErrors`, a `writeConcernError`. Labels tell drivers
-//! what they may retry; they are computed here from the code and what the command was.
+//! An error appears as a failed command, an element of `writeErrors` or a `writeConcernError`. One
+//! function builds each form. Labels state if a driver may retry. They follow from the code and the
+//! command.
 
 use base::bson::{Builder, Document};
 use base::{Error, ErrorCode};
 
-/// What labels depend on besides the code.
+/// Properties of a command that determine its labels.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct LabelContext {
-    /// The command is a retryable write: a write with a txnNumber, outside of transactions.
+    /// True for a retryable write: a write with a txnNumber outside of transactions.
     pub(crate) retryable_write: bool,
-    /// The command is a statement of a transaction, or ends one.
+    /// True for a statement of a transaction, and for its end.
     pub(crate) in_transaction: bool,
-    /// It ends one.
+    /// True if the command ends a transaction.
     pub(crate) ends_transaction: bool,
-    /// Nothing was written by the time it failed.
+    /// True if the command failed before its first write.
     pub(crate) no_writes: bool,
-    /// The command opens a change stream or reads on in one.
+    /// True if the command opens or reads a change stream.
     pub(crate) change_stream: bool,
 }
 
-/// The codes after which a retryable write may be tried again.
+/// Returns true if a retryable write may be retried after this code.
 fn is_retryable(code: ErrorCode) -> bool {
     use ErrorCode as C;
     matches!(
@@ -42,8 +43,8 @@ fn is_retryable(code: ErrorCode) -> bool {
     )
 }
 
-/// Whether the code says that this server isn't the primary (any more). Such errors tell the
-/// topology's version, from which clients see whether they know better already.
+/// Returns true if the code means that this server is not the primary. Such errors have the
+/// topology version, so that clients detect outdated errors.
 pub(crate) fn is_not_primary(code: ErrorCode) -> bool {
     use ErrorCode as C;
     matches!(
@@ -56,8 +57,8 @@ pub(crate) fn is_not_primary(code: ErrorCode) -> bool {
     )
 }
 
-/// Whether a transaction that met this error may be run once more from its beginning. Ended by
-/// commitTransaction or abortTransaction, it may be only where it is known not to have happened.
+/// Returns true if the whole transaction may be retried after this error. After commitTransaction
+/// or abortTransaction this requires that the transaction has certainly not committed.
 pub(crate) fn is_transient(code: ErrorCode, ends_transaction: bool, has_write_concern_error: bool) -> bool {
     use ErrorCode as C;
     match code {
@@ -71,8 +72,8 @@ pub(crate) fn is_transient(code: ErrorCode, ends_transaction: bool, has_write_co
     }
 }
 
-/// The labels that belong to a failed command with this code, or to a writeConcernError with that. Drivers
-/// add UnknownTransactionCommitResult themselves.
+/// Returns the labels for a failed command with this code, or for a writeConcernError. Drivers add
+/// UnknownTransactionCommitResult themselves.
 pub(crate) fn labels(
     code: Option<ErrorCode>,
     write_concern_code: Option<ErrorCode>,
@@ -86,7 +87,7 @@ pub(crate) fn labels(
     }
     let retryable = [code, write_concern_code].into_iter().flatten().any(is_retryable);
     if retryable && (retryable_write || in_transaction && ends_transaction) {
-        // Who has tried before keeps the earlier error, which may have had effects.
+        // A driver that has already tried once keeps the earlier error, which may have had effects.
         return match no_writes && retryable_write && code.is_some() {
             true => &["RetryableWriteError", "NoWritesPerformed"],
             false => &["RetryableWriteError"],
@@ -101,7 +102,7 @@ pub(crate) fn labels(
     }
 }
 
-/// Whether a change stream that met this error may be resumed.
+/// Returns true if a change stream may resume after this error.
 fn is_resumable(code: ErrorCode) -> bool {
     use ErrorCode as C;
     is_retryable(code)
@@ -109,11 +110,11 @@ fn is_resumable(code: ErrorCode) -> bool {
             code,
             C::FailedToSatisfyReadPreference | C::RetryChangeStream | C::StaleConfig
         )
-        // Routers' own: StaleShardVersion, StaleEpoch and StaleDbVersion.
+        // Codes of routers: StaleShardVersion, StaleEpoch and StaleDbVersion.
         || matches!(code.number(), 63 | 150 | 249)
 }
 
-/// Appends `errorLabels` unless there are none.
+/// Appends `errorLabels` unless empty.
 pub(crate) fn append_labels<S: AsRef<str>>(reply: &mut Builder, labels: &[S]) {
     if labels.is_empty() {
         return;
@@ -125,7 +126,7 @@ pub(crate) fn append_labels<S: AsRef<str>>(reply: &mut Builder, labels: &[S]) {
     reply.end();
 }
 
-/// Writes a failed command into an empty reply.
+/// Writes a failed command to an empty reply.
 pub(crate) fn failure<S: AsRef<str>>(reply: &mut Builder, error: &Error, labels: &[S]) {
     append_labels(reply, labels);
     let code = error.code();
@@ -134,7 +135,7 @@ pub(crate) fn failure<S: AsRef<str>>(reply: &mut Builder, error: &Error, labels:
     reply.append_all(error.info().unwrap_or(Document::EMPTY));
 }
 
-/// Appends an element of the open array `writeErrors`. `index` is the statement's position.
+/// Appends an element to the open array `writeErrors`. `index` is the statement's position.
 pub(crate) fn write_error(errors: &mut Builder, index: i32, error: &Error) {
     errors.push_document();
     errors.append(c"index", index).append(c"code", error.code().number());
@@ -142,7 +143,7 @@ pub(crate) fn write_error(errors: &mut Builder, index: i32, error: &Error) {
     errors.append(c"errmsg", error.message()).end();
 }
 
-/// Appends `writeConcernError`: the write is applied, what the client asked for beyond isn't met.
+/// Appends `writeConcernError`: the write is applied, but its write concern is not satisfied.
 pub(crate) fn write_concern_error(reply: &mut Builder, error: &Error) {
     reply.begin_document(c"writeConcernError");
     reply.append(c"code", error.code().number()).append(c"codeName", &error.code().name());

@@ -1,8 +1,8 @@
-//! A request on its way: its message, taken apart once, and what is known of it between its waits.
+//! A request in progress: its message, parsed once, and its state between waits.
 //!
-//! [`Request::begin`] and [`Request::poll`] know no socket. Whoever serves the connection waits for the event that they
-//! return, without a thread, and polls again. It never panics outwards: a panic in a handler becomes an InternalError for that client and
-//! the end of its connection.
+//! [`Request::begin`] and [`Request::poll`] do not use a socket. The caller waits for the returned
+//! event without a thread and polls again. A panic in a handler becomes an InternalError and ends
+//! the connection.
 
 use crate::buffers;
 use crate::call::Answer;
@@ -22,69 +22,69 @@ use wire::frame::{self, Envelope, Frame, Places};
 use wire::header::{Opcode, Trouble};
 use wire::{compression, message, query};
 
-/// One request that waits, or has further replies.
+/// A request that waits or has further replies.
 pub(crate) struct Request {
     frame: Frame,
     progress: Progress,
 }
 
-/// What is known of a request between its waits.
+/// State of a request between waits.
 #[derive(Default)]
 pub(crate) struct Progress {
-    /// Its number and beginning, which it keeps however often it waits.
+    /// Operation id and start, constant over all waits.
     pub(crate) began: Option<Began>,
-    /// Its place among the statements of its session, where they wait for one another.
+    /// Place in the session's queue of statements.
     pub(crate) turn: Option<Turn<Session>>,
-    /// Until when its handler waits, once that has begun to.
+    /// Deadline of the handler's wait, after its first call.
     pub(crate) waiting_until: Option<Instant>,
-    /// What fail points make of it, while it waits.
+    /// Effect of fail points, kept during waits.
     pub(crate) failure: Option<Box<Failure>>,
-    /// Set by a statement of a transaction that has replied with errors: they abort the transaction.
+    /// Set by a statement of a transaction whose reply has errors. They abort the transaction.
     pub(crate) statement_failed: bool,
-    /// The reply sent last, where further ones follow unasked.
+    /// Last reply, if further replies follow without requests.
     pub(crate) stream: Option<Stream>,
-    /// What is left of it where its handler is done and the journal doesn't have its commit yet.
+    /// The finished command, while its commit is not yet in the journal.
     pub(crate) held: Option<Box<Held>>,
 }
 
-/// The beginning of a request.
+/// Start of a request.
 #[derive(Clone, Copy)]
 pub(crate) struct Began {
-    /// The number by which killOp knows it.
+    /// Operation id for killOp.
     pub(crate) operation_id: u64,
-    /// When it came.
+    /// Arrival time.
     pub(crate) at: Instant,
 }
 
-/// A series of replies to one request.
+/// A series of replies to one request (exhaust).
 #[derive(Clone, Copy)]
 pub(crate) struct Stream {
-    /// The number of the reply sent last, which the next one answers.
+    /// Id of the last reply. The next reply refers to it.
     last_reply: i32,
-    /// The topology's version that the client has been told.
+    /// Topology version in the last reply.
     pub(crate) topology_version: i64,
 }
 
-/// A reply's document behind its header, and how it is to be sent.
+/// A reply: document, header and transmission.
 pub(crate) struct Reply {
-    /// The document, complete once the answer is [`Answer::Done`].
+    /// The document, complete after [`Answer::Done`].
     pub(crate) document: Builder,
-    /// How many bytes the header takes, to which a failed reply is cut back.
+    /// Size of the header in bytes. An error truncates the reply to it.
     pub(crate) header_size: usize,
-    /// Whether it may be compressed; handshakes may not.
+    /// True if the reply may be compressed. Handshakes may not.
     pub(crate) compressible: bool,
-    /// The topology's version just told, where further replies follow unasked.
+    /// Topology version in this reply, if further replies follow.
     pub(crate) streams: Option<i64>,
 }
 
 impl Reply {
-    /// One with nothing behind its header.
+    /// Creates a reply with a header and an empty document.
     fn new(header: Vec<u8>) -> Reply {
         let header_size = header.len();
         Reply { document: Builder::with_buffer(header), header_size, compressible: true, streams: None }
     }
 
-    /// Begins anew behind the header.
+    /// Removes all bytes after the header.
     pub(crate) fn clear(&mut self) {
         let mut buffer = std::mem::take(&mut self.document).into_buffer();
         buffer.truncate(self.header_size);
@@ -93,10 +93,10 @@ impl Reply {
 }
 
 impl Request {
-    /// Begins with a whole frame of a connection. The reply is in `out`, as for [`poll`](Self::poll); the request is
-    /// returned where it waits or has further replies.
+    /// Begins a request with a whole frame. `out` receives the reply, as in [`poll`](Self::poll).
+    /// Returns the request if it waits or has further replies.
     ///
-    /// Errors: what is wrong with the frame, where there is nothing to be replied to.
+    /// Errors: an invalid frame that cannot get a reply.
     pub(crate) fn begin(
         state: &mut ConnectionState,
         server: &Server,
@@ -119,13 +119,13 @@ impl Request {
         Ok((answer, Some(Box::new(Request { frame, progress }))))
     }
 
-    /// Whether further replies follow those that there were.
+    /// Returns true if further replies follow.
     pub(crate) fn streams(&self) -> bool {
         self.progress.stream.is_some()
     }
 
-    /// Goes on until the request is answered or has to wait. The reply is in `out`, which is empty before: none where
-    /// the client wants none.
+    /// Continues until the request is answered or must wait. `out` is empty before and receives the
+    /// reply, unless the client requests none.
     pub(crate) fn poll(&mut self, state: &mut ConnectionState, server: &Server, out: &mut Vec<u8>) -> Answer {
         let Request { frame, progress } = self;
         let request = frame.request();
@@ -134,7 +134,7 @@ impl Request {
     }
 }
 
-/// A message taken apart.
+/// A parsed message.
 struct Parsed<'a> {
     envelope: &'a Envelope,
     request: Result<&'a wire::request::Request<'a>, &'a Error>,
@@ -180,7 +180,7 @@ impl Parsed<'_> {
                 let response_to = progress.stream.map_or(envelope.request_id, |stream| stream.last_reply);
                 match envelope.opcode {
                     Opcode::Query => query::begin_reply(out, reply_id, response_to, false),
-                    // Whether more is to come is known at the end, when the flags are set.
+                    // The flag for further replies is set at the end, when it is known.
                     _ => message::begin_reply(out, reply_id, response_to),
                 }
                 (reply_id, Reply::new(std::mem::take(out)))
@@ -219,7 +219,7 @@ impl Parsed<'_> {
     }
 }
 
-/// The reply after a panic, which may have left anything in `out`.
+/// Writes the reply after a panic and discards partial output.
 fn panic_reply(envelope: &Envelope, server: &Server, out: &mut Vec<u8>) {
     out.clear();
     if envelope.opcode != Opcode::Message {
@@ -233,8 +233,8 @@ fn panic_reply(envelope: &Envelope, server: &Server, out: &mut Vec<u8>) {
     wire::header::finish(out, 0);
 }
 
-/// Answers a frame on this thread, which waits as the request does. The first reply is in `out`; whether the connection
-/// stays open.
+/// Answers a frame on this thread, including its waits. `out` receives the first reply. Returns
+/// true if the connection stays open.
 pub(crate) fn answer(
     state: &mut ConnectionState,
     server: &Server,
@@ -253,7 +253,7 @@ pub(crate) fn answer(
     }
 }
 
-/// Runs a command, `$db` included, on this thread; `None` where the connection is closed instead.
+/// Runs a command that includes `$db` on this thread; `None` if the connection closes.
 pub(crate) fn command(
     state: &mut ConnectionState,
     server: &Server,
@@ -264,9 +264,9 @@ pub(crate) fn command(
     message::document(&out)
 }
 
-/// Runs a command of the server's own, `$db` included, and returns its reply.
+/// Runs an internal command that includes `$db`. Returns its reply.
 ///
-/// Errors: the command's, or that of its first statement.
+/// Errors: the error of the command or of its first statement.
 pub(crate) fn command_of_server(server: &Server, command: Document<'_>) -> Result<DocumentBuf, Error> {
     let address = SocketAddr::from((Ipv4Addr::LOCALHOST, server.settings.port));
     let activity = server.activities.open(address);
@@ -281,7 +281,7 @@ pub(crate) fn command_of_server(server: &Server, command: Document<'_>) -> Resul
     }
 }
 
-/// What a reply says went wrong.
+/// Returns the error in a reply.
 fn failure(reply: Document<'_>) -> Option<Error> {
     let statements = reply.get("writeErrors").and_then(|errors| errors.as_array());
     let statement = statements.and_then(|errors| errors.iter().next()).and_then(|error| error.as_document());

@@ -1,4 +1,4 @@
-//! What all connections share: configuration, sessions, counters, fail points, the cluster time.
+//! State that all connections share: configuration, sessions, counters, fail points, cluster time.
 
 use crate::activity::Activities;
 use crate::auth::Auth;
@@ -33,67 +33,69 @@ pub(crate) mod user_write_block;
 use feature_version::FeatureVersion;
 use user_write_block::UserWriteBlock;
 
-/// The ways to log in that are there unless options say which.
+/// Authentication mechanisms that are enabled by default.
 pub const MECHANISMS: [&str; 3] = ["MONGODB-X509", "SCRAM-SHA-1", "SCRAM-SHA-256"];
 
-/// What the binary decided, checked.
+/// Validated settings from the binary.
 #[derive(Clone, Debug)]
 pub struct Settings {
-    /// The command line, as getCmdLineOpts shows it.
+    /// Command line for getCmdLineOpts.
     pub arguments: Vec<String>,
-    /// The address listened on.
+    /// Listening address.
     pub bind: std::net::IpAddr,
-    /// The port asked for; 0 takes a free one.
+    /// Requested port; 0 selects a free port.
     pub port: u16,
-    /// The replica set's name, where the server shows itself as one.
+    /// Name of the replica set, if the server presents itself as one.
     pub replica_set: Option<String>,
-    /// Whether the set begins with `replSetInitiate`, as mongod's does, and not with the server.
+    /// True if the set begins with `replSetInitiate`, as in mongod, instead of with the server.
     pub awaits_initiation: bool,
-    /// The address that hello names instead of the one a client dialled.
+    /// Address in hello, instead of the address that the client connected to.
     pub advertise: Option<String>,
-    /// The engine's name, as serverStatus shows it.
+    /// Name of the engine for serverStatus.
     pub engine: &'static str,
-    /// The data directory, where there is one.
+    /// Data directory, if any.
     pub data: Option<std::path::PathBuf>,
-    /// Whether the store is another server's, which other processes may use, too.
+    /// True for a remote store that other processes may share.
     pub shared: bool,
-    /// Whether the engine keeps data in memory alone.
+    /// True if the engine keeps data only in memory.
     pub ephemeral: bool,
-    /// Whether the journal is synced unasked, so that a write on a replica set that says nothing waits for it.
+    /// True if the journal is synced regularly. A write on a replica set then waits for it by
+    /// default.
     pub syncs: bool,
-    /// How often it is synced unasked.
+    /// Interval of these syncs.
     pub sync_interval: Duration,
-    /// How much memory the process may have; `None` is as much as it gets.
+    /// Memory limit of the process; `None` is unlimited.
     pub memory_limit: Option<MemoryLimit>,
-    /// The most connections open at once.
+    /// Maximum number of open connections.
     pub connections_max: usize,
-    /// How connections are encrypted; `None` where TLS is off.
+    /// TLS; `None` if it is off.
     pub tls: Option<Arc<Tls>>,
-    /// Where figures are served by HTTP; `None` where they aren't.
+    /// HTTP endpoint; `None` if it is off.
     pub http: Option<HttpOptions>,
-    /// How long a network thread looks for the next request of a lone client before it sleeps; zero is not at all.
+    /// Time for which a network thread polls for the next request of a single client before it
+    /// sleeps; zero disables it.
     pub busy_poll: Duration,
-    /// How long a client may take to begin, and for the handshake of TLS.
+    /// Timeout of the first bytes and of the TLS handshake.
     pub handshake_timeout: Duration,
-    /// Which operations are profiled and logged until `profile` says otherwise: the level of every database, what
-    /// counts as slow in milliseconds, and the share of slow operations that are told of.
+    /// Initial profiler settings: the level of all databases, the slow threshold in milliseconds,
+    /// and the share of slow operations in the log.
     pub profiling: (i32, Option<i64>, Option<f64>),
-    /// Whether clients may make commands fail and set the clock.
+    /// True if clients may set fail points and the clock.
     pub test_commands: bool,
-    /// The MongoDB version that the server presents itself as.
+    /// MongoDB version that the server reports.
     pub compatible_with: CompatibleWith,
-    /// Whether only users get in, and each may do what their roles allow.
+    /// True if access control is enabled.
     pub auth: bool,
-    /// Whether somebody on this machine may make the first user.
+    /// True if a local client may create the first user.
     pub localhost_exception: bool,
-    /// The ways to log in, by their names.
+    /// Enabled authentication mechanisms.
     pub mechanisms: Vec<String>,
-    /// Whether reads that an index would help are collected, for strictReport and the end.
+    /// True to collect reads that an index would speed up, for strictReport and the exit.
     pub strict: bool,
 }
 
 impl Default for Settings {
-    /// The memory engine on a free port of the loopback interface.
+    /// Returns settings for the memory engine on a free port of the loopback interface.
     fn default() -> Settings {
         Settings {
             arguments: vec!["vellum".to_string()],
@@ -125,66 +127,66 @@ impl Default for Settings {
     }
 }
 
-/// The state of one server, shared by its connections.
+/// State of a server, shared by its connections.
 pub struct Server {
     pub(crate) database: Arc<Database>,
     pub(crate) settings: Settings,
     pub(crate) auth: Auth,
     pub(crate) activities: Activities,
-    /// Whether a client with empty metadata has been logged.
+    /// True if empty client metadata has been logged.
     pub(crate) warned_of_empty_metadata: AtomicBool,
-    /// The connection that had the latest request.
+    /// Connection of the latest request.
     pub(crate) latest: Latest,
     pub(crate) sessions: Arc<Sessions>,
     pub(crate) counters: Counters,
     pub(crate) http: Http,
-    /// What has been ended for want of memory.
+    /// Counts of operations and cursors that the memory limit ended.
     pub(crate) ended: Ended,
     pub(crate) transactions: TransactionCounters,
     pub(crate) fail_points: FailPoints,
     pub(crate) parameters: Parameters,
-    /// Which operations `system.profile` and the log tell of.
+    /// Profiler and slow operations.
     pub(crate) profiler: Profiler,
     pub(crate) default_concerns: DefaultConcerns,
-    /// The feature compatibility version.
+    /// Feature compatibility version.
     pub(crate) feature_version: FeatureVersion,
-    /// Whether the writes of users are blocked.
+    /// State of setUserWriteBlockMode.
     pub(crate) user_write_block: UserWriteBlock,
-    /// Whom the log has told why they aren't served.
+    /// Addresses and reasons that the log has already reported.
     pub(crate) told: Told,
-    /// Raised when fsyncUnlock lets writes go on.
+    /// Raised by fsyncUnlock.
     pub(crate) unlocked: Arc<Signal>,
     pub(crate) topology: TopologyState,
-    /// The set of one that the server is, if it is one: there from the beginning, or once it is initiated.
+    /// Replica set of one member, set from the start or when it is initiated.
     pub(crate) set: OnceLock<ReplicaSet>,
-    /// The parameters of the set.
+    /// Cluster parameters.
     pub(crate) cluster_parameters: ClusterParameters,
-    /// Network threads that are handling a request.
+    /// Network threads that handle a request.
     pub(crate) occupied: AtomicUsize,
-    /// The threads that serve a client each.
+    /// Dedicated threads.
     #[cfg(unix)]
     pub(crate) brisk: crate::dedicated_threads::Threads,
-    /// Requests under way, from their frame to their reply.
+    /// Requests in progress, from frame to reply.
     pub(crate) busy: AtomicUsize,
-    /// Set once no more requests are taken.
+    /// Set when the server accepts no more requests.
     pub(crate) stopping: AtomicBool,
-    /// Raised when the server is to stop.
+    /// Raised to stop the server.
     pub(crate) stop: Arc<Signal>,
     pub(crate) started: Instant,
     random: Random,
     message_ids: AtomicU64,
 }
 
-/// What hello says of the set, and when it last changed.
+/// Topology state of hello.
 pub(crate) struct TopologyState {
-    /// Tells one run of the server from another.
+    /// Identifies this run of the server.
     pub(crate) process_id: ObjectId,
-    /// Raised when what hello says changes.
+    /// Raised when the content of hello changes.
     pub(crate) changed: Arc<Signal>,
 }
 
 impl TopologyState {
-    /// Appends `topologyVersion`, by which clients tell newer news from older.
+    /// Appends `topologyVersion`, by which clients order replies.
     pub(crate) fn append_version(&self, reply: &mut Builder) {
         reply.begin_document(c"topologyVersion").append(c"processId", self.process_id);
         reply.append(c"counter", self.changed.count() as i64).end();
@@ -192,7 +194,7 @@ impl TopologyState {
 }
 
 impl Server {
-    /// A server of this database that isn't listening yet.
+    /// Creates a server of this database. It does not listen yet.
     pub fn new(settings: Settings, database: Arc<Database>) -> Server {
         let seed = seed();
         if settings.strict {
@@ -251,18 +253,18 @@ impl Server {
         server
     }
 
-    /// Where HTTP is served, once it is.
+    /// Returns the URL of the HTTP endpoint once it listens.
     pub fn http_url(&self) -> Option<String> {
         let scheme = if self.settings.tls.is_some() { "https" } else { "http" };
         self.http.address.get().map(|address| format!("{scheme}://{address}/"))
     }
 
-    /// Ends [`serve`](crate::serve), replies under way being finished.
+    /// Ends [`serve`](crate::serve). Current replies are finished first.
     pub fn stop(&self) {
         self.stop.raise();
     }
 
-    /// Ends a session, with its transaction and its cursors.
+    /// Ends a session with its transaction and its cursors.
     pub(crate) fn end_session(&self, id: &SessionId) {
         if let Some(session) = self.sessions.end(id) {
             session.abort_any_transaction(&self.database, &self.transactions);
@@ -270,14 +272,15 @@ impl Server {
         self.database.cursors.kill_session(id);
     }
 
-    /// Aborts the transaction that a session has under way.
+    /// Aborts the open transaction of a session.
     pub(crate) fn abort_transaction_of(&self, id: &SessionId) {
         if let Some(session) = self.sessions.get(id) {
             session.abort_any_transaction(&self.database, &self.transactions);
         }
     }
 
-    /// How long a transaction may stay open, as the parameter transactionLifetimeLimitSeconds says now.
+    /// Returns the maximum age of a transaction: the present value of
+    /// transactionLifetimeLimitSeconds.
     pub(crate) fn transaction_lifetime(&self) -> Duration {
         match self.parameters.get("transactionLifetimeLimitSeconds") {
             Some(Setting::Integer(seconds)) => Duration::from_secs(seconds.unsigned_abs().into()),
@@ -285,12 +288,12 @@ impl Server {
         }
     }
 
-    /// The set of one that the server is, once it is initiated.
+    /// Returns the replica set once it is initiated.
     pub(crate) fn set(&self) -> Option<&ReplicaSet> {
         self.set.get()
     }
 
-    /// Aborts every transaction under way.
+    /// Aborts all open transactions.
     pub(crate) fn abort_transactions(&self) {
         for session in self.sessions.all() {
             session.abort_any_transaction(&self.database, &self.transactions);
@@ -298,34 +301,35 @@ impl Server {
         }
     }
 
-    /// Whether the server shows itself as a member of a replica set, initiated or not.
+    /// Returns true if the server presents itself as a replica set member, initiated or not.
     pub(crate) fn is_replica_set(&self) -> bool {
         self.settings.replica_set.is_some()
     }
 
-    /// Whether the data may have several members: those of a replica set, or of a server that several processes
-    /// share, to whose clients each of these is a mongos.
+    /// Returns true if the data may have several members: on a replica set, and on a shared store,
+    /// where each process acts as a mongos.
     pub(crate) fn is_replicated(&self) -> bool {
         self.is_replica_set() || self.settings.shared
     }
 
-    /// Whether the server is one of several processes on one store, which keeps a log for them all.
+    /// Returns true if the server is a front on a shared store with a common oplog.
     pub(crate) fn is_front_with_log(&self) -> bool {
         self.settings.shared && self.database.log_limit().is_some()
     }
 
-    /// How many members hold the data. Where that can't be found out there is one: the wait that follows tells
-    /// why.
+    /// Returns the number of members that hold the data. Returns 1 after an error, which the
+    /// following wait reports.
     pub(crate) fn members(&self) -> usize {
         self.database.members().unwrap_or(1)
     }
 
-    /// Whether the server is a replica set that `replSetInitiate` has yet to begin.
+    /// Returns true if the server waits for `replSetInitiate`.
     pub fn awaits_initiation(&self) -> bool {
         self.is_replica_set() && self.set().is_none()
     }
 
-    /// Whether writes are taken: by a standalone always, by a set while its member is the primary.
+    /// Returns true if the server accepts writes: a standalone always, a set while its member is
+    /// the primary.
     pub(crate) fn is_primary(&self) -> bool {
         match self.set() {
             Some(set) => set.is_primary(self),
@@ -333,23 +337,23 @@ impl Server {
         }
     }
 
-    /// The time of the last write as clients of a set see it: seconds and a count within them.
+    /// Returns the cluster time of the last write: seconds and a counter.
     pub(crate) fn cluster_time(&self) -> u64 {
         self.database.cluster_time()
     }
 
-    /// A random number, to start an operation's own; not for secrets.
+    /// Returns a random number that seeds an operation. Not for secrets.
     pub(crate) fn random(&self) -> u64 {
         self.random.draw()
     }
 
-    /// The number of the next message sent.
+    /// Returns the id of the next message.
     pub(crate) fn next_message_id(&self) -> i32 {
         self.message_ids.fetch_add(1, Ordering::Relaxed) as i32
     }
 }
 
-/// A number that differs between runs, to start random numbers with; not for secrets.
+/// Returns a seed that differs between runs. Not for secrets.
 pub fn seed() -> u64 {
     let nanos = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_nanos() as u64);
     nanos.rotate_left(32) ^ u64::from(std::process::id()).wrapping_mul(0x9E37_79B9_7F4A_7C15)

@@ -1,9 +1,9 @@
-//! Logical sessions: who used which when, and what their retryable writes answered.
+//! Logical sessions: their last use, and the results of their retryable writes.
 //!
-//! Sessions are made on first use and expire half an hour after the last. A retryable write
-//! carries a number; the server remembers the replies of the newest number's statements, so that
-//! the same write sent again after a broken connection isn't carried out twice. That memory is
-//! bounded: where it had to be given up, a repetition is refused rather than carried out again.
+//! A session is created on first use and expires half an hour after its last use. A retryable write
+//! has a number. The server keeps the results of the newest number's statements, so a retry does
+//! not run twice. The memory for results is limited. If results were dropped, a retry fails instead
+//! of running again.
 
 use crate::session_id;
 use crate::transaction::Transaction;
@@ -18,55 +18,55 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::time::Instant;
 
-/// How long a session lives unused, in minutes; hello tells clients.
+/// Idle timeout of a session in minutes, which hello reports.
 pub(crate) const TIMEOUT_MINUTES: i32 = 30;
 
-/// The same in seconds, at which the registry begins to count: so there is a time before its start.
+/// Idle timeout in seconds. The registry's clock starts at this value, so that earlier times exist.
 const TIMEOUT_SECONDS: u64 = TIMEOUT_MINUTES as u64 * 60;
 
-/// The most sessions kept, as MongoDB's maxSessions.
+/// Maximum number of sessions, as MongoDB's maxSessions.
 const SESSIONS_MAX: usize = 1_000_000;
 
-/// The most memory that the answers of retryable writes take in all, in bytes.
+/// Maximum memory of all results of retryable writes, in bytes.
 const ANSWERS_MAX: usize = 64 * 1024 * 1024;
 
-/// What one recorded answer takes beside its own bytes, about.
+/// Approximate overhead of a result in bytes.
 const ANSWER_OVERHEAD: usize = 40;
 
-/// One logical session.
+/// A logical session.
 pub(crate) struct Session {
-    /// Its id.
+    /// Id of the session.
     pub(crate) id: SessionId,
-    /// Seconds at which it was last used, as the registry counts them.
+    /// Time of the last use in seconds of the registry's clock.
     last_use: AtomicU64,
-    /// Set once the registry has forgotten it: whoever still holds it must look it up again.
+    /// Set when the registry removes the session. Holders must look it up again.
     ended: AtomicBool,
     writes: Mutex<Writes>,
     /// The latest transaction.
     pub(crate) transaction: Mutex<Transaction>,
-    /// The statements that wait for one another.
+    /// Queue of statements.
     line: Line,
-    /// Bytes of answers that all sessions remember.
+    /// Bytes of results in all sessions.
     answers: Arc<AtomicUsize>,
 }
 
-/// The retryable write of the highest number that the session has sent.
+/// The retryable write with the highest number.
 #[derive(Default)]
 struct Writes {
     number: Option<i64>,
-    /// What each statement answered; `None` is the empty document, which inserts answer.
+    /// Results by statement. `None` is the empty document, the result of inserts.
     statements: BTreeMap<i32, Option<Box<[u8]>>>,
     bytes: usize,
-    /// Whether answers were given up for lack of memory.
+    /// True if results were dropped because of the memory limit.
     forgotten: bool,
 }
 
 impl Session {
-    /// Begins the retryable write `number`, forgetting older ones. Returns whether it is new:
-    /// `false` is a repetition, some of whose statements may have been carried out.
+    /// Begins the retryable write `number` and drops older results. Returns true for a new write.
+    /// Some statements of a repeated write may have run.
     ///
-    /// Errors: TransactionTooOld where a newer one has begun; IncompleteTransactionHistory where
-    /// it isn't known any more which statements were carried out.
+    /// Errors: TransactionTooOld if a newer write has begun; IncompleteTransactionHistory if
+    /// results were dropped.
     pub(crate) fn begin_write(&self, number: i64) -> Result<bool> {
         let mut writes = self.writes.lock();
         match writes.number {
@@ -90,9 +90,9 @@ impl Session {
         }
     }
 
-    /// Takes up what other processes have recorded of this write. Whether there was anything.
+    /// Adds the records of other processes for this write. Returns true if any exist.
     ///
-    /// Errors: TransactionTooOld where another process has seen a newer one.
+    /// Errors: TransactionTooOld if another process has a newer write.
     pub(crate) fn take_up(&self, records: Vec<StoredRetry>, number: i64) -> Result<bool> {
         let mut found = false;
         for StoredRetry { key, answer, .. } in records {
@@ -108,10 +108,10 @@ impl Session {
         Ok(found)
     }
 
-    /// Takes up what is recorded of this write, in the place of what the session remembers. Whether there was
-    /// anything.
+    /// Replaces the session's results by the stored records of this write. Returns true if any
+    /// exist.
     ///
-    /// Errors: those of [`take_up`](Self::take_up).
+    /// Errors: as [`take_up`](Self::take_up).
     pub(crate) fn believe(&self, records: Vec<StoredRetry>, number: i64) -> Result<bool> {
         let mut writes = self.writes.lock();
         self.forget(&mut writes);
@@ -120,14 +120,14 @@ impl Session {
         self.take_up(records, number)
     }
 
-    /// What the statement answered when it was carried out, if it was.
+    /// Returns the result of a statement that has run.
     pub(crate) fn executed(&self, number: i64, statement: i32) -> Option<DocumentBuf> {
         let writes = self.writes.lock();
         let answer = writes.statements.get(&statement).filter(|_| writes.number == Some(number))?;
         Some(answer.as_ref().map_or_else(DocumentBuf::empty, |bytes| DocumentBuf::from_valid(bytes.to_vec())))
     }
 
-    /// Remembers what a statement answered.
+    /// Records the result of a statement.
     pub(crate) fn record(&self, number: i64, statement: i32, answer: DocumentBuf) {
         let mut writes = self.writes.lock();
         if writes.number != Some(number) || writes.forgotten {
@@ -137,18 +137,19 @@ impl Session {
         let bytes = ANSWER_OVERHEAD + answer.as_ref().map_or(0, |bytes| bytes.len());
         writes.bytes += bytes;
         writes.statements.insert(statement, answer);
-        // The registry frees memory once a second; until then one write may go beyond, not all.
+        // The registry frees memory once a second. Until then the results may take up to twice the
+        // limit.
         if self.answers.fetch_add(bytes, Ordering::Relaxed) > 2 * ANSWERS_MAX {
             self.forget(&mut writes);
         }
     }
 
-    /// The number of the newest retryable write.
+    /// Returns the number of the newest retryable write.
     pub(crate) fn newest_write(&self) -> Option<i64> {
         self.writes.lock().number
     }
 
-    /// Whether this write has carried out any statement.
+    /// Returns true if any statement of this write has run.
     pub(crate) fn has_executed(&self, number: i64) -> bool {
         let writes = self.writes.lock();
         writes.number == Some(number) && !writes.statements.is_empty()
@@ -177,7 +178,7 @@ impl Drop for Session {
 /// All sessions.
 pub(crate) struct Sessions {
     start: Instant,
-    /// Where tests may set it, it moves the sessions' time-outs along.
+    /// Clock of session timeouts, which tests may set.
     clock: Arc<dyn Clock>,
     sessions: Mutex<HashMap<SessionId, Arc<Session>>>,
     answers: Arc<AtomicUsize>,
@@ -185,7 +186,7 @@ pub(crate) struct Sessions {
 }
 
 impl Sessions {
-    /// No sessions yet; `seed` starts the numbers that startSession gives out.
+    /// Creates an empty registry. `seed` starts the random ids of startSession.
     pub(crate) fn new(seed: u64, clock: Arc<dyn Clock>) -> Sessions {
         Sessions {
             start: Instant::now(),
@@ -196,17 +197,18 @@ impl Sessions {
         }
     }
 
-    /// Seconds since the start, never disturbed by corrections to the machine's clock, but moved by
-    /// whoever sets the clock on purpose.
+    /// Returns seconds since the start. Corrections of the machine's clock have no effect, changes
+    /// by `vellumClock` do.
     fn seconds(&self) -> u64 {
         let shift = self.clock.settable().map_or(0, |clock| clock.shift_millis());
         TIMEOUT_SECONDS + (self.start.elapsed().as_millis() as i64 + shift).max(0) as u64 / 1000
     }
 
-    /// Takes up the sessions that an earlier process left records of, as old as their last writes.
+    /// Restores the sessions of an earlier process from their records. Their age is the time of
+    /// their last write.
     ///
-    /// Where several processes share the store, only the number of a committed transaction is taken up: the store is
-    /// asked for its outcome.
+    /// On a shared store only the number of a committed transaction is restored. Its outcome is
+    /// read from the store.
     pub(crate) fn restore(&self, records: Vec<StoredRetry>, shared: bool) {
         let (now, now_millis) = (self.seconds(), self.clock.now_millis());
         for StoredRetry { key, millis, answer, time } in records {
@@ -214,7 +216,7 @@ impl Sessions {
             if unused >= TIMEOUT_SECONDS {
                 continue;
             }
-            // Beyond the most that there may be they are forgotten, as if they had ended.
+            // Sessions above the limit are dropped as if they had ended.
             let Ok(session) = self.touch(key.session) else { return };
             let newest = session.newest_write();
             if newest.is_none() && !session.has_transaction() {
@@ -232,14 +234,14 @@ impl Sessions {
         }
     }
 
-    /// Whether a session remembers this statement: its record is still wanted. That of a transaction is wanted for as
-    /// long as its session lives.
+    /// Returns true if the record of this statement is still needed. The record of a transaction is
+    /// needed while its session exists.
     pub(crate) fn remembers(&self, key: &RetryKey) -> bool {
         let Some(session) = self.get(&key.session) else { return false };
         key.is_commit() || session.newest_write().is_some_and(|newest| newest <= key.number)
     }
 
-    /// The session with this number, made if need be, marked as used now.
+    /// Returns the session with this id, creates it if missing, and marks it as used.
     ///
     /// Errors: TooManyLogicalSessions.
     pub(crate) fn touch(&self, id: SessionId) -> Result<Arc<Session>> {
@@ -265,46 +267,46 @@ impl Sessions {
         Ok(session)
     }
 
-    /// Marks a session that the caller holds as used now; `false` when it has ended meanwhile.
+    /// Marks a session as used. Returns false if it has ended meanwhile.
     pub(crate) fn refresh(&self, session: &Session) -> bool {
         session.last_use.store(self.seconds(), Ordering::Relaxed);
         !session.ended.load(Ordering::Acquire)
     }
 
-    /// Starts a session with a number of its own for a user, told by their digest.
+    /// Starts a session with a random id for the user with this digest.
     pub(crate) fn start(&self, user: [u8; 32]) -> Result<SessionId> {
         let id = SessionId::new(self.random.uuid(), user);
         self.touch(id).map(|session| session.id)
     }
 
-    /// Forgets a session, and gives it back for what is left of it to be ended.
+    /// Removes a session and returns it for the cleanup.
     pub(crate) fn end(&self, id: &SessionId) -> Option<Arc<Session>> {
         let session = self.sessions.lock().remove(id)?;
         session.ended.store(true, Ordering::Release);
         Some(session)
     }
 
-    /// The session of this number, if there is one.
+    /// Returns the session with this id.
     pub(crate) fn get(&self, id: &SessionId) -> Option<Arc<Session>> {
         self.sessions.lock().get(id).cloned()
     }
 
-    /// Every session.
+    /// Returns all sessions.
     pub(crate) fn all(&self) -> Vec<Arc<Session>> {
         self.sessions.lock().values().cloned().collect()
     }
 
-    /// The numbers of all sessions.
+    /// Returns the ids of all sessions.
     pub(crate) fn ids(&self) -> Vec<SessionId> {
         self.sessions.lock().keys().copied().collect()
     }
 
-    /// How many there are.
+    /// Returns the number of sessions.
     pub(crate) fn len(&self) -> usize {
         self.sessions.lock().len()
     }
 
-    /// The sessions of these users as `$listLocalSessions` shows them; `None` is all users.
+    /// Returns the sessions of these users for `$listLocalSessions`; `None` selects all users.
     pub(crate) fn documents(&self, users: Option<&[[u8; 32]]>) -> Vec<DocumentBuf> {
         let (now, now_millis) = (self.seconds(), self.clock.now_millis());
         let sessions = self.sessions.lock();
@@ -320,8 +322,8 @@ impl Sessions {
         sessions.values().filter(is_wanted).map(describe).collect()
     }
 
-    /// Ends what has expired and returns it; forgets answers beyond the limit, those of
-    /// sessions unused for longest first.
+    /// Removes and returns expired sessions. Drops results above the memory limit, starting with
+    /// the longest unused sessions.
     pub(crate) fn sweep(&self) -> Vec<Arc<Session>> {
         self.sweep_at(self.seconds())
     }

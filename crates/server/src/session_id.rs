@@ -1,4 +1,4 @@
-//! Ids of logical sessions as clients send them and messages show them.
+//! Ids of logical sessions: parsing and text form.
 
 use crate::fields::Fields;
 use base::bson::{Builder, Value};
@@ -8,20 +8,19 @@ use base64::prelude::BASE64_STANDARD;
 use database::{SessionId, uuid_text};
 use sha2::{Digest, Sha256};
 
-/// A session as a client names it.
+/// A session id as a client sends it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Named {
-    /// Its id, of nobody where the client doesn't say whose it is.
+    /// The id. Its user digest is `NOBODY` if the client sends none.
     pub(crate) id: SessionId,
-    /// Whether the client says whose it is.
+    /// True if the client sends a user digest.
     pub(crate) has_user: bool,
 }
 
-/// Reads `{id: UUID, uid: digest}`. Clients leave the digest of their user to the server; one that speaks
-/// for others gives it.
+/// Parses `{id: UUID, uid: digest}`. Clients omit the digest unless they impersonate another user.
 ///
-/// Errors: TypeMismatch, InvalidUUID, IDLFailedToParse, IDLUnknownField, UnsupportedFormat as MongoDB;
-/// NotImplemented for what only members of a cluster send.
+/// Errors: TypeMismatch, InvalidUUID, IDLFailedToParse, IDLUnknownField, UnsupportedFormat as
+/// MongoDB; NotImplemented for fields of cluster members.
 pub(crate) fn read(value: Value<'_>) -> Result<Named> {
     let document = value
         .as_document()
@@ -43,9 +42,9 @@ pub(crate) fn read(value: Value<'_>) -> Result<Named> {
     Ok(Named { id, has_user: user.is_some() })
 }
 
-/// Reads a user's digest.
+/// Parses a user digest.
 ///
-/// Errors: TypeMismatch; UnsupportedFormat for one of another length.
+/// Errors: TypeMismatch; UnsupportedFormat for a wrong length.
 pub(crate) fn user_digest(value: Value<'_>) -> Result<[u8; 32]> {
     let Value::Binary { subtype: 0, bytes } = value else {
         return Err(err!(
@@ -59,7 +58,7 @@ pub(crate) fn user_digest(value: Value<'_>) -> Result<[u8; 32]> {
         .map_err(|_| err!(UnsupportedFormat, "Unsupported SHA256Block hash length: {}", bytes.len()))
 }
 
-/// The digest of a user: that of `name@database`, as MongoDB computes it.
+/// Returns the digest of a user: SHA-256 of `name@database`, as in MongoDB.
 pub(crate) fn digest_of(user: &str, database: &str) -> [u8; 32] {
     match (user, database) {
         ("", "") => database::NOBODY,
@@ -73,7 +72,7 @@ pub(crate) fn append(document: &mut Builder, session: &SessionId) {
     document.append(c"uid", Value::Binary { subtype: 0, bytes: session.user() });
 }
 
-/// The id as messages show it: UUID, digest, and room for what only a cluster's members send.
+/// Returns the text form for messages: UUID, digest, and two empty fields of cluster members.
 pub(crate) fn text(session: &SessionId) -> String {
     format!("{} - {} -  - ", uuid_text(&session.uuid), BASE64_STANDARD.encode(session.user()))
 }

@@ -1,11 +1,11 @@
-//! The configuration of a replica set of one member: what it says, how it is read, and what it may not be.
+//! Configuration of a replica set with one member: fields, parsing and validation.
 
 use crate::fields::Fields;
 use base::bson::{Builder, Document, DocumentBuf, FieldName, ObjectId, Value};
 use base::{Result, err};
 
-/// The settings that may be given, and what they are where they aren't. They are about other members, of
-/// which there are none, but for those that tools read.
+/// Settings with their defaults. Most concern other members and have no effect. Tools read the
+/// values.
 const SETTINGS: [(&str, i32); 5] = [
     ("heartbeatIntervalMillis", 2000),
     ("heartbeatTimeoutSecs", 10),
@@ -17,9 +17,9 @@ const SETTINGS: [(&str, i32); 5] = [
 /// A configuration.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct SetConfig {
-    /// Its version, which only grows.
+    /// Version, which only grows.
     pub(crate) version: i32,
-    /// The term in which it holds.
+    /// Term of the configuration.
     pub(crate) term: i64,
     member_id: i32,
     priority: f64,
@@ -27,21 +27,21 @@ pub(crate) struct SetConfig {
     chaining: bool,
     settings: [i32; SETTINGS.len()],
     set_id: ObjectId,
-    /// The member's address, where a command has named it; `None` where it is what each client dialled.
+    /// Member's address from a command; `None` uses the address that each client connected to.
     pub(crate) host: Option<String>,
 }
 
-/// What a configuration names that isn't kept with it.
+/// Parts of a configuration that are stored elsewhere.
 #[derive(Debug, PartialEq)]
 pub(crate) struct Named {
-    /// The set.
+    /// Name of the set.
     pub(crate) set: String,
-    /// The members' addresses.
+    /// Addresses of the members.
     pub(crate) hosts: Vec<String>,
 }
 
 impl SetConfig {
-    /// That of a set that has just been initiated.
+    /// Returns the configuration of a new set.
     pub(crate) fn new(set_id: ObjectId) -> SetConfig {
         SetConfig {
             version: 1,
@@ -56,45 +56,45 @@ impl SetConfig {
         }
     }
 
-    /// One of the settings.
+    /// Returns the value of a setting.
     pub(crate) fn setting(&self, name: &str) -> i32 {
         let at = SETTINGS.iter().position(|(known, _)| *known == name);
         at.and_then(|at| self.settings.get(at)).copied().unwrap_or_default()
     }
 
-    /// The id that the set keeps for life.
+    /// Returns the permanent id of the set.
     pub(crate) fn set_id(&self) -> ObjectId {
         self.set_id
     }
 
-    /// The priority of the member.
+    /// Returns the member's priority.
     pub(crate) fn priority(&self) -> f64 {
         self.priority
     }
 
-    /// The tags of the member.
+    /// Returns the member's tags.
     pub(crate) fn tags(&self) -> Document<'_> {
         self.tags.view()
     }
 
-    /// The number of the member.
+    /// Returns the member's id.
     pub(crate) fn member_id(&self) -> i32 {
         self.member_id
     }
 
-    /// Reads a configuration that was stored, and its member's address.
+    /// Parses a stored configuration and its member's address.
     ///
-    /// Errors: those of [`read`](Self::read).
+    /// Errors: as [`read`](Self::read).
     pub(crate) fn stored(document: Document<'_>) -> Result<(SetConfig, Option<String>)> {
         let (config, named) = SetConfig::read(document, ObjectId::from_parts(0, [0; 5], 0))?;
         Ok((config, named.hosts.into_iter().next()))
     }
 
-    /// Reads the configuration that a set of this name is to begin with; `own` finds this server among its members.
-    /// Without a version it is the first.
+    /// Parses the first configuration of a set with this name. `own` finds this server among the
+    /// members. The default version is 1.
     ///
-    /// Errors: InvalidReplicaSetConfig, NewReplicaSetConfigurationIncompatible and NodeNotFound as MongoDB has them;
-    /// those of [`read`](Self::read).
+    /// Errors: InvalidReplicaSetConfig, NewReplicaSetConfigurationIncompatible and NodeNotFound as
+    /// MongoDB; as [`read`](Self::read).
     pub(crate) fn first(
         document: Document<'_>,
         name: &str,
@@ -145,10 +145,10 @@ impl SetConfig {
         Ok((SetConfig { term: 1, host: Some(host.clone()), ..config }, host))
     }
 
-    /// Reads a configuration.
+    /// Parses a configuration.
     ///
-    /// Errors: InvalidReplicaSetConfig for what MongoDB refuses as well; NotImplemented, by name, for what one
-    /// member can't be; those of fields.
+    /// Errors: InvalidReplicaSetConfig as MongoDB; NotImplemented with the name of a feature that
+    /// one member cannot have; errors of fields.
     pub(crate) fn read(document: Document<'_>, set_id: ObjectId) -> Result<(SetConfig, Named)> {
         let mut config = SetConfig::new(set_id);
         let mut fields = Fields::of_document("ReplSetConfig", document);
@@ -178,7 +178,7 @@ impl SetConfig {
         for member in members.iter() {
             let mut fields = Fields::of_document("ReplSetConfig.members", member);
             hosts.push(fields.required("host", Fields::string)?.to_string());
-            // What is wrong with further members is that they are there.
+            // With several members the error is their number, not their content.
             if hosts.len() == 1 {
                 config.read_member(&mut fields)?;
             }
@@ -205,7 +205,7 @@ impl SetConfig {
         if let Some(Value::ObjectId(id)) = fields.any("replicaSetId")? {
             self.set_id = id;
         }
-        // Since 5.0 it may only be what it is unless told.
+        // Since MongoDB 5.0 only the default value is allowed.
         let last_error = fields.document("getLastErrorDefaults")?.unwrap_or(Document::EMPTY);
         let is_default = last_error.iter().all(|field| match field.name() {
             "w" => field.value().as_i64() == Some(1),
@@ -253,7 +253,7 @@ impl SetConfig {
         fields.finish()
     }
 
-    /// Appends the configuration as replSetGetConfig shows it.
+    /// Appends the configuration in the form of replSetGetConfig.
     pub(crate) fn append_to(&self, name: &str, host: &str, out: &mut Builder) {
         out.append(c"_id", name).append(c"version", self.version);
         out.append(c"term", i32::try_from(self.term).unwrap_or(i32::MAX));
@@ -271,9 +271,10 @@ impl SetConfig {
         out.append(c"replicaSetId", self.set_id).end();
     }
 
-    /// What this becomes by a reconfig to another, which `named` belongs to; `own` is the member's address.
+    /// Returns the configuration after a reconfig to `other`, which `named` belongs to. `own` is
+    /// the member's address.
     ///
-    /// Errors: NewReplicaSetConfigurationIncompatible; NodeNotFound for other members than this one.
+    /// Errors: NewReplicaSetConfigurationIncompatible; NodeNotFound for other members.
     pub(crate) fn become_other(
         &self,
         other: SetConfig,
@@ -325,7 +326,7 @@ impl SetConfig {
                 missing.join(", ")
             ));
         }
-        // By force it skips versions, so that no other that was on its way is taken for newer.
+        // A forced reconfig skips versions, so that it supersedes concurrent configurations.
         let version = forced_by.map_or(version, |skip| version.max(self.version).saturating_add(skip));
         let host = self.host.as_ref().map(|_| own.to_string());
         Ok(SetConfig { version, term, host, ..other })

@@ -1,7 +1,6 @@
-//! Something that happens now and then, and wakes whoever waits for it.
+//! A repeated event with waiting listeners.
 //!
-//! Built on the standard library's wakers alone, so that code outside of `net` can offer waits
-//! without knowing the runtime.
+//! Uses only the standard library's wakers, so code outside of `net` can wait without the runtime.
 
 use parking_lot::Mutex;
 use std::collections::HashMap;
@@ -9,7 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::Waker;
 
-/// Counts what happens and wakes those who listen.
+/// Counts events and wakes listeners.
 #[derive(Default)]
 pub(crate) struct Signal {
     count: AtomicU64,
@@ -17,7 +16,7 @@ pub(crate) struct Signal {
     waiting: Mutex<HashMap<u64, Waker>>,
 }
 
-/// Someone waiting for a [`Signal`]; forgotten by it when dropped.
+/// A listener of a [`Signal`]. It is removed when dropped.
 pub(crate) struct Listener {
     signal: Arc<Signal>,
     number: u64,
@@ -25,12 +24,12 @@ pub(crate) struct Listener {
 }
 
 impl Signal {
-    /// How often it has happened.
+    /// Returns the number of events.
     pub(crate) fn count(&self) -> u64 {
         self.count.load(Ordering::Acquire)
     }
 
-    /// It happens: all who wait are woken.
+    /// Counts an event and wakes all listeners.
     pub(crate) fn raise(&self) {
         let waiting = {
             let mut waiting = self.waiting.lock();
@@ -40,7 +39,7 @@ impl Signal {
         waiting.into_values().for_each(Waker::wake);
     }
 
-    /// Listens for the first time after it has happened `seen` times.
+    /// Returns a listener for the first event after `seen` events.
     pub(crate) fn listen(self: &Arc<Signal>, seen: u64) -> Listener {
         let number = self.listeners.fetch_add(1, Ordering::Relaxed);
         Listener { signal: self.clone(), number, seen }
@@ -48,7 +47,7 @@ impl Signal {
 }
 
 impl Listener {
-    /// Whether it has happened; if not, the waker is woken once it does.
+    /// Returns true if the event has happened. Otherwise registers the waker.
     pub(crate) fn has_happened(&mut self, waker: &Waker) -> bool {
         let mut waiting = self.signal.waiting.lock();
         if self.signal.count() != self.seen {

@@ -1,5 +1,5 @@
-//! Documents that the server keeps for itself, in collections such as `config.settings`: read and written without a
-//! client, by calls of the database. They are read whatever the server's part in its set is.
+//! Documents of the server's own collections, such as `config.settings`, accessed without a client.
+//! Reads work in any state of the replica set.
 
 use crate::blocking::in_place;
 use base::bson::{Builder, Document, DocumentBuf, Value};
@@ -8,9 +8,9 @@ use database::language::{Context, Matcher, Update};
 use database::{Committed, Database, DeleteRequest, FindRequest, Scope, UpdateRequest};
 use std::sync::Arc;
 
-/// The documents that match; 0 as the limit is all of them.
+/// Returns the matching documents. A limit of 0 returns all.
 ///
-/// Errors: the filter's; the store's.
+/// Errors: an invalid filter; the store's errors.
 pub(crate) fn find(
     database: &Arc<Database>,
     namespace: &Namespace,
@@ -36,9 +36,9 @@ pub(crate) fn find(
     })
 }
 
-/// The document with this `_id`.
+/// Returns the document with this `_id`.
 ///
-/// Errors: the store's.
+/// Errors: the store's errors.
 pub(crate) fn find_by_id(
     database: &Arc<Database>,
     namespace: &Namespace,
@@ -47,9 +47,9 @@ pub(crate) fn find_by_id(
     Ok(find(database, namespace, by_id(id).view(), 1)?.pop())
 }
 
-/// Replaces the document with this `_id`, or inserts it.
+/// Replaces or inserts the document with this `_id`.
 ///
-/// Errors: the store's.
+/// Errors: the store's errors.
 pub(crate) fn replace(
     database: &Arc<Database>,
     namespace: &Namespace,
@@ -59,9 +59,9 @@ pub(crate) fn replace(
     upsert(database, namespace, by_id(id).view(), document)
 }
 
-/// Updates the document that matches, or inserts what filter and update describe.
+/// Updates the matching document, or inserts the document that filter and update describe.
 ///
-/// Errors: those of parsing the two; DuplicateKey; the store's.
+/// Errors: an invalid filter or update; DuplicateKey; the store's errors.
 pub(crate) fn upsert(
     database: &Arc<Database>,
     namespace: &Namespace,
@@ -84,9 +84,9 @@ pub(crate) fn upsert(
     acknowledge(database, outcome.committed)
 }
 
-/// Deletes the document with this `_id`, if there is one.
+/// Deletes the document with this `_id`, if it exists.
 ///
-/// Errors: the store's.
+/// Errors: the store's errors.
 pub(crate) fn delete(database: &Arc<Database>, namespace: &Namespace, id: &str) -> Result<()> {
     let (_, committed) = database.by_latest_catalog(|| {
         let scope = scope(database, namespace);
@@ -96,7 +96,7 @@ pub(crate) fn delete(database: &Arc<Database>, namespace: &Namespace, id: &str) 
     acknowledge(database, committed)
 }
 
-/// Waits for the journal where all writes do, while other clients go on.
+/// Waits for the journal if all writes do. Other clients continue meanwhile.
 fn acknowledge(database: &Arc<Database>, committed: Option<Committed>) -> Result<()> {
     let mut waited = Ok(());
     if let Some(committed) = committed.filter(|_| database.always_journals()) {
@@ -107,7 +107,7 @@ fn acknowledge(database: &Arc<Database>, committed: Option<Committed>) -> Result
 
 fn scope(database: &Arc<Database>, namespace: &Namespace) -> Scope {
     let operation = Arc::new(database.operation(0));
-    // Nothing that these do is random.
+    // These operations use no random numbers.
     let context = Context::new(database.now_millis(), 0, operation.clone());
     Scope::new(&operation, namespace, &Arc::new(context))
 }
@@ -118,28 +118,28 @@ fn by_id(id: &str) -> DocumentBuf {
     filter.finish()
 }
 
-/// Where a setting of the server lies, a document of its own.
+/// Location of a setting that has its own document.
 #[derive(Clone, Copy)]
 pub(crate) struct Place {
-    /// The database.
+    /// Database.
     pub(crate) database: &'static str,
-    /// The collection.
+    /// Collection.
     pub(crate) collection: &'static str,
-    /// The document's `_id`.
+    /// `_id` of the document.
     pub(crate) id: &'static str,
 }
 
 impl Place {
-    /// The stored document, if there is one.
+    /// Returns the stored document.
     ///
-    /// Errors: the store's.
+    /// Errors: the store's errors.
     pub(crate) fn read(&self, database: &Arc<Database>) -> Result<Option<DocumentBuf>> {
         find_by_id(database, &Namespace::new(self.database, self.collection)?, self.id)
     }
 
-    /// Stores a document whose fields after `_id` are appended by `append`.
+    /// Stores a document. `append` adds the fields after `_id`.
     ///
-    /// Errors: the store's.
+    /// Errors: the store's errors.
     pub(crate) fn write(&self, database: &Arc<Database>, append: impl FnOnce(&mut Builder)) -> Result<()> {
         let mut document = Builder::new();
         append(document.append(c"_id", self.id));

@@ -1,9 +1,9 @@
-//! The transaction of a session: none, under way, committed or aborted.
+//! The transaction of a session: none, open, committing, committed or aborted.
 //!
-//! A session has one transaction at a time, known by its number. A command names it by `txnNumber` with
-//! `autocommit: false`, and begins it with `startTransaction: true`. What a statement fails with ends the
-//! transaction. Statements of one session run one after another, so the state changes under nobody's feet
-//! but the clock's, killSessions' and the session's end.
+//! A session has one transaction at a time, identified by its number. A command names it by
+//! `txnNumber` with `autocommit: false`, and begins it with `startTransaction: true`. A failed
+//! statement aborts it. Statements of a session run one after another. Only the lifetime limit,
+//! killSessions and the end of the session change the state concurrently.
 
 use crate::arguments::Arguments;
 use crate::read_concern::ReadConcern;
@@ -17,7 +17,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
-/// A session's latest transaction.
+/// The latest transaction of a session.
 #[derive(Default)]
 pub(crate) struct Transaction {
     number: Option<i64>,
@@ -29,25 +29,25 @@ enum State {
     #[default]
     None,
     Open(Open),
-    /// Being committed, which nobody can stop any more.
+    /// In the commit, which cannot be interrupted.
     Committing,
     Committed(Committed),
     Aborted,
 }
 
-/// A transaction under way.
+/// An open transaction.
 struct Open {
     transaction: Arc<OpenTransaction>,
     began: Instant,
     began_millis: i64,
     read_concern: Option<ReadConcern>,
-    /// How long its statements have run together.
+    /// Total duration of its statements.
     active: Duration,
-    /// Since when its present statement runs.
+    /// Start of the current statement.
     running: Option<Instant>,
 }
 
-/// What has become of all transactions, for serverStatus.
+/// Counters of all transactions for serverStatus.
 #[derive(Default)]
 pub(crate) struct TransactionCounters {
     started: AtomicU64,
@@ -57,7 +57,8 @@ pub(crate) struct TransactionCounters {
     active: AtomicI64,
 }
 
-/// The same at one moment: those under way, those of them that a statement runs in, and all there were.
+/// A snapshot of the counters: open transactions, open transactions with a running statement, and
+/// totals.
 pub(crate) struct TransactionFigures {
     pub(crate) open: i64,
     pub(crate) active: i64,
@@ -67,20 +68,20 @@ pub(crate) struct TransactionFigures {
 }
 
 impl Session {
-    /// Takes up the transaction that an earlier process has committed last.
+    /// Restores the last transaction that an earlier process committed.
     pub(crate) fn restore_transaction(&self, number: i64, committed: Committed) {
         *self.transaction.lock() = Transaction { number: Some(number), state: State::Committed(committed) };
     }
 
-    /// Whether it has had any transaction.
+    /// Returns true if the session has had a transaction.
     pub(crate) fn has_transaction(&self) -> bool {
         self.transaction.lock().number.is_some()
     }
 
-    /// Begins or goes on with a transaction for one of its statements.
+    /// Begins or continues a transaction for a statement.
     ///
-    /// Errors: TransactionTooOld, NoSuchTransaction, TransactionCommitted, ConflictingOperationInProgress; those
-    /// of a snapshot that is gone.
+    /// Errors: TransactionTooOld, NoSuchTransaction, TransactionCommitted,
+    /// ConflictingOperationInProgress; a snapshot that no longer exists.
     pub(crate) fn enter_transaction(
         &self,
         server: &Server,
@@ -99,8 +100,8 @@ impl Session {
                 ));
             }
             own.abort(server);
-            // The data may be far away, and no connection to it free: nobody who only looks at the session waits with
-            // it. Other statements have to wait for their turn.
+            // The store may be remote and its connections busy. Other readers of the session must
+            // not wait meanwhile. Other statements wait for their turn.
             drop(own);
             let retry = RetryKey { session: self.id, number, statement: 0 };
             let transaction = server.database.begin_transaction(arguments.read_concern.at, Some(retry))?;
@@ -121,8 +122,7 @@ impl Session {
         own.run(server)
     }
 
-    /// Notes that a statement of the open transaction has ended; where it has failed, the transaction is
-    /// aborted.
+    /// Marks the end of a statement. A failure aborts the transaction.
     pub(crate) fn leave_transaction(&self, server: &Server, failed: bool) {
         let mut own = self.transaction.lock();
         own.pause(server);
@@ -131,9 +131,10 @@ impl Session {
         }
     }
 
-    /// Commits the transaction of this number; once more where it is committed.
+    /// Commits the transaction with this number. Repeats the acknowledgement if it is already
+    /// committed.
     ///
-    /// Errors: NoSuchTransaction, TransactionTooOld, those of the commit.
+    /// Errors: NoSuchTransaction, TransactionTooOld, errors of the commit.
     pub(crate) fn commit_transaction(
         &self,
         server: &Server,
@@ -141,7 +142,8 @@ impl Session {
         number: i64,
     ) -> Result<Committed> {
         match self.commit_own(server, operation, number) {
-            // Another server of the same data may have been asked before, or this one not have heard the answer.
+            // Another server of the shared store may have committed it, or this server may have
+            // lost the reply.
             Err(error) if error.code() == ErrorCode::NoSuchTransaction && server.settings.shared => {
                 let found = server.database.find_transaction(operation, self.id, number)?;
                 found.ok_or(error)
@@ -168,8 +170,8 @@ impl Session {
                 Ok(committed)
             }
             State::Open(open) => {
-                // The commit may wait for room in the journal, and for fsyncUnlock: nobody who only looks at the
-                // session waits with it.
+                // The commit may wait for room in the journal and for fsyncUnlock. Readers of the
+                // session must not wait meanwhile.
                 drop(own);
                 let outcome = server.database.commit_transaction(operation, &open.transaction);
                 server.transactions.open.fetch_sub(1, Relaxed);
@@ -185,7 +187,7 @@ impl Session {
         }
     }
 
-    /// Aborts the transaction of this number.
+    /// Aborts the transaction with this number.
     ///
     /// Errors: NoSuchTransaction, TransactionCommitted, TransactionTooOld.
     pub(crate) fn abort_transaction(&self, server: &Server, number: i64) -> Result<()> {
@@ -202,12 +204,12 @@ impl Session {
         }
     }
 
-    /// Aborts whatever transaction is under way, as at the end of the session.
+    /// Aborts the open transaction, if any, for example at the end of the session.
     pub(crate) fn abort_any_transaction(&self, database: &Database, counters: &TransactionCounters) {
         self.transaction.lock().abort_in(database, counters);
     }
 
-    /// Aborts the transaction if it is older than this; whether it was.
+    /// Aborts the transaction if it is older than the limit. Returns true if it was.
     pub(crate) fn expire_transaction(&self, server: &Server, limit: Duration) -> bool {
         let mut own = self.transaction.lock();
         let expired = matches!(&own.state, State::Open(open) if open.began.elapsed() >= limit);
@@ -223,9 +225,10 @@ impl Session {
         expired
     }
 
-    /// A retryable write of this number begins: the end of any transaction before it.
+    /// Begins a retryable write with this number, which ends an earlier transaction.
     ///
-    /// Errors: TransactionTooOld, IncompleteTransactionHistory where the number is a transaction's.
+    /// Errors: TransactionTooOld; IncompleteTransactionHistory if the number belongs to a
+    /// transaction.
     pub(crate) fn pass_transaction(&self, server: &Server, number: i64) -> Result<()> {
         let mut own = self.transaction.lock();
         match own.number {
@@ -246,8 +249,8 @@ impl Session {
         }
     }
 
-    /// Appends what `currentOp` shows of the session's transaction, where one is under way; of one that runs a
-    /// statement, or of one that is idle.
+    /// Appends the open transaction for `currentOp`. `idle` selects transactions without a running
+    /// statement, otherwise transactions with one.
     pub(crate) fn describe_transaction(&self, lifetime: Duration, idle: bool, out: &mut Builder) -> bool {
         let own = self.transaction.lock();
         let State::Open(open) = &own.state else { return false };
@@ -273,11 +276,13 @@ impl Session {
 }
 
 impl Transaction {
-    /// The newest number of the session, be it a transaction's or a retryable write's.
+    /// Returns the newest number of the session, of a transaction or a retryable write.
     fn newest(&self, session: &Session) -> Option<i64> {
         self.number.max(session.newest_write())
     }
 
+    /// Checks that no newer number exists.
+    ///
     /// Errors: TransactionTooOld.
     fn check_age(&self, session: &Session, number: i64) -> Result<()> {
         let Some(newest) = self.newest(session).filter(|newest| *newest > number) else { return Ok(()) };
@@ -294,7 +299,10 @@ impl Transaction {
         ))
     }
 
-    /// Errors: TransactionTooOld; NoSuchTransaction where the newest number is another, or a write's.
+    /// Checks that the newest number is this transaction's.
+    ///
+    /// Errors: TransactionTooOld; NoSuchTransaction if the newest number is another or belongs to a
+    /// write.
     fn find(&self, session: &Session, number: i64) -> Result<()> {
         self.check_age(session, number)?;
         match self.number == Some(number) && self.newest(session) == Some(number) {
@@ -313,7 +321,7 @@ impl Transaction {
         )
     }
 
-    /// Checks that a statement of this number goes on with the transaction under way.
+    /// Checks that the open transaction has this number.
     fn current(&self, session: &Session, number: i64) -> Result<()> {
         self.find(session, number)?;
         match &self.state {
@@ -324,7 +332,7 @@ impl Transaction {
         }
     }
 
-    /// Begins a statement of the transaction under way.
+    /// Begins a statement of the open transaction.
     fn run(&mut self, server: &Server) -> Result<Arc<OpenTransaction>> {
         let number = self.number.unwrap_or(-1);
         let State::Open(open) = &mut self.state else { return Err(aborted(number)) };
@@ -362,12 +370,12 @@ impl Transaction {
 }
 
 impl TransactionCounters {
-    /// Whether any transaction is under way.
+    /// Returns true if any transaction is open.
     pub(crate) fn any_open(&self) -> bool {
         self.open.load(Relaxed) > 0
     }
 
-    /// What was counted, at one moment.
+    /// Returns a snapshot of the counters.
     pub(crate) fn figures(&self) -> TransactionFigures {
         let (open, active) = (self.open.load(Relaxed).max(0), self.active.load(Relaxed).max(0));
         let count = |counter: &AtomicU64| counter.load(Relaxed) as i64;
@@ -380,7 +388,7 @@ impl TransactionCounters {
         }
     }
 
-    /// Appends what serverStatus' section has.
+    /// Appends the fields of serverStatus' section.
     pub(crate) fn append_to(&self, out: &mut Builder) {
         let TransactionFigures { open, active, started, committed, aborted } = self.figures();
         out.append(c"retriedCommandsCount", 0i64).append(c"retriedStatementsCount", 0i64);

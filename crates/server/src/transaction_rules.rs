@@ -1,22 +1,22 @@
-//! Which commands may carry a transaction number or be part of a transaction, and with what.
+//! Rules for commands with a transaction number: allowed commands, namespaces and concerns.
 
 use crate::command::Command;
 use crate::read_concern::{Asked, ReadConcern};
 use base::{Result, err};
 
-/// What a command does to its session's transaction.
+/// Position of a command in its transaction.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Part {
-    /// It is the transaction's first statement.
+    /// The first statement.
     First,
-    /// It is a further statement, or ends the transaction.
+    /// A later statement, or the end of the transaction.
     Further,
 }
 
-/// The fields of a command about transactions, as they were given.
+/// Transaction fields of a command, as sent.
 #[derive(Clone, Copy, Default, Debug)]
 pub(crate) struct Given {
-    /// Whether there is a session.
+    /// True if the command has a session.
     pub(crate) session: bool,
     /// `txnNumber`.
     pub(crate) number: Option<i64>,
@@ -27,10 +27,10 @@ pub(crate) struct Given {
 }
 
 impl Given {
-    /// What they mean for the command; `None` is no part of a transaction.
+    /// Returns the command's position in a transaction; `None` outside of transactions.
     ///
     /// Errors: InvalidOptions, IllegalOperation, NotARetryableWriteCommand,
-    /// OperationNotSupportedInTransaction, in MongoDB's words and order.
+    /// OperationNotSupportedInTransaction, with MongoDB's texts and order.
     pub(crate) fn part(&self, command: &Command, is_replica_set: bool) -> Result<Option<Part>> {
         let invalid = |message: &str| Err(err!(InvalidOptions, "{message}"));
         if self.number.is_some() {
@@ -79,6 +79,8 @@ impl Given {
     }
 }
 
+/// Checks that the command is allowed in transactions.
+///
 /// Errors: OperationNotSupportedInTransaction.
 fn check_command(command: &Command) -> Result<()> {
     match command.name {
@@ -95,7 +97,7 @@ fn check_command(command: &Command) -> Result<()> {
     }
 }
 
-/// Whether the command's namespace may be used in a transaction.
+/// Checks that the namespace is allowed in transactions.
 ///
 /// Errors: OperationNotSupportedInTransaction; 50791 for writes to system collections.
 pub(crate) fn check_namespace(database: &str, collection: &str, writes: bool) -> Result<()> {
@@ -114,7 +116,7 @@ pub(crate) fn check_namespace(database: &str, collection: &str, writes: bool) ->
     }
 }
 
-/// Whether a statement of a transaction may have the concerns that it has.
+/// Checks the concerns of a statement in a transaction.
 ///
 /// Errors: InvalidOptions.
 pub(crate) fn check_concerns(
@@ -143,7 +145,7 @@ pub(crate) fn check_concerns(
 mod tests {
     use super::*;
 
-    /// What is meant by these fields, or the number of the error.
+    /// Returns the meaning of these fields, or the number of the error.
     fn part(
         name: &str,
         number: i64,

@@ -1,15 +1,15 @@
-//! Turns: one at a time, in the order of arrival, without holding a thread.
+//! Queues that admit one holder at a time in the order of arrival, without a thread.
 //!
-//! A session's retryable writes and transactions run one after another. Whoever arrives takes a
-//! place in the line and asks [`Turn::has_come`], leaving a waker; dropping the place, be it at
-//! the front or further behind, lets the next one on.
+//! Retryable writes and transactions of a session run one after another. A command takes a place in
+//! the queue and polls [`Turn::has_come`] with a waker. A dropped place admits the next, wherever
+//! it stands.
 
 use parking_lot::Mutex;
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::task::Waker;
 
-/// A line of those who want the same thing, one at a time.
+/// A queue with one holder at a time.
 #[derive(Default)]
 pub(crate) struct Line {
     places: Mutex<Places>,
@@ -17,9 +17,9 @@ pub(crate) struct Line {
 
 #[derive(Default)]
 struct Places {
-    /// The number of the next place given out.
+    /// Number of the next place.
     next: u64,
-    /// Whose turn it is.
+    /// Number of the place at the front.
     front: Option<u64>,
     behind: VecDeque<Place>,
 }
@@ -30,26 +30,26 @@ struct Place {
 }
 
 impl Line {
-    /// Whether it is anybody's turn.
+    /// Returns true if a place holds the front.
     pub(crate) fn is_busy(&self) -> bool {
         self.places.lock().front.is_some()
     }
 }
 
-/// What has a line in front of it.
+/// An object with a queue.
 pub(crate) trait HasLine {
-    /// The line.
+    /// Returns the queue.
     fn line(&self) -> &Line;
 }
 
-/// A place in a line, at its front or behind; given up when dropped.
+/// A place in a queue, released when dropped.
 pub(crate) struct Turn<T: HasLine> {
     of: Arc<T>,
     number: u64,
 }
 
 impl<T: HasLine> Turn<T> {
-    /// Takes the next place in the line.
+    /// Takes the next place in the queue.
     pub(crate) fn line_up(of: Arc<T>) -> Turn<T> {
         let number = {
             let mut places = of.line().places.lock();
@@ -64,12 +64,12 @@ impl<T: HasLine> Turn<T> {
         Turn { of, number }
     }
 
-    /// Whether this place's turn has come; if not, the waker is woken once it does.
+    /// Returns true if this place holds the front. Otherwise registers the waker.
     pub(crate) fn has_come(&self, waker: &Waker) -> bool {
         has_come(self.of.line(), self.number, waker)
     }
 
-    /// As [`has_come`](Self::has_come), to be asked by whoever waits, however long the place lives.
+    /// Returns a function like [`has_come`](Self::has_come) that does not borrow the place.
     pub(crate) fn asker(&self) -> impl FnMut(&Waker) -> bool + Send + use<T>
     where
         T: Send + Sync + 'static,
@@ -140,7 +140,7 @@ mod tests {
         drop(first);
         assert_eq!(woken.0.load(Ordering::Relaxed), 1);
         assert_eq!([&third, &fourth].map(comes), [true, false]);
-        // Who leaves when the turn has come lets the next one on.
+        // A place that is dropped at the front admits the next.
         drop(third);
         assert!(comes(&fourth) && thing.0.is_busy());
         drop(fourth);

@@ -1,23 +1,24 @@
-//! How many commands each collection took, and how much time: what `top` tells.
+//! Counts and durations of commands by collection, for `top`.
 //!
-//! Every connection keeps its own sums, so that counting shares nothing with other connections;
-//! they are added up when somebody asks or the connection ends.
+//! Each connection keeps its own sums, so a count touches no shared memory. The sums are added on
+//! request and when the connection closes.
 
 use std::collections::HashMap;
 
-/// The most collections of closed connections: others aren't told of.
+/// Maximum number of collections in the sums of closed connections. Further collections are
+/// omitted.
 const COLLECTIONS_MAX: usize = 10_000;
 
-/// The most collections that a connection keeps sums of before it hands them on.
+/// Number of collections at which a connection transfers its sums.
 const OWN_MAX: usize = 1_000;
 
-/// The kinds of operation that `top` tells apart besides locks, in its order.
+/// Kinds of operations in the order of `top`, without locks.
 pub(crate) const KINDS: [&str; 6] = ["queries", "getmore", "insert", "update", "remove", "commands"];
 
-/// The classes of operation that `latencyStats` tells apart, in its order; transactions are of no collection.
+/// Classes of operations in the order of `latencyStats`. Transactions belong to no collection.
 pub(crate) const CLASSES: [&str; 3] = ["reads", "writes", "commands"];
 
-/// Time and number of some operations.
+/// Total time and number of operations.
 #[derive(Clone, Copy, Default, Debug, PartialEq)]
 pub(crate) struct Sum {
     /// Microseconds.
@@ -26,26 +27,26 @@ pub(crate) struct Sum {
     pub(crate) count: i64,
 }
 
-/// How many operations took how long, by MongoDB's spans: each begins at twice the time of the one before, and from 2
-/// milliseconds to 2 seconds also halfway.
+/// A histogram with MongoDB's buckets. Each bucket begins at twice the start of the bucket before.
+/// From 2 milliseconds to 2 seconds half steps exist too.
 #[derive(Clone, Default, Debug, PartialEq)]
 pub(crate) struct Spans(Vec<(u8, i64)>);
 
-/// The last span has no end; it begins at 2 to the power of this, in microseconds.
+/// Start of the last bucket as a power of two, in microseconds.
 const LAST_POWER: u8 = 40;
-/// Powers of two from here to there have a second span that begins halfway to the next.
+/// Powers of two with a second bucket that begins halfway to the next power.
 const HALVED: std::ops::RangeInclusive<u8> = 11..=20;
 
-/// The span of a time: twice the power of two that it begins at, and 1 more where it begins halfway.
+/// Returns the bucket of a duration: twice the power of two of its start, plus 1 for a half step.
 fn span(micros: i64) -> u8 {
     let micros = u64::try_from(micros).unwrap_or(0);
-    // Below 2 there is one, which begins at 0.
+    // Below 2 a single bucket begins at 0.
     let power = micros.checked_ilog2().unwrap_or(0).min(u32::from(LAST_POWER)) as u8;
     let is_upper = HALVED.contains(&power) && micros >> (power - 1) & 1 == 1;
     power * 2 + u8::from(is_upper)
 }
 
-/// Where a span begins, in microseconds.
+/// Returns the start of a bucket in microseconds.
 fn beginning(span: u8) -> i64 {
     match (span / 2, span % 2) {
         (0, _) => 0,
@@ -65,35 +66,35 @@ impl Spans {
         }
     }
 
-    /// Where each span begins that something fell into, in microseconds, and how many did.
+    /// Returns the start of each filled bucket in microseconds, and its count.
     pub(crate) fn counts(&self) -> impl Iterator<Item = (i64, i64)> {
         self.0.iter().map(|(span, count)| (beginning(*span), *count))
     }
 }
 
-/// How long operations of a class took.
+/// Durations of a class of operations.
 #[derive(Clone, Default)]
 pub(crate) struct Latency {
-    /// All of them.
+    /// Sum of all durations.
     pub(crate) sum: Sum,
-    /// How many took how long.
+    /// Histogram of durations.
     pub(crate) spans: Spans,
 }
 
-/// The operations on one collection.
+/// Operations on a collection.
 #[derive(Clone, Default)]
 pub(crate) struct Spent {
-    /// By kind, as in [`KINDS`].
+    /// By kind, in the order of [`KINDS`].
     pub(crate) kinds: [Sum; KINDS.len()],
-    /// By class, as in [`CLASSES`].
+    /// By class, in the order of [`CLASSES`].
     pub(crate) classes: [Latency; CLASSES.len()],
-    /// Those that only read.
+    /// Operations that only read.
     pub(crate) reads: Sum,
-    /// Those that may write.
+    /// Operations that may write.
     pub(crate) writes: Sum,
 }
 
-/// The sums by `database.collection`.
+/// Sums by `database.collection`.
 #[derive(Default)]
 pub(crate) struct Usage {
     collections: HashMap<String, Spent>,
@@ -114,7 +115,7 @@ impl Latency {
 }
 
 impl Spent {
-    /// All operations.
+    /// Returns the sum of all operations.
     pub(crate) fn total(&self) -> Sum {
         let mut total = self.reads;
         total.add(self.writes);
@@ -134,7 +135,7 @@ impl Spent {
 }
 
 impl Usage {
-    /// Counts one command. Returns whether the sums should be handed on.
+    /// Counts a command. Returns true if the sums should be transferred.
     pub(crate) fn record(&mut self, namespace: &str, command: &str, micros: i64) -> bool {
         let one = Sum { micros, count: 1 };
         let spent = match self.collections.get_mut(namespace) {
@@ -157,7 +158,7 @@ impl Usage {
         self.collections.len() >= OWN_MAX
     }
 
-    /// Adds what another place has counted.
+    /// Adds other sums.
     pub(crate) fn add(&mut self, other: &Usage) {
         for (namespace, spent) in &other.collections {
             if let Some(known) = self.collections.get_mut(namespace) {
@@ -168,12 +169,12 @@ impl Usage {
         }
     }
 
-    /// The sums of one collection.
+    /// Returns the sums of a collection.
     pub(crate) fn of(&self, namespace: &str) -> Option<&Spent> {
         self.collections.get(namespace)
     }
 
-    /// The sums by name, sorted.
+    /// Returns the sums, sorted by name.
     pub(crate) fn sorted(&self) -> Vec<(&str, &Spent)> {
         let mut all: Vec<_> = self.collections.iter().map(|(name, spent)| (name.as_str(), spent)).collect();
         all.sort_unstable_by_key(|entry| entry.0);
@@ -181,7 +182,7 @@ impl Usage {
     }
 }
 
-/// Where a command is counted, and whether it may write.
+/// Returns the kind of a command, and true if it may write.
 fn kind(command: &str) -> (usize, bool) {
     match command {
         "find" => (0, false),
@@ -194,7 +195,7 @@ fn kind(command: &str) -> (usize, bool) {
     }
 }
 
-/// The class of a command: where `latencyStats` has it.
+/// Returns the class of a command in `latencyStats`.
 fn class(command: &str) -> usize {
     match command {
         "find" | "getMore" | "aggregate" | "count" | "distinct" => 0,

@@ -1,6 +1,8 @@
-//! What a command waits for before its handler runs: a fail point's delay, its session's turn,
-//! fsyncUnlock. However many wait, no thread does; each wait ends at maxTimeMS, by killOp, with the
-//! client's connection and with the server.
+//! Waits of commands before their handlers run: fail point delays, the session's queue,
+//! fsyncUnlock.
+//!
+//! No wait holds a thread. Each wait ends at maxTimeMS, by killOp, when the client disconnects, and
+//! at shutdown.
 
 use crate::activity::Activity;
 use crate::arguments::Arguments;
@@ -16,12 +18,12 @@ use std::sync::Arc;
 use std::task::Waker;
 use std::time::{Duration, Instant};
 
-/// The longest that a command without maxTimeMS waits for others.
+/// Maximum wait of a command without maxTimeMS.
 const LONGEST: Duration = Duration::from_secs(24 * 3600);
 
-/// When a command is to give up waiting for others.
+/// Returns the deadline of a command's waits.
 ///
-/// Errors: MaxTimeMSExpired once that has come.
+/// Errors: MaxTimeMSExpired after the deadline.
 fn deadline(progress: &Progress, arguments: &Arguments<'_>) -> Result<Instant> {
     let now = Instant::now();
     let began = progress.began.map_or(now, |began| began.at);
@@ -32,7 +34,7 @@ fn deadline(progress: &Progress, arguments: &Arguments<'_>) -> Result<Instant> {
     }
 }
 
-/// Why a command doesn't wait any longer where the data is, if it doesn't.
+/// Returns the reason to stop a wait for other members, if any.
 pub(crate) fn over(
     state: &ConnectionState,
     progress: &Progress,
@@ -46,13 +48,13 @@ pub(crate) fn over(
     }
 }
 
-/// Waits for as long as a fail point says.
+/// Returns the delay of a fail point.
 pub(crate) fn for_delay(delay: Duration) -> Event {
     Event::Other { until: Instant::now() + delay, ready: Box::new(|_: &Waker| false) }
 }
 
-/// Checks the session out for a command with a transaction number, as the only commands that MongoDB
-/// checks it out for; what is waited for where another statement has it.
+/// Checks out the session for a command with a transaction number, as MongoDB does. Returns the
+/// wait if another statement has it.
 ///
 /// Errors: MaxTimeMSExpired.
 pub(crate) fn for_turn(
@@ -72,11 +74,11 @@ pub(crate) fn for_turn(
     Ok(Some(Event::Other { until: deadline(progress, arguments)?, ready }))
 }
 
-/// What a write waits for while fsync has locked writes: here and not in the database, so that no
-/// thread is held.
+/// Returns the wait of a write while fsync has locked writes. It happens here and not in the
+/// database, so it holds no thread.
 ///
-/// A statement of a transaction waits no longer than maxTransactionLockRequestTimeoutMillis: this is the one lock
-/// that statements of transactions wait for.
+/// A statement of a transaction waits at most for maxTransactionLockRequestTimeoutMillis. No other
+/// lock blocks statements of transactions.
 ///
 /// Errors: MaxTimeMSExpired, LockTimeout.
 pub(crate) fn for_unlock(
@@ -105,8 +107,8 @@ pub(crate) fn for_unlock(
 }
 
 impl Server {
-    /// How long a statement of a transaction waits for a lock, as the parameter
-    /// maxTransactionLockRequestTimeoutMillis says; `None` is as long as anybody.
+    /// Returns the lock timeout of a statement in a transaction:
+    /// maxTransactionLockRequestTimeoutMillis. `None` uses the general limit.
     fn lock_timeout(&self) -> Option<Duration> {
         match self.parameters.get("maxTransactionLockRequestTimeoutMillis") {
             Some(Setting::Integer(millis)) => u64::try_from(millis).ok().map(Duration::from_millis),
@@ -115,7 +117,7 @@ impl Server {
     }
 }
 
-/// The same event, or the end by killOp. Nobody can call off a sync of the journal.
+/// Makes killOp end an event. A journal sync cannot be interrupted.
 pub(crate) fn until_killed(event: Event, activity: &Arc<Activity>) -> Event {
     match event {
         Event::Other { until, mut ready } => {

@@ -1,8 +1,8 @@
-//! Write concerns: what a client asks for, what holds where it doesn't, and what can't be had.
+//! Write concerns: parsing, defaults, and unsatisfiable concerns.
 //!
-//! A write that says nothing gets the default: that of setDefaultRWConcern, or else, as MongoDB decides it
-//! since 5.0, the majority on a replica set and one node on a standalone. The majority of one node is what is in
-//! its journal.
+//! A write without a concern gets the default of setDefaultRWConcern. Without it, the default is
+//! the majority on a replica set and one node on a standalone, as in MongoDB since 5.0. The
+//! majority of one node means its journal.
 
 use crate::read_concern::check_provenance;
 use base::bson::{Builder, Document, DocumentBuf, FieldName, Value};
@@ -10,47 +10,47 @@ use base::{Error, Result, err};
 use database::Acknowledged;
 use std::time::Duration;
 
-/// The most members a replica set has.
+/// Maximum number of members in a replica set.
 const MEMBERS_MAX: i64 = 50;
 
-/// What a write is to wait for before it is acknowledged, as it was asked for.
+/// The write concern of a command.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct WriteConcern {
-    /// How many members, where that was given.
+    /// Number of members, if given.
     pub(crate) w: Option<Acknowledgement>,
-    /// Whether the write must be in the journal, synced.
+    /// True if the write must be synced in the journal.
     pub(crate) journal: Option<bool>,
-    /// Whether that was asked for as `fsync`.
+    /// True if the client used `fsync` for it.
     fsync: bool,
-    /// How long to wait, in milliseconds; zero is no limit.
+    /// Timeout in milliseconds; zero is unlimited.
     pub(crate) timeout_millis: i64,
 }
 
 /// The `w` of a write concern.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Acknowledgement {
-    /// This many members.
+    /// A number of members.
     Members(i64),
     /// `majority`.
     Majority,
-    /// Some name of the set's configuration, which has none.
+    /// A named mode of the set's configuration, which has none.
     Named(String),
-    /// Members with so many values of each tag of the set's configuration, which has no tags.
+    /// Numbers of values for tags of the set's configuration, which has none.
     Tags(DocumentBuf),
 }
 
-/// Who asked for a write concern.
+/// Source of a write concern.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Provenance {
     /// The command.
     Client,
     /// setDefaultRWConcern.
     CustomDefault,
-    /// Nobody.
+    /// MongoDB's default.
     ImplicitDefault,
 }
 
-/// What a write waits for, defaults filled in.
+/// A write concern with defaults.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Effective {
     concern: WriteConcern,
@@ -58,17 +58,17 @@ pub(crate) struct Effective {
 }
 
 impl WriteConcern {
-    /// That of the majority, without a time limit.
+    /// Returns the majority concern without a timeout.
     pub(crate) fn majority() -> WriteConcern {
         WriteConcern { w: Some(Acknowledgement::Majority), ..WriteConcern::default() }
     }
 
-    /// That of one member, which waits for nothing.
+    /// Returns the concern of one member, which waits for nothing.
     pub(crate) fn one() -> WriteConcern {
         WriteConcern { w: Some(Acknowledgement::Members(1)), ..WriteConcern::default() }
     }
 
-    /// Reads `{w, j, fsync, wtimeout}`; the empty document asks for nothing.
+    /// Parses `{w, j, fsync, wtimeout}`. An empty document is the empty concern.
     ///
     /// Errors: FailedToParse, TypeMismatch and IDLUnknownField as MongoDB.
     pub(crate) fn parse(document: Document<'_>) -> Result<WriteConcern> {
@@ -134,10 +134,10 @@ impl WriteConcern {
         Ok(concern)
     }
 
-    /// Reads a command's `writeConcern`.
+    /// Parses a command's `writeConcern`.
     ///
-    /// Errors: InvalidOptions where the command takes none; BadValue for more than a standalone can give;
-    /// those of [`parse`](Self::parse).
+    /// Errors: InvalidOptions if the command supports none; BadValue for several members on a
+    /// standalone; as [`parse`](Self::parse).
     pub(crate) fn read(
         document: Document<'_>,
         takes_write_concern: bool,
@@ -156,7 +156,7 @@ impl WriteConcern {
                 BadValue,
                 "cannot use non-majority 'w' mode {name} when a host is not a member of a replica set"
             )),
-            // MongoDB looks for tags on a set alone.
+            // MongoDB checks tags only on a set.
             Some(Acknowledgement::Tags(_)) => {
                 concern.w = Some(Acknowledgement::Members(1));
                 Ok(concern)
@@ -165,12 +165,12 @@ impl WriteConcern {
         }
     }
 
-    /// Whether it asks for nothing, as the empty document.
+    /// Returns true for the empty concern.
     pub(crate) fn is_empty(&self) -> bool {
         *self == WriteConcern::default()
     }
 
-    /// Appends the fields as MongoDB shows them.
+    /// Appends the fields in MongoDB's form.
     pub(crate) fn append_to(&self, document: &mut Builder) {
         match &self.w {
             Some(Acknowledgement::Members(members)) => {
@@ -187,7 +187,8 @@ impl WriteConcern {
         document.append(c"wtimeout", i32::try_from(self.timeout_millis).unwrap_or(i32::MAX));
     }
 
-    /// What can't be had of so many members, who are counted where it matters; the write itself is applied.
+    /// Returns the error if this number of members cannot satisfy the concern. The write is applied
+    /// anyway. `members` is called only if it matters.
     pub(crate) fn unsatisfiable(&self, members: impl Fn() -> usize) -> Option<Error> {
         match self.w.as_ref()? {
             Acknowledgement::Members(wanted @ 2..) if members() < *wanted as usize => {
@@ -211,7 +212,7 @@ impl Acknowledgement {
         match value {
             Value::String("majority") => Ok(Acknowledgement::Majority),
             Value::String(name) => Ok(Acknowledgement::Named(name.to_string())),
-            // MongoDB reads null as the mode without a name, which no set has.
+            // MongoDB reads null as a mode with an empty name, which no set has.
             nullish if nullish.is_nullish() => Ok(Acknowledgement::Named(String::new())),
             Value::Document(tags) => match tags.iter().all(|tag| tag.value().as_number().is_some()) {
                 true if !tags.is_empty() => Ok(Acknowledgement::Tags(tags.to_owned())),
@@ -235,7 +236,7 @@ impl Acknowledgement {
 }
 
 impl Effective {
-    /// What holds for a write that asks for this, where `default` holds for one that asks for nothing.
+    /// Returns the concern of a write, where `default` replaces a missing or empty concern.
     pub(crate) fn new(asked: Option<&WriteConcern>, default: (WriteConcern, Provenance)) -> Effective {
         match asked.filter(|asked| !asked.is_empty()) {
             None => Effective { concern: default.0, provenance: default.1 },
@@ -246,20 +247,21 @@ impl Effective {
         }
     }
 
-    /// The majority's, for whoever reads.
+    /// Returns the majority concern for reads.
     pub(crate) fn majority() -> Effective {
         Effective { concern: WriteConcern::majority(), provenance: Provenance::Client }
     }
 
-    /// Whether the write waits for the journal: `j: true` and the majority, unless told otherwise. The default
-    /// that nobody chose does where syncs happen unasked (`syncs`).
+    /// Returns true if the write waits for the journal: with `j: true`, and with the majority
+    /// unless `j` is false. MongoDB's default waits only if the journal is synced regularly
+    /// (`syncs`).
     pub(crate) fn waits_for_journal(&self, syncs: bool) -> bool {
         let majority = self.concern.w == Some(Acknowledgement::Majority);
         let asked = self.provenance != Provenance::ImplicitDefault || syncs;
         self.concern.journal.unwrap_or(majority && asked)
     }
 
-    /// Who must have the write, where several members may hold the data.
+    /// Returns the required members, if several members may hold the data.
     pub(crate) fn by_members(&self) -> Option<Acknowledged> {
         match self.concern.w {
             Some(Acknowledgement::Majority) => Some(Acknowledged::Majority),
@@ -268,27 +270,27 @@ impl Effective {
         }
     }
 
-    /// How long to wait for it.
+    /// Returns the timeout.
     pub(crate) fn timeout(&self) -> Option<Duration> {
         (self.concern.timeout_millis > 0).then(|| Duration::from_millis(self.concern.timeout_millis as u64))
     }
 
-    /// What the reply says of a concern that can't be met by so many members.
+    /// Returns the error for the reply if this number of members cannot satisfy the concern.
     pub(crate) fn unsatisfiable(&self, members: impl Fn() -> usize) -> Option<Error> {
         self.concern.unsatisfiable(members).map(|error| self.describe(error, false))
     }
 
-    /// What the reply says where the time was over before the write was as durable as was asked.
+    /// Returns the error for the reply after the timeout.
     pub(crate) fn timed_out(&self) -> Error {
         self.describe(err!(WriteConcernFailed, "waiting for replication timed out"), true)
     }
 
-    /// What the reply says where somebody has ended the wait at the members themselves.
+    /// Returns the error for the reply if the wait for other members was interrupted.
     pub(crate) fn cancelled(&self, why: &str) -> Error {
         self.describe(err!(WriteConcernFailed, "waiting for replication was ended: {why}"), false)
     }
 
-    /// The error with what it was about.
+    /// Adds the concern to an error.
     fn describe(&self, error: Error, timed_out: bool) -> Error {
         let mut info = Builder::new();
         if timed_out {
@@ -331,7 +333,7 @@ mod tests {
             ("{w: 'majority', j: false}", false, false, false),
             ("{j: true}", true, true, true),
             ("{fsync: true}", true, true, true),
-            // The default's w beside what was asked.
+            // The default's w applies to a concern without w.
             ("{wtimeout: 5}", false, true, true),
         ] {
             assert_eq!(effective(text, false).waits_for_journal(true), alone, "{text} alone");

@@ -1,4 +1,5 @@
-//! The feature compatibility version. No stored data depend on it, so that it is kept and shown, and changes nothing else.
+//! Feature compatibility version. No stored data depend on it, so the version is only stored and
+//! reported.
 
 use crate::compatible_with::CompatibleWith;
 use crate::server::Server;
@@ -9,12 +10,12 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 const PLACE: Place =
     Place { database: "admin", collection: "system.version", id: "featureCompatibilityVersion" };
 
-/// Whether the version has been lowered to that of MongoDB 8.0.
+/// True if the version is lowered to MongoDB 8.0's.
 #[derive(Default)]
 pub(crate) struct FeatureVersion(AtomicBool);
 
 impl Server {
-    /// The present version.
+    /// Returns the present version.
     pub(crate) fn feature_version(&self) -> &'static str {
         match self.feature_version.0.load(Relaxed) {
             true => CompatibleWith::V8_0.feature_version(),
@@ -22,7 +23,7 @@ impl Server {
         }
     }
 
-    /// Takes up what an earlier process stored. What can't be read counts as never set, and is told.
+    /// Loads the stored version. An unreadable document is logged and counts as unset.
     pub(crate) fn load_feature_version(&self) {
         match PLACE.read(&self.database) {
             Ok(stored) => {
@@ -34,9 +35,10 @@ impl Server {
         }
     }
 
-    /// Stores a version, then lets it hold.
+    /// Stores a version, then applies it.
     ///
-    /// Errors: 4926900 for a version that is neither the server's own nor the one before; those of the write.
+    /// Errors: 4926900 for a version that is neither the server's own nor the one before; errors of
+    /// the write.
     pub(crate) fn set_feature_version(&self, version: &str) -> Result<()> {
         let own = self.settings.compatible_with.feature_version();
         let lowest = CompatibleWith::V8_0.feature_version();

@@ -1,6 +1,6 @@
-//! `setUserWriteBlockMode`: writes of users are refused, but for those who may bypass that.
+//! `setUserWriteBlockMode`: refuses user writes, except from users with the bypass privilege.
 //!
-//! The state lies in `config.user_writes_critical_sections`, as MongoDB keeps it.
+//! The state is stored in `config.user_writes_critical_sections`, as in MongoDB.
 
 use crate::access::{self, Action};
 use crate::command::{Command, Kind};
@@ -17,12 +17,12 @@ use wire::request::Request;
 
 const PLACE: Place = Place { database: "config", collection: "user_writes_critical_sections", id: "" };
 
-/// Why writes are blocked; the numbers are stored.
+/// Reasons of a block. The numbers are stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Reason {
-    /// No reason was given.
+    /// No reason given.
     Unspecified = 0,
-    /// A cluster is copied to another.
+    /// The cluster is being copied to another cluster.
     ClusterToClusterMigrationInProgress = 1,
     /// The disk is full.
     DiskUseThresholdExceeded = 2,
@@ -32,6 +32,8 @@ const REASONS: [Reason; 3] =
     [Reason::Unspecified, Reason::ClusterToClusterMigrationInProgress, Reason::DiskUseThresholdExceeded];
 
 impl Reason {
+    /// Parses the name of a reason.
+    ///
     /// Errors: BadValue for an unknown name.
     pub(crate) fn parse(name: &str) -> Result<Reason> {
         let found = REASONS.into_iter().find(|reason| format!("{reason:?}") == name);
@@ -44,17 +46,18 @@ impl Reason {
     }
 }
 
-/// The present state.
+/// State of the block.
 #[derive(Default)]
 pub(crate) struct UserWriteBlock {
-    /// Zero if writes are allowed, and else the number of the reason and one: each command looks at it.
+    /// Zero if writes are allowed, otherwise the number of the reason plus one. Each command reads
+    /// it.
     state: AtomicU8,
-    /// Held while the state changes.
+    /// Held during changes of the state.
     changing: Mutex<()>,
 }
 
 impl UserWriteBlock {
-    /// Why writes are blocked, if they are.
+    /// Returns the reason of the block, if any.
     pub(crate) fn reason(&self) -> Option<Reason> {
         let before = self.state.load(Relaxed).checked_sub(1)?;
         REASONS.get(usize::from(before)).copied()
@@ -66,7 +69,7 @@ impl UserWriteBlock {
 }
 
 impl Server {
-    /// Takes up what an earlier process stored. What can't be read counts as never set, and is told.
+    /// Loads the stored state. An unreadable document is logged and counts as unset.
     pub(crate) fn load_user_write_block(&self) {
         match PLACE.read(&self.database) {
             Ok(stored) => self.user_write_block.set(stored.and_then(|stored| reason_in(stored.view()))),
@@ -74,9 +77,9 @@ impl Server {
         }
     }
 
-    /// Blocks the writes of users for a reason, or allows them.
+    /// Blocks user writes for a reason, or allows them.
     ///
-    /// Errors: IllegalOperation if they are blocked for another reason; those of the write.
+    /// Errors: IllegalOperation if another reason blocks them; errors of the write.
     pub(crate) fn block_user_writes(&self, blocks: bool, reason: Reason) -> Result<()> {
         let _changing = self.user_write_block.changing.lock();
         match self.user_write_block.reason() {
@@ -106,7 +109,7 @@ fn reason_in(stored: Document<'_>) -> Option<Reason> {
     blocks.then(|| reason.unwrap_or(Reason::Unspecified))
 }
 
-/// Refuses a command that writes to a user's database while that is blocked.
+/// Refuses a command that writes to a blocked user database.
 ///
 /// Errors: UserWritesBlocked.
 pub(crate) fn check(
@@ -126,7 +129,7 @@ pub(crate) fn check(
     }
 }
 
-/// Whether a command writes to a database that isn't the server's own.
+/// Returns true if a command writes to a user database.
 fn writes_for_user(command: &Command, request: &Request<'_>) -> bool {
     let own = request.body.first().map(|first| first.value());
     match command.name {
@@ -137,7 +140,7 @@ fn writes_for_user(command: &Command, request: &Request<'_>) -> bool {
         }
         "renameCollection" => names_user(own) || names_user(request.body.get("to")),
         "applyOps" => documents(own).any(|operation| names_user(operation.get("ns"))),
-        // Users and roles lie in `admin`.
+        // Users and roles are stored in `admin`.
         name if name.contains("User") || name.contains("Role") => false,
         _ => command.kind == Kind::Write && command.takes_write_concern && is_of_user(request.database),
     }
@@ -147,7 +150,7 @@ fn is_of_user(database: &str) -> bool {
     !is_internal_database(database)
 }
 
-/// Whether a namespace lies in a user's database.
+/// Returns true if a namespace is in a user database.
 fn names_user(namespace: Option<Value<'_>>) -> bool {
     let database = namespace.and_then(|namespace| namespace.as_str()?.split('.').next());
     database.is_some_and(is_of_user)
@@ -158,7 +161,7 @@ fn documents(array: Option<Value<'_>>) -> impl Iterator<Item = Document<'_>> {
     array.into_iter().flat_map(|array| array.iter()).filter_map(|value| value.as_document())
 }
 
-/// The database that the last stage of a pipeline writes to.
+/// Returns the target database of a pipeline's last stage.
 fn output<'a>(request: &Request<'a>) -> Option<&'a str> {
     let pipeline = request.body.get("pipeline")?.as_array()?;
     let (stage, spec) = stages_of(pipeline).last().filter(|(stage, _)| stage.writes())?;
