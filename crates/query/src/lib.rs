@@ -5,6 +5,7 @@
 //! the clock and random numbers.
 
 pub mod accumulator;
+mod accumulator_state;
 pub mod change;
 pub mod collation;
 pub mod context;

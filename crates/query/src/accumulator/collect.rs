@@ -6,7 +6,8 @@
 //!
 //! `$mergeObjects`: the fields of all documents; later values win, in the position of the first.
 
-use super::{Accumulation, Accumulator, absorb_each, check_memory, only_value};
+use super::Accumulation;
+use crate::accumulator_state::{Accumulator, absorb_each, check_memory, only_value};
 use crate::tick::Tick;
 use crate::{Collation, Context};
 use base::bson::{Builder, Document, DocumentBuf, Element, Value, ValueBuf};

@@ -11,9 +11,8 @@
 //! ```
 
 use super::parse::input_and_count;
-use super::{
-    Accumulation, Accumulator, Argument, FEW, Folding, absorb_each, array, check_memory, only_value,
-};
+use super::{Accumulation, Argument};
+use crate::accumulator_state::{Accumulator, FEW, Folding, absorb_each, array, check_memory, only_value};
 use crate::{Collation, Context};
 use base::Result;
 use base::bson::{Builder, Element, Value, ValueBuf};

@@ -1,6 +1,7 @@
 //! Parser of accumulators, and computation of their arguments.
 
-use super::{Accumulator, find};
+use super::find;
+use crate::accumulator_state::Accumulator;
 use crate::expression::{Dependencies, Expression};
 use crate::{Arena, Context, SortPattern};
 use base::bson::{Builder, Document, Element, FieldNameBuf, Number, Value};

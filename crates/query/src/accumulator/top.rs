@@ -6,9 +6,8 @@
 //! ```
 
 use super::parse::parse_count;
-use super::{
-    Accumulation, Accumulator, Argument, FEW, Folding, absorb_each, array, check_memory, only_value,
-};
+use super::{Accumulation, Argument};
+use crate::accumulator_state::{Accumulator, FEW, Folding, absorb_each, array, check_memory, only_value};
 use crate::expression::Expression;
 use crate::{Context, SortPattern};
 use base::bson::{Builder, Element, Value, ValueBuf};

@@ -1,7 +1,7 @@
 //! Accumulators as expressions: over their arguments, or over the elements of a single array argument.
 
 use super::evaluate::{Call, Computed, null, number, value};
-use crate::accumulator::{Accumulator, Deviation, Ranked, Total};
+use crate::accumulator_state::{Accumulator, Deviation, Ranked, Total};
 use base::Result;
 use base::bson::{Decimal128, Value};
 use std::cmp::Ordering;

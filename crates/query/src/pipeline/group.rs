@@ -12,7 +12,8 @@
 use super::operator::{Operator, Reads};
 use super::parse::{Parsed, Scope};
 use super::{Environment, Stage, Stream};
-use crate::accumulator::{Accumulation, Accumulator, parse_field};
+use crate::accumulator::{Accumulation, parse_field};
+use crate::accumulator_state::Accumulator;
 use crate::expression::{Dependencies, Expression};
 use crate::tick::Tick;
 use crate::{Arena, Sorter};

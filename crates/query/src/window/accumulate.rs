@@ -7,7 +7,8 @@
 use super::frame::{Bounds, window_of};
 use super::sliding::{self, Fold, Sliding};
 use super::{Function, Partition, Results, SortBy};
-use crate::accumulator::{Accumulation, Accumulator, Folding};
+use crate::accumulator::Accumulation;
+use crate::accumulator_state::{Accumulator, Folding};
 use crate::tick::Tick;
 use crate::{Arena, Context};
 use base::Result;

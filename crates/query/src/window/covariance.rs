@@ -9,7 +9,7 @@
 
 use super::frame::{Bounds, window_of};
 use super::{Function, Partition, SortBy};
-use crate::accumulator::Total;
+use crate::accumulator_state::Total;
 use crate::tick::Tick;
 use crate::{Context, Expression};
 use base::Result;

@@ -11,7 +11,7 @@ mod testing;
 pub(super) mod trigonometry;
 
 use super::evaluate::{Call, Computed, null, number, type_name, value};
-use crate::accumulator::Total;
+use crate::accumulator_state::Total;
 use base::bson::{Number, Rounding, Value};
 use base::{Error, Result, err};
 

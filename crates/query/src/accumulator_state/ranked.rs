@@ -1,0 +1,137 @@
+//! Numbers at ranks, for percentiles and the median.
+//!
+//! MongoDB's "approximate" method is a digest, which returns a value of the data for small groups. This implementation
+//! looks up the exact rank, which meets MongoDB's precision for all sizes.
+
+use super::{Accumulator, Folding, array, check_memory};
+use crate::limits::DEFAULT_BYTES;
+use base::bson::{Array, Value, ValueBuf};
+use base::{Result, err};
+use std::borrow::Cow;
+
+/// The numbers so far, and the requested ranks.
+#[derive(Clone)]
+pub(crate) struct Ranked {
+    name: &'static str,
+    median: bool,
+    ranks: Vec<f64>,
+    numbers: Vec<f64>,
+    /// Whether the numbers are kept sorted, for later removals.
+    sorted: bool,
+    limit: usize,
+}
+
+impl Ranked {
+    /// Returns an accumulator of the median.
+    pub(crate) fn median() -> Ranked {
+        Ranked::of("$median", true, vec![0.5])
+    }
+
+    /// Returns an accumulator of these ranks.
+    ///
+    /// Errors: 7750302 and 7750303 for an invalid rank.
+    pub(crate) fn percentiles(ranks: Array<'_>) -> Result<Ranked> {
+        let ranks = ranks.iter().map(parse_rank).collect::<Result<_>>()?;
+        Ok(Ranked::of("$percentile", false, ranks))
+    }
+
+    fn of(name: &'static str, median: bool, ranks: Vec<f64>) -> Ranked {
+        Ranked { name, median, ranks, numbers: Vec::new(), sorted: false, limit: DEFAULT_BYTES }
+    }
+
+    /// Sets the limit of memory in bytes.
+    pub(crate) fn limited(self, limit: usize) -> Ranked {
+        Ranked { limit, ..self }
+    }
+
+    fn push(&mut self, number: f64) {
+        match self.sorted {
+            true => {
+                let at = self.numbers.partition_point(|other| other.total_cmp(&number).is_lt());
+                self.numbers.insert(at, number);
+            }
+            false => self.numbers.push(number),
+        }
+    }
+}
+
+impl Accumulator for Ranked {
+    fn add(&mut self, argument: Option<Value<'_>>) -> Result<()> {
+        let Some(number) = argument.and_then(|value| value.as_number()) else { return Ok(()) };
+        if !number.is_nan() {
+            self.push(number.to_f64());
+        }
+        check_memory(self.name, self.memory(), self.limit)
+    }
+
+    fn finish(&self) -> Result<ValueBuf> {
+        let mut sorted = Cow::Borrowed(&self.numbers);
+        if !self.sorted {
+            sorted.to_mut().sort_by(f64::total_cmp);
+        }
+        if self.median {
+            return Ok(at_rank(&sorted, 0.5).to_owned());
+        }
+        Ok(array(self.ranks.iter().map(|rank| at_rank(&sorted, *rank))))
+    }
+
+    fn save(&self) -> ValueBuf {
+        let bytes: Vec<u8> = self.numbers.iter().flat_map(|number| number.to_le_bytes()).collect();
+        Value::Binary { subtype: 0, bytes: &bytes }.to_owned()
+    }
+
+    fn absorb(&mut self, saved: Value<'_>) -> Result<()> {
+        if let Value::Binary { bytes, .. } = saved {
+            bytes.as_chunks().0.iter().for_each(|number| self.push(f64::from_le_bytes(*number)));
+        }
+        check_memory(self.name, self.memory(), self.limit)
+    }
+
+    fn folding(&self) -> Folding {
+        Folding::Removes
+    }
+
+    fn expect_removals(&mut self) {
+        self.numbers.sort_by(f64::total_cmp);
+        self.sorted = true;
+    }
+
+    fn remove(&mut self, argument: Option<Value<'_>>) {
+        let Some(number) = argument.and_then(|value| value.as_number()) else { return };
+        if !self.sorted {
+            self.expect_removals();
+        }
+        let number = number.to_f64();
+        if let Ok(at) = self.numbers.binary_search_by(|other| other.total_cmp(&number)) {
+            self.numbers.remove(at);
+        }
+    }
+
+    fn memory(&self) -> usize {
+        size_of::<Ranked>() + self.numbers.len() * size_of::<f64>()
+    }
+}
+
+/// Returns the smallest number such that at least this fraction of the numbers does not exceed it.
+fn at_rank(sorted: &[f64], rank: f64) -> Value<'static> {
+    let position = (rank * sorted.len() as f64).ceil() as usize;
+    sorted.get(position.saturating_sub(1)).map_or(Value::Null, |number| Value::Double(*number))
+}
+
+/// Parses one rank. Errors: 7750302 for a value that is not a number, 7750303 outside 0 to 1.
+fn parse_rank(value: Value<'_>) -> Result<f64> {
+    let Some(number) = value.as_number() else {
+        return Err(err!(
+            7750302,
+            "The $percentile 'p' field must be an array of numbers from [0.0, 1.0], but found: {value}"
+        ));
+    };
+    let rank = number.to_f64();
+    if (0.0..=1.0).contains(&rank) {
+        return Ok(rank);
+    }
+    Err(err!(
+        7750303,
+        "The $percentile 'p' field must be an array of numbers from [0.0, 1.0], but found: {value}"
+    ))
+}
