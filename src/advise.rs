@@ -1,4 +1,5 @@
-//! `vellum advise URI`: the hit rate of caches of other sizes, from what has been read (`vellumWorkingSet`).
+//! `vellum advise URI`: estimated hit ratios of other cache sizes, from the server's reads
+//! (`vellumWorkingSet`).
 
 use crate::cli::AdviseOptions;
 use crate::reach;
@@ -7,12 +8,12 @@ use base::bson::{Builder, Document};
 use std::fmt::Write as _;
 
 const MIB: f64 = (1u64 << 20) as f64;
-/// Collections and indexes that are shown.
+/// Number of listed collections and indexes.
 const ROWS: usize = 20;
-/// Sizes that are shown, as multiples of the server's own.
+/// Listed cache sizes, as multiples of the server's cache.
 const FACTORS: [f64; 5] = [0.25, 0.5, 1.0, 2.0, 4.0];
 
-/// Asks a server, and returns what to print.
+/// Queries a server and returns the output.
 pub(crate) fn advise(options: &AdviseOptions) -> Result<String, String> {
     let (mut client, host) = reach::asked(&options.asked)?;
     let mut command = Builder::new();
@@ -29,14 +30,14 @@ pub(crate) fn advise(options: &AdviseOptions) -> Result<String, String> {
     text(&host, reply).ok_or_else(|| format!("{host}: the answer has no working set"))
 }
 
-/// What was read in a span of time.
+/// Reads in a time span.
 #[derive(Debug, Default)]
 struct Span {
     reads: i64,
     hit_rate: Option<f64>,
-    /// The size beyond which nothing more is gained.
+    /// Cache size beyond which the hit ratio does not grow.
     enough: Option<f64>,
-    /// Sizes and shares of hits.
+    /// Pairs of cache size and hit ratio.
     curve: Vec<(f64, f64)>,
 }
 
@@ -54,7 +55,7 @@ impl Span {
         Some(Span { reads: document.get("reads")?.as_i64()?, hit_rate, enough, curve })
     }
 
-    /// The share of hits that a size would have.
+    /// Returns the hit ratio of a cache size.
     fn at(&self, bytes: f64) -> f64 {
         let after = self.curve.partition_point(|(size, _)| *size <= bytes);
         let before = after.checked_sub(1).and_then(|at| self.curve.get(at)).copied().unwrap_or_default();
@@ -66,7 +67,7 @@ impl Span {
         }
     }
 
-    /// A line of the table.
+    /// Formats a line of the table.
     fn line(&self, name: &str, wide: usize, cache: f64) -> String {
         let shares = FACTORS.map(|factor| format!("{:>9}", percent(self.at(cache * factor)))).join("");
         let hits = self.hit_rate.map_or("-".to_string(), percent);
@@ -75,7 +76,8 @@ impl Span {
     }
 }
 
-/// The table: all reads in the last hour and since the start, then collections and indexes, the most read first.
+/// Formats the table: all reads in the last hour and since the start, then collections and indexes
+/// by reads.
 fn text(host: &str, reply: Document<'_>) -> Option<String> {
     let number = |name: &str| reply.get(name)?.as_i64();
     let cache = number("cacheBytes")? as f64;
@@ -115,7 +117,7 @@ fn text(host: &str, reply: Document<'_>) -> Option<String> {
     Some(text.trim_end().to_string())
 }
 
-/// A share in percent. Only all of it is shown as 100 %.
+/// Formats a ratio in percent. Only an exact ratio of 1 is shown as 100 %.
 fn percent(share: f64) -> String {
     let percent = share * 100.0;
     match percent {
@@ -125,7 +127,7 @@ fn percent(share: f64) -> String {
     }
 }
 
-/// A size as --cache-size takes it.
+/// Formats a size for --cache-size.
 fn option(bytes: f64) -> String {
     let (size, unit) = match bytes {
         bytes if bytes >= 1024.0 * MIB => (bytes / MIB / 1024.0, "G"),

@@ -1,7 +1,8 @@
-//! `vellum backup`: everything that a server or a data directory has, or what has been committed since the backup
-//! before, in a directory of backups.
+//! `vellum backup`: copies all data of a server or data directory, or the commits since the last
+//! backup, to a backup directory.
 //!
-//! `vellum restore`: a data directory as of a moment, out of a backup and what was kept of the journal.
+//! `vellum restore`: creates a data directory as of a point in time from a backup and archived
+//! journals.
 
 use crate::cli::{BackupOptions, RestoreOptions};
 use crate::data_errors::{Purpose, explained};
@@ -16,10 +17,10 @@ use storage::{ArchiveOptions, BackupDirectory, DiskOptions, Engine, PartWriter, 
 use wire::client::Client;
 use wire::uri::ConnectionString;
 
-/// Where a backup comes from unless that is said.
+/// Default source of a backup.
 const LOCAL: &str = "mongodb://127.0.0.1:27017/";
 
-/// Makes a backup. Returns what to print.
+/// Makes a backup. Returns the output.
 pub(crate) fn back_up(options: &BackupOptions) -> Result<String, String> {
     let (uri, to) = match (options.places.as_slice(), &options.data) {
         ([to], None) => (Some(LOCAL), to),
@@ -54,7 +55,8 @@ pub(crate) fn back_up(options: &BackupOptions) -> Result<String, String> {
     Ok(format!("{}: {what}, {bytes} bytes, up to {}", part.path.display(), moment(part.end.covers)))
 }
 
-/// Reads a data directory that nobody serves. Returns why it is all of it, where that wasn't asked for.
+/// Reads a data directory that is not in use. Returns the reason for a full backup if changes were
+/// requested.
 fn from_directory(
     data: &Path,
     options: &BackupOptions,
@@ -66,7 +68,7 @@ fn from_directory(
     let journal_directory = options.journal_dir.clone();
     let still = Still::open(&DiskOptions { journal_directory, archive, ..DiskOptions::new(data) });
     let still = still.map_err(|error| explained(&error, data, Purpose::Backup))?;
-    // Whatever is committed later is committed behind this second, as long as nobody serves the directory.
+    // Later commits get a later second, as long as the directory is not in use.
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
     let mut backup = still.backup(since, (now << 32).saturating_sub(1)).map_err(|error| error.to_string())?;
     while let Some(piece) = backup.piece().map_err(|error| error.to_string())? {
@@ -75,7 +77,7 @@ fn from_directory(
     Ok(backup.why_full().map(str::to_string))
 }
 
-/// Asks the first server of a connection string that answers.
+/// Reads from the first reachable server of a connection string.
 fn from_server(
     uri: &str,
     options: &BackupOptions,
@@ -138,7 +140,7 @@ fn strange() -> String {
     "the reply isn't that of a backup".to_string()
 }
 
-/// Restores. Returns what to print.
+/// Restores a backup. Returns the output.
 pub(crate) fn restore(options: &RestoreOptions) -> Result<String, String> {
     let what = Restore {
         from: options.from.clone(),
@@ -159,7 +161,7 @@ pub(crate) fn restore(options: &RestoreOptions) -> Result<String, String> {
     ))
 }
 
-/// A cluster time for people: when it was, and the number.
+/// Formats a cluster time for people: date and number.
 pub(crate) fn moment(time: u64) -> String {
     if time == 0 {
         return "no known time".to_string();

@@ -1,19 +1,19 @@
-//! What is said once clients can connect: on standard output for people, and as lines of the log.
+//! Messages when clients can connect: on standard output for people, and as log lines.
 
 use crate::config::Config;
 use server::{Settings, TlsMode};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
-/// How the data directory was found.
+/// State of the data at the start.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Start {
-    /// There is none.
+    /// The memory engine has no stored data.
     Memory,
-    /// Documents are in a server that others may use, too.
+    /// The data is in a remote store, which other servers may share.
     Shared,
-    /// Nothing had to be replayed.
+    /// No journal was replayed.
     Clean,
-    /// So many commits of the journal were replayed.
+    /// This number of commits was replayed from the journal.
     Recovered(u64),
 }
 
@@ -29,7 +29,7 @@ impl Start {
     }
 }
 
-/// What people are shown. The first line is the connection string, which programs read.
+/// Returns the text for people. Programs read the first line, the connection string.
 pub(crate) fn banner(address: SocketAddr, config: &Config, start: Start, http: Option<&str>) -> String {
     let uri = connection_string(address, &config.settings);
     let data = match (&config.disk, &config.postgres) {
@@ -37,7 +37,7 @@ pub(crate) fn banner(address: SocketAddr, config: &Config, start: Start, http: O
         (None, Some((server, schema))) => format!("schema {schema} of {server:?}"),
         (None, None) => "in memory".to_string(),
     };
-    // Which files, only the client's machine knows.
+    // The paths of these files on the client's machine are unknown.
     let further = match config.settings.tls.as_ref().map(|tls| tls.wants_certificates()) {
         None => "",
         Some(false) => " --tlsCAFile FILE",
@@ -56,7 +56,7 @@ pub(crate) fn banner(address: SocketAddr, config: &Config, start: Start, http: O
     )
 }
 
-/// The same as lines of the log, the last one with the words and the number that tools wait for.
+/// Logs the same facts. The last line has the text and id that tools wait for.
 pub(crate) fn log_start(
     address: SocketAddr,
     config: &Config,
@@ -131,7 +131,7 @@ fn durability(config: &Config) -> &'static str {
     }
 }
 
-/// What clients are given.
+/// Returns the connection string for clients.
 pub(crate) fn connection_string(address: SocketAddr, settings: &Settings) -> String {
     let reachable = match address.ip() {
         IpAddr::V4(ip) if ip.is_unspecified() => Ipv4Addr::LOCALHOST.into(),

@@ -1,6 +1,7 @@
-//! The command line: wrong options are refused with the nearest right one, bad values with what a
-//! good one looks like. Nothing but clap and jiff is needed here, so that the man page and the shells'
-//! completions can be made from this file alone (packaging/pages.rs).
+//! The command line. Errors suggest the nearest option, or an example of a good value.
+//!
+//! The file depends only on clap and jiff, so that packaging/pages.rs can generate the man page and
+//! shell completions from it alone.
 
 use clap::{ArgAction, Args, Parser, Subcommand, ValueEnum};
 use std::ffi::OsString;
@@ -561,7 +562,7 @@ pub(crate) enum TlsMode {
     Require,
 }
 
-/// Options that mean something only with a data directory.
+/// Options that require a data directory.
 pub(crate) const DISK_OPTIONS: &[&str] = &[
     "data",
     "allow-other-files",
@@ -644,7 +645,7 @@ pub(crate) enum LogFormat {
     Json,
 }
 
-/// A number of seconds to wait.
+/// Parses a number of seconds.
 fn parse_interval(text: &str) -> Result<f64, String> {
     match text.parse::<f64>() {
         Ok(seconds) if (0.1..=3600.0).contains(&seconds) => Ok(seconds),
@@ -652,12 +653,12 @@ fn parse_interval(text: &str) -> Result<f64, String> {
     }
 }
 
-/// The size of a log: as [`parse_size`], or none.
+/// Parses the size of an oplog: as [`parse_size`], or 0.
 fn parse_log_size(text: &str) -> Result<u64, String> {
     if text == "0" { Ok(0) } else { parse_size(text) }
 }
 
-/// A span of time: a number with s, m, h or d.
+/// Parses a duration: a number with s, m, h or d.
 fn parse_duration(text: &str) -> Result<Duration, String> {
     let units = [('s', 1), ('m', 60), ('h', 3600), ('d', 86_400)];
     let unit = units.iter().find_map(|(unit, seconds)| Some((text.strip_suffix(*unit)?, *seconds)));
@@ -668,7 +669,8 @@ fn parse_duration(text: &str) -> Result<Duration, String> {
     }
 }
 
-/// A moment as the greatest cluster time of a commit before it: a time of RFC 3339, or a cluster time itself.
+/// Parses a moment: a time in RFC 3339, or a cluster time. Returns the greatest cluster time before
+/// or at it.
 pub(crate) fn parse_moment(text: &str) -> Result<u64, String> {
     if let Some((seconds, increment)) = text.split_once(',') {
         return match (seconds.parse::<u32>(), increment.parse::<u32>()) {
@@ -688,7 +690,7 @@ pub(crate) fn parse_moment(text: &str) -> Result<u64, String> {
     }
 }
 
-/// A number of bytes, with K, M or G for the powers of 1024.
+/// Parses a number of bytes, with K, M or G for powers of 1024.
 fn parse_size(text: &str) -> Result<u64, String> {
     const LEAST: u64 = 16 << 20;
     let (number, shift) = match text.char_indices().last() {
@@ -705,7 +707,7 @@ fn parse_size(text: &str) -> Result<u64, String> {
     }
 }
 
-/// An address to listen on.
+/// Parses a listening address.
 pub(crate) fn parse_address(text: &str) -> Result<IpAddr, String> {
     if text == "localhost" {
         return Ok(Ipv4Addr::LOCALHOST.into());
@@ -714,7 +716,7 @@ pub(crate) fn parse_address(text: &str) -> Result<IpAddr, String> {
     text.parse().map_err(|_| hint.to_string())
 }
 
-/// An address and a port, or a port of this machine alone.
+/// Parses an address with port, or a port on the loopback address.
 fn parse_http(text: &str) -> Result<SocketAddr, String> {
     if let Ok(port) = text.parse::<u16>() {
         return Ok((Ipv4Addr::LOCALHOST, port).into());
@@ -728,7 +730,7 @@ fn parse_http(text: &str) -> Result<SocketAddr, String> {
     }
 }
 
-/// The name of a replica set.
+/// Parses the name of a replica set.
 pub(crate) fn parse_set_name(text: &str) -> Result<String, String> {
     let is_good = !text.is_empty()
         && text.len() <= 64

@@ -1,5 +1,4 @@
-//! Options turned into what the server is told: every contradiction is found here, before anything
-//! is opened.
+//! Converts options to the server's settings. Finds all contradictions before anything is opened.
 
 use crate::cli::{
     Cli, CompatibleWith, Compression, Durability, Engine, LogFormat, LogLevel, ServeOptions, TlsMode,
@@ -17,51 +16,51 @@ use std::time::Duration;
 use storage::DiskOptions;
 use storage::store::LogOptions;
 
-/// What the server does, decided.
+/// Validated configuration of the process.
 #[derive(Debug)]
 pub(crate) struct Config {
-    /// What the server is told.
+    /// Settings of the server.
     pub(crate) settings: Settings,
-    /// What the engine promises, in one line.
+    /// Durability of the engine in one line.
     pub(crate) promise: String,
-    /// Where and how data is kept on disk; `None` for the memory engine.
+    /// Options of the disk engine; `None` for other engines.
     pub(crate) disk: Option<DiskOptions>,
-    /// The PostgreSQL server and the schema in it; `None` for the other engines.
+    /// PostgreSQL server and schema; `None` for other engines.
     pub(crate) postgres: Option<(postgres::Config, String)>,
-    /// How much of the changes is kept; `None` without a replica set.
+    /// Size of the oplog; `None` without a replica set.
     pub(crate) oplog: Option<LogOptions>,
-    /// How many bytes of it are kept in PostgreSQL, where somebody says so.
+    /// Size of the oplog in PostgreSQL in bytes, if given.
     pub(crate) shared_oplog: Option<u64>,
-    /// A folder of scripts to fill a new data directory with.
+    /// Folder of scripts that fill a new data directory.
     pub(crate) init_scripts: Option<PathBuf>,
-    /// Somebody to make in a store that is new.
+    /// User to create in a new store.
     pub(crate) first_user: Option<FirstUser>,
-    /// Whether to repair that and exit.
+    /// True to repair the data directory and exit.
     pub(crate) repair: bool,
-    /// Whether to exit when standard input closes.
+    /// True to exit when standard input closes.
     pub(crate) parent_pipe: bool,
-    /// How to log.
+    /// Options of the log.
     pub(crate) log: logging::Options,
-    /// What to print once clients can connect.
+    /// Output when clients can connect.
     pub(crate) greeting: Greeting,
-    /// A file to write the process's number to.
+    /// File for the process id.
     pub(crate) pid_file: Option<PathBuf>,
-    /// Server parameters to begin with.
+    /// Initial server parameters.
     pub(crate) parameters: Vec<(String, String)>,
-    /// What whoever connects with a shell should be told.
+    /// Warnings for shells that connect.
     pub(crate) warnings: Vec<String>,
 }
 
-/// What is printed on standard output once clients can connect.
+/// Output on standard output when clients can connect.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Greeting {
-    /// The connection string, and below it what somebody who has just started a server wants to know.
+    /// The connection string and hints for a first start.
     Banner,
-    /// Nothing: the log is on standard output, as mongod's is.
+    /// Nothing: the log is on standard output, as in mongod.
     Nothing,
 }
 
-/// What a crash, or just the end, costs: printed at start, so that nobody is surprised.
+/// Describes the data loss after a crash or a regular exit. Printed at the start.
 pub(crate) fn promise(disk: Option<&DiskOptions>, postgres: Option<&(postgres::Config, String)>) -> String {
     if let Some((server, schema)) = postgres {
         return format!(
@@ -90,7 +89,7 @@ pub(crate) fn promise(disk: Option<&DiskOptions>, postgres: Option<&(postgres::C
 }
 
 impl Engine {
-    /// As serverStatus shows it.
+    /// Returns the name for serverStatus.
     pub(crate) fn name(self) -> &'static str {
         match self {
             Engine::Memory => "memory",
@@ -132,7 +131,7 @@ impl LogLevel {
     }
 }
 
-/// The level of the log unless said. On a terminal the banner has what the lines of the start say.
+/// Returns the default log level. On a terminal the banner replaces the log lines of the start.
 fn usual_level(on_standard_error: bool) -> LogLevel {
     match on_standard_error && std::io::stderr().is_terminal() {
         true => LogLevel::Warn,
@@ -141,9 +140,9 @@ fn usual_level(on_standard_error: bool) -> LogLevel {
 }
 
 impl ServeOptions {
-    /// Decides what to do. Fails where options contradict one another.
+    /// Builds the configuration. Fails if options contradict each other.
     ///
-    /// Somebody to log in means that everybody has to, unless it is said that nobody has.
+    /// A first user implies `--auth`, unless `--no-auth` is given.
     pub(crate) fn into_config(
         self,
         arguments: Vec<String>,
@@ -281,7 +280,7 @@ impl ServeOptions {
         })
     }
 
-    /// Files that the options name, which may lie in the data directory.
+    /// Returns the files named by options, which may be in the data directory.
     fn named_files(&self) -> Vec<PathBuf> {
         let tls = &self.tls;
         let named = [

@@ -1,8 +1,7 @@
-//! Errors of a data directory in words for the user: what is wrong, where, and what to do.
+//! Error messages about data directories: the problem, its place and the remedy.
 //!
-//! `--repair`: what is sound of a data directory in a new one, and a report of what is lost.
-//!
-//! As mongod does it, the process repairs and exits: 0 if anything was saved, whatever was lost.
+//! `--repair` writes the undamaged data to a new directory and reports the losses. As in mongod,
+//! the process then exits: with 0 if any data was saved.
 
 use crate::config::Config;
 use database::repair::{Repaired, repair as repair_database};
@@ -11,10 +10,10 @@ use std::io::{self, ErrorKind, Write};
 use std::path::Path;
 use storage::{DiskEngine, Error, Ident, Lost, Salvage};
 
-/// What the program was about to do with the directory.
+/// Purpose of opening the directory.
 #[derive(Clone, Copy)]
 pub(crate) enum Purpose {
-    /// Serve it, with Vellum's own options.
+    /// Serve it, with Vellum's options.
     Serve,
     /// Serve it, with mongod's options.
     Mongod,
@@ -24,11 +23,11 @@ pub(crate) enum Purpose {
     Verify,
     /// Back it up.
     Backup,
-    /// Write a backup, or restore one.
+    /// Write a backup to it or restore one into it.
     Target,
 }
 
-/// An error of a data directory, and the remedy.
+/// Returns the message for an error, with the remedy.
 pub(crate) fn explained(error: &Error, directory: &Path, purpose: Purpose) -> String {
     match error {
         Error::Io { kind: ErrorKind::ResourceBusy, message } => format!("{message}. {}", free(purpose)),
@@ -62,7 +61,7 @@ pub(crate) fn explained(error: &Error, directory: &Path, purpose: Purpose) -> St
     }
 }
 
-/// How to get at a directory that another process uses.
+/// Returns the remedy if another process uses the directory.
 fn free(purpose: Purpose) -> &'static str {
     match purpose {
         Purpose::Serve | Purpose::Mongod | Purpose::Target => {
@@ -76,7 +75,7 @@ fn free(purpose: Purpose) -> &'static str {
     }
 }
 
-/// The name of the user that runs this process.
+/// Returns the name of the process's user.
 #[cfg(unix)]
 fn user() -> String {
     let id = nix::unistd::geteuid();
@@ -115,19 +114,19 @@ pub(crate) fn repair(config: &Config) -> Result<(), String> {
         Ok(())
     };
     let text: String = report.into_iter().map(|line| line + "\n").collect();
-    // Whoever closed standard output doesn't want to know.
+    // A closed standard output is not an error.
     let _ = io::stdout().write_all(text.as_bytes());
     result
 }
 
-/// What is lost, a line for each damage, with the collection's name where it is known.
+/// Returns a line for each loss, with the collection's name if known.
 fn report(salvage: &Salvage, repaired: &Repaired) -> Vec<String> {
     let mut lines: Vec<String> = salvage.lost().iter().filter_map(|lost| line(lost, repaired)).collect();
     lines.extend(repaired.notes.iter().map(|note| format!("lost: {note}")));
     lines
 }
 
-/// Nothing is lost with an index, which has been built anew.
+/// A damaged index loses no data, because it has been rebuilt.
 fn line(lost: &Lost, repaired: &Repaired) -> Option<String> {
     let count = match lost.entries {
         Some(0) => "damaged".to_string(),

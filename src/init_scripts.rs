@@ -1,11 +1,11 @@
-//! `--init-scripts`: scripts that fill a data directory that is new, as images of MongoDB run those of
+//! `--init-scripts`: scripts that fill a new data directory, as MongoDB's images run
 //! /docker-entrypoint-initdb.d.
 //!
-//! They run in mongosh, in the order of their names, against a server of their own that listens on a free port of
-//! the loopback address alone; only then does this one serve. So no client finds half of what they make.
+//! The scripts run in mongosh, in the order of their names, against a temporary server on a free
+//! loopback port. The main server starts after they finish, so no client sees partial data.
 //!
-//! The first user, as images of MongoDB are told of one: `MONGO_INITDB_ROOT_USERNAME` and `_PASSWORD`, or both with
-//! `_FILE` behind for files that hold them.
+//! The first user comes from the variables of MongoDB's images: `MONGO_INITDB_ROOT_USERNAME` and
+//! `_PASSWORD`, or both with the suffix `_FILE` for files with the values.
 
 use crate::config::Config;
 use crate::serve::{Failure, Kind};
@@ -15,18 +15,18 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 
-/// The shell that runs the scripts.
+/// Shell that runs the scripts.
 const SHELL: &str = "mongosh";
 
-/// The database that scripts begin in, by the name that images of MongoDB have for it.
+/// Variable with the initial database of scripts, named as in MongoDB's images.
 const DATABASE: &str = "MONGO_INITDB_DATABASE";
 
-/// The file that every data directory has which has been opened once.
+/// File in each data directory that was opened before.
 const FORMAT: &str = "vellum.format";
 
-/// Runs the scripts, where there are any and the data directory is new.
+/// Runs the scripts if the data directory is new.
 ///
-/// Errors: a folder that can't be read, scripts of another kind, no mongosh, a script that fails.
+/// Errors: an unreadable folder, scripts of another kind, no mongosh, a failed script.
 pub(crate) fn run(config: &Config) -> Result<(), Failure> {
     let (Some(folder), Some(disk)) = (&config.init_scripts, &config.disk) else { return Ok(()) };
     let failed =
@@ -45,12 +45,14 @@ pub(crate) fn run(config: &Config) -> Result<(), Failure> {
     ran.and(ended).map_err(|why| failed(format!("{why}; {}", kept())))
 }
 
-/// Whether nothing has been kept yet where documents are to be; of a server that others use nobody knows.
+/// Returns true if the data directory is new. A shared store counts as new, since its state is
+/// unknown.
 pub(crate) fn is_new(config: &Config) -> bool {
     config.disk.as_ref().is_none_or(|disk| !disk.directory.join(FORMAT).exists())
 }
 
-/// The folder's scripts, by name; what is no script is told of and passed over, as images of MongoDB do.
+/// Returns the scripts of a folder by name. Other files are logged and skipped, as in MongoDB's
+/// images.
 fn scripts(folder: &Path) -> Result<Vec<PathBuf>, String> {
     let entries = std::fs::read_dir(folder).map_err(|error| error.to_string())?;
     let mut scripts = Vec::new();
@@ -71,7 +73,7 @@ fn shell() -> Option<PathBuf> {
     std::env::split_paths(&path).map(|folder| folder.join(SHELL)).find(|program| program.is_file())
 }
 
-/// A server on the same data, and its connection string.
+/// Starts a server on the same data. Returns it with its connection string.
 fn start(config: &Config) -> Result<(Child, String), String> {
     let disk = config.disk.as_ref().ok_or("no data directory")?;
     let mut command = Command::new(std::env::current_exe().map_err(|error| error.to_string())?);
@@ -100,9 +102,9 @@ fn start(config: &Config) -> Result<(Child, String), String> {
     let mut server = spawned.map_err(|error| error.to_string())?;
     let mut output = server.stdout.take().map(BufReader::new).ok_or("it has no output")?;
     let mut uri = String::new();
-    // At the output's end, or an error, there is no such line.
+    // The line stays empty at the end of the output or after an error.
     let _ = output.read_line(&mut uri);
-    // Whatever it still prints must not fill the pipe.
+    // Further output is discarded, so that it cannot fill the pipe.
     storage::threads::spawn("vellum-init", None, move || std::io::copy(&mut output, &mut std::io::sink()))
         .map_err(|error| error.to_string())?;
     match uri.starts_with("mongodb://") {
@@ -116,7 +118,7 @@ fn run_one(shell: &Path, uri: &str, script: &Path) -> Result<(), String> {
     let database = std::env::var(DATABASE).unwrap_or_default();
     let mut command = Command::new(shell);
     command.arg("--quiet").arg(format!("{uri}{database}")).arg(script).stdin(Stdio::null());
-    // The log is on one of the two, and the connection string on the other.
+    // Standard output and standard error have log and connection string.
     let done = command.output().map_err(|error| format!("{}: {error}", shell.display()))?;
     for line in String::from_utf8_lossy(&done.stdout).lines() {
         log::info!("{}: {line}", script.display());
@@ -130,7 +132,7 @@ fn run_one(shell: &Path, uri: &str, script: &Path) -> Result<(), String> {
     }
 }
 
-/// Ends the server, whose data is closed then.
+/// Stops the server, which closes its data.
 fn stop(mut server: Child) -> Result<(), String> {
     drop(server.stdin.take());
     match server.wait() {
@@ -143,23 +145,23 @@ fn stop(mut server: Child) -> Result<(), String> {
 const NAME: &str = "MONGO_INITDB_ROOT_USERNAME";
 const PASSWORD: &str = "MONGO_INITDB_ROOT_PASSWORD";
 
-/// Somebody who may do everything.
+/// A user with all privileges.
 pub(crate) struct FirstUser {
     name: String,
     password: String,
 }
 
 impl std::fmt::Debug for FirstUser {
-    /// Without the password.
+    /// Omits the password.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_tuple("FirstUser").field(&self.name).finish()
     }
 }
 
 impl FirstUser {
-    /// The user that the environment names, if it names one.
+    /// Returns the user that the environment names, if any.
     ///
-    /// Fails where it names half of one, or twice, or a file that can't be read.
+    /// Fails for an incomplete or duplicate name or password, and for an unreadable file.
     pub(crate) fn named(variable: impl Fn(&str) -> Option<String>) -> Result<Option<FirstUser>, String> {
         match (value(&variable, NAME)?, value(&variable, PASSWORD)?) {
             (None, None) => Ok(None),
@@ -171,11 +173,11 @@ impl FirstUser {
         }
     }
 
-    /// Makes the user, unless somebody has, or there are others.
+    /// Creates the user, unless it or another user exists.
     ///
-    /// Fails with the server's own words.
+    /// Fails with the server's message.
     pub(crate) fn make(&self, server: &Arc<Server>) -> Result<(), String> {
-        /// The code of a user who is there already.
+        /// Code for an existing user.
         const IS_THERE: i64 = 51_003;
         let mut connection = LocalConnection::of_server(server);
         let mut asked = base::bson::Builder::new();
@@ -201,7 +203,7 @@ impl FirstUser {
     }
 }
 
-/// What a variable says, or the file that the variable beside it names.
+/// Returns the value of a variable, or the content of the file that its `_FILE` variable names.
 fn value(variable: &impl Fn(&str) -> Option<String>, name: &str) -> Result<Option<String>, String> {
     let set = |name: &str| variable(name).filter(|value| !value.is_empty());
     let file = format!("{name}_FILE");

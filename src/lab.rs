@@ -1,7 +1,6 @@
-//! `vellum lab`: hands over to the program `vellum-lab`, which lies beside this one or on the path.
+//! `vellum lab`: runs the program `vellum-lab` from the directory of this program or from the path.
 //!
-//! It is a program of its own since the drivers that it measures with would make every server
-//! larger.
+//! The lab is a separate program, because its drivers would enlarge each server.
 
 use std::env::consts::EXE_SUFFIX;
 use std::ffi::OsString;
@@ -16,7 +15,7 @@ pub(crate) fn run(words: &[OsString]) -> ExitCode {
     let mut command = Command::new(&program);
     command.args(words);
     if let Some(own) = own.filter(|_| std::env::var_os("VELLUM_BINARY").is_none()) {
-        // The server to measure, unless another is named.
+        // Default server to measure.
         command.env("VELLUM_BINARY", own);
     }
     let error = replace(&mut command);
@@ -42,7 +41,7 @@ fn program(own: Option<&Path>) -> PathBuf {
     beside.unwrap_or_else(|| name.into())
 }
 
-/// Becomes the other program, so that signals and standard input are its own.
+/// Replaces the process by the other program, which then receives signals and standard input.
 #[cfg(unix)]
 fn replace(command: &mut Command) -> io::Result<ExitCode> {
     use std::os::unix::process::CommandExt;

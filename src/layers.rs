@@ -1,8 +1,7 @@
-//! Options from the environment and a file: what the command line leaves open is put before it, as
-//! if it had been typed.
+//! Options from the environment and a file, inserted before the command line as if typed.
 //!
-//! The command line goes before the environment, and the environment before the file. An option
-//! keeps its name: `--cache-size` is `VELLUM_CACHE_SIZE` and `cache-size = "1G"`.
+//! Precedence: command line, then environment, then file. Each option has one name: `--cache-size`
+//! is `VELLUM_CACHE_SIZE` and `cache-size = "1G"`.
 
 use crate::cli::{DISK_OPTIONS, ServeOptions};
 use clap::error::{ContextKind, ContextValue};
@@ -12,29 +11,30 @@ use std::path::{Path, PathBuf};
 
 const PREFIX: &str = "VELLUM_";
 
-/// Kubernetes tells every container of a service named vellum its address in `VELLUM_PORT`.
+/// Kubernetes sets `VELLUM_PORT` to an address in each container beside a service named vellum.
 const SERVICE_LINK: &str = "tcp://";
 
-/// An option that a layer below the command line sets.
+/// An option from the environment or the file.
 struct Lower {
     name: String,
-    /// As it would be typed; nothing for a flag that is off.
+    /// The option as typed; `None` for a flag that is off.
     word: Option<OsString>,
-    /// Where it was found.
+    /// Source of the option.
     origin: String,
 }
 
-/// A command line that has everything in it.
+/// A complete command line.
 pub(crate) struct Expanded {
-    /// What to parse.
+    /// Words to parse.
     pub(crate) words: Vec<OsString>,
-    /// Options that weren't typed, and where they come from: for errors, as nobody sees them.
+    /// Options that were not typed, with their sources. Error messages list them.
     pub(crate) origins: Vec<String>,
 }
 
-/// Completes the command line of `serve`; that of any other verb stays as it is.
+/// Completes the command line of `serve`. Other verbs stay unchanged.
 ///
-/// Fails on a file that can't be read, and on an option in it that doesn't exist, with the line and the nearest name.
+/// Fails for an unreadable file and for unknown options in it. The error has the line and the
+/// nearest name.
 pub(crate) fn expand(
     words: Vec<OsString>,
     environment: impl Iterator<Item = (OsString, OsString)>,
@@ -57,7 +57,7 @@ pub(crate) fn expand(
             }
         }
     }
-    // Data directories below don't matter to whoever asks for the memory engine.
+    // With a typed memory engine, data directories from the environment and the file are ignored.
     let in_memory = typed(&words, "engine").is_some_and(|engine| engine == "memory");
     lower.retain(|lower| {
         typed(&words, &lower.name).is_none() && !(in_memory && DISK_OPTIONS.contains(&lower.name.as_str()))
@@ -76,7 +76,7 @@ impl Lower {
     }
 }
 
-/// The value that was typed for an option; empty for a flag.
+/// Returns the typed value of an option; empty for a flag.
 fn typed(words: &[OsString], name: &str) -> Option<OsString> {
     let option = format!("--{name}");
     words.iter().enumerate().find_map(|(at, word)| {
@@ -88,7 +88,7 @@ fn typed(words: &[OsString], name: &str) -> Option<OsString> {
     })
 }
 
-/// What the environment sets.
+/// Returns the options in the environment.
 fn from_environment(
     environment: impl Iterator<Item = (OsString, OsString)>,
     options: &Command,
@@ -121,7 +121,7 @@ fn from_environment(
     Ok(found)
 }
 
-/// What a file sets.
+/// Returns the options in a file.
 fn from_file(path: &Path, options: &Command) -> Result<Vec<Lower>, String> {
     let shown = path.display();
     let text = std::fs::read_to_string(path).map_err(|error| format!("{shown}: {error}"))?;
@@ -151,7 +151,7 @@ fn from_file(path: &Path, options: &Command) -> Result<Vec<Lower>, String> {
     Ok(found)
 }
 
-/// The line of a file that sets a key, counted from 1.
+/// Returns the line number of a key in a file, from 1.
 fn line_of(text: &str, key: &str) -> Option<usize> {
     let name = |line: &str| {
         let name = line.split('=').next().unwrap_or_default().trim();
@@ -160,7 +160,7 @@ fn line_of(text: &str, key: &str) -> Option<usize> {
     text.lines().position(|line| name(line) == key).map(|at| at + 1)
 }
 
-/// The option whose name is nearest to another one, as clap sees it.
+/// Returns the nearest option name, as suggested by clap.
 fn nearest(options: &Command, name: &str) -> Option<String> {
     let words = [format!("--{name}")];
     let error =
@@ -181,7 +181,7 @@ fn is_flag(options: &Command, name: &str) -> bool {
     argument.is_some_and(|argument| matches!(argument.get_action(), ArgAction::SetTrue))
 }
 
-/// The truth value that a text means, if it means one.
+/// Parses a truth value.
 pub(crate) fn truth(text: &str) -> Option<bool> {
     match text.to_ascii_lowercase().as_str() {
         "1" | "true" | "yes" | "on" => Some(true),

@@ -1,5 +1,5 @@
-//! The `vellum` binary: one verb, its options from the command line, the environment and a file
-//! merged into one checked configuration. It alone picks the engine.
+//! The `vellum` program: a verb with options from command line, environment and file, merged into
+//! one validated configuration. Only this crate selects the engine.
 
 mod advise;
 mod backup;
@@ -92,7 +92,7 @@ fn in_options(mut words: Vec<OsString>) -> Vec<OsString> {
     words
 }
 
-/// The remedy for a connection string or a path in the place of a verb.
+/// Returns a hint for a connection string or path in the place of a verb.
 fn misplaced(error: &clap::Error) -> Option<String> {
     let word =
         [ContextKind::InvalidSubcommand, ContextKind::InvalidArg].iter().find_map(|kind| {
@@ -112,7 +112,7 @@ fn misplaced(error: &clap::Error) -> Option<String> {
         .then(|| format!("'{word}' looks like a directory. To keep documents in it: vellum --data '{word}'"))
 }
 
-/// Tells an error of the command line, and what else was set that nobody typed.
+/// Prints an error of the command line, with the options that were not typed.
 fn give_up(error: &clap::Error, origins: &[String]) -> ! {
     if let Some(remedy) = misplaced(error) {
         complain(&remedy);
@@ -128,7 +128,7 @@ fn answer(result: Result<String, String>, quiet: bool) -> ExitCode {
     match result {
         Ok(what) => {
             if !quiet {
-                // Whoever closed standard output doesn't want to know.
+                // A closed standard output is not an error.
                 let _ = writeln!(io::stdout(), "{what}");
             }
             ExitCode::SUCCESS
@@ -142,8 +142,8 @@ fn answer(result: Result<String, String>, quiet: bool) -> ExitCode {
     }
 }
 
-/// Says what went wrong, on standard error.
+/// Prints an error on standard error.
 pub(crate) fn complain(what: &str) {
-    // Nobody is left to be told when standard error is gone.
+    // A closed standard error leaves no place for the message.
     let _ = writeln!(io::stderr(), "vellum: {what}");
 }

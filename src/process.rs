@@ -1,21 +1,22 @@
-//! What the process takes of the system: memory, file descriptors, signals.
+//! Resources of the process: memory, file descriptors, signals.
 //!
-//! How much memory the process may have: what an option says, else nine tenths of what its control group has, or
-//! the machine. Of a limited address space (`ulimit -v`) it may fill half.
+//! The memory limit is an option's value, or nine tenths of the control group's limit or of the
+//! machine's memory. With a limited address space (`ulimit -v`) it is at most half of that.
 //!
-//! The kernel ends a process that goes beyond its control group's memory, whatever it was doing for whom. A tenth is
-//! left to what the kernel counts besides, and to the time that it takes to notice. Of an address space stacks and the
-//! allocator's reserves take much that is never resident.
+//! The kernel kills a process that exceeds its control group's limit. A tenth is reserved for
+//! kernel memory and for the reaction time. Of an address space, stacks and the allocator's
+//! reserves take much that is never resident.
 //!
-//! File descriptors: as many as the system lets this process have, a fifth of them kept for files.
+//! The process raises its limit of file descriptors to the maximum and reserves a fifth for files.
+//! Each connection and each file takes a descriptor. If connections could take all, no journal
+//! segment could be created. Connections above four fifths are therefore refused, as in MongoDB.
 //!
-//! Each connection takes one, and so does each file. Where connections could take all, a journal segment could
-//! not be made: so connections beyond four fifths are refused, as by MongoDB.
+//! SIGHUP reopens the log and reads certificates again. SIGUSR1 begins a new log file. Neither ends
+//! the server.
 //!
-//! SIGHUP opens the log and reads certificates again, SIGUSR1 begins a new log file; neither ends the server.
-//!
-//! What ends it, SIGTERM and SIGINT, is the server crate's. Only the second of them is seen to here: who sends it
-//! won't wait for commands under way and the last checkpoint. The next start finds in the journal what those leave.
+//! The server crate handles SIGTERM and SIGINT. This module handles only a second one: it ends the
+//! process without waiting for running commands and the last checkpoint. The next start replays the
+//! journal.
 
 use server::{MemoryLimit, Tls};
 use std::io;
@@ -23,14 +24,14 @@ use std::path::Path;
 use std::sync::Arc;
 use storage::threads;
 
-/// Where control groups are mounted, and where it says which are this process's.
+/// Mount point of control groups, and the file with the groups of this process.
 const GROUPS: &str = "/sys/fs/cgroup";
 const OWN_GROUPS: &str = "/proc/self/cgroup";
 
-/// What control groups of version 1 say where there is no limit is about as many bytes, or more.
+/// Control groups of version 1 report at least about this many bytes if they have no limit.
 const UNLIMITED: u64 = 1 << 60;
 
-/// The limit in force: `asked` is that of the option.
+/// Returns the effective limit. `asked` is the option's value.
 pub(crate) fn memory_limit(asked: Option<u64>) -> Option<MemoryLimit> {
     if let Some(bytes) = asked {
         return Some(MemoryLimit { bytes, from: "--memory-limit".to_string() });
@@ -46,7 +47,7 @@ pub(crate) fn memory_limit(asked: Option<u64>) -> Option<MemoryLimit> {
     Some(within_space(MemoryLimit { bytes: bytes / 10 * 9, from }, threads::address_space()))
 }
 
-/// The lower of a limit and half of the address space.
+/// Returns the limit, or half of the address space if that is lower.
 fn within_space(limit: MemoryLimit, space: Option<u64>) -> MemoryLimit {
     match space {
         Some(space) if space / 2 < limit.bytes => {
@@ -57,7 +58,7 @@ fn within_space(limit: MemoryLimit, space: Option<u64>) -> MemoryLimit {
     }
 }
 
-/// The least limit of the control groups around the process, in bytes.
+/// Returns the lowest limit of the control groups around the process, in bytes.
 fn of_groups(mounted: &Path, own: &str) -> Option<u64> {
     let limits = own.lines().filter_map(|line| {
         let mut parts = line.splitn(3, ':').skip(1);
@@ -69,7 +70,7 @@ fn of_groups(mounted: &Path, own: &str) -> Option<u64> {
             }
             _ => return None,
         };
-        // In a container the path may be that of the machine outside, and what is mounted the group itself.
+        // In a container the path may belong to the host, and the mount is the group itself.
         let within = folder.join(path.trim_start_matches('/'));
         let around = within.ancestors().take_while(|group| group.starts_with(&folder));
         around.filter_map(|group| number_in(&group.join(file))).min()
@@ -77,24 +78,24 @@ fn of_groups(mounted: &Path, own: &str) -> Option<u64> {
     limits.min()
 }
 
-/// The number that a file holds, unless it stands for none.
+/// Returns the number in a file, unless it means no limit.
 fn number_in(file: &Path) -> Option<u64> {
     let text = std::fs::read_to_string(file).ok()?;
     text.trim().parse().ok().filter(|bytes| *bytes < UNLIMITED)
 }
 
-/// The machine's memory in bytes, by what /proc/meminfo says.
+/// Returns the machine's memory in bytes from the text of /proc/meminfo.
 fn total(text: &str) -> Option<u64> {
     let line = text.lines().find_map(|line| line.strip_prefix("MemTotal:"))?;
     line.split_whitespace().next()?.parse::<u64>().ok()?.checked_mul(1024)
 }
 
-/// The most that is asked for, however many there could be.
+/// Maximum number of requested descriptors.
 #[cfg(unix)]
 const MOST: u64 = 1 << 20;
 
-/// Raises the soft limit to the hard one; how many connections may be open then. `None` where the system
-/// doesn't say.
+/// Raises the soft limit to the hard limit. Returns the number of connections that it allows;
+/// `None` if the system does not report limits.
 #[cfg(unix)]
 pub(crate) fn raise_descriptors() -> Option<usize> {
     use nix::sys::resource::{Resource, getrlimit, setrlimit};
@@ -107,17 +108,17 @@ pub(crate) fn raise_descriptors() -> Option<usize> {
     Some(usize::try_from(limit.min(MOST) / 5 * 4).unwrap_or(usize::MAX).max(1))
 }
 
-/// Elsewhere sockets are no files.
+/// On other systems sockets are not files.
 #[cfg(not(unix))]
 pub(crate) fn raise_descriptors() -> Option<usize> {
     None
 }
 
-/// What a process ends with that a signal of this number has ended, by the shells' custom.
+/// Base of the exit code of a process that a signal ended, as in shells.
 #[cfg(unix)]
 const ENDED_BY: i32 = 128;
 
-/// Looks out for signals from now on, also while the data directory is recovered.
+/// Handles signals from now on, also during the recovery of the data directory.
 #[cfg(unix)]
 pub(crate) fn watch_signals(tls: Option<Arc<Tls>>) -> io::Result<()> {
     use server::logging;
@@ -159,7 +160,7 @@ pub(crate) fn watch_signals(tls: Option<Arc<Tls>>) -> io::Result<()> {
     Ok(())
 }
 
-/// There are no such signals elsewhere.
+/// Other systems lack these signals.
 #[cfg(not(unix))]
 pub(crate) fn watch_signals(_: Option<Arc<Tls>>) -> io::Result<()> {
     Ok(())

@@ -1,8 +1,8 @@
-//! The server of a connection string that answers: for the verbs that ask one something.
+//! Connections to the first reachable server of a connection string, for verbs that query a server.
 //!
-//! `vellum ping URI`: asks a server whether it answers, without a driver: a container's health check.
-//!
-//! Saying hello needs no user. Where the connection string has one, it is also shown that they can log in.
+//! `vellum ping URI` checks that a server replies, without a driver. It serves as a container's
+//! health check. A hello needs no user. If the connection string has a user, ping also
+//! authenticates.
 
 use crate::cli::{Asked, PingOptions};
 use base::bson::Builder;
@@ -10,13 +10,13 @@ use std::time::{Duration, Instant};
 use wire::client::{Client, NO_SERVER};
 use wire::uri::ConnectionString;
 
-/// Connects to the server that the options name. Also returns its name.
+/// Connects to the server in the options. Also returns its name.
 pub(crate) fn asked(options: &Asked) -> Result<(Client, String), String> {
     connect(&ConnectionString::parse(&options.uri)?, options.timeout)
 }
 
-/// Connects to the first server of a connection string that can be reached, and logs in where it has a user. Also
-/// returns the server's name.
+/// Connects to the first reachable server of a connection string and authenticates its user, if
+/// any. Also returns the server's name.
 pub(crate) fn connect(uri: &ConnectionString, timeout: u64) -> Result<(Client, String), String> {
     let deadline = Instant::now() + Duration::from_millis(timeout);
     let mut failures = Vec::new();
@@ -29,7 +29,7 @@ pub(crate) fn connect(uri: &ConnectionString, timeout: u64) -> Result<(Client, S
     Err(unreached(&failures, uri))
 }
 
-/// Why none of the servers could be reached, and how to start one where none listens.
+/// Returns the message if no server is reachable, with a hint for starting one.
 pub(crate) fn unreached(failures: &[String], uri: &ConnectionString) -> String {
     let text = failures.join("; ");
     let port = uri.hosts.first().and_then(|host| host.rsplit_once(':')).map_or("27017", |(_, port)| port);
@@ -40,8 +40,7 @@ pub(crate) fn unreached(failures: &[String], uri: &ConnectionString) -> String {
     }
 }
 
-/// Asks the servers of a connection string, one after the other, until one answers. Returns what to
-/// print.
+/// Tries the servers of a connection string in order until one replies. Returns the output.
 pub(crate) fn ping(options: &PingOptions) -> Result<String, String> {
     let uri = ConnectionString::parse(&options.asked.uri)?;
     let deadline = Instant::now() + Duration::from_millis(options.asked.timeout);
@@ -58,7 +57,7 @@ pub(crate) fn ping(options: &PingOptions) -> Result<String, String> {
     Err(unreached(&failures, &uri))
 }
 
-/// One hello, and what it told.
+/// Sends a hello and returns a summary of the reply.
 fn ask(host: &str, uri: &ConnectionString, deadline: Instant) -> Result<String, String> {
     let mut client = Client::connect(host, uri, deadline)?;
     let mut hello = Builder::new();

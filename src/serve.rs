@@ -1,4 +1,4 @@
-//! Serving: the engine that was asked for, the database on it, the server before it.
+//! Starts the engine, the database and the server, and serves.
 
 use crate::banner::{self, Start};
 use crate::config::{Config, Greeting};
@@ -15,44 +15,44 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use storage::{DiskEngine, DiskOptions, Engine, MemoryEngine, threads};
 
-/// Why a server didn't serve.
+/// Reason why a server failed.
 #[derive(Debug)]
 pub(crate) struct Failure {
-    /// What to do about it, roughly.
+    /// Kind of failure.
     pub(crate) kind: Kind,
-    /// What to tell.
+    /// Error message.
     pub(crate) message: String,
 }
 
-/// The kinds of failures, which mongod's exit codes tell apart.
+/// Kinds of failures, which have different exit codes in mongod.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Kind {
     /// An option that only a running server could check.
     Options,
-    /// The address can't be listened on.
+    /// The server cannot listen on the address.
     Address,
-    /// The data directory can't be used.
+    /// The data directory is unusable.
     Data,
-    /// Anything else.
+    /// Another failure.
     Other,
 }
 
 impl Failure {
-    /// A failure of a kind.
+    /// Creates a failure of a kind.
     pub(crate) fn new(kind: Kind, message: impl Display) -> Failure {
         Failure { kind, message: message.to_string() }
     }
 }
 
-/// The share of the process's memory that an index build's sorters hold before they spill.
+/// Divisor: sorters of an index build spill at this share of the process's memory.
 const BUILD_SHARE: u64 = 16;
 
-/// The way in where users have to log in and there are none.
+/// Hint for a server with access control and without users.
 const NO_USERS: &str = "There are no users yet (--auth). Make the first one on this machine, in mongosh: use admin, then \
     db.createUser({user: 'root', pwd: passwordPrompt(), roles: ['root']}); or start a new server with \
     MONGO_INITDB_ROOT_USERNAME and MONGO_INITDB_ROOT_PASSWORD in its environment";
 
-/// Serves until told to stop.
+/// Serves until a signal or the server's stop.
 pub(crate) fn serve(config: Config) -> Result<(), Failure> {
     server::logging::start(&config.log)
         .map_err(|error| Failure::new(Kind::Options, format!("cannot open the log: {error}")))?;
@@ -95,12 +95,12 @@ pub(crate) fn serve(config: Config) -> Result<(), Failure> {
     let database =
         database.map_err(|error| Failure::new(Kind::Data, format!("cannot open the database: {error}")))?;
     if let Some(disk) = &config.disk {
-        // Behind the engine's lock: no other process uses the directory.
+        // Runs under the engine's lock, so no other process uses the directory.
         let temporary = disk.directory.join("_tmp");
         database
             .spill_into(&temporary)
             .map_err(|error| Failure::new(Kind::Data, format!("{}: {error}", temporary.display())))?;
-        // An index build's sorter has its place beside the cache, not instead of it.
+        // The sorter of an index build uses memory in addition to the cache.
         database.set_build_memory(disk.cache_bytes / 4);
     }
     if let Some(limit) = &config.settings.memory_limit {
@@ -126,14 +126,15 @@ pub(crate) fn serve(config: Config) -> Result<(), Failure> {
         report(&database);
     }
     drop(pid_file);
-    // Here and not when the last reference goes, so that the process doesn't end before it is done.
+    // An explicit close, so that the process does not end before it is complete.
     let closed = disk.map_or(Ok(()), |disk| disk.close());
     served
         .and(closed.map_err(|error| Failure::new(Kind::Data, format!("closing the data directory: {error}"))))
 }
 
-/// The page's address with the token that its changes need. Browsers do not send the part behind `#`. The log has it,
-/// too: without users a reader of the log can change everything by the database's own port.
+/// Returns the page's address with the token for changes. Browsers do not send the part after `#`.
+/// The log has the address too: without access control a reader of the log can change everything
+/// through the database's port anyway.
 fn with_token(url: Option<String>, server: &Server) -> Option<String> {
     url.map(|url| match server.http_token() {
         Some(token) => format!("{url}#{token}"),
@@ -147,7 +148,8 @@ fn open_disk(config: &Config) -> Result<Option<Arc<DiskEngine>>, Failure> {
     Ok(Some(Arc::new(disk)))
 }
 
-/// Refuses a data directory that isn't Vellum's, before anything is written. Warns of MongoDB's files in one that is.
+/// Refuses a data directory that is not Vellum's before the first write. Warns if Vellum's
+/// directory has MongoDB's files.
 fn check_disk(config: &mut Config) -> Result<(), Failure> {
     let Some(options) = &config.disk else { return Ok(()) };
     let found = DiskEngine::check(options).map_err(|error| data_failure(&error, config, options))?;
@@ -190,21 +192,21 @@ fn announce(address: SocketAddr, config: &Config, start: Start, server: &Server)
     if config.greeting == Greeting::Banner {
         let text = banner::banner(address, config, start, http.as_deref());
         let mut out = io::stdout();
-        // Whoever closed standard output doesn't want to know.
+        // A closed standard output is not an error.
         let _ = out.write_all(text.as_bytes()).and_then(|()| out.flush());
     }
     mongod::ready();
 }
 
-/// How many bytes of replaced documents are kept for old snapshots, unless a parameter says otherwise: as much as the
-/// cache, at most 512 MiB, and at most a quarter of the memory limit.
+/// Returns the default limit of replaced documents for old snapshots, in bytes: the cache size, at
+/// most 512 MiB, and at most a quarter of the memory limit.
 fn history_bytes(config: &Config) -> u64 {
     let cache = config.disk.as_ref().map_or(u64::MAX, |disk| disk.cache_bytes);
     let limit = config.settings.memory_limit.as_ref().map_or(u64::MAX, |limit| limit.bytes / 4);
     cache.min(limit).clamp(1, 512 << 20)
 }
 
-/// Sets parameters as a client would, before there are any.
+/// Sets parameters with a client's command, before clients can connect.
 fn set_parameters(server: &Arc<Server>, parameters: &[(String, String)]) -> Result<(), Failure> {
     let mut connection = LocalConnection::of_server(server);
     for (name, text) in parameters {
@@ -233,7 +235,7 @@ fn set_parameters(server: &Arc<Server>, parameters: &[(String, String)]) -> Resu
     Ok(())
 }
 
-/// Whether somebody can log in.
+/// Returns true if any user exists.
 fn has_users(server: &Arc<Server>) -> bool {
     let mut command = Builder::new();
     command.append(c"count", "system.users").append(c"$db", "admin");
@@ -242,7 +244,7 @@ fn has_users(server: &Arc<Server>) -> bool {
     count != Some(0)
 }
 
-/// A file with the process's number, gone when the server has ended.
+/// A file with the process id, removed at the server's end.
 struct PidFile(PathBuf);
 
 impl PidFile {
@@ -255,21 +257,21 @@ impl PidFile {
 
 impl Drop for PidFile {
     fn drop(&mut self) {
-        // Somebody else has removed it: then it is gone as well.
+        // Another process may have removed the file already.
         let _ = std::fs::remove_file(&self.0);
     }
 }
 
-/// Tells what `--strict` found, whatever the log's level: it was asked for.
+/// Prints the findings of `--strict` at any log level, since the user requested them.
 fn report(database: &Database) {
     let lines = database.strict_report().lines().into_iter();
     let text: String = lines.map(|line| format!("strict: {line}\n")).collect();
-    // Whoever closed standard error doesn't want to know.
+    // A closed standard error is not an error.
     let _ = io::stderr().write_all(text.as_bytes());
 }
 
 fn explain(error: &io::Error, bind: IpAddr, port: u16) -> String {
-    // HTTP's listener says itself what it is about.
+    // The HTTP listener's error already names the address.
     if error.get_ref().is_some() {
         return format!("cannot listen: {error}");
     }
@@ -288,9 +290,9 @@ fn explain(error: &io::Error, bind: IpAddr, port: u16) -> String {
     }
 }
 
-/// Stops the server when standard input ends, as it does when the parent process does.
+/// Stops the server at the end of standard input, which also ends with the parent process.
 ///
-/// Errors: those of starting a thread.
+/// Errors: the thread cannot start.
 fn stop_with_parent(server: Arc<Server>) -> io::Result<()> {
     let watch = move || {
         let mut buffer = [0; 256];
@@ -301,7 +303,7 @@ fn stop_with_parent(server: Arc<Server>) -> io::Result<()> {
     threads::spawn("vellum-parent", None, watch).map(drop)
 }
 
-/// Panics go to the log, so that getLog shows them; the connection concerned is closed.
+/// Writes panics to the log, so that getLog has them. The affected connection is closed.
 pub(crate) fn log_panics() {
     std::panic::set_hook(Box::new(|panic| {
         let backtrace = std::backtrace::Backtrace::capture();

@@ -1,20 +1,20 @@
-//! TLS as the options ask for it, Vellum's own and mongod's: every contradiction is found here, and the files are read.
+//! TLS options of Vellum and mongod: finds all contradictions and reads the files.
 
 use server::{Tls, TlsMode, TlsOptions};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// What stands for a password where options are shown.
+/// Replacement of passwords in displayed options.
 const CENSORED: &str = "<password>";
 
-/// The options whose values nobody is shown.
+/// Options whose values are never displayed.
 const SECRET: &[&str] =
     &["--tls-certificate-key-file-password", "--tlsCertificateKeyFilePassword", "--sslPEMKeyPassword"];
 
-/// What was asked for, by whatever names.
+/// Requested TLS options, independent of their names.
 #[derive(Default)]
 pub(crate) struct Asked {
-    /// `None` where TLS is off.
+    /// `None` if TLS is off.
     pub(crate) mode: Option<TlsMode>,
     pub(crate) certificate_key_file: Option<PathBuf>,
     pub(crate) password: Option<String>,
@@ -26,9 +26,9 @@ pub(crate) struct Asked {
 }
 
 impl Asked {
-    /// Reads the files. `None` where TLS is off.
+    /// Reads the files. `None` if TLS is off.
     ///
-    /// Fails on what contradicts itself, and on files that don't serve, which are named.
+    /// Fails for contradictions and for invalid files, with their names.
     pub(crate) fn open(self) -> Result<Option<Arc<Tls>>, String> {
         let Some(mode) = self.mode else {
             return match self.certificate_key_file.or(self.ca_file).or(self.crl_file) {
@@ -60,14 +60,14 @@ impl Asked {
     }
 }
 
-/// Whether TLS 1.2 and 1.3 are left by a list of versions not to use.
+/// Returns true for TLS 1.2 and for TLS 1.3 if the list of disabled protocols leaves them enabled.
 fn protocols(list: &str) -> Result<(bool, bool), String> {
     let (mut tls12, mut tls13) = (true, true);
     for name in list.split(',').map(str::trim) {
         match name {
             "TLS1_2" => tls12 = false,
             "TLS1_3" => tls13 = false,
-            // Neither is ever used.
+            // The server never uses these versions.
             "TLS1_0" | "TLS1_1" | "none" | "noTLS1_0" | "noTLS1_1" => {}
             other => {
                 return Err(format!("Unrecognized disabledProtocols '{other}': there are TLS1_0 to TLS1_3"));
@@ -80,13 +80,13 @@ fn protocols(list: &str) -> Result<(bool, bool), String> {
     }
 }
 
-/// The first line of a file.
+/// Returns the first line of a file.
 pub(crate) fn password_in(file: &Path) -> Result<String, String> {
     let text = std::fs::read_to_string(file).map_err(|error| format!("{}: {error}", file.display()))?;
     Ok(text.lines().next().unwrap_or_default().to_string())
 }
 
-/// A command line without the passwords in it, for those who ask the server for it.
+/// Returns a command line without passwords, for clients that request it.
 pub(crate) fn censored(words: impl Iterator<Item = String>) -> Vec<String> {
     let mut is_secret = false;
     let shown = words.map(|word| {

@@ -1,8 +1,9 @@
-//! `vellum verify`: reads all of a data directory, or of a backup, and tells what is damaged.
+//! `vellum verify`: reads all of a data directory or backup and reports damage.
 //!
-//! A data directory is read as it is, and nothing is written to it: every page of the base, every frame of the journal,
-//! and each collection against its indexes, by the same command `validate` that clients use. A backup's files are read,
-//! then it is restored to a scratch directory, which is read in the same way.
+//! A data directory is read in place without any write: all pages of the base, all frames of the
+//! journal, and each collection against its indexes, by the command `validate`. A backup's files
+//! are read first. The backup is then restored to a scratch directory, which is verified as a data
+//! directory.
 
 use crate::cli::VerifyOptions;
 use crate::complain;
@@ -18,22 +19,22 @@ use std::sync::Arc;
 use storage::disk::{Files, SystemFiles};
 use storage::{BackupDirectory, DiskOptions, Engine, Restore, Still};
 
-/// What came of it.
+/// Result of a verification.
 #[derive(Default)]
 struct Report {
-    /// What was read, a line for each.
+    /// Parts that were read, one line each.
     read: Vec<String>,
-    /// What is damaged, a line for each.
+    /// Damage, one line each.
     damages: Vec<String>,
 }
 
-/// Why it didn't come to a report.
+/// Reason why a verification gave no report.
 enum Failure {
-    /// It can't be read at all, or not now.
+    /// The data is unreadable or in use.
     Unreadable(String),
-    /// It can't be read at all, or not now, for a reason of the storage engine.
+    /// The storage engine cannot read the data.
     Storage(storage::Error),
-    /// It can't be opened since it is damaged.
+    /// The data is too damaged to open.
     Damaged(String),
 }
 
@@ -46,7 +47,7 @@ impl From<storage::Error> for Failure {
     }
 }
 
-/// Verifies, prints what was found, and says it by the exit code: 0 sound, 1 damaged, 2 not verified.
+/// Verifies and prints the findings. Exit code: 0 sound, 1 damaged, 2 not verified.
 pub(crate) fn verify(options: &VerifyOptions) -> ExitCode {
     let mut report = Report::default();
     let verified = match options.place.join("vellum.backup").exists() {
@@ -61,7 +62,7 @@ pub(crate) fn verify(options: &VerifyOptions) -> ExitCode {
         Err(Failure::Storage(error)) => unreadable = Some(explained(&error, &options.place, Purpose::Verify)),
     }
     let text: String = report.read.iter().map(|line| format!("{line}\n")).collect();
-    // Whoever closed standard output doesn't want to know.
+    // A closed standard output is not an error.
     let _ = io::stdout().write_all(text.as_bytes());
     report.damages.iter().for_each(|damage| complain(&format!("damaged: {damage}")));
     match (unreadable, report.damages.is_empty()) {
@@ -102,7 +103,7 @@ fn backup(options: &VerifyOptions, report: &mut Report) -> Result<(), Failure> {
     directory(&scratch.0, options, report)
 }
 
-/// A directory for the time of the verification.
+/// A temporary directory, removed after the verification.
 struct Scratch(PathBuf);
 
 impl Scratch {
@@ -178,7 +179,7 @@ fn names(
     Ok(documents.filter_map(|document| Some(document.get("name")?.as_str()?.to_string())).collect())
 }
 
-/// The collections of a database; views have nothing to read.
+/// Returns the collections of a database. Views have no data.
 fn names_of_collections(commands: &mut LocalConnection, database: &str) -> Result<Vec<String>, Failure> {
     let mut asked = Builder::new();
     asked.append(c"listCollections", 1).append(c"nameOnly", true);
@@ -222,7 +223,7 @@ fn validate(
             _ => None,
         })
         .collect();
-    // Their `_id` may be what cannot be read.
+    // The `_id` of these records may be unreadable.
     let records = reply.get("corruptRecords").and_then(|records| records.as_array());
     let records = records.into_iter().flat_map(|records| records.iter());
     let records: Vec<String> =

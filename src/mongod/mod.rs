@@ -1,12 +1,11 @@
-//! In mongod's place: its options, its log, its exit codes, for launchers that were written for it.
+//! Replacement of mongod: its options, log and exit codes, for launchers of mongod.
 //!
-//! The program does this when it is called `mongod`, through a link, or as `vellum mongod`. Options
-//! that have no meaning here are refused by name, so that no launcher gets less than it asked for.
+//! The program acts as mongod if it is called `mongod` through a link, or as `vellum mongod`.
+//! Options without a meaning here are refused by name, so that a launcher never gets less than it
+//! requests.
 //!
-//! `--fork`: the server in the background, once it serves.
-//!
-//! The process starts itself once more, in a session of its own, waits until that one says that
-//! clients can connect, and ends.
+//! `--fork` runs the server in the background. The process starts itself again in a new session,
+//! waits until clients can connect, and exits.
 
 mod options;
 mod settings;
@@ -25,7 +24,7 @@ const BAD_OPTIONS: u8 = 2;
 const NET_ERROR: u8 = 48;
 const UNCAUGHT: u8 = 100;
 
-/// Serves with mongod's options: the words behind the program's name.
+/// Runs the server with mongod's options: the words after the program's name.
 pub(crate) fn run(words: &[OsString]) -> ExitCode {
     match prepare(words) {
         Ok(None) => ExitCode::SUCCESS,
@@ -35,19 +34,19 @@ pub(crate) fn run(words: &[OsString]) -> ExitCode {
 }
 
 fn bad_options(why: &str) -> ExitCode {
-    // Nobody is left to be told when standard error is gone.
+    // A closed standard error leaves no place for the message.
     let _ =
         writeln!(io::stderr(), "Error parsing command line: {why}\ntry 'mongod --help' for more information");
     ExitCode::from(BAD_OPTIONS)
 }
 
-/// The options of command line and file; `None` where they asked for words only.
+/// Returns the options of command line and file; `None` if only a text was requested.
 fn prepare(words: &[OsString]) -> Result<Option<Options>, String> {
     let words: Vec<String> = words.iter().map(|word| word.to_string_lossy().into_owned()).collect();
     let mut given = options::parse(&words)?;
     for (asked, text) in [("help", help as fn() -> String), ("version", version)] {
         if given.iter().any(|(name, _)| *name == asked) {
-            // Whoever closed standard output doesn't want to know.
+            // A closed standard output is not an error.
             let _ = io::stdout().write_all(text().as_bytes());
             return Ok(None);
         }
@@ -72,7 +71,7 @@ fn start(options: Options, words: &[OsString]) -> ExitCode {
     if let (Some(disk), Ok(value)) = (&mut config.disk, std::env::var("VELLUM_ALLOW_OTHER_FILES")) {
         disk.allow_other_files = crate::layers::truth(&value).unwrap_or_default();
     }
-    // mongod has no such option: images say where scripts are.
+    // mongod has no such option. Container images set the folder of scripts.
     let scripts = std::env::var_os("VELLUM_INIT_SCRIPTS").filter(|_| config.disk.is_some());
     config.init_scripts = scripts.map(PathBuf::from);
     match FirstUser::named(|name| std::env::var(name).ok()) {
@@ -100,7 +99,7 @@ fn start(options: Options, words: &[OsString]) -> ExitCode {
     };
     let Err(failure) = result else { return ExitCode::SUCCESS };
     if told {
-        // The log is in a file, and somebody waits at a terminal.
+        // The log is in a file, so a terminal gets the error too.
         let _ = writeln!(io::stderr(), "{}", failure.message);
     }
     match failure.kind {
@@ -123,7 +122,7 @@ fn start(options: Options, words: &[OsString]) -> ExitCode {
     }
 }
 
-/// The version in the form that launchers read. Scripts look for both lines.
+/// Returns the version in mongod's format. Scripts search for both lines.
 fn version() -> String {
     let arch = std::env::consts::ARCH;
     format!(
@@ -152,40 +151,40 @@ fn help() -> String {
     text
 }
 
-/// Tells the process in the background what it is.
+/// Variable that marks the background process.
 const CHILD: &str = "VELLUM_FORKED";
 
-/// What it writes to standard output once it serves.
+/// Line on standard output that reports readiness.
 const READY: &str = "ready";
 
-/// Whether this is the process in the background.
+/// Returns true in the background process.
 fn is_child() -> bool {
     std::env::var_os(CHILD).is_some()
 }
 
-/// Leaves the terminal's session, in the background.
+/// Leaves the terminal's session in the background process.
 pub(crate) fn leave_terminal() {
     #[cfg(unix)]
     if is_child() {
-        // Fails for one that leads a session already.
+        // Fails if the process already leads a session.
         let _ = nix::unistd::setsid();
     }
 }
 
-/// Tells the process in front that clients can connect.
+/// Reports to the foreground process that clients can connect.
 pub(crate) fn ready() {
     if is_child() {
         let mut out = io::stdout();
-        // The one in front has gone: nobody waits.
+        // The foreground process may have ended.
         let _ = writeln!(out, "{READY}").and_then(|()| out.flush());
     }
 }
 
-/// Starts the process in the background, and waits until it serves or has ended.
+/// Starts the background process. Returns when it is ready or has ended.
 fn start_child(words: &[OsString]) -> ExitCode {
     let mut out = io::stdout();
     let mut say = |text: String| {
-        // Whoever closed standard output doesn't want to know.
+        // A closed standard output is not an error.
         let _ = writeln!(out, "{text}").and_then(|()| out.flush());
     };
     say("about to fork child process, waiting until server is ready for connections.".to_string());
@@ -204,7 +203,7 @@ fn start_child(words: &[OsString]) -> ExitCode {
     say(format!("forked process: {}", child.id()));
     let mut line = String::new();
     if let Some(output) = child.stdout.take() {
-        // At its end or an error there is no such line.
+        // The line stays empty at the end of the output or after an error.
         let _ = BufReader::new(output).read_line(&mut line);
     }
     if line.trim() == READY {

@@ -1,18 +1,19 @@
-//! mongod's options: a table of all of them, and the words of a command line taken apart by it.
+//! Table of all options of mongod, and the parser of its command line.
 //!
-//! mongod's configuration file: YAML, whose nested names are options.
+//! The parser of mongod's configuration file is here too. It is YAML, and its nested names are
+//! options.
 
 use Treatment::{Refused, Switch, Value};
 use yaml_rust2::{Yaml, YamlLoader};
 
-/// What is done with an option.
+/// Treatment of an option.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Treatment {
-    /// A switch that is honoured.
+    /// A supported switch.
     Switch,
-    /// Takes a value, which is honoured or refused.
+    /// An option with a value, which may be refused.
     Value,
-    /// Refused by name: the reason.
+    /// Refused by name, for this reason.
     Refused(&'static str),
 }
 
@@ -23,14 +24,14 @@ const NO_SOCKET: &str = "there is no Unix domain socket";
 const NOT_WIRED_TIGER: &str = "the storage engine is not WiredTiger";
 const NO_AUDIT: &str = "there is no such feature here";
 
-/// An option.
+/// An option of mongod.
 #[derive(Debug)]
 pub(super) struct Known {
-    /// Its name without dashes.
+    /// Name without dashes.
     pub(super) name: &'static str,
-    /// Its name in a configuration file; empty where it has none.
+    /// Name in a configuration file; empty if the file cannot have it.
     pub(super) path: &'static str,
-    /// What is done with it.
+    /// Treatment of the option.
     pub(super) treatment: Treatment,
 }
 
@@ -38,7 +39,7 @@ const fn known(name: &'static str, path: &'static str, treatment: Treatment) -> 
     Known { name, path, treatment }
 }
 
-/// Every option of mongod 8.0, by name.
+/// All options of mongod 8.0, by name.
 pub(super) const OPTIONS: &[Known] = &[
     known("auth", "", Switch),
     known("bind_ip", "net.bindIp", Value),
@@ -158,7 +159,7 @@ pub(super) const OPTIONS: &[Known] = &[
     ),
 ];
 
-/// Names that TLS's options had before version 4.2, on the command line and in a file, and those that they have now.
+/// TLS options: names before version 4.2 on the command line and in a file, and present names.
 const OLDER: &[(&str, &str, &str)] = &[
     (
         "sslAllowConnectionsWithoutCertificates",
@@ -176,17 +177,17 @@ const OLDER: &[(&str, &str, &str)] = &[
     ("sslPEMKeyPassword", "net.ssl.PEMKeyPassword", "tlsCertificateKeyFilePassword"),
 ];
 
-/// An option that was given, with its value; that of a switch is "true" or "false".
+/// A given option with its value. A switch has "true" or "false".
 pub(super) type Given = (&'static str, String);
 
-/// The option of a name, or of an older one.
+/// Returns the option of a present or older name.
 pub(super) fn find(name: &str) -> Option<&'static Known> {
     let older = OLDER.iter().find(|(older, _, _)| *older == name);
     let name = older.map_or(name, |(_, _, newer)| newer);
     OPTIONS.iter().find(|known| known.name == name)
 }
 
-/// The option of a name in a file.
+/// Returns the option of a name in a file.
 pub(super) fn find_in_file(path: &str) -> Option<&'static Known> {
     match OLDER.iter().find(|(_, older, _)| *older == path) {
         Some((_, _, newer)) => find(newer),
@@ -194,7 +195,7 @@ pub(super) fn find_in_file(path: &str) -> Option<&'static Known> {
     }
 }
 
-/// Takes a command line apart; its words in mongod's own errors.
+/// Parses a command line. Errors have mongod's texts.
 pub(super) fn parse(words: &[String]) -> Result<Vec<Given>, String> {
     let mut given = Vec::new();
     let mut words = words.iter();
@@ -202,7 +203,7 @@ pub(super) fn parse(words: &[String]) -> Result<Vec<Given>, String> {
         let Some((name, mut value)) = split(word) else {
             return Err(format!("unrecognised option '{word}'"));
         };
-        // Verbosity may be told by repeated letters: -vv.
+        // Repeated letters set the verbosity: -vv.
         if word.starts_with("-v") && word.chars().skip(1).all(|c| c == 'v') {
             given.push(("verbose", (word.len() - 1).to_string()));
             continue;
@@ -229,7 +230,7 @@ pub(super) fn parse(words: &[String]) -> Result<Vec<Given>, String> {
     Ok(given)
 }
 
-/// The name in a word, and the value if it is in the same word.
+/// Splits a word into name and value.
 fn split(word: &str) -> Option<(&str, Option<String>)> {
     let rest = match word {
         "-f" => "config",
@@ -243,7 +244,7 @@ fn split(word: &str) -> Option<(&str, Option<String>)> {
     }
 }
 
-/// The options that a file sets, in mongod's errors where it can't.
+/// Parses a configuration file. Errors have mongod's texts.
 pub(super) fn parse_file(text: &str) -> Result<Vec<Given>, String> {
     let documents = YamlLoader::load_from_str(text)
         .map_err(|error| format!("Error parsing YAML config file: {error}"))?;

@@ -1,4 +1,4 @@
-//! What mongod's options come to: the same configuration as Vellum's own.
+//! Converts mongod's options to Vellum's configuration.
 
 use super::options::Given;
 use crate::cli::{Engine, parse_set_name};
@@ -13,23 +13,23 @@ use std::time::Duration;
 use storage::store::LogOptions;
 use storage::{DiskOptions, Durability};
 
-/// Where mongod keeps data unless told.
+/// mongod's default data directory.
 const DBPATH: &str = "/data/db";
 
-/// Options that name files, which may lie in the data directory.
+/// Options that name files, which may be in the data directory.
 const FILE_OPTIONS: &[&str] =
     &["config", "logpath", "pidfilepath", "keyFile", "tlsCertificateKeyFile", "tlsCAFile", "tlsCRLFile"];
 
-/// The least cache that the disk engine works with, in bytes.
+/// Minimum cache of the disk engine, in bytes.
 const CACHE_MIN: f64 = (16 << 20) as f64;
 
-/// The cache unless told, in bytes.
+/// Default cache in bytes.
 const CACHE: u64 = 256 << 20;
 
-/// The parameter of the ways to log in, as it is given.
+/// Prefix of the parameter with the authentication mechanisms.
 const MECHANISMS_PARAMETER: &str = "authenticationMechanisms=";
 
-/// Options by name, the command line's before the file's.
+/// Options by name. Options of the command line come before options of the file.
 pub(super) struct Options(pub(super) Vec<Given>);
 
 impl Options {
@@ -37,7 +37,7 @@ impl Options {
         self.0.iter().find(|(given, _)| *given == name).map(|(_, value)| value.as_str())
     }
 
-    /// Whether a switch is on.
+    /// Returns true if a switch is on.
     pub(super) fn has(&self, name: &str) -> bool {
         self.get(name).is_some_and(|value| value != "false")
     }
@@ -49,7 +49,7 @@ impl Options {
         self.get(name).map(parse).transpose()
     }
 
-    /// A value that can only be what it is anyhow.
+    /// Checks an option whose value can only be the existing behavior.
     fn only(&self, name: &str, good: &[&str], why: &str) -> Result<(), String> {
         match self.get(name).filter(|value| !good.contains(value)) {
             Some(value) => Err(format!("--{name} {value} means nothing to Vellum: {why}")),
@@ -57,7 +57,7 @@ impl Options {
         }
     }
 
-    /// Decides. Fails on what contradicts itself, has no meaning here, or isn't there yet.
+    /// Builds the configuration. Fails for contradictions and for options without a meaning here.
     pub(super) fn into_config(self, arguments: Vec<String>) -> Result<Config, String> {
         self.check()?;
         let engine = match self.get("storageEngine").unwrap_or("wiredTiger") {
@@ -103,7 +103,7 @@ impl Options {
             connections_max: self.number("maxConns")?.unwrap_or(Settings::default().connections_max),
             ..Settings::default()
         };
-        // A standalone has no oplog, whatever its size would be.
+        // A standalone has no oplog, so the size has no effect.
         let megabytes = self.number::<f64>("oplogSize")?.unwrap_or(64.0);
         let bytes = (megabytes * 1024.0 * 1024.0) as u64;
         let oplog = settings.replica_set.is_some().then_some(LogOptions { bytes });
@@ -126,7 +126,7 @@ impl Options {
         })
     }
 
-    /// Refuses what one option, or two together, show to be wrong.
+    /// Refuses invalid values of options and combinations.
     fn check(&self) -> Result<(), String> {
         self.only("clusterAuthMode", &["keyFile"], "there are no certificates yet")?;
         self.only("enableMajorityReadConcern", &["true", "1"], "majority is what was written")?;
@@ -179,12 +179,12 @@ impl Options {
         Ok(options)
     }
 
-    /// The data directory, which mongod never makes.
+    /// Returns the data directory, which mongod never creates.
     pub(super) fn directory(&self) -> PathBuf {
         PathBuf::from(self.get("dbpath").unwrap_or(DBPATH))
     }
 
-    /// The one address to listen on.
+    /// Returns the listening address.
     fn bind(&self) -> Result<IpAddr, String> {
         let all =
             if self.has("ipv6") { IpAddr::V6(Ipv6Addr::UNSPECIFIED) } else { Ipv4Addr::UNSPECIFIED.into() };
@@ -208,7 +208,7 @@ impl Options {
         match addresses.as_slice() {
             [one] => Ok(*one),
             several => {
-                // An address of everything takes the others in.
+                // The unspecified address includes the others.
                 let everything = several.iter().find(|address| address.is_unspecified()).copied();
                 everything
                     .ok_or_else(|| format!("--bind_ip {list}: Vellum listens on one address, or on all"))
@@ -216,8 +216,8 @@ impl Options {
         }
     }
 
-    /// Whether only users get in. A key, by which the members of a set know one another, says so as well, though there
-    /// is nobody to show it to in a set of one.
+    /// Returns true if access control is enabled. `keyFile` also enables it, although a set of one
+    /// member never shows its key.
     fn auth(&self) -> Result<bool, String> {
         if let Some(path) = self.get("keyFile") {
             std::fs::read(path).map_err(|error| format!("--keyFile {path}: {error}"))?;
@@ -248,7 +248,7 @@ impl Options {
         asked.open()
     }
 
-    /// Whether somebody on this machine may make the first user.
+    /// Returns true if a local client may create the first user.
     fn localhost_exception(&self) -> Result<bool, String> {
         let given = self.0.iter().filter(|(name, _)| *name == "setParameter");
         match given.filter_map(|(_, text)| text.strip_prefix("enableLocalhostAuthBypass=")).next() {
@@ -258,7 +258,7 @@ impl Options {
         }
     }
 
-    /// The ways to log in.
+    /// Returns the authentication mechanisms.
     fn mechanisms(&self) -> Result<Vec<String>, String> {
         let given = self.0.iter().filter(|(name, _)| *name == "setParameter");
         let Some(list) = given.filter_map(|(_, text)| text.strip_prefix(MECHANISMS_PARAMETER)).next() else {
@@ -273,7 +273,7 @@ impl Options {
             .collect()
     }
 
-    /// Those for `setParameter`, and whether test commands are allowed.
+    /// Returns the server parameters, and true if test commands are allowed.
     fn parameters(&self) -> Result<(Vec<(String, String)>, bool), String> {
         let mut parameters = Vec::new();
         let mut test_commands = false;
@@ -282,9 +282,9 @@ impl Options {
                 text.split_once('=').ok_or_else(|| format!("Illegal option assignment: \"{text}\""))?;
             match (name, value) {
                 ("enableTestCommands", _) => test_commands = matches!(value, "1" | "true"),
-                // It is read with what the server is told.
+                // Handled with the settings.
                 ("authenticationMechanisms" | "enableLocalhostAuthBypass", _) => {}
-                // None is collected.
+                // The server collects none.
                 ("diagnosticDataCollectionEnabled", "false" | "0") => {}
                 _ => parameters.push((name.to_string(), value.to_string())),
             }
@@ -317,7 +317,7 @@ impl Options {
     }
 }
 
-/// The name of a set, without the seeds that old versions took behind a slash.
+/// Parses the name of a set. Seeds after a slash, as in old versions, are refused.
 fn set_name(text: &str) -> Result<String, String> {
     parse_set_name(text).map_err(|why| format!("--replSet {text}: {why}"))
 }

@@ -1,6 +1,8 @@
-//! `vellum top URI`: what a server does, every second: operations, how long they take, what runs, and in which
-//! collections the time goes. It asks `serverStatus`, `top` and `currentOp`, and shows what of these there is, so that
-//! any server of the protocol will do.
+//! `vellum top URI`: activity of a server, each second: operations, latencies, running operations,
+//! and time by collection.
+//!
+//! The data comes from `serverStatus`, `top` and `currentOp`. Missing parts are omitted, so any
+//! MongoDB-compatible server works.
 
 mod page;
 #[cfg(unix)]
@@ -15,12 +17,12 @@ use std::io::{self, IsTerminal, Write};
 use std::time::{Duration, Instant};
 use wire::client::Client;
 
-/// Collections shown on a screen, unless said.
+/// Default number of collections on a screen.
 const ROWS: usize = 10;
-/// After so many lines their head is repeated.
+/// Number of lines between two headings.
 const HEAD_EVERY: u64 = 20;
 
-/// Shows what a server does until it is told to end.
+/// Shows the server's activity until the user quits.
 pub(crate) fn top(options: &TopOptions) -> Result<(), String> {
     let (client, host) = reach::asked(&options.asked)?;
     let timeout = Duration::from_millis(options.asked.timeout);
@@ -58,7 +60,7 @@ fn in_lines(server: &mut Server, host: &str, interval: Duration, options: &TopOp
         }
         text.push_str(&shown.line());
         if writeln!(io::stdout(), "{text}").is_err() {
-            // Whoever read has gone.
+            // The reader of the output has gone.
             return Ok(());
         }
         before = figures;
@@ -75,7 +77,7 @@ fn on_screen(
 ) -> Result<(), String> {
     let mut before = server.figures()?.0;
     let terminal = terminal::Terminal::take().map_err(|error| error.to_string())?;
-    // The first look is soon, so that there is something to see.
+    // The first sample comes early, so that the screen fills soon.
     let mut next = Instant::now() + interval.min(Duration::from_millis(500));
     let mut left = options.count.unwrap_or(u64::MAX);
     while left > 0 && terminal.wait(next) {
@@ -99,7 +101,7 @@ fn on_screen(
     Ok(())
 }
 
-/// The server that is asked.
+/// The queried server.
 struct Server {
     client: Client,
     timeout: Duration,
@@ -113,7 +115,7 @@ impl Server {
         self.client.command(&command.finish())
     }
 
-    /// What it tells, and why it doesn't tell times by collection, if it doesn't.
+    /// Returns the server's metrics, and the reason if times by collection are missing.
     fn figures(&mut self) -> Result<(Figures, Option<String>), String> {
         let status = self.ask(c"serverStatus")?;
         let at = Instant::now();
@@ -122,7 +124,7 @@ impl Server {
         Ok((Figures::read(status.view(), view, at), top.as_ref().err().cloned()))
     }
 
-    /// What runs, this question left out, the longest first.
+    /// Returns the running operations, longest first, without this query.
     fn running(&mut self) -> Result<Vec<Running>, String> {
         let reply = self.ask(c"currentOp")?;
         let mut running: Vec<Running> = Vec::new();
@@ -140,7 +142,7 @@ impl Server {
     }
 }
 
-/// An operation that runs for a client; none for what merely waits for one.
+/// Parses an operation that runs for a client; `None` for an idle wait.
 fn read_running(operation: Document<'_>) -> Option<Running> {
     let text = |name: &str| operation.get(name).and_then(|value| value.as_str()).unwrap_or_default();
     let command = operation.get("command").and_then(|command| command.as_document());

@@ -1,13 +1,13 @@
-//! Figures in words: a screen for people, lines for whatever reads a pipe.
+//! Metrics as text: a screen for people, lines for a pipe.
 //!
-//! What servers of the protocol tell of themselves, and what has happened between two times of asking. What a server
-//! doesn't tell is `None`, never 0.
+//! Contains the parser of servers' metrics and the differences between two samples. A missing
+//! metric is `None`, never 0.
 
 use base::bson::Document;
 use std::collections::BTreeMap;
 use std::time::Instant;
 
-/// The columns of a line, each as wide as its values.
+/// Columns of a line, each with its width.
 const COLUMNS: [(&str, usize); 15] = [
     ("insert", 8),
     ("query", 8),
@@ -26,28 +26,28 @@ const COLUMNS: [(&str, usize); 15] = [
     ("out", 8),
 ];
 
-/// Running operations that have lines of their own.
+/// Maximum number of running operations with their own lines.
 const RUNNING: usize = 5;
 
-/// An operation that runs.
+/// A running operation.
 pub(super) struct Running {
     pub(super) seconds: f64,
     pub(super) what: String,
 }
 
-/// All that is shown at a time.
+/// All values of one output.
 pub(super) struct Shown<'a> {
     pub(super) host: &'a str,
     pub(super) figures: &'a Figures,
     pub(super) rates: &'a Rates,
-    /// What runs, the longest first; or why that isn't told.
+    /// Running operations, longest first, or the reason why they are missing.
     pub(super) running: &'a Result<Vec<Running>, String>,
-    /// Why times by collection aren't told.
+    /// Reason why times by collection are missing.
     pub(super) no_top: Option<&'a str>,
     pub(super) rows: usize,
 }
 
-/// The names of the columns of [`line`].
+/// Returns the headings of [`line`].
 pub(super) fn head() -> String {
     COLUMNS.map(|(name, wide)| format!("{name:>wide$}")).concat()
 }
@@ -74,7 +74,7 @@ impl Shown<'_> {
         cells
     }
 
-    /// One line, and beneath it the collections that most time was spent in.
+    /// Returns a line, followed by the collections with the most time.
     pub(super) fn line(&self) -> String {
         let cells = self.cells();
         let mut line: String =
@@ -93,7 +93,7 @@ impl Shown<'_> {
         line
     }
 
-    /// A screen of so many columns and lines.
+    /// Returns a screen of this size.
     pub(super) fn screen(&self, width: usize, height: usize) -> Vec<String> {
         let figures = self.figures;
         let cells = self.cells();
@@ -150,7 +150,7 @@ impl Shown<'_> {
     }
 }
 
-/// Names and messages come from a server: nothing in them may move the cursor.
+/// Control characters in names and messages of a server must not move the cursor.
 fn plain(text: &str) -> String {
     text.chars().map(|letter| if letter.is_control() { '?' } else { letter }).collect()
 }
@@ -165,7 +165,7 @@ fn count(value: Option<f64>) -> String {
     }
 }
 
-/// Microseconds.
+/// Formats microseconds.
 fn time(value: Option<f64>) -> String {
     match value {
         None => "-".to_string(),
@@ -199,17 +199,17 @@ fn uptime(seconds: f64) -> String {
     }
 }
 
-/// The kinds of operations that `opcounters` has.
+/// Kinds of operations in `opcounters`.
 pub(super) const KINDS: [&str; 6] = ["insert", "query", "update", "delete", "getmore", "command"];
-/// The kinds that `opLatencies` has.
+/// Kinds of operations in `opLatencies`.
 pub(super) const LATENCIES: [&str; 3] = ["reads", "writes", "commands"];
-/// What `top` tells of a collection that is shown.
+/// Parts of `top` for each collection.
 const LOCKS: [&str; 3] = ["total", "readLock", "writeLock"];
 
 /// Microseconds and operations.
 type Spent = (f64, f64);
 
-/// What a server told at a time.
+/// Metrics of a server at one time.
 #[derive(Debug, Clone)]
 pub(super) struct Figures {
     at: Instant,
@@ -218,7 +218,7 @@ pub(super) struct Figures {
     network: [Option<f64>; 2],
     pub(super) connections: Option<f64>,
     pub(super) cursors: Option<f64>,
-    /// In megabytes.
+    /// Resident memory in megabytes.
     pub(super) resident: Option<f64>,
     pub(super) uptime: Option<f64>,
     pub(super) version: String,
@@ -226,28 +226,28 @@ pub(super) struct Figures {
     namespaces: BTreeMap<String, [Spent; LOCKS.len()]>,
 }
 
-/// What happened in between, by the second.
+/// Changes between two samples for each second.
 #[derive(Debug, Clone)]
 pub(super) struct Rates {
     pub(super) operations: [Option<f64>; KINDS.len()],
-    /// Microseconds that one took on average; none if there was none.
+    /// Average duration in microseconds; `None` without operations.
     pub(super) latencies: [Option<f64>; LATENCIES.len()],
     /// Bytes in and out.
     pub(super) network: [Option<f64>; 2],
-    /// Collections with what was spent in them, those most busy first.
+    /// Time by collection, busiest first.
     pub(super) namespaces: Vec<Namespace>,
 }
 
-/// What was spent in a collection each second.
+/// Time of a collection in each second.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Namespace {
     pub(super) name: String,
-    /// Milliseconds in all, for reads, for writes.
+    /// Milliseconds in total, for reads, for writes.
     pub(super) millis: [f64; LOCKS.len()],
     pub(super) operations: f64,
 }
 
-/// The number that a path of names leads to.
+/// Returns the number at a path of field names.
 fn number(document: Document<'_>, path: &[&str]) -> Option<f64> {
     let (last, way) = path.split_last()?;
     let mut inner = document;
@@ -258,7 +258,7 @@ fn number(document: Document<'_>, path: &[&str]) -> Option<f64> {
 }
 
 impl Figures {
-    /// Reads `serverStatus` and, where there is one, `top`.
+    /// Parses `serverStatus` and, if available, `top`.
     pub(super) fn read(status: Document<'_>, top: Option<Document<'_>>, at: Instant) -> Figures {
         let spent = |document: Document<'_>, name: &str, sum: &str, count: &str| {
             Some((number(document, &[name, sum])?, number(document, &[name, count])?))
@@ -289,10 +289,10 @@ impl Figures {
         }
     }
 
-    /// What has happened since an earlier time.
+    /// Returns the changes since an earlier sample.
     pub(super) fn since(&self, before: &Figures) -> Rates {
         let seconds = self.at.duration_since(before.at).as_secs_f64().max(1e-3);
-        // Counters that have gone back are those of a server started anew.
+        // A lower counter means that the server has restarted.
         let rate = |now: Option<f64>, then: Option<f64>| Some((now? - then?).max(0.0) / seconds);
         let rates = |now: &[Option<f64>], then: &[Option<f64>], at: usize| {
             rate(now.get(at).copied().flatten(), then.get(at).copied().flatten())
@@ -398,7 +398,7 @@ mod figures_tests {
         assert_eq!((rates.network, now.connections, now.cursors), ([None, None], Some(3.0), None));
         let busy = Namespace { name: "a.b".to_string(), millis: [4.0, 0.0, 4.0], operations: 2.0 };
         assert_eq!(rates.namespaces, [busy]);
-        // Started anew.
+        // The server has restarted.
         let anew = Figures::read(first.view(), None, start + Duration::from_secs(3)).since(&now);
         assert_eq!((anew.operations[0], anew.latencies[1], anew.namespaces.len()), (Some(0.0), None, 0));
     }

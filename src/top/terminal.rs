@@ -1,4 +1,4 @@
-//! The terminal while a screen is shown: another page of it, keys read one by one, and all as it was at the end.
+//! The terminal of a screen: alternate screen, single keys, and restoration at the end.
 
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::termios::{LocalFlags, SetArg, Termios, tcgetattr, tcsetattr};
@@ -8,18 +8,18 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-/// Another page, without a cursor.
+/// Escape sequences for the alternate screen without a cursor, and back.
 const ENTER: &str = "\x1b[?1049h\x1b[?25l\x1b[2J";
 const LEAVE: &str = "\x1b[?25h\x1b[?1049l";
 
-/// A terminal that shows a screen until it is dropped.
+/// A terminal with a screen, restored when dropped.
 pub(super) struct Terminal {
     before: Termios,
     ended: Arc<AtomicBool>,
 }
 
 impl Terminal {
-    /// Takes the terminal over.
+    /// Takes over the terminal.
     pub(super) fn take() -> io::Result<Terminal> {
         let ended = Arc::new(AtomicBool::new(false));
         for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM, signal_hook::consts::SIGHUP]
@@ -35,18 +35,18 @@ impl Terminal {
         Ok(terminal)
     }
 
-    /// Columns and lines.
+    /// Returns columns and lines.
     pub(super) fn size() -> (usize, usize) {
         let size = terminal_size::terminal_size();
         size.map_or((80, 24), |(width, height)| (usize::from(width.0).max(20), usize::from(height.0).max(4)))
     }
 
-    /// Shows lines in place of those before.
+    /// Replaces the shown lines.
     pub(super) fn show(&self, lines: &[String]) -> io::Result<()> {
         write(&format!("\x1b[H{}\x1b[K\x1b[J", lines.join("\x1b[K\r\n")))
     }
 
-    /// Waits for a time, and tells whether to go on: not after q or a signal.
+    /// Waits until a time. Returns false after the key q or a signal.
     pub(super) fn wait(&self, until: Instant) -> bool {
         while !self.ended.load(Ordering::Relaxed) {
             let left = until.saturating_duration_since(Instant::now());
@@ -55,7 +55,7 @@ impl Terminal {
             }
             let stdin = io::stdin();
             let mut keys = [PollFd::new(stdin.as_fd(), PollFlags::POLLIN)];
-            // Rounded up, so that the last millisecond isn't spent asking.
+            // Rounded up, so that the loop does not spin in the last millisecond.
             let left = PollTimeout::try_from(left.min(Duration::from_secs(60)) + Duration::from_millis(1));
             match poll(&mut keys, left.unwrap_or(PollTimeout::ZERO)) {
                 Ok(1) => {
@@ -65,7 +65,7 @@ impl Terminal {
                         _ => return false,
                     }
                 }
-                // A signal, which may be that of another size.
+                // A signal, for example after a change of the window size.
                 Ok(_) | Err(nix::errno::Errno::EINTR) => {}
                 Err(_) => return false,
             }
@@ -76,7 +76,7 @@ impl Terminal {
 
 impl Drop for Terminal {
     fn drop(&mut self) {
-        // Nobody is left to be told.
+        // Errors at the end cannot be reported.
         let _ = tcsetattr(io::stdin(), SetArg::TCSANOW, &self.before);
         let _ = write(LEAVE);
     }
