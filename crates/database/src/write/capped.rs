@@ -1,4 +1,5 @@
-//! Capped collections made from others: converted in place, or cloned.
+//! Creation of capped collections from other collections: `convertToCapped` and
+//! `cloneCollectionAsCapped`.
 
 use super::InsertRequest;
 use crate::commit::Committed;
@@ -13,10 +14,10 @@ use query::Context;
 use storage::Direction;
 
 impl Database {
-    /// Makes a collection capped from now on, keeping the newest documents that fit and, as
-    /// MongoDB, no index but the one on `_id`.
+    /// Converts a collection to a capped collection in place. Keeps the newest documents that fit.
+    /// Drops all indexes except `_id`, as MongoDB does.
     ///
-    /// Errors: NamespaceNotFound, CommandNotSupportedOnView, and those of the size.
+    /// Errors: NamespaceNotFound, CommandNotSupportedOnView, invalid sizes.
     pub fn convert_to_capped(
         &self,
         operation: &Operation,
@@ -42,10 +43,9 @@ impl Database {
         Ok(committed)
     }
 
-    /// Copies a collection's newest documents into a new capped one; indexes stay behind.
+    /// Copies a collection's newest documents into a new capped collection, without the indexes.
     ///
-    /// Errors: NamespaceNotFound, NamespaceExists, CommandNotSupportedOnView, and those of the
-    /// size.
+    /// Errors: NamespaceNotFound, NamespaceExists, CommandNotSupportedOnView, invalid sizes.
     pub fn clone_as_capped(&self, from: &Namespace, to: &Scope, size: i64) -> Result<()> {
         let (scope, Scope { operation, namespace: to, context, .. }) = (to, to);
         let view = self.confirmed_view();
@@ -70,7 +70,7 @@ impl Database {
     }
 }
 
-/// The options of a capped collection of this size.
+/// Returns the options of a capped collection of `size` bytes.
 fn capped(size: i64) -> DocumentBuf {
     let mut out = Builder::new();
     out.append(c"capped", true).append(c"size", size);

@@ -1,4 +1,4 @@
-//! Deleting: one document, many, or at once all of them.
+//! Deletes of one document, of many documents, or of a whole collection at once.
 
 use super::retryable::{Remember, delete_answer, nothing};
 use super::{Found, RETRIES_MAX, check_writable_within, keys_of, too_many_retries};
@@ -18,25 +18,26 @@ use query::matcher::Matcher;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
-/// One delete statement, parsed.
+/// A parsed delete statement.
 pub struct DeleteRequest {
-    /// Which documents.
+    /// Filter of the documents.
     pub matcher: Arc<Matcher>,
-    /// One document, or all that match.
+    /// Deletes one document instead of all matching documents.
     pub single: bool,
-    /// The index to use.
+    /// Index hint.
     pub hint: Option<Hint>,
 }
 
 impl Database {
-    /// Runs a delete statement; returns how many documents went, and the last commit.
+    /// Runs a delete statement. Returns the number of deleted documents and the last commit.
     ///
-    /// Deleting everything costs the same whatever there is to delete.
+    /// The cost of deleting all documents does not depend on their number.
     pub fn delete(&self, scope: &Scope, request: &DeleteRequest) -> Result<(u64, Option<Committed>)> {
         self.delete_retryable(scope, request, None)
     }
 
-    /// The same, recording for a retryable statement what it answers; one that deletes many isn't.
+    /// Runs a delete statement and records the answer of a retryable one. Deletes of many documents
+    /// are not retryable.
     pub fn delete_retryable(
         &self,
         scope: &Scope,
@@ -100,8 +101,8 @@ impl Database {
         Err(too_many_retries())
     }
 
-    /// Empties a collection at once. `None` where the documents have to go one by one: for the log, or because
-    /// an open transaction has changed something among them.
+    /// Deletes all documents of a collection at once. Returns `None` if the documents must be
+    /// deleted one by one: for the log, or because an open transaction has changed some of them.
     fn delete_all(
         &self,
         operation: &Operation,
@@ -128,7 +129,7 @@ impl Database {
         Ok(Some((deleted, Some(committed))))
     }
 
-    /// Deletes one record that a plan found. `None` where it is gone or no longer matches.
+    /// Deletes one record that a plan found. Returns `None` if it is gone or no longer matches.
     pub(crate) fn delete_record(
         &self,
         scope: &Scope,

@@ -1,4 +1,4 @@
-//! findAndModify: change or remove one document and return it, before or after.
+//! findAndModify: changes or removes one document and returns its old or new version.
 
 use super::retryable::Remember;
 use super::update::{UpdateRequest, retry_upsert};
@@ -17,56 +17,56 @@ use query::{Interrupt, SortPattern};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
-/// What messages call the statement.
+/// Name of the statement in error messages.
 const NAME: &str = "findAndModify";
 
-/// One findAndModify, parsed.
+/// A parsed findAndModify.
 pub struct FindAndModifyRequest {
-    /// Which document.
+    /// Filter of the document.
     pub matcher: Arc<Matcher>,
-    /// Which of those that match comes first.
+    /// Sort that selects one of several matching documents.
     pub sort: Option<SortPattern>,
-    /// The index to use.
+    /// Index hint.
     pub hint: Option<Hint>,
-    /// What to do with it.
+    /// The change.
     pub action: Action,
 }
 
-/// What findAndModify does with the document it finds.
+/// The change that findAndModify makes to the document.
 pub enum Action {
-    /// Removes it and returns it.
+    /// Removes the document and returns it.
     Remove,
-    /// Updates it and returns it as it was, or as it is.
+    /// Updates the document and returns the old or the new version.
     Update {
         /// The update, with the same filter and sort.
         request: Box<UpdateRequest>,
-        /// Returns it as it is after the update.
+        /// Returns the new version.
         return_new: bool,
     },
 }
 
-/// What findAndModify did.
+/// Result of a findAndModify.
 #[derive(Default)]
 pub struct FindAndModifyOutcome {
-    /// The document to return, not yet projected.
+    /// The document to return, before the projection.
     pub value: Option<DocumentCow>,
-    /// The position that a positional projection of `value` means.
+    /// The array position for a positional projection of `value`.
     pub n: u64,
-    /// Whether a document was updated (rather than inserted or not found).
+    /// True if a document was updated, false after an insert or without a match.
     pub updated_existing: bool,
-    /// The `_id` of the document that was inserted.
+    /// The `_id` of the inserted document.
     pub upserted: Option<ValueBuf>,
     /// The commit.
     pub committed: Option<Committed>,
 }
 
-/// Makes of an outcome what the command answers, which is what a retryable one records.
+/// Converts an outcome to the command's answer, which a retryable statement records.
 pub type AnswerOf<'a> = &'a dyn Fn(&FindAndModifyOutcome) -> Result<DocumentBuf>;
 
 impl Database {
-    /// Runs a findAndModify; a retryable one records its answer with the commit.
+    /// Runs a findAndModify. A retryable statement records its answer with the commit.
     ///
-    /// Errors: those of reads and of the change; 40218 and BadValue for metadata that the document won't have.
+    /// Errors: errors of the read and of the change; 40218 and BadValue for unavailable metadata.
     pub fn find_and_modify(
         &self,
         scope: &Scope,
@@ -79,7 +79,7 @@ impl Database {
             let Some((key, answer)) = retry else { return Ok(None) };
             answer(&request.outcome(before, after)).map(|answer| Some((key, answer)))
         };
-        // What is returned may be projected by what is known of the document that was found.
+        // The projection may use metadata of the found document.
         let sort = request.sort.as_ref();
         let metadata = wanted(&request.matcher, sort, context)?;
         for _ in 0..RETRIES_MAX {
@@ -104,7 +104,7 @@ impl Database {
         Err(too_many_retries())
     }
 
-    /// Changes the document that was found; `None` where it is no longer the one.
+    /// Changes the found document. Returns `None` if it no longer matches.
     fn change_one(
         &self,
         scope: &Scope,
@@ -131,7 +131,8 @@ impl Database {
         Ok(Some(FindAndModifyOutcome { committed, ..outcome }))
     }
 
-    /// Inserts where nothing was found, if that is asked for; `None` where somebody else did.
+    /// Inserts a document if the request is an upsert. Returns `None` if another client inserted it
+    /// first.
     fn insert_instead(
         &self,
         scope: &Scope,
@@ -153,7 +154,7 @@ impl Database {
 }
 
 impl FindAndModifyRequest {
-    /// What became of one document, given before and after: removed, changed or not, or inserted.
+    /// Returns the outcome for one document, from its versions before and after the change.
     fn outcome(&self, before: Option<&DocumentCow>, after: Option<&DocumentCow>) -> FindAndModifyOutcome {
         let new = matches!(self.action, Action::Update { return_new: true, .. });
         let Some(before) = before else {

@@ -1,4 +1,4 @@
-//! Inserting one document: its `_id`, its checks, its keys, its place.
+//! Inserts: `_id` generation, checks, index keys and record ids.
 
 use super::{check_writable_within, keys_of};
 use crate::changes::{Applied, Changes, Committed};
@@ -16,52 +16,52 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use storage::{Direction, Range};
 
-/// One document to insert.
+/// A document to insert.
 #[derive(Clone, Copy)]
 pub struct InsertRequest<'a> {
-    /// The document; without `_id` it gets an object id.
+    /// The document. The server adds an ObjectId if it has no `_id`.
     pub document: Document<'a>,
-    /// Leaves out the collection's validator.
+    /// Skips the collection's validator.
     pub bypass_validation: bool,
 }
 
-/// One document to insert, and the record that a retryable statement leaves.
+/// A document to insert and the record of its retryable statement.
 #[derive(Clone, Copy)]
 pub struct Insertion<'a> {
     /// The document.
     pub request: InsertRequest<'a>,
-    /// What the statement is recorded under, and its answer.
+    /// Key and answer of the statement's record.
     pub record: Option<(RetryKey, Document<'a>)>,
 }
 
-/// What became of several documents.
+/// Result of inserting several documents.
 #[derive(Default)]
 pub struct Inserted {
-    /// How many were inserted.
+    /// Number of inserted documents.
     pub count: usize,
-    /// Why the next one wasn't, where that isn't all.
+    /// Error of the next document, if not all were inserted.
     pub error: Option<Error>,
     /// The last commit.
     pub committed: Option<Committed>,
 }
 
-/// How many changes of documents and indexes go into one commit: more would hold others up, and have the
-/// engine apply the batch to a copy.
+/// Most changes of documents and indexes in one commit. A larger commit would delay other clients,
+/// and the engine would apply the batch to a copy.
 const OPERATIONS_MAX: usize = 400;
 
-/// How many bytes of documents go into one commit before it is made.
+/// Most bytes of documents in one commit.
 const BYTES_MAX: usize = 512 * 1024;
 
 impl Database {
-    /// Inserts a document, creating the collection if it isn't there.
+    /// Inserts a document. Creates the collection if it does not exist.
     ///
-    /// Errors: DuplicateKey, DocumentValidationFailure, CommandNotSupportedOnView, BadValue for
-    /// an `_id` of a type that can't be one, those of key generation, and what interrupts waiting.
+    /// Errors: DuplicateKey, DocumentValidationFailure, CommandNotSupportedOnView, BadValue for an
+    /// invalid type of `_id`, key generation, interrupted waits.
     pub fn insert(&self, scope: &Scope, request: InsertRequest<'_>) -> Result<Committed> {
         self.insert_retryable(scope, request, None)
     }
 
-    /// The same, recording for a retryable statement what it answers.
+    /// Inserts a document and records the answer of a retryable statement.
     pub fn insert_retryable(
         &self,
         scope: &Scope,
@@ -75,7 +75,7 @@ impl Database {
         }
     }
 
-    /// Inserts documents in their order, many with each commit, up to the first that can't be inserted.
+    /// Inserts documents in order, several in each commit, up to the first error.
     pub fn insert_many(&self, scope: &Scope, insertions: &[Insertion<'_>]) -> Inserted {
         let mut inserted = Inserted::default();
         while let Some(rest) = insertions.get(inserted.count..).filter(|rest| !rest.is_empty()) {
@@ -95,22 +95,22 @@ impl Database {
         inserted
     }
 
-    /// Inserts as many documents as go well into one commit, and tells what is wrong with the one behind
-    /// them.
+    /// Inserts a group of documents in one commit. Returns the error of the document after them, if
+    /// any.
     fn insert_group(&self, scope: &Scope, insertions: &[Insertion<'_>]) -> Result<Inserted> {
         let Scope { operation, .. } = scope;
         loop {
             let known = self.store.known_generation();
             let inserted = self.insert_known(scope, insertions);
             match (&inserted, known) {
-                // What is wrong by an old catalog may be right by the latest.
+                // An error found with an old catalog may not occur with the latest catalog.
                 (Err(_), Some(known)) if self.store.generation() != known => operation.check()?,
                 _ => return inserted,
             }
         }
     }
 
-    /// The same by the catalog as far as it is known.
+    /// Inserts a group of documents with the catalog known to this process.
     fn insert_known(&self, scope: &Scope, insertions: &[Insertion<'_>]) -> Result<Inserted> {
         let Scope { operation, namespace, context, .. } = scope;
         let mut most = insertions.len();
@@ -120,7 +120,7 @@ impl Database {
             let planned = match self.existing_collection(operation, namespace) {
                 Some(existing) => existing,
                 None => {
-                    // A document that can't be stored makes no collection.
+                    // An invalid document does not create the collection.
                     insertions
                         .first()
                         .map(|first| self.prepare(first.request.document, context))
@@ -130,8 +130,8 @@ impl Database {
             };
             check_writable_within(operation, &planned)?;
             let data = planned.data()?;
-            // Who tails a capped collection reads on from the last record: records must be committed in the
-            // order of their ids.
+            // A tailable cursor continues after the last record. Records must therefore be
+            // committed in the order of their ids.
             let _turn = match planned.options.capped {
                 Some(_) => Some(self.turns.take(
                     data.ident,
@@ -140,8 +140,8 @@ impl Database {
                 )?),
                 None => None,
             };
-            // Two documents with one key of an index being built end the build, and not the insertion: which
-            // is found out one commit after the other.
+            // Two documents with the same key of an index build end the build, not the insert.
+            // Separate commits detect such duplicates.
             let builds_unique = data.building.iter().any(|build| build.index.unique());
             let in_commit = match planned.options.capped {
                 _ if builds_unique => 1,
@@ -169,20 +169,22 @@ impl Database {
                 }
             }
             let duplicate = match refused {
-                // What the changes have of the document that is refused is left out by starting again.
+                // The changes of the refused document are discarded by starting again.
                 Some(error) => Some((count, error)),
                 None => match self.apply_several(operation, changes)? {
                     Applied::Done(committed) => {
                         let error = failure.filter(|_| count == most);
                         return Ok(Inserted { count, committed: Some(committed), error });
                     }
-                    // Dropped, replaced or changed since: what was checked and made no longer counts.
+                    // The collection was dropped, replaced or changed. The checks and changes are
+                    // no longer valid.
                     Applied::Again => None,
                     Applied::Duplicate(document, error) => Some((document, error)),
                 },
             };
             if let Some((document, error)) = duplicate {
-                // Documents that leave a capped collection are counted before the inserted one.
+                // Documents that leave a capped collection are counted before the inserted
+                // document.
                 if document == 0 || in_commit == 1 {
                     return Err(error);
                 }
@@ -191,7 +193,7 @@ impl Database {
         }
     }
 
-    /// Adds a document to the changes; returns its size in bytes.
+    /// Adds a document to the changes. Returns its size in bytes.
     fn add(
         &self,
         operation: &Operation,
@@ -216,8 +218,8 @@ impl Database {
         Ok(size)
     }
 
-    /// The document as it will be stored: `_id` first, made up if missing; zero timestamps at the
-    /// top filled in, unless they are to stay.
+    /// Returns the document for storage: `_id` is first and generated if missing. Empty timestamps
+    /// at the top level get a value, unless the context keeps them.
     fn prepare(&self, document: Document<'_>, context: &Context) -> Result<Arc<[u8]>> {
         let first_is_id = document.first().is_some_and(|element| element.name_bytes() == b"_id");
         let fills_in = !context.keep_empty_timestamps;
@@ -263,7 +265,7 @@ impl Database {
     }
 }
 
-/// What every stored document keeps to.
+/// Checks the limits that hold for every stored document.
 pub(crate) fn check_stored(document: Document<'_>) -> Result<()> {
     let size = document.bytes().len();
     if size > MAX_DOCUMENT_SIZE {
@@ -290,7 +292,7 @@ pub(crate) fn check_stored(document: Document<'_>) -> Result<()> {
 }
 
 impl Database {
-    /// Removes the oldest documents of a capped collection until a new one fits.
+    /// Removes the oldest documents of a capped collection until a new document fits.
     fn make_room(
         &self,
         operation: &Operation,
@@ -311,9 +313,9 @@ impl Database {
         self.remove_oldest(operation, changes, collection, (limits, capped.max > 0), context)
     }
 
-    /// Removes the oldest documents until the limits hold, as after converting or shrinking.
+    /// Removes the oldest documents until the limits hold, after a conversion or a smaller limit.
     ///
-    /// Errors: those of key generation, and what interrupts waiting.
+    /// Errors: key generation, interrupted waits.
     pub(crate) fn trim_capped(
         &self,
         operation: &Operation,

@@ -1,9 +1,9 @@
-//! The statements that change documents.
+//! Statements that change documents.
 //!
-//! Each finds its documents on a view, works out what becomes of them and of their keys, and hands that to
-//! [`apply`](crate::Database::apply), which commits it if the documents are still the ones that were found.
-//! If not, the statement reads the document again, and if it still matches, computes again. Nobody is held
-//! up while a statement works.
+//! A statement finds its documents on a view and computes their new versions and keys.
+//! [`apply`](crate::Database::apply) commits these changes if the documents are unchanged since the
+//! view. If not, the statement reads the document again. If the document still matches, the
+//! statement computes the change again. A statement holds no lock while it computes.
 
 mod capped;
 mod delete;
@@ -33,11 +33,11 @@ use query::{Context, Interrupt};
 use std::sync::Arc;
 use storage::{Value, mutant};
 
-/// How often a statement starts over because its document kept changing under it, before it gives
-/// up with WriteConflict.
+/// Most restarts of a statement because of concurrent changes of its document. The statement then
+/// fails with WriteConflict.
 const RETRIES_MAX: usize = 10_000;
 
-/// The keys of a document in every index of a collection, in the order in which they are written.
+/// Returns the keys of a document in every index of a collection, in the order of writing.
 pub(crate) fn keys_of(
     collection: &Collection,
     document: Document<'_>,
@@ -48,13 +48,13 @@ pub(crate) fn keys_of(
 }
 
 impl Database {
-    /// Lets the indexes of a collection know of arrays that they haven't met yet, before the document that
-    /// has them is written: plans made from then on count with them.
+    /// Records new multikey paths in the indexes of a collection before the document is written.
+    /// Later plans take them into account.
     ///
-    /// What was learnt stays, whatever becomes of the document: plans are then merely more careful than they
-    /// would have to be.
+    /// The multikey flags stay set even if the document is not written. Plans are then only more
+    /// careful than necessary.
     ///
-    /// Errors: the engine's, and what interrupts waiting.
+    /// Errors: storage errors, interrupted waits.
     fn learn_multikey(
         &self,
         operation: &Operation,
@@ -71,12 +71,12 @@ impl Database {
         let learnt: Vec<(Arc<Index>, Vec<u32>)> =
             written.filter_map(|(index, keys)| Some((index.clone(), news(index, keys)?))).collect();
         if operation.transaction().is_some_and(|transaction| transaction.has_created(collection)) {
-            // Nobody else knows the collection yet.
+            // No other operation knows the collection yet.
             learnt.iter().for_each(|(index, bits)| index.note_multikey(bits));
             return Ok(());
         }
         self.change_catalog(operation, |change| {
-            // Where the collection has changed, the statement is going to start again.
+            // The statement restarts if the collection has changed.
             let same = change.catalog().get(&collection.namespace);
             if !same.is_some_and(|same| Arc::ptr_eq(same, collection)) {
                 return Ok(None);
@@ -88,8 +88,8 @@ impl Database {
     }
 }
 
-/// A plan's error in the middle of a statement, as MongoDB introduces it: what is wrong with the
-/// statement itself, its plan included, is told without.
+/// Adds MongoDB's prefix to an error of a plan in the middle of a statement. Errors of the
+/// statement itself, including its plan, have no prefix.
 fn during<T>(statement: &str, outcome: Result<T>) -> Result<T> {
     outcome.map_err(|error| error.context(&format!("Plan executor error during {statement}")))
 }
@@ -98,7 +98,7 @@ fn too_many_retries() -> Error {
     err!(WriteConflict, "the document kept changing while the statement tried to write it")
 }
 
-/// Refuses what a transaction can't do.
+/// Refuses statements that transactions do not allow.
 ///
 /// Errors: OperationNotSupportedInTransaction.
 fn check_writable_within(operation: &Operation, collection: &Collection) -> Result<()> {
@@ -112,16 +112,17 @@ fn check_writable_within(operation: &Operation, collection: &Collection) -> Resu
     Ok(())
 }
 
-// A document that a plan found and a statement is about to change.
+// Documents that a plan found, for a statement that changes them.
 
-/// A document as it was read last, and how often it had changed when it was to be written.
+/// A document as of its latest read, with the number of lost races to write it.
 struct Found {
-    /// The collection as it was when the document was read.
+    /// The collection as of the read of the document.
     collection: Arc<Collection>,
     id: RecordId,
     /// The document.
     document: Value,
-    /// Whether it is another than the plan found: whether it matches is to be asked again.
+    /// True if the document has changed since the plan found it. The filter must then be checked
+    /// again.
     changed: bool,
     losses: usize,
 }
@@ -135,40 +136,41 @@ impl Found {
         Found { collection: collection.clone(), id: record.id, document, changed: false, losses: 0 }
     }
 
-    /// A turn at the document, where many want to write it.
+    /// Enters the queue for the document if many operations write it.
     ///
-    /// Errors: what interrupts waiting.
+    /// Errors: interrupted waits.
     fn turn<'db>(&mut self, database: &'db Database, operation: &Operation) -> Result<Option<Turn<'db>>> {
         if operation.transaction().is_some() && !mutant!("transactions wait for turns") {
-            // It doesn't wait for others, who may be waiting for its end at the head of the queue.
+            // A transaction does not wait in the queue. The operation at its head may wait for the
+            // transaction's end.
             return Ok(None);
         }
         let ident = self.collection.data()?.ident;
         let waits: (&dyn Interrupt, _) = (operation, database.blocking_hook());
         let turn = database.turns.take_if_contended(ident, self.id, self.losses, waits)?;
-        // Whoever had the turn before has changed it.
+        // The previous owner of the turn has changed the document.
         self.losses += usize::from(turn.is_some());
         Ok(turn)
     }
 
-    /// Whether it may no longer be the one that was read.
+    /// Returns true if the document may have changed since the read.
     fn is_stale(&self) -> bool {
         self.losses > 0
     }
 
-    /// Whether it is another than the plan found.
+    /// Returns true if the document has changed since the plan found it.
     fn is_changed(&self) -> bool {
         self.changed
     }
 
-    /// Notes that it had changed when it was to be written.
+    /// Notes that the document had changed before the write.
     fn lost(&mut self) {
         self.losses += 1;
     }
 
-    /// Reads it again; `false` where it is gone.
+    /// Reads the document again. Returns `false` if it is gone.
     ///
-    /// Errors: QueryPlanKilled where the collection is gone.
+    /// Errors: QueryPlanKilled if the collection is gone.
     fn read_again(&mut self, database: &Database, operation: &Operation) -> Result<bool> {
         let found = loop {
             let view = database.view_for(operation);

@@ -1,4 +1,5 @@
-//! Records of retryable writes: the answer of a statement, stored with its changes, in one process or several.
+//! Records of retryable writes: the answer of a statement, stored with its changes, in one process
+//! or several.
 
 use super::UpdateOutcome;
 use crate::changes::Changes;
@@ -10,24 +11,25 @@ use base::Result;
 use base::bson::{Builder, Document, DocumentBuf, DocumentCow};
 use storage::{Direction, Key, Range, Value};
 
-// Records of retryable writes: what a statement answered, stored by the commit that carried it out.
+// Records of retryable writes: the answer of a statement, stored by its commit.
 //
-// A driver whose connection broke sends its write again under the same session and number. The record
-// lies in the engine's batch with the change itself, so that after a crash there are both or neither, and
-// a write sent again is answered instead of carried out twice. An engine that forgets everything with the
-// process needs no records: there the server's memory of them is enough.
+// A driver whose connection broke sends its write again with the same session and number. The
+// engine's batch has both the record and the change, so after a crash either both exist or neither.
+// A repeated write is answered from the record and does not run twice. An in-memory engine needs no
+// records: the server's memory of the answers is enough.
 //
-// There is one record for each session and statement number, replaced by the session's next write, so
-// their tree grows with the sessions and not with the writes. [`Database::reap_retries`] removes what no
-// session remembers any more.
+// Each session and statement number has one record, which the session's next write replaces. The
+// size of their tree therefore depends on the number of sessions, not of writes.
+// [`Database::reap_retries`] removes the records of ended sessions.
 
-/// The most records removed by one commit.
+/// Most records removed by one commit.
 const REAPED_AT_ONCE: usize = 512;
 
-/// A statement with the answer to be recorded.
+/// Key and recorded answer of a statement.
 type RetryRecord = (RetryKey, DocumentBuf);
 
-/// Tells what to record of a change to one document, given before and after it, ahead of its commit.
+/// Returns the record for a change to one document, from its versions before and after. Called
+/// before the commit.
 pub(crate) type Remember<'a> =
     dyn Fn(Option<&DocumentCow>, Option<&DocumentCow>) -> Result<Option<RetryRecord>> + 'a;
 
@@ -37,7 +39,7 @@ pub(crate) fn nothing(_: Option<&DocumentCow>, _: Option<&DocumentCow>) -> Resul
 }
 
 impl Database {
-    /// Records what a statement answers, where records are kept.
+    /// Adds the record of a statement's answer to the changes, if records are kept.
     pub(crate) fn remember(&self, changes: &mut Changes, record: Option<(RetryKey, Document<'_>)>) {
         if let Some((key, _)) = record {
             changes.of_statement(key);
@@ -54,20 +56,19 @@ impl Database {
         }
     }
 
-    /// A statement's key where records or a log are kept: elsewhere nobody needs to make one.
+    /// Returns a statement's key if records or a log are kept, and `None` otherwise.
     pub(crate) fn kept(&self, retry: Option<RetryKey>) -> Option<RetryKey> {
         retry.filter(|_| self.keeps_retries || self.logs())
     }
 
-    /// The records that an earlier process left, in the order of sessions; once, for whoever answers
-    /// statements from them.
+    /// Returns the records of an earlier process, sorted by session. Later calls return nothing.
     pub fn take_retries(&self) -> Vec<StoredRetry> {
         std::mem::take(&mut *self.found_retries.lock())
     }
 
-    /// Removes the records that `is_live` doesn't know; returns how many.
+    /// Removes the records for which `is_live` returns false. Returns their number.
     ///
-    /// Errors: the engine's.
+    /// Errors: storage errors.
     pub fn reap_retries(&self, is_live: &dyn Fn(&RetryKey) -> bool) -> Result<u64> {
         if !self.keeps_retries {
             return Ok(0);
@@ -88,7 +89,7 @@ impl Database {
         Ok(reaped + self.remove_retries(dead)?)
     }
 
-    /// Removes records that are still as they were seen.
+    /// Removes records that have not changed since they were read.
     fn remove_retries(&self, seen: Vec<(Key, Value)>) -> Result<u64> {
         let operation = self.operation(0);
         let mut removed = 0;
@@ -101,7 +102,7 @@ impl Database {
     }
 }
 
-/// What is remembered of a delete of `n` documents.
+/// Returns the recorded answer of a delete of `n` documents.
 pub fn delete_answer(n: u64) -> DocumentBuf {
     let mut out = Builder::new();
     out.append(c"n", n as i64);
@@ -109,7 +110,7 @@ pub fn delete_answer(n: u64) -> DocumentBuf {
 }
 
 impl UpdateOutcome {
-    /// What is remembered of a retryable update.
+    /// Returns the recorded answer of a retryable update.
     pub fn to_answer(&self) -> DocumentBuf {
         let mut out = Builder::new();
         out.append(c"n", self.matched as i64).append(c"nModified", self.modified as i64);
@@ -117,7 +118,7 @@ impl UpdateOutcome {
         out.finish()
     }
 
-    /// Reads back what [`to_answer`](Self::to_answer) or [`delete_answer`] wrote.
+    /// Parses the output of [`to_answer`](Self::to_answer) or [`delete_answer`].
     pub fn from_answer(answer: Document<'_>) -> UpdateOutcome {
         let count = |name: &str| answer.get(name).and_then(|value| value.as_i64()).unwrap_or(0) as u64;
         UpdateOutcome {
@@ -129,22 +130,23 @@ impl UpdateOutcome {
     }
 }
 
-// Retryable writes where several processes share a store: a write may be sent again to another process than
-// the one that has carried it out.
+// Retryable writes of several processes over one store. A client may send a write again to another
+// process.
 //
-// Before a session's write begins, the records that anybody has left of its statements are read: those of a
-// larger write before it are none of its business. Its commit
-// expects that they are still what was read: so one of two processes that carry out the same statement at a
-// time is refused.
+// Before a session's write begins, the records of its statements from all processes are read.
+// Records of larger earlier writes are ignored. The commit expects the records to be unchanged
+// since the read. If two processes run the same statement at the same time, one commit is refused.
 
-/// How long records are kept that no session of this process remembers, in milliseconds: as long as sessions.
+/// Retention of records without a session in this process, in milliseconds: the timeout of
+/// sessions.
 const KEPT_MILLIS: i64 = 30 * 60 * 1000;
 
 impl Database {
-    /// The records of a session's statements, from the one number to the other, that other processes may have
-    /// left: none where nobody else can. To be asked for before a write of these statements begins.
+    /// Returns the records of a session's statements `first` to `last` that other processes may
+    /// have written. Returns none if the store is not shared. Must be called before a write of
+    /// these statements begins.
     ///
-    /// Errors: DataCorruptionDetected, and the store's.
+    /// Errors: DataCorruptionDetected, storage errors.
     pub fn stored_retries(&self, session: SessionId, (first, last): (i32, i32)) -> Result<Vec<StoredRetry>> {
         if !self.shares_retries() {
             return Ok(Vec::new());
@@ -168,7 +170,7 @@ impl Database {
         Ok(found)
     }
 
-    /// Expects of a statement's commit that nobody else has carried the statement out since.
+    /// Adds the condition to a statement's commit that no other process has run the statement.
     pub(crate) fn expect_retry(&self, changes: &mut Changes, retry: RetryKey) {
         if !self.shares_retries() {
             return;
@@ -176,19 +178,19 @@ impl Database {
         let key = retry.to_key();
         let seen = self.seen_retries.lock();
         let seen = seen.get(&retry.session).and_then(|seen| {
-            // They were read in the order of their keys.
+            // The records were read in key order.
             let at = seen.binary_search_by(|(at, _)| at[..].cmp(&key)).ok()?;
             seen.get(at)
         });
         changes.expect_retry(key, seen.map(|(_, value)| value.clone()));
     }
 
-    /// Whether a record that no session of this process remembers may be another process's.
+    /// Returns true if a record without a session in this process may belong to another process.
     fn may_be_anothers(&self, record: &StoredRetry) -> bool {
         self.shares_retries() && self.now_millis().saturating_sub(record.millis) < KEPT_MILLIS
     }
 
-    /// Forgets what has been read of sessions that are no more.
+    /// Discards the records read for ended sessions.
     fn forget_seen_retries(&self, is_live: &dyn Fn(&RetryKey) -> bool) {
         self.seen_retries.lock().retain(|_, seen| {
             let records = seen.iter().filter_map(|(key, value)| from_entry(key, value).ok());

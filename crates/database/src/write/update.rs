@@ -1,4 +1,4 @@
-//! Updating: find, change, store; or insert what the filter describes.
+//! Updates: find, change and store documents, or insert a document from the filter.
 
 use super::insert::check_stored;
 use super::retryable::{Remember, nothing};
@@ -19,60 +19,61 @@ use query::{Collation, Interrupt, SortPattern, Update};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
-/// What messages call the statement.
+/// Name of the statement in error messages.
 const UPDATE: &str = "update";
 
-/// One update statement, parsed.
+/// A parsed update statement.
 pub struct UpdateRequest {
-    /// Which documents.
+    /// Filter of the documents.
     pub matcher: Arc<Matcher>,
-    /// What becomes of them.
+    /// The update.
     pub update: Update,
-    /// All that match, or one.
+    /// Updates all matching documents instead of one.
     pub multi: bool,
-    /// Inserts what filter and update describe where nothing matches.
+    /// Inserts a document from filter and update if no document matches.
     pub upsert: bool,
-    /// Which of the matching documents comes first, for a single one.
+    /// Sort that selects one of several matching documents.
     pub sort: Option<SortPattern>,
-    /// The index to use.
+    /// Index hint.
     pub hint: Option<Hint>,
-    /// Leaves out the collection's validator.
+    /// Skips the collection's validator.
     pub bypass_validation: bool,
 }
 
-/// What an update did.
+/// Result of an update.
 #[derive(Default, Debug)]
 pub struct UpdateOutcome {
-    /// Documents that matched.
+    /// Number of matching documents.
     pub matched: u64,
-    /// Documents whose bytes changed.
+    /// Number of documents whose bytes changed.
     pub modified: u64,
-    /// The `_id` of the document that was inserted.
+    /// The `_id` of the inserted document.
     pub upserted: Option<ValueBuf>,
     /// The last commit.
     pub committed: Option<Committed>,
 }
 
-/// One document before and after.
+/// The versions of a document before and after an update.
 pub(crate) struct Change {
-    /// As it was.
+    /// The version before.
     pub before: DocumentCow,
-    /// As it is; `None` where the update changed nothing.
+    /// The version after; `None` if the update changed nothing.
     pub after: Option<DocumentCow>,
-    /// The commit, where something was written.
+    /// The commit, if the update wrote.
     pub committed: Option<Committed>,
 }
 
 impl Database {
     /// Runs an update statement.
     ///
-    /// Errors: those of the update operators, DuplicateKey, DocumentValidationFailure,
-    /// ImmutableField, and what interrupts the operation.
+    /// Errors: errors of update operators, DuplicateKey, DocumentValidationFailure, ImmutableField,
+    /// interruption of the operation.
     pub fn update(&self, scope: &Scope, request: &UpdateRequest) -> Result<UpdateOutcome> {
         self.update_retryable(scope, request, None)
     }
 
-    /// The same, recording for a retryable statement what it answers; one that updates many isn't.
+    /// Runs an update statement and records the answer of a retryable one. Updates of many
+    /// documents are not retryable.
     pub fn update_retryable(
         &self,
         scope: &Scope,
@@ -91,7 +92,7 @@ impl Database {
             operation.check()?;
             let Some((collection, record)) = self.first_match(scope, request.read(), Some(UPDATE))? else {
                 match self.upsert(scope, request, &remember) {
-                    // Someone else inserted it meanwhile: now it is there to be updated.
+                    // Another client inserted the document. The next attempt updates it.
                     Err(error) if retry_upsert(&error, request) => continue,
                     outcome => return during(UPDATE, outcome).map(|(outcome, _)| outcome),
                 }
@@ -134,8 +135,7 @@ impl Database {
         Ok(outcome)
     }
 
-    /// The first record that a read finds, on a view of its own; `statement` is what a failure says it
-    /// was found for.
+    /// Returns the first record of a read on a new view. `statement` is the name in error messages.
     pub(crate) fn first_match(
         &self,
         scope: &Scope,
@@ -157,7 +157,7 @@ impl Database {
         Ok(record.map(|record| (collection, record)))
     }
 
-    /// Updates one record that a plan found. `None` where it is gone or no longer matches.
+    /// Updates one record that a plan found. Returns `None` if it is gone or no longer matches.
     pub(crate) fn update_record(
         &self,
         scope: &Scope,
@@ -214,7 +214,7 @@ impl Database {
         }
     }
 
-    /// Inserts what filter and update describe, if the request says so.
+    /// Inserts the document described by filter and update if the request is an upsert.
     pub(crate) fn upsert(
         &self,
         scope: &Scope,
@@ -244,9 +244,9 @@ impl Database {
     }
 }
 
-/// Whether a failed upsert is tried again as an update: another client inserted the same key
-/// between looking and inserting. Only where the filter asks for that key and nothing else, or the
-/// document that is there might never match.
+/// Returns true if a failed upsert can be retried as an update: another client inserted the same
+/// key between the read and the insert. The filter must be an equality on that key alone. Otherwise
+/// the existing document might never match.
 pub(crate) fn retry_upsert(error: &base::Error, request: &UpdateRequest) -> bool {
     if error.code() != ErrorCode::DuplicateKey {
         return false;
@@ -280,7 +280,7 @@ pub(crate) fn retry_upsert(error: &base::Error, request: &UpdateRequest) -> bool
 }
 
 impl UpdateRequest {
-    /// The read that finds the documents.
+    /// Returns the read that finds the documents.
     pub(crate) fn read(&self) -> Read {
         Read {
             sort: self.sort.clone().map(Arc::new),
@@ -292,7 +292,7 @@ impl UpdateRequest {
 }
 
 impl UpdateOutcome {
-    /// What became of one document: changed, or inserted where there was none before.
+    /// Returns the outcome for one document: updated, or inserted if `before` is `None`.
     fn of(before: Option<&DocumentCow>, after: Option<&DocumentCow>) -> UpdateOutcome {
         let Some(_) = before else {
             let upserted = after.map(|after| after.view().get("_id").unwrap_or(Value::Null).to_owned());
