@@ -1,4 +1,5 @@
-//! How a read may use one index: the conditions that bound it, and the order that it yields.
+//! Index access of a read: the conditions that bound an index, and the sort order that the index
+//! provides.
 
 use super::bounds::is_positional;
 use super::conjuncts::{Arrays, Conjunct, Conjuncts};
@@ -9,9 +10,9 @@ use base::bson::{Path, Value};
 use query::Collation;
 use std::sync::Arc;
 
-// How a filter may use one index: which of its conditions bound which parts of the keys.
+// Index bounds from a filter: the conditions that bound each part of the keys.
 
-/// The bounds that a filter gives to an index.
+/// Returns the bounds that a filter gives to an index.
 pub(crate) fn bounds(index: &Arc<Index>, conjuncts: &Conjuncts<'_>) -> Access {
     let mut access = Access {
         multikey: index.multikey_bits(),
@@ -24,7 +25,7 @@ pub(crate) fn bounds(index: &Arc<Index>, conjuncts: &Conjuncts<'_>) -> Access {
     for part in 0..index.spec.parts.len() {
         access.bound_part(part, conjuncts, &mut used);
     }
-    // A sparse index has a key where there is a value, and nowhere else.
+    // A sparse index has keys for existing values only.
     let has_values = index.spec.sparse && index.spec.parts.len() == 1 && index.spec.serves_plain_queries();
     for (part, conjunct) in used {
         let exists = conjunct.exists && has_values && !is_positional(&conjunct.path);
@@ -75,8 +76,8 @@ impl Access {
         self.parts.push(chosen.unwrap_or_else(Intervals::all));
     }
 
-    /// Whether a condition's bounds are right for a part, given where documents have arrays and
-    /// what the index and the query order strings by.
+    /// Returns true if a condition's bounds are valid for a part. Depends on multikey paths and on
+    /// the collations of index and query.
     fn admits(&self, part: usize, conjunct: &Conjunct, query: &Collation) -> bool {
         let (Some(path), Some(bits)) = (self.path(part), self.multikey.get(part)) else { return false };
         *path == conjunct.path
@@ -84,9 +85,10 @@ impl Access {
             && conjunct.bounds.strings.fit(&self.index.spec.collation, query)
     }
 
-    /// Whether documents that satisfy a condition have a key for what satisfies it. What is missing is null in
-    /// a key; but a sparse index has no key for an array's element without any of the index's fields, unless
-    /// another condition asks for one of them there.
+    /// Returns true if every document that satisfies a condition has a key for the satisfying
+    /// value. A missing field is null in a key. But a sparse index has no key for an array element
+    /// without any of the index's fields, unless another condition requires one of the fields
+    /// there.
     fn has_keys(&self, part: usize, conjunct: &Conjunct, conjuncts: &Conjuncts<'_>) -> bool {
         if !self.index.spec.sparse || conjunct.needs_value || conjunct.negated || !self.is_multikey(part) {
             return true;
@@ -99,7 +101,7 @@ impl Access {
         })
     }
 
-    /// Whether one key must satisfy both conditions.
+    /// Returns true if one key must satisfy both conditions.
     fn together(&self, (a, first): (usize, &Conjunct), (b, second): (usize, &Conjunct)) -> bool {
         match self.shared_array(a, b) {
             None => true,
@@ -108,8 +110,8 @@ impl Access {
     }
 }
 
-/// Whether a condition's bounds are right for an index's part on its path, and what the condition
-/// says of the document's values is so of the keys.
+/// Returns true if a condition's bounds are valid for an index's part on its path, and if a
+/// document's keys satisfy the condition exactly like its values.
 pub(crate) fn allows(index: &Index, conjunct: &Conjunct) -> bool {
     let bits = index.multikey_bits();
     let mut parts = index.spec.parts.iter().zip(&bits);
@@ -125,7 +127,8 @@ fn arrays_fit(conjunct: &Conjunct, bits: u32) -> bool {
     }
 }
 
-/// Narrow bounds before wide ones: where only one of several can be used, it is the first.
+/// Ranks narrow bounds before wide bounds: if the index can use only one of several conditions, it
+/// uses the first.
 fn rank(intervals: &Intervals) -> (u8, usize) {
     let count = intervals.as_slice().len();
     match intervals {
@@ -136,7 +139,7 @@ fn rank(intervals: &Intervals) -> (u8, usize) {
     }
 }
 
-/// The hashes of single values; ranges have none.
+/// Returns the hashes of single values; `None` for ranges.
 fn hashed(spec: &IndexSpec, intervals: &Intervals) -> Option<Intervals> {
     if !intervals.is_points() {
         return intervals.is_empty().then(Intervals::default);
@@ -145,24 +148,26 @@ fn hashed(spec: &IndexSpec, intervals: &Intervals) -> Option<Intervals> {
     Some(Intervals::union(intervals.as_slice().iter().map(hash).collect()))
 }
 
-// Whether an index yields documents in a wanted order, in which direction, and by how many scans.
+// Sort order from an index: whether an index provides an order, its direction, and the number of
+// scans.
 
-/// How many scans may be merged to get an order out of an index, as in MongoDB.
+/// Most scans in a merge of scans that provides an order, as in MongoDB.
 const SCANS_MAX: usize = 200;
 
-/// How an index yields an order.
+/// Scan direction and splitting with which an index provides an order.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Ordered {
-    /// From its first key on, or from its last back.
+    /// Scans from the first key to the last instead of backward.
     pub(crate) forward: bool,
-    /// How many leading parts must be split into a scan for each of their values, the scans being
-    /// merged; zero is a single scan.
+    /// Number of leading parts to split into one scan for each of their values. The scans are
+    /// merged. Zero is a single scan.
     pub(crate) split: usize,
 }
 
-/// Whether an index within its bounds yields the order.
+/// Returns the scan with which an index within its bounds provides the order.
 ///
-/// Equal values before the ordered parts don't matter; several values there ask for as many scans.
+/// Leading parts with a single value do not matter. Leading parts with several values need one scan
+/// for each value.
 pub(crate) fn provides(access: &Access, sort: &[(Path, bool)], collation: &Collation) -> Option<Ordered> {
     let same_strings = access.index.spec.collation == *collation;
     let mut forward = None;
@@ -200,7 +205,7 @@ pub(crate) fn provides(access: &Access, sort: &[(Path, bool)], collation: &Colla
     (splits <= SCANS_MAX).then_some(Ordered { forward: forward.unwrap_or(true), split })
 }
 
-/// Whether all documents within the bounds have the same value at a path.
+/// Returns true if all documents within the bounds have the same value at a path.
 fn is_constant(access: &Access, path: &Path, same_strings: bool) -> bool {
     (0..access.parts.len()).any(|part| {
         access.path(part) == Some(path)
@@ -211,15 +216,16 @@ fn is_constant(access: &Access, path: &Path, same_strings: bool) -> bool {
     })
 }
 
-/// Whether no key within a part's bounds has a string, so that it doesn't matter what orders them.
+/// Returns true if no key within a part's bounds has a string, so that the collation does not
+/// matter.
 fn has_no_strings(access: &Access, part: usize) -> bool {
     let intervals = access.parts.get(part);
     intervals.is_some_and(|intervals| !intervals.as_slice().iter().any(Interval::reaches_strings))
 }
 
-/// Whether a part's keys come in the order of documents. Of a document with an array the least or
-/// greatest key counts, so all its keys must be within the bounds, those also that depend on
-/// bounds of other parts over the same array.
+/// Returns true if a part's keys have the sort order of the documents. An array sorts by its least
+/// or greatest key. All keys of the document must therefore be within the bounds, including bounds
+/// of other parts over the same array.
 fn whole_order(access: &Access, part: usize) -> bool {
     if !access.is_multikey(part) {
         return true;

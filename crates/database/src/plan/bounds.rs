@@ -1,4 +1,4 @@
-//! From one predicate to the values its documents have in an index, comparisons in `$expr` included.
+//! Index bounds of one predicate, including comparisons in `$expr`.
 
 use super::interval::{Endpoint, Interval, Intervals};
 use base::bson::{Document, Path, Type, Value, ValueBuf};
@@ -7,44 +7,45 @@ use query::expression::{Dependencies, Expression};
 use query::matcher::{Comparison, ComparisonOp, In, Predicate, RegexMatch, TypeSet};
 use query::{Arena, Context, Regex};
 
-// From one predicate to the values its documents have in an index: never too few.
+// Index bounds of one predicate: never too narrow.
 //
-// A document that satisfies a predicate at a path has at least one key, in an index on that path,
-// within the predicate's intervals. *Exact* intervals hold no key of any other document either.
-// Two things set keys apart from the values that a filter sees: what is missing is null in a key,
-// and an array's elements are keys of their own, an empty array's being undefined.
+// A document that satisfies a predicate at a path has at least one key within the predicate's
+// intervals, in an index on that path. *Exact* intervals contain no keys of other documents. Keys
+// differ from the values that a filter sees in two ways. A missing field is null in a key. Each
+// element of an array has a key, and an empty array has the key undefined.
 
-/// What a predicate asks of an index's keys.
+/// Bounds of a predicate on the keys of an index.
 #[derive(Clone, Debug)]
 pub(crate) struct Bounds {
-    /// Where the keys lie.
+    /// Intervals of the keys.
     pub(crate) intervals: Intervals,
-    /// Whether a key within them proves the predicate.
+    /// True if a key within the intervals proves the predicate.
     pub(crate) exact: bool,
-    /// What an index must order its strings by to have the keys there.
+    /// Requirements on the string order of the index.
     pub(crate) strings: Strings,
-    /// Whether a whole array satisfies the predicate whatever its elements are, which are its keys.
+    /// True if an array can satisfy the predicate as a whole, independent of its elements, which
+    /// are its keys.
     pub(crate) whole_arrays: bool,
 }
 
-/// What bounds say of strings, and so which indexes they are right for.
+/// String contents of bounds. They decide which indexes can use the bounds.
 #[derive(Clone, Copy, Default, Debug)]
 pub(crate) struct Strings {
-    /// Some are ends of the intervals, as keys of the query's collation.
+    /// Some strings are ends of intervals, as sort keys of the query's collation.
     pub(crate) compared: bool,
-    /// Some begin as a pattern does: byte by byte, whatever the query's collation.
+    /// Some strings are prefixes of patterns: compared byte by byte in every collation.
     pub(crate) patterns: bool,
 }
 
 impl Bounds {
-    /// Bounds that an array satisfies by its elements.
+    /// Returns bounds that arrays satisfy only by their elements.
     pub(crate) fn new(intervals: Intervals, exact: bool, strings: Strings) -> Bounds {
         Bounds { intervals, exact, strings, whole_arrays: false }
     }
 }
 
 impl Strings {
-    /// What bounds of two kinds together say.
+    /// Combines the string contents of two bounds.
     pub(crate) fn and(self, other: Strings) -> Strings {
         Strings { compared: self.compared || other.compared, patterns: self.patterns || other.patterns }
     }
@@ -53,13 +54,14 @@ impl Strings {
         Strings { compared: depends_on_collation(value), patterns: false }
     }
 
-    /// Whether an index that orders strings so has the keys where a query looks for them.
+    /// Returns true if an index with collation `index` has the keys where a query with collation
+    /// `query` looks for them.
     pub(crate) fn fit(self, index: &Collation, query: &Collation) -> bool {
         (!self.compared || index == query) && (!self.patterns || index.is_simple())
     }
 }
 
-/// The bounds of a predicate at a path, or nothing where an index doesn't help.
+/// Returns the bounds of a predicate at a path; `None` if an index does not help.
 pub(crate) fn of(predicate: &Predicate, path: &Path, collation: &Collation) -> Option<Bounds> {
     let mut bounds = any_path(predicate, path, collation)?;
     bounds.exact &= !is_positional(path);
@@ -74,18 +76,19 @@ fn any_path(predicate: &Predicate, path: &Path, collation: &Collation) -> Option
         Predicate::Exists => Some(inexact(vec![Interval::all()])),
         Predicate::Type(types) => types_of(types),
         Predicate::Mod(_) => Some(inexact(vec![Interval::bracket(Type::Double)])),
-        // Bits would only narrow to numbers and binaries; the size of an array isn't in its keys.
+        // Bits would only narrow to numbers and binary data. Keys do not contain the size of an
+        // array.
         Predicate::Bits(_) | Predicate::Size(_) => None,
-        // Only places' own indexes have what these ask for.
+        // Only geospatial indexes answer these predicates.
         Predicate::Geo(_) | Predicate::Near(_) => None,
-        // What is inside gives bounds of its own.
+        // The inner conditions have bounds of their own.
         Predicate::ElemMatchObject(_) | Predicate::ElemMatchValue(_) => None,
     }
 }
 
-/// The bounds of a negated predicate: `$ne`, `$nin`, `$not` and `{$exists: false}`.
+/// Returns the bounds of a negated predicate: `$ne`, `$nin`, `$not` and `{$exists: false}`.
 ///
-/// Only where the positive bounds are exact for every key that stands for a value.
+/// Requires positive bounds that are exact for every key of a value.
 pub(crate) fn of_not(predicate: &Predicate, path: &Path, collation: &Collation) -> Option<Bounds> {
     if is_positional(path) {
         return None;
@@ -109,7 +112,8 @@ pub(crate) fn of_not(predicate: &Predicate, path: &Path, collation: &Collation) 
     positive.exact.then(|| Bounds { intervals: positive.intervals.complement(), ..positive })
 }
 
-/// Whether the predicate holds only where there is a value, so that a sparse index has the document.
+/// Returns true if only an existing value satisfies the predicate. A sparse index then has the
+/// document.
 pub(crate) fn needs_value(predicate: &Predicate) -> bool {
     match predicate {
         Predicate::Compare(comparison) => {
@@ -121,8 +125,8 @@ pub(crate) fn needs_value(predicate: &Predicate) -> bool {
     }
 }
 
-/// Whether a component may pick an array's element by position. There a filter sees more values
-/// than there are keys: it looks for a field of that name in the elements too.
+/// Returns true if a path component can be an array position. A filter then sees more values than
+/// the index has keys, because it also looks for a field of that name in the elements.
 pub(crate) fn is_positional(path: &Path) -> bool {
     path.components().iter().skip(1).any(|component| component.index().is_some())
 }
@@ -135,8 +139,8 @@ fn is_null(value: &ValueBuf) -> bool {
     value.kind() == Type::Null
 }
 
-/// Whether a value's keys are equal to it and nothing else is: all but null, which missing ones
-/// share, arrays, whose elements are keys, and the ends of the order.
+/// Returns true if a value's keys equal the value and no other value has them. False for null
+/// (shared with missing fields), arrays (elements have keys), MinKey and MaxKey.
 fn is_plain(value: Value<'_>) -> bool {
     let number = value.as_number();
     !matches!(value.kind(), Type::Null | Type::Undefined | Type::Array | Type::MinKey | Type::MaxKey)
@@ -151,15 +155,16 @@ fn compare(comparison: &Comparison, path: &Path, collation: &Collation) -> Optio
     let inclusive = matches!(comparison.op, ComparisonOp::Gte | ComparisonOp::Lte);
     let upwards = matches!(comparison.op, ComparisonOp::Gt | ComparisonOp::Gte);
     match operand.kind() {
-        // A whole array lies in no order that its elements, the keys, would tell.
+        // The order of whole arrays does not follow from the order of their elements, which are the
+        // keys.
         Type::Array => None,
         Type::Null => equal(operand, path, collation),
         Type::MinKey | Type::MaxKey if is_positional(path) => None,
         Type::MinKey | Type::MaxKey => {
             let intervals = Intervals::union(vec![beyond(operand, upwards, inclusive)]);
-            // Below an empty array there is a key and nothing to compare.
+            // An empty array on the path has a key but no value to compare.
             let bounds = Bounds::new(intervals, path.components().len() == 1, Strings::default());
-            // An array lies between both ends, also [MinKey] and [MaxKey].
+            // Arrays sort between MinKey and MaxKey, including `[MinKey]` and `[MaxKey]`.
             let inwards = upwards == (operand.kind() == Type::MinKey);
             Some(Bounds { whole_arrays: inwards && !inclusive, ..bounds })
         }
@@ -182,7 +187,8 @@ fn compare(comparison: &Comparison, path: &Path, collation: &Collation) -> Optio
     }
 }
 
-/// Comparison with an end of the order, which reaches beyond its own type.
+/// Returns the interval of a comparison with MinKey or MaxKey, which extends beyond the operand's
+/// type.
 fn beyond(operand: Value<'_>, upwards: bool, inclusive: bool) -> Interval {
     match upwards {
         true => Interval::new(operand, inclusive, Value::MaxKey, true),
@@ -197,8 +203,8 @@ fn equal(operand: Value<'_>, path: &Path, collation: &Collation) -> Option<Bound
         Value::Null | Value::Undefined if is_positional(path) => None,
         Value::Null | Value::Undefined => Some(inexact(vec![Interval::point(operand)])),
         Value::Array(array) => {
-            // A document has it as the whole array, whose first element then is a key, or as an
-            // element of an array.
+            // A document matches with the whole array or with an array element. The key is the
+            // first element or the array.
             let first = array.iter().next().unwrap_or(Value::Undefined);
             Some(Bounds { strings, ..inexact(vec![point(first), point(operand)]) })
         }
@@ -216,7 +222,7 @@ fn one_of(within: &In, path: &Path, collation: &Collation) -> Option<Bounds> {
     };
     for value in &within.values {
         match value.view() {
-            // Of such there may be very many.
+            // `$in` may have very many numbers.
             number if number.as_number().is_some() => intervals.push(Interval::equal_to(number, collation)),
             value => add(equal(value, path, collation)?, &mut intervals),
         }
@@ -225,7 +231,8 @@ fn one_of(within: &In, path: &Path, collation: &Collation) -> Option<Bounds> {
     Some(Bounds::new(Intervals::union(intervals), exact, strings))
 }
 
-/// Strings that may match, and the pattern itself as a stored value.
+/// Returns the bounds of a regular expression: matching strings, and the expression itself as a
+/// stored value.
 fn pattern(regex: &RegexMatch) -> Bounds {
     let mut strings = Interval::bracket(Type::String);
     let mut exact = false;
@@ -238,7 +245,7 @@ fn pattern(regex: &RegexMatch) -> Bounds {
     }
     let stored = match regex.options.len() {
         0 | 1 => Interval::point(regex.value()),
-        // Options match in any order, keys only in the order stored.
+        // The filter matches options in any order. Keys have only the stored order.
         _ => {
             exact = false;
             Interval::bracket(Type::Regex)
@@ -248,7 +255,7 @@ fn pattern(regex: &RegexMatch) -> Bounds {
     Bounds::new(intervals, exact, Strings { compared: false, patterns: true })
 }
 
-/// The least text after all that begin with `prefix`.
+/// Returns the least string after all strings with this prefix.
 fn text_after(prefix: &str) -> Option<String> {
     let mut after = prefix.to_string();
     while let Some(last) = after.pop() {
@@ -275,13 +282,13 @@ fn types_of(types: &TypeSet) -> Option<Bounds> {
     Some(inexact(intervals))
 }
 
-// Bounds from `$expr`: comparisons of a path with what is the same for every document.
+// Bounds from `$expr`: comparisons of a path with a value that is equal for all documents.
 //
-// Expressions compare_expression across types and see arrays whole, so their bounds hold only for indexes
-// without arrays on the path, and reach over all types; a missing value, which sorts before
-// everything, is null in a key.
+// Expressions compare across types and see arrays as a whole. Their bounds are therefore valid only
+// for indexes without arrays on the path, and extend over all types. A missing value sorts before
+// all other values in an expression, and is null in a key.
 
-/// The bounds that an expression, which must be true, gives to paths.
+/// Returns the bounds that an expression that must be true gives to paths.
 pub(crate) fn bounds(
     expression: &Expression,
     context: &Context,
@@ -292,7 +299,7 @@ pub(crate) fn bounds(
     found
 }
 
-/// Recursion is bounded by the nesting of expressions.
+/// Nesting of expressions limits the recursion.
 fn collect(
     expression: &Expression,
     context: &Context,
@@ -317,7 +324,7 @@ fn collect(
     }
 }
 
-/// The value of an expression that reads nothing of the document (variables it may read).
+/// Returns the value of an expression that reads no field of the document. It may read variables.
 fn constant(expression: &Expression, context: &Context) -> Option<ValueBuf> {
     if expression.is_constant() {
         return expression.constant().map(|value| value.to_owned());
@@ -325,7 +332,7 @@ fn constant(expression: &Expression, context: &Context) -> Option<ValueBuf> {
     if !matches!(expression.dependencies(), Dependencies::Paths(paths) if paths.is_empty()) {
         return None;
     }
-    // Only variables: of what an operator computes some differs each time.
+    // Only variables. Some operators return another value in each evaluation.
     if expression.as_call().is_some() {
         return None;
     }
@@ -333,7 +340,7 @@ fn constant(expression: &Expression, context: &Context) -> Option<ValueBuf> {
     expression.evaluate(Document::EMPTY, context, &arena).ok().flatten().map(|value| value.to_owned())
 }
 
-/// The comparison with its sides exchanged.
+/// Returns the comparison operator for exchanged operands.
 fn turned(operator: &str) -> &str {
     match operator {
         "$lt" => "$gt",
@@ -355,7 +362,7 @@ fn compare_expression(operator: &str, value: Value<'_>, collation: &Collation) -
         "$gt" | "$gte" => vec![Interval { low: end(operator == "$gte"), ..Interval::all() }],
         _ => return None,
     };
-    // Null and undefined count as one here.
+    // Null and undefined are equal here.
     if value.is_nullish() {
         intervals.push(Interval::point(Value::Null));
         intervals.push(Interval::point(Value::Undefined));

@@ -1,4 +1,4 @@
-//! Choosing a plan, and what others ask of it.
+//! Choice of a plan and the plan's interface.
 
 use super::choose::{Candidate, Planning, Source};
 use super::tree::Tree;
@@ -20,24 +20,24 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use storage::Range;
 
-/// A plan, ready to start.
+/// A query plan, ready to open.
 pub(crate) struct Plan {
     pub(crate) read: Read,
-    /// What is done to find the documents.
+    /// Execution nodes that find the documents.
     pub(crate) tree: Node,
-    /// The sources that were considered and not chosen.
+    /// Rejected sources.
     rejected: Vec<Source>,
-    /// Whether an index filter said which indexes it may use.
+    /// True if an index filter limited the indexes.
     pub(crate) filtered: bool,
-    /// Whether it is the plan that was kept for its shape.
+    /// True if the plan comes from the plan cache.
     pub(crate) kept: bool,
-    /// The trial that chose it.
+    /// The trial that chose the plan.
     trial: Option<Trial>,
     surroundings: Arc<Surroundings>,
 }
 
-/// The record of an `_id`, where the read asks for one and nothing stands in the way: the
-/// shortest way through, past all planning.
+/// Returns the record of an `_id` if the read asks for one `_id` and has no conflicting options.
+/// Skips planning: the fastest path.
 pub(crate) fn by_id(
     operation: &Operation,
     view: &View,
@@ -82,7 +82,7 @@ pub(crate) fn by_id(
     let found = found_by(operation, found, &key, filter, context);
     index.uses.fetch_add(1, Relaxed);
     operation.note_by_id();
-    // What goes wrong is told as that of any plan: when the first record is asked for.
+    // Errors are returned with the first record, as for any plan.
     Ok(Some(Box::new(Found(found.map(|(_, _, record)| record).transpose()))))
 }
 
@@ -101,7 +101,8 @@ fn id_equality(node: &matcher::Node) -> Option<&base::bson::ValueBuf> {
 
 /// Chooses a plan.
 ///
-/// Errors: 40218 for a sort by metadata that the filter gives none of; those of hints and bounds.
+/// Errors: 40218 for a sort by metadata that the filter does not provide; errors of hints and
+/// bounds.
 pub(crate) fn plan(
     operation: &Arc<Operation>,
     view: &View,
@@ -109,7 +110,7 @@ pub(crate) fn plan(
     read: Read,
     context: &Arc<Context>,
 ) -> Result<Plan> {
-    // Of many values the bounds alone take a while.
+    // Computing the bounds of many values takes time.
     operation.check()?;
     let near = read.matcher.near();
     let searched = text::query(&read)?;
@@ -166,14 +167,16 @@ pub(crate) fn plan(
     Ok(Plan { read, tree, rejected, filtered, kept, trial, surroundings })
 }
 
-/// Whether a hint counts: an index filter has the say on indexes, but bounds on an index need theirs all the same.
+/// Returns true if a hint applies. An index filter overrides hints, except for `min`, `max` and
+/// `$natural`.
 fn is_heeded(hint: &Hint, read: &Read, filtered: bool) -> bool {
     !filtered || read.min.is_some() || read.max.is_some() || matches!(hint, Hint::Natural { .. })
 }
 
-/// The chosen source, those that were not chosen, and what `min` and `max` leave of the index.
+/// Returns the chosen source, the rejected sources, and the range of `min` and `max` within the
+/// index.
 ///
-/// Errors: those of hints and bounds.
+/// Errors: errors of hints and bounds.
 fn sources(
     planning: &Planning<'_>,
     data: &Data,
@@ -226,15 +229,16 @@ fn sources(
     Ok((source, rejected, range))
 }
 
-/// Whether the key of a unique index is all there is to a read: whoever insists on an index, asks for more than
-/// the key, passes over what it finds, or (but by `_id`) wants an order, is served by a scan, that may do without the document.
+/// Returns true if a lookup of one key in a unique index answers the read. Hints, residual filters,
+/// `skip` and sorts (except by `_id`) need a scan, which may avoid fetching the document.
 fn is_express(access: &Access, read: &Read) -> bool {
     let sorts = read.sort.as_ref().is_some_and(|sort| sort.orders());
     let by_id = access.index.is_id();
     read.hint.is_none() && read.skip == 0 && access.proves_all() && (by_id || !sorts)
 }
 
-/// With `notablescan`, no collection is scanned but the server's own, and for all its documents.
+/// Enforces `notablescan`: only the server's own collections may be scanned, and other collections
+/// for all their documents.
 ///
 /// Errors: NoQueryExecutionPlans.
 fn check_table_scan(collection: &Collection, read: &Read, natural: Option<bool>) -> Result<()> {
@@ -254,14 +258,14 @@ fn check_table_scan(collection: &Collection, read: &Read, natural: Option<bool>)
     ))
 }
 
-/// What MongoDB's planner says of a query it refuses.
+/// Returns the description of a query in MongoDB's planner errors.
 fn describe(collection: &Collection, read: &Read) -> String {
     let sort = read.sort.as_deref().map(sort_document).unwrap_or_default();
     let tree = read.matcher.describe();
     format!("ns={}Tree: {tree}\nSort: {sort}\nProj: {{}}", collection.namespace)
 }
 
-/// A sort pattern as a document.
+/// Returns a sort pattern as a document.
 pub(crate) fn sort_document(sort: &SortPattern) -> DocumentBuf {
     let mut out = Builder::new();
     sort.append_to(&mut out);
@@ -269,7 +273,7 @@ pub(crate) fn sort_document(sort: &SortPattern) -> DocumentBuf {
 }
 
 impl Plan {
-    /// Whether it reads a collection or an index from end to end.
+    /// Returns true if the plan reads a whole collection or a whole index.
     pub(crate) fn reads_all(&self) -> bool {
         let mut reads_all = false;
         self.tree.each_leaf(&mut |(stage, access)| {
@@ -280,7 +284,8 @@ impl Plan {
         reads_all
     }
 
-    /// Whether it goes through a collection of more documents than this, or would if none matched.
+    /// Returns true if the plan scans a collection with more documents than this, or would scan all
+    /// of them if none matched.
     pub(crate) fn scans_more_than(&self, collection: &Collection, documents: i64) -> bool {
         let Read { limit, skip, .. } = self.read;
         let ends_early = self.read.matcher.is_empty()
@@ -292,20 +297,20 @@ impl Plan {
         scans && collection.records() > documents && !ends_early
     }
 
-    /// Counts the use of the plan's indexes, for `$indexStats`.
+    /// Counts the use of the plan's indexes for `$indexStats`.
     pub(crate) fn note_uses(&self) {
         self.each_index(|index| {
             index.uses.fetch_add(1, Relaxed);
         });
     }
 
-    /// Keeps what the trial that chose it came to.
+    /// Stores the result of the trial that chose the plan in the plan cache.
     pub(crate) fn keep(&self, collection: &Collection, now_millis: i64) {
         let (Some(trial), Some(data)) = (&self.trial, &collection.data) else { return };
         data.kept_plans.note(trial, now_millis, || self.shown(collection));
     }
 
-    /// What `$planCacheStats` shows of it.
+    /// Returns the plan's fields of `$planCacheStats`.
     fn shown(&self, collection: &Collection) -> Shown {
         let filter = self.read.matcher.describe();
         let hashes = shape::hashes(filter.view(), &self.read, collection);
@@ -326,7 +331,7 @@ impl Plan {
         }
     }
 
-    /// What `planSummary` says of it.
+    /// Returns the contents of `planSummary`.
     pub(crate) fn uses(&self) -> Vec<PlanUse> {
         let mut uses = Vec::new();
         self.tree.each_leaf(&mut |(stage, access)| {
@@ -338,12 +343,13 @@ impl Plan {
         uses
     }
 
-    /// Calls `visit` with each index that it reads.
+    /// Calls `visit` with each index that the plan reads.
     pub(crate) fn each_index(&self, mut visit: impl FnMut(&Index)) {
         self.tree.each_leaf(&mut |(_, access)| access.iter().for_each(|access| visit(&access.index)));
     }
 
-    /// Whether MongoDB would plan each branch of the filter by itself, and keep that, not the whole.
+    /// Returns true if MongoDB plans and caches each branch of the filter instead of the whole
+    /// filter.
     pub(crate) fn is_of_branches(&self) -> bool {
         let Read { matcher, hint, min, max, .. } = &self.read;
         let searches = matcher.searches_text() || matcher.near().is_some();
@@ -351,18 +357,18 @@ impl Plan {
         is_union && hint.is_none() && min.is_none() && max.is_none() && !searches
     }
 
-    /// The plans that were considered and not chosen.
+    /// Returns the rejected plans.
     pub(crate) fn rejected(&self) -> Vec<Node> {
         let tree = Tree::new(&self.read, None, &self.surroundings.context);
         self.rejected.iter().cloned().map(|source| tree.of(source)).collect()
     }
 
-    /// Notes that it is going to be run to be explained.
+    /// Notes that the plan runs for explain.
     pub(crate) fn note_explained(&self) {
         self.surroundings.operation.note_explained();
     }
 
-    /// Opens its tree, or that of a rejected plan.
+    /// Opens the plan's tree or the tree of a rejected plan.
     pub(crate) fn open(&self, tree: &Node) -> Result<Box<dyn RecordStream>> {
         tree.open(&self.surroundings)
     }

@@ -1,18 +1,19 @@
-//! Which plan: by rule, from the filter, the sort and what the indexes are, without trial runs.
+//! Choice of a plan by rules, from the filter, the sort and the indexes. Plans do not run for the
+//! choice.
 //!
-//! Of the indexes that the filter bounds, the best is, by the first of these that differs:
-//! 1. a unique index whose every part must equal one value: one document at most;
-//! 2. more leading parts that must equal one value;
-//! 3. the wanted order, so that nothing need be sorted;
-//! 4. narrower bounds on the first part: values, then ranges, then what excludes little;
+//! The first differing rule selects the best of the indexes that the filter bounds:
+//! 1. a unique index with an equality on every part: at most one document;
+//! 2. more leading parts with an equality;
+//! 3. the requested order, so that no sort is needed;
+//! 4. narrower bounds on the first part: values, then ranges, then bounds that exclude little;
 //! 5. more bounded parts;
-//! 6. no need to read documents;
-//! 7. fewer keys within the bounds, counted as far as it is worth it ([`trials`](super::trials));
-//! 8. fewer fields; then the older index.
+//! 6. no fetch of documents;
+//! 7. fewer keys within the bounds, counted up to a limit ([`trials`](super::trials));
+//! 8. fewer fields, then the older index.
 //!
-//! An `$or` all of whose branches have an index is a union of scans, if no index of the first two
-//! kinds serves the whole filter. An index without bounds is used for its order only. A wildcard index
-//! is as many candidates as the filter has paths that it may serve, see [`wildcard`].
+//! An `$or` with an index for every branch is a union of scans, if no index satisfies rule 1 or 2
+//! for the whole filter. An index without bounds is used only for its order. A wildcard index is a
+//! separate candidate for each path of the filter that it may serve, see [`wildcard`].
 
 use super::access::{self, Ordered};
 use super::conjuncts::{self, Conjuncts, implies, mentions_strings};
@@ -29,41 +30,41 @@ use std::cmp::Reverse;
 use std::sync::Arc;
 use storage::Snapshot;
 
-/// Where a plan gets its documents from.
+/// Source of a plan's documents.
 #[derive(Clone)]
 pub(crate) enum Source {
-    /// Nothing can match.
+    /// No document can match.
     Eof,
-    /// All documents, from the first on or from the last back.
+    /// Collection scan, forward or backward.
     Collection { forward: bool },
-    /// The one document that has the key.
+    /// Lookup of one key in a unique index.
     Unique(Access),
-    /// One index.
+    /// Scan of one index.
     Index(Candidate),
-    /// Several scans, each of one branch of an `$or`.
+    /// Several scans, each for one branch of an `$or`.
     Union(Vec<Access>),
-    /// What is near to a place, by an index of places.
+    /// Search near a location in a geospatial index.
     Near(Box<NearAccess>),
-    /// A search by a text index.
+    /// Search in a text index.
     Text(Box<TextAccess>),
 }
 
-/// A way to use an index.
+/// A possible use of an index.
 #[derive(Clone)]
 pub(crate) struct Candidate {
     /// The index and its bounds.
     pub(crate) access: Access,
-    /// The wanted order, if the index has it.
+    /// The requested order, if the index provides it.
     pub(crate) ordered: Option<Ordered>,
-    /// Whether its keys hold all that is needed.
+    /// True if the keys contain all needed values.
     pub(crate) covered: bool,
-    /// Where only different values are wanted: the part that has them, so that of each one key will do.
+    /// The part that has the requested distinct values, if one key of each value is enough.
     pub(crate) distinct: Option<usize>,
-    /// Where a `$group` makes do with one document of each value: the part that has the values.
+    /// The part that has the group keys, if a `$group` needs one document of each group.
     pub(crate) grouped: Option<usize>,
 }
 
-/// How good a candidate is: greater is better, by the rules above.
+/// Rank of a candidate by the rules above; greater is better.
 type Rank = (bool, usize, bool, u8, usize, bool);
 
 impl Candidate {
@@ -77,17 +78,17 @@ impl Candidate {
         Candidate { access, ordered, covered, distinct: None, grouped: None }
     }
 
-    /// Whether documents are made of its keys, which a merge of scans doesn't do.
+    /// Returns true if the keys replace the documents. A merge of scans does not do this.
     pub(crate) fn is_covered(&self) -> bool {
         self.covered && self.ordered.is_none_or(|ordered| ordered.split == 0)
     }
 
-    /// Whether there is at most one document within the bounds.
+    /// Returns true if at most one document is within the bounds.
     pub(crate) fn is_unique(&self) -> bool {
         self.access.index.unique() && self.access.is_single_key()
     }
 
-    /// The same for the different values at a path, where the keys have them.
+    /// Converts the candidate to a distinct scan of a path, if the keys have the values.
     fn for_distinct(self, path: &Path, read: &Read) -> Candidate {
         let spec = &self.access.index.spec;
         let has = |part: &crate::index::KeyPart| part.path == *path && part.kind != KeyKind::Hashed;
@@ -96,14 +97,16 @@ impl Candidate {
                 && spec.wildcard.is_none()
                 && spec.serves_plain_queries()
                 && !super::bounds::is_positional(path);
-            // An array's elements are values of their own, but for those that a filter's bounds leave out.
+            // Each element of an array is a distinct value, but the filter's bounds exclude some
+            // elements.
             let apart = !self.access.is_multikey(*part) || read.matcher.is_empty();
             decodes && self.access.proves_all() && apart
         });
         Candidate { distinct: part, ..self }
     }
 
-    /// The same for a `$group`, where the first keys of the values tell its documents.
+    /// Converts the candidate to a distinct scan for a `$group`, if the first key of each value
+    /// leads to the group's document.
     fn for_group(self, grouped: &Grouped, read: &Read) -> Candidate {
         let spec = &self.access.index.spec;
         let sorts = read.sort.as_ref().is_some_and(|sort| sort.orders());
@@ -117,7 +120,8 @@ impl Candidate {
                 && spec.wildcard.is_none()
                 && spec.serves_plain_queries()
                 && !super::bounds::is_positional(&grouped.path);
-            // An array's elements are no groups, and what is filtered later may be all that the first keys lead to.
+            // Array elements are not groups. A later filter may exclude all documents of the first
+            // keys.
             tells
                 && in_order
                 && !self.access.any_multikey()
@@ -131,7 +135,7 @@ impl Candidate {
 
     fn equalities(&self) -> usize {
         let points = self.access.parts.iter().take_while(|part| part.single_point().is_some()).count();
-        // That a wildcard index has one path within bounds tells nothing.
+        // The equality on a wildcard index's path part proves nothing.
         let path = self.access.index.spec.path_part.is_some_and(|part| part < points);
         points - usize::from(path)
     }
@@ -142,18 +146,18 @@ impl Candidate {
         (self.is_unique(), self.equalities(), ordered, self.first_part(), bounded, self.covered)
     }
 
-    /// How narrow the bounds on the first part are; zero where there are none.
+    /// Returns the rank of the bounds on the first part; zero without bounds.
     fn first_part(&self) -> u8 {
         let spec = &self.access.index.spec;
         let first = usize::from(spec.path_part == Some(0));
         let (Some(bounds), Some(true)) = (self.access.parts.get(first), self.access.bounded.get(first))
         else {
-            // A wildcard index leaves out what hasn't the path.
+            // A wildcard index omits documents without the path.
             return u8::from(first > 0);
         };
         match bounds {
             _ if bounds.is_points() || bounds.is_empty() => 4,
-            // That there is a value only tells in an index that leaves documents out.
+            // Bounds on existence matter only for an index that omits documents.
             _ if bounds.is_all() => {
                 let counts = self.covered && self.access.proves_all();
                 u8::from(counts || spec.sparse || spec.partial.is_some())
@@ -164,22 +168,22 @@ impl Candidate {
     }
 }
 
-/// All that planning looks at.
+/// Inputs of the planner.
 pub(crate) struct Planning<'a> {
     /// The indexes that may be used.
     pub(crate) indexes: &'a [Arc<Index>],
-    /// What to find.
+    /// The read.
     pub(crate) read: &'a Read,
-    /// Its data.
+    /// Snapshot of the collection's data.
     pub(crate) snapshot: &'a dyn Snapshot,
-    /// For constants in expressions.
+    /// Context for constants in expressions.
     pub(crate) context: &'a Context,
-    /// What earlier plans of such queries came to.
+    /// Results of earlier plans for the query's shape.
     pub(crate) trials: &'a Trials<'a>,
 }
 
 impl<'a> Planning<'a> {
-    /// The best plan, and the sources that were not chosen.
+    /// Returns the best source and the rejected sources.
     pub(crate) fn choose(&self) -> Result<(Source, Vec<Source>)> {
         let root = self.read.matcher.root();
         if matches!(root, Node::AlwaysFalse) {
@@ -209,11 +213,11 @@ impl<'a> Planning<'a> {
         Ok((sources.pop().unwrap_or(Source::Collection { forward: true }), rejected))
     }
 
-    /// A source as it serves who wants the different values at a path alone.
+    /// Converts a source for a read that needs only the distinct values of a path.
     pub(crate) fn distinct(&self, source: Source, path: &Path) -> Source {
         match source {
             Source::Index(candidate) => Source::Index(candidate.for_distinct(path, self.read)),
-            // All values there are: an index that has every document with the path.
+            // All values: an index that has every document with the path.
             Source::Collection { forward } if self.read.hint.is_none() && self.read.matcher.is_empty() => {
                 let usable =
                     self.indexes.iter().filter(|index| !index.spec.hidden && index.spec.partial.is_none());
@@ -231,11 +235,11 @@ impl<'a> Planning<'a> {
         }
     }
 
-    /// A source as it serves a `$group` that makes do with one document of each value.
+    /// Converts a source for a `$group` that needs one document of each value.
     pub(crate) fn grouped(&self, source: Source, grouped: &Grouped) -> Source {
         match source {
             Source::Index(candidate) => Source::Index(candidate.for_group(grouped, self.read)),
-            // Every document has its group, those without the path, too.
+            // Every document has a group, including documents without the path.
             Source::Collection { forward }
                 if self.read.hint.is_none() && self.read.matcher.is_empty() && self.read.sort.is_none() =>
             {
@@ -258,9 +262,9 @@ impl<'a> Planning<'a> {
         }
     }
 
-    /// What one index has to offer, wanted or not: for a hint.
+    /// Returns the source for a hinted index.
     ///
-    /// Errors: NoQueryExecutionPlans for a wildcard index that the filter gives no bounds.
+    /// Errors: NoQueryExecutionPlans for a wildcard index without bounds from the filter.
     pub(crate) fn hinted(&self, index: &Arc<Index>, describe: impl FnOnce() -> String) -> Result<Source> {
         let root = self.read.matcher.root();
         if matches!(root, Node::AlwaysFalse) {
@@ -292,7 +296,7 @@ impl<'a> Planning<'a> {
         Ok(Candidate::new(access, self.read).into_source())
     }
 
-    /// All of an index whose keys prove nothing.
+    /// Returns a scan of a whole index, whose keys prove nothing.
     fn whole(&self, index: &Arc<Index>) -> Candidate {
         let access = Access { proven: vec![false], ..Access::whole(index) };
         let ordered = access::provides(&access, &[], self.read.matcher.collation());
@@ -306,7 +310,8 @@ impl<'a> Planning<'a> {
         }
     }
 
-    /// A wildcard index can't be read as a whole: most documents have many keys or none.
+    /// Returns the source for a hinted wildcard index. A scan of the whole index is impossible:
+    /// most documents have many keys or none.
     fn hinted_wildcard(&self, index: &Arc<Index>, conjuncts: &Conjuncts<'_>) -> Result<Option<Source>> {
         let mut candidates = wildcard::candidates(index, conjuncts, self.read);
         candidates.retain(|_| self.has_all(index, conjuncts, self.read.matcher.root()));
@@ -324,12 +329,12 @@ impl<'a> Planning<'a> {
         conjuncts::collect(root, self.read.matcher.collation(), self.context, &indexed)
     }
 
-    /// The indexes that a filter bounds and that have every document it matches.
+    /// Returns the indexes that a filter bounds and that have every matching document.
     fn candidates(&self, conjuncts: &Conjuncts<'_>, filter: &Node) -> Vec<Candidate> {
         let usable = self.indexes.iter();
         let usable = usable.filter(|index| !index.spec.hidden && index.spec.serves_plain_queries());
         let bounded = usable.clone().filter(|index| index.spec.wildcard.is_none()).filter_map(|index| {
-            // Most indexes have nothing to do with the filter.
+            // Most indexes do not match the filter.
             let first = &index.spec.parts.first()?.path;
             if !conjuncts.list.iter().any(|conjunct| conjunct.path == *first) {
                 return None;
@@ -344,8 +349,8 @@ impl<'a> Planning<'a> {
         plain.chain(geo::candidates(self, conjuncts, filter)).collect()
     }
 
-    /// Whether an index has every document that the filter matches, as far as that is up to the filter
-    /// of a partial index.
+    /// Returns true if a partial index's filter admits every document that the query's filter
+    /// matches.
     pub(super) fn partial_has_all(&self, index: &Index, filter: &Node) -> bool {
         let Some(partial) = &index.spec.partial else { return true };
         let (whole, wanted) = (self.read.matcher.root(), partial.matcher.root());
@@ -356,7 +361,7 @@ impl<'a> Planning<'a> {
         implies(filter, wanted, query) || implies(whole, wanted, query)
     }
 
-    /// Whether an index has every document that the filter matches.
+    /// Returns true if an index has every document that the filter matches.
     pub(super) fn has_all(&self, index: &Index, conjuncts: &Conjuncts<'_>, filter: &Node) -> bool {
         if index.spec.partial.is_some() {
             return self.partial_has_all(index, filter);
@@ -368,7 +373,7 @@ impl<'a> Planning<'a> {
             })
     }
 
-    /// Sorts candidates, the best first, where several are equal as `decide` does.
+    /// Sorts candidates, best first. `decide` orders equal candidates.
     fn order(
         &self,
         candidates: &mut Vec<Candidate>,
@@ -387,7 +392,7 @@ impl<'a> Planning<'a> {
         Ok(())
     }
 
-    /// An index with the wanted order.
+    /// Returns an index with the requested order.
     fn ordered(&self) -> Option<Candidate> {
         let usable = self
             .indexes
@@ -405,7 +410,7 @@ impl<'a> Planning<'a> {
         ordered.min_by_key(|candidate| (!candidate.covered, candidate.access.parts.len()))
     }
 
-    /// A scan for one branch of an `$or`.
+    /// Returns a scan for one branch of an `$or`.
     pub(super) fn scan_of(&self, branch: &Node) -> Result<Option<Access>> {
         let own = self.conjuncts(branch);
         let mut candidates = self.candidates(&own, branch);
@@ -414,7 +419,7 @@ impl<'a> Planning<'a> {
         Ok(candidates.into_iter().next().map(|best| best.access))
     }
 
-    /// A scan for each branch of an `$or`.
+    /// Returns a scan for each branch of an `$or`.
     fn union(&self, conjuncts: &Conjuncts<'_>, root: &Node) -> Result<Option<Vec<Access>>> {
         for member in conjuncts.members {
             let Node::Or(branches) = member else { continue };
@@ -426,7 +431,8 @@ impl<'a> Planning<'a> {
                 }
             }
             if scans.len() == branches.len() {
-                // Whether the scans prove the filter: each its branch, the `$or` being all of it.
+                // The scans prove the whole filter if each proves its branch and the filter
+                // consists of the `$or`.
                 let alone = std::ptr::eq(member, root);
                 scans.iter_mut().filter(|_| !alone).for_each(|scan| scan.proven.push(false));
                 return Ok(Some(scans));
@@ -440,7 +446,7 @@ impl Candidate {
     fn into_source(self) -> Source {
         match self {
             _ if self.access.is_empty() => Source::Eof,
-            // Several parts are MongoDB's usual way, which may also do without the document.
+            // Several parts need an index scan as in MongoDB, which may also avoid the fetch.
             _ if self.is_unique() && self.access.parts.len() == 1 => Source::Unique(self.access),
             _ => Source::Index(self),
         }

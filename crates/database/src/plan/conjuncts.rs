@@ -1,16 +1,16 @@
-//! What a filter says about single paths: a list of conditions that must all hold, each with the
-//! bounds it gives to an index on its path.
+//! Conditions of a filter on single paths. All conditions must hold. Each has its bounds for an
+//! index on its path.
 //!
-//! Bounds of two conditions may only be used on one index together if one and the same key must
-//! satisfy both. Over arrays that isn't so, `{a: {$gt: 1, $lt: 5}}` is satisfied by `[0, 9]`, except
-//! where an `$elemMatch` ties the conditions to one element. So each condition remembers the
-//! `$elemMatch`es it stands in, see [`Conjunct::same_element`].
+//! An index can combine the bounds of two conditions only if one key must satisfy both. Arrays
+//! prevent this: `[0, 9]` satisfies `{a: {$gt: 1, $lt: 5}}`. An `$elemMatch` requires that one
+//! element satisfies both conditions. Each condition therefore records its enclosing `$elemMatch`
+//! operators, see [`Conjunct::same_element`].
 //!
-//! Whether a filter implies another: a partial index may serve a filter only if every document
-//! that the filter matches is in it.
+//! Implication between filters: a partial index can serve a filter only if it has every document
+//! that the filter matches.
 //!
-//! A cautious check, as MongoDB's: it knows comparisons, `$in`, `$exists`, `$type`, `$and` and
-//! `$or`, and of shapes takes only the very same condition.
+//! The check is conservative, as in MongoDB. It understands comparisons, `$in`, `$exists`, `$type`,
+//! `$and` and `$or`. Geospatial conditions must be identical.
 
 use super::bounds::{self, Bounds, Strings};
 use super::interval::Intervals;
@@ -20,54 +20,55 @@ use query::collation::{Collation, depends_on_collation};
 use query::matcher::{Comparison, ComparisonOp, Node, Predicate};
 use std::cmp::Ordering;
 
-/// Which arrays on its path a condition's bounds allow for.
+/// Arrays that a condition's bounds allow on its path.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Arrays {
-    /// Any.
+    /// Arrays anywhere.
     Anywhere,
-    /// Only at the path's end: an empty one on the way would have a null key but no null value.
+    /// Arrays at the path's end only. An empty array within the path would have a null key but no
+    /// null value.
     AtEnd,
-    /// None: expressions see an array as a whole.
+    /// No arrays: expressions see an array as a whole.
     Nowhere,
 }
 
-/// A condition on one path and the keys it asks for.
+/// A condition on one path and its keys.
 #[derive(Clone, Debug)]
 pub(crate) struct Conjunct {
     /// The path.
     pub(crate) path: Path,
-    /// The keys.
+    /// The bounds of the keys.
     pub(crate) bounds: Bounds,
-    /// Which member of the filter's outermost `$and` it is (a part of).
+    /// Index of the condition's member of the filter's outermost `$and`.
     pub(crate) member: usize,
-    /// Whether it holds only where there is a value.
+    /// True if only an existing value satisfies the condition.
     pub(crate) needs_value: bool,
-    /// Which arrays it allows for.
+    /// Arrays that the condition's bounds allow.
     pub(crate) arrays: Arrays,
-    /// Whether it is a negation, which one key of several doesn't prove.
+    /// True for a negation. One of several keys does not prove it.
     pub(crate) negated: bool,
-    /// Whether it asks for no more than that there is a value.
+    /// True if the condition is satisfied by any existing value.
     pub(crate) exists: bool,
-    /// The `$elemMatch`es around it, outermost first: which one, and how many components the path
-    /// to its array has.
+    /// Enclosing `$elemMatch` operators, outermost first: an id, and the number of components of
+    /// the path to the array.
     elements: Vec<(usize, usize)>,
 }
 
 impl Conjunct {
-    /// Whether an `$elemMatch` ties both conditions to one element of the array at the path's
-    /// component `depth` (or of one below).
+    /// Returns true if an `$elemMatch` requires both conditions for one element of the array at
+    /// path component `depth` or below.
     pub(crate) fn same_element(&self, other: &Conjunct, depth: usize) -> bool {
         self.elements.iter().any(|&(id, length)| length > depth && other.elements.contains(&(id, length)))
     }
 }
 
-/// All conditions of a filter on paths that `wanted` names.
+/// Conditions of a filter on the paths selected by `wanted`.
 pub(crate) struct Conjuncts<'a> {
     /// The conditions.
     pub(crate) list: Vec<Conjunct>,
-    /// The members of the outermost `$and`; a filter that is none is its only member.
+    /// Members of the outermost `$and`. Another filter is its only member.
     pub(crate) members: &'a [Node],
-    /// What the filter compares strings by.
+    /// Collation of the filter.
     pub(crate) collation: &'a Collation,
 }
 
@@ -91,10 +92,10 @@ pub(crate) fn collect<'a>(
     Conjuncts { list: collector.list, members, collation }
 }
 
-/// The `$elemMatch`es around a node.
+/// The `$elemMatch` operators around a node.
 #[derive(Clone, Default)]
 struct Inside {
-    /// The path of the innermost that holds a filter; what is inside is relative to it.
+    /// Path of the innermost `$elemMatch` with a filter. Inner paths are relative to it.
     base: Option<Path>,
     elements: Vec<(usize, usize)>,
 }
@@ -118,14 +119,14 @@ struct Collector<'c> {
 }
 
 impl Collector<'_> {
-    /// Recursion is bounded by the nesting of filters.
+    /// Nesting of filters limits the recursion.
     fn node(&mut self, node: &Node, inside: &Inside) {
         match node {
             Node::And(children) => children.iter().for_each(|child| self.node(child, inside)),
             Node::Nor(children) => {
                 let before = self.list.len();
                 children.iter().for_each(|child| self.negated(child, inside));
-                // One of them doesn't prove them all.
+                // One condition does not prove the whole branch.
                 self.list.iter_mut().skip(before).for_each(|conjunct| conjunct.bounds.exact = false);
             }
             Node::Not(child) => self.negated(child, inside),
@@ -158,14 +159,14 @@ impl Collector<'_> {
         }
     }
 
-    /// Whether bounds at a path would be used, and be right: within an `$elemMatch` an element
-    /// that is an array has its positions for names, which no key shows.
+    /// Returns true if bounds at a path would be used and are valid. Within an `$elemMatch`, an
+    /// array element has its positions as field names, which keys do not have.
     fn admits(&self, path: &Path, inside: &Inside) -> bool {
         (self.wanted)(path) && (inside.elements.is_empty() || !bounds::is_positional(path))
     }
 
     fn add(&mut self, path: Path, mut bounds: Bounds, needs_value: bool, arrays: Arrays, inside: &Inside) {
-        // That there is an array to match in is not in the keys.
+        // Keys do not show whether the field is an array.
         bounds.exact &= inside.elements.is_empty();
         let elements = inside.elements.clone();
         let (member, negated, exists) = (self.member, false, false);
@@ -195,7 +196,7 @@ impl Collector<'_> {
         self.node(inner, &deeper);
     }
 
-    /// `$elemMatch` of operators: each tests the element itself.
+    /// `$elemMatch` with operators: each operator tests the element itself.
     fn values(&mut self, path: &Path, inner: &Node, inside: &Inside) {
         let path = inside.absolute(path);
         let deeper = self.enter(&path, None, inside);
@@ -209,7 +210,7 @@ impl Collector<'_> {
         for operator in operators {
             let bounds = match operator {
                 Node::Field { predicate, .. } => bounds::of(predicate, &path, self.collation),
-                // The element that is none of these is a key itself.
+                // The element that does not match is a key itself.
                 Node::Not(child) => match &**child {
                     Node::Field { predicate, .. } => bounds::of_not(predicate, &path, self.collation),
                     _ => None,
@@ -229,7 +230,7 @@ impl Collector<'_> {
         Inside { base, elements }
     }
 
-    /// `$or`: gives bounds to a path that every branch gives bounds to.
+    /// `$or`: returns bounds for a path that every branch bounds.
     fn alternatives(&mut self, branches: &[Node], inside: &Inside) {
         let per_branch: Vec<Vec<Conjunct>> =
             branches.iter().map(|branch| self.apart(branch, inside)).collect();
@@ -245,7 +246,7 @@ impl Collector<'_> {
             let rest: Option<Vec<&Conjunct>> = others.iter().map(|branch| branch.iter().find(fits)).collect();
             let Some(rest) = rest else { continue };
             let all = std::iter::once(candidate).chain(rest);
-            // A branch is proven only if the one condition is all it says.
+            // Keys prove a branch only if it has a single condition.
             let alone = branches.iter().all(|branch| matches!(branch, Node::Field { .. }));
             let exact = alone && all.clone().all(|conjunct| conjunct.bounds.exact);
             let needs_value = all.clone().all(|conjunct| conjunct.needs_value);
@@ -259,7 +260,7 @@ impl Collector<'_> {
         }
     }
 
-    /// The conditions of one branch.
+    /// Returns the conditions of one branch.
     fn apart(&mut self, branch: &Node, inside: &Inside) -> Vec<Conjunct> {
         let outer = std::mem::take(&mut self.list);
         self.node(branch, inside);
@@ -267,8 +268,8 @@ impl Collector<'_> {
     }
 }
 
-/// Whether every document that satisfies `filter` satisfies `other`. Recursion is bounded by the
-/// nesting of both.
+/// Returns true if every document that satisfies `filter` satisfies `other`. Nesting of the filters
+/// limits the recursion.
 pub(crate) fn implies(filter: &Node, other: &Node, collation: &Collation) -> bool {
     let implies = |filter: &Node, other: &Node| implies(filter, other, collation);
     match (filter, other) {
@@ -314,7 +315,7 @@ fn comparison_implies(
         Predicate::In(wanted) => {
             op == ComparisonOp::Eq && wanted.values.iter().any(|value| collation.equal(value.view(), operand))
         }
-        // Of numbers, equality leaves open which type.
+        // Numbers of different types can be equal.
         Predicate::Type(types) => {
             types.contains(operand.kind())
                 && match operand.kind() {
@@ -330,7 +331,8 @@ fn comparison_implies(
     }
 }
 
-/// Whether all values that compare so with `operand` compare so with the other constant.
+/// Returns true if all values that satisfy the comparison with `operand` also satisfy the other
+/// comparison.
 fn within(op: ComparisonOp, operand: Value<'_>, wanted: &Comparison, collation: &Collation) -> bool {
     use ComparisonOp::{Eq, Gt, Gte, Lt, Lte};
     let limit = wanted.operand.view();
@@ -355,7 +357,7 @@ fn within(op: ComparisonOp, operand: Value<'_>, wanted: &Comparison, collation: 
     }
 }
 
-/// Whether any constant of a filter is, or holds, a string.
+/// Returns true if any constant of a filter is or contains a string.
 pub(crate) fn mentions_strings(filter: &Node) -> bool {
     filter.any(&|node| match node {
         Node::Field { predicate: Predicate::Compare(comparison), .. } => {

@@ -1,4 +1,5 @@
-//! Reads by the keys of an index: covered reads, and the conditions that keys answer before a document is fetched.
+//! Reads from the keys of an index: covered reads, and conditions tested on keys before the fetch
+//! of a document.
 
 use super::bounds::{is_positional, needs_value};
 use super::{Access, Read};
@@ -9,14 +10,14 @@ use query::expression::Dependencies;
 use query::matcher::{Matcher, Node, Part, Predicate};
 use std::sync::Arc;
 
-// Whether an index's keys hold all that a read needs, so that no document is fetched.
+// Covered reads: an index's keys have all values that a read needs, so no document is fetched.
 
-/// Whether an index covers a read. Where there are arrays it never does: their elements are keys apart. But of
-/// an index over several paths those without arrays do.
+/// Returns true if an index covers a read. A path with arrays is never covered, because each
+/// element has its own key. Other paths of a multikey index can be covered.
 pub(crate) fn is_covered(access: &Access, read: &Read) -> bool {
     let Some(needed) = &read.covering else { return false };
     let spec = &access.index.spec;
-    // Strings can't be had from what a collation orders them by.
+    // A collation's sort keys do not contain the original strings.
     if read.return_key || !read.metadata.is_empty() || !spec.collation.is_simple() {
         return false;
     }
@@ -26,7 +27,7 @@ pub(crate) fn is_covered(access: &Access, read: &Read) -> bool {
         && read.sort.iter().flat_map(|sort| sort.fields()).all(|(path, _)| has(path))
 }
 
-/// How to make documents for a read out of the keys.
+/// Returns the builder of a read's documents from keys.
 pub(crate) fn covering(access: &Access, read: &Read) -> Covering {
     let spec = &access.index.spec;
     let mut paths: Vec<&Path> = read.covering.iter().flatten().collect();
@@ -37,7 +38,7 @@ pub(crate) fn covering(access: &Access, read: &Read) -> Covering {
     Covering::new(spec, &|part| parts.contains(&part))
 }
 
-/// The part that holds what is at a path; the name of a wildcard index's path is no field.
+/// Returns the part with the value of a path. The path part of a wildcard index is not a field.
 fn part_of(spec: &IndexSpec, path: &Path) -> Option<usize> {
     let holds = |part: &crate::index::KeyPart| {
         matches!(part.kind, KeyKind::Ascending | KeyKind::Descending)
@@ -48,7 +49,7 @@ fn part_of(spec: &IndexSpec, path: &Path) -> Option<usize> {
     parts.find(|(_, part)| holds(part)).map(|(at, _)| at)
 }
 
-/// The paths that a filter reads; `None` where it may read anything.
+/// Returns the paths that a filter reads; `None` if it may read any path.
 fn filter_paths(read: &Read) -> Option<Vec<Path>> {
     let mut paths = Vec::new();
     collect(read.matcher.root(), &mut paths).then_some(paths)
@@ -58,7 +59,7 @@ fn collect(node: &Node, paths: &mut Vec<Path>) -> bool {
     match node {
         Node::Field { path, predicate } => {
             paths.push(path.clone());
-            // Only arrays satisfy these, and covered documents have none.
+            // Only arrays satisfy these predicates, and covered documents have no arrays.
             !matches!(predicate, Predicate::ElemMatchObject(_) | Predicate::ElemMatchValue(_))
         }
         Node::Expr(expr) => match expr.expression.dependencies() {
@@ -73,21 +74,21 @@ fn collect(node: &Node, paths: &mut Vec<Path>) -> bool {
     }
 }
 
-// Which conditions of a filter are held against keys before a document is fetched: patterns and remainders,
-// whose bounds hold more than they ask for, but whose answer a key knows.
+// Conditions of a filter that are tested on keys before the fetch of a document: regular
+// expressions and `$mod`. Their bounds are inexact, but a key has the value.
 
-/// A filter of keys, and what it leaves for the documents.
+/// A filter on keys and the remaining filter on documents.
 pub(crate) struct KeyFilter {
-    /// Held against documents made of keys.
+    /// Filter on documents built from keys.
     pub(crate) keys: Part,
-    /// How to make those.
+    /// Builder of these documents.
     pub(crate) covering: Covering,
-    /// Held against the collection's documents; `None` where there is nothing left to ask.
+    /// Filter on the collection's documents; `None` if nothing remains.
     pub(crate) rest: Option<Part>,
 }
 
-/// The filter of an index's keys, if any condition is for them. With arrays a key doesn't hold the whole value,
-/// and of strings a collation keeps only their order.
+/// Returns the filter on an index's keys, if any condition applies to keys. A key does not have a
+/// whole array, and a collation's sort key does not have the string.
 pub(super) fn key_filter(access: &Access, matcher: &Arc<Matcher>) -> Option<KeyFilter> {
     let spec = &access.index.spec;
     let plain = spec.collation.is_simple() && spec.serves_plain_queries();
@@ -117,15 +118,16 @@ pub(super) fn key_filter(access: &Access, matcher: &Arc<Matcher>) -> Option<KeyF
     Some(KeyFilter { keys: Part::of(matcher, of_keys), covering, rest })
 }
 
-/// What the keys of a text index tell of the fields behind the text, which have no arrays.
+/// Conditions answered by the parts behind the text in a text index. These fields have no arrays.
 pub(super) struct BehindText {
-    /// Which members of the filter.
+    /// Flags for the members of the filter.
     pub(super) members: Vec<bool>,
-    /// How to make documents of keys.
+    /// Builder of documents from keys.
     pub(super) covering: Covering,
 }
 
-/// The members of a filter that the keys behind a text index's text tell; `text` is where that stands.
+/// Returns the members of a filter that the parts behind the text can answer. `text` is the
+/// position of the text part.
 pub(super) fn behind_text(access: &Access, matcher: &Matcher, text: usize) -> Option<BehindText> {
     let spec = &access.index.spec;
     // The text takes two parts.
@@ -143,7 +145,8 @@ pub(super) fn behind_text(access: &Access, matcher: &Matcher, text: usize) -> Op
     members.contains(&true).then(|| BehindText { members, covering: Covering::new(spec, &is_behind) })
 }
 
-/// Whether null and missing, which are one in a key, are one for a predicate too, and its bounds inexact.
+/// Returns true if the predicate does not distinguish null from missing, which are equal in a key,
+/// and if its bounds are inexact.
 fn is_told_by_keys(predicate: &Predicate) -> bool {
     match predicate {
         Predicate::Regex(_) | Predicate::Mod(_) => true,

@@ -1,9 +1,9 @@
-//! How a filter may use an index of places.
+//! Use of geospatial indexes by a filter.
 //!
-//! A condition on a place gives the index's part the bounds of its cells. Conditions on other fields
-//! bound the other parts of a `2dsphere` index as they would those of any index, but for those that
-//! what is missing may satisfy: an array's element without the field has no key. What is near to a place
-//! is found by such an index alone.
+//! A geospatial condition bounds the index's part by the cells of its shape. Conditions on other
+//! fields bound the other parts of a `2dsphere` index, as in other indexes. An exception are
+//! conditions that a missing field may satisfy: an array element without the field has no key.
+//! `$near` and `$nearSphere` require such an index.
 
 use super::access;
 use super::bounds::is_positional;
@@ -18,7 +18,7 @@ use base::{Result, err};
 use query::matcher::{Geo, Near, Node, Predicate};
 use std::sync::Arc;
 
-/// The indexes of places that a filter bounds and that have every document it matches.
+/// Returns the geospatial indexes that a filter bounds and that have every matching document.
 pub(super) fn candidates(
     planning: &Planning<'_>,
     conjuncts: &Conjuncts<'_>,
@@ -29,7 +29,7 @@ pub(super) fn candidates(
     usable.filter_map(|index| candidate(planning, index, conjuncts)).collect()
 }
 
-/// An index of places within the bounds that conditions on places give it.
+/// Returns a geospatial index with the bounds of the filter's geospatial conditions.
 pub(super) fn candidate(
     planning: &Planning<'_>,
     index: &Arc<Index>,
@@ -54,7 +54,7 @@ pub(super) fn candidate(
     Some(Candidate { access, ordered, covered: false, distinct: None, grouped: None })
 }
 
-/// An index of places within the bounds of its other parts.
+/// Returns a geospatial index with the bounds of its other parts.
 fn others(index: &Arc<Index>, geo: &GeoIndex, conjuncts: &Conjuncts<'_>) -> Access {
     let usable = |path: &Path| {
         geo.has_plain_parts()
@@ -68,7 +68,7 @@ fn others(index: &Arc<Index>, geo: &GeoIndex, conjuncts: &Conjuncts<'_>) -> Acce
     access
 }
 
-/// The condition on a place that a member of the filter is.
+/// Returns the geospatial condition of a filter member.
 fn condition<'n>(member: &'n Node, at: &Path) -> Option<&'n Geo> {
     match member {
         Node::Field { path, predicate: Predicate::Geo(geo) } if path == at => Some(geo),
@@ -76,10 +76,10 @@ fn condition<'n>(member: &'n Node, at: &Path) -> Option<&'n Geo> {
     }
 }
 
-/// The plan of a query for what is near to a place.
+/// Plans a `$near` or `$nearSphere` query.
 ///
-/// Errors: NoQueryExecutionPlans where no index can answer, 16433 for a place beyond a `2d` index's
-/// bounds.
+/// Errors: NoQueryExecutionPlans without a suitable index, 16433 for a location outside of a `2d`
+/// index's bounds.
 pub(super) fn near(
     planning: &Planning<'_>,
     (path, near): (&Path, &Near),
@@ -94,7 +94,7 @@ pub(super) fn near(
         Some(hinted) => Arc::ptr_eq(index, hinted),
         None => !index.spec.hidden && planning.partial_has_all(index, root),
     });
-    // Behind other fields places are found only by who asks for something of the first of these.
+    // An index with other leading fields needs a condition on the first of them.
     let asks = |path: &Path| {
         let is_of = |node: &&Node| node.path().is_some_and(|own| own == path);
         conjuncts.list.iter().any(|conjunct| conjunct.path == *path)

@@ -1,4 +1,4 @@
-//! What a client says of the index to use: `hint`, `min` and `max`.
+//! Index selection by the client: `hint`, `min` and `max`.
 
 use super::Read;
 use crate::collection::Data;
@@ -10,26 +10,26 @@ use std::ops::Bound;
 use std::sync::Arc;
 use storage::{Key, Range};
 
-// Hints: which index a client wants used.
+// Hints: the client's choice of an index.
 
-/// An index named by its name or its key pattern, or the collection scan.
+/// An index named by name or key pattern, or a collection scan.
 #[derive(Clone, Debug)]
 pub enum Hint {
-    /// The index of this name.
+    /// The index with this name.
     Name(String),
-    /// The same, hidden or not: for reads of the server's own.
+    /// The index with this name, hidden or not, for internal reads.
     Internal(String),
     /// The index with this key pattern.
     Key(DocumentBuf),
-    /// `{$natural: ±1}`: a collection scan, forwards or backwards.
+    /// `{$natural: ±1}`: a collection scan, forward or backward.
     Natural {
-        /// From the oldest document on.
+        /// Starts with the oldest document.
         forward: bool,
     },
 }
 
 impl Hint {
-    /// Reads the `hint` field of a command; an empty document is no hint.
+    /// Parses the `hint` field of a command. An empty document is no hint.
     ///
     /// Errors: FailedToParse, BadValue.
     pub fn parse(value: Value<'_>) -> Result<Option<Hint>> {
@@ -41,9 +41,9 @@ impl Hint {
         }
     }
 
-    /// The index that the hint names, among those that may be used; `None` for `$natural`.
+    /// Returns the hinted index among the usable indexes; `None` for `$natural`.
     ///
-    /// Errors: BadValue where there is none, IndexNotFound where there are several.
+    /// Errors: BadValue without a matching index, IndexNotFound with several.
     pub(crate) fn resolve<'d>(
         &self,
         data: &'d Data,
@@ -82,7 +82,8 @@ impl Hint {
     }
 }
 
-/// Indexes may have the same keys and different collations, and then only their names tell.
+/// Returns the error for two indexes with equal keys and different collations. Only a hint by name
+/// distinguishes them.
 fn ambiguous(first: &Index, second: &Index, query: &str) -> base::Error {
     let shown = |index: &Index| {
         let IndexSpec { key, name, .. } = &*index.spec;
@@ -97,18 +98,18 @@ fn ambiguous(first: &Index, second: &Index, query: &str) -> base::Error {
     )
 }
 
-/// Whether two key patterns are the same, whatever types their numbers have.
+/// Returns true if two key patterns are equal, except for the types of their numbers.
 fn same_pattern(a: Document<'_>, b: Document<'_>) -> bool {
     a.iter().count() == b.iter().count()
         && a.iter().zip(b).all(|(a, b)| a.name() == b.name() && equal(a.value(), b.value()))
 }
 
-// `min` and `max`: bounds on an index given as keys rather than by a filter.
+// `min` and `max`: bounds on an index given as keys instead of a filter.
 
-/// The range of keys from `min` (included) up to `max` (left out).
+/// Returns the range of keys from `min` (inclusive) to `max` (exclusive).
 ///
-/// Errors: 51174 where a bound hasn't the fields of the index in its order, 51175 where the bounds
-/// are in the wrong order, 51176 where they have not the same fields.
+/// Errors: 51174 if a bound does not have the index's fields in order, 51175 for bounds in the
+/// wrong order, 51176 for bounds with different fields.
 pub(crate) fn range(index: &Index, read: &Read) -> Result<Range> {
     if index.spec.wildcard.is_some() {
         return Err(incompatible());

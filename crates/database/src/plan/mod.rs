@@ -1,6 +1,6 @@
-//! Plans: how to find the documents that a read asks for.
+//! Query plans: how a read finds its documents.
 //!
-//! What is known of the documents that a plan finds, for `$meta`: what it is to tell, and telling it.
+//! This module also computes the metadata of a plan's records for `$meta`.
 
 mod access;
 mod bounds;
@@ -30,55 +30,55 @@ use query::matcher::Matcher;
 use query::{Context, DocumentMetadata, MetaKind, MetaKinds, SortPattern};
 use std::sync::Arc;
 
-/// What to find, in which order, and how much of it.
+/// Filter, order and limits of a read.
 #[derive(Clone)]
 pub struct Read {
-    /// Which documents.
+    /// Filter of the documents.
     pub matcher: Arc<Matcher>,
-    /// Their order; `None` is whatever the plan yields.
+    /// Order of the documents; `None` for the plan's order.
     pub sort: Option<Arc<SortPattern>>,
-    /// The index to use.
+    /// Index hint.
     pub hint: Option<Hint>,
-    /// Documents to pass over.
+    /// Number of documents to skip.
     pub skip: u64,
-    /// Documents wanted; zero is all.
+    /// Most documents to return; zero is unlimited.
     pub limit: u64,
     /// Inclusive lower bound on the hinted index's keys.
     pub min: Option<DocumentBuf>,
     /// Exclusive upper bound on the hinted index's keys.
     pub max: Option<DocumentBuf>,
-    /// The paths that the result needs, where an index that has them all may answer without
-    /// fetching documents; `None` needs whole documents.
+    /// Paths that the result needs. An index with all of them can answer without a fetch. `None`
+    /// needs whole documents.
     pub covering: Option<Vec<Path>>,
-    /// The one path of which only the different values are wanted, so that one document of each will do.
+    /// The path of a distinct read: one document of each value is enough.
     pub distinct: Option<Path>,
-    /// What a `$group` behind the plan makes do with.
+    /// The requirements of a `$group` behind the plan.
     pub grouped: Option<Grouped>,
-    /// The projection as the client gave it, as a part of the query's shape.
+    /// The client's projection, as a part of the query shape.
     pub projection: Option<DocumentBuf>,
-    /// Yields the index keys in place of documents.
+    /// Returns the index keys instead of documents.
     pub return_key: bool,
-    /// What each record is to tell beside its id and document: the index key, scores, distances. For
-    /// the sort key documents are left whole, or index keys in their places know it.
+    /// Metadata of each record besides id and document: index key, scores, distances. Sort keys
+    /// need whole documents, or index keys instead of them.
     pub metadata: MetaKinds,
-    /// Whether a blocking sort may spill to disk.
+    /// True if a blocking sort may spill to disk.
     pub allow_disk_use: bool,
-    /// Whether nothing else is read from the view, which may be given up once the plan has what it needs.
+    /// True if the view has no other reader. The plan may then release the view early.
     pub alone: bool,
 }
 
-/// A `$group` by the value at a path that needs one document of each group: the first in the wanted order, or the
-/// last.
+/// A `$group` by the value of a path that needs one document of each group: the first in sort
+/// order, or the last.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Grouped {
     /// The path.
     pub path: Path,
-    /// Whether it is the last.
+    /// Needs the last document instead of the first.
     pub last: bool,
 }
 
 impl Read {
-    /// All documents that match.
+    /// Returns a read of all matching documents.
     pub fn new(matcher: Arc<Matcher>) -> Read {
         Read {
             matcher,
@@ -100,10 +100,10 @@ impl Read {
     }
 }
 
-/// What a plan has to tell of the records it finds, of what will be asked for.
+/// Returns the metadata that a plan must provide for the expressions that use it.
 ///
-/// Errors: 40218 for what only searches give and the filter is none such; BadValue for the sort key of what isn't
-/// sorted.
+/// Errors: 40218 for scores or distances without a matching search; BadValue for a sort key without
+/// a sort.
 pub(crate) fn wanted(matcher: &Matcher, sort: Option<&SortPattern>, context: &Context) -> Result<MetaKinds> {
     let kinds = context.metadata.wanted().without(MetaKind::RecordId);
     let gives = |kind: MetaKind| match kind {
@@ -120,7 +120,7 @@ pub(crate) fn wanted(matcher: &Matcher, sort: Option<&SortPattern>, context: &Co
     Ok(kinds)
 }
 
-/// Notes in the context what `$meta` may ask of a record.
+/// Stores a record's metadata in the context for `$meta`.
 pub(crate) fn note(record: &Record, sort: Option<&SortPattern>, context: &Context) -> Result<()> {
     let mut noted = record.meta.as_deref().cloned().unwrap_or_default();
     noted.record_id = i64::try_from(record.id.0).ok();
@@ -131,14 +131,14 @@ pub(crate) fn note(record: &Record, sort: Option<&SortPattern>, context: &Contex
     Ok(())
 }
 
-/// Notes that what comes next is a document that nothing has found.
+/// Stores empty metadata in the context: the next document does not come from a plan.
 pub(crate) fn note_none(context: &Context) {
     if context.metadata.wants_any() {
         context.metadata.note(DocumentMetadata::default());
     }
 }
 
-/// The error of asking for a sort key where there is no sort.
+/// Returns the error for a sort key without a sort.
 pub(crate) fn no_sort() -> Error {
     err!(BadValue, "cannot use sortKey $meta projection without a sort")
 }

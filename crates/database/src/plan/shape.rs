@@ -1,18 +1,18 @@
-//! A query's shape as bytes: what is left of it without its constants. Queries of one shape share
-//! an index filter and a hash.
+//! Query shapes: queries without their constants, as bytes. Queries of one shape share an index
+//! filter and a hash.
 //!
-//! As in MongoDB the order of conditions doesn't matter, nor how many values an operator is
-//! given, nor their types; the paths, the operators, the sort and the projection do.
+//! As in MongoDB, a shape ignores the order of conditions, and the number and types of an
+//! operator's values. It includes the paths, the operators, the sort and the projection.
 
 use super::Read;
 use crate::collection::Collection;
 use base::bson::{Array, Document, DocumentBuf, Value};
 use query::{Context, SortPattern};
 
-/// Ends a list, so that what follows can't be taken for a part of it.
+/// Ends a list, so that later bytes cannot belong to it.
 const END: u8 = 0;
 
-/// The bytes of a read's shape.
+/// Returns the bytes of a read's shape.
 pub(crate) fn of_read(read: &Read, context: &Context) -> Vec<u8> {
     let described = read.matcher.describe();
     let collation = own_collation(context);
@@ -20,14 +20,13 @@ pub(crate) fn of_read(read: &Read, context: &Context) -> Vec<u8> {
     encode(described.view(), read.sort.as_deref(), read.projection.as_ref(), collation)
 }
 
-/// The collation that a command asks for itself: one that it has from its collection is no part of
+/// Returns the collation of the command itself. The collection's default collation is no part of
 /// the shape.
 pub(crate) fn own_collation(context: &Context) -> Option<DocumentBuf> {
     context.own_collation.then(|| context.collation.document().unwrap_or(Document::EMPTY).to_owned())
 }
 
-/// The bytes of a shape. `filter` is a matcher's description of itself; an empty
-/// collation is none.
+/// Encodes a shape. `filter` is a matcher's description; an empty collation means none.
 pub(crate) fn encode(
     filter: Document<'_>,
     sort: Option<&SortPattern>,
@@ -56,7 +55,7 @@ fn append_name(name: &str, out: &mut Vec<u8>) {
     out.push(END);
 }
 
-/// A filter, or the operators on one path. Bounded by the nesting of documents.
+/// Appends a filter, or the operators on one path. Nesting of documents limits the recursion.
 fn append_filter(filter: Document<'_>, out: &mut Vec<u8>) {
     append_sorted(filter.iter().map(|element| condition(element.name(), element.value())), out);
 }
@@ -90,7 +89,7 @@ fn append_sorted(parts: impl Iterator<Item = Vec<u8>>, out: &mut Vec<u8>) {
     out.push(END);
 }
 
-/// The fields of a projection in any order: taken, left out, or whatever else they are made of.
+/// Appends the fields of a projection in sorted order: included, excluded or computed.
 fn append_projection(projection: Document<'_>, out: &mut Vec<u8>) {
     let field = |name: &str, value: Value<'_>| {
         let mut one = Vec::new();
@@ -105,10 +104,10 @@ fn append_projection(projection: Document<'_>, out: &mut Vec<u8>) {
     append_sorted(projection.iter().map(|element| field(element.name(), element.value())), out);
 }
 
-// Hashes by which clients group queries: of a query's shape, and of the shape with the indexes.
+// Hashes for grouping queries: of the query shape, and of the shape with the indexes.
 
-/// The hash of a query's shape (its filter without constants, its order), and that of the shape
-/// together with the collection's indexes, each in eight hexadecimal digits.
+/// Returns two hashes of eight hexadecimal digits each. The first covers the query's shape (filter
+/// without constants, sort). The second also covers the collection's indexes.
 pub(crate) fn hashes(filter: Document<'_>, read: &Read, collection: &Collection) -> (String, String) {
     let shape = encode(filter, read.sort.as_deref(), read.projection.as_ref(), Document::EMPTY);
     let mut hash = Hash(0x811C_9DC5);

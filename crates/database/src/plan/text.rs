@@ -1,7 +1,7 @@
 //! Plans for `$text`, which the collection's text index must answer.
 //!
-//! Where the index has fields in front of the text, the filter must say what each of them equals. Within
-//! `$or` each of the other branches needs an index of its own.
+//! If the index has fields before the text, the filter must have an equality on each of them.
+//! Within `$or`, every other branch needs an index.
 
 use super::choose::{Planning, Source};
 use super::{Access, Read, access, covering};
@@ -13,22 +13,22 @@ use query::matcher::{Matcher, Node, Part};
 use query::text::TextQuery;
 use std::sync::Arc;
 
-/// A search by a text index.
+/// A search in a text index.
 #[derive(Clone)]
 pub(crate) struct TextAccess {
     /// The search.
     pub(super) search: Arc<TextSearch>,
-    /// What is held against keys, of the fields behind the text.
+    /// Filter on the keys' fields behind the text.
     pub(super) of_keys: Option<(Part, Covering)>,
-    /// What is left of the filter for documents that were found.
+    /// Remaining filter on found documents.
     pub(super) rest: Option<Part>,
-    /// Scans for the other branches of the `$or` that the search is in.
+    /// Scans for the other branches of the `$or` around the search.
     pub(super) others: Vec<Access>,
 }
 
-/// What the filter searches for, if it does.
+/// Returns the filter's text search, if any.
 ///
-/// Errors: BadValue where a read searches for text and asks for what doesn't go with that.
+/// Errors: BadValue for options that text searches do not allow.
 pub(super) fn query(read: &Read) -> Result<Option<&TextQuery>> {
     let Some(query) = read.matcher.text()? else { return Ok(None) };
     if read.sort.as_ref().is_some_and(|sort| sort.natural().is_some()) {
@@ -40,17 +40,17 @@ pub(super) fn query(read: &Read) -> Result<Option<&TextQuery>> {
     Ok(Some(query))
 }
 
-/// What has no documents has no text index either.
+/// Refuses a text search in a missing collection, which has no text index.
 ///
-/// Errors: IndexNotFound where a filter searches a collection that isn't there for text.
+/// Errors: IndexNotFound.
 pub(crate) fn refuse_missing(matcher: &Matcher, namespace: &Namespace) -> Result<()> {
     matcher.refuse_text(&format_args!(" (no such collection '{namespace}')"))
 }
 
 /// Plans the search.
 ///
-/// Errors: IndexNotFound without a text index, BadValue for a language it doesn't know,
-/// NoQueryExecutionPlans where the filter doesn't let it be used.
+/// Errors: IndexNotFound without a text index, BadValue for an unknown language,
+/// NoQueryExecutionPlans if the filter prevents the use of the index.
 pub(super) fn choose(
     planning: &Planning<'_>,
     query: &TextQuery,
@@ -104,8 +104,8 @@ pub(super) fn choose(
     Ok(Source::Text(Box::new(TextAccess { search, of_keys, rest, others })))
 }
 
-/// What is left of a filter that isn't proven by the search and the fields in front of the text: for the keys,
-/// and for the documents.
+/// Returns the filter that the search and the fields before the text do not prove: for keys, and
+/// for documents.
 fn rest(matcher: &Arc<Matcher>, access: &Access, parts: usize) -> (Option<(Part, Covering)>, Option<Part>) {
     let told = covering::behind_text(access, matcher, parts);
     let in_front = |node: &Node| {
@@ -126,7 +126,7 @@ fn searches(node: &Node) -> bool {
     node.any(&|node| matches!(node, Node::Text(_)))
 }
 
-/// The values that the fields in front of the text must have: as keys begin with them, and as explain
+/// Returns the equality values of the fields before the text: as a key prefix, and as explain
 /// prints them.
 fn prefix(access: &Access, parts: usize) -> Option<(Vec<u8>, DocumentBuf)> {
     let (mut key, mut shown) = (Vec::new(), Builder::new());

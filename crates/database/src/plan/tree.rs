@@ -1,4 +1,4 @@
-//! From a source to the tree of nodes that reads it.
+//! Construction of a source's execution tree.
 
 use super::choose::{Candidate, Source};
 use super::covering::{self, KeyFilter};
@@ -11,12 +11,12 @@ use query::{Context, MetaKind};
 use std::sync::Arc;
 use storage::Range;
 
-/// Makes trees for a read.
+/// Builds execution trees for a read.
 pub(super) struct Tree<'r> {
     read: &'r Read,
-    /// What `min` and `max` leave of an index.
+    /// The range of `min` and `max` within an index.
     range: Option<Range>,
-    /// How many bytes a sort may hold.
+    /// Memory limit of a sort, in bytes.
     sort_memory: usize,
 }
 
@@ -25,7 +25,7 @@ impl Tree<'_> {
         Tree { read, range, sort_memory: context.limits.sort }
     }
 
-    /// The tree over a source.
+    /// Returns the execution tree for a source.
     pub(super) fn of(&self, source: Source) -> Node {
         let read = self.read;
         let sort = read.sort.as_ref().filter(|sort| sort.orders());
@@ -58,15 +58,15 @@ impl Tree<'_> {
         if read.skip > 0 && !skipped {
             node = Node::Skip { input: Box::new(node), skip: read.skip };
         }
-        // A sort that was told the limit yields no more.
+        // A sort with the limit returns no more documents.
         if read.limit > 0 && !sorted && !finds_one {
             node = Node::Limit { input: Box::new(node), limit: read.limit };
         }
         node
     }
 
-    /// What a source yields, filtered, and whether the first so many have been left out of it: what
-    /// an index finds and proves needn't be fetched to be passed over.
+    /// Returns the filtered output of a source, and whether it has skipped the first `skip`
+    /// records. Records that an index proves are skipped without a fetch.
     fn documents(&self, source: Source, skip: u64) -> (Node, bool) {
         let filter = |proven: bool| (!proven).then(|| self.read.matcher.clone());
         let node = match source {
@@ -96,12 +96,12 @@ impl Tree<'_> {
         (node, false)
     }
 
-    /// Whether records carry the keys they were found by.
+    /// Returns true if records carry their index keys.
     fn keeps_keys(&self) -> bool {
         self.read.metadata.has(MetaKind::IndexKey)
     }
 
-    /// What of the filter the keys within an index's bounds don't prove.
+    /// Returns the part of the filter that keys within an index's bounds do not prove.
     fn unproven(&self, access: &Access) -> Part {
         let matcher = &self.read.matcher;
         let proven = |at: usize| self.range.is_none() && access.proven.get(at).copied().unwrap_or(false);
@@ -119,7 +119,7 @@ impl Tree<'_> {
         let access = Arc::new(access);
         let forward = ordered.is_none_or(|ordered| ordered.forward);
         let proven = access.proves_all() && self.range.is_none();
-        // Where no document is needed the keys are counted.
+        // Without documents, the keys are counted.
         if proven && read.sort.is_none() && read.covering.as_ref().is_some_and(Vec::is_empty) {
             return (Node::CountScan(self.scan(access, forward)), false);
         }
@@ -162,7 +162,7 @@ impl Tree<'_> {
         (Node::Fetch(Fetches { input, filter, keeps_keys, few }), skipped)
     }
 
-    /// The ids that an index finds.
+    /// Returns the record ids of an index scan.
     fn ids(&self, access: Arc<Access>, forward: bool, split: usize, keeps_keys: bool) -> Ids {
         let (true, Some(sort)) = (split > 0, &self.read.sort) else {
             return Ids::Scan(self.scan(access, forward).keeping_keys(keeps_keys));
@@ -175,13 +175,13 @@ impl Tree<'_> {
         Ids::SortMerge { scans, pattern: sort.clone() }
     }
 
-    /// One scan over an index.
+    /// Returns one scan over an index.
     fn scan(&self, access: Arc<Access>, forward: bool) -> Scan {
         let within = self.range.clone().map_or(Within::Bounds, Within::Range);
         Scan { within, ..Scan::new(access, forward) }
     }
 
-    /// The node that yields keys in place of documents, and whether they are in order.
+    /// Returns the node that yields keys instead of documents, and whether its output is sorted.
     fn keys(&self, source: Source) -> (Node, bool) {
         let read = self.read;
         let shows_sort_key = read.metadata.has(MetaKind::SortKey);
@@ -209,7 +209,7 @@ impl Tree<'_> {
         }
     }
 
-    /// A search for text, and the scans of the other branches of its `$or`.
+    /// Returns a text search and the scans of the other branches of its `$or`.
     fn text(&self, text: TextAccess) -> Node {
         let TextAccess { search, of_keys, rest, others } = text;
         let by_score = self.read.sort.iter().flat_map(|sort| sort.by_metadata());

@@ -1,4 +1,5 @@
-//! Trials between candidates that the rules think equal: the one with the fewest keys within its bounds is taken.
+//! Trials between candidates with equal rank: the candidate with the fewest keys within its bounds
+//! wins.
 
 use super::Access;
 use super::choose::{Candidate, Planning};
@@ -10,10 +11,10 @@ use base::Result;
 use std::cell::RefCell;
 use storage::{Direction, Snapshot};
 
-/// How many keys are counted at most of each candidate.
+/// Most keys counted for each candidate.
 const KEYS_MAX: u64 = 100;
 
-/// The plans that were kept, and what planning does with them.
+/// The plan cache and planning's use of it.
 pub(crate) struct Trials<'a> {
     kept: &'a KeptPlans,
     outcome: RefCell<Outcome>,
@@ -21,12 +22,12 @@ pub(crate) struct Trials<'a> {
 
 #[derive(Default)]
 enum Outcome {
-    /// There was nothing to decide.
+    /// Nothing to decide.
     #[default]
     None,
-    /// The plan that was kept has been taken.
+    /// The cached plan was used.
     Kept,
-    /// There was a trial.
+    /// A trial ran.
     Tried(Trial),
 }
 
@@ -35,12 +36,12 @@ impl<'a> Trials<'a> {
         Trials { kept, outcome: RefCell::default() }
     }
 
-    /// Forgets what was decided: another source than a candidate is taken.
+    /// Discards the decision: the plan uses a source that is not a candidate.
     pub(crate) fn forget(&self) {
         self.outcome.take();
     }
 
-    /// Whether the plan is the one that was kept, and the trial that chose it.
+    /// Returns whether the plan comes from the cache, and the trial that chose it.
     pub(crate) fn finish(self) -> (bool, Option<Trial>) {
         match self.outcome.into_inner() {
             Outcome::None => (false, None),
@@ -51,8 +52,8 @@ impl<'a> Trials<'a> {
 }
 
 impl Planning<'_> {
-    /// Puts the best of several equal candidates first: the one that was kept for the query's shape, if it is as
-    /// good as it was, or by trial.
+    /// Moves the best of several equal candidates to the front: the cached plan of the query shape,
+    /// if it is as good as before, or the winner of a trial.
     pub(super) fn decide(&self, candidates: &mut Vec<Candidate>) -> Result<()> {
         let shape = shape::of_read(self.read, self.context);
         let indexes = fingerprint(self.indexes);
@@ -72,16 +73,16 @@ impl Planning<'_> {
         }
         let keys = self.by_keys(candidates)?;
         let (Some(winner), Some(fewest)) = (candidates.first(), keys.first()) else { return Ok(()) };
-        // Where all have too many keys nothing was decided.
+        // Nothing is decided if all candidates have too many keys.
         if *fewest < KEYS_MAX {
-            // A step for each key, and one that finds the end.
+            // One step for each key, and one step that finds the end.
             let (winner, works) = (name(&winner.access), fewest + 1);
             self.trials.outcome.replace(Outcome::Tried(Trial { shape, indexes, winner, keys, works, again }));
         }
         Ok(())
     }
 
-    /// Sorts candidates by their keys, and of as many by their parts; says how many keys each has.
+    /// Sorts candidates by number of keys, then by number of parts. Returns the numbers of keys.
     pub(super) fn by_keys(&self, candidates: &mut Vec<Candidate>) -> Result<Vec<u64>> {
         let count = |candidate: Candidate| {
             let keys = keys_within(&candidate.access, self.snapshot, KEYS_MAX)?;
@@ -96,13 +97,13 @@ impl Planning<'_> {
     }
 }
 
-/// Tells candidates apart: a wildcard index is one for each path.
+/// Returns a name that is unique among candidates: a wildcard index is a candidate for each path.
 fn name(access: &Access) -> String {
     let spec = &access.index.spec;
     format!("{} {}", spec.name, spec.key)
 }
 
-/// How many keys lie within the bounds, as far as it is worth counting.
+/// Counts the keys within the bounds, up to `most`.
 fn keys_within(access: &Access, snapshot: &dyn Snapshot, most: u64) -> Result<u64> {
     let range = KeyBounds::new(access).range();
     let scan = snapshot.scan(access.index.ident, range, Direction::Forward);

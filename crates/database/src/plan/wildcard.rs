@@ -1,10 +1,11 @@
-//! How a filter may use a wildcard index: as an index on one of the paths in the filter.
+//! Use of wildcard indexes by a filter: as an index on one of the filter's paths.
 //!
-//! On one path it has the keys of an index on that path, but for two kinds: the null of documents
-//! without the path, and documents that aren't empty, whose leaves have keys of their own. So a
-//! condition may use it if its bounds reach neither; `$exists: true` looks for leaves at the path and
-//! everywhere below. Within bounds on one path it is in all an index on that path: it has its order, covers, counts
-//! and proves. Not so where a field's name has a dot in it, which makes the same path, see [`Index::is_ambiguous`].
+//! On one path, a wildcard index has the keys of a regular index with two exceptions. It has no
+//! null for documents without the path. It has no non-empty documents, whose leaves have their own
+//! keys. A condition can therefore use it if its bounds include neither. `$exists: true` reads the
+//! leaves at the path and below. Within bounds on one path, it behaves like an index on that path:
+//! it provides order, covers, counts and proves. Field names with dots are an exception, because
+//! they produce the same path, see [`Index::is_ambiguous`].
 
 use super::bounds::is_positional;
 use super::choose::Candidate;
@@ -15,7 +16,7 @@ use crate::index::{Index, Wildcard};
 use base::bson::{Document, FieldName, Path, Type, Value};
 use std::sync::Arc;
 
-/// The ways in which a filter may use a wildcard index.
+/// Returns the possible uses of a wildcard index by a filter.
 pub(crate) fn candidates(index: &Arc<Index>, conjuncts: &Conjuncts<'_>, read: &Read) -> Vec<Candidate> {
     let Some(wildcard) = &index.spec.wildcard else { return Vec::new() };
     let mut paths: Vec<&Path> = Vec::new();
@@ -32,8 +33,8 @@ pub(crate) fn candidates(index: &Arc<Index>, conjuncts: &Conjuncts<'_>, read: &R
     accesses.chain(positional).map(|access| Candidate::new(access, read)).collect()
 }
 
-/// The ways in which a filter whose paths may pick elements by position may use a wildcard index: its
-/// keys have no positions, so they lie at any of several paths.
+/// Returns the possible uses of a wildcard index by a filter with array positions in its paths. The
+/// index's keys have no positions, so they may have any of several paths.
 fn positional(index: &Arc<Index>, wildcard: &Wildcard, conjuncts: &Conjuncts<'_>) -> Vec<Access> {
     let usable = |conjunct: &&Conjunct| {
         conjunct.needs_value && !conjunct.negated && is_positional(&conjunct.path) && is_of_leaves(conjunct)
@@ -45,7 +46,7 @@ fn positional(index: &Arc<Index>, wildcard: &Wildcard, conjuncts: &Conjuncts<'_>
         let admits = |other: &Conjunct| other.path == *path && usable(&other);
         let mut access = bounded(index.on_path(wildcard, path, true), wildcard, conjuncts, admits, points)?;
         access.proven.fill(false);
-        // Arrays within arrays are keys as they are, whatever is in them.
+        // Arrays within arrays are keys as a whole.
         let values = access.parts.get_mut(wildcard.part + 1)?;
         let own = values.as_slice().iter().cloned();
         *values = Intervals::union(own.chain([Interval::bracket(Type::Array)]).collect());
@@ -54,8 +55,8 @@ fn positional(index: &Arc<Index>, wildcard: &Wildcard, conjuncts: &Conjuncts<'_>
     accesses.collect()
 }
 
-/// Where the keys of a path with positions may lie: each position is a name or is left out, and an
-/// array that one is taken from may be in an array itself. `None` where the index hasn't all, or
+/// Returns the possible paths of keys for a path with positions. Each position is a field name or
+/// is omitted. Arrays can be nested. Returns `None` if the index lacks some of the paths, or if
 /// they are too many.
 fn without_positions(path: &Path, wildcard: &Wildcard) -> Option<Vec<String>> {
     const PATHS_MAX: usize = 64;
@@ -85,7 +86,7 @@ fn without_positions(path: &Path, wildcard: &Wildcard) -> Option<Vec<String>> {
     found.iter().all(|path| wildcard.covers(&Path::new(FieldName::known(path)))).then_some(found)
 }
 
-/// Bounds on the values at a path.
+/// Returns bounds on the values at a path.
 fn by_value(
     index: &Arc<Index>,
     wildcard: &Wildcard,
@@ -101,7 +102,7 @@ fn by_value(
     access.bounded.get(wildcard.part + 1)?.then_some(access)
 }
 
-/// All values at a path and below it.
+/// Returns bounds on all values at a path and below it.
 fn by_existence(
     index: &Arc<Index>,
     wildcard: &Wildcard,
@@ -125,7 +126,7 @@ fn by_existence(
     let mut access = bounded(on_path, wildcard, conjuncts, |_| false, vec![at, below])?;
     match index.is_ambiguous(wildcard) {
         true => access.proven.fill(false),
-        // Where there is a leaf, there is a value.
+        // An existing leaf is an existing value.
         false => {
             access.proven.iter_mut().skip(asked.member).take(1).for_each(|proven| *proven |= asked.exists)
         }
@@ -133,8 +134,8 @@ fn by_existence(
     Some(access)
 }
 
-/// An index on one path within the bounds of the conditions that it admits, and of those on the
-/// index's other parts.
+/// Returns an index on one path with the bounds of the admitted conditions, including conditions on
+/// the index's other parts.
 fn bounded(
     index: Index,
     wildcard: &Wildcard,
@@ -149,7 +150,7 @@ fn bounded(
     Some(access)
 }
 
-/// Whether a condition asks for nothing but what a leaf may be: a document where it is empty.
+/// Returns true if only leaf values can satisfy a condition. A document is a leaf if it is empty.
 fn is_of_leaves(conjunct: &Conjunct) -> bool {
     let empty = Endpoint::new(Value::Document(Document::EMPTY), false);
     let below_documents = Interval { low: empty, ..Interval::bracket(Type::Document) };

@@ -1,6 +1,6 @@
-//! The corners that random cases seldom meet: null, missing and empty arrays on paths with arrays
-//! and with positions in them. Every document alone and all together, since what an index knows of
-//! arrays decides its bounds; every index against the collection scan.
+//! Cases that random tests seldom meet: null, missing and empty arrays on paths with arrays and
+//! array positions. Tests each document alone and all documents together, because an index's
+//! multikey paths decide its bounds. Compares every index with the collection scan.
 
 use crate::scope::Scope;
 
@@ -102,7 +102,7 @@ const INDEXES: &[&str] = &[
     "{key: {'$**': 1}, name: 'all'}",
 ];
 
-/// A database with some of the documents, and which they are.
+/// Returns a database with these documents, and their description.
 fn database(documents: &[&str], context: &Arc<Context>) -> Arc<Database> {
     let namespace = Namespace::parse("test.c").unwrap();
     let database = Database::open(Arc::new(MemoryEngine::new()), Arc::new(ManualClock::new(0)), 7).unwrap();
@@ -114,7 +114,7 @@ fn database(documents: &[&str], context: &Arc<Context>) -> Arc<Database> {
         let text = document.replacen('{', &format!("{{_id: {id}, "), 1).replace(", }", "}");
         let document = parse(&text).unwrap();
         let insert = InsertRequest { document: document.view(), bypass_validation: false };
-        // Parallel arrays are no document of the index with two parts.
+        // An index with two parts does not have documents with parallel arrays.
         _ = database.insert(&Scope::new(&Arc::new(Operation::new(0)), &namespace, context), insert);
     }
     database
@@ -132,7 +132,7 @@ fn found(database: &Database, read: Read, context: &Arc<Context>) -> Result<Vec<
     Ok(ids)
 }
 
-/// Every filter by every index finds what the collection scan finds.
+/// Checks that every filter finds the same documents by every index and by the collection scan.
 fn check(documents: &[&str]) {
     let context = Arc::new(Context::for_tests());
     let database = database(documents, &context);

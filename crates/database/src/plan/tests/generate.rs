@@ -1,8 +1,9 @@
-//! Random documents, indexes, filters and sorts: few names and few values, so that they meet.
+//! Random documents, indexes, filters and sorts. Few names and few values, so that they match
+//! often.
 
 use base::bson::{Builder, Decimal128, DocumentBuf, FieldName, ObjectId, RegexText, Value};
 
-/// A small random generator; the same seed gives the same case.
+/// A small random generator. A seed always gives the same case.
 pub(super) struct Random(base::random::Random);
 
 const COMMON: [&str; 10] = ["a", "a.x", "a.y", "b", "c", "b.x", "a.0", "a.x.0", "a.0.x", "a.x.y"];
@@ -21,15 +22,15 @@ impl Random {
     }
 
     pub(super) fn path(&mut self) -> &'static str {
-        // A few much more often, so that filters, sorts and indexes meet on them.
+        // Some names are much more frequent, so that filters, sorts and indexes share them.
         let limit = [2, 2, 4, 5, COMMON.len() as u64][self.below(5) as usize];
         COMMON[self.below(limit) as usize]
     }
 
-    /// A scalar, handed to `put`.
+    /// Passes a random scalar to `put`.
     fn scalar<R>(&mut self, put: impl FnOnce(Value<'_>) -> R) -> R {
         let small = self.below(4) as i32;
-        // Small numbers mostly: one and the same index then has many values of one bracket.
+        // Mostly small numbers: an index then has many values of one type.
         let kind = if self.chance(50) { 0 } else { self.below(27) };
         put(match kind {
             0..=8 => Value::Int32(small),
@@ -102,13 +103,13 @@ impl Random {
         }
     }
 
-    /// A document; `arrays` is how often, in percent, a field is one.
+    /// Returns a document; `arrays` is the percentage of array fields.
     pub(super) fn document(&mut self, id: i32, arrays: u64) -> DocumentBuf {
         let mut out = Builder::new();
         out.append(c"_id", id);
         self.fields(&mut out, &["a", "b", "c"], 3, arrays);
         if self.chance(4) {
-            // A name that no path leads to.
+            // A field name that no path selects.
             self.field(&mut out, "a.x", 1, arrays);
         }
         if self.chance(50) {
@@ -119,12 +120,12 @@ impl Random {
         out.finish()
     }
 
-    /// A place of few.
+    /// Appends one of a few locations.
     fn point(&mut self, out: &mut Builder, name: &str) {
         out.begin_array(FieldName::known(name)).push(self.below(3) as f64).push(self.below(3) as f64).end();
     }
 
-    /// An index specification.
+    /// Returns an index specification.
     pub(super) fn index(&mut self, number: usize) -> DocumentBuf {
         let mut out = Builder::new();
         out.append(c"name", format!("i{number}").as_str());
@@ -169,7 +170,7 @@ impl Random {
                 out.append(c"unique", true);
             }
             4 if used.len() == 1 && hashed == parts => {
-                // Nothing expires while the clock stands at zero.
+                // Nothing expires while the clock is at zero.
                 out.append(c"expireAfterSeconds", 60i32);
             }
             _ => {}
@@ -180,7 +181,7 @@ impl Random {
         out.finish()
     }
 
-    /// The key pattern of an index that serves searches, or places and what stands before them.
+    /// Appends the key pattern of a text or geospatial index with other fields.
     fn of_text_or_places(&mut self, out: &mut Builder) {
         let (field, kind) = if self.chance(70) { ("g", "2dsphere") } else { ("c", "text") };
         let (before, after) = (self.chance(40), self.chance(30));
@@ -195,7 +196,7 @@ impl Random {
         out.end();
     }
 
-    /// The key pattern and the options of a wildcard index.
+    /// Appends the key pattern and the options of a wildcard index.
     fn wildcard(&mut self, out: &mut Builder) {
         let below = ["$**", "$**", "a.$**", "a.x.$**", "b.$**"][self.below(5) as usize];
         let other = ["a", "b", "c", "a.y"][self.below(4) as usize];
@@ -234,7 +235,7 @@ impl Random {
         }
     }
 
-    /// What strings are compared by; few, so that an index's and a query's are often the same.
+    /// Returns one of a few collations, so that index and query often have equal collations.
     pub(super) fn collation(&mut self) -> Option<DocumentBuf> {
         let strength = [1i32, 3].get(self.below(5) as usize)?;
         let mut out = Builder::new();
@@ -242,7 +243,7 @@ impl Random {
         Some(out.finish())
     }
 
-    /// A filter that a partial index may have.
+    /// Appends a filter that partial indexes allow.
     fn simple(&mut self, out: &mut Builder) {
         let path = self.path();
         out.begin_document(FieldName::known(path));
@@ -258,7 +259,7 @@ impl Random {
         out.end();
     }
 
-    /// A filter.
+    /// Returns a filter.
     pub(super) fn filter(&mut self) -> DocumentBuf {
         let mut out = Builder::new();
         self.clauses(&mut out, 2, false);
@@ -436,7 +437,7 @@ impl Random {
         }
     }
 
-    /// A sort pattern, often empty.
+    /// Returns a sort pattern, often empty.
     pub(super) fn sort(&mut self) -> DocumentBuf {
         let mut out = Builder::new();
         let mut used: Vec<&str> = Vec::new();

@@ -1,4 +1,4 @@
-//! Plans against the collection scan, on random documents, indexes, filters and sorts.
+//! Compares plans with the collection scan on random documents, indexes, filters and sorts.
 
 mod awkward;
 mod generate;

@@ -1,4 +1,4 @@
-//! The property: whatever the plan, the result is that of the collection scan.
+//! The property: every plan has the result of the collection scan.
 
 use crate::scope::Scope;
 
@@ -26,7 +26,7 @@ struct World {
     text: String,
 }
 
-/// What a read yields, in a form to compare: the ids in order, and the order's keys.
+/// Result of a read for comparison: the ids in order, and their sort keys.
 #[derive(Debug, PartialEq)]
 struct Outcome {
     ids: Vec<u64>,
@@ -64,7 +64,7 @@ impl World {
         }
         for number in 0..1 + random.below(4) as usize {
             let spec = random.index(number);
-            // Without a collation of its own an index is simple here, as the collection is.
+            // An index without a collation is simple here, like its collection.
             let simple = Context::for_tests();
             let parsed = crate::index::IndexSpec::parse(spec.view(), &self.namespace, &simple);
             let Ok(parsed) = parsed else { continue };
@@ -120,7 +120,7 @@ fn outcome(records: &[Record], read: &Read, whole: &dyn Fn(u64) -> DocumentBuf) 
     Outcome { keys: ids.iter().map(key).collect(), ids }
 }
 
-/// Runs one case; whether an index was used.
+/// Runs one case. Returns whether the plan used an index.
 fn case(seed: u64) {
     let mut random = Random::new(seed);
     let world = World::new(&mut random);
@@ -151,7 +151,7 @@ fn query(world: &World, view: &View, random: &mut Random, seed: u64) {
     let everything = world.run(view, &all, None).unwrap();
     let whole =
         |id: u64| everything.iter().find(|record| record.id.0 == id).unwrap().document.view().to_owned();
-    // Parallel arrays can't be sorted; whether an index notices depends on its fields.
+    // Parallel arrays cannot be sorted. An index detects them only if its fields have them.
     let Ok(expected) = world.run(view, &scan, None) else { return };
     let expected = outcome(&expected, &read, &whole);
     let about = |what: &str| {
@@ -196,7 +196,7 @@ fn query(world: &World, view: &View, random: &mut Random, seed: u64) {
         }
         let hinted = Read { hint: Some(Hint::Name(index.spec.name.clone())), ..read.clone() };
         let found = world.run(view, &hinted, None);
-        // A wildcard index may be of no use.
+        // A wildcard index may be unusable.
         if index.spec.wildcard.is_some() && found.is_err() {
             continue;
         }
@@ -218,7 +218,8 @@ fn query(world: &World, view: &View, random: &mut Random, seed: u64) {
     limited(world, view, &read, &expected, random, &about);
 }
 
-/// Whether an index bounds a filter by numbers: one that has all documents with numbers at a path of the filter.
+/// Returns true if an index bounds a filter by numbers: it has all documents with numbers at a path
+/// of the filter.
 fn is_served(world: &World, filter: &DocumentBuf) -> bool {
     let collection = world.database.collection(&world.namespace).unwrap();
     let indexes = &collection.data().unwrap().indexes;
@@ -249,7 +250,7 @@ fn is_served(world: &World, filter: &DocumentBuf) -> bool {
     })
 }
 
-/// What explain says of a filter's plan.
+/// Returns the explanation of a filter's plan.
 fn explained(world: &World, filter: &DocumentBuf) -> String {
     let request = FindRequest::new(filter.view());
     let (database, operation) = (&world.database, &world.operation);
@@ -265,7 +266,7 @@ fn explained(world: &World, filter: &DocumentBuf) -> String {
         .to_string()
 }
 
-/// A covered plan yields what the documents hold.
+/// Checks that a covered plan returns the values of the documents.
 fn covered(
     world: &World,
     view: &View,
@@ -300,13 +301,13 @@ fn counted(world: &World, view: &View, read: &Read, expected: usize, about: &dyn
     assert_eq!(count, expected, "{}", about("count by records"));
 }
 
-/// The different values of a path are the same whatever finds them.
+/// Checks that the distinct values of a path are equal for every plan.
 fn distinct(world: &World, path: &str, filter: &DocumentBuf, about: &dyn Fn(&str) -> String) {
     let values = |hint| {
         let (operation, context) = (&world.operation, &world.context);
         world.database.distinct(&Scope::new(operation, &world.namespace, context), path, filter.view(), hint)
     };
-    // An expression may fail on documents that a plan needn't look at.
+    // An expression may fail on documents that a plan skips.
     let Ok(wanted) = values(Some(Hint::Natural { forward: true })) else { return };
     let found = values(None).unwrap();
     let same = |a: &DocumentBuf, b: &DocumentBuf| {
@@ -323,7 +324,7 @@ fn distinct(world: &World, path: &str, filter: &DocumentBuf, about: &dyn Fn(&str
     assert!(same(&found, &wanted), "{}\nfound {found}\nwanted {wanted}", about(&format!("distinct {path}")));
 }
 
-/// Groups of which one document each is read are those of the collection scan.
+/// Checks that a distinct scan for a `$group` returns the groups of the collection scan.
 fn grouped(world: &World, random: &mut Random, filter: &DocumentBuf, about: &dyn Fn(&str) -> String) {
     let (path, fold) = (random.path(), ["$first", "$last"][random.below(2) as usize]);
     let (matches, sorts) = (random.chance(50), random.chance(60));
@@ -359,7 +360,7 @@ fn grouped(world: &World, random: &mut Random, filter: &DocumentBuf, about: &dyn
         }
         Ok(found)
     };
-    // Parallel arrays can't be sorted, and an expression may fail on documents that a plan needn't look at.
+    // Parallel arrays cannot be sorted. An expression may fail on documents that a plan skips.
     let Ok(wanted) = groups(Some(Hint::Natural { forward: true })) else { return };
     let found = groups(None).unwrap();
     let collation = &world.context.collation;
@@ -371,14 +372,14 @@ fn grouped(world: &World, random: &mut Random, filter: &DocumentBuf, about: &dyn
     let array = |group: &DocumentBuf| matches!(group.view().get("b"), Some(Value::Array(_)));
     let is_there = |group: &DocumentBuf| {
         let mut same = wanted.iter().filter(|other| key(other, "_id") == key(group, "_id"));
-        // Which of several arrays is first isn't decided by the order.
+        // The sort does not decide the order of arrays.
         same.any(|other| array(group) || array(other) || key(other, "b") == key(group, "b"))
     };
     let about = || format!("{}\n{pipeline}\nfound {found:?}\nwanted {wanted:?}", about("groups"));
     assert!(found.len() == wanted.len() && found.iter().all(is_there), "{}", about());
 }
 
-/// A partial index is used where its own filter is asked for, beside what bounds it.
+/// Checks that a partial index serves a filter that includes the index's filter.
 fn by_partial(world: &World, about: &dyn Fn(&str) -> String) {
     let collection = world.database.collection(&world.namespace).unwrap();
     for index in &collection.data().unwrap().indexes {
@@ -388,7 +389,7 @@ fn by_partial(world: &World, about: &dyn Fn(&str) -> String) {
         let Some(first) = first.filter(|_| spec.serves_plain_queries() && spec.wildcard.is_none()) else {
             continue;
         };
-        // What strings are compared by may be other than the index's.
+        // The collations of index and filter may differ.
         if spec.hidden || !simple || !spec.collation.is_simple() {
             continue;
         }
@@ -427,7 +428,7 @@ fn limited(
 fn every_plan_yields_what_the_collection_scan_yields() {
     let seeds = std::env::var("PLAN_SEEDS").ok().and_then(|seeds| seeds.parse().ok()).unwrap_or(150);
     let from = std::env::var("PLAN_FROM").ok().and_then(|from| from.parse().ok()).unwrap_or(1);
-    // Each worker takes every so-manieth seed.
+    // Each worker takes every `WORKERS`-th seed.
     const WORKERS: u64 = 2;
     std::thread::scope(|scope| {
         for worker in 0..WORKERS {
@@ -454,7 +455,7 @@ fn sources_are_of_every_kind() {
             kinds[match leaves.as_slice() {
                 [("EOF", _)] => 0,
                 [("COLLSCAN", _)] => 1,
-                // A path of a wildcard index, by its values and by the leaves below it.
+                // A path of a wildcard index, by its values or by the leaves below it.
                 [("IXSCAN", Some(access))] if access.index.spec.path_part.is_some() => {
                     5 + usize::from(access.parts.iter().any(|part| part.as_slice().len() == 2))
                 }

@@ -1,4 +1,4 @@
-//! Searches by a text index against a scan that scores every document.
+//! Compares text searches in an index with a scan that scores every document.
 
 use crate::scope::Scope;
 
@@ -73,7 +73,7 @@ fn search(random: &mut Random) -> String {
     format!("{{$search: \"{}\", $caseSensitive: {case}, $diacriticSensitive: {diacritics}}}", parts.join(" "))
 }
 
-/// A condition on what may be a field behind the text.
+/// Returns a condition on a possible field behind the text.
 fn behind(random: &mut Random) -> &'static str {
     match random.below(3) {
         0 => pick(
@@ -96,7 +96,7 @@ fn behind(random: &mut Random) -> &'static str {
     }
 }
 
-/// How well a document answers a search, told from the document alone.
+/// Returns a document's score for a search, computed from the document alone.
 fn score(document: Document<'_>, text: &TextIndex, search: &Search) -> Option<f64> {
     let scores = text.spec.scores(document).unwrap();
     let of = |wanted: &String| scores.iter().find(|(term, _)| term == wanted).map(|(_, score)| score);
@@ -109,7 +109,7 @@ fn score(document: Document<'_>, text: &TextIndex, search: &Search) -> Option<f6
 fn a_text_index_finds_what_a_scan_scores() {
     let (namespace, context) = (Namespace::parse("test.c").unwrap(), Arc::new(Context::for_tests()));
     let (mut searched, mut answered) = (0, 0);
-    // A world takes about as long as five of those of other plans.
+    // A world takes about five times as long as in the tests of other plans.
     let number = |name: &str| std::env::var(name).ok().and_then(|text| text.parse::<u64>().ok());
     let (from, seeds) =
         (number("PLAN_FROM").unwrap_or(0), number("PLAN_SEEDS").map_or(150, |seeds| seeds / 5));
@@ -122,7 +122,7 @@ fn a_text_index_finds_what_a_scan_scores() {
         let spec =
             IndexSpec::parse(extended_json::parse(&index).unwrap().view(), &namespace, &context).unwrap();
         let text = spec.text.clone().unwrap();
-        // Before some documents and after others.
+        // Builds the index before some documents and after others.
         let (count, built) = (random.below(30), random.below(30));
         for id in 0..=count {
             if id == built.min(count) {
