@@ -18,9 +18,7 @@ use storage::{DiskEngine, DiskOptions, Engine, MemoryEngine, threads};
 /// Reason why a server failed.
 #[derive(Debug)]
 pub(crate) struct Failure {
-    /// Kind of failure.
     pub(crate) kind: Kind,
-    /// Error message.
     pub(crate) message: String,
 }
 

@@ -29,7 +29,6 @@ const COLUMNS: [(&str, usize); 15] = [
 /// Maximum number of running operations with their own lines.
 const RUNNING: usize = 5;
 
-/// A running operation.
 pub(super) struct Running {
     pub(super) seconds: f64,
     pub(super) what: String,

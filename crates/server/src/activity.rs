@@ -66,7 +66,6 @@ pub(crate) struct Current {
     pub(crate) user: Option<UserName>,
     /// The command, unless it is too large.
     pub(crate) body: Vec<u8>,
-    /// Start time.
     pub(crate) started: Instant,
     /// Reason of an interruption.
     killed: Option<ErrorCode>,

@@ -17,7 +17,6 @@ use std::time::Duration;
 /// Generic arguments of a command.
 #[derive(Default)]
 pub(crate) struct Arguments<'a> {
-    /// Logical session.
     pub(crate) session: Option<SessionId>,
     /// Logical session as the client named it, before the check of its owner.
     pub(crate) named_session: Option<Named>,
@@ -31,11 +30,9 @@ pub(crate) struct Arguments<'a> {
     pub(crate) statement_ids: Option<base::bson::Array<'a>>,
     /// Time limit. Zero means no limit and is `None`.
     pub(crate) max_time: Option<Duration>,
-    /// Read concern.
     pub(crate) read_concern: Asked,
     /// Write concern, if given.
     pub(crate) write_concern: Option<WriteConcern>,
-    /// Read preference.
     pub(crate) read_preference: ReadPreference,
     /// The client's comment for logs and currentOp.
     pub(crate) comment: Option<Value<'a>>,

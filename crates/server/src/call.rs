@@ -24,11 +24,9 @@ pub(crate) struct Call<'a> {
     pub(crate) connection: &'a mut ConnectionState,
     /// State of the request since its start.
     pub(crate) progress: &'a mut Progress,
-    /// The request.
     pub(crate) request: &'a Request<'a>,
     /// Row of the command in the command table.
     pub(crate) command: &'static Command,
-    /// Generic arguments.
     pub(crate) arguments: Arguments<'a>,
     /// The reply so far. `ok` and other generic fields are appended later.
     pub(crate) reply: &'a mut Builder,

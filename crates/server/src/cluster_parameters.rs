@@ -25,7 +25,7 @@ pub(crate) struct ChangeStreamOptions {
     pub(crate) time: u64,
 }
 
-/// Current values.
+/// Cluster parameters in use.
 #[derive(Default)]
 pub(crate) struct ClusterParameters {
     change_streams: RwLock<ChangeStreamOptions>,

@@ -36,7 +36,6 @@ pub(crate) struct ConnectionState {
 
 /// Facts of a TLS handshake.
 pub(crate) struct Peer {
-    /// Protocol version.
     pub(crate) protocol: Option<ProtocolVersion>,
     /// Subject of the client's verified certificate.
     pub(crate) subject: Option<String>,

@@ -18,9 +18,7 @@ const PLACE: Place = Place { database: "config", collection: "settings", id: "Re
 /// Values set by the command.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Custom {
-    /// Read concern level.
     pub(crate) read: Option<ReadConcern>,
-    /// Write concern.
     pub(crate) write: Option<WriteConcern>,
     /// Cluster time and wall clock time of the last change.
     pub(crate) updated: Option<(u64, i64)>,

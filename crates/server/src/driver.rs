@@ -37,7 +37,7 @@ pub(crate) enum On {
     OwnThread,
 }
 
-/// A connection.
+/// Protocol state of a connection: received bytes, current request, unsent reply.
 pub(crate) struct Driver {
     pub(crate) server: Arc<Server>,
     pub(crate) state: ConnectionState,
@@ -49,7 +49,7 @@ pub(crate) struct Driver {
     request: Option<Box<Request>>,
     /// Event that the request waits for.
     pub(crate) event: Option<Event>,
-    /// A reply.
+    /// Bytes of the current reply.
     out: Vec<u8>,
     /// Number of sent bytes of the reply.
     sent: usize,

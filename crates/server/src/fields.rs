@@ -94,6 +94,8 @@ impl<'a> Fields<'a> {
     }
 
     /// Takes a boolean.
+    ///
+    /// Errors: TypeMismatch, IDLDuplicateField.
     pub(crate) fn boolean(&mut self, name: &str) -> Result<Option<bool>> {
         self.typed(name, "bool", |value| value.as_bool())
     }
@@ -164,22 +166,30 @@ impl<'a> Fields<'a> {
             .transpose()
     }
 
-    /// Takes a number.
+    /// Takes a number of any type as a double.
+    ///
+    /// Errors: TypeMismatch, IDLDuplicateField.
     pub(crate) fn number(&mut self, name: &str) -> Result<Option<f64>> {
         self.typed(name, NUMBERS, |value| value.as_number().map(|number| number.to_f64()))
     }
 
     /// Takes a string.
+    ///
+    /// Errors: TypeMismatch, IDLDuplicateField.
     pub(crate) fn string(&mut self, name: &str) -> Result<Option<&'a str>> {
         self.typed(name, "string", Value::as_str)
     }
 
     /// Takes a document.
+    ///
+    /// Errors: TypeMismatch, IDLDuplicateField.
     pub(crate) fn document(&mut self, name: &str) -> Result<Option<Document<'a>>> {
         self.typed(name, "object", Value::as_document)
     }
 
     /// Takes an array.
+    ///
+    /// Errors: TypeMismatch, IDLDuplicateField.
     pub(crate) fn array(&mut self, name: &str) -> Result<Option<Array<'a>>> {
         self.typed(name, "array", Value::as_array)
     }
@@ -210,6 +220,8 @@ impl<'a> Fields<'a> {
     }
 
     /// Takes a list of strings.
+    ///
+    /// Errors: TypeMismatch with the element that is not a string.
     pub(crate) fn strings(&mut self, name: &str) -> Result<Option<Vec<&'a str>>> {
         let Some(array) = self.array(name)? else { return Ok(None) };
         let text = |(at, value): (usize, Value<'a>)| {

@@ -34,10 +34,10 @@ const GRACE: Duration = Duration::from_millis(100);
 const KEEP: Duration = Duration::from_millis(20);
 const KEEP_TIMES: u32 = 10;
 
-/// Holders below this share of the limit are not ended.
+/// Divisor of the limit: smaller holders are not ended.
 const LEAST_SHARE: u64 = 128;
 
-/// Share of the limit that operations, cursors and messages may always use.
+/// Divisor of the limit: operations, cursors and messages may always use this part.
 const OPERATIONS_SHARE: u64 = 4;
 
 /// Interval of the log line about memory that cannot be freed.

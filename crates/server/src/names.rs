@@ -5,18 +5,14 @@ use std::fmt;
 /// A user's name and database.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct UserName {
-    /// Name.
     pub(crate) name: String,
-    /// Database.
     pub(crate) db: String,
 }
 
 /// A role's name and database.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct RoleName {
-    /// Name.
     pub(crate) role: String,
-    /// Database.
     pub(crate) db: String,
 }
 

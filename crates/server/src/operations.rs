@@ -79,9 +79,7 @@ impl TimesSoFar {
 /// Counters of a command on a database.
 #[derive(Default)]
 pub(crate) struct CommandTimes {
-    /// Durations.
     pub(crate) times: Times,
-    /// Failures.
     pub(crate) failed: Counter,
 }
 
@@ -90,7 +88,6 @@ pub(crate) struct CommandTimes {
 pub(crate) struct CommandSum {
     /// Executions.
     pub(crate) total: i64,
-    /// Failures.
     pub(crate) failed: i64,
     /// Total time in microseconds.
     pub(crate) micros: i64,

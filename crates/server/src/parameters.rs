@@ -16,13 +16,11 @@ use std::time::Duration;
 /// Value of a parameter.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Setting {
-    /// A boolean.
     Boolean(bool),
     /// A 32-bit integer.
     Integer(i32),
     /// A 64-bit integer, usually bytes.
     Long(i64),
-    /// A double.
     Double(f64),
     /// A word of a fixed list.
     Word(&'static str),
@@ -152,16 +150,16 @@ pub(crate) const SYNC_DELAY: &str = "syncdelay";
 /// Milliseconds between two timed syncs of the journal.
 pub(crate) const SYNC_EVERY: &str = "journalCommitInterval";
 
-/// Maximum of [`SYNC_EVERY`].
+/// Maximum of [`SYNC_EVERY`], in milliseconds.
 const SYNC_EVERY_MAX: i64 = 500;
 
-/// Maximum of [`SYNC_DELAY`].
+/// Maximum of [`SYNC_DELAY`], in seconds.
 const SYNC_DELAY_MAX: f64 = 9_000_000.0;
 
 /// Maximum message size before authentication, in bytes.
 const STRANGER_MESSAGE_MAX: &str = "preAuthMaximumMessageSizeBytes";
 
-/// Current values.
+/// The parameters of a server, with copies of values that each command reads.
 pub(crate) struct Parameters {
     values: RwLock<Vec<Setting>>,
     /// Current limits, ready for each operation.

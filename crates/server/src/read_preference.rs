@@ -23,7 +23,6 @@ pub(crate) enum Mode {
 /// The read preference of a command.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct ReadPreference {
-    /// Mode.
     pub(crate) mode: Mode,
     /// True if the preference requires tags. No standby has tags.
     pub(crate) has_tags: bool,

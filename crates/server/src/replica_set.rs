@@ -44,7 +44,6 @@ impl ReplicaSet {
         ReplicaSet { name, config, standing, primary: AtomicBool::new(true) }
     }
 
-    /// Returns the configuration.
     pub(crate) fn config(&self) -> SetConfig {
         self.config.lock().clone()
     }
@@ -123,7 +122,7 @@ impl ReplicaSet {
         Ok(())
     }
 
-    /// Replaces the configuration.
+    /// Replaces the configuration and wakes waiting hellos.
     pub(crate) fn configure(&self, server: &Server, config: SetConfig) {
         *self.config.lock() = config;
         server.topology.changed.raise();

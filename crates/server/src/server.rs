@@ -148,7 +148,6 @@ pub struct Server {
     /// Profiler and slow operations.
     pub(crate) profiler: Profiler,
     pub(crate) default_concerns: DefaultConcerns,
-    /// Feature compatibility version.
     pub(crate) feature_version: FeatureVersion,
     /// State of setUserWriteBlockMode.
     pub(crate) user_write_block: UserWriteBlock,
@@ -159,7 +158,6 @@ pub struct Server {
     pub(crate) topology: TopologyState,
     /// Replica set of one member, set from the start or when it is initiated.
     pub(crate) set: OnceLock<ReplicaSet>,
-    /// Cluster parameters.
     pub(crate) cluster_parameters: ClusterParameters,
     /// Network threads that handle a request.
     pub(crate) occupied: AtomicUsize,

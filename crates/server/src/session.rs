@@ -175,7 +175,7 @@ impl Drop for Session {
     }
 }
 
-/// All sessions.
+/// The registry of all sessions.
 pub(crate) struct Sessions {
     start: Instant,
     /// Clock of session timeouts, which tests may set.
@@ -291,7 +291,6 @@ impl Sessions {
         self.sessions.lock().get(id).cloned()
     }
 
-    /// Returns all sessions.
     pub(crate) fn all(&self) -> Vec<Arc<Session>> {
         self.sessions.lock().values().cloned().collect()
     }

@@ -14,7 +14,7 @@ const SETTINGS: [(&str, i32); 5] = [
     ("catchUpTakeoverDelayMillis", 30_000),
 ];
 
-/// A configuration.
+/// The configuration of a replica set with one member.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct SetConfig {
     /// Version, which only grows.

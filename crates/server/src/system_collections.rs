@@ -121,9 +121,7 @@ fn by_id(id: &str) -> DocumentBuf {
 /// Location of a setting that has its own document.
 #[derive(Clone, Copy)]
 pub(crate) struct Place {
-    /// Database.
     pub(crate) database: &'static str,
-    /// Collection.
     pub(crate) collection: &'static str,
     /// `_id` of the document.
     pub(crate) id: &'static str,

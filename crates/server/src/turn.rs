@@ -38,7 +38,6 @@ impl Line {
 
 /// An object with a queue.
 pub(crate) trait HasLine {
-    /// Returns the queue.
     fn line(&self) -> &Line;
 }
 

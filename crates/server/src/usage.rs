@@ -21,7 +21,6 @@ pub(crate) const CLASSES: [&str; 3] = ["reads", "writes", "commands"];
 /// Total time and number of operations.
 #[derive(Clone, Copy, Default, Debug, PartialEq)]
 pub(crate) struct Sum {
-    /// Microseconds.
     pub(crate) micros: i64,
     /// Operations.
     pub(crate) count: i64,
@@ -77,7 +76,6 @@ impl Spans {
 pub(crate) struct Latency {
     /// Sum of all durations.
     pub(crate) sum: Sum,
-    /// Histogram of durations.
     pub(crate) spans: Spans,
 }
 
@@ -158,7 +156,6 @@ impl Usage {
         self.collections.len() >= OWN_MAX
     }
 
-    /// Adds other sums.
     pub(crate) fn add(&mut self, other: &Usage) {
         for (namespace, spent) in &other.collections {
             if let Some(known) = self.collections.get_mut(namespace) {

@@ -31,7 +31,6 @@ pub(crate) struct WriteConcern {
 pub(crate) enum Acknowledgement {
     /// A number of members.
     Members(i64),
-    /// `majority`.
     Majority,
     /// A named mode of the set's configuration, which has none.
     Named(String),

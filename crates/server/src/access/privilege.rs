@@ -11,9 +11,7 @@ use std::collections::HashMap;
 /// The right to run actions on the resources of a pattern.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Privilege {
-    /// Pattern of resources.
     pub(crate) resource: Pattern,
-    /// Allowed actions.
     pub(crate) actions: Actions,
 }
 

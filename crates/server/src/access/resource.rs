@@ -43,13 +43,9 @@ impl<'a> Resource<'a> {
 /// A [`Resource`] that owns its names.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) enum OwnedResource {
-    /// As [`Resource::Cluster`].
     Cluster,
-    /// As [`Resource::AnyNormal`].
     AnyNormal,
-    /// As [`Resource::Database`].
     Database(Box<str>),
-    /// As [`Resource::Collection`].
     Collection(Box<str>, Box<str>),
 }
 

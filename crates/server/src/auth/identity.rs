@@ -8,13 +8,11 @@ use std::time::Instant;
 /// An authenticated user, as of the last read of its document.
 #[derive(Clone, Debug)]
 pub(crate) struct Identity {
-    /// Name and database.
     pub(crate) user: UserName,
     /// Id that distinguishes the user from an earlier user of this name.
     pub(crate) user_id: Option<[u8; 16]>,
     /// Directly granted roles, without inherited roles.
     pub(crate) roles: Vec<RoleName>,
-    /// Authentication mechanism.
     pub(crate) mechanism: &'static str,
     /// Digest that identifies the user's sessions.
     pub(crate) digest: [u8; 32],

@@ -18,7 +18,6 @@ use std::time::Instant;
 pub(crate) struct Login<'a> {
     /// Authenticated user.
     pub(crate) user: &'a UserName,
-    /// Authentication mechanism.
     pub(crate) mechanism: &'static str,
     /// True if the login began inside a hello.
     pub(crate) is_speculative: bool,
@@ -30,7 +29,6 @@ pub(crate) struct Login<'a> {
 pub(crate) struct Failure<'a> {
     /// Requested user.
     pub(crate) user: &'a UserName,
-    /// Authentication mechanism.
     pub(crate) mechanism: &'static str,
     /// True if the login began inside a hello.
     pub(crate) is_speculative: bool,

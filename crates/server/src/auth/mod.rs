@@ -42,7 +42,7 @@ pub(crate) const EXTERNAL: &str = "$external";
 /// Mechanism for client certificates.
 pub(crate) const X509: &str = "MONGODB-X509";
 
-/// State of authentication.
+/// Authentication state that all connections share.
 pub(crate) struct Auth {
     enabled: bool,
     /// Enabled mechanisms.

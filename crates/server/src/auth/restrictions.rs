@@ -15,7 +15,6 @@ const FIELDS: [&str; 2] = ["clientSource", "serverAddress"];
 /// Both addresses of a connection.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Ends {
-    /// Client address.
     pub(crate) client: IpAddr,
     /// Server address that the client connected to.
     pub(crate) server: IpAddr,

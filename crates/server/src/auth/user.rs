@@ -11,7 +11,6 @@ use wire::scram::{Credential, Mechanism};
 /// The parts of a user's document that authentication needs.
 #[derive(Clone, Debug)]
 pub(crate) struct User {
-    /// Name and database.
     pub(crate) name: UserName,
     /// Id that distinguishes the user from an earlier user of this name.
     pub(crate) id: Option<[u8; 16]>,

@@ -26,7 +26,7 @@ pub(crate) const AGGREGATE: Command = Command::new(
 .takes_write_concern()
 .in_transactions();
 
-/// Fields of the command.
+/// Parsed fields of the command. `explain` uses them too.
 pub(crate) struct Parts<'a> {
     pub(crate) namespace: Namespace,
     pub(crate) collation: Option<Collation>,
@@ -141,6 +141,8 @@ pub(crate) fn check_stable_api(pipeline: Array<'_>) -> Result<()> {
 
 impl<'a> Parts<'a> {
     /// Parses the fields of the command.
+    ///
+    /// Errors: invalid, missing or unknown fields.
     pub(crate) fn read(fields: &mut Fields<'a>, database: &str) -> Result<Parts<'a>> {
         let namespace = match fields.command_value() {
             Value::String(name) => Namespace::new(database, name)?,

@@ -20,7 +20,7 @@ pub(crate) const COUNT: Command = Command::new(
 .stable_api()
 .takes_read_concern();
 
-/// Fields of the command.
+/// Parsed fields of the command. `explain` uses them too.
 pub(crate) struct Parts<'a> {
     pub(crate) namespace: Namespace,
     pub(crate) collation: Option<Collation>,
@@ -43,6 +43,8 @@ fn count(call: &mut Call<'_>) -> Result<Answer> {
 
 impl<'a> Parts<'a> {
     /// Parses the fields of the command.
+    ///
+    /// Errors: invalid, missing or unknown fields.
     pub(crate) fn read(fields: &mut Fields<'a>) -> Result<Parts<'a>> {
         let parts = Parts {
             namespace: fields.namespace()?,

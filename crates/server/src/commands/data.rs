@@ -266,7 +266,9 @@ impl Call<'_> {
 }
 
 impl<'a> Fields<'a> {
-    /// Takes `hint`.
+    /// Takes `hint`: a key pattern or the name of an index.
+    ///
+    /// Errors: an invalid hint.
     pub(crate) fn hint(&mut self) -> Result<Option<Hint>> {
         match self.any("hint")? {
             Some(value) => Hint::parse(value),

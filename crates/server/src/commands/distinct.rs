@@ -20,7 +20,7 @@ pub(crate) const DISTINCT: Command = Command::new(
 .takes_read_concern()
 .in_transactions();
 
-/// Fields of the command.
+/// Parsed fields of the command. `explain` uses them too.
 pub(crate) struct Parts<'a> {
     pub(crate) namespace: Namespace,
     pub(crate) collation: Option<Collation>,
@@ -42,6 +42,8 @@ fn distinct(call: &mut Call<'_>) -> Result<Answer> {
 
 impl<'a> Parts<'a> {
     /// Parses the fields of the command.
+    ///
+    /// Errors: invalid, missing or unknown fields.
     pub(crate) fn read(fields: &mut Fields<'a>) -> Result<Parts<'a>> {
         let parts = Parts {
             namespace: fields.namespace()?,

@@ -18,7 +18,7 @@ pub(crate) const FIND: Command =
         .takes_read_concern()
         .in_transactions();
 
-/// Fields of the command.
+/// Parsed fields of the command. `explain` uses them too.
 pub(crate) struct Parts<'a> {
     pub(crate) namespace: Namespace,
     pub(crate) collation: Option<Collation>,
@@ -53,6 +53,8 @@ fn find(call: &mut Call<'_>) -> Result<Answer> {
 
 impl<'a> Parts<'a> {
     /// Parses the fields of the command.
+    ///
+    /// Errors: invalid, missing or unknown fields.
     pub(crate) fn read(fields: &mut Fields<'a>) -> Result<Parts<'a>> {
         let namespace = fields.namespace()?;
         // In this command only `filter` does not accept null for a missing value.

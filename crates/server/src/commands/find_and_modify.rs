@@ -24,7 +24,7 @@ pub(crate) const FIND_AND_MODIFY: Command = Command::new(
 .stable_api()
 .retryable_write();
 
-/// Fields of the command.
+/// Parsed fields of the command. `explain` uses them too.
 pub(crate) struct Parts<'a> {
     pub(crate) namespace: Namespace,
     pub(crate) query: Document<'a>,
@@ -78,6 +78,8 @@ fn run(call: &mut Call<'_>) -> Result<Answer> {
 
 impl<'a> Parts<'a> {
     /// Parses the fields of the command.
+    ///
+    /// Errors: invalid, missing or unknown fields.
     pub(crate) fn read(fields: &mut Fields<'a>) -> Result<Parts<'a>> {
         let namespace = fields.writable_namespace()?;
         let query = fields.document("query")?.unwrap_or(Document::EMPTY);

@@ -272,7 +272,9 @@ fn privileges(fields: &mut Fields<'_>) -> Result<Option<Vec<Privilege>>> {
     Ok(Some(privileges))
 }
 
-/// Takes `roles`.
+/// Takes `roles` without duplicates.
+///
+/// Errors: an invalid role name.
 fn roles(call: &Call<'_>, fields: &mut Fields<'_>) -> Result<Option<Vec<RoleName>>> {
     let Some(list) = fields.array("roles")? else { return Ok(None) };
     let names = list.iter().map(|name| role::read_name(name, call.request.database));

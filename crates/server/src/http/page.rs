@@ -8,7 +8,7 @@ use sha2::{Digest, Sha256};
 
 const PAGE: &str = include_str!("page.html");
 
-/// Returns the page.
+/// Returns the page with its security headers.
 pub(super) fn answer() -> Response {
     let policy = format!(
         "default-src 'none'; script-src '{}'; style-src '{}'; connect-src 'self'; base-uri 'none'; \

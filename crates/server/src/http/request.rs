@@ -17,7 +17,7 @@ const TARGET_MAX: usize = 2 * 1024;
 /// Maximum length of the body, in bytes. A body contains only a name and a password.
 const BODY_MAX: usize = 4 * 1024;
 
-/// A request.
+/// A parsed request, borrowed from the received bytes.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Request<'a> {
     /// Method, for example `GET`.
@@ -32,13 +32,10 @@ pub(crate) struct Request<'a> {
     pub(crate) origin: Option<&'a str>,
     /// Sec-Fetch-Site header: the browser's relation of that page to this server.
     pub(crate) fetch_site: Option<&'a str>,
-    /// Authorization header.
     pub(crate) authorization: Option<&'a str>,
-    /// Cookie header.
     pub(crate) cookie: Option<&'a str>,
     /// Token that authorizes a change.
     pub(crate) token: Option<&'a str>,
-    /// Body.
     pub(crate) body: &'a [u8],
     /// True if the connection stays open.
     pub(crate) stays: bool,

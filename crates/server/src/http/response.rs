@@ -10,7 +10,6 @@ const GUARDS: &str = "Cache-Control: no-store\r\nX-Content-Type-Options: nosniff
 /// A response to a request.
 #[derive(Debug)]
 pub(crate) struct Response {
-    /// HTTP status.
     pub(crate) status: u16,
     content_type: &'static str,
     fields: String,

@@ -30,7 +30,7 @@ impl Sink {
         }
     }
 
-    /// Writes a line.
+    /// Writes a line with a final newline. Errors are ignored.
     pub(super) fn write(&mut self, mut line: String) {
         line.push('\n');
         // A failure of the log itself cannot be reported anywhere.

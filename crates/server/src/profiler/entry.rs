@@ -27,7 +27,6 @@ pub(crate) struct Finished<'a> {
     pub(crate) notes: Option<Notes>,
     /// Size of the reply in bytes.
     pub(crate) reply_length: usize,
-    /// Duration.
     pub(crate) took: Duration,
 }
 

@@ -15,7 +15,6 @@ pub(crate) struct Note {
     pub(crate) examined: (i64, i64),
     /// Summary of the plan.
     pub(crate) plan: Option<String>,
-    /// Duration.
     pub(crate) took: Duration,
 }
 

@@ -22,7 +22,9 @@ pub(crate) fn create(asked: &mut Asked<'_>) -> Result<()> {
     view(asked)
 }
 
-/// `collMod`.
+/// `collMod`: a change of a view also requires the privileges to read its new source.
+///
+/// Errors: Unauthorized; InvalidOptions for only one of `viewOn` and `pipeline`.
 pub(crate) fn coll_mod(asked: &mut Asked<'_>) -> Result<()> {
     asked.need(asked.collection(), Action::CollMod)?;
     let has = |name: &str| asked.body.get(name).is_some();
@@ -55,7 +57,7 @@ fn view(asked: &mut Asked<'_>) -> Result<()> {
     Ok(())
 }
 
-/// `cloneCollectionAsCapped`.
+/// `cloneCollectionAsCapped`: requires find on the source, and the actions that create the target.
 pub(crate) fn clone_as_capped(asked: &mut Asked<'_>) -> Result<()> {
     asked.need(asked.collection(), Action::Find)?;
     let to = asked.body.get("toCollection").and_then(|name| name.as_str());

@@ -16,7 +16,7 @@ fn with_bypass(asked: &Asked<'_>, actions: Actions) -> Actions {
     }
 }
 
-/// `insert`.
+/// `insert`: requires insert, and the action to bypass validation if the request has the flag.
 pub(crate) fn insert(asked: &mut Asked<'_>) -> Result<()> {
     let actions = with_bypass(asked, Actions::one(Action::Insert));
     asked.need_all(asked.collection(), actions)
@@ -31,7 +31,7 @@ pub(crate) fn update(asked: &mut Asked<'_>) -> Result<()> {
     asked.need_all(asked.collection(), actions)
 }
 
-/// `findAndModify`.
+/// `findAndModify`: requires find, and the actions of `remove`, `update` and `upsert`.
 pub(crate) fn find_and_modify(asked: &mut Asked<'_>) -> Result<()> {
     let mut actions = with_bypass(asked, Actions::one(Action::Find));
     if asked.has("remove") {

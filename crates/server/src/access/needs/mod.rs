@@ -50,7 +50,6 @@ pub(crate) enum Needs {
 pub(crate) struct Needed {
     /// Resource of the privilege.
     pub(crate) resource: OwnedResource,
-    /// Required actions.
     pub(crate) actions: Actions,
 }
 
@@ -80,7 +79,6 @@ pub(crate) fn refused() -> base::Error {
 }
 
 impl<'a> Asked<'a> {
-    /// Returns the user.
     pub(crate) fn user(&self) -> Option<&'a UserName> {
         self.identity.map(|identity| &identity.user)
     }

@@ -88,7 +88,7 @@ pub(crate) fn features(asked: &mut Asked<'_>) -> Result<()> {
     }
 }
 
-/// `getDiagnosticData`.
+/// `getDiagnosticData`: requires the actions of the commands with these statistics.
 pub(crate) fn diagnostic_data(asked: &mut Asked<'_>) -> Result<()> {
     for action in [Action::ServerStatus, Action::ReplSetGetStatus, Action::ConnPoolStats] {
         asked.need(Resource::Cluster, action)?;

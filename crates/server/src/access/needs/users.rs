@@ -61,7 +61,7 @@ fn on_restrictions(asked: &mut Asked<'_>) -> Result<()> {
     }
 }
 
-/// `createUser`.
+/// `createUser`: also requires the rights to grant its roles and to set its restrictions.
 pub(crate) fn create_user(asked: &mut Asked<'_>) -> Result<()> {
     asked.need(own_database(asked), CreateUser)?;
     on_roles(asked, GrantRole)?;
@@ -108,27 +108,29 @@ pub(crate) fn merge_users(asked: &mut Asked<'_>) -> Result<()> {
     Ok(())
 }
 
-/// `grantRolesToUser` and `grantRolesToRole`.
+/// `grantRolesToUser` and `grantRolesToRole`: require grantRole in the databases of the roles.
 pub(crate) fn grant_roles(asked: &mut Asked<'_>) -> Result<()> {
     on_roles(asked, GrantRole)
 }
 
-/// `revokeRolesFromUser` and `revokeRolesFromRole`.
+/// `revokeRolesFromUser` and `revokeRolesFromRole`: require revokeRole in the databases of the
+/// roles.
 pub(crate) fn revoke_roles(asked: &mut Asked<'_>) -> Result<()> {
     on_roles(asked, RevokeRole)
 }
 
-/// `grantPrivilegesToRole`.
+/// `grantPrivilegesToRole`: requires grantRole in the databases of the privileges.
 pub(crate) fn grant_privileges(asked: &mut Asked<'_>) -> Result<()> {
     on_privileges(asked, GrantRole)
 }
 
-/// `revokePrivilegesFromRole`.
+/// `revokePrivilegesFromRole`: requires revokeRole in the databases of the privileges.
 pub(crate) fn revoke_privileges(asked: &mut Asked<'_>) -> Result<()> {
     on_privileges(asked, RevokeRole)
 }
 
-/// `createRole`.
+/// `createRole`: also requires the rights to grant its roles and privileges, and to set its
+/// restrictions.
 pub(crate) fn create_role(asked: &mut Asked<'_>) -> Result<()> {
     asked.need(own_database(asked), CreateRole)?;
     on_roles(asked, GrantRole)?;
