@@ -34,7 +34,7 @@ fn deadline(progress: &Progress, arguments: &Arguments<'_>) -> Result<Instant> {
     }
 }
 
-/// Returns the reason to stop a wait for other members, if any.
+/// Returns a check that cancels waits in a remote store, after killOp or maxTimeMS.
 pub(crate) fn over(
     state: &ConnectionState,
     progress: &Progress,

@@ -284,7 +284,7 @@ impl Effective {
         self.describe(err!(WriteConcernFailed, "waiting for replication timed out"), true)
     }
 
-    /// Returns the error for the reply if the wait for other members was interrupted.
+    /// Returns the error for the reply if the store cancelled the wait for other members.
     pub(crate) fn cancelled(&self, why: &str) -> Error {
         self.describe(err!(WriteConcernFailed, "waiting for replication was ended: {why}"), false)
     }

@@ -193,8 +193,8 @@ impl Call<'_> {
     }
 
     /// Waits until the commits that a read may have seen are durable, if its read concern requires
-    /// this and standbys hold copies of the data. A read then never returns a commit that is lost
-    /// later. `before` is the latest position before the read.
+    /// this and the store is shared. A read then never returns a commit that is lost later.
+    /// `before` is the latest position before the read.
     ///
     /// Errors: the store's errors; interruption.
     pub(crate) fn confirm_read(&self, before: Position) -> Result<()> {

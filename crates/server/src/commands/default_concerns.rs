@@ -65,7 +65,7 @@ fn change(call: &mut Call<'_>) -> Result<Answer> {
     Ok(Answer::Done)
 }
 
-/// Checks that the server is a member of a replica set.
+/// Refuses the command on a standalone.
 ///
 /// Errors: MongoDB's 51300 on a standalone.
 fn refuse_on_standalone(call: &Call<'_>) -> Result<()> {

@@ -8,7 +8,8 @@ use base::bson::{Array, Element, Value};
 use database::language::Resource as On;
 use database::language::{Asker, Inputs, StageDefinition, first_stage, stages_of};
 
-/// `aggregate`: requires find on the collection, and the privileges of each stage.
+/// `aggregate`: requires the privileges of each stage, and find on the collection unless the first
+/// stage brings its own documents.
 pub(crate) fn aggregate(asked: &mut Asked<'_>) -> Result<()> {
     let collection = asked.value().and_then(|value| value.as_str()).unwrap_or("$cmd.aggregate");
     let pipelines: Vec<Array<'_>> =
