@@ -178,13 +178,13 @@ const FIXED: &[&str] = &[
     "wiredTigerFileHandleCloseScanInterval",
 ];
 
-/// Returns the error for a read of such a parameter; `None` if MongoDB lacks it.
+/// Returns the error for a read of a listed parameter; `None` for other names.
 pub(crate) fn not_told(name: &str) -> Option<Error> {
     let is_known = CHANGEABLE.binary_search(&name).is_ok() || FIXED.binary_search(&name).is_ok();
     is_known.then(|| nothing_here(name))
 }
 
-/// Returns the error for a change of such a parameter; `None` if MongoDB lacks it.
+/// Returns the error for a change of a listed parameter; `None` for other names.
 pub(super) fn not_set(name: &str) -> Option<Error> {
     let fixed = || FIXED.binary_search(&name).is_ok();
     match CHANGEABLE.binary_search(&name) {
