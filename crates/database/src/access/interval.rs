@@ -1,7 +1,8 @@
-//! Intervals of values in MongoDB's order, and sets of them: the bounds of one part of an index.
+//! Intervals of values in MongoDB's sort order, and sets of intervals: the bounds of one part of an
+//! index.
 //!
-//! An endpoint keeps both the value, which explain prints, and its ascending key string, by which
-//! intervals are compared, joined and cut. All sets are sorted and disjoint.
+//! An endpoint has both the value, for explain, and its ascending key string. Comparison, union and
+//! intersection use the key strings. All sets are sorted and disjoint.
 
 use crate::index::KeyRange;
 use base::bson::{ObjectId, RegexText, Type, Value, ValueBuf};
@@ -10,23 +11,23 @@ use query::Collation;
 use std::cmp::Ordering;
 use std::fmt;
 
-/// One end of an interval.
+/// An end of an interval.
 #[derive(Clone, Debug)]
 pub(crate) struct Endpoint {
     /// The value as an ascending key string.
     pub(crate) key: Vec<u8>,
     /// The value.
     pub(crate) value: ValueBuf,
-    /// Whether the value itself lies within.
+    /// True if the interval contains the value.
     pub(crate) inclusive: bool,
 }
 
 /// All values between two endpoints.
 #[derive(Clone, Debug)]
 pub(crate) struct Interval {
-    /// Where it begins.
+    /// Lower end.
     pub(crate) low: Endpoint,
-    /// Where it ends.
+    /// Upper end.
     pub(crate) high: Endpoint,
 }
 
@@ -41,7 +42,7 @@ impl Endpoint {
         Endpoint { key, value: value.to_owned(), inclusive }
     }
 
-    /// The same where strings are ordered by a collation.
+    /// Returns an endpoint whose strings are ordered by a collation.
     pub(crate) fn collated(value: Value<'_>, inclusive: bool, collation: &Collation) -> Endpoint {
         let mut key = Vec::new();
         collation.append_key(value, true, &mut key);
@@ -50,7 +51,7 @@ impl Endpoint {
 }
 
 impl Interval {
-    /// From one value to another.
+    /// Returns the interval between two values.
     pub(crate) fn new(
         low: Value<'_>,
         low_inclusive: bool,
@@ -60,30 +61,31 @@ impl Interval {
         Interval { low: Endpoint::new(low, low_inclusive), high: Endpoint::new(high, high_inclusive) }
     }
 
-    /// One value alone.
+    /// Returns the interval of one value.
     pub(crate) fn point(value: Value<'_>) -> Interval {
         let end = Endpoint::new(value, true);
         Interval { low: end.clone(), high: end }
     }
 
-    /// All values that equal one under a collation.
+    /// Returns the interval of all values equal to `value` under a collation.
     pub(crate) fn equal_to(value: Value<'_>, collation: &Collation) -> Interval {
         let end = Endpoint::collated(value, true, collation);
         Interval { low: end.clone(), high: end }
     }
 
-    /// Whether a collation may order what lies within: strings, and what may hold them.
+    /// Returns true if the interval may have strings, or arrays and documents with strings, whose
+    /// order depends on the collation.
     pub(crate) fn reaches_strings(&self) -> bool {
         let (first, last) = (Interval::bracket(Type::String), Interval::bracket(Type::Array));
         self.low.key < last.high.key && self.high.key >= first.low.key
     }
 
-    /// Every value there is.
+    /// Returns the interval of all values.
     pub(crate) fn all() -> Interval {
         Interval::new(Value::MinKey, true, Value::MaxKey, true)
     }
 
-    /// All values of a type's bracket.
+    /// Returns the interval of all values of a type bracket.
     pub(crate) fn bracket(kind: Type) -> Interval {
         let first_id = Value::ObjectId(ObjectId([0; 12]));
         let empty_binary = Value::Binary { subtype: 0, bytes: &[] };
@@ -119,12 +121,12 @@ impl Interval {
         Interval::new(low, true, high, high_inclusive)
     }
 
-    /// Whether it holds one value alone.
+    /// Returns true if the interval contains a single value.
     pub(crate) fn is_point(&self) -> bool {
         self.low.inclusive && self.high.inclusive && self.low.key == self.high.key
     }
 
-    /// Whether it reaches to an end of the order, so that it may leave out little.
+    /// Returns true if the interval extends to MinKey or MaxKey and may therefore exclude little.
     pub(crate) fn reaches_an_end(&self) -> bool {
         self.low.value.kind() == Type::MinKey || self.high.value.kind() == Type::MaxKey
     }
@@ -144,7 +146,7 @@ impl Interval {
         (!both.is_empty()).then_some(both)
     }
 
-    /// Whether nothing lies between this interval and a later one, so that they make one.
+    /// Returns true if this interval and a later interval have no gap and form one interval.
     fn touches(&self, later: &Interval) -> bool {
         match self.high.key.cmp(&later.low.key) {
             Ordering::Less => false,
@@ -154,23 +156,23 @@ impl Interval {
     }
 }
 
-/// Which of two beginnings comes first; the one that includes its value does.
+/// Compares two lower ends. The inclusive end is first.
 fn low_order(a: &Endpoint, b: &Endpoint) -> Ordering {
     a.key.cmp(&b.key).then_with(|| b.inclusive.cmp(&a.inclusive))
 }
 
-/// Which of two ends comes first; the one that leaves its value out does.
+/// Compares two upper ends. The exclusive end is first.
 fn high_order(a: &Endpoint, b: &Endpoint) -> Ordering {
     a.key.cmp(&b.key).then_with(|| a.inclusive.cmp(&b.inclusive))
 }
 
 impl Intervals {
-    /// Every value there is.
+    /// Returns the set of all values.
     pub(crate) fn all() -> Intervals {
         Intervals(vec![Interval::all()])
     }
 
-    /// The union of intervals in any order.
+    /// Returns the union of intervals in any order.
     pub(crate) fn union(mut intervals: Vec<Interval>) -> Intervals {
         intervals.retain(|interval| !interval.is_empty());
         intervals.sort_by(|a, b| low_order(&a.low, &b.low));
@@ -188,7 +190,7 @@ impl Intervals {
         Intervals(joined)
     }
 
-    /// What lies in both sets.
+    /// Returns the intersection of two sets.
     pub(crate) fn intersection(&self, other: &Intervals) -> Intervals {
         let (mut a, mut b) = (self.0.iter().peekable(), other.0.iter().peekable());
         let mut both = Vec::new();
@@ -203,19 +205,19 @@ impl Intervals {
         Intervals(both)
     }
 
-    /// The union of an index's own ranges.
+    /// Returns the union of a geospatial index's key ranges.
     pub(crate) fn of(ranges: &[KeyRange]) -> Intervals {
         let interval =
             |range: &KeyRange| Interval::new(range.low.view(), true, range.high.view(), range.closed);
         Intervals::union(ranges.iter().map(interval).collect())
     }
 
-    /// What lies in either set.
+    /// Returns the union of two sets.
     pub(crate) fn with(&self, other: &Intervals) -> Intervals {
         Intervals::union(self.0.iter().chain(&other.0).cloned().collect())
     }
 
-    /// Every value that isn't in the set.
+    /// Returns the complement of the set.
     pub(crate) fn complement(&self) -> Intervals {
         let Interval { low: mut from, high: end } = Interval::all();
         let mut gaps = Vec::new();
@@ -228,17 +230,17 @@ impl Intervals {
         Intervals::union(gaps)
     }
 
-    /// The intervals in ascending order.
+    /// Returns the intervals in ascending order.
     pub(crate) fn as_slice(&self) -> &[Interval] {
         &self.0
     }
 
-    /// Whether there is nothing in the set.
+    /// Returns true if the set is empty.
     pub(crate) fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// Whether every value is in the set.
+    /// Returns true if the set contains every value.
     pub(crate) fn is_all(&self) -> bool {
         let all = |interval: &Interval| {
             interval.low.inclusive
@@ -249,7 +251,7 @@ impl Intervals {
         matches!(self.0.as_slice(), [only] if all(only))
     }
 
-    /// The only value of the set, if it has only one.
+    /// Returns the value of a set with a single value.
     pub(crate) fn single_point(&self) -> Option<&Endpoint> {
         match self.0.as_slice() {
             [only] if only.is_point() => Some(&only.low),
@@ -257,14 +259,14 @@ impl Intervals {
         }
     }
 
-    /// Whether the set is some values and nothing between values.
+    /// Returns true if all intervals are single values.
     pub(crate) fn is_points(&self) -> bool {
         !self.0.is_empty() && self.0.iter().all(Interval::is_point)
     }
 }
 
 impl Interval {
-    /// The interval as a walk backwards meets it.
+    /// Prints the interval in the order of a backward scan.
     pub(crate) fn reversed(&self) -> String {
         Interval { low: self.high.clone(), high: self.low.clone() }.to_string()
     }
@@ -278,7 +280,7 @@ impl fmt::Display for Interval {
     }
 }
 
-/// A value as explain prints it in bounds: strings quoted, whole doubles with a point.
+/// A value in explain's notation of bounds: quoted strings, whole doubles with a decimal point.
 struct Shown<'a>(&'a ValueBuf);
 
 impl fmt::Display for Shown<'_> {

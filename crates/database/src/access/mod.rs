@@ -1,4 +1,4 @@
-//! An index with the bounds of a scan over it: what a plan chooses and what an index scan runs over.
+//! An index with the bounds of a scan. A plan chooses it and an index scan reads it.
 
 pub(crate) mod interval;
 
@@ -14,18 +14,18 @@ use std::sync::Arc;
 pub(crate) struct Access {
     /// The index.
     pub(crate) index: Arc<Index>,
-    /// The bounds of each part; all values where there are none.
+    /// Bounds of each part; all values if unbounded.
     pub(crate) parts: Vec<Intervals>,
-    /// Where documents have arrays, as far as known when planning began.
+    /// Multikey paths of each part when planning began, as bits.
     pub(crate) multikey: Vec<u32>,
-    /// Which members of the filter's outermost `$and` a key within the bounds proves.
+    /// Members of the filter's outermost `$and` that a key within the bounds proves.
     pub(crate) proven: Vec<bool>,
-    /// Parts whose bounds come from conditions, among them such that all values satisfy.
+    /// Parts with bounds from conditions, including conditions that all values satisfy.
     pub(crate) bounded: Vec<bool>,
 }
 
 impl Access {
-    /// An index without bounds.
+    /// Returns an index without bounds.
     pub(crate) fn whole(index: &Arc<Index>) -> Access {
         let parts = index.spec.parts.len();
         Access {
@@ -37,37 +37,37 @@ impl Access {
         }
     }
 
-    /// The same, no key of which proves that its document matches.
+    /// Returns the access with keys that do not prove the filter.
     pub(crate) fn proving_nothing(self) -> Access {
         Access { proven: vec![false], ..self }
     }
 
-    /// Whether some document has an array on a part's path.
+    /// Returns true if some document has an array on a part's path.
     pub(crate) fn is_multikey(&self, part: usize) -> bool {
         self.multikey.get(part).is_some_and(|bits| *bits != 0)
     }
 
-    /// Whether some document has an array on any path of the index.
+    /// Returns true if some document has an array on any path of the index.
     pub(crate) fn any_multikey(&self) -> bool {
         self.multikey.iter().any(|bits| *bits != 0)
     }
 
-    /// A part's path.
+    /// Returns a part's path.
     pub(crate) fn path(&self, part: usize) -> Option<&Path> {
         self.index.spec.parts.get(part).map(|part| &part.path)
     }
 
-    /// Whether no key can lie within the bounds.
+    /// Returns true if no key can be within the bounds.
     pub(crate) fn is_empty(&self) -> bool {
         self.parts.iter().any(Intervals::is_empty)
     }
 
-    /// Whether there is a single key within the bounds.
+    /// Returns true if a single key is within the bounds.
     pub(crate) fn is_single_key(&self) -> bool {
         self.parts.iter().all(|part| part.single_point().is_some())
     }
 
-    /// The one key within the bounds, as the index stores it.
+    /// Returns the single key within the bounds, in the index's format.
     pub(crate) fn single_key(&self) -> Vec<u8> {
         let mut key = Vec::new();
         for (intervals, part) in self.parts.iter().zip(&self.index.spec.parts) {
@@ -80,13 +80,13 @@ impl Access {
         key
     }
 
-    /// Whether keys within the bounds prove the whole filter.
+    /// Returns true if keys within the bounds prove the whole filter.
     pub(crate) fn proves_all(&self) -> bool {
         self.proven.iter().all(|proven| *proven)
     }
 
-    /// The deepest component at which the paths of both parts lead through the same array, as
-    /// far as any document has one there. The last bit stands for all components from it on.
+    /// Returns the deepest path component at which both paths pass through the same array, if any
+    /// document has an array there. The last bit stands for all deeper components.
     pub(crate) fn shared_array(&self, a: usize, b: usize) -> Option<usize> {
         let (first, second) = (self.path(a)?.components(), self.path(b)?.components());
         let common = first.iter().zip(second).take_while(|(a, b)| a == b).count();

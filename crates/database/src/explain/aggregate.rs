@@ -1,7 +1,7 @@
-//! Explaining an aggregation: the plan of its front, then the stages that the plan doesn't do.
+//! explain of an aggregation: the plan of its leading stages, then the remaining stages.
 //!
-//! `$group`s directly behind a plan, which MongoDB runs together with it in its engine of slots: their place in the
-//! explanation is that of stages of the plan, which are numbered from the bottom up.
+//! MongoDB runs `$group` stages directly behind a plan in its slot-based engine, together with the
+//! plan. Explain prints them as stages of the plan, numbered from the bottom up.
 
 use super::read::projection_name;
 use super::{Effect, Records, Stats, Subject, Top, Verbosity, begin, drain, missing};
@@ -21,7 +21,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 impl Database {
     /// Explains an aggregation.
     ///
-    /// Errors: 51029 for `$out` and `$merge` where the plan is to be run; those of the aggregation.
+    /// Errors: 51029 for `$out` and `$merge` if the plan would run; errors of the aggregation.
     pub fn explain_aggregate(
         self: &Arc<Self>,
         scope: &Scope,
@@ -98,10 +98,10 @@ impl Database {
     }
 }
 
-/// What a plan shows as its own of the stages behind it, and how many stages that are.
+/// Returns the plan's top stage made from the stages behind it, and their number.
 fn top(plan: &Plan, stages: &[(DocumentBuf, usize)]) -> (Top, usize) {
     let read = &plan.read;
-    // Searches and distances are the classic engine's.
+    // MongoDB's classic engine runs text and geospatial searches.
     let searches = read.matcher.searches_text() || read.matcher.near().is_some();
     let groups = stages.iter().take_while(|(stage, _)| !searches && is_pushed(stage.view())).count();
     if groups > 0 {
@@ -124,7 +124,7 @@ fn top(plan: &Plan, stages: &[(DocumentBuf, usize)]) -> (Top, usize) {
     }
 }
 
-/// A `$group` that gets one document of each group, as MongoDB shows it.
+/// Returns MongoDB's form of a `$group` that receives one document of each group.
 fn of_first_documents(stage: Document<'_>) -> DocumentBuf {
     let mut out = Builder::new();
     out.begin_document(c"$groupByDistinctScan").begin_document(c"newRoot");
@@ -139,7 +139,7 @@ fn of_first_documents(stage: Document<'_>) -> DocumentBuf {
     out.finish()
 }
 
-/// The projection of what the stages behind the plan need.
+/// Returns the projection of the paths needed by the stages behind the plan.
 fn of_paths(needed: &[Path]) -> DocumentBuf {
     let mut out = Builder::new();
     needed.iter().for_each(|path| {
@@ -151,7 +151,7 @@ fn of_paths(needed: &[Path]) -> DocumentBuf {
     out.finish()
 }
 
-/// A `$project` that includes or computes fields, as MongoDB prints it: the plan does it.
+/// Returns MongoDB's form of a `$project` that includes or computes fields. The plan runs it.
 fn inclusion(stage: Document<'_>) -> Option<DocumentBuf> {
     let Some(Value::Document(spec)) = stage.get("$project") else { return None };
     let mut out = Builder::new();
@@ -168,7 +168,7 @@ fn inclusion(stage: Document<'_>) -> Option<DocumentBuf> {
         };
     }
     if without_id {
-        // Nothing else would be an exclusion.
+        // `_id` alone would be an exclusion.
         if spec.iter().count() == 1 {
             return None;
         }
@@ -185,7 +185,8 @@ fn is_plain_false(value: Value<'_>) -> bool {
     is_flag(value) && !value.is_truthy()
 }
 
-/// Whether a field of a projection leaves out something. Recursion is bounded by the nesting of documents.
+/// Returns true if a field of a projection excludes something. Nesting of documents limits the
+/// recursion.
 fn excludes(value: Value<'_>) -> bool {
     match value {
         Value::Document(inner) if !inner.first().is_some_and(|first| first.name().starts_with('$')) => {
@@ -195,7 +196,7 @@ fn excludes(value: Value<'_>) -> bool {
     }
 }
 
-/// How MongoDB calls a projection in a pipeline.
+/// Returns MongoDB's name of a projection in a pipeline.
 fn name_of(read: &Read, spec: Document<'_>) -> &'static str {
     match spec.iter().all(|element| is_flag(element.value())) {
         true => projection_name(read, spec),
@@ -203,7 +204,7 @@ fn name_of(read: &Read, spec: Document<'_>) -> &'static str {
     }
 }
 
-/// A plan's explanation as the first of a pipeline's stages.
+/// Returns a plan's explanation as the first stage of a pipeline.
 fn around(plan: &DocumentBuf, rest: &[(DocumentBuf, usize)], from: usize, counted: &Counted) -> DocumentBuf {
     let mut out = Builder::new();
     out.append_optional(c"explainVersion", plan.view().get("explainVersion"));
@@ -221,15 +222,15 @@ fn around(plan: &DocumentBuf, rest: &[(DocumentBuf, usize)], from: usize, counte
     out.finish()
 }
 
-/// How many documents came out of the plan, and of each stage after it.
+/// Numbers of documents that the plan and each later stage returned.
 #[derive(Default)]
 struct Counted {
     counts: Mutex<Vec<Arc<AtomicU64>>>,
 }
 
 impl Counted {
-    /// Runs the stages over what the plan yields. They own their source, so the plan is lent to
-    /// them and taken back when they are done.
+    /// Runs the stages over a plan's output. The stages own their source, so the plan is shared
+    /// with them and returned afterwards.
     fn run(&self, stream: Records, rest: &Pipeline, environment: &Environment) -> Result<(Records, Effect)> {
         let lent = Arc::new(Mutex::new(stream));
         let mut counts = Vec::new();
@@ -248,7 +249,7 @@ impl Counted {
         Ok((stream.into_inner(), Effect { found, ..Effect::default() }))
     }
 
-    /// Appends the stages, each with what came out of it where that is known.
+    /// Appends the stages, each with its number of output documents if known.
     fn append(&self, stages: &[(DocumentBuf, usize)], out: &mut Builder) {
         for (spec, position) in stages {
             out.push_document().append_all(spec.view());
@@ -257,7 +258,7 @@ impl Counted {
         }
     }
 
-    /// How many documents came out of the plan (0) or of a stage (from 1 on).
+    /// Returns the number of documents that the plan (0) or a stage (from 1) returned.
     fn after(&self, position: usize) -> Option<u64> {
         self.counts.lock().get(position).map(|count| count.load(Relaxed))
     }
@@ -269,7 +270,7 @@ impl Counted {
     }
 }
 
-/// A plan lent to a pipeline.
+/// A plan shared with a pipeline.
 struct Lent(Arc<Mutex<Records>>);
 
 impl Stage for Lent {
@@ -291,17 +292,17 @@ impl Stage for Count {
     }
 }
 
-/// What that engine leaves to the stages behind it.
+/// Accumulators that the slot-based engine leaves to the classic stages.
 const LEFT_OUT: [&str; 2] = ["$median", "$percentile"];
 
-/// Whether a stage, as explain shows it, is a `$group` of that engine.
+/// Returns true if the slot-based engine runs a stage of explain output, which must be a `$group`.
 pub(super) fn is_pushed(stage: Document<'_>) -> bool {
     let Some(Value::Document(group)) = stage.get("$group") else { return false };
     let operators = group.iter().filter_map(|field| field.value().as_document()?.first());
     !operators.into_iter().any(|operator| LEFT_OUT.contains(&operator.name()))
 }
 
-/// Prints the groups, the last of them on top, over what the plan's own stages did.
+/// Prints the groups over the plan's stages, the last group on top.
 pub(super) fn explain(counts: &[Arc<AtomicU64>], tree: &Node, out: &mut Explainer) {
     let Some((last, before)) = counts.split_last() else { return tree.describe(out) };
     let groups = last.load(Relaxed);
@@ -309,14 +310,14 @@ pub(super) fn explain(counts: &[Arc<AtomicU64>], tree: &Node, out: &mut Explaine
     out.input(|out| explain(before, tree, out));
 }
 
-/// Stages with their numbers, the first that runs being 1.
+/// Numbers the stages. The first running stage has number 1.
 pub(super) fn numbered(stage: Document<'_>) -> DocumentBuf {
     let mut out = Builder::new();
     append_numbered(stage, 0, &mut out);
     out.finish()
 }
 
-/// Recursion is bounded by the stages that a plan has.
+/// The number of stages in a plan limits the recursion.
 fn append_numbered(stage: Document<'_>, mut before: i32, out: &mut Builder) {
     let number = before + stages_in(stage);
     for element in stage {
@@ -349,7 +350,7 @@ fn append_numbered(stage: Document<'_>, mut before: i32, out: &mut Builder) {
     }
 }
 
-/// How many stages there are, this one and all below.
+/// Returns the number of stages in a subtree.
 fn stages_in(stage: Document<'_>) -> i32 {
     let one = stage.get("inputStage").and_then(|input| input.as_document()).map_or(0, stages_in);
     let several = stage.get("inputStages").and_then(|inputs| inputs.as_array());

@@ -1,11 +1,9 @@
-//! explain: which plan a statement has, and what it did when carried out.
+//! explain: the plan of a statement and its execution statistics.
 //!
-//! The shape is MongoDB's with its classic engine: `queryPlanner` with the winning and the rejected
-//! plans, and from `executionStats` on what the plan really did. Nothing is ever changed: of
-//! writes, the plan that finds their documents is run, and what would happen to these is counted.
-//! The server adds what it knows better: the command, its host and version, `ok`.
-//!
-//! How much explain tells.
+//! The output has the shape of MongoDB's classic engine: `queryPlanner` with the winning and
+//! rejected plans, and from `executionStats` on the statistics of a run. Explain changes no data.
+//! For a write, it runs the plan that finds the documents and counts the effects. The server adds
+//! the command, host, version and `ok`.
 
 mod aggregate;
 mod read;
@@ -21,47 +19,47 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Instant;
 
-/// The most results that plans which were not chosen are asked for.
+/// Most results requested from each rejected plan.
 const TRIAL_RESULTS: u64 = 101;
 
-/// What stands on top of a plan: the stage that makes a statement's result of the documents found.
+/// Top stage of a plan: produces a statement's result from the documents found.
 pub(crate) enum Top {
-    /// Nothing: the documents are the result.
+    /// No stage: the documents are the result.
     Documents,
-    /// A projection: how explain calls it, and its specification.
+    /// A projection: its name in explain, and its specification.
     Projection(&'static str, DocumentBuf),
-    /// `$group`s, the first over the plan, each with how many groups came out of it, and the projection of what
-    /// they read.
+    /// `$group` stages, the first over the plan, each with its number of groups, and the projection
+    /// of their input.
     Groups(Vec<Arc<AtomicU64>>, DocumentBuf),
-    /// Counting.
+    /// A count.
     Count {
-        /// Documents to pass over, which the plan does.
+        /// Number of documents that the plan skips.
         skip: u64,
     },
-    /// Deleting what is found.
+    /// A delete of the documents found.
     Delete {
-        /// Whether the document is returned.
+        /// Returns the document.
         returns: bool,
     },
-    /// Updating what is found.
+    /// An update of the documents found.
     Update {
-        /// Whether the document is returned.
+        /// Returns the document.
         returns: bool,
     },
 }
 
-/// What a statement would do to the documents found.
+/// Effect of a statement on the documents found.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Effect {
-    /// Documents found.
+    /// Number of documents found.
     pub(crate) found: u64,
-    /// Documents that an update would change.
+    /// Number of documents that an update would change.
     pub(crate) modified: u64,
-    /// Whether an update would insert.
+    /// True if an update would insert a document.
     pub(crate) upserted: bool,
 }
 
-/// A plan about to be explained.
+/// A plan to explain.
 pub(crate) struct Subject<'a> {
     pub(crate) namespace: &'a Namespace,
     pub(crate) collection: &'a Collection,
@@ -72,7 +70,7 @@ pub(crate) struct Subject<'a> {
 /// A running plan.
 pub(crate) type Records = Box<dyn RecordStream>;
 
-/// Runs a plan to its end, says what would become of its documents, and gives it back.
+/// Runs a plan to its end. Returns the plan and its effect.
 pub(crate) type Run<'r> = &'r mut dyn FnMut(Records) -> Result<(Records, Effect)>;
 
 /// Runs a plan to its end.
@@ -85,7 +83,7 @@ pub(crate) fn drain(mut stream: Records) -> Result<(Records, Effect)> {
 }
 
 impl Subject<'_> {
-    /// Appends `queryPlanner` and, if asked for, `executionStats`.
+    /// Appends `queryPlanner` and, if requested, `executionStats`.
     pub(crate) fn explain(&self, verbosity: Verbosity, run: Run<'_>, out: &mut Builder) -> Result<()> {
         self.query_planner(out);
         if verbosity != Verbosity::QueryPlanner {
@@ -123,12 +121,12 @@ impl Subject<'_> {
         out.end().end();
     }
 
-    /// The plans that were not chosen; of a filter's branches, each planned by itself, there are none.
+    /// Returns the rejected plans. A filter with separately planned branches has none.
     fn rejected(&self) -> Vec<Node> {
         if self.plan.is_of_branches() { Vec::new() } else { self.plan.rejected() }
     }
 
-    /// Appends a plan, which MongoDB has one deeper where it would run it in its engine of slots.
+    /// Appends a plan. MongoDB nests it one level deeper if its slot-based engine would run it.
     fn append_plan(&self, tree: &Node, is_kept: bool, out: &mut Builder) {
         let stages = self.print(tree, None).stages;
         out.append(c"isCached", is_kept);
@@ -157,7 +155,7 @@ impl Subject<'_> {
         Ok(())
     }
 
-    /// The plans not chosen, each tried a little.
+    /// Appends the rejected plans, each after a short run.
     fn all_plans(&self, out: &mut Builder) -> Result<()> {
         out.begin_array(c"allPlansExecution");
         for tree in &self.rejected() {
@@ -177,7 +175,7 @@ impl Subject<'_> {
         Ok(())
     }
 
-    /// Results of the whole: none of what counts or writes.
+    /// Returns the number of results. Counts and writes have none.
     fn returned(&self, effect: Effect) -> u64 {
         match &self.top {
             Top::Documents | Top::Projection(..) => effect.found,
@@ -187,7 +185,7 @@ impl Subject<'_> {
         }
     }
 
-    /// Prints a plan, with what its nodes did if it has been run.
+    /// Prints a plan, with the statistics of its nodes if it has run.
     fn print(&self, tree: &Node, ran: Option<(Effect, Report)>) -> Printed {
         let (effect, report) = ran.unzip();
         let mut explainer = Explainer::new(report);
@@ -243,7 +241,7 @@ impl Subject<'_> {
     }
 }
 
-/// A plan's stages, printed.
+/// Printed stages of a plan.
 struct Printed {
     stages: DocumentBuf,
     keys_examined: u64,
@@ -263,15 +261,15 @@ impl Printed {
     }
 }
 
-/// The start of every explanation of a plan that MongoDB runs in its classic engine.
+/// Returns the start of an explanation for MongoDB's classic engine.
 fn begin() -> Builder {
     let mut out = Builder::new();
     out.append(c"explainVersion", "1");
     out
 }
 
-/// What is said of a statement whose collection isn't there: nothing is found, by a plan of one
-/// stage, or by a count of nothing.
+/// Returns the explanation for a missing collection: a plan with a single EOF stage, or a count of
+/// nothing.
 fn missing(
     namespace: &Namespace,
     filter: &query::matcher::Matcher,
@@ -310,21 +308,21 @@ fn missing(
     out.finish()
 }
 
-/// How much explain tells, and so whether the plan is run.
+/// Verbosity of explain. Decides whether the plan runs.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Verbosity {
-    /// The plans alone.
+    /// Plans only.
     QueryPlanner,
-    /// What the winning plan did as well.
+    /// Also runs the winning plan.
     ExecutionStats,
-    /// What the others did when tried, too.
+    /// Also runs the rejected plans for a short time.
     AllPlansExecution,
 }
 
 impl Verbosity {
-    /// Reads the name.
+    /// Parses the name of a verbosity.
     ///
-    /// Errors: BadValue for any other.
+    /// Errors: BadValue for an unknown name.
     pub fn parse(name: &str) -> Result<Verbosity> {
         match name {
             "queryPlanner" => Ok(Verbosity::QueryPlanner),
@@ -337,7 +335,7 @@ impl Verbosity {
         }
     }
 
-    /// The name.
+    /// Returns the name.
     pub fn name(self) -> &'static str {
         match self {
             Verbosity::QueryPlanner => "queryPlanner",

@@ -1,6 +1,7 @@
-//! Explaining the reads: find, count, distinct.
+//! explain of reads (find, count, distinct) and writes.
 //!
-//! Explaining the writes: what finds their documents, and how many they would change.
+//! For a write, explain runs the read of its documents and counts the documents that it would
+//! change.
 
 use super::{Effect, Records, Subject, Top, Verbosity, begin, drain, missing};
 use crate::collection::Collection;
@@ -20,7 +21,7 @@ use std::sync::Arc;
 impl Database {
     /// Explains a find.
     ///
-    /// Errors: those of the find.
+    /// Errors: errors of the find.
     pub fn explain_find(
         self: &Arc<Self>,
         scope: &Scope,
@@ -40,7 +41,7 @@ impl Database {
         }
         let top = match &projection {
             None => Top::Documents,
-            // Inclusions and exclusions alone are what MongoDB calls simple.
+            // MongoDB calls a projection simple if it only includes or only excludes fields.
             Some(_) if read.covering.is_some() && !read.return_key => {
                 Top::Projection(projection_name(&read, request.projection), request.projection.to_owned())
             }
@@ -54,7 +55,7 @@ impl Database {
 
     /// Explains a count.
     ///
-    /// Errors: those of the count.
+    /// Errors: errors of the count.
     pub fn explain_count(
         self: &Arc<Self>,
         scope: &Scope,
@@ -85,7 +86,7 @@ impl Database {
 
     /// Explains a distinct.
     ///
-    /// Errors: those of the distinct.
+    /// Errors: errors of the distinct.
     pub fn explain_distinct(
         self: &Arc<Self>,
         scope: &Scope,
@@ -109,7 +110,7 @@ impl Database {
         explained(scope, (view, &collection), read, Top::Documents, verbosity, &mut drain)
     }
 
-    /// Explains what finds a view's documents.
+    /// Explains the read of a view's documents.
     fn explain_filtered(
         self: &Arc<Self>,
         scope: &Scope,
@@ -124,7 +125,7 @@ impl Database {
     }
 }
 
-/// Whether a projection that includes nothing leaves out top-level fields alone.
+/// Returns true if a projection without inclusions excludes only top-level fields.
 fn excludes_plainly(spec: Document<'_>) -> bool {
     spec.iter().all(|element| {
         let is_flag = matches!(element.value(), Value::Boolean(_)) || element.value().as_number().is_some();
@@ -132,7 +133,7 @@ fn excludes_plainly(spec: Document<'_>) -> bool {
     })
 }
 
-/// How MongoDB calls a projection of plain inclusions: by whether paths go into documents.
+/// Returns MongoDB's name of a projection of plain inclusions. It depends on dotted paths.
 pub(super) fn projection_name(read: &Read, spec: Document<'_>) -> &'static str {
     let dotted = spec.iter().any(|element| element.name().contains('.'));
     let nested = read.covering.iter().flatten().any(|path| path.components().len() > 1);
@@ -142,7 +143,7 @@ pub(super) fn projection_name(read: &Read, spec: Document<'_>) -> &'static str {
 impl Database {
     /// Explains a delete statement.
     ///
-    /// Errors: those of finding its documents.
+    /// Errors: errors of the read of its documents.
     pub fn explain_delete(
         &self,
         scope: &Scope,
@@ -154,7 +155,7 @@ impl Database {
 
     /// Explains an update statement.
     ///
-    /// Errors: those of finding its documents and of changing them.
+    /// Errors: errors of the read of its documents and of the update.
     pub fn explain_update(
         &self,
         scope: &Scope,
@@ -168,8 +169,8 @@ impl Database {
 
     /// Explains a findAndModify.
     ///
-    /// Errors: NamespaceNotFound where there is no such database; those of finding the document and of
-    /// changing it.
+    /// Errors: NamespaceNotFound without the database; errors of the read of the document and of
+    /// the change.
     pub fn explain_find_and_modify(
         &self,
         scope: &Scope,
@@ -204,7 +205,7 @@ impl Database {
         run: super::Run<'_>,
     ) -> Result<DocumentBuf> {
         let Scope { namespace, .. } = scope;
-        // A write of one document ends by itself; a sort is told.
+        // A write of one document ends by itself. A sort receives the limit.
         let first = read.limit == 1 && read.sort.is_none();
         if first {
             read.limit = 0;
@@ -237,7 +238,7 @@ fn explained(
     Ok(out.finish())
 }
 
-/// What an update would do to the documents found.
+/// Returns the effect of an update on the documents found.
 fn would_update(
     mut stream: Records,
     request: &UpdateRequest,

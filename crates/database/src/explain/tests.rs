@@ -1,4 +1,4 @@
-//! Explanations: their shape, and that their numbers are true.
+//! Tests of explain output: its shape, and that its numbers are correct.
 
 use crate::scope::Scope;
 
@@ -24,7 +24,7 @@ fn json(text: &str) -> DocumentBuf {
     extended_json::parse(text).unwrap()
 }
 
-/// What is at a dotted path of names.
+/// Returns the value at a dotted path.
 fn at<'a>(document: Document<'a>, path: &str) -> Option<Value<'a>> {
     base::bson::Path::new(FieldName::known(path)).get(document)
 }

@@ -1,6 +1,7 @@
-//! aggregate: a pipeline over a collection, a view, or no collection at all.
+//! aggregate: a pipeline over a collection, a view, or no collection.
 //!
-//! `$out`: a collection's new content, built beside it and put in its place at once.
+//! This module also has `$out`: it writes a collection's new content to a temporary collection and
+//! then replaces the target at once.
 
 use super::collections::OtherCollections;
 use super::oplog::{OplogScan, Order, TransactionsScan};
@@ -24,17 +25,17 @@ use query::pipeline::{Environment, RunsOn, Sink, first_stage};
 use query::{Context, MetaKind, Pipeline, SortPattern, Stage};
 use std::sync::Arc;
 
-/// What only the server knows of a pipeline's sources.
+/// Pipeline sources that only the server can provide.
 pub enum ServerSource<'a> {
-    /// The operations of `$currentOp`.
+    /// Operations for `$currentOp`.
     CurrentOp,
-    /// The sessions of `$listLocalSessions` with these options.
+    /// Sessions for `$listLocalSessions` with these options.
     ListLocalSessions(Document<'a>),
-    /// The latencies of a namespace, for `$collStats`.
+    /// Latencies of a namespace for `$collStats`.
     Latencies {
         /// The namespace.
         namespace: &'a str,
-        /// Whether with histograms.
+        /// Includes histograms.
         histograms: bool,
     },
 }
@@ -42,23 +43,23 @@ pub enum ServerSource<'a> {
 /// Returns the documents of the server's sources.
 pub type Sources = Arc<dyn Fn(ServerSource<'_>) -> Result<Vec<DocumentBuf>> + Send + Sync>;
 
-/// An aggregate, its stages not yet parsed.
+/// An aggregate with unparsed stages.
 #[derive(Clone)]
 pub struct AggregateRequest<'a> {
     /// The stages.
     pub pipeline: Array<'a>,
-    /// The index to use for the leading `$match` and `$sort`.
+    /// Index hint for the leading `$match` and `$sort`.
     pub hint: Option<Hint>,
-    /// Whether blocking stages may spill to disk; `None` is as the server is set.
+    /// Allows blocking stages to spill to disk; `None` uses the server's setting.
     pub allow_disk_use: Option<bool>,
-    /// Who answers the server's own stages.
+    /// Provider of the server's sources.
     pub sources: Option<Sources>,
-    /// Whether `$out` and `$merge` write what validators refuse.
+    /// Lets `$out` and `$merge` write documents that fail validation.
     pub bypass_validation: bool,
 }
 
 impl<'a> AggregateRequest<'a> {
-    /// A pipeline with MongoDB's default options.
+    /// Returns a request with MongoDB's default options.
     pub fn new(pipeline: Array<'a>) -> AggregateRequest<'a> {
         AggregateRequest {
             pipeline,
@@ -70,7 +71,7 @@ impl<'a> AggregateRequest<'a> {
     }
 }
 
-/// Checks that a pipeline over a collection, or over none, begins with a stage that suits.
+/// Checks that the first stage of a pipeline is allowed over a collection, or without one.
 ///
 /// Errors: InvalidNamespace.
 pub(crate) fn check_first_stage(namespace: &Namespace, pipeline: &Pipeline) -> Result<()> {
@@ -98,16 +99,16 @@ pub(crate) fn check_first_stage(namespace: &Namespace, pipeline: &Pipeline) -> R
     }
 }
 
-/// What the front of a pipeline leaves to the plan: its filter, order and limit.
+/// The leading part of a pipeline as a plan (filter, order, limit), and the remaining stages.
 pub(crate) struct Front {
     pub(crate) read: Read,
     pub(crate) rest: Pipeline,
 }
 
 impl Front {
-    /// Takes what a plan can do off a pipeline over a collection.
+    /// Moves leading stages of a pipeline into a plan over a collection.
     ///
-    /// Errors: as [`split`](Self::split); those of `$geoNear`.
+    /// Errors: as [`split`](Self::split); errors of `$geoNear`.
     pub(crate) fn of(
         mut pipeline: Pipeline,
         collection: Option<&Collection>,
@@ -132,10 +133,10 @@ impl Front {
         Ok(Front { read, rest: near.fields().then(pipeline) })
     }
 
-    /// Takes the leading `$match`, `$sort`, `$skip` and `$limit` off a pipeline.
+    /// Moves the leading `$match`, `$sort`, `$skip` and `$limit` of a pipeline into a plan.
     ///
-    /// Errors: 16410 for a name that only filters may have; BadValue for a sort key that is asked
-    /// for where nothing is sorted; those of optimising.
+    /// Errors: 16410 for a field name that only filters allow; BadValue for a sort key without a
+    /// sort; errors of the optimizer.
     pub(crate) fn split(mut pipeline: Pipeline, context: &Context) -> Result<Front> {
         pipeline.optimize(context)?;
         let filter = pipeline.take_leading_match().unwrap_or_default();
@@ -163,7 +164,7 @@ impl Front {
         read.metadata = asked.without(MetaKind::SortKey);
         let reads = pipeline.dependencies();
         check_names(reads.as_deref().unwrap_or_default())?;
-        // The sort key is told by whole documents.
+        // The sort key needs whole documents.
         read.covering = if asked.is_empty() { reads } else { None };
         if asked.is_empty() && read.limit == 0 && read.skip == 0 {
             read.grouped = pipeline.describe().next().and_then(|stage| grouped(stage.view()));
@@ -172,8 +173,8 @@ impl Front {
     }
 }
 
-/// What a `$group` makes do with, where that is one document of each group: by the value at a path, with the first
-/// of everything in a group or the last of everything.
+/// Returns the requirements of a `$group` that needs one document of each group: it groups by the
+/// value of a path, with either only `$first` or only `$last`.
 fn grouped(stage: Document<'_>) -> Option<Grouped> {
     let group = stage.get("$group")?.as_document()?;
     let path = group.get("_id")?.as_str()?.strip_prefix('$')?;
@@ -193,7 +194,7 @@ fn grouped(stage: Document<'_>) -> Option<Grouped> {
     Some(Grouped { path: Path::new(FieldName::known(path)), last })
 }
 
-/// The field of the one index of places that a `$geoNear` without a key means.
+/// Returns the field of the only geospatial index, for a `$geoNear` without a key.
 ///
 /// Errors: IndexNotFound.
 fn place_field(collection: &Collection) -> Result<String> {
@@ -215,7 +216,7 @@ fn place_field(collection: &Collection) -> Result<String> {
     Err(err!(IndexNotFound, "$geoNear requires a 2d or 2dsphere index, but none were found"))
 }
 
-/// What a pipeline reads must be names that a pipeline may have, though a filter may have others.
+/// Checks that pipelines allow the field names of these paths. Filters allow more names.
 ///
 /// Errors: 16410.
 fn check_names(paths: &[Path]) -> Result<()> {
@@ -224,10 +225,10 @@ fn check_names(paths: &[Path]) -> Result<()> {
 }
 
 impl Database {
-    /// Opens a cursor over the documents that a pipeline yields. A namespace whose collection is
-    /// `$cmd.aggregate` stands for the database as a whole.
+    /// Opens a cursor over the output of a pipeline. The collection name `$cmd.aggregate` stands
+    /// for the whole database.
     ///
-    /// Errors: those of parsing, and of the stages as they start.
+    /// Errors: parse errors, and errors of the stages as they start.
     pub fn aggregate(self: &Arc<Self>, scope: &Scope, request: &AggregateRequest<'_>) -> Result<Cursor> {
         let view = scope.view(self);
         let opened = self.aggregate_on(scope, view, request);
@@ -244,7 +245,7 @@ impl Database {
         if let Some(collection) = view.catalog.get(namespace)
             && first_stage(request.pipeline).is_some_and(|first| first.opens_stream())
         {
-            // A view can't be watched.
+            // Views have no change streams.
             collection.data()?;
         }
         let resolved = view.catalog.resolve(namespace)?;
@@ -267,7 +268,7 @@ impl Database {
         let writes = pipeline.writes();
         if writes {
             operation.expect_writes();
-            // What it makes for its results changes the catalog itself.
+            // The pipeline's collections for its results change the catalog.
             self.confirmed(view, Ok(()))?;
         }
         let source = self.run(operation, view, &resolved.namespace, pipeline, request, &environment)?;
@@ -316,8 +317,8 @@ impl Database {
     }
 }
 
-/// The new content while it is being written, under a name of its own. Dropping it unfinished
-/// leaves the old content as it was.
+/// New content of the target while it is written, in a temporary collection. An unfinished
+/// replacement leaves the old content unchanged when dropped.
 pub(crate) struct Replacement {
     database: Arc<Database>,
     /// The temporary collection.
@@ -328,7 +329,7 @@ pub(crate) struct Replacement {
 }
 
 impl Replacement {
-    /// Makes the temporary collection with the target's options and indexes.
+    /// Creates the temporary collection with the target's options and indexes.
     pub(crate) fn new(
         database: &Arc<Database>,
         operation: &Arc<Operation>,

@@ -1,4 +1,4 @@
-//! The other collections of a pipeline: what `$lookup`, `$unionWith` and `$merge` reach.
+//! Other collections of a pipeline: sources and targets of `$lookup`, `$unionWith` and `$merge`.
 
 use super::aggregate::{AggregateRequest, Front, Replacement, ServerSource, Sources};
 use super::{Documents, Nothing, with_metadata};
@@ -16,11 +16,11 @@ use query::pipeline::{Collections, Environment, External, Namespace as Named, Si
 use query::{Collation, Context, Pipeline, Stage, Update};
 use std::sync::Arc;
 
-/// All collections as one aggregation sees them: on one view throughout.
+/// All collections for one aggregation, on a single view.
 pub(crate) struct OtherCollections {
     database: Arc<Database>,
     operation: Arc<Operation>,
-    /// What the aggregation runs on.
+    /// Namespace of the aggregation.
     namespace: Namespace,
     view: View,
     sources: Option<Sources>,
@@ -52,7 +52,7 @@ impl OtherCollections {
         }
     }
 
-    /// Where a stage writes.
+    /// Returns the scope of a stage's writes.
     fn scope(&self, named: &Named, context: &Arc<Context>) -> Result<Scope> {
         Ok(Scope::new(&self.operation, &self.resolve(named)?, context))
     }
@@ -62,7 +62,7 @@ impl OtherCollections {
         Namespace::new(database, &named.collection)
     }
 
-    /// Follows views; those must compare as the pipeline that reads them.
+    /// Resolves views. Their collation must equal the pipeline's collation.
     fn resolve_view(&self, namespace: &Namespace, collation: &Collation) -> Result<Resolved> {
         if let Some(collection) = self.view.catalog.get(namespace) {
             check_view(collection, collation)?;
@@ -70,7 +70,8 @@ impl OtherCollections {
         self.view.catalog.resolve(namespace)
     }
 
-    /// A collection's documents through the front of a pipeline, then the rest of it.
+    /// Runs the leading stages of a pipeline as a plan over a collection, then the remaining
+    /// stages.
     fn through(
         &self,
         namespace: &Namespace,
@@ -102,7 +103,7 @@ impl Collections for OtherCollections {
             let holder = stages.finish();
             let pipeline = Pipeline::parse(super::find::stages(&holder), context)?;
             let others = OtherCollections { namespace: namespace.clone(), ..self.clone() };
-            // What is noted of the documents found is no business of those they are found for.
+            // Metadata of the documents found must not reach the outer pipeline.
             let own = context.with_variables(context.variables.clone());
             let environment = environment.with_collections(Arc::new(others)).with_context(own);
             return self.aggregate(from, &pipeline, &environment);
@@ -221,7 +222,7 @@ impl Collections for OtherCollections {
             let insert = InsertRequest { document, bypass_validation: self.bypass_validation };
             let inserted = self.database.insert(&scope, insert);
             if let Err(error) = inserted {
-                // Somebody else may have inserted it meanwhile: then it is there to be updated.
+                // Another client may have inserted the document. It can then be updated.
                 if error.code() == ErrorCode::DuplicateKey {
                     outcome = update()?;
                 }

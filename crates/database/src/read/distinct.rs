@@ -1,6 +1,4 @@
-//! distinct: the different values of a path.
-//!
-//! count: how many documents match.
+//! distinct: the different values of a path. count: the number of matching documents.
 
 use super::find::stages;
 use super::{AggregateRequest, Documents};
@@ -16,11 +14,11 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 impl Database {
-    /// The different values at a path among the documents that match, arrays counted by their
-    /// elements, as a document with the array `values`: in the order of the collation in force, but for what a
-    /// pipeline finds.
+    /// Returns the distinct values at a path among the matching documents, as a document with the
+    /// array `values`. The elements of an array count as single values. The values are sorted by
+    /// the collation, except after a pipeline.
     ///
-    /// Errors: 17217 where they don't fit into one reply.
+    /// Errors: 17217 if the values exceed the size of one reply.
     pub fn distinct(
         self: &Arc<Self>,
         scope: &Scope,
@@ -63,18 +61,18 @@ impl Database {
                 error.context(&format!("Executor error during distinct command on namespace: {namespace}"))
             }
         })?;
-        // A pipeline groups, and groups come in no order.
+        // The groups of a pipeline have no order.
         Ok(if through_pipeline { values.finish() } else { values.sorted() })
     }
 }
 
-/// Values met so far, each once, as it was met first.
+/// Distinct values in the order of their first occurrence.
 struct Values {
     path: Path,
-    /// By their sort keys: which one in the order of meeting it was.
+    /// Position of each value in the order of occurrence, by sort key.
     seen: BTreeMap<Vec<u8>, usize>,
     collation: Collation,
-    /// The values in the order of meeting.
+    /// The values in the order of occurrence.
     out: Builder,
 }
 
@@ -90,7 +88,8 @@ impl Values {
         self.walk(Value::Document(document), path.components(), false)
     }
 
-    /// Follows the path, through every element of the arrays on its way. Bounded by the path.
+    /// Follows the path through every element of its arrays. The length of the path limits the
+    /// recursion.
     fn walk(&mut self, value: Value<'_>, components: &[PathComponent], nested: bool) -> Result<()> {
         let Some((first, rest)) = components.split_first() else {
             return match value {
@@ -135,7 +134,7 @@ impl Values {
         self.out.finish()
     }
 
-    /// The values in their order rather than in that of meeting.
+    /// Returns the values in sort order instead of the order of occurrence.
     fn sorted(mut self) -> DocumentBuf {
         let order = std::mem::take(&mut self.seen);
         let met = self.finish();
@@ -152,8 +151,8 @@ impl Values {
 }
 
 impl Database {
-    /// Counts the documents that match, after `skip` and up to `limit` (zero: all). Without a
-    /// filter it costs nothing: the collection's own count is returned.
+    /// Counts the matching documents after `skip` and up to `limit` (zero: unlimited). Without a
+    /// filter, returns the collection's record count at no cost.
     pub fn count(
         self: &Arc<Self>,
         scope: &Scope,
@@ -180,7 +179,7 @@ impl Database {
             return Ok(window(self.count_view(scope, filter)?));
         }
         if matcher.is_empty() && hint.is_none() {
-            // Running counts are those of the member that takes the writes.
+            // The running counts belong to the primary.
             if let (Some(view), Some(data)) = (operation.elsewhere(), &collection.data)
                 && let Some((records, _)) = view.snapshot.counted(data.ident).map_err(storage_error)?
             {

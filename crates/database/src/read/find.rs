@@ -1,6 +1,6 @@
-//! find: a filter, an order, a projection.
+//! find: filter, sort and projection.
 //!
-//! Tailable cursors: a collection scan that goes on from where it stopped.
+//! This module also has tailable cursors: collection scans that continue at their last position.
 
 use super::oplog::{OplogScan, Order};
 use super::{AggregateRequest, Nothing};
@@ -24,39 +24,39 @@ use std::ops::Bound;
 use std::sync::Arc;
 use storage::{Direction, Range};
 
-/// A find, its parts not yet parsed.
+/// A find with unparsed parts.
 #[derive(Clone)]
 pub struct FindRequest<'a> {
-    /// Which documents.
+    /// Filter of the documents.
     pub filter: Document<'a>,
-    /// Which of their fields; empty is all.
+    /// Projection; empty includes all fields.
     pub projection: Document<'a>,
-    /// Their order; empty is any.
+    /// Sort; empty means any order.
     pub sort: Document<'a>,
-    /// Documents to pass over.
+    /// Number of documents to skip.
     pub skip: u64,
-    /// Documents wanted; zero is all.
+    /// Most documents to return; zero is unlimited.
     pub limit: u64,
-    /// The index to use.
+    /// Index hint.
     pub hint: Option<Hint>,
     /// Inclusive lower bound on the hinted index.
     pub min: Option<Document<'a>>,
     /// Exclusive upper bound on the hinted index.
     pub max: Option<Document<'a>>,
-    /// Yields index keys in place of documents.
+    /// Returns index keys instead of documents.
     pub return_key: bool,
     /// Adds each record's id as `$recordId`.
     pub show_record_id: bool,
     /// Keeps the cursor open at the end of a capped collection.
     pub tailable: bool,
-    /// A tailable getMore waits for more.
+    /// Lets getMore of a tailable cursor wait for new documents.
     pub await_data: bool,
-    /// Whether a blocking sort may spill to disk; `None` is as the server is set.
+    /// Allows a blocking sort to spill to disk; `None` uses the server's setting.
     pub allow_disk_use: Option<bool>,
 }
 
 impl<'a> FindRequest<'a> {
-    /// Every document that matches.
+    /// Returns a request for all matching documents.
     pub fn new(filter: Document<'a>) -> FindRequest<'a> {
         FindRequest {
             filter,
@@ -75,7 +75,7 @@ impl<'a> FindRequest<'a> {
         }
     }
 
-    /// The plan's part of the request, parsed.
+    /// Parses the plan's part of the request.
     pub(crate) fn parse(&self, context: &Context) -> Result<(Read, Option<Projection>)> {
         let matcher = Arc::new(Matcher::parse_query(self.filter, context)?);
         let sort = match self.sort.is_empty() {
@@ -112,7 +112,7 @@ impl<'a> FindRequest<'a> {
         Ok((read, projection))
     }
 
-    /// The same request as the stages of a pipeline, for views.
+    /// Returns the request as pipeline stages, for views.
     pub(crate) fn to_pipeline(&self) -> Result<DocumentBuf> {
         let unsupported = |what: &str| Err(err!(InvalidPipelineOperator, "{what} not supported on views"));
         if self.tailable {
@@ -146,9 +146,8 @@ impl<'a> FindRequest<'a> {
 impl Database {
     /// Opens a cursor over the documents of a find.
     ///
-    /// Errors: those of parsing filter, projection and sort (also where the collection isn't
-    /// there), BadValue for a hint that names no index or a tailable cursor on a collection that
-    /// is not capped.
+    /// Errors: parse errors of filter, projection and sort, also without the collection; BadValue
+    /// for a hint without a matching index or a tailable cursor on a collection that is not capped.
     pub fn find(self: &Arc<Self>, scope: &Scope, request: &FindRequest<'_>) -> Result<Cursor> {
         let Scope { namespace, context, .. } = scope;
         let (read, projection) = request.parse(context)?;
@@ -195,14 +194,14 @@ impl Database {
         cursor.opener = Opener::Find;
         cursor.uuid = Some(collection.uuid);
         cursor.wanted = (request.limit > 0).then_some(request.limit);
-        // As in MongoDB there is nothing to tail while nothing is there.
+        // As in MongoDB, an empty collection cannot be tailed.
         cursor.tailable = request.tailable && collection.records() > 0;
         cursor.await_data = request.await_data;
         Ok(cursor)
     }
 
-    /// The same over the log: backwards where `$natural` says so, and through a pipeline where it is to be
-    /// sorted by anything else.
+    /// Opens a cursor over the oplog. Scans backward for a descending `$natural`, and uses a
+    /// pipeline for any other sort.
     fn find_in_oplog(
         self: &Arc<Self>,
         scope: &Scope,
@@ -237,7 +236,7 @@ impl Database {
         Ok(cursor)
     }
 
-    /// The same over the sessions' records, through a pipeline.
+    /// Opens a cursor over the sessions' records through a pipeline.
     fn find_in_transactions(self: &Arc<Self>, scope: &Scope, request: &FindRequest<'_>) -> Result<Cursor> {
         let Scope { namespace, .. } = scope;
         if request.tailable {
@@ -269,13 +268,13 @@ impl Database {
     }
 }
 
-/// The array of stages in a document made by `to_pipeline` and its like.
+/// Returns the stages in a document with a `pipeline` array, such as the result of `to_pipeline`.
 pub(crate) fn stages(holder: &DocumentBuf) -> base::bson::Array<'_> {
     let value = holder.view().get("pipeline");
     value.and_then(|value| value.as_array()).unwrap_or(base::bson::Array::EMPTY)
 }
 
-/// The error of tailing a collection that isn't capped.
+/// Returns the error for a tailable cursor on a collection that is not capped.
 fn uncapped_tail(namespace: &Namespace) -> base::Error {
     err!(
         BadValue,
@@ -283,20 +282,19 @@ fn uncapped_tail(namespace: &Namespace) -> base::Error {
     )
 }
 
-/// The error of tailing in any order but the collection's own.
+/// Returns the error for a tailable cursor with a sort other than the natural order.
 fn unsorted_tail() -> base::Error {
     err!(BadValue, "cannot use tailable option with a sort other than {{$natural: 1}}")
 }
 
-/// Records as a find is to show them.
+/// Applies a find's projection and options to records.
 fn shaped(
     records: Box<dyn RecordStream>,
     (projection, matcher, sort): (Option<Projection>, Arc<Matcher>, Option<Arc<SortPattern>>),
     request: &FindRequest<'_>,
     context: &Arc<Context>,
 ) -> Box<dyn Stage> {
-    // The key that returnKey yields takes the place of everything else, in MongoDB too; only
-    // the sort key may stand beside it.
+    // As in MongoDB, `returnKey` replaces all fields except the sort key.
     let show_record_id = request.show_record_id && !request.return_key;
     let projection = projection.and_then(|projection| match request.return_key {
         true if projection.sort_keys().is_empty() => None,
@@ -317,11 +315,11 @@ fn shaped(
     }
 }
 
-/// What a find makes of the documents.
+/// Form of a find's results.
 enum Shape {
-    /// What the projection says.
+    /// Documents with the projection applied.
     Projected(Projection),
-    /// Index keys, the sort key in these fields behind them.
+    /// Index keys with the sort key in these fields.
     KeyAnd(Vec<Box<str>>),
 }
 
@@ -356,7 +354,7 @@ impl Project {
     }
 }
 
-/// An index key with the sort key in these fields.
+/// Returns an index key with the sort key in these fields.
 fn with_sort_key(record: &Record, fields: &[Box<str>]) -> DocumentBuf {
     let mut out = Builder::new();
     out.append_all(record.document.view());
@@ -380,7 +378,7 @@ impl Stage for Project {
     }
 }
 
-/// A scan of a capped collection that yields nothing at its end but can be asked again.
+/// A scan of a capped collection that can continue after its end.
 pub(crate) struct Tail {
     database: Arc<Database>,
     operation: Arc<Operation>,
@@ -388,11 +386,11 @@ pub(crate) struct Tail {
     uuid: [u8; 16],
     matcher: Arc<Matcher>,
     context: Arc<Context>,
-    /// The last record seen, matching or not.
+    /// Id of the last record read, matching or not.
     last: Option<RecordId>,
-    /// How many more that match are passed over.
+    /// Number of matching records still to skip.
     skip: u64,
-    /// The scan of the snapshot being read; `None` between requests.
+    /// Scan of the current snapshot; `None` between requests.
     cursor: Option<Box<dyn storage::Cursor>>,
 }
 
@@ -408,7 +406,7 @@ impl Tail {
         Tail { database, operation, namespace, uuid, matcher, context, last: None, skip, cursor: None }
     }
 
-    /// A scan of what lies behind the last record seen, on a new snapshot.
+    /// Opens a scan of the records after the last one read, on a new snapshot.
     fn resume(&self) -> Result<Box<dyn storage::Cursor>> {
         let view = self.database.confirmed_view();
         let collection = view.catalog.get(&self.namespace).filter(|now| now.uuid == self.uuid);

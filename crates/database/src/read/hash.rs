@@ -1,4 +1,4 @@
-//! Hashes of documents, as dbHash and filemd5 tell them.
+//! Hashes of documents for dbHash and filemd5.
 
 use crate::database::Database;
 use crate::exec::RecordStream;
@@ -12,9 +12,9 @@ use query::{Context, SortPattern};
 use std::sync::Arc;
 
 impl Database {
-    /// The MD5 sum of a collection's documents in the order of their `_id`s, in hexadecimal digits.
+    /// Returns the MD5 of a collection's documents in `_id` order, in hexadecimal digits.
     ///
-    /// Errors: what interrupts the operation.
+    /// Errors: interruption of the operation.
     pub fn hash_documents(
         &self,
         operation: &Arc<Operation>,
@@ -32,9 +32,10 @@ impl Database {
         Ok(sum.hex())
     }
 
-    /// How many chunks a file of GridFS has, and the MD5 sum of its data in hexadecimal digits.
+    /// Returns the number of chunks of a GridFS file and the MD5 of its data in hexadecimal digits.
     ///
-    /// Errors: 10040 where a chunk is missing, 50849 for one without data, what interrupts the operation.
+    /// Errors: 10040 for a missing chunk, 50849 for a chunk without data, interruption of the
+    /// operation.
     pub fn hash_file(
         &self,
         operation: &Arc<Operation>,

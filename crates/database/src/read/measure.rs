@@ -1,4 +1,4 @@
-//! The size of the documents within a range of an index, as dataSize shows it.
+//! Size of the documents within a range of an index, for dataSize.
 
 use crate::database::Database;
 use crate::operation::Operation;
@@ -32,9 +32,9 @@ impl MeasuredRange<'_> {
 }
 
 impl Database {
-    /// The bytes and the number of the documents in a range.
+    /// Returns the size in bytes and the number of the documents in a range.
     ///
-    /// Errors: those of bounds that fit no index, what interrupts the operation.
+    /// Errors: bounds that fit no index, interruption of the operation.
     pub fn measure_range(
         &self,
         operation: &Arc<Operation>,

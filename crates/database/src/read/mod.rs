@@ -1,6 +1,6 @@
-//! The reads: find, aggregate, count, distinct. Each parses first, then plans, then streams.
+//! Reads: find, aggregate, count, distinct. Each is parsed, planned, and then streamed.
 //!
-//! Tells `$meta` what plans know of the records they find.
+//! This module also passes the metadata of a plan's records to `$meta`.
 
 mod aggregate;
 mod collections;
@@ -36,7 +36,7 @@ impl Stage for Documents {
     }
 }
 
-/// No documents: what a collection that isn't there has.
+/// An empty stream, for a missing collection.
 pub(crate) struct Nothing;
 
 impl Stage for Nothing {
@@ -46,9 +46,9 @@ impl Stage for Nothing {
 }
 
 impl Database {
-    /// Checks that what a cursor reads is still there.
+    /// Checks that a cursor's collection and snapshot still exist.
     ///
-    /// Errors: QueryPlanKilled where its collection was dropped or replaced, or its snapshot given up.
+    /// Errors: QueryPlanKilled if the collection was dropped or replaced, or the snapshot released.
     pub fn check_cursor(&self, cursor: &Cursor) -> Result<()> {
         if cursor.lost {
             return Err(err!(
@@ -64,7 +64,7 @@ impl Database {
     }
 }
 
-/// A plan's records as the source of a pipeline, whose stages may ask for metadata.
+/// Returns a plan's records as the source of a pipeline whose stages may need metadata.
 pub(crate) fn with_metadata(
     records: Box<dyn RecordStream>,
     sort: Option<Arc<SortPattern>>,
@@ -76,7 +76,7 @@ pub(crate) fn with_metadata(
     }
 }
 
-/// Documents whose metadata is noted as they pass.
+/// Documents whose metadata is stored in the context as they pass.
 struct Described {
     records: Box<dyn RecordStream>,
     sort: Option<Arc<SortPattern>>,

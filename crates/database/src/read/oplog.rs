@@ -1,7 +1,8 @@
-//! `local.oplog.rs`: the log as a collection that is read like any capped one. Nobody writes to it.
+//! `local.oplog.rs`: the log as a read-only capped collection.
 //!
-//! `config.transactions`: the latest committed transaction or retryable write of each session, in MongoDB's format. The
-//! server reads it from its own records, which commits write ([`RETRIES`]). Clients cannot write to it.
+//! `config.transactions`: the latest committed transaction or retryable write of each session, in
+//! MongoDB's format. The server reads it from its own records, which commits write ([`RETRIES`]).
+//! Clients cannot write to it.
 
 use crate::database::Database;
 use crate::exec::{Record, RecordStream};
@@ -21,10 +22,10 @@ use std::sync::atomic::Ordering::Relaxed;
 use storage::store::LogCursor;
 use storage::{Cursor, Direction, Range, Snapshot};
 
-/// The most bytes of documents that are made ahead.
+/// Most bytes of documents built ahead.
 const AHEAD_MAX: usize = 1 << 20;
 
-/// The times that a filter on `ts` lets pass, as far as it is plain enough to tell.
+/// Range of times allowed by a filter's conditions on `ts`, as far as they are simple.
 #[derive(Clone, Copy)]
 struct Times {
     lower: Bound<u64>,
@@ -59,8 +60,8 @@ impl Times {
     }
 
     fn satisfy(&mut self, operator: &str, time: u64) {
-        // An entry may be several documents, of which its own time is the last one's: so the lower bound
-        // takes it in.
+        // An entry may become several documents and has the time of the last one. The lower bound
+        // therefore includes the entry.
         if matches!(operator, "$gt" | "$gte" | "$eq") {
             self.at_least(time);
         }
@@ -77,18 +78,18 @@ impl Times {
     }
 }
 
-/// How a scan of the log goes.
+/// Direction of a scan of the log.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Order {
-    /// From the oldest to what was the latest when it began.
+    /// From the oldest entry to the latest entry at the start.
     Forward,
-    /// From the latest to the oldest.
+    /// From the latest entry to the oldest.
     Backward,
-    /// From the oldest to the latest, and on as there is more.
+    /// From the oldest entry to the latest, and on with new entries.
     Tailing,
 }
 
-/// A scan of the log. Forwards it keeps no state of the data between two requests, only its place.
+/// A scan of the log. A forward scan keeps only its position between two requests, no snapshot.
 pub(crate) struct OplogScan {
     database: Arc<Database>,
     operation: Arc<Operation>,
@@ -96,15 +97,15 @@ pub(crate) struct OplogScan {
     context: Arc<Context>,
     order: Order,
     times: Times,
-    /// The last entry that was read.
+    /// Time of the last entry read.
     last: Option<u64>,
-    /// The end of the log when a scan began that doesn't go on.
+    /// End of the log at the start of a scan that does not tail.
     end: Option<u64>,
     backward: Option<LogCursor>,
     queue: VecDeque<DocumentBuf>,
     done: bool,
     skip: u64,
-    /// How many more are wanted, if not all.
+    /// Number of documents still to return, if limited.
     left: Option<u64>,
 }
 
@@ -140,7 +141,7 @@ impl OplogScan {
         })
     }
 
-    /// The same, some documents passed over and only so many wanted; zero is all.
+    /// Returns the scan with `skip` and `limit`; a zero limit is unlimited.
     pub(crate) fn window(self, skip: u64, limit: u64) -> OplogScan {
         OplogScan { skip, left: (limit > 0).then_some(limit), ..self }
     }
@@ -163,7 +164,7 @@ impl OplogScan {
         }
     }
 
-    /// Errors: CappedPositionLost where the log has been trimmed beyond where the scan was.
+    /// Errors: CappedPositionLost if the log was trimmed beyond the scan's position.
     fn fill_forward(&mut self) -> Result<()> {
         let from = self.last.map_or(self.times.lower, Bound::Excluded);
         let (mut cursor, end) = self.database.log_cursor_local(from, Direction::Forward)?;
@@ -240,9 +241,9 @@ impl RecordStream for OplogScan {
 pub(crate) struct TransactionsScan {
     operation: Arc<Operation>,
     records: Box<dyn Cursor>,
-    /// The first record behind the sessions in `ready`.
+    /// The first record after the sessions in `ready`.
     next: Option<StoredRetry>,
-    /// The sessions of one UUID, which users may share.
+    /// Sessions with the same UUID. Several users may use one UUID.
     ready: VecDeque<StoredRetry>,
     term: i64,
     number: u64,
@@ -263,12 +264,12 @@ impl TransactionsScan {
         Ok(scan)
     }
 
-    /// The next record that stands for something that was carried out.
+    /// Returns the next record of an executed write or transaction.
     fn read(&mut self) -> Result<Option<StoredRetry>> {
         while let Some((key, value)) = self.records.next().map_err(storage_error)? {
             self.operation.check()?;
             let record = from_entry(key, &value)?;
-            // Another process may have recorded that a transaction never will be committed.
+            // Another process may have recorded that a transaction will never commit.
             if !record.key.is_commit() || record.answer.view().is_empty() {
                 return Ok(Some(record));
             }
@@ -276,7 +277,7 @@ impl TransactionsScan {
         Ok(None)
     }
 
-    /// Takes up the newest record of each session of the next UUID. Records are in the order of UUIDs.
+    /// Reads the newest record of each session with the next UUID. Records are sorted by UUID.
     fn fill(&mut self) -> Result<()> {
         while let Some(record) = self.next.take() {
             if self.ready.front().is_some_and(|first| first.key.session.uuid != record.key.session.uuid) {
@@ -310,7 +311,7 @@ impl TransactionsScan {
     }
 }
 
-/// What orders the records of one session.
+/// Returns the sort key of a session's records.
 fn rank(record: &StoredRetry) -> (i64, Option<u64>, i64) {
     (record.key.number, record.time, record.millis)
 }
