@@ -1,9 +1,10 @@
-//! What `--strict` reports: reads that an index would help, and indexes that help nobody.
+//! Findings of `--strict`: reads without a suitable index, and useless indexes.
 //!
-//! A test suite seldom has enough documents for a missing index to be felt, so it is told of instead:
-//! collection scans over more than a thousand documents, sorts in memory, unused and duplicate indexes.
-//! Reads are kept by their shape, which is the collection's name, the filter without its values and the sort.
-//! Databases don't count: a suite that forks one for each test runs the same query in all of them.
+//! A test suite seldom has enough documents to notice a missing index. The report therefore lists
+//! collection scans over more than a thousand documents, sorts in memory, and unused and duplicate
+//! indexes. Reads are grouped by shape: collection name, filter without values, sort. The database
+//! name is not part of the shape, because a suite that forks a database for each test runs the same
+//! query in all of them.
 
 use crate::catalog::Catalog;
 use crate::collection::Collection;
@@ -16,12 +17,12 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::Relaxed;
 
-/// A collection scan counts where more documents than this are in the way.
+/// A collection scan is reported if it has more documents than this to read.
 const SCANNED_MAX: i64 = 1000;
-/// The most shapes kept, and the most indexes known as used; what comes later is counted alone.
+/// Most stored shapes and most stored used indexes. Further shapes are only counted.
 const KEPT_MAX: usize = 1000;
 
-/// Collects what is to be reported, once it is switched on; until then it costs one load for each read.
+/// Collects findings while switched on. While off, it costs one load for each read.
 #[derive(Default)]
 pub(crate) struct Strict {
     on: AtomicBool,
@@ -31,34 +32,35 @@ pub(crate) struct Strict {
 #[derive(Default)]
 struct Seen {
     reads: HashMap<Vec<u8>, ReadCounts>,
-    /// Reads that found no room above.
+    /// Number of reads without room in the table.
     left_out: u64,
-    /// Indexes that some plan used, also in databases dropped since.
+    /// Indexes that a plan has used, including indexes of dropped databases.
     used: HashSet<Vec<u8>>,
 }
 
 struct ReadCounts {
-    /// The collection it was first seen on.
+    /// Namespace of the first occurrence.
     ns: String,
     shape: DocumentBuf,
     scans: i64,
-    /// The most documents there were at a scan.
+    /// Largest number of documents in a scan.
     documents: i64,
     sorts: i64,
 }
 
-/// What was found, ready to be shown: a document for each finding.
+/// Findings, one document for each.
 #[derive(Debug)]
 pub struct StrictReport {
-    /// Collection scans, by shape: `ns`, `filter`, `sort`, `count`, and `documents`, the most that were there.
+    /// Collection scans by shape: `ns`, `filter`, `sort`, `count`, and the largest number of
+    /// `documents`.
     pub collection_scans: Vec<DocumentBuf>,
-    /// Sorts in memory, by shape: `ns`, `filter`, `sort`, `count`.
+    /// Sorts in memory by shape: `ns`, `filter`, `sort`, `count`.
     pub in_memory_sorts: Vec<DocumentBuf>,
     /// Indexes that no plan has used: `ns`, `name`, `key`.
     pub unused_indexes: Vec<DocumentBuf>,
-    /// Indexes that another does the work of: `ns`, `name`, `key`, `coveredBy`.
+    /// Indexes that another index replaces: `ns`, `name`, `key`, `coveredBy`.
     pub duplicate_indexes: Vec<DocumentBuf>,
-    /// Reads beyond the most shapes that are kept.
+    /// Number of reads beyond the limit of shapes.
     pub left_out: u64,
 }
 
@@ -67,12 +69,12 @@ impl Strict {
         self.on.load(Relaxed)
     }
 
-    /// Switches it on.
+    /// Switches the collection on.
     pub(crate) fn switch_on(&self) {
         self.on.store(true, Relaxed);
     }
 
-    /// Takes note of a plan that is about to start.
+    /// Records a plan that is about to start.
     pub(crate) fn note(&self, collection: &Collection, plan: &Plan) {
         let (scans, sorts) = (plan.scans_more_than(collection, SCANNED_MAX), plan.tree.sorts());
         let mut seen = self.seen.lock();
@@ -86,8 +88,8 @@ impl Strict {
         }
     }
 
-    /// What was seen since the start or the last [`forget`](Self::forget), and the indexes of a
-    /// catalog that are unused or duplicates.
+    /// Returns the findings since the start or the last [`forget`](Self::forget), and the unused
+    /// and duplicate indexes of a catalog.
     pub(crate) fn report(&self, catalog: &Catalog) -> StrictReport {
         let seen = self.seen.lock();
         let mut report = StrictReport {
@@ -110,7 +112,7 @@ impl Strict {
         );
         let mut duplicates = HashSet::new();
         for (collection, data, index) in indexes() {
-            // Told once, not for every database.
+            // Reported once, not for every database.
             if used.insert(identity(collection, index)) {
                 report.unused_indexes.push(describe(collection, index, None));
             }
@@ -123,7 +125,7 @@ impl Strict {
         report
     }
 
-    /// Forgets the reads noted so far; indexes once used stay so.
+    /// Discards the recorded reads. Used indexes stay marked as used.
     pub(crate) fn forget(&self) {
         let mut seen = self.seen.lock();
         seen.reads.clear();
@@ -154,7 +156,7 @@ impl Seen {
         }
     }
 
-    /// The shapes counted by `count`, most frequent first.
+    /// Returns the shapes with a nonzero `count`, most frequent first.
     fn by(&self, count: fn(&ReadCounts) -> i64, with_documents: bool) -> Vec<DocumentBuf> {
         let mut found: Vec<_> = self.reads.values().filter(|counts| count(counts) > 0).collect();
         found.sort_by_key(|counts| (-count(counts), &counts.ns, counts.shape.view().bytes()));
@@ -171,12 +173,12 @@ impl Seen {
     }
 }
 
-/// What tells an index from others: the same in every database that has it.
+/// Returns the identity of an index, which is equal in every database that has the index.
 fn identity(collection: &Collection, index: &Index) -> Vec<u8> {
     let mut key = collection.namespace.collection().as_bytes().to_vec();
     key.push(0);
     key.extend_from_slice(index.spec.name.as_bytes());
-    // A plan on a wildcard index has the pattern of one path.
+    // A plan on a wildcard index has the key pattern of one path.
     if index.spec.wildcard.is_none() && index.spec.path_part.is_none() {
         key.extend_from_slice(index.spec.key.view().bytes());
     }
@@ -191,13 +193,14 @@ fn describe(collection: &Collection, index: &Index, covered_by: Option<&Index>) 
     out.finish()
 }
 
-/// Whether it has work to do without being read: it keeps documents apart, or lets them expire.
+/// Returns true if an index has a purpose without reads: uniqueness or expiration.
 fn serves_unread(index: &Index) -> bool {
     index.unique() || index.spec.expire_after_seconds.is_some()
 }
 
 impl StrictReport {
-    /// The kinds of finding with their names: in a command's reply, and in a line of the log.
+    /// Returns the kinds of findings with their names: in a command's reply, and in a line of the
+    /// log.
     fn kinds(&self) -> [(&'static str, &'static str, &[DocumentBuf]); 4] {
         [
             ("collectionScans", "collection scan", &self.collection_scans),
@@ -207,7 +210,7 @@ impl StrictReport {
         ]
     }
 
-    /// Appends the findings as arrays, `readsLeftOut` with them.
+    /// Appends the findings as arrays, and `readsLeftOut`.
     pub fn append_to(&self, out: &mut Builder) {
         for (name, _, findings) in self.kinds() {
             out.begin_array(FieldName::literal(name));
@@ -219,7 +222,7 @@ impl StrictReport {
         out.append(c"readsLeftOut", self.left_out as i64);
     }
 
-    /// A line for each finding; one that says so where there is none.
+    /// Returns one line for each finding, or one line that reports no findings.
     pub fn lines(&self) -> Vec<String> {
         let of_kind = |(_, kind, findings): (_, &'static str, &[DocumentBuf])| {
             findings.iter().map(|finding| format!("{kind}: {finding}")).collect::<Vec<_>>()
@@ -238,9 +241,9 @@ impl StrictReport {
 #[cfg(test)]
 mod tests;
 
-// Duplicate indexes: those that another index of the collection does the work of.
+// Duplicate indexes: another index of the collection replaces them.
 
-/// The index that does all that this one does; of two that do the same, the older.
+/// Returns the index that replaces this index. Of two equal indexes, the older replaces the newer.
 fn covering<'i>(indexes: &'i [Arc<Index>], index: &Arc<Index>) -> Option<&'i Index> {
     let mut older = true;
     for other in indexes {
@@ -253,11 +256,11 @@ fn covering<'i>(indexes: &'i [Arc<Index>], index: &Arc<Index>) -> Option<&'i Ind
     None
 }
 
-/// Whether every plan on `less`, and whatever it enforces, can have `more` instead.
+/// Returns true if `more` can replace `less` in every plan and constraint.
 fn covers(more: &IndexSpec, less: &IndexSpec) -> bool {
     let filter = |spec: &IndexSpec| spec.partial.as_ref().map(|partial| partial.filter.clone());
     let same_length = more.parts.len() == less.parts.len();
-    // A longer sparse index holds other documents, and a longer unique one allows more.
+    // A longer sparse index has other documents, and a longer unique index allows more.
     let same_documents =
         more.sparse == less.sparse && (!less.sparse || same_length) && filter(more) == filter(less);
     let enforces = !less.unique || (more.unique && same_length);
@@ -272,7 +275,8 @@ fn covers(more: &IndexSpec, less: &IndexSpec) -> bool {
         && !(is_id || expires || more.hidden || less.hidden)
 }
 
-/// Whether a key pattern begins with another, in its directions or with all of them reversed.
+/// Returns true if a key pattern begins with another, with equal directions or all directions
+/// reversed.
 fn begins_with(more: &[KeyPart], less: &[KeyPart]) -> bool {
     let matches = |reversed: bool| {
         let kind = |kind: KeyKind| match (reversed, kind) {
@@ -285,16 +289,16 @@ fn begins_with(more: &[KeyPart], less: &[KeyPart]) -> bool {
     more.len() >= less.len() && (matches(false) || matches(true))
 }
 
-// A read's shape: its filter with every value replaced by `"?"`, and its sort.
+// Shape of a read: its filter with every value replaced by `"?"`, and its sort.
 
-/// What stands for a value.
+/// Placeholder for a value.
 const PLACEHOLDER: &str = "?";
-/// Longer shapes than this many bytes lose their filter.
+/// Maximum size of a shape in bytes. Larger shapes lose their filter.
 const BYTES_MAX: usize = 4096;
-/// How deep operators may lie within each other before they count as values.
+/// Maximum nesting of operators. Deeper operators count as values.
 const DEPTH_MAX: usize = 16;
 
-/// The shape of a read: `filter`, and `sort` where there is one.
+/// Returns the shape of a read: `filter`, and `sort` if present.
 fn of_read(read: &Read) -> DocumentBuf {
     let filter = of_filter(read.matcher.describe().view(), DEPTH_MAX);
     let mut out = Builder::new();
@@ -308,12 +312,12 @@ fn of_read(read: &Read) -> DocumentBuf {
     out.finish()
 }
 
-/// A filter with every value replaced by `"?"`.
+/// Returns a filter with every value replaced by `"?"`.
 pub fn filter_shape(filter: Document<'_>) -> DocumentBuf {
     of_filter(filter, DEPTH_MAX)
 }
 
-/// The shape of a filter, or of the operators on one field.
+/// Returns the shape of a filter, or of the operators on one field.
 fn of_filter(filter: Document<'_>, depth: usize) -> DocumentBuf {
     let mut out = Builder::new();
     for element in filter {
@@ -339,7 +343,7 @@ fn is_operators(document: Document<'_>) -> bool {
     document.iter().next().is_some_and(|first| first.name().starts_with('$'))
 }
 
-/// Branches of the same shape are one: how many values there are is no part of the shape.
+/// Appends branches, merging those of equal shape: the number of values is not part of the shape.
 fn append_branches(out: &mut Builder, name: FieldName<'_>, branches: Array<'_>, depth: usize) {
     let mut shapes: Vec<DocumentBuf> = Vec::new();
     for branch in branches.iter().filter_map(|branch| branch.as_document()) {

@@ -1,9 +1,8 @@
-//! Taking turns at a record that many statements write at a time.
+//! Queues for records that many statements write at the same time.
 //!
-//! A statement that was refused because its record had changed simply starts again. Where that keeps
-//! happening, the statement takes a turn: it waits in a queue, and while it is at the head, statements that
-//! come new to the record wait behind it. So every writer gets on, and nobody pays for the queue who isn't
-//! in each other's way.
+//! A statement starts again if its record has changed. After repeated losses, it takes a turn: it
+//! waits in the record's queue. While it is at the head, new statements for the record wait behind
+//! it. Every writer therefore makes progress, and statements without contention pay nothing.
 
 #[cfg(all(test, feature = "shuttle", feature = "mutants"))]
 #[allow(clippy::unwrap_used)]
@@ -19,13 +18,13 @@ use storage::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use storage::sync::{Condvar, Mutex, MutexGuard};
 use storage::{Ident, mutant};
 
-/// How many queues there are: records that share one wait for each other without need.
+/// Number of queues. Records that share a queue wait for each other without need.
 const QUEUES: usize = 64;
 
-/// How often a statement starts again before it takes a turn.
+/// Number of lost races before a statement takes a turn.
 pub(crate) const LOSSES: usize = 2;
 
-/// How long a wait goes on before it asks whether it should.
+/// Interval between interrupt checks of a wait.
 const ASK: Duration = Duration::from_millis(10);
 
 /// The queues of all records.
@@ -36,13 +35,13 @@ pub(crate) struct Turns {
 
 #[derive(Default)]
 struct Queue {
-    /// How many are in it, to be seen without the lock.
+    /// Length of the queue, readable without the lock.
     length: AtomicUsize,
     tickets: Mutex<VecDeque<u64>>,
     moved: Condvar,
 }
 
-/// A place at the head of a queue, until it is dropped.
+/// The place at the head of a queue. Dropping it ends the turn.
 pub(crate) struct Turn<'a> {
     queue: &'a Queue,
     ticket: u64,
@@ -61,9 +60,9 @@ impl Turns {
         &self.queues[(mixed >> 58) as usize % QUEUES]
     }
 
-    /// A turn at a record, where the statement has lost often enough or others are waiting already.
+    /// Takes a turn at a record if the statement has lost often enough or the queue is not empty.
     ///
-    /// Errors: what interrupts waiting.
+    /// Errors: interrupted waits.
     pub(crate) fn take_if_contended(
         &self,
         ident: Ident,
@@ -78,9 +77,9 @@ impl Turns {
         self.take(ident, record, (interrupt, hook)).map(Some)
     }
 
-    /// A turn at a record.
+    /// Takes a turn at a record.
     ///
-    /// Errors: what interrupts waiting.
+    /// Errors: interrupted waits.
     pub(crate) fn take(
         &self,
         ident: Ident,

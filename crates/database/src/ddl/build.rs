@@ -1,14 +1,13 @@
-//! Building indexes over the documents there are, while others read and write them.
+//! Index builds over existing documents, concurrent with reads and writes.
+//! 1. [Register](crate::index::Building) the indexes with the collection. From then on, writers
+//!    also write their entries.
+//! 2. Read a snapshot through an external sorter, one for each index.
+//! 3. Load the sorted entries, in small groups under the commit lock. Skip entries of records that
+//!    have changed since the registration.
+//! 4. Publish the indexes for plans.
 //!
-//! 1. The indexes are [registered](crate::index::Building) with the collection: from then on whoever changes
-//!    a document writes their entries, too.
-//! 2. A snapshot is read through the sorter that spills, one for each index.
-//! 3. The entries are loaded in order, a few at a time under the commit lock, but for those of records that
-//!    have been changed since.
-//! 4. The indexes are published: plans may use them.
-//!
-//! Whatever ends a build before that takes its trees away again. After a crash that is done by whoever opens
-//! the database, since the collection's entry names the trees.
+//! A build that ends before step 4 removes its trees. After a crash, the next open of the database
+//! removes them, because the collection's entry names the trees.
 
 use crate::catalog_change::CatalogChange;
 use crate::collection::{Collection, Data};
@@ -28,35 +27,36 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use storage::{Direction, Range, mutant};
 
-/// How many entries are loaded under the lock at a time, a quarter of a millisecond's work, since each time the
-/// nodes that changes share with what readers see are copied; few where tests come between them.
+/// Number of entries loaded under the lock at a time, about a quarter of a millisecond of work.
+/// Each group copies the tree nodes shared with readers. Debug builds use few entries, so that
+/// tests can run between groups.
 const LOADED_AT_ONCE: usize = if cfg!(debug_assertions) { 3 } else { 512 };
 
-/// The least that the sorter of one index may hold, in bytes.
+/// Least memory of one index's sorter, in bytes.
 const SORTER_MIN: usize = 1024 * 1024;
 
-/// Indexes of one collection being built.
+/// Index builds of one collection.
 pub(super) struct IndexBuild<'a> {
     pub(super) database: &'a Database,
     pub(super) operation: &'a Operation,
     pub(super) context: &'a Context,
     pub(super) namespace: Namespace,
-    /// The collection, whatever it is called by now.
+    /// UUID of the collection, which may have been renamed.
     pub(super) uuid: [u8; 16],
     pub(super) builds: Vec<Arc<Building>>,
 }
 
-/// An entry between the sorter and the index: its key string, the record's number, type bits.
+/// An entry between the sorter and the index: key string, record id, type bits.
 struct Loaded {
     bytes: Vec<u8>,
-    /// How long the key string is.
+    /// Length of the key string.
     length: usize,
 }
 
 impl Loaded {
-    /// As it lies in the sorter.
+    /// Parses an entry in the sorter's format.
     ///
-    /// Errors: InternalError where it is too short.
+    /// Errors: InternalError if it is too short.
     fn new(bytes: Vec<u8>, length: u64) -> Result<Loaded> {
         let length = usize::try_from(length).unwrap_or(usize::MAX);
         match bytes.len().checked_sub(length).is_some_and(|rest| rest >= size_of::<u64>()) {
@@ -80,7 +80,7 @@ impl Loaded {
 }
 
 impl CatalogChange<'_> {
-    /// Registers an index to be built with a collection.
+    /// Registers an index build with a collection.
     pub(super) fn register_build(&mut self, data: &mut Data, index: Index) -> Arc<Building> {
         let greatest = self.greatest_record(data).0;
         let build = self.database().store.begin_build(index.ident, greatest);
@@ -91,10 +91,10 @@ impl CatalogChange<'_> {
 }
 
 impl IndexBuild<'_> {
-    /// Builds the indexes and has `publish` put them into the catalog.
+    /// Builds the indexes and calls `publish` to add them to the catalog.
     ///
-    /// Errors: DuplicateKey, IndexBuildAborted where the collection is dropped or the indexes are, those of
-    /// key generation and of temporary files, and what interrupts the operation.
+    /// Errors: DuplicateKey, IndexBuildAborted if the collection or the indexes are dropped, key
+    /// generation, temporary files, interruption of the operation.
     pub(super) fn run(
         &self,
         publish: &mut dyn FnMut(&mut CatalogChange<'_>, &mut Collection) -> Result<()>,
@@ -130,8 +130,8 @@ impl IndexBuild<'_> {
         }
     }
 
-    /// Takes up what writers have told of arrays, who may know the indexes being built through other entries of
-    /// the catalog.
+    /// Adds the multikey flags that writers have set. Writers may know the index builds through
+    /// other versions of the catalog.
     fn learn_from(&self, collection: &Collection) {
         for known in collection.data.iter().flat_map(|data| &data.building) {
             let own = self.builds.iter().find(|build| build.index.ident == known.index.ident);
@@ -143,8 +143,8 @@ impl IndexBuild<'_> {
         self.builds.iter().for_each(|build| self.database.store.end_build(build.index.ident));
     }
 
-    /// Sorts the entries that the documents of a snapshot have in each index, those of records changed since
-    /// included.
+    /// Sorts the entries of a snapshot's documents for each index, including entries of records
+    /// that have changed.
     pub(super) fn sort(&self) -> Result<Vec<Sorter>> {
         let view = self.database.confirmed_view();
         let collection = view.catalog.get(&self.namespace).filter(|now| now.uuid == self.uuid);
@@ -157,7 +157,7 @@ impl IndexBuild<'_> {
             "Index Build: scanning collection",
             data.counts.records.load(Relaxed).max(0) as u64,
         );
-        // Records beyond came with their entries, after the builds had been registered.
+        // Later records were written with their entries, after the registration.
         let greatest = self.builds.iter().map(|build| build.build.changed.greatest()).max().unwrap_or(0);
         let greatest = if mutant!("what came during a build is loaded") { u64::MAX } else { greatest };
         let loaded = Range { upper: Bound::Included(RecordId(greatest).key()), ..Range::all() };
@@ -216,7 +216,7 @@ impl IndexBuild<'_> {
         let index = &build.index;
         let mut previous: Option<&Loaded> = None;
         for loaded in chunk {
-            // What was written since is in the index already, or is gone.
+            // A changed record's entries are already in the index, or the record is gone.
             if build.build.changed.contains(loaded.record().0) {
                 continue;
             }
@@ -238,7 +238,7 @@ impl IndexBuild<'_> {
         Ok(())
     }
 
-    /// The collection, if the builds are still registered with it.
+    /// Returns the collection if the builds are still registered with it.
     fn registered(&self, change: &CatalogChange<'_>) -> Result<Collection> {
         let collection = change.catalog().get(&self.namespace).filter(|now| now.uuid == self.uuid);
         let data = collection.and_then(|collection| collection.data.as_ref());
@@ -261,10 +261,10 @@ impl IndexBuild<'_> {
         }
     }
 
-    /// Takes the builds away with all that has been loaded.
+    /// Removes the builds and all loaded entries.
     pub(super) fn abort(&self) {
         let aborted = self.database.change_catalog(&Uninterrupted, |change| {
-            // Under whatever name it goes by now: in another database it has another UUID as well.
+            // The collection may have been renamed. In another database it also has another UUID.
             let own = |now: &Arc<Collection>| {
                 let building = now.data.iter().flat_map(|data| &data.building);
                 building.filter(|known| self.is_own(known)).map(|own| own.index.ident).collect::<Vec<_>>()
@@ -302,7 +302,7 @@ impl IndexBuild<'_> {
     }
 }
 
-/// The next entry of a sorter that [`IndexBuild::sort`] has filled.
+/// Returns the next entry of a sorter filled by [`IndexBuild::sort`].
 fn next_entry(sorter: &mut Sorter) -> Result<Option<Loaded>> {
     match sorter.give()? {
         Some((length, _)) => Loaded::new(sorter.take_last_key(), length).map(Some),
@@ -310,7 +310,7 @@ fn next_entry(sorter: &mut Sorter) -> Result<Option<Loaded>> {
     }
 }
 
-/// Calls `found` for each group of documents that share a key, in the order of the keys.
+/// Calls `found` for each group of documents that share a key, in key order.
 pub(super) fn shared_keys(
     sorter: &mut Sorter,
     found: &mut dyn FnMut(&[RecordId]) -> Result<bool>,

@@ -1,4 +1,4 @@
-//! Creating, dropping, renaming and changing collections.
+//! Commands that create, drop, rename and change collections.
 
 use crate::catalog_change::CatalogChange;
 use crate::collection::{Collection, Data, Options, clustered_expiry};
@@ -14,31 +14,31 @@ use base::{Namespace, Result, err};
 use query::{Context, Interrupt};
 use std::sync::Arc;
 
-/// A renameCollection, parsed.
+/// A parsed renameCollection.
 pub struct RenameRequest {
     /// The collection to rename.
     pub from: Namespace,
-    /// Its new name, perhaps in another database.
+    /// Its new name, possibly in another database.
     pub to: Namespace,
-    /// Drops a collection that has the new name already.
+    /// Drops an existing collection with the new name.
     pub drop_target: bool,
-    /// The UUID that the collection must have.
+    /// Required UUID of the collection.
     pub uuid: Option<[u8; 16]>,
-    /// The UUID that a dropped collection must have.
+    /// Required UUID of the dropped collection.
     pub target_uuid: Option<[u8; 16]>,
 }
 
 impl RenameRequest {
-    /// A renaming of whatever collections have the names.
+    /// Returns a request without required UUIDs.
     pub fn new(from: Namespace, to: Namespace, drop_target: bool) -> RenameRequest {
         RenameRequest { from, to, drop_target, uuid: None, target_uuid: None }
     }
 }
 
 impl Database {
-    /// Creates a collection or view. Creating it again with the same options does nothing.
+    /// Creates a collection or view. Does nothing if it exists with the same options.
     ///
-    /// Errors: NamespaceExists where options differ, and those of the options.
+    /// Errors: NamespaceExists for other options, and errors of the options.
     pub fn create_collection(
         &self,
         operation: &Operation,
@@ -49,7 +49,7 @@ impl Database {
         self.create_collection_as(operation, namespace, options, None, context)
     }
 
-    /// The same for a collection that is to have this UUID, as another's oplog says.
+    /// Creates a collection with a given UUID, from another member's oplog.
     ///
     /// Errors: as [`create_collection`](Self::create_collection).
     pub fn create_collection_as(
@@ -63,7 +63,8 @@ impl Database {
         let options = options::parse(options, namespace, context)?;
         if let Some(transaction) = operation.transaction() {
             let view = transaction.view();
-            // Where transactions create nothing new, they are told: what is there may be somebody else's.
+            // Transactions must create a new collection. An existing one may belong to another
+            // client.
             if view.catalog.get(namespace).is_some() {
                 return Err(err!(NamespaceExists, "Collection {namespace} already exists."));
             }
@@ -101,7 +102,7 @@ impl Database {
         Ok(created.map(|(_, committed)| committed))
     }
 
-    /// The collection or view as an operation sees it, if it is there.
+    /// Returns the collection or view as visible to an operation, if it exists.
     pub(crate) fn existing_collection(
         &self,
         operation: &Operation,
@@ -113,7 +114,7 @@ impl Database {
         }
     }
 
-    /// The collection, created with default options if it isn't there.
+    /// Returns the collection. Creates it with default options if it does not exist.
     pub(crate) fn collection_or_create(
         &self,
         operation: &Operation,
@@ -139,10 +140,10 @@ impl Database {
         }
     }
 
-    /// Drops a collection or view; returns it and the commit, or `None` if there was none. Waits for open
-    /// transactions that have written to it.
+    /// Drops a collection or view. Returns it with the commit, or `None` if it did not exist. Waits
+    /// for open transactions that have written to it.
     ///
-    /// Errors: what interrupts waiting.
+    /// Errors: interrupted waits.
     pub fn drop_collection(
         &self,
         interrupt: &dyn Interrupt,
@@ -151,10 +152,10 @@ impl Database {
         self.change_catalog(interrupt, |change| Ok(change.drop_collection(namespace)))
     }
 
-    /// Drops every collection of a database; `None` if there was none. Waits as
-    /// [`drop_collection`](Self::drop_collection) does.
+    /// Drops every collection of a database. Returns `None` if it had none. Waits like
+    /// [`drop_collection`](Self::drop_collection).
     ///
-    /// Errors: what interrupts waiting.
+    /// Errors: interrupted waits.
     pub fn drop_database(&self, interrupt: &dyn Interrupt, database: &str) -> Result<Option<Committed>> {
         let dropped = self.change_catalog(interrupt, |change| {
             let namespaces: Vec<Namespace> =
@@ -168,7 +169,7 @@ impl Database {
         Ok(dropped.map(|(_, committed)| committed))
     }
 
-    /// Renames a collection; its data stays where it is.
+    /// Renames a collection without moving its data.
     ///
     /// Errors: NamespaceNotFound, NamespaceExists, CommandNotSupportedOnView, IllegalOperation,
     /// CollectionUUIDMismatch.
@@ -196,7 +197,7 @@ impl Database {
                 Some(target) => {
                     let target = target.clone();
                     change.drop_collection(to);
-                    // That is told with the renaming.
+                    // The log entry of the rename includes the drop.
                     change.commands.clear();
                     change.log(|| LoggedCommand::rename(&source, to, Some(&target)));
                 }
@@ -204,20 +205,20 @@ impl Database {
             if change.commands.is_empty() {
                 change.log(|| LoggedCommand::rename(&source, to, None));
             }
-            // Asked while the old database is still there: its last collection may be the one that moves.
+            // Checked while the old database exists: its last collection may be the renamed one.
             change.catalog().check_case(to.database())?;
             change.remove_collection(from);
             let mut renamed = Collection::clone(&source);
             renamed.namespace = to.clone();
             if from.database() != to.database() {
-                // Across databases it is another collection that happens to hold the same documents.
+                // A rename to another database makes a new collection with the same documents.
                 renamed.uuid = change.new_uuid();
             }
             change.put_collection(renamed).map(drop)
         })
     }
 
-    /// Changes a collection's validator; fields that are `None` stay.
+    /// Changes a collection's validator. Fields that are `None` keep their value.
     pub fn set_validator(
         &self,
         interrupt: &dyn Interrupt,
@@ -242,10 +243,9 @@ impl Database {
         })
     }
 
-    /// Lets the log keep documents as they were before a change, or not, as `changeStreamPreAndPostImages` of
-    /// collMod says.
+    /// Enables or disables pre-images in the log: `changeStreamPreAndPostImages` of collMod.
     ///
-    /// Errors: those of the option, InvalidOptions for views and internal databases.
+    /// Errors: errors of the option, InvalidOptions for views and internal databases.
     pub fn set_pre_images(
         &self,
         interrupt: &dyn Interrupt,
@@ -260,7 +260,7 @@ impl Database {
         })
     }
 
-    /// Changes nothing, and notes in the log that collMod was asked to.
+    /// Logs a collMod without changes.
     pub fn change_nothing(&self, interrupt: &dyn Interrupt, namespace: &Namespace) -> Result<Committed> {
         self.change_collection(interrupt, namespace, |_| Ok(()))
     }
@@ -283,9 +283,10 @@ impl Database {
         })
     }
 
-    /// Changes the age at which documents of a clustered collection expire; `None` is never.
+    /// Changes the expiration age of a clustered collection's documents; `None` disables
+    /// expiration.
     ///
-    /// Errors: InvalidOptions for a collection that isn't clustered, and for a bad age.
+    /// Errors: InvalidOptions for a collection that is not clustered, and for an invalid age.
     pub fn set_expiry(
         &self,
         interrupt: &dyn Interrupt,
@@ -304,7 +305,7 @@ impl Database {
         })
     }
 
-    /// Replaces a collection by a changed copy of itself.
+    /// Replaces a collection's catalog entry by a changed copy.
     pub(crate) fn change_collection(
         &self,
         interrupt: &dyn Interrupt,

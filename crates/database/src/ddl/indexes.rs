@@ -1,4 +1,4 @@
-//! Creating, dropping and changing indexes.
+//! createIndexes, dropIndexes and changes of indexes by collMod.
 
 use super::build::IndexBuild;
 use super::collections::check_creatable;
@@ -19,26 +19,26 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
-/// The most indexes a collection may have.
+/// Most indexes of a collection.
 const INDEXES_MAX: usize = 64;
 
-/// What createIndexes did.
+/// Result of createIndexes.
 #[derive(Debug, Default)]
 pub struct CreateIndexesOutcome {
-    /// Indexes before.
+    /// Number of indexes before.
     pub before: usize,
-    /// Indexes after.
+    /// Number of indexes after.
     pub after: usize,
-    /// Whether the collection was made for them.
+    /// True if the collection was created.
     pub created_collection: bool,
-    /// The commit, where anything was new.
+    /// The commit, if any index is new.
     pub committed: Option<Committed>,
 }
 
 impl Database {
-    /// Checks one element of createIndexes' `indexes`, unless it was checked before.
+    /// Parses one element of createIndexes' `indexes`, with a cache of parsed elements.
     ///
-    /// Errors: those of [`IndexSpec::parse`].
+    /// Errors: errors of [`IndexSpec::parse`].
     pub fn index_spec(
         &self,
         specification: Document<'_>,
@@ -48,11 +48,11 @@ impl Database {
         self.known_specs.parse(specification, namespace, context)
     }
 
-    /// Creates indexes, building them over the documents there are, all or none. Others read and write the
-    /// documents meanwhile.
+    /// Creates all indexes or none, and builds them over existing documents. Reads and writes
+    /// continue during the build.
     ///
-    /// Errors: IndexOptionsConflict, IndexKeySpecsConflict, DuplicateKey, IndexBuildAborted where the
-    /// collection is dropped meanwhile, those of key generation, and what interrupts the operation.
+    /// Errors: IndexOptionsConflict, IndexKeySpecsConflict, DuplicateKey, IndexBuildAborted if the
+    /// collection is dropped, key generation, interruption of the operation.
     pub fn create_indexes(
         &self,
         operation: &Operation,
@@ -101,7 +101,7 @@ impl Database {
         }
     }
 
-    /// Says of an error which build failed, where it isn't what ended the command.
+    /// Adds the failed build to an error's message, except to errors that ended the command.
     fn introduce_failed(&self, build: &IndexBuild<'_>, error: base::Error) -> base::Error {
         if matches!(error.code(), ErrorCode::Interrupted | ErrorCode::MaxTimeMSExpired) {
             return error;
@@ -136,7 +136,7 @@ impl Database {
         Ok(CreateIndexesOutcome { before, after, created_collection, committed: None })
     }
 
-    /// Waits for the end of a build of the same index that somebody else has begun.
+    /// Waits for the end of a build of the same index by another client.
     fn wait_for_build(
         &self,
         operation: &Operation,
@@ -156,9 +156,10 @@ impl Database {
         })
     }
 
-    /// Drops indexes by name; `None` drops all but the one on `_id`. Returns how many there were.
+    /// Drops indexes by name; `None` drops all indexes except `_id`. Returns the number of indexes
+    /// before.
     ///
-    /// Errors: NamespaceNotFound, IndexNotFound, InvalidOptions for the index on `_id`.
+    /// Errors: NamespaceNotFound, IndexNotFound, InvalidOptions for the `_id` index.
     pub fn drop_indexes(
         &self,
         interrupt: &dyn Interrupt,
@@ -196,7 +197,7 @@ impl Database {
         Ok((before, committed))
     }
 
-    /// The name of the index that a key pattern or name means, for dropIndexes and collMod.
+    /// Returns the name of the index with a key pattern or name, for dropIndexes and collMod.
     ///
     /// Errors: IndexNotFound, AmbiguousIndexKeyPattern.
     pub fn index_name(&self, namespace: &Namespace, wanted: Value<'_>) -> Result<String> {
@@ -211,7 +212,7 @@ impl Database {
         }
     }
 
-    /// Changes an index in place, as collMod does.
+    /// Changes an index in place for collMod.
     ///
     /// Errors: IndexNotFound.
     pub fn change_index(
@@ -238,7 +239,7 @@ impl Database {
     }
 }
 
-/// An index with the option `clustered` must be the one that create made.
+/// Checks that an index with the option `clustered` equals the clustered index made by create.
 fn check_clustered(data: &Data, spec: &IndexSpec, created_collection: bool) -> Result<()> {
     if created_collection {
         return Err(err!(
@@ -283,7 +284,7 @@ fn index_by_key(data: &Data, key: Document<'_>) -> Result<String> {
     }
 }
 
-/// A collection has one text index at most.
+/// Checks that a collection has at most one text index.
 ///
 /// Errors: CannotCreateIndex.
 fn check_text_alone<'s>(mut indexes: impl Iterator<Item = &'s IndexSpec>, spec: &IndexSpec) -> Result<()> {
@@ -297,7 +298,7 @@ fn check_text_alone<'s>(mut indexes: impl Iterator<Item = &'s IndexSpec>, spec: 
     }
 }
 
-/// Whether the very index is there already; an error where one conflicts with it.
+/// Returns true if the same index already exists. Returns an error if an existing index conflicts.
 fn is_there(data: &Data, spec: &IndexSpec) -> Result<bool> {
     if spec.is_id_pattern() {
         return Ok(data.id_index().is_some());
@@ -305,10 +306,10 @@ fn is_there(data: &Data, spec: &IndexSpec) -> Result<bool> {
     is_among(data.indexes.iter().map(|index| &*index.spec), spec)
 }
 
-/// Whether a specification is among others; an error where one of them conflicts with it.
+/// Returns true if a specification is among `others`. Returns an error if one of them conflicts.
 ///
-/// Errors: IndexKeySpecsConflict for another index of the same name, IndexOptionsConflict for the same index
-/// with other options or by another name.
+/// Errors: IndexKeySpecsConflict for another index of the same name, IndexOptionsConflict for the
+/// same index with other options or another name.
 fn is_among<'s>(others: impl Iterator<Item = &'s IndexSpec> + Clone, spec: &IndexSpec) -> Result<bool> {
     if let Some(same_name) = others.clone().find(|other| other.name == spec.name) {
         if !same_name.same_signature(spec) {
@@ -350,9 +351,9 @@ fn is_among<'s>(others: impl Iterator<Item = &'s IndexSpec> + Clone, spec: &Inde
     ))
 }
 
-/// A command may name each new index once.
+/// Checks that a command names each new index once.
 ///
-/// Errors: IndexAlreadyExists, and those of indexes that conflict.
+/// Errors: IndexAlreadyExists, and errors of conflicting indexes.
 fn check_repeated(new: &[&IndexSpec], spec: &IndexSpec) -> Result<()> {
     match is_among(new.iter().copied(), spec)? {
         true => Err(err!(IndexAlreadyExists, "Identical index already exists: {}", spec.name)),
@@ -360,28 +361,28 @@ fn check_repeated(new: &[&IndexSpec], spec: &IndexSpec) -> Result<()> {
     }
 }
 
-/// What came of registering indexes.
+/// Result of registering indexes.
 enum Registered {
-    /// They are all there.
+    /// All indexes already exist.
     Nothing,
-    /// One of them is being built by somebody else: its end is to be waited for.
+    /// Another client builds one of the indexes. The command must wait for its end.
     After(Arc<Building>),
-    /// Those that are new are to be built; none of them where there are no documents.
+    /// New indexes to build; none if the collection has no documents.
     New(Vec<Arc<Building>>, [u8; 16]),
 }
 
-/// Adds an index to those that plans use.
+/// Adds an index to the indexes used by plans.
 fn add_index(collection: &mut Collection, index: Arc<Index>) {
     if let Some(data) = &mut collection.data {
-        // The one on _id stands first, even if it comes late.
+        // The `_id` index is first, even if it is created later.
         let place = if index.is_id() { 0 } else { data.indexes.len() };
         data.indexes.insert(place, index);
     }
 }
 
 impl CatalogChange<'_> {
-    /// Takes builds away that nobody goes on with: whoever ended them couldn't, as where a disk was full.
-    /// Whether there were any.
+    /// Removes abandoned builds. Their own clean-up failed, for example because the disk was full.
+    /// Returns true if it removed any.
     fn drop_abandoned(&mut self, data: &mut Data) -> bool {
         let store = &self.database().store;
         let is_abandoned = |build: &Arc<Building>| store.build(build.index.ident).is_none();
@@ -392,7 +393,8 @@ impl CatalogChange<'_> {
         !abandoned.is_empty()
     }
 
-    /// Adds indexes to a collection that has no documents, and has them built with one that has.
+    /// Adds indexes to an empty collection, or registers their builds with a collection that has
+    /// documents.
     fn register(
         &mut self,
         namespace: &Namespace,

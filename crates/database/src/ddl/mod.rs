@@ -1,7 +1,7 @@
-//! Changing the catalog: collections, views, databases, indexes.
+//! Changes of the catalog: collections, views, databases, indexes.
 //!
-//! Creating and dropping touch the catalog and name trees to the engine; nothing here takes time
-//! in proportion to documents except building an index over them.
+//! Creating and dropping change the catalog and pass the names of trees to the engine. Only index
+//! builds over existing documents take time proportional to the documents.
 
 mod build;
 mod collections;

@@ -1,8 +1,8 @@
-//! Making an existing index unique, as collMod does in two steps.
+//! Conversion of an existing index to a unique index, which collMod does in two steps.
 //!
-//! First `prepareUnique` keeps writes from adding duplicates, while those there are may stand; then
-//! `unique` converts the index if none are left, or lists them. Entries of unique indexes are stored
-//! in another form, so that converting builds the index anew.
+//! First, `prepareUnique` refuses writes that add duplicates but keeps existing duplicates. Then
+//! `unique` converts the index if no duplicates remain, or lists them. Unique indexes have another
+//! entry format, so the conversion rebuilds the index.
 
 use super::build::{IndexBuild, shared_keys};
 use crate::collection::Collection;
@@ -16,15 +16,15 @@ use base::{Error, Namespace, Result, err};
 use query::Context;
 use std::sync::atomic::Ordering::Relaxed;
 
-/// How many bytes of ids an error lists at most: half of the greatest document.
+/// Most bytes of ids in an error: half the maximum size of a document.
 const VIOLATIONS_BYTES_MAX: usize = 8 * 1024 * 1024;
 
 impl Database {
-    /// Converts an index into a unique one, or only says whether that can be. Nothing is committed
-    /// where the index is unique already.
+    /// Converts an index to a unique index, or only checks that it is possible. An index that is
+    /// already unique needs no commit.
     ///
-    /// Errors: CannotConvertIndexToUnique, with the ids of the documents that share a key;
-    /// InvalidOptions unless the index has been prepared; IndexNotFound; what interrupts it.
+    /// Errors: CannotConvertIndexToUnique with the ids of documents that share a key;
+    /// InvalidOptions without `prepareUnique`; IndexNotFound; interruption of the operation.
     pub fn convert_to_unique(
         &self,
         operation: &Operation,
@@ -86,7 +86,7 @@ impl Database {
         Ok(Some(committed))
     }
 
-    /// Errors: CannotConvertIndexToUnique where documents share a key.
+    /// Errors: CannotConvertIndexToUnique if documents share a key.
     fn check_violations(&self, build: &IndexBuild<'_>) -> Result<()> {
         let mut violations = Builder::new();
         violations.begin_array(c"violations");

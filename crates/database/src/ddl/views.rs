@@ -1,4 +1,4 @@
-//! Views: checked when made, resolved to a collection and a pipeline when read.
+//! Views: checked at creation, resolved to a collection and a pipeline at reads.
 
 use crate::catalog::Catalog;
 use crate::catalog_change::CatalogChange;
@@ -12,25 +12,25 @@ use query::pipeline::stages_of;
 use query::{Collation, Context, Pipeline};
 use std::collections::HashMap;
 
-/// How deep views may read views.
+/// Most views in a chain of views.
 const DEPTH_MAX: usize = 20;
 
-/// How deep the stages of one view may nest pipelines before what they read goes unnoticed; the
-/// parser of pipelines allows less.
+/// Deepest nesting of pipelines in one view that is searched for collections. The pipeline parser
+/// allows less.
 const PIPELINES_MAX: usize = 100;
 
-/// What a view comes down to.
+/// A resolved view.
 #[derive(Debug)]
 pub struct Resolved {
-    /// The collection that is read; it may not exist.
+    /// The collection; it may not exist.
     pub namespace: Namespace,
-    /// The stages of all views on the way, innermost first, as elements of one array; `None` where
-    /// the name was no view.
+    /// Stages of all views in the chain, innermost first, as elements of one array; `None` if the
+    /// name is not a view.
     pub pipeline: Option<DocumentBuf>,
 }
 
 impl Catalog {
-    /// Follows views down to the collection they read.
+    /// Resolves views to their collection.
     ///
     /// Errors: ViewDepthLimitExceeded, GraphContainsCycle.
     pub fn resolve(&self, namespace: &Namespace) -> Result<Resolved> {
@@ -59,10 +59,10 @@ impl Catalog {
 }
 
 impl Catalog {
-    /// Checks the views that a pipeline reads beside its input, before it starts.
+    /// Checks the views that a pipeline reads besides its input, before it starts.
     ///
-    /// Errors: OptionNotSupportedOnView where one compares otherwise than the pipeline does,
-    /// MaxSubPipelineDepthExceeded's number where their own pipelines nest too deep.
+    /// Errors: OptionNotSupportedOnView for a view with another collation,
+    /// MaxSubPipelineDepthExceeded for pipelines nested too deeply.
     pub(crate) fn check_read(&self, database: &str, stages: Array<'_>, collation: &Collation) -> Result<()> {
         let mut read = Vec::new();
         note_read(stages, 0, &mut read);
@@ -79,7 +79,7 @@ impl Catalog {
         Ok(())
     }
 
-    /// How deep pipelines nest in what a view reads. Views read no view that reads them.
+    /// Returns the nesting depth of pipelines in a view. Views have no cycles.
     fn height(&self, namespace: &Namespace, heights: &mut HashMap<String, usize>) -> usize {
         let Some(view) = self.get(namespace).and_then(|collection| collection.options.view.as_ref()) else {
             return 0;
@@ -101,13 +101,13 @@ impl Catalog {
 }
 
 impl Resolved {
-    /// The stages of the views on the way.
+    /// Returns the stages of the views in the chain.
     pub fn stages(&self) -> Array<'_> {
         let pipeline = self.pipeline.as_ref().and_then(|holder| holder.view().get("pipeline"));
         pipeline.and_then(|value| value.as_array()).unwrap_or(Array::EMPTY)
     }
 
-    /// The views' stages followed by others, as one array under `pipeline`.
+    /// Returns the views' stages followed by other stages, as one array under `pipeline`.
     pub fn followed_by(&self, stages: Array<'_>) -> DocumentBuf {
         let mut out = Builder::new();
         out.begin_array(c"pipeline");
@@ -119,9 +119,9 @@ impl Resolved {
     }
 }
 
-/// Checks a view's pipeline by itself: that it parses, and writes nothing.
+/// Checks a view's pipeline: it must parse and must not write.
 ///
-/// Errors: those of parsing; OptionNotSupportedOnView.
+/// Errors: parse errors; OptionNotSupportedOnView.
 pub(crate) fn check_pipeline(namespace: &Namespace, view: &View, context: &Context) -> Result<()> {
     Namespace::new(namespace.database(), &view.on)?;
     let pipeline = Pipeline::parse(view.pipeline.view().as_array().unwrap_or(Array::EMPTY), context)?;
@@ -137,7 +137,7 @@ pub(crate) fn check_pipeline(namespace: &Namespace, view: &View, context: &Conte
 }
 
 impl CatalogChange<'_> {
-    /// Checks a view about to be made against the others: it reads no view that reads it in turn.
+    /// Checks a new view against the other views: cycles are not allowed.
     ///
     /// Errors: GraphContainsCycle, ViewDepthLimitExceeded, OptionNotSupportedOnView.
     pub(crate) fn check_view(&self, namespace: &Namespace, options: &Options) -> Result<()> {
@@ -153,9 +153,9 @@ fn depth_error() -> base::Error {
 }
 
 impl Database {
-    /// Changes what a view shows.
+    /// Changes a view's definition.
     ///
-    /// Errors: NamespaceNotFound, InvalidOptions for a collection, and those of making a view.
+    /// Errors: NamespaceNotFound, InvalidOptions for a collection, and errors of creating a view.
     pub fn set_view(
         &self,
         namespace: &Namespace,
@@ -164,7 +164,7 @@ impl Database {
         context: &Context,
     ) -> Result<Committed> {
         let view = View { on: on.to_string(), pipeline: pipeline.to_owned() };
-        // Parsed once, and not under the commit lock where what is there is a view, as it nearly always is.
+        // Parsed once. If the name is a view, as usual, it is parsed without the commit lock.
         let mut is_checked = false;
         if self.known_catalog().get(namespace).is_some_and(|collection| collection.is_view()) {
             check_pipeline(namespace, &view, context)?;
@@ -185,7 +185,7 @@ impl Database {
     }
 }
 
-/// What the views of a database read, one of them about to be made.
+/// Names read by the views of a database, including a new view.
 struct Views {
     reads: HashMap<String, Vec<String>>,
 }
@@ -211,14 +211,14 @@ impl Views {
     /// Errors: GraphContainsCycle, ViewDepthLimitExceeded.
     fn check(&self, made: &Namespace) -> Result<()> {
         let mut depths = HashMap::new();
-        // The new one first: so the path of a cycle begins with it.
+        // The new view is first, so that the path of a cycle begins with it.
         for name in std::iter::once(made.collection()).chain(self.reads.keys().map(String::as_str)) {
             self.depth(name, made.database(), &mut Vec::new(), &mut depths)?;
         }
         Ok(())
     }
 
-    /// Errors: OptionNotSupportedOnView where a view that the new one reads compares otherwise.
+    /// Errors: OptionNotSupportedOnView if the new view reads a view with another collation.
     fn check_collation(&self, catalog: &Catalog, made: &Namespace, collation: &Collation) -> Result<()> {
         for name in self.reads.get(made.collection()).into_iter().flatten() {
             let Ok(other) = Namespace::new(made.database(), name) else { continue };
@@ -233,8 +233,8 @@ impl Views {
         Ok(())
     }
 
-    /// How many views are read one by the other, from this name down. The path is bounded by
-    /// the number of views that may be, as each may have no more than so many below it.
+    /// Returns the length of the longest chain of views below a name. The depth limit of views
+    /// limits the recursion.
     fn depth<'a>(
         &'a self,
         name: &'a str,
@@ -268,7 +268,7 @@ impl Views {
     }
 }
 
-/// Adds the collections that stages read beside their input.
+/// Adds the collections that stages read besides their input.
 fn note_read(stages: Array<'_>, nested: usize, read: &mut Vec<String>) {
     if nested > PIPELINES_MAX {
         return;

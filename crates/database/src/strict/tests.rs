@@ -1,4 +1,4 @@
-//! Reads and indexes of a small database, and what is reported of them.
+//! Tests of the findings for the reads and indexes of a small database.
 
 use crate::scope::Scope;
 

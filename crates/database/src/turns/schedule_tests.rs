@@ -1,4 +1,4 @@
-//! Turns, whichever thread goes on at any place.
+//! Tests of turns under all thread schedules.
 
 use super::*;
 use query::context::Uninterrupted;
@@ -10,7 +10,7 @@ use storage::testing::{explore, fails};
 const SEEDS: u64 = 120;
 const PLACE: (Ident, RecordId) = (Ident(3), RecordId(4));
 
-/// Turns are taken one at a time, in the order of coming, and everybody has one.
+/// Turns run one at a time, in order of arrival, and every thread gets a turn.
 fn turns() {
     let turns = Arc::new(Turns::default());
     let (inside, taken) = (Arc::new(AtomicUsize::new(0)), Arc::new(Mutex::new(Vec::new())));
@@ -22,7 +22,7 @@ fn turns() {
                 let turn = turns.take_if_contended(PLACE.0, PLACE.1, losses, waits).unwrap();
                 let Some(turn) = turn else { continue };
                 assert_eq!(inside.fetch_add(1, Ordering::SeqCst), 0, "two have the turn");
-                // Whoever comes now waits behind those who are here.
+                // Threads that arrive now wait behind the threads in the queue.
                 let waiting = turn.queue.tickets.lock().clone();
                 taken.lock().push((turn.ticket, waiting));
                 assert_eq!(inside.fetch_sub(1, Ordering::SeqCst), 1);

@@ -1,18 +1,17 @@
-//! Why a document failed its validator: the `details` of error 121, clause by clause.
+//! Reasons for a failed validation: the `details` of error 121, clause by clause.
 //!
-//! Each clause of the filter is matched again on its own, and those that fail are described in
-//! MongoDB's shape. This runs only for documents that are being refused.
+//! Each clause of the filter is matched again separately. Failing clauses are described in
+//! MongoDB's shape. This code runs only for refused documents.
 //!
-//! Why a document failed a JSON schema, rule by rule.
-//!
-//! A rule is tried by matching a schema that has nothing but this rule, at the same place.
+//! For a JSON schema, the details list the failing rules. A rule is tested by matching a schema
+//! with this rule alone, at the same location in the document.
 
 use base::Result;
 use base::bson::{Array, Builder, Document, DocumentBuf, Element, FieldName, Value};
 use query::Context;
 use query::matcher::Matcher;
 
-/// A document being refused, and what its clauses are matched with.
+/// A refused document and the context for matching its clauses.
 pub(super) struct Refused<'a> {
     pub(super) document: Document<'a>,
     pub(super) context: &'a Context,
@@ -26,12 +25,12 @@ struct Clause<'a> {
 }
 
 impl<'a> Refused<'a> {
-    /// Whether a filter matches the document.
+    /// Returns true if a filter matches the document.
     pub(super) fn matches(&self, filter: &DocumentBuf) -> Result<bool> {
         Matcher::parse(filter.view(), self.context)?.matches(self.document, self.context)
     }
 
-    /// Writes why the filter fails into the open document.
+    /// Appends the reasons for the filter's failure to the open document.
     pub(super) fn filter(&self, out: &mut Builder, filter: Document<'a>) -> Result<()> {
         let clauses = clauses(filter);
         if let [only] = clauses.as_slice() {
@@ -68,7 +67,7 @@ impl<'a> Refused<'a> {
 
     fn branches(&self, out: &mut Builder, name: &str, branches: Array<'a>) -> Result<()> {
         out.append(c"operatorName", name).begin_array(c"clausesNotSatisfied");
-        // The branches of $nor are at fault for matching.
+        // The branches of `$nor` are at fault if they match.
         let at_fault = name == "$nor";
         for (index, branch) in branches.iter().enumerate() {
             let Value::Document(branch) = branch else { continue };
@@ -104,7 +103,7 @@ impl<'a> Refused<'a> {
     }
 }
 
-/// Appends the value that was looked at, with its type where that was at fault.
+/// Appends the considered value, with its type if the type was at fault.
 pub(super) fn append_considered(out: &mut Builder, operator: &str, value: Value<'_>) {
     out.append(c"consideredValue", value);
     if matches!(operator, "$type" | "bsonType" | "type") {
@@ -128,7 +127,7 @@ fn reason(operator: &str) -> Option<&'static str> {
 }
 
 impl Clause<'_> {
-    /// The clause as a filter of its own.
+    /// Returns the clause as a filter.
     fn filter(&self) -> DocumentBuf {
         let mut out = Builder::new();
         match self.operator {
@@ -144,7 +143,7 @@ impl Clause<'_> {
     }
 }
 
-/// A filter's conditions one by one; operators that belong together stay so.
+/// Splits a filter into its conditions. Operators that depend on each other stay together.
 fn clauses(filter: Document<'_>) -> Vec<Clause<'_>> {
     let mut found = Vec::new();
     for element in filter {
@@ -165,7 +164,7 @@ fn clauses(filter: Document<'_>) -> Vec<Clause<'_>> {
     found
 }
 
-/// The value at a dotted path through documents.
+/// Returns the value at a dotted path through documents.
 pub(super) fn lookup<'a>(document: Document<'a>, path: &str) -> Option<Value<'a>> {
     let mut parts = path.split('.');
     let mut value = document.get(parts.next()?)?;
@@ -175,7 +174,7 @@ pub(super) fn lookup<'a>(document: Document<'a>, path: &str) -> Option<Value<'a>
     Some(value)
 }
 
-/// Writes why the schema of a `$jsonSchema` fails into the open document.
+/// Appends the reasons for the failure of a `$jsonSchema` to the open document.
 pub(super) fn describe(refused: &Refused<'_>, out: &mut Builder, schema: Document<'_>) -> Result<()> {
     out.append(c"operatorName", "$jsonSchema");
     annotations(out, schema);
@@ -186,14 +185,14 @@ pub(super) fn describe(refused: &Refused<'_>, out: &mut Builder, schema: Documen
     Ok(())
 }
 
-/// Where in the document a schema applies.
+/// Location in the document to which a schema applies.
 struct Place<'p, 'a> {
     refused: &'p Refused<'a>,
     path: Vec<&'p str>,
 }
 
 impl<'p> Place<'p, '_> {
-    /// Appends every rule of the schema that fails to the open array.
+    /// Appends every failing rule of the schema to the open array.
     fn rules(&mut self, out: &mut Builder, schema: Document<'p>) -> Result<()> {
         for rule in schema {
             let is_rule =
@@ -270,7 +269,7 @@ impl<'p> Place<'p, '_> {
         Ok(())
     }
 
-    /// Whether a schema fails at this place.
+    /// Returns true if a schema fails at this location.
     fn fails(&self, schema: &DocumentBuf) -> Result<bool> {
         let mut out = Builder::new();
         out.begin_document(c"$jsonSchema");
@@ -285,7 +284,7 @@ impl<'p> Place<'p, '_> {
         Ok(!self.refused.matches(&out.finish())?)
     }
 
-    /// The value at this place.
+    /// Returns the value at this location.
     fn value(&self) -> Option<Value<'p>>
     where
         Self: 'p,
@@ -304,7 +303,7 @@ fn annotations(out: &mut Builder, schema: Document<'_>) {
     }
 }
 
-/// A schema with nothing but this rule, and what the rule's meaning depends on.
+/// Returns a schema with this rule and the keywords on which its meaning depends.
 fn alone(rule: &Element<'_>, schema: Document<'_>) -> DocumentBuf {
     let mut out = Builder::new();
     out.append_element(rule);
@@ -317,7 +316,7 @@ fn alone(rule: &Element<'_>, schema: Document<'_>) -> DocumentBuf {
     };
     for companion in companions {
         match schema.get(companion) {
-            // What they say of the properties that they name doesn't matter here.
+            // Only the property names matter here, not their schemas.
             Some(Value::Document(named)) if *companion != "items" => {
                 out.begin_document(FieldName::literal(companion));
                 for property in named {

@@ -1,4 +1,4 @@
-//! Document validation: a collection's filter, its level and its action.
+//! Document validation: a collection's validator, validation level and validation action.
 
 mod details;
 #[cfg(test)]
@@ -10,41 +10,41 @@ use base::{Result, err};
 use query::Context;
 use query::matcher::Matcher;
 
-/// What documents of a collection must satisfy, and what happens if they don't.
+/// Condition for a collection's documents, and the reaction to documents that fail it.
 pub struct Validator {
     filter: DocumentBuf,
     matcher: Matcher,
     level: Level,
     action: Action,
-    /// Whether level and action were said, or are what they are by default.
+    /// True for a level or action given by the client, false for defaults.
     said: (bool, bool),
 }
 
-/// Which writes are checked.
+/// Writes that are checked.
 #[derive(Clone, Copy, PartialEq, Debug, Default)]
 pub(crate) enum Level {
-    /// None.
+    /// No writes.
     Off,
     /// Inserts, and updates of documents that were valid before.
     Moderate,
-    /// All.
+    /// All writes.
     #[default]
     Strict,
 }
 
-/// What happens to a write that doesn't satisfy the validator.
+/// Reaction to a write that fails validation.
 #[derive(Clone, Copy, PartialEq, Debug, Default)]
 pub(crate) enum Action {
-    /// It is refused with DocumentValidationFailure.
+    /// Refuses the write with DocumentValidationFailure.
     #[default]
     Error,
-    /// It is written, and the log says so.
+    /// Writes the document and logs a warning.
     Warn,
 }
 
 impl Validator {
-    /// Parses a validator. Errors: those of the filter, and BadValue for a level or action that
-    /// there isn't.
+    /// Parses a validator. Errors: errors of the filter, and BadValue for an unknown level or
+    /// action.
     pub fn parse(
         filter: Document<'_>,
         level: Option<&str>,
@@ -78,12 +78,12 @@ impl Validator {
         Ok(Validator { filter: filter.to_owned(), matcher, level, action, said })
     }
 
-    /// The filter, as it was given.
+    /// Returns the filter as given by the client.
     pub fn filter(&self) -> Document<'_> {
         self.filter.view()
     }
 
-    /// The level's name.
+    /// Returns the level's name.
     pub fn level_name(&self) -> &'static str {
         match self.level {
             Level::Off => "off",
@@ -92,12 +92,12 @@ impl Validator {
         }
     }
 
-    /// The action's name.
+    /// Returns the action's name.
     pub fn action_name(&self) -> &'static str {
         if self.action == Action::Error { "error" } else { "warn" }
     }
 
-    /// Checks a document about to be written; `before` is what an update replaces.
+    /// Checks a document before its write. `before` is the old version in an update.
     ///
     /// Errors: DocumentValidationFailure with its details.
     pub fn check(
@@ -129,12 +129,12 @@ impl Validator {
         Err(err!(DocumentValidationFailure, "Document failed validation").with_info(info.finish()))
     }
 
-    /// Whether a stored document is as the validator wants it, where it wants anything.
+    /// Returns true if a stored document passes validation, or if validation is off.
     pub(crate) fn complies(&self, document: Document<'_>, context: &Context) -> Result<bool> {
         Ok(self.level == Level::Off || self.matcher.matches(document, context)?)
     }
 
-    /// Appends the options as listCollections shows them: those that were given.
+    /// Appends the options given by the client, as listCollections prints them.
     pub(crate) fn append_to(&self, out: &mut Builder) {
         out.append(c"validator", &self.filter);
         if self.said.0 {

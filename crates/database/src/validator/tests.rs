@@ -1,4 +1,4 @@
-//! Documents refused by validators, and what they are told.
+//! Tests of documents that validators refuse, and of the error details.
 
 use super::*;
 use base::bson::extended_json;
