@@ -1,9 +1,10 @@
-//! What a statement changes: documents with their images before and after, the index entries that come and
-//! go, and what all of that rests on.
+//! Changes of a statement: documents before and after, index entries added and removed, and the
+//! conditions for the commit.
 //!
-//! [`Changes`] are put together without any lock. They say what they expect: that each collection is the one
-//! that was planned on, that each record still has the bytes that were read, that the keys of unique indexes
-//! are free. [`Database::apply`](crate::Database) commits them, or tells that something has changed since.
+//! [`Changes`] are built without a lock. Their expectations are the conditions: each collection is
+//! still the planned one, each record still has the bytes that were read, and the keys of unique
+//! indexes are free. [`Database::apply`](crate::Database) commits the changes, or reports that a
+//! condition no longer holds.
 
 use crate::collection::{Collection, Data};
 use crate::duplicate::duplicate_key;
@@ -20,36 +21,36 @@ use std::sync::Arc;
 use storage::store::{Beside, Change, Claim, Expect, Written};
 use storage::{Ident, Key, Op, Position, Value, mutant};
 
-/// A change to documents, being put together.
+/// A change of documents, under construction.
 #[derive(Default)]
 pub(crate) struct Changes {
     pub(crate) change: Change,
-    /// Which expectations are keys that must be free.
+    /// The expectations that a unique key is free.
     unique: SmallVec<[UniqueKey; 1]>,
-    /// Which expectations are about records of retryable statements.
+    /// The expectations about records of retryable statements.
     retries: Vec<usize>,
-    /// The collections expected to be the same, by tree.
+    /// The collections expected to be unchanged, by tree.
     pub(crate) collections: SmallVec<[Arc<Collection>; 1]>,
-    /// The unique keys that these changes themselves take.
+    /// Unique keys that these changes add.
     taken: HashSet<(Ident, Key), RandomState>,
-    /// What is logged of them, where changes are logged.
+    /// Log entries of the changes, if changes are logged.
     pub(crate) logged: Option<Vec<Logged>>,
-    /// The retryable write or the transaction that they belong to.
+    /// The retryable write or the transaction of the changes.
     pub(crate) retry: Option<RetryKey>,
-    /// Whether they make documents more or longer.
+    /// True if the changes add documents or make them longer.
     pub(crate) stores: bool,
-    /// How many documents are changed.
+    /// Number of changed documents.
     pub(crate) documents: usize,
-    /// Namespaces to tell of.
+    /// Namespaces whose watchers must be notified.
     pub(crate) changed: SmallVec<[Namespace; 1]>,
 }
 
-/// What a commit tells its caller.
+/// Result of a commit.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Committed {
-    /// What to wait for when the write concern asks for the journal.
+    /// Position to wait for if the write concern requires the journal.
     pub position: Position,
-    /// The time of the commit: seconds in the high half, a counter in the low.
+    /// Time of the commit: seconds in the high half, a counter in the low half.
     pub cluster_time: u64,
 }
 
@@ -59,37 +60,37 @@ impl From<Written> for Committed {
     }
 }
 
-/// What became of changes.
+/// Result of applying changes.
 pub(crate) enum Applied {
-    /// They are committed.
+    /// The changes are committed.
     Done(Committed),
-    /// Something that they rest on has changed: the statement is to read again.
+    /// A condition no longer holds. The statement must read again.
     Again,
-    /// The document of this number has a key that isn't free.
+    /// The document of this number has a key that is not free.
     Duplicate(usize, Error),
 }
 
 /// A key of a unique index that must be free.
 struct UniqueKey {
     expectation: usize,
-    /// Which of the changed documents has it, counted from zero.
+    /// Number of the changed document with the key, from zero.
     document: usize,
     index: Arc<Index>,
 }
 
-/// A document as the store takes it. Debug builds check that it is valid BSON.
+/// Returns a document as a stored value. Debug builds check that it is valid BSON.
 fn stored(document: Arc<[u8]>) -> Value {
     debug_assert!(base::bson::is_well_formed(&document), "a document that is stored is valid BSON");
     Value::from(document)
 }
 
 impl Changes {
-    /// Changes whose log is kept where `logs` says so.
+    /// Returns empty changes; `logs` enables the log entries.
     pub(crate) fn new(logs: bool) -> Changes {
         Changes { logged: logs.then(Vec::new), ..Changes::default() }
     }
 
-    /// Makes room for so many new documents of a collection.
+    /// Reserves space for this number of new documents of a collection.
     pub(crate) fn reserve(&mut self, documents: usize, data: &Data) {
         let indexes = || data.written_indexes();
         let unique = documents * indexes().filter(|index| index.unique()).count();
@@ -99,7 +100,7 @@ impl Changes {
         self.taken.reserve(unique);
     }
 
-    /// Notes which statement the change put together last belongs to.
+    /// Records the statement of the latest change.
     pub(crate) fn of_statement(&mut self, retry: RetryKey) {
         self.retry = Some(retry);
         if let Some(last) = self.logged.as_mut().and_then(|logged| logged.last_mut()) {
@@ -107,14 +108,14 @@ impl Changes {
         }
     }
 
-    /// Whether there is nothing to store.
+    /// Returns true if the changes write nothing.
     pub(crate) fn is_empty(&self) -> bool {
         self.change.batch.is_empty()
     }
 
-    /// Stores a new document; `keys` are its keys in each index of the collection, in order.
+    /// Adds an insert; `keys` are the document's keys in each index of the collection, in order.
     ///
-    /// Errors: DuplicateKey, where these changes have taken the key themselves.
+    /// Errors: DuplicateKey, if these changes already contain the key.
     pub(crate) fn insert(
         &mut self,
         collection: &Arc<Collection>,
@@ -136,13 +137,13 @@ impl Changes {
         if let Some(logged) = &mut self.logged {
             logged.push(Logged::insert(collection, document.clone()));
         }
-        // No record had its id before.
+        // The record id is new.
         self.change.batch.put_new(data.ident, id.key(), document);
         Ok(())
     }
 
-    /// Replaces the document of a record, which had these bytes; `old_keys` and `new_keys` are its keys in
-    /// each index, in order, and `diff` what the log has of the change instead of the whole document.
+    /// Adds an update of a record that had these bytes. `old_keys` and `new_keys` are its keys in
+    /// each index, in order. `diff` replaces the whole document in the log.
     ///
     /// Errors: DuplicateKey, as for [`insert`](Self::insert).
     pub(crate) fn update(
@@ -165,12 +166,12 @@ impl Changes {
             }
             for key in &new.keys {
                 let is_new = old.keys.binary_search(key).is_err();
-                // The same value as another type: the key is the record's own already.
+                // An equal value of another type: the record already has the key.
                 let is_own = old.keys.iter().any(|old| old.key_string == key.key_string);
                 if is_new && !is_own {
                     self.expect_free(collection, data, index, key)?;
                 }
-                // An index being built may not have the entries of before yet, and won't get them any more.
+                // An index build may not have the old entries yet, and will not load them any more.
                 if is_new || at >= built {
                     self.put_entry(index, key, id, is_new && !is_own && at < built);
                 }
@@ -187,7 +188,7 @@ impl Changes {
         Ok(())
     }
 
-    /// Removes a record, which had these bytes, and its keys.
+    /// Adds a delete of a record that had these bytes, and of its keys.
     pub(crate) fn delete(
         &mut self,
         collection: &Arc<Collection>,
@@ -212,35 +213,38 @@ impl Changes {
         Ok(())
     }
 
-    /// Stores the record of a retryable statement.
+    /// Adds the record of a retryable statement.
     pub(crate) fn put_retry(&mut self, key: Key, value: Value) {
         self.change.batch.put(RETRIES, key, value);
     }
 
-    /// The same on a store of one process, which adds the commit's time.
+    /// Adds the record of a retryable statement, to which a store of one process appends the
+    /// commit's time.
     pub(crate) fn stamp_retry(&mut self, key: Key, value: Value) {
         self.change.stamped.push((RETRIES, key, value));
     }
 
-    /// Expects the record of a retryable statement to be as it was seen.
+    /// Adds the expectation that the record of a retryable statement is unchanged since it was
+    /// read.
     pub(crate) fn expect_retry(&mut self, key: Key, value: Option<Value>) {
         self.retries.push(self.change.expect.len());
         self.change.expect.push(Expect::Value { ident: RETRIES, key, value });
     }
 
-    /// Whether an expectation is that nobody has carried out the same retryable statement.
+    /// Returns true if an expectation is that no other process has run the same retryable
+    /// statement.
     pub(crate) fn is_retry(&self, expectation: usize) -> bool {
         self.retries.contains(&expectation)
     }
 
-    /// Removes the record of a retryable statement, if it is still as it was seen.
+    /// Removes the record of a retryable statement if it is unchanged since it was read.
     pub(crate) fn delete_retry(&mut self, key: Key, seen: Value) {
         self.change.expect.push(Expect::Value { ident: RETRIES, key: key.clone(), value: Some(seen) });
         self.change.batch.delete(RETRIES, key);
     }
 
-    /// What becomes of the changes where an expectation doesn't hold: a key isn't free, or else the document
-    /// or the collection has changed, so that the statement starts again.
+    /// Returns the outcome of a failed expectation: a duplicate key, or a restart of the statement
+    /// because the document or the collection has changed.
     pub(crate) fn outcome_of(&self, expectation: usize) -> Applied {
         match self.unique.iter().find(|unique| unique.expectation == expectation) {
             Some(unique) => {
@@ -261,8 +265,8 @@ impl Changes {
         }
     }
 
-    /// Where an expectation is about a key of an index being built, lets the build fail: two documents with
-    /// one key end the build, and not the write. Whether it was.
+    /// Fails an index build if the expectation is about one of its keys. Returns true if it was.
+    /// Two documents with the same key end the build, not the write.
     pub(crate) fn fails_build(&self, expectation: usize) -> bool {
         let unique = self.unique.iter().find(|unique| unique.expectation == expectation);
         let Some(unique) = unique else { return false };
@@ -276,7 +280,7 @@ impl Changes {
         true
     }
 
-    /// The tree and key string of an expectation about a unique key.
+    /// Returns the tree and key string of an expectation about a unique key.
     fn key_at(&self, expectation: usize) -> Option<(Ident, Key)> {
         match self.change.expect.get(expectation)? {
             Expect::Value { ident, key, .. } => Some((*ident, key.clone())),
@@ -286,7 +290,7 @@ impl Changes {
         }
     }
 
-    /// The key that must be free, with the types that its entry notes.
+    /// Returns the key that must be free, with its type bits.
     fn key_of(&self, unique: &UniqueKey) -> KeyOf {
         let Some((ident, key_string)) = self.key_at(unique.expectation) else {
             return KeyOf { key_string: Vec::new(), type_bits: Vec::new() };
@@ -302,7 +306,8 @@ impl Changes {
         KeyOf { key_string: key_string.to_vec(), type_bits: entry.unwrap_or_default() }
     }
 
-    /// What a transaction claims to make these changes: keys of records and of unique indexes.
+    /// Returns the claims of a transaction for these changes: keys of records and of unique
+    /// indexes.
     pub(crate) fn claims(&self) -> Vec<Claim> {
         let mut exclusive: HashSet<Ident> = HashSet::new();
         for data in self.collections.iter().filter_map(|collection| collection.data.as_ref()) {
@@ -343,7 +348,7 @@ impl Changes {
         self.change.expect.push(Expect::Value { ident, key: id.key(), value: Some(before.clone()) });
     }
 
-    /// Expects a key to be free, in an index where two documents may not have the same.
+    /// Adds the expectation that a key is free, if the index refuses duplicates.
     fn expect_free(
         &mut self,
         collection: &Collection,
@@ -351,13 +356,13 @@ impl Changes {
         index: &Arc<Index>,
         key: &KeyOf,
     ) -> Result<()> {
-        // Entries of an index that is unique already have no record id behind their key.
+        // Entries of a unique index have no record id after their key.
         let prepared = index.spec.prepare_unique && !index.unique();
         if !prepared && !index.unique() || mutant!("unique keys are not checked") {
             return Ok(());
         }
         let build = data.building.iter().find(|build| Arc::ptr_eq(&build.index, index));
-        // A prepared index is there for what is added once it is built.
+        // A prepared index checks only entries added after its build.
         if build.is_some_and(|build| prepared || build.build.has_failed()) {
             return Ok(());
         }
@@ -370,15 +375,15 @@ impl Changes {
             true => Expect::NoneUnder { ident: at.0, prefix: at.1.clone() },
             false => Expect::Value { ident: at.0, key: at.1.clone(), value: None },
         });
-        // A single document can't be in its own way: it has each key once.
+        // A single document has each key once and cannot conflict with itself.
         if self.documents > 1 {
             self.taken.insert(at);
         }
         Ok(())
     }
 
-    /// Expects of a unique index being built that a record's keys lead to the record, as far as they are there
-    /// yet: the builder may have come upon another record with the same key before.
+    /// Adds the expectation that a record's keys in a unique index build lead to the record, if the
+    /// entries exist. The build may have found another record with the same key.
     fn expect_own(&mut self, data: &Data, index: &Arc<Index>, keys: &DocumentKeys, record: RecordId) {
         let mut building = data.building.iter();
         let build = building.find(|build| Arc::ptr_eq(&build.index, index));
@@ -396,7 +401,7 @@ impl Changes {
         }
     }
 
-    /// Notes which key the next expectation is about.
+    /// Records the key of the next expectation.
     fn note_unique(&mut self, index: &Arc<Index>) {
         self.unique.push(UniqueKey {
             expectation: self.change.expect.len(),
@@ -405,8 +410,8 @@ impl Changes {
         });
     }
 
-    /// Puts an entry into an index. One that names its record is known not to be there where the record doesn't have its key
-    /// yet, by `is_first`; of a unique index's keys that is only expected.
+    /// Adds an index entry. In an index that is not unique, `is_first` means that the entry is
+    /// known to be new. In a unique index, this is only expected.
     fn put_entry(&mut self, index: &Index, key: &KeyOf, record: RecordId, is_first: bool) {
         let entry = IndexEntry { key_string: &key.key_string, type_bits: &key.type_bits, record };
         let (key, value) = entry.to_parts(index.unique());
@@ -424,7 +429,7 @@ impl Changes {
         self.change.batch.delete(index.ident, entry.to_parts(index.unique()).0);
     }
 
-    /// Tells the builders of indexes that a record is no longer what their snapshots have.
+    /// Marks a record for index builds: their snapshots have an outdated version.
     fn mark(&mut self, data: &Data, id: RecordId) {
         for build in &data.building {
             self.change.beside.push(Beside::Mark(build.build.clone(), id.0));

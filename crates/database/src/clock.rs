@@ -3,18 +3,18 @@
 use std::sync::atomic::{AtomicI64, Ordering::Relaxed};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-/// Tells the time to everything whose behaviour depends on it: TTL, `$$NOW`, ObjectIds.
+/// Source of time for TTL, `$$NOW` and ObjectIds.
 pub trait Clock: Send + Sync {
-    /// Milliseconds since 1970.
+    /// Returns the time in milliseconds since 1970.
     fn now_millis(&self) -> i64;
 
-    /// The clock itself, where clients may set it.
+    /// Returns the clock if clients may set it.
     fn settable(&self) -> Option<&SettableClock> {
         None
     }
 }
 
-/// The machine's own clock.
+/// The system clock.
 pub struct SystemClock;
 
 impl Clock for SystemClock {
@@ -27,12 +27,12 @@ impl Clock for SystemClock {
 pub struct ManualClock(AtomicI64);
 
 impl ManualClock {
-    /// A clock standing at the given time, in milliseconds since 1970.
+    /// Returns a clock at the given time, in milliseconds since 1970.
     pub fn new(millis: i64) -> ManualClock {
         ManualClock(AtomicI64::new(millis))
     }
 
-    /// Moves the clock, forwards or back.
+    /// Moves the clock, forward or back.
     pub fn set(&self, millis: i64) {
         self.0.store(millis, Relaxed);
     }
@@ -44,46 +44,47 @@ impl Clock for ManualClock {
     }
 }
 
-/// The machine's clock until a client sets it: then it runs on from another time, or stands still.
+/// The system clock until a client sets it. It then runs from another time, or stands still.
 ///
-/// All it has to remember is one number, so that readers need no lock: twice the shift against the machine's
-/// clock while it runs, twice the time and one more while it stands.
+/// The state is a single number, so that readers need no lock. A running clock stores twice the
+/// shift against the system clock. A frozen clock stores twice the time plus one.
 #[derive(Default)]
 pub struct SettableClock(AtomicI64);
 
 impl SettableClock {
-    /// The latest time it can show, in the year 2106: ObjectIds and cluster times count seconds in 32 bits.
-    /// The earliest is zero.
+    /// The latest time, in the year 2106: ObjectIds and cluster times have seconds in 32 bits. The
+    /// earliest time is zero.
     pub const MAX_MILLIS: i64 = u32::MAX as i64 * 1000;
 
-    /// Whether it stands still.
+    /// Returns true if the clock is frozen.
     pub fn is_frozen(&self) -> bool {
         self.0.load(Relaxed) & 1 == 1
     }
 
-    /// How far it is ahead of the machine's clock, in milliseconds.
+    /// Returns the shift against the system clock, in milliseconds.
     pub fn shift_millis(&self) -> i64 {
         self.now_millis() - SystemClock.now_millis()
     }
 
-    /// Sets the time, in milliseconds since 1970; running or standing, it goes on so.
+    /// Sets the time, in milliseconds since 1970. A running clock keeps running and a frozen clock
+    /// stays frozen.
     pub fn set(&self, millis: i64) {
         self.put(millis, self.is_frozen());
     }
 
-    /// Moves it on by this many milliseconds, or back.
+    /// Moves the clock by this number of milliseconds, forward or back.
     pub fn advance(&self, millis: i64) {
         self.put(self.now_millis().saturating_add(millis), self.is_frozen());
     }
 
-    /// Lets it stand still where it is, or run on from there.
+    /// Freezes the clock at its time, or lets it run from there.
     pub fn freeze(&self, frozen: bool) {
         if frozen != self.is_frozen() {
             self.put(self.now_millis(), frozen);
         }
     }
 
-    /// Follows the machine's clock again.
+    /// Follows the system clock again.
     pub fn follow(&self) {
         self.0.store(0, Relaxed);
     }

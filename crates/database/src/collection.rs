@@ -1,6 +1,6 @@
 //! A collection or view: its options, its indexes, its tree and its running counts.
 //!
-//! Clustered collections: what create's `clusteredIndex` says, checked.
+//! This module also parses the `clusteredIndex` option of create.
 
 pub use storage::store::Counts;
 
@@ -16,36 +16,37 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use storage::Ident;
 
-/// A collection or view as the catalog has it. Immutable but for its counts; changing options or
-/// indexes puts a new one in its place.
+/// A collection or view in the catalog. Immutable except for its counts; a change of options or
+/// indexes replaces it.
 #[derive(Clone)]
 pub struct Collection {
-    /// Its name.
+    /// The name.
     pub namespace: Namespace,
-    /// What stays the same through renames.
+    /// UUID, unchanged by renames.
     pub uuid: [u8; 16],
-    /// What create and collMod said.
+    /// Options from create and collMod.
     pub options: Options,
-    /// What holds its data; `None` for a view.
+    /// The stored data; `None` for a view.
     pub data: Option<Data>,
-    /// The catalog change that made it what it is: a statement prepared on another has to start again.
+    /// Catalog generation of the latest change. A statement prepared with another generation must
+    /// start again.
     pub generation: u64,
 }
 
-/// The stored side of a collection.
+/// The stored data of a collection.
 #[derive(Clone)]
 pub struct Data {
-    /// The tree of its documents.
+    /// The tree of the documents.
     pub ident: Ident,
-    /// Its indexes, the one on `_id` first.
+    /// The indexes; `_id` is first.
     pub indexes: Vec<Arc<Index>>,
-    /// Indexes that are being built: written to, and not yet read.
+    /// Index builds: written to, and not yet read.
     pub building: Vec<Arc<Building>>,
-    /// Shared by all versions of the collection.
+    /// Counts, shared by all versions of the collection.
     pub counts: Arc<Counts>,
-    /// Shared likewise.
+    /// Index filters, shared in the same way.
     pub index_filters: Arc<IndexFilters>,
-    /// Shared likewise.
+    /// Plan cache, shared in the same way.
     pub kept_plans: Arc<KeptPlans>,
 }
 
@@ -54,77 +55,77 @@ pub struct Data {
 pub struct Options {
     /// Size and count limits of a capped collection.
     pub capped: Option<Capped>,
-    /// The name of the index that the collection is clustered by.
+    /// Name of the clustered index.
     pub clustered: Option<String>,
-    /// The age in seconds at which documents expire whose `_id` is a date; only where clustered.
+    /// Age in seconds at which documents with a date as `_id` expire. Clustered collections only.
     pub expire_after_seconds: Option<i64>,
-    /// Whether it was made without an index on `_id`, as collections of `local` may be.
+    /// True if the collection was created without an `_id` index, which `local` allows.
     pub no_id_index: bool,
-    /// Whether the log keeps documents as they were before a change.
+    /// True if the log keeps pre-images.
     pub pre_images: bool,
-    /// What documents must satisfy.
+    /// Condition for the documents.
     pub validator: Option<Arc<Validator>>,
     /// The view's source and pipeline.
     pub view: Option<View>,
-    /// What commands compare strings by unless they say otherwise, and indexes made here, too.
+    /// Default collation of commands and of new indexes.
     pub collation: Collation,
-    /// Options that are kept and shown, and change nothing here (storageEngine and its like).
+    /// Options that are stored and listed without effect, such as storageEngine.
     pub kept: DocumentBuf,
 }
 
 /// Limits of a capped collection.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Capped {
-    /// Bytes of documents.
+    /// Size of all documents in bytes.
     pub size: i64,
-    /// Number of documents; zero is no limit.
+    /// Number of documents; zero is unlimited.
     pub max: i64,
 }
 
-/// What a view shows.
+/// Definition of a view.
 #[derive(Clone)]
 pub struct View {
-    /// The collection or view it reads, in the same database.
+    /// The collection or view that it reads, in the same database.
     pub on: String,
-    /// The pipeline it applies, an array.
+    /// The pipeline, an array.
     pub pipeline: ValueBuf,
 }
 
 impl Collection {
-    /// The stored side. Errors: CommandNotSupportedOnView for a view.
+    /// Returns the stored data. Errors: CommandNotSupportedOnView for a view.
     pub fn data(&self) -> Result<&Data> {
         self.data.as_ref().ok_or_else(|| {
             err!(CommandNotSupportedOnView, "Namespace {} is a view, not a collection", self.namespace)
         })
     }
 
-    /// Whether this is a view.
+    /// Returns true for a view.
     pub fn is_view(&self) -> bool {
         self.data.is_none()
     }
 
-    /// Whether reading all of it counts as long work, for which the network thread is left.
+    /// Returns true if a full scan counts as long work, which leaves the network thread.
     pub fn is_large(&self) -> bool {
         const RECORDS: i64 = 1000;
         self.records() > RECORDS
     }
 
-    /// Documents, as counted by the commits.
+    /// Returns the number of documents, as counted by commits.
     pub fn records(&self) -> i64 {
         self.data.as_ref().map_or(0, |data| data.counts.records.load(Relaxed))
     }
 
-    /// Size of all documents in bytes.
+    /// Returns the size of all documents in bytes.
     pub fn bytes(&self) -> i64 {
         self.data.as_ref().map_or(0, |data| data.counts.bytes.load(Relaxed))
     }
 
-    /// The options as listCollections shows them.
+    /// Returns the options as listCollections prints them.
     pub fn options_document(&self) -> DocumentBuf {
         self.options.to_document()
     }
 
-    /// The name and whether this is a view, as listCollections shows them.
+    /// Returns name and type as listCollections prints them.
     pub fn listed_name(&self) -> DocumentBuf {
         let mut out = Builder::new();
         let kind = if self.is_view() { "view" } else { "collection" };
@@ -132,7 +133,7 @@ impl Collection {
         out.finish()
     }
 
-    /// The collection as listCollections shows it.
+    /// Returns the collection as listCollections prints it.
     pub fn listed(&self) -> DocumentBuf {
         let mut out = Builder::new();
         out.append_all(self.listed_name().view());
@@ -142,7 +143,7 @@ impl Collection {
             out.append(c"uuid", Value::Binary { subtype: 4, bytes: &self.uuid });
         }
         out.end();
-        // A clustered collection has no index on `_id` beside itself.
+        // A clustered collection has no separate index on `_id`.
         let id_index = self.data.as_ref().and_then(|data| data.id_index());
         if let Some(index) = id_index.filter(|index| !index.spec.clustered) {
             out.append(c"idIndex", &index.spec.to_document());
@@ -152,34 +153,35 @@ impl Collection {
 }
 
 impl Data {
-    /// The index of this name.
+    /// Returns the index with this name.
     pub fn index(&self, name: &str) -> Option<&Arc<Index>> {
         self.indexes.iter().find(|index| index.spec.name == name)
     }
 
-    /// The index on `_id`.
+    /// Returns the index on `_id`.
     pub fn id_index(&self) -> Option<&Arc<Index>> {
         self.indexes.first().filter(|index| index.is_id())
     }
 
-    /// The index on `_id`, if the collection is clustered by it.
+    /// Returns the index on `_id` if it is the clustered index.
     pub fn clustered_index(&self) -> Option<&Arc<Index>> {
         self.id_index().filter(|index| index.spec.clustered)
     }
 
-    /// The indexes that a change to a document is written to: those that plans use, then those being built.
+    /// Returns the indexes that a change of a document is written to: the indexes used by plans,
+    /// then index builds.
     pub fn written_indexes(&self) -> impl Iterator<Item = &Arc<Index>> {
         self.indexes.iter().chain(self.building.iter().map(|build| &build.index))
     }
 
-    /// The trees of the documents and of all indexes.
+    /// Returns the trees of the documents and of all indexes.
     pub fn idents(&self) -> impl Iterator<Item = Ident> {
         std::iter::once(self.ident).chain(self.written_indexes().map(|index| index.ident))
     }
 }
 
 impl Options {
-    /// The options as listCollections shows them and the catalog keeps them.
+    /// Returns the options as listCollections prints them and the catalog stores them.
     pub fn to_document(&self) -> DocumentBuf {
         let mut out = Builder::new();
         if let Some(capped) = self.capped {
@@ -215,10 +217,10 @@ fn append_size(out: &mut Builder, name: &'static CStr, size: i64) {
     };
 }
 
-/// Reads `clusteredIndex`: the name of the index, or `None` for `false`.
+/// Parses `clusteredIndex`. Returns the name of the index, or `None` for `false`.
 ///
-/// Errors: 40414, 40415, TypeMismatch, InvalidIndexSpecificationOption for another key than
-/// `{_id: 1}`, 5979700 unless unique, 5979703 for `true`, 5979704 for another version.
+/// Errors: 40414, 40415, TypeMismatch, InvalidIndexSpecificationOption for a key other than `{_id:
+/// 1}`, 5979700 unless unique, 5979703 for `true`, 5979704 for another version.
 pub(crate) fn parse_clustered(value: Value<'_>) -> Result<Option<String>> {
     match value {
         Value::Document(spec) => ClusteredFields::read(spec)?.check(spec).map(Some),
@@ -233,16 +235,16 @@ pub(crate) fn parse_clustered(value: Value<'_>) -> Result<Option<String>> {
     }
 }
 
-/// Appends the option as listCollections shows it and the catalog keeps it.
+/// Appends the option as listCollections prints it and the catalog stores it.
 pub(crate) fn append_clustered(name: &str, out: &mut Builder) {
     out.begin_document(c"clusteredIndex").append(c"v", 2i32);
     out.begin_document(c"key").append(c"_id", 1i32).end();
     out.append(c"name", name).append(c"unique", true).end();
 }
 
-/// An age at which documents expire.
+/// Checks an age at which documents expire.
 ///
-/// Errors: InvalidOptions below zero and beyond what an int32 holds.
+/// Errors: InvalidOptions for negative values and values beyond int32.
 pub(crate) fn clustered_expiry(seconds: i64) -> Result<i64> {
     if seconds < 0 {
         return Err(err!(InvalidOptions, "TTL index 'expireAfterSeconds' option cannot be less than 0"));
@@ -256,7 +258,7 @@ pub(crate) fn clustered_expiry(seconds: i64) -> Result<i64> {
     Ok(seconds)
 }
 
-/// The fields as they were given.
+/// The fields as given by the client.
 #[derive(Default)]
 struct ClusteredFields<'a> {
     key: Option<Document<'a>>,

@@ -1,8 +1,8 @@
-//! The one way in which documents change: changes that were prepared are committed conditionally.
+//! Commits of document changes, under conditions.
 //!
-//! [`Database::apply`] hands [`Changes`] to the store, which checks under its lock that what they rest on
-//! still holds, and applies them whole. Nothing is computed under the lock, and nobody waits there: where an
-//! open transaction has claimed a document, the statement waits for its end without the lock, and starts
+//! [`Database::apply`] passes [`Changes`] to the store, which checks their conditions under its
+//! lock and applies them atomically. No computation and no wait happens under the lock. If an open
+//! transaction has claimed a document, the statement waits for its end without the lock and starts
 //! again.
 
 pub use crate::changes::Committed;
@@ -18,10 +18,10 @@ use storage::store::{Acknowledged, Member, Owner, Reached, Refusal};
 use storage::{Awaited, Position};
 
 impl Database {
-    /// Commits changes, if what they rest on still holds. A statement of a transaction adds them to the
-    /// transaction instead. Gives the commit, or `None` where something has changed.
+    /// Commits changes if their conditions still hold. A statement in a transaction adds them to
+    /// the transaction instead. Returns the commit, or `None` if a condition no longer holds.
     ///
-    /// Errors: DuplicateKey; WriteConflict in a transaction; what interrupts waiting; the engine's.
+    /// Errors: DuplicateKey; WriteConflict in a transaction; interrupted waits; storage errors.
     pub(crate) fn apply(&self, operation: &Operation, changes: Changes) -> Result<Option<Committed>> {
         match self.apply_several(operation, changes)? {
             Applied::Done(committed) => Ok(Some(committed)),
@@ -30,9 +30,10 @@ impl Database {
         }
     }
 
-    /// The same for changes of several documents, telling which one has a key that isn't free.
+    /// Commits changes of several documents. Returns the number of a document whose key is not
+    /// free.
     ///
-    /// Errors: as [`apply`](Self::apply), but for DuplicateKey.
+    /// Errors: as [`apply`](Self::apply), except DuplicateKey.
     pub(crate) fn apply_several(&self, operation: &Operation, mut changes: Changes) -> Result<Applied> {
         if changes.stores {
             self.operations.check_room()?;
@@ -80,14 +81,14 @@ impl Database {
 
     /// Waits until an open transaction has ended.
     ///
-    /// Errors: what interrupts waiting.
+    /// Errors: interrupted waits.
     pub(crate) fn wait_for(&self, owner: Owner, interrupt: &dyn Interrupt) -> Result<()> {
         self.waiting(interrupt, |go_on| self.store.wait_released(owner, go_on))
     }
 
-    /// Runs something that may wait long, where it holds up no network thread.
+    /// Runs a function that may wait long, without blocking a network thread.
     ///
-    /// Errors: what interrupts it.
+    /// Errors: interruption.
     pub(crate) fn waiting<T>(
         &self,
         interrupt: &dyn Interrupt,
@@ -96,60 +97,62 @@ impl Database {
         wait_through(self.blocking_hook(), interrupt, wait)
     }
 
-    /// Whether every commit is to wait for the journal, whatever its write concern says.
+    /// Returns true if every commit must wait for the journal, independent of its write concern.
     pub fn always_journals(&self) -> bool {
         self.engine().durability() == storage::Durability::Journaled
     }
 
-    /// The position of the latest commit: what a write that changed nothing, or one answered from
-    /// the record of its first sending, has to wait for.
+    /// Returns the position of the latest commit. A write that changed nothing waits for it, and a
+    /// write answered from its record.
     pub fn latest_position(&self) -> Position {
         self.store.latest_position()
     }
 
-    /// The position of a commit at or after each commit that a read so far may have shown, or whose time was given.
+    /// Returns a position at or after each commit that a read may have seen, or whose time was
+    /// returned.
     pub fn shown_position(&self) -> Position {
         self.store.shown_position()
     }
 
-    /// Whether what was committed at `position` would survive a crash.
+    /// Returns true if the commit at `position` would survive a crash.
     pub fn is_journaled(&self, position: Position) -> bool {
         self.engine().durable() >= position
     }
 
-    /// The time up to which all commits would survive a crash, on a store that keeps a log.
+    /// Returns the time up to which all commits would survive a crash, for a store with a log.
     pub fn durable_time(&self) -> u64 {
         self.store.log_sight(self.earliest_cluster_time()).1
     }
 
-    /// Waits until what was committed at `position` would survive a crash. Returns at once on an
-    /// engine without a journal.
+    /// Waits until the commit at `position` would survive a crash. Returns at once for an engine
+    /// without a journal.
     pub fn wait_journaled(&self, position: Position) -> Result<()> {
         self.store.wait_journaled(position).map_err(storage_error)
     }
 
-    /// The same for whoever waits without a thread, on an engine of this process: what is to be done until then.
+    /// Waits for the journal without a thread, for an engine of this process. Returns the next
+    /// action of the waiter.
     pub fn await_journaled(&self, position: Position, waker: &Waker) -> Awaited {
         self.engine().await_journaled(position, waker)
     }
 
-    /// How many members hold the data: one, or those of a server that several processes share.
+    /// Returns the number of members with the data: one, or the processes that share the store.
     ///
-    /// Errors: the store's.
+    /// Errors: storage errors.
     pub fn members(&self) -> Result<usize> {
         self.store.members().map_err(storage_error)
     }
 
-    /// Who they are, where there may be several.
+    /// Returns the members that share the store.
     ///
-    /// Errors: the store's.
+    /// Errors: storage errors.
     pub fn list_members(&self) -> Result<Vec<Member>> {
         self.store.list_members().map_err(storage_error)
     }
 
-    /// Waits until what was committed at `position` is where it has to be, or `go_on` says no.
+    /// Waits until the commit at `position` is acknowledged, or until `go_on` returns false.
     ///
-    /// Errors: the store's.
+    /// Errors: storage errors.
     pub fn wait_acknowledged(
         &self,
         position: Position,
@@ -159,14 +162,14 @@ impl Database {
         self.store.wait_acknowledged(position, by, go_on).map_err(storage_error)
     }
 
-    /// The time of the latest commit, for `operationTime`; advances with the clock when nothing
-    /// is written.
+    /// Returns the time of the latest commit, for `operationTime`. It advances with the clock
+    /// without writes.
     pub fn cluster_time(&self) -> u64 {
         self.store.time(self.earliest_cluster_time())
     }
 }
 
-/// A UUID as MongoDB's messages show it.
+/// Formats a UUID as in MongoDB's messages.
 pub fn uuid_text(uuid: &[u8; 16]) -> String {
     let hex: String = uuid.iter().map(|byte| format!("{byte:02x}")).collect();
     [&hex[..8], &hex[8..12], &hex[12..16], &hex[16..20], &hex[20..]].join("-")

@@ -16,21 +16,21 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
-/// The most bytes of documents in one batch: a reply must stay a valid document.
+/// Most bytes of documents in one batch: a reply must stay a valid document.
 const BATCH_BYTES_MAX: usize = 16 * 1024 * 1024;
-/// The size of a batch in bytes beyond which it ends where memory is scarce.
+/// Size in bytes at which a batch ends if memory is scarce.
 const BATCH_BYTES_SCARCE: usize = 64 * 1024;
-/// The most bytes of one document, with MongoDB's allowance for what servers add to it.
+/// Most bytes of one document, with MongoDB's allowance for fields added by servers.
 const RESULT_MAX: usize = BATCH_BYTES_MAX + 16 * 1024;
-/// How many cursors over dropped collections are known as such; older ones are as if they had never been.
+/// Most cursors over dropped collections that are remembered. Older ones are unknown.
 const DEAD_MAX: usize = 256;
-/// Documents in the first batch of a find that doesn't say.
+/// Default number of documents in the first batch of a find.
 pub const FIRST_BATCH: u64 = 101;
 
-/// Which command opened a cursor, as messages tell where its documents failed.
+/// The command that opened a cursor, for error messages about its documents.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Opener {
-    /// One that lists: nothing fails there.
+    /// A command that lists: its stream has no errors.
     List,
     /// A find on a collection.
     Find,
@@ -38,64 +38,63 @@ pub(crate) enum Opener {
     Aggregate,
 }
 
-/// What whoever keeps cursors wants to remember of one, such as whose it is.
+/// Data that the owner of cursors attaches to a cursor, such as its user.
 pub type CursorTag = Arc<dyn Any + Send + Sync>;
 
 /// A cursor of one client.
 pub struct Cursor {
-    /// What it reads, for the reply and for killCursors.
+    /// Namespace, for the reply and for killCursors.
     pub namespace: Namespace,
-    /// The collection it was opened on, by UUID, so that dropping it ends the cursor.
+    /// UUID of the collection at the time of opening. The cursor ends if the collection is dropped.
     pub uuid: Option<[u8; 16]>,
-    /// What its keeper remembers of it.
+    /// Data attached by the owner.
     pub tag: Option<CursorTag>,
-    /// The session it belongs to.
+    /// The session.
     pub session: Option<SessionId>,
-    /// The number of the transaction it belongs to.
+    /// The transaction's number.
     pub transaction: Option<i64>,
-    /// Stays open at the end, waiting for more.
+    /// Stays open at the end and waits for more documents.
     pub tailable: bool,
-    /// A getMore waits a while for more before it returns empty.
+    /// Lets getMore wait for more documents before it returns an empty batch.
     pub await_data: bool,
-    /// Never closed for idleness.
+    /// True if the cursor has no idle timeout.
     pub no_timeout: bool,
-    /// Each batch of it may show only what no crash undoes.
+    /// True if batches may only contain durable data.
     pub durable: bool,
-    /// What stops its loops.
+    /// The operation, which can interrupt the stream.
     pub operation: Arc<Operation>,
-    /// Whether the end is found out by looking one document ahead, so that no client is given a
-    /// cursor that yields nothing more; MongoDB does so only where it knows the end beforehand.
+    /// True if the end is detected by looking one document ahead, so that no client receives a
+    /// cursor without further documents. MongoDB detects it only if it knows the end beforehand.
     pub looks_ahead: bool,
-    /// Whether a batch may have fewer documents than were asked for, as others follow.
+    /// True if a batch may have fewer documents than requested, because more batches follow.
     pub may_end_early: bool,
-    /// Whether the collection isn't there, so that there is nothing to come.
+    /// True if the collection does not exist, so that no documents will come.
     pub missing: bool,
-    /// Whose commits may bring more, where it waits for more.
+    /// Commits that may bring more documents while the cursor waits.
     pub interest: Interest,
-    /// Whether the stream writes ($out, $merge) rather than yields.
+    /// True if the stream writes ($out, $merge) and returns no documents.
     pub writes: bool,
-    /// What it was opened by.
+    /// The command that opened the cursor.
     pub(crate) opener: Opener,
-    /// How many batches have been asked for, and the documents in them.
+    /// Number of batches requested, and of documents in them.
     batches: u64,
     documents: u64,
     created: Instant,
-    /// Documents still wanted; `None` is all there are.
+    /// Number of documents still to return; `None` is unlimited.
     pub(crate) wanted: Option<u64>,
-    /// What is left of maxTimeMS between requests, in milliseconds; zero is no limit.
+    /// Rest of maxTimeMS between requests, in milliseconds; zero is unlimited.
     remaining_millis: u64,
-    /// How far the change stream has come, if it is one, and where a client resumes behind what it has been
-    /// given.
+    /// Progress of a change stream, and the resume token after the delivered events.
     stream: Option<(Progress, DocumentBuf)>,
     source: Box<dyn Stage>,
     /// A document that did not fit into the last batch.
     pending: Option<DocumentCow>,
-    /// Whether its snapshot was given up, because it kept too much.
+    /// True if the snapshot was released because it kept too many old versions.
     pub(crate) lost: bool,
 }
 
 impl Cursor {
-    /// A cursor over a stream.
+    /// Returns a cursor over a stream.
     pub fn new(namespace: Namespace, source: Box<dyn Stage>, operation: Arc<Operation>) -> Cursor {
         Cursor {
             interest: Interest::Collection(namespace.clone()),
@@ -126,7 +125,7 @@ impl Cursor {
         }
     }
 
-    /// Says that the documents are the events of a change stream.
+    /// Marks the cursor as a change stream.
     pub(crate) fn streams(&mut self, progress: Progress) {
         let reached = progress.reached();
         self.stream = Some((progress, reached));
@@ -139,40 +138,41 @@ impl Cursor {
         };
     }
 
-    /// Where a client resumes that has been given all batches so far: a change stream's
+    /// Returns the resume token after all batches delivered so far: a change stream's
     /// `postBatchResumeToken`.
     pub fn resume_token(&self) -> Option<Document<'_>> {
         self.stream.as_ref().map(|(_, token)| token.view())
     }
 
-    /// Whether a cursor that has nothing more now will have more later.
+    /// Returns true if more documents may come after the present end.
     pub fn goes_on(&self) -> bool {
         self.tailable && !self.stream.as_ref().is_some_and(|(progress, _)| progress.has_ended())
     }
 
-    /// Gives up the cursor for its stream.
+    /// Returns the cursor's stream.
     pub(crate) fn into_source(self) -> Box<dyn Stage> {
         self.source
     }
 
-    /// Appends the next documents to the open array of `out`: at most `count`, and no more than
-    /// fit into a reply. Returns how many, and whether the stream has ended.
+    /// Appends the next documents to the open array of `out`: at most `count`, and no more than fit
+    /// into a reply. Returns their number, and whether the stream has ended.
     ///
-    /// Errors: those of the plan, introduced as MongoDB introduces them.
+    /// Errors: errors of the plan, with MongoDB's prefix.
     pub fn next_batch(&mut self, count: u64, out: &mut Builder) -> Result<(u64, bool)> {
         let operation = self.operation.clone();
         let room = out.capacity();
         let batch = operation.run(|| self.pull(count, out)).map_err(|error| self.introduce(error));
-        // The reply is nobody's operation: what waits to be read is counted by its connection.
+        // The reply does not belong to the operation. Its connection counts unread replies.
         operation.leave_memory(out.capacity().saturating_sub(room));
         self.batches += 1;
         self.documents += batch.as_ref().map_or(0, |(count, _)| *count);
         batch
     }
 
-    /// Whether the batch had better end before it grows by a document, as memory is scarce and the rest can follow.
+    /// Returns true if the batch should end before the next document: memory is scarce, and more
+    /// batches can follow.
     fn ends_early(&self, out: &Builder, length: usize) -> bool {
-        // A buffer that is full becomes twice as large.
+        // A full buffer doubles its size.
         let more = match out.len() + length > out.capacity() {
             true => out.capacity().max(length),
             false => 0,
@@ -182,7 +182,7 @@ impl Cursor {
 
     fn introduce(&self, error: Error) -> Error {
         match self.opener {
-            // What is wrong with the request, and found out late.
+            // Errors of the request that are found late.
             _ if matches!(
                 error.code(),
                 ErrorCode::InvalidNamespace | ErrorCode::OptionNotSupportedOnView
@@ -214,7 +214,7 @@ impl Cursor {
             let length = document.view().bytes().len();
             check_size(length)?;
             let size = out.len() - start + length;
-            // Where replies that nobody has read yet take much memory, this one stays small.
+            // A batch stays small if unread replies use much memory.
             let ends = || size > BATCH_BYTES_SCARCE && self.ends_early(out, length);
             if appended > 0 && (size > BATCH_BYTES_MAX || ends()) {
                 self.pending = Some(document);
@@ -241,8 +241,8 @@ impl Cursor {
         Ok((appended, false))
     }
 
-    /// Whether the stream has nothing more, found out by looking one document ahead, so that a
-    /// client isn't given a cursor that yields nothing.
+    /// Returns true if the stream has ended. Looks one document ahead, so that a client does not
+    /// receive a cursor without further documents.
     pub fn is_exhausted(&mut self) -> Result<bool> {
         if self.pending.is_none() {
             self.pending = self.source.next().map_err(|error| self.introduce(error))?;
@@ -254,48 +254,49 @@ impl Cursor {
 /// All open cursors.
 pub struct Cursors {
     open: Mutex<HashMap<i64, Slot>>,
-    /// Those over dropped collections, the oldest first; locked while `open` is. Some may have been closed.
+    /// Cursors over dropped collections, oldest first, locked together with `open`. Some may be
+    /// closed.
     dead: Mutex<VecDeque<i64>>,
     random: Random,
     timed_out: AtomicU64,
 }
 
-/// What a cursor over a dropped collection held; dropped without any lock.
+/// Contents of a cursor over a dropped collection, dropped without any lock.
 type Remains = (Box<dyn Stage>, Option<DocumentCow>, Arc<Operation>);
 
-/// Whether what a cursor was opened on isn't there any more, or is another collection by now.
+/// Returns true if a cursor's collection was dropped or replaced.
 fn is_gone(catalog: &Catalog, namespace: &Namespace, uuid: Option<&[u8; 16]>) -> bool {
     uuid.is_some_and(|uuid| catalog.get(namespace).is_none_or(|now| now.uuid != *uuid))
 }
 
-/// What is known of an open cursor that nobody reads at the moment.
+/// An open cursor without a running getMore.
 #[derive(Debug)]
 pub struct IdleCursor {
-    /// Its id.
+    /// The cursor id.
     pub id: i64,
-    /// What it reads.
+    /// The namespace.
     pub namespace: Namespace,
-    /// What its keeper remembers of it.
+    /// Data attached by the owner.
     pub tag: Option<CursorTag>,
-    /// The session it belongs to.
+    /// The session.
     pub session: Option<SessionId>,
-    /// The time since it was opened.
+    /// Time since it was opened.
     pub age: Duration,
-    /// The time since its last batch.
+    /// Time since its last batch.
     pub idle: Duration,
-    /// The batches it has given.
+    /// Number of delivered batches.
     pub batches: u64,
-    /// The documents in them.
+    /// Number of documents in them.
     pub documents: u64,
-    /// Whether it is never closed for idleness.
+    /// True if it has no idle timeout.
     pub no_timeout: bool,
-    /// Whether it stays open at its end.
+    /// True if it stays open at its end.
     pub tailable: bool,
-    /// Whether it waits there.
+    /// True if getMore waits at the end.
     pub await_data: bool,
 }
 
-/// A cursor at rest, or the trace of one that is being read.
+/// An idle cursor, or the entry of a cursor in use.
 struct Slot {
     cursor: Option<Box<Cursor>>,
     namespace: Namespace,
@@ -306,18 +307,20 @@ struct Slot {
     is_stream: bool,
     operation: Arc<Operation>,
     used: Instant,
-    /// Killed while being read: it is not put back.
+    /// True if it was killed while in use. It is then not put back.
     killed: bool,
-    /// Whether its collection or its snapshot is gone: what it held is freed, and only the next getMore's error is left of it.
+    /// True if its collection or its snapshot is gone. Its contents are freed, and the next getMore
+    /// returns the error.
     dead: bool,
-    /// Whether its snapshot was given up.
+    /// True if its snapshot was released.
     lost: bool,
-    /// The bytes that commits had replaced when its snapshot was taken, where it keeps one.
+    /// Bytes replaced by commits when its snapshot was taken, if it keeps one.
     pinned_at: Option<u64>,
 }
 
 impl Cursors {
-    /// None yet; `seed` starts the ids, so that those of an earlier run name nothing in this one.
+    /// Returns an empty set. `seed` starts the ids, so that cursor ids of an earlier process are
+    /// unknown.
     pub(crate) fn new(seed: u64) -> Cursors {
         Cursors {
             open: Mutex::default(),
@@ -327,7 +330,7 @@ impl Cursors {
         }
     }
 
-    /// Keeps a cursor for later batches and gives it an id.
+    /// Stores a cursor for later batches and returns its id.
     pub(crate) fn add(&self, mut cursor: Cursor) -> i64 {
         cursor.remaining_millis = cursor.operation.remaining_millis();
         cursor.operation.rest_memory();
@@ -342,7 +345,7 @@ impl Cursors {
         id
     }
 
-    /// Frees what one cursor holds if this catalog doesn't have its collection.
+    /// Frees a cursor's contents if its collection is not in this catalog.
     pub(crate) fn let_go_if_dropped(&self, id: i64, catalog: &Catalog) {
         let mut open = self.open.lock();
         let slot = open.get_mut(&id).filter(|slot| is_gone(catalog, &slot.namespace, slot.uuid.as_ref()));
@@ -354,7 +357,7 @@ impl Cursors {
         drop(remains);
     }
 
-    /// Notes whose collections are gone, and forgets the oldest of those beyond [`DEAD_MAX`].
+    /// Records cursors of dropped collections. Removes the oldest beyond [`DEAD_MAX`].
     fn note_dead(&self, open: &mut HashMap<i64, Slot>, ids: impl IntoIterator<Item = i64>) {
         let mut dead = self.dead.lock();
         dead.extend(ids);
@@ -368,8 +371,8 @@ impl Cursors {
 
     /// Takes a cursor for reading; [`put_back`](Self::put_back) returns it.
     ///
-    /// Errors: CursorNotFound, CursorInUse, Unauthorized where another session opened it or the
-    /// namespace differs.
+    /// Errors: CursorNotFound, CursorInUse, Unauthorized for a cursor of another session or
+    /// namespace.
     pub fn take(&self, id: i64, namespace: &Namespace) -> Result<Box<Cursor>> {
         let mut open = self.open.lock();
         let slot = open.get_mut(&id).ok_or_else(|| not_found(id))?;
@@ -410,8 +413,8 @@ impl Cursors {
         drop(remains);
     }
 
-    /// Frees what cursors hold whose collections this catalog doesn't have: nothing can be read by them any more, and
-    /// whoever asks for their next batch is told so. One that is being read is freed when it is put back.
+    /// Frees the contents of cursors whose collections are not in this catalog. Their next getMore
+    /// fails. A cursor in use is freed when it is put back.
     pub(crate) fn let_go_of_dropped(&self, catalog: &Catalog) {
         let mut open = self.open.lock();
         let dying = open
@@ -420,13 +423,14 @@ impl Cursors {
         let (ids, remains): (Vec<i64>, Vec<Remains>) =
             dying.filter_map(|(id, slot)| Some((*id, slot.let_go()?))).unzip();
         self.note_dead(&mut open, ids);
-        // Not under the lock: views and buffers may take a while.
+        // Dropped without the lock: freeing views and buffers takes time.
         drop(open);
         drop(remains);
     }
 
-    /// Frees what cursors hold whose snapshots were taken when fewer bytes had been replaced. Returns that number for
-    /// the oldest snapshot left. A cursor that is being read is freed when it is put back.
+    /// Frees the contents of cursors whose snapshots were taken with fewer replaced bytes than
+    /// `least`. Returns the number of replaced bytes of the oldest remaining snapshot. A cursor in
+    /// use is freed when it is put back.
     pub(crate) fn let_go_before(&self, least: u64) -> u64 {
         let mut open = self.open.lock();
         let (mut oldest, mut ids, mut remains) = (u64::MAX, Vec::new(), Vec::new());
@@ -448,18 +452,18 @@ impl Cursors {
         oldest
     }
 
-    /// Forgets a cursor that was taken and came to its end.
+    /// Removes a cursor that was taken and has ended.
     pub fn close(&self, id: i64) {
         self.open.lock().remove(&id);
     }
 
-    /// What is remembered of a cursor on this namespace.
+    /// Returns the attached data of a cursor on this namespace.
     pub fn tag(&self, id: i64, namespace: &Namespace) -> Option<CursorTag> {
         let open = self.open.lock();
         open.get(&id).filter(|slot| slot.namespace == *namespace)?.tag.clone()
     }
 
-    /// Ends a cursor, also one being read; whether there was one on this namespace.
+    /// Ends a cursor, even in use. Returns true if it existed on this namespace.
     pub fn kill(&self, id: i64, namespace: &Namespace) -> bool {
         let mut open = self.open.lock();
         let Some(slot) = open.get_mut(&id).filter(|slot| slot.namespace == *namespace) else { return false };
@@ -484,7 +488,7 @@ impl Cursors {
         });
     }
 
-    /// Ends the cursors that the transactions of a session have opened.
+    /// Ends the cursors opened by the transactions of a session.
     pub fn kill_transaction(&self, session: &SessionId) {
         self.open.lock().retain(|_, slot| {
             let in_transaction = slot.cursor.as_ref().is_some_and(|cursor| cursor.transaction.is_some());
@@ -492,7 +496,7 @@ impl Cursors {
         });
     }
 
-    /// Closes cursors that lay unused for so long; how many.
+    /// Closes cursors that were idle for this time. Returns their number.
     pub fn close_idle(&self, after: Duration) -> u64 {
         let mut closed = 0;
         self.open.lock().retain(|_, slot| {
@@ -504,14 +508,14 @@ impl Cursors {
         closed
     }
 
-    /// Open cursors: all, and those that never time out.
+    /// Returns the number of open cursors, and of cursors without a timeout.
     pub fn count(&self) -> (usize, usize) {
         let open = self.open.lock();
         (open.len(), open.values().filter(|slot| slot.no_timeout).count())
     }
 
-    /// Ends, of the cursors that nobody reads, the one that holds the most memory, if that is so many bytes; what it
-    /// read and how much it held.
+    /// Ends the idle cursor with the most memory, if it holds at least this number of bytes.
+    /// Returns its namespace and its size.
     pub fn end_largest(&self, least: u64) -> Option<(Namespace, u64)> {
         let mut open = self.open.lock();
         let idle = open.iter().filter(|(_, slot)| slot.cursor.is_some());
@@ -520,19 +524,19 @@ impl Cursors {
             return None;
         }
         let ended = open.remove(&id)?;
-        // What it holds is freed without the lock.
+        // The contents are freed without the lock.
         drop(open);
         Some((ended.namespace.clone(), held))
     }
 
-    /// How much memory the largest of the cursors holds that nobody reads, in bytes.
+    /// Returns the memory of the largest idle cursor, in bytes.
     pub fn largest(&self) -> u64 {
         let open = self.open.lock();
         let idle = open.values().filter(|slot| slot.cursor.is_some());
         idle.map(|slot| slot.operation.held()).max().unwrap_or(0)
     }
 
-    /// The open cursors that nobody reads at the moment.
+    /// Returns the idle cursors.
     pub fn idle(&self) -> Vec<IdleCursor> {
         let open = self.open.lock();
         let idle = open.iter().filter_map(|(id, slot)| {
@@ -554,17 +558,17 @@ impl Cursors {
         idle.collect()
     }
 
-    /// Change streams that are open.
+    /// Returns the number of open change streams.
     pub fn streams(&self) -> usize {
         self.open.lock().values().filter(|slot| slot.is_stream).count()
     }
 
-    /// Cursors being read at the moment.
+    /// Returns the number of cursors in use.
     pub fn pinned(&self) -> usize {
         self.open.lock().values().filter(|slot| slot.cursor.is_none()).count()
     }
 
-    /// Cursors closed for idleness since the start.
+    /// Returns the number of cursors closed by the idle timeout since the start.
     pub fn timed_out(&self) -> u64 {
         self.timed_out.load(Relaxed)
     }
@@ -576,7 +580,7 @@ impl Slot {
             namespace: cursor.namespace.clone(),
             tag: cursor.tag.clone(),
             session: cursor.session,
-            // What a transaction reads, its own view has.
+            // A transaction's view keeps its collections.
             uuid: cursor.uuid.filter(|_| cursor.transaction.is_none()),
             no_timeout: cursor.no_timeout,
             is_stream: cursor.stream.is_some(),
@@ -585,14 +589,14 @@ impl Slot {
             killed: false,
             dead: false,
             lost: false,
-            // Cursors that wait for more read anew each time.
+            // Tailable cursors take a new snapshot for each batch.
             pinned_at: (!cursor.tailable && cursor.opener != Opener::List)
                 .then(|| cursor.operation.pinned_at()),
             cursor: Some(Box::new(cursor)),
         }
     }
 
-    /// Lets go of all that a cursor holds whose collection is gone, unless somebody reads it at the moment.
+    /// Takes the contents of a cursor over a dropped collection, unless the cursor is in use.
     fn let_go(&mut self) -> Option<Remains> {
         self.dead = true;
         let cursor = self.cursor.as_deref_mut()?;
@@ -604,7 +608,7 @@ impl Slot {
     }
 }
 
-/// In the place of what a cursor held; its getMore is refused before it comes here.
+/// Stream of a cursor whose contents were freed. Its getMore is refused before reading it.
 struct Gone;
 
 impl Stage for Gone {
@@ -613,7 +617,7 @@ impl Stage for Gone {
     }
 }
 
-/// Errors: BSONObjectTooLarge for a document that no client could take.
+/// Errors: BSONObjectTooLarge for a document that exceeds the size of a reply.
 fn check_size(length: usize) -> Result<()> {
     if length <= RESULT_MAX {
         return Ok(());

@@ -1,4 +1,4 @@
-//! The database: a store, and the catalog that belongs to its latest state.
+//! The database: a store, and the catalog of its latest state.
 
 use crate::catalog::Catalog;
 use crate::clock::Clock;
@@ -31,79 +31,80 @@ use std::time::Duration;
 use storage::store::{Elsewhere, Sight, Store};
 use storage::{Durability, Engine, Position, mutant};
 
-/// What an index build may hold in memory unless somebody says less: MongoDB's
-/// maxIndexBuildMemoryUsageMegabytes.
+/// Default memory of an index build: MongoDB's maxIndexBuildMemoryUsageMegabytes.
 const BUILD_MEMORY: usize = 200 * 1024 * 1024;
 
-/// The name under which the log is read.
+/// Namespace of the log.
 const OPLOG: &str = "local.oplog.rs";
 
-/// The collection that shows the sessions' latest committed transactions and retryable writes.
+/// Namespace of the sessions' latest committed transactions and retryable writes.
 const TRANSACTIONS: &str = "config.transactions";
 
-/// Everything a server needs to store and find documents. Shared by all connections.
+/// A database with everything that the server needs to store and find documents. Shared by all
+/// connections.
 pub struct Database {
-    /// Where everything lies.
+    /// The store of all data.
     pub(crate) store: Arc<dyn Store>,
     pub(crate) clock: Arc<dyn Clock>,
-    /// Read together with the store's sight: see [`view`](Self::view).
+    /// Catalogs, read together with the store's view: see [`view`](Self::view).
     published: RwLock<Published>,
-    /// What collections' UUIDs are made of.
+    /// Random numbers for the UUIDs of collections.
     pub(crate) random: Random,
-    /// How threads wait.
+    /// Hook for blocking waits.
     pub(crate) blocking: OnceLock<BlockingHook>,
-    /// What all operations share: whether they are to end, and whether there is memory for more data.
+    /// State shared by all operations: shutdown and memory limits.
     pub(crate) operations: Arc<Shared>,
     pub(crate) turns: Turns,
     pub(crate) transactions: Transactions,
-    /// What an index build may hold in memory, in bytes.
+    /// Memory limit of an index build, in bytes.
     build_memory: AtomicUsize,
-    /// Where temporary files are.
+    /// Folder of temporary files.
     spills: OnceLock<SpillFolder>,
-    /// The directory of that.
+    /// Path of this folder.
     files: OnceLock<PathBuf>,
-    /// What statistics call the server that has this database: its host and port.
+    /// Host and port of the server, for statistics.
     host: OnceLock<String>,
-    /// The system's folder for temporary files, which serves where there is no other.
+    /// The system's folder for temporary files, used by default.
     system_spills: SpillFolder,
     pub(crate) watchers: Arc<Watchers>,
     pub(crate) history: History,
     pub(crate) window: SnapshotWindow,
-    /// How long pre-images are kept, in seconds; zero is as long as their entries.
+    /// Retention of pre-images in seconds; zero keeps them as long as their entries.
     pub(crate) images_seconds: AtomicI64,
     pub(crate) strict: Strict,
     pub(crate) known_specs: KnownSpecs,
-    /// Whether changes are logged.
+    /// True if changes are logged.
     pub(crate) logs: bool,
-    /// The number of the election that entries of the log are written under.
+    /// Election term of log entries.
     pub(crate) term: AtomicU32,
-    /// Whether retryable writes are recorded: the engine outlives the process.
+    /// True if retryable writes are recorded: the engine outlives the process.
     pub(crate) keeps_retries: bool,
-    /// The records found at opening, until somebody takes them.
+    /// Records found at opening, until they are taken.
     pub(crate) found_retries: Mutex<Vec<StoredRetry>>,
     pub(crate) seen_retries: SeenRetries,
-    /// How often users or roles have been written to.
+    /// Number of writes to users and roles.
     pub(crate) access_generation: AtomicU64,
     /// Open cursors.
     pub cursors: Cursors,
-    /// What empty timestamps are filled in with.
+    /// Values for empty timestamps.
     pub stamps: Arc<Stamps>,
-    /// Counts what the writes did, for serverStatus.
+    /// Counts of writes for serverStatus.
     pub counters: Counters,
     process: [u8; 5],
     object_ids: AtomicU32,
 }
 
-/// Where users and roles are kept.
+/// Collections of users and roles.
 const ACCESS: [&str; 2] = ["admin.system.users", "admin.system.roles"];
 
-/// The latest catalog, and the one before for whoever got his sight just before the change.
+/// The latest catalog and its predecessor. A reader that took its view just before a change needs
+/// the predecessor.
 struct Published {
     current: (u64, Arc<Catalog>),
     previous: (u64, Arc<Catalog>),
 }
 
-/// What happened since the start, for serverStatus' `metrics`.
+/// Counts since the start, for serverStatus' `metrics`.
 #[derive(Default)]
 #[allow(missing_docs)]
 pub struct Counters {
@@ -116,7 +117,8 @@ pub struct Counters {
 }
 
 impl Database {
-    /// A database on a store, with the catalog of a generation and the records of retryable writes found there.
+    /// Returns a database on a store, with the catalog of a generation and the stored records of
+    /// retryable writes.
     pub(crate) fn new(
         store: Arc<dyn Store>,
         clock: Arc<dyn Clock>,
@@ -159,10 +161,11 @@ impl Database {
         }
     }
 
-    /// The catalog and data as of now, for as long as the view is held.
+    /// Returns a view of the present catalog and data.
     ///
-    /// Where others share the store and have changed the catalog, the view's first read fails with StaleConfig,
-    /// and whoever reads begins again: see [`by_latest_catalog`](Self::by_latest_catalog).
+    /// If another process has changed the catalog of a shared store, the view's first read fails
+    /// with StaleConfig. The reader must then begin again: see
+    /// [`by_latest_catalog`](Self::by_latest_catalog).
     pub fn view(&self) -> View {
         loop {
             let replaced_at = self.replaced();
@@ -170,7 +173,7 @@ impl Database {
             let catalog = match self.catalog_at(&sight) {
                 Err(error) if is_stale(&error) => continue,
                 Err(error) => {
-                    // Whoever writes next meets the same error and can tell it.
+                    // The next write meets the same error and can return it.
                     log::error!("the catalog can't be read: {error}");
                     self.latest_catalog()
                 }
@@ -180,22 +183,23 @@ impl Database {
         }
     }
 
-    /// The same with a catalog that is surely the view's: one question more to a store that is far away.
+    /// Returns a view whose catalog is confirmed to be the view's. Costs one more request to a
+    /// remote store.
     pub(crate) fn confirmed_view(&self) -> View {
         loop {
             let view = self.view();
-            // What else is wrong the next read tells.
+            // The next read returns other errors.
             if view.snapshot.confirm() != Err(storage::Error::CatalogChanged) {
                 return view;
             }
         }
     }
 
-    /// Runs a statement, and again for as long as the catalog that it was planned by is found to be an old one:
-    /// nothing of it has been carried out then. Who works out anything by the catalog before, as a collation by
-    /// the collection's, does so each time.
+    /// Runs a statement, and runs it again while its plan used an old catalog. Such a statement has
+    /// changed nothing. The statement must derive all values from the catalog in each run, such as
+    /// a collation.
     ///
-    /// Errors: the statement's, but for StaleConfig.
+    /// Errors: the statement's errors, except StaleConfig.
     pub fn by_latest_catalog<T>(&self, mut statement: impl FnMut() -> Result<T>) -> Result<T> {
         loop {
             match statement() {
@@ -205,18 +209,19 @@ impl Database {
         }
     }
 
-    /// What came of something that was found out on a view: its catalog may be an old one that says that there
-    /// is nothing to read, or has an error that is none any more.
+    /// Returns an outcome if its view has the latest catalog. With an old catalog, a missing
+    /// collection or an error may be wrong.
     ///
-    /// Errors: StaleConfig where it is, upon which the caller begins again with another view.
+    /// Errors: StaleConfig for an old catalog. The caller then begins again with another view.
     pub(crate) fn confirmed<T>(&self, view: &View, outcome: Result<T>) -> Result<T> {
         view.snapshot.confirm().map_err(storage_error)?;
         outcome
     }
 
-    /// The catalog that belongs to a sight, read from the store where somebody else has changed it.
+    /// Returns the catalog of a store's view. Reads it from the store if another process has
+    /// changed it.
     ///
-    /// Errors: DataCorruptionDetected, and the engine's.
+    /// Errors: DataCorruptionDetected, storage errors.
     pub(crate) fn catalog_at(&self, sight: &Sight) -> Result<Arc<Catalog>> {
         if let Some(catalog) = self.catalog_of(sight.generation) {
             return Ok(catalog);
@@ -229,26 +234,27 @@ impl Database {
         Ok(catalog)
     }
 
-    /// Keeps a cursor for later batches and gives it an id.
+    /// Stores a cursor for later batches and returns its id.
     pub fn keep_cursor(&self, cursor: Cursor) -> i64 {
         let is_of_collection = cursor.uuid.is_some();
         let id = self.cursors.add(cursor);
         if is_of_collection {
-            // Its collection may have been dropped while it was read for the first time.
+            // Its collection may have been dropped during the first read.
             self.cursors.let_go_if_dropped(id, &self.known_catalog());
         }
         id
     }
 
-    /// The catalog of a generation, if it is the latest known or the one before. Whoever got his sight just
-    /// before a change may find the catalog after it, and is given the one before.
+    /// Returns the catalog of a generation, if it is the latest known generation or its
+    /// predecessor. A reader that takes its view just before a change, and looks up the catalog
+    /// after it, needs the predecessor.
     pub(crate) fn catalog_of(&self, generation: u64) -> Option<Arc<Catalog>> {
         let published = self.published.read();
         let known = [&published.current, &published.previous];
         known.into_iter().find(|known| known.0 == generation).map(|known| known.1.clone())
     }
 
-    /// Puts the catalog of a new generation in the place of the last.
+    /// Replaces the latest catalog by the catalog of a new generation.
     pub(crate) fn publish(&self, generation: u64, catalog: Arc<Catalog>) {
         let mut published = self.published.write();
         if generation > published.current.0 {
@@ -256,111 +262,114 @@ impl Database {
         }
     }
 
-    /// The latest catalog that is known here.
+    /// Returns the latest catalog known to this process.
     pub(crate) fn latest_catalog(&self) -> Arc<Catalog> {
         self.published.read().current.1.clone()
     }
 
-    /// An operation on this database: it ends at [`stop_operations`](Self::stop_operations). Waits and long
-    /// work go through the hook given to [`wait_through`](Self::wait_through).
+    /// Returns an operation on this database. It ends at
+    /// [`stop_operations`](Self::stop_operations). Waits and long work use the hook of
+    /// [`wait_through`](Self::wait_through).
     pub fn operation(&self, id: u64) -> Operation {
         Operation::of_database(id, self.blocking_hook(), self.operations.clone())
     }
 
-    /// Says how threads wait; once, by whoever owns them.
+    /// Sets the hook for blocking waits. The owner of the threads calls it once.
     pub fn wait_through(&self, hook: BlockingHook) {
         let _ = self.blocking.set(hook);
     }
 
-    /// How threads wait.
+    /// Returns the hook for blocking waits.
     pub(crate) fn blocking_hook(&self) -> BlockingHook {
         self.blocking.get().copied().unwrap_or(|work| work())
     }
 
-    /// Ends every operation at its next check, those that are yet to begin included.
+    /// Ends every operation at its next check, including operations that have not begun.
     pub fn stop_operations(&self) {
         self.operations.stopping.store(true, Relaxed);
     }
 
-    /// Refuses what makes the data grow, or takes it again: a process that has no memory left for it says so.
+    /// Refuses or allows writes that make the data grow. Used by a process without free memory.
     pub fn refuse_growth(&self, refused: bool) {
         self.operations.full.store(refused, Relaxed);
     }
 
-    /// Sets how much memory operations, open cursors and waiting messages may take together, in bytes.
+    /// Sets the memory limit of operations, open cursors and waiting messages together, in bytes.
     pub fn set_memory_room(&self, bytes: u64) {
         self.operations.ledger.set_room(bytes);
     }
 
-    /// How much memory they take, in bytes, as far as it has been entered.
+    /// Returns their recorded memory, in bytes.
     pub fn memory_held(&self) -> u64 {
         self.operations.ledger.held()
     }
 
-    /// Enters that messages which are being sent or received take so many bytes more, or less.
+    /// Adds the memory of messages being sent or received, in bytes; negative values subtract.
     pub fn count_messages(&self, bytes: i64) {
         self.operations.ledger.add(bytes);
     }
 
-    /// How many keys and documents have been examined since the start, and how many sorts no index has done.
+    /// Returns the numbers of examined keys, examined documents and sorts without an index since
+    /// the start.
     pub fn examined(&self) -> (u64, u64, u64) {
         let Shared { keys_examined, docs_examined, sorts, .. } = &*self.operations;
         (keys_examined.load(Relaxed), docs_examined.load(Relaxed), sorts.load(Relaxed))
     }
 
-    /// Whether what makes the data grow is refused.
+    /// Returns true if writes that make the data grow are refused.
     pub fn refuses_growth(&self) -> bool {
         self.operations.full.load(Relaxed)
     }
 
-    /// Makes this the directory of temporary files, instead of the system's; said once, before they are needed.
-    /// It is made if it isn't there, and what a killed process has left in it is removed.
+    /// Sets the directory of temporary files. Must be called once, before the first use. Creates
+    /// the directory and removes the files of a killed process.
     ///
-    /// Errors: the directory can't be made or read.
+    /// Errors: the directory cannot be created or read.
     pub fn spill_into(&self, directory: &Path) -> std::io::Result<()> {
         let _ = self.spills.set(SpillFolder::open(directory)?);
         let _ = self.files.set(directory.to_path_buf());
         Ok(())
     }
 
-    /// A directory of the file system that this database has its files on, be they temporary ones.
+    /// Returns a directory in the file system of the database's files, which may be temporary
+    /// files.
     pub fn directory(&self) -> PathBuf {
         self.files.get().cloned().unwrap_or_else(std::env::temp_dir)
     }
 
-    /// Says what statistics call the server, its host and port; once, by whoever serves.
+    /// Sets the host and port of the server for statistics. Called once.
     pub fn set_host(&self, host: String) {
         let _ = self.host.set(host);
     }
 
-    /// What statistics call the server.
+    /// Returns the host and port of the server for statistics.
     pub(crate) fn host(&self) -> &str {
         self.host.get().map_or("", |host| host)
     }
 
-    /// Where temporary files are, for the contexts of statements.
+    /// Returns the folder of temporary files for statement contexts.
     pub fn spill_folder(&self) -> SpillFolder {
         self.spills.get().unwrap_or(&self.system_spills).clone()
     }
 
-    /// What an index build may hold in memory, in bytes.
+    /// Returns the memory limit of an index build, in bytes.
     pub(crate) fn build_memory(&self) -> usize {
         self.build_memory.load(Relaxed)
     }
 
-    /// Bounds what an index build may hold in memory, in bytes; never beyond the 200 MB of MongoDB's
+    /// Sets the memory limit of an index build, in bytes. The maximum is 200 MB, MongoDB's
     /// maxIndexBuildMemoryUsageMegabytes.
     pub fn set_build_memory(&self, bytes: u64) {
         let bytes = usize::try_from(bytes).unwrap_or(BUILD_MEMORY);
         self.build_memory.store(bytes.min(BUILD_MEMORY), Relaxed);
     }
 
-    /// The same, where that makes it less.
+    /// Lowers the memory limit of an index build, in bytes.
     pub fn bound_build_memory(&self, bytes: u64) {
         self.set_build_memory(bytes.min(self.build_memory() as u64));
     }
 
-    /// What an operation reads: what its transaction does, the view it was given, or all there is now.
+    /// Returns the view of an operation: of its transaction, the view given to it, or a new view.
     pub(crate) fn view_for(&self, operation: &Operation) -> View {
         match (operation.transaction(), operation.snapshot()) {
             (Some(transaction), _) if mutant!("each statement reads anew") && !transaction.has_written() => {
@@ -372,9 +381,10 @@ impl Database {
         }
     }
 
-    /// Makes an operation read on a member that doesn't take the writes; whether there is one that is as was asked.
+    /// Sets the view of an operation to a view of a secondary. Returns false if no secondary
+    /// qualifies.
     ///
-    /// Errors: the store's, and those of reading the catalog there.
+    /// Errors: storage errors, errors of reading the catalog there.
     pub fn read_elsewhere(&self, operation: &Operation, asked: Elsewhere) -> Result<bool> {
         let Some(sight) = self.store.sight_elsewhere(asked).map_err(storage_error)? else { return Ok(false) };
         let catalog = self.catalog_at(&sight)?;
@@ -382,8 +392,8 @@ impl Database {
         Ok(true)
     }
 
-    /// The catalog as far as it is known here, without asking a store that is far away: for what is checked
-    /// later.
+    /// Returns the catalog known to this process, without a request to a remote store, for uses
+    /// with a later check.
     pub(crate) fn known_catalog(&self) -> Arc<Catalog> {
         match self.store.known_generation() {
             None => self.catalog(),
@@ -391,20 +401,20 @@ impl Database {
         }
     }
 
-    /// The catalog alone.
+    /// Returns the latest catalog.
     pub fn catalog(&self) -> Arc<Catalog> {
         let generation = self.store.generation();
         self.catalog_of(generation).unwrap_or_else(|| self.confirmed_view().catalog)
     }
 
-    /// The collection or view of this name.
+    /// Returns the collection or view with this name.
     pub fn collection(&self, namespace: &Namespace) -> Option<Arc<Collection>> {
         self.catalog().get(namespace).cloned()
     }
 
-    /// Brings a collection's counts up to date where others who share the store may have changed them.
+    /// Refreshes a collection's counts if other processes may have changed them.
     ///
-    /// Errors: the store's.
+    /// Errors: storage errors.
     pub(crate) fn refresh_counts(&self, collection: &Collection) -> Result<()> {
         match &collection.data {
             Some(data) => self.store.refresh_counts(data.ident, &data.counts).map_err(storage_error),
@@ -412,31 +422,31 @@ impl Database {
         }
     }
 
-    /// The time in milliseconds since 1970, by the injected clock.
+    /// Returns the time in milliseconds since 1970 by the injected clock.
     pub fn now_millis(&self) -> i64 {
         self.clock.now_millis()
     }
 
-    /// The injected clock.
+    /// Returns the injected clock.
     pub fn clock(&self) -> &Arc<dyn Clock> {
         &self.clock
     }
 
-    /// The engine under it all.
+    /// Returns the engine.
     pub fn engine(&self) -> &Arc<dyn Engine> {
         self.store.engine()
     }
 
-    /// A new object id.
+    /// Returns a new ObjectId.
     pub fn new_object_id(&self) -> ObjectId {
         let seconds = (self.clock.now_millis() / 1000) as u32;
         ObjectId::from_parts(seconds, self.process, self.object_ids.fetch_add(1, Relaxed))
     }
 
-    /// The view of a snapshot read and its cluster time: now, or as of the earlier time `at`.
+    /// Returns the view of a snapshot read and its cluster time: now, or at the earlier time `at`.
     ///
-    /// Errors: InvalidOptions for a time that hasn't come, SnapshotTooOld for one that no view is
-    /// kept of.
+    /// Errors: InvalidOptions for a time in the future, SnapshotTooOld for a time without a stored
+    /// view.
     pub fn snapshot_at(&self, at: Option<u64>) -> Result<(u64, View)> {
         let now = self.view_with_time()?;
         match at {
@@ -452,9 +462,10 @@ impl Database {
         }
     }
 
-    /// The latest view, and the time of the commit that it begins with: whoever names that later wants this view.
+    /// Returns the latest view, and the time of its latest commit. Later snapshot reads at this
+    /// time use this view.
     ///
-    /// Errors: those of reading the catalog.
+    /// Errors: errors of reading the catalog.
     pub(crate) fn view_with_time(&self) -> Result<(u64, View)> {
         loop {
             let replaced_at = self.replaced();
@@ -469,16 +480,16 @@ impl Database {
         }
     }
 
-    /// Lets go of views that snapshot reads may no longer name.
+    /// Drops views that are too old for snapshot reads.
     pub fn forget_old_views(&self) {
         self.history.forget_old();
     }
 
     /// Plans a read and starts it on a view.
     ///
-    /// Errors: BadValue for a hint that names no index; 51173 to 51176 for `min` and `max` that
-    /// don't go with the hint; those of evaluating the filter; StaleConfig where the view's catalog isn't the
-    /// latest, so that the plan may be none.
+    /// Errors: BadValue for a hint without a matching index; 51173 to 51176 for `min` and `max`
+    /// that do not match the hint; evaluation errors of the filter; StaleConfig if the view's
+    /// catalog is not the latest, so that the plan may be invalid.
     pub fn read(
         &self,
         operation: &Arc<Operation>,
@@ -503,27 +514,27 @@ impl Database {
         let stream = plan.open(&plan.tree)?;
         match self.store.known_generation() {
             None => Ok(stream),
-            // The first record tells whether the plan is good.
+            // The first record confirms the plan.
             Some(_) => operation.run(|| Ahead::begin(stream)),
         }
     }
 
-    /// Calls `wake` after every commit that touches what is watched, and once more when that would survive a
-    /// crash, until the watch is dropped.
+    /// Calls `wake` after every commit that touches the watched namespace, and again when the
+    /// commit would survive a crash, until the watch is dropped.
     pub fn watch(&self, interest: Interest, wake: Wake) -> Watch {
         self.watchers.watch(interest, wake)
     }
 
-    /// Raised by every commit that touches the collections of users and roles, before it is acknowledged: whoever has
-    /// read them remembers what this was, and reads again once it is something else.
+    /// Returns the generation of users and roles. Every commit to their collections increments it
+    /// before it is acknowledged. Caches of users and roles are invalid if it has changed.
     pub fn access_generation(&self) -> u64 {
         self.access_generation.load(Acquire)
     }
 
-    /// Tells those who watch these namespaces of a commit.
+    /// Notifies the watchers of these namespaces about a commit.
     ///
-    /// Now and then everybody is told: a stream reads on in the log then, though there is nothing for it to show,
-    /// so that the log isn't trimmed beyond where it has come.
+    /// From time to time, all watchers are notified. Streams without matching events then advance
+    /// in the log, so that the log is not trimmed beyond their position.
     pub(crate) fn tell(&self, namespaces: &[Namespace], position: Position) {
         if namespaces.iter().any(|namespace| ACCESS.contains(&namespace.as_str())) {
             self.access_generation.fetch_add(1, AcqRel);
@@ -543,62 +554,62 @@ impl Database {
         self.strict.switch_on();
     }
 
-    /// What was seen since the start or the last [`forget_reads`](Self::forget_reads), and the indexes
-    /// there are now that are unused or duplicates.
+    /// Returns the findings since the start or the last [`forget_reads`](Self::forget_reads), and
+    /// the present unused and duplicate indexes.
     pub fn strict_report(&self) -> StrictReport {
         self.strict.report(&self.catalog())
     }
 
-    /// Forgets the reads noted so far; indexes once used stay so.
+    /// Discards the recorded reads. Used indexes stay marked as used.
     pub fn forget_reads(&self) {
         self.strict.forget();
     }
 
-    /// The earliest time that a commit of now may have: seconds in the high half.
+    /// Returns the earliest possible time of a commit now: seconds in the high half.
     pub(crate) fn earliest_cluster_time(&self) -> u64 {
         (self.now_millis() as u64 / 1000) << 32 | 1
     }
 
-    /// Whether a namespace is that of the log, and there is one.
+    /// Returns true if a namespace is the namespace of the log, and the log exists.
     pub fn is_oplog(&self, namespace: &Namespace) -> bool {
         self.logs && namespace.as_str() == OPLOG
     }
 
-    /// Whether a namespace is that of the sessions' records, and records are kept.
+    /// Returns true if a namespace is the namespace of the sessions' records, and records are kept.
     pub fn is_transactions(&self, namespace: &Namespace) -> bool {
         self.keeps_retries && namespace.as_str() == TRANSACTIONS
     }
 
-    /// Whether a namespace is read from what the store keeps for itself, and not from a collection.
+    /// Returns true if a namespace is read from the store's own data instead of a collection.
     pub(crate) fn is_virtual(&self, namespace: &Namespace) -> bool {
         self.is_oplog(namespace) || self.is_transactions(namespace)
     }
 
-    /// Whether changes are logged.
+    /// Returns true if changes are logged.
     pub(crate) fn logs(&self) -> bool {
         self.logs
     }
 
-    /// Bytes that commits have replaced since the start, about.
+    /// Returns the approximate number of bytes that commits have replaced since the start.
     pub(crate) fn replaced(&self) -> u64 {
         self.operations.replaced.load(Relaxed)
     }
 
-    /// Bounds how much of what commits replace is kept for old snapshots, in bytes.
+    /// Limits the replaced data kept for old snapshots, in bytes.
     pub fn set_history_bytes(&self, bytes: u64) {
         self.window.bytes_max.store(bytes, Relaxed);
         self.bound_history();
     }
 
-    /// Sets how long a view is kept for snapshot reads that name its time.
+    /// Sets the retention of views for snapshot reads at an earlier time.
     pub fn set_history_age(&self, age: Duration) {
         self.history.set_age_max(age);
         self.history.forget_old();
     }
 
-    /// Notes what a commit has replaced.
+    /// Records the bytes that a commit has replaced.
     pub(crate) fn note_replaced(&self, bytes: u64) {
-        // A store that is far away keeps old versions there.
+        // A remote store keeps old versions itself.
         if bytes == 0 || self.store.known_generation().is_some() {
             return;
         }
@@ -618,7 +629,7 @@ impl Database {
     }
 }
 
-/// Whether something failed because it was planned by an old catalog.
+/// Returns true if an error comes from a plan with an old catalog.
 pub(crate) fn is_stale(error: &Error) -> bool {
     error.code() == ErrorCode::StaleConfig
 }

@@ -1,8 +1,9 @@
-//! What has changed in a database since a snapshot of it, or since it was forked.
+//! Differences between a database and its snapshot or its fork's origin.
 //!
-//! A snapshot and a fork are twins of every tree, so what has changed is what the trees no longer share, and the
-//! engine in memory finds that without reading the rest. Records are matched by their ids, which twins keep. A
-//! document that was removed and inserted again has another id: one look into the indexes on `_id` tells.
+//! A snapshot and a fork are twins of every tree. The differences are in the tree nodes that are no
+//! longer shared, and the memory engine finds them without reading other nodes. Records are matched
+//! by their ids, which twins keep. A document that was removed and inserted again has another id; a
+//! lookup in the `_id` indexes detects it.
 
 use crate::catalog::StateName;
 use crate::collection::Collection;
@@ -23,20 +24,20 @@ use std::ffi::CStr;
 use std::sync::Arc;
 use storage::{Differences, Value};
 
-/// What a database is compared with.
+/// The state to compare a database with.
 pub enum Since<'a> {
-    /// A snapshot of its own.
+    /// A snapshot of the database.
     Snapshot(&'a StateName),
-    /// Another database, such as the one that it was forked from.
+    /// Another database, such as the origin of its fork.
     Database(&'a str),
 }
 
 impl Database {
-    /// The changes that lead from an earlier state of a database to the present one, as documents that read like
-    /// the events of change streams: for each collection, in the order of names, whether it or its indexes were
-    /// made, changed or dropped, and then its documents that were inserted, updated or deleted.
+    /// Returns the changes from an earlier state of a database to its present state, as documents
+    /// similar to change events. Collections are sorted by name. Changes of a collection and its
+    /// indexes (created, changed, dropped) are followed by inserted, updated and deleted documents.
     ///
-    /// Errors: NamespaceNotFound where there is no such snapshot or no such database; InvalidNamespace.
+    /// Errors: NamespaceNotFound for a missing snapshot or database; InvalidNamespace.
     pub fn diff_database(
         &self,
         operation: &Arc<Operation>,
@@ -88,22 +89,22 @@ impl Database {
     }
 }
 
-/// A collection as it was and as it is.
+/// The earlier and the present state of a collection.
 #[derive(Default)]
 struct Pair {
     before: Option<Arc<Collection>>,
     after: Option<Arc<Collection>>,
 }
 
-/// The stream of changes.
+/// Stream of changes.
 struct Changes {
     database: String,
     view: View,
-    /// The collections still to come, by name.
+    /// Collections not yet compared, by name.
     pairs: VecDeque<(String, Pair)>,
     /// The collection whose documents are being compared.
     present: Option<(String, Pair, Box<dyn Differences>)>,
-    /// Changes found and not yet given.
+    /// Changes found and not yet returned.
     ready: VecDeque<DocumentBuf>,
     operation: Arc<Operation>,
     context: Arc<Context>,
@@ -127,7 +128,7 @@ impl Stage for Changes {
 }
 
 impl Changes {
-    /// Tells what has become of a collection itself, and goes on to its documents.
+    /// Compares a collection's options and indexes, and begins with its documents.
     fn begin(&mut self, name: String, pair: Pair) -> Result<()> {
         let events = {
             let event = |kind: &str| self.event(kind, &name);
@@ -141,7 +142,7 @@ impl Changes {
             }
         };
         self.ready.extend(events);
-        // With a collection that is gone all its documents are: one change says so.
+        // One change stands for all documents of a dropped collection.
         let Some(after) = pair.after.as_ref().and_then(|after| after.data.as_ref()) else { return Ok(()) };
         let before = pair.before.as_ref().and_then(|before| before.data.as_ref()).map(|data| data.ident);
         let differences = self.view.snapshot.differences(before, Some(after.ident)).map_err(storage_error)?;
@@ -178,7 +179,8 @@ impl Changes {
         Ok(())
     }
 
-    /// A document under a record id where there was another, or none: inserted, unless it had another id before.
+    /// Handles a new or replaced document under a record id: an insert, unless the document had
+    /// another record id before.
     fn added(&mut self, name: &str, pair: &Pair, after: Document<'_>) -> Result<()> {
         match self.same_in(pair.before.as_ref(), after)? {
             Some(before) if before[..] == *after.bytes() => {}
@@ -192,7 +194,8 @@ impl Changes {
         Ok(())
     }
 
-    /// A document that is no longer where it was: deleted, unless it has another record id now.
+    /// Handles a document removed from a record id: a delete, unless the document has another
+    /// record id now.
     fn removed(&mut self, name: &str, pair: &Pair, before: Document<'_>) -> Result<()> {
         if self.same_in(pair.after.as_ref(), before)?.is_none() {
             let mut event = self.event("delete", name);
@@ -220,10 +223,10 @@ impl Changes {
         Ok(())
     }
 
-    /// The document with the same `_id` in another state of the collection.
+    /// Returns the document with the same `_id` in another state of the collection.
     fn same_in(&self, collection: Option<&Arc<Collection>>, of: Document<'_>) -> Result<Option<Value>> {
         let Some(data) = collection.and_then(|collection| collection.data.as_ref()) else { return Ok(None) };
-        // A clustered collection's records are found by `_id` anyway.
+        // A clustered collection's records are already matched by `_id`.
         let Some(index) = data.id_index().filter(|index| !index.spec.clustered) else { return Ok(None) };
         let keys = index.spec.keys_of(of, &self.context)?;
         let Some(key) = keys.keys.first() else { return Ok(None) };
@@ -233,7 +236,7 @@ impl Changes {
         Ok(found.map(|record| Value::from(record.document.view().bytes())))
     }
 
-    /// A change, begun.
+    /// Starts a change document.
     fn event(&self, kind: &str, collection: &str) -> Builder {
         let mut event = Builder::new();
         event.append(c"operationType", kind);
@@ -253,7 +256,7 @@ fn have_same_id(before: Document<'_>, after: Document<'_>) -> bool {
     }
 }
 
-/// Appends what identifies a document.
+/// Appends the document key.
 fn key(event: &mut Builder, of: Document<'_>) {
     event.begin_document(c"documentKey");
     if let Some(id) = of.find("_id") {
@@ -262,9 +265,9 @@ fn key(event: &mut Builder, of: Document<'_>) {
     event.end();
 }
 
-/// Appends the fields of `updateDescription` to the open document, for a small document or one that has little in
-/// common with what it was, which a diff wouldn't make shorter: fields at the top, whole. `false` where no field
-/// differs, but their order.
+/// Appends the fields of `updateDescription` with whole top-level fields. Used for small documents,
+/// and for documents with few common fields, which a diff would not shorten. Returns `false` if
+/// only the order of fields differs.
 fn describe_fields(before: Document<'_>, after: Document<'_>, event: &mut Builder) -> bool {
     let was: HashMap<&[u8], Element<'_>> = before.iter().map(|field| (field.name_bytes(), field)).collect();
     let is: HashSet<&[u8]> = after.iter().map(|field| field.name_bytes()).collect();
@@ -285,13 +288,13 @@ fn describe_fields(before: Document<'_>, after: Document<'_>, event: &mut Builde
     differ
 }
 
-/// Ends a change with a document.
+/// Ends a change document with a whole document.
 fn whole(mut event: Builder, name: &'static CStr, document: &DocumentBuf) -> DocumentBuf {
     event.append(name, document);
     event.finish()
 }
 
-/// Whether options and indexes were changed.
+/// Returns the changes of options and indexes.
 fn changes_of_collection(
     before: &Collection,
     after: &Collection,
@@ -316,7 +319,7 @@ fn changes_of_collection(
     events
 }
 
-/// The indexes of a collection that another doesn't have like that.
+/// Returns the indexes of a collection without an equal index in another collection.
 fn missing(of: &Collection, among: &Collection) -> Vec<DocumentBuf> {
     let specs = |collection: &Collection| -> Vec<DocumentBuf> {
         let indexes = collection.data.iter().flat_map(|data| &data.indexes);

@@ -1,17 +1,19 @@
-//! What trials between plans came to, by the shape of their queries: MongoDB's plan cache.
+//! Plan cache: results of trials between plans by query shape, as in MongoDB.
 //!
-//! Where rules leave several indexes equal, the keys within their bounds are counted. What that decided is kept,
-//! at first without effect; from the second trial that took no more works on, queries of the shape begin with the
-//! index that won, and the others are only looked at where it has ten times the keys. A trial counts so few keys
-//! that this is all there is to gain; the plans themselves are made anew, since bounds are of the constants.
+//! If rules rank several indexes equal, the keys within their bounds are counted. The result is
+//! stored, at first inactive. The second trial without more works activates the entry. Queries of
+//! the shape then start with the winning index, and look at the other indexes only if it has ten
+//! times the keys. A trial counts few keys, so the cache saves no more than that. Plans themselves
+//! are always rebuilt, because bounds depend on the constants.
 //!
-//! Plans kept live beside their collection, as index filters do, and die with it or with the process.
+//! Cached plans belong to their collection, as index filters do. They end with the collection or
+//! with the process.
 //!
-//! Index filters: which indexes queries of one shape may use.
+//! Index filters: the allowed indexes of one query shape.
 //!
-//! A filter lives beside its collection and dies with it, or with the process, as in MongoDB: the
-//! catalog doesn't keep it. It names indexes that need not be there (yet); where none of them is,
-//! the query scans the collection. It takes the place of a hint, but for `$natural`.
+//! A filter ends with its collection or with the process, as in MongoDB: the catalog does not store
+//! it. It may name missing indexes. If all of them are missing, the query scans the collection. A
+//! filter overrides hints except `$natural`.
 
 use crate::index::Index;
 use base::bson::{Builder, DocumentBuf, Value, compare_documents};
@@ -19,42 +21,42 @@ use parking_lot::{Mutex, RwLock};
 use std::collections::HashMap;
 use std::sync::Arc;
 
-/// How many shapes a collection keeps plans of; the oldest makes room for the next.
+/// Most cached shapes of a collection. A new shape replaces the oldest.
 const SHAPES_MAX: usize = 5000;
 
-/// How many times the works of a trial the index that won may take before there is another.
+/// A new trial runs if the winning index needs this many times the works of its trial.
 const REPLAN_FACTOR: u64 = 10;
 
-/// What a trial came to.
+/// Result of a trial.
 #[derive(Clone, Debug)]
 pub(crate) struct Trial {
-    /// The shape of the query.
+    /// The query shape.
     pub(crate) shape: Vec<u8>,
-    /// The indexes there were, see [`fingerprint`].
+    /// Indexes of the collection at the time, see [`fingerprint`].
     pub(crate) indexes: u64,
-    /// The index that won, as candidates are told apart.
+    /// The winning index, by its unique candidate name.
     pub(crate) winner: String,
-    /// Keys counted within the bounds of each candidate, the winner first.
+    /// Number of keys counted within the bounds of each candidate; the winner is first.
     pub(crate) keys: Vec<u64>,
-    /// What the winner took: its keys, and the step that found their end.
+    /// Works of the winner: its keys, and the step that found their end.
     pub(crate) works: u64,
-    /// Whether the plan kept turned out to be a bad one.
+    /// True if the cached plan had become too slow.
     pub(crate) again: bool,
 }
 
-/// What is shown of a kept plan.
+/// Fields of a cached plan for `$planCacheStats`.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Shown {
-    /// The query that it was made for.
+    /// The query of the plan.
     pub(crate) filter: DocumentBuf,
     pub(crate) sort: DocumentBuf,
     pub(crate) projection: DocumentBuf,
     pub(crate) collation: Option<DocumentBuf>,
-    /// The hashes of its shape, and of its shape with the indexes.
+    /// Hashes of its shape, and of its shape with the indexes.
     pub(crate) hashes: (String, String),
-    /// Whether an index filter had a say.
+    /// True if an index filter applied.
     pub(crate) filtered: bool,
-    /// The stages of each candidate, the winner's first.
+    /// Stages of each candidate; the winner is first.
     pub(crate) stages: Vec<DocumentBuf>,
 }
 
@@ -63,21 +65,21 @@ pub(crate) struct Shown {
 pub(crate) struct KeptPlan {
     pub(crate) trial: Trial,
     pub(crate) shown: Shown,
-    /// Whether queries begin with it.
+    /// True if queries use the plan.
     pub(crate) active: bool,
-    /// What it may take, which grows with each trial that takes more.
+    /// Expected works. Each trial that needs more increases them.
     pub(crate) works: u64,
-    /// Since when it is kept, in milliseconds since 1970.
+    /// Time of creation, in milliseconds since 1970.
     pub(crate) since_millis: i64,
 }
 
-/// The kept plans of a collection.
+/// The plan cache of a collection.
 #[derive(Default)]
 pub struct KeptPlans {
     plans: Mutex<HashMap<Vec<u8>, Arc<KeptPlan>>>,
 }
 
-/// Tells sets of indexes apart: what was decided among others is void.
+/// Returns a hash of a set of indexes. Trials among other indexes are invalid.
 pub(crate) fn fingerprint(indexes: &[Arc<Index>]) -> u64 {
     indexes.iter().fold(0xCBF2_9CE4_8422_2325, |hash, index| {
         let number = (index.ident.0 << 1) | u64::from(index.spec.hidden);
@@ -86,7 +88,7 @@ pub(crate) fn fingerprint(indexes: &[Arc<Index>]) -> u64 {
 }
 
 impl KeptPlan {
-    /// The document that `$planCacheStats` shows.
+    /// Returns the document for `$planCacheStats`.
     pub(crate) fn to_document(&self, host: &str) -> DocumentBuf {
         let Shown { filter, sort, projection, collation, hashes: (shape, key), filtered, stages } =
             &self.shown;
@@ -116,20 +118,20 @@ impl KeptPlan {
         out.finish()
     }
 
-    /// How many works its index may take before there is another trial.
+    /// Returns the works after which another trial runs.
     pub(crate) fn works_max(&self) -> u64 {
         self.works.saturating_mul(REPLAN_FACTOR)
     }
 }
 
 impl KeptPlans {
-    /// The plan that queries of a shape begin with.
+    /// Returns the active plan of a shape.
     pub(crate) fn active(&self, shape: &[u8], indexes: u64) -> Option<Arc<KeptPlan>> {
         let plans = self.plans.lock();
         plans.get(shape).filter(|kept| kept.active && kept.trial.indexes == indexes).cloned()
     }
 
-    /// Notes what a trial came to; what is shown of it is asked for only where it is kept.
+    /// Stores the result of a trial. `show` runs only if the result is kept.
     pub(crate) fn note(&self, trial: &Trial, now_millis: i64, show: impl FnOnce() -> Shown) {
         let mut plans = self.plans.lock();
         let known = plans.get_mut(&trial.shape).filter(|kept| kept.trial.indexes == trial.indexes);
@@ -152,7 +154,7 @@ impl KeptPlans {
         let kept = Arc::make_mut(known);
         kept.active &= !trial.again;
         match kept.active {
-            // Another query was quicker.
+            // Another query was faster.
             true => {}
             false if trial.works <= kept.works => {
                 let (shown, since_millis) = (show(), now_millis);
@@ -163,7 +165,7 @@ impl KeptPlans {
         }
     }
 
-    /// Forgets the plan of a shape, or all.
+    /// Removes the plan of a shape, or all plans.
     pub(crate) fn clear(&self, shape: Option<&[u8]>) {
         let mut plans = self.plans.lock();
         match shape {
@@ -172,7 +174,7 @@ impl KeptPlans {
         }
     }
 
-    /// All plans, the oldest first.
+    /// Returns all plans, oldest first.
     pub(crate) fn all(&self) -> Vec<Arc<KeptPlan>> {
         let mut all: Vec<_> = self.plans.lock().values().cloned().collect();
         all.sort_by(|a, b| (a.since_millis, &a.trial.shape).cmp(&(b.since_millis, &b.trial.shape)));
@@ -180,25 +182,25 @@ impl KeptPlans {
     }
 }
 
-/// The indexes that queries of one shape may use.
+/// The allowed indexes of one query shape.
 pub struct IndexFilter {
     pub(crate) shape: Vec<u8>,
-    /// The filter it was set with.
+    /// The query given with the filter.
     pub query: DocumentBuf,
-    /// The order it was set with.
+    /// The sort given with the filter.
     pub sort: DocumentBuf,
-    /// The projection it was set with.
+    /// The projection given with the filter.
     pub projection: DocumentBuf,
-    /// The collation that it was set with, if any.
+    /// The collation given with the filter, if any.
     pub collation: Option<DocumentBuf>,
-    /// The key patterns of the indexes allowed, in the order of documents.
+    /// Key patterns of the allowed indexes, sorted as documents.
     pub keys: Vec<DocumentBuf>,
-    /// The names of the indexes allowed.
+    /// Names of the allowed indexes.
     pub names: Vec<String>,
 }
 
 impl IndexFilter {
-    /// Whether it allows an index.
+    /// Returns true if the filter allows an index.
     pub(crate) fn allows(&self, index: &Index) -> bool {
         let spec = &index.spec;
         self.names.contains(&spec.name)
@@ -213,7 +215,7 @@ pub struct IndexFilters {
 }
 
 impl IndexFilters {
-    /// The filter for a query's shape, which is asked for only where there are filters.
+    /// Returns the filter of a query's shape. `shape` runs only if filters exist.
     pub(crate) fn find(&self, shape: impl FnOnce() -> Vec<u8>) -> Option<Arc<IndexFilter>> {
         let filters = self.filters.read();
         if filters.is_empty() {
@@ -223,19 +225,19 @@ impl IndexFilters {
         filters.iter().find(|filter| filter.shape == shape).cloned()
     }
 
-    /// Puts a filter in the place of the one of its shape.
+    /// Sets a filter and replaces the filter of its shape.
     pub(crate) fn set(&self, filter: IndexFilter) {
         let mut filters = self.filters.write();
         filters.retain(|other| other.shape != filter.shape);
         filters.push(Arc::new(filter));
     }
 
-    /// Forgets the filter of a shape, or all.
+    /// Removes the filter of a shape, or all filters.
     pub(crate) fn clear(&self, shape: Option<&[u8]>) {
         self.filters.write().retain(|filter| shape.is_some_and(|shape| filter.shape != shape));
     }
 
-    /// All filters, in the order in which they were set.
+    /// Returns all filters in the order of their creation.
     pub(crate) fn all(&self) -> Vec<Arc<IndexFilter>> {
         self.filters.read().clone()
     }

@@ -1,17 +1,17 @@
-//! Every kind of key in the engine: what it looks like in bytes, and how to read it back.
+//! Formats of all keys in the engine, and functions to read and write them.
 //!
 //! | tree | key | value |
 //! |---|---|---|
 //! | the catalog, ident 0 | the namespace | the collection's entry as BSON |
-//! | the catalog, ident 0 | zero, `snapshot`, zero, database, zero, name | a saved state: what it is called, when it was taken |
-//! | the catalog, ident 0 | the same, zero, collection | the entry of a collection in it |
+//! | the catalog, ident 0 | zero, `snapshot`, zero, database, zero, name | a saved state: its name and time |
+//! | the catalog, ident 0 | as above, zero, collection | the entry of a collection in the saved state |
 //! | retryable writes, the greatest ident | session, then statement | the write's number, time, the answer, the commit's time |
 //! | a collection | record id, eight bytes big endian | the document |
 //! | a unique index | key string | record id, then type bits |
 //! | another index | key string, then record id | type bits |
 //!
-//! Record ids ascend as documents are inserted, so natural order is insertion order; in a
-//! clustered collection it is that of the index on `_id`.
+//! Record ids ascend with inserts, so natural order is insertion order. In a clustered collection,
+//! natural order is the order of the `_id` index.
 
 use base::{Result, err};
 use storage::{Ident, Key, Value};
@@ -19,42 +19,43 @@ use storage::{Ident, Key, Value};
 /// The tree of catalog entries.
 pub const CATALOG: Ident = Ident(0);
 
-/// The tree of retryable writes' records, where the engine outlives the process.
+/// The tree of retryable writes' records, if the engine outlives the process.
 pub const RETRIES: Ident = Ident(u64::MAX);
 
-/// What the keys of saved states begin with. No namespace begins with a zero, so they lie apart.
+/// Prefix of the keys of saved states. It begins with a zero and no namespace does, so the key
+/// ranges are separate.
 pub(crate) const SAVED: &[u8] = b"\0snapshot\0";
 
-/// The number of a document within its collection.
+/// Number of a document within its collection.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Hash)]
 pub struct RecordId(pub u64);
 
 impl RecordId {
-    /// The key of the record.
+    /// Returns the key of the record.
     pub fn key(self) -> Key {
         Key::from(self.0.to_be_bytes())
     }
 
-    /// Reads the key of a record. Errors: DataCorruptionDetected.
+    /// Parses the key of a record. Errors: DataCorruptionDetected.
     pub fn from_key(key: &[u8]) -> Result<RecordId> {
         let bytes = key.try_into().map_err(|_| corrupted("record id"))?;
         Ok(RecordId(u64::from_be_bytes(bytes)))
     }
 }
 
-/// One entry of an index as it stands in the engine.
+/// An entry of an index in the engine.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct IndexEntry<'a> {
     /// The indexed values.
     pub key_string: &'a [u8],
-    /// What the key string left out of the values' types.
+    /// Type bits: the types that the key string omits.
     pub type_bits: &'a [u8],
-    /// The document the entry points at.
+    /// Record id of the document.
     pub record: RecordId,
 }
 
 impl<'a> IndexEntry<'a> {
-    /// The entry's key and value in the engine.
+    /// Returns the entry's key and value in the engine.
     pub fn to_parts(self, unique: bool) -> (Key, Value) {
         let id = self.record.0.to_be_bytes();
         if unique {
@@ -68,7 +69,7 @@ impl<'a> IndexEntry<'a> {
         (Key::from([self.key_string, &id].concat()), Value::from(self.type_bits))
     }
 
-    /// Reads an entry back. Errors: DataCorruptionDetected.
+    /// Parses an entry. Errors: DataCorruptionDetected.
     pub fn from_parts(key: &'a [u8], value: &'a [u8], unique: bool) -> Result<IndexEntry<'a>> {
         let (source, cut) = if unique { (value, 0) } else { (key, key.len().saturating_sub(8)) };
         let id = source.get(cut..cut + 8).and_then(|id| id.try_into().ok());

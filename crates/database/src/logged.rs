@@ -1,7 +1,7 @@
-//! What is logged of changes, as the entries of the oplog.
+//! Oplog entries of changes.
 //!
-//! Documents are logged by their changes' own bytes, which the store shares with the collection. Changes of
-//! the catalog are logged as the commands that the oplog knows.
+//! Log entries of documents use the bytes of their changes, which the store shares with the
+//! collection. Catalog changes are logged as the oplog's commands.
 
 use crate::collection::Collection;
 use crate::index::{Index, IndexSpec};
@@ -13,18 +13,18 @@ use std::sync::Arc;
 use storage::Value;
 use storage::store::Change;
 
-/// The database that each member of a set has to itself: its changes are nobody else's.
+/// The local database of each member. Its changes are not replicated.
 const UNLOGGED: &str = "local";
 
-/// The collection that a database's profiler writes to.
+/// The profiler's collection of a database.
 pub(crate) const PROFILE: &str = "system.profile";
 
-/// Whether a collection is each member's own: all of `local`, and what profilers write.
+/// Returns true for unreplicated collections: all of `local`, and profiler collections.
 fn is_unlogged(namespace: &Namespace) -> bool {
     namespace.database() == UNLOGGED || namespace.collection() == PROFILE
 }
 
-/// A change to a document, until its commit is put together.
+/// A change of a document, before its commit.
 #[derive(Debug)]
 pub(crate) struct Logged {
     namespace: Namespace,
@@ -37,9 +37,9 @@ pub(crate) struct Logged {
 #[derive(Debug)]
 enum Action {
     Insert(Value),
-    /// The document after the change, and the diff; without one it is a replacement.
+    /// The document after the change, and the diff; a replacement if the diff is `None`.
     Update(Value, Option<DocumentBuf>),
-    /// The document before.
+    /// The document before the change.
     Delete(Value),
 }
 
@@ -50,12 +50,12 @@ impl Logged {
         Logged { namespace, uuid, statement: None, pre_image, action }
     }
 
-    /// A document was inserted.
+    /// Returns the entry of an insert.
     pub(crate) fn insert(collection: &Collection, document: Value) -> Logged {
         Logged::new(collection, None, Action::Insert(document))
     }
 
-    /// A document was changed, by this diff if that says it shorter.
+    /// Returns the entry of an update. The diff is used if it is shorter.
     pub(crate) fn update(
         collection: &Collection,
         before: &Value,
@@ -65,12 +65,12 @@ impl Logged {
         Logged::new(collection, Some(before), Action::Update(after, diff))
     }
 
-    /// A document was deleted.
+    /// Returns the entry of a delete.
     pub(crate) fn delete(collection: &Collection, before: &Value) -> Logged {
         Logged::new(collection, Some(before), Action::Delete(before.clone()))
     }
 
-    /// Notes which statement of a retryable write it is.
+    /// Sets the statement number within a retryable write.
     pub(crate) fn of_statement(&mut self, statement: i32) {
         self.statement = Some(statement);
     }
@@ -100,7 +100,7 @@ impl Logged {
     }
 }
 
-/// A change of the catalog as the oplog names it.
+/// A catalog change as an oplog command.
 #[derive(Debug)]
 pub(crate) struct LoggedCommand {
     /// The database.
@@ -117,7 +117,7 @@ impl LoggedCommand {
         LoggedCommand { database, uuid: Some(collection.uuid), object, before }
     }
 
-    /// A collection or view was created.
+    /// Returns the entry of a new collection or view.
     pub(crate) fn create(collection: &Collection) -> LoggedCommand {
         let mut object = Builder::new();
         object.append(c"create", collection.namespace.collection());
@@ -128,7 +128,7 @@ impl LoggedCommand {
         LoggedCommand::new(collection, object.finish(), None)
     }
 
-    /// A collection or view was dropped.
+    /// Returns the entry of a dropped collection or view.
     pub(crate) fn drop(collection: &Collection) -> LoggedCommand {
         let (mut object, mut before) = (Builder::new(), Builder::new());
         object.append(c"drop", collection.namespace.collection());
@@ -136,14 +136,14 @@ impl LoggedCommand {
         LoggedCommand::new(collection, object.finish(), Some(before.finish()))
     }
 
-    /// A database was dropped, after its collections.
+    /// Returns the entry of a dropped database, after its collections.
     pub(crate) fn drop_database(database: &str) -> LoggedCommand {
         let mut object = Builder::new();
         object.append(c"dropDatabase", 1);
         LoggedCommand { database: database.to_string(), uuid: None, object: object.finish(), before: None }
     }
 
-    /// A collection was renamed, in place of another perhaps.
+    /// Returns the entry of a rename, which may replace another collection.
     pub(crate) fn rename(from: &Collection, to: &Namespace, dropped: Option<&Collection>) -> LoggedCommand {
         let mut object = Builder::new();
         object.append(c"renameCollection", from.namespace.as_str()).append(c"to", to.as_str());
@@ -158,7 +158,7 @@ impl LoggedCommand {
         LoggedCommand::new(from, object.finish(), before)
     }
 
-    /// An index was created.
+    /// Returns the entry of a new index.
     pub(crate) fn create_index(collection: &Collection, spec: &IndexSpec) -> LoggedCommand {
         let mut object = Builder::new();
         object.append(c"createIndexes", collection.namespace.collection());
@@ -166,14 +166,14 @@ impl LoggedCommand {
         LoggedCommand::new(collection, object.finish(), None)
     }
 
-    /// An index was dropped.
+    /// Returns the entry of a dropped index.
     pub(crate) fn drop_index(collection: &Collection, spec: &IndexSpec) -> LoggedCommand {
         let mut object = Builder::new();
         object.append(c"dropIndexes", collection.namespace.collection()).append(c"index", &*spec.name);
         LoggedCommand::new(collection, object.finish(), Some(spec.to_document()))
     }
 
-    /// A collection was changed by collMod, or made capped.
+    /// Returns the entry of a change by collMod or of a conversion to a capped collection.
     pub(crate) fn modify(before: &Collection, after: &Collection) -> LoggedCommand {
         let (mut object, mut old) = (Builder::new(), Builder::new());
         match (before.options.capped, after.options.capped) {
@@ -210,8 +210,7 @@ impl LoggedCommand {
     }
 }
 
-/// The fields of a document that another has otherwise or not at all; what the other alone has is told as
-/// false.
+/// Returns the fields of `after` that are new or different. Fields missing in `after` are false.
 fn changed(before: Document<'_>, after: Document<'_>) -> DocumentBuf {
     let mut out = Builder::new();
     for field in after {
@@ -226,7 +225,7 @@ fn changed(before: Document<'_>, after: Document<'_>) -> DocumentBuf {
     out.finish()
 }
 
-/// The fields of collMod that lead from the options of a collection to others.
+/// Returns the fields of a collMod that changes one set of options to another.
 fn asked(before: Document<'_>, after: Document<'_>) -> DocumentBuf {
     let mut out = Builder::new();
     for field in changed(before, after).view() {
@@ -248,7 +247,7 @@ fn asked(before: Document<'_>, after: Document<'_>) -> DocumentBuf {
     out.finish()
 }
 
-/// Puts the entry of changes to documents beside their batch.
+/// Adds the log entry of document changes to a commit.
 pub(crate) fn put_changes(
     change: &mut Change,
     moment: Moment,
@@ -265,7 +264,7 @@ pub(crate) fn put_changes(
     put(change, recorder);
 }
 
-/// Puts the entry of a transaction beside its batch: the collections that it has made come first.
+/// Adds the log entry of a transaction to a commit. Collections created by it are first.
 pub(crate) fn put_transaction(
     change: &mut Change,
     moment: Moment,
@@ -289,7 +288,7 @@ pub(crate) fn put_transaction(
     put(change, recorder);
 }
 
-/// Puts the entry of a change of the catalog beside its batch.
+/// Adds the log entry of a catalog change to a commit.
 pub(crate) fn put_commands(change: &mut Change, moment: Moment, commands: &[LoggedCommand]) {
     let mut commands = commands.iter().filter(|command| command.database != UNLOGGED).peekable();
     if commands.peek().is_none() {
@@ -300,7 +299,7 @@ pub(crate) fn put_commands(change: &mut Change, moment: Moment, commands: &[Logg
     put(change, recorder);
 }
 
-/// Puts an entry that says something of the set.
+/// Adds a log entry with a message about the replica set.
 pub(crate) fn put_note(change: &mut Change, moment: Moment, message: &str) {
     let mut note = Builder::new();
     note.append(c"msg", message);

@@ -358,9 +358,10 @@ impl CatalogChange<'_> {
     }
 }
 
-/// Whether clients may write to a collection of this name.
+/// Checks that clients may write to a collection of this name.
 ///
-/// Errors: InvalidNamespace for what the server itself writes, and those of [`check_creatable`].
+/// Errors: InvalidNamespace for collections that only the server writes, and errors of
+/// [`check_creatable`].
 pub fn check_writable(namespace: &Namespace) -> Result<()> {
     if matches!(namespace.collection(), "system.views" | "system.profile") {
         return Err(err!(InvalidNamespace, "cannot write to {namespace}"));
