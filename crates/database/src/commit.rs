@@ -136,14 +136,15 @@ impl Database {
         self.engine().await_journaled(position, waker)
     }
 
-    /// Returns the number of members with the data: one, or the processes that share the store.
+    /// Returns the number of members that hold the data: one, or the members of a database server that
+    /// several processes share.
     ///
     /// Errors: storage errors.
     pub fn members(&self) -> Result<usize> {
         self.store.members().map_err(storage_error)
     }
 
-    /// Returns the members that share the store.
+    /// Returns these members, if the data may have several.
     ///
     /// Errors: storage errors.
     pub fn list_members(&self) -> Result<Vec<Member>> {

@@ -1,9 +1,9 @@
-//! What an operation holds of the process's memory, held against its bound.
+//! Memory use of an operation, and its limit.
 //!
-//! The allocator counts what each thread takes ([`base::memory`]). An operation remembers how much its thread had
-//! taken when it began, so that a look costs a subtraction. What the engine keeps, because the operation writes or
-//! fills the cache, is no longer the operation's: that is found out by looking at how much the engine has grown,
-//! once the operation seems to hold a share of what it may.
+//! The allocator counts the memory taken by each thread ([`base::memory`]). An operation remembers
+//! its thread's count at its beginning, so a check costs one subtraction. Memory kept by the engine
+//! for writes and for the cache does not belong to the operation. It is detected by the growth of
+//! the engine, once the operation seems to hold a fraction of its limit.
 
 use base::memory;
 use base::{Result, err};
@@ -12,101 +12,105 @@ use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, AtomicUsize, Ordering:
 use std::time::{Duration, Instant};
 use storage::Engine;
 
-/// The server parameter that bounds one operation's memory.
+/// Server parameter with the memory limit of one operation.
 pub const OPERATION_MEMORY: &str = "internalQueryMaxOperationMemoryBytes";
 
-/// What all operations of a database share.
+/// State shared by all operations of a database.
 #[derive(Default)]
 pub(crate) struct Shared {
-    /// Set once the database stops.
+    /// True once the database stops.
     pub(crate) stopping: AtomicBool,
-    /// Set while the process has no memory left for more data.
+    /// True while the process has no memory left for more data.
     pub(crate) full: AtomicBool,
-    /// Keys and documents that operations have examined, and sorts without an index, since the start.
+    /// Keys and documents examined by operations, and sorts without an index, since the start.
     pub(crate) keys_examined: AtomicU64,
     pub(crate) docs_examined: AtomicU64,
     pub(crate) sorts: AtomicU64,
-    /// Bytes of documents that commits have replaced or removed since the start, about: old snapshots keep them.
+    /// Approximate bytes of documents that commits have replaced or removed since the start. Old
+    /// snapshots keep them.
     pub(crate) replaced: AtomicU64,
-    /// What data goes into.
+    /// The engine that stores the data.
     engine: Option<Arc<dyn Engine>>,
-    /// What all operations hold together.
+    /// Memory of all operations together.
     pub(crate) ledger: Ledger,
 }
 
-/// What operations, open cursors and waiting messages hold together, and what they may hold.
+/// Memory of operations, open cursors and waiting messages together, and its limit.
 #[derive(Default)]
 pub(crate) struct Ledger {
-    /// In bytes, as of the last look at each operation.
+    /// In bytes, as of the latest check of each operation.
     held: AtomicI64,
-    /// In bytes; zero without a limit.
+    /// In bytes; zero is unlimited.
     room: AtomicI64,
-    /// How many operations are running that hold much.
+    /// Number of running operations that hold much memory.
     large: AtomicUsize,
 }
 
-/// An operation is entered in the ledger again whenever it holds so many bytes more or less.
+/// Change of an operation's memory, in bytes, after which the ledger is updated.
 const ENTRY: i64 = 256 << 10;
 
-/// The shares of the room beyond which operations wait before they become large, and batches end early.
+/// Divisors of the limit: operations wait before they become large beyond the first, and batches
+/// end early beyond the second.
 const BUSY_SHARE: i64 = 2;
 const BATCH_SHARE: i64 = 4;
 
-/// What a large operation is expected to take at least, in bytes: so many begin at once that half of the room would do.
+/// Expected memory of a large operation, in bytes. It limits the number that begin at the same time
+/// to half of the limit.
 const EXPECTED: i64 = 16 << 20;
 
-/// How long an operation waits for room, and how often it looks.
+/// Longest wait of an operation for memory, and the interval between its checks.
 const WAIT: Duration = Duration::from_secs(30);
 const LOOK: Duration = Duration::from_millis(2);
 
 impl Ledger {
-    /// Enters a change, in bytes.
+    /// Adds a change in bytes.
     pub(crate) fn add(&self, bytes: i64) {
         self.held.fetch_add(bytes, Relaxed);
     }
 
-    /// The sum, in bytes.
+    /// Returns the sum in bytes.
     pub(crate) fn held(&self) -> u64 {
         self.held.load(Relaxed).max(0).unsigned_abs()
     }
 
-    /// Sets how much there is room for, in bytes.
+    /// Sets the limit in bytes.
     pub(crate) fn set_room(&self, bytes: u64) {
         self.room.store(i64::try_from(bytes).unwrap_or(i64::MAX), Relaxed);
     }
 
-    /// Whether more than this share of the room is taken.
+    /// Returns true if the sum exceeds the limit divided by `share`.
     fn exceeds(&self, share: i64) -> bool {
         let room = self.room.load(Relaxed);
         room > 0 && self.held.load(Relaxed) > room / share
     }
 
-    /// Whether one more large operation had better wait.
+    /// Returns true if another large operation should wait.
     fn is_busy(&self) -> bool {
         let (room, large) = (self.room.load(Relaxed), self.large.load(Relaxed));
         let expected = EXPECTED.saturating_mul(i64::try_from(large).unwrap_or(i64::MAX).saturating_add(1));
-        // One may always go on: what is taken then may be replies and cursors at rest.
+        // One operation may always continue. The memory may then belong to replies and idle
+        // cursors.
         room > 0 && large > 0 && self.held.load(Relaxed).max(expected) > room / BUSY_SHARE
     }
 }
 
-/// The engine's counts are of keys and values; its trees, and what one allocation costs beside its bytes, come to at
-/// most so many times as much for the smallest documents.
+/// Upper bound of the ratio of the engine's memory to its counted keys and values. For the smallest
+/// documents, trees and allocation overhead reach it.
 const ENGINE_SHARE: u64 = 4;
 
-/// The share of its bound after which an operation is looked at more closely, and each time again.
+/// Divisor of an operation's limit: a closer check follows after each such fraction.
 const STEP: i64 = 8;
 
-/// What a cursor takes for less than so many bytes is its own.
+/// Cursors with less memory than this, in bytes, are not checked for memory kept by the engine.
 const NOTEWORTHY: i64 = 256 << 10;
 
 impl Shared {
-    /// For operations on an engine.
+    /// Returns the state for operations on an engine.
     pub(crate) fn of_engine(engine: Arc<dyn Engine>) -> Shared {
         Shared { engine: Some(engine), ..Shared::default() }
     }
 
-    /// Bytes that the engine keeps in memory, about.
+    /// Returns the approximate memory of the engine in bytes.
     fn engine_bytes(&self) -> u64 {
         let Some(engine) = &self.engine else { return 0 };
         let counted = engine.statistics();
@@ -114,7 +118,7 @@ impl Shared {
         (data + counted.cache_bytes + counted.changed_bytes).saturating_mul(ENGINE_SHARE)
     }
 
-    /// Errors: ExceededMemoryLimit where there is no memory for more data.
+    /// Errors: ExceededMemoryLimit if no memory is left for more data.
     pub(crate) fn check_room(&self) -> Result<()> {
         if !self.full.load(Relaxed) {
             return Ok(());
@@ -126,32 +130,32 @@ impl Shared {
     }
 }
 
-/// The memory of one operation.
+/// Memory of one operation.
 pub(crate) struct Account {
-    /// What the operation may hold, in bytes.
+    /// Limit of the operation, in bytes.
     limit: i64,
-    /// The thread it runs on.
+    /// The thread that runs it.
     thread: AtomicUsize,
-    /// What that had taken when the operation held nothing.
+    /// The thread's count minus the operation's memory.
     base: AtomicI64,
-    /// What that may have taken until the operation is looked at more closely.
+    /// The thread's count at which the next closer check is due.
     look_at: AtomicI64,
-    /// What that had taken at the last closer look, or when the operation went on.
+    /// The thread's count at the last closer check, or when the operation resumed.
     seen: AtomicI64,
-    /// Bytes held when it was last asked.
+    /// Bytes held at the latest check.
     held: AtomicI64,
-    /// Bytes of the engine at the last closer look; the greatest number before the first.
+    /// The engine's bytes at the last closer check; the greatest number before the first.
     engine: AtomicU64,
-    /// What that had taken at the last entry in the ledger.
+    /// The thread's count at the last update of the ledger.
     entered_at: AtomicI64,
-    /// The bytes that are entered there.
+    /// The bytes recorded in the ledger.
     entered: AtomicI64,
-    /// Whether it is one of the large ones there.
+    /// True if the ledger counts it as a large operation.
     is_large: AtomicBool,
 }
 
 impl Account {
-    /// One of an operation that begins now and has no bound.
+    /// Returns the account of an operation that begins now, without a limit.
     pub(crate) fn new() -> Account {
         Account {
             limit: i64::MAX,
@@ -167,18 +171,18 @@ impl Account {
         }
     }
 
-    /// Bounds what it may hold, in bytes.
+    /// Sets its limit in bytes.
     pub(crate) fn limit(&mut self, bytes: usize) {
         self.limit = i64::try_from(bytes).unwrap_or(i64::MAX);
         self.look_later(self.base.load(Relaxed));
     }
 
-    /// Puts the next closer look off until the thread has taken a share of the bound more.
+    /// Postpones the next closer check until the thread has taken another fraction of the limit.
     fn look_later(&self, taken: i64) {
         self.look_at.store(taken.saturating_add(self.limit / STEP), Relaxed);
     }
 
-    /// Errors: ExceededMemoryLimit beyond the bound.
+    /// Errors: ExceededMemoryLimit beyond the limit.
     #[inline]
     pub(crate) fn check(&self, shared: &Shared) -> Result<()> {
         let taken = memory::taken();
@@ -193,12 +197,12 @@ impl Account {
         self.look(taken, shared)
     }
 
-    /// Enters what is held in the ledger.
+    /// Updates the ledger.
     ///
-    /// Errors: ExceededMemoryLimit where all operations together hold more than they may.
+    /// Errors: ExceededMemoryLimit if all operations together exceed their limit.
     #[cold]
     fn enter(&self, shared: &Shared) -> Result<()> {
-        // Another thread's: the closer look finds that out.
+        // The count of another thread. The closer check detects it.
         if self.thread.load(Relaxed) != memory::thread() {
             return Ok(());
         }
@@ -206,7 +210,7 @@ impl Account {
         if !grows || self.limit == i64::MAX || !shared.ledger.exceeds(1) {
             return Ok(());
         }
-        // The engine may have kept some of it.
+        // The engine may have kept a part of the memory.
         self.leave_to_engine(memory::taken(), shared);
         self.note_entry(shared);
         match shared.ledger.exceeds(1) && self.held() > ENTRY.unsigned_abs() {
@@ -219,7 +223,7 @@ impl Account {
         }
     }
 
-    /// Enters what is held, and returns by how many bytes that is more than before.
+    /// Updates the ledger. Returns the change in bytes.
     fn note_entry(&self, shared: &Shared) -> i64 {
         self.entered_at.store(memory::taken(), Relaxed);
         let held = self.publish();
@@ -228,7 +232,8 @@ impl Account {
         more
     }
 
-    /// Whether it has just become large while others hold much of the room: it waits then, once.
+    /// Returns true if the operation has just become large while other operations hold much of the
+    /// limit. It then waits once.
     #[inline]
     pub(crate) fn must_wait(&self, shared: &Shared) -> bool {
         let becomes_large = self.entered.load(Relaxed) > ENTRY && !self.is_large.load(Relaxed);
@@ -250,7 +255,7 @@ impl Account {
         }
     }
 
-    /// Enters that a reply is about to grow by so many bytes; `false` if it had better not, as memory is scarce.
+    /// Records the growth of a reply by this number of bytes. Returns `false` if memory is scarce.
     pub(crate) fn reserve(&self, bytes: usize, shared: &Shared) -> bool {
         let room = shared.ledger.room.load(Relaxed);
         if bytes == 0 || room == 0 || self.thread.load(Relaxed) != memory::thread() {
@@ -258,7 +263,7 @@ impl Account {
         }
         self.note_entry(shared);
         let bytes = i64::try_from(bytes).unwrap_or(i64::MAX);
-        // Entered before it is looked at, so that of many at once not all find room.
+        // Recorded before the check, so that concurrent requests do not all succeed.
         let all = shared.ledger.held.fetch_add(bytes, Relaxed).saturating_add(bytes);
         if all > room / BATCH_SHARE {
             shared.ledger.add(-bytes);
@@ -268,9 +273,9 @@ impl Account {
         true
     }
 
-    /// Waits until there is room for one more large operation; `go_on` says whether the operation goes on.
+    /// Waits until the limit has room for one more large operation, or until `go_on` returns false.
     ///
-    /// Errors: ExceededMemoryLimit after too long.
+    /// Errors: ExceededMemoryLimit after a timeout.
     pub(crate) fn wait(&self, shared: &Shared, go_on: &dyn Fn() -> bool) -> Result<()> {
         let end = Instant::now() + WAIT;
         while self.begins_large(shared) && go_on() {
@@ -291,14 +296,14 @@ impl Account {
         Ok(())
     }
 
-    /// Ends being one of the large operations.
+    /// Ends the state of a large operation.
     fn rest_large(&self, shared: &Shared) {
         if self.is_large.swap(false, Relaxed) {
             shared.ledger.large.fetch_sub(1, Relaxed);
         }
     }
 
-    /// Takes it out of the ledger.
+    /// Removes the account from the ledger.
     pub(crate) fn end(&self, shared: &Shared) {
         shared.ledger.add(-self.entered.swap(0, Relaxed));
         self.rest_large(shared);
@@ -316,7 +321,7 @@ impl Account {
         if held <= self.limit {
             return Ok(());
         }
-        // Whoever asks again is told again.
+        // A repeated check fails again.
         self.look_at.store(taken.saturating_sub(1), Relaxed);
         Err(err!(
             ExceededMemoryLimit,
@@ -326,7 +331,7 @@ impl Account {
         ))
     }
 
-    /// Takes off what the engine has kept of what was taken since the last closer look.
+    /// Subtracts memory that the engine has kept since the last closer check.
     fn leave_to_engine(&self, taken: i64, shared: &Shared) {
         let now = shared.engine_bytes();
         let before = self.engine.swap(now, Relaxed);
@@ -336,7 +341,8 @@ impl Account {
         self.base.store(base, Relaxed);
     }
 
-    /// Notes what is held while nobody goes on with the operation: what it has read may have filled the cache.
+    /// Records the memory of an operation that stops running for now. Its reads may have filled the
+    /// cache.
     pub(crate) fn rest(&self, shared: &Shared) {
         let taken = memory::taken();
         if taken.saturating_sub(self.seen.load(Relaxed)) > NOTEWORTHY {
@@ -346,19 +352,19 @@ impl Account {
         self.rest_large(shared);
     }
 
-    /// Notes what is held, for [`held`](Self::held); called on the operation's thread.
+    /// Records the memory for [`held`](Self::held). Must run on the operation's thread.
     pub(crate) fn publish(&self) -> i64 {
         let held = memory::taken().saturating_sub(self.base.load(Relaxed)).max(0);
         self.held.store(held, Relaxed);
         held
     }
 
-    /// What was held when the operation was last looked at, in bytes.
+    /// Returns the memory at the latest check, in bytes.
     pub(crate) fn held(&self) -> u64 {
         self.held.load(Relaxed).unsigned_abs()
     }
 
-    /// Goes on, perhaps on another thread, with what was held when it was last looked at.
+    /// Resumes the account, possibly on another thread, with the memory of the latest check.
     pub(crate) fn resume(&self) {
         let taken = memory::taken();
         let held = self.held.load(Relaxed);
@@ -369,7 +375,7 @@ impl Account {
         self.look_later(taken);
     }
 
-    /// Leaves so many bytes to somebody else: they no longer count.
+    /// Transfers this number of bytes to another owner. They no longer count.
     pub(crate) fn leave(&self, bytes: usize) {
         self.base.fetch_add(i64::try_from(bytes).unwrap_or(0), Relaxed);
     }
@@ -400,7 +406,7 @@ mod tests {
         drop(small);
         account.check(&shared).unwrap();
         account.publish();
-        // What a cursor holds counts on the thread that goes on with it.
+        // A cursor's memory counts on the thread that resumes it.
         std::thread::scope(|scope| {
             let elsewhere = scope.spawn(|| {
                 account.resume();
@@ -444,13 +450,13 @@ mod tests {
             account.limit(64 << 20);
             account
         };
-        // What one thread takes counts for each of its accounts.
+        // The memory of a thread counts for each of its accounts.
         let (one, other) = (account(), account());
         let held: Vec<u8> = vec![1; 3 << 20];
         one.check(&shared).unwrap();
         assert!(!one.must_wait(&shared) && !one.reserve(1, &shared) && one.reserve(0, &shared));
         other.check(&shared).unwrap();
-        // More than half is taken, and one is large.
+        // More than half of the limit is taken, and one operation is large.
         assert!(other.must_wait(&shared));
         let asked = std::cell::Cell::new(0);
         let go_on = || asked.replace(asked.get() + 1) < 3;

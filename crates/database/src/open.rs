@@ -1,4 +1,5 @@
-//! Opening a database: the catalog and the records that an earlier process left, and the beginning of its log.
+//! Opening of a database: reads the catalog and the records of an earlier process, and starts the
+//! log.
 
 use crate::catalog::Catalog;
 use crate::catalog_read;
@@ -13,15 +14,15 @@ use storage::store::{Change, Exclusive, Local, LogOptions, Store};
 use storage::{Engine, Ident};
 
 impl Database {
-    /// Opens the database in an engine, reading the catalog that an earlier process left there.
-    /// `seed` starts random numbers and the process part of object ids.
+    /// Opens the database in an engine and reads the catalog of an earlier process. `seed` starts
+    /// random numbers and the process part of ObjectIds.
     ///
-    /// Errors: DataCorruptionDetected, and the engine's own.
+    /// Errors: DataCorruptionDetected, storage errors.
     pub fn open(engine: Arc<dyn Engine>, clock: Arc<dyn Clock>, seed: u64) -> Result<Arc<Database>> {
         Database::open_with(engine, clock, seed, None)
     }
 
-    /// The same with a log of changes, as a replica set keeps one.
+    /// Opens the database with a log of changes, as for a replica set.
     ///
     /// Errors: as [`open`](Self::open).
     pub fn open_with(
@@ -36,9 +37,9 @@ impl Database {
         Database::open_on(Arc::new(store), clock, seed)
     }
 
-    /// Opens a database on a store, which other databases may share.
+    /// Opens a database on a store, which other processes may share.
     ///
-    /// Errors: DataCorruptionDetected, and the store's own.
+    /// Errors: DataCorruptionDetected, storage errors.
     pub fn open_on(store: Arc<dyn Store>, clock: Arc<dyn Clock>, seed: u64) -> Result<Arc<Database>> {
         let is_new = store.engine().latest_time() == 0;
         prepare(store.as_ref())?;
@@ -81,13 +82,13 @@ impl Database {
     }
 }
 
-/// Makes the catalog's tree if it isn't there.
+/// Creates the catalog's tree if it does not exist.
 fn prepare(store: &dyn Store) -> Result<()> {
     retry_record::make_tree(store.engine().as_ref(), CATALOG)
 }
 
-/// Drops the trees of index builds that a crash has ended. Entries go on naming them until they are next
-/// written, which does no harm: trees that aren't there are left out.
+/// Drops the trees of index builds that a crash has ended. Catalog entries name them until their
+/// next write. This is harmless, because missing trees are ignored.
 fn drop_trees(lock: Box<dyn Exclusive + '_>, idents: &[Ident]) -> Result<()> {
     let snapshot = lock.sight().snapshot;
     let mut change = Change::default();

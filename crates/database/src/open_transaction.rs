@@ -1,8 +1,9 @@
-//! A transaction under way: the view that it reads, and what it has changed so far.
+//! An open transaction: its view and its changes so far.
 //!
-//! Each statement's changes are [claimed](storage::store::Store::claim) before they are added: where another
-//! transaction has claimed the same document or unique key, or where somebody has changed it since the view,
-//! the statement fails with WriteConflict. So nothing is left to fail at the commit.
+//! The changes of each statement are [claimed](storage::store::Store::claim) before they are added.
+//! The statement fails with WriteConflict if another transaction has claimed the same document or
+//! unique key, or if a commit has changed it since the view. The commit therefore cannot fail with
+//! a conflict.
 
 use crate::catalog::Catalog;
 use crate::changes::{Applied, Changes, Committed};
@@ -19,31 +20,31 @@ use storage::store::{Change, Claim, Expect, Owner, Refusal, Store};
 use storage::sync::Mutex;
 use storage::{Ident, Op, Overlay, Snapshot, mutant};
 
-/// The most that the changes of one transaction may take, in bytes, about.
+/// Approximate limit of a transaction's changes, in bytes.
 const CHANGES_MAX: usize = 256 * 1024 * 1024;
 
-/// What a change takes besides its key and value, about.
+/// Approximate overhead of a change besides its key and value, in bytes.
 const CHANGE_OVERHEAD: usize = 64;
 
-/// A transaction under way. Dropping it aborts it.
+/// An open transaction. Dropping it aborts it.
 pub struct OpenTransaction {
     pub(crate) store: Arc<dyn Store>,
     pub(crate) owner: Owner,
-    /// The time of the latest commit that it reads.
+    /// Time of the latest commit in its view.
     pub(crate) time: u64,
-    /// The bytes that commits had replaced when its view was taken.
+    /// Bytes replaced by commits when its view was taken.
     pub(crate) replaced_at: u64,
-    /// Whether it was ended because its view kept too much.
+    /// True if it was ended because its view kept too many old versions.
     lost: AtomicBool,
     pub(crate) inner: Mutex<Inner>,
 }
 
-/// What a transaction has changed so far.
+/// Changes of a transaction so far.
 pub(crate) struct Inner {
     pub(crate) overlay: Arc<Overlay>,
     pub(crate) catalog: Arc<Catalog>,
     pub(crate) change: Change,
-    /// Collections made in the transaction, as they are now.
+    /// Collections created in the transaction, in their present form.
     pub(crate) created: Vec<Arc<Collection>>,
     pub(crate) changed: Vec<Namespace>,
     pub(crate) logged: Vec<Logged>,
@@ -52,7 +53,7 @@ pub(crate) struct Inner {
     pub(crate) ended: bool,
 }
 
-/// What a transaction has come to.
+/// Changes of an ended transaction.
 pub(crate) struct Taken {
     pub(crate) change: Change,
     pub(crate) created: Vec<Arc<Collection>>,
@@ -61,7 +62,7 @@ pub(crate) struct Taken {
     pub(crate) retry: Option<RetryKey>,
 }
 
-/// The open transactions, and a bound on what each may hold.
+/// The open transactions, and the size limit of each.
 pub(crate) struct Transactions {
     bytes_max: AtomicU64,
     open: Mutex<Vec<Weak<OpenTransaction>>>,
@@ -74,17 +75,17 @@ impl Default for Transactions {
 }
 
 impl Transactions {
-    /// The most that the changes of one transaction may take, in bytes.
+    /// Returns the size limit of one transaction's changes, in bytes.
     pub(crate) fn bytes_max(&self) -> u64 {
         self.bytes_max.load(Relaxed)
     }
 
-    /// Sets it.
+    /// Sets the size limit in bytes.
     pub(crate) fn set_bytes_max(&self, bytes: u64) {
         self.bytes_max.store(bytes, Relaxed);
     }
 
-    /// Notes one that begins.
+    /// Adds a new transaction.
     pub(crate) fn note(&self, transaction: &Arc<OpenTransaction>) {
         let mut open = self.open.lock();
         if open.len() == open.capacity() {
@@ -93,8 +94,8 @@ impl Transactions {
         open.push(Arc::downgrade(transaction));
     }
 
-    /// Ends the transactions whose views were taken when fewer bytes had been replaced. Returns that number for the
-    /// oldest view left.
+    /// Ends the transactions whose views were taken with fewer replaced bytes than `least`. Returns
+    /// the number of replaced bytes of the oldest remaining view.
     pub(crate) fn end_before(&self, least: u64) -> u64 {
         let open: Vec<Arc<OpenTransaction>> = self.open.lock().iter().filter_map(Weak::upgrade).collect();
         let (old, left): (Vec<_>, Vec<_>) = open.into_iter().partition(|one| one.replaced_at < least);
@@ -104,7 +105,7 @@ impl Transactions {
 }
 
 impl OpenTransaction {
-    /// One that reads a view.
+    /// Returns a transaction that reads a view.
     pub(crate) fn new(
         store: Arc<dyn Store>,
         owner: Owner,
@@ -116,7 +117,7 @@ impl OpenTransaction {
         OpenTransaction { store, owner, time, replaced_at, lost, inner: Mutex::new(inner) }
     }
 
-    /// Ends it because its view keeps too much.
+    /// Ends it because its view keeps too many old versions.
     fn lose(&self) {
         self.lost.store(true, Relaxed);
         if self.take().is_some() {
@@ -125,12 +126,12 @@ impl OpenTransaction {
         }
     }
 
-    /// Whether it was ended because its view kept too much.
+    /// Returns true if it was ended because its view kept too many old versions.
     pub fn has_lost_snapshot(&self) -> bool {
         self.lost.load(Relaxed)
     }
 
-    /// The error of a statement or commit that comes after its end.
+    /// Returns the error of a statement or commit after its end.
     pub fn ended_error(&self) -> Error {
         match self.has_lost_snapshot() {
             true => err!(
@@ -141,10 +142,10 @@ impl OpenTransaction {
         }
     }
 
-    /// Adds a statement's changes to its transaction.
+    /// Adds a statement's changes to the transaction.
     ///
     /// Errors: DuplicateKey, WriteConflict, SnapshotUnavailable, TransactionTooLargeForCache,
-    /// NoSuchTransaction where it has ended meanwhile.
+    /// NoSuchTransaction if it has ended.
     pub(crate) fn absorb(&self, changes: Changes, bytes_max: u64) -> Result<Applied> {
         let mut inner = self.inner.lock();
         if inner.ended {
@@ -179,7 +180,7 @@ impl OpenTransaction {
         Ok(Applied::Done(Committed::default()))
     }
 
-    /// Claims what changes need, so that nobody can come between.
+    /// Claims the keys of changes, so that no other transaction can change them.
     ///
     /// Errors: WriteConflict, SnapshotUnavailable.
     pub(crate) fn claim(&self, inner: &Inner, keys: &[Claim], held: &[(Ident, u64)]) -> Result<()> {
@@ -191,7 +192,7 @@ impl OpenTransaction {
         }
     }
 
-    /// What its next statement reads.
+    /// Returns the view of its next statement.
     pub(crate) fn view(&self) -> View {
         let inner = self.inner.lock();
         if mutant!("transactions don't see their own changes") {
@@ -205,29 +206,29 @@ impl OpenTransaction {
         }
     }
 
-    /// The time of the latest commit that it reads.
+    /// Returns the time of the latest commit in its view.
     pub fn time(&self) -> u64 {
         self.time
     }
 
-    /// Whether it has changed anything.
+    /// Returns true if it has changes.
     pub fn has_written(&self) -> bool {
         !self.inner.lock().change.batch.is_empty()
     }
 
-    /// Whether it has made a collection.
+    /// Returns true if it has created a collection.
     pub(crate) fn has_created(&self, collection: &Collection) -> bool {
         self.inner.lock().created.iter().any(|own| own.uuid == collection.uuid)
     }
 
-    /// Ends it, and gives what it has changed; `None` where it has ended before.
+    /// Ends it and returns its changes; `None` if it has already ended.
     pub(crate) fn take(&self) -> Option<Taken> {
         let mut inner = self.inner.lock();
         if std::mem::replace(&mut inner.ended, true) {
             return None;
         }
         let inner = &mut *inner;
-        // What it read is no longer needed, so that the engine finds its trees unshared.
+        // Releases its view, so that the engine's trees are unshared.
         inner.overlay = Arc::new(Overlay::new(Arc::new(Nothing)));
         let mut change = std::mem::take(&mut inner.change);
         change.owner = Some(self.owner);
@@ -250,7 +251,7 @@ impl Drop for OpenTransaction {
 }
 
 impl Inner {
-    /// Adds changes that nobody else can come between any more.
+    /// Adds changes whose keys are claimed.
     pub(crate) fn add(&mut self, change: Change, bytes_max: u64) -> Result<()> {
         let size = |op: &Op| match op {
             Op::Put { key, value, .. } => key.len() + value.len() + CHANGE_OVERHEAD,
@@ -273,8 +274,8 @@ impl Inner {
     }
 }
 
-/// The first expectation that doesn't hold in a transaction's own view. Collections are looked at when their
-/// keys are claimed.
+/// Returns the first expectation that does not hold in a transaction's own view. Collections are
+/// checked when their keys are claimed.
 fn first_violated(expect: &[Expect], view: &Overlay) -> Result<Option<usize>> {
     for (number, expect) in expect.iter().enumerate() {
         if !matches!(expect, Expect::Generation { .. }) && !expect.holds(view).map_err(storage_error)? {
@@ -284,7 +285,7 @@ fn first_violated(expect: &[Expect], view: &Overlay) -> Result<Option<usize>> {
     Ok(None)
 }
 
-/// The state that a transaction that has ended reads.
+/// The empty state of an ended transaction.
 struct Nothing;
 
 impl Snapshot for Nothing {
@@ -314,7 +315,7 @@ impl Snapshot for Nothing {
     }
 }
 
-/// The error of a statement that meets what another has changed.
+/// Returns the error of a statement whose document another transaction has changed.
 pub(crate) fn write_conflict() -> Error {
     err!(
         WriteConflict,

@@ -1,4 +1,5 @@
-//! One running operation: when it must stop, what it may hold, and how long work gives way to other clients.
+//! A running operation: its termination, its memory limit, and yielding of long work to other
+//! clients.
 
 use crate::history::View;
 use crate::index::Index;
@@ -15,59 +16,60 @@ use std::time::{Duration, Instant};
 #[cfg(debug_assertions)]
 use storage::cpu_slice::{self, CpuSlice};
 
-/// Runs a piece of work that may take long, so that the thread it runs on is not missed by
-/// others. Set by whoever owns the threads.
+/// Runs work that may take long, without blocking other users of the thread. Set by the owner of
+/// the threads.
 pub type BlockingHook = fn(&mut dyn FnMut());
 
-/// What a command carries through all layers. Asked in every loop whether to stop.
+/// State of a command for all layers. Every loop checks it for termination.
 pub struct Operation {
-    /// What `currentOp` shows and `killOp` takes.
+    /// Id in `currentOp` and `killOp`.
     pub id: u64,
-    /// Microseconds after [`epoch`] at which maxTimeMS runs out; zero is never.
+    /// Deadline of maxTimeMS in microseconds after [`epoch`]; zero is none.
     deadline: AtomicU64,
-    /// The code that it ends with, where it has been told to; zero while it hasn't.
+    /// Error code that ends it; zero while it runs.
     killed: AtomicI32,
-    /// What all operations of its database share.
+    /// State shared by all operations of its database.
     shared: Arc<Shared>,
     memory: Account,
-    /// The bytes that commits had replaced when it began.
+    /// Bytes replaced by commits when it began.
     replaced_at: u64,
     blocking: BlockingHook,
-    /// Whether its plan reads much.
+    /// True if its plan reads much.
     long: AtomicBool,
-    /// Whether it changes something, so that its client isn't the only one to miss it.
+    /// True if it writes, so that its delay affects other clients too.
     writes: AtomicBool,
-    /// How often [`check`](Interrupt::check) was asked, to look at the clock now and then.
+    /// Number of calls of [`check`](Interrupt::check), to read the clock only sometimes.
     checks: AtomicU32,
-    /// Microseconds after [`epoch`] at which it gives way next, and for how long it hasn't.
+    /// Time of the next yield, in microseconds after [`epoch`], and the interval since the last
+    /// one.
     way_due: AtomicU64,
     way_interval: AtomicU64,
-    /// Whether plans that scan whole collections are refused.
+    /// True if plans that scan whole collections are refused.
     pub no_table_scan: bool,
-    /// Keys and documents examined so far, as explain and the profiler report them.
+    /// Keys examined so far, for explain and the profiler.
     pub keys_examined: AtomicI64,
     /// Documents examined so far.
     pub docs_examined: AtomicI64,
-    /// How it found documents, latest plan last.
+    /// Plans that found documents, latest last.
     plans: Mutex<Vec<PlanUse>>,
-    /// Whether it found a document by its `_id`, past all plans.
+    /// True if it found a document by `_id` without planning.
     by_id: AtomicBool,
-    /// Whether its plan is run to be explained.
+    /// True if its plan runs for explain.
     explained: AtomicBool,
-    /// What a snapshot read sees, and its cluster time.
+    /// View of a snapshot read, and its cluster time.
     snapshot: OnceLock<(u64, View)>,
-    /// What it reads on a member that doesn't take the writes.
+    /// View of a secondary.
     elsewhere: OnceLock<View>,
-    /// The transaction that it is a statement of.
+    /// The transaction of the statement.
     transaction: OnceLock<Arc<OpenTransaction>>,
-    /// Tells it from all other operations of this process.
+    /// Unique number among the operations of this process.
     #[cfg(debug_assertions)]
     serial: u64,
-    /// How far long work has come.
+    /// Progress of long work.
     progress: Mutex<Option<Arc<Progress>>>,
 }
 
-/// What a plan reads, as `planSummary` shows it.
+/// Read of a plan for `planSummary`.
 #[derive(Clone)]
 pub(crate) enum PlanUse {
     /// A stage that reads no index.
@@ -76,28 +78,28 @@ pub(crate) enum PlanUse {
     Index(&'static str, Arc<Index>),
 }
 
-/// How far a piece of long work has come, as `currentOp` shows it.
+/// Progress of long work for `currentOp`.
 pub struct Progress {
-    /// What is being done.
+    /// Description of the work.
     pub message: &'static str,
-    /// Of how many steps, about.
+    /// Approximate number of steps.
     pub total: u64,
     done: AtomicU64,
 }
 
 impl Progress {
-    /// Notes one more step.
+    /// Counts one more step.
     pub(crate) fn advance(&self) {
         self.done.fetch_add(1, Relaxed);
     }
 
-    /// How many steps are done.
+    /// Returns the number of completed steps.
     pub fn done(&self) -> u64 {
         self.done.load(Relaxed)
     }
 }
 
-/// The instant that deadlines count from.
+/// Returns the start of the time scale for deadlines.
 fn epoch() -> Instant {
     static EPOCH: OnceLock<Instant> = OnceLock::new();
     *EPOCH.get_or_init(Instant::now)
@@ -107,26 +109,27 @@ fn micros_now() -> u64 {
     epoch().elapsed().as_micros() as u64
 }
 
-/// A number that no other operation has.
+/// Returns a number that no other operation has.
 #[cfg(debug_assertions)]
 fn next_serial() -> u64 {
     static NEXT: AtomicU64 = AtomicU64::new(1);
     NEXT.fetch_add(1, Relaxed)
 }
 
-/// How long an operation that nobody thought long runs before it gives way for the first time, and
-/// how long at most between one time and the next, in microseconds.
+/// Time before the first yield of an operation that was not expected to be long, and longest
+/// interval between yields, in microseconds.
 const WAY_FIRST_MICROS: u64 = 4_000;
 const WAY_MOST_MICROS: u64 = 64_000;
-/// Another thread has taken the clients over by then, most times; if not, next time.
+/// Another thread has usually taken the clients over by then; if not, it does so at the next yield.
 const WAY_PAUSE: Duration = Duration::from_micros(300);
-/// Plans noted of one operation, which may run one for each document that `$lookup` joins.
+/// Most plans recorded for one operation. It may run one plan for each document joined by
+/// `$lookup`.
 const PLANS_MAX: usize = 32;
-/// Checks between two looks at the clock.
+/// Number of checks between two reads of the clock.
 const CHECKS_PER_LOOK: u32 = 16;
 
 impl Drop for Operation {
-    /// What it has examined counts from now on, and what it held no longer.
+    /// Adds its examined counts to the totals and releases its memory.
     fn drop(&mut self) {
         self.memory.end(&self.shared);
         for (mine, all) in [
@@ -142,17 +145,17 @@ impl Drop for Operation {
 }
 
 impl Operation {
-    /// Counts a sort that no index has done.
+    /// Counts a sort without an index.
     pub(crate) fn note_sort(&self) {
         self.shared.sorts.fetch_add(1, Relaxed);
     }
 
-    /// An operation without a deadline that runs long work in place.
+    /// Returns an operation without a deadline that runs long work in place.
     pub fn new(id: u64) -> Operation {
         Operation::of_database(id, |work| work(), Arc::default())
     }
 
-    /// One that ends when its database stops, long work going through `blocking`.
+    /// Returns an operation that ends with its database and runs long work through `blocking`.
     pub(crate) fn of_database(id: u64, blocking: BlockingHook, shared: Arc<Shared>) -> Operation {
         Operation {
             id,
@@ -182,15 +185,15 @@ impl Operation {
         }
     }
 
-    /// The same, long work going through `hook`.
+    /// Returns an operation that runs long work through `hook`.
     pub fn with_blocking(id: u64, hook: BlockingHook) -> Operation {
         let mut operation = Operation::new(id);
         operation.blocking = hook;
         operation
     }
 
-    /// Sets maxTimeMS, counted from now; zero takes the limit away. A cursor's operation is set
-    /// again at each getMore.
+    /// Sets maxTimeMS from now; zero removes the limit. A cursor's operation is set again for each
+    /// getMore.
     pub fn set_max_time(&self, millis: u64) {
         let deadline = match millis {
             0 => 0,
@@ -199,8 +202,8 @@ impl Operation {
         self.deadline.store(deadline, Relaxed);
     }
 
-    /// What is left of maxTimeMS in milliseconds, zero where there is no limit: a cursor's later
-    /// batches share the time its first was given.
+    /// Returns the rest of maxTimeMS in milliseconds, zero if unlimited. A cursor's later batches
+    /// share the time of the first.
     pub fn remaining_millis(&self) -> u64 {
         match self.deadline.load(Relaxed) {
             0 => 0,
@@ -208,62 +211,62 @@ impl Operation {
         }
     }
 
-    /// Bounds what it may hold in memory, in bytes; said once, where it begins.
+    /// Sets its memory limit in bytes. Called once, at the beginning.
     pub fn limit_memory(&mut self, bytes: usize) {
         self.memory.limit(bytes);
     }
 
-    /// Bytes of memory that it held when that was last looked at.
+    /// Returns its memory at the latest check, in bytes.
     pub fn held(&self) -> u64 {
         self.memory.held()
     }
 
-    /// Goes on with what a cursor holds, perhaps on another thread.
+    /// Resumes a cursor's memory account, possibly on another thread.
     pub(crate) fn resume_memory(&self) {
         self.memory.resume();
     }
 
-    /// Notes what a cursor holds that nobody reads for now.
+    /// Records the memory of a cursor that becomes idle.
     pub(crate) fn rest_memory(&self) {
         self.memory.rest(&self.shared);
     }
 
-    /// Leaves so many bytes to somebody else, such as a reply.
+    /// Transfers this number of bytes to another owner, such as a reply.
     pub(crate) fn leave_memory(&self, bytes: usize) {
         self.memory.leave(bytes);
     }
 
-    /// Makes it read from one view, that of a cluster time; said once, before it reads.
+    /// Sets the view and its cluster time. Called once, before the first read.
     pub fn read_from(&self, time: u64, view: View) {
         let _ = self.snapshot.set((time, view));
     }
 
-    /// The view it was told to read from, with its cluster time.
+    /// Returns the view set by `read_from`, with its cluster time.
     pub fn snapshot(&self) -> Option<&(u64, View)> {
         self.snapshot.get()
     }
 
-    /// Makes it read on a member that doesn't take the writes; said once, before it reads.
+    /// Sets a view of a secondary. Called once, before the first read.
     pub(crate) fn read_elsewhere(&self, view: View) {
         let _ = self.elsewhere.set(view);
     }
 
-    /// What it reads there.
+    /// Returns the view of a secondary.
     pub(crate) fn elsewhere(&self) -> Option<&View> {
         self.elsewhere.get()
     }
 
-    /// Makes it a statement of a transaction; said once, before it reads.
+    /// Makes it a statement of a transaction. Called once, before the first read.
     pub fn join(&self, transaction: Arc<OpenTransaction>) {
         let _ = self.transaction.set(transaction);
     }
 
-    /// The transaction that it is a statement of.
+    /// Returns the transaction of the statement.
     pub fn transaction(&self) -> Option<&Arc<OpenTransaction>> {
         self.transaction.get()
     }
 
-    /// The bytes that commits had replaced when the snapshot was taken that it reads.
+    /// Returns the bytes replaced by commits when its snapshot was taken.
     pub(crate) fn pinned_at(&self) -> u64 {
         match (self.transaction(), self.snapshot()) {
             (Some(transaction), _) => transaction.replaced_at,
@@ -272,7 +275,7 @@ impl Operation {
         }
     }
 
-    /// Notes a plan that it runs.
+    /// Records a plan that it runs.
     pub(crate) fn note_plan(&self, uses: impl Iterator<Item = PlanUse>) {
         let mut plans = self.plans.lock();
         if plans.len() < PLANS_MAX {
@@ -280,23 +283,22 @@ impl Operation {
         }
     }
 
-    /// Notes that its plan is run to be explained.
+    /// Notes that its plan runs for explain.
     pub(crate) fn note_explained(&self) {
         self.explained.store(true, Relaxed);
     }
 
-    /// Whether its plan is run to be explained.
+    /// Returns true if its plan runs for explain.
     pub(crate) fn is_explained(&self) -> bool {
         self.explained.load(Relaxed)
     }
 
-    /// Notes that it finds a document by its `_id`.
+    /// Notes that it finds a document by `_id`.
     pub(crate) fn note_by_id(&self) {
         self.by_id.store(true, Relaxed);
     }
 
-    /// How it has found documents so far, in the words of MongoDB's `planSummary`; `None` where it hasn't looked
-    /// for any.
+    /// Returns its plans in the format of MongoDB's `planSummary`; `None` without any plan.
     pub fn plan_summary(&self) -> Option<String> {
         let by_id = self.by_id.load(Relaxed).then(|| "EXPRESS_IXSCAN { _id: 1 }".to_string());
         let mut parts: Vec<String> = by_id.into_iter().collect();
@@ -312,20 +314,20 @@ impl Operation {
         (!parts.is_empty()).then(|| parts.join(", "))
     }
 
-    /// Forgets how it has found documents: what follows is another statement.
+    /// Discards the recorded plans before the next statement.
     pub fn forget_plans(&self) {
         self.by_id.store(false, Relaxed);
         self.plans.lock().clear();
     }
 
-    /// Begins to count the steps of a piece of long work.
+    /// Starts counting the steps of long work.
     pub(crate) fn begin_progress(&self, message: &'static str, total: u64) -> Arc<Progress> {
         let progress = Arc::new(Progress { message, total, done: AtomicU64::new(0) });
         *self.progress.lock() = Some(progress.clone());
         progress
     }
 
-    /// How far its long work has come, where it has any.
+    /// Returns the progress of its long work, if any.
     pub fn progress(&self) -> Option<Arc<Progress>> {
         self.progress.lock().clone()
     }
@@ -335,12 +337,12 @@ impl Operation {
         self.kill_with(ErrorCode::Interrupted);
     }
 
-    /// The same with the code of another reason.
+    /// Ends the operation at its next check with another error code.
     pub fn kill_with(&self, reason: ErrorCode) {
         self.killed.store(reason.number(), Relaxed);
     }
 
-    /// Why it is to end, if it is, for whoever waits: its checks look at more.
+    /// Returns the reason of its termination, for waits. Its checks test further conditions.
     pub fn ending(&self) -> Option<ErrorCode> {
         let deadline = self.deadline.load(Relaxed);
         match self.killed.load(Relaxed) {
@@ -351,25 +353,25 @@ impl Operation {
         }
     }
 
-    /// Says that what it does from now on may take long.
+    /// Notes that its work from now on may take long.
     pub fn expect_long(&self) {
         self.long.store(true, Relaxed);
     }
 
-    /// Says that it changes something, though its command is one that reads.
+    /// Notes that it writes, although its command is a read.
     pub(crate) fn expect_writes(&self) {
         self.writes.store(true, Relaxed);
     }
 
-    /// Whether it changes something, though its command is one that reads.
+    /// Returns true if it writes, although its command is a read.
     pub fn writes(&self) -> bool {
         self.writes.load(Relaxed)
     }
 
-    /// Runs the reading part of an operation: in place where its plan is short, else without
-    /// starving other clients of the thread.
+    /// Runs the reading part of an operation: in place for a short plan, otherwise without blocking
+    /// other clients of the thread.
     ///
-    /// Errors: those of the work.
+    /// Errors: errors of the work.
     pub fn run<T>(&self, work: impl FnOnce() -> Result<T>) -> Result<T> {
         if !self.long.load(Relaxed) {
             return work();
@@ -377,10 +379,10 @@ impl Operation {
         self.blocking(work).unwrap_or_else(|| Err(err!(InternalError, "the thread's owner ran no work")))
     }
 
-    /// Goes on with work that has turned out to be long: from here on as [`run`](Self::run) does
-    /// where that was expected, unless it was.
+    /// Continues work that has become long. Behaves like [`run`](Self::run) of long work, unless
+    /// the work was already expected to be long.
     ///
-    /// Errors: those of the work.
+    /// Errors: errors of the work.
     pub(crate) fn at_length<T>(&self, work: impl FnOnce() -> Result<T>) -> Result<T> {
         match self.long.swap(true, Relaxed) {
             true => work(),
@@ -388,8 +390,8 @@ impl Operation {
         }
     }
 
-    /// Panics where this thread has worked too long on this operation since it last asked. What it did for others in
-    /// between isn't counted, nor what came before the first question.
+    /// Panics if this thread has worked too long on this operation since its latest check. Work for
+    /// other operations, and work before the first check, does not count.
     #[cfg(debug_assertions)]
     fn assert_asked_often(&self) {
         thread_local! {
@@ -402,8 +404,8 @@ impl Operation {
         LAST.set((self.serial, CpuSlice::begin()));
     }
 
-    /// Gives the thread's other clients away in the middle of work that nobody thought long: the
-    /// thread itself goes on with the work.
+    /// Hands the thread's other clients to another thread in the middle of unexpectedly long work.
+    /// This thread continues the work.
     fn give_way(&self, now: u64) {
         let interval = (2 * self.way_interval.load(Relaxed)).min(WAY_MOST_MICROS);
         self.way_interval.store(interval, Relaxed);
@@ -424,9 +426,9 @@ impl Operation {
         Ok(())
     }
 
-    /// Waits, before it takes much, while others hold much of the memory.
+    /// Waits while other operations hold much of the memory, before it takes much.
     ///
-    /// Errors: those of whatever ends it; ExceededMemoryLimit after too long.
+    /// Errors: termination; ExceededMemoryLimit after a timeout.
     #[cold]
     fn wait_for_memory(&self) -> Result<()> {
         let go_on = || self.ending().is_none();
@@ -434,12 +436,13 @@ impl Operation {
         self.ending().map_or(Ok(()), |reason| Err(ended(reason)))
     }
 
-    /// Takes room for so many bytes more of a reply; `false` if memory is scarce, so that the batch had better end.
+    /// Reserves this number of bytes for a reply. Returns `false` if memory is scarce and the batch
+    /// should end.
     pub(crate) fn reserve_memory(&self, bytes: usize) -> bool {
         self.memory.reserve(bytes, &self.shared)
     }
 
-    /// Runs work that may take long without starving other clients of the thread.
+    /// Runs work that may take long, without blocking other clients of the thread.
     fn blocking<T>(&self, work: impl FnOnce() -> T) -> Option<T> {
         let mut work = Some(work);
         let mut outcome = None;
@@ -452,7 +455,7 @@ impl Operation {
     }
 }
 
-/// What is told of an operation whose time is over, or that was ended for a reason.
+/// Returns the error of an operation that exceeded its time limit or was ended for another reason.
 pub(crate) fn ended(reason: ErrorCode) -> Error {
     match reason {
         ErrorCode::MaxTimeMSExpired => err!(MaxTimeMSExpired, "operation exceeded time limit"),
@@ -461,7 +464,7 @@ pub(crate) fn ended(reason: ErrorCode) -> Error {
     }
 }
 
-/// What is told of an operation that was ended for a reason.
+/// Returns the error of an operation that was ended for a reason.
 fn interrupted(reason: ErrorCode) -> Error {
     match reason {
         ErrorCode::ExceededMemoryLimit => err!(
@@ -472,9 +475,9 @@ fn interrupted(reason: ErrorCode) -> Error {
     }
 }
 
-/// Runs something that may wait long, where it holds up no network thread.
+/// Runs a function that may wait long, without blocking a network thread.
 ///
-/// Errors: what interrupts it.
+/// Errors: interruption.
 pub(crate) fn wait_through<T>(
     hook: BlockingHook,
     interrupt: &dyn Interrupt,
@@ -513,7 +516,8 @@ impl Interrupt for Operation {
             self.wait_for_memory()?;
         }
         let deadline = self.deadline.load(Relaxed);
-        // Only the thread that runs the operation counts; where two do, a lost count delays a look at the clock.
+        // Only the operation's thread counts checks. With two threads, a lost count delays a read
+        // of the clock.
         let checks = self.checks.load(Relaxed).wrapping_add(1);
         self.checks.store(checks, Relaxed);
         if deadline == 0 && !checks.is_multiple_of(CHECKS_PER_LOOK) {

@@ -1,4 +1,4 @@
-//! Options of the create command, checked.
+//! Parsing and checks of the create command's options.
 
 use crate::collection::{Capped, Options, View, clustered_expiry, parse_clustered};
 use crate::option_field::{count, flag, object, text, wrong_type};
@@ -8,7 +8,7 @@ use base::{Namespace, Result, err};
 use query::{Collation, Context};
 use std::sync::Arc;
 
-/// The options of one type, which null leaves as they are.
+/// Options with a single type, for which null means absent.
 const OPTIONS: [&str; 18] = [
     "autoIndexId",
     "capped",
@@ -30,13 +30,13 @@ const OPTIONS: [&str; 18] = [
     "viewOn",
 ];
 
-/// The smallest size of a capped collection, in bytes, and what sizes are rounded up to.
+/// Smallest size of a capped collection in bytes. Sizes are rounded up to a multiple.
 const CAPPED_STEP: i64 = 256;
 
-/// Parses the options of create, and those of a catalog entry.
+/// Parses the options of create, and the options of a catalog entry.
 ///
-/// Errors: InvalidOptions, TypeMismatch, BadValue, NotImplemented for what is not there yet,
-/// 40415 for a field create doesn't know.
+/// Errors: InvalidOptions, TypeMismatch, BadValue, NotImplemented for unsupported options, 40415
+/// for an unknown field.
 pub(crate) fn parse(options: Document<'_>, namespace: &Namespace, context: &Context) -> Result<Options> {
     let mut seen = Seen::default();
     for element in options {
@@ -68,7 +68,7 @@ struct Seen<'a> {
 impl<'a> Seen<'a> {
     fn field(&mut self, name: &str, value: Value<'a>) -> Result<()> {
         match name {
-            // As in all commands null is as good as nothing, but where several types are taken.
+            // As in all commands, null means absent, except for options with several types.
             _ if value.is_nullish() && OPTIONS.contains(&name) => {}
             "clusteredIndex" => self.clustered = parse_clustered(value)?,
             "expireAfterSeconds" => {
@@ -117,7 +117,7 @@ impl<'a> Seen<'a> {
                     self.id_collation = Some(Collation::parse(collation, "create.idIndex.collation")?);
                 }
             }
-            // Old clients say so.
+            // Sent by old clients.
             "autoIndexId" if value.is_truthy() => {}
             "autoIndexId" => {
                 self.no_id_index = true;
@@ -133,7 +133,7 @@ impl<'a> Seen<'a> {
         Ok(())
     }
 
-    /// Keeps an option that only listCollections shows; an empty one is none.
+    /// Stores an option that only listCollections uses; an empty one means absent.
     fn keep(&mut self, name: &str, option: Document<'_>) -> Result<()> {
         if !option.is_empty() {
             self.kept.append(FieldName::new(name)?, option);
@@ -183,7 +183,7 @@ impl<'a> Seen<'a> {
                     ));
                 }
                 let filter = self.validator.unwrap_or(Document::EMPTY);
-                // Documents are valid or not by the collection's collation, whoever writes them.
+                // Validation uses the collection's collation, independent of the writing command.
                 let context = context.with_collation(self.collation.clone());
                 Some(Arc::new(Validator::parse(filter, self.level, self.action, &context)?))
             }
@@ -202,7 +202,7 @@ impl<'a> Seen<'a> {
         })
     }
 
-    /// What a clustered collection can't be, and what only a clustered one can.
+    /// Checks the combinations of options with `clusteredIndex`.
     fn check_clustered(&self) -> Result<()> {
         if self.clustered.is_none() {
             return match self.expire_after_seconds {
@@ -261,7 +261,7 @@ impl<'a> Seen<'a> {
     }
 }
 
-/// Whether `changeStreamPreAndPostImages` says that images are kept.
+/// Parses `changeStreamPreAndPostImages`. Returns true if images are kept.
 ///
 /// Errors: 40414 without `enabled`, 40415 for unknown fields, TypeMismatch.
 pub(crate) fn images(option: Document<'_>, command: &str) -> Result<bool> {
@@ -287,9 +287,9 @@ pub(crate) fn images(option: Document<'_>, command: &str) -> Result<bool> {
         .ok_or_else(|| err!(40414, "BSON field '{command}.{OPTION}.enabled' is missing but a required field"))
 }
 
-/// Whether a collection may keep images at all.
+/// Checks that a collection can keep pre-images.
 ///
-/// Errors: InvalidOptions for views and in databases of the server's own.
+/// Errors: InvalidOptions for views and in internal databases.
 pub(crate) fn check_images(namespace: &Namespace, is_view: bool) -> Result<()> {
     if is_view {
         return Err(err!(InvalidOptions, "option not supported on a view: changeStreamPreAndPostImages"));
@@ -304,7 +304,7 @@ pub(crate) fn check_images(namespace: &Namespace, is_view: bool) -> Result<()> {
     }
 }
 
-/// The index on `_id` compares as its collection does.
+/// Checks that the `_id` index has its collection's collation.
 pub(crate) fn check_id_collation(index: &Collation, collection: &Collation) -> Result<()> {
     if index == collection {
         return Ok(());

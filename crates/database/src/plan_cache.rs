@@ -1,5 +1,5 @@
-//! Index filters and kept plans, set, cleared and listed by the shape of the queries that they are for, as
-//! planCacheSetFilter and its like do.
+//! Commands for index filters and cached plans (planCacheSetFilter and related commands), by query
+//! shape.
 
 use crate::database::Database;
 use crate::kept_plans::IndexFilter;
@@ -10,24 +10,24 @@ use query::matcher::Matcher;
 use query::{Context, SortPattern};
 use std::sync::Arc;
 
-/// The queries that an index filter is for.
+/// The query shape of an index filter.
 #[derive(Clone, Copy)]
 pub struct ShapeRequest<'a> {
-    /// Their filter, with any constants.
+    /// The filter, with any constants.
     pub query: Document<'a>,
-    /// Their order; empty is none.
+    /// The sort; empty means none.
     pub sort: Document<'a>,
-    /// Their projection; empty is none.
+    /// The projection; empty means none.
     pub projection: Document<'a>,
 }
 
 impl ShapeRequest<'_> {
-    /// Errors: those of parsing filter, sort and projection.
+    /// Errors: parse errors of filter, sort and projection.
     fn shape(&self, context: &Context) -> Result<Vec<u8>> {
         Ok(shape::of_read(&self.read(context)?, context))
     }
 
-    /// Errors: those of parsing filter, sort and projection.
+    /// Errors: parse errors of filter, sort and projection.
     fn read(&self, context: &Context) -> Result<Read> {
         let mut read = Read::new(Arc::new(Matcher::parse_query(self.query, context)?));
         if !self.sort.is_empty() {
@@ -42,10 +42,10 @@ impl ShapeRequest<'_> {
 }
 
 impl Database {
-    /// Sets which indexes, by key pattern and by name, the queries of a shape may use, in place of
-    /// what was set before.
+    /// Sets the allowed indexes of a query shape, by key pattern and by name. Replaces an earlier
+    /// filter.
     ///
-    /// Errors: BadValue where there is no such collection; those of parsing the shape.
+    /// Errors: BadValue for a missing collection; parse errors of the shape.
     pub fn set_index_filter(
         &self,
         namespace: &Namespace,
@@ -71,9 +71,10 @@ impl Database {
         Ok(())
     }
 
-    /// Forgets the index filter of a shape, or all of a collection. There need be none.
+    /// Removes the index filter of a shape, or all filters of a collection. Succeeds without any
+    /// filter.
     ///
-    /// Errors: those of parsing the shape.
+    /// Errors: parse errors of the shape.
     pub fn clear_index_filters(
         &self,
         namespace: &Namespace,
@@ -88,9 +89,9 @@ impl Database {
         Ok(())
     }
 
-    /// Forgets the plan kept for a shape, or all of a collection. There need be none.
+    /// Removes the cached plan of a shape, or all plans of a collection. Succeeds without any plan.
     ///
-    /// Errors: those of parsing the shape.
+    /// Errors: parse errors of the shape.
     pub fn clear_kept_plans(
         &self,
         namespace: &Namespace,
@@ -104,7 +105,7 @@ impl Database {
         Ok(())
     }
 
-    /// The index filters of a collection, as they were set.
+    /// Returns the index filters of a collection in the order of their creation.
     ///
     /// Errors: CommandNotSupportedOnView.
     pub fn index_filters(&self, namespace: &Namespace) -> Result<Vec<Arc<IndexFilter>>> {

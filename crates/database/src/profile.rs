@@ -1,6 +1,7 @@
-//! The collection that a database's profiler writes to.
+//! The profiler's collection of a database.
 //!
-//! `system.profile` is capped, made when profiling begins, and each member's own: the oplog tells nothing of it.
+//! `system.profile` is a capped collection, created when profiling begins. Each member has its own:
+//! the oplog does not contain it.
 
 use crate::database::Database;
 use crate::logged::PROFILE;
@@ -12,13 +13,13 @@ use base::{Namespace, Result};
 use query::Context;
 use std::sync::Arc;
 
-/// The size of the collection, unless it is there already.
+/// Size of a new profiler collection, in bytes.
 const BYTES: i64 = 1024 * 1024;
 
 impl Database {
-    /// Makes the collection that a database's profiler writes to, unless it is there.
+    /// Creates the profiler's collection of a database if it does not exist.
     ///
-    /// Errors: InvalidNamespace; what interrupts waiting; the engine's.
+    /// Errors: InvalidNamespace; interrupted waits; storage errors.
     pub fn create_profile(&self, operation: &Operation, database: &str, context: &Context) -> Result<()> {
         let namespace = Namespace::new(database, PROFILE)?;
         if self.known_catalog().get(&namespace).is_some() {
@@ -29,10 +30,10 @@ impl Database {
         self.create_collection_as(operation, &namespace, options.finish().view(), None, context).map(drop)
     }
 
-    /// Adds an entry. Nothing is added where the collection is gone, or where writes are locked: what is profiled
-    /// waits for nothing.
+    /// Adds an entry. Adds nothing if the collection does not exist, or while writes are locked:
+    /// profiled operations must not wait.
     ///
-    /// Errors: those of inserting.
+    /// Errors: errors of the insert.
     pub fn profile(&self, database: &str, entry: Document<'_>, context: Context) -> Result<()> {
         let namespace = Namespace::new(database, PROFILE)?;
         let is_there = self.known_catalog().get(&namespace).is_some();

@@ -1,9 +1,7 @@
-//! The records of retryable writes as the store keeps them.
+//! Stored records of retryable writes, and ids of logical sessions.
 //!
-//! Who a logical session belongs to, and which of theirs it is.
-//!
-//! Clients make up the UUIDs of their sessions, so that two users' may be alike: what tells sessions apart is
-//! the UUID together with a digest of the user.
+//! Clients generate the UUIDs of their sessions, so two users may use the same UUID. A session id
+//! therefore consists of the UUID and a digest of the user.
 
 use crate::keys::{RETRIES, corrupted};
 use crate::storage_error;
@@ -14,54 +12,56 @@ use std::collections::HashMap;
 use std::time::Duration;
 use storage::{Batch, Direction, Engine, Ident, Key, Range, Value};
 
-/// The session's UUID and the statement in a record's key. The digest of a user follows; nobody's doesn't.
+/// Size of the session's UUID and the statement number in a record's key. The digest of a user
+/// follows, if the session has a user.
 const KEY_BYTES: usize = 16 + 4;
 
-/// The bytes of a commit's time behind a record.
+/// Size of a commit's time after a record.
 const TIME_BYTES: usize = 8;
 
-/// The statement number of the record of a committed transaction. Clients send no such number.
+/// Statement number of a committed transaction's record. Clients do not send this number.
 pub(crate) const COMMIT: i32 = i32::MIN;
 
-/// How often a tree is tried to be made that others make, too, and the pause between.
+/// Attempts to create a tree that other processes create at the same time, and the pause between
+/// attempts.
 const MAKE_ATTEMPTS: usize = 500;
 const MAKE_PAUSE: Duration = Duration::from_millis(20);
 
-/// Which statement of which retryable write.
+/// A statement of a retryable write.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct RetryKey {
     /// The logical session.
     pub session: SessionId,
-    /// The write's number in the session, which only ascends.
+    /// Number of the write in the session, always ascending.
     pub number: i64,
-    /// The statement's number in the write.
+    /// Number of the statement in the write.
     pub statement: i32,
 }
 
-/// A record as it was found when the database was opened.
+/// A record read at the opening of the database.
 #[derive(Clone, PartialEq, Debug)]
 pub struct StoredRetry {
     /// The statement.
     pub key: RetryKey,
-    /// When it was carried out, in milliseconds since 1970.
+    /// Time of execution, in milliseconds since 1970.
     pub millis: i64,
-    /// What it answered.
+    /// The answer.
     pub answer: DocumentBuf,
-    /// The time of its commit. `None` where the store gives no time before the commit (PostgreSQL), and in records
-    /// of earlier versions.
+    /// Time of its commit. `None` for a store without a time before the commit (PostgreSQL), and in
+    /// records of earlier versions.
     pub time: Option<u64>,
 }
 
-/// What has been read of sessions' records, where other processes may write them.
+/// Sessions' records read so far, for a store that other processes share.
 pub(crate) type SeenRetries = Mutex<HashMap<SessionId, Vec<(Key, Value)>>>;
 
 impl RetryKey {
-    /// Whether the record is that of a committed transaction, and no retryable statement's.
+    /// Returns true for the record of a committed transaction, false for a retryable statement.
     pub fn is_commit(&self) -> bool {
         self.statement == COMMIT
     }
 
-    /// The key of the statement's record.
+    /// Returns the key of the statement's record.
     pub(crate) fn to_key(self) -> Key {
         let mut key = [0; KEY_BYTES + 32];
         key[..16].copy_from_slice(&self.session.uuid);
@@ -74,13 +74,13 @@ impl RetryKey {
     }
 }
 
-/// What a record holds. The store of one process appends the commit's time.
+/// Returns the value of a record. A store of one process appends the commit's time.
 pub(crate) fn to_value(number: i64, millis: i64, answer: Document<'_>) -> Value {
     let answer = if answer.is_empty() { &[][..] } else { answer.bytes() };
     Value::from([&number.to_le_bytes(), &millis.to_le_bytes(), answer].concat())
 }
 
-/// Reads a record back. Errors: DataCorruptionDetected.
+/// Parses a record. Errors: DataCorruptionDetected.
 pub(crate) fn from_entry(key: &[u8], value: &[u8]) -> Result<StoredRetry> {
     let read = || {
         let (uuid, rest) = key.split_first_chunk::<16>()?;
@@ -91,7 +91,7 @@ pub(crate) fn from_entry(key: &[u8], value: &[u8]) -> Result<StoredRetry> {
         };
         let (number, rest) = value.split_first_chunk::<8>()?;
         let (millis, answer) = rest.split_first_chunk::<8>()?;
-        // An answer begins with its length, and none is as short as a time.
+        // An answer begins with its length. Every answer is longer than a time.
         let length = match answer {
             [] => 0,
             time if time.len() == TIME_BYTES => 0,
@@ -113,7 +113,7 @@ pub(crate) fn from_entry(key: &[u8], value: &[u8]) -> Result<StoredRetry> {
     read().ok_or_else(|| corrupted("record of a retryable write"))
 }
 
-/// Makes a tree if it isn't there; another process may be at it at the same time.
+/// Creates a tree if it does not exist. Another process may create it at the same time.
 pub(crate) fn make_tree(engine: &dyn Engine, tree: Ident) -> Result<()> {
     for _ in 0..MAKE_ATTEMPTS {
         if engine.snapshot().contains(tree).map_err(storage_error)? {
@@ -130,7 +130,7 @@ pub(crate) fn make_tree(engine: &dyn Engine, tree: Ident) -> Result<()> {
     Err(storage_error(storage::Error::WriteConflict))
 }
 
-/// Makes the records' tree if it isn't there, and reads it.
+/// Creates the records' tree if it does not exist, and reads it.
 pub(crate) fn open(engine: &dyn Engine) -> Result<Vec<StoredRetry>> {
     make_tree(engine, RETRIES)?;
     let snapshot = engine.snapshot();
@@ -142,38 +142,38 @@ pub(crate) fn open(engine: &dyn Engine) -> Result<Vec<StoredRetry>> {
     Ok(found)
 }
 
-/// The digest of the user where there are no users: SHA-256 of nothing, as MongoDB has it.
+/// Digest of the user without access control: SHA-256 of the empty string, as in MongoDB.
 pub const NOBODY: [u8; 32] = [
     0xE3, 0xB0, 0xC4, 0x42, 0x98, 0xFC, 0x1C, 0x14, 0x9A, 0xFB, 0xF4, 0xC8, 0x99, 0x6F, 0xB9, 0x24, 0x27,
     0xAE, 0x41, 0xE4, 0x64, 0x9B, 0x93, 0x4C, 0xA4, 0x95, 0x99, 0x1B, 0x78, 0x52, 0xB8, 0x55,
 ];
 
-/// A logical session's id.
+/// Id of a logical session.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct SessionId {
-    /// What the client calls it.
+    /// UUID from the client.
     pub uuid: [u8; 16],
-    /// The user's digest unless that is [`NOBODY`], which isn't written down with every record.
+    /// Digest of the user, except [`NOBODY`], which the records omit.
     user: Option<[u8; 32]>,
 }
 
 impl SessionId {
-    /// The session of this user.
+    /// Returns the session id for a user.
     pub fn new(uuid: [u8; 16], user: [u8; 32]) -> SessionId {
         SessionId { uuid, user: (user != NOBODY).then_some(user) }
     }
 
-    /// A session where there are no users.
+    /// Returns the session id without access control.
     pub fn of_nobody(uuid: [u8; 16]) -> SessionId {
         SessionId { uuid, user: None }
     }
 
-    /// The digest of the user.
+    /// Returns the digest of the user.
     pub fn user(&self) -> &[u8; 32] {
         self.user.as_ref().unwrap_or(&NOBODY)
     }
 
-    /// The digest of the user, `None` for nobody.
+    /// Returns the digest of the user, `None` without access control.
     pub(crate) fn named_user(&self) -> Option<&[u8; 32]> {
         self.user.as_ref()
     }

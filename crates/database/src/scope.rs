@@ -1,4 +1,4 @@
-//! Where a command works: the collection or view that it names, seen once.
+//! Scope of a command: its collection or view, on a single view of the data.
 
 use crate::collection::Collection;
 use crate::database::Database;
@@ -10,27 +10,29 @@ use query::{Arena, Collation, Context, Expression};
 use std::borrow::Cow;
 use std::sync::{Arc, OnceLock};
 
-/// A command's namespace with all that its values are parsed, compared and read by.
+/// A command's namespace, and everything needed to parse, compare and read its values.
 #[derive(Clone)]
 pub struct Scope {
-    /// What stops the command, and the transaction or snapshot that it reads.
+    /// Interrupts the command. Has its transaction or snapshot.
     pub operation: Arc<Operation>,
     /// The collection or view.
     pub namespace: Namespace,
-    /// Its collation, time, variables and randomness.
+    /// Collation, time, variables and random numbers.
     pub context: Arc<Context>,
-    /// What a read reads. A write takes a view for each statement.
+    /// View of a read. A write takes a view for each statement.
     view: OnceLock<View>,
 }
 
 impl Scope {
-    /// A scope whose context is known, collation included. A read takes its view when it begins.
+    /// Returns a scope with a complete context, including the collation. A read takes its view when
+    /// it begins.
     pub fn new(operation: &Arc<Operation>, namespace: &Namespace, context: &Arc<Context>) -> Scope {
         let (operation, namespace, context) = (operation.clone(), namespace.clone(), context.clone());
         Scope { operation, namespace, context, view: OnceLock::new() }
     }
 
-    /// The scope of a statement of the command: the same, unless it asks for another collation.
+    /// Returns the scope of a statement of the command, with the statement's collation if it has
+    /// one.
     pub fn collated(&self, collation: Option<&Collation>) -> Cow<'_, Scope> {
         let Some(collation) = collation else { return Cow::Borrowed(self) };
         let mut context = self.context.with_collation(collation.clone());
@@ -38,14 +40,14 @@ impl Scope {
         Cow::Owned(Scope { context: Arc::new(context), ..self.clone() })
     }
 
-    /// The same with more variables.
+    /// Returns the scope with more variables.
     pub fn with_variables(&self, more: impl Iterator<Item = (String, Option<ValueBuf>)>) -> Scope {
         let variables = self.context.variables.iter().cloned().chain(more).collect();
         Scope { context: Arc::new(self.context.with_variables(variables)), ..self.clone() }
     }
 
-    /// The same for a command with `bypassEmptyTsReplacement`: empty timestamps at the top of documents are stored as
-    /// they are.
+    /// Returns the scope for `bypassEmptyTsReplacement`: empty timestamps at the top level are
+    /// stored unchanged.
     pub fn keep_empty_timestamps(mut self, keeps: bool) -> Scope {
         if keeps {
             let mut context = self.context.with_collation(self.context.collation.clone());
@@ -55,14 +57,14 @@ impl Scope {
         self
     }
 
-    /// What a read reads: the same however often it is asked for.
+    /// Returns the view of a read, always the same one.
     pub(crate) fn view(&self, database: &Database) -> &View {
         self.view.get_or_init(|| database.view_for(&self.operation))
     }
 
-    /// The same with a catalog that is surely the view's.
+    /// Returns the view with a catalog that is confirmed to be the view's.
     ///
-    /// Errors: StaleConfig where it is not; the command begins again then.
+    /// Errors: StaleConfig for an old catalog. The command then begins again.
     pub(crate) fn confirmed_view(&self, database: &Database) -> Result<&View> {
         let view = self.view(database);
         database.confirmed(view, Ok(view))
@@ -70,13 +72,14 @@ impl Scope {
 }
 
 impl Database {
-    /// The scope of a command that reads: strings compare by the collation that it asks for, or else by that of the
-    /// collection in the view that it reads, in a transaction or at a cluster time, too.
+    /// Returns the scope of a reading command. Its collation is the command's, or else the default
+    /// of the collection in the view that it reads. This also holds in transactions and snapshot
+    /// reads.
     ///
-    /// `variables` are those of `let`, `context` has neither them nor a collation.
+    /// `variables` are the variables of `let`. `context` has neither variables nor a collation.
     ///
-    /// Errors: OptionNotSupportedOnView where a command asks a view for another collation than its own; those of the
-    /// variables, which must be constant.
+    /// Errors: OptionNotSupportedOnView for a collation other than the view's; errors of variables,
+    /// which must be constant.
     pub fn scope_to_read(
         &self,
         operation: Arc<Operation>,
@@ -93,7 +96,7 @@ impl Database {
         Ok(scope)
     }
 
-    /// The scope of a command that writes. It holds no view: a snapshot that is held makes writes dearer.
+    /// Returns the scope of a writing command, without a view: a held snapshot makes writes slower.
     ///
     /// Errors: as [`scope_to_read`](Self::scope_to_read).
     pub fn scope_to_write(
@@ -109,7 +112,7 @@ impl Database {
         Ok(Scope::new(&operation, namespace, &Arc::new(context)))
     }
 
-    /// The scope of one statement of a command that writes to several namespaces.
+    /// Returns the scope of one statement of a command that writes to several namespaces.
     ///
     /// Errors: as [`scope_to_read`](Self::scope_to_read).
     pub fn scope_within(
@@ -124,7 +127,8 @@ impl Database {
         Ok(Scope::new(&whole.operation, namespace, &Arc::new(context)))
     }
 
-    /// What a statement that writes finds. What it reads then tells whether that is still so.
+    /// Returns the collection of a writing statement from the known catalog. The statement's reads
+    /// verify it later.
     fn known_collection(&self, operation: &Operation, namespace: &Namespace) -> Option<Arc<Collection>> {
         let catalog = match operation.transaction() {
             Some(transaction) => transaction.view().catalog,
@@ -134,7 +138,7 @@ impl Database {
     }
 }
 
-/// A context with the collation and the variables of a command.
+/// Returns a context with the collation and the variables of a command.
 fn in_force(
     mut context: Context,
     requested: Option<&Collation>,
@@ -164,7 +168,7 @@ fn check_variable_name(name: &str) -> Result<()> {
     Err(err!(FailedToParse, "'{name}' starts with an invalid character for a user variable name"))
 }
 
-/// Errors: OptionNotSupportedOnView where a view compares otherwise than what reads it.
+/// Errors: OptionNotSupportedOnView for a view whose collation differs from its reader's.
 pub(crate) fn check_view(collection: &Collection, wanted: &Collation) -> Result<()> {
     if !collection.is_view() || collection.options.collation == *wanted {
         return Ok(());

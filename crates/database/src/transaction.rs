@@ -1,21 +1,23 @@
-//! Transactions of many statements.
+//! Multi-statement transactions.
 //!
-//! A transaction reads one view, with its own changes on top of it ([`Overlay`]); what they rest on is settled
-//! as they are made ([`OpenTransaction`]). So nothing is left to fail at the commit, which applies all of it as
-//! one batch.
+//! A transaction reads one view with its own changes on top ([`Overlay`]). Each statement checks
+//! the conditions of its changes ([`OpenTransaction`]). The commit applies all changes as one batch
+//! and cannot fail with a conflict.
 //!
-//! Single statements wait for the end of a transaction that has claimed what they want to change, and so do
-//! changes of the collections that it has written to.
+//! Single statements wait for the end of a transaction that has claimed their documents. Changes of
+//! collections wait for transactions that have written to them.
 //!
-//! Records of committed transactions: a driver whose connection broke sends `commitTransaction` again, to the server
-//! that has started again, or to another process of the same store.
+//! Records of committed transactions: a driver whose connection broke sends `commitTransaction`
+//! again, to the restarted server or to another process of the same store.
 //!
-//! A commit writes its session's record in its own batch, so that a crash keeps both or neither. The server's sessions
-//! take the records up at the start, as those of retryable writes.
+//! A commit writes its session's record in its own batch, so after a crash either both exist or
+//! neither. At the start, the server's sessions read these records like records of retryable
+//! writes.
 //!
-//! Several processes that share a store have no sessions in common. There a transaction claims its session's record
-//! before it commits. A process that is asked for a number that isn't recorded writes that it never will be: then the
-//! claim fails, and with it the commit. So the answer stays true, whichever comes first.
+//! Processes that share a store have separate sessions. A transaction therefore claims its
+//! session's record before it commits. If a process is asked for a number without a record, it
+//! writes a record that the transaction will never commit. The claim and the commit then fail. The
+//! answer is therefore valid in either order.
 
 use crate::catalog_change::CatalogChange;
 use crate::collection::{Collection, Options};
@@ -36,8 +38,8 @@ use storage::store::{Change, Claim, Expect, Refusal};
 use storage::{Batch, Key, Overlay, Snapshot, mutant};
 
 impl Database {
-    /// Begins a transaction that reads the state as of now, or as of the earlier time `at`; `retry` is its
-    /// session and number, for the log.
+    /// Begins a transaction that reads the present state, or the state at the earlier time `at`.
+    /// `retry` is its session and number for the log.
     ///
     /// Errors: as [`snapshot_at`](Self::snapshot_at).
     pub fn begin_transaction(
@@ -71,15 +73,15 @@ impl Database {
         Ok(transaction)
     }
 
-    /// Bounds what the changes of one transaction may take, in bytes.
+    /// Sets the size limit of one transaction's changes, in bytes.
     pub fn set_transaction_bytes(&self, bytes: u64) {
         self.transactions.set_bytes_max(bytes);
     }
 
-    /// Commits a transaction whole. Afterwards it has ended, whatever came of it.
+    /// Commits a transaction atomically. The transaction has ended afterwards in any case.
     ///
-    /// Errors: NoSuchTransaction where it has ended before; WriteConflict; the engine's; what interrupts
-    /// waiting while writes are locked.
+    /// Errors: NoSuchTransaction if it has already ended; WriteConflict; storage errors;
+    /// interrupted waits while writes are locked.
     pub fn commit_transaction(
         &self,
         operation: &Operation,
@@ -148,7 +150,8 @@ impl Database {
         catalog_change.commit()?.map_err(|_| write_conflict())
     }
 
-    /// Aborts a transaction: nothing of it was ever visible to others. Whether it was still open.
+    /// Aborts a transaction. Its changes were never visible to other operations. Returns true if it
+    /// was open.
     pub fn abort_transaction(&self, transaction: &OpenTransaction) -> bool {
         let taken = transaction.take();
         let was_open = taken.is_some();
@@ -163,9 +166,11 @@ impl Database {
         was_open
     }
 
-    /// Makes a collection within a transaction; the one that is there where somebody has made it before.
+    /// Creates a collection within a transaction. Returns an existing collection if it was created
+    /// earlier.
     ///
-    /// Errors: WriteConflict where somebody else makes it, or has since the transaction began.
+    /// Errors: WriteConflict if another operation creates it, or has created it since the
+    /// transaction began.
     pub(crate) fn create_within(
         &self,
         transaction: &OpenTransaction,
@@ -188,7 +193,7 @@ impl Database {
         Ok(collection)
     }
 
-    /// Adds indexes to a collection that the transaction has made and that has no documents yet.
+    /// Adds indexes to an empty collection created by the transaction.
     ///
     /// Errors: OperationNotSupportedInTransaction for another collection.
     pub(crate) fn index_within(
@@ -226,15 +231,15 @@ impl Database {
 }
 
 impl Database {
-    /// Whether other processes may carry out a session's writes.
+    /// Returns true if other processes may run a session's writes.
     pub(crate) fn shares_retries(&self) -> bool {
         self.keeps_retries && self.store.known_generation().is_some()
     }
 
-    /// Adds the record to what a transaction is about to commit. A transaction that has written nothing has none, as
-    /// in MongoDB.
+    /// Adds the session's record to a transaction before its commit. As in MongoDB, a transaction
+    /// without writes has no record.
     ///
-    /// Errors: WriteConflict where another process has asked for the record, the store's.
+    /// Errors: WriteConflict if another process has asked for the record, storage errors.
     pub(crate) fn record_transaction(&self, transaction: &OpenTransaction) -> Result<()> {
         let mut inner = transaction.inner.lock();
         let writes = self.keeps_retries && !inner.change.batch.is_empty();
@@ -251,10 +256,10 @@ impl Database {
         Ok(())
     }
 
-    /// Finds out whether a session's transaction of this number, which this process doesn't know, has been committed;
-    /// where it hasn't, it never will be.
+    /// Returns the outcome of a session's transaction that this process does not know. A
+    /// transaction that has not committed will never commit.
     ///
-    /// Errors: DataCorruptionDetected, the store's, and what interrupts the operation.
+    /// Errors: DataCorruptionDetected, storage errors, interruption of the operation.
     pub fn find_transaction(
         &self,
         operation: &Operation,

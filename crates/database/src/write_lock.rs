@@ -1,17 +1,17 @@
-//! Holding all writes up while somebody copies the files, as `fsync {lock: true}` does.
+//! Lock of all writes while the files are copied: `fsync {lock: true}`.
 //!
-//! Commits that would begin wait until the last lock is taken back, one under way is waited for. When
-//! [`Database::lock_writes`] returns, the engine has written everything to its files and does nothing more
-//! to them, so that they can be copied.
+//! New commits wait until the last lock is released. The lock waits for running commits. When
+//! [`Database::lock_writes`] returns, the engine has written all data to its files and does not
+//! change them, so that they can be copied.
 
 use crate::database::Database;
 use base::Result;
 use std::time::Duration;
 
 impl Database {
-    /// Locks writes once more, and writes everything down. Returns how often they are locked now.
+    /// Adds a lock of writes and runs a checkpoint. Returns the number of locks.
     ///
-    /// Errors: the engine's, where it can't write everything down; then it is as if not asked for.
+    /// Errors: storage errors of the checkpoint; the lock is then released.
     pub fn lock_writes(&self) -> Result<u64> {
         let count = self.store.freeze();
         match self.checkpoint() {
@@ -23,30 +23,30 @@ impl Database {
         }
     }
 
-    /// Takes one lock back; returns how many are left, `None` where there was none.
+    /// Releases one lock. Returns the number of remaining locks; `None` if writes were not locked.
     pub fn unlock_writes(&self) -> Option<u64> {
         self.store.thaw()
     }
 
-    /// How often writes are locked.
+    /// Returns the number of locks.
     pub fn write_locks(&self) -> u64 {
         self.store.frozen()
     }
 
-    /// Writes everything down that has been committed.
+    /// Runs a checkpoint of all committed data.
     ///
-    /// Errors: the engine's.
+    /// Errors: storage errors.
     pub fn checkpoint(&self) -> Result<()> {
         self.engine().checkpoint().map_err(crate::storage_error)
     }
 
-    /// How long what is committed may lie in the journal alone; `None`: until there is another reason to write it
-    /// down. An engine without files doesn't care.
+    /// Sets the longest time that committed data may be in the journal alone; `None` disables the
+    /// time limit. An engine without files ignores it.
     pub fn checkpoint_after(&self, longest: Option<Duration>) {
         self.engine().checkpoint_after(longest);
     }
 
-    /// How often the journal is synced unasked, where it is at all.
+    /// Sets the interval of journal syncs, for an engine with a journal.
     pub fn sync_every(&self, interval: Duration) {
         self.engine().sync_every(interval);
     }
