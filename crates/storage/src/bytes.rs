@@ -1,8 +1,9 @@
-//! Keys and values as they pass through an engine: small ones inline, large values shared.
+//! Keys and values of an engine: small ones are stored inline, large values are shared.
 //!
-//! A [`Key`] of up to 22 bytes, which covers record ids and most index keys, needs no allocation. A
-//! [`Value`] is 16 bytes: empty values and values of 8 bytes (what index entries hold) lie inline, anything
-//! else is a reference-counted allocation made once and shared by the tree, its snapshots and its readers.
+//! A [`Key`] of up to 22 bytes needs no allocation. This covers record ids and most index keys. A
+//! [`Value`] has 16 bytes. Empty values and values of 8 bytes, as in index entries, are stored
+//! inline. Other values are reference-counted allocations. The tree, its snapshots and its readers
+//! share them.
 
 use std::borrow::Borrow;
 use std::cmp::Ordering;
@@ -13,7 +14,7 @@ use std::sync::Arc;
 
 const INLINE_KEY: usize = 22;
 const INLINE_VALUE: usize = 8;
-/// The inline pattern that stands for the empty value; the eight bytes themselves are stored shared.
+/// Inline pattern of the empty value. A value with these eight bytes is stored shared.
 const EMPTY: [u8; INLINE_VALUE] = [0xFF; INLINE_VALUE];
 
 const _: () = assert!(size_of::<Key>() == 24);
@@ -30,7 +31,7 @@ enum KeyBytes {
 }
 
 impl Key {
-    /// The longest key an engine accepts, in bytes: more than any index key of a 16 MiB document.
+    /// Maximum length of a key in bytes: more than any index key of a 16 MiB document.
     pub const MAX_BYTES: usize = 1 << 26;
 }
 
@@ -127,7 +128,7 @@ impl fmt::Debug for Key {
     }
 }
 
-/// The bytes of an entry: immutable, and cheap to clone.
+/// The value of an entry: immutable, and cheap to clone.
 #[derive(Clone)]
 pub struct Value(ValueBytes);
 
@@ -138,18 +139,18 @@ enum ValueBytes {
 }
 
 impl Value {
-    /// The empty value, which allocates nothing.
+    /// Returns the empty value, without an allocation.
     pub const fn empty() -> Self {
         Value(ValueBytes::Inline(EMPTY))
     }
 
-    /// Whether the bytes are referred to from elsewhere at this moment.
+    /// Returns true if other references to the bytes exist at this moment.
     pub(crate) fn is_shared(&self) -> bool {
         matches!(&self.0, ValueBytes::Shared(bytes) if Arc::strong_count(bytes) > 1)
     }
 
-    /// The bytes as a reference-counted run: the engine's own where they are shared, copied where
-    /// they lie inline.
+    /// Returns the bytes as a reference-counted slice. Shared bytes are not copied, inline bytes
+    /// are.
     pub fn to_shared(&self) -> Arc<[u8]> {
         match &self.0 {
             ValueBytes::Shared(bytes) => bytes.clone(),
@@ -217,18 +218,18 @@ impl From<Arc<[u8]>> for Value {
     }
 }
 
-/// The value of an entry as a cursor lends it: one that the engine has as such, or bytes within a page, which are
-/// copied where somebody keeps them.
+/// A value borrowed from a cursor: the engine's own value, or bytes within a page, which must be
+/// copied to be kept.
 #[derive(Clone, Copy)]
 pub enum Lent<'a> {
-    /// The engine's own, which is cheap to keep.
+    /// The engine's own value, cheap to keep.
     Value(&'a Value),
-    /// A part of something larger.
+    /// A part of a larger buffer.
     Bytes(&'a [u8]),
 }
 
 impl Lent<'_> {
-    /// The value, to be kept.
+    /// Returns an owned value.
     #[inline]
     pub fn to_value(self) -> Value {
         match self {
@@ -237,7 +238,7 @@ impl Lent<'_> {
         }
     }
 
-    /// The bytes as a reference-counted run, as [`Value::to_shared`] has them.
+    /// Returns the bytes as a reference-counted slice, see [`Value::to_shared`].
     #[inline]
     pub fn to_shared(self) -> Arc<[u8]> {
         match self {
@@ -291,7 +292,7 @@ impl fmt::Debug for Value {
     }
 }
 
-/// Bytes for the eyes: printable ASCII as it is, the rest as `\xNN`.
+/// Printable bytes: ASCII as it is, other bytes as `\xNN`.
 pub(crate) struct Text<'a>(pub(crate) &'a [u8]);
 
 impl fmt::Display for Text<'_> {

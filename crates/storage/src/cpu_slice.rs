@@ -5,24 +5,25 @@
 
 use std::time::Duration;
 
-/// The most CPU time between two questions whether to stop or give way.
+/// Limit of CPU time between two checks for interruption or yielding.
 pub const BETWEEN_CHECKS: Duration = Duration::from_millis(5);
-/// The most CPU time under the commit lock, and what each operation of the batch may add.
+/// Limits of CPU time under the commit lock: a base, and an addition for each operation of the
+/// batch.
 pub const UNDER_COMMIT_LOCK: Duration = Duration::from_millis(2);
 /// See [`UNDER_COMMIT_LOCK`].
 pub const PER_OPERATION: Duration = Duration::from_micros(5);
 
-/// How much slower code is that the compiler hasn't optimised, and whose engine
-/// [`Checked`](crate::testing::Checked) reads after, on a slow machine whose processors others use, too. `VELLUM_OPTIMISED=1 cargo test --config profile.dev.opt-level=2`
-/// asserts the bounds themselves.
+/// Factor for unoptimised code whose engine [`Checked`](crate::testing::Checked) verifies, on a
+/// slow machine with other load. `VELLUM_OPTIMISED=1 cargo test --config profile.dev.opt-level=2`
+/// asserts the limits without it.
 #[cfg(all(debug_assertions, unix, not(feature = "shuttle")))]
 const UNOPTIMISED: u32 = match option_env!("VELLUM_OPTIMISED") {
     Some(_) => 1,
     None => 120,
 };
 
-/// The same as `VELLUM_UNOPTIMISED` says, for a test that measures itself how long others wait, over values so large
-/// that code without optimisation takes its time.
+/// Returns the factor, or the value of `VELLUM_UNOPTIMISED`. Tests that measure waits over very
+/// large values set it.
 #[cfg(all(debug_assertions, unix, not(feature = "shuttle")))]
 fn unoptimised() -> u32 {
     static FACTOR: std::sync::OnceLock<u32> = std::sync::OnceLock::new();
@@ -30,29 +31,29 @@ fn unoptimised() -> u32 {
     *FACTOR.get_or_init(|| said().unwrap_or(UNOPTIMISED))
 }
 
-/// The beginning of some work on one thread.
+/// Start of some work on one thread.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct CpuSlice {
     #[cfg(all(debug_assertions, unix, not(feature = "shuttle")))]
     begun: Duration,
-    /// What [`running`] was then.
+    /// Value of [`running`] at the start.
     #[cfg(all(debug_assertions, unix, not(feature = "shuttle")))]
     at: Duration,
 }
 
 #[cfg(all(debug_assertions, unix, not(feature = "shuttle")))]
 impl CpuSlice {
-    /// Begins now, on this thread.
+    /// Starts a slice on this thread.
     pub fn begin() -> CpuSlice {
         CpuSlice { begun: used(), at: running() }
     }
 
-    /// How much CPU time this thread has used since it began the slice.
+    /// Returns the CPU time of this thread since the start of the slice.
     pub fn used(self) -> Duration {
         used().saturating_sub(self.begun)
     }
 
-    /// Panics if the thread has used more than `most`, scaled to code without optimisation.
+    /// Panics if the thread has used more than `most`, scaled for unoptimised code.
     pub fn assert_within(self, most: Duration, what: &str) {
         let (used, most) = (self.used().min(running().saturating_sub(self.at)), most * unoptimised());
         assert!(used <= most, "{used:?} of CPU time {what}, where {most:?} is the most");
@@ -61,12 +62,12 @@ impl CpuSlice {
 
 #[cfg(any(not(debug_assertions), not(unix), feature = "shuttle"))]
 impl CpuSlice {
-    /// Begins nothing: release builds don't measure.
+    /// Starts nothing: release builds do not measure.
     pub fn begin() -> CpuSlice {
         CpuSlice::default()
     }
 
-    /// Nothing.
+    /// Returns zero.
     pub fn used(self) -> Duration {
         Duration::ZERO
     }
@@ -75,17 +76,18 @@ impl CpuSlice {
     pub fn assert_within(self, _most: Duration, _what: &str) {}
 }
 
-/// The CPU time that this thread has used since it began.
+/// Returns the CPU time of this thread since its start.
 #[cfg(all(debug_assertions, unix, not(feature = "shuttle")))]
 fn used() -> Duration {
     use nix::time::{ClockId, clock_gettime};
     clock_gettime(ClockId::CLOCK_THREAD_CPUTIME_ID).map_or(Duration::ZERO, Duration::from)
 }
 
-/// How long the machine has run since the first call, in steps of [`BEAT`].
+/// Returns the running time of the machine since the first call, in steps of [`BEAT`].
 ///
-/// A virtual machine may stand still for many seconds while its host copies it. Its clocks count that time, and its
-/// kernel charges it to the thread that was running. A thread that counts its own short sleeps does not.
+/// A virtual machine may stand still for many seconds while its host copies it. Its clocks count
+/// that time, and its kernel charges it to the thread that was running. A thread that counts its
+/// own short sleeps does not.
 #[cfg(all(debug_assertions, unix, not(feature = "shuttle")))]
 fn running() -> Duration {
     use std::sync::Once;
@@ -97,7 +99,7 @@ fn running() -> Duration {
             std::thread::sleep(BEAT);
             BEATS.fetch_add(1, Relaxed);
         };
-        // Without the thread nothing counts as used, and nothing is asserted.
+        // Without the thread, no time counts as used and nothing is asserted.
         drop(std::thread::Builder::new().name("beat".to_string()).spawn(beat));
     });
     BEAT * BEATS.load(Relaxed)

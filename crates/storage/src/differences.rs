@@ -1,30 +1,31 @@
-//! In what two trees of one state differ.
+//! Differences of two trees of one state.
 
 use crate::{Cursor, Direction, Ident, Key, Range, Result, Snapshot, Value};
 use std::cmp::Ordering;
 
-/// How many entries that are alike are passed between two questions whether to go on.
+/// Number of equal entries between two interrupt checks.
 const ASK: u32 = 256;
 
-/// An entry that two trees don't have alike.
+/// An entry that differs between two trees.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Difference {
-    /// Its key.
+    /// The key.
     pub key: Key,
     /// The value in the first tree.
     pub before: Option<Value>,
-    /// The value in the second.
+    /// The value in the second tree.
     pub after: Option<Value>,
 }
 
-/// A walk over the differences of two trees, in the order of their keys.
+/// A scan over the differences of two trees, in key order.
 pub trait Differences: Send {
-    /// The next one; `None` at the end and ever after. `go_on` is asked now and then while entries that are
-    /// alike are passed, and where it says no the answer is `None`, too: the next call goes on from there.
+    /// Returns the next difference; `None` at the end and in all later calls. Calls `go_on` from
+    /// time to time while entries are equal. If it returns false, the result is also `None`, and
+    /// the next call continues.
     fn next(&mut self, go_on: &mut dyn FnMut() -> bool) -> Result<Option<Difference>>;
 }
 
-/// Reads both trees whole: what engines do whose trees share nothing.
+/// Reads both trees completely, for engines whose trees share nothing.
 pub(crate) fn merged<S: Snapshot + ?Sized>(
     snapshot: &S,
     before: Option<Ident>,
@@ -33,13 +34,13 @@ pub(crate) fn merged<S: Snapshot + ?Sized>(
     Ok(Box::new(Merged { before: Side::new(snapshot, before)?, after: Side::new(snapshot, after)? }))
 }
 
-/// Two scans side by side.
+/// Two parallel scans.
 struct Merged {
     before: Side,
     after: Side,
 }
 
-/// One scan, and the entry that it is at.
+/// One scan and its current entry.
 struct Side {
     cursor: Option<Box<dyn Cursor>>,
     entry: Option<(Key, Value)>,
@@ -51,7 +52,7 @@ impl Side {
         Ok(Side { cursor, entry: None })
     }
 
-    /// Reads the next entry unless there is one.
+    /// Reads the next entry if none is present.
     fn fill(&mut self) -> Result<()> {
         if let (None, Some(cursor)) = (&self.entry, &mut self.cursor) {
             match cursor.next()? {
@@ -92,7 +93,7 @@ impl Differences for Merged {
     }
 }
 
-/// Whether two values are equal; those that share their bytes needn't be compared.
+/// Returns true if two values are equal. Values that share their bytes need no comparison.
 pub(crate) fn alike(before: Option<&Value>, after: Option<&Value>) -> bool {
     match (before, after) {
         (Some(before), Some(after)) => {

@@ -1,7 +1,8 @@
-//! What can go wrong in an engine, sorted by what the caller can do about it.
+//! Errors of engines, by the caller's possible reaction.
 //!
-//! There are no wire codes here: one function in `database` maps these to MongoDB's. The variants are
-//! comparable and clonable so that test doubles can check that two engines fail alike.
+//! This module has no wire codes: a function in `database` maps the errors to MongoDB's codes. The
+//! variants are comparable and clonable, so that test doubles can compare the errors of two
+//! engines.
 
 use std::fmt;
 use std::io;
@@ -14,33 +15,34 @@ pub type Result<T> = std::result::Result<T, Error>;
 /// A failed engine call. Unless a variant says otherwise, nothing was changed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Error {
-    /// Another writer got there first. Retry with a new snapshot.
+    /// Another writer has committed first. Retry with a new snapshot.
     WriteConflict,
-    /// Stored bytes failed a check: a bad checksum, an impossible length. Stop and restore; don't retry.
+    /// Stored bytes failed a check: a bad checksum, an impossible length. Stop and restore; do not
+    /// retry.
     Corrupted(String),
-    /// The operating system refused a read, write or sync. Whether the batch is durable is unknown.
+    /// The operating system refused a read, write or sync. The durability of the batch is unknown.
     Io {
         /// The operating system's classification.
         kind: io::ErrorKind,
-        /// What was being done, on which file, and the system's own message.
+        /// The operation, its file, and the system's message.
         message: String,
     },
     /// No space left, on the device or under a configured limit. Free some, then retry.
     Full(String),
-    /// The catalog is newer than the sight that was read from: plans made by it are none. Begin again with a new
-    /// [`sight`](crate::store::Store::sight).
+    /// The catalog is newer than the view of the read, so its plan is invalid. Begin again with a
+    /// new [`sight`](crate::store::Store::sight).
     CatalogChanged,
     /// A remote engine cannot be reached now. Retry later.
     Unavailable(String),
-    /// The state that was to be read, and no later one, is gone.
+    /// The requested state is no longer stored.
     SnapshotTooOld,
-    /// Whoever asked doesn't wait any longer, for a reason of his own: see [`patience`](crate::patience).
+    /// The caller's wait has ended: see [`patience`](crate::patience).
     GivenUp(crate::patience::Reason),
-    /// The engine has been closed. It will not come back.
+    /// The engine has been closed permanently.
     Closed,
-    /// A tree that does not exist was named: a mistake in the calling code.
+    /// A tree does not exist: an error in the calling code.
     NoSuchIdent(Ident),
-    /// A tree that exists was to be created or forked into: a mistake in the calling code.
+    /// The tree to create or fork into already exists: an error in the calling code.
     IdentExists(Ident),
     /// A key longer than [`Key::MAX_BYTES`](crate::Key::MAX_BYTES), with its length in bytes.
     KeyTooLong(usize),

@@ -1,10 +1,10 @@
-//! The memory engine: everything in persistent trees, nothing on disk.
+//! The memory engine: all data in persistent trees, nothing on disk.
 //!
-//! The state of all trees hangs from one reference-counted root. A snapshot is another reference to it. A
-//! commit changes the root in place where no snapshot shares it and copies the nodes on its way where one
-//! does, so readers never wait for one another and a reader's view never moves. One lock, held for the time
-//! of a reference count or a small batch, orders them all; a large batch is prepared on a copy first, so
-//! that readers don't wait for it either.
+//! One reference-counted root holds the state of all trees. A snapshot is another reference to it.
+//! A commit changes nodes in place if no snapshot shares them, and copies shared nodes. Readers
+//! therefore never wait for one another, and a reader's view never changes. One lock orders reads
+//! and commits. It is held for one reference count or a small batch. A large batch is applied to a
+//! copy first, so that readers do not wait for it.
 
 mod cursor;
 mod differences;
@@ -28,14 +28,14 @@ pub(crate) use cursor::Ahead;
 pub use cursor::TreeCursor;
 pub use node::Tree;
 
-/// Batches with more operations than this are applied to a copy of the state, and readers don't wait for
-/// them. The price is that every node touched is copied, once.
+/// Larger batches, in operations, are applied to a copy of the state, so that readers do not wait.
+/// Every changed node is then copied once.
 const LARGE: usize = 512;
 
-/// An [`Engine`] whose data lives and dies with the process.
+/// An [`Engine`] whose data ends with the process.
 #[derive(Default)]
 pub struct MemoryEngine {
-    /// Held throughout a commit: one writer at a time.
+    /// Held for a whole commit: one writer at a time.
     writer: Mutex<()>,
     /// The latest state. Locked only while `writer` is held, or to clone it.
     state: Mutex<Arc<State>>,
@@ -45,7 +45,7 @@ pub struct MemoryEngine {
 }
 
 impl MemoryEngine {
-    /// An engine without any trees.
+    /// Returns an engine without trees.
     pub fn new() -> Self {
         MemoryEngine::default()
     }
@@ -107,7 +107,7 @@ impl Engine for MemoryEngine {
         Position(self.state.lock().commits)
     }
 
-    /// Always everything: there is no journal that changes could come from.
+    /// Always a full backup, because no journal exists.
     fn backup(&self, _: Option<Since>, covers: u64) -> Result<Backup> {
         let writer = self.writer.lock();
         let (state, time) = (self.latest(), self.latest_time());

@@ -1,9 +1,9 @@
-//! Faults that a test switches on, to see that it would notice them.
+//! Faults that a test switches on, to check that it detects them.
 //!
-//! Where the feature `mutants` is off, which it is in every ordinary build, [`mutant!`](crate::mutant) is
-//! `false`, and nothing of this is there.
+//! Without the feature `mutants`, as in every ordinary build, [`mutant!`](crate::mutant) is
+//! `false`, and this module is empty.
 
-/// Whether the fault of this name is switched on.
+/// Returns true if the fault with this name is switched on.
 #[cfg(feature = "mutants")]
 #[macro_export]
 macro_rules! mutant {
@@ -12,7 +12,7 @@ macro_rules! mutant {
     };
 }
 
-/// Whether the fault of this name is switched on: it isn't.
+/// Returns false: this build has no faults.
 #[cfg(not(feature = "mutants"))]
 #[macro_export]
 macro_rules! mutant {
@@ -30,13 +30,13 @@ mod switch {
     static ANY: AtomicBool = AtomicBool::new(false);
     static CURRENT: Mutex<Option<&'static str>> = Mutex::new(None);
 
-    /// Switches a fault on, and whichever was on before off.
+    /// Switches a fault on and the previous fault off.
     pub fn switch_on(name: Option<&'static str>) {
         *CURRENT.lock() = name;
         ANY.store(name.is_some(), Ordering::SeqCst);
     }
 
-    /// The first and the second half of a batch.
+    /// Splits a batch into its first and second half.
     pub fn halves(batch: &Batch) -> (Batch, Batch) {
         let (mut first, mut second) = (Batch::new(), Batch::new());
         for (at, op) in batch.ops().iter().cloned().enumerate() {
@@ -54,7 +54,7 @@ mod switch {
         (first, second)
     }
 
-    /// Whether the fault of this name is switched on.
+    /// Returns true if the fault with this name is switched on.
     pub fn is_on(name: &str) -> bool {
         ANY.load(Ordering::SeqCst) && *CURRENT.lock() == Some(name)
     }

@@ -1,7 +1,7 @@
-//! A snapshot with changes on top that nobody else sees: what a transaction reads.
+//! A snapshot with private changes on top: the view of a transaction.
 //!
-//! The changes lie in a persistent tree for each tree that is changed, so that a copy of the overlay costs
-//! next to nothing and stays as it is while more is changed.
+//! The changes to each tree are in a persistent tree. A copy of the overlay is therefore cheap and
+//! does not change with later changes.
 
 use crate::memory::{Ahead, Tree};
 use crate::mutant;
@@ -10,7 +10,7 @@ use std::cmp::Ordering;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// A state, and changes to it.
+/// A state with changes.
 #[derive(Clone)]
 pub struct Overlay {
     base: Arc<dyn Snapshot>,
@@ -21,28 +21,28 @@ pub struct Overlay {
 #[derive(Clone, Default)]
 struct Layer {
     changes: Tree<Option<Value>>,
-    /// Whether the tree was made or emptied here, so that the base has nothing to say.
+    /// True if the tree was created or emptied here, so that the base has no entries.
     covers: bool,
     dropped: bool,
-    /// Entries and bytes more than in the base, or in all where the layer covers it.
+    /// Difference of the counts to the base, or the counts themselves if the layer covers it.
     entries: i64,
     bytes: i64,
 }
 
 impl Overlay {
-    /// An overlay without changes.
+    /// Returns an overlay without changes.
     pub fn new(base: Arc<dyn Snapshot>) -> Overlay {
         Overlay { base, layers: BTreeMap::new() }
     }
 
-    /// The state below the changes.
+    /// Returns the state below the changes.
     pub fn base(&self) -> &Arc<dyn Snapshot> {
         &self.base
     }
 
-    /// Makes the changes of a batch.
+    /// Applies the changes of a batch.
     ///
-    /// Fails as an engine would; a fork is none of a transaction's changes, and fails with `Unavailable`.
+    /// Errors: as an engine's commit; `Unavailable` for a fork, which transactions do not make.
     pub fn apply(&mut self, batch: &Batch) -> Result<()> {
         batch.ops().iter().try_for_each(|op| match op {
             Op::Put { ident, key, value } => self.write(*ident, key, Some(value.clone())),
@@ -78,7 +78,7 @@ impl Overlay {
         Ok(())
     }
 
-    /// A walk over the changes of a tree and over what lies below them.
+    /// Returns a cursor over the changes of a tree and the entries below.
     fn over(
         &self,
         ident: Ident,
@@ -123,7 +123,7 @@ impl Snapshot for Overlay {
     fn lookup(&self, index: Ident, key: &[u8], records: Ident) -> Result<Option<(Value, Value)>> {
         let is_changed = |layer: &Layer| layer.covers || layer.changes.get(key).is_some();
         let found = match self.layer(index)?.is_some_and(is_changed) {
-            // One question to an engine that is far away.
+            // One request to a remote engine.
             false => self.base.lookup(index, key, records)?.map(|(entry, record)| (entry, Some(record))),
             true => self.get(index, key)?.map(|entry| (entry, None)),
         };
@@ -147,7 +147,7 @@ impl Snapshot for Overlay {
             false => Some(self.base.scan(ident, range.clone(), direction)?),
         };
         match (layer, below) {
-            // What such a cursor brings along may have been changed, though its own tree hasn't.
+            // The records fetched by such a cursor may have changed, even if its own tree has not.
             (None, Some(below)) if self.layers.is_empty() || !below.is_far() => Ok(below),
             (_, below) => Ok(self.over(ident, range, direction, below)),
         }
@@ -210,20 +210,20 @@ impl Snapshot for Overlay {
     }
 }
 
-/// A walk over the changes and what lies below them; each is one entry ahead.
+/// A cursor over the changes and the entries below; each is one entry ahead.
 struct OverlayCursor {
     above: Ahead<Option<Value>>,
     below: Option<Box<dyn Cursor>>,
-    /// With the record that has been brought along.
+    /// With its fetched record.
     below_next: Option<(Key, Value, Option<Value>)>,
     direction: Direction,
-    /// What is lent to the caller.
+    /// Entry borrowed by the caller.
     key: Key,
     value: Value,
     record: Option<Value>,
-    /// The records that are brought along, and whether the index is unique.
+    /// Tree of the fetched records, and whether the index is unique.
     records: Option<(Ident, bool)>,
-    /// What has changed in those.
+    /// Changes of the records.
     layers: BTreeMap<Ident, Layer>,
 }
 
@@ -243,7 +243,8 @@ impl OverlayCursor {
         Ok(())
     }
 
-    /// The record that an entry below has brought, as it is with the changes; `None` where somebody has to look.
+    /// Returns the fetched record of an entry with the changes applied; `None` if a lookup is
+    /// necessary.
     fn changed(&self, key: &[u8], value: &[u8], brought: Option<Value>) -> Option<Value> {
         let (records, unique) = self.records?;
         let Some(layer) = self.layers.get(&records) else { return brought };
@@ -371,7 +372,7 @@ mod tests {
     }
 
     proptest! {
-        /// An overlay over a state reads as an engine does that the same changes were committed to.
+        /// An overlay over a state reads like an engine that has committed the changes.
         #[test]
         fn an_overlay_reads_as_the_changed_state(
             before in prop::collection::vec(op(), 0..20),

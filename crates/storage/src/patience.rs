@@ -1,13 +1,13 @@
-//! How long whoever a thread works for is willing to wait.
+//! Deadlines of waits, for the work of the current thread.
 //!
-//! A store that is far away waits in places that know nothing of statements: for a connection that others use, for
-//! a server that is being replaced. What the thread does there is somebody's command, which has a time limit and may
-//! be ended, and whoever runs it says so here.
+//! A remote store waits in places that do not know the statement: for a free connection, for the
+//! replacement of a server. The thread runs a command with a time limit, which may also be killed.
+//! The caller that runs the command sets the end of its waits here.
 
 use std::cell::RefCell;
 use std::rc::Rc;
 
-/// Why somebody doesn't wait any longer: a number that means something to him.
+/// Reason for the end of a wait: a number with a meaning for the caller.
 pub type Reason = i32;
 
 type Asked = Rc<dyn Fn() -> Option<Reason>>;
@@ -16,7 +16,7 @@ thread_local! {
     static CURRENT: RefCell<Option<Asked>> = const { RefCell::new(None) };
 }
 
-/// Puts back whoever was asked before, however the work ends.
+/// Restores the previous check when the work ends.
 struct Before(Option<Asked>);
 
 impl Drop for Before {
@@ -25,19 +25,19 @@ impl Drop for Before {
     }
 }
 
-/// Runs work on this thread, whose waits end once `over` gives a reason.
+/// Runs work on this thread. Its waits end once `over` returns a reason.
 pub fn within<T>(over: impl Fn() -> Option<Reason> + 'static, work: impl FnOnce() -> T) -> T {
     let before = CURRENT.with(|current| current.borrow_mut().replace(Rc::new(over)));
     let _before = Before(before);
     work()
 }
 
-/// Whether anybody has said how long he waits.
+/// Returns true if the thread's waits have a limit.
 pub fn is_limited() -> bool {
     CURRENT.with(|current| current.borrow().is_some())
 }
 
-/// Why this thread's wait is to end, if it is.
+/// Returns the reason to end this thread's wait, if any.
 pub fn over() -> Option<Reason> {
     let asked = CURRENT.with(|current| current.borrow().clone());
     asked.and_then(|asked| asked())

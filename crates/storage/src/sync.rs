@@ -1,8 +1,8 @@
-//! Locks, conditions and counters for what many threads share on the write path.
+//! Locks, condition variables and atomics of the write path.
 //!
-//! They are parking_lot's and the standard library's. With the feature `shuttle`, which only tests have, they
-//! are those of a scheduler that decides by a seed which thread goes on at each of them: then threads have to
-//! be shuttle's as well, and a wait that only a timeout would end doesn't end.
+//! They come from parking_lot and the standard library. With the feature `shuttle`, which only
+//! tests use, they belong to a scheduler that chooses the next thread by a seed. Threads must then
+//! also be shuttle's, and a wait that only a timeout would end does not end.
 
 #[cfg(not(feature = "shuttle"))]
 pub use parking_lot::{Condvar, Mutex, MutexGuard, RwLock};
@@ -14,7 +14,7 @@ pub use scheduled::{Condvar, Mutex, MutexGuard, RwLock};
 #[cfg(feature = "shuttle")]
 pub use shuttle::sync::atomic;
 
-/// Shuttle's own in the shape of parking_lot's.
+/// Shuttle's types with parking_lot's interface.
 #[cfg(feature = "shuttle")]
 mod scheduled {
     use std::fmt;
@@ -22,19 +22,19 @@ mod scheduled {
     use std::sync::PoisonError;
     use std::time::Duration;
 
-    /// A mutex that the scheduler knows.
+    /// A mutex known to the scheduler.
     #[derive(Default)]
     pub struct Mutex<T>(shuttle::sync::Mutex<T>);
 
-    /// A mutex held.
+    /// A held mutex.
     pub struct MutexGuard<'a, T> {
         lock: &'a Mutex<T>,
-        /// There but while the condition is waited for.
+        /// `None` while the condition is awaited.
         guard: Option<shuttle::sync::MutexGuard<'a, T>>,
     }
 
     impl<T> Mutex<T> {
-        /// A mutex around a value.
+        /// Returns a mutex around a value.
         pub fn new(value: T) -> Mutex<T> {
             Mutex(shuttle::sync::Mutex::new(value))
         }
@@ -48,7 +48,7 @@ mod scheduled {
             self.0.lock().unwrap_or_else(PoisonError::into_inner)
         }
 
-        /// The value.
+        /// Returns the value.
         pub fn into_inner(self) -> T {
             self.0.into_inner().unwrap_or_else(PoisonError::into_inner)
         }
@@ -61,7 +61,7 @@ mod scheduled {
     }
 
     impl<T> MutexGuard<'_, T> {
-        /// Runs something without the mutex.
+        /// Runs a function without the mutex.
         pub fn unlocked<R>(held: &mut Self, run: impl FnOnce() -> R) -> R {
             held.guard = None;
             let result = run();
@@ -90,55 +90,55 @@ mod scheduled {
         }
     }
 
-    /// A condition that the scheduler knows.
+    /// A condition variable known to the scheduler.
     #[derive(Default)]
     pub struct Condvar(shuttle::sync::Condvar);
 
     impl Condvar {
-        /// A condition.
+        /// Returns a condition variable.
         pub fn new() -> Condvar {
             Condvar(shuttle::sync::Condvar::new())
         }
 
-        /// Waits until somebody notifies.
+        /// Waits for a notification.
         pub fn wait<T>(&self, held: &mut MutexGuard<'_, T>) {
             if let Some(guard) = held.guard.take() {
                 held.guard = Some(self.0.wait(guard).unwrap_or_else(PoisonError::into_inner));
             }
         }
 
-        /// The same: here no time passes.
+        /// Waits for a notification without a timeout: no time passes here.
         pub fn wait_for<T>(&self, held: &mut MutexGuard<'_, T>, _most: Duration) {
             self.wait(held);
         }
 
-        /// Wakes one who waits.
+        /// Wakes one waiting thread.
         pub fn notify_one(&self) {
             self.0.notify_one();
         }
 
-        /// Wakes all who wait.
+        /// Wakes all waiting threads.
         pub fn notify_all(&self) {
             self.0.notify_all();
         }
     }
 
-    /// A lock for readers or one writer that the scheduler knows.
+    /// A read-write lock known to the scheduler.
     #[derive(Default)]
     pub struct RwLock<T>(shuttle::sync::RwLock<T>);
 
     impl<T> RwLock<T> {
-        /// A lock around a value.
+        /// Returns a lock around a value.
         pub fn new(value: T) -> RwLock<T> {
             RwLock(shuttle::sync::RwLock::new(value))
         }
 
-        /// Waits to read.
+        /// Waits for a read lock.
         pub fn read(&self) -> shuttle::sync::RwLockReadGuard<'_, T> {
             self.0.read().unwrap_or_else(PoisonError::into_inner)
         }
 
-        /// Waits to write.
+        /// Waits for a write lock.
         pub fn write(&self) -> shuttle::sync::RwLockWriteGuard<'_, T> {
             self.0.write().unwrap_or_else(PoisonError::into_inner)
         }

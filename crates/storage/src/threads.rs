@@ -1,30 +1,31 @@
-//! Starting threads where the system may refuse one.
+//! Thread creation under system limits.
 //!
-//! A system refuses a thread at the limits of processes (`ulimit -u`, a control group) and of address space
-//! (`ulimit -v`). The second limit has a trap: a thread may start and then find no room for its first allocations.
-//! The standard library ends the process then. So the room is looked at before.
+//! A system refuses a thread at the limits of processes (`ulimit -u`, a control group) and of
+//! address space (`ulimit -v`). The second limit has a trap: a thread may start and then fail its
+//! first allocations, and the standard library aborts the process. This module therefore checks the
+//! free address space first.
 
 use std::io;
 use std::sync::OnceLock;
 use std::thread::{Builder, JoinHandle};
 
-/// The stack that the standard library gives a thread, in bytes.
+/// The standard library's stack size of a thread, in bytes.
 const STACK: usize = 2 << 20;
 
-/// Address space that must stay free beside the stack of a new thread, in bytes: for its first allocations, and for
-/// what other threads take at the same time.
+/// Address space that must stay free besides the stack of a new thread, in bytes: for its first
+/// allocations, and for concurrent allocations of other threads.
 const MARGIN: u64 = 16 << 20;
 
-/// The share of the address space that must stay free beside threads that clients cause.
+/// Divisor of the address space that must stay free besides threads created for clients.
 const SPARE_SHARE: u64 = 4;
 
-/// Stacks may take this share of the address space.
+/// Divisor of the address space for all stacks.
 const STACKS_SHARE: u64 = 4;
 
-/// At least so many threads are allowed, however little address space there is.
+/// Least number of threads, independent of the address space.
 const LEAST: u64 = 4;
 
-/// The limit of this process's address space in bytes; `None` without one.
+/// Returns the limit of this process's address space in bytes; `None` without one.
 pub fn address_space() -> Option<u64> {
     static LIMIT: OnceLock<Option<u64>> = OnceLock::new();
     *LIMIT.get_or_init(limit)
@@ -37,13 +38,13 @@ fn limit() -> Option<u64> {
     (soft != nix::libc::RLIM_INFINITY).then_some(soft)
 }
 
-/// Elsewhere the address space in use cannot be read, so its limit says nothing.
+/// Returns no limit: other systems do not report the address space in use.
 #[cfg(not(target_os = "linux"))]
 fn limit() -> Option<u64> {
     None
 }
 
-/// The address space in use, in bytes; `None` where the system does not say.
+/// Returns the address space in use, in bytes; `None` if the system does not report it.
 fn in_use() -> Option<u64> {
     let statm = std::fs::read_to_string("/proc/self/statm").ok()?;
     let pages: u64 = statm.split_whitespace().next()?.parse().ok()?;
@@ -61,13 +62,14 @@ fn page_bytes() -> u64 {
     4096
 }
 
-/// Whether the address space has room for threads of this stack, and for the server itself. Costs nothing without a
-/// limit.
+/// Returns true if the address space has room for a thread with this stack, and for the server.
+/// Costs nothing without a limit.
 pub fn has_room(stack: usize) -> bool {
     address_space().is_none_or(|limit| fits(limit, in_use(), stack, MARGIN))
 }
 
-/// The same for a thread that a client causes: a quarter of the address space stays free for data.
+/// Returns true if the address space has room for a thread created for a client. A quarter of the
+/// address space stays free for data.
 pub fn has_spare_room(stack: Option<usize>) -> bool {
     address_space().is_none_or(|limit| fits(limit, in_use(), stack.unwrap_or(STACK), limit / SPARE_SHARE))
 }
@@ -77,7 +79,8 @@ fn fits(limit: u64, used: Option<u64>, stack: usize, margin: u64) -> bool {
     used.is_none_or(|used| limit.saturating_sub(used) >= needed)
 }
 
-/// How many threads with this stack the address space allows; `None` without a limit.
+/// Returns the number of threads with this stack that the address space allows; `None` without a
+/// limit.
 pub fn most(stack: usize) -> Option<usize> {
     let count = address_space()? / STACKS_SHARE / (stack as u64).max(1);
     Some(usize::try_from(count.max(LEAST)).unwrap_or(usize::MAX))
@@ -85,7 +88,7 @@ pub fn most(stack: usize) -> Option<usize> {
 
 /// Starts a thread.
 ///
-/// Errors: the system's, or `WouldBlock` where the address space has no room for the thread.
+/// Errors: system errors, or `WouldBlock` if the address space has no room for the thread.
 pub fn spawn<T: Send + 'static>(
     name: &str,
     stack: Option<usize>,

@@ -1,25 +1,27 @@
-//! What a walk is going to want, told ahead to a cursor over a store that is far away.
+//! Prefetch hints of a scan for a cursor over a remote store.
 
 use crate::{Range, Value};
 
-/// Whether a walk wants an entry, by its key and value.
+/// Returns true if a scan needs an entry, by its key and value.
 pub type Chosen = Box<dyn FnMut(&[u8], &Value) -> bool + Send>;
 
-/// The parts of a cursor's range that a walk is going to look at, in the direction of the walk: what lies between them
-/// it passes by a seek.
+/// The parts of a cursor's range that a scan will read, in the direction of the scan. The scan
+/// skips other parts by seeks.
 pub trait Ranges: Send {
-    /// Goes to the first range that isn't passed yet by a walk which goes on at `key`, wherever it was before.
+    /// Moves to the first range not yet passed by a scan that continues at `key`, from any earlier
+    /// position.
     fn go_to(&mut self, key: &[u8]);
 
-    /// The next range, which may begin before that key; `None` where there is no other, and ever after.
+    /// Returns the next range, which may begin before that key; `None` after the last range and in
+    /// all later calls.
     fn next_range(&mut self) -> Option<Range>;
 }
 
-/// What a walk wants of the entries that it passes.
+/// Prefetch hints of a scan.
 #[derive(Default)]
 pub struct Wanted {
-    /// Where they lie; `None` is anywhere.
+    /// Ranges of the needed entries; `None` is anywhere.
     pub ranges: Option<Box<dyn Ranges>>,
-    /// The entries whose records will be asked for; `None` is all.
+    /// Filter of the entries whose records will be read; `None` is all.
     pub chosen: Option<Chosen>,
 }

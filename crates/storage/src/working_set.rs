@@ -1,80 +1,81 @@
-//! How often reads would be answered by a cache, by its size: what an engine with a bounded cache can tell.
+//! Hit rates of caches by size, as estimated by an engine with a limited cache.
 
 use crate::Ident;
 
-/// The share of hits, in points, that a larger cache has to gain to be worth mentioning.
+/// Least gain of the hit rate by a larger cache that is reported.
 const GAIN: f64 = 0.005;
 
-/// Reads of pages, and how many of them caches of other sizes would answer.
+/// Page reads, and the hit rates of caches with other sizes.
 #[derive(Debug, Clone, Default)]
 pub struct WorkingSet {
-    /// The size of the cache that there is.
+    /// Size of the present cache.
     pub cache_bytes: u64,
-    /// How many of the pages are looked at: one of so many.
+    /// Sampling rate: one of this number of pages is sampled.
     pub sampled: u64,
-    /// How many seconds the latest hour covers: fewer after the start, and a few minutes fewer later.
+    /// Length of the latest hour in seconds: shorter after the start, and a few minutes shorter
+    /// later.
     pub hour_seconds: u64,
-    /// How many seconds ago counting began.
+    /// Seconds since counting began.
     pub seconds: u64,
-    /// Everything.
+    /// All trees.
     pub all: Reads,
-    /// Trees, each with the others that share its pages.
+    /// Single trees, each with the other trees that share its pages.
     pub trees: Vec<(Vec<Ident>, Reads)>,
-    /// What isn't told apart: trees that are gone, and those that were one too many.
+    /// Trees without separate counts: dropped trees, and trees beyond the limit.
     pub others: Reads,
 }
 
-/// What was read in the latest hour and since the start.
+/// Reads in the latest hour and since the start.
 #[derive(Debug, Clone, Default)]
 pub struct Reads {
-    /// About the latest hour.
+    /// The latest hour, approximately.
     pub hour: Span,
     /// Since the engine was opened.
     pub start: Span,
 }
 
-/// What was read in a span of time.
+/// Reads in a span of time.
 #[derive(Debug, Clone, Default)]
 pub struct Span {
-    /// Pages of entries that were read.
+    /// Number of page reads.
     pub reads: u64,
-    /// How many of them came out of the file.
+    /// Number of page reads from the file.
     pub misses: u64,
-    /// How many of the reads caches would have answered.
+    /// Hit rates of caches.
     pub curve: Curve,
 }
 
 impl Span {
-    /// The share of reads that were hits.
+    /// Returns the hit rate.
     pub fn hit_rate(&self) -> Option<f64> {
         (self.reads > 0).then(|| 1.0 - self.misses as f64 / self.reads as f64)
     }
 }
 
-/// The share of reads that caches of growing sizes would answer.
+/// Hit rates of caches with growing sizes.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Curve {
-    /// Sizes in bytes, growing, each with the share of hits that it would have.
+    /// Sizes in bytes, growing, each with its hit rate.
     points: Vec<(u64, f64)>,
 }
 
 impl Curve {
-    /// A curve through points with growing sizes.
+    /// Returns a curve through points with growing sizes.
     pub fn new(points: Vec<(u64, f64)>) -> Self {
         Curve { points }
     }
 
-    /// The corners of the curve.
+    /// Returns the points of the curve.
     pub fn points(&self) -> &[(u64, f64)] {
         &self.points
     }
 
-    /// Whether nothing is known.
+    /// Returns true if the curve has no points.
     pub fn is_empty(&self) -> bool {
         self.points.is_empty()
     }
 
-    /// The share of reads that a cache of a size would answer.
+    /// Returns the hit rate of a cache with this size.
     pub fn hit_rate(&self, bytes: u64) -> f64 {
         let after = self.points.partition_point(|(size, _)| *size <= bytes);
         let before = after.checked_sub(1).and_then(|at| self.points.get(at)).copied().unwrap_or((0, 0.0));
@@ -82,17 +83,17 @@ impl Curve {
         before.1 + (rate - before.1) * (bytes - before.0) as f64 / (size - before.0).max(1) as f64
     }
 
-    /// The largest share of hits that any size has.
+    /// Returns the highest hit rate of any size.
     pub fn best(&self) -> f64 {
         self.points.last().map_or(0.0, |(_, rate)| *rate)
     }
 
-    /// The size beyond which nothing more is gained: half a point at most.
+    /// Returns the size beyond which the hit rate gains at most half a point.
     pub fn enough(&self) -> Option<u64> {
         self.first_with(self.best() - GAIN)
     }
 
-    /// The least size, among the corners, that has a share of hits.
+    /// Returns the least size, among the points, with at least this hit rate.
     pub fn first_with(&self, rate: f64) -> Option<u64> {
         self.points.iter().find(|(_, found)| *found > 0.0 && *found >= rate).map(|(size, _)| *size)
     }

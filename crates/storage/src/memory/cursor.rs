@@ -1,8 +1,9 @@
-//! A walk over a persistent tree that lends its entries.
+//! A cursor over a persistent tree that lends its entries.
 //!
-//! The cursor holds the root, the leaf it is in and that leaf's parent. A step within a leaf is an index
-//! into an array: the bound is compared once for each leaf, not for each entry. The next leaf comes from the
-//! parent or, once in 64 leaves, from a new descent, so that no stack of nodes needs keeping.
+//! The cursor holds the root, its leaf and the leaf's parent. A step within a leaf increments an
+//! array index. The bound is compared once for each leaf, not for each entry. The next leaf comes
+//! from the parent or, once in 64 leaves, from a new descent. The cursor therefore needs no stack
+//! of nodes.
 
 use std::ops::Bound;
 use std::sync::Arc;
@@ -10,30 +11,30 @@ use std::sync::Arc;
 use super::node::{Inner, Leaf, Node};
 use crate::{Cursor, Direction, Key, Lent, Range, Result, Value};
 
-/// A cursor over a [`Tree`](super::Tree): see [`Cursor`] for how it behaves.
+/// A cursor over a [`Tree`](super::Tree), see [`Cursor`] for its behaviour.
 pub struct TreeCursor<V> {
     root: Option<Node<V>>,
     direction: Direction,
-    /// The bound at which the walk ends: the upper one forwards, the lower one backwards.
+    /// End of the scan: the upper bound of a forward scan, the lower bound of a backward scan.
     end: Bound<Key>,
     place: Place<V>,
-    /// Forwards the index of the next entry in the leaf, backwards one more than that.
+    /// Index of the next entry in the leaf; plus one in a backward scan.
     at: usize,
-    /// The value of `at` at which the leaf has nothing more to give.
+    /// Value of `at` at the end of the leaf's part of the scan.
     limit: usize,
-    /// Whether the walk ends in this leaf.
+    /// True if the scan ends in this leaf.
     last: bool,
 }
 
-/// A leaf, and which child of its parent it is; a leaf that is the root has no parent.
+/// A leaf and its position in its parent. A leaf that is the root has no parent.
 struct Place<V> {
     leaf: Option<Arc<Leaf<V>>>,
     parent: Option<Arc<Inner<V>>>,
     child: usize,
 }
 
-/// Which entries a place between two entries separates: those before a key from that key on, or those up to
-/// and including the key from those after it.
+/// Side of a key: `Before` separates smaller keys from the key and greater keys, `After` separates
+/// the key and smaller keys from greater keys.
 #[derive(Clone, Copy)]
 enum Side {
     Before,
@@ -58,7 +59,7 @@ impl<V> TreeCursor<V> {
         cursor
     }
 
-    /// The next entry, or nothing at the end and ever after.
+    /// Returns the next entry, or `None` at the end and in all later calls.
     #[inline]
     #[expect(clippy::should_implement_trait, reason = "it lends, which an Iterator cannot")]
     pub fn next(&mut self) -> Option<(&[u8], &V)> {
@@ -76,7 +77,7 @@ impl<V> TreeCursor<V> {
         self.place.leaf.as_ref()?.entry(at)
     }
 
-    /// Skips forward, in the direction of the walk, to a key or else the first entry beyond it.
+    /// Skips, in the direction of the scan, to a key or the first entry after it.
     pub fn seek(&mut self, key: &[u8]) {
         let Some(leaf) = &self.place.leaf else { return };
         let (beyond, side) = match self.direction {
@@ -109,7 +110,7 @@ impl<V> TreeCursor<V> {
         }
     }
 
-    /// Moves on within the leaf, never back and never beyond the limit.
+    /// Moves within the leaf, never back and never beyond the limit.
     fn move_to(&mut self, at: usize) {
         self.at = match self.direction {
             Direction::Forward => at.max(self.at).min(self.limit),
@@ -117,7 +118,7 @@ impl<V> TreeCursor<V> {
         };
     }
 
-    /// Goes to the near edge of the leaf and finds where in it the walk ends.
+    /// Moves to the near edge of the leaf and computes the end of the scan in it.
     fn enter(&mut self) {
         let Some(leaf) = &self.place.leaf else { return };
         let (near, far) = match self.direction {
@@ -135,7 +136,7 @@ impl<V> TreeCursor<V> {
         self.last = self.limit != far;
     }
 
-    /// Moves to the neighbouring leaf; false if the walk is over.
+    /// Moves to the neighbouring leaf. Returns false at the end of the scan.
     #[cold]
     fn next_leaf(&mut self) -> bool {
         let next = match self.last {
@@ -153,7 +154,7 @@ impl<V> TreeCursor<V> {
 }
 
 impl<V> Place<V> {
-    /// The leaf where a key is or would be.
+    /// Returns the leaf of a key, which may be missing.
     fn of(root: &Node<V>, key: &[u8]) -> Self {
         let (mut node, mut parent, mut child) = (root, None, 0);
         loop {
@@ -170,7 +171,8 @@ impl<V> Place<V> {
         }
     }
 
-    /// The first leaf, in the given direction, of a subtree that is a certain child of its parent.
+    /// Returns the first leaf, in the given direction, of the subtree at position `child` of its
+    /// parent.
     fn edge(parent: Option<&Arc<Inner<V>>>, child: usize, node: &Node<V>, direction: Direction) -> Self {
         let (mut node, mut parent, mut child) = (node, parent, child);
         loop {
@@ -200,8 +202,8 @@ impl<V> Place<V> {
         self.distant_neighbour(root?, direction)
     }
 
-    /// The neighbouring leaf under another parent: descends again to this leaf, and turns off at the last
-    /// node on the way that has a child further on.
+    /// Returns the neighbouring leaf under another parent. Descends to this leaf again, and
+    /// branches off at the last node with a further child.
     fn distant_neighbour(&self, root: &Node<V>, direction: Direction) -> Option<Self> {
         let key = self.leaf.as_ref()?.keys.first()?;
         let (mut node, mut turn) = (root, None);
@@ -226,7 +228,7 @@ fn step(child: usize, direction: Direction) -> Option<usize> {
     }
 }
 
-/// How many entries of a leaf lie before the given side of a key.
+/// Returns the number of a leaf's entries before the given side of a key.
 fn index<V>(leaf: &Leaf<V>, key: &[u8], side: Side) -> usize {
     match (leaf.keys.search(key), side) {
         (Ok(at), Side::After) => at + 1,
@@ -234,7 +236,7 @@ fn index<V>(leaf: &Leaf<V>, key: &[u8], side: Side) -> usize {
     }
 }
 
-/// A cursor over changes, one entry ahead, so that it can be merged with what lies below them.
+/// A cursor over changes, one entry ahead, for merging with the entries below.
 pub(crate) struct Ahead<V> {
     cursor: TreeCursor<V>,
     head: Option<(Key, V)>,
@@ -245,7 +247,7 @@ impl<V: Clone> Ahead<V> {
         Ahead { cursor, head: None }
     }
 
-    /// Whether there is a next entry, which is then the head.
+    /// Returns true if a next entry exists. It is then the head.
     pub(crate) fn look_ahead(&mut self) -> bool {
         if self.head.is_none() {
             self.head = self.cursor.next().map(|(key, value)| (Key::from(key), value.clone()));
@@ -253,7 +255,7 @@ impl<V: Clone> Ahead<V> {
         self.head.is_some()
     }
 
-    /// The key of the head.
+    /// Returns the key of the head.
     pub(crate) fn key(&self) -> Option<&[u8]> {
         self.head.as_ref().map(|(key, _)| &**key)
     }
@@ -263,7 +265,7 @@ impl<V: Clone> Ahead<V> {
         self.head.take()
     }
 
-    /// Skips forward to a key or what comes after it.
+    /// Skips to a key or the first entry after it.
     pub(crate) fn seek(&mut self, key: &[u8]) {
         let direction = self.cursor.direction;
         if self.key().is_none_or(|head| direction.is_before(head, key)) {

@@ -1,8 +1,8 @@
-//! In what two persistent trees differ, found by what they don't share.
+//! Differences of two persistent trees, found by their unshared nodes.
 //!
-//! Twins share the nodes that neither has changed since the fork. The walk goes through both trees at once and
-//! passes over a subtree that both hold, without looking into it: it takes as long as the changes are many,
-//! however large the trees.
+//! Twins share all nodes that neither has changed since the fork. The scan reads both trees in
+//! parallel and skips shared subtrees. Its time depends on the number of changes, not on the size
+//! of the trees.
 
 use super::node::{Leaf, Node, Tree};
 use crate::differences::alike;
@@ -10,30 +10,30 @@ use crate::{Difference, Differences, Key, Result, Value};
 use std::cmp::Ordering;
 use std::sync::Arc;
 
-/// How many steps are taken between two questions whether to go on.
+/// Number of steps between two interrupt checks.
 const ASK: u32 = 256;
 
-/// A walk over the differences of two trees. It holds the nodes that it still has to visit.
+/// A scan over the differences of two trees. It holds the nodes that it still has to visit.
 pub(super) struct TreeDifferences {
     before: Side,
     after: Side,
-    /// How many nodes have been looked into.
+    /// Number of nodes read.
     #[cfg(test)]
     pub(super) opened: usize,
 }
 
-/// What of one tree has not been walked over yet.
+/// The unread part of one tree.
 struct Side {
-    /// Subtrees with their heights (a leaf's is zero), the next one last.
+    /// Subtrees with their heights (zero for a leaf), the next one last.
     rest: Vec<(usize, Node<Value>)>,
-    /// How many entries of the next subtree, which is a leaf then, have been passed.
+    /// Number of entries read in the next subtree, which is then a leaf.
     at: usize,
 }
 
-/// What comes next on one side.
+/// Next item of one side.
 enum Next {
     End,
-    /// A subtree of this height, from its beginning.
+    /// A whole subtree of this height.
     Subtree(usize),
     /// The rest of a leaf.
     Rest,
@@ -49,8 +49,8 @@ impl TreeDifferences {
         }
     }
 
-    /// Passes what both trees share and opens subtrees, until both sides are at an entry or at their end.
-    /// Whether that is so already.
+    /// Skips shared subtrees and opens other subtrees until both sides are at an entry or at their
+    /// end. Returns true if this is already the case.
     fn is_ready(&mut self) -> bool {
         let (before, after) = (self.before.next(), self.after.next());
         let (open_before, open_after) = match (before, after) {
@@ -60,7 +60,7 @@ impl TreeDifferences {
                     self.after.pass();
                     return false;
                 }
-                // The higher one first: what is shared may lie below it.
+                // The higher subtree first: it may contain the shared part.
                 (left > 0 && left >= right, right > 0 && right >= left)
             }
             (before, after) => (before.is_high(), after.is_high()),
@@ -151,7 +151,7 @@ impl Side {
         self.at = 0;
     }
 
-    /// Puts the children of an inner node in its place.
+    /// Replaces an inner node by its children.
     fn open(&mut self) {
         match self.rest.pop() {
             Some((height, Node::Inner(inner))) => {
@@ -173,7 +173,7 @@ impl Side {
         self.leaf()?.entry(self.at)
     }
 
-    /// Moves on by an entry.
+    /// Moves to the next entry.
     fn step(&mut self) {
         self.at += 1;
         if self.entry().is_none() {
@@ -182,7 +182,7 @@ impl Side {
     }
 }
 
-/// How many inner nodes lead from a root to each leaf.
+/// Returns the number of inner nodes between a root and each leaf.
 fn height<V>(root: &Node<V>) -> usize {
     let (mut node, mut height) = (root, 0);
     while let Node::Inner(inner) = node
@@ -219,7 +219,7 @@ mod tests {
         }
     }
 
-    /// An origin of so many entries, and its twin.
+    /// Returns an engine with a tree of this number of entries, and its twin.
     fn twins(entries: u32) -> MemoryEngine {
         let engine = MemoryEngine::new();
         let mut batch = Batch::new();
@@ -271,7 +271,7 @@ mod tests {
         while differences.next(&mut || true).unwrap().is_some() {
             found += 1;
         }
-        // Three ways down to a leaf, on both sides, in nodes of at most eight.
+        // Three paths to a leaf, on both sides, in nodes of at most eight.
         assert!(found == 3 && differences.opened < 60, "{found} found, {} nodes opened", differences.opened);
     }
 }

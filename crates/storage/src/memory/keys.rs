@@ -1,29 +1,29 @@
-//! The keys of one tree node, packed so that a search touches few cache lines.
+//! The keys of one tree node, packed so that a search reads few cache lines.
 //!
-//! Keys that lie together begin alike: record ids count upwards, index keys repeat their leading fields. A
-//! node therefore knows the prefix that all its keys share, and keeps for each key the four bytes behind
-//! that prefix as a number, its head. A search compares the prefix once, then counts the smaller heads in
-//! one go without a branch; a key's bytes are looked at only if heads are equal and don't tell. Prefix and
-//! heads lie in the node itself; the keys lie in full, one behind the other, in a buffer beside it, so that a
-//! cursor can lend them as they are.
+//! Neighbouring keys have common prefixes: record ids count upwards, and index keys repeat their
+//! leading fields. A node stores the prefix that all its keys share. For each key it stores the
+//! four bytes after that prefix as a number, the head. A search compares the prefix once and then
+//! counts the smaller heads without a branch. It reads a key's bytes only if equal heads do not
+//! decide. The node itself contains prefix and heads. A separate buffer has the complete keys in
+//! sequence, so that a cursor can lend them.
 
 use std::cmp::Ordering;
 
-/// Prefixes up to this length are repeated in the node.
+/// Prefixes up to this length are copied into the node.
 const PREFIX_MAX: usize = 24;
 
 /// Up to `N` sorted, distinct byte strings.
 #[repr(C)]
 pub(super) struct Keys<const N: usize> {
     len: u32,
-    /// How many leading bytes all keys have in common (at least; removing keys does not lengthen it).
+    /// Length of a common prefix of all keys. Removing keys does not lengthen it.
     shared: u32,
-    /// Those bytes, if there are few enough.
+    /// The prefix, if it is short enough.
     prefix: [u8; PREFIX_MAX],
-    /// For each key the four bytes behind the shared ones, padded with zeros, as a big-endian number. Unused
-    /// places hold the greatest number, so that they count as not smaller.
+    /// The four bytes after the prefix of each key, padded with zeros, as a big-endian number.
+    /// Unused places hold the greatest number, so that they do not count as smaller.
     heads: [u32; N],
-    /// Where each key ends in `bytes`; it begins where the one before ends.
+    /// End of each key in `bytes`. A key begins at the end of the previous key.
     ends: [u32; N],
     bytes: Vec<u8>,
 }
@@ -47,7 +47,7 @@ impl<const N: usize> Keys<N> {
         self.len as usize
     }
 
-    /// The lengths of all keys.
+    /// Returns the total length of all keys.
     #[inline]
     pub(super) fn bytes(&self) -> usize {
         self.bytes.len()
@@ -82,7 +82,7 @@ impl<const N: usize> Keys<N> {
         self.prefix.get(..shared).unwrap_or_else(|| &self.bytes[..shared])
     }
 
-    /// Where a key is, or where it would have to be inserted.
+    /// Returns the position of a key, or its insert position if it is missing.
     #[inline]
     pub(super) fn search(&self, key: &[u8]) -> Result<usize, usize> {
         if self.len == 0 {
@@ -108,7 +108,7 @@ impl<const N: usize> Keys<N> {
         }
     }
 
-    /// Searches among the keys whose heads don't tell: those from `from` on.
+    /// Searches the keys with an equal head, from `from` on.
     #[inline]
     fn search_equal_heads(&self, from: usize, head: u32, key: &[u8]) -> Result<usize, usize> {
         let heads = &self.heads[from..self.len()];
@@ -116,7 +116,7 @@ impl<const N: usize> Keys<N> {
             Some(next) if *next == head => heads.partition_point(|other| *other == head),
             _ => 1,
         };
-        // Equally long keys without anything behind the head are equal: no need to look at their bytes.
+        // Keys of equal length without bytes after the head are equal.
         let length = self.ends[from] as usize - self.start(from);
         if length == key.len() && length <= self.shared as usize + size_of::<u32>() {
             return Ok(from);
@@ -133,7 +133,7 @@ impl<const N: usize> Keys<N> {
         Err(low)
     }
 
-    /// Inserts a key where [`Keys::search`] said it belongs. There must be room.
+    /// Inserts a key at the position from [`Keys::search`]. The node must not be full.
     pub(super) fn insert(&mut self, at: usize, key: &[u8]) {
         debug_assert!(at == 0 || self.get(at - 1) < key);
         debug_assert!(at == self.len() || key < self.get(at));
@@ -156,7 +156,7 @@ impl<const N: usize> Keys<N> {
         }
     }
 
-    /// Shortens the shared prefix to what a new key has in common with it.
+    /// Shortens the common prefix for a new key.
     fn share(&mut self, key: &[u8]) {
         if self.len == 0 {
             self.shared = key.len() as u32;
@@ -170,7 +170,7 @@ impl<const N: usize> Keys<N> {
         }
     }
 
-    /// Finds the shared prefix afresh, after many keys came or went.
+    /// Computes the common prefix again, after many inserts or removals.
     fn reshare(&mut self) {
         if let (Some(first), Some(last)) = (self.first(), self.last()) {
             let common = common_prefix(first, last);
@@ -203,7 +203,7 @@ impl<const N: usize> Keys<N> {
         }
     }
 
-    /// Takes away the keys from `at` on.
+    /// Removes and returns the keys from `at` on.
     pub(super) fn split_off(&mut self, at: usize) -> Self {
         let (start, len) = (self.start(at), self.len());
         let mut right = Keys { bytes: self.bytes.split_off(start), ..Keys::default() };
@@ -217,7 +217,7 @@ impl<const N: usize> Keys<N> {
         right
     }
 
-    /// Adds keys that all come after these. There must be room.
+    /// Appends keys that are greater than all present keys. The node must have room.
     pub(super) fn append(&mut self, right: &Self) {
         debug_assert!(right.len() == 0 || self.last() < right.first());
         let shift = self.bytes.len() as u32;
@@ -229,34 +229,34 @@ impl<const N: usize> Keys<N> {
         self.reshare();
     }
 
-    /// Gives back spare room, for a node that is not going to grow, and gives the node that will grow
-    /// instead room for as much.
+    /// Frees the spare room of a node that will not grow, and reserves as much in the node that
+    /// will.
     pub(super) fn hand_over_room(&mut self, next: &mut Self) {
         self.bytes.shrink_to_fit();
         next.bytes.reserve(self.bytes.len());
     }
 
-    /// A copy with room for a few more keys, since nodes are copied in order to be changed.
+    /// Returns a copy with room for a few more keys, because nodes are copied for changes.
     pub(super) fn clone_with_room(&self, room: usize) -> Self {
         let spare = room * (self.bytes.len() / self.len().max(1) + 1);
         Keys { bytes: clone_with_room(&self.bytes, spare), ..*self }
     }
 }
 
-/// Copies a vector, leaving spare capacity.
+/// Copies a vector with spare capacity.
 pub(super) fn clone_with_room<T: Clone>(from: &[T], room: usize) -> Vec<T> {
     let mut copy = Vec::with_capacity(from.len() + room);
     copy.extend_from_slice(from);
     copy
 }
 
-/// The shortest key that is greater than `left` and at most `right`, as a prefix of `right`.
+/// Returns the shortest prefix of `right` that is greater than `left`.
 pub(super) fn separator<'a>(left: &[u8], right: &'a [u8]) -> &'a [u8] {
     let end = common_prefix(left, right) + 1;
     right.get(..end).unwrap_or(right)
 }
 
-/// Repeats a shared prefix in the node if it is short enough.
+/// Copies a common prefix into the node if it is short enough.
 fn copy_prefix(to: &mut [u8; PREFIX_MAX], prefix: &[u8]) {
     if let Some(to) = to.get_mut(..prefix.len()) {
         to.copy_from_slice(prefix);
@@ -285,7 +285,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// Enough for heads of more than one vector of the processor.
+    /// Enough for heads of more than one vector register.
     const N: usize = 24;
 
     fn keys_of(sorted: &[Vec<u8>]) -> Keys<N> {
@@ -300,7 +300,7 @@ mod tests {
         (0..keys.len()).map(|at| keys.get(at).to_vec()).collect()
     }
 
-    /// Few distinct bytes, zeros among them, so that prefixes and heads collide.
+    /// Few distinct bytes, including zeros, so that prefixes and heads collide.
     fn key() -> impl Strategy<Value = Vec<u8>> {
         prop::collection::vec(prop::sample::select(vec![0u8, 1, 255]), 0..12)
     }

@@ -1,15 +1,16 @@
-//! The nodes of the persistent B+tree: how one node splits, merges and finds its way.
+//! Nodes of the persistent B+tree: search, split and merge.
 //!
-//! Nodes are reference-counted. Whoever changes a node holds the tree exclusively, and `Arc::make_mut` then
-//! either changes it in place, if no clone of the tree shares it, or copies this one node first. A full leaf
-//! splits where the new key falls: keys arriving in order, ascending or descending, leave full leaves
-//! behind; others split in the middle.
+//! Nodes are reference-counted. A writer holds the tree exclusively. `Arc::make_mut` changes a node
+//! in place if no clone of the tree shares it, and copies the node otherwise. A full leaf splits at
+//! the position of the new key. Keys in ascending or descending order therefore leave full leaves
+//! behind. Other leaves split in the middle.
 //!
-//! The persistent B+tree: an ordered map from bytes whose clones cost nothing and never change.
+//! The persistent B+tree is an ordered map of byte strings. Its clones cost nothing and never
+//! change.
 //!
-//! A clone shares every node with the original. A change copies the nodes on the way to it that a clone
-//! still shares, which are a handful, and works in place on all others, so that a tree nobody has cloned is
-//! as fast as one that cannot be cloned. `docs/storage-memory.md` has the measurements this rests on.
+//! A clone shares every node with the original. A change copies the few shared nodes on its path
+//! and changes all other nodes in place. A tree without clones is therefore as fast as a tree
+//! without cloning. `docs/storage-memory.md` has the measurements.
 
 use super::cursor::TreeCursor;
 use super::keys::{Keys, clone_with_room, separator};
@@ -17,15 +18,14 @@ use crate::{Direction, Key, Range};
 use std::mem;
 use std::sync::Arc;
 
-/// Entries of a full leaf. More make scans faster and the tree smaller, fewer make it cheaper to copy a leaf
-/// that a snapshot shares. Tests use small nodes, so that small trees have all the levels and merges of big
-/// ones.
+/// Most entries of a leaf. More entries make scans faster and the tree smaller. Fewer entries make
+/// copies of shared leaves cheaper. Tests use small nodes, so that small trees have the levels and
+/// merges of large trees.
 pub(super) const LEAF_MAX: usize = if cfg!(test) { 8 } else { 64 };
-/// Children of a full inner node. Fewer than entries: a copy touches one leaf but several inner nodes, and
-/// their number hardly depends on it.
+/// Most children of an inner node. Smaller than `LEAF_MAX`: a copy copies one leaf but several
+/// inner nodes, and their number hardly depends on this limit.
 const INNER_MAX: usize = if cfg!(test) { 8 } else { 24 };
-/// A node whose keys have grown to this many bytes counts as full whatever their number, which bounds what
-/// one insertion moves.
+/// A node with this many bytes of keys counts as full. This limits the bytes moved by one insert.
 const BYTES_MAX: usize = 4096;
 /// Spare room in a copied node.
 const ROOM: usize = 8;
@@ -36,25 +36,26 @@ pub(super) enum Node<V> {
     Inner(Arc<Inner<V>>),
 }
 
-/// Entries: keys and, at the same places, their values.
+/// Entries: keys and, at equal positions, their values.
 pub(super) struct Leaf<V> {
     pub(super) keys: Keys<LEAF_MAX>,
     values: Vec<V>,
 }
 
-/// Children, with a key between each two: at most every key right of it, and above every key left of it.
+/// Children, separated by keys. A separator is at most every key to its right, and greater than
+/// every key to its left.
 pub(super) struct Inner<V> {
     keys: Keys<INNER_MAX>,
     pub(super) children: Vec<Node<V>>,
 }
 
-/// What a node that had to split gives its parent: everything from `key` on.
+/// Right part of a split node, for its parent: everything from `key` on.
 pub(super) struct Split<V> {
     key: Key,
     right: Node<V>,
 }
 
-/// The outcome of an insertion: the value replaced, and the right part of a node that split.
+/// Result of an insert: the replaced value, and the right part of a split node.
 pub(super) type Inserted<V> = (Option<V>, Option<Split<V>>);
 
 impl<V> Clone for Node<V> {
@@ -79,7 +80,7 @@ impl<V> Clone for Inner<V> {
 }
 
 impl<V> Node<V> {
-    /// Whether a clone of the tree holds this node too.
+    /// Returns true if a clone of the tree also holds this node.
     pub(super) fn is_shared(&self) -> bool {
         match self {
             Node::Leaf(leaf) => Arc::strong_count(leaf) > 1,
@@ -87,7 +88,7 @@ impl<V> Node<V> {
         }
     }
 
-    /// Entries of a leaf, children of an inner node.
+    /// Returns the number of entries of a leaf, or of children of an inner node.
     fn width(&self) -> usize {
         match self {
             Node::Leaf(leaf) => leaf.len(),
@@ -111,14 +112,14 @@ impl<V> Node<V> {
 }
 
 impl<V: Clone> Node<V> {
-    /// A leaf with one entry.
+    /// Returns a leaf with one entry.
     pub(super) fn single(key: &[u8], value: V) -> Self {
         let mut keys = Keys::default();
         keys.insert(0, key);
         Node::Leaf(Arc::new(Leaf { keys, values: vec![value] }))
     }
 
-    /// Puts a new root above a root that split.
+    /// Adds a new root above a split root.
     pub(super) fn grow(&mut self, split: Split<V>) {
         let root = Inner { keys: Keys::default(), children: Vec::with_capacity(2) };
         let left = mem::replace(self, Node::Inner(Arc::new(root)));
@@ -169,7 +170,7 @@ impl<V: Clone> Node<V> {
         }
     }
 
-    /// The root without levels that have only one child, or nothing if it has become empty.
+    /// Returns the root without levels of a single child; `None` if it is empty.
     pub(super) fn collapsed(self) -> Option<Self> {
         let mut root = self;
         while let Node::Inner(inner) = &root {
@@ -221,7 +222,7 @@ impl<V: Clone> Leaf<V> {
         self.values.insert(at, value);
     }
 
-    /// Splits, with a new entry to be placed at `at`.
+    /// Splits the leaf for a new entry at `at`.
     fn split(&mut self, at: usize, key: &[u8], value: V) -> Split<V> {
         let len = self.len();
         let cut = if at == 0 || at == len { at } else { len / 2 };
@@ -232,7 +233,7 @@ impl<V: Clone> Leaf<V> {
             right.place(at - cut, key, value);
         }
         if cut == len {
-            // Keys come in ascending order: the next ones will fill the new leaf.
+            // Keys are inserted in ascending order: the next ones fill the new leaf.
             self.keys.hand_over_room(&mut right.keys);
             right.values.reserve(LEAF_MAX - 1);
         }
@@ -256,7 +257,7 @@ impl<V: Clone> Leaf<V> {
 }
 
 impl<V> Inner<V> {
-    /// Which child a key belongs to.
+    /// Returns the position of the child for a key.
     #[inline]
     pub(super) fn child_at(&self, key: &[u8]) -> usize {
         match self.keys.search(key) {
@@ -267,7 +268,7 @@ impl<V> Inner<V> {
 }
 
 impl<V: Clone> Inner<V> {
-    /// Takes in the right part of the child at `at`, and may have to split for it.
+    /// Inserts the right part of the split child at `at`. May split this node.
     fn adopt(&mut self, at: usize, split: Split<V>) -> Option<Split<V>> {
         self.keys.insert(at, &split.key);
         self.children.insert(at + 1, split.right);
@@ -290,8 +291,8 @@ impl<V: Clone> Inner<V> {
         Split { key, right: Node::Inner(Arc::new(Inner { keys, children })) }
     }
 
-    /// After a removal below the child at `at`: drops the child if nothing is left of it, and joins it with
-    /// a neighbour if both together are small.
+    /// Cleans up after a removal below the child at `at`. Removes an empty child, and merges a
+    /// small child with a neighbour.
     fn tidy(&mut self, at: usize) {
         let child = &self.children[at];
         let (width, most) = (child.width(), child.width_max());
@@ -314,7 +315,7 @@ impl<V: Clone> Inner<V> {
         a.width() + b.width() <= a.width_max() / 4 * 3 && a.key_bytes() + b.key_bytes() <= BYTES_MAX / 4 * 3
     }
 
-    /// Moves the content of the child behind `left` into the one at `left`.
+    /// Merges the child after `left` into the child at `left`.
     fn join(&mut self, left: usize) {
         let key = Key::from(self.keys.get(left));
         self.keys.remove(left);
@@ -345,7 +346,7 @@ impl<V> Node<V> {
         }
     }
 
-    /// Asserts what holds for every subtree, and returns its entries and levels.
+    /// Asserts the invariants of a subtree. Returns its numbers of entries and levels.
     pub(super) fn check(&self, lower: Option<&[u8]>, upper: Option<&[u8]>) -> (usize, usize) {
         let inside = |key: &[u8]| lower.is_none_or(|l| l <= key) && upper.is_none_or(|u| key < u);
         match self {
@@ -374,7 +375,8 @@ impl<V> Node<V> {
     }
 }
 
-/// An ordered map from byte strings to values. Cloning takes constant time; clones are independent.
+/// An ordered map from byte strings to values. Cloning takes constant time, and clones are
+/// independent.
 pub struct Tree<V> {
     root: Option<Node<V>>,
     len: usize,
@@ -393,32 +395,32 @@ impl<V> Clone for Tree<V> {
 }
 
 impl<V> Tree<V> {
-    /// An empty tree, which allocates nothing.
+    /// Returns an empty tree without an allocation.
     pub fn new() -> Self {
         Tree::default()
     }
 
-    /// How many entries there are; takes constant time.
+    /// Returns the number of entries, in constant time.
     pub fn len(&self) -> usize {
         self.len
     }
 
-    /// Whether there are no entries.
+    /// Returns true if the tree is empty.
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
 
-    /// Whether dropping this tree frees nothing because a clone holds all of it.
+    /// Returns true if a clone holds the whole tree, so that dropping it frees nothing.
     pub(super) fn is_shared(&self) -> bool {
         self.root.as_ref().is_none_or(Node::is_shared)
     }
 
-    /// The topmost node.
+    /// Returns the root node.
     pub(super) fn root(&self) -> Option<&Node<V>> {
         self.root.as_ref()
     }
 
-    /// The value under a key.
+    /// Returns the value of a key.
     #[inline]
     pub fn get(&self, key: &[u8]) -> Option<&V> {
         let mut node = self.root.as_ref()?;
@@ -432,7 +434,7 @@ impl<V> Tree<V> {
 }
 
 impl<V: Clone> Tree<V> {
-    /// Stores a value, and returns the one that it replaces.
+    /// Stores a value. Returns the replaced value.
     pub fn insert(&mut self, key: &[u8], value: V) -> Option<V> {
         let Some(root) = &mut self.root else {
             self.root = Some(Node::single(key, value));
@@ -447,7 +449,7 @@ impl<V: Clone> Tree<V> {
         old
     }
 
-    /// Removes a key, and returns its value.
+    /// Removes a key. Returns its value.
     pub fn remove(&mut self, key: &[u8]) -> Option<V> {
         let removed = self.root.as_mut()?.remove(key)?;
         self.len -= 1;
@@ -455,12 +457,12 @@ impl<V: Clone> Tree<V> {
         Some(removed)
     }
 
-    /// The value under a key, to be changed in place.
+    /// Returns a mutable reference to the value of a key.
     pub fn get_mut(&mut self, key: &[u8]) -> Option<&mut V> {
         self.root.as_mut()?.get_mut(key)
     }
 
-    /// A cursor over a range of this tree as it is now; it holds a clone.
+    /// Returns a cursor over a range of the present tree. The cursor holds a clone.
     pub fn cursor(&self, range: Range, direction: Direction) -> TreeCursor<V> {
         TreeCursor::new(self.root.clone(), range, direction)
     }
@@ -468,13 +470,13 @@ impl<V: Clone> Tree<V> {
 
 #[cfg(test)]
 impl<V> Tree<V> {
-    /// Asserts the shape of the whole tree.
+    /// Asserts the invariants of the whole tree.
     pub(super) fn check(&self) {
         let counted = self.root.as_ref().map_or(0, |root| root.check(None, None).0);
         assert_eq!(counted, self.len);
     }
 
-    /// How many leaves there are.
+    /// Returns the number of leaves.
     pub(super) fn leaves(&self) -> usize {
         self.root.as_ref().map_or(0, Node::leaves)
     }

@@ -1,12 +1,12 @@
-//! One numbered tree and its size, and the set of all of them: a state of the whole memory engine.
+//! A numbered tree with its size, and the set of all trees: a state of the whole memory engine.
 //!
-//! A state is itself kept in a persistent tree, from ident to table. Cloning it is a snapshot; changing it
-//! copies what a snapshot still shares, and nothing else.
+//! A state is itself a persistent tree, from ident to table. Cloning it makes a snapshot. Changing
+//! it copies only nodes shared with a snapshot.
 //!
-//! Frees dropped trees, big ones on a thread of their own.
+//! This module also frees dropped trees, large ones on a separate thread.
 //!
-//! Dropping a collection takes a committer constant time, but giving a million nodes back to the allocator
-//! takes many milliseconds that no writer should wait for.
+//! Dropping a collection takes a commit constant time. Returning a million nodes to the allocator
+//! takes many milliseconds, and no writer should wait for it.
 
 use super::differences::TreeDifferences;
 use super::node::Tree;
@@ -17,11 +17,11 @@ use std::collections::BTreeMap;
 use std::sync::OnceLock;
 use std::sync::mpsc::{self, Sender};
 
-/// One collection or index.
+/// The tree of a collection or an index.
 #[derive(Clone, Default)]
 pub(super) struct Table {
     pub(super) tree: Tree<Value>,
-    /// The lengths of all keys and values.
+    /// Total length of all keys and values.
     bytes: u64,
 }
 
@@ -42,13 +42,13 @@ impl Table {
     }
 }
 
-/// All trees after some commit.
+/// All trees after a commit.
 #[derive(Clone, Default)]
 pub(super) struct State {
     tables: Tree<Table>,
-    /// Batches committed so far.
+    /// Number of committed batches.
     pub(super) commits: u64,
-    /// The lengths of all keys and values in all trees.
+    /// Total length of all keys and values in all trees.
     pub(super) bytes: u64,
 }
 
@@ -57,7 +57,7 @@ impl State {
         self.tables.get(&ident.0.to_be_bytes()).ok_or(Error::NoSuchIdent(ident))
     }
 
-    /// The numbers of all trees.
+    /// Returns the idents of all trees.
     pub(super) fn idents(&self) -> Vec<Ident> {
         let mut idents = Vec::new();
         let mut cursor = self.tables.cursor(Range::all(), Direction::Forward);
@@ -67,14 +67,14 @@ impl State {
         idents
     }
 
-    /// Checks that every operation of a batch can be carried out, given those before it.
+    /// Checks that every operation of a batch is possible after the operations before it.
     pub(super) fn validate(&self, batch: &Batch) -> Result<()> {
         let mut known = Known { state: self, changed: BTreeMap::new(), recent: None };
         batch.ops().iter().try_for_each(|op| known.admit(op))
     }
 
-    /// Carries out a validated batch, and returns the trees that it discards for the caller to free outside
-    /// of any lock.
+    /// Applies a validated batch. Returns the discarded trees, which the caller frees outside of
+    /// any lock.
     pub(super) fn apply(&mut self, batch: Batch) -> Vec<Table> {
         let mut discarded = Vec::new();
         let mut ops = batch.into_iter().peekable();
@@ -90,7 +90,7 @@ impl State {
                     }
                 }
                 Op::Put { ident, .. } | Op::Delete { ident, .. } => {
-                    // Writes to one tree in a row, as when an index is built, look the tree up once.
+                    // Consecutive writes to one tree, as in an index build, look the tree up once.
                     self.change(ident, |table| {
                         let mut next = Some(op);
                         while let Some(op) = next {
@@ -115,7 +115,7 @@ impl State {
         Some(table)
     }
 
-    /// Changes a tree in place, keeping the total.
+    /// Changes a tree in place and updates the total.
     fn change<R>(&mut self, ident: Ident, change: impl FnOnce(&mut Table) -> R) -> Option<R> {
         let table = self.tables.get_mut(&ident.0.to_be_bytes())?;
         let before = table.bytes;
@@ -140,12 +140,12 @@ fn write(table: &mut Table, op: Op) {
     }
 }
 
-/// Which trees exist at some point within a batch.
+/// The trees that exist at a point within a batch.
 struct Known<'a> {
     state: &'a State,
-    /// What the batch itself created (true) or dropped (false) so far.
+    /// Trees created (true) or dropped (false) by the batch so far.
     changed: BTreeMap<Ident, bool>,
-    /// The tree found last, since operations on one tree tend to follow each other.
+    /// The latest tree found. Consecutive operations often have the same tree.
     recent: Option<Ident>,
 }
 
@@ -233,27 +233,27 @@ impl Snapshot for State {
 /// Trees with more entries than this are freed in the background.
 const BIG: usize = 4096;
 
-/// Takes trees that nobody will look at again. The thread starts with the first big tree, and ends with the
-/// reaper.
+/// Frees unused trees. The thread starts with the first large tree, and ends with the reaper.
 #[derive(Default)]
 pub(super) struct Reaper {
     sender: OnceLock<Option<Sender<Table>>>,
 }
 
 impl Reaper {
-    /// Frees a tree, now or soon. Must not be called under a lock.
+    /// Frees a tree now or later. Must not be called under a lock.
     pub(super) fn free(&self, table: Table) {
         if table.tree.len() > BIG
             && !table.tree.is_shared()
             && let Some(sender) = self.sender.get_or_init(start)
         {
-            // A tree that cannot be sent comes back inside the error, and is freed here.
+            // A failed send returns the tree inside the error, which is freed here.
             let _ = sender.send(table);
         }
     }
 }
 
-/// Starts the thread; without one (too many threads, say) trees are freed where they are dropped.
+/// Starts the thread. If the start fails, for example because of too many threads, trees are freed
+/// by the caller.
 fn start() -> Option<Sender<Table>> {
     let (sender, receiver) = mpsc::channel();
     let run = move || receiver.into_iter().for_each(drop);

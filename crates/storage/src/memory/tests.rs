@@ -1,4 +1,4 @@
-//! The tree against the standard library's map, and the engine against a model of plain maps.
+//! Compares the tree with the standard library's map, and the engine with a model of plain maps.
 
 use std::collections::BTreeMap;
 use std::ops::Bound;
@@ -20,11 +20,11 @@ type Entries = Vec<(Vec<u8>, u32)>;
 enum Step {
     Insert(Vec<u8>, u32),
     Remove(Vec<u8>),
-    /// Ascending (true) or descending insertions of that many keys behind a prefix.
+    /// Inserts this number of keys with a prefix, in ascending (true) or descending order.
     Run(Vec<u8>, u16, bool),
-    /// Removes that many keys from the first at or after the given one.
+    /// Removes this number of keys, from the first key at or after the given one.
     RemoveRun(Vec<u8>, u16),
-    /// Keeps a clone to be compared at the end.
+    /// Keeps a clone for a comparison at the end.
     Keep,
 }
 
@@ -105,7 +105,7 @@ fn expected(model: &Model, range: &Range, direction: Direction) -> Entries {
     entries
 }
 
-/// Seeks now and then on the way, and predicts every entry from the list of all.
+/// Scans with occasional seeks, and predicts every entry from the list of all entries.
 fn walk_with_seeks(
     tree: &Tree<u32>,
     model: &Model,
@@ -372,7 +372,8 @@ fn large_batches_and_dropped_trees_keep_the_totals() {
     assert_eq!(drain(before.scan(TREE, Range::all(), Direction::Backward).unwrap()).len(), LARGE * 40);
 }
 
-/// Writers keep two trees equal within each batch while readers check that every snapshot shows them so.
+/// Writers keep two trees equal within each batch. Readers check that the trees are equal in every
+/// snapshot.
 #[test]
 fn snapshots_are_consistent_while_writers_run() {
     let engine = created();

@@ -14,27 +14,28 @@ use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// How long a wait goes on before it asks whether it should.
+/// Interval between interrupt checks of a wait.
 const ASK: Duration = Duration::from_millis(10);
 
-/// How much CPU time a commit may use under the lock.
+/// Returns the limit of a commit's CPU time under the lock.
 fn most_under_lock(operations: usize) -> Duration {
     cpu_slice::UNDER_COMMIT_LOCK + cpu_slice::PER_OPERATION * u32::try_from(operations).unwrap_or(u32::MAX)
 }
 
-/// An engine whose only user is this process.
+/// An engine that only this process uses.
 pub struct Local {
     engine: Arc<dyn Engine>,
-    /// The commit lock, and what only its holder changes.
+    /// The commit lock, and the state that only its holder changes.
     writer: Mutex<Writer>,
-    /// The number of catalog changes; written while one is applied, so that a sight's parts belong together.
+    /// Number of catalog changes. Locked for writing while a catalog change is applied, so that the
+    /// parts of a view match.
     generation: RwLock<u64>,
     time: AtomicU64,
     position: AtomicU64,
     log_steps: AtomicU64,
-    /// How often commits are held up by [`freeze`](Self::freeze).
+    /// Number of locks by [`freeze`](Self::freeze) that delay commits.
     frozen: AtomicU64,
-    /// Counts what waits may wait for: claims given up, commits no longer held up.
+    /// Counts events that end waits: released claims and released locks.
     events: Mutex<u64>,
     happened: Condvar,
     next_ident: AtomicU64,
@@ -47,12 +48,12 @@ pub struct Local {
 struct Writer {
     claims: Claims,
     recent: Recent,
-    /// For each collection, by its tree, the catalog change that made it what it is.
+    /// Generation of the latest catalog change of each collection, by tree.
     generations: HashMap<Ident, u64>,
     log: Option<Log>,
-    /// The commits whose entries may not survive a crash yet, by position and time.
+    /// Commits whose log entries may not survive a crash, by position and time.
     unsynced: VecDeque<(Position, u64)>,
-    /// The time of the latest entry that would.
+    /// Time of the latest log entry that would survive a crash.
     synced_time: u64,
 }
 
@@ -64,10 +65,10 @@ struct Held<'a> {
 }
 
 impl Local {
-    /// A store over an engine, with a log or without: a log that is no longer kept is removed, since it
-    /// would tell only half of what happened.
+    /// Returns a store over an engine, with or without a log. A log that is no longer written is
+    /// removed, because it would be incomplete.
     ///
-    /// Errors: the engine's.
+    /// Errors: storage errors.
     pub fn new(engine: Arc<dyn Engine>, log: Option<LogOptions>) -> Result<Local> {
         let log = match log {
             Some(options) => Some(Log::open(engine.as_ref(), options)?),
@@ -98,7 +99,7 @@ impl Local {
         self.happened.notify_all();
     }
 
-    /// Waits until `is_over`, or until `go_on` says no.
+    /// Waits until `is_over` returns true, or `go_on` returns false.
     fn wait_until(&self, is_over: &dyn Fn() -> bool, go_on: &mut dyn FnMut() -> bool) {
         loop {
             let before = *self.events.lock();
@@ -112,7 +113,7 @@ impl Local {
         }
     }
 
-    /// The first thing that stands in a change's way.
+    /// Returns the first condition that prevents a change.
     fn refusal(&self, writer: &Writer, change: &Change) -> Result<Option<Refusal>> {
         if !mutant!("claims are not heeded")
             && let Some(owner) = writer.claims.in_the_way(&change.batch, change.owner)
@@ -152,7 +153,7 @@ impl Local {
         Ok(None)
     }
 
-    /// Forgets the commits that would survive a crash by now.
+    /// Removes the commits that would now survive a crash.
     fn note_synced(&self, writer: &mut Writer) {
         let durable = self.engine.durable();
         while let Some((_, time)) = writer.unsynced.front().copied().filter(|(at, _)| *at <= durable) {
@@ -161,11 +162,11 @@ impl Local {
         }
     }
 
-    /// Applies a change that nothing stands in the way of.
+    /// Applies a change whose conditions hold.
     fn apply(&self, writer: &mut Writer, change: Change) -> Result<Written> {
         let Change { mut batch, stamped, beside, log, ticks, earliest, owner, .. } = change;
         let step = u64::from(!mutant!("times are given twice"));
-        // Taken before the commit, so that whoever asks for the time from now on begins behind it.
+        // Taken before the commit, so that a time requested from now on is later.
         let after = |latest: u64| (latest + step).max(earliest) + u64::from(ticks.saturating_sub(1));
         let taken = self.time.fetch_update(Ordering::AcqRel, Ordering::Acquire, |latest| Some(after(latest)));
         let time = after(taken.unwrap_or_else(|latest| latest));
@@ -191,7 +192,7 @@ impl Local {
         if let (Some(extension), Some(present)) = (logged, &mut writer.log) {
             present.note(extension);
             self.log_steps.store(present.steps(), Ordering::Relaxed);
-            // Where nothing is ever synced unasked, the majority waits for nothing either.
+            // Without automatic syncs, the majority does not wait for a sync either.
             if self.engine.has_journal() && self.engine.durability() != Durability::None {
                 self.note_synced(writer);
                 writer.unsynced.push_back((position, time));
@@ -218,7 +219,7 @@ impl Local {
                 }
             }
         }
-        // One that was renamed is there under its new name.
+        // A renamed collection exists under its new name.
         gone.retain(|ident| !writer.generations.contains_key(ident));
         if !gone.is_empty() {
             let mut counts = self.counts.lock();
@@ -443,7 +444,8 @@ impl Replication for Local {
         Position(self.position.load(Ordering::Acquire))
     }
 
-    /// A commit gets its time before a snapshot shows it, and notes its position after that, all under the lock.
+    /// A commit takes its time before a snapshot contains it, and records its position afterwards,
+    /// both under the lock.
     fn shown_position(&self) -> Position {
         let _writer = self.writer.lock();
         self.latest_position()

@@ -1,45 +1,45 @@
-//! The log: what every commit did, in the order of their times, kept up to a number of bytes.
+//! The log: the changes of every commit in the order of their times, up to a size in bytes.
 //!
-//! An entry has parts, which lie under the time of the commit and their number. They are put into the batch
-//! that they tell of, so that there are both or neither. The log is a chain of trees: the last takes new
-//! entries, and the first is dropped whole once all of them hold more than they may, which costs the same
-//! however much it holds. A tree of its own lists them.
+//! An entry has numbered parts, stored by the time of the commit and their number. They are added
+//! to the batch that they describe, so that either both are stored or neither. The log is a chain
+//! of trees. New entries go into the last tree. The first tree is dropped once the log exceeds its
+//! limit, at a cost independent of its size. A separate tree lists them.
 
 use crate::{Batch, Cursor, Direction, Engine, Ident, Key, Range, Result, Snapshot, Value};
 use std::collections::VecDeque;
 use std::ops::Bound;
 use std::sync::Arc;
 
-/// The tree that lists the trees of the log: by number, with the time that each begins at.
+/// Tree with the list of the log's trees: by number, with the time of the first entry.
 pub const LOG: Ident = Ident(u64::MAX - 1);
 
-/// The trees themselves have idents from here on, by their numbers. A database's own idents count up from
-/// one, so that they never come near.
+/// First ident of the log's trees, which are numbered. A database's own idents count up from one
+/// and never reach it.
 const SEGMENTS: u64 = LOG_TREES.0;
 
-/// The least of those idents.
+/// Least ident of the log's trees.
 pub const LOG_TREES: Ident = Ident(1 << 62);
 
-/// In how many steps the log is trimmed.
+/// Number of steps in which the log is trimmed.
 const STEPS: u64 = 16;
 
-/// How much of the log is kept.
+/// Retention of the log.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct LogOptions {
-    /// The most bytes of all entries, beyond which the oldest go.
+    /// Size limit of all entries in bytes. The oldest entries beyond it are removed.
     pub bytes: u64,
 }
 
 /// The entry of one commit.
 #[derive(Debug, Clone, PartialEq)]
 pub struct LogEntry {
-    /// The time of the commit.
+    /// Time of the commit.
     pub time: u64,
-    /// The parts that it was given, by their numbers.
+    /// Parts of the entry, by number.
     pub parts: Vec<(u32, Value)>,
 }
 
-/// The writing end, in the hands of whoever holds the commit lock.
+/// The writer of the log, owned by the holder of the commit lock.
 #[derive(Debug)]
 pub(super) struct Log {
     segments: VecDeque<Segment>,
@@ -53,14 +53,14 @@ struct Segment {
     bytes: u64,
 }
 
-/// What a commit adds to the log.
+/// The addition of a commit to the log.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Extension {
     begun: Option<Begun>,
     bytes: u64,
 }
 
-/// A tree that begins with a commit, and how many of the oldest end with it.
+/// A tree that begins with a commit, and the number of old trees that the commit drops.
 #[derive(Debug, Clone, Copy)]
 struct Begun {
     segment: Segment,
@@ -90,7 +90,7 @@ fn number_of(key: &[u8]) -> u64 {
 }
 
 impl Log {
-    /// The log that an engine holds, made if there is none.
+    /// Opens the log of an engine. Creates it if it does not exist.
     pub(super) fn open(engine: &dyn Engine, options: LogOptions) -> Result<Log> {
         let snapshot = engine.snapshot();
         let mut log = Log { segments: VecDeque::new(), next_number: 0, bytes_max: options.bytes.max(STEPS) };
@@ -109,7 +109,7 @@ impl Log {
         Ok(log)
     }
 
-    /// Removes the log that an engine holds, if it holds one: changes that it won't tell of are to follow.
+    /// Removes the log of an engine, if it exists, before changes without log entries.
     pub(super) fn remove(engine: &dyn Engine) -> Result<()> {
         let snapshot = engine.snapshot();
         if !snapshot.contains(LOG)? {
@@ -124,7 +124,8 @@ impl Log {
         engine.commit(batch).map(drop)
     }
 
-    /// Adds an entry to the batch that it tells of. Gives what is to be [noted](Self::note) once that is committed.
+    /// Adds an entry to the batch that it describes. Returns the addition to be [noted](Self::note)
+    /// after the commit.
     pub(super) fn extend(&self, batch: &mut Batch, time: u64, parts: Vec<(u32, Value)>) -> Extension {
         let last = self.segments.back().copied().filter(|last| last.bytes < self.bytes_max / STEPS);
         let begun = last.is_none().then(|| self.begin_segment(batch, time));
@@ -132,7 +133,7 @@ impl Log {
         let mut bytes = 0;
         for (part, value) in parts {
             bytes += 12 + value.len() as u64;
-            // No two commits have one time.
+            // Commit times are unique.
             batch.put_new(ident, key(time, part), value);
         }
         Extension { begun, bytes }
@@ -155,7 +156,7 @@ impl Log {
         Begun { segment, dropped }
     }
 
-    /// Goes on as what has been committed left it.
+    /// Records an addition after its commit.
     pub(super) fn note(&mut self, extension: Extension) {
         if let Some(Begun { segment, dropped }) = extension.begun {
             self.next_number = segment.number + 1;
@@ -167,28 +168,28 @@ impl Log {
         }
     }
 
-    /// How many trees there have been.
+    /// Returns the number of trees created so far.
     pub(super) fn steps(&self) -> u64 {
         self.next_number
     }
 
-    /// The most bytes of all entries.
+    /// Returns the size limit of all entries in bytes.
     pub(super) fn limit(&self) -> u64 {
         self.bytes_max
     }
 
-    /// Changes the most bytes of all entries: they are trimmed to it as the log grows.
+    /// Changes the size limit of all entries. They are trimmed as the log grows.
     pub(super) fn set_limit(&mut self, bytes: u64) {
         self.bytes_max = bytes.max(STEPS);
     }
 
-    /// The bytes of all entries.
+    /// Returns the size of all entries in bytes.
     pub(super) fn bytes(&self) -> u64 {
         self.segments.iter().map(|segment| segment.bytes).sum()
     }
 }
 
-/// The numbers of the log's trees, in order.
+/// Returns the numbers of the log's trees, in order.
 fn numbers(snapshot: &dyn Snapshot) -> Result<Vec<u64>> {
     let mut list = snapshot.scan(LOG, Range::all(), Direction::Forward)?;
     let mut numbers = Vec::new();
@@ -198,21 +199,21 @@ fn numbers(snapshot: &dyn Snapshot) -> Result<Vec<u64>> {
     Ok(numbers)
 }
 
-/// A walk over the entries of one state of the log.
+/// A cursor over the entries of one state of the log.
 pub struct LogCursor {
     snapshot: Arc<dyn Snapshot>,
     direction: Direction,
     bounds: (Bound<u64>, Bound<u64>),
-    /// The trees still to come, in the direction of the walk.
+    /// Remaining trees, in the direction of the scan.
     rest: VecDeque<u64>,
     cursor: Option<Box<dyn Cursor>>,
-    /// The first part of the entry after the one being put together.
+    /// First part of the next entry.
     ahead: Option<(u64, u32, Value)>,
 }
 
 impl LogCursor {
-    /// A walk over the entries whose times lie between two bounds, the lower first whatever the direction.
-    /// Without a log there are none.
+    /// Returns a cursor over the entries between two times, the lower first in both directions.
+    /// Without a log, it is empty.
     pub fn new(
         snapshot: Arc<dyn Snapshot>,
         bounds: (Bound<u64>, Bound<u64>),
@@ -227,7 +228,7 @@ impl LogCursor {
                     Bound::Unbounded => false,
                 };
                 if begins_before {
-                    // All that the earlier trees hold lies before the bound.
+                    // All entries of earlier trees are before the bound.
                     rest.clear();
                 }
                 rest.push_back(number_of(key));
@@ -272,7 +273,7 @@ impl LogCursor {
         }
     }
 
-    /// The next entry, with its parts in ascending order; `None` at the end.
+    /// Returns the next entry, with its parts in ascending order; `None` at the end.
     pub fn next_entry(&mut self) -> Result<Option<LogEntry>> {
         let first = match self.ahead.take() {
             Some(first) => first,
@@ -296,7 +297,7 @@ impl LogCursor {
     }
 }
 
-/// The time of the oldest entry that is kept.
+/// Returns the time of the oldest entry.
 pub(super) fn first_time(snapshot: &Arc<dyn Snapshot>) -> Result<Option<u64>> {
     let bounds = (Bound::Unbounded, Bound::Unbounded);
     let mut cursor = LogCursor::new(snapshot.clone(), bounds, Direction::Forward)?;
@@ -338,7 +339,7 @@ mod tests {
         assert!(all.iter().all(|(time, parts)| *parts as u64 == 1 + time % 2));
         assert_eq!(entries(&engine, Bound::Excluded(398), Direction::Forward), [(399, 2), (400, 1)]);
         assert_eq!(entries(&engine, Bound::Included(399), Direction::Backward), [(400, 1), (399, 2)]);
-        // With less room the oldest go as new ones come.
+        // With a lower limit, the oldest entries are removed as new ones are added.
         log.set_limit(8_000);
         for time in 401..=420u64 {
             let mut batch = Batch::new();

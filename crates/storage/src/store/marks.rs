@@ -1,39 +1,39 @@
-//! What the writers of documents tell the builder of an index: which records they have changed, and of keys
-//! that two documents have.
+//! Information from writers for an index build: the records that they have changed, and a duplicate
+//! key.
 
 use crate::sync::Mutex;
 use std::collections::HashMap;
 use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// How many numbers a page holds.
+/// Number of ids per page.
 const PAGE: u64 = 4096;
 
 type Page = Box<[u64; (PAGE / 64) as usize]>;
 
-/// An index being built, as all know it who write to it.
+/// An index build, as known to its writers.
 #[derive(Debug)]
 pub struct Build {
-    /// The records that have changed since the snapshot that is being loaded.
+    /// Records that have changed since the loaded snapshot.
     pub changed: Marks,
-    /// A key that two documents have where that must not be, as its bytes and their type bits: the build is
-    /// going to fail with it.
+    /// A key of two documents in a unique index, as its bytes and type bits. The build will fail
+    /// with it.
     pub duplicate: Mutex<Option<(Vec<u8>, Vec<u8>)>>,
 }
 
 impl Build {
-    /// A build that loads records up to the id `greatest`.
+    /// Returns a build that loads records up to the id `greatest`.
     pub fn new(greatest: u64) -> Build {
         Build { changed: Marks::up_to(greatest), duplicate: Mutex::default() }
     }
 
-    /// Whether the build is going to end without an index.
+    /// Returns true if the build will end without an index.
     pub fn has_failed(&self) -> bool {
         self.duplicate.lock().is_some()
     }
 }
 
-/// A set of record ids up to a greatest one; it takes a bit for each number of the pages in use.
+/// A set of record ids up to a greatest id. It takes one bit for each id of the pages in use.
 pub struct Marks {
     greatest: u64,
     all: AtomicBool,
@@ -41,17 +41,17 @@ pub struct Marks {
 }
 
 impl Marks {
-    /// A set that keeps numbers up to `greatest` and forgets others.
+    /// Returns a set that stores ids up to `greatest` and ignores greater ids.
     pub fn up_to(greatest: u64) -> Marks {
         Marks { greatest, all: AtomicBool::new(false), pages: Mutex::default() }
     }
 
-    /// The greatest number that is kept.
+    /// Returns the greatest stored id.
     pub fn greatest(&self) -> u64 {
         self.greatest
     }
 
-    /// Adds a number, if it is one of those that are kept.
+    /// Adds an id, unless it is greater than the greatest stored id.
     pub fn add(&self, number: u64) {
         if number > self.greatest {
             return;
@@ -63,12 +63,12 @@ impl Marks {
         }
     }
 
-    /// Adds all numbers.
+    /// Adds all ids.
     pub fn fill(&self) {
         self.all.store(true, Ordering::Release);
     }
 
-    /// Whether a number is in the set.
+    /// Returns true if the set contains an id.
     pub fn contains(&self, number: u64) -> bool {
         if self.all.load(Ordering::Acquire) {
             return true;

@@ -1,32 +1,33 @@
-//! What has changed while transactions are open, so that a transaction which would change the same is refused
-//! even where the old value is back: what it has read beside that value may have changed in between.
+//! Recent changes, stored while transactions are open. A transaction that changes a recently
+//! changed key is refused, even if the old value is back: other data that it read may have changed
+//! in between.
 //!
-//! Nothing is kept while no transaction is open. What one commit changes is kept up to a bound; beyond it the
-//! oldest transactions are left with comparing values.
+//! Nothing is stored without an open transaction. The number of stored keys is limited. Beyond the
+//! limit, the oldest transactions only compare values.
 //!
-//! Keys that transactions are going to change, and trees that they rely on.
+//! This module also stores claims: keys that transactions will change, and trees that they rely on.
 
 use super::{Claim, Owner};
 use crate::{Batch, Ident, Key, Op};
 use std::collections::{BTreeMap, HashMap};
 use std::ops::Bound;
 
-/// How many changed keys are kept, unless a test says less.
+/// Most stored keys; tests use fewer.
 const KEYS_MAX: usize = 1 << 16;
 
-/// Keys, by tree, and the times of their latest changes.
+/// Keys by tree, and the times of their latest changes.
 type Keys = HashMap<Ident, BTreeMap<Key, u64>>;
 
-/// The keys changed since the oldest open transaction began, with the times of the latest changes.
+/// Keys changed since the oldest open transaction began, with the times of their latest changes.
 pub(super) struct Recent {
-    /// The open transactions, and the times of their sights.
+    /// The open transactions, and the times of their views.
     open: HashMap<Owner, u64>,
     keys: Keys,
-    /// Trees that were emptied or taken away.
+    /// Trees that were emptied or dropped.
     trees: HashMap<Ident, u64>,
     count: usize,
     count_max: usize,
-    /// From when on nothing is missing.
+    /// Time from which on the keys are complete.
     since: u64,
 }
 
@@ -47,7 +48,7 @@ impl Default for Recent {
 type Place = (Ident, Option<Key>);
 
 impl Recent {
-    /// Notes a transaction whose sight has this time.
+    /// Adds a transaction whose view has this time.
     pub(super) fn begin(&mut self, owner: Owner, time: u64) {
         if self.open.is_empty() {
             self.since = time;
@@ -55,7 +56,7 @@ impl Recent {
         self.open.insert(owner, time);
     }
 
-    /// Forgets a transaction. Gives what is no longer needed, to be freed without the lock.
+    /// Removes a transaction. Returns unused keys, to be freed without the lock.
     #[must_use]
     pub(super) fn end(&mut self, owner: Owner) -> Option<Keys> {
         let was_open = self.open.remove(&owner).is_some();
@@ -67,7 +68,7 @@ impl Recent {
         std::mem::take(&mut self.keys)
     }
 
-    /// What a batch is going to change, as far as anybody wants to know.
+    /// Returns the places that a batch will change; none without an open transaction.
     pub(super) fn places(&self, batch: &Batch) -> Vec<Place> {
         if self.open.is_empty() {
             return Vec::new();
@@ -80,7 +81,7 @@ impl Recent {
         batch.ops().iter().filter_map(place).collect()
     }
 
-    /// Notes that these places have changed.
+    /// Records changes of these places.
     pub(super) fn note(&mut self, places: Vec<Place>, time: u64) {
         if self.count + places.len() > self.count_max {
             self.make_room(time);
@@ -96,7 +97,7 @@ impl Recent {
         }
     }
 
-    /// Lets go of what no open transaction asks for, or else of everything.
+    /// Removes keys that no open transaction needs, or else all keys.
     fn make_room(&mut self, time: u64) {
         let oldest = self.open.values().min().copied().unwrap_or(time);
         self.keys.retain(|_, keys| {
@@ -110,12 +111,12 @@ impl Recent {
         }
     }
 
-    /// Whether what a transaction would claim is known to have changed since its sight, which `was_there` in it
-    /// or not.
+    /// Returns true if a claimed place is known to have changed since the transaction's view.
+    /// `was_there` means that the view has the key.
     pub(super) fn has_changed(&self, owner: Owner, claim: &Claim, was_there: bool) -> bool {
         let Some(began) = self.open.get(&owner).filter(|began| **began >= self.since) else { return false };
         let (ident, place) = claim.place();
-        // A tree that was emptied has changed where there was something.
+        // Emptying a tree changes existing keys only.
         if was_there && self.trees.get(&ident).is_some_and(|changed| changed > began) {
             return true;
         }
@@ -130,16 +131,16 @@ impl Recent {
     }
 }
 
-/// Who has claimed what. Changed under the commit lock.
+/// Claims of transactions. Changed under the commit lock.
 #[derive(Default)]
 pub(super) struct Claims {
     keys: HashMap<Ident, HashMap<Key, Owner>>,
-    /// How many transactions rely on a tree, and one of them.
+    /// Transactions that rely on a tree.
     held: HashMap<Ident, Vec<Owner>>,
     owners: HashMap<Owner, Claimed>,
 }
 
-/// What one transaction has claimed.
+/// Claims of one transaction.
 #[derive(Default)]
 struct Claimed {
     keys: Vec<(Ident, Key)>,
@@ -147,28 +148,28 @@ struct Claimed {
 }
 
 impl Claims {
-    /// Whether nobody claims anything, as is most often so.
+    /// Returns true if no claims exist, which is the usual case.
     pub(super) fn is_empty(&self) -> bool {
         self.owners.is_empty()
     }
 
-    /// Whether a transaction has any claims left.
+    /// Returns true if a transaction has claims.
     pub(super) fn has(&self, owner: Owner) -> bool {
         self.owners.contains_key(&owner)
     }
 
-    /// Who has claimed a key, or all that begin with it.
+    /// Returns the transaction that has claimed a key.
     pub(super) fn holder(&self, (ident, key): (Ident, &Key)) -> Option<Owner> {
         self.keys.get(&ident)?.get(key).copied()
     }
 
-    /// A transaction other than `own` that relies on a tree.
+    /// Returns a transaction other than `own` that relies on a tree.
     pub(super) fn relies(&self, ident: Ident, own: Option<Owner>) -> Option<Owner> {
         self.held.get(&ident)?.iter().copied().find(|owner| Some(*owner) != own)
     }
 
-    /// The first transaction other than `own` in whose way a batch stands: by a key that it has claimed, or
-    /// by a tree that it relies on and that the batch would take away or empty.
+    /// Returns the first transaction other than `own` that conflicts with a batch: it has claimed a
+    /// key of the batch, or relies on a tree that the batch would drop or empty.
     pub(super) fn in_the_way(&self, batch: &Batch, own: Option<Owner>) -> Option<Owner> {
         if self.is_empty() {
             return None;
@@ -183,7 +184,7 @@ impl Claims {
         })
     }
 
-    /// Claims what nobody else has claimed.
+    /// Adds a claim of a place without a claim.
     pub(super) fn claim(&mut self, owner: Owner, claim: &Claim) {
         let (ident, key) = claim.place();
         if self.keys.entry(ident).or_default().insert(key.clone(), owner).is_none() {
@@ -191,7 +192,7 @@ impl Claims {
         }
     }
 
-    /// Notes that a transaction relies on a tree.
+    /// Records that a transaction relies on a tree.
     pub(super) fn hold(&mut self, owner: Owner, ident: Ident) {
         let holders = self.held.entry(ident).or_default();
         if !holders.contains(&owner) {
@@ -200,7 +201,7 @@ impl Claims {
         }
     }
 
-    /// Gives up all that a transaction has claimed.
+    /// Releases all claims of a transaction.
     pub(super) fn release(&mut self, owner: Owner) {
         let Some(claimed) = self.owners.remove(&owner) else { return };
         for (ident, key) in claimed.keys {

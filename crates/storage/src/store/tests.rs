@@ -1,4 +1,4 @@
-//! A store's promises: all or nothing, expectations checked, claims heeded.
+//! Tests of a store's guarantees: atomic commits, expectations and claims.
 
 use super::*;
 use crate::{Engine, MemoryEngine};
