@@ -1,17 +1,18 @@
 //! The disk engine: a journal, recent changes in memory, and a checkpointed base.
 //!
-//! 1. [`DiskEngine::commit`](crate::Engine::commit) checks a batch against the latest state, appends it to
-//!    the journal (`journal.rs`, `record.rs`) and applies it to the state (`state.rs`): persistent trees of
-//!    what has changed since the checkpoint, above the base.
-//! 2. A reader takes the state, which no longer changes, and looks in up to three layers: changes, changes
-//!    that a checkpoint is writing, base (`state.rs`, `cursor.rs`, `base.rs`).
-//! 3. When the changes have grown, the keeper (`keeper.rs`) freezes them and writes them to the base
-//!    (`checkpoint.rs`), a file of pages, all at once; then the journal before them can go.
-//! 4. Opening reads where the base stands and replays the journal behind it, a piece at a time (`recovery.rs`,
-//!    `reader.rs`).
-//! 5. Backups are streams of a snapshot or of the journal's frames (`backup.rs`), which `archive.rs` keeps beyond
-//!    checkpoints. `directory.rs` also reads a directory that no server has open.
-//! 6. A directory that cannot be opened is salvaged: what is sound goes to a new one (`salvage.rs`, `swap.rs`).
+//! 1. [`DiskEngine::commit`](crate::Engine::commit) checks a batch against the latest state and
+//!    appends it to the journal (`journal.rs`, `record.rs`). It then applies the batch to the state
+//!    (`state.rs`): persistent trees of the changes since the checkpoint, above the base.
+//! 2. A reader takes an immutable state and looks in up to three layers: changes, changes that a
+//!    checkpoint is writing, base (`state.rs`, `cursor.rs`, `base.rs`).
+//! 3. When the changes have grown, the keeper (`keeper.rs`) freezes them and writes them atomically
+//!    to the base (`checkpoint.rs`), a file of pages. The journal before them is then unused.
+//! 4. Opening reads the position of the base and replays the later journal in chunks
+//!    (`recovery.rs`, `reader.rs`).
+//! 5. Backups are streams of a snapshot or of the journal's frames (`backup.rs`). `archive.rs`
+//!    keeps these frames beyond checkpoints. `directory.rs` also reads a directory that no server
+//!    has open.
+//! 6. Salvage copies the intact data of a damaged directory to a new one (`salvage.rs`, `swap.rs`).
 //!
 //! `docs/storage-disk.md` has the formats, and `docs/storage-disk-figures.md` the measurements.
 
@@ -78,57 +79,59 @@ pub(crate) use journal::SEGMENT_HEADER_BYTES;
 pub(crate) use record::{batch_bytes, batch_of, seal};
 pub use salvage::{Lost, Salvage};
 
-/// The share of the cache that changes may take before a checkpoint begins.
+/// Divisor of the cache size: changes may take this part before a checkpoint begins.
 const CHANGES_SHARE: u64 = 4;
 const CHANGED_BYTES_MIN: u64 = 4 << 20;
 const CHANGED_BYTES_MAX: u64 = 256 << 20;
-/// The journal may be longer than the changes are large, since keys changed often are in it each time.
+/// Ratio of the journal's limit to the limit of changes. The journal may be longer, because it has
+/// every version of keys that change often.
 const JOURNAL_SHARE: u64 = 4;
-/// Commits are refused at so many times what sets off a checkpoint, and so many bytes more for those that
-/// come at once.
+/// Commits are refused at this multiple of the checkpoint limit, plus this number of bytes for
+/// concurrent commits.
 const REFUSED_SHARE: u64 = 4;
 const REFUSED_BYTES: u64 = 64 << 20;
 
-/// Where and how a [`DiskEngine`] keeps its data.
+/// Options of a [`DiskEngine`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DiskOptions {
-    /// The data directory, made if it isn't there.
+    /// The data directory, created if it does not exist.
     pub directory: PathBuf,
-    /// Where the journal is, if not in the data directory: on another volume, say. It has to be named each
-    /// time.
+    /// Directory of the journal, if not in the data directory, for example on another volume. It
+    /// must be given at each start.
     pub journal_directory: Option<PathBuf>,
-    /// What every commit gets without asking.
+    /// Default durability of commits.
     pub durability: Durability,
-    /// How often the journal is synced at [`Durability::Relaxed`].
+    /// Interval of journal syncs at [`Durability::Relaxed`].
     pub journal_commit_interval: Duration,
-    /// Memory for what has been read and changed, in bytes. Three quarters are for pages of the base; changes may
-    /// take a quarter before a checkpoint begins, and twice that before [`Engine::wait_for_room`] waits; they
-    /// never take more than that four times and 64 MiB, and one batch.
+    /// Memory for read and changed data, in bytes. Three quarters are for pages of the base. A
+    /// checkpoint begins when changes take a quarter, and [`Engine::wait_for_room`] waits at twice
+    /// that. Changes never take more than four times that plus 64 MiB and one batch.
     pub cache_bytes: u64,
-    /// Where the journal is kept beyond checkpoints, if anywhere.
+    /// Archive of the journal beyond checkpoints, if any.
     pub archive: Option<ArchiveOptions>,
-    /// How pages of the base are compressed that are written from now on.
+    /// Compression of newly written pages of the base.
     pub compression: Compression,
-    /// Files that may lie in a new data directory, such as a log or a certificate.
+    /// Files that a new data directory may contain, such as a log or a certificate.
     pub other_files: Vec<PathBuf>,
-    /// Whether a new data directory may hold any other files, except MongoDB's.
+    /// True if a new data directory may contain any other files except MongoDB's.
     pub allow_other_files: bool,
 }
 
-/// How pages are compressed, if that makes them shorter by an eighth.
+/// Compression of pages, if it makes them shorter by an eighth.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Compression {
-    /// Not at all.
+    /// No compression.
     None = 0,
-    /// By LZ4: some microseconds for a page.
+    /// LZ4: some microseconds per page.
     #[default]
     Lz4 = 1,
-    /// By Zstandard at its fastest: smaller, and several times as slow.
+    /// Zstandard at its fastest level: smaller, and several times slower.
     Zstd = 2,
 }
 
 impl DiskOptions {
-    /// The usual options for a directory: relaxed, synced every 100 ms, with 256 MiB of cache.
+    /// Returns the default options for a directory: relaxed, synced every 100 ms, with 256 MiB of
+    /// cache.
     pub fn new(directory: impl Into<PathBuf>) -> Self {
         DiskOptions {
             directory: directory.into(),
@@ -153,14 +156,15 @@ impl DiskOptions {
     }
 }
 
-/// An [`Engine`] whose data outlives the process, and as the journal is synced also the machine.
+/// An [`Engine`] whose data outlives the process, and after a journal sync also a crash of the
+/// machine.
 ///
-/// Dropping it, or [`DiskEngine::close`], makes a last checkpoint, so that the next opening has nothing to
-/// replay.
+/// Dropping it, or [`DiskEngine::close`], runs a last checkpoint. The next opening then has nothing
+/// to replay.
 pub struct DiskEngine {
     core: Arc<Core>,
     durability: Durability,
-    /// The directory's lock, given back last.
+    /// Lock of the directory, released last.
     directory: Mutex<Option<Directory>>,
     threads: Mutex<Vec<JoinHandle<()>>>,
     replayed: u64,
@@ -171,26 +175,25 @@ pub struct DiskEngine {
 }
 
 impl DiskEngine {
-    /// Opens a data directory or makes one, and replays what its journal holds beyond the last checkpoint.
+    /// Opens or creates a data directory, and replays its journal after the last checkpoint.
     ///
-    /// Fails with `Io` of the kind `ResourceBusy` if another process has the directory, with `Unavailable` if a newer
-    /// version wrote it, with
-    /// `Corrupted` if stored bytes aren't what was written, naming the file and the place, and as
-    /// [`DiskEngine::check`] does.
+    /// Errors: `Io` of the kind `ResourceBusy` if another process has the directory open;
+    /// `Unavailable` if a newer version wrote it; `Corrupted` with file and place if stored bytes
+    /// differ from the written bytes; errors of [`DiskEngine::check`].
     pub fn open(options: &DiskOptions) -> Result<Self> {
         DiskEngine::open_on(Arc::new(SystemFiles), options)
     }
 
-    /// Checks that a data directory can be opened or made: it is Vellum's, empty or missing. Writes nothing.
-    /// Returns the first few of MongoDB's files that lie among Vellum's.
+    /// Checks that a data directory can be opened or created: it is Vellum's, empty or missing.
+    /// Writes nothing. Returns the first few of MongoDB's files among Vellum's.
     ///
-    /// Fails with `Io` of the kind `AlreadyExists` if MongoDB's files are in it, and of the kind `DirectoryNotEmpty`
-    /// if other files are.
+    /// Errors: `Io` of the kind `AlreadyExists` for MongoDB's files, and of the kind
+    /// `DirectoryNotEmpty` for other files.
     pub fn check(options: &DiskOptions) -> Result<Option<String>> {
         ownership::check(&SystemFiles, options)
     }
 
-    /// Opens a data directory on another file system than the operating system's.
+    /// Opens a data directory on a given file system.
     pub fn open_on(files: Arc<dyn Files>, options: &DiskOptions) -> Result<Self> {
         DiskEngine::open_with(files, options, options.bounds())
     }
@@ -235,7 +238,7 @@ impl DiskEngine {
         Ok(engine)
     }
 
-    /// How many commits were replayed from the journal when the directory was opened.
+    /// Returns the number of commits replayed from the journal at the opening.
     pub fn replayed(&self) -> u64 {
         self.replayed
     }
@@ -259,8 +262,8 @@ impl DiskEngine {
         Ok(())
     }
 
-    /// Ends everything in order: no more commits, the journal synced, a last checkpoint. Snapshots that are
-    /// still held can no longer read what isn't in memory. Once closed, closing does nothing.
+    /// Closes the engine: refuses further commits, syncs the journal, and runs a last checkpoint.
+    /// Snapshots still held can then only read data in memory. A second call does nothing.
     pub fn close(&self) -> Result<()> {
         if !self.core.refuse_commits() {
             return Ok(());
@@ -270,13 +273,13 @@ impl DiskEngine {
         self.core.control.close();
         self.core.desk.close();
         for thread in std::mem::take(&mut *self.threads.lock()) {
-            // A thread that panicked has said so itself.
+            // A panicked thread has already reported its error.
             let _ = thread.join();
         }
         self.core.base.lock().close();
         *self.archive.lock() = None;
         *self.directory.lock() = None;
-        // A journal that cannot be synced is no loss if the checkpoint has everything.
+        // A failed journal sync loses nothing if the checkpoint has everything.
         match self.core.has_changes() {
             true => synced,
             false => Ok(()),
@@ -284,7 +287,7 @@ impl DiskEngine {
     }
 }
 
-/// A backup of a state, or of the commits that lead to it from an earlier backup.
+/// Returns a backup of a state, or of the commits between an earlier backup and the state.
 fn of_state(
     state: Arc<State>,
     segments: &Segments,
@@ -304,7 +307,7 @@ fn of_state(
     Ok(Backup::full(state, idents, segments.id, end).instead(why))
 }
 
-/// The commits behind an earlier backup, if they are all there; else why they can't be had.
+/// Returns the commits after an earlier backup, or the reason that they are unavailable.
 fn changes(
     segments: &Segments,
     archive: Option<&Path>,
@@ -323,13 +326,13 @@ fn changes(
         match Reader::open_segment(segments, number) {
             Ok(None) => {}
             Ok(Some(reader)) => sources.extend(Source::segment(segments.path(number), reader)?),
-            // A checkpoint has just removed it: what it held is archived, or gone.
+            // A checkpoint has just removed it: its contents are archived or gone.
             Err(Error::Io { kind: ErrorKind::NotFound, .. }) => {}
             Err(error) => return Err(error),
         }
     }
     let live = sources.iter().map(Source::first).min().unwrap_or(end + 1);
-    // Behind the segments, since those go only when they are archived.
+    // After the segments, because a segment is removed only after it is archived.
     sources.extend(archive.iter().flat_map(|archive| archive::sources(&*segments.files, archive)));
     let begin = sources.iter().filter(|source| source.reaches(since.position + 1)).map(Source::first).min();
     if since.position < end && begin.unwrap_or(live).min(live) > since.position + 1 {
@@ -347,7 +350,7 @@ impl Drop for DiskEngine {
     }
 }
 
-/// The same with sizes of the whole cache in place of those of the pages' share.
+/// Converts cache sizes from the pages' share to the whole cache.
 fn whole_cache(span: Span) -> Span {
     let whole = |bytes: u64| bytes / (CHANGES_SHARE - 1) * CHANGES_SHARE;
     let points = span.curve.points().iter().map(|(bytes, rate)| (whole(*bytes), *rate));
@@ -409,7 +412,8 @@ impl Engine for DiskEngine {
 
     fn backup(&self, since: Option<Since>, covers: u64) -> Result<Backup> {
         let state = self.core.latest();
-        // A crash may take nothing that is in a backup: what was committed after it would follow something else.
+        // A crash must not lose anything in a backup. Later commits would otherwise continue from
+        // another state.
         self.wait_journaled(Position(state.position))?;
         let segments = &self.core.journal.segments;
         let archive = self.archive.lock().clone();
@@ -428,7 +432,7 @@ impl Engine for DiskEngine {
         "disk"
     }
 
-    /// Sizes are those of the cache as the options have it, of which pages get their share.
+    /// Sizes are sizes of the whole cache in the options; pages have a share of it.
     fn working_set(&self) -> Option<WorkingSet> {
         let mut by_base = self.core.latest().by_base();
         let whole = |reads: Reads| Reads { hour: whole_cache(reads.hour), start: whole_cache(reads.start) };

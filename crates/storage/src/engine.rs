@@ -1,8 +1,9 @@
-//! The traits an engine keeps: atomic batches in, consistent snapshots out.
+//! Traits of an engine: atomic batches and consistent snapshots.
 //!
-//! An engine holds any number of ordered trees, each known by a number. Trees are cheap: one per collection
-//! and one per index, created and dropped within ordinary batches. All calls are synchronous and may be made
-//! from many threads at once. [`crate::testing::Checked`] asserts what the traits promise.
+//! An engine holds any number of ordered trees, each with a number. Trees are cheap: a collection
+//! and each of its indexes have one. Ordinary batches create and drop them. All calls are
+//! synchronous, from any number of threads. [`crate::testing::Checked`] asserts the guarantees of
+//! the traits.
 
 use std::cmp::Ordering;
 use std::ops::Bound;
@@ -14,16 +15,17 @@ use crate::differences::{Differences, merged};
 use crate::disk::{Backup, Since};
 use crate::{Batch, Error, Key, Lent, Result, Value, Wanted, WorkingSet};
 
-/// The number of an ordered tree, which is what MongoDB calls the ident of a collection or an index: it
-/// stays the same when the collection is renamed, and the engine gives it no other meaning.
+/// Number of an ordered tree: MongoDB's ident of a collection or an index. It does not change when
+/// the collection is renamed. It has no other meaning for the engine.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Ident(pub u64);
 
-/// A place in the order of commits, handed out by [`Engine::commit`]: a later commit has a greater one.
+/// Position in the order of commits, returned by [`Engine::commit`]. A later commit has a greater
+/// position.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Position(pub u64);
 
-/// Which way a cursor walks.
+/// Direction of a cursor.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Direction {
     /// From the lower bound upwards.
@@ -33,7 +35,7 @@ pub enum Direction {
 }
 
 impl Direction {
-    /// Which of two keys a walk comes to first.
+    /// Compares two keys in scan order.
     #[inline]
     pub fn order(self, a: &[u8], b: &[u8]) -> Ordering {
         match self {
@@ -42,35 +44,35 @@ impl Direction {
         }
     }
 
-    /// Whether a walk comes to `a` before `b`.
+    /// Returns true if a scan reaches `a` before `b`.
     #[inline]
     pub fn is_before(self, a: &[u8], b: &[u8]) -> bool {
         self.order(a, b) == Ordering::Less
     }
 }
 
-/// The keys between two bounds. `lower` is the smaller one whichever way the cursor walks; a range whose
-/// bounds cross is empty.
+/// The keys between two bounds. `lower` is the smaller bound in both directions. A range with
+/// crossed bounds is empty.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Range {
-    /// Where the range begins.
+    /// The lower bound.
     pub lower: Bound<Key>,
-    /// Where the range ends.
+    /// The upper bound.
     pub upper: Bound<Key>,
 }
 
 impl Range {
-    /// Every key of a tree.
+    /// Returns the range of all keys.
     pub const fn all() -> Self {
         Range { lower: Bound::Unbounded, upper: Bound::Unbounded }
     }
 
-    /// The keys from `lower` (included) up to `upper` (excluded).
+    /// Returns the range from `lower` (included) to `upper` (excluded).
     pub fn half_open(lower: impl Into<Key>, upper: impl Into<Key>) -> Self {
         Range { lower: Bound::Included(lower.into()), upper: Bound::Excluded(upper.into()) }
     }
 
-    /// The keys that begin with the given bytes.
+    /// Returns the range of keys with the given prefix.
     pub fn prefix(prefix: &[u8]) -> Self {
         let upper = match prefix.iter().rposition(|byte| *byte != u8::MAX) {
             None => Bound::Unbounded,
@@ -85,7 +87,7 @@ impl Range {
         Range { lower: Bound::Included(prefix.into()), upper }
     }
 
-    /// The keys that lie in both.
+    /// Returns the intersection of two ranges.
     pub fn intersection(&self, other: &Range) -> Range {
         let order = |a: &Bound<Key>, b: &Bound<Key>| match (a, b) {
             (Bound::Unbounded, Bound::Unbounded) => Ordering::Equal,
@@ -93,7 +95,7 @@ impl Range {
             (_, Bound::Unbounded) => Ordering::Greater,
             (Bound::Included(a) | Bound::Excluded(a), Bound::Included(b) | Bound::Excluded(b)) => a.cmp(b),
         };
-        // Of two ends at one key that without it is the narrower.
+        // Of two bounds at one key, the excluded one is narrower.
         let is_out = |bound: &Bound<Key>| matches!(bound, Bound::Excluded(_));
         let lower = match order(&self.lower, &other.lower) {
             Ordering::Greater => &self.lower,
@@ -111,7 +113,7 @@ impl Range {
         Range { lower: lower.clone(), upper: upper.clone() }
     }
 
-    /// Whether no key can lie within.
+    /// Returns true if no key can be in the range.
     pub fn is_empty(&self) -> bool {
         match (&self.lower, &self.upper) {
             (Bound::Unbounded, Bound::Excluded(upper)) => upper.is_empty(),
@@ -124,7 +126,7 @@ impl Range {
         }
     }
 
-    /// Whether a key lies within both bounds.
+    /// Returns true if a key is within both bounds.
     pub fn contains(&self, key: &[u8]) -> bool {
         let above = match &self.lower {
             Bound::Included(lower) => key >= &**lower,
@@ -140,79 +142,78 @@ impl Range {
     }
 }
 
-/// How many spans of time [`Statistics::sync_counts`] tells apart.
+/// Number of buckets of [`Statistics::sync_counts`].
 pub const SYNC_SPANS: usize = 22;
 
-/// What an engine counts about itself since it was opened.
+/// Statistics of an engine since it was opened.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Statistics {
-    /// The lengths of all keys and values that the latest state holds; trees forked from one another are
-    /// counted each in full.
+    /// Total length of all keys and values in the latest state. Forked trees count in full.
     pub bytes: u64,
-    /// Pages found in the cache, inner pages included.
+    /// Pages found in the cache, including inner pages.
     pub cache_hits: u64,
-    /// Pages that had to be read from the file system.
+    /// Pages read from the file system.
     pub cache_misses: u64,
-    /// Times a file was synced.
+    /// Number of file syncs.
     pub syncs: u64,
-    /// Batches committed; divided by `syncs` it tells how many commits shared one.
+    /// Number of committed batches. Divided by `syncs`, it is the number of commits per sync.
     pub commits: u64,
-    /// Pages given up because the cache was full.
+    /// Pages evicted from the full cache.
     pub cache_evictions: u64,
-    /// Visits of pages of entries in the files that hold the data: by lookups that find something, and by cursors.
+    /// Reads of leaf pages in the data files, by successful lookups and by cursors.
     pub entry_reads: u64,
-    /// How many of them had to wait for the file system.
+    /// Number of these reads that waited for the file system.
     pub entry_misses: u64,
     /// Bytes in the cache.
     pub cache_bytes: u64,
-    /// Microseconds within which half of the journal's syncs were done.
+    /// Median duration of the journal's syncs, in microseconds.
     pub sync_micros_p50: u64,
-    /// Microseconds within which 95 % of the journal's syncs were done.
+    /// 95th percentile of the duration of the journal's syncs, in microseconds.
     pub sync_micros_p95: u64,
-    /// Microseconds within which 99 % of the journal's syncs were done.
+    /// 99th percentile of the duration of the journal's syncs, in microseconds.
     pub sync_micros_p99: u64,
-    /// Microseconds spent in all syncs of the journal.
+    /// Total duration of all syncs of the journal, in microseconds.
     pub sync_micros: u64,
-    /// How many of them took less than 16 microseconds, 16 to 31, and so on by doublings; the last are all that took
-    /// longer.
+    /// Histogram of these durations: less than 16 microseconds, 16 to 31, and further doublings.
+    /// The last bucket has all longer syncs.
     pub sync_counts: [u64; SYNC_SPANS],
-    /// Checkpoints completed.
+    /// Number of completed checkpoints.
     pub checkpoints: u64,
-    /// About how much memory the changes since the latest checkpoint take.
+    /// Approximate memory of the changes since the latest checkpoint, in bytes.
     pub changed_bytes: u64,
     /// Bytes of journal since the latest checkpoint.
     pub journal_bytes: u64,
-    /// Bytes of the files that hold the data, without the journal.
+    /// Size of the data files in bytes, without the journal.
     pub file_bytes: u64,
-    /// The archive of the journal, where one is kept.
+    /// The archive of the journal, if any.
     pub archive: Option<ArchiveCounts>,
 }
 
-/// How the archive of a journal stands.
+/// State of a journal archive.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct ArchiveCounts {
-    /// The position of the last commit in it.
+    /// Position of its last commit.
     pub position: u64,
-    /// How often it couldn't be written since the engine was opened.
+    /// Number of failed writes since the engine was opened.
     pub failures: u64,
-    /// Whether the latest attempt failed, so that the journal is kept longer.
+    /// True if the latest attempt failed, so that the journal is kept longer.
     pub failing: bool,
 }
 
-/// What a commit survives without having asked for more.
+/// Default durability of a commit.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Durability {
-    /// Nothing is synced unless somebody waits for it: a commit may be lost when the machine stops.
+    /// No automatic syncs: a crash of the machine may lose a commit.
     #[default]
     None,
-    /// A commit survives the end of the process, and after a short interval that of the machine.
+    /// A commit survives the end of the process, and after a short interval a crash of the machine.
     Relaxed,
-    /// Whoever commits is to wait until it survives the end of the machine.
+    /// The caller of a commit must wait until it survives a crash of the machine.
     Journaled,
 }
 
 impl Durability {
-    /// What it is called on the command line.
+    /// Returns the name on the command line.
     pub fn name(self) -> &'static str {
         match self {
             Durability::None => "none",
@@ -222,53 +223,54 @@ impl Durability {
     }
 }
 
-/// How far a wait for the journal is that holds no thread ([`Engine::await_journaled`]).
+/// Progress of a wait for the journal without a thread ([`Engine::await_journaled`]).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Awaited {
-    /// It is over.
+    /// The wait is over.
     There,
-    /// Nobody is at it: who asked is to call [`Engine::wait_journaled`] at once, which others rely on from now on.
+    /// No thread syncs. The caller must call [`Engine::wait_journaled`] at once, and other waiters
+    /// rely on it.
     Yours,
-    /// Somebody else is, and will call the waker.
+    /// Another thread syncs, and will call the waker.
     Later,
 }
 
-/// Ordered trees of bytes that change by atomic batches.
+/// Ordered trees of bytes, changed by atomic batches.
 pub trait Engine: Send + Sync {
-    /// The state after the latest commit, over all trees, kept as it is for as long as it is held. Takes
-    /// constant time.
+    /// Returns the state of all trees after the latest commit, in constant time. The state does not
+    /// change while it is held.
     fn snapshot(&self) -> Arc<dyn Snapshot>;
 
-    /// Applies a batch whole, or fails and changes nothing. When it returns, later snapshots see the batch;
-    /// whether it survives a crash is for [`Engine::wait_journaled`].
+    /// Applies a batch completely, or fails and changes nothing. Later snapshots see the batch.
+    /// [`Engine::wait_journaled`] waits until it survives a crash.
     ///
-    /// Fails with `NoSuchIdent` or `IdentExists` if an operation names a tree that isn't there or is there
-    /// already, given the operations before it, and with `KeyTooLong`.
+    /// Errors: `NoSuchIdent` or `IdentExists` if an operation names a missing or an existing tree
+    /// after the operations before it; `KeyTooLong`.
     ///
-    /// Never waits for a sync or for a checkpoint, so that it may be called with locks held: whoever commits
-    /// calls [`Engine::wait_for_room`] before taking them. A commit that finds changes far beyond what that
-    /// call lets pass fails with `Full`.
+    /// Never waits for a sync or for a checkpoint, so that it may be called with locks held.
+    /// Callers call [`Engine::wait_for_room`] before they take their locks. A commit fails with
+    /// `Full` if the changes are far beyond the limit of that call.
     fn commit(&self, batch: Batch) -> Result<Position>;
 
-    /// Waits until a commit would find room, to be called before a commit and without locks: where changes
-    /// are made faster than the engine can write them to its files, this is what slows the writers down.
+    /// Waits until a commit would have room. Must be called before a commit, without locks. It
+    /// slows writers down to the speed at which the engine writes changes to its files.
     ///
-    /// `go_on` is asked at least every 10 ms of waiting. Once it says no the call returns `Ok`, and the caller,
-    /// who knows why, reports what interrupted him. Fails with `Full` if room will only come when somebody
-    /// makes some, with the error of the files where they refuse, and with `Closed`.
+    /// Calls `go_on` at least every 10 ms. If it returns false, the call returns `Ok`, and the
+    /// caller reports the interruption. Errors: `Full` if room requires an action by the user, file
+    /// errors, `Closed`.
     fn wait_for_room(&self, go_on: &mut dyn FnMut() -> bool) -> Result<()>;
 
-    /// The greatest time of any batch committed ([`Batch::set_time`]), those of before the engine was last
-    /// closed or crashed included; 0 if none had one.
+    /// Returns the greatest time of any committed batch ([`Batch::set_time`]), including batches
+    /// before the latest opening; 0 without any time.
     fn latest_time(&self) -> u64;
 
-    /// Returns once everything up to `position` would survive a crash. On an engine without a journal it
-    /// returns at once, as MongoDB's in-memory engine does for `j: true`.
+    /// Waits until everything up to `position` would survive a crash. Without a journal it returns
+    /// at once, as MongoDB's in-memory engine does for `j: true`.
     fn wait_journaled(&self, position: Position) -> Result<()>;
 
-    /// The same for whoever waits without a thread: what is to be done until everything up to `position` would
-    /// survive a crash. Where others are at it the waker is called once they are done, well or not, and the
-    /// question is to be put again.
+    /// Waits without a thread until everything up to `position` would survive a crash. Returns the
+    /// caller's next action. While another thread syncs, the waker is called after its success or
+    /// failure, and the caller must ask again.
     fn await_journaled(&self, position: Position, waker: &Waker) -> Awaited {
         let _ = waker;
         match self.durable() >= position {
@@ -277,110 +279,115 @@ pub trait Engine: Send + Sync {
         }
     }
 
-    /// Up to where everything would survive a crash: what [`Engine::wait_journaled`] returns at once for. On
-    /// an engine without a journal it is the position of the latest commit.
+    /// Returns the position up to which everything would survive a crash:
+    /// [`Engine::wait_journaled`] returns at once for it. Without a journal, it is the position of
+    /// the latest commit.
     fn durable(&self) -> Position;
 
-    /// Registers the one function that is called each time [`Engine::durable`] has advanced, in place of the
-    /// one before. It is called by whichever thread has synced, with none of the engine's locks held, and
-    /// should be quick. An engine without a journal never calls it.
+    /// Registers the function to call each time [`Engine::durable`] has advanced, and replaces the
+    /// earlier function. The syncing thread calls it without any of the engine's locks. It should
+    /// be quick. An engine without a journal never calls it.
     fn when_durable(&self, wake: Arc<dyn Fn() + Send + Sync>);
 
-    /// Asks for everything committed so far to be made durable soon, and returns at once. Who registers with
-    /// [`Engine::when_durable`], then asks, and then looks at [`Engine::durable`] misses nothing.
+    /// Requests a sync of everything committed so far, and returns at once. A caller that first
+    /// registers with [`Engine::when_durable`], then requests, and then reads [`Engine::durable`]
+    /// misses nothing.
     fn sync_soon(&self);
 
-    /// What commits survive. At [`Durability::Journaled`] whoever commits calls [`Engine::wait_journaled`]
-    /// before he tells anybody, once he has released his own locks: so that many share one sync, `commit`
-    /// itself never waits for one.
+    /// Returns the default durability of commits. At [`Durability::Journaled`], the caller of a
+    /// commit calls [`Engine::wait_journaled`] after it has released its locks and before it
+    /// acknowledges the commit. Many commits then share one sync. For this reason, `commit` itself
+    /// never waits for one.
     fn durability(&self) -> Durability {
         Durability::None
     }
 
-    /// Writes all commits so far to the files that hold the data, durably, and returns once that is done:
-    /// until the next commit nothing is written any more. Without files there is nothing to do.
+    /// Writes all commits so far durably to the data files. Nothing more is written until the next
+    /// commit. Does nothing without files.
     fn checkpoint(&self) -> Result<()> {
         Ok(())
     }
 
-    /// How long what is committed may lie in the journal alone, before it is written to the files that hold the
-    /// data; `None`: until there is another reason. Without such files that means nothing.
+    /// Sets the longest time that committed data may be in the journal alone before it is written
+    /// to the data files; `None` disables the time limit. Has no effect without data files.
     fn checkpoint_after(&self, _: Option<Duration>) {}
 
-    /// How often the journal is synced unasked. Where it never is, that stays as it is.
+    /// Sets the interval of automatic journal syncs. Has no effect if they are disabled.
     fn sync_every(&self, _: Duration) {}
 
-    /// Begins a backup: everything that is committed, or the commits since an earlier backup where these are all
-    /// there. `covers` is a time that every commit comes behind which isn't in it.
+    /// Begins a backup of all committed data, or of the commits since an earlier backup if all of
+    /// them are available. `covers` is a time before every commit that is not in the backup.
     ///
-    /// Holds nobody up, and is of the state as it is now. Waits until that would survive a crash.
+    /// Does not block other operations, and contains the present state. Waits until that state
+    /// would survive a crash.
     ///
-    /// Fails with `Unavailable` on an engine that makes none.
+    /// Errors: `Unavailable` for an engine without backups.
     fn backup(&self, since: Option<Since>, covers: u64) -> Result<Backup> {
         let _ = (since, covers);
         Err(Error::Unavailable(format!("the engine {} makes no backups", self.name())))
     }
 
-    /// Whether there is a journal, that is whether anything survives a crash.
+    /// Returns true if the engine has a journal, so that data survives a crash.
     fn has_journal(&self) -> bool;
 
-    /// The engine's name, as shown by `serverStatus`.
+    /// Returns the engine's name for `serverStatus`.
     fn name(&self) -> &'static str;
 
-    /// Counters since the engine was opened.
+    /// Returns statistics since the engine was opened.
     fn statistics(&self) -> Statistics;
 
-    /// How often pages were found in the cache, and how often they would be in caches of other sizes; `None` where
-    /// there is no cache whose size is bounded.
+    /// Returns the hit rate of the cache, and estimates for other sizes; `None` without a limited
+    /// cache.
     fn working_set(&self) -> Option<WorkingSet> {
         None
     }
 }
 
-/// An engine that passes on what it does not do itself. Its methods are those of [`Engine`] that wrappers change.
+/// An engine that delegates to another engine. Its methods are the methods of [`Engine`] that
+/// wrappers change.
 pub trait Wrapper: Send + Sync {
-    /// The engine beneath.
+    /// Type of the engine beneath.
     type Beneath: Engine + ?Sized;
 
-    /// The engine beneath.
+    /// Returns the engine beneath.
     fn beneath(&self) -> &Self::Beneath;
 
-    /// [`Engine::snapshot`].
+    /// See [`Engine::snapshot`].
     fn snapshot(&self) -> Arc<dyn Snapshot> {
         self.beneath().snapshot()
     }
 
-    /// [`Engine::commit`].
+    /// See [`Engine::commit`].
     fn commit(&self, batch: Batch) -> Result<Position> {
         self.beneath().commit(batch)
     }
 
-    /// [`Engine::wait_for_room`].
+    /// See [`Engine::wait_for_room`].
     fn wait_for_room(&self, go_on: &mut dyn FnMut() -> bool) -> Result<()> {
         self.beneath().wait_for_room(go_on)
     }
 
-    /// [`Engine::latest_time`].
+    /// See [`Engine::latest_time`].
     fn latest_time(&self) -> u64 {
         self.beneath().latest_time()
     }
 
-    /// [`Engine::wait_journaled`].
+    /// See [`Engine::wait_journaled`].
     fn wait_journaled(&self, position: Position) -> Result<()> {
         self.beneath().wait_journaled(position)
     }
 
-    /// [`Engine::durable`].
+    /// See [`Engine::durable`].
     fn durable(&self) -> Position {
         self.beneath().durable()
     }
 
-    /// [`Engine::has_journal`].
+    /// See [`Engine::has_journal`].
     fn has_journal(&self) -> bool {
         self.beneath().has_journal()
     }
 
-    /// [`Engine::name`].
+    /// See [`Engine::name`].
     fn name(&self) -> &'static str {
         self.beneath().name()
     }
@@ -468,16 +475,16 @@ impl<W: Wrapper> Engine for W {
     }
 }
 
-/// One unchanging state of all trees. Every call that names a tree fails with `NoSuchIdent` if this state
-/// has none of that number.
+/// An immutable state of all trees. Every call with a tree fails with `NoSuchIdent` if the state
+/// does not have the tree.
 pub trait Snapshot: Send + Sync {
-    /// The value under a key.
+    /// Returns the value of a key.
     fn get(&self, ident: Ident, key: &[u8]) -> Result<Option<Value>>;
 
-    /// Looks up an entry of a unique index, and the record that its value names in its first eight bytes: the
-    /// entry's value, and the record's. One question to an engine that is far away.
+    /// Looks up an entry of a unique index, and the record named by the first eight bytes of its
+    /// value. Returns the values of both. A remote engine needs one request.
     ///
-    /// Fails with `Corrupted` where the entry names a record that isn't there.
+    /// Errors: `Corrupted` if the entry names a missing record.
     fn lookup(&self, index: Ident, key: &[u8], records: Ident) -> Result<Option<(Value, Value)>> {
         let Some(entry) = self.get(index, key)? else { return Ok(None) };
         let record = match entry.get(..8) {
@@ -490,74 +497,75 @@ pub trait Snapshot: Send + Sync {
         }
     }
 
-    /// The same where nothing else is read from this state, which an engine that is far away need not keep then:
-    /// what is read next all the same may be of a later one.
+    /// Like [`lookup`](Self::lookup), for a state without other reads. A remote engine need not
+    /// keep the state then, and later reads may see a later one.
     fn lookup_alone(&self, index: Ident, key: &[u8], records: Ident) -> Result<Option<(Value, Value)>> {
         self.lookup(index, key, records)
     }
 
-    /// A cursor over the entries of a range. It owns what it needs and outlives the snapshot.
+    /// Returns a cursor over the entries of a range. The cursor outlives the snapshot.
     fn scan(&self, ident: Ident, range: Range, direction: Direction) -> Result<Box<dyn Cursor>>;
 
-    /// A cursor over each of several ranges, all in one direction. An engine that is far away reads the beginnings of
-    /// all when the first of them is read.
+    /// Returns a cursor over each of several ranges in one direction. A remote engine reads the
+    /// beginnings of all ranges at the first read of any.
     fn scan_many(&self, ranges: Vec<(Ident, Range)>, direction: Direction) -> Result<Vec<Box<dyn Cursor>>> {
         ranges.into_iter().map(|(ident, range)| self.scan(ident, range, direction)).collect()
     }
 
-    /// What an engine that is far away brings of several keys in one round trip: their values in the order of the
-    /// keys. `None` stands for a key that isn't there, and for what it leaves to [`get`](Self::get); so does
-    /// every key beyond the end of what it gives, which for a near engine is nothing at all.
+    /// Reads several keys of a remote engine in one round trip. Returns their values in the order
+    /// of the keys. `None` stands for a missing key, or for a key that [`get`](Self::get) must
+    /// read. The result may be shorter than the keys; a local engine returns nothing.
     fn get_ahead(&self, ident: Ident, keys: &[&[u8]]) -> Result<Vec<Option<Value>>> {
         let _ = (ident, keys);
         Ok(Vec::new())
     }
 
-    /// In what two trees differ, `None` standing for an empty one. It owns what it needs and outlives the
-    /// snapshot. Takes as long as reading both, unless the engine knows what twins share.
+    /// Returns the differences of two trees; `None` stands for an empty tree. The result outlives
+    /// the snapshot. It reads both trees completely, unless the engine knows which nodes twins
+    /// share.
     fn differences(&self, before: Option<Ident>, after: Option<Ident>) -> Result<Box<dyn Differences>> {
         merged(self, before, after)
     }
 
-    /// How many entries a tree has.
+    /// Returns the number of entries of a tree.
     fn entries(&self, ident: Ident) -> Result<u64>;
 
-    /// The lengths of all keys and values in a tree.
+    /// Returns the total length of all keys and values in a tree.
     fn bytes(&self, ident: Ident) -> Result<u64>;
 
-    /// How many documents a collection has and their bytes, by the tree of its documents, where the store keeps that
-    /// beside them as part of this state.
+    /// Returns a collection's number of documents and their bytes, by the tree of the documents, if
+    /// the store keeps them as part of this state.
     fn counted(&self, ident: Ident) -> Result<Option<(i64, i64)>> {
         let _ = ident;
         Ok(None)
     }
 
-    /// Whether there is a tree of that number.
+    /// Returns true if a tree exists.
     fn contains(&self, ident: Ident) -> Result<bool>;
 
-    /// Makes sure that the catalog which was told with this state is that state's: where the state is that of a
-    /// [`sight`](crate::store::Store::sight) which nobody has read from yet, it may be an older one. Every read
-    /// does so by itself; this is for whoever finds out from the catalog alone that there is nothing to read.
+    /// Checks that the catalog returned with this state matches the state. For an unread
+    /// [`sight`](crate::store::Store::sight), it may be older. Every read checks this itself.
+    /// Callers that need no read, because the catalog has nothing to read, call this function.
     ///
-    /// Fails with `CatalogChanged`, as the reads do.
+    /// Errors: `CatalogChanged`, as for reads.
     fn confirm(&self) -> Result<()> {
         Ok(())
     }
 
-    /// Whether all reads so far were of one state. A store that is far away may have to give a state up which
-    /// nobody has read from for a while: what is read next is of a later one, where an entry of an index that
-    /// was read before may lead to no record.
+    /// Returns true if all reads so far saw one state. A remote store may have to release a state
+    /// without recent reads. The next read then sees a later state, in which an index entry read
+    /// before may lead to no record.
     fn is_steady(&self) -> bool {
         true
     }
 
-    /// Says that no later state than this one will do: a store that has to give it up, as
-    /// [`is_steady`](Self::is_steady) tells, fails with `SnapshotTooOld` from then on.
+    /// Requires that later reads see this state: if a store has to release it (see
+    /// [`is_steady`](Self::is_steady)), reads fail with `SnapshotTooOld`.
     fn keep_state(&self) {}
 
-    /// Reads all that files hold of a tree, hidden by later changes or not, and tells what isn't as it was
-    /// written. An engine without files has nothing to tell. `go_on` is asked now and then, and ends the
-    /// reading by saying no.
+    /// Reads everything in the files of a tree, including entries hidden by later changes, and
+    /// returns the damage. An engine without files finds none. Calls `go_on` from time to time, and
+    /// stops if it returns false.
     fn verify(&self, ident: Ident, go_on: &mut dyn FnMut() -> bool) -> Result<Vec<Damage>> {
         let _ = go_on;
         match self.contains(ident)? {
@@ -567,51 +575,51 @@ pub trait Snapshot: Send + Sync {
     }
 }
 
-/// A place where stored bytes aren't what was written.
+/// A place where stored bytes differ from the written bytes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Damage {
-    /// The key whose entry is damaged, if it is as small as that.
+    /// Key of the damaged entry, if the damage is limited to one.
     pub key: Option<Key>,
-    /// What is wrong, and where.
+    /// Description and location of the damage.
     pub what: String,
 }
 
-/// A walk over the entries of a range, each handed out once, in the order of their keys or the reverse.
+/// A scan over the entries of a range, each returned once, in ascending or descending key order.
 pub trait Cursor: Send {
-    /// The next entry, borrowed until the next call; `None` at the end, and ever after.
+    /// Returns the next entry, borrowed until the next call; `None` at the end and in all later
+    /// calls.
     fn next(&mut self) -> Result<Option<(&[u8], Lent<'_>)>>;
 
-    /// Skips forward, in the direction of the walk, so that the next entry is the one at `key` or else the
-    /// first one beyond it. Never goes back: a key that has been passed leaves the cursor where it is. Cheap
-    /// when the key is near.
+    /// Skips, in the direction of the scan, to `key` or the first entry after it. Never moves back:
+    /// a seek to a passed key has no effect. Cheap for a near key.
     fn seek(&mut self, key: &[u8]) -> Result<()>;
 
-    /// Says that the walk is over an index, and that the records that its entries name are wanted as well: by the
-    /// last eight bytes of each key, or by the first of its value where the index is `unique`. An engine that
-    /// is far away brings them along.
+    /// Prefetch hint for a scan over an index: the records named by its entries will be read. Their
+    /// ids are the last eight bytes of each key, or the first eight bytes of its value in a
+    /// `unique` index. A remote engine fetches them with the entries.
     fn bring(&mut self, records: Ident, unique: bool) {
         let _ = (records, unique);
     }
 
-    /// The record of the entry handed out last, if it has been brought along; once.
+    /// Returns the fetched record of the latest entry, once, if it was fetched.
     ///
-    /// Fails as [`next`](Self::next) does.
+    /// Errors: as [`next`](Self::next).
     fn record(&mut self) -> Result<Option<Value>> {
         Ok(None)
     }
 
-    /// Whether the entries come by pages, each of which takes a round trip: then it is worth while to tell what is
-    /// wanted by [`expect`](Self::expect).
+    /// Returns true if the entries come in pages of one round trip each, so that prefetch hints by
+    /// [`expect`](Self::expect) pay off.
     fn is_far(&self) -> bool {
         false
     }
 
-    /// Says what will be wanted of the entries, before the first is read: what isn't may be left out.
+    /// Sets prefetch hints before the first entry is read. Other entries may be omitted.
     fn expect(&mut self, wanted: Wanted) {
         let _ = wanted;
     }
 
-    /// Says before the first entry is read that the walk may well end after so many.
+    /// Prefetch hint before the first entry is read: the scan may end after this number of entries.
     fn expect_few(&mut self, entries: u64) {
         let _ = entries;
     }

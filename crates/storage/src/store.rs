@@ -1,13 +1,16 @@
-//! The store: what a database stands on, which prepares changes anywhere and commits them conditionally.
+//! The store: the base of a database. It commits prepared changes under conditions.
 //!
-//! A statement reads on a [`Sight`] and works out a [`Change`]: what it expects of the present state, and a
-//! batch to apply if all of that holds. [`Store::commit`] checks and applies in one step, or refuses and
-//! changes nothing; whoever was refused reads again. So no statement holds anybody up while it works.
+//! A statement reads a view ([`Sight`]) and computes a [`Change`]: its expectations of the present
+//! state, and a batch to apply if all of them hold. [`Store::commit`] checks and applies in one
+//! step, or refuses and changes nothing. After a refusal, the statement reads again. Statements
+//! therefore hold no lock while they compute.
 //!
-//! A transaction of many statements is an [`Owner`]. It [claims](Store::claim) each key that it is going to
-//! change, and nobody else can change a claimed key until the owner [releases](Store::release) its claims.
+//! A transaction of many statements is an [`Owner`]. It [claims](Store::claim) each key before it
+//! changes the key. No other operation can change a claimed key until the owner
+//! [releases](Store::release) its claims.
 //!
-//! [`Local`] is the store of a single process: an engine and a lock. All is bytes here, as in the engines.
+//! [`Local`] is the store of a single process: an engine and a lock. Keys and values are bytes
+//! here, as in the engines.
 
 mod local;
 mod log;
@@ -25,78 +28,79 @@ use smallvec::SmallVec;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 
-/// A consistent state of everything, and which catalog belongs to it: see [`Store::sight`] for stores that are
-/// shared.
+/// A view: a consistent state of all data, and its catalog generation. See [`Store::sight`] for
+/// shared stores.
 #[derive(Clone)]
 pub struct Sight {
     /// The data.
     pub snapshot: Arc<dyn Snapshot>,
-    /// The number of catalog changes up to this state.
+    /// Number of catalog changes up to this state.
     pub generation: u64,
 }
 
-/// A transaction of many statements, as the store knows it.
+/// Transaction id in the store.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Owner(pub u64);
 
-/// Something that must hold at the moment of a commit.
+/// A condition that must hold at the moment of a commit.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Expect {
-    /// A key still has the value that was read, or still has none.
+    /// A key still has the value that was read, or is still missing.
     Value {
         /// The tree.
         ident: Ident,
-        /// Where in the tree.
+        /// The key.
         key: Key,
-        /// What was read there.
+        /// The value that was read.
         value: Option<Value>,
     },
-    /// A key has this value, or none.
+    /// A key has this value or is missing.
     NoneOr {
         /// The tree.
         ident: Ident,
-        /// Where in the tree.
+        /// The key.
         key: Key,
         /// The value.
         value: Value,
     },
-    /// No key consists of these bytes and eight more: no entry of an index that isn't unique has this key
-    /// string.
+    /// No key consists of these bytes and eight more. This means that no entry of a non-unique
+    /// index has this key string.
     NoneUnder {
         /// The tree.
         ident: Ident,
-        /// What the eight bytes would follow.
+        /// The bytes before the eight.
         prefix: Key,
     },
-    /// What the catalog says of a collection is what it said when the change was prepared.
+    /// The catalog entry of a collection is unchanged since the change was prepared.
     Generation {
         /// The tree of the collection's documents.
         ident: Ident,
-        /// The number of the catalog change that made the collection what it is.
+        /// Generation of the collection's latest catalog change.
         generation: u64,
     },
 }
 
-/// What a transaction claims.
+/// A claim of a transaction.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum Claim {
-    /// A key, with whatever is there or is not.
+    /// A key, existing or missing.
     Key(Ident, Key),
-    /// All keys that consist of these bytes and eight more: those that [`Expect::NoneUnder`] means.
+    /// All keys that consist of these bytes and eight more, as in [`Expect::NoneUnder`].
     Under(Ident, Key),
 }
 
 impl Claim {
-    /// The tree, and the key or what keys begin with.
+    /// Returns the tree, and the key or the prefix of keys.
     pub fn place(&self) -> (Ident, &Key) {
         match self {
             Claim::Key(ident, key) | Claim::Under(ident, key) => (*ident, key),
         }
     }
 
-    /// Whether there is anything that it means in a state, and whether that is the same in another.
+    /// Returns whether the claimed place has an entry in a view, and whether it is equal in another
+    /// state.
     ///
-    /// Errors: the states'.
+    /// Errors: read errors.
     pub fn compare(&self, sight: &dyn Snapshot, present: &dyn Snapshot) -> Result<(bool, bool)> {
         let value = |of: &dyn Snapshot, ident: Ident, key: &Key| match of.contains(ident)? {
             true => of.get(ident, key),
@@ -116,9 +120,10 @@ impl Claim {
 }
 
 impl Expect {
-    /// Whether it holds in a state. What is expected of a collection no state can tell: it passes.
+    /// Returns true if the expectation holds in a state. Generations of collections cannot be
+    /// checked in a state and pass.
     ///
-    /// Errors: the state's.
+    /// Errors: read errors.
     pub fn holds(&self, state: &dyn Snapshot) -> Result<bool> {
         match self {
             Expect::Value { ident, key, value } => Ok(same(&state.get(*ident, key)?, value)),
@@ -131,7 +136,7 @@ impl Expect {
     }
 }
 
-/// Whether two values are equal; those that share their bytes needn't be compared.
+/// Returns true if two values are equal. Values that share their bytes need no comparison.
 fn same(a: &Option<Value>, b: &Option<Value>) -> bool {
     match (a, b) {
         (Some(a), Some(b)) => (a.len() == b.len() && a.as_ptr() == b.as_ptr()) || a == b,
@@ -144,7 +149,7 @@ fn none_under(state: &dyn Snapshot, ident: Ident, prefix: &Key) -> Result<bool> 
     Ok(first_under(state, ident, prefix, &mut |_| true)?.is_none())
 }
 
-/// The keys that consist of a prefix and eight bytes more.
+/// Returns the keys that consist of a prefix and eight more bytes.
 fn under(state: &dyn Snapshot, ident: Ident, prefix: &Key) -> Result<Vec<Key>> {
     let mut found = Vec::new();
     if state.contains(ident)? {
@@ -156,7 +161,7 @@ fn under(state: &dyn Snapshot, ident: Ident, prefix: &Key) -> Result<Vec<Key>> {
     Ok(found)
 }
 
-/// The first of these keys that is accepted.
+/// Returns the first of these keys that is accepted.
 fn first_under(
     state: &dyn Snapshot,
     ident: Ident,
@@ -172,248 +177,254 @@ fn first_under(
     Ok(None)
 }
 
-/// Running counts of a collection, changed with each commit.
+/// Running counts of a collection, changed by each commit.
 #[derive(Debug, Default)]
 pub struct Counts {
-    /// Documents.
+    /// Number of documents.
     pub records: AtomicI64,
-    /// Their sizes together, in bytes.
+    /// Total size of the documents in bytes.
     pub bytes: AtomicI64,
     /// The next record id.
     pub next_record: AtomicU64,
 }
 
-/// What happens together with a batch, besides what the batch itself says.
+/// An effect of a commit besides its batch.
 #[derive(Debug, Clone)]
 pub enum Beside {
     /// Adds to running counts.
     Count {
-        /// Whose counts.
+        /// The counts.
         counts: Arc<Counts>,
-        /// Documents more.
+        /// Change of the number of documents.
         records: i64,
-        /// Bytes more.
+        /// Change of the number of bytes.
         bytes: i64,
     },
-    /// Notes that a record was changed while an index is being built.
+    /// Marks a record as changed for an index build.
     Mark(Arc<Build>, u64),
-    /// Notes the same of all records.
+    /// Marks all records as changed for an index build.
     MarkAll(Arc<Build>),
-    /// What the catalog says of the collection with this tree, from now on; `None` when it is gone.
+    /// Sets the generation of the collection with this tree; `None` for a dropped collection.
     Generation(Ident, Option<u64>),
 }
 
-/// A change that was prepared: what it expects, and what it does.
+/// A prepared change: its expectations and its effects.
 #[derive(Debug, Clone, Default)]
 pub struct Change {
-    /// What must hold.
+    /// Conditions of the commit.
     pub expect: SmallVec<[Expect; 3]>,
-    /// What is stored then.
+    /// Changes of the data.
     pub batch: Batch,
-    /// Entries that are stored with the batch, each value followed by the commit's time in eight bytes. Only
-    /// stores of one process take them.
+    /// Entries stored with the batch, each value followed by the commit's time in eight bytes. Only
+    /// stores of one process support them.
     pub stamped: Vec<(Ident, Key, Value)>,
-    /// What happens at the same moment.
+    /// Effects at the moment of the commit.
     pub beside: SmallVec<[Beside; 1]>,
-    /// The parts of the log's entry, by number, where a log is kept.
+    /// Parts of the log entry, by number, if a log is kept.
     pub log: Vec<(u32, Value)>,
-    /// How many times the commit takes, of which its own is the last; zero is one.
+    /// Number of times that the commit takes; the last is its own. Zero means one.
     pub ticks: u32,
-    /// The earliest time that the commit may be given: the clock's.
+    /// Earliest time of the commit, from the clock.
     pub earliest: u64,
-    /// The transaction that commits, whose own claims don't stand in its way.
+    /// The committing transaction. Its own claims do not conflict.
     pub owner: Option<Owner>,
 }
 
-/// Who must have a commit before its write is acknowledged.
+/// Members that must have a commit before its write is acknowledged: the write concern.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Acknowledged {
-    /// The journal of whoever holds the data.
+    /// The journal of the member that holds the data.
     Journal,
-    /// As many members as outlive the loss of any fewer.
+    /// A majority of the members.
     Majority,
-    /// So many members.
+    /// This number of members.
     Members(usize),
 }
 
-/// What came of waiting for that.
+/// Result of a wait for acknowledgement.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Reached {
-    /// They have it.
+    /// The members have the commit.
     There,
-    /// Whoever waited didn't want to go on.
+    /// The caller ended the wait.
     GaveUp,
-    /// Somebody has ended the wait where the data is, who says so in words: whether they have it isn't known.
+    /// The database server's administrator cancelled the wait, with this message. The members may
+    /// or may not have the commit.
     Cancelled(String),
 }
 
-/// One of the members that hold the data.
+/// A member that holds the data.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Member {
-    /// What it is called.
+    /// The name.
     pub name: String,
-    /// Whether it takes the writes.
+    /// True if it accepts writes.
     pub is_primary: bool,
-    /// What it does, in the server's own words: `streaming`, `catchup`.
+    /// Its state in the server's terms: `streaming`, `catchup`.
     pub state: String,
-    /// How it counts for a majority, likewise: `async`, `potential`, `sync`, `quorum`.
+    /// Its role for a majority in the server's terms: `async`, `potential`, `sync`, `quorum`.
     pub counts_as: String,
-    /// Up to where in the primary's log it has everything on disk, and has applied it.
+    /// Position in the primary's log up to which its disk has everything.
     pub on_disk: u64,
-    /// The same for what can be read there.
+    /// Position up to which reads see everything.
     pub applied: u64,
-    /// How far behind the primary it is, in microseconds, where that is known.
+    /// Delay behind the primary in microseconds, if known.
     pub lag_micros: Option<i64>,
 }
 
-/// What a read from a member asks for that doesn't take the writes.
+/// Requirements of a read from a secondary.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Elsewhere {
-    /// The time that the member must have come to.
+    /// Time that the member must have reached.
     pub after: Option<u64>,
-    /// Which members will do.
+    /// The allowed members.
     pub among: Among,
 }
 
-/// Which members a read may be answered by.
+/// Members that may answer a read.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Among {
-    /// Those that don't take the writes.
+    /// Secondaries.
     #[default]
     Others,
-    /// The same, or the one that takes the writes where none of them is at hand.
+    /// Secondaries, or the primary if no secondary is available.
     OthersFirst,
-    /// All that are about as near as the nearest, in turn.
+    /// All members with a similar distance to the nearest, in turn.
     Nearest,
-    /// The one that takes the writes, or others while there is none.
+    /// The primary, or secondaries without a primary.
     WriterFirst,
 }
 
 impl Among {
-    /// Whether the member that takes the writes will do, too.
+    /// Returns true if the primary may answer.
     pub fn writer_will_do(self) -> bool {
         self != Among::Others
     }
 }
 
-/// A commit that was carried out.
+/// A completed commit.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Written {
-    /// What to wait for when it has to survive a crash.
+    /// Position to wait for if the commit must survive a crash.
     pub position: Position,
-    /// Its time: seconds since 1970 in the high half, a counter in the low. No other commit has the same.
+    /// Time of the commit: seconds since 1970 in the high half, a counter in the low half. Unique
+    /// among commits.
     pub time: u64,
 }
 
-/// Why a change was not carried out.
+/// Reason for the refusal of a change.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Refusal {
-    /// The expectation of this number doesn't hold.
+    /// The expectation of this number does not hold.
     Expectation(usize),
-    /// A transaction has claimed a key that the change touches, or relies on a tree that it takes away.
+    /// A transaction has claimed a key of the change, or relies on a tree that the change drops.
     Claimed(Owner),
-    /// A key that a transaction would claim has changed since the transaction began to read.
+    /// A key to claim has changed since the transaction's view.
     Changed,
-    /// Commits are held up, as by fsync.
+    /// Commits are locked, as by fsync.
     Frozen,
 }
 
-/// What came of a change: it is applied, or it is given back with the reason.
+/// Result of a change: the commit, or the reason and the returned change.
 pub type Outcome = std::result::Result<Written, (Refusal, Change)>;
 
-/// Where documents and indexes are kept, for one process or for several at a time. Whatever must be the same
-/// for all who share it comes from here: numbers, counts, times, the generation of the catalog.
+/// Storage of documents and indexes for one or several processes. All shared state comes from the
+/// store: idents, counts, times, the catalog generation.
 pub trait Store: ReadViews + Commits + Intents + Replication + Counters + IndexBuilds + ChangeLog {
-    /// The engine that holds the data, for what concerns it as a whole: statistics, checkpoints.
+    /// Returns the engine that holds the data, for statistics and checkpoints.
     fn engine(&self) -> &Arc<dyn Engine>;
 }
 
-/// Consistent states to read, each with the catalog and the time that belong to it.
+/// Consistent states for reads, each with its catalog and time.
 pub trait ReadViews: Send + Sync {
-    /// The state after the latest commit. Costs nothing to speak of, wherever the store is: one that is far
-    /// away is asked when the sight is first read, and gives that moment's state from then on.
+    /// Returns a view of the state after the latest commit, at almost no cost. A remote store is
+    /// first asked at the first read of the view, and fixes the state at that moment.
     ///
-    /// Such a store doesn't know yet whether others have changed the catalog. The sight has the latest
-    /// [`known_generation`](Self::known_generation), and if it is no longer the latest, the first read fails
-    /// with [`CatalogChanged`](crate::Error::CatalogChanged), and so does every other of this sight. By then the
-    /// store knows better: whoever takes a new sight gets on. Where nothing is read, there is
-    /// [`Snapshot::confirm`].
+    /// A remote store does not know whether other processes have changed the catalog. The view has
+    /// the latest [`known_generation`](Self::known_generation). If it is outdated, the first read
+    /// fails with [`CatalogChanged`](crate::Error::CatalogChanged), and all other reads of this
+    /// view fail too. The store then knows the new generation, and a new view succeeds. Callers
+    /// without a read use [`Snapshot::confirm`].
     fn sight(&self) -> Sight;
 
-    /// The number of catalog changes so far, asked for where others may make them.
+    /// Returns the number of catalog changes. Asks the store if other processes may make them.
     fn generation(&self) -> u64;
 
-    /// The number of catalog changes that this process has heard of, without asking: by its own changes, by reads
-    /// that have failed, by changes of its own that were refused. `None` where [`generation`](Self::generation)
-    /// costs nothing, so that no sight is ever behind.
+    /// Returns the number of catalog changes known to this process, without a request: from its own
+    /// changes, failed reads and refused changes. Returns `None` if
+    /// [`generation`](Self::generation) costs nothing, so that views are never outdated.
     fn known_generation(&self) -> Option<u64> {
         None
     }
 
-    /// The present state with its time, between two commits, and its very catalog: asked for at once.
+    /// Returns a view of the present state between two commits, with its time and its exact
+    /// catalog. Asks the store at once.
     fn sight_with_time(&self, earliest: u64) -> (Sight, u64);
 
-    /// A state of a member that doesn't take the writes, which may be a little old, with its very catalog: that may be
-    /// older than what is known here. `None` where there is no such member, or none has come far enough in time.
+    /// Returns a view of a secondary, which may be slightly outdated, with its exact catalog. The
+    /// catalog may be older than the catalog known here. Returns `None` if no secondary qualifies
+    /// in time.
     ///
-    /// Errors: those of a store that is far away.
+    /// Errors: errors of a remote store.
     fn sight_elsewhere(&self, asked: Elsewhere) -> Result<Option<Sight>> {
         let _ = asked;
         Ok(None)
     }
 }
 
-/// Conditional commits and changes of the catalog. A change is applied whole or not at all.
+/// Conditional commits and catalog changes. A change is applied completely or not at all.
 pub trait Commits: Send + Sync {
-    /// Checks what a change expects, and applies it whole; or refuses and changes nothing. Gives a refused
-    /// change back, for its expectations tell the caller what to say. One that is refused because of a
-    /// collection's generation makes the latest generation known.
+    /// Checks the expectations of a change and applies it completely, or refuses it and changes
+    /// nothing. Returns a refused change, because its expectations determine the caller's error. A
+    /// refusal because of a collection's generation also updates the known generation.
     fn commit(&self, change: Change) -> Result<Outcome>;
 
-    /// Takes the commit lock for a change of the catalog, which is short. `None` where `go_on` said no while
-    /// commits were held up.
+    /// Takes the commit lock for a short catalog change. Returns `None` if `go_on` returned false
+    /// while commits were locked.
     ///
-    /// Errors: the engine's, where there is no room.
+    /// Errors: storage errors without room.
     fn lock<'a>(&'a self, go_on: &mut dyn FnMut() -> bool) -> Result<Option<Box<dyn Exclusive + 'a>>>;
 
-    /// Whether a commit would have to wait for anything but its turn.
+    /// Returns true if a commit would have to wait for more than the commit lock.
     ///
-    /// Errors: the engine's, where there is no room.
+    /// Errors: storage errors without room.
     fn must_wait(&self) -> Result<bool>;
 
-    /// Waits until a change is likely to find room, asking `go_on` as [`wait_released`](Self::wait_released)
-    /// does.
+    /// Waits until a change is likely to have room. Calls `go_on` like
+    /// [`wait_released`](Self::wait_released).
     fn wait_for_room(&self, go_on: &mut dyn FnMut() -> bool) -> Result<()>;
 
-    /// Whether a tree is emptied in a moment, whatever it holds; where it isn't, one that is dropped is.
+    /// Returns true if emptying a tree takes constant time. If not, dropping a tree does.
     fn empties_at_once(&self) -> bool {
         true
     }
 
-    /// Holds commits up, once more; returns how often they are now. Commits under way are over when it
+    /// Adds a lock of commits. Returns the number of locks. Running commits have finished when it
     /// returns.
     fn freeze(&self) -> u64;
 
-    /// Takes one [`freeze`](Self::freeze) back; returns how many are left, `None` where there was none.
+    /// Removes one lock of [`freeze`](Self::freeze). Returns the number of remaining locks; `None`
+    /// without a lock.
     fn thaw(&self) -> Option<u64>;
 
-    /// How often commits are held up.
+    /// Returns the number of locks of commits.
     fn frozen(&self) -> u64;
 }
 
-/// Open transactions and the keys that they have claimed, which no other change may touch.
+/// Open transactions and their claimed keys, which no other change may touch.
 pub trait Intents: Send + Sync {
-    /// Begins a transaction: gives it a number that nobody else is given, and the present state with its
-    /// time and its very catalog. It is open until [`release`](Self::release).
+    /// Begins a transaction. Returns a unique id, and the present state with its time and its exact
+    /// catalog. The transaction is open until [`release`](Self::release).
     fn begin(&self, earliest: u64) -> (Owner, Sight, u64);
 
-    /// Claims keys for a transaction, whose sight is given: no other change to them is admitted until
-    /// [`release`](Self::release). `held` are collections, by tree and generation, that must be the same
-    /// still and stay so.
+    /// Claims keys for a transaction with the given view: no other change of them is allowed until
+    /// [`release`](Self::release). `held` are collections, by tree and generation, that must be
+    /// unchanged and stay unchanged.
     ///
-    /// Refuses, having claimed nothing: with an expectation's number where the collection of that number has
-    /// changed, and where a key has been claimed by another or changed since the sight. A key that has its
-    /// value of before again counts as changed, as far as the store remembers.
+    /// Refuses, without any claim, with an expectation's number if the collection of that number
+    /// has changed. Refuses also if a key is claimed by another transaction or has changed since
+    /// the view. A key with its earlier value again counts as changed, as far as the store
+    /// remembers.
     fn claim(
         &self,
         owner: Owner,
@@ -422,34 +433,36 @@ pub trait Intents: Send + Sync {
         sight: &dyn Snapshot,
     ) -> Result<std::result::Result<(), Refusal>>;
 
-    /// Ends a transaction, which gives up all its claims.
+    /// Ends a transaction and releases all its claims.
     fn release(&self, owner: Owner);
 
-    /// Waits until a transaction has given its claims up, asking `go_on` at least every ten milliseconds;
-    /// returns early when that says no.
+    /// Waits until a transaction has released its claims. Calls `go_on` at least every ten
+    /// milliseconds, and returns early if it returns false.
     fn wait_released(&self, owner: Owner, go_on: &mut dyn FnMut() -> bool);
 }
 
-/// How far commits have come: to the journal, and to members.
+/// Progress of commits to the journal and to members.
 pub trait Replication: Send + Sync {
-    /// The position of the latest commit.
+    /// Returns the position of the latest commit.
     fn latest_position(&self) -> Position;
 
-    /// The position of a commit at or after each commit that a snapshot or a time may have shown before this call.
+    /// Returns a position at or after each commit visible to a snapshot or time before this call.
     fn shown_position(&self) -> Position {
         self.latest_position()
     }
 
-    /// The time of the latest commit, and `earliest` if that is later.
+    /// Returns the time of the latest commit, or `earliest` if that is later.
     fn time(&self, earliest: u64) -> u64;
 
-    /// Returns once everything up to `position` would survive a crash, as [`Engine::wait_journaled`].
+    /// Waits until everything up to `position` would survive a crash, as
+    /// [`Engine::wait_journaled`].
     fn wait_journaled(&self, position: Position) -> Result<()>;
 
-    /// Returns once everything up to `position` is where it has to be, or `go_on`, which is asked every now and then,
-    /// has said no. One member alone is its own majority, and waits for its disk, which nobody can call off.
+    /// Waits until everything up to `position` is acknowledged, or until `go_on`, called from time
+    /// to time, returns false. A single member is its own majority, and its wait for the disk
+    /// cannot be interrupted.
     ///
-    /// Errors: `Unavailable` where it may be lost.
+    /// Errors: `Unavailable` if the commit may be lost.
     fn wait_acknowledged(
         &self,
         position: Position,
@@ -460,137 +473,139 @@ pub trait Replication: Send + Sync {
         self.wait_journaled(position).map(|()| Reached::There)
     }
 
-    /// How many members hold the data.
+    /// Returns the number of members that hold the data.
     ///
-    /// Errors: those of a store that is far away.
+    /// Errors: errors of a remote store.
     fn members(&self) -> Result<usize> {
         Ok(1)
     }
 
-    /// The same members, one by one, where there may be several.
+    /// Returns these members, if there may be several.
     ///
-    /// Errors: those of a store that is far away.
+    /// Errors: errors of a remote store.
     fn list_members(&self) -> Result<Vec<Member>> {
         Ok(Vec::new())
     }
 }
 
-/// Numbers that all who share a store must agree on: of trees, of records, and how many there are.
+/// Numbers shared by all users of a store: idents of trees, record ids, and running counts.
 pub trait Counters: Send + Sync {
-    /// A number for a new tree, which nobody else is given.
+    /// Returns a unique ident for a new tree.
     fn new_ident(&self) -> Ident;
 
-    /// An id for a new record of the collection whose counts these are: greater than those of all records that
-    /// were committed before, as far as clocks agree where several processes share the store.
+    /// Returns an id for a new record of the collection with these counts. It is greater than the
+    /// ids of all records committed before, as far as the clocks of processes sharing the store
+    /// agree.
     fn new_record(&self, counts: &Counts) -> u64 {
         counts.next_record.fetch_add(1, Ordering::Relaxed)
     }
 
-    /// The greatest id that has been given to a record of a collection, or a greater one where others give
-    /// ids, too.
+    /// Returns the greatest id given to a record of a collection, or a greater one if other
+    /// processes also give ids.
     fn greatest_record(&self, counts: &Counts) -> u64 {
         counts.next_record.load(Ordering::Relaxed).saturating_sub(1)
     }
 
-    /// The running counts of a collection, by its tree; `read` finds out what they are where nobody has
-    /// asked for them before.
+    /// Returns the running counts of a collection by its tree. `read` determines them at the first
+    /// request.
     fn counts(&self, ident: Ident, read: &mut dyn FnMut(&Counts) -> Result<()>) -> Result<Arc<Counts>>;
 
-    /// Says that the counts of these collections are about to be asked for: a store that is far away finds them out
-    /// together.
+    /// Announces requests for the counts of these collections. A remote store reads them together.
     ///
-    /// Errors: those of such a store.
+    /// Errors: errors of a remote store.
     fn counts_ahead(&self, idents: &[Ident]) -> Result<()> {
         let _ = idents;
         Ok(())
     }
 
-    /// Brings running counts up to date where others who share the store may have changed them.
+    /// Refreshes running counts if other processes may have changed them.
     fn refresh_counts(&self, ident: Ident, counts: &Counts) -> Result<()> {
         let _ = (ident, counts);
         Ok(())
     }
 }
 
-/// Indexes that are built while others write.
+/// Index builds concurrent with writes.
 pub trait IndexBuilds: Send + Sync {
-    /// The index being built in a tree, if one is.
+    /// Returns the index build of a tree, if any.
     fn build(&self, ident: Ident) -> Option<Arc<Build>>;
 
-    /// Says that an index is built in a tree, with all records below an id to be loaded.
+    /// Begins an index build in a tree, which loads all records up to an id.
     fn begin_build(&self, ident: Ident, greatest: u64) -> Arc<Build>;
 
-    /// Says that an index is no longer built.
+    /// Ends an index build.
     fn end_build(&self, ident: Ident);
 }
 
-/// The log of all changes: where it begins and ends, and how long it may grow.
+/// The log of all changes: its beginning, its end and its size limit.
 pub trait ChangeLog: Replication {
-    /// The present state, and the time up to which all of the log's entries are in it and would survive a
-    /// crash; none after it will have an earlier one. That is `earliest` where nothing is under way.
+    /// Returns the present state, and the time up to which it has all log entries and they would
+    /// survive a crash. Later entries have later times. The time is `earliest` if no commit is in
+    /// progress.
     fn log_sight(&self, earliest: u64) -> (Sight, u64);
 
-    /// The time that [`log_sight`](Self::log_sight) would give, where the store knows it without asking.
+    /// Returns the time of [`log_sight`](Self::log_sight), if the store knows it without a request.
     fn log_end(&self) -> Option<u64> {
         None
     }
 
-    /// A time that all commits from now on come behind: where a stream begins.
+    /// Returns a time before all commits from now on: the beginning of a stream.
     ///
-    /// Errors: those of a store that is far away.
+    /// Errors: errors of a remote store.
     fn log_now(&self, earliest: u64) -> Result<u64> {
         Ok(self.time(earliest))
     }
 
-    /// Has `grown` called when [`log_end`](Self::log_end) has advanced, as long as `anybody` says that somebody waits
-    /// for that: what others commit who share the store is noticed by nobody else.
+    /// Calls `grown` when [`log_end`](Self::log_end) has advanced, while `anybody` returns true for
+    /// waiting streams. Commits of other processes that share the store are not noticed otherwise.
     fn follow_log(&self, anybody: Arc<dyn Fn() -> bool + Send + Sync>, grown: Arc<dyn Fn() + Send + Sync>) {
         let _ = (anybody, grown);
     }
 
-    /// The time of the oldest entry that the log keeps.
+    /// Returns the time of the oldest entry in the log.
     fn log_begin(&self) -> Result<Option<u64>>;
 
-    /// The most bytes that the log takes; `None` where none is kept.
+    /// Returns the size limit of the log in bytes; `None` without a log.
     fn log_limit(&self) -> Option<u64>;
 
-    /// Keeps at most so many bytes of the log from now on; whether the store can: the oldest go as new entries
-    /// come.
+    /// Sets the size limit of the log in bytes. Returns false if the store cannot. The oldest
+    /// entries are removed as new ones are added.
     fn set_log_limit(&self, bytes: u64) -> bool {
         let _ = bytes;
         false
     }
 
-    /// In how many steps the log has been written so far, each of them a small part of what it keeps: whoever
-    /// reads on in it at each step is never overtaken by its trimming. Zero where that isn't known.
+    /// Returns the number of steps in which the log has been written so far, each a small part of
+    /// its size. A reader that reads on at each step is never overtaken by trimming. Zero if
+    /// unknown.
     fn log_steps(&self) -> u64 {
         0
     }
 
-    /// The bytes that the log takes; `None` where none is kept.
+    /// Returns the size of the log in bytes; `None` without a log.
     fn log_bytes(&self) -> Option<u64>;
 }
 
-/// The commit lock in the hands of somebody who changes the catalog: nobody else commits meanwhile.
+/// The commit lock, held for a catalog change. No other commit happens meanwhile.
 pub trait Exclusive {
-    /// The state that is being changed, and its very catalog.
+    /// Returns the state before the change, with its exact catalog.
     fn sight(&self) -> Sight;
 
-    /// A transaction that relies on a tree, if there is one: the tree is not to be changed as a whole.
+    /// Returns a transaction that relies on a tree, if any. The tree must then not be changed as a
+    /// whole.
     fn relies(&self, ident: Ident, own: Option<Owner>) -> Option<Owner>;
 
-    /// Notes what was read when a database was opened on the store: the generation of a collection, by its
-    /// tree.
+    /// Records the generation of a collection, by its tree, when a database is opened.
     fn declare(&mut self, ident: Ident, generation: u64);
 
-    /// Notes the numbers that trees have, so that new ones get greater numbers.
+    /// Records the idents of existing trees, so that new trees get greater idents.
     fn reserve(&mut self, next: Ident);
 
-    /// Checks and applies a change, and gives the lock back. Calls `applied` with the catalog's generation
-    /// once the change is applied, before anybody else can commit; where the change is one of the catalog,
-    /// that is a new generation, and nobody has had a sight of it.
+    /// Checks and applies a change, and releases the lock. Calls `applied` with the catalog's
+    /// generation after the change is applied and before any other commit. A catalog change has a
+    /// new generation, which no view has seen yet.
     ///
-    /// Errors: the engine's; then nothing has changed.
+    /// Errors: storage errors; nothing has changed then.
     fn commit(
         self: Box<Self>,
         change: Change,
