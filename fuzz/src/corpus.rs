@@ -1,25 +1,25 @@
-//! What fuzzing has found worth keeping: inputs that together reach all that was ever reached, a file for each target,
-//! a line of hexadecimal digits for each input.
+//! The fuzz corpus: inputs that together reach all coverage found so far. Each target has a file
+//! with a line of hexadecimal digits for each input.
 
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// How much of inputs is kept for a target, in bytes: the shortest.
+/// Size limit of a target's corpus in bytes; the shortest inputs are kept.
 const BYTES_MAX: usize = 16 << 10;
 
 fn place(target: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("corpus").join(target)
 }
 
-/// The inputs kept for a target.
+/// Returns the corpus of a target.
 pub fn inputs(target: &str) -> Vec<Vec<u8>> {
     let text = std::fs::read_to_string(place(target)).unwrap_or_default();
     text.lines().filter_map(bytes).collect()
 }
 
-/// Writes them into a folder, as libFuzzer takes them, with the target's seeds.
+/// Writes the corpus and the target's seeds into a folder in libFuzzer's format.
 ///
-/// Errors: those of the file system.
+/// Errors: file system errors.
 pub fn unpack(target: &crate::Target, folder: &Path) -> io::Result<()> {
     std::fs::create_dir_all(folder)?;
     let all = (target.seeds)().into_iter().chain(inputs(target.name));
@@ -27,9 +27,9 @@ pub fn unpack(target: &crate::Target, folder: &Path) -> io::Result<()> {
         .try_for_each(|(number, input)| std::fs::write(folder.join(format!("kept-{number}")), input))
 }
 
-/// Keeps what is in a folder, the shortest first; how many inputs that is.
+/// Stores the inputs of a folder in the corpus, shortest first. Returns their number.
 ///
-/// Errors: those of the file system.
+/// Errors: file system errors.
 pub fn pack(target: &crate::Target, folder: &Path) -> io::Result<usize> {
     let read = |entry: io::Result<std::fs::DirEntry>| std::fs::read(entry?.path());
     let mut all = std::fs::read_dir(folder)?.map(read).collect::<io::Result<Vec<Vec<u8>>>>()?;

@@ -1,16 +1,16 @@
-//! Documents of the query language drawn from bytes: mostly well-formed, often nonsense.
+//! Documents of the query language, generated from bytes: mostly well-formed, often nonsense.
 //!
-//! Random bytes are hardly ever BSON, so the parsers of filters, updates and pipelines would see
-//! nothing. Here every byte decides: a name of a dictionary, a type, a value.
+//! Random bytes are hardly ever BSON, so the parsers of filters, updates and pipelines would not be
+//! reached. Here every byte is a decision: a name from a dictionary, a type, a value.
 
 use base::bson::{Builder, Decimal128, DocumentBuf, FieldName, ObjectId, RegexText, Value};
 
-/// Reads decisions from bytes; all zero once they are used up.
+/// Reads decisions from bytes; all zero at their end.
 pub(crate) struct Draw<'a> {
     bytes: &'a [u8],
 }
 
-/// Nesting of drawn documents.
+/// Maximum nesting of generated documents.
 const DEPTH_MAX: usize = 5;
 
 const FIELDS: [&str; 12] = ["a", "b", "a.b", "a.0", "_id", "", "a.$", "a.$[]", "a.$[i]", "$a", "n", "a..b"];
@@ -35,12 +35,12 @@ const TEXTS: [&str; 16] = [
 ];
 
 impl<'a> Draw<'a> {
-    /// Decisions from these bytes.
+    /// Returns a source of decisions over these bytes.
     pub(crate) fn new(bytes: &'a [u8]) -> Draw<'a> {
         Draw { bytes }
     }
 
-    /// A number below `bound`.
+    /// Returns a number below `bound`.
     pub(crate) fn below(&mut self, bound: usize) -> usize {
         usize::from(self.byte()) % bound.max(1)
     }
@@ -55,14 +55,14 @@ impl<'a> Draw<'a> {
         }
     }
 
-    /// A document whose names are fields or words of the dictionary.
+    /// Returns a document whose names are fields or words of the dictionary.
     pub(crate) fn document(&mut self, words: &[&'static str]) -> DocumentBuf {
         let mut out = Builder::new();
         self.fields(words, 0, &mut out);
         out.finish()
     }
 
-    /// An array of documents with one word of the dictionary each, as the field `stages`.
+    /// Returns an array of documents with one word of the dictionary each, as the field `stages`.
     pub(crate) fn stages(&mut self, stages: &[&'static str], words: &[&'static str]) -> DocumentBuf {
         let mut out = Builder::new();
         out.begin_array(c"stages");
@@ -76,7 +76,8 @@ impl<'a> Draw<'a> {
         out.finish()
     }
 
-    /// The same with a document of fields behind each word, as stages and update operators that make documents want it.
+    /// Returns an array like [`stages`](Self::stages), with a document of fields after each word,
+    /// as required by stages and update operators that create documents.
     pub(crate) fn changes(&mut self, operators: &[&'static str], words: &[&'static str]) -> DocumentBuf {
         let mut out = Builder::new();
         out.begin_array(c"stages");
@@ -89,7 +90,7 @@ impl<'a> Draw<'a> {
         out.finish()
     }
 
-    /// An operator with a document of fields behind it.
+    /// Appends an operator with a document of fields.
     pub(crate) fn change(&mut self, operators: &[&'static str], words: &[&'static str], out: &mut Builder) {
         out.begin_document(FieldName::literal(operators[self.below(operators.len())]));
         for _ in 0..1 + self.below(3) {

@@ -1,4 +1,4 @@
-//! One target, driven by libFuzzer: `FUZZ_TARGET=NAME guided FOLDER`, as `fuzz/guided` runs it.
+//! Runs one target under libFuzzer: `FUZZ_TARGET=NAME guided FOLDER`, started by `fuzz/guided`.
 
 #![no_main]
 

@@ -1,12 +1,13 @@
-//! Fuzz targets: every parser of bytes from outside, as a function of bytes.
+//! Fuzz targets: every parser of external bytes, as a function of bytes.
 //!
-//! A target must neither panic nor hang, whatever it is given, and asserts what must hold of what
-//! it accepts. [`run`] feeds one with mutations of its seeds, drawn from a numbered random
-//! sequence, so that a failure is replayed by its number. `./test` runs each briefly
-//! (`tests/brief.rs`); `cargo run --release -p fuzz -- TARGET SECONDS [NUMBER]` runs one for long.
-//! These mutations are blind. `fuzz/guided [SECONDS [TARGET…]]`, which `./test long fuzz` runs, has coverage guide them
-//! (libFuzzer, with the stable compiler's instrumentation), and keeps in `corpus` what reaches something new, which
-//! every run of the tests begins with.
+//! A target must not panic or hang for any input. It asserts properties of accepted inputs. [`run`]
+//! calls a target with mutations of its seeds from a numbered random sequence, so that the number
+//! reproduces a failure. `./test` runs each target briefly (`tests/brief.rs`). `cargo run --release
+//! -p fuzz -- TARGET SECONDS [NUMBER]` runs one for a given time.
+//!
+//! These mutations are blind. `fuzz/guided [SECONDS [TARGET…]]`, which `./test long fuzz` runs, is
+//! guided by coverage (libFuzzer, with the stable compiler's instrumentation). It stores inputs
+//! with new coverage in `corpus`. Every run of the tests begins with the corpus.
 
 pub mod corpus;
 mod draw;
@@ -20,17 +21,17 @@ use std::time::{Duration, Instant};
 
 /// A fuzz target.
 pub struct Target {
-    /// Its name on the command line.
+    /// Name on the command line.
     pub name: &'static str,
-    /// Inputs to begin from.
+    /// Initial inputs.
     pub seeds: fn() -> Vec<Vec<u8>>,
-    /// What is fuzzed.
+    /// The fuzzed function.
     pub run: fn(&[u8]),
 }
 
-/// The target that the variable `FUZZ_TARGET` names.
+/// Returns the target named by the variable `FUZZ_TARGET`.
 ///
-/// Panics where there is none of the name.
+/// Panics if the name is unknown.
 pub fn chosen() -> fn(&[u8]) {
     static CHOSEN: std::sync::OnceLock<fn(&[u8])> = std::sync::OnceLock::new();
     *CHOSEN.get_or_init(|| {
@@ -40,8 +41,8 @@ pub fn chosen() -> fn(&[u8]) {
     })
 }
 
-/// Runs a target until the time is over; returns how many inputs it took. A panic in the target
-/// is passed on after the number that replays it has been printed.
+/// Runs a target for this time. Returns the number of inputs. Before a panic of the target is
+/// passed on, the number that reproduces it is printed.
 pub fn run(target: &Target, time: Duration, first: u64) -> u64 {
     let began = Instant::now();
     let mut seeds = (target.seeds)();
@@ -55,7 +56,7 @@ pub fn run(target: &Target, time: Duration, first: u64) -> u64 {
             report(target, number, "panicked", &input);
             std::panic::resume_unwind(panic);
         }
-        // Far beyond what any input of this size may take, also on a busy machine.
+        // Far beyond the time for any input of this size, even on a busy machine.
         if begin.elapsed() > Duration::from_secs(10) {
             report(target, number, "took too long", &input);
             assert!(begin.elapsed() < Duration::from_secs(10), "{} hangs", target.name);

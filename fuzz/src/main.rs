@@ -1,5 +1,6 @@
-//! Runs one fuzz target for long: `cargo run --release -p fuzz -- TARGET SECONDS [NUMBER]`. With `unpack` or `pack`
-//! before the target, and a folder behind it, takes its corpus apart or keeps what is there.
+//! Runs one fuzz target for a given time: `cargo run --release -p fuzz -- TARGET SECONDS [NUMBER]`.
+//! `unpack TARGET FOLDER` writes its corpus to a folder, and `pack TARGET FOLDER` stores a folder
+//! as its corpus.
 
 #![allow(clippy::print_stdout, clippy::print_stderr)]
 

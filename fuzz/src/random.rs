@@ -1,32 +1,32 @@
-//! Random numbers from a number, and mutations of seeds.
+//! Random numbers from a seed number, and mutations of inputs.
 
 /// A reproducible sequence.
 pub(crate) struct Random(base::random::Random);
 
 impl Random {
-    /// The sequence of this number.
+    /// Returns the sequence of this number.
     pub(crate) fn new(number: u64) -> Random {
         Random(base::random::Random::new(number.wrapping_mul(0xD129_0000_0BAD_5EED)))
     }
 
-    /// The next number.
+    /// Returns the next number.
     pub(crate) fn draw(&mut self) -> u64 {
         self.0.draw()
     }
 
-    /// A number below `bound`; zero where the bound is.
+    /// Returns a number below `bound`; zero if the bound is zero.
     pub(crate) fn below(&mut self, bound: usize) -> usize {
         self.0.index(bound)
     }
 }
 
-/// Values at which lengths and counts go wrong.
+/// Boundary values of lengths and counts.
 const INTERESTING: [i32; 10] = [0, 1, -1, 4, 5, 127, 255, 65_535, i32::MAX, i32::MIN];
 
-/// The longest input made.
+/// Length limit of a generated input.
 const LENGTH_MAX: usize = 4096;
 
-/// A seed with some of its bytes changed, or bytes out of nothing.
+/// Returns a seed with some bytes changed, or random bytes.
 pub(crate) fn mutate(seeds: &[Vec<u8>], random: &mut Random) -> Vec<u8> {
     let mut input = match random.below(8) {
         0 => (0..random.below(256)).map(|_| random.draw() as u8).collect(),

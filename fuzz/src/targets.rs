@@ -1,4 +1,4 @@
-//! The targets, one for each parser of bytes from outside.
+//! The targets, one for each parser of external bytes.
 
 use crate::Target;
 use crate::draw::Draw;
@@ -19,7 +19,7 @@ use storage::testing::{self, FaultyFiles, Loss};
 use storage::{Batch, Compression, Direction, DiskEngine, DiskOptions, Durability, Engine, Ident, Range};
 use wire::scram::{Client, Credential, First, Mechanism};
 
-/// Every target, sorted by name.
+/// All targets, sorted by name.
 pub const TARGETS: &[Target] = &[
     Target { name: "base_page", seeds: pages, run: base_page },
     Target { name: "bson", seeds: documents, run: bson },
@@ -70,7 +70,7 @@ fn pages() -> Vec<Vec<u8>> {
         .to_vec()
 }
 
-/// What a page of a data file says can be read in order.
+/// The entries of an accepted data page can be read in order.
 fn base_page(data: &[u8]) {
     let Some(entries) = testing::read_base_page(data) else { return };
     let bytes: usize = entries.iter().map(|(key, value)| key.len() + value.len()).sum();
@@ -90,7 +90,7 @@ fn batches() -> Vec<Vec<u8>> {
     testing::journal_batch(&batch).into_iter().collect()
 }
 
-/// A batch that is read is written as one that reads alike.
+/// An accepted batch can be written, and read again as an equal batch.
 fn journal_batch(data: &[u8]) {
     let Some(batch) = testing::read_journal_batch(data) else { return };
     let Ok(bytes) = testing::journal_batch(&batch) else { return };
@@ -98,7 +98,7 @@ fn journal_batch(data: &[u8]) {
     assert_eq!(again.map(|again| format!("{:?}", again.ops())), Some(format!("{:?}", batch.ops())));
 }
 
-/// A data directory that was killed after some commits, and the path of its segment.
+/// Returns a data directory of a process killed after some commits, and the path of its segment.
 fn killed() -> Option<(FaultyFiles, PathBuf)> {
     let files = FaultyFiles::new();
     let engine = DiskEngine::open_on(Arc::new(files.clone()), &disk()).ok()?;
@@ -127,7 +127,8 @@ fn journals() -> Vec<Vec<u8>> {
     vec![frames.get(..end).unwrap_or_default().to_vec(), Vec::new()]
 }
 
-/// Whatever is behind a segment's header, the directory opens or is refused, and so it is with what can be saved of it.
+/// For any bytes after a segment's header, the directory opens or is refused, and so does its
+/// salvaged copy.
 fn journal(data: &[u8]) {
     thread_local! {
         static KILLED: Option<(FaultyFiles, PathBuf)> = killed();
@@ -162,14 +163,14 @@ fn requests() -> Vec<Vec<u8>> {
     requests.iter().map(|request| request.as_bytes().to_vec()).collect()
 }
 
-/// A request is no longer than what came.
+/// A request is not longer than the input.
 fn http(data: &[u8]) {
     if let Some(length) = server::request_length(data) {
         assert!(length <= data.len(), "a request of {length} bytes out of {}", data.len());
     }
 }
 
-/// What passes validation reads back whole.
+/// A document that passes validation can be read completely.
 fn bson(data: &[u8]) {
     if validate(data).is_err() {
         return;
@@ -182,7 +183,7 @@ fn bson(data: &[u8]) {
     assert_eq!(copy.finish().bytes(), data, "a validated document is copied to the byte");
 }
 
-/// Both sides' messages, each behind a byte that says which of them it is.
+/// Messages of both sides, each after a byte with the step of the exchange.
 fn conversations() -> Vec<Vec<u8>> {
     let messages = [
         "0n,,n=user,r=rOprNGfwEbeRWgbNEkqO",
@@ -194,7 +195,7 @@ fn conversations() -> Vec<Vec<u8>> {
     messages.iter().map(|message| message.as_bytes().to_vec()).collect()
 }
 
-/// No message that isn't made with a password's key lets anybody in, or shows a server that knows it.
+/// Messages without the password's key neither authenticate a client nor a server.
 fn scram(data: &[u8]) {
     let Some((step, message)) = data.split_first() else { return };
     let credential = || Credential {
@@ -213,14 +214,15 @@ fn scram(data: &[u8]) {
         1 => {
             let Ok(first) = first(b"n,,n=user,r=abcdefgh") else { return };
             let Ok((server, reply)) = first.reply(credential()) else { return };
-            // The right nonce in the place of the one that was made up, so that what is behind it is looked at.
+            // Inserts the correct nonce, so that the rest of the message is parsed.
             let nonce = reply.split([',', '=']).nth(1).unwrap_or_default();
             let message = String::from_utf8_lossy(message).replace("abcdefgh", nonce);
             assert!(server.finish(message.as_bytes()).is_err(), "a proof without a key");
         }
         _ => {
             let Ok(client) = Client::new(Mechanism::Sha256, "user", "password") else { return };
-            // Hashing a password is slow where the message asks for it, and its nonce isn't this client's anyhow.
+            // A message can request slow hashing of a password. Its nonce is not this client's in
+            // any case.
             assert!(client.reply(message).is_err(), "an answer to another client");
         }
     }
@@ -231,7 +233,7 @@ fn certificates() -> Vec<Vec<u8>> {
     wire::pem::sections(file).unwrap_or_default().into_iter().map(|section| section.bytes).collect()
 }
 
-/// A client's certificate has a subject, or is none.
+/// A client's certificate has a subject, or is rejected.
 fn certificate(data: &[u8]) {
     if let Ok(facts) = wire::certificates::facts(&data.to_vec().into()) {
         assert!(!facts.subject.contains('\0'), "what isn't printable is escaped");
@@ -255,10 +257,11 @@ fn recordings() -> Vec<Vec<u8>> {
     vec![file, recording::begin(&DocumentBuf::empty())]
 }
 
-/// What is read of a file is what is written again, and damage is told, not believed.
+/// Parsed recordings are written unchanged, and damage is reported.
 fn recording(data: &[u8]) {
     reads_back(data);
-    // Checksums keep what is broken from what is behind them: so once more with the right one.
+    // Checksums stop broken content before the parser. A second run therefore has the correct
+    // checksum.
     let content = data.get(8..).unwrap_or_default();
     let mut file = recording::begin(&DocumentBuf::empty());
     file.extend((content.len() as u32).to_le_bytes());
@@ -285,7 +288,7 @@ fn texts() -> Vec<Vec<u8>> {
     texts.iter().map(|text| text.as_bytes().to_vec()).collect()
 }
 
-/// What parses is valid, and its canonical text parses to the same bytes.
+/// Parsed text is valid BSON, and its canonical text parses to the same bytes.
 fn extended_json(data: &[u8]) {
     let Ok(text) = std::str::from_utf8(data) else { return };
     let Ok(document) = extended_json::parse(text) else { return };
@@ -316,7 +319,8 @@ fn key_string(data: &[u8]) {
     }
 }
 
-/// What applies is BSON, does nothing a second time, and can be described.
+/// The result of an applied diff is BSON, a second application changes nothing, and a diff can be
+/// described.
 fn diff(data: &[u8]) {
     let sections = ["d", "u", "i", "s", "sa", "sd", "a", "b", "l", "u0", "s0", "u7", "s1"];
     let mut draw = Draw::new(data);
@@ -339,7 +343,7 @@ fn tokens() -> Vec<Vec<u8>> {
     vec![event.concat(), mark.to_vec()]
 }
 
-/// What is a token is written as it was read, and has fragments that are read back.
+/// A parsed resume token is written unchanged, and its fragments can be parsed.
 fn resume_token(data: &[u8]) {
     let hex: String = data.iter().map(|byte| format!("{byte:02X}")).collect();
     let mut out = Builder::new();
@@ -363,7 +367,7 @@ fn entries() -> Vec<Vec<u8>> {
     vec![recorder.finish().0]
 }
 
-/// The header may be broken, the values can't be; reading never panics, nor does telling of it.
+/// The header may be damaged, the values not. Reading and describing an entry never panics.
 fn log_entry(data: &[u8]) {
     let value = sample().into_bytes();
     let parts = [(0, data.to_vec()), (1, value.clone()), (2, value)];
@@ -373,7 +377,7 @@ fn log_entry(data: &[u8]) {
     }
 }
 
-/// The words of the language, from its own tables.
+/// Returns the words of the query language from its own tables.
 fn words() -> Vec<&'static str> {
     let mut words: Vec<&str> =
         query::matcher::operators::OPERATORS.iter().map(|operator| operator.name).collect();
@@ -464,7 +468,8 @@ fn pipeline(data: &[u8]) {
     }
 }
 
-/// Whatever stages, update operators and expressions make of a document, each reply and all that is stored is BSON.
+/// Every reply and every stored document is BSON, for any combination of stages, update operators
+/// and expressions.
 fn stored(data: &[u8]) {
     thread_local! {
         static SERVER: Arc<Server> = start();
@@ -552,14 +557,14 @@ fn frames() -> Vec<Vec<u8>> {
     vec![message, hello, compressed]
 }
 
-/// Whatever arrives, the server answers or hangs up, and still serves the next connection.
+/// The server answers any input or closes the connection, and still serves the next connection.
 fn wire_frame(data: &[u8]) {
     thread_local! {
         static SERVER: Arc<Server> = start();
     }
     SERVER.with(|server| {
         let mut frame = data.to_vec();
-        // The length is what net.rs has read by, so it is right by the time a frame is handled.
+        // net.rs reads frames by their length, so a handled frame has a correct length.
         let length = frame.len() as i32;
         if let Some(place) = frame.get_mut(..4) {
             place.copy_from_slice(&length.to_le_bytes());

@@ -1,5 +1,5 @@
-//! Every fuzz target, briefly: what is kept of earlier fuzzing, and the same inputs each time, as many as fit into a second
-//! or so.
+//! Runs every fuzz target briefly: the corpus first, then the same random inputs each time for
+//! about a second.
 
 use std::time::Duration;
 

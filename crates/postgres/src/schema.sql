@@ -1,8 +1,8 @@
--- What the store keeps, in a schema of its own. schema.rs replaces SCHEMA, FENCE and QUEUE.
+-- Tables and functions of the store, in a separate schema. schema.rs replaces SCHEMA, FENCE and QUEUE.
 --
--- Keys are compared as memcmp does. A key beyond 2,000 bytes is kept in `long`, and stands in `key` with its
--- first 2,000 bytes and its SHA-256. A null value is a key that a transaction has claimed, which nobody but the
--- transaction ever sees.
+-- Keys are compared by memcmp. A key longer than 2,000 bytes is stored in `long`. Its `key` column has the first
+-- 2,000 bytes and the SHA-256. A null value is a key claimed by a transaction. No other transaction ever sees
+-- it.
 
 create schema if not exists SCHEMA;
 
@@ -16,14 +16,14 @@ alter table SCHEMA.kv alter column key set storage plain;
 
 create table SCHEMA.trees (ident int8 primary key);
 
--- How often the catalog has been changed, in a row of its own: every sight reads it.
+-- Number of catalog changes, in a separate row: every view reads it.
 create table SCHEMA.catalog (one int4 primary key, generation int8 not null) with (fillfactor = 10);
 insert into SCHEMA.catalog values (1, 0);
 
--- What the catalog says of the collection with this tree.
+-- Generation of the latest catalog change of the collection with this tree.
 create table SCHEMA.generations (ident int8 primary key, generation int8 not null) with (fillfactor = 50);
 
--- How many documents a collection has and how many bytes: the sum over slots, so that writers seldom meet.
+-- Number of documents and bytes of a collection: the sum over slots, so that writers seldom conflict.
 create table SCHEMA.counts (
     ident int8 not null, slot int8 not null, records int8 not null, bytes int8 not null,
     primary key (ident, slot)
@@ -34,21 +34,21 @@ create sequence SCHEMA.idents increment 64 start 64;
 -- The processes that use the schema, each with a lease.
 create table SCHEMA.fronts (front int8 primary key, until timestamptz not null);
 
--- Indexes being built, and the records that have changed meanwhile.
+-- Index builds, and the records that have changed since their start.
 create table SCHEMA.builds (ident int8 primary key, front int8 not null, key_string bytea, type_bits bytea);
 create table SCHEMA.marks (ident int8, record int8, primary key (ident, record));
 
--- Checks what a change expects, and applies it; raises VE001 where something isn't as expected. A unique key
--- that is taken raises 23505. The fence is held up by whoever changes the catalog.
---   g: collections' generations             i: keys that must be free, and get values
---   p: keys that get values, free or not    q: keys that must be free or have the value that they get
---   u: values to be replaced, by SHA-256    d: values to be removed, by SHA-256
---   x: keys to be removed, if the value is that of the SHA-256 or that is null
---   e: values that must be there, by SHA-256, or must not where that is null
+-- Checks the expectations of a change and applies it. Raises VE001 if an expectation does not hold, and 23505
+-- for a unique key that is taken. A process that changes the catalog holds the fence.
+--   g: collections' generations             i: keys that must be free, with new values
+--   p: keys with new values, free or not    q: keys that must be free or have the new value
+--   u: values to replace, by SHA-256        d: values to remove, by SHA-256
+--   x: keys to remove, if the value has the SHA-256 or the SHA-256 is null
+--   e: values that must exist, by SHA-256; a null SHA-256 means that no value may exist
 --   o: keys that must be free or have a value, by SHA-256
---   n: bytes that no key may consist of with eight more
---   m: records changed in a collection with an index being built
---   c: how counts change
+--   n: prefixes that no key may have with exactly eight more bytes
+--   m: changed records of a collection with an index build
+--   c: changes of counts
 create function SCHEMA.apply(
     gi int8[], gv int8[],
     ii int8[], ik bytea[], il bytea[], iv bytea[],
@@ -146,8 +146,8 @@ begin
     end if;
 end $$;
 
--- Claims keys for the transaction under way: those that are there, and those that may come to be. Raises
--- 40001 where one has changed since the transaction's snapshot, 55P03 where another transaction has it.
+-- Claims keys for the current transaction: existing keys, and keys that may be added. Raises 40001 if a key has
+-- changed since the transaction's snapshot, and 55P03 if another transaction has claimed it.
 create function SCHEMA.claim(ii int8[], ik bytea[], il bytea[]) returns void language plpgsql as $$
 begin
     perform 1 from SCHEMA.kv t join unnest(ii, ik) x(i, k) on t.ident = x.i and t.key = x.k
@@ -155,8 +155,8 @@ begin
     insert into SCHEMA.kv (ident, key, long) select * from unnest(ii, ik, il) on conflict do nothing;
 end $$;
 
--- Keeps collections as they are until the transaction under way has ended. Raises 40001 where one has changed
--- since its snapshot, VE001 where it was another before.
+-- Locks collections against changes until the current transaction has ended. Raises 40001 if a collection has
+-- changed since the transaction's snapshot, and VE001 if its generation was already another one.
 create function SCHEMA.hold(gi int8[], gv int8[]) returns void language plpgsql as $$
 declare
     found_rows int8;
@@ -169,14 +169,14 @@ begin
     end if;
 end $$;
 
--- The log of changes, which change streams read.
+-- The log of changes, read by change streams.
 --
--- A commit that is logged first writes what it has to tell under a number of its own. Then it takes its place
--- in the queue, an advisory lock that it keeps until it has ended, is given its time, and notes which number
--- has it. So no time is given before the commit of every earlier one can be seen: whoever reads the log sees
--- all entries up to a time, and none is ever added before.
+-- A logged commit first writes its entry under a number of its own. It then enters the queue, an advisory lock
+-- that it holds until its end. In the queue it receives its time and records the number of its entry. A commit
+-- therefore receives its time only when every earlier commit is visible. A reader of the log sees all entries
+-- up to a time, and no earlier entry is added afterwards.
 --
--- Times are those of the oplog, less 2^63: seconds since 1970 in the high half.
+-- Times are times of the oplog minus 2^63: seconds since 1970 in the high half.
 
 create table SCHEMA.log (
     body int8, part int4, value bytea not null, primary key (body, part)
@@ -186,18 +186,18 @@ create table SCHEMA.log_order (
     time int8 primary key, body int8 not null, bytes int8 not null
 ) with (autovacuum_vacuum_scale_factor = 0.1);
 
--- Stretches of the log, each up to a time, by which it is trimmed.
+-- Segments of the log, each up to a time, for trimming.
 create table SCHEMA.log_stretches (upto int8 primary key, bytes int8 not null);
 
 create sequence SCHEMA.log_bodies;
 create sequence SCHEMA.clock minvalue -9223372036854775808 start -9223372036854775808;
 
--- How many bytes of the log are kept; zero where there is none.
+-- Size limit of the log in bytes; zero without a log.
 create table SCHEMA.log_limit (one int4 primary key, bytes int8 not null);
 insert into SCHEMA.log_limit values (1, 1073741824);
 
--- What the limit is, for a front that wants another unless that is negative; raises VE002 where others rely on
--- there being a log, or none.
+-- Returns the size limit of the log, and changes it if `wanted` is not negative. Raises VE002 if the change would
+-- add or remove the log while other processes use the schema.
 create function SCHEMA.keep_log(own int8, wanted int8) returns int8 language plpgsql set lock_timeout = 0 as $$
 declare
     present int8;
@@ -219,7 +219,7 @@ begin
     return wanted;
 end $$;
 
--- Lets the clock go on to a time, if it isn't there yet, and gives what it shows: later commits get later times.
+-- Advances the clock to a time, unless it is already later. Returns the clock; later commits get later times.
 create function SCHEMA.tick(earliest int8) returns int8 language plpgsql as $$
 declare
     at int8;
@@ -232,8 +232,8 @@ begin
     return at;
 end $$;
 
--- Brings the stretches up to date, and removes the oldest while there is more than the limit says; gives the
--- bytes that are left. One front at a time does so, the others are only told.
+-- Updates the segments, and removes the oldest while the log exceeds its limit. Returns the remaining bytes. One
+-- process at a time does this; other processes only receive the result.
 create function SCHEMA.trim() returns int8 language plpgsql as $$
 declare
     most int8;
@@ -265,11 +265,11 @@ begin
     return held;
 end $$;
 
--- The number of a life: PostgreSQL empties this table when it recovers from a crash, or is promoted.
+-- Id of the incarnation: PostgreSQL empties this table when it recovers from a crash or is promoted.
 create unlogged table SCHEMA.life (one int4 primary key, id int8 not null);
 
--- The number of this life. Whoever asks first in a life makes it, and has all read the catalog again: changes of
--- it may be lost, and others be made under the same generations.
+-- Returns the id of this incarnation. The first call in an incarnation creates it and makes all processes read the
+-- catalog again: catalog changes may be lost, and other changes may get the same generations.
 create function SCHEMA.life() returns int8 language plpgsql as $$
 declare
     present int8;
@@ -284,9 +284,9 @@ begin
     end loop;
 end $$;
 
--- Writes an entry of so many bytes, and gives the last of so many times that it takes. Nothing may come behind
--- it in a transaction but the commit.
--- The entry has the number `own`, which the front gives it.
+-- Writes a log entry of `size` bytes. Returns the last of the `ticks` times that it takes. In a transaction, only
+-- the commit may follow.
+-- The entry has the number `own`, assigned by the process.
 create function SCHEMA.record(earliest int8, ticks int8, parts int8[], vals bytea[], size int8, own int8)
 returns int8 language plpgsql as $$
 declare
@@ -302,8 +302,8 @@ begin
     return at;
 end $$;
 
--- The time of the entry of this number, which was given after `since`; null where its commit has not come to be,
--- and never will: the row that is left here stands in its way. Waits for a commit under way.
+-- Returns the time of the entry with this number, which was given after `since`. Returns null if its commit does
+-- not exist: the row inserted here prevents it permanently. Waits for a running commit.
 create function SCHEMA.find_out(own int8, first int8, since int8) returns int8 language plpgsql as $$
 declare
     at int8;
@@ -318,9 +318,9 @@ begin
     return at;
 end $$;
 
--- What commits of one statement call, which direct.rs puts together.
+-- Functions for commits of one statement, which direct.rs builds.
 
--- The last of so many times, for an entry of the log: the place in the queue is this transaction's until it ends.
+-- Returns the last of `ticks` times for a log entry. The transaction keeps its place in the queue until its end.
 create function SCHEMA.next_time(earliest int8, ticks int8) returns int8 language plpgsql as $$
 declare
     nothing text;
@@ -335,18 +335,18 @@ begin
     return at;
 end $$;
 
--- Says that something isn't as expected.
+-- Raises the error of a failed expectation.
 create function SCHEMA.changed() returns bool language plpgsql as $$
 begin
     raise exception using errcode = 'VE001', message = 'changed';
 end $$;
 
--- Trees that are gone, whose rows aren't yet, and from which key on there may be some: not to walk over those again
--- that have been removed and that somebody's old snapshot still needs.
+-- Dropped trees whose rows still exist, each with the key from which rows may remain. The key avoids scanning
+-- removed rows again that an old snapshot still needs.
 create table SCHEMA.dropped (ident int8 primary key, since bytea not null) with (fillfactor = 50);
 
--- Removes so many rows at most of what has been dropped; how many there were. Negative where there was nothing to do,
--- or another front was at it.
+-- Removes at most `most` rows of dropped trees. Returns their number. Negative without any work, or while another
+-- process does it.
 create function SCHEMA.sweep(most int8) returns int8 language plpgsql as $$
 declare
     tree record;

@@ -248,8 +248,8 @@ pub enum Reached {
     There,
     /// The caller ended the wait.
     GaveUp,
-    /// The database server's administrator cancelled the wait, with this message. The members may
-    /// or may not have the commit.
+    /// The wait was cancelled on the database server, with this message. The members may or may not
+    /// have the commit.
     Cancelled(String),
 }
 
