@@ -12,21 +12,22 @@ import (
 	"go.mongodb.org/mongo-driver/v2/bson"
 )
 
-// Changes as text that doesn't vary from run to run: extended JSON (int32 as plain numbers), in which fields of documents
-// go by their names, as maps have none other; what indexes and options are made of keeps its order, which matters there.
-// ObjectIDs, dates, timestamps and UUIDs are numbered as they appear, so that references can still be followed. The
-// packages for PyTest, Node.js and JUnit write theirs alike.
+// Changes as text that is equal in every run: extended JSON with int32 as plain numbers. Fields of documents
+// are sorted by name, because maps have no order. Indexes and options keep their order, which is significant.
+// ObjectIDs, dates, timestamps and UUIDs are numbered in order of appearance, so that references can be
+// followed. The packages for PyTest, Node.js and JUnit use the same format.
 
 const lineMax = 100
 
-// show tells what is written for a volatile value, by its kind.
+// show returns the text for a volatile value, by its kind.
 type show func(kind string, value any) any
 
 func anonymous(kind string, _ any) any { return "<" + kind + ">" }
 
 func exact(_ string, value any) any { return value }
 
-// text has the changes as the server has them, but documents with volatile keys last, and by all else.
+// text returns the changes in the server's order, but documents with volatile keys last, sorted by their
+// other contents.
 func text(changes []bson.D) string {
 	type placed struct {
 		change            bson.D
@@ -74,7 +75,7 @@ func get(document any, name string) any {
 	return nil
 }
 
-// event leaves out the database, whose name differs from run to run.
+// event returns an event without the database, whose name is different in each run.
 func event(change bson.D, shown show) bson.D {
 	own := bson.D{}
 	for _, part := range change {
@@ -95,12 +96,12 @@ func event(change bson.D, shown show) bson.D {
 	return own
 }
 
-// plain has volatile values as they are shown, and fields by their names where these are a test's documents.
+// plain returns a document with volatile values as shown. Fields of a test's documents are sorted by name.
 func plain(value any, shown show, byName bool) any {
 	switch value := value.(type) {
 	case bson.D:
 		if byName {
-			// Before anything is numbered: a map's fields come in another order each time.
+			// Sorted before values are numbered: a map's fields have a random order.
 			value = slices.Clone(value)
 			slices.SortStableFunc(value, func(a, b bson.E) int { return cmp.Compare(a.Key, b.Key) })
 		}
@@ -153,11 +154,12 @@ func line(value any) string {
 		var text bytes.Buffer
 		encoder := json.NewEncoder(&text)
 		encoder.SetEscapeHTML(false)
-		// Nothing fails to be encoded here.
+		// Encoding cannot fail here.
 		_ = encoder.Encode(value)
 		return strings.TrimSuffix(text.String(), "\n")
 	}
-	// Only documents are written as extended JSON, which is read again for blanks where the others have them.
+	// Only documents are written as extended JSON. They are parsed again to get the white space of the other
+	// packages.
 	whole, err := bson.MarshalExtJSON(bson.D{{Key: "v", Value: value}}, true, false)
 	if err != nil {
 		return fmt.Sprintf("%q", err)
@@ -171,7 +173,7 @@ func line(value any) string {
 	return line(read["v"])
 }
 
-// layout has in one line what fits, except for the list of events itself.
+// layout puts values that fit on one line, except the list of events itself.
 func layout(value any, indent string) string {
 	short := line(value)
 	if indent != "" && len(indent)+len(short) <= lineMax {

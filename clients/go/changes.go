@@ -12,8 +12,8 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo"
 )
 
-// Changes are what has become of a database since a snapshot of it: events like those of change streams. A test that
-// changed exactly what it should compares them with what it expects.
+// Changes are the changes of a database since a snapshot of it, in the form of change events. Tests compare
+// them with the expected changes.
 func Changes(t testing.TB, db *mongo.Database, name string) []bson.M {
 	t.Helper()
 	var changes []bson.M
@@ -21,15 +21,15 @@ func Changes(t testing.TB, db *mongo.Database, name string) []bson.M {
 	return changes
 }
 
-// Approve compares what has changed since a snapshot with testdata/TEST.approved.json. The file is written where there is
-// none (but not in CI), and where the variable VELLUM_APPROVE is set.
+// Approve compares the changes since a snapshot with testdata/TEST.approved.json. It writes the file if it is
+// missing (except in CI), or if the variable VELLUM_APPROVE is set.
 func Approve(t testing.TB, db *mongo.Database, name string) {
 	t.Helper()
 	clean := regexp.MustCompile(`[^\w.-]+`).ReplaceAllString(t.Name(), "_")
 	ApproveFile(t, db, name, filepath.Join("testdata", clean+".approved.json"))
 }
 
-// ApproveFile does the same with a file of another place or name.
+// ApproveFile is Approve with another file.
 func ApproveFile(t testing.TB, db *mongo.Database, name, file string) {
 	t.Helper()
 	var changes []bson.D

@@ -14,7 +14,7 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 )
 
-// atHome has no variable set that says what becomes of files.
+// atHome unsets the variables that control the writing of files.
 func atHome(t *testing.T) {
 	t.Setenv("CI", "")
 	t.Setenv("VELLUM_APPROVE", "")
@@ -46,7 +46,7 @@ func TestTheFileIsTheSameInAllLanguages(t *testing.T) {
 	keys := bson.D{{Key: "name", Value: 1}, {Key: "born", Value: -1}}
 	must(people.Indexes().CreateOne(ctx, mongo.IndexModel{Keys: keys, Options: options.Index().SetUnique(true)}))
 	by, at := bson.NewObjectID(), time.Now()
-	// Their order isn't that of their random keys.
+	// Their order differs from the order of their random keys.
 	for _, number := range []int{2, 1} {
 		key := make([]byte, 16)
 		must(rand.Read(key))
@@ -65,7 +65,7 @@ func TestAnApprovedFileIsNamedAfterItsTest(t *testing.T) {
 	Approve(t, db, "ready")
 }
 
-// failing records what a test would have said.
+// failing records the failure messages of a test.
 type failing struct {
 	testing.TB
 	said string

@@ -17,14 +17,14 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 )
 
-// Args are options of the shared server beyond its port, such as "--replset", "rs0". Set them in TestMain.
+// Args are options of the shared server besides its port, such as "--replset", "rs0". Set them in TestMain.
 var Args []string
 
-// User, set in TestMain, has a shared server that only users get into: url.UserPassword("root", "secret").
+// User enables access control of the shared server: url.UserPassword("root", "secret"). Set it in TestMain.
 var User *url.Userinfo
 
-// URIOptions are added to the shared server's connection string, such as "tlsCAFile=ca.pem" where Args ask for TLS. Set
-// them in TestMain.
+// URIOptions are added to the shared server's connection string, such as "tlsCAFile=ca.pem" if Args enable
+// TLS. Set them in TestMain.
 var URIOptions string
 
 const nameBytesMax = 63
@@ -40,7 +40,7 @@ type connection struct {
 	uri    string
 }
 
-// A template is built by whoever asks first; the others wait for it.
+// The first test that needs a template builds it. Other tests wait.
 type template struct {
 	once sync.Once
 	name string
@@ -56,7 +56,7 @@ func connect() (connection, error) {
 	return connection{client, server.URI}, err
 }
 
-// Client is connected to the server that all tests of this binary share.
+// Client returns a client of the server that all tests of this binary share.
 func Client(t testing.TB) *mongo.Client {
 	t.Helper()
 	found, err := shared()
@@ -66,7 +66,7 @@ func Client(t testing.TB) *mongo.Client {
 	return found.client
 }
 
-// URI is the shared server's connection string.
+// URI returns the shared server's connection string.
 func URI(t testing.TB) string {
 	t.Helper()
 	Client(t)
@@ -74,7 +74,7 @@ func URI(t testing.TB) string {
 	return found.uri
 }
 
-// Database is empty, and the test's own: it is dropped when the test ends.
+// Database returns an empty database for the test. It is dropped when the test ends.
 func Database(t testing.TB) *mongo.Database {
 	t.Helper()
 	db := Client(t).Database(name(t))
@@ -86,12 +86,12 @@ func Database(t testing.TB) *mongo.Database {
 	return db
 }
 
-// Fork is a database of the test's own with all that build puts into it. A function is called once; every test
-// gets a copy-on-write twin of what it built, in time that doesn't grow with documents.
+// Fork returns a database for the test with all data that build inserts. Each function is called once. Every
+// test gets a copy-on-write twin of its database. The time does not depend on the number of documents.
 func Fork(t testing.TB, build func(context.Context, *mongo.Database) error) *mongo.Database {
 	t.Helper()
 	client := Client(t)
-	// Of functions only the code is known: closures made at one place are one template.
+	// Functions are identified by their code: closures created at one place are one template.
 	entry, _ := templates.LoadOrStore(reflect.ValueOf(build).Pointer(), &template{})
 	origin := entry.(*template)
 	origin.once.Do(func() {
@@ -106,24 +106,25 @@ func Fork(t testing.TB, build func(context.Context, *mongo.Database) error) *mon
 	return db
 }
 
-// Reset empties every collection; collections, indexes and validators stay.
+// Reset empties every collection. Collections, indexes and validators stay.
 func Reset(t testing.TB, db *mongo.Database) {
 	t.Helper()
 	command(t, db.Client(), bson.D{{Key: "resetDatabase", Value: db.Name()}})
 }
 
-// Snapshot keeps the database's state under a name, replacing an earlier one, until the test ends.
+// Snapshot saves the database's state under a name until the test ends. It replaces an earlier snapshot of
+// this name.
 func Snapshot(t testing.TB, db *mongo.Database, name string) {
 	t.Helper()
 	command(t, db.Client(), bson.D{{Key: "snapshotDatabase", Value: db.Name()}, {Key: "name", Value: name}, {Key: "replace", Value: true}})
 	t.Cleanup(func() {
-		// A second snapshot of this name has gone with the first.
+		// Errors are ignored: the cleanup of a later snapshot of this name may have removed it.
 		admin := db.Client().Database("admin")
 		_ = admin.RunCommand(context.Background(), bson.D{{Key: "dropSnapshot", Value: db.Name()}, {Key: "name", Value: name}})
 	})
 }
 
-// Restore puts the database back into the state of a snapshot, which stays.
+// Restore restores the database from a snapshot, which stays.
 func Restore(t testing.TB, db *mongo.Database, name string) {
 	t.Helper()
 	command(t, db.Client(), bson.D{{Key: "restoreDatabase", Value: db.Name()}, {Key: "name", Value: name}})
@@ -136,7 +137,7 @@ func command(t testing.TB, client *mongo.Client, command bson.D) {
 	}
 }
 
-// name tells which test a database is of, and differs from all others.
+// name returns a unique database name that contains the test's name.
 func name(t testing.TB) string {
 	end := fmt.Sprintf("_%d_%d", os.Getpid(), numbers.Add(1))
 	clean := strings.Map(func(r rune) rune {

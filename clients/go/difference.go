@@ -4,11 +4,12 @@ import "strings"
 
 const (
 	contextLines = 3
-	// Beyond so many pairs of lines all of the one text is shown, then all of the other.
+	// Beyond this number of line pairs, all lines of one text are shown, then all lines of the other.
 	pairsMax = 4_000_000
 )
 
-// lineDifference shows lines of the first text alone with a minus, those of the second with a plus, and some around them.
+// lineDifference returns lines of only the first text with a minus, of only the second with a plus, and their
+// context.
 func lineDifference(before, after string) string {
 	end := func(r rune) bool { return r == '\n' }
 	old, now := strings.FieldsFunc(before, end), strings.FieldsFunc(after, end)
@@ -31,7 +32,7 @@ func lineDifference(before, after string) string {
 	return strings.Join(near(shown), "\n")
 }
 
-// commonLines counts for each pair of lines those in common from there on.
+// commonLines returns, for each pair of lines, the number of common lines from there on.
 func commonLines(old, now []string) [][]int {
 	common := make([][]int, len(old)+1)
 	tooMany := len(old)*len(now) > pairsMax

@@ -13,10 +13,10 @@ import (
 	"runtime"
 )
 
-// embedded is this platform's program, compressed: releases of the module set it, the source tree doesn't.
+// embedded is this platform's compressed program. Releases of the module set it, the source tree does not.
 var embedded []byte
 
-// findProgram tells which program to run.
+// findProgram returns the program to run.
 func findProgram() (string, error) {
 	if named := os.Getenv("VELLUM_BINARY"); named != "" {
 		found, err := exec.LookPath(named)
@@ -35,7 +35,7 @@ func findProgram() (string, error) {
 		"or take the module of a release, which carries it", runtime.GOOS, runtime.GOARCH)
 }
 
-// unpack puts the program into the user's cache, once for each version of it.
+// unpack writes the program into the user's cache, once for each version.
 func unpack(compressed []byte) (string, error) {
 	cache, err := os.UserCacheDir()
 	if err != nil {
@@ -58,7 +58,7 @@ func unpack(compressed []byte) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	// Under another name first: other test binaries may be doing the same.
+	// Written under another name first: other test binaries may do the same at this time.
 	file, err := os.CreateTemp(folder, "unpacking-")
 	if err != nil {
 		return "", err

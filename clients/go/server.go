@@ -1,5 +1,5 @@
-// Package vellumtest gives every Go test a MongoDB database of its own: empty, or a fork of a template that is
-// built once. One server runs for each test binary, and ends with it, however it ends.
+// Package vellumtest gives every Go test its own MongoDB database: empty, or a fork of a template that is
+// built once. Each test binary runs one server. The server ends with the test binary in any case.
 //
 //	func TestPeople(t *testing.T) {
 //		db := vellumtest.Fork(t, fill)
@@ -23,8 +23,8 @@ import (
 
 const startTimeout = 30 * time.Second
 
-// Server is a running vellum process. It ends when its standard input closes, which the operating system sees to
-// when this process ends, also by SIGKILL.
+// Server is a running vellum process. It ends when its standard input closes. The operating system closes it
+// when this process ends, even by SIGKILL.
 type Server struct {
 	// URI is the connection string.
 	URI   string
@@ -32,11 +32,11 @@ type Server struct {
 	stdin io.Closer
 }
 
-// running holds the servers that haven't been stopped: the garbage collector closes the standard input of one that nobody
-// refers to any longer, though its URI is in use.
+// running contains the servers that have not been stopped. Without it, the garbage collector would close the
+// standard input of an unreferenced server whose URI is in use.
 var running sync.Map
 
-// lastWords keeps the end of what the server logs, to be shown when it doesn't start.
+// lastWords keeps the end of the server's log, for the error of a failed start.
 type lastWords struct {
 	lock sync.Mutex
 	text []byte
@@ -58,14 +58,14 @@ func (w *lastWords) String() string {
 	return strings.TrimSpace(string(w.text))
 }
 
-// Start runs the program that VELLUM_BINARY names, or the one that a release of this module carries, or else the
-// vellum on the path, with these further options. The error of a server that doesn't start is the server's own message.
+// Start runs the program named by VELLUM_BINARY, or the program in a release of this module, or vellum on the
+// path, with these further options. A failed start returns the server's own message.
 func Start(args ...string) (*Server, error) {
 	return start(nil, "", args)
 }
 
-// StartAs does the same for a server that only users get into. The first is this one, who may do everything; URI has
-// their password.
+// StartAs starts a server with access control. The given user is the first user and has all privileges. URI
+// contains the password.
 func StartAs(user *url.Userinfo, args ...string) (*Server, error) {
 	return start(user, "", args)
 }
@@ -79,7 +79,7 @@ func start(user *url.Userinfo, uriOptions string, args []string) (*Server, error
 	if user != nil {
 		password, _ := user.Password()
 		cmd.Env = append(os.Environ(), "MONGO_INITDB_ROOT_USERNAME="+user.Username(), "MONGO_INITDB_ROOT_PASSWORD="+password)
-		// The clock is for tests, and off where there are users, unless it is asked for.
+		// The clock is for tests. With users, it is off unless it is requested.
 		asked := func(arg string) bool { return strings.HasPrefix(arg, "--test-commands") }
 		if !slices.ContainsFunc(args, asked) {
 			cmd.Args = append(cmd.Args, "--test-commands")
@@ -111,12 +111,12 @@ func start(user *url.Userinfo, uriOptions string, args []string) (*Server, error
 	return server, nil
 }
 
-// connectionString adds a user, and what only clients know: where certificates are, say.
+// connectionString adds a user, and client options such as the location of certificates.
 func connectionString(uri string, user *url.Userinfo, options string) string {
 	if user != nil {
 		password, _ := user.Password()
 		login := url.QueryEscape(user.Username()) + ":" + url.QueryEscape(password)
-		// A blank is %20 there, and + is itself.
+		// A space is %20 there, and + stands for itself.
 		uri = strings.Replace(uri, "://", "://"+strings.ReplaceAll(login, "+", "%20")+"@", 1)
 	}
 	if options == "" {
@@ -128,7 +128,7 @@ func connectionString(uri string, user *url.Userinfo, options string) string {
 	return uri + "?" + options
 }
 
-// Stop ends the server and waits until it is gone.
+// Stop stops the server and waits for its end.
 func (s *Server) Stop() error {
 	running.Delete(s)
 	if err := s.stdin.Close(); err != nil {

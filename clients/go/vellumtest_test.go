@@ -35,7 +35,7 @@ func count(t testing.TB, db *mongo.Database) int64 {
 	return found
 }
 
-// answers tells whether a server is there.
+// answers returns true if a server answers.
 func answers(uri string) bool {
 	client, err := mongo.Connect(options.Client().ApplyURI(uri).SetServerSelectionTimeout(300 * time.Millisecond))
 	if err != nil {
@@ -128,7 +128,7 @@ func TestTheServerStaysWhoeverRefersToIt(t *testing.T) {
 	uri := URI(t)
 	for range 5 {
 		runtime.GC()
-		// What is collected is finalized by another goroutine.
+		// Another goroutine runs the finalizers of collected objects.
 		time.Sleep(20 * time.Millisecond)
 	}
 	if !answers(uri) {

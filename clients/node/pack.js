@@ -1,7 +1,8 @@
-// Puts together what is published: `node pack.js OUT linux-x64=PROGRAM darwin-arm64=PROGRAM …`
+// Builds the published packages: `node pack.js OUT linux-x64=PROGRAM darwin-arm64=PROGRAM …`
 //
-// Each program becomes a package of its own, which npm installs on its platform alone, and a copy of this package
-// names them all as optional. They are not named in the tree, where nothing of that name shall be looked up.
+// Each program becomes a separate package, which npm installs only on its platform. A copy of this package
+// lists all of them as optional dependencies. The source tree does not list them, so that npm does not look
+// them up there.
 "use strict";
 
 const fs = require("node:fs");

@@ -1,4 +1,5 @@
-// Vitest: `test: { globalSetup: "@vellum/memory-server/vitest" }`. It wants an ES module with named exports.
+// Vitest: `test: { globalSetup: "@vellum/memory-server/vitest" }`. Vitest requires an ES module with named
+// exports.
 import shared from "./shared.js";
 
 export const setup = shared.begin;

@@ -1,9 +1,10 @@
-// What a test has changed, as text that doesn't vary from run to run: for assertions, and for approval files, which are
-// kept beside a test and compared with it from then on.
+// Changes of a test as text that is equal in every run: for assertions, and for approval files, which are
+// kept next to a test and compared with its later runs.
 //
-// It is extended JSON (int32 as plain numbers). Fields of documents go by their names; what indexes and options are made
-// of keeps its order, which matters there. In files ObjectIds, dates, timestamps and UUIDs are numbered as they appear, so
-// that references can still be followed. The packages for PyTest, Go and JUnit write theirs alike.
+// The text is extended JSON with int32 as plain numbers. Fields of documents are sorted by name. Indexes and
+// options keep their order, which is significant. In files, ObjectIds, dates, timestamps and UUIDs are
+// numbered in order of appearance, so that references can be followed. The packages for PyTest, Go and JUnit
+// use the same format.
 "use strict";
 
 const { AssertionError } = require("node:assert");
@@ -14,13 +15,13 @@ const { EJSON } = require("bson");
 
 const LINE_MAX = 100;
 const KINDS = { $oid: "ObjectId", $date: "Date", $timestamp: "Timestamp" };
-/** The parts of an event that are of a test's documents; others describe collections and indexes. */
+/** Fields of an event that contain a test's documents. Other fields describe collections and indexes. */
 const OF_DOCUMENTS = ["documentKey", "fullDocument", "updateDescription"];
 
 const anonymous = (kind) => `<${kind}>`;
 const exact = (_kind, value) => value;
 
-/** Compares changes with a file. It is written where VELLUM_APPROVE is set, or there is none yet (and this isn't CI). */
+/** Compares changes with a file. Writes the file if VELLUM_APPROVE is set, or if it is missing (except in CI). */
 function approve(changes, file) {
   const name = typeof file === "string" ? file : fileURLToPath(file);
   const changed = text(changes, numbered());
@@ -34,12 +35,12 @@ function approve(changes, file) {
   same(changed, approved, `these aren't the changes in ${name}; VELLUM_APPROVE=1 writes it`);
 }
 
-/** Compares changes with the events that are expected, whose `ns` need no `db`. */
+/** Compares changes with the expected events, whose `ns` need no `db`. */
 function assertSame(changes, expected) {
   same(text(changes, exact), text(expected, exact), "these aren't the changes that were expected");
 }
 
-/** Fails as Node's own assertions do: the message has the difference, and runners that show one themselves can. */
+/** Throws like Node's assertions: the message has the difference, and the error has both values for the runner. */
 function same(actual, expected, what) {
   if (actual === expected) return;
   const error = new AssertionError({ actual, expected, operator: "strictEqual", stackStartFn: same });
@@ -47,7 +48,7 @@ function same(actual, expected, what) {
   throw error;
 }
 
-/** Numbers volatile values of each kind as they appear. */
+/** Numbers volatile values of each kind in order of appearance. */
 function numbered() {
   const names = new Map();
   const counts = {};
@@ -61,7 +62,10 @@ function numbered() {
   };
 }
 
-/** Changes in their order: as the server has them, but documents with volatile keys last, and by all else. */
+/**
+ * Returns the changes in the server's order, but documents with volatile keys last, sorted by their other
+ * contents.
+ */
 function text(changes, shown) {
   const placed = changes.map((change) => {
     const parts = EJSON.serialize(change, { relaxed: false });
@@ -77,7 +81,10 @@ function compare(a, b) {
   return a < b ? -1 : Number(a > b);
 }
 
-/** An event without the database, whose name differs from run to run. Maps, as objects put keys like "10" first. */
+/**
+ * Returns an event without the database, whose name is different in each run. Uses maps: objects sort keys
+ * like "10" first.
+ */
 function event(parts, shown) {
   const { updateDescription: update, ns } = parts;
   const own = { ...parts, ns: { coll: ns.coll } };
@@ -103,7 +110,7 @@ function line(value) {
   return `{${[...value].map(([name, field]) => `${JSON.stringify(name)}: ${line(field)}`).join(", ")}}`;
 }
 
-/** What fits goes into one line, except for the list of events itself. */
+/** Puts values that fit on one line, except the list of events itself. */
 function print(value, indent) {
   const short = line(value);
   const several = Array.isArray(value) ? value.length > 0 : value instanceof Map && value.size > 0;

@@ -1,9 +1,9 @@
-// Where the server's program is: as given, as VELLUM_BINARY says, in this platform's package, or on the path.
+// Location of the server program: as given, from VELLUM_BINARY, in this platform's package, or on the path.
 "use strict";
 
 const path = require("node:path");
 
-/** The program to run. Errors if a platform's package is broken surface when it is started. */
+/** Returns the program to run. Errors of a broken platform package appear when it is started. */
 function findBinary(given) {
   const wanted = given ?? process.env.VELLUM_BINARY;
   if (wanted) return wanted;

@@ -4,28 +4,28 @@ import { EventEmitter } from "node:events";
 export interface InstanceOptions {
   args?: string[];
   port?: number;
-  /** Whether another port is taken where `port` is in use; true unless said. */
+  /** Uses another port if `port` is in use; true by default. */
   portGeneration?: boolean;
   ip?: string;
   dbName?: string;
-  /** A directory to keep documents in, which stays; without it they are in memory. */
+  /** Directory for documents, which is kept. Without it, documents are in memory. */
   dbPath?: string;
   storageEngine?: "ephemeralForTest" | "wiredTiger" | "inMemory";
-  /** Milliseconds, at least 1000; 30,000 unless said. */
+  /** Milliseconds, at least 1000; 30,000 by default. */
   launchTimeout?: number;
   replSet?: string;
-  /** Whether only users get in; who they are says the other `auth`. */
+  /** Enables access control. The other `auth` option defines the users. */
   auth?: boolean;
 }
 
-/** With it only users get in. */
+/** Enables access control. */
 export interface AuthOptions {
-  /** True unless said, where there is an `auth`. */
+  /** True by default, if `auth` is given. */
   enable?: boolean;
   disable?: boolean;
-  /** `mongodb-memory-server-root` unless said. */
+  /** `mongodb-memory-server-root` by default. */
   customRootName?: string;
-  /** `rootuser` unless said. */
+  /** `rootuser` by default. */
   customRootPwd?: string;
   extraUsers?: ExtraUser[];
   force?: false;
@@ -35,7 +35,7 @@ export interface ExtraUser {
   createUser: string;
   pwd: string;
   roles: (string | { role: string; db: string })[];
-  /** `admin` unless said. */
+  /** `admin` by default. */
   database?: string;
   customData?: Record<string, unknown>;
   mechanisms?: ("SCRAM-SHA-1" | "SCRAM-SHA-256")[];
@@ -55,7 +55,7 @@ export interface CleanupOptions {
 
 export interface BinaryOptions {
   systemBinary?: string;
-  /** Nothing is downloaded: 8.x is what there is. */
+  /** Nothing is downloaded: only 8.x is available. */
   version?: string;
   checkMD5?: boolean;
   downloadDir?: string;
@@ -101,7 +101,7 @@ export interface InstanceInfo {
 
 export interface ClockChange {
   set?: Date;
-  /** Milliseconds, also negative. */
+  /** Milliseconds; may be negative. */
   advance?: number;
   freeze?: boolean;
   follow?: boolean;
@@ -114,7 +114,7 @@ export interface ClockState {
   ttlDeleted?: number;
 }
 
-/** A difference, in the form of a change stream's event. */
+/** A difference, in the form of a change event. */
 export interface Change {
   operationType:
     | "insert" | "update" | "replace" | "delete"
@@ -131,10 +131,10 @@ export interface Change {
   stateBeforeChange?: Record<string, unknown>;
 }
 
-/** A change as tests expect it: the database is known. */
+/** A change as expected by tests: the database is implied. */
 export type ExpectedChange = Omit<Change, "ns"> & { ns: { db?: string; coll: string } };
 
-/** A snapshot's name, or the database that this one was forked from. */
+/** The name of a snapshot, or the database of origin of this fork. */
 export type Since = string | { since: string } | { origin: string };
 
 export interface CleanSlate {
@@ -145,20 +145,20 @@ export interface CleanSlate {
   dropSnapshot(database: string, name: string): Promise<unknown>;
   changes(database: string, since: Since): Promise<Change[]>;
   assertChanges(database: string, since: Since, expected: ExpectedChange[]): Promise<void>;
-  /** The file is written where there is none (but not in CI), and where VELLUM_APPROVE is set. */
+  /** Writes the file if it is missing (except in CI), or if VELLUM_APPROVE is set. */
   approveChanges(database: string, since: Since, file: string | URL): Promise<void>;
   clock(change?: ClockChange): Promise<ClockState>;
 }
 
-/** The clean slates of a server that somebody else has started; MONGO_URL's unless said. */
+/** Returns the clean slates of a running server; MONGO_URL by default. */
 export function attach(uri?: string): CleanSlate & { close(): Promise<void> };
 
 declare class VellumServer extends EventEmitter implements CleanSlate {
   readonly process: ChildProcess | undefined;
-  /** A server alone: new, starting, running, stopped; a replica set: init, running, stopped. */
+  /** States of a server: new, starting, running, stopped; of a replica set: init, running, stopped. */
   readonly state: "new" | "init" | "starting" | "running" | "stopped";
   readonly instanceInfo: InstanceInfo | undefined;
-  /** The first user, where only users get in. */
+  /** The first user, with access control. */
   readonly auth: Required<Pick<AuthOptions, "enable" | "customRootName" | "customRootPwd">> | undefined;
   start(forceSamePort?: boolean): Promise<void>;
   stop(cleanup?: CleanupOptions): Promise<boolean>;
@@ -172,14 +172,14 @@ declare class VellumServer extends EventEmitter implements CleanSlate {
   dropSnapshot(database: string, name: string): Promise<unknown>;
   changes(database: string, since: Since): Promise<Change[]>;
   assertChanges(database: string, since: Since, expected: ExpectedChange[]): Promise<void>;
-  /** The file is written where there is none (but not in CI), and where VELLUM_APPROVE is set. */
+  /** Writes the file if it is missing (except in CI), or if VELLUM_APPROVE is set. */
   approveChanges(database: string, since: Since, file: string | URL): Promise<void>;
   clock(change?: ClockChange): Promise<ClockState>;
 }
 
 export class MongoMemoryServer extends VellumServer {
   constructor(options?: ServerOptions);
-  /** The options that it was made with. */
+  /** Options given to the constructor. */
   readonly opts: ServerOptions;
   static create(options?: ServerOptions): Promise<MongoMemoryServer>;
 }
@@ -188,7 +188,7 @@ export class MongoMemoryReplSet extends VellumServer {
   constructor(options?: ReplSetOptions);
   static create(options?: ReplSetOptions): Promise<MongoMemoryReplSet>;
   readonly servers: VellumServer[];
-  /** The options that it was made with: the set's, its members', the binary's. */
+  /** Options given to the constructor: of the set, its members and the binary. */
   readonly replSetOpts: NonNullable<ReplSetOptions["replSet"]>;
   readonly instanceOpts: InstanceOptions[];
   readonly binaryOpts: BinaryOptions;

@@ -1,4 +1,4 @@
-// The classes that users of mongodb-memory-server know, and what only this server can do: fork, reset, snapshot,
+// The classes of mongodb-memory-server, with additional methods of this server: fork, reset, snapshot,
 // restore.
 "use strict";
 
@@ -8,7 +8,7 @@ const { launch, stop } = require("./launch");
 const { readReplSet, readServer } = require("./options");
 const { CleanSlate, attach } = require("./slate");
 
-/** What the two kinds of servers share. */
+/** Common parts of both kinds of servers. */
 class VellumServer extends EventEmitter {
   #options;
   #running;
@@ -21,7 +21,7 @@ class VellumServer extends EventEmitter {
     this.#state = state;
   }
 
-  /** Where the server is in its life; the event `stateChange` tells of another. */
+  /** State of the server. Changes emit the event `stateChange`. */
   get state() {
     return this.#state;
   }
@@ -31,7 +31,7 @@ class VellumServer extends EventEmitter {
     this.emit("stateChange", state);
   }
 
-  /** Starts the server; nothing happens if it runs already. `forceSamePort` takes no other port than the one asked for. */
+  /** Starts the server, unless it runs already. `forceSamePort` allows only the requested port. */
   async start(forceSamePort = false) {
     if (this.#running) return;
     const before = this.#state;
@@ -50,14 +50,14 @@ class VellumServer extends EventEmitter {
     }
   }
 
-  /** The users that `auth` names beside the first. */
+  /** Further users given by `auth`. */
   async #makeUsers() {
     for (const { command, database } of this.#options.auth?.extraUsers ?? []) {
       await this.#slate.run(command, database);
     }
   }
 
-  /** What the server's own commands go over: with the first user, and TLS as the server that was started here has it. */
+  /** Connection for the server's own commands: with the first user, and TLS as configured for the started server. */
   #ownUri() {
     const { auth } = this.#options;
     const uri = this.getUri();
@@ -66,18 +66,18 @@ class VellumServer extends EventEmitter {
     return uri.replace("://", `://${login}`) + trust;
   }
 
-  /** Whom only users get in for: the first of them, undefined where everybody gets in. */
+  /** The first user with access control, otherwise undefined. */
   get auth() {
     const { auth } = this.#options;
     return auth && { enable: true, customRootName: auth.user, customRootPwd: auth.password };
   }
 
-  /** The server's process, undefined while it doesn't run. */
+  /** Process of the server, undefined while it does not run. */
   get process() {
     return this.#running?.child;
   }
 
-  /** What is known of the running server. */
+  /** Information about the running server. */
   get instanceInfo() {
     if (!this.#running) return undefined;
     const { hostname, port } = new URL(this.#running.uri);
@@ -85,13 +85,13 @@ class VellumServer extends EventEmitter {
     return { uri: this.getUri(), ip: hostname, port: Number(port), dbName, dbPath, storageEngine, replSet };
   }
 
-  /** What is known of the server, started if it isn't running. */
+  /** Information about the server, which is started if it does not run. */
   async ensureInstance() {
     await this.start();
     return this.instanceInfo;
   }
 
-  /** The connection string, with a database's name if one is given, and another address for the same port. */
+  /** Connection string, optionally with a database name, and with another address for the same port. */
   getUri(database = "", otherIp = undefined) {
     if (!this.#running) throw new Error("the server is not running: await start() first");
     const [, address, query] = /^mongodb:\/\/([^/]+)\/(.*)$/.exec(this.#running.uri);
@@ -99,7 +99,10 @@ class VellumServer extends EventEmitter {
     return `mongodb://${host}/${database}${query}`;
   }
 
-  /** Stops the server. Data in memory is gone; what lies in `dbPath` stays, as it isn't ours. */
+  /**
+   * Stops the server. Data in memory is gone. Data in `dbPath` stays, because the directory belongs to the
+   * caller.
+   */
   async stop(cleanup = {}) {
     if (cleanup?.force && this.#options.dbPath) {
       throw new Error("cleanup.force is not supported by @vellum/memory-server: dbPath is yours to remove");
@@ -109,7 +112,7 @@ class VellumServer extends EventEmitter {
     return true;
   }
 
-  /** Ends the process; whether there was one. */
+  /** Ends the process. Returns true if it was running. */
   async #end() {
     await this.#slate.close();
     if (!this.#running) return false;
@@ -118,7 +121,7 @@ class VellumServer extends EventEmitter {
     return true;
   }
 
-  /** Nothing is left on disk to clean up. */
+  /** Does nothing: no files are left to clean up. */
   async cleanup() {}
 
   async [Symbol.asyncDispose ?? Symbol("asyncDispose")]() {
@@ -162,7 +165,7 @@ class VellumServer extends EventEmitter {
   }
 }
 
-/** Whether nobody listens on a port of the loopback address. */
+/** Returns true if a port of the loopback address is free. */
 function isFree(port) {
   return new Promise((resolve) => {
     const probe = net.createServer();
@@ -180,12 +183,12 @@ class MongoMemoryServer extends VellumServer {
     this.#given = options;
   }
 
-  /** The options that it was made with. */
+  /** Options given to the constructor. */
   get opts() {
     return { ...this.#given };
   }
 
-  /** A server that is running. */
+  /** Creates and starts a server. */
   static async create(options) {
     const server = new MongoMemoryServer(options);
     await server.start();
@@ -193,7 +196,7 @@ class MongoMemoryServer extends VellumServer {
   }
 }
 
-/** A replica set of one member: transactions and change streams ask for one. */
+/** A replica set of one member, as required by transactions and change streams. */
 class MongoMemoryReplSet extends VellumServer {
   #given;
 
@@ -202,34 +205,34 @@ class MongoMemoryReplSet extends VellumServer {
     this.#given = options;
   }
 
-  /** The options of the set that it was made with. */
+  /** Replica set options given to the constructor. */
   get replSetOpts() {
     return { ...this.#given.replSet };
   }
 
-  /** Those of its members. */
+  /** Member options given to the constructor. */
   get instanceOpts() {
     return [...(this.#given.instanceOpts ?? [])];
   }
 
-  /** Those of the binary. */
+  /** Binary options given to the constructor. */
   get binaryOpts() {
     return { ...this.#given.binary };
   }
 
-  /** A set that is running. */
+  /** Creates and starts a set. */
   static async create(options) {
     const server = new MongoMemoryReplSet(options);
     await server.start();
     return server;
   }
 
-  /** The members that run: this one. */
+  /** The running members: always one. */
   get servers() {
     return this.process ? [this] : [];
   }
 
-  /** The set is ready in its first reply. */
+  /** Waits for the set, which is ready in its first reply. */
   async waitUntilRunning() {
     await this.start();
   }

@@ -1,24 +1,24 @@
-// Starts a server process, and tells its connection string or what it said instead.
+// Starts a server process. Returns its connection string, or an error with its output.
 "use strict";
 
 const { spawn } = require("node:child_process");
 const { findBinary } = require("./binary");
 
-/** What to do where there is no program. */
+/** Advice for a missing program. */
 const MISSING = `npm i -D @vellum/${process.platform}-${process.arch} brings the program, and VELLUM_BINARY names one that is elsewhere`;
 const STOP_MILLIS = 10_000;
 const MESSAGE_MAX = 64 * 1024;
 
 /**
- * Starts the server. It ends when its standard input closes, which the operating system does for a killed
- * process too; so it never outlives this one.
+ * Starts the server. It ends when its standard input closes. The operating system also closes it for a killed
+ * process, so the server never outlives this process.
  */
 function launch({ args = [], port = 0, binary, timeout = 30_000, spawn: spawning = {}, auth } = {}) {
   const command = findBinary(binary);
   if (auth) {
     const first = { MONGO_INITDB_ROOT_USERNAME: auth.user, MONGO_INITDB_ROOT_PASSWORD: auth.password };
     spawning = { ...spawning, env: { ...(spawning.env ?? process.env), ...first } };
-    // The clock is for tests, and off where there are users, unless it is asked for.
+    // The clock is for tests. With users, it is off unless it is requested.
     if (!args.some((arg) => arg.startsWith("--test-commands"))) args = [...args, "--test-commands"];
   }
   // Detached: the terminal's Ctrl-C is for the test runner, whose teardown needs the server.
@@ -51,14 +51,14 @@ function launch({ args = [], port = 0, binary, timeout = 30_000, spawn: spawning
       const uri = /^(mongodb:\/\/\S+)\r?\n/.exec(output)?.[1];
       if (!uri) return;
       clearTimeout(timer);
-      // A test runner that is done shall not wait for the server.
+      // The server must not keep a finished test runner alive.
       for (const handle of [child, child.stdin, child.stdout, child.stderr]) handle.unref?.();
       resolve({ child, uri });
     });
   });
 }
 
-/** Ends a server and waits until it is gone. */
+/** Stops a server and waits for its end. */
 function stop(child) {
   if (child.exitCode !== null || child.signalCode !== null) return Promise.resolve();
   return new Promise((resolve) => {

@@ -1,10 +1,10 @@
-// The options of mongodb-memory-server, each taken or refused by name: nothing that somebody asks for is passed over.
+// The options of mongodb-memory-server. Each is supported or refused by name: no option is ignored silently.
 "use strict";
 
 const LAUNCH_MILLIS = 30_000;
 const LAUNCH_MILLIS_MIN = 1_000;
 
-/** Refuses names that nobody knows, and those that are known not to be here. */
+/** Refuses unknown options and unsupported options. */
 function check(where, given, known, refused = {}) {
   for (const [name, value] of Object.entries(given)) {
     if (value === undefined || known.includes(name)) continue;
@@ -13,10 +13,10 @@ function check(where, given, known, refused = {}) {
   }
 }
 
-/** The first user's name and password, unless others are given: mongodb-memory-server's own. */
+/** Default name and password of the first user, as in mongodb-memory-server. */
 const ROOT = { user: "mongodb-memory-server-root", password: "rootuser" };
 
-/** `auth`, as the first user and those to make besides; undefined where nobody has to log in. */
+/** Parses `auth` into the first user and further users; undefined without access control. */
 function readAuth(where, auth) {
   check(where, auth ?? {}, ["enable", "disable", "customRootName", "customRootPwd", "extraUsers", "force"], {
     keyfileContent: "there is no other member to show a key to",
@@ -27,7 +27,7 @@ function readAuth(where, auth) {
   return { user: customRootName, password: customRootPwd, extraUsers: extraUsers.map(readUser) };
 }
 
-/** What `createUser` is to be sent, and where. */
+/** Returns the `createUser` commands and their databases. */
 function readUser({ createUser, pwd, roles, database = "admin", customData, mechanisms, authenticationRestrictions, digestPassword, ...rest }) {
   check("auth.extraUsers.", rest, []);
   const given = { createUser, pwd, roles, customData, mechanisms, authenticationRestrictions, digestPassword };
@@ -36,7 +36,7 @@ function readUser({ createUser, pwd, roles, database = "admin", customData, mech
 }
 
 function checkBinary(binary) {
-  // Nothing is downloaded, so whatever is said of downloads holds.
+  // Nothing is downloaded, so every download option is satisfied.
   check("binary.", binary, ["systemBinary", "version", "checkMD5", "downloadDir"], {
     arch: "the program is this platform's", os: "the program is this platform's", platform: "the program is this platform's",
   });
@@ -47,12 +47,12 @@ function checkBinary(binary) {
 
 const ENGINES = [undefined, "ephemeralForTest", "wiredTiger", "inMemory"];
 
-/** One server's options, told apart. */
+/** Options of one server, by kind. */
 function readInstance(where, instance) {
   check(where, instance, ["args", "port", "ip", "dbName", "dbPath", "storageEngine", "launchTimeout", "portGeneration", "replSet", "auth"], {
     replicaMemberConfig: "a set has one member, the primary", keyfileLocation: "there is no other member to show a key to",
   });
-  // The other `auth` makes users; this one only has the server ask for them.
+  // The other `auth` option creates users. This one only enables access control.
   const asks = Boolean(instance.auth) && !(instance.args ?? []).includes("--auth");
   if (!ENGINES.includes(instance.storageEngine)) {
     throw new Error(`${where}storageEngine ${instance.storageEngine} is not supported by @vellum/memory-server`);
@@ -85,20 +85,20 @@ function readDispose(dispose) {
   return dispose;
 }
 
-/** The options of MongoMemoryServer. */
+/** Options of MongoMemoryServer. */
 function readServer({ instance = {}, binary = {}, spawn = {}, auth, dispose = {}, ...rest }) {
   check("", rest, []);
   checkBinary(binary);
   return { ...readInstance("instance.", instance), auth: readAuth("auth.", auth), binary: binary.systemBinary, spawn: readSpawn(spawn), dispose: readDispose(dispose) };
 }
 
-/** The options of MongoMemoryReplSet. */
+/** Options of MongoMemoryReplSet. */
 function readReplSet({ replSet = {}, binary = {}, instanceOpts = [], instance = {}, ...rest }) {
   check("", rest, []);
   checkBinary(binary);
   const { name = "testset", count = 1, configSettings = {}, auth, spawn = {}, dispose = {}, args = [], ...more } = replSet;
   check("replSet.", more, ["ip", "dbName", "storageEngine", "port", "dbPath", "launchTimeout"]);
-  // What they settle between members: there is one, elected before anybody can ask.
+  // These options configure elections. The only member is primary before any client connects.
   check("replSet.configSettings.", configSettings, [
     "chainingAllowed", "heartbeatTimeoutSecs", "heartbeatIntervalMillis", "electionTimeoutMillis", "catchUpTimeoutMillis",
   ]);

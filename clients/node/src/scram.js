@@ -1,4 +1,4 @@
-// The client's half of SCRAM-SHA-256 (RFC 7677), as MongoDB speaks it.
+// The client's half of SCRAM-SHA-256 (RFC 7677), in MongoDB's variant.
 "use strict";
 
 const { createHash, createHmac, pbkdf2, randomBytes, timingSafeEqual } = require("node:crypto");
@@ -8,12 +8,12 @@ const ITERATIONS_MIN = 4096;
 
 const hmac = (key, text) => createHmac("sha256", key).update(text).digest();
 
-/** `name=value` of a message, by name. */
+/** Parses the `name=value` pairs of a message. */
 function fields(message) {
   return new Map(message.split(",").map((field) => [field[0], field.slice(2)]));
 }
 
-/** Logs in. `send` sends a command and yields its reply, whose payload is bytes. */
+/** Authenticates. `send` sends a command and resolves to its reply with a binary payload. */
 async function logIn({ user, password, source }, send) {
   const text = (reply) => Buffer.from(reply.payload.buffer).toString();
   const nonce = randomBytes(24).toString("base64");
@@ -26,7 +26,7 @@ async function logIn({ user, password, source }, send) {
   if (!joint?.startsWith(nonce) || !(Number(iterations) >= ITERATIONS_MIN)) {
     throw new Error("the server's first message of SCRAM is not for this client");
   }
-  // SASLprep, but for the code points that it forbids, which the server refuses.
+  // SASLprep without the check for prohibited characters, which the server refuses.
   const prepared = password.normalize("NFKC");
   const salted = await promisify(pbkdf2)(prepared, Buffer.from(salt, "base64"), Number(iterations), 32, "sha256");
   const clientKey = hmac(salted, "Client Key");

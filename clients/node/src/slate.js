@@ -1,16 +1,17 @@
-// What only this server can do: databases copied, kept and emptied by reference, and a clock to set.
+// Functions of this server only: copy-on-write copies, snapshots and resets of databases, and a settable
+// clock.
 "use strict";
 
 const { deserialize, serialize } = require("bson");
 const { approve, assertSame } = require("./approval");
 const { Connection } = require("./wire");
 
-/** The commands of clean slates, to a server that is running. */
+/** Clean-slate commands for a running server. */
 class CleanSlate {
   #uri;
   #connection;
 
-  /** `uri`: the connection string, or a function that tells it. */
+  /** `uri`: the connection string, or a function that returns it. */
   constructor(uri) {
     this.#uri = uri;
   }
@@ -25,40 +26,41 @@ class CleanSlate {
     return this.#run({ resetDatabase: database });
   }
 
-  /** Keeps a database's state under a name. */
+  /** Saves a database's state under a name. */
   snapshot(database, name, { replace = false } = {}) {
     return this.#run({ snapshotDatabase: database, name, replace });
   }
 
-  /** Puts a database back into the state of a snapshot, which stays. */
+  /** Restores a database from a snapshot, which stays. */
   restore(database, name) {
     return this.#run({ restoreDatabase: database, name });
   }
 
-  /** Forgets a snapshot. */
+  /** Removes a snapshot. */
   dropSnapshot(database, name) {
     return this.#run({ dropSnapshot: database, name });
   }
 
   /**
-   * What has changed since a snapshot, or with `{ origin }` since the fork from it: events like those of change streams.
+   * Returns the changes since a snapshot, or with `{ origin }` since the fork from it, in the form of change
+   * events.
    */
   async changes(database, since) {
-    // As a driver shows them: numbers of any type as numbers.
+    // As in a driver: all numeric types become numbers.
     return (await this.#changes(database, since)).map((event) => deserialize(serialize(event)));
   }
 
-  /** Fails unless exactly this has changed; the events' `ns` need no `db`. Types count: `Long`, `Double`. */
+  /** Throws unless the changes are exactly these. `ns` of the events needs no `db`. Types count: `Long`, `Double`. */
   async assertChanges(database, since, expected) {
     assertSame(await this.#changes(database, since), expected);
   }
 
-  /** Compares what has changed with an approval file, which the first run writes, and VELLUM_APPROVE=1. */
+  /** Compares the changes with an approval file. The first run writes it, and runs with VELLUM_APPROVE=1. */
   async approveChanges(database, since, file) {
     approve(await this.#changes(database, since), file);
   }
 
-  /** Changes with their exact types. */
+  /** Returns the changes with their exact types. */
   async #changes(database, since) {
     const given = typeof since === "string" ? { since } : since;
     const exact = { promoteValues: false };
@@ -77,7 +79,7 @@ class CleanSlate {
     return this.#run({ vellumClock: 1, ...change });
   }
 
-  /** Closes the connection; the server goes on. */
+  /** Closes the connection. The server keeps running. */
   async close() {
     this.#connection?.close();
     this.#connection = undefined;
@@ -87,14 +89,17 @@ class CleanSlate {
     return this.run(command, "admin");
   }
 
-  /** Runs any command; `how` its reply is read are options of bson's `deserialize`. */
+  /** Runs any command. `how` contains options of bson's `deserialize` for the reply. */
   async run(command, database, how) {
     this.#connection ??= new Connection(typeof this.#uri === "function" ? this.#uri() : this.#uri);
     return this.#connection.command(command, database, how);
   }
 }
 
-/** The clean slates of a server that somebody else has started: Jest's globalSetup, say, which tells MONGO_URL. */
+/**
+ * Returns the clean slates of a running server, for example the one started by Jest's globalSetup, with
+ * MONGO_URL.
+ */
 function attach(uri = process.env.MONGO_URL) {
   if (!uri) throw new Error("attach(uri) needs a connection string, or the variable MONGO_URL that the set-up files set");
   return new CleanSlate(uri);

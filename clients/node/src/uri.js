@@ -1,4 +1,4 @@
-// Connection strings: where the server is, who asks, how to encrypt.
+// Connection strings: address, credentials and TLS options of the server.
 "use strict";
 
 const fs = require("node:fs");
@@ -6,7 +6,7 @@ const fs = require("node:fs");
 const TLS = ["tls", "ssl", "tlsCAFile", "tlsCertificateKeyFile", "tlsCertificateKeyFilePassword", "tlsAllowInvalidCertificates",
   "tlsAllowInvalidHostnames", "tlsInsecure"];
 
-/** Takes a connection string of one server apart; what can't be honoured is refused by name. */
+/** Parses a connection string of one server. Refuses unsupported options by name. */
 function parse(uri) {
   const found = /^mongodb:\/\/(?:([^@/]*)@)?(\[[^\]]+\]|[^:/,?]+)(?::(\d+))?(?:\/([^?]*))?(?:\?(.*))?$/.exec(uri);
   if (!found) throw new Error("this is not a connection string of one server");

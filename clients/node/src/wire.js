@@ -1,5 +1,5 @@
-// Commands to a server without a driver: MongoDB's needs care in Jest (it compares classes that Jest has twice), and
-// its version is the user's own affair.
+// Commands to a server without a driver. MongoDB's driver causes problems in Jest, which loads its classes
+// twice and compares them. Its version is also the choice of the user.
 "use strict";
 
 const net = require("node:net");
@@ -9,13 +9,13 @@ const { logIn } = require("./scram");
 const { parse } = require("./uri");
 
 const OP_MSG = 2013;
-/** Header, flags and the kind of the section. */
+/** Header, flags and the kind byte of the section. */
 const PREFIX = 21;
 const MESSAGE_MAX = 48_000_000;
-/** How long a server may take to accept a connection. */
+/** Connect timeout. */
 const CONNECT_MS = 4000;
 
-/** What the server answered, as MongoDB's driver has it. */
+/** Error of a command in the form of MongoDB's driver. */
 class CommandError extends Error {
   constructor(reply) {
     super(reply.errmsg);
@@ -25,7 +25,7 @@ class CommandError extends Error {
   }
 }
 
-/** A connection, which sends one command after another. It keeps no process alive while it waits for none. */
+/** A connection that sends commands one after another. An idle connection does not keep the process alive. */
 class Connection {
   #at;
   #socket;
@@ -37,7 +37,10 @@ class Connection {
     this.#at = parse(uri);
   }
 
-  /** Runs a command on `admin`, or another database; `how` is for bson's `deserialize`. Errors: CommandError, those of the socket. */
+  /**
+   * Runs a command on `admin` or another database. `how`: options of bson's `deserialize`. Errors:
+   * CommandError, socket errors.
+   */
   command(command, database = "admin", how = {}) {
     const answer = this.#turn.then(async () => {
       if (!this.#socket) {
@@ -59,7 +62,7 @@ class Connection {
     }
   }
 
-  /** Closes the connection; a further command opens another. */
+  /** Closes the connection. A later command opens another one. */
   close() {
     this.#socket?.destroy();
     this.#socket = undefined;
@@ -85,7 +88,7 @@ class Connection {
   #open() {
     this.#buffer = Buffer.alloc(0);
     const { address, tls: how } = this.#at;
-    // Nobody is named by an address.
+    // An IP address is not valid as a TLS server name.
     const servername = net.isIP(address.host) ? "" : address.host;
     const socket = how ? tls.connect({ servername, ...address, ...how }) : net.connect(address);
     const { host = "127.0.0.1", port, path } = address;
@@ -117,7 +120,7 @@ class Connection {
     const reply = deserialize(this.#buffer.subarray(PREFIX, length), this.#waiting?.how);
     this.#buffer = this.#buffer.subarray(length);
     this.#socket?.unref();
-    // It may be a Double.
+    // The value may be a Double.
     if (Number(reply.ok) === 1) this.#settle("resolve", reply);
     else this.#settle("reject", new CommandError(reply));
   }

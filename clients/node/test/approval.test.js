@@ -1,4 +1,4 @@
-// What a test has changed: as events, as an assertion, as an approval file.
+// Changes of a test: as events, in an assertion, in an approval file.
 "use strict";
 
 const assert = require("node:assert/strict");
@@ -61,7 +61,7 @@ test("the file is the same in all languages", async () => {
   await people.createIndex({ name: 1, born: -1 }, { unique: true });
   const by = new ObjectId();
   const at = new Date(Date.UTC(2026, 0, 31));
-  // Their order isn't that of their random keys.
+  // Their order differs from the order of their random keys.
   for (const number of [2, 1]) await orders.insertOne({ _id: new UUID(), number, by, at });
   await orders.insertOne({ _id: "z", b: 1.5, a: [true, null, { d: 'é "<&>\n', c: [] }], by, next: new ObjectId() });
   await server.approveChanges("test", "ready", ALIKE);

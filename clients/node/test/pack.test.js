@@ -1,4 +1,4 @@
-// The packages that are published: the platform's program is found where npm puts it.
+// The published packages: the platform's program is found where npm installs it.
 "use strict";
 
 const assert = require("node:assert/strict");

@@ -1,5 +1,5 @@
-// The set-up files in the runners themselves, on the sample projects in runners/: Jest, Vitest and Mocha find the
-// package by its name, start one server, pass its address to their workers, and stop it.
+// Setup files in the runners themselves, on the sample projects in runners/. Jest, Vitest and Mocha resolve
+// the package by name, start one server, pass its address to their workers, and stop it.
 "use strict";
 
 const assert = require("node:assert/strict");
@@ -12,7 +12,7 @@ const RUNNERS = path.join(__dirname, "runners");
 
 async function run(runner, args) {
   const env = { ...process.env, CI: "1", NO_COLOR: "1" };
-  // These say to a child that it is a part of this run.
+  // These variables mark a child process as a part of this run.
   delete env.NODE_TEST_CONTEXT;
   delete env.MONGO_URL;
   const program = path.join(RUNNERS, "node_modules", runner, args[0]);
@@ -24,7 +24,7 @@ async function run(runner, args) {
   return said;
 }
 
-// As an installed package would lie there. In package.json it would bring its own dependencies into the lock file.
+// Placed like an installed package. In package.json, it would add its own dependencies to the lock file.
 before(() => {
   const installed = path.join(RUNNERS, "node_modules", "@vellum", "memory-server");
   fs.mkdirSync(path.dirname(installed), { recursive: true });

@@ -1,4 +1,4 @@
-// The server as mongodb-memory-server's users start it, and what happens when it can't or when they are killed.
+// The server as used by mongodb-memory-server's users, failed starts, and killed processes.
 "use strict";
 
 const assert = require("node:assert/strict");

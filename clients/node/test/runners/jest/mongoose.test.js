@@ -1,4 +1,4 @@
-// Mongoose: models are initialised once, and their indexes outlive every reset.
+// Mongoose: models are initialised once, and their indexes survive every reset.
 const mongoose = require("mongoose");
 
 const database = `mongoose_${process.env.JEST_WORKER_ID}`;

@@ -1,4 +1,4 @@
-// A template built once, a fork of it for every test: without the server's object, which lives in another process.
+// A template built once, and a fork of it for every test. The server object is in another process.
 const path = require("node:path");
 const { attach } = require("@vellum/memory-server");
 const { MongoClient } = require("mongodb");

@@ -20,9 +20,9 @@ import org.bson.json.JsonMode;
 import org.bson.json.JsonWriterSettings;
 
 /**
- * Changes as text that doesn't vary from run to run: extended JSON (int32 as plain numbers), in which fields of documents
- * go by their names; what indexes and options are made of keeps its order, which matters there. The packages for PyTest,
- * Node.js and Go write theirs alike.
+ * Changes as text that is equal in every run: extended JSON with int32 as plain numbers. Fields of documents
+ * are sorted by name. Indexes and options keep their order, which is significant. The packages for PyTest,
+ * Node.js and Go use the same format.
  */
 final class Approval {
     private static final int LINE_MAX = 100;
@@ -31,10 +31,10 @@ final class Approval {
     private static final Map<BsonType, String> KINDS = Map.of(
             BsonType.OBJECT_ID, "ObjectId", BsonType.DATE_TIME, "Date", BsonType.TIMESTAMP, "Timestamp");
     private static final byte UUID = 4;
-    /** The parts of an event that are of a test's documents; others describe collections and indexes. */
+    /** Fields of an event that contain a test's documents. Other fields describe collections and indexes. */
     private static final Set<String> OF_DOCUMENTS = Set.of("documentKey", "fullDocument", "updateDescription");
 
-    /** What is written for a volatile value: of its kind, and of itself. */
+    /** Text for a volatile value, from its kind and the value. */
     private interface Shown extends BiFunction<String, BsonValue, BsonValue> {}
 
     private static final Shown EXACT = (kind, value) -> value;
@@ -42,12 +42,12 @@ final class Approval {
 
     private Approval() {}
 
-    /** All values as they are. */
+    /** Keeps all values. */
     static String exact(Collection<BsonDocument> changes) {
         return text(changes, EXACT);
     }
 
-    /** ObjectIds, dates, timestamps and UUIDs numbered as they appear, so that references can still be followed. */
+    /** Numbers ObjectIds, dates, timestamps and UUIDs in order of appearance, so that references can be followed. */
     static String numbered(Collection<BsonDocument> changes) {
         Map<BsonValue, BsonValue> names = new HashMap<>();
         Map<String, Integer> counts = new HashMap<>();
@@ -55,7 +55,10 @@ final class Approval {
                 value, first -> new BsonString("<" + kind + " " + counts.merge(kind, 1, Integer::sum) + ">")));
     }
 
-    /** Changes in their order: as the server has them, but documents with volatile keys last, and by all else. */
+    /**
+     * Returns the changes in the server's order, but documents with volatile keys last, sorted by their other
+     * contents.
+     */
     private static String text(Collection<BsonDocument> changes, Shown shown) {
         Comparator<BsonDocument> order = Comparator.comparing(
                 change -> change.getDocument("ns").getString("coll").getValue());
@@ -72,7 +75,7 @@ final class Approval {
         return same ? "" : line(event(change, ANONYMOUS));
     }
 
-    /** An event without the database, whose name differs from run to run. */
+    /** Returns an event without the database, whose name is different in each run. */
     private static BsonValue event(BsonDocument change, Shown shown) {
         BsonDocument own = change.clone();
         own.getDocument("ns").remove("db");
@@ -110,7 +113,7 @@ final class Approval {
         if (value.isInt32()) {
             return Integer.toString(value.asInt32().getValue());
         }
-        // Values are written in documents alone.
+        // Only documents can be written, so the value becomes a field.
         String whole = new BsonDocument("", value).toJson(CANONICAL);
         return whole.substring(whole.indexOf(':') + 2, whole.length() - 1);
     }
@@ -119,7 +122,7 @@ final class Approval {
         return line(new BsonString(text));
     }
 
-    /** What fits goes into one line, except for the list of events itself. */
+    /** Puts values that fit on one line, except the list of events itself. */
     private static void print(BsonValue value, String indent, StringBuilder text) {
         String line = line(value);
         boolean several = value instanceof BsonArray array && !array.isEmpty()

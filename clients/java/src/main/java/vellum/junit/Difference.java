@@ -3,15 +3,15 @@ package vellum.junit;
 import java.util.ArrayList;
 import java.util.List;
 
-/** The lines by which two texts differ, for the message of a failure. */
+/** Line differences of two texts, for failure messages. */
 final class Difference {
     private static final int CONTEXT = 3;
-    /** Beyond so many pairs of lines all of the one is shown, then all of the other. */
+    /** Beyond this number of line pairs, all lines of one text are shown, then all lines of the other. */
     private static final long PAIRS_MAX = 4_000_000;
 
     private Difference() {}
 
-    /** Lines of the first text alone begin with a minus, those of the second with a plus. */
+    /** Lines of only the first text begin with a minus, lines of only the second with a plus. */
     static String of(String expected, String actual) {
         List<String> old = expected.lines().toList();
         List<String> now = actual.lines().toList();
@@ -32,7 +32,7 @@ final class Difference {
         return String.join("\n", near(shown));
     }
 
-    /** How many lines are common from each pair of lines on. */
+    /** Returns the number of common lines from each pair of lines on. */
     private static int[][] common(List<String> old, List<String> now) {
         int[][] common = new int[old.size() + 1][];
         boolean tooMany = (long) old.size() * now.size() > PAIRS_MAX;
@@ -47,7 +47,7 @@ final class Difference {
         return common;
     }
 
-    /** Differences and some lines around them. */
+    /** Returns the differences with some lines of context. */
     private static List<String> near(List<String> lines) {
         List<String> near = new ArrayList<>();
         int last = -1;

@@ -9,14 +9,15 @@ import java.nio.file.Path;
 import java.nio.file.StandardCopyOption;
 import java.util.Locale;
 
-/** Where the server's program is. */
+/** Location of the server program. */
 final class Program {
     private Program() {}
 
     /**
-     * The program that VELLUM_BINARY names, or that of vellum-server on the class path, or the vellum on the path.
+     * Returns the program named by VELLUM_BINARY, or the program of vellum-server on the class path, or
+     * vellum on the path.
      *
-     * @throws IllegalStateException where there is none
+     * @throws IllegalStateException if none exists
      */
     static String find() {
         String named = System.getenv("VELLUM_BINARY");
@@ -41,7 +42,7 @@ final class Program {
                 + "the artifact vellum-server brings it, and VELLUM_BINARY names one that is elsewhere");
     }
 
-    /** A file of this process's own: the program is needed as long as its server runs. */
+    /** A file of this process: the program is needed while its server runs. */
     private static String unpack(InputStream program, String name) throws IOException {
         Path folder = Files.createTempDirectory("vellum-program-");
         Path file = folder.resolve(name);
@@ -49,13 +50,13 @@ final class Program {
         if (!file.toFile().setExecutable(true, true)) {
             throw new IOException(file + " can't be made executable");
         }
-        // In the reverse order: the file goes before its folder.
+        // Deleted in reverse order: the file before its folder.
         folder.toFile().deleteOnExit();
         file.toFile().deleteOnExit();
         return file.toString();
     }
 
-    /** System and processor, by Node's names, as the packages have them. */
+    /** Operating system and processor, with Node's names, as in the packages. */
     private static String system() {
         String os = System.getProperty("os.name").toLowerCase(Locale.ROOT);
         String system = os.contains("win") && !os.contains("darwin") ? "win32" : os.contains("mac") ? "darwin" : "linux";

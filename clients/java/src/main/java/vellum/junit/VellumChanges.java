@@ -13,11 +13,11 @@ import org.bson.Document;
 import org.opentest4j.AssertionFailedError;
 
 /**
- * What a test has changed in its own database since it asked for this by a parameter: what {@code @BeforeEach} does
- * before isn't counted.
+ * Changes of a test in its own database since the test requested this parameter. Earlier changes, made by
+ * {@code @BeforeEach}, are not included.
  */
 public final class VellumChanges implements AutoCloseable {
-    /** The snapshot that changes are told since, and a collection that has a database be there for it. */
+    /** The snapshot to compare with, and a collection that creates the database for the snapshot. */
     private static final String BEFORE = "vellum_before";
 
     private final VellumServer server;
@@ -31,7 +31,7 @@ public final class VellumChanges implements AutoCloseable {
         var home = server.client().getDatabase(database);
         boolean empty = home.listCollectionNames().first() == null;
         if (empty) {
-            // A database without a collection isn't there, and nothing is kept of it.
+            // A database without collections does not exist and has no snapshots.
             home.createCollection(BEFORE);
         }
         server.snapshot(database, BEFORE);
@@ -40,16 +40,16 @@ public final class VellumChanges implements AutoCloseable {
         }
     }
 
-    /** The changes as events like those of change streams. */
+    /** Returns the changes in the form of change events. */
     public List<Document> list() {
         return VellumServer.documents(events());
     }
 
     /**
-     * Fails unless exactly this has changed.
+     * Fails unless the changes are exactly these.
      *
-     * @param expected an array of events in extended JSON or the shell's, whose {@code ns} need no {@code db}; types
-     *     count, {@code NumberLong(1)} is another value than {@code 1}
+     * @param expected an array of events in extended JSON or shell syntax. {@code ns} needs no {@code db}.
+     *     Types count: {@code NumberLong(1)} is another value than {@code 1}
      */
     public void assertExactly(String expected) {
         List<BsonDocument> events = BsonArray.parse(expected).stream().map(BsonValue::asDocument).toList();
@@ -57,15 +57,15 @@ public final class VellumChanges implements AutoCloseable {
     }
 
     /**
-     * Compares the changes with {@code src/test/resources/PACKAGE/CLASS.METHOD.approved.json}. The file is written where
-     * there is none (but not in CI), and where the variable VELLUM_APPROVE is set. The system property
-     * {@code vellum.approved} names another folder than {@code src/test/resources}.
+     * Compares the changes with {@code src/test/resources/PACKAGE/CLASS.METHOD.approved.json}. Writes the
+     * file if it is missing (except in CI), or if the variable VELLUM_APPROVE is set. The system property
+     * {@code vellum.approved} sets another folder than {@code src/test/resources}.
      */
     public void approve() {
         approve(file);
     }
 
-    /** Does the same with a file of another place or name: for a test that runs with several parameters. */
+    /** Like {@code approve()} with another file, for a test that runs with several parameters. */
     public void approve(Path file) {
         approve(file, System.getenv());
     }
@@ -101,7 +101,7 @@ public final class VellumChanges implements AutoCloseable {
                 .filter(event -> !event.getDocument("ns").getString("coll").getValue().equals(BEFORE)).toList();
     }
 
-    /** Forgets the state before the test. */
+    /** Removes the snapshot. */
     @Override
     public void close() {
         server.dropSnapshot(database, BEFORE);

@@ -14,9 +14,9 @@ import org.junit.jupiter.api.extension.ParameterContext;
 import org.junit.jupiter.api.extension.ParameterResolver;
 
 /**
- * Gives tests what their parameters ask for: a {@link MongoDatabase} of the test's own, which is gone after it, the
- * {@link VellumChanges} that it makes there, the {@link MongoClient}, or the {@link VellumServer} that all tests of a run
- * share.
+ * Provides parameters of tests: a {@link MongoDatabase} for each test, which is dropped after it, the
+ * {@link VellumChanges} made there, the {@link MongoClient}, or the {@link VellumServer} shared by all tests
+ * of a run.
  */
 public final class VellumExtension implements ParameterResolver {
     private static final Namespace NAMESPACE = Namespace.create(VellumExtension.class);
@@ -26,7 +26,7 @@ public final class VellumExtension implements ParameterResolver {
     private static final Set<Class<?>> TYPES =
             Set.of(MongoDatabase.class, VellumChanges.class, MongoClient.class, VellumServer.class);
 
-    /** A test's own database; JUnit closes what is stored when the test ends. */
+    /** The database of a test. JUnit closes stored values when the test ends. */
     private record Own(MongoDatabase database) implements AutoCloseable {
         @Override
         public void close() {
@@ -51,14 +51,14 @@ public final class VellumExtension implements ParameterResolver {
             return server.client();
         }
         Store store = context.getStore(NAMESPACE);
-        // Only this test's own: a database that a class's constructor asked for isn't handed to its tests.
+        // Only this test's database: a database of the class's constructor is not passed to its tests.
         String key = context.getUniqueId();
         MongoDatabase database = store.getOrComputeIfAbsent(key, id -> new Own(open(server, context)), Own.class).database();
         return type == MongoDatabase.class ? database : store.getOrComputeIfAbsent(key + "/changes",
                 id -> new VellumChanges(server, database.getName(), approved(context)), VellumChanges.class);
     }
 
-    /** Where the changes of a test are kept: beside what else its package reads. */
+    /** Returns the folder of approval files: next to the other resources of the test's package. */
     private static Path approved(ExtensionContext context) {
         String folder = System.getProperty("vellum.approved", "src/test/resources");
         Class<?> test = context.getRequiredTestClass();
@@ -72,14 +72,14 @@ public final class VellumExtension implements ParameterResolver {
         return root.getOrComputeIfAbsent(VellumServer.class, type -> server(), VellumServer.class);
     }
 
-    /** The server that the system properties ask for. */
+    /** Returns the server configured by the system properties. */
     private static VellumServer server() {
         String user = System.getProperty("vellum.user");
         String password = System.getProperty("vellum.password", "");
         return VellumServer.start(user, password, System.getProperty("vellum.uriOptions", ""), options());
     }
 
-    /** Options of the server, from the system property {@code vellum.options}, separated by spaces. */
+    /** Returns the server's options from the system property {@code vellum.options}, separated by spaces. */
     private static String[] options() {
         String options = System.getProperty("vellum.options", "").strip();
         return options.isEmpty() ? new String[0] : options.split("\\s+");
@@ -95,7 +95,7 @@ public final class VellumExtension implements ParameterResolver {
         return server.client().getDatabase(name);
     }
 
-    /** The template's database, built by whoever asks first while the others wait. */
+    /** Returns the template's database. The first test builds it while others wait. */
     private static String build(
             VellumServer server, ExtensionContext context, Class<? extends Consumer<MongoDatabase>> builder) {
         Store root = context.getRoot().getStore(NAMESPACE);

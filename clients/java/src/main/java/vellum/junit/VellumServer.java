@@ -23,8 +23,8 @@ import org.bson.codecs.DecoderContext;
 import org.bson.conversions.Bson;
 
 /**
- * A running server and a client of it. The server ends when its standard input closes, which the operating system
- * sees to when this process ends, also by SIGKILL.
+ * A running server and a client of it. The server ends when its standard input closes. The operating system
+ * closes it when this process ends, even by SIGKILL.
  */
 public final class VellumServer implements AutoCloseable {
     private static final long STOP_SECONDS = 10;
@@ -35,20 +35,19 @@ public final class VellumServer implements AutoCloseable {
     private final MongoClient client;
 
     /**
-     * Starts the program that VELLUM_BINARY names, or that of vellum-server on the class path, or else the vellum on
-     * the path, on a free port.
+     * Starts the program named by VELLUM_BINARY, or the program of vellum-server on the class path, or vellum
+     * on the path, on a free port.
      *
-     * @throws IllegalStateException with the server's own message if it doesn't start
+     * @throws IllegalStateException with the server's own message if it does not start
      */
     public VellumServer(String... options) {
         this(null, null, "", List.of(options));
     }
 
     /**
-     * Starts a server that only users get into, the first of whom, who may do everything, has this name and password;
-     * {@link #uri()} has both.
-     *
-     * @param user the name, or null where everybody gets in
+     * Starts a server with access control. The first user has this name and password, and all privileges.
+     * {@link #uri()} contains both.
+     * @param user the name, or null without access control
      * @param uriOptions added to the connection string, such as {@code appName=tests}, or empty
      */
     public static VellumServer start(String user, String password, String uriOptions, String... options) {
@@ -59,7 +58,7 @@ public final class VellumServer implements AutoCloseable {
         String program = Program.find();
         List<String> command = new ArrayList<>(List.of(program, "serve", "--port", "0", "--parent-pipe"));
         command.addAll(options);
-        // The clock is for tests, and off where there are users, unless it is asked for.
+        // The clock is for tests. With users, it is off unless it is requested.
         if (user != null && command.stream().noneMatch(option -> option.startsWith("--test-commands"))) {
             command.add("--test-commands");
         }
@@ -72,7 +71,7 @@ public final class VellumServer implements AutoCloseable {
                 builder.environment().put("MONGO_INITDB_ROOT_PASSWORD", password);
             }
             process = builder.start();
-            // Not closed: the pipe's other end is the server's to write to.
+            // Not closed: the server still writes to the other end of the pipe.
             var output = new BufferedReader(new InputStreamReader(process.getInputStream(), StandardCharsets.UTF_8));
             started = output.readLine();
             if (started == null || !started.startsWith("mongodb://")) {
@@ -96,17 +95,17 @@ public final class VellumServer implements AutoCloseable {
         return options.isEmpty() ? uri : uri + (uri.contains("?") ? "&" : "?") + options;
     }
 
-    /** As names and passwords stand in connection strings, where a blank is no plus. */
+    /** Encodes a name or password for a connection string, in which a space is not a plus. */
     private static String escaped(String text) {
         return URLEncoder.encode(text, StandardCharsets.UTF_8).replace("+", "%20");
     }
 
-    /** The connection string. */
+    /** Returns the connection string. */
     public String uri() {
         return uri;
     }
 
-    /** A client for all tests. */
+    /** Returns a client for all tests. */
     public MongoClient client() {
         return client;
     }
@@ -116,27 +115,27 @@ public final class VellumServer implements AutoCloseable {
         run(new Document("forkDatabase", from).append("to", to));
     }
 
-    /** Empties every collection; collections, indexes and validators stay. */
+    /** Empties every collection. Collections, indexes and validators stay. */
     public void reset(String database) {
         run(new Document("resetDatabase", database));
     }
 
-    /** Keeps a database's state under a name, replacing an earlier one. */
+    /** Saves a database's state under a name. Replaces an earlier snapshot of this name. */
     public void snapshot(String database, String name) {
         run(new Document("snapshotDatabase", database).append("name", name).append("replace", true));
     }
 
-    /** Puts a database back into the state of a snapshot, which stays. */
+    /** Restores a database from a snapshot, which stays. */
     public void restore(String database, String name) {
         run(new Document("restoreDatabase", database).append("name", name));
     }
 
-    /** Forgets a snapshot. */
+    /** Removes a snapshot. */
     public void dropSnapshot(String database, String name) {
         run(new Document("dropSnapshot", database).append("name", name));
     }
 
-    /** What has changed since a snapshot: events like those of change streams. */
+    /** Returns the changes since a snapshot, in the form of change events. */
     public List<Document> changes(String database, String since) {
         return documents(difference(database, since));
     }
@@ -147,10 +146,13 @@ public final class VellumServer implements AutoCloseable {
         return events.stream().map(event -> codec.decode(event.asBsonReader(), context)).toList();
     }
 
-    /** The same with exact types, whatever the connection string says of them. The driver has no cursors of commands. */
+    /**
+     * Returns the changes with exact types, independent of the connection string. The driver has no command
+     * cursors.
+     */
     List<BsonDocument> difference(String database, String since) {
         List<BsonDocument> events = new ArrayList<>();
-        // A cursor belongs to the session that it began in.
+        // A cursor belongs to the session in which it was opened.
         try (ClientSession session = client.startSession()) {
             Bson first = new Document("diffDatabase", database).append("since", since).append("cursor", new Document());
             BsonDocument cursor = cursor(session, "admin", first);
@@ -177,7 +179,7 @@ public final class VellumServer implements AutoCloseable {
         client.getDatabase("admin").runCommand(command);
     }
 
-    /** Ends the server and waits until it is gone. */
+    /** Stops the server and waits for its end. */
     @Override
     public void close() throws IOException, InterruptedException {
         client.close();

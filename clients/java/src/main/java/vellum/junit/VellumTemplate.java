@@ -8,11 +8,14 @@ import java.lang.annotation.RetentionPolicy;
 import java.lang.annotation.Target;
 import java.util.function.Consumer;
 
-/** Names what fills the database of which every test of a class gets a fork; it is run once for all classes. */
+/**
+ * Names the class that fills the template database. Every test of the annotated class gets a fork. It runs
+ * once per run.
+ */
 @Inherited
 @Retention(RetentionPolicy.RUNTIME)
 @Target(ElementType.TYPE)
 public @interface VellumTemplate {
-    /** A class with a constructor that takes nothing. */
+    /** A class with a constructor without parameters. */
     Class<? extends Consumer<MongoDatabase>> value();
 }

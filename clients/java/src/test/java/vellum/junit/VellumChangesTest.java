@@ -78,7 +78,7 @@ class VellumChangesTest {
         people.deleteOne(new Document("_id", 2));
         people.createIndex(Document.parse("{name: 1, born: -1}"), new IndexOptions().unique(true));
         ObjectId by = new ObjectId();
-        // Their order isn't that of their random keys.
+        // Their order differs from the order of their random keys.
         for (int number : new int[] {2, 1}) {
             orders.insertOne(new Document("_id", new BsonBinary(UUID.randomUUID()))
                     .append("number", number).append("by", by).append("at", new Date(0)));
@@ -117,7 +117,7 @@ class VellumChangesTest {
         changes.approve();
     }
 
-    /** Without a template a database is empty, and isn't there before something is in it. */
+    /** Without a template, a database is empty and does not exist before the first insert. */
     @Nested
     class Empty {
         @Test
