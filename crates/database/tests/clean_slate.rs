@@ -1,6 +1,6 @@
-//! Forks, snapshots and resets: twins change independently, whatever is done to them.
+//! Forks, snapshots and resets: twins change independently under any operation.
 
-// Helpers of tests may panic as tests do.
+// Helpers of tests may panic like tests.
 #![allow(clippy::unwrap_used)]
 
 use base::bson::{Builder, DocumentBuf, Value, extended_json};
@@ -117,7 +117,7 @@ impl Session {
         found.iter().map(|document| extended_json::value_to_relaxed(document)).collect()
     }
 
-    /// Every collection's documents and indexes agree, and so do its counts.
+    /// Checks that documents, indexes and counts of every collection agree.
     fn check(&self, database: &str) {
         for collection in self.database.catalog().collections(database) {
             if collection.is_view() {
@@ -132,7 +132,7 @@ impl Session {
         }
     }
 
-    /// A database with a bit of everything.
+    /// Returns a database with an example of each feature.
     fn template(&self) {
         self.create("t.people", "{validator: {age: {$gte: 0}}}");
         self.index("t.people", "{key: {name: 1}, name: 'name', unique: true}");
@@ -226,14 +226,14 @@ fn cursors_on_a_replaced_database_end_and_others_do_not() {
     assert_eq!(code(s.database.check_cursor(&on_origin)), ErrorCode::QueryPlanKilled);
 }
 
-/// What a cursor holds, its view above all, is freed with its collection, not with the next getMore, if there ever is one.
+/// A cursor's contents, mainly its view, are freed with its collection, not with its next getMore.
 #[test]
 fn open_cursors_of_what_is_dropped_hold_nothing() {
     let s = Session::new();
     s.template();
     s.insert("t.other", "{_id: 1}").unwrap();
     s.insert("t.other", "{_id: 2}").unwrap();
-    // Kept open after one document; whether anybody has its view can be told.
+    // Kept open after one document. A weak reference shows whether its view is still held.
     let open = |namespace: &str| {
         let operation = Arc::new(s.database.operation(9));
         let filter = json("{}");
@@ -280,7 +280,7 @@ fn open_cursors_of_what_is_dropped_hold_nothing() {
             s.database.restore_database(&Uninterrupted, &state("t", "all")).unwrap();
         }
     }
-    // One whose first batch takes so long that its collection is gone by then.
+    // A cursor whose collection is dropped during a slow first batch.
     let operation = Arc::new(s.database.operation(9));
     let filter = json("{}");
     let context = Arc::new(Context::new(0, 1, operation.clone()));
@@ -293,7 +293,7 @@ fn open_cursors_of_what_is_dropped_hold_nothing() {
     s.database.drop_database(&Uninterrupted, "f").unwrap();
     let late = s.database.keep_cursor(late);
     assert!(its_own.upgrade().is_none() && ended(late, "f.people"));
-    // `restore` has replaced the database of the other.
+    // `restore` has replaced the database of the other cursor.
     assert!(its.upgrade().is_none() && ended(stays, "t.other"));
 }
 
@@ -421,7 +421,7 @@ fn readers_see_whole_states_while_a_database_is_restored() {
     std::thread::scope(|scope| {
         let reader = scope.spawn(|| {
             for _ in 0..200 {
-                // Fifty while whole, none after a reset: never a part.
+                // Fifty documents before a reset and none after it, never a part.
                 let found = s.find("t.c").len();
                 assert!(found == 50 || found == 0, "{found}");
             }
@@ -440,7 +440,7 @@ type Model = BTreeMap<u64, u64>;
 
 const NAMES: [&str; 4] = ["d0", "d1", "d2", "d3"];
 
-/// Random operations on four databases that are forked into one another, and on a model of each.
+/// Runs random operations on four databases that are forked into one another, and on their models.
 fn run_twins(s: &Session, seed: u64, steps: usize) -> Vec<Model> {
     for name in NAMES {
         s.index(&format!("{name}.c"), "{key: {v: 1}, name: 'v'}");
@@ -493,7 +493,7 @@ fn twins_on_disk_are_the_same_after_opening_again() {
     }
 }
 
-/// One random operation on the databases and on their models.
+/// Runs one random operation on the databases and on their models.
 fn step(
     s: &Session,
     random: &Random,

@@ -1,4 +1,4 @@
-//! Many clients at once: nothing is lost, nothing is counted twice, indexes agree with documents.
+//! Many concurrent clients: nothing is lost or counted twice, and indexes agree with documents.
 
 #![allow(clippy::unwrap_used)]
 
@@ -175,7 +175,7 @@ fn a_document_is_deleted_once() {
 #[test]
 fn a_reader_sees_one_moment() {
     let client = Client::new();
-    // The twenty documents change all the time but are never missing, so any moment has them all.
+    // The twenty documents change all the time but always exist, so every read finds all of them.
     for id in 0..20 {
         client.insert(&format!("{{_id: {id}, n: 0}}")).unwrap();
     }
@@ -200,7 +200,7 @@ fn indexes_made_and_dropped_under_writes_stay_right() {
     client.at_once(|client, thread| {
         for round in 0..ROUNDS / 4 {
             match thread {
-                // Whoever drops an index ends the build of it.
+                // Dropping an index ends its build.
                 0 => match client.index("{key: {a: 1, b: 1}, name: 'ab'}") {
                     Ok(()) => (),
                     Err(error) => assert_eq!(error.code(), base::ErrorCode::IndexBuildAborted, "{error}"),

@@ -1,4 +1,5 @@
-//! Reads over a PostgreSQL server: few round trips, whatever the plan, and what the memory engine finds.
+//! Reads over a PostgreSQL server: few round trips for every plan, and the results of the memory
+//! engine.
 
 #![allow(clippy::unwrap_used, clippy::print_stdout)]
 
@@ -54,7 +55,7 @@ impl Place {
         assert_eq!(done.count, documents.len());
     }
 
-    /// Finds by a document of `filter`, `sort`, `skip` and `limit`.
+    /// Runs a find given as a document of `filter`, `sort`, `skip` and `limit`.
     fn find(&self, operation: &Arc<Operation>, find: &str) -> Vec<String> {
         let find = parse(find).unwrap();
         let part = |name| find.view().get(name).and_then(|value| value.as_document());
@@ -82,7 +83,7 @@ const INDEXES: [(&str, &str, &str); 5] = [
     ("s", "{s: 1}", ""),
 ];
 
-/// Three thousand documents, some with arrays and some that are longer than a page has room for each.
+/// Returns three thousand documents, some with arrays, some too long for a page.
 fn documents() -> Vec<DocumentBuf> {
     let document = |id: usize| {
         let (a, b, long) = (id * 7 % 50, id * 13 % 61, if id.is_multiple_of(97) { 60_000 } else { 20 });
@@ -99,8 +100,8 @@ fn documents() -> Vec<DocumentBuf> {
     (0..3000).map(document).collect()
 }
 
-/// Finds, and in how many round trips at most: a page of 102 entries, then eight times as many, and those that are
-/// too long for it by themselves.
+/// Returns finds with their maximum number of round trips: a page of 102 entries, then eight times
+/// as many, and one for each document that is too long for a page.
 fn finds() -> Vec<(String, u64)> {
     let list = |numbers: &mut dyn Iterator<Item = usize>| {
         numbers.map(|number| number.to_string()).collect::<Vec<_>>().join(", ")
@@ -158,7 +159,7 @@ fn finds_take_few_round_trips() {
             use std::sync::atomic::Ordering::Relaxed;
             (operation.keys_examined.load(Relaxed), operation.docs_examined.load(Relaxed))
         };
-        // Keys between ranges are left out.
+        // Keys between ranges are omitted.
         assert!(counts(&there).0 <= counts(&here).0, "{short}");
         assert_eq!(counts(&there).1, counts(&here).1, "{short}");
         println!("{taken:3} of {most:3} for {:5}: {short}", found.len());
@@ -170,7 +171,7 @@ fn finds_take_few_round_trips() {
     assert!(failed.is_empty(), "{failed:#?}");
 }
 
-/// What a transaction has changed shows in what the store brings along with an index's entries.
+/// Records prefetched with an index's entries include a transaction's changes.
 fn in_a_transaction(far: &Place, near: &Place, trips: &dyn Fn() -> u64) {
     let [there, here] = [far, near].map(|place| {
         let operation = place.operation();

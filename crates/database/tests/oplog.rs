@@ -1,4 +1,4 @@
-//! What is logged of statements, transactions and changes of the catalog.
+//! Oplog entries of statements, transactions and catalog changes.
 
 #![allow(clippy::unwrap_used, clippy::print_stdout)]
 
@@ -58,7 +58,7 @@ impl Session {
         self.database.delete(&Scope::new(&operation, &self.namespace, &self.context), &request).unwrap();
     }
 
-    /// The oplog's documents, told by what is the same in each run.
+    /// Returns the oplog's documents, reduced to parts that are equal in each run.
     fn oplog(&self) -> Vec<String> {
         let (mut cursor, end) = self.database.log_cursor(Bound::Unbounded).unwrap();
         let mut told = Vec::new();
@@ -84,7 +84,7 @@ fn each_change_has_its_entry_in_the_order_of_commits() {
     s.insert(&operation, "{_id: 1, a: 1}");
     s.update(&operation, "{_id: 1}", "{$inc: {a: 1}}");
     s.update(&operation, "{_id: 1}", "{b: 5}");
-    // What changes nothing is logged as nothing.
+    // A write without changes is not logged.
     s.update(&operation, "{_id: 1}", "{$set: {b: 5}}");
     let joined = s.database.operation(2);
     joined.join(s.database.begin_transaction(None, None).unwrap());

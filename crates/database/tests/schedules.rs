@@ -1,7 +1,6 @@
-//! Statements, transactions and index builds, whichever thread goes on at any place: run by a scheduler that a
-//! seed decides.
+//! Statements, transactions and index builds under thread schedules chosen by a seed.
 //!
-//! `cargo test -p database --features shuttle,mutants schedules` runs these.
+//! `cargo test -p database --features shuttle,mutants schedules` runs these tests.
 
 #![cfg(all(feature = "shuttle", feature = "mutants"))]
 #![allow(clippy::unwrap_used)]
@@ -22,10 +21,10 @@ mod schedules {
     use storage::mutants::switch_on;
     use storage::testing::{explore, fails};
 
-    /// Seeds for each scenario, each of which stands for ten schedules.
+    /// Seeds of each scenario; each stands for ten schedules.
     const SEEDS: u64 = 100;
 
-    /// Taken for writing by whoever switches faults on.
+    /// Locked for writing by tests that switch faults on.
     static ALONE: RwLock<()> = RwLock::new(());
 
     #[derive(Clone)]
@@ -80,7 +79,7 @@ mod schedules {
             assert_eq!(self.update(Operation::new(1), "{_id: 1}", "{$inc: {n: 1}}").unwrap(), 1);
         }
 
-        /// Increments twice within a transaction; how much of that was committed.
+        /// Increments twice within a transaction. Returns the committed increments.
         fn increment_within(&self) -> i64 {
             let transaction = self.database.begin_transaction(None, None).unwrap();
             for _ in 0..2 {
@@ -128,7 +127,7 @@ mod schedules {
             assert!(found.is_valid() && found.warnings.is_empty(), "{found:?}");
         }
 
-        /// Runs something on a thread of the scheduler's.
+        /// Runs a function on a thread of the scheduler.
         fn spawn<T: Send + 'static>(
             &self,
             run: impl FnOnce(&Client) -> T + Send + 'static,
@@ -138,7 +137,7 @@ mod schedules {
         }
     }
 
-    /// Everybody who increments a document gets on, and every increment counts.
+    /// Every incrementing client makes progress, and every increment counts.
     fn increments() {
         let client = Client::new();
         let threads: Vec<_> =
@@ -148,7 +147,7 @@ mod schedules {
         client.check();
     }
 
-    /// Single statements wait for transactions, in queues too, and transactions never for them.
+    /// Single statements wait for transactions, also in queues. Transactions never wait for them.
     fn transactions() {
         let client = Client::new();
         let singles: Vec<_> = (0..3).map(|_| client.spawn(Client::increment)).collect();
@@ -159,7 +158,7 @@ mod schedules {
         client.check();
     }
 
-    /// Of two documents with one key, inserted alone and within a transaction, one is stored.
+    /// One of two documents with the same key is stored: one inserted alone, one in a transaction.
     fn unique_keys() {
         let client = Client::new();
         client.index("{key: {u: 1}, name: 'u', unique: true}").unwrap();
@@ -187,8 +186,8 @@ mod schedules {
         client.check();
     }
 
-    /// An index that is built while documents come and change has what they have in the end, and a unique one
-    /// fails only because of two that share a key.
+    /// An index built during inserts and updates has the entries of the final documents. A unique
+    /// index build fails only for two documents with the same key.
     fn builds() {
         let client = Client::new();
         client.insert("{_id: 2, n: 0, u: 2}").unwrap();

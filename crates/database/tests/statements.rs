@@ -1,4 +1,4 @@
-//! Statements end to end, without a server: insert, find, update, delete, indexes, views.
+//! Statements without a server: insert, find, update, delete, indexes, views.
 
 #![allow(clippy::unwrap_used)]
 

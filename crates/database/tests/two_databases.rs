@@ -1,5 +1,5 @@
-//! Two databases share one store, in this process or in a PostgreSQL server: what either does, the other sees at its next statement, and neither relies
-//! on anything that only it knows.
+//! Two databases share one store, in this process or in a PostgreSQL server. Each sees the other's
+//! changes at its next statement. Neither relies on private knowledge.
 
 #![allow(clippy::unwrap_used, clippy::print_stdout)]
 
@@ -25,13 +25,13 @@ use storage::testing::Shared;
 
 struct Front {
     database: Arc<Database>,
-    /// How many questions have been asked of the store.
+    /// Number of requests to the store.
     calls: Arc<dyn Fn() -> u64 + Send + Sync>,
     context: Arc<Context>,
     namespace: Namespace,
 }
 
-/// Two databases on one store, whose calls each take so long.
+/// Returns two databases on one store with this delay of its calls.
 fn fronts(delay: Duration) -> [Front; 2] {
     let local = Arc::new(Local::new(Arc::new(MemoryEngine::new()), None).unwrap());
     [1, 2].map(|seed| {
@@ -40,7 +40,7 @@ fn fronts(delay: Duration) -> [Front; 2] {
     })
 }
 
-/// Two databases on a schema of their own of a PostgreSQL server.
+/// Returns two databases on a separate schema of a PostgreSQL server.
 fn fronts_on(cluster: &Cluster, schema: &str, log_bytes: Option<u64>) -> [Front; 2] {
     [1, 2].map(|seed| {
         let config = cluster.config().unwrap();
@@ -131,7 +131,7 @@ impl Front {
         assert!(found.is_valid(), "{found:?}");
     }
 
-    /// How many calls something makes.
+    /// Returns the number of calls made by a function.
     fn calls(&self, work: impl FnOnce()) -> u64 {
         let before = (self.calls)();
         work();
@@ -139,7 +139,7 @@ impl Front {
     }
 }
 
-/// What is tested of any store that two databases may share.
+/// A test for any store that two databases can share.
 type Case = fn(&[Front; 2]);
 
 const CASES: [(&str, Case); 4] = [
@@ -179,7 +179,7 @@ fn connections_that_end_are_replaced(cluster: &Cluster, [a, b]: &[Front; 2]) {
         a.insert(&format!("{{_id: 'a{round}'}}")).unwrap();
         b.index(&format!("{{key: {{k{round}: 1}}, name: 'k{round}'}}")).unwrap();
     }
-    // What a transaction has claimed ends with its connection, and so does the transaction.
+    // The end of the connection ends the transaction and its claims.
     let document = parse("{_id: 9}").unwrap();
     let request = InsertRequest { document: document.view(), bypass_validation: false };
     let inserted = a.database.insert(&Scope::new(&operation, &a.namespace, &a.context), request);
@@ -189,7 +189,7 @@ fn connections_that_end_are_replaced(cluster: &Cluster, [a, b]: &[Front; 2]) {
     a.check();
 }
 
-/// A front with one connection to read by, which a second reader takes from a cursor that nobody reads.
+/// A process with a single read connection: a second reader takes it from an idle cursor.
 fn a_cursor_left_open_keeps_no_connection(cluster: &Cluster) {
     let limits = postgres::Limits { reads: 1, ..postgres::Limits::default() };
     let store = PostgresStore::open(cluster.config().unwrap(), "cursor", limits, None).unwrap();
@@ -212,7 +212,8 @@ fn a_cursor_left_open_keeps_no_connection(cluster: &Cluster) {
     };
     assert_eq!(cursors.each_mut().map(|cursor| batch(cursor, 10).unwrap()), [10, 10]);
     assert_eq!(front.delete("{n: 999}").unwrap(), 1);
-    // What was deleted meanwhile isn't there any more; nothing comes twice, and nothing else is missing.
+    // Documents deleted since are missing. No document is repeated, and no other document is
+    // missing.
     assert_eq!(batch(&mut cursors[0], u64::MAX).unwrap(), 989);
     let dropped = Some(&["n_1".to_string()][..]);
     front.database.drop_indexes(&Uninterrupted, &front.namespace, dropped).unwrap();
@@ -227,7 +228,7 @@ fn what_one_does_the_other_sees([a, b]: &[Front; 2]) {
     b.insert("{_id: 2, n: [1, 2]}").unwrap();
     b.index("{key: {n: 1}, name: 'n_1'}").unwrap();
     assert_eq!(a.find("{n: 1}").len(), 2);
-    // An array on an index's path that the other front hasn't met.
+    // An array on an index's path, unknown to the other process.
     a.insert("{_id: 3, n: [7, 8]}").unwrap();
     assert_eq!(b.find("{n: 8}"), ["{ _id: 3, n: [ 7, 8 ] }"]);
     assert_eq!(b.insert("{_id: 3}").unwrap_err().code(), base::ErrorCode::DuplicateKey);
@@ -269,10 +270,10 @@ fn a_statement_makes_few_calls([a, b]: &[Front; 2]) {
 fn an_old_catalog_is_found_out_by_the_first_read() {
     let [a, b] = fronts(Duration::ZERO);
     a.insert("{_id: 1, n: 5}").unwrap();
-    // It hasn't heard of the collection, and asks before it says that there is none.
+    // It does not know the collection, and asks the store before it returns nothing.
     assert_eq!(b.calls(|| assert_eq!(b.find("{_id: 1}").len(), 1)), 3);
     a.index("{key: {n: 1}, name: 'n_1'}").unwrap();
-    // The first read is refused, the catalog is read, and then the document.
+    // The first read is refused. The catalog and then the document are read.
     let filter = parse("{_id: 1}").unwrap();
     let operation = b.operation();
     let request = FindRequest::new(filter.view());
@@ -280,9 +281,9 @@ fn an_old_catalog_is_found_out_by_the_first_read() {
     assert_eq!(found.err().unwrap().code(), base::ErrorCode::StaleConfig);
     assert_eq!(b.calls(|| assert_eq!(b.find("{_id: 1}").len(), 1)), 2);
     assert_eq!(b.calls(|| assert_eq!(b.find("{_id: 1}").len(), 1)), 1);
-    // A page of an index, which is the first read as well.
+    // A page of an index, which is also the first read.
     assert_eq!(b.calls(|| assert_eq!(b.find("{n: 5}").len(), 1)), 2);
-    // What is wrong by the old catalog is right by the latest.
+    // An error under the old catalog is not an error under the latest one.
     a.database.drop_collection(&Uninterrupted, &a.namespace).unwrap();
     let view = parse("{viewOn: 'other', pipeline: []}").unwrap();
     a.database.create_collection(&a.operation(), &a.namespace, view.view(), &a.context).unwrap();
@@ -363,7 +364,7 @@ fn transactions_of_both_heed_each_other([a, b]: &[Front; 2]) {
     assert_eq!(insert(b, &in_b, "{_id: 2}").unwrap_err().code(), base::ErrorCode::WriteConflict);
     b.database.abort_transaction(in_b.transaction().unwrap());
     std::thread::scope(|scope| {
-        // It waits for the transaction's end, and then finds the key taken.
+        // The insert waits for the transaction's end and then finds a duplicate key.
         let waiting = scope.spawn(|| b.insert("{_id: 2}"));
         std::thread::sleep(Duration::from_millis(30));
         assert!(!waiting.is_finished());

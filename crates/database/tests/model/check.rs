@@ -1,10 +1,11 @@
-//! Whether what the sessions were told, and what was stored, is what snapshot isolation allows.
+//! Checks that results and stored data conform to snapshot isolation.
 //!
-//! The recorded batches say in which order everything was committed. So there is nothing to search for: each
-//! transaction must have read the state of its time with its own changes on top, and nobody may have committed
-//! a change to one of its documents between that time and its commit; a single statement must have done what it
-//! says to the state just before its commit; a single read must show one state of those that there were while it
-//! ran. What a transaction has read and somebody else has changed is its own affair: write skew is allowed.
+//! The recorded batches show the order of all commits, so the check needs no search. Each
+//! transaction must have read the state of its time with its own changes on top. No other commit
+//! between that time and its own commit may have changed one of its documents. A single statement
+//! must have had its effect on the state just before its commit. A single read must show one state
+//! from its running time. Write skew is allowed: other commits may change documents that a
+//! transaction only reads.
 
 use super::documents::{Doc, Docs, Field};
 use super::history::{Event, Failure, Kind, NAMESPACES, Statement, Told};
@@ -27,45 +28,45 @@ const INDEX_BUILD_ABORTED: i32 = 276;
 const CANNOT_CONVERT: i32 = 359;
 const DUPLICATE_KEY: i32 = 11000;
 
-/// What a statement that would wait is told where nobody can wait.
+/// Error of a statement that would wait, in a history without waits.
 const WOULD_WAIT: &str = "ran no work";
-/// What everybody is told once the file system has stopped.
+/// Error of all operations after the file system has stopped.
 const STOPPED: &str = "the machine has stopped";
 
 type Check = Result<(), String>;
 
-/// A transaction as the events tell of it.
+/// A transaction, as derived from the events.
 struct Transaction<'a> {
     number: usize,
     begin: &'a Event,
     statements: Vec<(&'a Event, &'a Statement)>,
-    /// When it had ended, and the time of its commit.
+    /// Its end, and the time of its commit.
     end: u64,
     committed: Option<u64>,
-    /// The commits that it sees.
+    /// Number of commits that it sees.
     sees: usize,
-    /// What it has touched, and since which step.
+    /// The places that it has touched, and the step of the first touch.
     touched: Vec<(u64, Touched)>,
-    /// Whether its changes were committed.
+    /// True if its changes were committed.
     has_stored: bool,
-    /// The steps of statements that fail one way or another.
+    /// Steps of failed statements with an unknown effect.
     unclear: Vec<u64>,
 }
 
-/// A document, or a key that no two documents may have.
+/// A document, or a unique key.
 type Touched = (usize, Option<Field>, i64);
 
 pub(crate) struct Checker<'a> {
     replay: &'a Replay,
-    /// How many commits there were before the history.
+    /// Number of commits before the history.
     before: usize,
     events: &'a [Event],
     transactions: Vec<Transaction<'a>>,
-    /// Who has been told of a commit with this time.
+    /// The event that returned a commit with this time.
     told: HashMap<u64, &'a Event>,
 }
 
-/// Checks a history that began after so many commits. Errors: what isn't allowed.
+/// Checks a history that began after this number of commits. Returns violations as errors.
 pub(crate) fn check(replay: &Replay, before: usize, events: &[Event]) -> Check {
     if let Some(what) = replay.broken.first() {
         return Err(what.clone());
@@ -160,7 +161,8 @@ impl<'a> Checker<'a> {
         }
     }
 
-    /// What a transaction's statements must have been told; gives what it touched, and its changes.
+    /// Checks the results of a transaction's statements. Returns the places that it touched, and
+    /// its changes.
     fn within(
         &self,
         own: &Transaction<'_>,
@@ -182,7 +184,7 @@ impl<'a> Checker<'a> {
                 (Err(_), Ok(told)) => {
                     return Err(format!("{statement:?} was told {told:?} in spite of {before:?}"));
                 }
-                // What would have been written was claimed before the other document was met.
+                // Keys to write were claimed before the duplicate was detected.
                 (Err(_), Err(failure)) if failure.code == DUPLICATE_KEY => {
                     let aims = statement.stmt.aims(&before, statement.number);
                     touches.extend(aims.iter().flat_map(|(before, after)| {
@@ -200,8 +202,8 @@ impl<'a> Checker<'a> {
         Ok((touched, views))
     }
 
-    /// Whether a statement of a transaction may fail like that. Conflicts are looked at once it is known what
-    /// all transactions touch.
+    /// Checks that a statement of a transaction may fail with this error. Conflicts are checked
+    /// once the places touched by all transactions are known.
     fn justified(
         &self,
         own: &Transaction<'_>,
@@ -223,7 +225,7 @@ impl<'a> Checker<'a> {
         }
     }
 
-    /// Each conflict must be one: with another transaction that was open, or with a commit since.
+    /// Each conflict must have a cause: another open transaction, or a commit since the view.
     fn conflicts(&self) -> Check {
         for own in &self.transactions {
             for (event, statement) in &own.statements {
@@ -237,7 +239,7 @@ impl<'a> Checker<'a> {
                 let created = self.replay.states[own.sees].get(name).is_none();
                 let by_other =
                     self.transactions.iter().filter(|other| other.number != own.number).any(|other| {
-                        // One that has ended meanwhile may have touched what it left as it was.
+                        // An ended transaction may have touched places that it left unchanged.
                         let overlaps = other.begin.start < event.end && other.end > own.begin.start;
                         let touched = other.touched.iter();
                         let mut touched = touched.filter(|(start, _)| *start < event.end);
@@ -253,7 +255,8 @@ impl<'a> Checker<'a> {
                         || diffs
                             .any(|diff| touched_by(statement.namespace, diff).any(|t| touches.contains(&t)))
                 });
-                // Entries of an index being built are claimed like those of others, and are loaded meanwhile.
+                // Entries of an index build are claimed like other entries, and are loaded at the
+                // same time.
                 let by_build = self.events.iter().any(|other| {
                     let builds = matches!(
                         other.kind,
@@ -270,8 +273,8 @@ impl<'a> Checker<'a> {
         Ok(())
     }
 
-    /// What a transaction has changed was committed in one batch at its time, or not at all, and nobody has
-    /// changed the same documents since its view.
+    /// Checks that a transaction's changes were committed in one batch at its time, or not at all,
+    /// and that no other commit has changed the same documents since its view.
     fn committed(&self, own: &Transaction<'_>, views: &BTreeMap<usize, Docs>) -> Result<bool, String> {
         let Some(time) = own.committed else { return Ok(false) };
         let mut net = Vec::new();
@@ -296,7 +299,7 @@ impl<'a> Checker<'a> {
             };
         };
         if net.is_empty() {
-            // Without changes it is told the time of the latest commit.
+            // Without changes, it returns the time of the latest commit.
             return Ok(false);
         }
         let stored = &self.replay.diffs[number];
@@ -307,7 +310,8 @@ impl<'a> Checker<'a> {
                 return Err(format!("instead of {net:?} it has stored {stored:?}"));
             }
             let ids: BTreeSet<i64> = expected.changes.iter().map(|change| change.0).collect();
-            // One that began at an earlier time is only compared with what was there then.
+            // A transaction that began at an earlier time is only compared with the state at its
+            // begin.
             for other in own.sees.max(own.begin.least)..number {
                 let diffs = self.replay.diffs[other].iter();
                 let mut diffs = diffs.filter(|diff| diff.namespace == expected.namespace);
@@ -324,7 +328,7 @@ impl<'a> Checker<'a> {
         }
     }
 
-    /// What was told outside of transactions.
+    /// Checks results outside of transactions.
     fn single(&self, event: &Event) -> Check {
         match &event.kind {
             Kind::Statement(statement) if statement.transaction.is_none() => match &statement.outcome {
@@ -337,7 +341,7 @@ impl<'a> Checker<'a> {
         }
     }
 
-    /// A read shows a state that there was while it ran, or that of its time.
+    /// A read shows a state from its running time, or the state of its time.
     fn read(&self, event: &Event, statement: &Statement, told: &Told) -> Check {
         let name = NAMESPACES[statement.namespace];
         let states = match statement.at {
@@ -367,7 +371,7 @@ impl<'a> Checker<'a> {
 
     fn write(&self, event: &Event, statement: &Statement, told: &Told) -> Check {
         if statement.stmt.is_multi() {
-            // Each document is a commit of its own: they are counted when commits are attributed.
+            // Each document is a separate commit. They are counted when commits are attributed.
             return Ok(());
         }
         let name = NAMESPACES[statement.namespace];
@@ -418,7 +422,7 @@ impl<'a> Checker<'a> {
                     let unique = self.replay.unique(commits, name);
                     match &statement.stmt {
                         Stmt::Insert(doc) | Stmt::Upsert(doc) => collides(&docs, None, doc, &unique),
-                        // One may be in the other's way.
+                        // Two of the documents may conflict.
                         Stmt::InsertMany(several) => several.iter().enumerate().any(|(at, doc)| {
                             let mut docs = Docs::clone(&docs);
                             docs.extend(several[..at].iter().map(|doc| (doc.id, doc.clone())));
@@ -451,7 +455,7 @@ impl<'a> Checker<'a> {
         }
     }
 
-    /// Whether there is somebody to wait for: an open transaction that has changed something, or another
+    /// Checks that a statement had a reason to wait: an open transaction with changes, or another
     /// statement at the same time.
     fn somebody_else(&self, event: &Event) -> Check {
         let overlaps = |start: u64, end: u64| start < event.end && end > event.start;
@@ -494,7 +498,7 @@ impl<'a> Checker<'a> {
                         values.len() < docs.len()
                     })
                 };
-                // What a transaction would add counts, even if it is never committed.
+                // Changes of a transaction count even without a commit.
                 let overlaps = |own: &&Transaction<'_>| own.begin.start < event.end && own.end > event.start;
                 let within = self.transactions.iter().filter(overlaps).any(|own| {
                     let mut keys = own.touched.iter().map(|(_, touched)| touched);
@@ -502,11 +506,11 @@ impl<'a> Checker<'a> {
                         *of == namespace && field.is_some_and(|field| fields.contains(&field))
                     })
                 });
-                // So does what is about to be committed: it ends the build first.
+                // Changes that are about to be committed count too: they end the build first.
                 let meanwhile =
                     self.events.iter().filter(|other| other.start < event.end && other.end > event.start);
                 let most = meanwhile.clone().map(|other| other.most).max().unwrap_or(event.most);
-                // Even where the document that was in its way has gone by the time that it is committed.
+                // The conflicting document may be gone at the time of the commit.
                 let about = meanwhile.filter_map(|other| match &other.kind {
                     Kind::Statement(statement) if statement.namespace == namespace => Some(statement),
                     _ => None,
@@ -537,8 +541,8 @@ impl<'a> Checker<'a> {
         }
     }
 
-    /// Whatever was stored has an owner, who was told so: a transaction that has committed, a statement, or
-    /// what empties collections.
+    /// Every stored change has an owner with a matching result: a committed transaction, a
+    /// statement, or an operation that empties collections.
     fn attribute(&self) -> Check {
         let mut statements = HashMap::new();
         for event in self.events {
@@ -583,7 +587,7 @@ impl<'a> Checker<'a> {
                 }
                 continue;
             };
-            // A multiple update signs each document, or toggles it.
+            // A multiple update writes its number into each document, or toggles it.
             let owner = self.multiple_update(&statements, number, namespace, before, after);
             let Some(owner) = owner else {
                 return Err(format!("nobody has made of {before:?} {after:?} in commit {number}"));
@@ -619,7 +623,7 @@ impl<'a> Checker<'a> {
         self.deleted(&gone)
     }
 
-    /// Whether a commit inserts what one statement had to insert.
+    /// Returns true if a commit inserts the documents that one statement had to insert.
     fn inserted(
         &self,
         statements: &HashMap<i64, (&Event, &Statement)>,
@@ -664,7 +668,7 @@ impl<'a> Checker<'a> {
         }
     }
 
-    /// As many documents are gone as multiple deletions were told of.
+    /// Checks that the number of removed documents matches the results of multiple deletes.
     fn deleted(&self, gone: &[(usize, String, Doc)]) -> Check {
         let multiple: Vec<(&Event, &Statement)> = self
             .events
@@ -703,7 +707,8 @@ impl<'a> Checker<'a> {
     }
 }
 
-/// What a statement of a transaction has touched, given its view before and after.
+/// Returns the places that a statement of a transaction has touched, from its view before and
+/// after.
 fn touches(namespace: usize, before: &Docs, after: &Docs) -> Vec<Touched> {
     let ids: BTreeSet<i64> = before.keys().chain(after.keys()).copied().collect();
     let changed = ids.into_iter().filter(|id| before.get(id) != after.get(id));
@@ -722,7 +727,7 @@ fn of_change(namespace: usize, id: i64, before: Option<&Doc>, after: Option<&Doc
     std::iter::once((namespace, None, id)).chain(docs.flat_map(keys)).collect()
 }
 
-/// Whether a statement was told what it should have been.
+/// Checks that a statement's result matches the expected one.
 fn same(expected: &Effects, told: &Told, stmt: &Stmt) -> Check {
     let sorted = |docs: &[Doc]| {
         let mut docs = docs.to_vec();

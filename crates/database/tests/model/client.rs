@@ -1,4 +1,4 @@
-//! A session: runs statements against the database, and notes what it was told.
+//! A session: runs statements on the database and records their results.
 
 use super::documents::{Doc, append_k};
 use super::history::{Failure, History, Kind, NAMESPACES, Started, Statement, Told};
@@ -17,22 +17,22 @@ use query::{Context, Update};
 use std::cell::{Cell, RefCell};
 use std::sync::Arc;
 
-/// No statement takes so long unless it waits for something that doesn't come.
+/// Time limit of statements. Only a wait for an event that never comes takes longer.
 const MAX_MILLIS: u64 = 20_000;
 
-/// What the sessions of a history share.
+/// State shared by the sessions of a history.
 pub(crate) struct Shared {
-    /// One, or two on the same store.
+    /// One database, or two on the same store.
     pub(crate) databases: Vec<Arc<Database>>,
     pub(crate) history: History,
     pub(crate) namespaces: Vec<Namespace>,
-    /// What long work runs through.
+    /// Hook for long work.
     pub(crate) blocking: BlockingHook,
-    /// Times that snapshot reads were given, for transactions to begin at.
+    /// Times of snapshot reads, at which transactions may begin.
     pub(crate) times: parking_lot::Mutex<Vec<u64>>,
 }
 
-/// One session, which does one thing at a time.
+/// A session, which runs one operation at a time.
 pub(crate) struct Session {
     shared: Arc<Shared>,
     database: Arc<Database>,
@@ -40,11 +40,11 @@ pub(crate) struct Session {
     transaction: RefCell<Option<(usize, Arc<OpenTransaction>)>>,
     /// A find read in part.
     reading: RefCell<Option<Reading>>,
-    /// Whether it is in the middle of something.
+    /// True during an operation.
     pub(crate) busy: Cell<bool>,
-    /// Positions of commits that it was told of, and whether they were said to be durable.
+    /// Positions of its commits, and whether they were acknowledged as durable.
     pub(crate) acknowledged: RefCell<Vec<(u64, bool)>>,
-    /// How often it waits for the journal, in a hundred commits.
+    /// Percentage of commits that wait for the journal.
     pub(crate) journaled: Cell<u64>,
     max_millis: Cell<u64>,
 }
@@ -59,13 +59,13 @@ struct Reading {
     docs: Vec<Doc>,
 }
 
-/// How much of what a session does.
+/// Mix of a session's operations.
 #[derive(Clone, Copy)]
 pub(crate) struct Mix {
     pub(crate) ddl: u64,
-    /// Of a hundred steps outside of transactions how many begin one.
+    /// Percentage of steps outside of transactions that begin one.
     pub(crate) begins: u64,
-    /// Before how many of a hundred steps everything is written to the engine's files.
+    /// Percentage of steps before which a checkpoint runs.
     pub(crate) checkpoints: u64,
 }
 
@@ -109,7 +109,7 @@ fn change_of(change: &Change, number: i64) -> DocumentBuf {
     out.finish()
 }
 
-/// An increment that inserts the document where it isn't there.
+/// Returns an increment that inserts the document if it is missing.
 fn upsert_of(doc: &Doc, number: i64) -> DocumentBuf {
     let mut out = Builder::new();
     out.begin_document(c"$inc").append(c"n", 1i64).end();
@@ -120,7 +120,7 @@ fn upsert_of(doc: &Doc, number: i64) -> DocumentBuf {
     out.finish()
 }
 
-/// What one operation runs with.
+/// State of one operation.
 struct Call {
     operation: Arc<Operation>,
     context: Arc<Context>,
@@ -141,7 +141,7 @@ impl Session {
         }
     }
 
-    /// Bounds what its statements may take.
+    /// Sets the time limit of its statements.
     pub(crate) fn set_max_millis(&self, millis: u64) {
         self.max_millis.set(millis);
     }
@@ -160,7 +160,7 @@ impl Session {
         Call { context: Arc::new(Context::new(0, 1, operation.clone())), operation }
     }
 
-    /// Does one thing at random.
+    /// Runs one random step.
     pub(crate) fn step(&self, mix: Mix) {
         let random = &self.random;
         let in_transaction = self.transaction.borrow().is_some();
@@ -184,7 +184,7 @@ impl Session {
         }
     }
 
-    /// Ends whatever it has open.
+    /// Ends everything that it has open.
     pub(crate) fn finish(&self) {
         while self.reading.borrow().is_some() {
             self.read_on();
@@ -232,7 +232,7 @@ impl Session {
         self.reading.borrow_mut().take();
     }
 
-    /// Notes a commit, and has it made durable now and then, as write concerns ask.
+    /// Records a commit, and sometimes makes it durable, as write concerns do.
     fn acknowledge(&self, committed: Committed) -> u64 {
         let durable = self.random.percent(self.journaled.get())
             && self.database.wait_journaled(committed.position).is_ok();
@@ -246,7 +246,7 @@ impl Session {
         self.run(stmt, self.namespace(), number);
     }
 
-    /// Runs a statement, in the transaction if there is one.
+    /// Runs a statement, in the open transaction if any.
     pub(crate) fn run(&self, stmt: Stmt, namespace: usize, number: i64) {
         let call = self.call();
         let started = self.shared.history.start();
@@ -280,7 +280,7 @@ impl Session {
         let statement = Statement { transaction, namespace, number, stmt, at, outcome };
         self.shared.history.end(started, Kind::Statement(statement));
         if failed && transaction.is_some() {
-            // As the server does: nothing of a transaction goes on after an error.
+            // As in the server, an error ends a transaction.
             self.abort();
         }
     }
@@ -294,7 +294,7 @@ impl Session {
         })
     }
 
-    /// Reads one more document, and notes the find once it has all.
+    /// Reads one more document, and records the find after the last one.
     fn read_on(&self) {
         let Some(mut reading) = self.reading.borrow_mut().take() else { return };
         match next(&mut reading.cursor, 1) {
@@ -345,7 +345,7 @@ impl Session {
                 let inserted = database.insert_many(&Scope::new(operation, namespace, context), &insertions);
                 let time = told(inserted.committed);
                 match inserted.error {
-                    // What was inserted before stays.
+                    // Earlier inserts remain.
                     Some(error) => Err(error),
                     None => Ok(Told { n: inserted.count as u64, inserted: true, time, ..Told::default() }),
                 }
@@ -423,7 +423,7 @@ impl Session {
 
     /// Changes collections or indexes.
     pub(crate) fn ddl(&self, ddl: &Ddl, namespace: usize) {
-        // Other statements give way by the clock, which no seed decides.
+        // Other statements yield by the clock, which does not depend on the seed.
         let call = self.call_through(self.shared.blocking);
         let started = self.shared.history.start();
         let outcome = self.change(&call, ddl, namespace).map_err(Failure::from);
@@ -468,7 +468,7 @@ fn transaction_of(operation: &Operation) -> bool {
     operation.transaction().is_some()
 }
 
-/// The specification of an index on one field, which is its name as well.
+/// Returns the specification of an index on one field, with the field's name.
 fn spec(field: &str, option: Option<&str>) -> DocumentBuf {
     let mut out = Builder::new();
     out.append(c"v", 2)
@@ -492,7 +492,7 @@ fn sum_of(filter: &Filter) -> DocumentBuf {
     out.finish()
 }
 
-/// The next documents of a cursor, and whether these were the last.
+/// Returns the next documents of a cursor, and whether it has ended.
 fn next(cursor: &mut Cursor, count: u64) -> Result<(Vec<DocumentBuf>, bool)> {
     let mut out = Builder::new();
     out.begin_array(c"b");
@@ -504,7 +504,7 @@ fn next(cursor: &mut Cursor, count: u64) -> Result<(Vec<DocumentBuf>, bool)> {
     Ok((docs.collect(), ended))
 }
 
-/// The namespaces, parsed.
+/// Returns the parsed namespaces.
 pub(crate) fn namespaces() -> Vec<Namespace> {
     NAMESPACES.iter().map(|name| Namespace::parse(name).unwrap()).collect()
 }
@@ -519,7 +519,7 @@ impl Shared {
         Arc::new(Shared { databases, history, namespaces: namespaces(), blocking, times })
     }
 
-    /// Whether documents, indexes, counts and catalog agree.
+    /// Checks that documents, indexes, counts and catalog agree.
     pub(crate) fn validate(&self) -> std::result::Result<(), String> {
         self.databases.iter().try_for_each(|database| {
             self.namespaces.iter().try_for_each(|namespace| validate(database, namespace))

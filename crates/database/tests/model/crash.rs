@@ -1,5 +1,6 @@
-//! Histories on disk that end when the machine stops, and what is there when it comes up again: exactly the
-//! commits up to some point, whole, none missing that was said to be durable. Then others go on.
+//! Histories on disk that end with a crash of the machine. After the restart, the data must be
+//! exactly the commits up to some point, without partial commits, and with every commit
+//! acknowledged as durable. Another history then follows.
 
 use super::client::Mix;
 use super::interleaved::World;
@@ -11,12 +12,13 @@ use std::time::Duration;
 use storage::testing::{FaultyFiles, Loss};
 use storage::{Direction, DiskEngine, DiskOptions, Durability, Engine, Ident, Range};
 
-/// Runs a history, stops the machine, looks at what is left, and runs another on that. Errors: what is wrong.
+/// Runs a history, stops the machine, checks the remaining data, and runs another history on it.
+/// Returns violations as errors.
 pub(crate) fn history(seed: u64) -> Result<(), String> {
     let random = Random::new(!seed);
     let files = FaultyFiles::new();
     let mix = Mix { checkpoints: 3, ..Mix::draw(&random) };
-    // Where syncs write the journal, the end of the process loses what nobody has waited for, too.
+    // If syncs write the journal, the end of the process also loses commits without a waiter.
     let durability = if seed.is_multiple_of(2) { Durability::None } else { Durability::Journaled };
     let world = World::new(Arc::new(open(&files, durability)?), Vec::new(), false, seed, mix);
     world.prepare();
@@ -62,7 +64,7 @@ pub(crate) fn history(seed: u64) -> Result<(), String> {
 
 fn open(files: &FaultyFiles, durability: Durability) -> Result<DiskEngine, String> {
     let options = DiskOptions {
-        // Nothing is synced but what somebody waits for, so that the seed decides all.
+        // Only waiters cause syncs, so that the seed determines the history.
         durability,
         journal_commit_interval: Duration::from_secs(3600),
         cache_bytes: 16 << 20,
@@ -71,12 +73,13 @@ fn open(files: &FaultyFiles, durability: Durability) -> Result<DiskEngine, Strin
     DiskEngine::open_on(Arc::new(files.clone()), &options).map_err(|error| format!("opening: {error}"))
 }
 
-/// How many of these commits an engine has. Errors: where it is not in the state after any of them.
+/// Returns the number of these commits in an engine. Errors: the state does not match any number of
+/// commits.
 fn recovered(engine: &DiskEngine, entries: &[Entry]) -> Result<usize, String> {
     let (found, time) = (trees(engine, entries), engine.latest_time());
     let mut trees = Trees::new();
     let mut left = (trees == found).then_some(0);
-    // The first batches, which make the trees of the catalog, have no times.
+    // The first batches create the trees of the catalog and have no times.
     for (number, entry) in entries.iter().enumerate().filter(|(_, entry)| entry.time <= time) {
         entry.ops.iter().for_each(|op| apply(&mut trees, op));
         left = (trees == found).then_some(number + 1).or(left.filter(|_| time == 0));

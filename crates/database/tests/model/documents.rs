@@ -1,33 +1,33 @@
-//! The documents of the histories: few of them, with a field for each kind of index, a counter that shows lost
-//! updates, and the number of the statement that wrote them last.
+//! Documents of the histories. They have a field for each kind of index, a counter that shows lost
+//! updates, and the number of the latest statement that wrote them.
 
 use base::bson::{Builder, Document, DocumentBuf, Value};
 use std::collections::BTreeMap;
 
-/// A document as the model has it.
+/// A document in the model.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Doc {
     pub(crate) id: i64,
     /// In a unique index.
     pub(crate) u: i64,
-    /// In an index that keeps writes from adding duplicates (prepareUnique).
+    /// In an index that refuses new duplicates (prepareUnique).
     pub(crate) p: i64,
     /// In an index that is built and dropped, unique or not.
     pub(crate) q: i64,
-    /// In an ordinary index, an array where there is more than one.
+    /// In a regular index; an array if it has several values.
     pub(crate) k: Vec<i64>,
-    /// Toggled between 0 and 1, leaving everything else as it was.
+    /// Toggled between 0 and 1 without any other change.
     pub(crate) t: i64,
-    /// Grows by one with each increment.
+    /// Incremented by one.
     pub(crate) n: i64,
-    /// The number of the statement that wrote the document, but for those that toggle.
+    /// Number of the latest statement that wrote the document, except toggles.
     pub(crate) w: i64,
 }
 
-/// The documents of a collection by `_id`.
+/// Documents of a collection by `_id`.
 pub(crate) type Docs = BTreeMap<i64, Doc>;
 
-/// The fields that an index may forbid two documents to share.
+/// Fields for which an index may refuse duplicates.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, PartialOrd, Ord)]
 pub(crate) enum Field {
     U,
@@ -64,7 +64,7 @@ impl Field {
 }
 
 impl Doc {
-    /// Appends the fields but `_id`.
+    /// Appends the fields except `_id`.
     pub(crate) fn append_fields(&self, out: &mut Builder) {
         out.append(c"u", self.u).append(c"p", self.p).append(c"q", self.q);
         append_k(&self.k, out);
@@ -78,7 +78,7 @@ impl Doc {
         out.finish()
     }
 
-    /// Reads a document; `None` where it isn't one of the model's.
+    /// Parses a document; `None` if it is not a document of the model.
     pub(crate) fn from_bson(document: Document<'_>) -> Option<Doc> {
         let int = |name: &str| document.get(name).and_then(|value| value.as_i64());
         let k = match document.get("k")? {
@@ -98,7 +98,7 @@ impl Doc {
     }
 }
 
-/// Appends `k` as a number or, where there are several, as an array.
+/// Appends `k` as a number, or as an array of several numbers.
 pub(crate) fn append_k(k: &[i64], out: &mut Builder) {
     match k {
         [one] => _ = out.append(c"k", *one),

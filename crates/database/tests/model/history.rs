@@ -1,4 +1,4 @@
-//! What the sessions of a history did, and were told.
+//! Operations of a history's sessions, and their results.
 
 use super::documents::Doc;
 use super::recorder::Recorder;
@@ -7,18 +7,19 @@ use parking_lot::Mutex;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicU64, AtomicUsize, Ordering};
 
-/// The collections. The first two are made with all their indexes, the third only by renaming or inserting.
+/// The collections. The first two are created with all their indexes, the third only by renames or
+/// inserts.
 pub(crate) const NAMESPACES: [&str; 3] = ["m.a", "m.b", "x.c"];
 
-/// Something that a session did.
+/// An operation of a session.
 #[derive(Clone, Debug)]
 pub(crate) struct Event {
     /// Begin and end in the order of all sessions' steps.
     pub(crate) start: u64,
     pub(crate) end: u64,
-    /// How many commits were over before it began.
+    /// Number of finished commits at its begin.
     pub(crate) least: usize,
-    /// How many had begun when it ended.
+    /// Number of started commits at its end.
     pub(crate) most: usize,
     pub(crate) kind: Kind,
 }
@@ -38,24 +39,24 @@ pub(crate) struct Statement {
     pub(crate) namespace: usize,
     pub(crate) number: i64,
     pub(crate) stmt: Stmt,
-    /// The time of a snapshot read.
+    /// Time of a snapshot read.
     pub(crate) at: Option<u64>,
     pub(crate) outcome: Result<Told, Failure>,
 }
 
-/// What a statement was told.
+/// Result of a statement.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Told {
-    /// Documents matched, deleted, inserted or counted.
+    /// Number of documents matched, deleted, inserted or counted.
     pub(crate) n: u64,
     pub(crate) inserted: bool,
     pub(crate) docs: Vec<Doc>,
     pub(crate) sum: i64,
-    /// The time of the last commit.
+    /// Time of the last commit.
     pub(crate) time: Option<u64>,
 }
 
-/// An error, by its code.
+/// An error code.
 #[derive(Clone, Debug)]
 pub(crate) struct Failure {
     pub(crate) code: i32,
@@ -65,7 +66,7 @@ pub(crate) struct Failure {
 /// Collects the events.
 pub(crate) struct History {
     pub(crate) recorder: Arc<Recorder>,
-    /// How many commits there were before.
+    /// Number of commits before the history.
     pub(crate) before: usize,
     events: Mutex<Vec<Event>>,
     steps: AtomicU64,
@@ -73,7 +74,7 @@ pub(crate) struct History {
     transactions: AtomicUsize,
 }
 
-/// An event under way.
+/// A started event.
 pub(crate) struct Started {
     start: u64,
     least: usize,
@@ -87,18 +88,18 @@ impl History {
             recorder,
             events: Mutex::default(),
             steps: AtomicU64::new(0),
-            // Greater than those of an earlier history on the same engine.
+            // Greater than the numbers of an earlier history on the same engine.
             numbers: AtomicI64::new(1 + 1000 * before as i64),
             transactions: AtomicUsize::new(0),
         }
     }
 
-    /// The number of the next statement.
+    /// Returns the number of the next statement.
     pub(crate) fn next_number(&self) -> i64 {
         self.numbers.fetch_add(1, Ordering::SeqCst)
     }
 
-    /// The number of the next transaction.
+    /// Returns the number of the next transaction.
     pub(crate) fn next_transaction(&self) -> usize {
         self.transactions.fetch_add(1, Ordering::SeqCst)
     }
@@ -114,7 +115,7 @@ impl History {
         self.events.lock().push(Event { start, end, least, most, kind });
     }
 
-    /// All events in the order in which they began.
+    /// Returns all events in the order of their begins.
     pub(crate) fn events(&self) -> Vec<Event> {
         let mut events = self.events.lock().clone();
         events.sort_by_key(|event| event.start);

@@ -1,9 +1,9 @@
-//! Histories on one thread: which session does what, and what comes between the two halves of a statement, is
-//! decided by a seed alone.
+//! Histories on one thread. A seed alone determines the order of the sessions' operations, and the
+//! operations within a statement.
 //!
-//! Transactions interleave statement by statement. Where a statement has been worked out and is about to be
-//! committed, and where long work begins, other sessions' statements may run in between. Nobody can wait: a
-//! statement that would wait fails instead, and there must have been somebody to wait for.
+//! Transactions interleave statement by statement. Other sessions' statements may run before a
+//! statement commits, and at the beginning of long work. No session can wait: a statement that
+//! would wait fails, and the checker verifies that it had a reason to wait.
 
 use super::check::check;
 use super::client::{Mix, Session, Shared};
@@ -20,10 +20,10 @@ use std::time::Duration;
 use storage::Engine;
 use storage::store::Local;
 
-/// How deep statements may run within statements.
+/// Maximum nesting of statements.
 const DEPTH_MAX: usize = 3;
 
-/// The sessions of the history that this thread runs.
+/// The sessions of this thread's history.
 pub(crate) struct World {
     pub(crate) shared: Arc<Shared>,
     sessions: Vec<Session>,
@@ -36,14 +36,14 @@ thread_local! {
     static WORLD: RefCell<Option<Rc<World>>> = const { RefCell::new(None) };
 }
 
-/// Lets other sessions come in between.
+/// Runs other sessions' statements.
 pub(crate) fn pause() {
     if let Some(world) = WORLD.with_borrow(Clone::clone) {
         world.interrupt(25, 3);
     }
 }
 
-/// Long work, as the building of an index: others come before it.
+/// Long work, such as an index build: other sessions run before it.
 fn long_work(work: &mut dyn FnMut()) {
     if let Some(world) = WORLD.with_borrow(Clone::clone) {
         world.interrupt(100, 8);
@@ -52,8 +52,8 @@ fn long_work(work: &mut dyn FnMut()) {
 }
 
 impl World {
-    /// Opens a database in an engine, whose state so far comes from these batches, or two on one store, and
-    /// lets sessions begin.
+    /// Opens a database in an engine whose state comes from these batches, or two databases on one
+    /// store, and starts sessions.
     pub(crate) fn new(
         engine: Arc<dyn Engine>,
         entries: Vec<Entry>,
@@ -74,7 +74,7 @@ impl World {
                 (0..2).map(open).collect()
             }
         };
-        // Nobody is there to end what a statement would wait for.
+        // On a single thread, no other session could end a wait.
         databases.iter().for_each(|database| database.wait_through(|_| {}));
         let shared = Shared::new(databases, History::new(recorder), long_work);
         let random = Random::new(seed);
@@ -84,20 +84,21 @@ impl World {
         Rc::new(World { shared, sessions, random, depth: Cell::new(0), mix })
     }
 
-    /// Makes the collections.
+    /// Creates the collections.
     pub(crate) fn prepare(&self) {
         self.sessions[0].ddl(&Ddl::Ensure, 0);
         self.sessions[0].ddl(&Ddl::Ensure, 1);
     }
 
-    /// Runs so many steps.
+    /// Runs this number of steps.
     pub(crate) fn run(self: &Rc<Self>, steps: u64) {
         WORLD.set(Some(self.clone()));
         (0..steps).for_each(|_| self.step());
         WORLD.set(None);
     }
 
-    /// Ends everything. Indexes whose builds could not wait for a transaction's end are taken away now.
+    /// Ends all operations. Index builds that could not wait for a transaction's end are removed
+    /// now.
     pub(crate) fn finish(&self) {
         self.sessions.iter().for_each(Session::finish);
         for (number, namespace) in self.shared.namespaces.iter().enumerate() {
@@ -123,7 +124,7 @@ impl World {
         }
     }
 
-    /// Runs up to so many steps, in so many of a hundred cases.
+    /// Runs up to `most` steps in `percent` percent of the calls.
     fn interrupt(&self, percent: u64, most: u64) {
         if self.depth.get() < DEPTH_MAX && self.random.percent(percent) {
             self.depth.set(self.depth.get() + 1);
@@ -132,17 +133,17 @@ impl World {
         }
     }
 
-    /// Checks everything. Errors: what is wrong.
+    /// Checks everything. Returns violations as errors.
     pub(crate) fn verdict(&self) -> Result<(), String> {
         self.check().and_then(|()| self.validate())
     }
 
-    /// Checks what is stored now.
+    /// Checks the stored data.
     pub(crate) fn validate(&self) -> Result<(), String> {
         self.shared.validate()
     }
 
-    /// Checks what was committed and told.
+    /// Checks the commits and the results.
     pub(crate) fn check(&self) -> Result<(), String> {
         let (entries, events) = (self.shared.history.recorder.committed(), self.shared.history.events());
         Replay::of(entries).and_then(|replay| {
@@ -155,7 +156,7 @@ impl World {
     }
 }
 
-/// Runs a history and checks it. Errors: what is wrong.
+/// Runs a history and checks it. Returns violations as errors.
 pub(crate) fn history(engine: Arc<dyn Engine>, two: bool, seed: u64) -> Result<(), String> {
     let random = Random::new(!seed);
     let mix = Mix::draw(&random);

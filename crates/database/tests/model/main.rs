@@ -1,12 +1,14 @@
-//! Random histories of transactions and single statements, checked against a model of snapshot isolation.
+//! Random histories of transactions and single statements, checked against a model of snapshot
+//! isolation.
 //!
-//! Sessions insert, update, delete and read a handful of documents, alone and in transactions, while
-//! collections and indexes come and go (`client.rs`, `statements.rs`). An engine keeps each batch that was
-//! committed (`recorder.rs`), so the order of everything is known afterwards (`replay.rs`), and what each
-//! session was told can be compared with what it must have been (`check.rs`).
+//! Sessions insert, update, delete and read a few documents, in transactions or without, while
+//! collections and indexes are created and dropped (`client.rs`, `statements.rs`). An engine
+//! records each committed batch (`recorder.rs`), so the order of all commits is known afterwards
+//! (`replay.rs`). Each session's results are compared with the results that the order requires
+//! (`check.rs`).
 //!
-//! `MODEL_SEED=7 cargo test -p database --test model` runs the history of one seed alone; a failure prints it.
-//! `MODEL_SHOW=1` shows the commits and the events of each history that fails.
+//! `MODEL_SEED=7 cargo test -p database --test model` runs the history of a single seed. A failure
+//! prints its seed. `MODEL_SHOW=1` shows the commits and the events of each failed history.
 
 #![allow(clippy::unwrap_used, clippy::type_complexity)]
 
@@ -29,10 +31,10 @@ use parking_lot::RwLock;
 use std::sync::Arc;
 use storage::MemoryEngine;
 
-/// Taken for writing by whoever switches faults on.
+/// Locked for writing by tests that switch faults on.
 static ALONE: RwLock<()> = RwLock::new(());
 
-/// Runs the histories of so many seeds, or the one that is asked for.
+/// Runs the histories of this number of seeds, or of the requested seed.
 fn histories(count: u64, history: impl Fn(u64) -> Result<(), String>) {
     let _together = ALONE.read();
     let seeds = asked().map_or(0..count, |seed| seed..seed + 1);
@@ -43,12 +45,12 @@ fn histories(count: u64, history: impl Fn(u64) -> Result<(), String>) {
     assert!(failures.is_empty(), "{} of {count} histories are wrong:\n{first}", failures.len());
 }
 
-/// Whether a history that fails is to be shown.
+/// Returns true if a failed history must be shown.
 fn shown() -> bool {
     asked().is_some() || std::env::var_os("MODEL_SHOW").is_some()
 }
 
-/// The seed whose history is to be run alone.
+/// Returns the requested seed.
 fn asked() -> Option<u64> {
     std::env::var("MODEL_SEED").ok()?.parse().ok()
 }

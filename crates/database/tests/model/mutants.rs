@@ -1,4 +1,4 @@
-//! Each fault that the checker must see, switched on and seen: see `storage::mutants`.
+//! Switches on each fault that the checker must detect, see `storage::mutants`.
 
 use super::{crash, interleaved, threads, waiting};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -6,7 +6,7 @@ use std::sync::Arc;
 use storage::MemoryEngine;
 use storage::mutants::switch_on;
 
-/// Which histories show a fault.
+/// The kind of histories that show a fault.
 #[derive(Clone, Copy, Debug)]
 enum By {
     Interleaved,
@@ -50,7 +50,7 @@ const MUTANTS: &[(&str, By)] = &[
     ("what came during a build is loaded", By::Interleaved),
 ];
 
-/// A fault that isn't seen within so many histories isn't seen.
+/// Number of histories within which a fault must be detected.
 const HISTORIES: u64 = 20_000;
 
 fn history(by: By, seed: u64) -> Result<(), String> {
@@ -64,7 +64,7 @@ fn history(by: By, seed: u64) -> Result<(), String> {
     }
 }
 
-/// The first history in which a fault is seen, and what is seen.
+/// Returns the seed of the first history that shows a fault, and the error.
 fn caught(name: &'static str, by: By) -> Option<(u64, String)> {
     switch_on(Some(name));
     let seen = (0..HISTORIES).find_map(|seed| {

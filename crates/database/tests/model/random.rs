@@ -1,11 +1,11 @@
-//! Random numbers from a seed, so that what failed can be run again.
+//! Random numbers from a seed, so that a failure can be reproduced.
 
-/// A generator.
+/// A random number generator.
 pub(crate) struct Random(base::random::Random);
 
 impl Random {
     pub(crate) fn new(seed: u64) -> Random {
-        // Mixed, so that neighbouring seeds don't give parts of one sequence.
+        // Mixed, so that neighbouring seeds do not give parts of one sequence.
         Random(base::random::Random::new(base::random::Random::new(seed).draw()))
     }
 
@@ -13,17 +13,17 @@ impl Random {
         self.0.draw()
     }
 
-    /// A number below a bound.
+    /// Returns a number below a bound.
     pub(crate) fn below(&self, bound: u64) -> u64 {
         self.0.below(bound)
     }
 
-    /// True in so many of a hundred cases.
+    /// Returns true with this probability in percent.
     pub(crate) fn percent(&self, percent: u64) -> bool {
         self.below(100) < percent
     }
 
-    /// One of several.
+    /// Returns one of several values.
     pub(crate) fn pick<'a, T>(&self, from: &'a [T]) -> &'a T {
         &from[self.below(from.len() as u64) as usize]
     }

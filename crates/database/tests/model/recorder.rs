@@ -1,48 +1,49 @@
-//! An engine that keeps every batch committed, in order: what really happened, whatever anybody was told.
+//! An engine that records every committed batch, in order: the ground truth, independent of the
+//! clients' replies.
 
 use parking_lot::Mutex;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use storage::{Batch, Engine, Op, Position, Result};
 
-/// A batch, and what came of it.
+/// A batch and its result.
 #[derive(Clone, Debug)]
 pub(crate) struct Entry {
     pub(crate) time: u64,
     pub(crate) ops: Vec<Op>,
-    /// Where it stands; `None` where the engine refused it, or hasn't answered.
+    /// Position of the commit; `None` if the engine refused it or has not answered yet.
     pub(crate) position: Option<Position>,
 }
 
-/// Passes everything on to an engine.
+/// Delegates everything to an engine.
 pub(crate) struct Recorder {
     engine: Arc<dyn Engine>,
     entries: Mutex<Vec<Entry>>,
-    /// How many batches were begun, and how many are over.
+    /// Numbers of started and finished batches.
     begun: AtomicUsize,
     done: AtomicUsize,
-    /// Called where a writer is about to commit, with no locks held.
+    /// Called when a writer is about to commit, without any locks.
     pause: fn(),
 }
 
 impl Recorder {
-    /// Records what is committed to an engine, whose state so far comes from these batches.
+    /// Returns a recorder of an engine, whose present state comes from these batches.
     pub(crate) fn new(engine: Arc<dyn Engine>, entries: Vec<Entry>, pause: fn()) -> Recorder {
         let (begun, done) = (AtomicUsize::new(entries.len()), AtomicUsize::new(entries.len()));
         Recorder { engine, entries: Mutex::new(entries), begun, done, pause }
     }
 
-    /// The batches that the engine took.
+    /// Returns the committed batches.
     pub(crate) fn committed(&self) -> Vec<Entry> {
         self.entries.lock().iter().filter(|entry| entry.position.is_some()).cloned().collect()
     }
 
-    /// How many commits are over: whoever begins to read now sees at least these.
+    /// Returns the number of finished commits. A read that begins now sees at least these.
     pub(crate) fn done(&self) -> usize {
         self.done.load(Ordering::SeqCst)
     }
 
-    /// How many commits have begun: whoever has read by now has seen no more.
+    /// Returns the number of started commits. A read that has ended has seen no more.
     pub(crate) fn begun(&self) -> usize {
         self.begun.load(Ordering::SeqCst)
     }

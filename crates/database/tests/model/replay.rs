@@ -1,6 +1,6 @@
-//! The states that the recorded batches lead through, and what must hold in each of them: no two documents with
-//! one `_id`, none with one key of a unique index, no new ones where an index has been prepared for that, and as
-//! many index entries as the documents have keys.
+//! The states after each recorded batch, and their invariants. No two documents share an `_id` or a
+//! key of a unique index. No new duplicates appear in a prepared index. The number of index entries
+//! equals the number of the documents' keys.
 
 use super::documents::{Doc, Docs, Field};
 use super::recorder::Entry;
@@ -33,28 +33,28 @@ pub(crate) struct Collection {
 /// All collections in some state, by name.
 pub(crate) type State = BTreeMap<String, Collection>;
 
-/// What one commit changed in a tree of documents: for each `_id`, before and after.
+/// Changes of one commit in a tree of documents: for each `_id`, before and after.
 #[derive(Clone, Debug)]
 pub(crate) struct Diff {
     pub(crate) namespace: String,
     pub(crate) changes: Vec<(i64, Option<Doc>, Option<Doc>)>,
 }
 
-/// A history as the engine has it.
+/// A history in the engine.
 pub(crate) struct Replay {
     pub(crate) entries: Vec<Entry>,
     /// The states before the first batch, and after each.
     pub(crate) states: Vec<Rc<State>>,
-    /// For each batch what it changed.
+    /// The changes of each batch.
     pub(crate) diffs: Vec<Vec<Diff>>,
-    /// For each batch the names whose entry in the catalog it wrote.
+    /// The names whose catalog entry a batch wrote, for each batch.
     pub(crate) catalog: Vec<BTreeSet<String>>,
-    /// What doesn't hold in a state.
+    /// Violated invariants.
     pub(crate) broken: Vec<String>,
 }
 
 impl Collection {
-    /// The fields that no two documents may share, those that an index is prepared for included.
+    /// Returns the fields that no two documents may share, including fields of prepared indexes.
     pub(crate) fn unique(&self) -> BTreeSet<Field> {
         let kept_apart = self.indexes.iter().filter(|index| index.unique || index.prepared);
         let names: BTreeSet<&str> = kept_apart.map(|index| index.name.as_str()).collect();
@@ -63,12 +63,12 @@ impl Collection {
 }
 
 impl Replay {
-    /// Goes through the batches again. Errors: what doesn't hold in a state, and after which batch.
+    /// Replays the batches. Violated invariants are recorded with their batch.
     pub(crate) fn of(entries: Vec<Entry>) -> Result<Replay, String> {
         let mut trees = Trees::new();
         let mut states = vec![Rc::new(State::new())];
         let (mut diffs, mut catalog) = (Vec::new(), Vec::new());
-        // The documents of each tree by record, so that only what has changed is read anew.
+        // The documents of each tree by record, so that only changes are decoded.
         let mut records: HashMap<u64, BTreeMap<Vec<u8>, Doc>> = HashMap::new();
         let (mut latest, mut broken) = (0, Vec::new());
         for (number, entry) in entries.iter().enumerate() {
@@ -109,7 +109,7 @@ impl Replay {
         Ok(Replay { entries, states, diffs, catalog, broken })
     }
 
-    /// Prints what each commit did.
+    /// Prints the changes of each commit.
     pub(crate) fn show(&self) {
         for (number, (entry, diffs)) in self.entries.iter().zip(&self.diffs).enumerate() {
             let catalog = &self.catalog[number];
@@ -117,29 +117,30 @@ impl Replay {
         }
     }
 
-    /// How many commits have at most this time.
+    /// Returns the number of commits up to this time.
     pub(crate) fn up_to(&self, time: u64) -> usize {
         self.entries.iter().take_while(|entry| entry.time <= time).count()
     }
 
-    /// The number of the commit with this time, counted from zero.
+    /// Returns the number of the commit with this time, counted from zero.
     pub(crate) fn at(&self, time: u64) -> Option<usize> {
         self.entries.iter().position(|entry| entry.time == time)
     }
 
-    /// The documents of a collection after so many commits.
+    /// Returns the documents of a collection after this number of commits.
     pub(crate) fn docs(&self, commits: usize, namespace: &str) -> Rc<Docs> {
         let collection = self.states[commits].get(namespace);
         collection.map_or_else(Rc::default, |collection| collection.docs.clone())
     }
 
-    /// The fields that no two documents of a collection may share after so many commits.
+    /// Returns the fields that no two documents of a collection may share after this number of
+    /// commits.
     pub(crate) fn unique(&self, commits: usize, namespace: &str) -> BTreeSet<Field> {
         self.states[commits].get(namespace).map(Collection::unique).unwrap_or_default()
     }
 }
 
-/// The tree that an operation changes.
+/// Returns the tree that an operation changes.
 pub(crate) fn ident_of(op: &Op) -> u64 {
     match op {
         Op::Put { ident, .. } | Op::Delete { ident, .. } => ident.0,
@@ -148,7 +149,7 @@ pub(crate) fn ident_of(op: &Op) -> u64 {
     }
 }
 
-/// Makes a change to the trees, as an engine would.
+/// Applies an operation to the trees, like an engine.
 pub(crate) fn apply(trees: &mut Trees, op: &Op) {
     match op {
         Op::Put { ident, key, value } => {
@@ -193,13 +194,13 @@ fn note_catalog(op: &Op, before: &State, state: &mut State, names: &mut BTreeSet
     let indexes = entry.get("indexes").and_then(|indexes| indexes.as_array());
     let indexes = indexes.into_iter().flat_map(|indexes| indexes.iter());
     let indexes = indexes.filter_map(|stored| index(stored.as_document()?)).collect();
-    // One that is renamed keeps what it holds.
+    // A renamed collection keeps its documents.
     let same = before.values().find(|other| other.ident == ident(entry));
     let docs = same.map_or_else(Rc::default, |same| same.docs.clone());
     state.insert(name, Collection { ident: ident(entry), indexes: Rc::new(indexes), docs });
 }
 
-/// Brings the documents of a tree up to date.
+/// Updates the documents of a tree.
 fn read(
     known: &mut BTreeMap<Vec<u8>, Doc>,
     tree: Option<&BTreeMap<Vec<u8>, Vec<u8>>>,
@@ -238,7 +239,7 @@ fn by_id(records: &BTreeMap<Vec<u8>, Doc>) -> Result<Docs, String> {
     Ok(docs)
 }
 
-/// What changed, tree by tree: a collection that is renamed has changed nothing.
+/// Returns the changes by tree. A rename changes nothing.
 fn diff(before: &State, after: &State) -> Vec<Diff> {
     let mut diffs = Vec::new();
     for (name, collection) in after {

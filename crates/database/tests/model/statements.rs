@@ -1,23 +1,24 @@
-//! The statements of the histories: drawn at random, and what each of them does to the model's documents.
+//! Random statements of the histories, and their effects on the model's documents.
 
 use super::documents::{Doc, Docs, Field};
 use super::random::Random;
 use std::collections::BTreeSet;
 
-/// How many values of `_id` there are.
+/// Number of different `_id` values.
 const IDS: u64 = 7;
-/// How many values the fields have that indexes keep apart: more than documents, or nothing would succeed.
+/// Number of values of uniquely indexed fields: more than documents, so that statements can
+/// succeed.
 const VALUES: u64 = 11;
-/// How many values the field has whose index is now unique and now not: fewer.
+/// Number of values of the field whose index is unique only at times: fewer.
 const FEW: u64 = 6;
 
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Filter {
     All,
     Id(i64),
-    /// One that the ordinary index serves.
+    /// Served by the regular index.
     K(i64),
-    /// One that an index being built and dropped serves.
+    /// Served by an index that is built and dropped.
     QAtLeast(i64),
     U(i64),
 }
@@ -28,21 +29,21 @@ pub(crate) enum Change {
     Inc,
     Set(Field, i64),
     SetK(Vec<i64>),
-    /// Leaves the statement's number out, so that two of them restore the very bytes.
+    /// Does not write the statement's number, so that two of them restore the same bytes.
     Toggle,
 }
 
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Stmt {
     Insert(Doc),
-    /// In one commit or several, up to the first that can't be inserted.
+    /// Inserts in one commit or several, up to the first error.
     InsertMany(Vec<Doc>),
     Update {
         filter: Filter,
         change: Change,
         multi: bool,
     },
-    /// An increment of one document, or else its insertion.
+    /// Increments one document, or inserts it.
     Upsert(Doc),
     FindAndModify {
         filter: Filter,
@@ -54,42 +55,43 @@ pub(crate) enum Stmt {
         multi: bool,
     },
     Find(Filter),
-    /// How many documents there are, and their counters together.
+    /// Number of documents, and the sum of their counters.
     Sum(Filter),
 }
 
-/// What changes collections and indexes.
+/// Changes of collections and indexes.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Ddl {
-    /// The indexes that the collections begin with.
+    /// Creates the initial indexes of the collections.
     Ensure,
     Build {
         unique: bool,
     },
     DropIndex,
-    /// Makes the index on `p` unique, and back.
+    /// Makes the index on `p` unique, and reverts it.
     Convert,
     Drop,
     Reset,
-    /// Renames to another collection's name, within the database or to another, and back.
+    /// Renames the collection to another name, within the database or to another database, and
+    /// back.
     Rename {
         to: usize,
     },
 }
 
-/// What a statement did or would do.
+/// Effects of a statement.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Effects {
-    /// Documents matched, deleted or inserted.
+    /// Number of documents matched, deleted or inserted.
     pub(crate) n: u64,
     pub(crate) inserted: bool,
-    /// What findAndModify returns, or a read.
+    /// Result of a findAndModify or of a read.
     pub(crate) docs: Vec<Doc>,
-    /// For a sum: the counters together.
+    /// Sum of the counters.
     pub(crate) sum: i64,
 }
 
-/// A document would have the same key as another in an index that forbids it.
+/// A document would duplicate a key in a unique or prepared index.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Duplicate;
 
@@ -127,7 +129,7 @@ impl Change {
         doc
     }
 
-    /// Whether it writes the statement's number.
+    /// Returns true if it writes the statement's number.
     pub(crate) fn signs(&self) -> bool {
         !matches!(self, Change::Toggle)
     }
@@ -175,8 +177,8 @@ fn draw_doc(random: &Random, number: i64) -> Doc {
 }
 
 impl Stmt {
-    /// A statement at random. In a transaction those that change one of several documents are left out, since
-    /// nothing tells which it was.
+    /// Returns a random statement. In a transaction, changes of one of several documents are
+    /// excluded, because their choice is unknown.
     pub(crate) fn draw(random: &Random, number: i64, in_transaction: bool) -> Stmt {
         let one = |random: &Random| match in_transaction {
             true => Filter::Id(random.below(IDS) as i64),
@@ -206,7 +208,7 @@ impl Stmt {
         matches!(self, Stmt::Find(_) | Stmt::Sum(_))
     }
 
-    /// Which documents it looks at.
+    /// Returns the filter of the statement.
     pub(crate) fn filter(&self) -> Filter {
         match self {
             Stmt::Insert(doc) | Stmt::Upsert(doc) => Filter::Id(doc.id),
@@ -226,7 +228,7 @@ impl Stmt {
         )
     }
 
-    /// What becomes of one document that it has found; `None` is its end.
+    /// Returns the new version of a found document; `None` if it is deleted.
     pub(crate) fn transform(&self, before: &Doc, number: i64) -> Option<Doc> {
         match self {
             Stmt::Update { change, .. } | Stmt::FindAndModify { change: Some(change), .. } => {
@@ -238,7 +240,7 @@ impl Stmt {
         }
     }
 
-    /// Carries the statement out on the documents that a transaction sees.
+    /// Runs the statement on the documents visible to a transaction.
     pub(crate) fn run(
         &self,
         docs: &mut Docs,
@@ -283,8 +285,8 @@ impl Stmt {
         Ok(effects)
     }
 
-    /// The documents that it would write, and what they were before, whether or not they may stand beside
-    /// the others.
+    /// Returns the documents that it would write, with their old versions, even if they conflict
+    /// with other documents.
     pub(crate) fn aims(&self, docs: &Docs, number: i64) -> Vec<(Option<Doc>, Doc)> {
         let found = docs.values().filter(|doc| self.filter().matches(doc));
         match self {
@@ -296,7 +298,8 @@ impl Stmt {
     }
 }
 
-/// Whether a document may not stand beside the others, by what distinguishes it from what it was before.
+/// Returns true if a document conflicts with another one in a value that differs from its old
+/// version.
 pub(crate) fn collides(docs: &Docs, before: Option<&Doc>, doc: &Doc, unique: &BTreeSet<Field>) -> bool {
     let is_new = |field: &&Field| before.is_none_or(|before| field.of(before) != field.of(doc));
     let fields: Vec<Field> = unique.iter().filter(is_new).copied().collect();

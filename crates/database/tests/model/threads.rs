@@ -1,4 +1,4 @@
-//! Histories on threads of their own, where whoever has to wait waits.
+//! Histories on real threads, with real waits.
 
 use super::check::check;
 use super::client::{Mix, Session, Shared};
@@ -13,16 +13,16 @@ use std::sync::Arc;
 use std::thread;
 use storage::Engine;
 
-/// How many threads there are.
+/// Number of threads.
 const THREADS: u64 = 4;
-/// How many steps each of them does.
+/// Number of steps of each thread.
 const STEPS: u64 = 12;
 
 thread_local! {
     static PAUSES: Cell<u64> = const { Cell::new(0) };
 }
 
-/// Now and then lets others come first where a statement is about to be committed.
+/// Sometimes lets other threads run when a statement is about to commit.
 fn pause() {
     PAUSES.set(PAUSES.get() + 1);
     if PAUSES.get().is_multiple_of(3) {
@@ -30,7 +30,7 @@ fn pause() {
     }
 }
 
-/// Runs a history and checks it. Errors: what is wrong.
+/// Runs a history and checks it. Returns violations as errors.
 pub(crate) fn history(engine: Arc<dyn Engine>, seed: u64) -> Result<(), String> {
     let recorder = Arc::new(Recorder::new(engine, Vec::new(), pause));
     let database = Database::open(recorder.clone(), Arc::new(SystemClock), seed).unwrap();

@@ -1,5 +1,5 @@
-//! Single statements wait for a transaction, in a queue where there are many; the transaction never waits for
-//! them.
+//! Single statements wait for a transaction, in a queue if they are many. The transaction never
+//! waits for them.
 
 use super::client::{Session, Shared};
 use super::documents::{Doc, Field};
@@ -15,8 +15,8 @@ use storage::MemoryEngine;
 const WRITERS: u64 = 3;
 const ROUNDS: u64 = 4;
 
-/// Writers want one document that transactions change, one after the other and each twice. Errors: what is
-/// wrong.
+/// Writers change one document, which transactions change one after the other, twice each. Returns
+/// violations as errors.
 pub(crate) fn history(seed: u64) -> Result<(), String> {
     let recorder = Arc::new(Recorder::new(Arc::new(MemoryEngine::new()), Vec::new(), || ()));
     let database = Database::open(recorder.clone(), Arc::new(SystemClock), seed).unwrap();

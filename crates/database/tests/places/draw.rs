@@ -1,17 +1,17 @@
-//! Places and shapes drawn at random, awkward ones often: about the poles, across the antimeridian, narrow, with
-//! holes, and with corners and edges where other places are.
+//! Random locations and shapes, often special cases: near the poles, across the antimeridian,
+//! narrow, with holes, or with corners and edges at other locations.
 
 use base::random::Random;
 use std::f64::consts::TAU;
 
-/// Draws the same for the same seed.
+/// Random generator; a seed always gives the same results.
 pub(crate) struct Draw {
     random: Random,
-    /// Corners and middles of edges drawn so far: places that others are to meet.
+    /// Corners and centers of edges generated so far, for reuse.
     met: Vec<(f64, f64)>,
 }
 
-/// So many places are remembered.
+/// Most stored locations.
 const MET_MAX: usize = 500;
 
 impl Draw {
@@ -64,10 +64,11 @@ impl Draw {
         [0.0001, 0.5, 5.0, 40.0][self.below(4) as usize] * (self.unit() + 0.1)
     }
 
-    /// The corners of a ring about a place, one way or the other round; `flat` is its height by its width.
+    /// Returns the corners of a ring around a location, in either winding order. `flat` is the
+    /// ratio of height to width.
     fn corners(&mut self, (x, y): (f64, f64), size: f64, flat: f64) -> Vec<(f64, f64)> {
         if self.below(4) == 0 {
-            // Sides along meridians and, of small ones, about along parallels.
+            // Sides along meridians and, for small rings, approximately along parallels.
             let (x, y, size) = (x.round(), y.round(), size.ceil());
             let sides = [(-size, -size), (size, -size), (size, size), (-size, size)];
             return sides.iter().map(|(a, b)| (x + a, y + b * flat)).collect();
@@ -76,7 +77,7 @@ impl Draw {
         let turned = self.unit();
         let angle = |corner: u64| (corner as f64 / corners as f64 + turned) * TAU;
         if y.abs() > 89.0 {
-            // About the pole.
+            // Around the pole.
             let lat = (90.0 - size.min(80.0)) * y.signum();
             return (0..corners).map(|corner| (angle(corner).to_degrees() % 360.0 - 180.0, lat)).collect();
         }
@@ -85,7 +86,7 @@ impl Draw {
             .collect()
     }
 
-    /// A closed ring.
+    /// Returns a closed ring.
     fn ring(&mut self, at: (f64, f64), size: f64, flat: f64) -> String {
         let mut corners = self.corners(at, size, flat);
         for (x, y) in &mut corners {
@@ -157,7 +158,7 @@ impl Draw {
             1 => {
                 format!("{{$geoWithin: {{$geometry: {{type: 'Polygon', coordinates: {}}}}}}}", self.polygon())
             }
-            // The one side of the border or the other, by its winding.
+            // One side of the border or the other, by its winding order.
             2 => {
                 let (at, size) = (self.position(), self.size());
                 let ring = self.ring(at, size, 1.0);
@@ -179,7 +180,7 @@ impl Draw {
             2 => format!("$centerSphere: [{a}, {:?}]", self.size() / 60.0),
             3 => format!("$polygon: [{a}, {b}, {c}, {}]", self.point()),
             _ => {
-                // An edge whose middle is a place that others know.
+                // An edge whose center is a known location.
                 let ((x, y), (far, up)) = (self.position(), (self.number(20.0), self.number(20.0)));
                 format!("$polygon: [[{:?}, {:?}], [{:?}, {:?}], {c}]", x - far, y - up, x + far, y + up)
             }

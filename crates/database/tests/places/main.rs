@@ -1,8 +1,9 @@
-//! Places by their indexes against places by collection scans, on random documents: points, lines, slivers and
-//! polygons with holes about the poles, the antimeridian, one another's corners and edges. What is near comes in
-//! the order of the distances that are measured one by one.
+//! Compares geospatial indexes with collection scans on random documents: points, lines, slivers
+//! and polygons with holes. They lie near the poles, across the antimeridian, and on one another's
+//! corners and edges. `$geoNear` results must be sorted by distances measured one by one.
 //!
-//! `PLACES_SEEDS=1000 PLACES_FROM=50` looks at so many cases from a seed on; a failure names its seed.
+//! `PLACES_SEEDS=1000 PLACES_FROM=50` sets the number of cases and the first seed. A failure prints
+//! its seed.
 
 #![allow(clippy::unwrap_used)]
 
@@ -63,7 +64,7 @@ impl Session {
             .is_ok()
     }
 
-    /// The `_id`s that a filter finds, in the order they come in.
+    /// Returns the `_id`s that a filter finds, in the order of the results.
     fn find(&self, filter: &str, scan: bool) -> Result<Vec<i64>, base::Error> {
         let filter = json(filter);
         let mut request = FindRequest::new(filter.view());
@@ -82,7 +83,7 @@ impl Session {
         Some(ids)
     }
 
-    /// The distances that a stage finds.
+    /// Returns the distances that a stage finds.
     fn near(&self, stage: &str) -> Vec<f64> {
         let pipeline = json(&format!("{{pipeline: [{{$geoNear: {stage}}}]}}"));
         let stages = pipeline.view().get("pipeline").unwrap().as_array().unwrap();
@@ -97,7 +98,7 @@ impl Session {
     }
 }
 
-/// The documents of a cursor.
+/// Returns the documents of a cursor.
 fn all(mut cursor: database::Cursor) -> Result<Vec<DocumentBuf>, base::Error> {
     let mut out = Builder::new();
     out.begin_array(c"");
@@ -108,7 +109,7 @@ fn all(mut cursor: database::Cursor) -> Result<Vec<DocumentBuf>, base::Error> {
     Ok(documents.iter().map(|document| document.as_document().unwrap().to_owned()).collect())
 }
 
-/// One of each kind of index, with other options each time.
+/// Returns one index of each kind, with random options.
 fn indexes(draw: &mut Draw) -> Vec<String> {
     let version = 1 + draw.below(3);
     let coarsest = draw.below(8);
@@ -147,7 +148,7 @@ fn filled(draw: &mut Draw, count: i64) -> (Session, BTreeMap<i64, DocumentBuf>) 
     (session, documents)
 }
 
-/// The seeds to look at: so many each day, and others by `PLACES_SEEDS` and `PLACES_FROM`.
+/// Returns the seeds to test, from `PLACES_SEEDS` and `PLACES_FROM` or a default number.
 fn seeds(each_day: u64) -> Range<u64> {
     let number = |name: &str| std::env::var(name).ok().and_then(|text| text.parse::<u64>().ok());
     let from = number("PLACES_FROM").unwrap_or(1);
@@ -177,12 +178,12 @@ fn indexes_find_what_scans_find() {
     assert!(found > 2 * asked && refused * 5 < asked, "{found} found by {asked}, {refused} refused");
 }
 
-/// What to be near to, by an index.
+/// A search near a location, by an index.
 struct Asked {
     place: Position,
     key: &'static str,
     near: String,
-    /// Whether distances are along the sphere, and whether they are told in radians.
+    /// Whether distances are on the sphere, and whether they are in radians.
     on_sphere: bool,
     radians: bool,
 }
@@ -201,7 +202,7 @@ impl Asked {
         Asked { place: Position { x, y }, key, near, on_sphere, radians }
     }
 
-    /// The distances of documents, in the unit asked for.
+    /// Returns the distances of documents in the search's unit.
     fn distances(&self, documents: &BTreeMap<i64, DocumentBuf>, of: Option<(&str, i64)>) -> Vec<f64> {
         let unit = if self.radians { EARTH_RADIUS } else { 1.0 };
         let of_kind = |document: &&DocumentBuf| {
@@ -222,7 +223,7 @@ fn what_is_near_comes_in_order() {
         let (session, documents) = filled(&mut draw, 120);
         for _ in 0..12 {
             let asked = Asked::draw(&mut draw);
-            // An index that has places behind another field finds them by that.
+            // An index with another field before the location needs a condition on that field.
             let of = match draw.below(6) {
                 0 if asked.key != "old" => Some(("_id", draw.below(120) as i64)),
                 1 | 2 => Some(("kind", draw.below(3) as i64)),
@@ -231,7 +232,7 @@ fn what_is_near_comes_in_order() {
             };
             let mut expected = asked.distances(&documents, of);
             expected.sort_by(f64::total_cmp);
-            // Limits between distances, at one of them (not in radians, which are rounded), or none.
+            // Limits between distances, at a distance (not in radians, which are rounded), or none.
             let mut limit = |from: f64| match draw.below(3) {
                 0 => None,
                 1 if !asked.radians && !expected.is_empty() => Some(*draw.pick(&expected)),
@@ -253,7 +254,7 @@ fn what_is_near_comes_in_order() {
     assert!(found > 1000, "{found}");
 }
 
-/// The distance of the nearest of a value's places.
+/// Returns the distance of the nearest location of a value.
 fn distance(value: Value<'_>, place: Position, on_sphere: bool) -> Option<f64> {
     let one = |value: Value<'_>| {
         let stored = Geometry::stored(value).ok()?;
