@@ -7,9 +7,9 @@ use crate::cursor::Cursor;
 use crate::database::Database;
 use crate::operation::Operation;
 use crate::storage_error;
-use base::bson::{Builder, DocumentCow, Value};
+use base::bson::{Builder, Value};
 use base::{Namespace, Result, err};
-use query::{Interrupt, Stage};
+use query::{Interrupt, Row, Stage};
 use std::sync::Arc;
 use storage::{Backup, Since};
 
@@ -48,7 +48,7 @@ struct Pieces {
 }
 
 impl Stage for Pieces {
-    fn next(&mut self) -> Result<Option<DocumentCow>> {
+    fn next(&mut self) -> Result<Option<Row>> {
         self.operation.check()?;
         let mut document = Builder::new();
         if !self.told {

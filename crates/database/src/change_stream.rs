@@ -16,7 +16,7 @@ use query::change::{
     Action, ChangeStream, Entry, Event, ResumeToken, Scope, Spec, Surroundings, history_lost, id_modified,
 };
 use query::matcher::Matcher;
-use query::{Context, Interrupt, Pipeline, Stage};
+use query::{Context, Interrupt, Pipeline, Row, Stage};
 use std::collections::VecDeque;
 use std::ops::Bound;
 use std::sync::Arc;
@@ -148,7 +148,7 @@ impl Events {
 }
 
 impl Stage for Events {
-    fn next(&mut self) -> Result<Option<DocumentCow>> {
+    fn next(&mut self) -> Result<Option<Row>> {
         if self.queue.is_empty() && !self.stream.is_invalidated() {
             self.fill()?;
         }
@@ -162,7 +162,7 @@ impl Stage for Events {
             return Ok(None);
         };
         state.current = Some(event.token);
-        Ok(Some(DocumentCow::Owned(event.document)))
+        Ok(Some(event.document.into()))
     }
 }
 
@@ -175,19 +175,20 @@ struct Checked {
 
 impl Stage for Checked {
     /// Errors: ChangeStreamFatalError for a document without its event's `_id`.
-    fn next(&mut self) -> Result<Option<DocumentCow>> {
-        let Some(document) = self.source.next()? else { return Ok(None) };
+    fn next(&mut self) -> Result<Option<Row>> {
+        let Some(row) = self.source.next()? else { return Ok(None) };
         let state = self.progress.0.lock();
-        let Some(current) = &state.current else { return Ok(Some(document)) };
-        let id = document.view().get("_id").and_then(|id| id.as_document());
+        let Some(current) = &state.current else { return Ok(Some(row)) };
+        let document = row.document.view();
+        let id = document.get("_id").and_then(|id| id.as_document());
         let same = id.is_some_and(|id| {
             id.bytes() == current.to_document().bytes()
                 || (self.splits
                     && ResumeToken::parse(id).is_ok_and(|fragment| fragment.is_fragment_of(current)))
         });
         match same {
-            true => Ok(Some(document)),
-            false => Err(id_modified(current, document.view())),
+            true => Ok(Some(row)),
+            false => Err(id_modified(current, document)),
         }
     }
 }

@@ -8,8 +8,8 @@ use base::bson::{Builder, Document, DocumentBuf, DocumentCow};
 use base::random::Random;
 use base::{Error, ErrorCode, Namespace, Result, err};
 use parking_lot::Mutex;
-use query::Stage;
 use query::change::Scope;
+use query::{Row, Stage};
 use std::any::Any;
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
@@ -203,7 +203,7 @@ impl Cursor {
         while appended < count {
             let next = match self.pending.take() {
                 Some(document) => Some(document),
-                None => self.source.next()?,
+                None => self.source.next()?.map(|row| row.document),
             };
             let Some(document) = next else {
                 if let Some((progress, token)) = &mut self.stream {
@@ -235,7 +235,7 @@ impl Cursor {
             }
         }
         if self.looks_ahead && self.pending.is_none() {
-            self.pending = self.source.next()?;
+            self.pending = self.source.next()?.map(|row| row.document);
             return Ok((appended, self.pending.is_none()));
         }
         Ok((appended, false))
@@ -245,7 +245,8 @@ impl Cursor {
     /// receive a cursor without further documents.
     pub fn is_exhausted(&mut self) -> Result<bool> {
         if self.pending.is_none() {
-            self.pending = self.source.next().map_err(|error| self.introduce(error))?;
+            let next = self.source.next().map_err(|error| self.introduce(error))?;
+            self.pending = next.map(|row| row.document);
         }
         Ok(self.pending.is_none())
     }
@@ -612,7 +613,7 @@ impl Slot {
 struct Gone;
 
 impl Stage for Gone {
-    fn next(&mut self) -> Result<Option<DocumentCow>> {
+    fn next(&mut self) -> Result<Option<Row>> {
         Ok(None)
     }
 }

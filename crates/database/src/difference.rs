@@ -14,11 +14,11 @@ use crate::history::View;
 use crate::index::IndexSpec;
 use crate::operation::Operation;
 use crate::storage_error;
-use base::bson::{Builder, Document, DocumentBuf, DocumentCow, Element};
+use base::bson::{Builder, Document, DocumentBuf, Element};
 use base::namespace::check_database_name;
 use base::{Namespace, Result, err};
 use query::change::{between, describe, same_value};
-use query::{Context, Interrupt, Stage};
+use query::{Context, Interrupt, Row, Stage};
 use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 use std::ffi::CStr;
 use std::sync::Arc;
@@ -111,7 +111,7 @@ struct Changes {
 }
 
 impl Stage for Changes {
-    fn next(&mut self) -> Result<Option<DocumentCow>> {
+    fn next(&mut self) -> Result<Option<Row>> {
         loop {
             if let Some(change) = self.ready.pop_front() {
                 return Ok(Some(change.into()));

@@ -14,6 +14,7 @@
 //! natural order is the order of the `_id` index.
 
 use base::{Result, err};
+use query::Row;
 use storage::{Ident, Key, Value};
 
 /// The tree of catalog entries.
@@ -31,6 +32,11 @@ pub(crate) const SAVED: &[u8] = b"\0snapshot\0";
 pub struct RecordId(pub u64);
 
 impl RecordId {
+    /// Where the document of a plan's row is stored.
+    pub fn of(row: &Row) -> RecordId {
+        RecordId(row.record_id)
+    }
+
     /// Returns the key of the record.
     pub fn key(self) -> Key {
         Key::from(self.0.to_be_bytes())

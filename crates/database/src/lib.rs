@@ -59,7 +59,7 @@ pub use cursor::{Cursor, CursorTag, Cursors, FIRST_BATCH, IdleCursor};
 pub use database::{Counters, Database};
 pub use ddl::{CreateIndexesOutcome, RenameRequest, Resolved, check_writable};
 pub use difference::Since;
-pub use exec::{Record, RecordStream};
+pub use exec::RecordStream;
 pub use explain::Verbosity;
 pub use history::View;
 pub use kept_plans::{IndexFilter, IndexFilters};

@@ -78,8 +78,8 @@ fn run(pipeline: &DocumentBuf, documents: &[Arc<[u8]>]) -> usize {
     let mut stream =
         parsed.run(from_iter(all.into_iter()), &Environment::new(Arc::new(None), context)).unwrap();
     let mut bytes = 0;
-    while let Some(document) = stream.next().unwrap() {
-        bytes += document.view().bytes().len();
+    while let Some(row) = stream.next().unwrap() {
+        bytes += row.document.view().bytes().len();
     }
     bytes
 }

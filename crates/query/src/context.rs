@@ -68,7 +68,7 @@ pub struct Context {
     pub spills: SpillFolder,
     /// Interruption check of long loops.
     pub interrupt: Arc<dyn Interrupt>,
-    /// Metadata of the current document, for `$meta`.
+    /// The metadata that the operation wants, for `$meta`.
     pub metadata: Metadata,
     random: AtomicU64,
     /// Steps since the last interruption check in [`steps`](Context::steps).
@@ -137,7 +137,7 @@ impl Context {
             stamps: self.stamps.clone(),
             spills: self.spills.clone(),
             interrupt: self.interrupt.clone(),
-            metadata: self.metadata.derived(),
+            metadata: self.metadata.clone(),
             random: AtomicU64::new(self.random() | 1),
             steps: AtomicUsize::new(0),
         }

@@ -8,7 +8,7 @@ use crate::context::Uninterrupted;
 use crate::field_path::checked_path;
 use crate::keys::compound_keys;
 use crate::metadata::unavailable;
-use crate::{Collation, Context, DocumentMetadata, Interrupt, MetaKind};
+use crate::{Collation, Context, Interrupt, MetaKind, Row, RowView};
 use base::bson::{Array, Builder, Document, DocumentBuf, FieldName, FieldNameBuf, Path, Value, ValueBuf};
 use base::{ErrorCode, Result, err};
 
@@ -157,36 +157,25 @@ impl SortPattern {
     ///
     /// Errors: BadValue if two fields lead through different arrays.
     pub fn key(&self, document: Document<'_>, out: &mut Vec<u8>) -> Result<()> {
-        self.key_of(document, &DocumentMetadata::default(), out)
+        self.key_of(document, out)
     }
 
-    /// [`key`](Self::key) with the metadata of a pipeline's current document.
+    /// [`key`](Self::key) of a row, with the context's interrupt.
     #[inline]
-    pub(crate) fn key_in(&self, document: Document<'_>, context: &Context, out: &mut Vec<u8>) -> Result<()> {
+    pub(crate) fn key_in(&self, row: RowView<'_>, context: &Context, out: &mut Vec<u8>) -> Result<()> {
         // Each element of an array is encoded, to find the least.
-        let step = || context.steps(1);
-        let interrupt = &*context.interrupt;
-        match self.is_by_metadata() {
-            true => self.least_key(document, &context.metadata.noted(), out, (interrupt, step)),
-            false => self.least_key(document, &DocumentMetadata::default(), out, (interrupt, step)),
-        }
+        self.least_key(row, out, (&*context.interrupt, || context.steps(1)))
     }
 
-    /// [`key`](Self::key) with the given metadata.
-    pub fn key_of(
-        &self,
-        document: Document<'_>,
-        metadata: &DocumentMetadata,
-        out: &mut Vec<u8>,
-    ) -> Result<()> {
-        self.least_key(document, metadata, out, (&Uninterrupted, || Ok(())))
+    /// [`key`](Self::key) of a row.
+    pub fn key_of<'r>(&self, row: impl Into<RowView<'r>>, out: &mut Vec<u8>) -> Result<()> {
+        self.least_key(row.into(), out, (&Uninterrupted, || Ok(())))
     }
 
     /// Appends the least key, with interruption checks for large values; calls `step` for each of the document's keys.
     fn least_key(
         &self,
-        document: Document<'_>,
-        metadata: &DocumentMetadata,
+        row: RowView<'_>,
         out: &mut Vec<u8>,
         (interrupt, step): (&dyn Interrupt, impl Fn() -> Result<()>),
     ) -> Result<()> {
@@ -196,45 +185,54 @@ impl SortPattern {
         let mut each = |key: &[Option<Value<'_>>]| {
             step()?;
             if first {
-                self.encode(key, metadata, interrupt, out)?;
+                self.encode(key, row, interrupt, out)?;
                 first = false;
                 return Ok(());
             }
             scratch.clear();
-            self.encode(key, metadata, interrupt, &mut scratch)?;
+            self.encode(key, row, interrupt, &mut scratch)?;
             if out.get(start..).is_some_and(|best| scratch.as_slice() < best) {
                 out.truncate(start);
                 out.extend_from_slice(&scratch);
             }
             Ok(())
         };
-        compound_keys(document, self.paths.iter(), &mut |_, _| Ok(()), &mut each).map_err(parallel)
+        compound_keys(row.document, self.paths.iter(), &mut |_, _| Ok(()), &mut each).map_err(parallel)
     }
 
     /// Returns the sort values: an array with a value for each key, null for missing values. Strings are collation keys
     /// if a collation is set.
     ///
     /// Errors: as [`key`](Self::key).
-    pub fn values(&self, document: Document<'_>, metadata: &DocumentMetadata) -> Result<ValueBuf> {
+    pub fn values(&self, row: RowView<'_>) -> Result<ValueBuf> {
         let mut best: Option<(Vec<u8>, DocumentBuf)> = None;
         let mut each = |key: &[Option<Value<'_>>]| {
             let mut encoded = Vec::new();
-            self.encode(key, metadata, &Uninterrupted, &mut encoded)?;
+            self.encode(key, row, &Uninterrupted, &mut encoded)?;
             if best.as_ref().is_none_or(|(least, _)| encoded < *least) {
-                best = Some((encoded, self.shown(key, metadata)));
+                best = Some((encoded, self.shown(key, row)));
             }
             Ok(())
         };
-        compound_keys(document, self.paths.iter(), &mut |_, _| Ok(()), &mut each).map_err(parallel)?;
+        compound_keys(row.document, self.paths.iter(), &mut |_, _| Ok(()), &mut each).map_err(parallel)?;
         let shown = best.map(|(_, shown)| shown).unwrap_or_default();
         Ok(shown.view().get("key").unwrap_or(Value::Array(Array::EMPTY)).to_owned())
     }
 
+    /// Notes in a row what it is sorted by.
+    ///
+    /// Errors: those of [`key`](Self::key).
+    pub fn note(&self, row: &mut Row) -> Result<()> {
+        let key = self.values(row.view())?;
+        row.metadata.get_or_insert_default().sort_key = Some(key);
+        Ok(())
+    }
+
     /// Returns one compound key as the array `key` of a document.
-    fn shown(&self, key: &[Option<Value<'_>>], metadata: &DocumentMetadata) -> DocumentBuf {
+    fn shown(&self, key: &[Option<Value<'_>>], row: RowView<'_>) -> DocumentBuf {
         let mut out = Builder::new();
         out.begin_array(c"key");
-        for (value, _) in self.each(key, metadata) {
+        for (value, _) in self.each(key, row) {
             match (value.unwrap_or(Value::Null), self.collation.collator()) {
                 (Value::String(text), Some(collator)) => {
                     let mut compared = Vec::new();
@@ -256,11 +254,11 @@ impl SortPattern {
     fn encode(
         &self,
         key: &[Option<Value<'_>>],
-        metadata: &DocumentMetadata,
+        row: RowView<'_>,
         interrupt: &dyn Interrupt,
         out: &mut Vec<u8>,
     ) -> Result<()> {
-        self.each(key, metadata).try_for_each(|(value, ascending)| {
+        self.each(key, row).try_for_each(|(value, ascending)| {
             self.collation.append_large_key(value.unwrap_or(Value::Null), ascending, interrupt, out)
         })
     }
@@ -269,12 +267,12 @@ impl SortPattern {
     fn each<'v>(
         &'v self,
         key: &'v [Option<Value<'v>>],
-        metadata: &'v DocumentMetadata,
+        row: RowView<'v>,
     ) -> impl Iterator<Item = (Option<Value<'v>>, bool)> {
         let mut fields = key.iter().zip(&self.fields).map(|(value, (_, ascending))| (*value, *ascending));
         let mut by = self.metadata.iter().peekable();
         (0..self.len()).filter_map(move |position| match by.next_if(|by| by.position == position) {
-            Some(by) => Some((metadata.get(by.kind), by.ascending())),
+            Some(by) => Some((row.get(by.kind), by.ascending())),
             None => fields.next(),
         })
     }

@@ -1,10 +1,11 @@
 //! Reads of a whole collection: COLLSCAN in natural order or backwards, and EOF, which reads nothing.
 
-use super::{PATIENCE, Record, RecordStream, Report, Stats, Surroundings, patiently, record_of};
+use super::{PATIENCE, RecordStream, Report, Stats, Surroundings, patiently, record_of, stored};
 use crate::collection::Data;
 use crate::keys::{IndexEntry, RecordId};
 use crate::storage_error;
 use base::Result;
+use query::Row;
 use query::matcher::Matcher;
 use std::sync::Arc;
 use storage::{Cursor, Direction, Ident, Lent, Range, Snapshot, Value};
@@ -39,14 +40,14 @@ impl CollScan {
 
 impl CollScan {
     /// The next document that matches, among so many; `None` where none of these does.
-    fn search(&mut self, mut patience: u64) -> Result<Option<Option<Record>>> {
+    fn search(&mut self, mut patience: u64) -> Result<Option<Option<Row>>> {
         while let Some((id, value)) = self.cursor.next()? {
             self.examined += 1;
             self.surroundings.examine_document()?;
             let matched = self.surroundings.passes(&self.filter, &value)?;
             if matched {
                 self.stats.advance();
-                return Ok(Some(Some(Record::stored(id, value.to_shared()))));
+                return Ok(Some(Some(stored(id, value.to_shared()))));
             }
             self.stats.need_time();
             patience -= 1;
@@ -77,7 +78,7 @@ impl CollScan {
 }
 
 impl RecordStream for CollScan {
-    fn next(&mut self) -> Result<Option<Record>> {
+    fn next(&mut self) -> Result<Option<Row>> {
         patiently(self, |stage| &stage.surroundings.operation, Self::search)
     }
 
@@ -174,7 +175,7 @@ pub(crate) struct Eof {
 }
 
 impl RecordStream for Eof {
-    fn next(&mut self) -> Result<Option<Record>> {
+    fn next(&mut self) -> Result<Option<Row>> {
         self.stats.end();
         Ok(None)
     }

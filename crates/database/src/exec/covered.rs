@@ -1,14 +1,14 @@
 //! Documents made of index keys: PROJECTION_COVERED and RETURN_KEY.
 
 use super::ixscan::IndexScan;
-use super::{IdStream, Keys, Record, RecordStream, Report, Stats, Surroundings};
+use super::{IdStream, Keys, RecordStream, Report, Stats, Surroundings, stored};
 use crate::index::{IndexSpec, KeyKind};
 use crate::keys::RecordId;
 use base::Result;
-use base::bson::{Builder, Document, DocumentBuf, DocumentCow, FieldName, Type};
+use base::bson::{Builder, Document, DocumentBuf, FieldName, Type};
 use base::key_string::Decoder;
 use query::matcher::{Matcher, Part};
-use query::{DocumentMetadata, SortPattern};
+use query::{Row, SortPattern};
 use std::sync::Arc;
 
 // PROJECTION_COVERED: documents made of an index's keys, the collection not being read.
@@ -80,15 +80,15 @@ impl Covering {
         scan: &IndexScan,
         id: RecordId,
         fetched: &mut u64,
-    ) -> Result<Option<Record>> {
+    ) -> Result<Option<Row>> {
         if let Some(key) = scan.key()
             && let Some(document) = self.document(&key.key_string, &key.type_bits)?
         {
-            return Ok(Some(Record::made(id, document)));
+            return Ok(Some(Row::stored(id.0, document)));
         }
         *fetched += 1;
         surroundings.examine_document()?;
-        Ok(surroundings.fetch(id)?.map(|value| Record::stored(id, value.to_shared())))
+        Ok(surroundings.fetch(id)?.map(|value| stored(id, value.to_shared())))
     }
 
     /// The document that a key describes, null standing for what is missing too, and whether it has any.
@@ -157,7 +157,7 @@ impl ProjectionCovered {
 }
 
 impl RecordStream for ProjectionCovered {
-    fn next(&mut self) -> Result<Option<Record>> {
+    fn next(&mut self) -> Result<Option<Row>> {
         while let Some(id) = self.scan.next()? {
             let record = self.covering.record(&self.surroundings, &self.scan, id, &mut self.fetched)?;
             let Some(record) = record else { continue };
@@ -233,48 +233,37 @@ impl ReturnKey {
     }
 }
 
-/// What a record is sorted by: to compare, and to be shown.
-fn sort_key(
-    document: Document<'_>,
-    meta: Option<Box<DocumentMetadata>>,
-    sort: &SortPattern,
-    shown: bool,
-) -> Result<(Vec<u8>, Option<Box<DocumentMetadata>>)> {
-    let mut key = Vec::new();
-    let mut meta = meta.unwrap_or_default();
-    sort.key_of(document, &meta, &mut key)?;
-    if !shown {
-        return Ok((key, None));
+/// Notes in a row how it sorts, and what it is sorted by where that is to be shown.
+fn note_order(row: &mut Row, sort: &SortPattern, shown: bool) -> Result<()> {
+    let mut order = Vec::new();
+    sort.key_of(row.view(), &mut order)?;
+    if shown {
+        sort.note(row)?;
     }
-    meta.sort_key = Some(sort.values(document, &meta)?);
-    Ok((key, Some(meta)))
+    row.metadata.get_or_insert_default().order = Some(order);
+    Ok(())
 }
 
 impl RecordStream for ReturnKey {
-    fn next(&mut self) -> Result<Option<Record>> {
+    fn next(&mut self) -> Result<Option<Row>> {
         while let Some(id) = self.input.next()? {
             self.examined += 1;
             self.surroundings.examine_document()?;
             let Some(value) = self.surroundings.document(&mut *self.input, id)? else { continue };
-            let record = Record::stored(id, value.to_shared());
-            let document = record.document.view();
-            if !self.filter.matches(document, &self.surroundings.context)? {
+            let mut row = stored(id, value.to_shared());
+            if !self.filter.matches(row.document.view(), &self.surroundings.context)? {
                 self.stats.need_time();
                 continue;
             }
-            let (sort_key, meta) = match &self.sort {
-                Some(sort) => {
-                    let (key, meta) = sort_key(document, None, sort, self.shows_sort_key)?;
-                    (Some(key), meta)
-                }
-                None => (None, None),
-            };
+            if let Some(sort) = &self.sort {
+                note_order(&mut row, sort, self.shows_sort_key)?;
+            }
             let key = match self.input.key() {
                 Some(key) => key_document(&self.spec, &key.key_string, &key.type_bits)?,
                 None => no_key(),
             };
             self.stats.advance();
-            return Ok(Some(Record { id, document: DocumentCow::Owned(key), sort_key, meta }));
+            return Ok(Some(row.with(key)));
         }
         self.stats.end();
         Ok(None)
@@ -294,12 +283,12 @@ pub(crate) struct KeyOnly {
 }
 
 impl RecordStream for KeyOnly {
-    fn next(&mut self) -> Result<Option<Record>> {
-        let Some(record) = self.input.next()? else { return Ok(None) };
-        let empty = DocumentCow::Owned(no_key());
-        let Some(sort) = &self.sort else { return Ok(Some(Record { document: empty, ..record })) };
-        let (key, meta) = sort_key(record.document.view(), record.meta, sort, true)?;
-        Ok(Some(Record { id: record.id, document: empty, sort_key: Some(key), meta }))
+    fn next(&mut self) -> Result<Option<Row>> {
+        let Some(mut row) = self.input.next()? else { return Ok(None) };
+        if let Some(sort) = &self.sort {
+            note_order(&mut row, sort, true)?;
+        }
+        Ok(Some(row.with(no_key())))
     }
 
     fn report(&self, report: &mut Report) {

@@ -1,9 +1,10 @@
 //! DISTINCT_SCAN and COUNT_SCAN: answers from the keys of an index, for `distinct`, `$group` and `count`.
 
 use super::ixscan::IndexScan;
-use super::{Covering, IdStream, Record, RecordStream, Report, Stats, Surroundings};
+use super::{Covering, IdStream, RecordStream, Report, Stats, Surroundings, stored};
 use base::Result;
-use base::bson::{Document, DocumentBuf, DocumentCow, Path, Type};
+use base::bson::{Document, DocumentBuf, Path, Type};
+use query::Row;
 use std::sync::Arc;
 
 // DISTINCT_SCAN: one record for each value that an index has at one of its parts, the other keys of the value
@@ -46,7 +47,7 @@ impl DistinctScan {
 }
 
 impl RecordStream for DistinctScan {
-    fn next(&mut self) -> Result<Option<Record>> {
+    fn next(&mut self) -> Result<Option<Row>> {
         while let Some(id) = self.scan.next()? {
             let made = match self.scan.key() {
                 Some(key) => self.covering.document(&key.key_string, &key.type_bits)?,
@@ -63,12 +64,12 @@ impl RecordStream for DistinctScan {
             if let Some(document) = made.filter(|made| !self.arrays || tells(made)) {
                 self.scan.pass(self.parts)?;
                 self.stats.advance();
-                return Ok(Some(Record::made(id, document)));
+                return Ok(Some(Row::stored(id.0, document)));
             }
             self.fetched += 1;
             self.surroundings.examine_document()?;
             let Some(value) = self.surroundings.fetch(id)? else { continue };
-            let record = Record::stored(id, value.to_shared());
+            let record = stored(id, value.to_shared());
             if self.arrays {
                 if in_array {
                     self.scan.pass(self.parts)?;
@@ -99,14 +100,9 @@ impl RecordStream for DistinctScan {
 pub(crate) struct CountScan(pub(crate) IndexScan);
 
 impl RecordStream for CountScan {
-    fn next(&mut self) -> Result<Option<Record>> {
+    fn next(&mut self) -> Result<Option<Row>> {
         let id = self.0.next()?;
-        Ok(id.map(|id| Record {
-            id,
-            document: DocumentCow::Owned(Document::EMPTY.to_owned()),
-            sort_key: None,
-            meta: None,
-        }))
+        Ok(id.map(|id| Row::stored(id.0, Document::EMPTY.to_owned())))
     }
 
     fn count(&mut self) -> Result<u64> {

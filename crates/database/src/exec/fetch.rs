@@ -5,7 +5,7 @@
 //! Two lookups, no scan: it is what most reads and writes by `_id` come down to. MongoDB shows little of it.
 
 use super::covered::key_document;
-use super::{IdStream, Record, RecordStream, Report, Stats, Surroundings, TextSearch, patiently};
+use super::{IdStream, RecordStream, Report, Stats, Surroundings, TextSearch, patiently, stored};
 use crate::access::Access;
 use crate::keys::IndexEntry;
 use crate::operation::Operation;
@@ -13,7 +13,7 @@ use crate::storage_error;
 use base::bson::Document;
 use base::{ErrorCode, Result};
 use query::matcher::{Matcher, Part};
-use query::{Context, DocumentMetadata, Interrupt};
+use query::{Context, DocumentMetadata, Interrupt, Row};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use storage::{Ident, Snapshot, Value};
@@ -45,7 +45,7 @@ impl Fetch {
     }
 
     /// What the index knows of the record that was found last.
-    fn meta(&self) -> Result<Option<Box<DocumentMetadata>>> {
+    fn metadata(&self) -> Result<Option<Box<DocumentMetadata>>> {
         let (true, Some(spec), Some(key)) = (self.keeps_keys, self.input.index(), self.input.key()) else {
             return Ok(None);
         };
@@ -54,7 +54,7 @@ impl Fetch {
     }
 
     /// The next document that matches, among so many; `None` where none of these does.
-    fn search(&mut self, mut patience: u64) -> Result<Option<Option<Record>>> {
+    fn search(&mut self, mut patience: u64) -> Result<Option<Option<Row>>> {
         while let Some(id) = self.input.next()? {
             self.examined += 1;
             self.surroundings.examine_document()?;
@@ -65,8 +65,7 @@ impl Fetch {
             };
             if matched {
                 self.stats.advance();
-                let record = Record::stored(id, value.to_shared());
-                return Ok(Some(Some(Record { meta: self.meta()?, ..record })));
+                return Ok(Some(Some(Row { metadata: self.metadata()?, ..stored(id, value.to_shared()) })));
             }
             self.stats.need_time();
             patience -= 1;
@@ -80,7 +79,7 @@ impl Fetch {
 }
 
 impl RecordStream for Fetch {
-    fn next(&mut self) -> Result<Option<Record>> {
+    fn next(&mut self) -> Result<Option<Row>> {
         patiently(self, |stage| &stage.surroundings.operation, Self::search)
     }
 
@@ -124,7 +123,7 @@ impl Sift {
     }
 
     /// The next document that passes, among so many; `None` where none of these does.
-    fn search(&mut self, mut patience: u64) -> Result<Option<Option<Record>>> {
+    fn search(&mut self, mut patience: u64) -> Result<Option<Option<Row>>> {
         while let Some(record) = self.input.next()? {
             self.examined += 1;
             if self.passes(record.document.view())? {
@@ -144,7 +143,7 @@ impl Sift {
 }
 
 impl RecordStream for Sift {
-    fn next(&mut self) -> Result<Option<Record>> {
+    fn next(&mut self) -> Result<Option<Row>> {
         patiently(self, |stage| &stage.surroundings.operation, Self::search)
     }
 
@@ -164,7 +163,7 @@ impl RecordStream for Sift {
 /// A stream whose first record is there already.
 pub(crate) struct Ahead {
     /// With what went wrong with it, which whoever reads on is told.
-    first: Option<Result<Record>>,
+    first: Option<Result<Row>>,
     /// `None` where it has ended.
     rest: Option<Box<dyn RecordStream>>,
 }
@@ -184,7 +183,7 @@ impl Ahead {
 }
 
 impl RecordStream for Ahead {
-    fn next(&mut self) -> Result<Option<Record>> {
+    fn next(&mut self) -> Result<Option<Row>> {
         match (self.first.take(), &mut self.rest) {
             (Some(first), _) => first.map(Some),
             (None, Some(rest)) => rest.next(),
@@ -219,7 +218,7 @@ pub(crate) fn lookup(
     key: &[u8],
     filter: Option<&Matcher>,
     context: &Context,
-) -> Result<(u64, u64, Option<Record>)> {
+) -> Result<(u64, u64, Option<Row>)> {
     found_by(operation, snapshot.lookup(index, key, records), key, filter, context)
 }
 
@@ -230,7 +229,7 @@ pub(crate) fn found_by(
     key: &[u8],
     filter: Option<&Matcher>,
     context: &Context,
-) -> Result<(u64, u64, Option<Record>)> {
+) -> Result<(u64, u64, Option<Row>)> {
     operation.check()?;
     let Some((entry, value)) = found.map_err(storage_error)? else { return Ok((0, 0, None)) };
     operation.keys_examined.fetch_add(1, Relaxed);
@@ -240,7 +239,7 @@ pub(crate) fn found_by(
         Some(filter) => filter.matches(Document::from_valid(&value), context)?,
         None => true,
     };
-    Ok((1, 1, matched.then(|| Record::stored(id, value.to_shared()))))
+    Ok((1, 1, matched.then(|| stored(id, value.to_shared()))))
 }
 
 impl Express {
@@ -261,7 +260,7 @@ impl Express {
 }
 
 impl RecordStream for Express {
-    fn next(&mut self) -> Result<Option<Record>> {
+    fn next(&mut self) -> Result<Option<Row>> {
         if self.stats.works > 0 {
             self.stats.end();
             return Ok(None);
@@ -291,10 +290,10 @@ impl RecordStream for Express {
 }
 
 /// The one record, if any, of a lookup already made, or what went wrong.
-pub(crate) struct Found(pub(crate) Option<Result<Record>>);
+pub(crate) struct Found(pub(crate) Option<Result<Row>>);
 
 impl RecordStream for Found {
-    fn next(&mut self) -> Result<Option<Record>> {
+    fn next(&mut self) -> Result<Option<Row>> {
         self.0.take().transpose()
     }
 }

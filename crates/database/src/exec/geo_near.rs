@@ -7,7 +7,7 @@
 
 use super::ixscan::IndexScan;
 use super::or::Seen;
-use super::{IdStream, Record, RecordStream, Report, Scan, Stats, Surroundings, patiently};
+use super::{IdStream, RecordStream, Report, Scan, Stats, Surroundings, patiently, stored};
 use crate::access::Access;
 use crate::access::interval::Intervals;
 use crate::index::{GeoIndex, KeyRange, elements, hashes};
@@ -17,7 +17,7 @@ use base::{Result, err};
 use query::geo::hash::Grid;
 use query::geo::{Circle, EARTH_RADIUS, Geometry};
 use query::matcher::{Center, Matcher, Near};
-use query::{DocumentMetadata, MetaKind, MetaKinds};
+use query::{DocumentMetadata, MetaKind, MetaKinds, Row};
 use std::cmp::{Ordering, Reverse};
 use std::collections::BinaryHeap;
 use std::sync::Arc;
@@ -243,7 +243,7 @@ impl GeoNear {
         self.found.pop().map(|Reverse(nearest)| nearest)
     }
 
-    fn search(&mut self, patience: u64) -> Result<Option<Option<Record>>> {
+    fn search(&mut self, patience: u64) -> Result<Option<Option<Row>>> {
         let begun = self.documents;
         loop {
             while let Some(nearest) = self.take() {
@@ -251,12 +251,12 @@ impl GeoNear {
                 if let Some(ring) = self.rings.last_mut() {
                     ring.returned += 1;
                 }
-                let Some(stored) = self.surroundings.fetch(nearest.id)? else { continue };
-                let matched = self.surroundings.passes(&self.filter, &stored)?;
+                let Some(value) = self.surroundings.fetch(nearest.id)? else { continue };
+                let matched = self.surroundings.passes(&self.filter, &value)?;
                 if matched {
                     self.fetched.advance();
-                    let meta = self.meta(&nearest);
-                    return Ok(Some(Some(Record { meta, ..Record::stored(nearest.id, stored.to_shared()) })));
+                    let metadata = self.metadata_of(&nearest);
+                    return Ok(Some(Some(Row { metadata, ..stored(nearest.id, value.to_shared()) })));
                 }
                 self.fetched.need_time();
             }
@@ -273,7 +273,7 @@ impl GeoNear {
         }
     }
 
-    fn meta(&self, found: &Found) -> Option<Box<DocumentMetadata>> {
+    fn metadata_of(&self, found: &Found) -> Option<Box<DocumentMetadata>> {
         (!self.metadata.is_empty()).then(|| {
             Box::new(DocumentMetadata {
                 geo_near_distance: Some(self.near.near.shown(found.distance)),
@@ -285,7 +285,7 @@ impl GeoNear {
 }
 
 impl RecordStream for GeoNear {
-    fn next(&mut self) -> Result<Option<Record>> {
+    fn next(&mut self) -> Result<Option<Row>> {
         patiently(self, |stage| &stage.surroundings.operation, Self::search)
     }
 

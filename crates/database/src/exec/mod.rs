@@ -1,7 +1,7 @@
 //! Plans as trees of nodes, and running them: streams of records over one snapshot.
 //!
 //! A plan is data ([`Node`]). Opening it makes a stream of each node. A stream pulls from the one below it:
-//! [`RecordStream`]s yield documents, [`IdStream`]s the ids that an index found, which FETCH turns into
+//! [`RecordStream`]s yield documents in [`Row`]s, [`IdStream`]s the ids that an index found, which FETCH turns into
 //! documents. Streams of one kind share a file. A stream counts its work, and explain prints the counts with
 //! the nodes.
 
@@ -38,42 +38,23 @@ use base::bson::{Document, DocumentCow};
 use base::{Result, err};
 use ixscan::IndexKey;
 use query::matcher::Matcher;
-use query::{Context, DocumentMetadata, Interrupt};
+use query::{Context, Interrupt, Row};
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::AtomicI64;
 use std::sync::atomic::Ordering::Relaxed;
 use storage::{Ident, Snapshot, Value};
 
-/// A document a plan found, and where it is stored.
-pub struct Record {
-    /// Its place in the collection.
-    pub id: RecordId,
-    /// The document, or what the index alone knew of it.
-    pub document: DocumentCow,
-    /// The key to sort it by, where the document can no longer tell.
-    pub sort_key: Option<Vec<u8>>,
-    /// What `$meta` tells of it, where the read asks and the document can't tell.
-    pub meta: Option<Box<DocumentMetadata>>,
-}
-
-impl Record {
-    /// A stored document.
-    #[inline]
-    fn stored(id: RecordId, document: Arc<[u8]>) -> Record {
-        Record { id, document: DocumentCow::Shared(document), sort_key: None, meta: None }
-    }
-
-    /// A document made of an index's key.
-    fn made(id: RecordId, document: base::bson::DocumentBuf) -> Record {
-        Record { id, document: DocumentCow::Owned(document), sort_key: None, meta: None }
-    }
+/// The row of a stored document.
+#[inline]
+fn stored(id: RecordId, document: Arc<[u8]>) -> Row {
+    Row::stored(id.0, DocumentCow::Shared(document))
 }
 
 /// Yields records one at a time; owns its snapshot.
 pub trait RecordStream: Send {
     /// The next record, or `None` when there are no more (and ever after).
-    fn next(&mut self) -> Result<Option<Record>>;
+    fn next(&mut self) -> Result<Option<Row>>;
 
     /// Counts what is left, without making records where that can be avoided.
     fn count(&mut self) -> Result<u64> {
@@ -126,8 +107,8 @@ const PATIENCE: u64 = 1000;
 fn patiently<S>(
     stage: &mut S,
     operation: fn(&S) -> &Arc<Operation>,
-    search: impl Fn(&mut S, u64) -> Result<Option<Option<Record>>>,
-) -> Result<Option<Record>> {
+    search: impl Fn(&mut S, u64) -> Result<Option<Option<Row>>>,
+) -> Result<Option<Row>> {
     if let Some(found) = search(stage, PATIENCE)? {
         return Ok(found);
     }

@@ -1,10 +1,11 @@
 //! Unions: OR and SORT_MERGE yield the records of several inputs, each record once.
 
 use super::ixscan::{IndexKey, IndexScan};
-use super::{IdStream, Record, RecordStream, Report, Stats};
+use super::{IdStream, RecordStream, Report, Stats};
 use crate::index::IndexSpec;
 use crate::keys::RecordId;
 use base::Result;
+use query::Row;
 use std::collections::HashSet;
 use std::hash::{BuildHasherDefault, Hasher};
 use storage::{Ident, Value};
@@ -75,8 +76,8 @@ impl IdStream for Or<IndexScan> {
 }
 
 impl RecordStream for Or<Box<dyn RecordStream>> {
-    fn next(&mut self) -> Result<Option<Record>> {
-        self.find(|input| input.next(), |record| record.id)
+    fn next(&mut self) -> Result<Option<Row>> {
+        self.find(|input| input.next(), RecordId::of)
     }
 
     fn report(&self, report: &mut Report) {

@@ -6,12 +6,11 @@
 //! LIMIT and SKIP: part of the records, by count.
 
 use super::ixscan::IndexKey;
-use super::{IdStream, PATIENCE, Record, RecordStream, Report, Stats, Surroundings};
+use super::{IdStream, PATIENCE, RecordStream, Report, Stats, Surroundings};
 use crate::index::IndexSpec;
 use crate::keys::RecordId;
 use base::Result;
-use base::bson::{Document, DocumentCow};
-use query::{DocumentMetadata, SortPattern, Sorter};
+use query::{Row, SortPattern, Sorter};
 use std::sync::Arc;
 use storage::{Ident, Value};
 
@@ -80,36 +79,24 @@ impl Sort {
     fn gather(&mut self, upto: u64) -> Result<bool> {
         let mut key = Vec::new();
         while self.stats.works < upto {
-            let Some(record) = self.input.next()? else { return Ok(true) };
+            let Some(mut row) = self.input.next()? else { return Ok(true) };
             self.stats.need_time();
             key.clear();
-            match &record.sort_key {
-                Some(made) => key.extend_from_slice(made),
-                None => match &record.meta {
-                    Some(meta) => self.pattern.key_of(record.document.view(), meta, &mut key)?,
-                    None => self.pattern.key(record.document.view(), &mut key)?,
-                },
+            match row.metadata.as_ref().and_then(|metadata| metadata.order.as_deref()) {
+                Some(order) => key.extend_from_slice(order),
+                None => self.pattern.key_of(row.view(), &mut key)?,
             }
-            let id = record.id.0;
-            let document = match self.options.keeps_meta {
-                true => record.meta.unwrap_or_default().joined(record.document.view()),
-                false => record.document,
-            };
+            // The sorter keeps the number of the record itself.
+            let id = std::mem::take(&mut row.record_id);
+            let document = if self.options.keeps_meta { row.joined() } else { row.document };
             self.sorter.add(&key, id, document)?;
         }
         Ok(false)
     }
 }
 
-/// The record of a document that was joined with its metadata.
-fn parted(id: RecordId, joined: Document<'_>) -> Record {
-    let (document, meta) = DocumentMetadata::parted(joined);
-    let document = DocumentCow::Owned(document.to_owned());
-    Record { id, document, sort_key: None, meta: Some(Box::new(meta)) }
-}
-
 impl RecordStream for Sort {
-    fn next(&mut self) -> Result<Option<Record>> {
+    fn next(&mut self) -> Result<Option<Row>> {
         if !self.sorted {
             self.fill()?;
             self.sorted = true;
@@ -119,11 +106,8 @@ impl RecordStream for Sort {
             return Ok(None);
         };
         self.stats.advance();
-        let id = RecordId(id);
-        match self.options.keeps_meta {
-            true => Ok(Some(parted(id, document.view()))),
-            false => Ok(Some(Record { id, document, sort_key: None, meta: None })),
-        }
+        let row = if self.options.keeps_meta { Row::parted(document.view()) } else { document.into() };
+        Ok(Some(Row { record_id: id, ..row }))
     }
 
     fn report(&self, report: &mut Report) {
@@ -158,7 +142,7 @@ impl Limit {
 }
 
 impl RecordStream for Limit {
-    fn next(&mut self) -> Result<Option<Record>> {
+    fn next(&mut self) -> Result<Option<Row>> {
         let record = match self.stats.advanced < self.limit {
             true => self.input.next()?,
             false => None,
@@ -208,7 +192,7 @@ impl<S: ?Sized> Skip<S> {
 }
 
 impl RecordStream for Skip<dyn RecordStream> {
-    fn next(&mut self) -> Result<Option<Record>> {
+    fn next(&mut self) -> Result<Option<Row>> {
         self.find(|input| input.next())
     }
 

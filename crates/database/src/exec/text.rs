@@ -1,11 +1,11 @@
 //! TEXT_OR: what any term of a search finds, each record once, with how well it answers.
 
 use super::ixscan::IndexScan;
-use super::{IdStream, Record, RecordStream, Report, Stats, Surroundings};
+use super::{IdStream, RecordStream, Report, Stats, Surroundings, stored};
 use crate::index::TextIndex;
 use crate::keys::RecordId;
 use base::Result;
-use query::DocumentMetadata;
+use query::{DocumentMetadata, Row};
 use std::cmp::Reverse;
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
@@ -86,7 +86,7 @@ impl TextOr {
 }
 
 impl RecordStream for TextOr {
-    fn next(&mut self) -> Result<Option<Record>> {
+    fn next(&mut self) -> Result<Option<Row>> {
         if self.found.is_none() {
             let operation = self.surroundings.operation.clone();
             self.found = Some(operation.at_length(|| self.gather())?);
@@ -98,8 +98,7 @@ impl RecordStream for TextOr {
             let Some(value) = self.document(id)? else { continue };
             self.stats.advance();
             let metadata = DocumentMetadata { text_score: Some(score), ..DocumentMetadata::default() };
-            let record = Record::stored(id, value.to_shared());
-            return Ok(Some(Record { meta: Some(Box::new(metadata)), ..record }));
+            return Ok(Some(Row { metadata: Some(Box::new(metadata)), ..stored(id, value.to_shared()) }));
         }
         self.stats.end();
         Ok(None)

@@ -10,11 +10,11 @@ use crate::exec::{Explainer, Node};
 use crate::plan::{self, Plan, Read};
 use crate::read::{AggregateRequest, Front, OtherCollections, check_first_stage, stages};
 use crate::scope::Scope;
-use base::bson::{Builder, Document, DocumentBuf, DocumentCow, Path, Value};
+use base::bson::{Builder, Document, DocumentBuf, Path, Value};
 use base::{Result, err};
 use parking_lot::Mutex;
 use query::pipeline::Environment;
-use query::{Pipeline, Stage};
+use query::{Pipeline, Row, Stage};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
@@ -274,8 +274,8 @@ impl Counted {
 struct Lent(Arc<Mutex<Records>>);
 
 impl Stage for Lent {
-    fn next(&mut self) -> Result<Option<DocumentCow>> {
-        Ok(self.0.lock().next()?.map(|record| record.document))
+    fn next(&mut self) -> Result<Option<Row>> {
+        self.0.lock().next()
     }
 }
 
@@ -285,7 +285,7 @@ struct Count {
 }
 
 impl Stage for Count {
-    fn next(&mut self) -> Result<Option<DocumentCow>> {
+    fn next(&mut self) -> Result<Option<Row>> {
         let next = self.stage.next()?;
         self.count.fetch_add(u64::from(next.is_some()), Relaxed);
         Ok(next)

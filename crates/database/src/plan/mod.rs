@@ -23,11 +23,10 @@ pub use hint::Hint;
 pub(crate) use text::refuse_missing;
 
 use crate::access::{Access, interval};
-use crate::exec::Record;
 use base::bson::{DocumentBuf, Path};
 use base::{Error, Result, err};
 use query::matcher::Matcher;
-use query::{Context, DocumentMetadata, MetaKind, MetaKinds, SortPattern};
+use query::{Context, MetaKind, MetaKinds, Row, SortPattern};
 use std::sync::Arc;
 
 /// Filter, order and limits of a read.
@@ -120,21 +119,13 @@ pub(crate) fn wanted(matcher: &Matcher, sort: Option<&SortPattern>, context: &Co
     Ok(kinds)
 }
 
-/// Stores a record's metadata in the context for `$meta`.
-pub(crate) fn note(record: &Record, sort: Option<&SortPattern>, context: &Context) -> Result<()> {
-    let mut noted = record.meta.as_deref().cloned().unwrap_or_default();
-    noted.record_id = i64::try_from(record.id.0).ok();
-    if let (None, Some(sort), true) = (&noted.sort_key, sort, context.metadata.wants(MetaKind::SortKey)) {
-        noted.sort_key = Some(sort.values(record.document.view(), &noted)?);
-    }
-    context.metadata.note(noted);
-    Ok(())
-}
-
-/// Stores empty metadata in the context: the next document does not come from a plan.
-pub(crate) fn note_none(context: &Context) {
-    if context.metadata.wants_any() {
-        context.metadata.note(DocumentMetadata::default());
+/// Sets the sort key of a row if `$meta` wants it and no plan node has set it.
+///
+/// Errors: those of sort patterns.
+pub(crate) fn note_sort_key(row: &mut Row, sort: Option<&SortPattern>, context: &Context) -> Result<()> {
+    match sort.filter(|_| context.metadata.wants(MetaKind::SortKey)) {
+        Some(sort) if row.get(MetaKind::SortKey).is_none() => sort.note(row),
+        _ => Ok(()),
     }
 }
 

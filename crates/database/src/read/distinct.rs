@@ -50,8 +50,8 @@ impl Database {
             Box::new(Documents(self.confirmed(view, records)?))
         };
         let gathered = operation.run(|| {
-            while let Some(document) = source.next()? {
-                values.add(document.view())?;
+            while let Some(row) = source.next()? {
+                values.add(row.document.view())?;
             }
             Ok(())
         });

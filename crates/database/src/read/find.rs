@@ -8,18 +8,18 @@ use crate::collection::Collection;
 use crate::commit::uuid_text;
 use crate::cursor::{Cursor, Opener};
 use crate::database::Database;
-use crate::exec::{Record, RecordStream};
+use crate::exec::RecordStream;
 use crate::history::View;
 use crate::keys::RecordId;
 use crate::operation::Operation;
-use crate::plan::{Hint, Read, note, refuse_missing, wanted};
+use crate::plan::{Hint, Read, note_sort_key, refuse_missing, wanted};
 use crate::scope::Scope;
 use crate::storage_error;
 use crate::watch::Interest;
 use base::bson::{Builder, Document, DocumentBuf, DocumentCow, FieldName};
 use base::{Namespace, Result, err};
 use query::matcher::Matcher;
-use query::{Arena, Context, Interrupt, Projection, SortPattern, Stage};
+use query::{Arena, Context, Interrupt, MetaKind, Projection, Row, SortPattern, Stage};
 use std::ops::Bound;
 use std::sync::Arc;
 use storage::{Direction, Range};
@@ -335,14 +335,11 @@ struct Project {
 }
 
 impl Project {
-    fn project(&mut self, record: &Record) -> Result<DocumentBuf> {
-        let document = record.document.view();
-        if self.context.metadata.wants_any() {
-            note(record, self.sort.as_deref(), &self.context)?;
-        }
+    fn project(&mut self, row: &Row) -> Result<DocumentBuf> {
+        let document = row.document.view();
         let projection = match &self.projection {
             None => return Ok(document.to_owned()),
-            Some(Shape::KeyAnd(fields)) => return Ok(with_sort_key(record, fields)),
+            Some(Shape::KeyAnd(fields)) => return Ok(with_sort_key(row, fields)),
             Some(Shape::Projected(projection)) => projection,
         };
         let position = match projection.needs_position() {
@@ -350,31 +347,32 @@ impl Project {
             false => None,
         };
         self.arena.reset();
-        projection.apply(document, position, &self.context, &self.arena)
+        projection.apply(row.view(), position, &self.context, &self.arena)
     }
 }
 
 /// Returns an index key with the sort key in these fields.
-fn with_sort_key(record: &Record, fields: &[Box<str>]) -> DocumentBuf {
+fn with_sort_key(row: &Row, fields: &[Box<str>]) -> DocumentBuf {
     let mut out = Builder::new();
-    out.append_all(record.document.view());
-    let sort_key = record.meta.as_ref().and_then(|meta| meta.sort_key.as_ref());
+    out.append_all(row.document.view());
+    let sort_key = row.get(MetaKind::SortKey);
     for field in fields {
-        out.append_optional(FieldName::known(field), sort_key.map(|key| key.view()));
+        out.append_optional(FieldName::known(field), sort_key);
     }
     out.finish()
 }
 
 impl Stage for Project {
-    fn next(&mut self) -> Result<Option<DocumentCow>> {
-        let Some(record) = self.records.next()? else { return Ok(None) };
-        let projected = self.project(&record)?;
+    fn next(&mut self) -> Result<Option<Row>> {
+        let Some(mut row) = self.records.next()? else { return Ok(None) };
+        note_sort_key(&mut row, self.sort.as_deref(), &self.context)?;
+        let projected = self.project(&row)?;
         if !self.show_record_id {
-            return Ok(Some(DocumentCow::Owned(projected)));
+            return Ok(Some(row.with(projected)));
         }
         let mut out = Builder::with_buffer(Vec::with_capacity(projected.bytes().len() + 20));
-        out.append_all(projected.view()).append(c"$recordId", record.id.0 as i64);
-        Ok(Some(DocumentCow::Owned(out.finish())))
+        out.append_all(projected.view()).append(c"$recordId", row.record_id as i64);
+        Ok(Some(row.with(out.finish())))
     }
 }
 
@@ -430,7 +428,7 @@ impl Tail {
 }
 
 impl RecordStream for Tail {
-    fn next(&mut self) -> Result<Option<Record>> {
+    fn next(&mut self) -> Result<Option<Row>> {
         let mut cursor = match self.cursor.take() {
             Some(cursor) => cursor,
             None => self.resume()?,
@@ -446,7 +444,7 @@ impl RecordStream for Tail {
                 }
                 let document = DocumentCow::Shared(value.to_shared());
                 self.cursor = Some(cursor);
-                return Ok(Some(Record { id, document, sort_key: None, meta: None }));
+                return Ok(Some(Row::stored(id.0, document)));
             }
         }
         Ok(None)

@@ -1,6 +1,6 @@
 //! Reads: find, aggregate, count, distinct. Each is parsed, planned, and then streamed.
 //!
-//! This module also passes the metadata of a plan's records to `$meta`.
+//! Rows carry the metadata of a plan's records to `$meta`.
 
 mod aggregate;
 mod collections;
@@ -21,18 +21,17 @@ use crate::commit::uuid_text;
 use crate::cursor::Cursor;
 use crate::database::Database;
 use crate::exec::RecordStream;
-use crate::plan::note;
-use base::bson::DocumentCow;
+use crate::plan::note_sort_key;
 use base::{Result, err};
-use query::{Context, SortPattern, Stage};
+use query::{Context, MetaKind, Row, SortPattern, Stage};
 use std::sync::Arc;
 
 /// A plan's records as the source of a pipeline.
 pub(crate) struct Documents(pub(crate) Box<dyn RecordStream>);
 
 impl Stage for Documents {
-    fn next(&mut self) -> Result<Option<DocumentCow>> {
-        Ok(self.0.next()?.map(|record| record.document))
+    fn next(&mut self) -> Result<Option<Row>> {
+        self.0.next()
     }
 }
 
@@ -40,7 +39,7 @@ impl Stage for Documents {
 pub(crate) struct Nothing;
 
 impl Stage for Nothing {
-    fn next(&mut self) -> Result<Option<DocumentCow>> {
+    fn next(&mut self) -> Result<Option<Row>> {
         Ok(None)
     }
 }
@@ -70,23 +69,23 @@ pub(crate) fn with_metadata(
     sort: Option<Arc<SortPattern>>,
     context: &Arc<Context>,
 ) -> Box<dyn Stage> {
-    match context.metadata.wants_any() {
-        true => Box::new(Described { records, sort, context: context.clone() }),
-        false => Box::new(Documents(records)),
+    match sort.filter(|_| context.metadata.wants(MetaKind::SortKey)) {
+        Some(sort) => Box::new(Sorted { records, sort, context: context.clone() }),
+        None => Box::new(Documents(records)),
     }
 }
 
-/// Documents whose metadata is stored in the context as they pass.
-struct Described {
+/// Sets the sort key in the metadata of a plan's rows.
+struct Sorted {
     records: Box<dyn RecordStream>,
-    sort: Option<Arc<SortPattern>>,
+    sort: Arc<SortPattern>,
     context: Arc<Context>,
 }
 
-impl Stage for Described {
-    fn next(&mut self) -> Result<Option<DocumentCow>> {
-        let Some(record) = self.records.next()? else { return Ok(None) };
-        note(&record, self.sort.as_deref(), &self.context)?;
-        Ok(Some(record.document))
+impl Stage for Sorted {
+    fn next(&mut self) -> Result<Option<Row>> {
+        let Some(mut row) = self.records.next()? else { return Ok(None) };
+        note_sort_key(&mut row, Some(&self.sort), &self.context)?;
+        Ok(Some(row))
     }
 }

@@ -5,16 +5,16 @@
 //! Clients cannot write to it.
 
 use crate::database::Database;
-use crate::exec::{Record, RecordStream};
-use crate::keys::{RETRIES, RecordId};
+use crate::exec::RecordStream;
+use crate::keys::RETRIES;
 use crate::operation::Operation;
 use crate::retry_record::{StoredRetry, from_entry};
 use crate::storage_error;
-use base::bson::{Builder, Document, DocumentBuf, DocumentCow, Value};
+use base::bson::{Builder, Document, DocumentBuf, Value};
 use base::{Result, err};
 use query::change::{Entry, oplog_documents};
 use query::matcher::Matcher;
-use query::{Context, Interrupt};
+use query::{Context, Interrupt, Row};
 use std::collections::VecDeque;
 use std::ops::Bound;
 use std::sync::Arc;
@@ -202,7 +202,7 @@ impl OplogScan {
 }
 
 impl RecordStream for OplogScan {
-    fn next(&mut self) -> Result<Option<Record>> {
+    fn next(&mut self) -> Result<Option<Row>> {
         if self.left == Some(0) {
             return Ok(None);
         }
@@ -231,8 +231,7 @@ impl RecordStream for OplogScan {
                 Some(Value::Timestamp(time)) => time,
                 _ => 0,
             };
-            let document = DocumentCow::Owned(document);
-            return Ok(Some(Record { id: RecordId(time), document, sort_key: None, meta: None }));
+            return Ok(Some(Row::stored(time, document)));
         }
     }
 }
@@ -317,13 +316,12 @@ fn rank(record: &StoredRetry) -> (i64, Option<u64>, i64) {
 }
 
 impl RecordStream for TransactionsScan {
-    fn next(&mut self) -> Result<Option<Record>> {
+    fn next(&mut self) -> Result<Option<Row>> {
         if self.ready.is_empty() {
             self.fill()?;
         }
         let Some(record) = self.ready.pop_front() else { return Ok(None) };
         self.number += 1;
-        let document = DocumentCow::Owned(self.document(&record));
-        Ok(Some(Record { id: RecordId(self.number), document, sort_key: None, meta: None }))
+        Ok(Some(Row::stored(self.number, self.document(&record))))
     }
 }

@@ -6,15 +6,14 @@ use crate::changes::Changes;
 use crate::collection::Collection;
 use crate::commit::Committed;
 use crate::database::Database;
-use crate::exec::Record;
 use crate::operation::Operation;
 use crate::plan::{Hint, Read, refuse_missing};
 use crate::retry_record::RetryKey;
 use crate::scope::Scope;
 use base::bson::{Document, DocumentCow};
 use base::{Namespace, Result};
-use query::Interrupt;
 use query::matcher::Matcher;
+use query::{Interrupt, Row};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -134,7 +133,7 @@ impl Database {
         &self,
         scope: &Scope,
         planned: &Arc<Collection>,
-        record: &Record,
+        record: &Row,
         matcher: &Matcher,
         remember: &Remember<'_>,
     ) -> Result<Option<(DocumentCow, Committed)>> {
@@ -152,7 +151,7 @@ impl Database {
             check_writable_within(operation, &found.collection)?;
             let keys = keys_of(&found.collection, document, context)?;
             let mut changes = Changes::new(self.logs());
-            changes.delete(&found.collection, record.id, &found.document, &keys)?;
+            changes.delete(&found.collection, found.id, &found.document, &keys)?;
             let gone = DocumentCow::Shared(found.document.to_shared());
             let answer = remember(Some(&gone), None)?;
             self.remember(&mut changes, answer.as_ref().map(|(key, answer)| (*key, answer.view())));

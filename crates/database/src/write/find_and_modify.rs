@@ -6,14 +6,13 @@ use super::{RETRIES_MAX, during, too_many_retries};
 use crate::collection::Collection;
 use crate::commit::Committed;
 use crate::database::Database;
-use crate::exec::Record;
-use crate::plan::{Hint, Read, note, note_none, wanted};
+use crate::plan::{Hint, Read, note_sort_key, wanted};
 use crate::retry_record::RetryKey;
 use crate::scope::Scope;
 use base::Result;
 use base::bson::{DocumentBuf, DocumentCow, Value, ValueBuf};
 use query::matcher::Matcher;
-use query::{Interrupt, SortPattern};
+use query::{Interrupt, Row, SortPattern};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -49,7 +48,7 @@ pub enum Action {
 #[derive(Default)]
 pub struct FindAndModifyOutcome {
     /// The document to return, before the projection.
-    pub value: Option<DocumentCow>,
+    pub value: Option<Row>,
     /// The array position for a positional projection of `value`.
     pub n: u64,
     /// True if a document was updated, false after an insert or without a match.
@@ -75,27 +74,24 @@ impl Database {
     ) -> Result<FindAndModifyOutcome> {
         let Scope { operation, context, .. } = scope;
         let retry = retry.filter(|(key, _)| self.kept(Some(*key)).is_some());
-        let remember = |before: Option<&DocumentCow>, after: Option<&DocumentCow>| {
-            let Some((key, answer)) = retry else { return Ok(None) };
-            answer(&request.outcome(before, after)).map(|answer| Some((key, answer)))
-        };
         // The projection may use metadata of the found document.
         let sort = request.sort.as_ref();
         let metadata = wanted(&request.matcher, sort, context)?;
         for _ in 0..RETRIES_MAX {
             operation.check()?;
             let read = Read { metadata, ..request.read() };
-            let outcome = match self.first_match(scope, read, Some(NAME))? {
-                Some((collection, record)) => {
-                    if context.metadata.wants_any() {
-                        note(&record, sort, context)?;
-                    }
-                    self.change_one(scope, &collection, &record, request, &remember)
-                }
-                None => {
-                    note_none(context);
-                    self.insert_instead(scope, request, &remember)
-                }
+            let mut found = self.first_match(scope, read, Some(NAME))?;
+            if let Some((_, record)) = &mut found {
+                note_sort_key(record, sort, context)?;
+            }
+            let record = found.as_ref().map(|(_, record)| record);
+            let remember = |before: Option<&DocumentCow>, after: Option<&DocumentCow>| {
+                let Some((key, answer)) = retry else { return Ok(None) };
+                answer(&request.outcome(record, before, after)).map(|answer| Some((key, answer)))
+            };
+            let outcome = match &found {
+                Some((collection, record)) => self.change_one(scope, collection, record, request, &remember),
+                None => self.insert_instead(scope, request, &remember),
             };
             if let Some(outcome) = during(NAME, outcome)? {
                 return Ok(outcome);
@@ -109,7 +105,7 @@ impl Database {
         &self,
         scope: &Scope,
         collection: &Arc<Collection>,
-        record: &Record,
+        record: &Row,
         request: &FindAndModifyRequest,
         remember: &Remember<'_>,
     ) -> Result<Option<FindAndModifyOutcome>> {
@@ -127,7 +123,7 @@ impl Database {
                 (change.before, change.after, change.committed)
             }
         };
-        let outcome = request.outcome(Some(&before), after.as_ref());
+        let outcome = request.outcome(Some(record), Some(&before), after.as_ref());
         Ok(Some(FindAndModifyOutcome { committed, ..outcome }))
     }
 
@@ -146,7 +142,7 @@ impl Database {
             Err(error) if retry_upsert(&error, update) => Ok(None),
             Err(error) => Err(error),
             Ok((upserted, document)) => {
-                let outcome = request.outcome(None, document.as_ref());
+                let outcome = request.outcome(None, None, document.as_ref());
                 Ok(Some(FindAndModifyOutcome { committed: upserted.committed, ..outcome }))
             }
         }
@@ -154,21 +150,30 @@ impl Database {
 }
 
 impl FindAndModifyRequest {
-    /// Returns the outcome for one document, from its versions before and after the change.
-    fn outcome(&self, before: Option<&DocumentCow>, after: Option<&DocumentCow>) -> FindAndModifyOutcome {
+    /// Returns the outcome for one record, from its document before and after the change.
+    fn outcome(
+        &self,
+        record: Option<&Row>,
+        before: Option<&DocumentCow>,
+        after: Option<&DocumentCow>,
+    ) -> FindAndModifyOutcome {
         let new = matches!(self.action, Action::Update { return_new: true, .. });
         let Some(before) = before else {
             let id = |after: &DocumentCow| after.view().get("_id").unwrap_or(Value::Null).to_owned();
             return FindAndModifyOutcome {
                 n: u64::from(after.is_some()),
-                value: after.filter(|_| new).cloned(),
+                value: after.filter(|_| new).cloned().map(Row::from),
                 upserted: after.map(id),
                 ..FindAndModifyOutcome::default()
             };
         };
+        let value = after.filter(|_| new).unwrap_or(before).clone();
         FindAndModifyOutcome {
             n: 1,
-            value: Some(after.filter(|_| new).unwrap_or(before).clone()),
+            value: Some(match record {
+                Some(record) => record.another(value),
+                None => value.into(),
+            }),
             updated_existing: matches!(self.action, Action::Update { .. }),
             ..FindAndModifyOutcome::default()
         }

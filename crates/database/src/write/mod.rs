@@ -21,7 +21,6 @@ pub use update::{UpdateOutcome, UpdateRequest};
 use crate::catalog_change::same_collection;
 use crate::collection::Collection;
 use crate::database::Database;
-use crate::exec::Record;
 use crate::index::{DocumentKeys, Index};
 use crate::keys::RecordId;
 use crate::operation::Operation;
@@ -29,7 +28,7 @@ use crate::storage_error;
 use crate::turns::Turn;
 use base::bson::{Document, DocumentCow};
 use base::{Error, Result, err};
-use query::{Context, Interrupt};
+use query::{Context, Interrupt, Row};
 use std::sync::Arc;
 use storage::{Value, mutant};
 
@@ -128,12 +127,18 @@ struct Found {
 }
 
 impl Found {
-    fn new(collection: &Arc<Collection>, record: &Record) -> Found {
+    fn new(collection: &Arc<Collection>, record: &Row) -> Found {
         let document = match &record.document {
             DocumentCow::Shared(bytes) => Value::from(bytes.clone()),
             document => Value::from(document.view().bytes()),
         };
-        Found { collection: collection.clone(), id: record.id, document, changed: false, losses: 0 }
+        Found {
+            collection: collection.clone(),
+            id: RecordId::of(record),
+            document,
+            changed: false,
+            losses: 0,
+        }
     }
 
     /// Enters the queue for the document if many operations write it.

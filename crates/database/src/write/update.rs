@@ -8,14 +8,13 @@ use crate::collection::Collection;
 use crate::commit::Committed;
 use crate::database::Database;
 use crate::duplicate::shown;
-use crate::exec::Record;
 use crate::plan::{Hint, Read, refuse_missing};
 use crate::retry_record::RetryKey;
 use crate::scope::Scope;
 use base::bson::{Builder, Document, DocumentCow, Element, Path, Value, ValueBuf};
 use base::{ErrorCode, Result};
 use query::matcher::{Matcher, Node};
-use query::{Collation, Interrupt, SortPattern, Update};
+use query::{Collation, Interrupt, Row, SortPattern, Update};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -141,7 +140,7 @@ impl Database {
         scope: &Scope,
         read: Read,
         statement: Option<&str>,
-    ) -> Result<Option<(Arc<Collection>, Record)>> {
+    ) -> Result<Option<(Arc<Collection>, Row)>> {
         let Scope { operation, namespace, context, .. } = scope;
         let view = self.view_for(operation);
         let Some(collection) = view.catalog.get(namespace).cloned() else {
@@ -162,7 +161,7 @@ impl Database {
         &self,
         scope: &Scope,
         planned: &Arc<Collection>,
-        record: &Record,
+        record: &Row,
         request: &UpdateRequest,
         remember: &Remember<'_>,
     ) -> Result<Option<Change>> {
@@ -202,7 +201,7 @@ impl Database {
             let bytes: Arc<[u8]> = after.into_bytes().into();
             let after = DocumentCow::Shared(bytes.clone());
             let mut changes = Changes::new(self.logs());
-            changes.update(collection, record.id, &found.document, bytes, (&old_keys, &new_keys), diff)?;
+            changes.update(collection, found.id, &found.document, bytes, (&old_keys, &new_keys), diff)?;
             let answer = remember(Some(&shown()), Some(&after))?;
             self.remember(&mut changes, answer.as_ref().map(|(key, answer)| (*key, answer.view())));
             if let Some(committed) = self.apply(operation, changes)? {

@@ -368,7 +368,8 @@ impl Session {
                 let request = FindAndModifyRequest { matcher, sort: None, hint: None, action };
                 let outcome =
                     database.find_and_modify(&Scope::new(operation, namespace, context), &request, None)?;
-                let docs = outcome.value.iter().filter_map(|value| Doc::from_bson(value.view())).collect();
+                let docs =
+                    outcome.value.iter().filter_map(|value| Doc::from_bson(value.document.view())).collect();
                 Ok(Told { n: outcome.n, docs, time: told(outcome.committed), ..Told::default() })
             }
             Stmt::Delete { filter, multi } => {

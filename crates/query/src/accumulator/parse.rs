@@ -3,7 +3,7 @@
 use super::find;
 use crate::accumulator_state::Accumulator;
 use crate::expression::{Dependencies, Expression};
-use crate::{Arena, Context, SortPattern};
+use crate::{Arena, Context, RowView, SortPattern};
 use base::bson::{Builder, Document, Element, FieldNameBuf, Number, Value};
 use base::{Error, ErrorCode, Result, err};
 use std::sync::Arc;
@@ -80,10 +80,10 @@ impl Accumulation {
         Accumulation { count, ..self }
     }
 
-    /// Computes the argument for one document.
+    /// Computes the argument for one row.
     pub(crate) fn argument<'a>(
         &'a self,
-        root: Document<'a>,
+        root: RowView<'a>,
         context: &'a Context,
         arena: &'a Arena,
     ) -> Result<Option<Value<'a>>> {

@@ -20,7 +20,7 @@ fn fold(spec: &str, values: &str) -> Result<ValueBuf> {
         builder.append(c"a", value);
         let document = builder.finish();
         let arena = Arena::new();
-        running.add(accumulation.argument(document.view(), &context, &arena)?)?;
+        running.add(accumulation.argument(document.view().into(), &context, &arena)?)?;
     }
     running.finish()
 }

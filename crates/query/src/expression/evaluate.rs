@@ -3,7 +3,7 @@
 use super::node::{CallNode, Node};
 use super::table::Operator;
 use super::{array_literal, field_path, object_literal};
-use crate::{Arena, Collation, Context};
+use crate::{Arena, Collation, Context, RowView};
 use base::bson::{Array, Builder, Document, Number, Value, ValueBuf};
 use base::{Result, err};
 
@@ -16,7 +16,7 @@ const LARGE: usize = 64 << 10;
 /// Environment of an evaluation. A copy copies a few pointers.
 #[derive(Clone, Copy)]
 pub(crate) struct Scope<'e, 'a> {
-    pub(crate) root: Document<'a>,
+    pub(crate) root: RowView<'a>,
     pub(crate) context: &'a Context,
     pub(crate) arena: &'a Arena,
     pub(crate) frame: Option<&'e Frame<'e, 'a>>,
@@ -31,8 +31,8 @@ pub(crate) struct Frame<'e, 'a> {
 
 impl<'e, 'a> Scope<'e, 'a> {
     /// Creates a scope without variables.
-    pub(crate) fn new(root: Document<'a>, context: &'a Context, arena: &'a Arena) -> Self {
-        Scope { root, context, arena, frame: None }
+    pub(crate) fn new(root: impl Into<RowView<'a>>, context: &'a Context, arena: &'a Arena) -> Self {
+        Scope { root: root.into(), context, arena, frame: None }
     }
 
     /// Returns the value of a variable by its slot.

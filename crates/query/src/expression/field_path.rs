@@ -10,7 +10,7 @@ use base::err;
 /// Errors: 51144 for `$$CLUSTER_TIME` in a topology without cluster time.
 pub(super) fn evaluate<'a>(field: &'a FieldNode, scope: &Scope<'_, 'a>) -> Computed<'a> {
     let start = match field.source {
-        Source::Root => Some(Value::Document(scope.root)),
+        Source::Root => Some(Value::Document(scope.root.document)),
         Source::Slot(slot) => scope.slot(slot),
         Source::Let(position) => {
             scope.context.variables.get(position).and_then(|(_, value)| value.as_ref()).map(ValueBuf::view)

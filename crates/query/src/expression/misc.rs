@@ -75,10 +75,7 @@ pub(super) fn parse_meta(
 /// Returns metadata of the document.
 pub(super) fn meta<'a>(call: &Call<'_, 'a>) -> Computed<'a> {
     let Some(name) = call.get(0)? else { return Ok(None) };
-    let scope = call.scope;
-    let kind = MetaKind::parse(name)?;
-    let noted = scope.context.metadata.noted();
-    noted.get(kind).map(|value| scope.keep(value)).transpose()
+    Ok(call.scope.root.get(MetaKind::parse(name)?))
 }
 
 /// Formats `$meta` with its name as given.

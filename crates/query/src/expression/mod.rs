@@ -47,9 +47,9 @@ pub use named::{Complaint, Named, Parameter};
 pub use table::{Arity, OPERATORS, Operator};
 pub use variables::check_name_for_binding;
 
-use crate::{Arena, Context};
+use crate::{Arena, Context, RowView};
 use base::Result;
-use base::bson::{Document, Path, Value, ValueBuf};
+use base::bson::{Path, Value, ValueBuf};
 use evaluate::Scope;
 use node::{Node, Source};
 use parse::Parser;
@@ -107,12 +107,12 @@ impl Expression {
         Expression { node: Node::Constant(Some(value.to_owned())) }
     }
 
-    /// Evaluates the expression for one document; `None` means missing. Computed values live in `arena`.
+    /// Evaluates the expression for one row or document; `None` means missing. Computed values live in `arena`.
     ///
     /// Errors: MongoDB's errors of the operators; 146 if computed values exceed 100 MB.
     pub fn evaluate<'a>(
         &'a self,
-        root: Document<'a>,
+        root: impl Into<RowView<'a>>,
         context: &'a Context,
         arena: &'a Arena,
     ) -> Result<Option<Value<'a>>> {

@@ -16,12 +16,10 @@ use super::parse::{Parsed, Scope};
 use super::{Environment, Stage, Stream};
 use crate::accumulator::{Accumulation, parse_field};
 use crate::accumulator_state::Accumulator;
-use crate::metadata::Carrier;
+use crate::row::Carrier;
 use crate::tick::Tick;
-use crate::{Arena, Context, Expression, Sorter};
-use base::bson::{
-    Builder, Document, DocumentBuf, DocumentCow, Element, FieldNameBuf, Number, Value, ValueBuf,
-};
+use crate::{Arena, Context, Expression, Row, RowView, Sorter};
+use base::bson::{Builder, DocumentBuf, Element, FieldNameBuf, Number, Value, ValueBuf};
 use base::{Result, err};
 use std::sync::Arc;
 
@@ -133,8 +131,8 @@ struct Running {
     /// Target number of documents in a bucket.
     size: u64,
     made: u64,
-    /// The first document of the next bucket in held form, and its value.
-    ahead: Option<(ValueBuf, DocumentCow)>,
+    /// The first row of the next bucket, and its value.
+    ahead: Option<(ValueBuf, Row)>,
     /// The upper bound of the previous bucket, if bounds are rounded.
     rounded: Option<ValueBuf>,
 }
@@ -148,9 +146,9 @@ struct Bucket {
 }
 
 impl Running {
-    fn value(&self, document: Document<'_>) -> Result<ValueBuf> {
+    fn value(&self, row: RowView<'_>) -> Result<ValueBuf> {
         let arena = Arena::new();
-        let value = self.stage.group_by.evaluate(document, &self.context, &arena)?;
+        let value = self.stage.group_by.evaluate(row, &self.context, &arena)?;
         if self.stage.granularity.is_some() {
             checked(value)?;
         }
@@ -159,12 +157,12 @@ impl Running {
 
     fn sort(&mut self, mut input: Stream) -> Result<()> {
         let mut count = 0u64;
-        while let Some(document) = input.next()? {
+        while let Some(row) = input.next()? {
             self.tick.check()?;
             let mut key = Vec::new();
-            let (value, context) = (self.value(document.view())?, &self.context);
+            let (value, context) = (self.value(row.view())?, &self.context);
             context.collation.append_large_key(value.view(), true, &*context.interrupt, &mut key)?;
-            self.sorter.add(&key, 0, self.carrier.hold(document))?;
+            self.sorter.add(&key, 0, self.carrier.hold(row))?;
             count += 1;
         }
         self.sorter.finish()?;
@@ -173,9 +171,10 @@ impl Running {
         Ok(())
     }
 
-    fn next_sorted(&mut self) -> Result<Option<(ValueBuf, DocumentCow)>> {
+    fn next_sorted(&mut self) -> Result<Option<(ValueBuf, Row)>> {
         let Some((_, held)) = self.sorter.give()? else { return Ok(None) };
-        Ok(Some((self.value(self.carrier.look(held.view()))?, held)))
+        let row = self.carrier.release(held);
+        Ok(Some((self.value(row.view())?, row)))
     }
 
     fn begin(&self, value: ValueBuf) -> Result<Bucket> {
@@ -185,13 +184,13 @@ impl Running {
         Ok(Bucket { min: value.clone(), max: value, count: 0, accumulators })
     }
 
-    fn add(&self, bucket: &mut Bucket, value: ValueBuf, document: Document<'_>) -> Result<()> {
+    fn add(&self, bucket: &mut Bucket, value: ValueBuf, row: RowView<'_>) -> Result<()> {
         let arena = Arena::new();
         bucket.max = value;
         bucket.count += 1;
         let mut held = 0;
         for ((_, accumulation), state) in self.stage.output.iter().zip(&mut bucket.accumulators) {
-            state.add(accumulation.argument(document, &self.context, &arena)?)?;
+            state.add(accumulation.argument(row, &self.context, &arena)?)?;
             held += state.memory();
             self.context.limits.check_document(held)?;
         }
@@ -251,20 +250,20 @@ impl Running {
 }
 
 impl Stage for Running {
-    fn next(&mut self) -> Result<Option<DocumentCow>> {
+    fn next(&mut self) -> Result<Option<Row>> {
         if let Some(input) = self.input.take() {
             self.sort(input)?;
         }
-        let Some((value, held)) = self.ahead.take() else { return Ok(None) };
+        let Some((value, row)) = self.ahead.take() else { return Ok(None) };
         let mut bucket = self.begin(value.clone())?;
-        self.add(&mut bucket, value, self.carrier.look(held.view()))?;
-        while let Some((value, held)) = self.next_sorted()? {
+        self.add(&mut bucket, value, row.view())?;
+        while let Some((value, row)) = self.next_sorted()? {
             self.tick.check()?;
             if !self.belongs(&bucket, &value)? {
-                self.ahead = Some((value, held));
+                self.ahead = Some((value, row));
                 break;
             }
-            self.add(&mut bucket, value, self.carrier.look(held.view()))?;
+            self.add(&mut bucket, value, row.view())?;
         }
         let made = self.finish(&bucket)?;
         self.made += 1;

@@ -3,9 +3,10 @@
 use super::operator::Operator;
 use super::parse::{Parsed, Scope};
 use super::{Environment, Stage, Stream};
+use crate::Row;
 use crate::change::split::{split, token_of};
 use crate::change::{ResumeToken, Spec, id_modified};
-use base::bson::{DocumentBuf, DocumentCow, Element, MAX_DOCUMENT_SIZE, Value};
+use base::bson::{Document, DocumentBuf, Element, MAX_DOCUMENT_SIZE, Value};
 use base::{Result, err};
 use std::sync::Arc;
 
@@ -68,9 +69,9 @@ impl Running {
 
     /// Splits an event and queues the fragments that the client has not received. Errors: ChangeStreamFatalError if the
     /// event now has fewer fragments.
-    fn fill(&mut self, event: &DocumentCow, token: &ResumeToken) -> Result<()> {
+    fn fill(&mut self, event: Document<'_>, token: &ResumeToken) -> Result<()> {
         let skipped = self.skipped(token, true)?;
-        self.queue = split(event.view(), token, self.stage.most)?;
+        self.queue = split(event, token, self.stage.most)?;
         if skipped > self.queue.len() {
             return Err(err!(
                 ChangeStreamFatalError,
@@ -85,25 +86,26 @@ impl Running {
 }
 
 impl Stage for Running {
-    fn next(&mut self) -> Result<Option<DocumentCow>> {
+    fn next(&mut self) -> Result<Option<Row>> {
         loop {
             if let Some(fragment) = self.queue.pop() {
                 return Ok(Some(fragment.into()));
             }
-            let Some(event) = self.input.next()? else { return Ok(None) };
-            let is_large = event.view().bytes().len() > self.stage.most;
+            let Some(row) = self.input.next()? else { return Ok(None) };
+            let event = row.document.view();
+            let is_large = event.bytes().len() > self.stage.most;
             if !is_large && self.resume.is_none() {
-                return Ok(Some(event));
+                return Ok(Some(row));
             }
-            match token_of(event.view()) {
-                Some(token) if is_large => self.fill(&event, &token)?,
+            match token_of(event) {
+                Some(token) if is_large => self.fill(event, &token)?,
                 Some(token) => {
                     self.skipped(&token, false)?;
-                    return Ok(Some(event));
+                    return Ok(Some(row));
                 }
                 // The reader of the stream detects a changed `_id`.
-                None if !is_large => return Ok(Some(event)),
-                None => return Err(id_modified(&ResumeToken::before(0), event.view())),
+                None if !is_large => return Ok(Some(row)),
+                None => return Err(id_modified(&ResumeToken::before(0), event)),
             }
         }
     }

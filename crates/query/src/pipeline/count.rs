@@ -7,9 +7,10 @@
 use super::operator::{Operator, Reads};
 use super::parse::{Parsed, Scope};
 use super::{Environment, Stage, Stream};
+use crate::Row;
 use crate::accumulator::count_value;
 use crate::tick::Tick;
-use base::bson::{Builder, DocumentBuf, DocumentCow, Element, FieldName, FieldNameBuf, Value};
+use base::bson::{Builder, DocumentBuf, Element, FieldName, FieldNameBuf, Value};
 use base::{Result, err};
 use std::sync::Arc;
 
@@ -69,7 +70,7 @@ struct Running {
 }
 
 impl Stage for Running {
-    fn next(&mut self) -> Result<Option<DocumentCow>> {
+    fn next(&mut self) -> Result<Option<Row>> {
         if self.done {
             return Ok(None);
         }

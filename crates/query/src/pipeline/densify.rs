@@ -8,10 +8,10 @@ use super::fields::set_path;
 use super::operator::Operator;
 use super::parse::{Parsed, Scope};
 use super::{Environment, Stage, Stream};
-use crate::metadata::Carrier;
+use crate::row::Carrier;
 use crate::tick::Tick;
-use crate::{Collation, Sorter};
-use base::bson::{Document, DocumentBuf, DocumentCow, Element, Value, ValueBuf, compare};
+use crate::{Collation, Row, Sorter};
+use base::bson::{Document, DocumentBuf, Element, Value, ValueBuf, compare};
 use base::{Result, err};
 use std::cmp::Ordering;
 use std::sync::Arc;
@@ -49,8 +49,8 @@ struct Running {
     collation: Collation,
     /// The least and greatest value of all documents.
     extremes: Option<(ValueBuf, ValueBuf)>,
-    /// The next existing document, in held form.
-    ahead: Option<DocumentCow>,
+    /// The next row of the input.
+    ahead: Option<Row>,
     partition: Option<Steps>,
     made: usize,
     /// Maximum number of documents that the stage may create.
@@ -96,16 +96,16 @@ impl Running {
     }
 
     fn sort(&mut self, mut input: Stream) -> Result<()> {
-        while let Some(document) = input.next()? {
+        while let Some(row) = input.next()? {
             self.tick.check()?;
-            let mut key = self.partition_key(document.view());
-            let value = self.value(document.view());
+            let mut key = self.partition_key(row.document.view());
+            let value = self.value(row.document.view());
             if let Some(value) = value {
                 self.stage.check_value(value)?;
                 self.widen(value.to_owned());
             }
             self.collation.append_key(value.unwrap_or(Value::Null), true, &mut key);
-            self.sorter.add(&key, 0, self.carrier.hold(document))?;
+            self.sorter.add(&key, 0, self.carrier.hold(row))?;
         }
         self.sorter.finish()?;
         self.ahead = self.next_sorted()?;
@@ -115,8 +115,8 @@ impl Running {
         Ok(())
     }
 
-    fn next_sorted(&mut self) -> Result<Option<DocumentCow>> {
-        Ok(self.sorter.give()?.map(|(_, document)| document))
+    fn next_sorted(&mut self) -> Result<Option<Row>> {
+        Ok(self.sorter.give()?.map(|(_, held)| self.carrier.release(held)))
     }
 
     /// Extends the range of all documents' values by a value.
@@ -180,7 +180,6 @@ impl Running {
             return Ok(None);
         }
         let made = set_path(steps.base.view(), &self.stage.field, Some(next.view()));
-        self.carrier.made();
         steps.advance(&self.stage);
         self.made += 1;
         if self.made > self.made_max {
@@ -195,28 +194,27 @@ impl Running {
         Ok(Some(made))
     }
 
-    /// Returns a created document before the next document, or the next document.
-    fn step(&mut self, document: DocumentCow) -> Result<DocumentCow> {
-        let held = document;
-        let document = self.carrier.look(held.view());
+    /// Returns a created document before the next row, or the next row.
+    fn step(&mut self, row: Row) -> Result<Row> {
+        let document = row.document.view();
         let key = self.partition_key(document);
         let changes = self.partition.as_ref().is_some_and(|steps| steps.key != key);
         if changes {
             if let Some(made) = self.make(None)? {
-                self.ahead = Some(held);
+                self.ahead = Some(row);
                 return Ok(made.into());
             }
             self.partition = None;
         }
         let Some(value) = self.value(document) else {
             self.ahead = self.next_sorted()?;
-            return Ok(self.carrier.release(held));
+            return Ok(row);
         };
         if self.partition.is_none() {
             self.partition = Some(self.begin(document, value));
         }
         if let Some(made) = self.make(Some(value))? {
-            self.ahead = Some(held);
+            self.ahead = Some(row);
             return Ok(made.into());
         }
         if let Some(steps) = &mut self.partition
@@ -225,19 +223,19 @@ impl Running {
             steps.advance(&self.stage);
         }
         self.ahead = self.next_sorted()?;
-        Ok(self.carrier.release(held))
+        Ok(row)
     }
 }
 
 impl Stage for Running {
-    fn next(&mut self) -> Result<Option<DocumentCow>> {
+    fn next(&mut self) -> Result<Option<Row>> {
         if let Some(input) = self.input.take() {
             self.sort(input)?;
         }
         self.tick.check()?;
         match self.ahead.take() {
-            Some(document) => self.step(document).map(Some),
-            None => Ok(self.make(None)?.map(DocumentCow::from)),
+            Some(row) => self.step(row).map(Some),
+            None => Ok(self.make(None)?.map(Row::from)),
         }
     }
 }

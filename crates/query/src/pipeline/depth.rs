@@ -7,8 +7,9 @@
 
 use super::operator::Effect;
 use super::{Stage, Stream};
+use crate::Row;
 use base::Result;
-use base::bson::{Document, DocumentCow, Element, MAX_DEPTH, MAX_STORED_DEPTH, Type, Value, check_depth};
+use base::bson::{Document, Element, MAX_DEPTH, MAX_STORED_DEPTH, Type, Value, check_depth};
 
 /// Levels by which documents may exceed [`MAX_DEPTH`] between two checks.
 const SLACK: usize = 50;
@@ -88,12 +89,12 @@ fn dots(text: &[u8]) -> usize {
 pub(super) struct Bounded(pub(super) Stream);
 
 impl Stage for Bounded {
-    fn next(&mut self) -> Result<Option<DocumentCow>> {
-        let document = self.0.next()?;
-        if let Some(document) = &document {
-            check_depth(document.view())?;
+    fn next(&mut self) -> Result<Option<Row>> {
+        let row = self.0.next()?;
+        if let Some(row) = &row {
+            check_depth(row.document.view())?;
         }
-        Ok(document)
+        Ok(row)
     }
 }
 

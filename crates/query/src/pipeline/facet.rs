@@ -8,8 +8,9 @@ use super::definition::Inputs;
 use super::operator::{Operator, Reads};
 use super::parse::{Outer, Parsed, Scope};
 use super::{Environment, Pipeline, Stage, Stream, from_iter};
+use crate::Row;
 use crate::field_path::check_field_name;
-use crate::metadata::Carrier;
+use crate::row::Carrier;
 use crate::spill::{Run, RunWriter, SpillFile};
 use crate::tick::Tick;
 use base::bson::{Builder, Document, DocumentCow, Element, FieldNameBuf, Value};
@@ -108,9 +109,9 @@ impl Running {
         let (mut documents, mut held) = (Vec::new(), 0);
         let mut file = SpillFile::within(&self.environment.context.spills);
         let mut writer: Option<RunWriter> = None;
-        while let Some(document) = input.next()? {
-            self.tick.weigh(document.view().bytes().len())?;
-            let document = carrier.hold(document);
+        while let Some(row) = input.next()? {
+            self.tick.weigh(row.document.view().bytes().len())?;
+            let document = carrier.hold(row);
             if let Some(writer) = &mut writer {
                 writer.write(&[], 0, document.view().bytes())?;
                 continue;
@@ -134,7 +135,7 @@ impl Running {
 }
 
 impl Stage for Running {
-    fn next(&mut self) -> Result<Option<DocumentCow>> {
+    fn next(&mut self) -> Result<Option<Row>> {
         let Some(input) = self.input.take() else { return Ok(None) };
         let gathered = self.gather(input)?;
         let limit = self.environment.context.limits.facet_output;
@@ -142,7 +143,8 @@ impl Stage for Running {
         for (name, pipeline) in &self.stage.0 {
             let mut results = pipeline.run(gathered.source()?, &self.environment)?;
             builder.begin_array(name);
-            while let Some(document) = results.next()? {
+            while let Some(row) = results.next()? {
+                let document = row.document;
                 self.tick.weigh(document.view().bytes().len())?;
                 builder.push(document.view());
                 if builder.len() > limit {

@@ -22,10 +22,8 @@ use super::parse::{Parsed, Scope};
 use super::{Environment, Pipeline, Stage, Step, Stream, registry};
 use crate::expression::Dependencies;
 use crate::field_path::checked_path;
-use crate::{Arena, Context, Expression, Matcher, MetaKind};
-use base::bson::{
-    Builder, Document, DocumentBuf, DocumentCow, Element, FieldName, Path, PathComponent, Value, ValueBuf,
-};
+use crate::{Arena, Context, Expression, Matcher, MetaKind, Row};
+use base::bson::{Builder, Document, DocumentBuf, Element, FieldName, Path, PathComponent, Value, ValueBuf};
 use base::{Result, err};
 use std::sync::Arc;
 
@@ -249,8 +247,8 @@ struct Fields {
 }
 
 impl Operator for Fields {
-    fn start(self: Arc<Self>, input: Stream, environment: &Environment) -> Result<Stream> {
-        Ok(Box::new(Adding { fields: self, input, context: environment.context.clone() }))
+    fn start(self: Arc<Self>, input: Stream, _environment: &Environment) -> Result<Stream> {
+        Ok(Box::new(Adding { fields: self, input }))
     }
 }
 
@@ -258,20 +256,21 @@ impl Operator for Fields {
 struct Adding {
     fields: Arc<Fields>,
     input: Stream,
-    context: Arc<Context>,
 }
 
 impl Stage for Adding {
-    fn next(&mut self) -> Result<Option<DocumentCow>> {
-        let Some(document) = self.input.next()? else { return Ok(None) };
+    fn next(&mut self) -> Result<Option<Row>> {
+        let Some(row) = self.input.next()? else { return Ok(None) };
         let Fields { distance, multiplier, locs } = &*self.fields;
-        let noted = self.context.metadata.noted();
-        let far = noted.geo_near_distance.map_or(Value::Null, |far| Value::Double(far * multiplier));
-        let mut out = with_field(document.view(), distance.components(), far);
-        if let (Some(locs), Some(place)) = (locs, &noted.geo_near_point) {
-            out = with_field(out.view(), locs.components(), place.view());
+        let far = match row.get(MetaKind::GeoNearDistance) {
+            Some(Value::Double(far)) => Value::Double(far * multiplier),
+            _ => Value::Null,
+        };
+        let mut out = with_field(row.document.view(), distance.components(), far);
+        if let (Some(locs), Some(place)) = (locs, row.get(MetaKind::GeoNearPoint)) {
+            out = with_field(out.view(), locs.components(), place);
         }
-        Ok(Some(out.into()))
+        Ok(Some(row.with(out)))
     }
 }
 

@@ -25,8 +25,8 @@ use super::{Environment, Stage, Stream};
 use crate::expression::{Dependencies, Expression};
 use crate::field_path::checked_path;
 use crate::tick::Tick;
-use crate::{Arena, Matcher};
-use base::bson::{Builder, Document, DocumentBuf, DocumentCow, Element, Path, Value, ValueBuf};
+use crate::{Arena, Matcher, Row, RowView};
+use base::bson::{Builder, Document, DocumentBuf, Element, Path, Value, ValueBuf};
 use base::{Result, err, key_string};
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -228,7 +228,7 @@ impl GraphLookup {
 
 impl Running {
     /// Returns the documents that one document reaches, up to the maximum depth.
-    fn search(&mut self, root: Document<'_>) -> Result<DocumentBuf> {
+    fn search(&mut self, root: RowView<'_>) -> Result<DocumentBuf> {
         let stage = Arc::clone(&self.stage);
         let mut search = Search::new(self.environment.context.limits.graph_lookup);
         match stage.start.evaluate(root, &self.environment.context, &self.arena)? {
@@ -242,9 +242,10 @@ impl Running {
             let filter = stage.filter(&std::mem::take(&mut search.frontier));
             let environment = &self.environment;
             let mut matches = environment.collections.find(&stage.from, filter.view(), environment)?;
-            while let Some(document) = matches.next()? {
-                self.tick.weigh(document.view().bytes().len())?;
-                search.visit(&stage, document.view(), depth)?;
+            while let Some(found) = matches.next()? {
+                let document = found.document.view();
+                self.tick.weigh(document.bytes().len())?;
+                search.visit(&stage, document, depth)?;
             }
             depth += 1;
         }
@@ -253,12 +254,12 @@ impl Running {
 }
 
 impl Stage for Running {
-    fn next(&mut self) -> Result<Option<DocumentCow>> {
-        let Some(document) = self.input.next()? else { return Ok(None) };
-        let found = self.search(document.view())?;
-        let joined = set_path(document.view(), &self.stage.output, found.view().get(""));
+    fn next(&mut self) -> Result<Option<Row>> {
+        let Some(row) = self.input.next()? else { return Ok(None) };
+        let found = self.search(row.view())?;
+        let joined = set_path(row.document.view(), &self.stage.output, found.view().get(""));
         self.environment.context.limits.check_document(joined.bytes().len())?;
-        Ok(Some(joined.into()))
+        Ok(Some(row.with(joined)))
     }
 }
 

@@ -16,7 +16,7 @@ use crate::accumulator::{Accumulation, parse_field};
 use crate::accumulator_state::Accumulator;
 use crate::expression::{Dependencies, Expression};
 use crate::tick::Tick;
-use crate::{Arena, Sorter};
+use crate::{Arena, Row, Sorter};
 use base::bson::{Builder, DocumentBuf, DocumentCow, Element, FieldNameBuf, Value, ValueBuf};
 use base::{Result, err};
 use std::collections::HashMap;
@@ -148,10 +148,10 @@ impl Running {
         let context = Arc::clone(&self.environment.context);
         let mut arena = std::mem::take(&mut self.arena);
         let mut key = Vec::new();
-        while let Some(document) = input.next()? {
-            self.tick.weigh(document.view().bytes().len())?;
+        while let Some(row) = input.next()? {
+            let root = row.view();
+            self.tick.weigh(root.document.bytes().len())?;
             arena.reset();
-            let root = document.view();
             let id = stage.id.evaluate(root, &context, &arena)?.unwrap_or(Value::Null);
             key.clear();
             context.collation.append_large_key(id, true, &*context.interrupt, &mut key)?;
@@ -274,7 +274,7 @@ impl Running {
 }
 
 impl Stage for Running {
-    fn next(&mut self) -> Result<Option<DocumentCow>> {
+    fn next(&mut self) -> Result<Option<Row>> {
         if let Some(input) = self.input.take() {
             self.load(input)?;
         }
@@ -283,7 +283,7 @@ impl Stage for Running {
             Some(group) => Some(group),
             None => self.give_spilled()?,
         };
-        Ok(group.map(DocumentCow::from))
+        Ok(group.map(Row::from))
     }
 }
 

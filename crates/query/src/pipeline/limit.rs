@@ -3,7 +3,8 @@
 use super::operator::{Kind, Operator, Reads};
 use super::parse::{Parsed, Scope, non_negative};
 use super::{Environment, Stage, Step, Stream};
-use base::bson::{Builder, DocumentCow, Element};
+use crate::Row;
+use base::bson::{Builder, Element};
 use base::{Result, err};
 use std::sync::Arc;
 
@@ -47,7 +48,7 @@ struct Running {
 }
 
 impl Stage for Running {
-    fn next(&mut self) -> Result<Option<DocumentCow>> {
+    fn next(&mut self) -> Result<Option<Row>> {
         if self.left == 0 {
             return Ok(None);
         }

@@ -24,10 +24,10 @@ use super::source::from_documents;
 use super::unwind::Unwind;
 use super::variables::{Let, parse_let};
 use super::{Environment, Pipeline, Stage, Stream, lookup_unwind};
-use crate::Arena;
 use crate::field_path::checked_path;
 use crate::tick::Tick;
-use base::bson::{Array, Builder, Document, DocumentBuf, DocumentCow, Element, Path, Value, ValueBuf};
+use crate::{Arena, Row, RowView};
+use base::bson::{Array, Builder, Document, DocumentBuf, Element, Path, Value, ValueBuf};
 use base::{Result, err};
 use std::sync::Arc;
 
@@ -243,17 +243,17 @@ pub(super) struct Search {
 }
 
 impl Search {
-    /// Returns the stream of matches for one document.
-    pub(super) fn matches(&mut self, stage: &Lookup, document: Document<'_>) -> Result<Stream> {
+    /// Returns the stream of matches for one row.
+    pub(super) fn matches(&mut self, stage: &Lookup, row: RowView<'_>) -> Result<Stream> {
         let environment = &self.environment;
         let filter =
-            stage.equality.as_ref().map(|(local, foreign)| equality_filter(document, local, foreign));
+            stage.equality.as_ref().map(|(local, foreign)| equality_filter(row.document, local, foreign));
         match (&stage.pipeline, &stage.from, filter) {
             (None, Some(from), Some(filter)) => {
                 environment.collections.find(from, filter.view(), environment)
             }
             (Some(pipeline), from, filter) => {
-                let context = stage.variables.set(document, &environment.context, &self.arena)?;
+                let context = stage.variables.set(row, &environment.context, &self.arena)?;
                 self.arena.reset();
                 let mut pipeline = pipeline.clone();
                 if let Some(filter) = filter {
@@ -276,8 +276,8 @@ impl Search {
         let mut builder = Builder::new();
         builder.begin_array(c"");
         while let Some(found) = matches.next()? {
-            self.tick.weigh(found.view().bytes().len())?;
-            builder.push(found.view());
+            self.tick.weigh(found.document.view().bytes().len())?;
+            builder.push(found.document.view());
             if builder.len() > limit {
                 let from = stage.from.as_ref().map_or("", |from| from.collection.as_str());
                 return Err(err!(
@@ -291,23 +291,23 @@ impl Search {
 }
 
 impl Stage for Running {
-    fn next(&mut self) -> Result<Option<DocumentCow>> {
-        let Some(document) = self.input.next()? else { return Ok(None) };
+    fn next(&mut self) -> Result<Option<Row>> {
+        let Some(row) = self.input.next()? else { return Ok(None) };
         self.search.tick.check()?;
         let found = match self.unchanging.take() {
             Some(found) => found,
             None => {
-                let matches = self.search.matches(&self.stage, document.view())?;
+                let matches = self.search.matches(&self.stage, row.view())?;
                 self.search.collect(&self.stage, matches)?
             }
         };
-        let joined = set_path(document.view(), &self.stage.output, found.view().get(""));
+        let joined = set_path(row.document.view(), &self.stage.output, found.view().get(""));
         self.search.tick.weigh(joined.bytes().len())?;
         self.search.environment.context.limits.check_document(joined.bytes().len())?;
         if self.stage.equality.is_none() && self.stage.variables.is_empty() {
             self.unchanging = Some(found);
         }
-        Ok(Some(joined.into()))
+        Ok(Some(row.with(joined)))
     }
 }
 

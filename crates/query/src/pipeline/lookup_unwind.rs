@@ -5,8 +5,9 @@
 use super::lookup::{Lookup, Search};
 use super::unwind::Unwind;
 use super::{Stage, Stream};
+use crate::Row;
 use base::Result;
-use base::bson::{DocumentCow, Value};
+use base::bson::Value;
 use std::sync::Arc;
 
 /// Joins one input document at a time, and returns its matches one by one.
@@ -18,9 +19,9 @@ struct Running {
     current: Option<Current>,
 }
 
-/// The document being joined, the remaining matches and the number of matches so far.
+/// The row being joined, the remaining matches and the number of matches so far.
 struct Current {
-    document: DocumentCow,
+    row: Row,
     matches: Stream,
     position: i64,
 }
@@ -30,27 +31,27 @@ pub(super) fn start(stage: Arc<Lookup>, unwind: Unwind, input: Stream, search: S
 }
 
 impl Stage for Running {
-    fn next(&mut self) -> Result<Option<DocumentCow>> {
+    fn next(&mut self) -> Result<Option<Row>> {
         loop {
             self.search.tick.check()?;
             if let Some(current) = &mut self.current {
-                let document = current.document.view();
+                let document = current.row.document.view();
                 if let Some(found) = current.matches.next()? {
-                    let found = Value::Document(found.view());
+                    let found = Value::Document(found.document.view());
                     let joined = self.unwind.output(document, Some(found), Some(current.position));
                     current.position += 1;
-                    return Ok(Some(joined.into()));
+                    return Ok(Some(current.row.another(joined)));
                 }
                 let unmatched = current.position == 0 && self.unwind.preserve;
-                let alone = unmatched.then(|| self.unwind.output(document, None, None));
+                let alone = unmatched.then(|| current.row.another(self.unwind.output(document, None, None)));
                 self.current = None;
                 if let Some(alone) = alone {
-                    return Ok(Some(alone.into()));
+                    return Ok(Some(alone));
                 }
             }
-            let Some(document) = self.input.next()? else { return Ok(None) };
-            let matches = self.search.matches(&self.stage, document.view())?;
-            self.current = Some(Current { document, matches, position: 0 });
+            let Some(row) = self.input.next()? else { return Ok(None) };
+            let matches = self.search.matches(&self.stage, row.view())?;
+            self.current = Some(Current { row, matches, position: 0 });
         }
     }
 }

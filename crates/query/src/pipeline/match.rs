@@ -5,8 +5,8 @@ use super::operator::{Effect, Kind, Operator, Reads};
 use super::parse::{Outer, Parsed, Scope};
 use super::{Environment, Stage, Step, Stream, registry};
 use crate::tick::Tick;
-use crate::{Context, Matcher};
-use base::bson::{Builder, Document, DocumentBuf, DocumentCow, Element, Value};
+use crate::{Context, Matcher, Row};
+use base::bson::{Builder, Document, DocumentBuf, Element, Value};
 use base::{Result, err};
 use std::sync::Arc;
 
@@ -74,11 +74,11 @@ struct Running {
 }
 
 impl Stage for Running {
-    fn next(&mut self) -> Result<Option<DocumentCow>> {
-        while let Some(document) = self.input.next()? {
+    fn next(&mut self) -> Result<Option<Row>> {
+        while let Some(row) = self.input.next()? {
             self.tick.check()?;
-            if self.stage.matcher.matches(document.view(), &self.context)? {
-                return Ok(Some(document));
+            if self.stage.matcher.matches(row.document.view(), &self.context)? {
+                return Ok(Some(row));
             }
         }
         Ok(None)

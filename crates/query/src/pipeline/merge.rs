@@ -7,8 +7,8 @@ use super::operator::Operator;
 use super::parse::{Parsed, Scope};
 use super::{Environment, Stage, Stream};
 use crate::tick::Tick;
-use crate::{Arena, Context};
-use base::bson::{Builder, Document, DocumentBuf, DocumentCow, Element, Path, Value};
+use crate::{Arena, Context, Row, RowView};
+use base::bson::{Builder, Document, DocumentBuf, Element, Path, Value};
 use base::{ErrorCode, Result, err};
 use std::sync::Arc;
 
@@ -65,14 +65,14 @@ const BATCH_BYTES: usize = 16 * 1024 * 1024;
 /// Documents to write, each with its filter.
 #[derive(Default)]
 struct Batch {
-    writes: Vec<(Option<DocumentBuf>, DocumentCow)>,
+    writes: Vec<(Option<DocumentBuf>, Row)>,
     bytes: usize,
 }
 
 impl Batch {
-    fn push(&mut self, filter: Option<DocumentBuf>, document: DocumentCow) {
-        self.bytes += document.view().bytes().len();
-        self.writes.push((filter, document));
+    fn push(&mut self, filter: Option<DocumentBuf>, row: Row) {
+        self.bytes += row.document.view().bytes().len();
+        self.writes.push((filter, row));
     }
 
     fn is_full(&self) -> bool {
@@ -82,14 +82,14 @@ impl Batch {
 
 impl Stage for Running {
     /// Merges all documents and returns none.
-    fn next(&mut self) -> Result<Option<DocumentCow>> {
+    fn next(&mut self) -> Result<Option<Row>> {
         let Some(mut input) = self.input.take() else { return Ok(None) };
         let mut tick = Tick::new(&self.environment.context);
         let mut batch = Batch::default();
-        while let Some(document) = input.next()? {
+        while let Some(row) = input.next()? {
             tick.check()?;
-            let filter = filter(&self.stage.on, document.view())?;
-            batch.push(filter, document);
+            let filter = filter(&self.stage.on, row.document.view())?;
+            batch.push(filter, row);
             if batch.is_full() {
                 self.write(std::mem::take(&mut batch))?;
             }
@@ -108,9 +108,9 @@ impl Running {
     fn write(&self, batch: Batch) -> Result<()> {
         let mut arena = Arena::new();
         let mut failed = Ok(());
-        for (filter, document) in batch.writes {
+        for (filter, row) in batch.writes {
             arena.reset();
-            match self.merge(filter.as_ref(), document.view(), &arena) {
+            match self.merge(filter.as_ref(), row.view(), &arena) {
                 Err(error) if concerns_one_document(error.code()) => failed = failed.and(Err(error)),
                 result => result?,
             }
@@ -120,21 +120,21 @@ impl Running {
 
     /// Merges one document by the stage's modes. `whenMatched: "fail"` is an insert, whose duplicate key error is the
     /// result.
-    fn merge(&self, filter: Option<&DocumentBuf>, document: Document<'_>, arena: &Arena) -> Result<()> {
+    fn merge(&self, filter: Option<&DocumentBuf>, row: RowView<'_>, arena: &Arena) -> Result<()> {
         let (collections, context) = (&self.environment.collections, &self.environment.context);
         let not_matched = self.stage.not_matched;
         let Some(filter) = filter else {
             // A document without `_id` cannot match; the insert creates one.
             return match not_matched {
-                NotMatched::Insert => collections.insert(self.into(), document, context),
+                NotMatched::Insert => collections.insert(self.into(), row.document, context),
                 NotMatched::Discard => Ok(()),
                 NotMatched::Fail => Err(no_match()),
             };
         };
         if let Matched::Fail = self.stage.matched {
-            return collections.insert(self.into(), document, context);
+            return collections.insert(self.into(), row.document, context);
         }
-        let found = self.update(filter.view(), document, arena).map_err(|error| match error.code() {
+        let found = self.update(filter.view(), row, arena).map_err(|error| match error.code() {
             ErrorCode::ImmutableField => error.context(
                 "$merge failed to update the matching document, did you attempt to modify the _id or the shard key?",
             ),
@@ -147,12 +147,13 @@ impl Running {
     }
 
     /// Updates the matching document, or inserts if the mode is to insert. Returns whether a document matched.
-    fn update(&self, filter: Document<'_>, document: Document<'_>, arena: &Arena) -> Result<bool> {
+    fn update(&self, filter: Document<'_>, row: RowView<'_>, arena: &Arena) -> Result<bool> {
+        let document = row.document;
         let (collections, context) = (&self.environment.collections, &self.environment.context);
         let insert = matches!(self.stage.not_matched, NotMatched::Insert).then_some(document);
         let operator = match &self.stage.matched {
             Matched::Pipeline { update, variables } => {
-                let context: Arc<Context> = Arc::new(variables.set(document, context, arena)?);
+                let context: Arc<Context> = Arc::new(variables.set(row, context, arena)?);
                 return collections.update(self.into(), filter, update.view(), insert, &context);
             }
             Matched::Replace => {

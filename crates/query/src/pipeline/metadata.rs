@@ -1,37 +1,13 @@
 //! Metadata (`$meta`) in a pipeline.
 //!
-//! The source notes the metadata of the document it yields, and a [`Carrier`](crate::metadata) takes it through
-//! blocking stages. This module handles stages that give a document a sort key and stages that create documents.
+//! Rows carry metadata from their source through the stages. This module checks whether a source gives the metadata that
+//! a pipeline asks for.
 
+use super::Pipeline;
 use super::filter_paths::has_text;
 use super::operator::Kind;
-use super::{Environment, Pipeline, Stage, Step, Stream};
-use crate::{Context, DocumentMetadata, MetaKind, SortPattern};
-use base::bson::DocumentCow;
+use crate::{Context, MetaKind};
 use base::{Result, err};
-use std::sync::Arc;
-
-impl Step {
-    /// Returns the output of the stage, wrapped if its metadata must be noted.
-    ///
-    /// Errors: the errors of parsing a sort pattern again, which cannot occur.
-    pub(super) fn after(&self, output: Stream, environment: &Environment) -> Result<Stream> {
-        let context = &environment.context;
-        let sort = match self.operator.kind() {
-            Kind::Sort { pattern, .. } if context.metadata.wants(MetaKind::SortKey) => {
-                Some(SortPattern::parse(pattern.view())?.collated(&context.collation))
-            }
-            Kind::Sort { .. } => return Ok(output),
-            Kind::Source => None,
-            _ if self.definition.makes_new => None,
-            _ => return Ok(output),
-        };
-        match context.metadata.wants_any() {
-            true => Ok(Box::new(Noting { input: output, context: context.clone(), sort })),
-            false => Ok(output),
-        }
-    }
-}
 
 impl Pipeline {
     /// Checks the metadata that stages request. Errors: 40218 for metadata of a search if the first stage is not this
@@ -91,37 +67,14 @@ impl Pipeline {
     }
 }
 
-/// Notes the metadata of documents that are new or have been sorted by a pattern.
-struct Noting {
-    input: Stream,
-    context: Arc<Context>,
-    sort: Option<SortPattern>,
-}
-
-impl Stage for Noting {
-    fn next(&mut self) -> Result<Option<DocumentCow>> {
-        let Some(document) = self.input.next()? else { return Ok(None) };
-        let mut noted = DocumentMetadata::default();
-        if let Some(pattern) = &self.sort {
-            noted = self.context.metadata.noted().clone();
-            noted.sort_key = Some(pattern.values(document.view(), &noted)?);
-        }
-        self.context.metadata.note(noted);
-        Ok(Some(document))
-    }
-}
-
 /// Returns a test source. Each document has its number as record id, and half of it as text score.
 #[cfg(test)]
-pub(crate) fn numbered(documents: Vec<base::bson::DocumentBuf>, context: &Arc<Context>) -> Stream {
-    let context = context.clone();
-    super::from_iter(documents.into_iter().zip(1i32..).map(move |(document, number)| {
-        context.metadata.note(DocumentMetadata {
-            record_id: Some(i64::from(number)),
-            text_score: Some(f64::from(number) / 2.0),
-            ..DocumentMetadata::default()
-        });
-        Ok(document.into())
+pub(crate) fn numbered(documents: Vec<base::bson::DocumentBuf>) -> super::Stream {
+    super::from_iter(documents.into_iter().zip(1u32..).map(|(document, number)| {
+        let metadata =
+            crate::DocumentMetadata { text_score: Some(f64::from(number) / 2.0), ..Default::default() };
+        let row = crate::Row::stored(u64::from(number), document);
+        Ok(crate::Row { metadata: Some(Box::new(metadata)), ..row })
     }))
 }
 

@@ -1,4 +1,4 @@
-//! Aggregation pipelines: parsed completely before any document is read, then pulled one document at a time.
+//! Aggregation pipelines: parsed completely before any document is read, then pulled one [`Row`] at a time.
 //!
 //! [`Pipeline::parse`] turns the array of stages into [`Step`]s, each with its [`Operator`]. [`Pipeline::run`] stacks
 //! the running stages on a source. A running stage is a pull iterator ([`Stage`]) that owns all its state, so a cursor
@@ -76,7 +76,7 @@ pub use registry::{first_stage, stages, stages_of};
 pub use source::{from_documents, from_iter};
 
 use base::Result;
-use base::bson::{Array, DocumentBuf, DocumentCow};
+use base::bson::{Array, DocumentBuf};
 use depth::{Bounded, Growth};
 use operator::{Kind, Operator};
 use parse::Scope;
@@ -84,16 +84,16 @@ pub(crate) use parse::check_length;
 pub use parse::{DEPTH_MAX, too_deep};
 use std::sync::Arc;
 
-use crate::Context;
+use crate::{Context, Row};
 
 /// A running source or stage, which returns documents one at a time.
 ///
 /// It owns its plan, snapshot and environment (no borrows). An open cursor can therefore keep it between requests,
 /// which may run on different threads.
 pub trait Stage: Send {
-    /// Returns the next document, or `None` at the end. After the end it always returns `None`, except for a change
-    /// stream, which may have more documents later.
-    fn next(&mut self) -> Result<Option<DocumentCow>>;
+    /// Returns the next row, or `None` at the end. After the end it always returns `None`, except for a change stream,
+    /// which may have more rows later.
+    fn next(&mut self) -> Result<Option<Row>>;
 }
 
 /// A boxed stage.
@@ -162,8 +162,7 @@ impl Pipeline {
         let mut growth = Growth::default();
         let below = environment.below(self.steps.len())?;
         for step in &self.steps {
-            let output = Arc::clone(&step.operator).start(stream, &below)?;
-            stream = each(step.after(output, environment)?);
+            stream = each(Arc::clone(&step.operator).start(stream, &below)?);
             if growth.note(step.growth) {
                 stream = Box::new(Bounded(stream));
             }

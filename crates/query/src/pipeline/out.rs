@@ -10,8 +10,9 @@ use super::definition::{Asker, Resource, Right};
 use super::operator::Operator;
 use super::parse::{Parsed, Scope};
 use super::{Environment, Stage, Stream, target};
+use crate::Row;
 use crate::tick::Tick;
-use base::bson::{DocumentCow, Element, Value};
+use base::bson::{Element, Value};
 use base::{Result, err};
 use std::sync::Arc;
 
@@ -58,13 +59,13 @@ struct Running {
 
 impl Stage for Running {
     /// Writes all documents and returns none. After an error the collection keeps its old content.
-    fn next(&mut self) -> Result<Option<DocumentCow>> {
+    fn next(&mut self) -> Result<Option<Row>> {
         let Some(mut input) = self.input.take() else { return Ok(None) };
         let mut tick = Tick::new(&self.environment.context);
         let mut sink = self.environment.collections.out(&self.stage.0, &self.environment.context)?;
-        while let Some(document) = input.next()? {
+        while let Some(row) = input.next()? {
             tick.check()?;
-            sink.write(document)?;
+            sink.write(row.document)?;
         }
         sink.finish()?;
         Ok(None)

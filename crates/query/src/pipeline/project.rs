@@ -12,8 +12,8 @@ use super::operator::{Effect, Operator, Reads};
 use super::parse::{Parsed, Scope};
 use super::{Environment, Stage, Stream};
 use crate::expression::{Dependencies, Expression};
-use crate::{Arena, Context, Projection};
-use base::bson::{Document, DocumentCow, Element, FieldName, Path, Value};
+use crate::{Arena, Context, Projection, Row};
+use base::bson::{Document, Element, FieldName, Path, Value};
 use base::{Result, err};
 use std::sync::Arc;
 
@@ -162,12 +162,12 @@ struct Running {
 }
 
 impl Stage for Running {
-    fn next(&mut self) -> Result<Option<DocumentCow>> {
-        let Some(document) = self.input.next()? else { return Ok(None) };
-        let shaped = self.stage.projection.apply(document.view(), None, &self.context, &self.arena)?;
+    fn next(&mut self) -> Result<Option<Row>> {
+        let Some(row) = self.input.next()? else { return Ok(None) };
+        let shaped = self.stage.projection.apply(row.view(), None, &self.context, &self.arena)?;
         self.arena.reset();
         self.context.steps(shaped.bytes().len() / 1024)?;
-        Ok(Some(shaped.into()))
+        Ok(Some(row.with(shaped)))
     }
 }
 

@@ -9,8 +9,8 @@ use super::parse::{Parsed, Scope};
 use super::{Environment, Stage, Stream};
 use crate::expression::Expression;
 use crate::tick::Tick;
-use crate::{Arena, Context};
-use base::bson::{Array, Builder, Document, DocumentBuf, DocumentCow, Element, MAX_DEPTH, Value};
+use crate::{Arena, Context, Row, RowView};
+use base::bson::{Array, Builder, DocumentBuf, Element, MAX_DEPTH, Value};
 use base::{Result, err};
 use std::sync::Arc;
 
@@ -31,7 +31,7 @@ enum Verdict {
 
 impl Redact {
     /// Evaluates the expression at one level. Errors: 17053 for any other value.
-    fn verdict(&self, level: Document<'_>, context: &Context) -> Result<Verdict> {
+    fn verdict(&self, level: RowView<'_>, context: &Context) -> Result<Verdict> {
         let arena = Arena::new();
         match self.0.evaluate(level, context, &arena)? {
             Some(Value::String("keep")) => Ok(Verdict::Keep),
@@ -48,10 +48,10 @@ impl Redact {
         }
     }
 
-    /// Returns the remaining part of a document, if any.
-    fn document(&self, level: Document<'_>, depth: usize, context: &Context) -> Result<Option<DocumentBuf>> {
+    /// Returns the remaining part of a row's document, if any.
+    fn document(&self, level: RowView<'_>, depth: usize, context: &Context) -> Result<Option<DocumentBuf>> {
         match self.verdict(level, context)? {
-            Verdict::Keep => Ok(Some(level.to_owned())),
+            Verdict::Keep => Ok(Some(level.document.to_owned())),
             Verdict::Prune => Ok(None),
             // Documents created by a pipeline may nest deeper than stored ones.
             Verdict::Descend if depth >= 2 * MAX_DEPTH => {
@@ -59,15 +59,15 @@ impl Redact {
             }
             Verdict::Descend => {
                 let mut builder = Builder::new();
-                for element in level {
+                for element in level.document {
                     match element.value() {
                         Value::Document(inner) => {
-                            let kept = self.document(inner, depth + 1, context)?;
+                            let kept = self.document(level.with(inner), depth + 1, context)?;
                             builder.append_optional(element.field_name(), kept.as_ref());
                         }
                         Value::Array(array) => {
                             builder.begin_array(element.field_name());
-                            self.array(array, depth + 1, context, &mut builder)?;
+                            self.array((array, level), depth + 1, context, &mut builder)?;
                             builder.end();
                         }
                         _ => {
@@ -81,20 +81,26 @@ impl Redact {
     }
 
     /// Appends the remaining elements of an array to the open array.
-    fn array(&self, array: Array<'_>, depth: usize, context: &Context, builder: &mut Builder) -> Result<()> {
+    fn array(
+        &self,
+        (array, level): (Array<'_>, RowView<'_>),
+        depth: usize,
+        context: &Context,
+        builder: &mut Builder,
+    ) -> Result<()> {
         if depth >= 2 * MAX_DEPTH {
             return Err(err!(Overflow, "$redact: document nested deeper than {} levels", 2 * MAX_DEPTH));
         }
         for value in array.iter() {
             match value {
                 Value::Document(inner) => {
-                    if let Some(kept) = self.document(inner, depth + 1, context)? {
+                    if let Some(kept) = self.document(level.with(inner), depth + 1, context)? {
                         builder.push(&kept);
                     }
                 }
                 Value::Array(inner) => {
                     builder.push_array();
-                    self.array(inner, depth + 1, context, builder)?;
+                    self.array((inner, level), depth + 1, context, builder)?;
                     builder.end();
                 }
                 other => {
@@ -122,11 +128,11 @@ struct Running {
 }
 
 impl Stage for Running {
-    fn next(&mut self) -> Result<Option<DocumentCow>> {
-        while let Some(document) = self.input.next()? {
+    fn next(&mut self) -> Result<Option<Row>> {
+        while let Some(row) = self.input.next()? {
             self.tick.check()?;
-            if let Some(kept) = self.stage.document(document.view(), 0, &self.context)? {
-                return Ok(Some(kept.into()));
+            if let Some(kept) = self.stage.document(row.view(), 0, &self.context)? {
+                return Ok(Some(row.with(kept)));
             }
         }
         Ok(None)

@@ -9,8 +9,8 @@ use super::operator::{Operator, Reads};
 use super::parse::{Parsed, Scope};
 use super::{Environment, Stage, Stream};
 use crate::expression::{Dependencies, Expression};
-use crate::{Arena, Context};
-use base::bson::{Document, DocumentCow, Element, Value};
+use crate::{Arena, Context, Row};
+use base::bson::{Document, Element, Value};
 use base::{Error, Result, err};
 use std::sync::Arc;
 
@@ -84,17 +84,17 @@ struct Running {
 }
 
 impl Stage for Running {
-    fn next(&mut self) -> Result<Option<DocumentCow>> {
-        let Some(document) = self.input.next()? else { return Ok(None) };
-        let replaced = match self.stage.new_root.evaluate(document.view(), &self.context, &self.arena)? {
+    fn next(&mut self) -> Result<Option<Row>> {
+        let Some(row) = self.input.next()? else { return Ok(None) };
+        let replaced = match self.stage.new_root.evaluate(row.view(), &self.context, &self.arena)? {
             Some(Value::Document(root)) => {
                 self.context.steps(root.bytes().len() / 1024)?;
-                root.to_owned().into()
+                root.to_owned()
             }
-            other => return Err(self.stage.not_a_document(other, document.view())),
+            other => return Err(self.stage.not_a_document(other, row.document.view())),
         };
         self.arena.reset();
-        Ok(Some(replaced))
+        Ok(Some(row.with(replaced)))
     }
 }
 

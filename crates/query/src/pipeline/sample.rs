@@ -7,10 +7,10 @@
 use super::operator::{Operator, Reads};
 use super::parse::{Parsed, Scope};
 use super::{Environment, Stage, Stream};
-use crate::metadata::Carrier;
+use crate::row::Carrier;
 use crate::tick::Tick;
-use crate::{Context, Sorter};
-use base::bson::{DocumentCow, Element, Value};
+use crate::{Context, Row, Sorter};
+use base::bson::{Element, Value};
 use base::{Result, err};
 use std::sync::Arc;
 
@@ -66,12 +66,12 @@ struct Running {
 }
 
 impl Stage for Running {
-    fn next(&mut self) -> Result<Option<DocumentCow>> {
+    fn next(&mut self) -> Result<Option<Row>> {
         if let Some(mut input) = self.input.take() {
             // The first documents in the order of random keys are a sample without replacement.
-            while let Some(document) = input.next()? {
+            while let Some(row) = input.next()? {
                 self.tick.check()?;
-                self.sorter.add(&self.context.random().to_be_bytes(), 0, self.carrier.hold(document))?;
+                self.sorter.add(&self.context.random().to_be_bytes(), 0, self.carrier.hold(row))?;
             }
             self.sorter.finish()?;
         }

@@ -17,11 +17,11 @@ use super::operator::Operator;
 use super::parse::{Parsed, Scope};
 use super::{Environment, Stage, Stream};
 use crate::field_path::checked_path;
-use crate::metadata::Carrier;
+use crate::row::Carrier;
 use crate::tick::Tick;
 use crate::window::{Function, Gathered, Given, Partition, SortBy, parse_output};
-use crate::{Arena, Context, Expression, SortPattern, Sorter};
-use base::bson::{Document, DocumentCow, Element, Path, Value, ValueBuf};
+use crate::{Arena, Context, Expression, Row, RowView, SortPattern, Sorter};
+use base::bson::{DocumentCow, Element, Path, Value, ValueBuf};
 use base::{Result, err};
 use std::cell::Cell;
 use std::sync::Arc;
@@ -141,11 +141,11 @@ struct Ready {
 
 impl Running {
     /// Returns the key of a document's partition. Errors: TypeMismatch for an array.
-    fn partition_key(&self, document: Document<'_>) -> Result<Vec<u8>> {
+    fn partition_key(&self, row: RowView<'_>) -> Result<Vec<u8>> {
         let mut key = Vec::new();
         if let Some(expression) = &self.stage.partition_by {
             let arena = Arena::new();
-            let value = expression.evaluate(document, &self.environment.context, &arena)?;
+            let value = expression.evaluate(row, &self.environment.context, &arena)?;
             let value = value.unwrap_or(Value::Null);
             if let Value::Array(_) = value {
                 return Err(err!(
@@ -160,13 +160,13 @@ impl Running {
     }
 
     fn sort(&mut self, mut input: Stream) -> Result<()> {
-        while let Some(document) = input.next()? {
-            self.tick.weigh(document.view().bytes().len())?;
-            let mut key = self.partition_key(document.view())?;
+        while let Some(row) = input.next()? {
+            self.tick.weigh(row.document.view().bytes().len())?;
+            let mut key = self.partition_key(row.view())?;
             if let Some(sort_by) = &self.stage.sort_by {
-                sort_by.pattern.key_in(document.view(), &self.environment.context, &mut key)?;
+                sort_by.pattern.key_in(row.view(), &self.environment.context, &mut key)?;
             }
-            self.sorter.add(&key, 0, self.carrier.hold(document))?;
+            self.sorter.add(&key, 0, self.carrier.hold(row))?;
         }
         self.sorter.finish()?;
         self.ahead = self.next_sorted()?;
@@ -175,14 +175,15 @@ impl Running {
 
     fn next_sorted(&mut self) -> Result<Option<(Vec<u8>, DocumentCow)>> {
         let Some((_, held)) = self.sorter.give()? else { return Ok(None) };
-        Ok(Some((self.partition_key(self.carrier.look(held.view()))?, held)))
+        let key = self.carrier.look(held.view(), |row| self.partition_key(row))?;
+        Ok(Some((key, held)))
     }
 
     /// Gathers the documents of the next partition.
     ///
     /// Errors: 5643011 beyond the memory limit if spilling is not allowed; the errors of temporary files.
     fn gather(&mut self) -> Result<Gathered> {
-        let mut documents = Gathered::of(&self.carrier, &self.environment.context.spills);
+        let mut documents = Gathered::of(self.carrier, &self.environment.context.spills);
         let Some((key, first)) = self.ahead.take() else { return Ok(documents) };
         let (limit, disk) = (self.environment.context.limits.window, self.environment.allow_disk_use);
         documents.add(first, limit, disk)?;
@@ -224,27 +225,28 @@ impl Running {
         Ok(Ready { documents: documents.give(), columns })
     }
 
-    /// Returns the next document of the current partition.
-    fn give(&mut self) -> Result<Option<DocumentCow>> {
-        let Some(mut document) = self.ready.documents.next()? else { return Ok(None) };
+    /// Returns the next row of the current partition.
+    fn give(&mut self) -> Result<Option<Row>> {
+        let Some(mut row) = self.ready.documents.next()? else { return Ok(None) };
         for ((path, _), column) in self.stage.outputs.iter().zip(&mut self.ready.columns) {
             let value = column.next();
-            document = set_path(document.view(), path, value.as_ref().map(ValueBuf::view)).into();
-            self.environment.context.limits.check_document(document.view().bytes().len())?;
+            let set = set_path(row.document.view(), path, value.as_ref().map(ValueBuf::view));
+            self.environment.context.limits.check_document(set.bytes().len())?;
+            row.document = set.into();
         }
-        Ok(Some(document))
+        Ok(Some(row))
     }
 }
 
 impl Stage for Running {
-    fn next(&mut self) -> Result<Option<DocumentCow>> {
+    fn next(&mut self) -> Result<Option<Row>> {
         if let Some(input) = self.input.take() {
             self.sort(input)?;
         }
         loop {
             self.tick.check()?;
-            if let Some(document) = self.give()? {
-                return Ok(Some(document));
+            if let Some(row) = self.give()? {
+                return Ok(Some(row));
             }
             let documents = self.gather()?;
             if documents.len() == 0 {

@@ -3,8 +3,9 @@
 use super::operator::{Kind, Operator, Reads};
 use super::parse::{Parsed, Scope, non_negative};
 use super::{Environment, Stage, Step, Stream};
+use crate::Row;
 use crate::tick::Tick;
-use base::bson::{Builder, DocumentCow, Element};
+use base::bson::{Builder, Element};
 use base::{Result, err};
 use std::sync::Arc;
 
@@ -46,7 +47,7 @@ struct Running {
 }
 
 impl Stage for Running {
-    fn next(&mut self) -> Result<Option<DocumentCow>> {
+    fn next(&mut self) -> Result<Option<Row>> {
         while self.left > 0 {
             self.left -= 1;
             self.tick.check()?;

@@ -10,10 +10,10 @@
 use super::operator::{Effect, Kind, Operator, Reads};
 use super::parse::{Parsed, Scope};
 use super::{Environment, Stage, Step, Stream};
-use crate::metadata::Carrier;
+use crate::row::Carrier;
 use crate::tick::Tick;
-use crate::{Context, SortPattern, Sorter};
-use base::bson::{Builder, DocumentBuf, DocumentCow, Element, Value};
+use crate::{Context, MetaKind, Row, SortPattern, Sorter};
+use base::bson::{Builder, DocumentBuf, Element, Value};
 use base::{Result, err};
 use std::sync::Arc;
 
@@ -89,19 +89,24 @@ struct Running {
 }
 
 impl Stage for Running {
-    fn next(&mut self) -> Result<Option<DocumentCow>> {
+    fn next(&mut self) -> Result<Option<Row>> {
         if let Some(mut input) = self.input.take() {
             let mut key = Vec::new();
-            while let Some(document) = input.next()? {
+            while let Some(row) = input.next()? {
                 self.tick.check()?;
                 key.clear();
-                self.pattern.key_in(document.view(), &self.context, &mut key)?;
-                self.sorter.add(&key, 0, self.carrier.hold(document))?;
+                self.pattern.key_in(row.view(), &self.context, &mut key)?;
+                self.sorter.add(&key, 0, self.carrier.hold(row))?;
             }
             self.sorter.finish()?;
         }
         self.tick.check()?;
-        Ok(self.sorter.give()?.map(|(_, held)| self.carrier.release(held)))
+        let Some((_, held)) = self.sorter.give()? else { return Ok(None) };
+        let mut row = self.carrier.release(held);
+        if self.context.metadata.wants(MetaKind::SortKey) {
+            self.pattern.note(&mut row)?;
+        }
+        Ok(Some(row))
     }
 }
 

@@ -225,7 +225,7 @@ impl Run {
         let collections = Arc::clone(&self.collections) as Arc<dyn Collections>;
         let mut environment = Environment::new(collections, context);
         environment.allow_disk_use = self.disk;
-        let source = super::metadata::numbered(self.input.clone(), &environment.context);
+        let source = super::metadata::numbered(self.input.clone());
         collect(pipeline.run(source, &environment)?)
     }
 
@@ -269,8 +269,8 @@ impl Run {
 
 pub(crate) fn collect(mut stream: Stream) -> Result<Vec<DocumentBuf>> {
     let mut documents = Vec::new();
-    while let Some(document) = stream.next()? {
-        documents.push(match document {
+    while let Some(row) = stream.next()? {
+        documents.push(match row.document {
             DocumentCow::Owned(document) => document,
             shared => shared.view().to_owned(),
         });

@@ -12,7 +12,8 @@ use super::operator::Operator;
 use super::parse::{Outer, Parsed, Scope};
 use super::source::from_documents;
 use super::{Environment, Pipeline, Stage, Stream};
-use base::bson::{DocumentCow, Element, Value};
+use crate::Row;
+use base::bson::{Element, Value};
 use base::{Result, err};
 use std::sync::Arc;
 
@@ -89,9 +90,9 @@ struct Running {
 }
 
 impl Stage for Running {
-    fn next(&mut self) -> Result<Option<DocumentCow>> {
-        if let Some(document) = self.input.next()? {
-            return Ok(Some(document));
+    fn next(&mut self) -> Result<Option<Row>> {
+        if let Some(row) = self.input.next()? {
+            return Ok(Some(row));
         }
         if self.second {
             return Ok(None);

@@ -13,9 +13,10 @@ use super::fields::set_path;
 use super::operator::{Effect, Kind, Operator, Reads};
 use super::parse::{Parsed, Scope};
 use super::{Environment, Stage, Stream};
+use crate::Row;
 use crate::field_path::checked_path;
 use crate::tick::Tick;
-use base::bson::{Array, Document, DocumentBuf, DocumentCow, Element, Elements, Path, Value};
+use base::bson::{Array, Document, DocumentBuf, Element, Elements, Path, Value};
 use base::{Result, err};
 use std::sync::Arc;
 
@@ -143,9 +144,9 @@ struct Running {
     current: Option<Current>,
 }
 
-/// The document being unwound, and the progress.
+/// The row being unwound, and the progress.
 struct Current {
-    document: DocumentCow,
+    row: Row,
     /// Bytes of the remaining elements, counted from the end of the array.
     left: usize,
     position: i64,
@@ -154,7 +155,7 @@ struct Current {
 impl Current {
     /// Returns the document of the next element.
     fn next(&mut self, stage: &Unwind) -> Option<DocumentBuf> {
-        let document = self.document.view();
+        let document = self.row.document.view();
         let array = stage.path.get(document)?.as_array()?;
         let mut elements = elements_left(array, self.left)?;
         let element = elements.next()?;
@@ -178,42 +179,52 @@ fn elements_left(array: Array<'_>, left: usize) -> Option<Elements<'_>> {
 impl Running {
     /// Starts the next document. Returns its output if it has no elements to unwind; `None` if elements follow or the
     /// document is dropped.
-    fn begin(&mut self, document: DocumentCow) -> Option<DocumentCow> {
+    fn begin(&mut self, row: Row) -> Option<Row> {
         let stage = &self.stage;
-        match stage.path.get(document.view()) {
+        let document = row.document.view();
+        match stage.path.get(document) {
             Some(Value::Array(array)) if !array.is_empty() => {
                 let left = array.elements().rest().len();
-                self.current = Some(Current { document, left, position: 0 });
+                self.current = Some(Current { row, left, position: 0 });
                 None
             }
-            Some(Value::Array(_)) if stage.preserve => Some(stage.output(document.view(), None, None).into()),
+            Some(Value::Array(_)) if stage.preserve => {
+                let alone = stage.output(document, None, None);
+                Some(row.with(alone))
+            }
             None | Some(Value::Null | Value::Undefined) if stage.preserve => match &stage.index {
-                Some(path) => Some(set_path(document.view(), path, Some(Value::Null)).into()),
-                None => Some(document),
+                Some(path) => {
+                    let indexed = set_path(document, path, Some(Value::Null));
+                    Some(row.with(indexed))
+                }
+                None => Some(row),
             },
             None | Some(Value::Array(_) | Value::Null | Value::Undefined) => None,
             Some(_) => match &stage.index {
-                Some(path) => Some(set_path(document.view(), path, Some(Value::Null)).into()),
-                None => Some(document),
+                Some(path) => {
+                    let indexed = set_path(document, path, Some(Value::Null));
+                    Some(row.with(indexed))
+                }
+                None => Some(row),
             },
         }
     }
 }
 
 impl Stage for Running {
-    fn next(&mut self) -> Result<Option<DocumentCow>> {
+    fn next(&mut self) -> Result<Option<Row>> {
         loop {
             self.tick.check()?;
             if let Some(current) = &mut self.current {
                 if let Some(output) = current.next(&self.stage) {
                     self.tick.weigh(output.bytes().len())?;
-                    return Ok(Some(output.into()));
+                    return Ok(Some(current.row.another(output)));
                 }
                 self.current = None;
             }
-            let Some(document) = self.input.next()? else { return Ok(None) };
-            if let Some(output) = self.begin(document) {
-                self.tick.weigh(output.view().bytes().len())?;
+            let Some(row) = self.input.next()? else { return Ok(None) };
+            if let Some(output) = self.begin(row) {
+                self.tick.weigh(output.document.view().bytes().len())?;
                 return Ok(Some(output));
             }
         }

@@ -1,8 +1,8 @@
 //! `let` of `$lookup` and `$merge`: variables of a sub-pipeline, evaluated for each document.
 
 use crate::expression::{Dependencies, Expression, check_name_for_binding};
-use crate::{Arena, Context};
-use base::bson::{Document, Element, Path, Value, ValueBuf};
+use crate::{Arena, Context, RowView};
+use base::bson::{Element, Path, Value, ValueBuf};
 use base::{Result, err};
 
 /// Parsed variables in the given order.
@@ -39,11 +39,11 @@ impl Let {
         outer.with_variables(variables)
     }
 
-    /// Returns the context for running it on one document.
-    pub(crate) fn set(&self, document: Document<'_>, outer: &Context, arena: &Arena) -> Result<Context> {
+    /// Returns the context for running it on one row.
+    pub(crate) fn set(&self, row: RowView<'_>, outer: &Context, arena: &Arena) -> Result<Context> {
         let mut variables = outer.variables.clone();
         for (name, expression) in &self.variables {
-            let value = expression.evaluate(document, outer, arena)?;
+            let value = expression.evaluate(row, outer, arena)?;
             put(&mut variables, name, value.map(|value| value.to_owned()));
         }
         Ok(outer.with_variables(variables))

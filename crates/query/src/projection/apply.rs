@@ -2,14 +2,14 @@
 
 use super::Kind;
 use super::tree::{Node, Slice, Tree};
-use crate::{Arena, Context, Matcher};
+use crate::{Arena, Context, Matcher, RowView};
 use base::Result;
 use base::bson::{Array, Builder, Document, Element, FieldName, Value};
 
 /// The projection of one document.
 pub(super) struct Walk<'a> {
     pub(super) kind: Kind,
-    pub(super) root: Document<'a>,
+    pub(super) root: RowView<'a>,
     pub(super) context: &'a Context,
     pub(super) arena: &'a Arena,
 }

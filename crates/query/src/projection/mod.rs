@@ -12,7 +12,7 @@ mod tree;
 mod tests;
 
 use crate::pipeline::depth;
-use crate::{Arena, Context};
+use crate::{Arena, Context, RowView};
 use base::Result;
 use base::bson::{Builder, Document, DocumentBuf, FieldName, Path, Value, check_depth};
 use parse::Flavour;
@@ -85,16 +85,17 @@ impl Projection {
     /// Computed values live in `arena`.
     ///
     /// Errors: errors of expressions; 51246 if the positional `$` has no match.
-    pub fn apply(
+    pub fn apply<'r>(
         &self,
-        document: Document<'_>,
+        row: impl Into<RowView<'r>>,
         position: Option<usize>,
         context: &Context,
         arena: &Arena,
     ) -> Result<DocumentBuf> {
-        let mut out = Builder::with_buffer(Vec::with_capacity(document.bytes().len()));
-        let walk = apply::Walk { kind: self.kind, root: document, context, arena };
-        walk.document(&self.tree, document, &mut out)?;
+        let root = row.into();
+        let mut out = Builder::with_buffer(Vec::with_capacity(root.document.bytes().len()));
+        let walk = apply::Walk { kind: self.kind, root, context, arena };
+        walk.document(&self.tree, root.document, &mut out)?;
         let projected = out.finish();
         if self.may_deepen {
             check_depth(projected.view())?;

@@ -48,9 +48,9 @@ impl<'a> Arguments<'a> {
     fn of(accumulation: &'a Accumulation, partition: &Partition<'a>) -> Result<Arguments<'a>> {
         let mut arena = Arena::new();
         let mut values = Vec::with_capacity(partition.len());
-        partition.each(&mut |document| {
+        partition.each(&mut |row| {
             arena.reset();
-            let argument = accumulation.argument(document, partition.context, &arena)?;
+            let argument = accumulation.argument(row, partition.context, &arena)?;
             let argument = argument.map(|value| value.to_owned());
             partition.hold_value(argument.as_ref())?;
             values.push(argument);

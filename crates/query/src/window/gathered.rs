@@ -1,8 +1,9 @@
 //! The documents of a partition, either in memory or in a temporary file.
 
-use crate::metadata::Carrier;
+use crate::row::Carrier;
 use crate::spill::{Run, RunWriter, SpillFile, SpillFolder};
-use base::bson::{Document, DocumentCow};
+use crate::{Row, RowView};
+use base::bson::DocumentCow;
 use base::{Result, err};
 use std::cell::RefCell;
 
@@ -28,8 +29,8 @@ pub(crate) struct Given {
 
 impl Gathered {
     /// Starts an empty list, for documents in the form of this carrier and a temporary file in a folder.
-    pub(crate) fn of(carrier: &Carrier, folder: &SpillFolder) -> Gathered {
-        Gathered { carrier: carrier.clone(), file: SpillFile::within(folder), ..Gathered::default() }
+    pub(crate) fn of(carrier: Carrier, folder: &SpillFolder) -> Gathered {
+        Gathered { carrier, file: SpillFile::within(folder), ..Gathered::default() }
     }
 
     /// The number of documents.
@@ -86,14 +87,14 @@ impl Gathered {
     }
 
     /// Visits every document in order.
-    pub(crate) fn each(&self, visit: &mut dyn FnMut(Document<'_>) -> Result<()>) -> Result<()> {
+    pub(crate) fn each(&self, visit: &mut dyn FnMut(RowView<'_>) -> Result<()>) -> Result<()> {
         let Some(run) = &self.run else {
-            return self.held.iter().try_for_each(|held| visit(self.carrier.look(held.view())));
+            return self.held.iter().try_for_each(|held| self.carrier.look(held.view(), &mut *visit));
         };
         let mut run = run.borrow_mut();
         run.restart();
         while let Some(record) = run.next()? {
-            visit(self.carrier.look(record.document.view()))?;
+            self.carrier.look(record.document.view(), &mut *visit)?;
         }
         Ok(())
     }
@@ -108,8 +109,8 @@ impl Gathered {
 }
 
 impl Given {
-    /// The next document.
-    pub(crate) fn next(&mut self) -> Result<Option<DocumentCow>> {
+    /// The next row.
+    pub(crate) fn next(&mut self) -> Result<Option<Row>> {
         let held = match &self.run {
             None => self.held.next(),
             Some(run) => run.borrow_mut().next()?.map(|record| record.document),

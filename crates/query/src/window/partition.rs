@@ -2,8 +2,8 @@
 
 use super::Gathered;
 use crate::tick::Tick;
-use crate::{Arena, Context, Expression, SortPattern};
-use base::bson::{Document, Path, Value, ValueBuf};
+use crate::{Arena, Context, Expression, RowView, SortPattern};
+use base::bson::{Path, Value, ValueBuf};
 use base::{Result, err};
 use std::cell::Cell;
 
@@ -96,12 +96,12 @@ impl Partition<'_> {
         self.documents.len()
     }
 
-    /// Visits every document in order.
-    pub(crate) fn each(&self, visit: &mut dyn FnMut(Document<'_>) -> Result<()>) -> Result<()> {
+    /// Visits every row in order.
+    pub(crate) fn each(&self, visit: &mut dyn FnMut(RowView<'_>) -> Result<()>) -> Result<()> {
         let mut tick = Tick::new(self.context);
-        self.documents.each(&mut |document| {
+        self.documents.each(&mut |row| {
             tick.check()?;
-            visit(document)
+            visit(row)
         })
     }
 
@@ -118,9 +118,9 @@ impl Partition<'_> {
     pub(crate) fn values(&self, expression: &Expression) -> Result<Vec<Option<ValueBuf>>> {
         let mut arena = Arena::new();
         let mut values = Vec::with_capacity(self.len());
-        self.each(&mut |document| {
+        self.each(&mut |row| {
             arena.reset();
-            let value = expression.evaluate(document, self.context, &arena)?;
+            let value = expression.evaluate(row, self.context, &arena)?;
             let value = value.map(|value| value.to_owned());
             self.hold_value(value.as_ref())?;
             values.push(value);
@@ -132,8 +132,8 @@ impl Partition<'_> {
     /// Returns the values of the sort path; missing values are null.
     pub(crate) fn sort_values(&self, path: &Path) -> Result<Vec<ValueBuf>> {
         let mut values = Vec::with_capacity(self.len());
-        self.each(&mut |document| {
-            let value = path.get(document).unwrap_or(Value::Null).to_owned();
+        self.each(&mut |row| {
+            let value = path.get(row.document).unwrap_or(Value::Null).to_owned();
             self.hold_value(Some(&value))?;
             values.push(value);
             Ok(())
@@ -146,9 +146,9 @@ impl Partition<'_> {
         let Some(sort_by) = self.sort_by else { return Ok(vec![false; self.len()]) };
         let (mut before, mut key) = (None, Vec::new());
         let mut ties = Vec::with_capacity(self.len());
-        self.each(&mut |document| {
+        self.each(&mut |row| {
             key.clear();
-            sort_by.pattern.key_in(document, self.context, &mut key)?;
+            sort_by.pattern.key_in(row, self.context, &mut key)?;
             ties.push(before.as_deref() == Some(key.as_slice()));
             before = Some(key.clone());
             Ok(())

@@ -170,9 +170,10 @@ fn project(
     context: &Context,
 ) -> Result<Option<DocumentBuf>> {
     let Some(value) = &outcome.value else { return Ok(None) };
-    let Some(projection) = projection else { return Ok(Some(value.view().to_owned())) };
+    let document = value.document.view();
+    let Some(projection) = projection else { return Ok(Some(document.to_owned())) };
     let position = match projection.needs_position() {
-        true => matcher.matches_at(value.view(), context)?.and_then(|found| found.position),
+        true => matcher.matches_at(document, context)?.and_then(|found| found.position),
         false => None,
     };
     projection.apply(value.view(), position, context, &Arena::new()).map(Some)

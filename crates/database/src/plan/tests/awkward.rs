@@ -126,7 +126,7 @@ fn found(database: &Database, read: Read, context: &Arc<Context>) -> Result<Vec<
     let mut stream = database.read(&Arc::new(Operation::new(1)), &view, collection, read, context)?;
     let mut ids = Vec::new();
     while let Some(record) = stream.next()? {
-        ids.push(record.id.0);
+        ids.push(record.record_id);
     }
     ids.sort_unstable();
     Ok(ids)

@@ -4,7 +4,6 @@ use crate::scope::Scope;
 
 use super::generate::Random;
 use crate::database::Database;
-use crate::exec::Record;
 use crate::explain::Verbosity;
 use crate::history::View;
 use crate::index::KeyKind;
@@ -14,7 +13,7 @@ use crate::{AggregateRequest, FindRequest, Hint, InsertRequest, ManualClock, Ope
 use base::bson::{Builder, Document, DocumentBuf, FieldName, Path, Value};
 use base::{Namespace, Result};
 use query::matcher::Matcher;
-use query::{Collation, Context, SortPattern};
+use query::{Collation, Context, Row, SortPattern};
 use std::sync::Arc;
 use storage::MemoryEngine;
 
@@ -90,7 +89,7 @@ impl World {
         self
     }
 
-    fn run(&self, view: &View, read: &Read, rejected: Option<usize>) -> Result<Vec<Record>> {
+    fn run(&self, view: &View, read: &Read, rejected: Option<usize>) -> Result<Vec<Row>> {
         let collection = view.catalog.get(&self.namespace).unwrap();
         let mut stream = match rejected {
             None => self.database.read(&self.operation, view, collection, read.clone(), &self.context)?,
@@ -107,8 +106,8 @@ impl World {
     }
 }
 
-fn outcome(records: &[Record], read: &Read, whole: &dyn Fn(u64) -> DocumentBuf) -> Outcome {
-    let ids: Vec<u64> = records.iter().map(|record| record.id.0).collect();
+fn outcome(records: &[Row], read: &Read, whole: &dyn Fn(u64) -> DocumentBuf) -> Outcome {
+    let ids: Vec<u64> = records.iter().map(|record| record.record_id).collect();
     let sort = read.sort.as_ref();
     let key = |id: &u64| {
         let mut key = Vec::new();
@@ -150,7 +149,7 @@ fn query(world: &World, view: &View, random: &mut Random, seed: u64) {
     };
     let everything = world.run(view, &all, None).unwrap();
     let whole =
-        |id: u64| everything.iter().find(|record| record.id.0 == id).unwrap().document.view().to_owned();
+        |id: u64| everything.iter().find(|record| record.record_id == id).unwrap().document.view().to_owned();
     // Parallel arrays cannot be sorted. An index detects them only if its fields have them.
     let Ok(expected) = world.run(view, &scan, None) else { return };
     let expected = outcome(&expected, &read, &whole);
@@ -160,7 +159,7 @@ fn query(world: &World, view: &View, random: &mut Random, seed: u64) {
             world.context.collation, world.text
         )
     };
-    let check = |records: Result<Vec<Record>>, what: &str| {
+    let check = |records: Result<Vec<Row>>, what: &str| {
         let found = outcome(&records.unwrap(), &read, &whole);
         let (mut a, mut b) = (found.ids.clone(), expected.ids.clone());
         a.sort_unstable();
@@ -277,7 +276,7 @@ fn covered(
 ) {
     let read = Read { covering: Some(paths.clone()), ..read.clone() };
     for record in world.run(view, &read, None).unwrap() {
-        let document = whole(record.id.0);
+        let document = whole(record.record_id);
         for path in &paths {
             let (found, wanted) = (path.get(record.document.view()), path.get(document.view()));
             let show = |value: Option<Value<'_>>| value.map(|value| value.to_owned());
@@ -356,7 +355,7 @@ fn grouped(world: &World, random: &mut Random, filter: &DocumentBuf, about: &dyn
         let mut source = cursor.into_source();
         let mut found = Vec::new();
         while let Some(group) = source.next()? {
-            found.push(group.view().to_owned());
+            found.push(group.document.view().to_owned());
         }
         Ok(found)
     };

@@ -144,8 +144,9 @@ fn a_text_index_finds_what_a_scan_scores() {
             let mut stream = database.read(&operation, &view, &collection, read, &context).unwrap();
             let mut found: Vec<(u64, f64)> = Vec::new();
             while let Some(record) = stream.next().unwrap() {
-                let score = record.meta.as_deref().and_then(|meta: &DocumentMetadata| meta.text_score);
-                found.push((record.id.0, score.unwrap_or_default()));
+                let score =
+                    record.metadata.as_deref().and_then(|metadata: &DocumentMetadata| metadata.text_score);
+                found.push((record.record_id, score.unwrap_or_default()));
             }
             found.sort_by_key(|(id, _)| *id);
             found
@@ -163,8 +164,9 @@ fn a_text_index_finds_what_a_scan_scores() {
                 .read(&operation, &view, &collection, read(&format!("{{{others}}}")), &context)
                 .unwrap();
             while let Some(record) = all.next().unwrap() {
-                expected
-                    .extend(score(record.document.view(), &text, &search).map(|score| (record.id.0, score)));
+                expected.extend(
+                    score(record.document.view(), &text, &search).map(|score| (record.record_id, score)),
+                );
             }
             assert_eq!(with_scores, expected, "seed {seed}: {index} {filter}");
             let ids = |found: &[(u64, f64)]| found.iter().map(|(id, _)| *id).collect::<Vec<_>>();
