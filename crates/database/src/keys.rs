@@ -32,7 +32,7 @@ pub(crate) const SAVED: &[u8] = b"\0snapshot\0";
 pub struct RecordId(pub u64);
 
 impl RecordId {
-    /// Where the document of a plan's row is stored.
+    /// Returns the record id of a plan's row.
     pub fn of(row: &Row) -> RecordId {
         RecordId(row.record_id)
     }

@@ -5,10 +5,10 @@
 
 #![expect(clippy::print_stdout, clippy::unwrap_used, reason = "printing a table is its purpose")]
 
-use base::bson::{Builder, Document, DocumentBuf, DocumentCow, FieldNameBuf, Value, extended_json};
+use base::bson::{Builder, DocumentBuf, DocumentCow, FieldNameBuf, Value, extended_json};
 use base::{Result, err};
 use query::pipeline::{Collections, Environment, Namespace, Stream, from_iter};
-use query::{Context, Pipeline};
+use query::{Context, Matcher, Pipeline};
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -31,7 +31,7 @@ impl Collections for None {
         Err(err!(InternalError, "there are no others"))
     }
 
-    fn find(&self, _: &Namespace, _: Document<'_>, _: &Environment) -> Result<Stream> {
+    fn find(&self, _: &Namespace, _: Arc<Matcher>, _: &Environment) -> Result<Stream> {
         Err(err!(InternalError, "there are no others"))
     }
 }

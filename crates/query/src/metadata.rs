@@ -14,14 +14,14 @@ use base::bson::{Document, DocumentBuf, Value, ValueBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU16, Ordering::Relaxed};
 
-/// What is known of one document beside its fields and its place.
+/// The metadata of one document, without its record id.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct DocumentMetadata {
     /// The key of the index that found the document, field by field.
     pub index_key: Option<DocumentBuf>,
     /// The sort key: an array with a value for each field of the sort.
     pub sort_key: Option<ValueBuf>,
-    /// The bytes that a sort orders it by, where the document can no longer give them.
+    /// The encoded sort key, if the sort above cannot compute it from the document.
     pub order: Option<Vec<u8>>,
     /// The score of a text search.
     pub text_score: Option<f64>,

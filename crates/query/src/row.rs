@@ -1,24 +1,24 @@
-//! Rows: the nodes of plans and the stages of pipelines pass these on.
+//! Rows: the nodes of plans and the stages of pipelines pass rows on.
 //!
-//! A row is a document and what is known of it beside its fields. `$meta` and sorts by metadata read the row:
-//! - An operation asks [`Metadata::wanted`](crate::Metadata::wanted) which kinds of metadata it needs, and plans fill
-//!   in only these.
-//! - A stage that changes a document passes its row on with the new document ([`Row::with`]). A stage that makes new
-//!   documents makes new rows of them.
-//! - A stage that holds rows back takes a [`Carrier`]. It holds a document and its metadata as one document, which may be
-//!   sorted, spilled and read back like any other. Where nobody asks for metadata a carrier does nothing.
+//! A row is a document and its metadata. `$meta` and sorts by metadata read the row:
+//! - A plan fills in only the kinds of metadata that the operation wants
+//!   ([`Metadata::wanted`](crate::Metadata::wanted)).
+//! - A stage that changes a document passes the row on with the new document ([`Row::with`]). A stage that creates
+//!   documents creates rows without metadata.
+//! - A blocking stage uses a [`Carrier`]. It holds the document and its metadata as one document, which can be sorted,
+//!   spilled and read back. A carrier does nothing if no metadata is wanted.
 
 use crate::{Context, DocumentMetadata, MetaKind};
 use base::bson::{Builder, Document, DocumentBuf, DocumentCow, FieldName, Value};
 
-/// A document and what is known of it beside its fields.
+/// A document and its metadata.
 #[derive(Clone, Debug)]
 pub struct Row {
-    /// The document, or what an index alone knows of it.
+    /// The document, or the fields of it that an index has.
     pub document: DocumentCow,
-    /// The number of the record that holds the document. Zero is none: a stage has made the document.
+    /// The number of the record that holds the document. Zero if a stage created the document.
     pub record_id: u64,
-    /// What else is known of the document, where the operation asks.
+    /// Other metadata, if the operation wants any.
     pub metadata: Option<Box<DocumentMetadata>>,
 }
 
@@ -36,30 +36,30 @@ impl From<DocumentBuf> for Row {
 }
 
 impl Row {
-    /// The document of a record.
+    /// Returns the row of a record.
     #[inline]
     pub fn stored(record_id: u64, document: impl Into<DocumentCow>) -> Row {
         Row { document: document.into(), record_id, metadata: None }
     }
 
-    /// The same row with another document.
+    /// Replaces the document.
     #[inline]
     pub fn with(self, document: impl Into<DocumentCow>) -> Row {
         Row { document: document.into(), ..self }
     }
 
-    /// One more row like this with another document.
+    /// Returns a further row with this row's metadata and another document.
     pub fn another(&self, document: impl Into<DocumentCow>) -> Row {
         Row { document: document.into(), record_id: self.record_id, metadata: self.metadata.clone() }
     }
 
-    /// The row, borrowed.
+    /// Borrows the row.
     #[inline]
     pub fn view(&self) -> RowView<'_> {
         RowView { document: self.document.view(), row: Some(self) }
     }
 
-    /// One kind of metadata, `None` where the row has none.
+    /// Returns metadata of one kind.
     pub fn get(&self, kind: MetaKind) -> Option<Value<'_>> {
         match kind {
             MetaKind::RecordId if self.record_id == 0 => None,
@@ -68,7 +68,7 @@ impl Row {
         }
     }
 
-    /// The document and its metadata as one document, which may be spilled.
+    /// Returns the document and its metadata as one document, which can be spilled.
     pub fn joined(&self) -> DocumentCow {
         let mut out = Builder::new();
         out.append(FieldName::literal(DOCUMENT), self.document.view());
@@ -78,12 +78,12 @@ impl Row {
         DocumentCow::Owned(out.finish())
     }
 
-    /// What [`joined`](Self::joined) has joined.
+    /// Returns the row of a [`joined`](Self::joined) document.
     pub fn parted(joined: Document<'_>) -> Row {
         Row::beside(joined).with(within(joined).to_owned())
     }
 
-    /// The same, with an empty document.
+    /// Returns the row of a joined document without the document.
     fn beside(joined: Document<'_>) -> Row {
         let record_id = match joined.get(MetaKind::RecordId.name()) {
             Some(Value::Int64(id)) => u64::try_from(id).unwrap_or(0),
@@ -95,7 +95,7 @@ impl Row {
     }
 }
 
-/// A borrowed row, or a document of which nothing is known beside its fields.
+/// A borrowed row, or a document without metadata.
 #[derive(Clone, Copy, Debug)]
 pub struct RowView<'a> {
     /// The document.
@@ -111,48 +111,48 @@ impl<'a> From<Document<'a>> for RowView<'a> {
 }
 
 impl<'a> RowView<'a> {
-    /// The same row with another document.
+    /// Replaces the document.
     pub(crate) fn with(self, document: Document<'a>) -> RowView<'a> {
         RowView { document, ..self }
     }
 
-    /// One kind of metadata, `None` where the row has none.
+    /// Returns metadata of one kind.
     pub(crate) fn get(self, kind: MetaKind) -> Option<Value<'a>> {
         self.row?.get(kind)
     }
 }
 
-/// The field of what is held that has the document. No kind of metadata has this name.
+/// The field of a joined document that has the row's document. No kind of metadata has this name.
 const DOCUMENT: &str = "document";
 
 fn within(joined: Document<'_>) -> Document<'_> {
     joined.get(DOCUMENT).and_then(|document| document.as_document()).unwrap_or(Document::EMPTY)
 }
 
-/// Holds rows back as documents, with their metadata if the operation asks for any. A stage makes it at its start, so
-/// that it holds all rows alike.
+/// Converts rows to documents and back for a stage that holds rows. The stage creates it at its start, so all its rows
+/// have the same form.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Carrier(bool);
 
 impl Carrier {
-    /// The carrier of a stage that runs in this context.
+    /// Returns the carrier of a stage that runs in this context.
     pub(crate) fn new(context: &Context) -> Carrier {
         Carrier(context.metadata.wants_any())
     }
 
-    /// The row as the stage holds it back.
+    /// Converts a row for holding.
     #[inline]
     pub(crate) fn hold(self, row: Row) -> DocumentCow {
         if self.0 { row.joined() } else { row.document }
     }
 
-    /// The row that was held.
+    /// Converts a held document back to its row.
     #[inline]
     pub(crate) fn release(self, held: DocumentCow) -> Row {
         if self.0 { Row::parted(held.view()) } else { held.into() }
     }
 
-    /// Shows the row that is held.
+    /// Calls `look` with the row of a held document.
     #[inline]
     pub(crate) fn look<T>(self, held: Document<'_>, look: impl FnOnce(RowView<'_>) -> T) -> T {
         match self.0 {
@@ -167,8 +167,7 @@ mod tests {
     use super::*;
     use base::bson::extended_json;
 
-    /// A document that a carrier holds back and gives on, and whether it was the same bytes in the same place
-    /// all the time: nothing was copied or put together.
+    /// Whether a carrier holds and releases a document without copying it.
     fn held(context: &Context) -> bool {
         let document = extended_json::parse("{a: 1, b: 'x'}").unwrap();
         let place = document.view().bytes().as_ptr();

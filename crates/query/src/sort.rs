@@ -219,7 +219,7 @@ impl SortPattern {
         Ok(shown.view().get("key").unwrap_or(Value::Array(Array::EMPTY)).to_owned())
     }
 
-    /// Notes in a row what it is sorted by.
+    /// Sets the sort key in a row's metadata.
     ///
     /// Errors: those of [`key`](Self::key).
     pub fn note(&self, row: &mut Row) -> Result<()> {

@@ -233,7 +233,7 @@ impl ReturnKey {
     }
 }
 
-/// Notes in a row how it sorts, and what it is sorted by where that is to be shown.
+/// Sets the encoded sort key of a row, and the sort key that `$meta` shows if `shown`.
 fn note_order(row: &mut Row, sort: &SortPattern, shown: bool) -> Result<()> {
     let mut order = Vec::new();
     sort.key_of(row.view(), &mut order)?;

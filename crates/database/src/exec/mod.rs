@@ -45,7 +45,7 @@ use std::sync::atomic::AtomicI64;
 use std::sync::atomic::Ordering::Relaxed;
 use storage::{Ident, Snapshot, Value};
 
-/// The row of a stored document.
+/// Returns the row of a stored document.
 #[inline]
 fn stored(id: RecordId, document: Arc<[u8]>) -> Row {
     Row::stored(id.0, DocumentCow::Shared(document))

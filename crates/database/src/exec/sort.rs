@@ -86,7 +86,7 @@ impl Sort {
                 Some(order) => key.extend_from_slice(order),
                 None => self.pattern.key_of(row.view(), &mut key)?,
             }
-            // The sorter keeps the number of the record itself.
+            // The sorter keeps the record id.
             let id = std::mem::take(&mut row.record_id);
             let document = if self.options.keeps_meta { row.joined() } else { row.document };
             self.sorter.add(&key, id, document)?;

@@ -22,7 +22,7 @@ use query::context::Uninterrupted;
 use query::field_path::check_field_name;
 use query::matcher::Matcher;
 use query::pipeline::{Environment, RunsOn, Sink, first_stage};
-use query::{Context, MetaKind, Pipeline, SortPattern, Stage};
+use query::{Context, MetaKind, Pipeline, Stage};
 use std::sync::Arc;
 
 /// Pipeline sources that only the server can provide.
@@ -139,13 +139,10 @@ impl Front {
     /// sort; errors of the optimizer.
     pub(crate) fn split(mut pipeline: Pipeline, context: &Context) -> Result<Front> {
         pipeline.optimize(context)?;
-        let filter = pipeline.take_leading_match().unwrap_or_default();
-        let mut read = Read::new(Arc::new(Matcher::parse_query(filter.view(), context)?));
+        let matcher = pipeline.take_leading_match();
+        let mut read = Read::new(matcher.unwrap_or_else(|| Arc::new(Matcher::every(context))));
         if let Some(sort) = pipeline.take_leading_sort() {
-            read.sort = {
-                let pattern = SortPattern::parse(sort.pattern.view())?;
-                Some(Arc::new(pattern.collated(&context.collation)))
-            };
+            read.sort = Some(Arc::new(sort.pattern.collated(&context.collation)));
             read.limit = sort.limit.unwrap_or(0);
         } else if let Some(limit) = pipeline.take_leading_limit() {
             read.limit = limit;
@@ -293,7 +290,7 @@ impl Database {
         if self.is_oplog(namespace) && pipeline.reads_collection() {
             let filter = pipeline.leading_match().map_or(Document::EMPTY, |filter| filter.view());
             let context = &environment.context;
-            let every = Arc::new(Matcher::parse(Document::EMPTY, context)?);
+            let every = Arc::new(Matcher::every(context));
             pipeline.refuse_text(&"")?;
             let scan = OplogScan::new(self, operation, every, filter, Order::Forward, context)?;
             return pipeline.run(Box::new(Documents(Box::new(scan))), environment);

@@ -11,8 +11,11 @@ use crate::scope::{Scope, check_view};
 use crate::write::{InsertRequest, UpdateRequest};
 use base::bson::{Document, DocumentBuf, Value};
 use base::{ErrorCode, Namespace, Result, err};
+use parking_lot::Mutex;
 use query::matcher::Matcher;
-use query::pipeline::{Collections, Environment, External, Namespace as Named, Sink, from_documents};
+use query::pipeline::{
+    Collections, Environment, External, Namespace as Named, Sink, from_documents, matching,
+};
 use query::{Collation, Context, Pipeline, Stage, Update};
 use std::sync::Arc;
 
@@ -25,6 +28,16 @@ pub(crate) struct OtherCollections {
     view: View,
     sources: Option<Sources>,
     bypass_validation: bool,
+    /// The parsed views.
+    views: Arc<Mutex<Vec<ParsedView>>>,
+}
+
+/// The stages of a view, parsed once: a `$lookup` may read the view for each of its documents.
+struct ParsedView {
+    namespace: Namespace,
+    /// The variables of the context. Expressions keep the positions of variables.
+    variables: Vec<String>,
+    pipeline: Pipeline,
 }
 
 impl OtherCollections {
@@ -42,6 +55,7 @@ impl OtherCollections {
             view: view.clone(),
             sources: request.sources.clone(),
             bypass_validation: request.bypass_validation,
+            views: Arc::default(),
         }
     }
 
@@ -70,6 +84,27 @@ impl OtherCollections {
         self.view.catalog.resolve(namespace)
     }
 
+    /// Returns the parsed stages of a view.
+    fn stages_of_view(
+        &self,
+        namespace: &Namespace,
+        resolved: &Resolved,
+        context: &Context,
+    ) -> Result<Pipeline> {
+        let names = || context.variables.iter().map(|(name, _)| name);
+        let same = |view: &&ParsedView| view.namespace == *namespace && view.variables.iter().eq(names());
+        let mut views = self.views.lock();
+        if let Some(view) = views.iter().find(same) {
+            return Ok(view.pipeline.clone());
+        }
+        let mut pipeline = Pipeline::parse(resolved.stages(), context)?;
+        pipeline.check_metadata(context)?;
+        pipeline.optimize(context)?;
+        let variables = names().cloned().collect();
+        views.push(ParsedView { namespace: namespace.clone(), variables, pipeline: pipeline.clone() });
+        Ok(pipeline)
+    }
+
     /// Runs the leading stages of a pipeline as a plan over a collection, then the remaining
     /// stages.
     fn through(
@@ -92,21 +127,15 @@ impl OtherCollections {
 }
 
 impl Collections for OtherCollections {
-    fn find(&self, from: &Named, filter: Document<'_>, environment: &Environment) -> Result<Box<dyn Stage>> {
+    fn find(&self, from: &Named, matcher: Arc<Matcher>, environment: &Environment) -> Result<Box<dyn Stage>> {
         let context = &environment.context;
         let namespace = self.resolve(from)?;
         let resolved = self.resolve_view(&namespace, &context.collation)?;
-        let matcher = Arc::new(Matcher::parse(filter, context)?);
         if resolved.pipeline.is_some() {
-            let mut stages = base::bson::Builder::new();
-            stages.begin_array(c"pipeline").push_document().append(c"$match", filter).end().end();
-            let holder = stages.finish();
-            let pipeline = Pipeline::parse(super::find::stages(&holder), context)?;
             let others = OtherCollections { namespace: namespace.clone(), ..self.clone() };
-            // Metadata of the documents found must not reach the outer pipeline.
-            let own = context.with_variables(context.variables.clone());
-            let environment = environment.with_collections(Arc::new(others)).with_context(own);
-            return self.aggregate(from, &pipeline, &environment);
+            let environment = environment.with_collections(Arc::new(others));
+            let found = self.aggregate(from, &Pipeline::default(), &environment)?;
+            return Ok(matching(found, matcher, context.clone()));
         }
         match self.view.catalog.get(&namespace).cloned() {
             None => Ok(Box::new(Nothing)),
@@ -130,8 +159,7 @@ impl Collections for OtherCollections {
             pipeline.check_metadata(&environment.context)?;
             return self.through(&namespace, pipeline.clone(), environment);
         }
-        let inner = Pipeline::parse(resolved.stages(), &environment.context)?;
-        inner.check_metadata(&environment.context)?;
+        let inner = self.stages_of_view(&namespace, &resolved, &environment.context)?;
         pipeline.check_metadata_behind(&inner, &environment.context)?;
         let source = self.through(&resolved.namespace, inner, environment)?;
         pipeline.run(source, environment)
@@ -244,6 +272,7 @@ impl Clone for OtherCollections {
             view: self.view.clone(),
             sources: self.sources.clone(),
             bypass_validation: self.bypass_validation,
+            views: self.views.clone(),
         }
     }
 }

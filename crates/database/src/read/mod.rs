@@ -1,6 +1,4 @@
 //! Reads: find, aggregate, count, distinct. Each is parsed, planned, and then streamed.
-//!
-//! Rows carry the metadata of a plan's records to `$meta`.
 
 mod aggregate;
 mod collections;

@@ -51,7 +51,7 @@ impl ComparisonOp {
 }
 
 /// A comparison with a constant.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Comparison {
     /// The comparison operator.
     pub op: ComparisonOp,

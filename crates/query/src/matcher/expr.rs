@@ -8,7 +8,7 @@ use base::bson::{Document, Element, ValueBuf};
 use base::{Result, err};
 
 /// An aggregation expression that must be true for the document.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Expr {
     /// The expression as given.
     pub source: ValueBuf,

@@ -12,6 +12,7 @@ use super::parse::Parser;
 use crate::geo::Geometry;
 use base::bson::{DocumentBuf, Element, Value};
 use base::{Result, err};
+use std::sync::Arc;
 
 /// Required relation of stored geometry to a shape.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -60,7 +61,7 @@ pub(super) fn parse_within(_: &Parser<'_>, argument: &FieldArgument<'_>) -> Resu
     if !geo.shape.has_inside() {
         return Err(err!(BadValue, "$within not supported with provided geometry: {}", argument.siblings));
     }
-    Ok(Some(Node::Field { path: argument.path.clone(), predicate: Predicate::Geo(Box::new(geo)) }))
+    Ok(Some(Node::Field { path: argument.path.clone(), predicate: Predicate::Geo(Arc::new(geo)) }))
 }
 
 /// `$geoIntersects`. Errors: BadValue for a shape that is not on the sphere.
@@ -77,7 +78,7 @@ pub(super) fn parse_intersects(_: &Parser<'_>, argument: &FieldArgument<'_>) -> 
             argument.siblings
         ));
     }
-    Ok(Some(Node::Field { path: argument.path.clone(), predicate: Predicate::Geo(Box::new(geo)) }))
+    Ok(Some(Node::Field { path: argument.path.clone(), predicate: Predicate::Geo(Arc::new(geo)) }))
 }
 
 /// Parses the shape of an operator, which must be alone in its field's document.

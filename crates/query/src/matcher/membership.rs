@@ -10,9 +10,10 @@ use crate::sort_runs::sort_in_runs;
 use crate::{Collation, Context, Interrupt};
 use base::bson::{Element, Number, Type, Value, ValueBuf};
 use base::{Result, err};
+use std::sync::Arc;
 
 /// The constants and patterns of an `$in`.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct In {
     /// The constants, sorted by the filter's collation, without duplicates.
     pub values: Vec<ValueBuf>,
@@ -23,7 +24,7 @@ pub struct In {
     numbers: Vec<Number>,
     has_null: bool,
     /// The texts of all patterns, if every pattern is a plain text.
-    literals: Option<Literals>,
+    literals: Option<Arc<Literals>>,
 }
 
 impl In {
@@ -38,7 +39,7 @@ impl In {
         let numbers = values.iter().filter_map(|value| value.view().as_number()).collect();
         let literals = match regexes.len() {
             0 | 1 => None,
-            _ => Literals::union(regexes.iter().map(RegexMatch::literals)),
+            _ => Literals::union(regexes.iter().map(RegexMatch::literals)).map(Arc::new),
         };
         interrupt.check()?;
         Ok(In { values, regexes, numbers, has_null, literals })

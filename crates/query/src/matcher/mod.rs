@@ -101,10 +101,29 @@ impl Matcher {
 
     fn parse_any(filter: Document<'_>, context: &Context) -> Result<Matcher> {
         let root = parse::Parser::new(context).filter(filter)?;
-        let collation = context.collation.clone();
-        let root = Arc::new(optimize::normalise(root, context)?);
+        Ok(Matcher::of(optimize::normalise(root, context)?, context.collation.clone()))
+    }
+
+    fn of(root: Node, collation: Collation) -> Matcher {
         let searches_text = root.any(&|node| matches!(node, Node::Text(_)));
-        Ok(Matcher { root, collation, searches_text, text_found: true })
+        Matcher { root: Arc::new(root), collation, searches_text, text_found: true }
+    }
+
+    /// The filter `{}`.
+    pub fn every(context: &Context) -> Matcher {
+        Matcher::of(Node::And(Vec::new()), context.collation.clone())
+    }
+
+    /// Returns the conjunction of filters that were parsed in one context; `None` without filters.
+    pub(crate) fn all<'m>(
+        parts: impl ExactSizeIterator<Item = &'m Arc<Matcher>> + Clone,
+    ) -> Option<Arc<Matcher>> {
+        let first = parts.clone().next()?;
+        if parts.len() == 1 {
+            return Some(first.clone());
+        }
+        let root = optimize::and(parts.map(|part| Node::clone(&part.root)));
+        Some(Arc::new(Matcher::of(root, first.collation.clone())))
     }
 
     /// Parses a filter that may only inspect fields.

@@ -20,9 +20,10 @@ use super::near::Near;
 use super::regex_match::RegexMatch;
 use crate::text::TextQuery;
 use base::bson::Path;
+use std::sync::Arc;
 
 /// One condition on a document, or a combination of conditions.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub enum Node {
     /// All children match. Without children, every document matches (the filter `{}`).
     And(Vec<Node>),
@@ -42,9 +43,9 @@ pub enum Node {
     /// `$expr`: an aggregation expression that must be true.
     Expr(Expr),
     /// `$jsonSchema`: the whole document against a schema.
-    Schema(Box<Schema>),
+    Schema(Arc<Schema>),
     /// `$text`: the search of a text index; true for documents that the index has found.
-    Text(Box<TextQuery>),
+    Text(Arc<TextQuery>),
     /// `$sampleRate`: true at random with this probability.
     SampleRate(f64),
     /// Matches every document (`$alwaysTrue`).
@@ -57,7 +58,7 @@ pub enum Node {
 ///
 /// A path that ends in an array finds each of its elements and the array itself, unless a variant states otherwise. A
 /// path without a value finds one missing value.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub enum Predicate {
     /// `$eq $lt $lte $gt $gte` with a constant, within the constant's type bracket.
     Compare(Comparison),
@@ -74,7 +75,7 @@ pub enum Predicate {
     /// `$bitsAllSet` and the related operators.
     Bits(BitTest),
     /// `$geoWithin` and `$geoIntersects`.
-    Geo(Box<Geo>),
+    Geo(Arc<Geo>),
     /// `$near`, `$nearSphere` and `$geoNear`: matches every document and requires an order.
     Near(Box<Near>),
     /// `$size`: applies to the array itself, not to its elements.

@@ -13,7 +13,7 @@ use std::cmp::Ordering;
 /// Normalises a tree, children first. [`node`](super::node) describes the result.
 pub(super) fn normalise(node: Node, context: &Context) -> Result<Node> {
     Ok(match node {
-        Node::And(children) => and(normalise_all(children, context)?),
+        Node::And(children) => and(normalise_all(children, context)?.into_iter()),
         Node::Or(children) => or(normalise_all(children, context)?, context)?,
         Node::Nor(children) => nor(normalise_all(children, context)?),
         Node::Not(child) => not(normalise(*child, context)?),
@@ -35,7 +35,8 @@ fn normalise_all(children: Vec<Node>, context: &Context) -> Result<Vec<Node>> {
 }
 
 /// Builds a conjunction: flattens nested `$and` and evaluates constants.
-fn and(children: Vec<Node>) -> Node {
+/// Returns the conjunction of normalised trees.
+pub(super) fn and(children: impl ExactSizeIterator<Item = Node>) -> Node {
     let mut flat = Vec::with_capacity(children.len());
     for child in children {
         match child {

@@ -16,7 +16,7 @@ use base::bson::{Document, Element, Path, RegexText, Type, Value};
 use base::{Result, err};
 
 /// A pattern that matches values.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct RegexMatch {
     /// The pattern as given.
     pub pattern: String,

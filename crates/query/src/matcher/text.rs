@@ -10,13 +10,14 @@ use super::parse::Parser;
 use crate::text::TextQuery;
 use base::bson::Element;
 use base::{Result, err};
+use std::sync::Arc;
 
 /// Parses `$text`.
 ///
 /// Errors: as [`TextQuery::parse`].
 pub(super) fn parse(parser: &Parser<'_>, element: &Element<'_>) -> Result<Option<Node>> {
     parser.require_top_level("$text")?;
-    Ok(Some(Node::Text(Box::new(TextQuery::parse(element)?))))
+    Ok(Some(Node::Text(Arc::new(TextQuery::parse(element)?))))
 }
 
 impl Matcher {

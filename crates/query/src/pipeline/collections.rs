@@ -4,7 +4,7 @@
 //! indexes, snapshots and transactions.
 
 use super::{External, Pipeline, Stream};
-use crate::{Collation, Context, Sorter};
+use crate::{Collation, Context, Matcher, Sorter};
 use base::bson::{Document, DocumentBuf, DocumentCow, Value};
 use base::{Result, err};
 use std::sync::Arc;
@@ -33,7 +33,7 @@ pub trait Sink: Send {
 pub trait Collections: Send + Sync {
     /// Returns the documents that match a filter, through an index if possible: `$lookup` by equality, `$graphLookup`.
     /// Views are resolved; a missing collection is empty.
-    fn find(&self, from: &Namespace, filter: Document<'_>, environment: &Environment) -> Result<Stream>;
+    fn find(&self, from: &Namespace, matcher: Arc<Matcher>, environment: &Environment) -> Result<Stream>;
 
     /// Runs a parsed pipeline over a collection; a plan may execute its leading stages. Used by `$lookup` with a
     /// pipeline and `$unionWith`.

@@ -25,7 +25,7 @@ use super::{Environment, Stage, Stream};
 use crate::expression::{Dependencies, Expression};
 use crate::field_path::checked_path;
 use crate::tick::Tick;
-use crate::{Arena, Matcher, Row, RowView};
+use crate::{Arena, Context, Matcher, Row, RowView};
 use base::bson::{Builder, Document, DocumentBuf, Element, Path, Value, ValueBuf};
 use base::{Result, err, key_string};
 use std::collections::HashSet;
@@ -40,7 +40,7 @@ struct GraphLookup {
     connect_to: Path,
     depth_max: Option<u64>,
     depth_field: Option<Path>,
-    restrict: Option<DocumentBuf>,
+    restrict: Option<Arc<Matcher>>,
 }
 
 /// Parses `$graphLookup`. Errors: FailedToParse, 40100 to 40105 and 40185 as in MongoDB; the errors of expressions,
@@ -106,13 +106,12 @@ fn parse_depth(value: Value<'_>) -> Result<u64> {
     }
 }
 
-fn parse_restriction(value: Value<'_>, scope: &Scope<'_>) -> Result<DocumentBuf> {
+fn parse_restriction(value: Value<'_>, scope: &Scope<'_>) -> Result<Arc<Matcher>> {
     let Value::Document(filter) = value else {
         let found = value.kind().alias();
         return Err(err!(40185, "restrictSearchWithMatch must be an object, found {found}"));
     };
-    Matcher::parse(filter, scope.context)?;
-    Ok(filter.to_owned())
+    Ok(Arc::new(Matcher::parse(filter, scope.context)?))
 }
 
 pub(crate) fn inputs(specification: Value<'_>) -> Inputs<'_> {
@@ -212,17 +211,15 @@ impl Search {
 
 impl GraphLookup {
     /// Returns the filter for all documents of the next depth.
-    fn filter(&self, values: &[ValueBuf]) -> DocumentBuf {
+    fn filter(&self, values: &[ValueBuf], context: &Context) -> Result<Arc<Matcher>> {
         let mut builder = Builder::new();
-        builder.begin_array(c"$and");
-        if let Some(restrict) = &self.restrict {
-            builder.push(restrict);
-        }
-        builder.push_document().begin_document(&self.connect_to).begin_array(c"$in");
+        builder.begin_document(&self.connect_to).begin_array(c"$in");
         for value in values {
             builder.push(value);
         }
-        builder.finish()
+        let connected = Arc::new(Matcher::parse(builder.finish().view(), context)?);
+        let all: Vec<_> = self.restrict.iter().chain([&connected]).collect();
+        Ok(Matcher::all(all.iter().copied()).unwrap_or(connected))
     }
 }
 
@@ -239,9 +236,9 @@ impl Running {
         self.arena.reset();
         let mut depth = 0;
         while !search.frontier.is_empty() && stage.depth_max.is_none_or(|max| depth <= max) {
-            let filter = stage.filter(&std::mem::take(&mut search.frontier));
             let environment = &self.environment;
-            let mut matches = environment.collections.find(&stage.from, filter.view(), environment)?;
+            let matcher = stage.filter(&std::mem::take(&mut search.frontier), &environment.context)?;
+            let mut matches = environment.collections.find(&stage.from, matcher, environment)?;
             while let Some(found) = matches.next()? {
                 let document = found.document.view();
                 self.tick.weigh(document.bytes().len())?;

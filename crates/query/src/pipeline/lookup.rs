@@ -26,7 +26,7 @@ use super::variables::{Let, parse_let};
 use super::{Environment, Pipeline, Stage, Stream, lookup_unwind};
 use crate::field_path::checked_path;
 use crate::tick::Tick;
-use crate::{Arena, Row, RowView};
+use crate::{Arena, Matcher, Row, RowView};
 use base::bson::{Array, Builder, Document, DocumentBuf, Element, Path, Value, ValueBuf};
 use base::{Result, err};
 use std::sync::Arc;
@@ -250,7 +250,8 @@ impl Search {
             stage.equality.as_ref().map(|(local, foreign)| equality_filter(row.document, local, foreign));
         match (&stage.pipeline, &stage.from, filter) {
             (None, Some(from), Some(filter)) => {
-                environment.collections.find(from, filter.view(), environment)
+                let matcher = Matcher::parse(filter.view(), &environment.context)?;
+                environment.collections.find(from, Arc::new(matcher), environment)
             }
             (Some(pipeline), from, filter) => {
                 let context = stage.variables.set(row, &environment.context, &self.arena)?;

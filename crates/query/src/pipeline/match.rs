@@ -1,19 +1,31 @@
 //! `$match`: passes on the documents that match a filter.
 
-use super::filter_paths::{Refusals, check_filter, has_text};
+use super::definition::StageDefinition;
+use super::filter_paths::{Refusals, check_filter, has_text, paths};
 use super::operator::{Effect, Kind, Operator, Reads};
 use super::parse::{Outer, Parsed, Scope};
 use super::{Environment, Stage, Step, Stream, registry};
 use crate::tick::Tick;
 use crate::{Context, Matcher, Row};
-use base::bson::{Builder, Document, DocumentBuf, Element, Value};
+use base::bson::{Builder, Document, DocumentBuf, Element, Path, Value};
 use base::{Result, err};
 use std::sync::Arc;
 
 /// A parsed `$match`.
 pub(crate) struct Match {
+    /// The filter as written.
     filter: DocumentBuf,
-    matcher: Matcher,
+    /// The conditions that must all match, for the optimiser.
+    conditions: Vec<Condition>,
+    /// The conjunction of the conditions.
+    matcher: Arc<Matcher>,
+}
+
+/// One condition of a filter, as written and parsed.
+#[derive(Clone)]
+pub(crate) struct Condition {
+    written: DocumentBuf,
+    matcher: Arc<Matcher>,
 }
 
 /// Parses `$match`. Errors: 15959 unless the filter is a document; the errors of filters; BadValue for `$where` and
@@ -31,21 +43,94 @@ pub(crate) fn parse(spec: &Element<'_>, scope: &Scope<'_>) -> Result<Parsed> {
 
 impl Match {
     fn new(filter: Document<'_>, context: &Context) -> Result<Match> {
-        Ok(Match { filter: filter.to_owned(), matcher: Matcher::parse_query(filter, context)? })
+        let mut conditions = Vec::new();
+        for written in conjuncts(filter) {
+            context.steps(1)?;
+            let matcher = Arc::new(Matcher::parse_query(written.view(), context)?);
+            conditions.push(Condition { written, matcher });
+        }
+        let matcher = match Matcher::all(conditions.iter().map(|condition| &condition.matcher)) {
+            Some(all) => all,
+            None => Arc::new(Matcher::parse_query(filter, context)?),
+        };
+        Ok(Match { filter: filter.to_owned(), conditions, matcher })
     }
 
-    /// Returns a step for the optimiser or for another stage.
+    /// Returns a step for another stage.
     pub(crate) fn step(filter: Document<'_>, context: &Context) -> Result<Step> {
-        let mut builder = Builder::new();
-        builder.append(c"$match", filter);
-        let definition = registry::find("$match")?;
-        Ok(Step::new(definition, builder.finish(), Arc::new(Match::new(filter, context)?)))
+        Ok(Match::new(filter, context)?.into_step(registry::find("$match")?))
     }
+
+    /// Returns a step of moved conditions; `None` if there are none.
+    pub(crate) fn of(definition: &'static StageDefinition, conditions: Vec<Condition>) -> Option<Step> {
+        let matcher = Matcher::all(conditions.iter().map(|condition| &condition.matcher))?;
+        let filter = match conditions.as_slice() {
+            [only] => only.written.clone(),
+            several => {
+                let mut all = Builder::new();
+                all.begin_array(c"$and");
+                for condition in several {
+                    all.push(&condition.written);
+                }
+                all.finish()
+            }
+        };
+        Some(Match { filter, conditions, matcher }.into_step(definition))
+    }
+
+    fn into_step(self, definition: &'static StageDefinition) -> Step {
+        let mut spec = Builder::new();
+        spec.append(c"$match", &self.filter);
+        Step::new(definition, spec.finish(), Arc::new(self))
+    }
+
+    /// The filter as written.
+    pub(crate) fn filter(&self) -> &DocumentBuf {
+        &self.filter
+    }
+
+    /// The conditions that must all match.
+    pub(crate) fn conditions(&self) -> &[Condition] {
+        &self.conditions
+    }
+
+    /// The filter, parsed.
+    pub(crate) fn matcher(&self) -> &Arc<Matcher> {
+        &self.matcher
+    }
+}
+
+impl Condition {
+    /// The paths that the condition reads; `None` if it may read the whole document.
+    pub(crate) fn paths(&self) -> Option<Vec<Path>> {
+        paths(self.written.view())
+    }
+}
+
+/// Returns the conjuncts of a filter.
+fn conjuncts(filter: Document<'_>) -> Vec<DocumentBuf> {
+    let mut parts = Vec::new();
+    for element in filter {
+        match (element.name(), element.value()) {
+            ("$and", Value::Array(branches))
+                if !branches.is_empty() && branches.iter().all(|branch| branch.as_document().is_some()) =>
+            {
+                let branches = branches.iter().filter_map(|branch| branch.as_document());
+                parts.extend(branches.flat_map(conjuncts));
+            }
+            _ => {
+                let mut builder = Builder::new();
+                builder.append_element(&element);
+                parts.push(builder.finish());
+            }
+        }
+    }
+    parts
 }
 
 impl Operator for Match {
     fn kind(&self) -> Kind<'_> {
-        Kind::Match(&self.filter)
+        Kind::Match(self)
     }
 
     fn effect(&self) -> Effect {
@@ -53,7 +138,7 @@ impl Operator for Match {
     }
 
     fn reads(&self) -> Reads {
-        match super::filter_paths::paths(self.filter.view()) {
+        match paths(self.filter.view()) {
             Some(paths) => Reads::Also(paths),
             None => Reads::Everything,
         }
@@ -61,13 +146,18 @@ impl Operator for Match {
 
     fn start(self: Arc<Self>, input: Stream, environment: &Environment) -> Result<Stream> {
         let context = Arc::clone(&environment.context);
-        Ok(Box::new(Running { tick: Tick::new(&context), stage: self, input, context }))
+        Ok(matching(input, self.matcher.clone(), context))
     }
 }
 
-/// Filters one document at a time.
+/// Returns the rows of a stream that match a filter.
+pub fn matching(input: Stream, matcher: Arc<Matcher>, context: Arc<Context>) -> Stream {
+    Box::new(Running { tick: Tick::new(&context), matcher, input, context })
+}
+
+/// Filters one row at a time.
 struct Running {
-    stage: Arc<Match>,
+    matcher: Arc<Matcher>,
     input: Stream,
     context: Arc<Context>,
     tick: Tick,
@@ -77,7 +167,7 @@ impl Stage for Running {
     fn next(&mut self) -> Result<Option<Row>> {
         while let Some(row) = self.input.next()? {
             self.tick.check()?;
-            if self.stage.matcher.matches(row.document.view(), &self.context)? {
+            if self.matcher.matches(row.document.view(), &self.context)? {
                 return Ok(Some(row));
             }
         }

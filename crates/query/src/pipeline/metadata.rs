@@ -45,7 +45,7 @@ impl Pipeline {
                 matches!(first.operator.kind(), Kind::GeoNear(_))
             }
             MetaKind::TextScore => match first.operator.kind() {
-                Kind::Match(filter) => has_text(filter.view()),
+                Kind::Match(stage) => has_text(stage.filter().view()),
                 _ => false,
             },
             _ => false,
@@ -56,7 +56,7 @@ impl Pipeline {
     /// it and finds none.
     pub fn asks_for_unsorted_key(&self) -> bool {
         for step in &self.steps {
-            if step.definition.makes_new || matches!(step.operator.kind(), Kind::Sort { .. }) {
+            if step.definition.makes_new || matches!(step.operator.kind(), Kind::Sort(_)) {
                 return false;
             }
             if MetaKind::SortKey.is_asked_in(step.spec.view()) {

@@ -71,6 +71,7 @@ pub use collections::{Collections, Environment, Namespace, Sink};
 pub use definition::{Asker, Inputs, Resource, Right, RunsOn, StageDefinition};
 pub use external::External;
 pub use geo_near::GeoNear;
+pub use r#match::matching;
 pub use planner::LeadingSort;
 pub use registry::{first_stage, stages, stages_of};
 pub use source::{from_documents, from_iter};

@@ -1,6 +1,8 @@
 //! Interface of parsed stages: starting them, and their properties for the optimiser.
 
 use super::geo_near::GeoNear;
+use super::r#match::Match;
+use super::sort::Sort;
 use super::unwind::Unwind;
 use super::{Environment, Stream};
 use base::Result;
@@ -36,13 +38,10 @@ pub(crate) trait Operator: Send + Sync {
 
 /// Stages that the optimiser and the planner treat specially.
 pub(crate) enum Kind<'a> {
-    /// A `$match` with its filter.
-    Match(&'a DocumentBuf),
-    /// A `$sort`, and the number of requested documents.
-    Sort {
-        pattern: &'a DocumentBuf,
-        limit: Option<u64>,
-    },
+    /// A `$match`, for moving its conditions.
+    Match(&'a Match),
+    /// A `$sort`, for joining limits to it.
+    Sort(&'a Sort),
     /// A `$geoNear`, which the plan executes.
     GeoNear(&'a Arc<GeoNear>),
     Limit(u64),

@@ -4,14 +4,11 @@
 //! Limits follow, and join a sort on their way. Adjacent stages of one kind are merged. Each rule examines two or three
 //! adjacent stages. The rules are applied until none matches.
 
-use super::filter_paths::paths;
-use super::r#match::Match;
+use super::r#match::{Condition, Match};
 use super::operator::{Effect, Kind};
-use super::sort::Sort;
 use super::{Pipeline, Step, limit, skip};
 use crate::Context;
 use base::Result;
-use base::bson::{Builder, Document, DocumentBuf, Value};
 
 /// Maximum number of stages that a rule examines.
 const RULE_STEPS_MAX: usize = 3;
@@ -22,14 +19,14 @@ type Rewrite = Option<(usize, Vec<Step>)>;
 impl Pipeline {
     /// Rewrites the stages into cheaper ones with an equal result.
     ///
-    /// Errors: only errors that parsing the pipeline would have returned.
+    /// Errors: the errors of the interrupt.
     pub fn optimize(&mut self, context: &Context) -> Result<()> {
         // Every rule shortens the pipeline or moves a step towards the front, so rewriting terminates. The bound
         // protects against a mistake in a rule.
         let mut rounds = self.steps.len() * self.steps.len() + self.steps.len();
         let mut from = 0;
         while rounds > 0
-            && let Some(at) = self.rewrite_once(from, context)?
+            && let Some(at) = self.rewrite_once(from)
         {
             context.interrupt.check()?;
             rounds -= 1;
@@ -40,65 +37,65 @@ impl Pipeline {
     }
 
     /// Applies the first matching rule from a position on; returns its position.
-    fn rewrite_once(&mut self, from: usize, context: &Context) -> Result<Option<usize>> {
+    fn rewrite_once(&mut self, from: usize) -> Option<usize> {
         for at in from..self.steps.len() {
             let steps = self.steps.get(at..).unwrap_or_default();
-            for rule in [drop_empty_match, join_matches, pull_match, join_limits, join_skips, join_sort_limit]
-            {
-                if let Some((taken, made)) = rule(steps, context)? {
-                    self.steps.splice(at..at + taken, made);
-                    return Ok(Some(at));
-                }
-            }
-            if let Some((taken, made)) = join_unwind(steps).or_else(|| pull_limit(steps)) {
+            if let Some((taken, made)) = RULES.iter().find_map(|rule| rule(steps)) {
                 self.steps.splice(at..at + taken, made);
-                return Ok(Some(at));
+                return Some(at);
             }
         }
-        Ok(None)
+        None
     }
 }
+
+/// The rules, in the order in which they are tried.
+const RULES: [fn(&[Step]) -> Rewrite; 8] = [
+    drop_empty_match,
+    join_matches,
+    pull_match,
+    join_limits,
+    join_skips,
+    join_sort_limit,
+    join_unwind,
+    pull_limit,
+];
 
 fn kind(steps: &[Step], at: usize) -> Kind<'_> {
     steps.get(at).map_or(Kind::Other, |step| step.operator.kind())
 }
 
-fn drop_empty_match(steps: &[Step], _context: &Context) -> Result<Rewrite> {
-    Ok(match kind(steps, 0) {
-        Kind::Match(filter) if filter.view().is_empty() => Some((1, Vec::new())),
+fn drop_empty_match(steps: &[Step]) -> Rewrite {
+    match kind(steps, 0) {
+        Kind::Match(stage) if stage.filter().view().is_empty() => Some((1, Vec::new())),
         _ => None,
-    })
+    }
 }
 
 /// Joins `$match` `$match` into one.
-fn join_matches(steps: &[Step], context: &Context) -> Result<Rewrite> {
-    let (Kind::Match(first), Kind::Match(second)) = (kind(steps, 0), kind(steps, 1)) else { return Ok(None) };
-    let all = conjuncts(first.view()).into_iter().chain(conjuncts(second.view())).collect::<Vec<_>>();
-    Ok(Some((2, vec![Match::step(conjunction(&all).view(), context)?])))
+fn join_matches(steps: &[Step]) -> Rewrite {
+    let (Kind::Match(first), Kind::Match(second)) = (kind(steps, 0), kind(steps, 1)) else { return None };
+    let all = [first.conditions(), second.conditions()].concat();
+    Some((2, Match::of(steps.first()?.definition, all).into_iter().collect()))
 }
 
-/// Moves the conjuncts of a `$match` that a stage does not affect before the stage.
-fn pull_match(steps: &[Step], context: &Context) -> Result<Rewrite> {
-    let (Some(before), Kind::Match(filter)) = (steps.first(), kind(steps, 1)) else { return Ok(None) };
+/// Moves the conditions of a `$match` that a stage does not affect before the stage.
+fn pull_match(steps: &[Step]) -> Rewrite {
+    let ([before, after, ..], Kind::Match(stage)) = (steps, kind(steps, 1)) else { return None };
     let effect = before.operator.effect();
     if matches!(effect, Effect::Opaque | Effect::Filters) {
-        return Ok(None);
+        return None;
     }
     let (free, bound): (Vec<_>, Vec<_>) =
-        conjuncts(filter.view()).into_iter().partition(|part| is_untouched(part.view(), &effect));
-    if free.is_empty() {
-        return Ok(None);
-    }
-    let mut made = vec![Match::step(conjunction(&free).view(), context)?, before.clone()];
-    if !bound.is_empty() {
-        made.push(Match::step(conjunction(&bound).view(), context)?);
-    }
-    Ok(Some((2, made)))
+        stage.conditions().iter().cloned().partition(|condition| is_untouched(condition, &effect));
+    let first = Match::of(after.definition, free)?;
+    let rest = Match::of(after.definition, bound);
+    Some((2, [first, before.clone()].into_iter().chain(rest).collect()))
 }
 
-/// Whether a filter has equal results before and after a stage with this effect.
-fn is_untouched(filter: Document<'_>, effect: &Effect) -> bool {
-    let Some(paths) = paths(filter) else { return false };
+/// Whether a condition has equal results before and after a stage with this effect.
+fn is_untouched(condition: &Condition, effect: &Effect) -> bool {
+    let Some(paths) = condition.paths() else { return false };
     let mut first = paths.iter().map(|path| path.first());
     match effect {
         Effect::Reorders => true,
@@ -110,70 +107,31 @@ fn is_untouched(filter: Document<'_>, effect: &Effect) -> bool {
     }
 }
 
-/// Returns the conjuncts of a filter.
-fn conjuncts(filter: Document<'_>) -> Vec<DocumentBuf> {
-    let mut parts = Vec::new();
-    for element in filter {
-        match (element.name(), element.value()) {
-            ("$and", Value::Array(branches)) => {
-                parts.extend(branches.iter().filter_map(|branch| Some(branch.as_document()?.to_owned())));
-            }
-            _ => {
-                let mut builder = Builder::new();
-                builder.append_element(&element);
-                parts.push(builder.finish());
-            }
+fn join_limits(steps: &[Step]) -> Rewrite {
+    let (Kind::Limit(first), Kind::Limit(second)) = (kind(steps, 0), kind(steps, 1)) else { return None };
+    Some((2, vec![limit::step(steps.first()?, first.min(second))]))
+}
+
+fn join_skips(steps: &[Step]) -> Rewrite {
+    let (Kind::Skip(first), Kind::Skip(second)) = (kind(steps, 0), kind(steps, 1)) else { return None };
+    Some((2, vec![skip::step(steps.first()?, sum(first, second)?)]))
+}
+
+/// Joins `$sort` `$limit`, or `$sort` `$skip` `$limit`, into a sort with a limit.
+fn join_sort_limit(steps: &[Step]) -> Rewrite {
+    let ([step, next, ..], Kind::Sort(sort)) = (steps, kind(steps, 0)) else { return None };
+    match (kind(steps, 1), kind(steps, 2)) {
+        (Kind::Limit(count), _) => Some((2, vec![sort.limited(step, count)])),
+        (Kind::Skip(skipped), Kind::Limit(count)) => {
+            Some((3, vec![sort.limited(step, sum(skipped, count)?), skip::step(next, skipped)]))
         }
+        _ => None,
     }
-    parts
-}
-
-/// Joins filters by `$and`; a single filter is returned unchanged.
-fn conjunction(parts: &[DocumentBuf]) -> DocumentBuf {
-    if let [only] = parts {
-        return only.clone();
-    }
-    let mut builder = Builder::new();
-    builder.begin_array(c"$and");
-    for part in parts {
-        builder.push(part);
-    }
-    builder.finish()
-}
-
-fn join_limits(steps: &[Step], _context: &Context) -> Result<Rewrite> {
-    let [step, ..] = steps else { return Ok(None) };
-    let (Kind::Limit(first), Kind::Limit(second)) = (kind(steps, 0), kind(steps, 1)) else { return Ok(None) };
-    Ok(Some((2, vec![limit::step(step, first.min(second))])))
-}
-
-fn join_skips(steps: &[Step], _context: &Context) -> Result<Rewrite> {
-    let [step, ..] = steps else { return Ok(None) };
-    let (Kind::Skip(first), Kind::Skip(second)) = (kind(steps, 0), kind(steps, 1)) else { return Ok(None) };
-    Ok(sum(first, second).map(|both| (2, vec![skip::step(step, both)])))
 }
 
 /// Returns the sum, if it is within the int64 range of the language.
 fn sum(a: u64, b: u64) -> Option<u64> {
     a.checked_add(b).filter(|sum| i64::try_from(*sum).is_ok())
-}
-
-/// Joins `$sort` `$limit`, or `$sort` `$skip` `$limit`, into a sort with a limit.
-fn join_sort_limit(steps: &[Step], _context: &Context) -> Result<Rewrite> {
-    let [sort, next, ..] = steps else { return Ok(None) };
-    let Kind::Sort { pattern, limit } = sort.operator.kind() else { return Ok(None) };
-    match (kind(steps, 1), kind(steps, 2)) {
-        (Kind::Limit(count), _) => {
-            let count = limit.map_or(count, |limit| limit.min(count));
-            Ok(Some((2, vec![Sort::limited(sort, pattern, count)?])))
-        }
-        (Kind::Skip(skipped), Kind::Limit(count)) => {
-            let Some(both) = sum(skipped, count) else { return Ok(None) };
-            let both = limit.map_or(both, |limit| limit.min(both));
-            Ok(Some((3, vec![Sort::limited(sort, pattern, both)?, skip::step(next, skipped)])))
-        }
-        _ => Ok(None),
-    }
 }
 
 /// Joins `$lookup` and an `$unwind` of its output.

@@ -4,14 +4,16 @@
 
 use super::operator::{Kind, Reads};
 use super::{Pipeline, Step};
+use crate::{Matcher, SortPattern};
 use base::bson::{DocumentBuf, Path};
 use std::collections::HashSet;
+use std::sync::Arc;
 
 /// A `$sort` at the front of a pipeline, with a `$limit` that was joined to it.
 #[derive(Clone, Debug)]
 pub struct LeadingSort {
     /// The pattern.
-    pub pattern: DocumentBuf,
+    pub pattern: SortPattern,
     /// Number of requested documents.
     pub limit: Option<u64>,
 }
@@ -20,29 +22,24 @@ impl Pipeline {
     /// The filter of a leading `$match`.
     pub fn leading_match(&self) -> Option<&DocumentBuf> {
         match self.steps.first()?.operator.kind() {
-            Kind::Match(filter) => Some(filter),
+            Kind::Match(stage) => Some(stage.filter()),
             _ => None,
         }
     }
 
     /// Removes a leading `$match` and returns its filter.
-    pub fn take_leading_match(&mut self) -> Option<DocumentBuf> {
-        let filter = self.leading_match()?.clone();
+    pub fn take_leading_match(&mut self) -> Option<Arc<Matcher>> {
+        let Kind::Match(stage) = self.steps.first()?.operator.kind() else { return None };
+        let matcher = stage.matcher().clone();
         self.steps.remove(0);
-        Some(filter)
-    }
-
-    /// The leading `$sort`.
-    pub fn leading_sort(&self) -> Option<LeadingSort> {
-        match self.steps.first()?.operator.kind() {
-            Kind::Sort { pattern, limit } => Some(LeadingSort { pattern: pattern.clone(), limit }),
-            _ => None,
-        }
+        Some(matcher)
     }
 
     /// Removes a leading `$sort` with its limit.
     pub fn take_leading_sort(&mut self) -> Option<LeadingSort> {
-        let sort = self.leading_sort()?;
+        let Kind::Sort(stage) = self.steps.first()?.operator.kind() else { return None };
+        let (pattern, limit) = stage.parts();
+        let sort = LeadingSort { pattern: pattern.clone(), limit };
         self.steps.remove(0);
         Some(sort)
     }

@@ -44,19 +44,24 @@ pub(crate) fn parse(spec: &Element<'_>, scope: &Scope<'_>) -> Result<Parsed> {
 
 impl Sort {
     /// Returns the sort with a limit.
-    pub(crate) fn limited(like: &Step, pattern: &DocumentBuf, limit: u64) -> Result<Step> {
-        let sort =
-            Sort { spec: pattern.clone(), pattern: SortPattern::parse(pattern.view())?, limit: Some(limit) };
+    pub(crate) fn limited(&self, like: &Step, limit: u64) -> Step {
+        let limit = self.limit.map_or(limit, |limited| limited.min(limit));
         let mut builder = Builder::new();
-        builder.begin_document(c"$sort").append(c"sortKey", pattern);
+        builder.begin_document(c"$sort").append(c"sortKey", &self.spec);
         builder.append(c"limit", i64::try_from(limit).unwrap_or(i64::MAX)).end();
-        Ok(Step::new(like.definition, builder.finish(), Arc::new(sort)))
+        let (spec, pattern) = (self.spec.clone(), self.pattern.clone());
+        Step::new(like.definition, builder.finish(), Arc::new(Sort { spec, pattern, limit: Some(limit) }))
+    }
+
+    /// The pattern and the limit.
+    pub(crate) fn parts(&self) -> (&SortPattern, Option<u64>) {
+        (&self.pattern, self.limit)
     }
 }
 
 impl Operator for Sort {
     fn kind(&self) -> Kind<'_> {
-        Kind::Sort { pattern: &self.spec, limit: self.limit }
+        Kind::Sort(self)
     }
 
     fn effect(&self) -> Effect {

@@ -69,10 +69,9 @@ impl Sink for Replacement {
 }
 
 impl Collections for Memory {
-    fn find(&self, from: &Namespace, filter: Document<'_>, environment: &Environment) -> Result<Stream> {
+    fn find(&self, from: &Namespace, matcher: Arc<Matcher>, environment: &Environment) -> Result<Stream> {
         let context = &*environment.context;
-        self.log.lock().push(format!("find {} {filter}", from.collection));
-        let matcher = Matcher::parse(filter, context)?;
+        self.log.lock().push(format!("find {} {}", from.collection, matcher.describe().view()));
         let mut found = Vec::new();
         for document in self.all(from) {
             if matcher.matches(document.view(), context)? {

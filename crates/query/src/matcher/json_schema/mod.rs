@@ -18,6 +18,7 @@ use base::bson::{Builder, Document, DocumentBuf, Element, Value};
 use base::{Result, err};
 use keywords::Keywords;
 use std::ffi::CStr;
+use std::sync::Arc;
 
 /// A parsed schema for whole documents.
 #[derive(Debug)]
@@ -51,7 +52,7 @@ impl Schema {
 pub(super) fn parse_json_schema(parser: &Parser<'_>, element: &Element<'_>) -> Result<Option<Node>> {
     parser.require_top_level("$jsonSchema")?;
     match element.value().as_document() {
-        Some(schema) => Ok(Some(Node::Schema(Box::new(Schema::parse(schema)?)))),
+        Some(schema) => Ok(Some(Node::Schema(Arc::new(Schema::parse(schema)?)))),
         None => Err(err!(TypeMismatch, "$jsonSchema must be an object")),
     }
 }
@@ -69,5 +70,5 @@ pub(super) fn parse_min_properties(_: &Parser<'_>, element: &Element<'_>) -> Res
 fn single_keyword(keyword: &'static CStr, element: &Element<'_>) -> Result<Option<Node>> {
     let mut schema = Builder::new();
     schema.append(keyword, element.value());
-    Ok(Some(Node::Schema(Box::new(Schema::parse(schema.finish().view())?))))
+    Ok(Some(Node::Schema(Arc::new(Schema::parse(schema.finish().view())?))))
 }
