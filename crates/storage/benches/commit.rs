@@ -1,11 +1,11 @@
-//! How long a small insert keeps others from committing.
+//! Time that a small insert holds the commit lock.
 //!
-//! `cargo bench -p storage --bench commit [-- DIRECTORY [ENTRIES]]` fills a store with documents of 500 bytes and an
-//! index on `_id`, and then inserts one more at a time: the call of [`Store::commit`], of which all but its first
-//! nanoseconds are under the commit lock. Each row is one engine with and without a log of changes (as the oplog is
-//! kept), and with and without a view that is opened before each commit and kept until the next one has been opened,
-//! so that every commit copies the nodes that it changes. The times are CPU time of the thread. The argument `smoke`
-//! makes everything small.
+//! `cargo bench -p storage --bench commit [-- DIRECTORY [ENTRIES]]` fills a store with documents of
+//! 500 bytes and an index on `_id`. It then inserts single documents. The call of [`Store::commit`]
+//! holds the commit lock except in its first nanoseconds. Each row is an engine with or without a
+//! log of changes (like the oplog), and with or without an open view. The view is opened before
+//! each commit and kept until the next view is open, so that every commit copies the nodes that it
+//! changes. The times are CPU time of the thread. The argument `smoke` makes everything small.
 
 #![expect(clippy::print_stdout, reason = "printing a table is its purpose")]
 
@@ -21,7 +21,7 @@ const RECORDS: Ident = Ident(1);
 const IDS: Ident = Ident(2);
 const FILLED_AT_ONCE: u64 = 1000;
 
-/// CPU time of this thread.
+/// Returns the CPU time of this thread.
 fn cpu() -> Duration {
     clock_gettime(ClockId::CLOCK_THREAD_CPUTIME_ID).map_or(Duration::ZERO, Duration::from)
 }
@@ -51,7 +51,7 @@ fn fill(engine: &dyn Engine, entries: u64, document: &Value) -> Result<()> {
     engine.checkpoint()
 }
 
-/// What a server commits for `insert` of one document.
+/// Returns the change that a server commits for an insert of one document.
 fn insert(number: u64, document: &Value, counts: &Arc<Counts>, logged: bool) -> Change {
     let mut change = Change::default();
     change.expect.push(Expect::Value { ident: IDS, key: id(number), value: None });

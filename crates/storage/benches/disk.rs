@@ -1,9 +1,13 @@
-//! What the disk engine's promises cost, beside what they would cost without an engine.
+//! Costs of the disk engine's guarantees, compared with the costs without an engine.
 //!
-//! `cargo bench -p storage --bench disk [-- DIRECTORY]` prints, for a directory on the disk in question:
-//! a bare loop of write and sync beside commits that wait for the journal, alone and with 32 threads; the
-//! CPU time of relaxed commits beside the memory engine's; opening after a clean stop; and random reads with
-//! a cache of a quarter of the data. An argument `smoke` makes everything small.
+//! `cargo bench -p storage --bench disk [-- DIRECTORY]` measures on the disk of a directory:
+//! - a loop of writes and syncs, and commits that wait for the journal, with one thread and with
+//!   32;
+//! - the CPU time of relaxed commits, and of the memory engine's commits;
+//! - opening after a clean stop;
+//! - random reads with a cache of a quarter of the data.
+//!
+//! The argument `smoke` makes everything small.
 
 #![expect(clippy::print_stdout, reason = "printing a table is its purpose")]
 
@@ -19,7 +23,7 @@ use storage::{Batch, DiskEngine, DiskOptions, Durability, Engine, Ident, MemoryE
 const TREE: Ident = Ident(1);
 const VALUE: usize = 500;
 
-/// CPU time of this process, all threads.
+/// Returns the CPU time of all threads of this process.
 fn cpu() -> Duration {
     let text = fs::read_to_string("/proc/self/stat").unwrap_or_default();
     let fields: Vec<&str> = text.rsplit(')').next().unwrap_or_default().split_whitespace().collect();
@@ -43,7 +47,7 @@ fn options(directory: &Path, durability: Durability) -> DiskOptions {
     DiskOptions { durability, ..DiskOptions::new(directory) }
 }
 
-/// An engine with an empty tree in a fresh directory.
+/// Returns an engine with an empty tree in a new directory.
 fn fresh(directory: &Path, durability: Durability) -> Result<DiskEngine> {
     let _ = fs::remove_dir_all(directory);
     let engine = DiskEngine::open(&options(directory, durability))?;
@@ -63,7 +67,7 @@ fn one(key: u64) -> Batch {
     batch
 }
 
-/// Commits `count` entries as one of several threads.
+/// Commits `count` entries on one of several threads.
 fn commit_some(engine: &dyn Engine, thread: u64, count: u64, wait: bool) -> Result<()> {
     for at in 0..count {
         engine.wait_for_room(&mut || true)?;
@@ -75,7 +79,7 @@ fn commit_some(engine: &dyn Engine, thread: u64, count: u64, wait: bool) -> Resu
     Ok(())
 }
 
-/// Commits `count` entries on each thread, and returns the time of all.
+/// Commits `count` entries on each thread. Returns the total time.
 fn commit(engine: &dyn Engine, threads: u64, count: u64, wait: bool) -> Result<Duration> {
     let started = Instant::now();
     thread::scope(|scope| {
@@ -100,7 +104,7 @@ fn bare_loop(directory: &Path, count: u64) -> Result<Duration> {
 }
 
 fn synced(root: &Path, count: u64) -> Result<()> {
-    // Where every commit is journaled, syncs write the frames themselves.
+    // If every commit is journaled, syncs write the frames.
     let all = [("written at once", Durability::None), ("written by syncs", Durability::Journaled)];
     for round in 1..=3 {
         let before = cpu();
@@ -146,8 +150,8 @@ fn relaxed(root: &Path, count: u64) -> Result<()> {
     Ok(())
 }
 
-/// What a commit costs that puts its value twice, as a document and in the oplog, once the very same value
-/// and once a copy; beside a bare loop of writes.
+/// Measures a commit that puts its value twice, as a document and in the oplog: once the same value
+/// and once a copy. Compares it with a loop of writes.
 fn repeated(root: &Path, count: u64) -> Result<()> {
     for round in 1..=3 {
         let path = root.join("bare");

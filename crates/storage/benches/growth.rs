@@ -21,7 +21,7 @@ const IDS: Ident = Ident(2);
 const NUMBERS: Ident = Ident(3);
 const BATCH: u64 = 1000;
 
-/// CPU time of this process, all threads.
+/// Returns the CPU time of all threads of this process.
 fn cpu() -> Duration {
     let text = fs::read_to_string("/proc/self/stat").unwrap_or_default();
     let fields: Vec<&str> = text.rsplit(')').next().unwrap_or_default().split_whitespace().collect();
@@ -29,14 +29,14 @@ fn cpu() -> Duration {
     Duration::from_millis((ticks(11) + ticks(12)) * 10)
 }
 
-/// Bytes given to the system to be written.
+/// Returns the number of bytes passed to the system for writing.
 fn written() -> u64 {
     let text = fs::read_to_string("/proc/self/io").unwrap_or_default();
     let line = text.lines().find_map(|line| line.strip_prefix("wchar: "));
     line.and_then(|bytes| bytes.parse().ok()).unwrap_or_default()
 }
 
-/// A number for a document that looks like any other.
+/// Returns a pseudo-random number for a document.
 fn random(number: u64, round: u64) -> u64 {
     let mut x = number.wrapping_mul(0x9E37_79B9_7F4A_7C15) ^ round.wrapping_mul(0xD1B5_4A32_D192_ED03);
     x ^= x >> 30;
@@ -50,7 +50,7 @@ fn id(number: u64) -> [u8; 13] {
     id
 }
 
-/// A document as BSON would have it.
+/// Returns a document in the shape of BSON.
 fn document(number: u64, indexed: u64) -> Vec<u8> {
     let mut bytes = b"\x50\0\0\0\x07_id\0".to_vec();
     bytes.extend(&id(number)[1..]);
@@ -71,7 +71,7 @@ fn entry(number: u64, indexed: u64) -> [u8; 17] {
     key
 }
 
-/// What some work took.
+/// Cost of some work.
 struct Measure {
     started: Instant,
     cpu: Duration,

@@ -1,11 +1,12 @@
-//! Our persistent tree beside the standard library's `BTreeMap` and `imbl::OrdMap`, in one run.
+//! The persistent tree, the standard library's `BTreeMap` and `imbl::OrdMap` in one run.
 //!
-//! `cargo bench -p storage` prints nanoseconds of CPU time for each operation, the least of several rounds in
-//! which the maps take turns, so that a busy machine disturbs all alike; the ratios are what to trust. All
-//! three hold the same `Key` and `Value`. `BTreeMap` has no cheap clone: its snapshot is a copy, shown for
-//! what a snapshot costs without persistence. Memory is the growth of a fresh process that builds one map.
-//! Below the table: what whole engine calls cost, and what inline keys and values save.
-//! An argument scales the number of entries: `cargo bench -p storage -- 100000`.
+//! `cargo bench -p storage` prints nanoseconds of CPU time for each operation, the least of several
+//! rounds. The maps take turns, so that other load affects all of them. The ratios are more
+//! reliable than the times. All three maps hold the same `Key` and `Value`. `BTreeMap` has no cheap
+//! clone: its snapshot is a copy and shows the cost of a snapshot without persistence. Memory is
+//! the growth of a new process that builds one map. Below the table are the costs of whole engine
+//! calls, and the savings of inline keys and values. An argument scales the number of entries:
+//! `cargo bench -p storage -- 100000`.
 
 #![expect(clippy::print_stdout, reason = "printing a table is its purpose")]
 
@@ -23,15 +24,15 @@ use storage::{Batch, Direction, Engine, Ident, Key, MemoryEngine, Range, Value};
 const ROUNDS: usize = 3;
 const SHORT: usize = 100;
 
-/// What the maps have in common.
+/// Common interface of the maps.
 trait Map: Clone + Default {
     const NAME: &'static str;
-    /// Whether cloning copies everything.
+    /// True if cloning copies everything.
     const COPIES: bool = false;
     fn insert(&mut self, key: &Key, value: Value);
     fn remove(&mut self, key: &Key);
     fn get(&self, key: &Key) -> usize;
-    /// Walks up to `limit` entries from a key on.
+    /// Scans up to `limit` entries from a key on.
     fn scan(&self, from: &Key, limit: usize) -> usize;
 }
 
@@ -91,7 +92,7 @@ macro_rules! standard_map {
 standard_map!(BTreeMap, "BTreeMap", true);
 standard_map!(OrdMap, "imbl", false);
 
-/// A small generator with a fixed seed: every run does the same.
+/// A small generator with a fixed seed: every run is equal.
 struct Random(u64);
 
 impl Random {
@@ -109,7 +110,7 @@ impl Random {
     }
 }
 
-/// What is stored: keys in order and in random order, and one value for all or one each.
+/// The data: keys in sorted and in random order, and one value for all keys or one for each.
 struct Data {
     sorted: Vec<Key>,
     shuffled: Vec<Key>,
@@ -124,13 +125,13 @@ impl Data {
         Data { sorted, shuffled, value }
     }
 
-    /// Record ids to documents of 120 bytes.
+    /// Returns record ids with documents of 120 bytes.
     fn records(entries: usize) -> Self {
         let keys = (1..=entries as u64).map(|number| Key::from(number.to_be_bytes())).collect();
         Data::new(keys, || Value::from(vec![1; 120]))
     }
 
-    /// A random string of 8 letters and a record id, without a value: an ordinary index.
+    /// Returns random strings of 8 letters with record ids, without values: a regular index.
     fn index(entries: usize) -> Self {
         let mut random = Random(99);
         let mut key = |number: u64| {
@@ -151,24 +152,24 @@ impl Data {
     }
 }
 
-/// CPU time of this thread in nanoseconds, or wall-clock time where the system doesn't tell.
+/// Returns the CPU time of this thread in nanoseconds, or wall-clock time on other systems.
 fn cpu_nanoseconds() -> u64 {
     static START: std::sync::OnceLock<Instant> = std::sync::OnceLock::new();
-    // The kernel brings the figure up to date when the thread gives up the processor.
+    // The kernel updates the figure when the thread yields the processor.
     std::thread::yield_now();
     let stat = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap_or_default();
     let time = stat.split(' ').next().and_then(|first| first.parse().ok());
     time.unwrap_or_else(|| START.get_or_init(Instant::now).elapsed().as_nanos() as u64)
 }
 
-/// Nanoseconds per operation.
+/// Returns nanoseconds per operation.
 fn time(operations: usize, work: impl FnOnce()) -> f64 {
     let start = cpu_nanoseconds();
     work();
     (cpu_nanoseconds() - start) as f64 / operations as f64
 }
 
-/// One kind of work.
+/// A kind of work.
 type Work<M> = fn(&Data) -> (M, f64);
 
 fn insert_in_order<M: Map>(data: &Data) -> (M, f64) {
@@ -218,7 +219,8 @@ fn remove<M: Map>(data: &Data) -> (M, f64) {
     (map, cost)
 }
 
-/// A write while a snapshot of the moment before is held: what a commit costs beside readers.
+/// Measures a write while a snapshot from just before is held: the cost of a commit concurrent with
+/// readers.
 fn snapshot_then_write<M: Map>(data: &Data) -> (M, f64) {
     let mut map: M = data.built();
     let writes = if M::COPIES { 2 } else { data.shuffled.len() / 10 };
@@ -247,7 +249,7 @@ fn snapshot_then_append<M: Map>(data: &Data) -> (M, f64) {
     (map, cost)
 }
 
-/// A table row: the same work on each map in turns, the least of all rounds.
+/// Prints a table row: the same work on each map in turn, the least of all rounds.
 fn row(
     label: &str,
     data: &Data,
@@ -278,7 +280,7 @@ macro_rules! rows {
     };
 }
 
-/// Bytes that a process of its own grows by for each entry.
+/// Returns the memory growth of a separate process in bytes per entry.
 fn memory(map: &str, kind: &str, order: &str, entries: usize) -> f64 {
     let run = || -> Option<f64> {
         let program = std::env::current_exe().ok()?;
@@ -289,7 +291,7 @@ fn memory(map: &str, kind: &str, order: &str, entries: usize) -> f64 {
     run().unwrap_or(f64::NAN)
 }
 
-/// The other side of [`memory`]: builds one map and prints its bytes for each entry.
+/// The process started by [`memory`]: builds one map and prints its bytes per entry.
 fn build(arguments: &[String]) {
     let [map, kind, order, entries] = arguments else { return };
     let entries = entries.parse().unwrap_or(1);
@@ -305,7 +307,7 @@ fn build(arguments: &[String]) {
 
 fn fill<M: Map>(keys: &[Key], before: f64) -> M {
     let mut map = M::default();
-    // Empty values throughout: the documents' own bytes are the same for all.
+    // Empty values: the documents' own bytes are equal for all maps.
     keys.iter().for_each(|key| map.insert(key, Value::empty()));
     println!("{}", (resident_bytes() - before) / keys.len() as f64);
     map
@@ -321,7 +323,8 @@ fn print_line(label: &str, nanoseconds: f64) {
     println!("{label:<60} {nanoseconds:>9.1}");
 }
 
-/// What calls of the engine cost: a document with two indexes and an oplog entry, and the clean slate.
+/// Measures calls of the engine: a document with two indexes and an oplog entry, and the
+/// clean-slate operations.
 fn engine_calls(entries: usize) {
     const TREES: [Ident; 4] = [Ident(1), Ident(2), Ident(3), Ident(4)];
     let engine = MemoryEngine::new();
@@ -383,7 +386,7 @@ fn commit(engine: &MemoryEngine, batch: Batch) {
     }
 }
 
-/// What the inline forms save against plain allocations.
+/// Measures the savings of inline forms over plain allocations.
 fn inline_forms() {
     let (key, value) = ([7u8; 18], [7u8; 8]);
     let make = |label: &str, work: &dyn Fn()| {

@@ -1,5 +1,6 @@
-//! Working-set advice against the truth, with more data than the tests have: `cargo bench -p storage --bench
-//! working_set -- DIRECTORY [DOCUMENTS]`. Each load runs once for a prediction and then under six caches.
+//! Compares working-set advice with measurements, on more data than in the tests: `cargo bench -p
+//! storage --bench working_set -- DIRECTORY [DOCUMENTS]`. Each load runs once for a prediction and
+//! then with six cache sizes.
 
 #[path = "../tests/loads/mod.rs"]
 mod loads;

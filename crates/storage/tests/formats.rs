@@ -1,16 +1,18 @@
-//! Stored formats stay readable: a directory, a backup and an archive lie in `fixtures`. A copy of each is opened,
-//! read back whole, written to, and repaired.
+//! Stored formats stay readable: `fixtures` has a directory, a backup and an archive. A copy of
+//! each is opened, read completely, written to, and repaired.
 //!
-//! `fixtures/format-4` is what a killed process left: a base from a checkpoint, and commits since then in the
-//! journal. Formats may change until the first release, and freeze with it. A change before that makes the fixtures
-//! anew; a change after it keeps [`fill`] and the old ones, and adds a directory of the new format, made by
+//! `fixtures/format-4` is the directory of a killed process: a base from a checkpoint, and later
+//! commits in the journal. Formats may change until the first release and are then frozen. A change
+//! before the release replaces the fixtures. A change after it keeps [`fill`] and the old fixtures,
+//! and adds a directory of the new format, created by
 //!
 //! ```text
 //! cargo test -p storage --test formats -- --ignored make_the_fixture_of_the_newest_format
 //! ```
 //!
-//! `fixtures/waiting-4` has a table with changes that wait (`base/pending.rs`), for which [`fill`] holds too little.
-//! `fixtures/backup-N` is a backup of what [`fill`] commits, and `fixtures/archive-N` what was archived meanwhile.
+//! `fixtures/waiting-4` has a table with pending changes (`base/pending.rs`), for which [`fill`] is
+//! too small. `fixtures/backup-N` is a backup of the commits of [`fill`], and `fixtures/archive-N`
+//! is the archive from the same time.
 
 #![expect(clippy::unwrap_used, reason = "a test, its helpers too")]
 
@@ -28,7 +30,7 @@ use storage::{
 
 /// The format that this version reads and writes.
 const NEWEST: u32 = 4;
-/// The greatest time of the commits of [`fill`].
+/// Greatest time of the commits of [`fill`].
 const TIME: u64 = 1_700_000_000 << 32 | 9;
 
 fn options(directory: &Path) -> DiskOptions {
@@ -43,7 +45,7 @@ fn fixture(format: u32) -> PathBuf {
     fixture_of(&format!("format-{format}"))
 }
 
-/// Commits what every fixture holds. Half-way `between` is called, to make a checkpoint.
+/// Commits the contents of every fixture. Calls `between` in the middle for a checkpoint.
 fn fill(engine: &dyn Engine, between: impl FnOnce() -> Result<()>) -> Result<()> {
     let mut batch = Batch::new();
     (1..=4).for_each(|number| batch.create(Ident(number)));
@@ -69,7 +71,7 @@ fn fill(engine: &dyn Engine, between: impl FnOnce() -> Result<()>) -> Result<()>
     batch.set_time(TIME - 100);
     engine.commit(batch)?;
     for number in 30..50u8 {
-        // As a document that the oplog repeats.
+        // Like a document that the oplog repeats.
         let value = Value::from(vec![number + 100; 90]);
         let mut batch = Batch::new();
         batch.put(Ident(1), [0, number], value.clone());
@@ -81,7 +83,7 @@ fn fill(engine: &dyn Engine, between: impl FnOnce() -> Result<()>) -> Result<()>
     Ok(())
 }
 
-/// Commits a tree large enough for changes of it to wait, and in another commit such changes.
+/// Commits a tree large enough for pending changes, and such changes in another commit.
 fn fill_to_wait(engine: &dyn Engine, between: impl FnOnce() -> Result<()>) -> Result<()> {
     let mut batch = Batch::new();
     batch.create(Ident(1));
@@ -117,15 +119,15 @@ fn everything(snapshot: &dyn Snapshot) -> Everything {
     all
 }
 
-/// What a fixture must hold.
+/// Returns the expected contents of a fixture.
 fn expected() -> Everything {
     let memory = MemoryEngine::new();
     fill(&memory, || Ok(())).unwrap();
     everything(&*memory.snapshot())
 }
 
-/// Copies a directory, but for the lock. The base is compressed on its way into a fixture, since most of it
-/// is zeros, and expanded on its way out.
+/// Copies a directory except its lock. The base is mostly zeros, so it is compressed in a fixture
+/// and expanded in a copy.
 fn copy(from: &Path, to: &Path, compress: bool) -> io::Result<()> {
     fs::create_dir_all(to)?;
     for entry in fs::read_dir(from)? {
@@ -151,7 +153,7 @@ fn copy(from: &Path, to: &Path, compress: bool) -> io::Result<()> {
     Ok(())
 }
 
-/// A copy of a fixture in a directory of its own.
+/// A copy of a fixture in a separate directory.
 struct Copied(PathBuf);
 
 impl Copied {
@@ -193,7 +195,7 @@ fn every_format_opens_and_goes_on() {
         batch.set_time(TIME + 1);
         engine.commit(batch).unwrap();
         let after = everything(&*engine.snapshot());
-        // Old and new frames in the journal, as after the machine's end.
+        // Old and new frames in the journal, as after a crash of the machine.
         let killed = copied.0.with_extension("killed");
         copy(&copied.0, &killed, false).unwrap();
         drop(engine);
@@ -228,7 +230,7 @@ fn changes_that_wait_are_found_and_repaired() {
     let copied = Copied::of("waiting-4", "opens");
     let engine = DiskEngine::open(&options(&copied.0)).unwrap();
     assert_eq!(everything(&*engine.snapshot()), expected);
-    // More of the same, until what waits has gone where it belongs, and more has come.
+    // More changes, until the pending changes are merged and new ones are pending.
     for round in 0..12u32 {
         for engine in [&engine as &dyn Engine, &memory] {
             let mut batch = Batch::new();
@@ -249,7 +251,7 @@ fn changes_that_wait_are_found_and_repaired() {
     assert_eq!(everything(&*engine.snapshot()), expected);
 }
 
-/// The last commit is lost, as no one can tell it from a torn one; a damage before it is told.
+/// A damaged last commit is lost, because it looks like a torn write. Earlier damage is reported.
 #[test]
 fn damage_is_found_in_every_format() {
     for format in NEWEST..=NEWEST {
@@ -273,7 +275,7 @@ fn damage_is_found_in_every_format() {
         assert!(matches!(&refused, Some(storage::Error::Corrupted(_))), "format {format}: {refused:?}");
         let salvage = DiskEngine::salvage(&options(&copied.0)).unwrap();
         assert!(salvage.lost().iter().any(|lost| lost.what.contains("sound commits")));
-        // Times that were given are not given again, whether their commits could be saved or not.
+        // Assigned times are never assigned again, even if their commits were lost.
         assert_eq!(salvage.engine().latest_time(), TIME);
         salvage.discard().unwrap();
     }
@@ -333,7 +335,7 @@ fn backups_and_archives_of_earlier_releases_are_restored() {
         assert_eq!(kinds, [Kind::Full, Kind::Changes]);
         let target = std::env::temp_dir().join(format!("vellum-old-backup-{version}-{}", std::process::id()));
         assert_eq!(restored(&backup, &[&archive], None, &target), expected());
-        // The commit with the value 135, and none behind it.
+        // The commit with the value 135, and no later one.
         let until = TIME - u64::from(49 - 35u8);
         let then = restored(&backup, &[&archive], Some(until), &target);
         assert_eq!(then[&7].0, 6);
@@ -387,7 +389,7 @@ fn make_the_fixture_of_the_newest_format() {
     fill(&engine, || engine.checkpoint()).unwrap();
     let to = fixture(NEWEST);
     let _ = fs::remove_dir_all(&to);
-    // Nothing is written meanwhile, since nothing is committed.
+    // Without commits, nothing is written at this time.
     copy(&directory, &to, true).unwrap();
     drop(engine);
     fs::remove_dir_all(directory).unwrap();

@@ -1,7 +1,7 @@
-//! The tree with nodes of their real size, against the standard library's map.
+//! Compares the tree with full-size nodes with the standard library's map.
 //!
-//! Unit tests run on small nodes, where every split and merge happens early. This one is linked against the
-//! crate as everybody else gets it, and makes a tree that is large enough to have several levels all the same.
+//! Unit tests use small nodes, in which splits and merges happen early. This test uses the crate
+//! with its real node sizes, and builds a tree that is large enough for several levels.
 
 use std::collections::BTreeMap;
 use std::ops::Bound;
@@ -11,12 +11,12 @@ use storage::{Direction, Key, Range};
 
 type Model = BTreeMap<Vec<u8>, u64>;
 
-/// Numbers that look random and are the same in every run.
+/// Pseudo-random numbers, equal in every run.
 fn scattered(number: u64) -> u64 {
     number.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 7
 }
 
-/// Keys of three shapes: record ids, short strings with long common beginnings, long ones.
+/// Keys of three kinds: record ids, short strings with long common prefixes, long strings.
 fn key(number: u64) -> Vec<u8> {
     match number % 4 {
         0 | 1 => (number % 50_000).to_be_bytes().to_vec(),
@@ -68,7 +68,7 @@ fn a_deep_tree_behaves_as_the_standard_map() {
     assert_same(&tree, &model);
     assert_same_ranges(&tree, &model);
     kept.push((tree.clone(), model.clone()));
-    // Thins out everywhere, then takes the front away as an oplog is trimmed.
+    // Removes entries everywhere, then the beginning, as in the trimming of an oplog.
     for number in (0..120_000).filter(|number| number % 3 != 0) {
         let key = key(scattered(number));
         assert_eq!(tree.remove(&key), model.remove(&key));

@@ -1,7 +1,7 @@
-//! What must hold whichever thread goes on at any place: the commit lock, claims, waits, sights and times of
-//! the store of one process, run by a scheduler that a seed decides.
+//! Invariants under all thread schedules: the commit lock, claims, waits, views and times of the
+//! store of one process, under a scheduler with seeds.
 //!
-//! `cargo test -p storage --features shuttle,mutants schedules` runs these.
+//! `cargo test -p storage --features shuttle,mutants schedules` runs these tests.
 
 #![cfg(all(feature = "shuttle", feature = "mutants"))]
 #![allow(clippy::unwrap_used)]
@@ -19,10 +19,10 @@ mod schedules {
     use storage::{Batch, Engine, Ident, Key, MemoryEngine, Snapshot, Value};
 
     const TREE: Ident = Ident(1);
-    /// Seeds for each scenario, each of which stands for ten schedules.
+    /// Seeds of each scenario; each stands for ten schedules.
     const SEEDS: u64 = 150;
 
-    /// Taken for writing by whoever switches faults on.
+    /// Locked for writing by tests that switch faults on.
     static ALONE: RwLock<()> = RwLock::new(());
 
     fn store() -> Arc<Local> {
@@ -38,7 +38,7 @@ mod schedules {
         value.map_or(0, |value| u64::from_be_bytes((*value).try_into().unwrap()))
     }
 
-    /// A change of one number to the next, that expects what was read.
+    /// Returns a change that increments a number and expects the value that was read.
     fn increment(sight: &dyn Snapshot, key: &[u8], owner: Option<Owner>) -> Change {
         let before = sight.get(TREE, key).unwrap();
         let mut change = Change { owner, ..Change::default() };
@@ -48,7 +48,8 @@ mod schedules {
         change
     }
 
-    /// Increments a number as a statement would: again where it was refused, after waiting where that helps.
+    /// Increments a number like a statement: retries after a refusal, after a wait if the reason
+    /// ends.
     fn increment_single(store: &Local, key: &[u8]) {
         loop {
             let change = increment(store.sight().snapshot.as_ref(), key, None);
@@ -62,7 +63,7 @@ mod schedules {
         }
     }
 
-    /// Increments a number within a transaction; whether it was committed.
+    /// Increments a number within a transaction. Returns true if it was committed.
     fn increment_within(store: &Local, key: &[u8]) -> bool {
         let (owner, sight, _) = store.begin(0);
         let keys = [Claim::Key(TREE, Key::from(key))];
@@ -158,8 +159,8 @@ mod schedules {
         (sight.snapshot, sight.generation)
     }
 
-    /// Times that were told lie before those of later commits, and a transaction sees exactly the commits up to
-    /// its time.
+    /// A returned time is before the times of later commits. A transaction sees exactly the commits
+    /// up to its time.
     fn times() {
         let store = store();
         let writes = |at: u64| {

@@ -1,5 +1,6 @@
-//! Working-set advice against the truth: what a run under one cache predicts for others, and what runs under those
-//! count. `cargo bench -p storage --bench working_set` is the same with more data.
+//! Compares working-set advice with measurements: the prediction of a run with one cache size for
+//! other sizes, and runs with these sizes. `cargo bench -p storage --bench working_set` does this
+//! with more data.
 
 mod loads;
 

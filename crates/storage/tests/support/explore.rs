@@ -1,20 +1,20 @@
-//! Runs a scenario under many schedules of its threads, each decided by a seed.
+//! Runs a scenario under many thread schedules, each determined by a seed.
 //!
-//! The threads of a scenario are `shuttle::thread`'s, and what they share goes through [`crate::sync`]. A
-//! schedule that fails prints its seed; `SCHEDULE_SEED=7` runs that one alone.
+//! The threads of a scenario are `shuttle::thread`'s, and shared state uses [`crate::sync`]. A
+//! failed schedule prints its seed. `SCHEDULE_SEED=7` runs a single one.
 
 use shuttle::scheduler::{PctScheduler, RandomScheduler};
 use shuttle::{Config, FailurePersistence, Runner};
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;
 
-/// How much of a thread's stack a scenario may use.
+/// Stack size of a scenario's thread.
 const STACK_BYTES: usize = 4 << 20;
-/// How many schedules a seed stands for, where the scheduler learns from the first.
+/// Number of schedules per seed for the scheduler that learns from the first.
 const AT_ONCE: usize = 10;
 
-/// Runs a scenario under the schedules of so many seeds, each of which stands for several, and panics as it
-/// does.
+/// Runs a scenario under the schedules of this number of seeds, several for each. Panics if the
+/// scenario panics.
 pub fn explore(seeds: u64, scenario: impl Fn() + Send + Sync + 'static) {
     let asked = std::env::var("SCHEDULE_SEED").ok().and_then(|seed| seed.parse().ok());
     let seeds = asked.map_or(0..seeds, |seed| seed..seed + 1);
@@ -27,13 +27,13 @@ pub fn explore(seeds: u64, scenario: impl Fn() + Send + Sync + 'static) {
     }
 }
 
-/// Whether a scenario fails under one of the schedules of so many seeds.
+/// Returns true if a scenario fails under one of the schedules of this number of seeds.
 pub fn fails(seeds: u64, scenario: impl Fn() + Send + Sync + 'static) -> bool {
     let scenario = Arc::new(scenario);
     (0..seeds).any(|seed| run(seed, &scenario).is_err())
 }
 
-/// Half of the seeds let any thread go on at any place, the other half change threads seldom.
+/// Half of the seeds allow a switch of threads at any place. The other half switch threads seldom.
 fn run(seed: u64, scenario: &Arc<impl Fn() + Send + Sync + 'static>) -> std::thread::Result<()> {
     let mut config = Config::new();
     config.stack_size = STACK_BYTES;

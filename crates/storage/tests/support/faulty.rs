@@ -1,9 +1,10 @@
-//! A file system in memory that fails as real ones do: it stops at a chosen write or sync, forgets what was
-//! not synced, has no room, or cannot sync.
+//! An in-memory file system with faults of real ones: it stops at a chosen write or sync, loses
+//! unsynced data, has no room, or cannot sync.
 //!
-//! It keeps for each file what a reader would see, and what would be there after the machine stopped: the
-//! contents at the last sync, and the writes since, of which any number may have reached the disk. The names
-//! in a directory are as durable as its last sync. [`FaultyFiles::restart`] is the machine coming up again.
+//! For each file it stores the contents visible to a reader, and the possible contents after a
+//! crash of the machine. These are the contents at the last sync, with any of the later writes. The
+//! names in a directory are as durable as its last sync. [`FaultyFiles::restart`] simulates the
+//! restart of the machine.
 
 use std::any::Any;
 use std::collections::{BTreeMap, BTreeSet};
@@ -16,25 +17,25 @@ use parking_lot::Mutex;
 
 use crate::disk::{File, Files};
 
-/// What a stop loses of what wasn't synced.
+/// Loss of unsynced data at a stop.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Loss {
-    /// Nothing: only the process ended.
+    /// No loss: only the process ended.
     Nothing,
-    /// All of it.
+    /// All unsynced data.
     Everything,
-    /// For each file all but the first so many writes, the last of them in part, and some of the changes to
-    /// names; the seed decides which.
+    /// For each file, all except some first writes, the last one in part, and some changes of
+    /// names. The seed selects them.
     Some(u64),
-    /// Any of the blocks written since the last sync, whatever the order in which they were written, and some of the changes
-    /// to names; the seed decides which.
+    /// Any of the blocks written since the last sync, in any order, and some changes of names. The
+    /// seed selects them.
     Blocks(u64),
 }
 
-/// What a disk writes whole or not at all.
+/// Unit that a disk writes atomically.
 const SECTOR: usize = 512;
 
-/// The file system. Clones are the same one.
+/// The file system. Clones share its state.
 #[derive(Clone, Default)]
 pub struct FaultyFiles {
     disk: Arc<Mutex<Disk>>,
@@ -54,9 +55,9 @@ struct Disk {
     stop_at_sync: Option<u64>,
     failing_syncs: u64,
     failing_reads: u64,
-    /// How long a sync takes.
+    /// Duration of a sync.
     slowness: Duration,
-    /// How many bytes files may still grow.
+    /// Number of bytes by which files may still grow.
     room: Option<u64>,
     stopped: bool,
 }
@@ -75,13 +76,13 @@ enum Pending {
 }
 
 impl FaultyFiles {
-    /// An empty file system without faults.
+    /// Returns an empty file system without faults.
     pub fn new() -> Self {
         FaultyFiles::default()
     }
 
-    /// Stops at the nth write from the beginning, which is carried out in half, or at the nth change of a
-    /// file's length or name, which is not carried out. Everything after that fails.
+    /// Stops at the nth write from the beginning, of which half is written, or at the nth change of
+    /// a file's length or name, which is not made. Everything after it fails.
     pub fn stop_at_write(&self, write: u64) {
         self.disk.lock().stop_at_write = Some(write);
     }
@@ -91,12 +92,12 @@ impl FaultyFiles {
         self.disk.lock().stop_at_sync = Some(sync);
     }
 
-    /// Lets the next syncs fail, and forget what they were to write, as Linux does.
+    /// Lets the next syncs fail and discard their data, like Linux.
     pub fn fail_syncs(&self, syncs: u64) {
         self.disk.lock().failing_syncs = syncs;
     }
 
-    /// Lets each sync of a file take so long.
+    /// Sets the duration of each sync of a file.
     pub fn slow_syncs(&self, each: Duration) {
         self.disk.lock().slowness = each;
     }
@@ -106,18 +107,18 @@ impl FaultyFiles {
         self.disk.lock().failing_reads = reads;
     }
 
-    /// Leaves so many bytes of room for files to grow into; `None` for no limit.
+    /// Sets the number of bytes by which files may grow; `None` for no limit.
     pub fn set_room(&self, room: Option<u64>) {
         self.disk.lock().room = room;
     }
 
-    /// The writes and the syncs so far.
+    /// Returns the numbers of writes and syncs so far.
     pub fn counts(&self) -> (u64, u64) {
         let disk = self.disk.lock();
         (disk.writes, disk.syncs)
     }
 
-    /// What the machine finds when it comes up again. This file system stops.
+    /// Returns the file system after a restart of the machine. This file system stops.
     #[must_use]
     pub fn restart(&self, loss: Loss) -> FaultyFiles {
         let mut before = self.disk.lock();
@@ -135,7 +136,7 @@ impl FaultyFiles {
                 Loss::Some(_) => content.some(&mut random),
                 Loss::Blocks(_) => content.blocks(&mut random),
             };
-            // What is on the disk after a start stays there.
+            // Data on the disk at a start is durable.
             disk.contents.insert(*number, Content { durable: kept.clone(), now: kept, pending: Vec::new() });
         }
         disk.durable_names = names.clone();
@@ -143,19 +144,19 @@ impl FaultyFiles {
         FaultyFiles { disk: Arc::new(Mutex::new(disk)) }
     }
 
-    /// The contents of a file as a process sees them.
+    /// Returns the contents of a file as visible to a process.
     pub fn read(&self, path: &Path) -> Option<Vec<u8>> {
         let disk = self.disk.lock();
         Some(disk.contents.get(disk.names.get(path)?)?.now.clone())
     }
 
-    /// The contents that a file would have if the machine stopped now.
+    /// Returns the contents of a file after a crash of the machine now.
     pub fn read_durable(&self, path: &Path) -> Option<Vec<u8>> {
         let disk = self.disk.lock();
         Some(disk.contents.get(disk.names.get(path)?)?.durable.clone())
     }
 
-    /// Changes the contents of a file behind everybody's back.
+    /// Changes the contents of a file without a write.
     pub fn tamper(&self, path: &Path, change: impl FnOnce(&mut Vec<u8>)) {
         let mut disk = self.disk.lock();
         if let Some(number) = disk.names.get(path).copied()
@@ -167,7 +168,7 @@ impl FaultyFiles {
         }
     }
 
-    /// The paths of all files.
+    /// Returns the paths of all files.
     pub fn paths(&self) -> Vec<PathBuf> {
         self.disk.lock().names.keys().cloned().collect()
     }
@@ -177,7 +178,7 @@ impl FaultyFiles {
 pub(crate) struct Random(pub(crate) u64);
 
 impl Random {
-    /// A number below a bound.
+    /// Returns a number below a bound.
     pub(crate) fn below(&mut self, bound: usize) -> usize {
         self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         (self.0 >> 33) as usize % bound.max(1)
@@ -198,7 +199,7 @@ impl Content {
         }
     }
 
-    /// The durable contents with some of the writes since.
+    /// Returns the durable contents with some of the later writes.
     fn some(&self, random: &mut Random) -> Vec<u8> {
         let mut bytes = self.durable.clone();
         let kept = random.below(self.pending.len() + 1);
@@ -210,7 +211,7 @@ impl Content {
         bytes
     }
 
-    /// What was written, but for some of the blocks that changed, which are as they were before.
+    /// Returns the written contents, with the old version of some changed blocks.
     fn blocks(&self, random: &mut Random) -> Vec<u8> {
         let mut bytes = self.now.clone();
         for at in (0..bytes.len()).step_by(SECTOR) {
@@ -248,7 +249,7 @@ impl Disk {
         }
     }
 
-    /// Counts something that changes the disk; true if this is where it stops.
+    /// Counts a change of the disk. Returns true if the file system stops here.
     fn count_write(&mut self) -> io::Result<bool> {
         self.check()?;
         self.writes += 1;
@@ -267,7 +268,7 @@ impl Disk {
         self.contents.get_mut(&number).ok_or_else(|| ErrorKind::NotFound.into())
     }
 
-    /// Takes room for a file to grow, or says how much there is of it.
+    /// Reserves room for the growth of a file, or returns the available room.
     fn grow(&mut self, by: usize) -> Result<(), usize> {
         match &mut self.room {
             Some(room) if (*room as usize) < by => Err(std::mem::take(room) as usize),
@@ -331,21 +332,21 @@ impl Disk {
         Ok(())
     }
 
-    /// Which names are there after a stop.
+    /// Returns the names after a stop.
     fn names_after(&self, loss: Loss, random: &mut Random) -> BTreeMap<PathBuf, u64> {
         match loss {
             Loss::Nothing => return self.names.clone(),
             Loss::Everything => return self.durable_names.clone(),
             Loss::Some(_) | Loss::Blocks(_) => {}
         }
-        // For each file either its old names or its new ones: renaming is atomic.
+        // For each file either its old or its new names: a rename is atomic.
         let mut names = BTreeMap::new();
         for number in self.contents.keys() {
             let kept = if random.below(2) == 0 { &self.names } else { &self.durable_names };
             let own = kept.iter().filter(|(_, other)| *other == number);
             names.extend(own.map(|(path, number)| (path.clone(), *number)));
         }
-        // A name that went from one file to another is never without any.
+        // A name that moved from one file to another always exists.
         for (path, number) in self.durable_names.iter().filter(|(path, _)| self.names.contains_key(*path)) {
             names.entry(path.clone()).or_insert(*number);
         }
@@ -477,7 +478,7 @@ impl File for FaultyFile {
     }
 
     fn sync(&self) -> io::Result<()> {
-        // Others write meanwhile.
+        // Other threads write at this time.
         let slowness = self.disk.lock().slowness;
         std::thread::sleep(slowness);
         self.disk.lock().sync(self.number)

@@ -1,4 +1,4 @@
-//! A cursor whose every step is checked: order, bounds, seeks, and what it has found at its end.
+//! A cursor that checks every step: order, bounds, seeks, and the count at the end.
 
 use std::hash::{DefaultHasher, Hasher};
 use std::sync::Arc;
@@ -6,10 +6,10 @@ use std::sync::Arc;
 use super::{Seen, is_an_answer};
 use crate::{Cursor, Direction, Ident, Key, Lent, Range, Result, Snapshot};
 
-/// Every so many entries of a scan looked at closely are compared with what `get` says.
+/// Interval of entries that a close check compares with `get`.
 const COMPARE_EVERY: u64 = 16;
 
-/// A cursor, and what is known of its walk.
+/// A cursor with the state of its checks.
 pub(super) struct CheckedCursor {
     pub(super) inner: Box<dyn Cursor>,
     pub(super) walk: Walk,
@@ -20,7 +20,7 @@ impl Cursor for CheckedCursor {
         let next = self.inner.next();
         match &next {
             Ok(next) => self.walk.step(*next),
-            // Whoever goes on behind an entry that cannot be read misses it.
+            // A scan that continues after an unreadable entry misses it.
             Err(_) => self.walk.counted = None,
         }
         next
@@ -32,26 +32,26 @@ impl Cursor for CheckedCursor {
     }
 }
 
-/// What a cursor was asked for, and what it has handed out.
+/// The arguments and results of a cursor.
 pub(super) struct Walk {
     ident: Ident,
     range: Range,
     direction: Direction,
-    /// The key handed out last, once there is one.
+    /// The latest key, if any.
     latest: Vec<u8>,
     entries: u64,
-    /// The farthest key sought.
+    /// The farthest sought key.
     sought: Option<Key>,
-    /// Whether that was sought since the latest entry.
+    /// True if it was sought after the latest entry.
     landing: bool,
-    /// How many entries the tree has, if none was left out so far: the range is everything, and there was no
-    /// seek.
+    /// Number of entries of the tree, if none was omitted so far: the range is unbounded, and no
+    /// seek happened.
     counted: Option<u64>,
     finished: bool,
     close: Option<Close>,
 }
 
-/// What a closer look needs.
+/// State of a close check.
 struct Close {
     snapshot: Arc<dyn Snapshot>,
     seen: Seen,
@@ -59,7 +59,7 @@ struct Close {
 }
 
 impl Walk {
-    /// A walk that begins. It is looked at closely if the snapshot that it belongs to is given.
+    /// Returns the state of a new scan. The check is close if its snapshot is given.
     pub(super) fn new(
         ident: Ident,
         range: Range,
@@ -121,7 +121,7 @@ impl Walk {
         self.latest.extend_from_slice(key);
     }
 
-    /// After the last entry of a complete scan: it must have found what is counted, and the same as before.
+    /// At the end of a complete scan: the count must match the tree's count and an earlier scan.
     fn finish(&mut self) {
         if let Some(counted) = self.counted
             && !self.finished
@@ -134,7 +134,7 @@ impl Walk {
         self.finished = true;
     }
 
-    /// After a seek to a key in the range that is there: the cursor must not jump over it.
+    /// After a seek to an existing key in the range: the cursor must not skip it.
     fn check_landing(&self, next: Option<&[u8]>) {
         let (Some(sought), Some(close)) = (&self.sought, &self.close) else { return };
         let passed = self.entries > 0 && !self.direction.is_before(&self.latest, sought);
@@ -149,7 +149,7 @@ impl Walk {
 }
 
 impl Close {
-    /// Looks at the entry with so many before it.
+    /// Checks the entry at this position.
     fn look(&mut self, ident: Ident, before: u64, key: &[u8], value: Lent<'_>) {
         if before.is_multiple_of(COMPARE_EVERY) {
             let read = self.snapshot.get(ident, key);
