@@ -168,7 +168,7 @@ fn inclusion(stage: Document<'_>) -> Option<DocumentBuf> {
         };
     }
     if without_id {
-        // `_id` alone would be an exclusion.
+        // `_id: false` alone is an exclusion.
         if spec.iter().count() == 1 {
             return None;
         }

@@ -110,8 +110,8 @@ impl Access {
     }
 }
 
-/// Returns true if a condition's bounds are valid for an index's part on its path, and if a
-/// document's keys satisfy the condition exactly like its values.
+/// Returns true if the index has a part on the condition's path, and if its multikey paths allow the
+/// condition's bounds.
 pub(crate) fn allows(index: &Index, conjunct: &Conjunct) -> bool {
     let bits = index.multikey_bits();
     let mut parts = index.spec.parts.iter().zip(&bits);

@@ -265,7 +265,7 @@ impl Database {
         let writes = pipeline.writes();
         if writes {
             operation.expect_writes();
-            // The pipeline's collections for its results change the catalog.
+            // The pipeline may create its target collection, which changes the catalog.
             self.confirmed(view, Ok(()))?;
         }
         let source = self.run(operation, view, &resolved.namespace, pipeline, request, &environment)?;
