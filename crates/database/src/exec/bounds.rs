@@ -1,9 +1,9 @@
-//! The bounds of an index scan in the bytes of its keys: which keys lie within, and where to go on
-//! from one that doesn't.
+//! Bounds of an index scan in the bytes of its keys: the matching keys, and the next position after
+//! a key outside.
 //!
-//! Each part has ranges of bytes, from `low` up to but not including `high`, in the order in which
-//! the index stores them. No component of a key is a prefix of another, so comparing what is left
-//! of a key with a range's ends compares its first component.
+//! Each part has ranges of bytes, from `low` (included) to `high` (excluded), in the order of the
+//! index. No component of a key is a prefix of another component. A comparison of the rest of a key
+//! with a range's ends therefore compares its first component.
 
 use crate::access::{Access, Interval};
 use crate::index::KeyKind;
@@ -15,11 +15,11 @@ use storage::{Key, Range, Ranges};
 /// Bounds on the leading parts of a key.
 pub(crate) struct KeyBounds {
     parts: Arc<Vec<Part>>,
-    /// Where to seek to after a key that lies outside; reused.
+    /// Seek position after a key outside of the bounds; reused.
     target: Vec<u8>,
 }
 
-/// The ranges that a part of a key may lie in, as the index stores it, in order.
+/// The ranges of a part of a key in the index's format, in order.
 pub(super) struct Part {
     pub(super) ranges: Vec<ByteRange>,
     pub(super) ascending: bool,
@@ -28,25 +28,25 @@ pub(super) struct Part {
 #[derive(Clone)]
 pub(super) struct ByteRange {
     pub(super) low: Vec<u8>,
-    /// `None` has no end.
+    /// `None` is unbounded.
     pub(super) high: Option<Vec<u8>>,
-    /// Whether `low` is a whole component and the only one within.
+    /// True if `low` is a whole component and the only one in the range.
     pub(super) point: bool,
 }
 
-/// Where a key stands.
+/// Position of a key relative to the bounds.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Place {
     /// Within all bounds.
     Inside,
-    /// Outside; nothing before [`KeyBounds::target`] is inside.
+    /// Outside; no key before [`KeyBounds::target`] is inside.
     Before,
-    /// Outside, as all that follow.
+    /// Outside, as all later keys.
     Behind,
 }
 
 impl KeyBounds {
-    /// The bounds as an index stores its keys. Parts behind the last that has any need none.
+    /// Returns the bounds in the index's format. Parts after the last bounded part need no ranges.
     pub(crate) fn new(access: &Access) -> KeyBounds {
         let mut parts: Vec<Part> = access
             .parts
@@ -59,17 +59,18 @@ impl KeyBounds {
         KeyBounds { parts: Arc::new(parts), target: Vec::new() }
     }
 
-    /// The same bounds for somebody else.
+    /// Returns the same bounds for another scan.
     pub(crate) fn another(&self) -> KeyBounds {
         KeyBounds { parts: self.parts.clone(), target: Vec::new() }
     }
 
-    /// All ranges of keys that they come to in a walk in this direction; `None` where keys decide where to go on.
+    /// Returns all ranges of keys in this direction; `None` if the next position depends on the
+    /// keys.
     pub(crate) fn listed(&self, forward: bool) -> Option<Box<dyn Ranges>> {
         Listed::new(&self.parts, forward).map(|listed| Box::new(listed) as Box<dyn Ranges>)
     }
 
-    /// One bounds for each combination of the single values of the first `split` parts.
+    /// Returns one set of bounds for each combination of values of the first `split` parts.
     pub(crate) fn split(access: &Access, split: usize) -> Vec<KeyBounds> {
         let mut all = vec![KeyBounds::new(access)];
         for part in 0..split {
@@ -91,13 +92,13 @@ impl KeyBounds {
         KeyBounds { parts: Arc::new(self.parts.iter().enumerate().map(copy).collect()), target: Vec::new() }
     }
 
-    /// How many bytes the first `parts` take, which have a single value each.
+    /// Returns the length in bytes of the first `parts`, which have a single value each.
     pub(crate) fn prefix_of(&self, parts: usize) -> usize {
         let ranges = self.parts.iter().take(parts).filter_map(|part| part.ranges.first());
         ranges.map(|range| range.low.len()).sum()
     }
 
-    /// The range that holds all keys within the bounds.
+    /// Returns the range that contains all keys within the bounds.
     pub(crate) fn range(&self) -> Range {
         let mut low = Vec::new();
         for range in self.parts.iter().map_while(|part| part.ranges.first()) {
@@ -129,19 +130,19 @@ impl KeyBounds {
         successor(&high).map_or(Bound::Unbounded, |end| Bound::Excluded(Key::from(end)))
     }
 
-    /// Whether all keys of the range lie within the bounds, so that none need be checked.
+    /// Returns true if all keys of the range are within the bounds and need no check.
     pub(crate) fn is_contiguous(&self) -> bool {
         let Some((last, leading)) = self.parts.split_last() else { return true };
         leading.iter().all(|part| matches!(part.ranges.as_slice(), [only] if only.point))
             && last.ranges.len() == 1
     }
 
-    /// Where to go on after a key that is [`Place::Before`].
+    /// Returns the seek position after a key that is [`Place::Before`].
     pub(crate) fn target(&self) -> &[u8] {
         &self.target
     }
 
-    /// Where a key stands in a walk in this direction.
+    /// Returns the position of a key in a scan in this direction.
     pub(crate) fn place(&mut self, key: &[u8], forward: bool) -> Place {
         let mut offset = 0;
         for position in 0..self.parts.len() {
@@ -169,7 +170,7 @@ impl KeyBounds {
         Place::Inside
     }
 
-    /// Aims at the nearest keys within `range` of a part, what is before it staying the same.
+    /// Sets the target to the nearest keys within `range` of a part, with unchanged earlier parts.
     fn aim_at(&mut self, key: &[u8], offset: usize, position: usize, range: usize, forward: bool) {
         self.target.clear();
         self.target.extend_from_slice(key.get(..offset).unwrap_or(key));
@@ -190,7 +191,7 @@ impl KeyBounds {
         }
     }
 
-    /// Aims behind all keys that begin as this one does.
+    /// Sets the target after all keys with the same prefix as this key.
     fn aim_behind(&mut self, key: &[u8], offset: usize, forward: bool) -> Place {
         let prefix = key.get(..offset).unwrap_or(key);
         self.target.clear();
@@ -208,12 +209,12 @@ impl KeyBounds {
     }
 }
 
-/// Where a component stands among a part's ranges.
+/// Position of a component among a part's ranges.
 pub(super) enum Found {
     Within(usize),
-    /// Outside, this range coming next in the walk.
+    /// Outside; this range is the next one in the scan.
     Gap(usize),
-    /// Outside, with no range to come.
+    /// Outside; no range follows.
     Behind,
 }
 
@@ -227,7 +228,7 @@ impl Part {
         Part { ranges, ascending }
     }
 
-    /// In a walk upwards, what is left of a key from this part on.
+    /// Finds the rest of a key, from this part on, in a forward scan.
     fn find_forward(&self, rest: &[u8]) -> Found {
         let next = self.ranges.partition_point(|range| range.ends_before(rest));
         match self.ranges.get(next) {
@@ -237,7 +238,7 @@ impl Part {
         }
     }
 
-    /// The same in a walk downwards.
+    /// Finds the rest of a key in a backward scan.
     fn find_backward(&self, rest: &[u8]) -> Found {
         let after = self.ranges.partition_point(|range| range.low.as_slice() <= rest);
         match after.checked_sub(1).map(|last| (last, self.ranges.get(last))) {
@@ -271,18 +272,18 @@ impl ByteRange {
     }
 }
 
-// The ranges of keys that bounds come to, one after the other, for a store that reads many of them at a time.
+// The ranges of keys within bounds, in sequence, for a store that reads many of them at a time.
 
-/// Counts through the ranges of each part in the direction of a walk, the last part's fastest.
+/// Enumerates the ranges of all parts in scan direction. The last part varies fastest.
 struct Listed {
     parts: Arc<Vec<Part>>,
     forward: bool,
-    /// Which range of each part comes next; `None` at the end.
+    /// Index of the next range of each part; `None` at the end.
     next: Option<Vec<usize>>,
 }
 
 impl Listed {
-    /// All ranges; `None` where there is no list of them, since keys decide where to go on.
+    /// Returns all ranges; `None` if the next position depends on the keys.
     pub(super) fn new(parts: &Arc<Vec<Part>>, forward: bool) -> Option<Listed> {
         let (_, leading) = parts.split_last()?;
         let are_points = |part: &Part| part.ranges.iter().all(|range| range.point);
@@ -291,7 +292,7 @@ impl Listed {
         leading.iter().all(are_points).then_some(listed)
     }
 
-    /// The first combination that begins so; `None` where a part has no range.
+    /// Returns the first combination with this prefix; `None` if a part has no range.
     fn filled(&self, mut at: Vec<usize>) -> Option<Vec<usize>> {
         for part in self.parts.get(at.len()..)? {
             let last = part.ranges.len().checked_sub(1)?;
@@ -300,7 +301,7 @@ impl Listed {
         Some(at)
     }
 
-    /// The first combination behind all that begin so.
+    /// Returns the first combination after all combinations with this prefix.
     fn behind(&self, mut at: Vec<usize>) -> Option<Vec<usize>> {
         while let Some(last) = at.pop() {
             let ranges = self.parts.get(at.len()).map_or(0, |part| part.ranges.len());
@@ -313,7 +314,7 @@ impl Listed {
         None
     }
 
-    /// The first combination that isn't passed by a walk which goes on at a key.
+    /// Returns the first combination that a scan continuing at a key has not passed.
     fn first_at(&self, key: &[u8]) -> Option<Vec<usize>> {
         let mut at = Vec::with_capacity(self.parts.len());
         let mut rest = key;
@@ -374,7 +375,7 @@ mod tests {
     use super::*;
     use std::collections::BTreeSet;
 
-    /// Numbers that look like chance, the same in every run.
+    /// Pseudo-random numbers, equal in every run.
     struct Draw(u64);
 
     impl Draw {
@@ -392,7 +393,7 @@ mod tests {
             set.into_iter().collect()
         }
 
-        /// Values of some leading parts, and spans of the last one.
+        /// Returns values of some leading parts, and spans of the last part.
         fn parts(&mut self) -> Vec<Part> {
             let part = |ranges| Part { ranges, ascending: true };
             let point = |byte| ByteRange { low: vec![byte], high: Some(vec![byte + 1]), point: true };
@@ -418,7 +419,7 @@ mod tests {
         })
     }
 
-    /// Whatever key a walk goes on at, the ranges to come hold exactly the keys within the bounds that aren't passed.
+    /// For any key, the remaining ranges contain exactly the unpassed keys within the bounds.
     #[test]
     fn ranges_hold_what_bounds_do() {
         let mut draw = Draw(7);

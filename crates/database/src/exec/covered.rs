@@ -1,4 +1,4 @@
-//! Documents made of index keys: PROJECTION_COVERED and RETURN_KEY.
+//! Documents built from index keys: PROJECTION_COVERED and RETURN_KEY.
 
 use super::ixscan::IndexScan;
 use super::{IdStream, Keys, RecordStream, Report, Stats, Surroundings, stored};
@@ -11,33 +11,34 @@ use query::matcher::{Matcher, Part};
 use query::{Row, SortPattern};
 use std::sync::Arc;
 
-// PROJECTION_COVERED: documents made of an index's keys, the collection not being read.
+// PROJECTION_COVERED: documents built from an index's keys, without reading the collection.
 //
-// A key can't tell null from missing. Where one has null in a part that matters, the document is
-// read after all, so that the result is the same as without the index.
+// A key does not distinguish null from missing. If a needed part of the key is null, the document
+// is read, so that the result is the same as without the index.
 
-/// Yields documents with the fields that the index has.
+/// Yields documents with the index's fields.
 pub(crate) struct ProjectionCovered {
     surroundings: Arc<Surroundings>,
     scan: IndexScan,
     covering: Covering,
-    /// Decided on what the key holds.
+    /// Filter on the key.
     filter: Option<Part>,
-    /// How many leading parts make up a value that one document is enough for; zero if all are wanted.
+    /// Number of leading parts that form a value of which one document is enough; zero if all are
+    /// needed.
     first_of: usize,
     stats: Stats,
     fetched: u64,
 }
 
-/// Which parts of an index make up the documents, and how.
+/// The index parts from which documents are built, and the fields that they fill.
 #[derive(Clone)]
 pub(crate) struct Covering {
-    /// For each part up to the last that is needed: its direction, and its place in the document.
+    /// For each part up to the last needed one: its direction, and its path in the document.
     parts: Arc<[(bool, Option<Vec<String>>)]>,
 }
 
 impl Covering {
-    /// Takes the parts that `needed` names, leaving out those that lie below another.
+    /// Takes the parts selected by `needed`, except parts whose path is below another part's path.
     pub(crate) fn new(spec: &IndexSpec, needed: &dyn Fn(usize) -> bool) -> Covering {
         let below = |part: usize| {
             let own = spec.parts.get(part).map(|part| &part.path);
@@ -56,7 +57,7 @@ impl Covering {
         Covering { parts: parts.into() }
     }
 
-    /// The fields of the documents.
+    /// Returns the fields of the documents.
     pub(super) fn fields(&self) -> DocumentBuf {
         let mut fields = Builder::new();
         for names in self.parts.iter().filter_map(|(_, place)| place.as_ref()) {
@@ -65,14 +66,14 @@ impl Covering {
         fields.finish()
     }
 
-    /// The document that a key describes; `None` where a part is null.
+    /// Returns the document of a key; `None` if a part is null.
     pub(crate) fn document(&self, key: &[u8], type_bits: &[u8]) -> Result<Option<DocumentBuf>> {
         let (document, has_null) = self.with_nulls(key, type_bits)?;
         Ok((!has_null).then_some(document))
     }
 
-    /// The record of a scan's entry: made of its key, or read where the key cannot tell null from missing, which is
-    /// counted. `None` if the record is gone.
+    /// Returns the record of a scan's entry, built from its key. Reads and counts the document if
+    /// the key does not distinguish null from missing. Returns `None` if the record is gone.
     #[inline]
     pub(super) fn record(
         &self,
@@ -91,7 +92,8 @@ impl Covering {
         Ok(surroundings.fetch(id)?.map(|value| stored(id, value.to_shared())))
     }
 
-    /// The document that a key describes, null standing for what is missing too, and whether it has any.
+    /// Returns the document of a key, with null also for missing fields, and whether it has any
+    /// null.
     pub(crate) fn with_nulls(&self, key: &[u8], type_bits: &[u8]) -> Result<(DocumentBuf, bool)> {
         let mut decoder = Decoder::new(key, type_bits);
         let flat = self.parts.iter().all(|(_, place)| place.as_ref().is_none_or(|names| names.len() == 1));
@@ -112,8 +114,8 @@ impl Covering {
     }
 }
 
-/// Writes values at their paths, those with a common beginning into one embedded document.
-/// Recursion is bounded by the paths.
+/// Writes values at their paths, and combines common prefixes into one embedded document. The
+/// length of paths limits the recursion.
 fn nest(values: &[&(&[String], base::bson::ValueBuf)], depth: usize, out: &mut Builder) {
     let mut rest: Vec<&(&[String], base::bson::ValueBuf)> = values.to_vec();
     while let Some(first) = rest.first() {
@@ -135,7 +137,7 @@ fn nest(values: &[&(&[String], base::bson::ValueBuf)], depth: usize, out: &mut B
 }
 
 impl ProjectionCovered {
-    /// Over a scan that keeps its keys.
+    /// Returns a stream over a scan that keeps its keys.
     pub(super) fn new(
         surroundings: &Arc<Surroundings>,
         scan: IndexScan,
@@ -184,7 +186,7 @@ impl RecordStream for ProjectionCovered {
     }
 }
 
-/// A document of the fields of a key, named by their whole paths, as `returnKey` shows it.
+/// Returns a document of a key's fields, named by their whole paths, for `returnKey`.
 pub(crate) fn key_document(spec: &IndexSpec, key: &[u8], type_bits: &[u8]) -> Result<DocumentBuf> {
     let mut decoder = Decoder::new(key, type_bits);
     if !spec.collation.is_simple() {
@@ -197,22 +199,22 @@ pub(crate) fn key_document(spec: &IndexSpec, key: &[u8], type_bits: &[u8]) -> Re
     Ok(out.finish())
 }
 
-/// What `returnKey` shows of a document that no index found.
+/// Returns the `returnKey` result of a document found without an index.
 fn no_key() -> DocumentBuf {
     Document::EMPTY.to_owned()
 }
 
-// RETURN_KEY: index keys in place of documents.
+// RETURN_KEY: index keys instead of documents.
 
-/// Fetches and filters as FETCH does, and yields the key by which an index found each record. A
-/// sort above needs the document, so its key is computed here.
+/// Fetches and filters like FETCH, and yields the index key of each record. A sort above needs the
+/// document, so this node computes the sort key.
 pub(crate) struct ReturnKey {
     surroundings: Arc<Surroundings>,
     input: Box<dyn IdStream>,
     spec: Arc<IndexSpec>,
     filter: Arc<Matcher>,
     sort: Option<Arc<SortPattern>>,
-    /// Whether the key is to be shown.
+    /// True if the sort key is returned.
     shows_sort_key: bool,
     stats: Stats,
     examined: u64,
@@ -275,10 +277,10 @@ impl RecordStream for ReturnKey {
     }
 }
 
-/// Yields empty documents: what `returnKey` gives where no index is used.
+/// Yields empty documents: the result of `returnKey` without an index.
 pub(crate) struct KeyOnly {
     pub(crate) input: Box<dyn RecordStream>,
-    /// What they are sorted by, where that is to be shown.
+    /// The sort, if its key is returned.
     pub(crate) sort: Option<Arc<SortPattern>>,
 }
 

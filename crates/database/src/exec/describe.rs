@@ -1,4 +1,4 @@
-//! How explain prints a plan: its nodes, and what their streams did if it has been run.
+//! Explain output of a plan: its nodes, and their statistics after a run.
 
 use super::counters::{Ran, Report, Stats, number};
 use super::node::{Keys, express_name};
@@ -12,27 +12,27 @@ use std::ffi::CStr;
 use std::sync::Arc;
 use std::vec::IntoIter;
 
-/// Prints nodes: the plan alone, or with what each of them did.
+/// Prints nodes, with their statistics after a run.
 pub(crate) struct Explainer {
     out: Builder,
-    /// What the nodes to come did, if the plan has been executed.
+    /// Statistics of the next nodes, if the plan has run.
     ran: Option<IntoIter<Ran>>,
-    /// The projection that a covered plan does, as the client wrote it.
+    /// The projection of a covered plan, as given by the client.
     pub(crate) projection: Option<DocumentBuf>,
-    /// Keys examined, in all nodes together.
+    /// Total number of examined keys.
     pub(crate) keys_examined: u64,
-    /// Documents examined, in all nodes together.
+    /// Total number of examined documents.
     pub(crate) docs_examined: u64,
 }
 
 impl Explainer {
-    /// Prints with counts where the plan has been executed.
+    /// Returns a printer. Prints statistics if the plan has run.
     pub(crate) fn new(report: Option<Report>) -> Explainer {
         let ran = report.map(|report| report.0.into_iter());
         Explainer { out: Builder::new(), ran, projection: None, keys_examined: 0, docs_examined: 0 }
     }
 
-    /// Prints the name of a stage, which is no node of the plan, and what it did.
+    /// Prints the name and the statistics of a stage that is no node of the plan.
     pub(crate) fn stage(&mut self, name: &str, stats: &Stats) -> &mut Builder {
         self.out.append(c"stage", name);
         if self.ran.is_some() {
@@ -41,7 +41,7 @@ impl Explainer {
         &mut self.out
     }
 
-    /// Prints a node: its name, its filter, what else is said of it, and what it did.
+    /// Prints a node: name, filter, further fields, statistics.
     fn node(&mut self, name: &str, filter: Option<DocumentBuf>, more: impl FnOnce(&mut Builder)) {
         self.out.append(c"stage", name);
         self.out.append_optional(c"filter", filter.as_ref());
@@ -53,7 +53,7 @@ impl Explainer {
         self.counts(ran);
     }
 
-    /// What the next node did.
+    /// Returns the statistics of the next node.
     fn ran(&mut self) -> Option<Ran> {
         self.ran.as_mut().and_then(|ran| ran.next())
     }
@@ -66,21 +66,21 @@ impl Explainer {
         self.docs_examined += ran.docs_examined;
     }
 
-    /// Prints a count, if the plan has been executed.
+    /// Prints a count, if the plan has run.
     pub(crate) fn count(&mut self, name: &'static CStr, count: u64) {
         if self.ran.is_some() {
             self.out.append(name, number(count));
         }
     }
 
-    /// Prints what this stage reads.
+    /// Prints the input of this stage.
     pub(crate) fn input(&mut self, print: impl FnOnce(&mut Explainer)) {
         self.out.begin_document(c"inputStage");
         print(self);
         self.out.end();
     }
 
-    /// Prints the several that this stage reads.
+    /// Prints the inputs of this stage.
     fn inputs<T>(&mut self, inputs: &[T], print: impl Fn(&T, &mut Explainer)) {
         self.out.begin_array(c"inputStages");
         for input in inputs {
@@ -91,7 +91,7 @@ impl Explainer {
         self.out.end();
     }
 
-    /// What was printed.
+    /// Returns the output.
     pub(crate) fn finish(self) -> DocumentBuf {
         self.out.finish()
     }
@@ -106,7 +106,7 @@ fn direction(forward: bool, out: &mut Builder) {
 }
 
 impl Node {
-    /// Prints the node and those below it.
+    /// Prints the node and the nodes below.
     pub(crate) fn describe(&self, out: &mut Explainer) {
         match self {
             Node::Eof => out.node("EOF", None, |_| {}),
@@ -160,7 +160,7 @@ impl Node {
         }
     }
 
-    /// Prints it as the input of a node.
+    /// Prints the ids as the input of a node.
     fn below(
         &self,
         name: &str,
@@ -218,7 +218,7 @@ impl Scan {
     }
 }
 
-/// A lookup by a key, of which MongoDB shows little.
+/// Prints a lookup of a key, for which MongoDB has few fields.
 fn express(access: &Access, filter: &Option<Arc<Matcher>>, out: &mut Explainer) {
     let (spec, ran, projection) = (&access.index.spec, out.ran(), out.projection.take());
     out.out.append(c"stage", express_name(access));
@@ -232,13 +232,13 @@ fn express(access: &Access, filter: &Option<Arc<Matcher>>, out: &mut Explainer) 
     out.counts(ran);
 }
 
-/// Documents made of a scan's keys.
+/// Prints documents built from a scan's keys.
 fn covered(filter: Option<DocumentBuf>, fields: DocumentBuf, scan: &Scan, out: &mut Explainer) {
     out.node("PROJECTION_COVERED", filter, |out| _ = out.append(c"transformBy", &fields));
     out.input(|out| scan.describe(out));
 }
 
-/// The projection to one path.
+/// Returns the projection of one path.
 fn of_path(path: &Path) -> DocumentBuf {
     let mut fields = Builder::new();
     fields.append(c"_id", 0i32).append(path, 1i32);
@@ -257,7 +257,7 @@ fn sort(pattern: &SortPattern, options: &SortOptions, out: &mut Builder) {
     if options.limit > 0 {
         out.append(c"limitAmount", number(options.limit));
     }
-    // MongoDB's simple sort is the one that needs nothing but the document itself.
+    // MongoDB's sort type is simple if it needs only the document.
     out.append(c"type", if options.keeps_meta { "default" } else { "simple" });
 }
 
@@ -273,14 +273,14 @@ impl TextSearch {
 }
 
 impl Access {
-    /// What explain says of an index of places.
+    /// Prints the fields of a geospatial index.
     fn describe_place(&self, out: &mut Builder) {
         let spec = &self.index.spec;
         out.append(c"keyPattern", &spec.key).append(c"indexName", spec.name.as_str());
         out.append(c"indexVersion", 2i32);
     }
 
-    /// What explain says of an index.
+    /// Prints the fields of an index.
     fn describe_index(&self, out: &mut Builder) {
         let spec = &self.index.spec;
         out.append(c"keyPattern", &spec.key).append(c"indexName", spec.name.as_str());
@@ -307,10 +307,10 @@ impl Access {
         out.end();
     }
 
-    /// The bounds in the order of the walk.
+    /// Prints the bounds in scan order.
     fn describe_bounds(&self, forward: bool, out: &mut Builder) {
         out.begin_document(c"indexBounds");
-        // MongoDB shows no bounds on text.
+        // MongoDB prints no bounds of text indexes.
         let shown = self.index.spec.text.is_none();
         for (part, intervals) in self.index.spec.parts.iter().zip(&self.parts).filter(|_| shown) {
             let ascending = (part.kind != KeyKind::Descending) == forward;

@@ -7,29 +7,30 @@ use base::bson::{Document, DocumentBuf, Path, Type};
 use query::Row;
 use std::sync::Arc;
 
-// DISTINCT_SCAN: one record for each value that an index has at one of its parts, the other keys of the value
-// being passed over.
+// DISTINCT_SCAN: one record for each value of an index part. Other keys of the value are skipped.
 //
-// A key can't tell null from missing, which is no value. So null is looked for among the documents that have
-// it in their keys. Of elements of arrays some keys don't tell the value: there all documents are yielded that have
-// null in their keys, or undefined, as empty arrays have, and one for each array within an array.
+// A key does not distinguish null from missing, which is no value. Null is therefore searched among
+// the documents with null in their keys. Some keys of array elements do not determine the value.
+// For these, all documents with null or undefined (an empty array) in their keys are returned, and
+// one for each array within an array.
 
-/// Yields documents with the one path.
+/// Yields documents with a single path.
 pub(crate) struct DistinctScan {
     surroundings: Arc<Surroundings>,
     scan: IndexScan,
     covering: Covering,
     path: Path,
-    /// How many leading parts make up the value.
+    /// Number of leading parts that determine the value.
     parts: usize,
-    /// Whether some documents have arrays on the path.
+    /// True if some documents have arrays on the path.
     arrays: bool,
     stats: Stats,
     fetched: u64,
 }
 
 impl DistinctScan {
-    /// The values that a scan, which keeps its keys, finds at `path`, the last of so many `parts` of its index.
+    /// Returns the values at `path` from a scan that keeps its keys. `path` is the last of the
+    /// leading `parts` of its index.
     pub(crate) fn new(surroundings: &Arc<Surroundings>, scan: IndexScan, parts: usize, path: &Path) -> Self {
         let covering = Covering::new(scan.spec(), &|other| other + 1 == parts);
         let arrays = scan.is_multikey(parts - 1);
@@ -94,7 +95,7 @@ impl RecordStream for DistinctScan {
     }
 }
 
-// COUNT_SCAN: how many records lie within an index's bounds; no document is read.
+// COUNT_SCAN: counts the records within an index's bounds without reading documents.
 
 /// Yields records without content.
 pub(crate) struct CountScan(pub(crate) IndexScan);

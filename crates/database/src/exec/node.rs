@@ -1,6 +1,6 @@
-//! A plan: a tree of nodes, named as MongoDB's explain names them.
+//! A plan: a tree of nodes with the names of MongoDB's explain.
 //!
-//! Nodes are data. The planner makes them, [`open`](Node::open) makes streams of them, and
+//! Nodes are data. The planner creates them, [`open`](Node::open) creates their streams, and
 //! [`describe`](Node::describe) prints them.
 
 use super::{Covering, KeyBounds, NearAccess, SortOptions};
@@ -15,33 +15,33 @@ use storage::Range;
 
 /// A node that yields records.
 pub(crate) enum Node {
-    /// Nothing can match.
+    /// No document can match.
     Eof,
-    /// COLLSCAN: the whole collection, in natural order or backwards.
+    /// COLLSCAN: the whole collection in natural order, forward or backward.
     CollScan { forward: bool, filter: Option<Arc<Matcher>> },
-    /// EXPRESS: the one document of a key.
+    /// EXPRESS: lookup of a single key.
     Express { access: Arc<Access>, filter: Option<Arc<Matcher>> },
     /// COUNT_SCAN: records without content.
     CountScan(Scan),
-    /// PROJECTION_COVERED over DISTINCT_SCAN: a document for each value at a path.
+    /// PROJECTION_COVERED over DISTINCT_SCAN: a document for each value of a path.
     DistinctScan { scan: Scan, path: Path },
-    /// PROJECTION_COVERED: documents made of keys.
+    /// PROJECTION_COVERED: documents built from keys.
     ProjectionCovered { scan: Scan, covering: Covering, filter: Option<Part> },
     /// FETCH: the documents of ids.
     Fetch(Fetches),
-    /// FETCH of documents that are read already: their filter.
+    /// FETCH of documents already read: their filter.
     Refetch { input: Box<Node>, filter: Part },
-    /// GEO_NEAR_2D and GEO_NEAR_2DSPHERE: documents by their distance from a place.
+    /// GEO_NEAR_2D and GEO_NEAR_2DSPHERE: documents by their distance from a location.
     GeoNear { near: Arc<NearAccess>, filter: Option<Arc<Matcher>>, metadata: MetaKinds },
-    /// TEXT_OR: the documents that have a term of a search, with their scores.
+    /// TEXT_OR: the documents with a term of a search, and their scores.
     TextOr { text: Arc<TextSearch>, terms: Vec<Scan> },
-    /// TEXT_MATCH: those among them that answer the search.
+    /// TEXT_MATCH: filters the documents by the whole search.
     TextMatch { input: Box<Node>, text: Arc<TextSearch> },
     /// OR of documents: each once.
     Or(Vec<Node>),
     /// RETURN_KEY: the keys of an index.
     ReturnKey(Keys),
-    /// RETURN_KEY without an index: empty documents. Their sort key is kept if there is a sort.
+    /// RETURN_KEY without an index: empty documents. Their sort key is kept if the read has a sort.
     KeyOnly { input: Box<Node>, sort: Option<Arc<SortPattern>> },
     /// SORT.
     Sort { input: Box<Node>, pattern: Arc<SortPattern>, options: SortOptions },
@@ -51,13 +51,13 @@ pub(crate) enum Node {
     Limit { input: Box<Node>, limit: u64 },
 }
 
-/// A node that yields the ids of records that an index found.
+/// A node that yields record ids from an index.
 pub(crate) enum Ids {
     /// IXSCAN or DISTINCT_SCAN.
     Scan(Scan),
     /// OR: each id once.
     Or(Vec<Scan>),
-    /// SORT_MERGE: parts of a scan, each in order, as one scan in order.
+    /// SORT_MERGE: several sorted parts of a scan, merged into one sorted scan.
     SortMerge { scans: Vec<Scan>, pattern: Arc<SortPattern> },
     /// SKIP.
     Skip { input: Box<Ids>, skip: u64 },
@@ -67,75 +67,76 @@ pub(crate) enum Ids {
 pub(crate) struct Scan {
     /// The index and its bounds.
     pub(crate) access: Arc<Access>,
-    /// Whether it begins at the first key.
+    /// True if it starts at the first key.
     pub(crate) forward: bool,
-    /// Which keys.
+    /// The range of keys.
     pub(crate) within: Within,
-    /// What keys must satisfy.
+    /// Filter on keys.
     pub(crate) filter: Option<(Part, Covering)>,
-    /// Whether the last key is kept for the nodes above.
+    /// True if the last key is kept for the nodes above.
     pub(crate) keeps_keys: bool,
-    /// DISTINCT_SCAN: how many leading parts make up a value that one key is enough for. Zero is all keys.
+    /// DISTINCT_SCAN: number of leading parts that form a value of which one key is enough. Zero
+    /// means all keys.
     pub(crate) first_of: usize,
 }
 
-/// Which keys of an index a scan yields.
+/// The keys that a scan yields.
 pub(crate) enum Within {
-    /// Those within the bounds of the access.
+    /// Keys within the bounds of the access.
     Bounds,
-    /// Those within a part of the bounds, which has one value for each of the leading `parts`.
+    /// Keys within a part of the bounds, with one value for each of the leading `parts`.
     Split { bounds: KeyBounds, parts: usize },
-    /// Those that begin with these bytes.
+    /// Keys with this prefix.
     Prefix(Vec<u8>),
-    /// Those within a range.
+    /// Keys within a range.
     Range(Range),
 }
 
 /// A FETCH over an index.
 pub(crate) struct Fetches {
-    /// What finds the ids.
+    /// The source of the ids.
     pub(crate) input: Ids,
-    /// `None` where being found proves that a document matches.
+    /// `None` if the index proves that a document matches.
     pub(crate) filter: Option<Part>,
-    /// Whether records carry the keys they were found by.
+    /// True if records carry their index keys.
     pub(crate) keeps_keys: bool,
-    /// How many ids may well be enough; zero is not known.
+    /// Number of ids that may be enough; zero if unknown.
     pub(crate) few: u64,
 }
 
 /// A RETURN_KEY over an index.
 pub(crate) struct Keys {
-    /// What finds the keys.
+    /// The source of the keys.
     pub(crate) input: Ids,
-    /// The index's.
+    /// The index's specification.
     pub(crate) spec: Arc<IndexSpec>,
-    /// What the documents must satisfy.
+    /// Filter on the documents.
     pub(crate) filter: Arc<Matcher>,
-    /// What records are sorted by above, where they need a key for that.
+    /// Sort above this node, if records need a sort key for it.
     pub(crate) sort: Option<Arc<SortPattern>>,
-    /// Whether the sort key is shown.
+    /// True if the sort key is returned.
     pub(crate) shows_sort_key: bool,
 }
 
-/// A search by a text index.
+/// A search in a text index.
 pub(crate) struct TextSearch {
     /// The index.
     pub(crate) access: Arc<Access>,
-    /// What it says of texts.
+    /// The index's text settings.
     pub(crate) text: Arc<TextIndex>,
-    /// What is searched for.
+    /// The parsed search.
     pub(crate) search: Arc<Search>,
-    /// What all keys of the search begin with, and the same for explain.
+    /// Common prefix of all keys of the search, and its form for explain.
     pub(crate) prefix: (Vec<u8>, DocumentBuf),
 }
 
 impl Scan {
-    /// A scan within the bounds of an access.
+    /// Returns a scan within the bounds of an access.
     pub(crate) fn new(access: Arc<Access>, forward: bool) -> Scan {
         Scan { access, forward, within: Within::Bounds, filter: None, keeps_keys: false, first_of: 0 }
     }
 
-    /// The same, keeping its keys if they are wanted.
+    /// Returns the scan with its keys kept if needed.
     pub(crate) fn keeping_keys(self, keeps_keys: bool) -> Scan {
         Scan { keeps_keys, ..self }
     }
@@ -144,7 +145,7 @@ impl Scan {
         (if self.first_of > 0 { "DISTINCT_SCAN" } else { "IXSCAN" }, Some(&self.access))
     }
 
-    /// How many bytes all its keys begin with alike, as far as that is known.
+    /// Returns the known length in bytes of the common prefix of all keys.
     pub(super) fn prefix_length(&self) -> usize {
         match &self.within {
             Within::Split { bounds, parts } => bounds.prefix_of(*parts),
@@ -167,7 +168,8 @@ impl Ids {
 }
 
 impl Node {
-    /// Calls `visit` with the name and the index of each node that reads the store. A search for text is one.
+    /// Calls `visit` with the name and the index of each node that reads the store, including text
+    /// searches.
     pub(crate) fn each_leaf<'n>(&'n self, visit: &mut dyn FnMut((&'static str, Option<&'n Access>))) {
         match self {
             Node::Eof => visit(("EOF", None)),
@@ -191,7 +193,7 @@ impl Node {
         }
     }
 
-    /// Whether everything below is read before the first document can be returned.
+    /// Returns true if all input is read before the first document is returned.
     pub(crate) fn sorts(&self) -> bool {
         match self {
             Node::Sort { .. } => true,
@@ -200,7 +202,7 @@ impl Node {
         }
     }
 
-    /// Whether it projects by itself: by keys, or within the lookup of one.
+    /// Returns true if the plan projects by itself: from keys, or in the lookup of a key.
     pub(crate) fn projects(&self) -> bool {
         matches!(
             self.base(),
@@ -211,7 +213,7 @@ impl Node {
         )
     }
 
-    /// Whether a `$group` above gets one document of each group.
+    /// Returns true if a `$group` above receives one document of each group.
     pub(crate) fn groups(&self) -> bool {
         match self.base() {
             Node::ProjectionCovered { scan, .. } => scan.first_of > 0,
@@ -220,7 +222,7 @@ impl Node {
         }
     }
 
-    /// What finds the documents, below the nodes that order and count them.
+    /// Returns the node that finds the documents, below sorts, skips and limits.
     fn base(&self) -> &Node {
         match self {
             Node::Sort { input, .. } | Node::Skip { input, .. } | Node::Limit { input, .. } => input.base(),
@@ -229,7 +231,7 @@ impl Node {
     }
 }
 
-/// How explain names the lookup of a key.
+/// Returns explain's name of a key lookup.
 pub(super) fn express_name(access: &Access) -> &'static str {
     if access.index.spec.clustered { "EXPRESS_CLUSTERED_IXSCAN" } else { "EXPRESS_IXSCAN" }
 }
