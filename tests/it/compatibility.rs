@@ -303,7 +303,7 @@ fn source(path: &Path) -> String {
 fn declared_in(path: &Path, declared: &mut Declared) {
     let text = source(path);
     let functions = functions(&text);
-    for row in text.split("Command::new(").skip(1) {
+    for row in text.split("Row::new(").skip(1) {
         let arguments = row.split(';').next().unwrap_or_default();
         let Some(name) = arguments.split('"').nth(1) else { continue };
         let handler = arguments.split('"').nth(4).unwrap_or_default();
@@ -325,7 +325,7 @@ fn functions(text: &str) -> BTreeMap<String, String> {
     for part in text.split("\nfn ").flat_map(|part| part.split(" fn ")).skip(1) {
         let name: String = part.chars().take_while(|c| c.is_alphanumeric() || *c == '_').collect();
         // A row may follow, which names its calls and requirements.
-        let part = part.split("Command::new(").next().unwrap_or_default();
+        let part = part.split("Row::new(").next().unwrap_or_default();
         functions.entry(name).or_insert_with(String::new).push_str(part);
     }
     functions

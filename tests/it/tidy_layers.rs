@@ -1,6 +1,6 @@
 //! Layers of the modules of `database`: two modules never depend on each other, by imports or by calls of methods that
-//! a module adds to the database. ARCHITECTURE.md lists the layers from the lowest up. The modules of `postgres`
-//! and of `query` form no import cycle either. Some modules of `server` still do, and a list names them.
+//! a module adds to the database. ARCHITECTURE.md lists the layers from the lowest up. The modules of `postgres`,
+//! of `query` and of `server` form no import cycle either.
 
 use crate::root;
 use std::collections::{BTreeMap, BTreeSet};
@@ -128,69 +128,11 @@ fn modules_of_the_database_form_no_circle() {
 }
 
 #[test]
-fn modules_of_the_store_over_postgres_and_of_the_language_form_no_circle() {
-    for name in ["postgres", "query"] {
+fn modules_of_other_crates_form_no_circle() {
+    for name in ["postgres", "query", "server"] {
         let circles = circles(edges(&modules_of(name)));
         assert!(circles.is_empty(), "these of {name} depend on one another:\n{}\n", circles.join("\n"));
     }
-}
-
-/// Modules of `server` that still form an import cycle. The list may only get shorter.
-const SERVER_CIRCLE: [&str; 18] = [
-    "access",
-    "arguments",
-    "auth",
-    "call",
-    "command",
-    "commands",
-    "connection",
-    "dispatch",
-    "http",
-    "own_address",
-    "profiler",
-    "replica_set",
-    "request",
-    "server",
-    "session",
-    "transaction",
-    "transaction_rules",
-    "waits",
-];
-
-/// Returns the modules that depend on themselves through others.
-fn circular(edges: &Edges) -> Vec<&str> {
-    let reaches_itself = |module: &str| {
-        let (mut seen, mut open) = (BTreeSet::new(), vec![module]);
-        while let Some(next) = open.pop() {
-            let found = edges.get(next).into_iter().flat_map(|found| found.keys());
-            open.extend(found.map(String::as_str).filter(|name| seen.insert(*name)));
-        }
-        seen.contains(module)
-    };
-    edges.keys().map(String::as_str).filter(|module| reaches_itself(module)).collect()
-}
-
-#[test]
-fn the_circle_of_the_server_does_not_grow() {
-    let edges = edges(&modules_of("server"));
-    let circular = circular(&edges);
-    let added: Vec<_> = circular.iter().filter(|module| !SERVER_CIRCLE.contains(module)).collect();
-    assert!(added.is_empty(), "these modules of server joined a circle: {added:?}");
-    let left: Vec<_> = SERVER_CIRCLE.iter().filter(|module| !circular.contains(module)).collect();
-    assert!(left.is_empty(), "these modules left the circle, take them off the list: {left:?}");
-}
-
-#[test]
-fn a_circle_is_told_from_what_lies_between_two() {
-    let module = |name: &str, code: &str| (name.to_string(), code.to_string());
-    let modules = Modules::from([
-        module("above", "use crate::{beside, between};\n"),
-        module("beside", "use crate::above;\n"),
-        module("between", "use crate::below;\n"),
-        module("below", "use crate::low;\n"),
-        module("low", "use crate::below;\n"),
-    ]);
-    assert_eq!(circular(&edges(&modules)), ["above", "below", "beside", "low"]);
 }
 
 #[test]

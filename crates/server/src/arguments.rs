@@ -292,7 +292,7 @@ mod tests {
         builder.append(FieldName::known(name), "c");
         build(&mut builder);
         let document = builder.finish();
-        let command = crate::command::find(name).unwrap();
+        let command = crate::commands::table::find(name).unwrap();
         Arguments::read(document.view(), command, &Topology { is_replica_set }).map(drop)
     }
 

@@ -29,7 +29,7 @@ pub(crate) fn run(server: &Weak<Server>) {
         let lifetime = server.transaction_lifetime();
         let sessions = if server.transactions.any_open() { server.sessions.all() } else { Vec::new() };
         for session in sessions {
-            if session.expire_transaction(&server, lifetime) {
+            if session.expire_transaction(&server.database, &server.transactions, lifetime) {
                 server.database.cursors.kill_transaction(&session.id);
             }
         }

@@ -3,14 +3,14 @@
 use crate::arguments::{Arguments, is_generic};
 use crate::command::Command;
 use crate::connection::ConnectionState;
-use crate::dispatch::Hold;
 use crate::event::Event;
 use crate::fields::Fields;
 use crate::profiler::Notes;
-use crate::request::Progress;
+use crate::progress::Progress;
 use crate::server::Server;
+use base::Error;
 use base::bson::{Builder, Document};
-use database::{OpenTransaction, Operation};
+use database::{OpenTransaction, Operation, Position};
 use std::sync::Arc;
 use std::task::Waker;
 use std::time::{Duration, Instant};
@@ -47,6 +47,27 @@ pub(crate) struct Call<'a> {
     pub(crate) durable: bool,
     /// Events that must happen before the reply is sent.
     pub(crate) hold: Option<Hold>,
+}
+
+/// Condition for sending a reply after its handler.
+pub(crate) struct Hold {
+    /// Commit that must be in the journal.
+    pub(crate) position: Position,
+    /// Deadline, and the error for the reply after it: the write concern's `wtimeout`.
+    pub(crate) timeout: Option<(Instant, Error)>,
+}
+
+impl Hold {
+    /// Adds this condition to an existing condition.
+    pub(crate) fn join(self, other: &mut Option<Hold>) {
+        match other {
+            Some(other) => {
+                other.position = other.position.max(self.position);
+                other.timeout = other.timeout.take().or(self.timeout);
+            }
+            none => *none = Some(self),
+        }
+    }
 }
 
 /// Result of a handler or request, errors excepted.

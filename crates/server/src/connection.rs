@@ -1,7 +1,8 @@
 //! State of a connection between its requests.
 
+use crate::access::Identity;
 use crate::activity::Activity;
-use crate::auth::{Conversation, Identity};
+use crate::names::UserName;
 use crate::operations::DatabaseOperations;
 use crate::server::Server;
 use crate::session::Session;
@@ -11,6 +12,7 @@ use rustls::pki_types::CertificateDer;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use wire::header::MAX_MESSAGE_SIZE;
+use wire::scram::{Credential, Mechanism, Server as Scram};
 
 /// State of a connection between its requests.
 pub(crate) struct ConnectionState {
@@ -32,6 +34,28 @@ pub(crate) struct ConnectionState {
     pub(crate) session: Option<Arc<Session>>,
     /// Counters of the last used database.
     pub(crate) counted: Option<Arc<DatabaseOperations>>,
+}
+
+/// SASL conversation in progress.
+pub(crate) struct Conversation {
+    /// Mechanism that the client chose.
+    pub(crate) mechanism: Mechanism,
+    /// Requested user.
+    pub(crate) user: UserName,
+    /// True if the login began inside a hello.
+    pub(crate) is_speculative: bool,
+    /// True if the client skips the empty last message (`skipEmptyExchange`).
+    pub(crate) skips_empty: bool,
+    /// Next expected message.
+    pub(crate) step: Step,
+}
+
+/// Next message that a conversation expects from the client.
+pub(crate) enum Step {
+    /// Waits for the client's proof. An unknown user has no credential.
+    Proof(Box<Scram>, Option<Credential>),
+    /// The proof was valid. Waits for the client's empty message.
+    Empty(Credential),
 }
 
 /// Facts of a TLS handshake.

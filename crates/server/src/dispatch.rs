@@ -1,20 +1,21 @@
 //! Path of a request to its handler: lookup, checks, session, fail points, handler, generic reply
 //! fields.
 
-use crate::access;
 use crate::arguments::{Arguments, Topology};
-use crate::auth::{EXTERNAL, login, redact};
-use crate::call::{Answer, Call};
-use crate::command::{self, Command, Kind};
+use crate::auth::{self, EXTERNAL, login, redact, user_writes};
+use crate::call::{Answer, Call, Hold};
+use crate::command::{Command, Kind};
+use crate::commands::table;
 use crate::connection::{self, ConnectionState};
 use crate::event::Event;
 use crate::fail_point::{Failure, Target};
-use crate::profiler::{self, Finished, Notes, Setting};
+use crate::finished::{self, Finished};
+use crate::profiler::{Notes, Setting};
+use crate::progress::{Began, Progress};
 use crate::read_concern::ReadConcern;
-use crate::reply::{self, LabelContext};
-use crate::request::{Began, Progress, Reply};
+use crate::reply::{self, LabelContext, Reply};
+use crate::row::{Handler, Row};
 use crate::server::Server;
-use crate::server::user_write_block;
 use crate::transaction_rules::{self, Part};
 use crate::waits;
 use crate::write_concern::Effective;
@@ -22,7 +23,7 @@ use base::bson::{Builder, Document, DocumentBuf, Value};
 use base::namespace::is_internal_database;
 use base::{Error, ErrorCode, Namespace, Result, err};
 use database::language::first_stage;
-use database::{OpenTransaction, Position, patience};
+use database::{OpenTransaction, patience};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Acquire;
 use std::task::Waker;
@@ -38,14 +39,6 @@ pub(crate) struct Held {
     facts: Facts,
 }
 
-/// Condition for sending a reply after its handler.
-pub(crate) struct Hold {
-    /// Commit that must be in the journal.
-    pub(crate) position: Position,
-    /// Deadline, and the error for the reply after it: the write concern's `wtimeout`.
-    pub(crate) timeout: Option<(Instant, Error)>,
-}
-
 /// Commands whose replies are never compressed, as the protocol requires.
 const UNCOMPRESSED: [&str; 5] = ["hello", "isMaster", "saslStart", "saslContinue", "authenticate"];
 
@@ -54,18 +47,19 @@ pub(crate) fn run(
     state: &mut ConnectionState,
     server: &Server,
     request: &Request<'_>,
-    progress: &mut Progress,
+    (progress, held): (&mut Progress, &mut Option<Box<Held>>),
     exhaust_allowed: bool,
     reply: &mut Reply,
 ) -> Answer {
-    let held = progress.held.take().map(|held| *held);
-    let at = held.as_ref().map(|held| held.facts.at).or_else(|| command::position(request.name()));
-    let Some((at, command)) = at.and_then(|at| Some((at, command::COMMANDS.get(at)?))) else {
+    let was_held = held.take().map(|held| *held);
+    let at = was_held.as_ref().map(|held| held.facts.at).or_else(|| table::position(request.name()));
+    let Some((at, Row { command, run: handler })) = at.and_then(|at| Some((at, table::ROWS.get(at)?))) else {
         server.counters.requests.add(1);
         let error = err!(CommandNotFound, "no such command: '{}'", request.name());
         return refuse(server, state, reply, &error);
     };
-    let Some(Held { result, hold, facts, .. }) = held else {
+    let handler = *handler;
+    let Some(Held { result, hold, facts, .. }) = was_held else {
         server.counters.requests.add(u64::from(progress.began.is_none()));
         // Read before the handler runs: a change of the level does not apply to the command that
         // makes it.
@@ -81,7 +75,7 @@ pub(crate) fn run(
             hold: None,
             tail: 0,
         };
-        let mut run = Run { server, request, command, exhaust_allowed, progress, facts };
+        let mut run = Run { server, request, command, handler, exhaust_allowed, progress, held, facts };
         return match run.checked(state, reply) {
             Ok(Answer::Wait(event)) => Answer::Wait(waits::until_killed(event, &state.activity)),
             Ok(Answer::Close) => {
@@ -92,7 +86,8 @@ pub(crate) fn run(
             Err(error) => run.hold_or_end(state, reply, Err(error)),
         };
     };
-    Run { server, request, command, exhaust_allowed, progress, facts }.release(state, reply, result, hold)
+    Run { server, request, command, handler, exhaust_allowed, progress, held, facts }
+        .release(state, reply, result, hold)
 }
 
 /// Returns true if a database has a collection or is a system database.
@@ -113,8 +108,11 @@ struct Run<'a, 'r> {
     server: &'a Server,
     request: &'a Request<'a>,
     command: &'static Command,
+    handler: Handler,
     exhaust_allowed: bool,
     progress: &'r mut Progress,
+    /// Place for the command while its reply waits for the journal.
+    held: &'r mut Option<Box<Held>>,
     facts: Facts,
 }
 
@@ -139,29 +137,16 @@ struct Facts {
     tail: usize,
 }
 
-impl Hold {
-    /// Adds this condition to an existing condition.
-    pub(crate) fn join(self, other: &mut Option<Hold>) {
-        match other {
-            Some(other) => {
-                other.position = other.position.max(self.position);
-                other.timeout = other.timeout.take().or(self.timeout);
-            }
-            none => *none = Some(self),
-        }
-    }
-}
-
 impl<'a> Run<'a, '_> {
     /// Ends a command whose handler has finished, unless its reply must wait for the journal.
     fn hold_or_end(self, state: &mut ConnectionState, reply: &mut Reply, result: Result<()>) -> Answer {
-        let Run { progress, mut facts, .. } = self;
+        let Run { progress, held, mut facts, .. } = self;
         let Some(hold) = facts.hold.take() else {
-            return Run { progress, facts, ..self }.end(state, reply, result);
+            return Run { progress, held, facts, ..self }.end(state, reply, result);
         };
         let until = hold.timeout.as_ref().map(|(until, _)| *until);
         let event = Event::Journaled { position: hold.position, until };
-        progress.held = Some(Box::new(Held { reply: None, result, hold, facts }));
+        *held = Some(Box::new(Held { reply: None, result, hold, facts }));
         Answer::Wait(event)
     }
 
@@ -222,7 +207,7 @@ impl<'a> Run<'a, '_> {
                 reply_length: told.bytes().len(),
                 took,
             };
-            profiler::tell(server, setting, &finished);
+            finished::tell(server, setting, &finished);
         }
     }
 
@@ -236,12 +221,12 @@ impl<'a> Run<'a, '_> {
             return Err(err!(Unauthorized, "{} may only be run against the admin database.", command.name));
         }
         login::refresh(server, state)?;
-        server.auth.check(server, state, command)?;
-        access::check(server, state, self.request, command)?;
+        auth::check(server, state, command)?;
+        auth::authorize(server, state, self.request, command)?;
         let topology = Topology { is_replica_set: server.is_replicated() };
         let mut arguments = Arguments::read(self.request.body, command, &topology)?;
         if let Some(named) = arguments.named_session {
-            arguments.session = access::session::own(server, state, named)?;
+            arguments.session = auth::session::own(server, state, named)?;
         }
         let in_transaction = arguments.transaction.is_some();
         self.facts.context = LabelContext {
@@ -331,7 +316,7 @@ impl<'a> Run<'a, '_> {
             return result;
         }
         self.check_primary(&arguments)?;
-        user_write_block::check(self.server, state, self.command, self.request)?;
+        user_writes::check(self.server, state, self.command, self.request)?;
         if let Some(event) = self.wait(state, &arguments)? {
             self.progress.failure = Some(Box::new(failure));
             return Ok(Answer::Wait(event));
@@ -372,7 +357,7 @@ impl<'a> Run<'a, '_> {
         };
         let before = self.server.database.latest_position();
         let answer = loop {
-            match (self.command.run)(&mut call) {
+            match (self.handler)(&mut call) {
                 // The plan used an old catalog of a shared store. Nothing has changed, so the
                 // command runs again.
                 Err(error) if error.code() == ErrorCode::StaleConfig => call.reply.truncate(0),
@@ -391,7 +376,7 @@ impl<'a> Run<'a, '_> {
         self.facts.context.no_writes &= answer.is_err() && self.server.database.latest_position() == before;
         if in_transaction && let Some(session) = &state.session {
             let failed = std::mem::take(&mut self.progress.statement_failed) || answer.is_err();
-            session.leave_transaction(self.server, failed);
+            session.leave_transaction(&self.server.database, &self.server.transactions, failed);
             if failed {
                 self.server.database.cursors.kill_transaction(&session.id);
             }
@@ -458,14 +443,16 @@ impl<'a> Run<'a, '_> {
         let (Some(number), Some(session)) = (arguments.transaction_number, &state.session) else {
             return Ok(None);
         };
+        let (database, counters) = (&self.server.database, &self.server.transactions);
         let Some(part) = arguments.transaction else {
-            session.pass_transaction(self.server, number)?;
+            session.pass_transaction(database, counters, number)?;
             return Ok(None);
         };
         if self.command.ends_transactions() {
             return Ok(None);
         }
-        session.enter_transaction(self.server, number, part == Part::First, arguments).map(Some)
+        let starts = part == Part::First;
+        session.enter_transaction(database, counters, number, starts, &arguments.read_concern).map(Some)
     }
 
     /// Refuses commands that a secondary or uninitiated member cannot run.
@@ -651,7 +638,7 @@ fn use_session(state: &mut ConnectionState, server: &Server, arguments: &Argumen
 /// Unauthenticated clients do not get it: MongoDB sends them only a signed time, and this server
 /// has no keys.
 fn append_cluster_time(server: &Server, state: &ConnectionState, reply: &mut Builder) {
-    if (server.set().is_none() && !server.is_front_with_log()) || server.auth.is_stranger(state) {
+    if (server.set().is_none() && !server.is_front_with_log()) || state.is_stranger(server) {
         return;
     }
     let time = Value::Timestamp(server.cluster_time());

@@ -119,7 +119,7 @@ async fn listen(server: &Arc<Server>, ready: impl FnOnce(SocketAddr)) -> io::Res
         let config = set.config();
         let known = server.settings.advertise.as_ref().or(config.host.as_ref());
         let host = known.cloned().unwrap_or_else(|| dialled(address));
-        if let Err(error) = server.store_set_config(set, &config, &host) {
+        if let Err(error) = set.store(&config, &host, &server.database) {
             log::warn!("storing the configuration of the replica set: {error}");
         }
     }

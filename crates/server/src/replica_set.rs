@@ -5,12 +5,14 @@
 //! and persistent engines keep it over restarts. Each start and each end of a stepDown is an
 //! election with a new term.
 
-use crate::server::Server;
 use crate::set_config::SetConfig;
+use crate::signal::Signal;
 use crate::system_collections;
 use base::bson::{Builder, ObjectId};
 use base::{Namespace, Result, err};
+use database::Database;
 use parking_lot::Mutex;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
@@ -22,6 +24,8 @@ pub(crate) struct ReplicaSet {
     standing: Mutex<Standing>,
     /// True if the member is the primary. Each command reads it.
     primary: AtomicBool,
+    /// Signal for changes of the `hello` reply.
+    changed: Arc<Signal>,
 }
 
 /// Result of the last election, and the delay of the next.
@@ -36,12 +40,45 @@ pub(crate) struct Standing {
 }
 
 impl ReplicaSet {
-    /// Creates a set with this configuration. Its member is the primary of the configuration's
-    /// term.
-    pub(crate) fn new(name: String, config: SetConfig, now: (u64, i64)) -> ReplicaSet {
-        let standing = Standing { term: config.term, elected: now, until: None };
-        let (config, standing) = (Mutex::new(config), Mutex::new(standing));
-        ReplicaSet { name, config, standing, primary: AtomicBool::new(true) }
+    /// Creates a set with this configuration, whose member is primary in the term after `latest`.
+    /// Changes of the `hello` reply raise `changed`.
+    pub(crate) fn begin(
+        name: &str,
+        mut config: SetConfig,
+        latest: i64,
+        database: &Database,
+        changed: Arc<Signal>,
+    ) -> ReplicaSet {
+        let elected = (database.cluster_time(), database.now_millis());
+        config.term = begin_term(database, latest);
+        let standing = Standing { term: config.term, elected, until: None };
+        ReplicaSet {
+            name: name.to_string(),
+            config: Mutex::new(config),
+            standing: Mutex::new(standing),
+            primary: AtomicBool::new(true),
+            changed,
+        }
+    }
+
+    /// Opens the set with the stored configuration in a new term. `None` if the server waits for
+    /// `replSetInitiate`.
+    pub(crate) fn open(
+        name: &str,
+        awaits_initiation: bool,
+        database: &Arc<Database>,
+        changed: Arc<Signal>,
+    ) -> Option<ReplicaSet> {
+        let stored = stored(name, awaits_initiation, database).unwrap_or_else(|error| {
+            log::warn!("reading the configuration of replica set {name}: {error}");
+            None
+        });
+        let (config, latest) = match stored {
+            Some(stored) => (stored.clone(), stored.term),
+            None if awaits_initiation => return None,
+            None => (SetConfig::new(database.new_object_id()), 0),
+        };
+        Some(ReplicaSet::begin(name, config, latest, database, changed))
     }
 
     pub(crate) fn config(&self) -> SetConfig {
@@ -66,7 +103,7 @@ impl ReplicaSet {
     }
 
     /// Returns true if the member is the primary. After the end of a stepDown this call elects it.
-    pub(crate) fn is_primary(&self, server: &Server) -> bool {
+    pub(crate) fn is_primary(&self, database: &Database) -> bool {
         if self.primary.load(Ordering::Acquire) {
             return true;
         }
@@ -75,21 +112,21 @@ impl ReplicaSet {
             return false;
         }
         standing.until = None;
-        standing.term = server.begin_term(standing.term);
-        standing.elected = (server.cluster_time(), server.database.now_millis());
+        standing.term = begin_term(database, standing.term);
+        standing.elected = (database.cluster_time(), database.now_millis());
         let term = standing.term;
         drop(standing);
         self.config.lock().term = term;
         self.primary.store(true, Ordering::Release);
         log::info!("replica set {}: primary again, in term {term}", self.name);
-        server.topology.changed.raise();
+        self.changed.raise();
         true
     }
 
     /// Makes the member a secondary for this time.
     ///
     /// Errors: NotWritablePrimary if it is already a secondary.
-    pub(crate) fn step_down(&self, server: &Server, time: Duration) -> Result<()> {
+    pub(crate) fn step_down(&self, time: Duration) -> Result<()> {
         let mut standing = self.standing.lock();
         if !self.primary.swap(false, Ordering::AcqRel) {
             return Err(err!(NotWritablePrimary, "not primary so can't step down"));
@@ -97,14 +134,14 @@ impl ReplicaSet {
         standing.until = Some(Instant::now() + time);
         drop(standing);
         log::info!("replica set {}: secondary for {} s", self.name, time.as_secs());
-        server.topology.changed.raise();
+        self.changed.raise();
         Ok(())
     }
 
     /// Delays a secondary's election by this time from now; zero ends the delay.
     ///
     /// Errors: NotSecondary.
-    pub(crate) fn freeze(&self, server: &Server, time: Duration) -> Result<()> {
+    pub(crate) fn freeze(&self, database: &Database, time: Duration) -> Result<()> {
         let mut standing = self.standing.lock();
         if self.primary.load(Ordering::Acquire) {
             return Err(err!(
@@ -118,96 +155,45 @@ impl ReplicaSet {
             false => standing.until.max(Some(until)),
         };
         drop(standing);
-        self.is_primary(server);
+        self.is_primary(database);
         Ok(())
     }
 
     /// Replaces the configuration and wakes waiting hellos.
-    pub(crate) fn configure(&self, server: &Server, config: SetConfig) {
+    pub(crate) fn configure(&self, config: SetConfig) {
         *self.config.lock() = config;
-        server.topology.changed.raise();
+        self.changed.raise();
+    }
+
+    /// Stores a configuration with the member's address.
+    ///
+    /// Errors: those of the write.
+    pub(crate) fn store(&self, config: &SetConfig, host: &str, database: &Arc<Database>) -> Result<()> {
+        let mut document = Builder::new();
+        config.append_to(&self.name, host, &mut document);
+        system_collections::replace(database, &collection()?, &self.name, document.finish().view())
     }
 }
 
-impl Server {
-    /// Loads the settings of the set that an earlier process stored.
-    pub(crate) fn load_set_settings(&self) {
-        self.default_concerns.load(&self.database);
-        self.cluster_parameters.load(&self.database);
-        self.load_user_write_block();
+/// Begins the term after this one, or after a later term in the oplog, and returns its number. The
+/// oplog records the term for later processes.
+fn begin_term(database: &Database, latest: i64) -> i64 {
+    let term = database.next_term(u32::try_from(latest).unwrap_or_default());
+    if let Err(error) = database.begin_term(term) {
+        log::error!("logging the beginning of term {term}: {error}");
     }
+    i64::from(term)
+}
 
-    /// Opens the set with the stored configuration in a new term. `None` if the server waits for
-    /// `replSetInitiate`.
-    pub(crate) fn open_set(&self, name: &str) -> Option<ReplicaSet> {
-        let now = (self.cluster_time(), self.database.now_millis());
-        let stored = self.stored_set_config(name).unwrap_or_else(|error| {
-            log::warn!("reading the configuration of replica set {name}: {error}");
-            None
-        });
-        let (mut config, latest) = match stored {
-            Some(stored) => (stored.clone(), stored.term),
-            None if self.settings.awaits_initiation => return None,
-            None => (SetConfig::new(self.database.new_object_id()), 0),
-        };
-        config.term = self.begin_term(latest);
-        Some(ReplicaSet::new(name.to_string(), config, now))
-    }
-
-    /// Begins and returns the next term, after this term or a later term in the oplog. An oplog
-    /// entry records it, so that a later process continues from it.
-    fn begin_term(&self, latest: i64) -> i64 {
-        let term = self.database.next_term(u32::try_from(latest).unwrap_or_default());
-        if let Err(error) = self.database.begin_term(term) {
-            log::error!("logging the beginning of term {term}: {error}");
-        }
-        i64::from(term)
-    }
-
-    fn stored_set_config(&self, name: &str) -> Result<Option<SetConfig>> {
-        let stored = system_collections::find_by_id(&self.database, &collection()?, name)?;
-        let stored = stored.map(|stored| SetConfig::stored(stored.view())).transpose()?;
-        Ok(stored.map(|(mut config, host)| {
-            // Clients of a set without `replSetInitiate` know it by the address that they connected
-            // to.
-            config.host = host.filter(|_| self.settings.awaits_initiation);
-            config
-        }))
-    }
-
-    /// Initiates the set. The member becomes its primary.
-    ///
-    /// Errors: AlreadyInitialized; errors of the write.
-    pub(crate) fn initiate(&self, name: &str, mut config: SetConfig, host: &str) -> Result<()> {
-        let now = (self.cluster_time(), self.database.now_millis());
-        if self.set.get().is_some() {
-            return Err(err!(AlreadyInitialized, "already initialized"));
-        }
-        config.term = self.begin_term(0);
-        let set = ReplicaSet::new(name.to_string(), config.clone(), now);
-        if self.set.set(set).is_err() {
-            return Err(err!(AlreadyInitialized, "already initialized"));
-        }
-        if let Some(set) = self.set() {
-            self.store_set_config(set, &config, host)?;
-        }
-        self.load_set_settings();
-        self.topology.changed.raise();
-        log::info!(
-            id = 21331, c = "REPL", set = name;
-            "Transition to primary complete; database writes are now permitted"
-        );
-        Ok(())
-    }
-
-    /// Stores the configuration with the member's address.
-    ///
-    /// Errors: errors of the write.
-    pub(crate) fn store_set_config(&self, set: &ReplicaSet, config: &SetConfig, host: &str) -> Result<()> {
-        let mut document = Builder::new();
-        config.append_to(&set.name, host, &mut document);
-        system_collections::replace(&self.database, &collection()?, &set.name, document.finish().view())
-    }
+fn stored(name: &str, awaits_initiation: bool, database: &Arc<Database>) -> Result<Option<SetConfig>> {
+    let stored = system_collections::find_by_id(database, &collection()?, name)?;
+    let stored = stored.map(|stored| SetConfig::stored(stored.view())).transpose()?;
+    Ok(stored.map(|(mut config, host)| {
+        // Clients of a set without `replSetInitiate` know it by the address that they connected
+        // to.
+        config.host = host.filter(|_| awaits_initiation);
+        config
+    }))
 }
 
 /// Returns the collection of the configuration.

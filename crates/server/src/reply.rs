@@ -7,6 +7,33 @@
 use base::bson::{Builder, Document};
 use base::{Error, ErrorCode};
 
+/// A reply: document, header and transmission.
+pub(crate) struct Reply {
+    /// Reply document. It is complete when the request is done.
+    pub(crate) document: Builder,
+    /// Size of the header in bytes. An error truncates the reply to it.
+    pub(crate) header_size: usize,
+    /// True if the reply may be compressed. Handshakes may not.
+    pub(crate) compressible: bool,
+    /// Topology version in this reply, if further replies follow.
+    pub(crate) streams: Option<i64>,
+}
+
+impl Reply {
+    /// Creates a reply with a header and an empty document.
+    pub(crate) fn new(header: Vec<u8>) -> Reply {
+        let header_size = header.len();
+        Reply { document: Builder::with_buffer(header), header_size, compressible: true, streams: None }
+    }
+
+    /// Removes all bytes after the header.
+    pub(crate) fn clear(&mut self) {
+        let mut buffer = std::mem::take(&mut self.document).into_buffer();
+        buffer.truncate(self.header_size);
+        self.document = Builder::with_buffer(buffer);
+    }
+}
+
 /// Properties of a command that determine its labels.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct LabelContext {

@@ -8,16 +8,14 @@ use crate::buffers;
 use crate::call::Answer;
 use crate::connection::ConnectionState;
 use crate::dispatch::{self, Held};
-use crate::fail_point::Failure;
+use crate::progress::{Progress, Stream};
+use crate::reply::{self, Reply};
 use crate::server::Server;
-use crate::session::Session;
-use crate::turn::Turn;
 use base::bson::{Builder, Document, DocumentBuf};
 use base::{Error, ErrorCode, err};
 use std::net::{Ipv4Addr, SocketAddr};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::Ordering;
-use std::time::Instant;
 use wire::frame::{self, Envelope, Frame, Places};
 use wire::header::{Opcode, Trouble};
 use wire::{compression, message, query};
@@ -25,71 +23,15 @@ use wire::{compression, message, query};
 /// A request that waits or has further replies.
 pub(crate) struct Request {
     frame: Frame,
-    progress: Progress,
+    course: Course,
 }
 
-/// State of a request between waits.
+/// State of a request that waits or has further replies.
 #[derive(Default)]
-pub(crate) struct Progress {
-    /// Operation id and start, constant over all waits.
-    pub(crate) began: Option<Began>,
-    /// Place in the session's queue of statements.
-    pub(crate) turn: Option<Turn<Session>>,
-    /// Deadline of the handler's wait, after its first call.
-    pub(crate) waiting_until: Option<Instant>,
-    /// Effect of fail points, kept during waits.
-    pub(crate) failure: Option<Box<Failure>>,
-    /// Set by a statement of a transaction whose reply has errors. They abort the transaction.
-    pub(crate) statement_failed: bool,
-    /// Last reply, if further replies follow without requests.
-    pub(crate) stream: Option<Stream>,
+struct Course {
+    progress: Progress,
     /// The finished command, while its commit is not yet in the journal.
-    pub(crate) held: Option<Box<Held>>,
-}
-
-/// Start of a request.
-#[derive(Clone, Copy)]
-pub(crate) struct Began {
-    /// Operation id for killOp.
-    pub(crate) operation_id: u64,
-    /// Arrival time.
-    pub(crate) at: Instant,
-}
-
-/// A series of replies to one request (exhaust).
-#[derive(Clone, Copy)]
-pub(crate) struct Stream {
-    /// Id of the last reply. The next reply refers to it.
-    last_reply: i32,
-    /// Topology version in the last reply.
-    pub(crate) topology_version: i64,
-}
-
-/// A reply: document, header and transmission.
-pub(crate) struct Reply {
-    /// The document, complete after [`Answer::Done`].
-    pub(crate) document: Builder,
-    /// Size of the header in bytes. An error truncates the reply to it.
-    pub(crate) header_size: usize,
-    /// True if the reply may be compressed. Handshakes may not.
-    pub(crate) compressible: bool,
-    /// Topology version in this reply, if further replies follow.
-    pub(crate) streams: Option<i64>,
-}
-
-impl Reply {
-    /// Creates a reply with a header and an empty document.
-    fn new(header: Vec<u8>) -> Reply {
-        let header_size = header.len();
-        Reply { document: Builder::with_buffer(header), header_size, compressible: true, streams: None }
-    }
-
-    /// Removes all bytes after the header.
-    pub(crate) fn clear(&mut self) {
-        let mut buffer = std::mem::take(&mut self.document).into_buffer();
-        buffer.truncate(self.header_size);
-        self.document = Builder::with_buffer(buffer);
-    }
+    held: Option<Box<Held>>,
 }
 
 impl Request {
@@ -106,31 +48,31 @@ impl Request {
         let mut bytes = frame;
         let compressor = frame::unpack(&mut bytes, state.largest_message(server))?;
         let (envelope, request) = frame::parse(&bytes, compressor)?;
-        let mut progress = Progress::default();
+        let mut course = Course::default();
         let parsed = Parsed { envelope: &envelope, request: request.as_ref() };
-        let answer = parsed.poll(&mut progress, state, server, out);
-        if !matches!(answer, Answer::Wait(_)) && progress.stream.is_none() {
+        let answer = parsed.poll(&mut course, state, server, out);
+        if !matches!(answer, Answer::Wait(_)) && course.progress.stream.is_none() {
             drop(request);
             buffers::give(bytes);
             return Ok((answer, None));
         }
         let places = request.map(|request| Places::of(&request, &bytes));
         let frame = Frame { bytes, envelope, places };
-        Ok((answer, Some(Box::new(Request { frame, progress }))))
+        Ok((answer, Some(Box::new(Request { frame, course }))))
     }
 
     /// Returns true if further replies follow.
     pub(crate) fn streams(&self) -> bool {
-        self.progress.stream.is_some()
+        self.course.progress.stream.is_some()
     }
 
     /// Continues until the request is answered or must wait. `out` is empty before and receives the
     /// reply, unless the client requests none.
     pub(crate) fn poll(&mut self, state: &mut ConnectionState, server: &Server, out: &mut Vec<u8>) -> Answer {
-        let Request { frame, progress } = self;
+        let Request { frame, course } = self;
         let request = frame.request();
         let request = request.as_ref().map_err(|error| *error);
-        Parsed { envelope: &frame.envelope, request }.poll(progress, state, server, out)
+        Parsed { envelope: &frame.envelope, request }.poll(course, state, server, out)
     }
 }
 
@@ -143,12 +85,12 @@ struct Parsed<'a> {
 impl Parsed<'_> {
     fn poll(
         &self,
-        progress: &mut Progress,
+        course: &mut Course,
         state: &mut ConnectionState,
         server: &Server,
         out: &mut Vec<u8>,
     ) -> Answer {
-        let go_on = || self.advance(progress, state, server, out);
+        let go_on = || self.advance(course, state, server, out);
         let caught = catch_unwind(AssertUnwindSafe(go_on));
         let answer = caught.unwrap_or_else(|_| {
             server.counters.panics.add(1);
@@ -157,8 +99,9 @@ impl Parsed<'_> {
             Answer::Close
         });
         if !matches!(answer, Answer::Wait(_)) {
-            if let Some(stream) = progress.stream {
-                *progress = Progress { stream: Some(stream), ..Progress::default() };
+            if let Some(stream) = course.progress.stream {
+                let progress = Progress { stream: Some(stream), ..Progress::default() };
+                *course = Course { progress, held: None };
             }
             state.activity.end();
         }
@@ -167,13 +110,14 @@ impl Parsed<'_> {
 
     fn advance(
         &self,
-        progress: &mut Progress,
+        course: &mut Course,
         state: &mut ConnectionState,
         server: &Server,
         out: &mut Vec<u8>,
     ) -> Answer {
         let Parsed { envelope, request } = self;
-        let (reply_id, mut reply) = match progress.held.as_mut().and_then(|held| held.reply.take()) {
+        let Course { progress, held } = course;
+        let (reply_id, mut reply) = match held.as_mut().and_then(|held| held.reply.take()) {
             Some(reply) => reply,
             None => {
                 let reply_id = server.next_message_id();
@@ -188,12 +132,12 @@ impl Parsed<'_> {
         };
         let answer = match request {
             Ok(request) => {
-                dispatch::run(state, server, request, progress, envelope.exhaust_allowed, &mut reply)
+                dispatch::run(state, server, request, (progress, held), envelope.exhaust_allowed, &mut reply)
             }
             Err(error) => dispatch::refuse(server, state, &mut reply, error),
         };
         if !matches!(answer, Answer::Done) {
-            if let Some(held) = &mut progress.held {
+            if let Some(held) = held {
                 held.reply = Some((reply_id, reply));
             }
             return answer;
@@ -228,7 +172,7 @@ fn panic_reply(envelope: &Envelope, server: &Server, out: &mut Vec<u8>) {
     message::begin_reply(out, server.next_message_id(), envelope.request_id);
     let mut reply = Builder::with_buffer(std::mem::take(out));
     let error: Error = err!(InternalError, "the server failed to handle this command; its log says how");
-    crate::reply::failure::<&str>(&mut reply, &error, &[]);
+    reply::failure::<&str>(&mut reply, &error, &[]);
     *out = reply.into_buffer();
     wire::header::finish(out, 0);
 }

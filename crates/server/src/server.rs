@@ -1,26 +1,27 @@
 //! State that all connections share: configuration, sessions, counters, fail points, cluster time.
 
+use crate::access::Needs;
 use crate::activity::Activities;
-use crate::auth::Auth;
+use crate::auth_state::Auth;
 use crate::blocking::in_place;
 use crate::cluster_parameters::ClusterParameters;
-use crate::command::COMMANDS;
 use crate::compatible_with::CompatibleWith;
 use crate::counters::Counters;
 use crate::default_concerns::DefaultConcerns;
 use crate::fail_point::FailPoints;
-use crate::http::{Http, HttpOptions};
+use crate::http_state::{Http, HttpOptions};
 use crate::logging::now_millis;
 use crate::memory_limit::{Ended, MemoryLimit};
 use crate::parameters::{Parameters, Setting};
 use crate::profiler::Profiler;
 use crate::replica_set::ReplicaSet;
-use crate::session::Sessions;
+use crate::session::{Sessions, TransactionCounters};
+use crate::set_config::SetConfig;
 use crate::signal::Signal;
 use crate::tls::{Tls, Told};
-use crate::transaction::TransactionCounters;
-use base::bson::{Builder, ObjectId};
+use base::bson::{Builder, Document, DocumentBuf, ObjectId};
 use base::random::Random;
+use base::{Result, err};
 use database::{Database, SessionId};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -127,8 +128,19 @@ impl Default for Settings {
     }
 }
 
+/// Function pointers into the command table, which is a later layer.
+pub(crate) struct Commands {
+    /// Returns the number of sessions.
+    pub(crate) count: usize,
+    /// Returns the needs of the command with a name.
+    pub(crate) needs_of: fn(&str) -> Option<Needs>,
+    /// Runs a command as the server itself. The document includes `$db`.
+    pub(crate) run: fn(&Server, Document<'_>) -> Result<DocumentBuf>,
+}
+
 /// State of a server, shared by its connections.
 pub struct Server {
+    pub(crate) commands: Commands,
     pub(crate) database: Arc<Database>,
     pub(crate) settings: Settings,
     pub(crate) auth: Auth,
@@ -192,8 +204,8 @@ impl TopologyState {
 }
 
 impl Server {
-    /// Creates a server of this database. It does not listen yet.
-    pub fn new(settings: Settings, database: Arc<Database>) -> Server {
+    /// Creates a server for this database with these commands. It does not listen yet.
+    pub(crate) fn with_commands(commands: Commands, settings: Settings, database: Arc<Database>) -> Server {
         let seed = seed();
         if settings.strict {
             database.be_strict();
@@ -204,13 +216,15 @@ impl Server {
         let sessions = Arc::new(Sessions::new(seed, database.clock().clone()));
         sessions.restore(database.take_retries(), settings.shared);
         database.wait_through(in_place);
+        let counters = Counters::new(commands.count);
         let server = Server {
+            commands,
             database,
             activities: Activities::default(),
             warned_of_empty_metadata: AtomicBool::new(false),
             latest: Latest::default(),
             sessions,
-            counters: Counters::new(COMMANDS.len()),
+            counters,
             http: Http::default(),
             ended: Ended::default(),
             transactions: TransactionCounters::default(),
@@ -243,7 +257,11 @@ impl Server {
             random: Random::new(seed),
             message_ids: AtomicU64::new(0),
         };
-        if let Some(set) = server.settings.replica_set.as_ref().and_then(|name| server.open_set(name)) {
+        let open = |name: &String| {
+            let (awaits, changed) = (server.settings.awaits_initiation, server.topology.changed.clone());
+            ReplicaSet::open(name, awaits, &server.database, changed)
+        };
+        if let Some(set) = server.settings.replica_set.as_ref().and_then(open) {
             server.set.get_or_init(|| set);
             server.load_set_settings();
         }
@@ -255,6 +273,19 @@ impl Server {
     pub fn http_url(&self) -> Option<String> {
         let scheme = if self.settings.tls.is_some() { "https" } else { "http" };
         self.http.address.get().map(|address| format!("{scheme}://{address}/"))
+    }
+
+    /// Returns the token that permits changes over HTTP without access control. `None` with access
+    /// control, and if the system has no random numbers.
+    pub fn http_token(&self) -> Option<&str> {
+        Some(self.http.token()).filter(|token| !self.settings.auth && !token.is_empty())
+    }
+
+    /// Runs an internal command that includes `$db`. Returns its reply.
+    ///
+    /// Errors: the error of the command or of its first statement.
+    pub(crate) fn run_own(&self, command: Document<'_>) -> Result<DocumentBuf> {
+        (self.commands.run)(self, command)
     }
 
     /// Ends [`serve`](crate::serve). Current replies are finished first.
@@ -289,6 +320,35 @@ impl Server {
     /// Returns the replica set once it is initiated.
     pub(crate) fn set(&self) -> Option<&ReplicaSet> {
         self.set.get()
+    }
+
+    /// Initiates the set. The member becomes its primary.
+    ///
+    /// Errors: AlreadyInitialized; errors of the write.
+    pub(crate) fn initiate(&self, name: &str, config: SetConfig, host: &str) -> Result<()> {
+        let already = || err!(AlreadyInitialized, "already initialized");
+        if self.set.get().is_some() {
+            return Err(already());
+        }
+        let set = ReplicaSet::begin(name, config, 0, &self.database, self.topology.changed.clone());
+        self.set.set(set).map_err(|_| already())?;
+        if let Some(set) = self.set() {
+            set.store(&set.config(), host, &self.database)?;
+        }
+        self.load_set_settings();
+        self.topology.changed.raise();
+        log::info!(
+            id = 21331, c = "REPL", set = name;
+            "Transition to primary complete; database writes are now permitted"
+        );
+        Ok(())
+    }
+
+    /// Loads the settings of the set that an earlier process stored.
+    fn load_set_settings(&self) {
+        self.default_concerns.load(&self.database);
+        self.cluster_parameters.load(&self.database);
+        self.load_user_write_block();
     }
 
     /// Aborts all open transactions.
@@ -330,7 +390,7 @@ impl Server {
     /// the primary.
     pub(crate) fn is_primary(&self) -> bool {
         match self.set() {
-            Some(set) => set.is_primary(self),
+            Some(set) => set.is_primary(&self.database),
             None => !self.is_replica_set(),
         }
     }

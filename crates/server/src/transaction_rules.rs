@@ -153,7 +153,7 @@ mod tests {
         start: Option<bool>,
     ) -> std::result::Result<Option<Part>, i32> {
         let given = Given { session: true, number: (number >= 0).then_some(number), autocommit, start };
-        let command = crate::command::find(name).unwrap();
+        let command = crate::commands::table::find(name).unwrap();
         given.part(command, true).map_err(|error| error.code().number())
     }
 
@@ -176,7 +176,7 @@ mod tests {
             assert_eq!(part("find", number, autocommit, start), Err(72), "{number} {autocommit:?} {start:?}");
         }
         let alone = Given { session: true, number: Some(1), autocommit: no, start: None };
-        let find = crate::command::find("find").unwrap();
+        let find = crate::commands::table::find("find").unwrap();
         assert_eq!(alone.part(find, false).unwrap_err().code().number(), 20);
         assert_eq!(Given { session: false, ..alone }.part(find, true).unwrap_err().code().number(), 72);
     }
@@ -210,7 +210,7 @@ mod tests {
     #[test]
     fn concerns_belong_to_the_first_statement_and_the_last() {
         let check = |part, name: &str, level, writes| {
-            let command = crate::command::find(name).unwrap();
+            let command = crate::commands::table::find(name).unwrap();
             let read = Asked { level, says_something: level.is_some(), at: None, after: None };
             check_concerns(part, command, &read, writes).is_ok()
         };

@@ -9,7 +9,7 @@ use crate::arguments::Arguments;
 use crate::connection::ConnectionState;
 use crate::event::Event;
 use crate::parameters::Setting;
-use crate::request::Progress;
+use crate::progress::Progress;
 use crate::server::Server;
 use crate::turn::Turn;
 use base::{ErrorCode, Result, err};

@@ -3,8 +3,7 @@
 //! A cursor stores the user and the privileges of the command that opened it. Other users cannot
 //! read it. Its owner cannot read it after losing these privileges.
 
-use super::needs::{Asked, Needed};
-use crate::call::Call;
+use super::needs::{Asked, Needed, Needs};
 use crate::names::UserName;
 use base::{Result, err};
 use database::{Cursor, CursorTag};
@@ -26,30 +25,22 @@ pub(crate) fn user_of(tag: &CursorTag) -> Option<&UserName> {
     tag.downcast_ref::<Owner>()?.user.as_ref()
 }
 
-/// Returns the tag for a cursor that a command leaves open; `None` without access control.
-pub(crate) fn tag(call: &Call<'_>) -> Option<CursorTag> {
-    if !super::is_asked(call.server, call.connection) {
-        return None;
-    }
-    let mut asked = super::asked(call.server, call.connection, call.request);
+/// Returns the tag for a cursor that a command with these needs leaves open.
+pub(crate) fn tag(mut asked: Asked<'_>, needs: &Needs) -> CursorTag {
     asked.record = Some(Vec::new());
     // The check passed before the handler. The next batch detects privileges revoked since.
-    let _ = asked.check(&call.command.needs);
+    let _ = asked.check(needs);
     let user = asked.user().cloned();
     let Asked { record, .. } = asked;
-    Some(Arc::new(Owner { user, needed: record.unwrap_or_default() }))
+    Arc::new(Owner { user, needed: record.unwrap_or_default() })
 }
 
 /// Checks that the connection may read a cursor.
 ///
 /// Errors: Unauthorized.
-pub(crate) fn check(call: &Call<'_>, id: i64, cursor: &Cursor) -> Result<()> {
-    if !super::is_asked(call.server, call.connection) {
-        return Ok(());
-    }
-    let asked = super::asked(call.server, call.connection, call.request);
+pub(crate) fn check(asked: &Asked<'_>, id: i64, cursor: &Cursor) -> Result<()> {
     let Some(identity) = asked.identity else {
-        return Err(err!(Unauthorized, "not authorized for getMore on {}", call.request.database));
+        return Err(err!(Unauthorized, "not authorized for getMore on {}", asked.database));
     };
     let owner = cursor.tag.as_ref().and_then(|tag| tag.downcast_ref::<Owner>());
     let Some(owner) = owner.filter(|owner| owner.user.as_ref() == Some(&identity.user)) else {

@@ -5,12 +5,12 @@
 
 use super::login::{self, Failure, Login};
 use super::user::User;
-use super::{Auth, store};
-use crate::connection::ConnectionState;
+use super::{iterations, store};
+use crate::connection::{ConnectionState, Conversation, Step};
 use crate::names::UserName;
 use crate::server::Server;
 use base::{Result, err};
-use wire::scram::{Credential, First, Mechanism, Server as Scram};
+use wire::scram::{Credential, First, Mechanism};
 use wire::secret;
 
 /// The first message of a client.
@@ -23,22 +23,6 @@ pub(crate) struct Opening {
     /// True if the client skips the empty last message (`skipEmptyExchange`).
     skips_empty: bool,
     first: First,
-}
-
-/// A conversation in progress.
-pub(crate) struct Conversation {
-    mechanism: Mechanism,
-    user: UserName,
-    is_speculative: bool,
-    skips_empty: bool,
-    step: Step,
-}
-
-enum Step {
-    /// Waits for the client's proof. An unknown user has no credential.
-    Proof(Box<Scram>, Option<Credential>),
-    /// The proof was valid. Waits for the client's empty message.
-    Empty(Credential),
 }
 
 /// The server's next message.
@@ -98,7 +82,7 @@ impl Opening {
         }
         let shown = match &known {
             Some(credential) => Ok(credential.clone()),
-            None => server.auth.credential_of_nobody(server, self.mechanism, &self.user),
+            None => credential_of_nobody(server, self.mechanism, &self.user),
         };
         let (mechanism, user) = (self.mechanism, self.user);
         let replied = shown.map_err(wire::scram::Refusal).and_then(|credential| self.first.reply(credential));
@@ -160,22 +144,19 @@ impl Conversation {
     }
 }
 
-impl Auth {
-    /// Returns a credential for an unknown user: a constant salt for each name, as for a known
-    /// user. No proof matches it.
-    pub(super) fn credential_of_nobody(
-        &self,
-        server: &Server,
-        mechanism: Mechanism,
-        user: &UserName,
-    ) -> std::result::Result<Credential, String> {
-        let secret = self.secret()?;
-        let mut salt = mechanism.keyed_hash(secret, &[user.id().as_bytes()]);
-        salt.truncate(mechanism.salt_size());
-        let size = mechanism.key_size();
-        let mut keys = secret::random::<64>()?.to_vec();
-        keys.truncate(2 * size);
-        let server_key = keys.split_off(size);
-        Ok(Credential { iterations: self.iterations(server, mechanism), salt, stored_key: keys, server_key })
-    }
+/// Returns a credential for an unknown user: a constant salt for each name, as for a known
+/// user. No proof matches it.
+pub(super) fn credential_of_nobody(
+    server: &Server,
+    mechanism: Mechanism,
+    user: &UserName,
+) -> std::result::Result<Credential, String> {
+    let secret = server.auth.secret()?;
+    let mut salt = mechanism.keyed_hash(secret, &[user.id().as_bytes()]);
+    salt.truncate(mechanism.salt_size());
+    let size = mechanism.key_size();
+    let mut keys = secret::random::<64>()?.to_vec();
+    keys.truncate(2 * size);
+    let server_key = keys.split_off(size);
+    Ok(Credential { iterations: iterations(server, mechanism), salt, stored_key: keys, server_key })
 }

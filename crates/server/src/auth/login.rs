@@ -1,10 +1,9 @@
 //! Completion of logins, refresh of identities, and log entries for successes and failures.
 
-use super::identity::Identity;
 use super::restrictions::{self, Ends};
-use super::store;
 use super::user::User;
-use crate::access::role;
+use super::{generation, role, store};
+use crate::access::Identity;
 use crate::connection::ConnectionState;
 use crate::names::UserName;
 use crate::server::Server;
@@ -46,7 +45,7 @@ pub(crate) fn enter(
     login: &Login<'_>,
     is_proven: impl FnOnce(&User) -> bool,
 ) -> Result<()> {
-    let generation = server.auth.generation(server);
+    let generation = generation(server);
     let Login { user, mechanism, is_speculative, .. } = *login;
     let fail = |state: &ConnectionState, why: &str| {
         failed(server, state, &Failure { user, mechanism, is_speculative, why })
@@ -108,7 +107,7 @@ fn again(known: &Identity, login: &Login<'_>) -> Result<()> {
 /// Errors: the store's errors.
 pub(crate) fn refresh(server: &Server, state: &mut ConnectionState) -> Result<()> {
     let Some(known) = &state.identity else { return Ok(()) };
-    let generation = server.auth.generation(server);
+    let generation = generation(server);
     let is_old = server.settings.shared && known.read.elapsed() > super::SHARED_MEMORY;
     if known.generation == generation && !is_old {
         return Ok(());

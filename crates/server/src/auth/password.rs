@@ -1,5 +1,6 @@
 //! Authentication by a plain password, compared with the stored SCRAM keys.
 
+use super::conversation::credential_of_nobody;
 use super::login::{self, Failure, Login};
 use super::store;
 use super::user::User;
@@ -37,7 +38,7 @@ pub(crate) fn enter(
     server.counters.count_login(mechanism.name(), false, |tries| &tries.received);
     let shown = match &found {
         Some((_, credential)) => Ok(credential.clone()),
-        None => server.auth.credential_of_nobody(server, mechanism, user),
+        None => credential_of_nobody(server, mechanism, user),
     };
     let shown = match shown {
         Ok(shown) => shown,

@@ -2,16 +2,18 @@
 
 use crate::access::{Action, Needs, needs};
 use crate::call::{Answer, Call};
-use crate::command::{Command, Kind};
+use crate::command::Kind;
+use crate::finished;
 use crate::logging;
-use crate::profiler::{self, Filter, Setting};
+use crate::profiler::{Filter, Setting};
+use crate::row::Row;
 use base::bson::Value;
 use base::{Result, err};
 use database::language::Matcher;
 use std::sync::Arc;
 
 /// The row of `getLog`.
-pub(crate) const GET_LOG: Command = Command::new(
+pub(crate) const GET_LOG: Row = Row::new(
     "getLog",
     Kind::Admin,
     "Shows the last lines of the log.",
@@ -49,7 +51,7 @@ fn get_log(call: &mut Call<'_>) -> Result<Answer> {
 }
 
 /// The row of `rotateCertificates`.
-pub(crate) const ROTATE_CERTIFICATES: Command = Command::new(
+pub(crate) const ROTATE_CERTIFICATES: Row = Row::new(
     "rotateCertificates",
     Kind::Admin,
     "Reads certificates and keys again, for the connections to come.",
@@ -76,7 +78,7 @@ fn rotate_certificates(call: &mut Call<'_>) -> Result<Answer> {
 }
 
 /// The row of `logRotate`.
-pub(crate) const LOG_ROTATE: Command = Command::new(
+pub(crate) const LOG_ROTATE: Row = Row::new(
     "logRotate",
     Kind::Admin,
     "Starts a new log file, where the log goes to one.",
@@ -111,7 +113,7 @@ fn log_rotate(call: &mut Call<'_>) -> Result<Answer> {
 }
 
 /// The row of `profile`.
-pub(crate) const PROFILE: Command = Command::new(
+pub(crate) const PROFILE: Row = Row::new(
     "profile",
     Kind::Admin,
     "Sets which operations system.profile and the log tell of.",
@@ -147,7 +149,7 @@ fn profile(call: &mut Call<'_>) -> Result<Answer> {
         None => before.filter.clone(),
         Some(Value::String("unset")) => None,
         Some(Value::Document(document)) => {
-            let matcher = Matcher::parse_query(document, &profiler::context(call.server))?;
+            let matcher = Matcher::parse_query(document, &finished::context(call.server))?;
             Some(Filter { document: document.to_owned(), matcher: Arc::new(matcher) })
         }
         Some(_) => return Err(err!(BadValue, "Expected an object, or the string 'unset'.")),
@@ -165,7 +167,7 @@ fn profile(call: &mut Call<'_>) -> Result<Answer> {
     slow.set(threshold, sample_rate);
     if level > 0 {
         let operation = call.operation();
-        call.server.database.create_profile(&operation, database, &profiler::context(call.server))?;
+        call.server.database.create_profile(&operation, database, &finished::context(call.server))?;
     }
     let level = if level < 0 { before.level } else { level };
     call.server.profiler.set(database, Setting { level, filter });
@@ -173,7 +175,7 @@ fn profile(call: &mut Call<'_>) -> Result<Answer> {
 }
 
 /// The row of `setFeatureCompatibilityVersion`.
-pub(crate) const SET_FEATURE_COMPATIBILITY_VERSION: Command = Command::new(
+pub(crate) const SET_FEATURE_COMPATIBILITY_VERSION: Row = Row::new(
     "setFeatureCompatibilityVersion",
     Kind::Admin,
     "Sets the feature compatibility version, on which no data depend.",
@@ -204,8 +206,8 @@ fn set_feature_compatibility_version(call: &mut Call<'_>) -> Result<Answer> {
 }
 
 /// The row of `shutdown`.
-pub(crate) const SHUTDOWN: Command =
-    Command::new("shutdown", Kind::Admin, "Stops the server.", shutdown, Needs::Cluster(Action::Shutdown))
+pub(crate) const SHUTDOWN: Row =
+    Row::new("shutdown", Kind::Admin, "Stops the server.", shutdown, Needs::Cluster(Action::Shutdown))
         .admin_only();
 
 fn shutdown(call: &mut Call<'_>) -> Result<Answer> {

@@ -5,16 +5,17 @@ use super::explain;
 use crate::access::{Needs, needs};
 use crate::arguments;
 use crate::call::{Answer, Call};
-use crate::command::{Command, Kind};
+use crate::command::Kind;
 use crate::fields::Fields;
 use crate::read_concern::ReadConcern;
+use crate::row::Row;
 use base::bson::{Array, Document, Value};
 use base::{Error, ErrorCode, Namespace, Result, err};
 use database::language::{Collation, StageDefinition, stages_of};
 use database::{AggregateRequest, FIRST_BATCH, Verbosity};
 
-/// The row in the command table.
-pub(crate) const AGGREGATE: Command = Command::new(
+/// Position in the command table.
+pub(crate) const AGGREGATE: Row = Row::new(
     "aggregate",
     Kind::Read,
     "Runs an aggregation pipeline.",

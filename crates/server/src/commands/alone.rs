@@ -4,12 +4,13 @@
 use super::replication::replica_set;
 use crate::access::{Action, Needs};
 use crate::call::{Answer, Call};
-use crate::command::{Command, Kind};
+use crate::command::Kind;
 use crate::fields::Fields;
+use crate::row::Row;
 use base::Result;
 
 /// The row of `dropConnections`.
-pub(crate) const DROP_CONNECTIONS: Command = Command::new(
+pub(crate) const DROP_CONNECTIONS: Row = Row::new(
     "dropConnections",
     Kind::Admin,
     "Closes connections to other servers, of which there are none.",
@@ -30,7 +31,7 @@ fn drop_connections(call: &mut Call<'_>) -> Result<Answer> {
 }
 
 /// The row of `invalidateUserCache`.
-pub(crate) const INVALIDATE_USER_CACHE: Command = Command::new(
+pub(crate) const INVALIDATE_USER_CACHE: Row = Row::new(
     "invalidateUserCache",
     Kind::Admin,
     "Forgets what is remembered of users, which is never behind here.",
@@ -47,7 +48,7 @@ fn no_options(call: &mut Call<'_>) -> Result<Answer> {
 }
 
 /// The row of `replSetGetRBID`.
-pub(crate) const GET_ROLLBACK_ID: Command = Command::new(
+pub(crate) const GET_ROLLBACK_ID: Row = Row::new(
     "replSetGetRBID",
     Kind::Admin,
     "Tells the number of the latest rollback; the only member never rolls back.",
@@ -64,7 +65,7 @@ fn rollback_id(call: &mut Call<'_>) -> Result<Answer> {
 }
 
 /// The row of `shardingState`.
-pub(crate) const SHARDING_STATE: Command = Command::new(
+pub(crate) const SHARDING_STATE: Row = Row::new(
     "shardingState",
     Kind::Admin,
     "Tells whether this server is a shard, which it isn't.",

@@ -6,22 +6,23 @@
 use super::login::no_users;
 use crate::access::Needs;
 use crate::auth::login::{self, Failure, Login};
-use crate::auth::{EXTERNAL, X509};
+use crate::auth::{self, EXTERNAL, X509};
 use crate::call::{Answer, Call};
-use crate::command::{Command, Kind};
+use crate::command::Kind;
 use crate::fields::Fields;
 use crate::names::UserName;
+use crate::row::Row;
 use base::bson::Document;
 use base::{Result, err};
 
 /// The row of `authenticate`.
-pub(crate) const AUTHENTICATE: Command =
-    Command::new("authenticate", Kind::Admin, "Logs in by a certificate.", authenticate, Needs::Nothing)
+pub(crate) const AUTHENTICATE: Row =
+    Row::new("authenticate", Kind::Admin, "Logs in by a certificate.", authenticate, Needs::Nothing)
         .without_auth()
         .has_secrets();
 
 fn authenticate(call: &mut Call<'_>) -> Result<Answer> {
-    if call.server.auth.is_pointless(call.server) {
+    if auth::is_pointless(call.server) {
         return Err(no_users());
     }
     let mut fields = call.fields();

@@ -3,13 +3,14 @@
 use super::cursor_reply;
 use crate::access::{Needs, needs};
 use crate::call::{Answer, Call};
-use crate::command::{Command, Kind};
+use crate::command::Kind;
 use crate::fields::Fields;
+use crate::row::Row;
 use base::Result;
 use database::FIRST_BATCH;
 
 /// The row of `vellumBackup`.
-pub(crate) const BACKUP: Command = Command::new(
+pub(crate) const BACKUP: Row = Row::new(
     "vellumBackup",
     Kind::Admin,
     "Sends a backup of all databases, or what has been committed since an earlier one, as a cursor of bytes.",

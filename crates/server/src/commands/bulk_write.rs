@@ -5,8 +5,9 @@ use super::retry::Retryable;
 use super::update::Statement;
 use crate::access::{Needs, needs};
 use crate::call::{Answer, Call};
-use crate::command::{Command, Kind};
+use crate::command::Kind;
 use crate::fields::Fields;
+use crate::row::Row;
 use crate::{reply, transaction_rules};
 use base::bson::{Builder, Document, DocumentBuf, FieldName, Value, ValueBuf};
 use base::{Error, Namespace, Result, err};
@@ -17,8 +18,8 @@ use database::{Committed, Hint, InsertRequest, RetryKey, UpdateOutcome, check_wr
 /// Maximum number of operations in a command.
 const OPERATIONS_MAX: usize = 100_000;
 
-/// The row in the command table.
-pub(crate) const BULK_WRITE: Command = Command::new(
+/// Position in the command table.
+pub(crate) const BULK_WRITE: Row = Row::new(
     "bulkWrite",
     Kind::Write,
     "Inserts, updates and deletes in several collections.",

@@ -4,13 +4,14 @@
 
 use crate::access::{Needs, needs};
 use crate::call::{Answer, Call};
-use crate::command::{Command, Kind};
+use crate::command::Kind;
+use crate::row::Row;
 use base::bson::{Document, Value, equal};
 use base::{Namespace, Result, err};
 use database::index::Index;
 
-/// The row in the command table.
-pub(crate) const CHECK_SHARDING_INDEX: Command = Command::new(
+/// Position in the command table.
+pub(crate) const CHECK_SHARDING_INDEX: Row = Row::new(
     "checkShardingIndex",
     Kind::Admin,
     "Tells whether a collection has an index for a shard key.",

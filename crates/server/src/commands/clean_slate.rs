@@ -7,14 +7,15 @@
 
 use crate::access::{Needs, needs};
 use crate::call::{Answer, Call};
-use crate::command::{Command, Kind};
+use crate::command::Kind;
 use crate::fields::Fields;
+use crate::row::Row;
 use base::Result;
 use base::bson::Value;
 use database::StateName;
 
 /// The row of `forkDatabase`.
-pub(crate) const FORK_DATABASE: Command = Command::new(
+pub(crate) const FORK_DATABASE: Row = Row::new(
     "forkDatabase",
     Kind::Write,
     "Makes a copy-on-write twin of a database under another name.",
@@ -35,7 +36,7 @@ fn fork(call: &mut Call<'_>) -> Result<Answer> {
 }
 
 /// The row of `snapshotDatabase`.
-pub(crate) const SNAPSHOT_DATABASE: Command = Command::new(
+pub(crate) const SNAPSHOT_DATABASE: Row = Row::new(
     "snapshotDatabase",
     Kind::Write,
     "Keeps the state of a database under a name, to be restored.",
@@ -55,7 +56,7 @@ fn snapshot(call: &mut Call<'_>) -> Result<Answer> {
 }
 
 /// The row of `restoreDatabase`.
-pub(crate) const RESTORE_DATABASE: Command = Command::new(
+pub(crate) const RESTORE_DATABASE: Row = Row::new(
     "restoreDatabase",
     Kind::Write,
     "Puts a database back into the state of a snapshot, which stays.",
@@ -74,7 +75,7 @@ fn restore(call: &mut Call<'_>) -> Result<Answer> {
 }
 
 /// The row of `dropSnapshot`.
-pub(crate) const DROP_SNAPSHOT: Command = Command::new(
+pub(crate) const DROP_SNAPSHOT: Row = Row::new(
     "dropSnapshot",
     Kind::Write,
     "Forgets a snapshot of a database.",
@@ -93,7 +94,7 @@ fn drop_snapshot(call: &mut Call<'_>) -> Result<Answer> {
 }
 
 /// The row of `listSnapshots`.
-pub(crate) const LIST_SNAPSHOTS: Command = Command::new(
+pub(crate) const LIST_SNAPSHOTS: Row = Row::new(
     "listSnapshots",
     Kind::Read,
     "Lists the snapshots of all databases, or of one.",
@@ -123,7 +124,7 @@ fn list(call: &mut Call<'_>) -> Result<Answer> {
 }
 
 /// The row of `resetDatabase`.
-pub(crate) const RESET_DATABASE: Command = Command::new(
+pub(crate) const RESET_DATABASE: Row = Row::new(
     "resetDatabase",
     Kind::Write,
     "Empties every collection of a database; collections and indexes stay.",

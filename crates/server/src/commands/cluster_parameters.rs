@@ -3,12 +3,13 @@
 use crate::access::{Action, Needs};
 use crate::call::{Answer, Call};
 use crate::cluster_parameters::{CHANGE_STREAM_OPTIONS, ChangeStreamOptions};
-use crate::command::{Command, Kind};
+use crate::command::Kind;
+use crate::row::Row;
 use base::bson::Value;
 use base::{Result, err};
 
 /// The row of `getClusterParameter`.
-pub(crate) const GET: Command = Command::new(
+pub(crate) const GET: Row = Row::new(
     "getClusterParameter",
     Kind::Admin,
     "Tells the value of parameters of the set.",
@@ -74,7 +75,7 @@ fn check_known(name: &str) -> Result<()> {
 }
 
 /// The row of `setClusterParameter`.
-pub(crate) const SET: Command = Command::new(
+pub(crate) const SET: Row = Row::new(
     "setClusterParameter",
     Kind::Write,
     "Changes a parameter of the set.",

@@ -2,15 +2,16 @@
 
 use crate::access::{Action, Needs, needs};
 use crate::call::{Answer, Call};
-use crate::command::{Command, Kind};
+use crate::command::Kind;
 use crate::fields::{Fields, uuid};
+use crate::row::Row;
 use base::bson::{Builder, Value};
 use base::{Namespace, Result, err};
 use database::RenameRequest;
 
 /// The row of `create`.
-pub(crate) const CREATE: Command =
-    Command::new("create", Kind::Write, "Creates a collection or a view.", create, Needs::By(needs::create))
+pub(crate) const CREATE: Row =
+    Row::new("create", Kind::Write, "Creates a collection or a view.", create, Needs::By(needs::create))
         .stable_api()
         .in_transactions();
 
@@ -34,7 +35,7 @@ fn create(call: &mut Call<'_>) -> Result<Answer> {
 }
 
 /// The row of `drop`.
-pub(crate) const DROP: Command = Command::new(
+pub(crate) const DROP: Row = Row::new(
     "drop",
     Kind::Write,
     "Drops a collection or a view.",
@@ -65,7 +66,7 @@ fn drop_collection(call: &mut Call<'_>) -> Result<Answer> {
 }
 
 /// The row of `dropDatabase`.
-pub(crate) const DROP_DATABASE: Command = Command::new(
+pub(crate) const DROP_DATABASE: Row = Row::new(
     "dropDatabase",
     Kind::Write,
     "Drops a database.",
@@ -107,8 +108,8 @@ fn check_is_one(value: Value<'_>) -> Result<()> {
 }
 
 /// The row of `renameCollection`.
-pub(crate) const RENAME_COLLECTION: Command =
-    Command::new("renameCollection", Kind::Write, "Renames a collection.", rename, Needs::By(needs::rename))
+pub(crate) const RENAME_COLLECTION: Row =
+    Row::new("renameCollection", Kind::Write, "Renames a collection.", rename, Needs::By(needs::rename))
         .admin_only();
 
 fn rename(call: &mut Call<'_>) -> Result<Answer> {
@@ -168,7 +169,7 @@ fn check_renamable(namespace: &Namespace) -> Result<()> {
 }
 
 /// The row of `convertToCapped`.
-pub(crate) const CONVERT_TO_CAPPED: Command = Command::new(
+pub(crate) const CONVERT_TO_CAPPED: Row = Row::new(
     "convertToCapped",
     Kind::Write,
     "Makes a collection capped.",
@@ -192,7 +193,7 @@ fn convert_to_capped(call: &mut Call<'_>) -> Result<Answer> {
 }
 
 /// The row of `cloneCollectionAsCapped`.
-pub(crate) const CLONE_COLLECTION_AS_CAPPED: Command = Command::new(
+pub(crate) const CLONE_COLLECTION_AS_CAPPED: Row = Row::new(
     "cloneCollectionAsCapped",
     Kind::Write,
     "Copies a collection's newest documents into a new capped one.",
@@ -225,7 +226,7 @@ fn clone_as_capped(call: &mut Call<'_>) -> Result<Answer> {
 }
 
 /// The row of `collMod`.
-pub(crate) const COLL_MOD: Command = Command::new(
+pub(crate) const COLL_MOD: Row = Row::new(
     "collMod",
     Kind::Write,
     "Changes a collection, a view or an index.",

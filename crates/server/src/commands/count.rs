@@ -2,23 +2,19 @@
 
 use crate::access::{Action, Needs};
 use crate::call::{Answer, Call};
-use crate::command::{Command, Kind};
+use crate::command::Kind;
 use crate::fields::Fields;
+use crate::row::Row;
 use base::bson::Document;
 use base::{Namespace, Result};
 use database::Hint;
 use database::language::Collation;
 
-/// The row in the command table.
-pub(crate) const COUNT: Command = Command::new(
-    "count",
-    Kind::Read,
-    "Counts the documents that match.",
-    count,
-    Needs::Collection(Action::Find),
-)
-.stable_api()
-.takes_read_concern();
+/// Position in the command table.
+pub(crate) const COUNT: Row =
+    Row::new("count", Kind::Read, "Counts the documents that match.", count, Needs::Collection(Action::Find))
+        .stable_api()
+        .takes_read_concern();
 
 /// Parsed fields of the command. `explain` uses them too.
 pub(crate) struct Parts<'a> {

@@ -2,12 +2,14 @@
 
 use crate::access::{self, Needs, needs};
 use crate::activity::{Activity, Current};
+use crate::auth;
 use crate::call::{Answer, Call};
-use crate::command::{Command, Kind};
+use crate::command::Kind;
 use crate::connection::ConnectionState;
 use crate::fields::Fields;
 use crate::logging::{format_time, now_millis};
 use crate::names::UserName;
+use crate::row::Row;
 use crate::server::Server;
 use crate::session::Session;
 use crate::session_id;
@@ -17,7 +19,7 @@ use database::SessionId;
 use std::sync::Arc;
 
 /// The row of `currentOp`.
-pub(crate) const CURRENT_OP: Command = Command::new(
+pub(crate) const CURRENT_OP: Row = Row::new(
     "currentOp",
     Kind::Admin,
     "Lists the operations that run now.",
@@ -104,8 +106,8 @@ impl Seen {
     /// Without access control, all operations are visible.
     fn by(server: &Server, state: &ConnectionState, own_only: bool) -> Seen {
         let user = || state.identity.as_ref().map(|identity| identity.user.clone());
-        let only = own_only && access::is_asked(server, state);
-        Seen { only: only.then(|| (user(), access::session::digest(server, state))) }
+        let only = own_only && auth::is_asked(server, state);
+        Seen { only: only.then(|| (user(), auth::session::digest(server, state))) }
     }
 
     fn shows(&self, activity: &Activity) -> bool {
@@ -251,8 +253,8 @@ fn operation_kind(command: &str) -> &'static str {
 }
 
 /// The row of `killOp`.
-pub(crate) const KILL_OP: Command =
-    Command::new("killOp", Kind::Admin, "Interrupts an operation.", kill_op, Needs::By(needs::kill_op))
+pub(crate) const KILL_OP: Row =
+    Row::new("killOp", Kind::Admin, "Interrupts an operation.", kill_op, Needs::By(needs::kill_op))
         .admin_only();
 
 fn kill_op(call: &mut Call<'_>) -> Result<Answer> {

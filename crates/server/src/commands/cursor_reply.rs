@@ -1,5 +1,7 @@
 //! Replies with a cursor: first and later batches.
 
+use crate::access;
+use crate::auth;
 use crate::call::Call;
 use base::bson::{Builder, Document, DocumentBuf, Value};
 use base::{Namespace, Result};
@@ -36,7 +38,8 @@ pub(crate) fn append_resume_token(call: &mut Call<'_>, cursor: &Cursor) {
 
 /// Keeps a cursor open for getMore. Returns its id.
 fn keep(call: &mut Call<'_>, mut cursor: Cursor) -> i64 {
-    cursor.tag = crate::access::cursor::tag(call);
+    let asked = auth::asked(call.server, call.connection, call.request);
+    cursor.tag = asked.map(|asked| access::cursor::tag(asked, &call.command.needs));
     cursor.session = call.arguments.session;
     cursor.transaction = call.arguments.transaction_number.filter(|_| call.transaction.is_some());
     call.server.database.keep_cursor(cursor)

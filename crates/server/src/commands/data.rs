@@ -1,7 +1,6 @@
 //! Shared parts of the commands on documents: operation, context, common fields.
 
-use crate::call::Call;
-use crate::dispatch::Hold;
+use crate::call::{Call, Hold};
 use crate::fields::Fields;
 use crate::read_concern::ReadConcern;
 use crate::read_preference::{Mode, ReadPreference};

@@ -3,15 +3,16 @@
 
 use crate::access::{Action, Needs};
 use crate::call::{Answer, Call};
-use crate::command::{Command, Kind};
+use crate::command::Kind;
 use crate::fields::Fields;
 use crate::read_concern::ReadConcern;
+use crate::row::Row;
 use crate::write_concern::WriteConcern;
 use base::bson::{Document, FieldName, Value};
 use base::{Result, err};
 
 /// The row of `getDefaultRWConcern`.
-pub(crate) const GET: Command = Command::new(
+pub(crate) const GET: Row = Row::new(
     "getDefaultRWConcern",
     Kind::Admin,
     "Tells the default concerns.",
@@ -34,7 +35,7 @@ fn show(call: &mut Call<'_>) -> Result<Answer> {
 }
 
 /// The row of `setDefaultRWConcern`.
-pub(crate) const SET: Command = Command::new(
+pub(crate) const SET: Row = Row::new(
     "setDefaultRWConcern",
     Kind::Write,
     "Changes the default concerns.",

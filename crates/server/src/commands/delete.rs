@@ -4,8 +4,9 @@ use super::retry::Retryable;
 use super::write_batch::WriteBatch;
 use crate::access::{Action, Needs};
 use crate::call::{Answer, Call};
-use crate::command::{Command, Kind};
+use crate::command::Kind;
 use crate::fields::Fields;
+use crate::row::Row;
 use base::bson::Document;
 use base::{ErrorCode, Result, err};
 use database::Scope;
@@ -13,9 +14,9 @@ use database::language::{Collation, Matcher};
 use database::{DeleteRequest, Hint, delete_answer};
 use std::sync::Arc;
 
-/// The row in the command table.
-pub(crate) const DELETE: Command =
-    Command::new("delete", Kind::Write, "Removes documents.", delete, Needs::Collection(Action::Remove))
+/// Position in the command table.
+pub(crate) const DELETE: Row =
+    Row::new("delete", Kind::Write, "Removes documents.", delete, Needs::Collection(Action::Remove))
         .stable_api()
         .retryable_write();
 

@@ -1,25 +1,23 @@
 //! Small commands about the server and the machine: ping, buildInfo, hostInfo, ….
 
-use crate::access::{Action, Needs, needs, role};
+use crate::access::{Action, Needs, needs};
+use crate::auth::role;
 use crate::call::{Answer, Call};
-use crate::command::{COMMANDS, Command, Kind};
+use crate::command::Kind;
+use crate::commands::table;
 use crate::logging::now_millis;
 use crate::names::UserName;
+use crate::row::Row;
 use base::Result;
 use base::bson::{FieldName, MAX_DOCUMENT_SIZE, Value};
 use std::collections::BTreeSet;
 use std::fs;
 
 /// The row of `ping`.
-pub(crate) const PING: Command = Command::new(
-    "ping",
-    Kind::Admin,
-    "Answers, and so tells that the server is there.",
-    ping,
-    Needs::Nothing,
-)
-.stable_api()
-.without_auth();
+pub(crate) const PING: Row =
+    Row::new("ping", Kind::Admin, "Answers, and so tells that the server is there.", ping, Needs::Nothing)
+        .stable_api()
+        .without_auth();
 
 fn ping(call: &mut Call<'_>) -> Result<Answer> {
     let mut fields = call.fields();
@@ -29,14 +27,9 @@ fn ping(call: &mut Call<'_>) -> Result<Answer> {
 }
 
 /// The row of `buildInfo`.
-pub(crate) const BUILD_INFO: Command = Command::new(
-    "buildInfo",
-    Kind::Admin,
-    "Tells the version and how it was built.",
-    build_info,
-    Needs::Nothing,
-)
-.without_auth();
+pub(crate) const BUILD_INFO: Row =
+    Row::new("buildInfo", Kind::Admin, "Tells the version and how it was built.", build_info, Needs::Nothing)
+        .without_auth();
 
 fn build_info(call: &mut Call<'_>) -> Result<Answer> {
     let mut fields = call.fields();
@@ -63,7 +56,7 @@ fn build_info(call: &mut Call<'_>) -> Result<Answer> {
 }
 
 /// The row of `hostInfo`.
-pub(crate) const HOST_INFO: Command = Command::new(
+pub(crate) const HOST_INFO: Row = Row::new(
     "hostInfo",
     Kind::Admin,
     "Tells about the machine.",
@@ -182,7 +175,7 @@ fn open_files_max() -> Option<i32> {
 }
 
 /// The row of `getCmdLineOpts`.
-pub(crate) const GET_CMD_LINE_OPTS: Command = Command::new(
+pub(crate) const GET_CMD_LINE_OPTS: Row = Row::new(
     "getCmdLineOpts",
     Kind::Admin,
     "Tells how the server was started.",
@@ -214,7 +207,7 @@ fn get_cmd_line_opts(call: &mut Call<'_>) -> Result<Answer> {
 }
 
 /// The row of `connectionStatus`.
-pub(crate) const CONNECTION_STATUS: Command = Command::new(
+pub(crate) const CONNECTION_STATUS: Row = Row::new(
     "connectionStatus",
     Kind::Admin,
     "Tells who is logged in here.",
@@ -249,7 +242,7 @@ fn connection_status(call: &mut Call<'_>) -> Result<Answer> {
 }
 
 /// The row of `whatsmyuri`.
-pub(crate) const WHATS_MY_URI: Command = Command::new(
+pub(crate) const WHATS_MY_URI: Row = Row::new(
     "whatsmyuri",
     Kind::Admin,
     "Tells the client's address as seen from here.",
@@ -267,7 +260,7 @@ fn whats_my_uri(call: &mut Call<'_>) -> Result<Answer> {
 }
 
 /// The row of `features`.
-pub(crate) const FEATURES: Command = Command::new(
+pub(crate) const FEATURES: Row = Row::new(
     "features",
     Kind::Admin,
     "Tells which machinery this server has.",
@@ -284,8 +277,8 @@ fn features(call: &mut Call<'_>) -> Result<Answer> {
 }
 
 /// The row of `listCommands`.
-pub(crate) const LIST_COMMANDS: Command =
-    Command::new("listCommands", Kind::Admin, "Lists the commands.", list_commands, Needs::Nothing)
+pub(crate) const LIST_COMMANDS: Row =
+    Row::new("listCommands", Kind::Admin, "Lists the commands.", list_commands, Needs::Nothing)
         .without_auth();
 
 fn list_commands(call: &mut Call<'_>) -> Result<Answer> {
@@ -293,7 +286,7 @@ fn list_commands(call: &mut Call<'_>) -> Result<Answer> {
     fields.command_value();
     fields.ignore_rest();
     call.reply.begin_document(c"commands");
-    for command in COMMANDS {
+    for command in table::commands() {
         call.reply.begin_document(FieldName::literal(command.name)).append(c"help", command.help);
         call.reply.append(c"requiresAuth", !command.without_auth);
         call.reply

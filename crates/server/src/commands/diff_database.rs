@@ -5,12 +5,13 @@
 use super::{clean_slate, cursor_reply};
 use crate::access::{Needs, needs};
 use crate::call::{Answer, Call};
-use crate::command::{Command, Kind};
+use crate::command::Kind;
+use crate::row::Row;
 use base::{Result, err};
 use database::{FIRST_BATCH, Since, StateName};
 
-/// The row in the command table.
-pub(crate) const DIFF_DATABASE: Command = Command::new(
+/// Position in the command table.
+pub(crate) const DIFF_DATABASE: Row = Row::new(
     "diffDatabase",
     Kind::Read,
     "Lists what has changed in a database since a snapshot of it, or since it was forked.",

@@ -2,15 +2,16 @@
 
 use crate::access::{Action, Needs};
 use crate::call::{Answer, Call};
-use crate::command::{Command, Kind};
+use crate::command::Kind;
 use crate::fields::Fields;
+use crate::row::Row;
 use base::bson::{Document, Value};
 use base::{Namespace, Result, err};
 use database::Hint;
 use database::language::Collation;
 
-/// The row in the command table.
-pub(crate) const DISTINCT: Command = Command::new(
+/// Position in the command table.
+pub(crate) const DISTINCT: Row = Row::new(
     "distinct",
     Kind::Read,
     "Lists the different values of a field.",

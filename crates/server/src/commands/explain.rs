@@ -7,9 +7,10 @@ use super::{aggregate as aggregation, count, delete, distinct, find, find_and_mo
 use crate::access::{Needs, needs};
 use crate::arguments::is_generic;
 use crate::call::{Answer, Call};
-use crate::command::{Command, Kind};
+use crate::command::Kind;
 use crate::commands::diagnostics::host_name;
 use crate::fields::Fields;
+use crate::row::Row;
 use base::bson::{Document, DocumentBuf, Value};
 use base::{Result, err};
 use database::Verbosity;
@@ -18,8 +19,8 @@ use wire::request::{Request, Sequences};
 /// MongoDB's default verbosity.
 pub(crate) const DEFAULT_VERBOSITY: &str = "allPlansExecution";
 
-/// The row in the command table.
-pub(crate) const EXPLAIN: Command = Command::new(
+/// Position in the command table.
+pub(crate) const EXPLAIN: Row = Row::new(
     "explain",
     Kind::Read,
     "Tells how a command is carried out.",

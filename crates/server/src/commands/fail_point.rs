@@ -2,13 +2,14 @@
 
 use crate::access::{Action, Needs};
 use crate::call::{Answer, Call};
-use crate::command::{Command, Kind};
+use crate::command::Kind;
 use crate::fields::Fields;
+use crate::row::Row;
 use base::bson::Document;
 use base::{Result, err};
 
 /// The row of `configureFailPoint`.
-pub(crate) const CONFIGURE_FAIL_POINT: Command = Command::new(
+pub(crate) const CONFIGURE_FAIL_POINT: Row = Row::new(
     "configureFailPoint",
     Kind::Admin,
     "Makes commands fail on demand.",

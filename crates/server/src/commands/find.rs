@@ -3,17 +3,18 @@
 use super::cursor_reply;
 use crate::access::{Action, Needs};
 use crate::call::{Answer, Call};
-use crate::command::{Command, Kind};
+use crate::command::Kind;
 use crate::fields::Fields;
 use crate::read_concern::ReadConcern;
+use crate::row::Row;
 use base::bson::Document;
 use base::{Namespace, Result, err};
 use database::language::Collation;
 use database::{FIRST_BATCH, FindRequest};
 
-/// The row in the command table.
-pub(crate) const FIND: Command =
-    Command::new("find", Kind::Read, "Finds documents.", find, Needs::Collection(Action::Find))
+/// Position in the command table.
+pub(crate) const FIND: Row =
+    Row::new("find", Kind::Read, "Finds documents.", find, Needs::Collection(Action::Find))
         .stable_api()
         .takes_read_concern()
         .in_transactions();

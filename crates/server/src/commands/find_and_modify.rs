@@ -4,8 +4,9 @@ use super::retry::Retryable;
 use super::update::Statement;
 use crate::access::{Needs, needs};
 use crate::call::{Answer, Call};
-use crate::command::{Command, Kind};
+use crate::command::Kind;
 use crate::fields::Fields;
+use crate::row::Row;
 use base::bson::{Builder, Document, DocumentBuf, Value};
 use base::{Namespace, Result, err};
 use database::Scope;
@@ -13,8 +14,8 @@ use database::language::{Arena, Collation, Context, Matcher, Projection, SortPat
 use database::{Action, AnswerOf, FindAndModifyOutcome, FindAndModifyRequest};
 use std::sync::Arc;
 
-/// The row in the command table.
-pub(crate) const FIND_AND_MODIFY: Command = Command::new(
+/// Position in the command table.
+pub(crate) const FIND_AND_MODIFY: Row = Row::new(
     "findAndModify",
     Kind::Write,
     "Changes or removes one document and returns it.",

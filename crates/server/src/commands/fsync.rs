@@ -3,12 +3,13 @@
 use crate::access::{Action, Needs};
 use crate::blocking;
 use crate::call::{Answer, Call};
-use crate::command::{Command, Kind};
+use crate::command::Kind;
+use crate::row::Row;
 use base::bson::Value;
 use base::{Result, err};
 
 /// The row of `fsync`.
-pub(crate) const FSYNC: Command = Command::new(
+pub(crate) const FSYNC: Row = Row::new(
     "fsync",
     Kind::Admin,
     "Writes everything down, and may lock writes.",
@@ -58,7 +59,7 @@ fn blocking<T>(work: impl Fn() -> Result<T>) -> Result<T> {
 }
 
 /// The row of `fsyncUnlock`.
-pub(crate) const FSYNC_UNLOCK: Command = Command::new(
+pub(crate) const FSYNC_UNLOCK: Row = Row::new(
     "fsyncUnlock",
     Kind::Admin,
     "Lets writes go on after fsync.",

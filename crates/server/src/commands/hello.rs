@@ -6,11 +6,12 @@
 use super::login;
 use crate::access::Needs;
 use crate::call::{Answer, Call};
-use crate::command::{Command, Kind};
+use crate::command::Kind;
 use crate::fields::Fields;
 use crate::logging::now_millis;
 use crate::own_address::own_address;
 use crate::replica_set::ReplicaSet;
+use crate::row::Row;
 use crate::session::TIMEOUT_MINUTES;
 use base::bson::{Document, FieldName, MAX_DOCUMENT_SIZE, Value};
 use base::{Result, err};
@@ -29,15 +30,15 @@ const METADATA_MAX: usize = 512;
 const APP_NAME_MAX: usize = 128;
 
 /// The row of `hello`.
-pub(crate) const HELLO: Command =
-    Command::new("hello", Kind::Admin, "Tells who this server is and what it can.", hello, Needs::Nothing)
+pub(crate) const HELLO: Row =
+    Row::new("hello", Kind::Admin, "Tells who this server is and what it can.", hello, Needs::Nothing)
         .stable_api()
         .without_auth()
         .has_secrets();
 
 /// The row of `isMaster`, the older name of hello.
-pub(crate) const IS_MASTER: Command =
-    Command::new("isMaster", Kind::Admin, "The older name of hello.", is_master, Needs::Nothing)
+pub(crate) const IS_MASTER: Row =
+    Row::new("isMaster", Kind::Admin, "The older name of hello.", is_master, Needs::Nothing)
         .without_auth()
         .has_secrets();
 

@@ -3,15 +3,16 @@
 use super::cursor_reply;
 use crate::access::{Action, Needs};
 use crate::call::{Answer, Call};
-use crate::command::{Command, Kind};
+use crate::command::Kind;
 use crate::fields::Fields;
+use crate::row::Row;
 use base::bson::{Builder, Document, Value};
 use base::{Namespace, Result, err};
 use database::Committed;
 use database::index::IndexSpec;
 
 /// The row of `createIndexes`.
-pub(crate) const CREATE_INDEXES: Command = Command::new(
+pub(crate) const CREATE_INDEXES: Row = Row::new(
     "createIndexes",
     Kind::Write,
     "Creates indexes.",
@@ -91,7 +92,7 @@ fn in_specification(error: base::Error, spec: Document<'_>) -> base::Error {
 }
 
 /// The row of `dropIndexes`.
-pub(crate) const DROP_INDEXES: Command = Command::new(
+pub(crate) const DROP_INDEXES: Row = Row::new(
     "dropIndexes",
     Kind::Write,
     "Drops indexes.",
@@ -138,7 +139,7 @@ fn drop_indexes(call: &mut Call<'_>) -> Result<Answer> {
 }
 
 /// The row of `listIndexes`.
-pub(crate) const LIST_INDEXES: Command = Command::new(
+pub(crate) const LIST_INDEXES: Row = Row::new(
     "listIndexes",
     Kind::Read,
     "Lists the indexes of a collection.",
@@ -173,7 +174,7 @@ fn list_indexes(call: &mut Call<'_>) -> Result<Answer> {
 }
 
 /// The row of `reIndex`.
-pub(crate) const RE_INDEX: Command = Command::new(
+pub(crate) const RE_INDEX: Row = Row::new(
     "reIndex",
     Kind::Write,
     "Rebuilds the indexes of a collection.",

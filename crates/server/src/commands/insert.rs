@@ -3,16 +3,17 @@
 use super::write_batch::WriteBatch;
 use crate::access::{Needs, needs};
 use crate::call::{Answer, Call};
-use crate::command::{Command, Kind};
+use crate::command::Kind;
 use crate::fields::Fields;
+use crate::row::Row;
 use base::Result;
 use base::bson::{Document, DocumentBuf};
 use database::{InsertRequest, Insertion};
 use smallvec::SmallVec;
 
-/// The row in the command table.
-pub(crate) const INSERT: Command =
-    Command::new("insert", Kind::Write, "Inserts documents.", insert, Needs::By(needs::insert))
+/// Position in the command table.
+pub(crate) const INSERT: Row =
+    Row::new("insert", Kind::Write, "Inserts documents.", insert, Needs::By(needs::insert))
         .stable_api()
         .retryable_write();
 

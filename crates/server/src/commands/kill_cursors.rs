@@ -2,14 +2,15 @@
 
 use crate::access::{Needs, needs};
 use crate::call::{Answer, Call};
-use crate::command::{Command, Kind};
+use crate::command::Kind;
 use crate::fields::Fields;
+use crate::row::Row;
 use base::bson::{FieldName, Value};
 use base::{Namespace, Result, err};
 
-/// The row in the command table.
-pub(crate) const KILL_CURSORS: Command =
-    Command::new("killCursors", Kind::Admin, "Ends cursors.", kill_cursors, Needs::By(needs::kill_cursors))
+/// Position in the command table.
+pub(crate) const KILL_CURSORS: Row =
+    Row::new("killCursors", Kind::Admin, "Ends cursors.", kill_cursors, Needs::By(needs::kill_cursors))
         .stable_api()
         .in_transactions();
 

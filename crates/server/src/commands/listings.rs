@@ -1,17 +1,19 @@
 //! `listDatabases` and `listCollections`.
 
 use super::cursor_reply;
-use crate::access::{self, Action, Needs, Resource, needs};
+use crate::access::{Action, Needs, Resource, needs};
+use crate::auth;
 use crate::call::{Answer, Call};
-use crate::command::{Command, Kind};
+use crate::command::Kind;
+use crate::row::Row;
 use base::bson::{Builder, Document, DocumentBuf};
 use base::{Namespace, Result, err};
 use database::language::Matcher;
 use std::collections::BTreeSet;
 
 /// The row of `listDatabases`.
-pub(crate) const LIST_DATABASES: Command =
-    Command::new("listDatabases", Kind::Read, "Lists the databases.", list_databases, Needs::Nothing)
+pub(crate) const LIST_DATABASES: Row =
+    Row::new("listDatabases", Kind::Read, "Lists the databases.", list_databases, Needs::Nothing)
         .admin_only()
         .stable_api();
 
@@ -30,7 +32,7 @@ fn list_databases(call: &mut Call<'_>) -> Result<Answer> {
     let mut total = 0i64;
     call.reply.begin_array(c"databases");
     for name in with_system_databases(catalog.databases()) {
-        if only_own && !access::privileges(call.server, call.connection).touches(name) {
+        if only_own && !auth::privileges(call.server, call.connection).touches(name) {
             continue;
         }
         let mut size = 0;
@@ -69,10 +71,10 @@ fn list_databases(call: &mut Call<'_>) -> Result<Answer> {
 ///
 /// Errors: Unauthorized if the user requests all databases without that privilege.
 fn shows_only_own(call: &Call<'_>, authorized: Option<bool>) -> Result<bool> {
-    if !access::is_asked(call.server, call.connection) {
+    if !auth::is_asked(call.server, call.connection) {
         return Ok(false);
     }
-    let sees_all = access::may(call.server, call.connection, Resource::Cluster, Action::ListDatabases);
+    let sees_all = auth::may(call.server, call.connection, Resource::Cluster, Action::ListDatabases);
     match authorized {
         Some(false) if !sees_all => Err(err!(Unauthorized, "Insufficient permissions to list all databases")),
         authorized => Ok(!sees_all || authorized == Some(true)),
@@ -85,7 +87,7 @@ fn with_system_databases<'a>(names: impl IntoIterator<Item = &'a str>) -> BTreeS
 }
 
 /// The row of `listCollections`.
-pub(crate) const LIST_COLLECTIONS: Command = Command::new(
+pub(crate) const LIST_COLLECTIONS: Row = Row::new(
     "listCollections",
     Kind::Read,
     "Lists the collections and views of a database.",
@@ -107,10 +109,10 @@ fn list_collections(call: &mut Call<'_>) -> Result<Answer> {
     let matcher = Matcher::parse(filter, &context)?;
     let catalog = call.server.database.catalog();
     let mut found = Vec::new();
-    let asks = authorized && access::is_asked(call.server, call.connection);
+    let asks = authorized && auth::is_asked(call.server, call.connection);
     for collection in catalog.collections(call.request.database) {
         let own = Resource::Collection(call.request.database, collection.namespace.collection());
-        if asks && access::privileges(call.server, call.connection).on(own).is_empty() {
+        if asks && auth::privileges(call.server, call.connection).on(own).is_empty() {
             continue;
         }
         // The filter applies to the fields of the reply.
@@ -123,7 +125,7 @@ fn list_collections(call: &mut Call<'_>) -> Result<Answer> {
     // Neither a mongos nor a front lists the oplog.
     if call.request.database == "local"
         && !call.server.settings.shared
-        && !(asks && access::privileges(call.server, call.connection).on(log).is_empty())
+        && !(asks && auth::privileges(call.server, call.connection).on(log).is_empty())
         && let Some(size) = call.server.database.log_limit()
     {
         let whole = describe_log(size, name_only);

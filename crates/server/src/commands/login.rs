@@ -2,11 +2,12 @@
 
 use super::authenticate;
 use crate::access::Needs;
-use crate::auth::{Conversation, Opening};
+use crate::auth::{self, Opening};
 use crate::call::{Answer, Call};
-use crate::command::{Command, Kind};
+use crate::command::Kind;
 use crate::fields::Fields;
 use crate::names::UserName;
+use crate::row::Row;
 use base::bson::{Builder, Document, Value};
 use base::{Error, Result, err};
 use base64::Engine as _;
@@ -17,14 +18,13 @@ use std::time::{Duration, Instant};
 const CONVERSATION_ID: i32 = 1;
 
 /// The row of `saslStart`.
-pub(crate) const START: Command =
-    Command::new("saslStart", Kind::Admin, "Begins to log in.", start, Needs::Nothing)
-        .without_auth()
-        .stable_api()
-        .has_secrets();
+pub(crate) const START: Row = Row::new("saslStart", Kind::Admin, "Begins to log in.", start, Needs::Nothing)
+    .without_auth()
+    .stable_api()
+    .has_secrets();
 
 fn start(call: &mut Call<'_>) -> Result<Answer> {
-    if call.server.auth.is_pointless(call.server) {
+    if auth::is_pointless(call.server) {
         return Err(no_users());
     }
     let asked = Start::read(&mut call.fields(), true)?;
@@ -113,14 +113,14 @@ fn append_said(reply: &mut Builder, done: bool, message: &str, is_text: bool) {
 }
 
 /// The row of `saslContinue`.
-pub(crate) const CONTINUE: Command =
-    Command::new("saslContinue", Kind::Admin, "Goes on logging in.", go_on, Needs::Nothing)
+pub(crate) const CONTINUE: Row =
+    Row::new("saslContinue", Kind::Admin, "Goes on logging in.", go_on, Needs::Nothing)
         .without_auth()
         .stable_api()
         .has_secrets();
 
 fn go_on(call: &mut Call<'_>) -> Result<Answer> {
-    if call.server.auth.is_pointless(call.server) {
+    if auth::is_pointless(call.server) {
         return Err(no_users());
     }
     let mut fields = call.fields();
@@ -128,7 +128,7 @@ fn go_on(call: &mut Call<'_>) -> Result<Answer> {
     let id = fields.required("conversationId", Fields::integer)?;
     let (message, is_text) = payload(&mut fields)?;
     fields.finish()?;
-    let conversation: Option<Box<Conversation>> = call.connection.conversation.take();
+    let conversation = call.connection.conversation.take();
     let conversation = conversation.ok_or_else(|| err!(ProtocolError, "No SASL session state found"))?;
     if id != i64::from(CONVERSATION_ID) {
         return Err(err!(ProtocolError, "sasl: Mismatched conversation id"));
@@ -141,7 +141,7 @@ fn go_on(call: &mut Call<'_>) -> Result<Answer> {
 /// Handles the `speculativeAuthenticate` of a hello. After a failure the client sends `saslStart`
 /// and gets the error.
 pub(crate) fn begin_early(call: &mut Call<'_>, asked: Document<'_>) {
-    if call.server.auth.is_pointless(call.server) {
+    if auth::is_pointless(call.server) {
         return;
     }
     if asked.get("authenticate").is_some() {
@@ -173,9 +173,9 @@ pub(crate) fn append_mechanisms(call: &mut Call<'_>, user: &str) -> Result<()> {
     };
     call.server.counters.mechanisms_asked.add(1);
     call.reply.begin_array(c"saslSupportedMechs");
-    if !call.server.auth.is_pointless(call.server) {
+    if !auth::is_pointless(call.server) {
         let user = UserName::new(name, db);
-        for mechanism in call.server.auth.mechanisms_of(call.server, &user)? {
+        for mechanism in auth::mechanisms_of(call.server, &user)? {
             call.reply.push(mechanism);
         }
     }
@@ -184,8 +184,8 @@ pub(crate) fn append_mechanisms(call: &mut Call<'_>, user: &str) -> Result<()> {
 }
 
 /// The row of `logout`.
-pub(crate) const LOGOUT: Command =
-    Command::new("logout", Kind::Admin, "Forgets who is logged in.", logout, Needs::Nothing)
+pub(crate) const LOGOUT: Row =
+    Row::new("logout", Kind::Admin, "Forgets who is logged in.", logout, Needs::Nothing)
         .stable_api()
         .without_auth();
 

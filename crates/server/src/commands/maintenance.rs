@@ -3,15 +3,16 @@
 
 use crate::access::{Action, Needs, needs};
 use crate::call::{Answer, Call};
-use crate::command::{Command, Kind};
+use crate::command::Kind;
 use crate::commands::diagnostics::host_name;
 use crate::fields::Fields;
+use crate::row::Row;
 use base::bson::{Builder, FieldName, Value};
 use base::{Namespace, Result, err};
 use std::time::Instant;
 
 /// The row of `compact`.
-pub(crate) const COMPACT: Command = Command::new(
+pub(crate) const COMPACT: Row = Row::new(
     "compact",
     Kind::Write,
     "Gives a collection's free space back, of which there is none.",
@@ -39,7 +40,7 @@ fn compact(call: &mut Call<'_>) -> Result<Answer> {
 }
 
 /// The row of `dbHash`.
-pub(crate) const DB_HASH: Command = Command::new(
+pub(crate) const DB_HASH: Row = Row::new(
     "dbHash",
     Kind::Read,
     "Hashes the documents of a database.",
@@ -103,8 +104,8 @@ fn push(reply: &mut Builder, text: &str) {
 }
 
 /// The row of `filemd5`.
-pub(crate) const FILE_MD5: Command =
-    Command::new("filemd5", Kind::Read, "Hashes a file of GridFS.", file_md5, Needs::By(needs::file_md5));
+pub(crate) const FILE_MD5: Row =
+    Row::new("filemd5", Kind::Read, "Hashes a file of GridFS.", file_md5, Needs::By(needs::file_md5));
 
 fn file_md5(call: &mut Call<'_>) -> Result<Answer> {
     let mut fields = call.fields();
@@ -120,7 +121,7 @@ fn file_md5(call: &mut Call<'_>) -> Result<Answer> {
 }
 
 /// The row of `getDiagnosticData`.
-pub(crate) const GET_DIAGNOSTIC_DATA: Command = Command::new(
+pub(crate) const GET_DIAGNOSTIC_DATA: Row = Row::new(
     "getDiagnosticData",
     Kind::Admin,
     "Tells what has been collected for diagnoses, which is nothing.",
@@ -137,7 +138,7 @@ fn get_diagnostic_data(call: &mut Call<'_>) -> Result<Answer> {
 }
 
 /// The row of `connPoolStats`.
-pub(crate) const CONN_POOL_STATS: Command = Command::new(
+pub(crate) const CONN_POOL_STATS: Row = Row::new(
     "connPoolStats",
     Kind::Admin,
     "Tells of connections to other servers, of which there are none.",
@@ -161,7 +162,7 @@ fn conn_pool_stats(call: &mut Call<'_>) -> Result<Answer> {
 }
 
 /// The row of `lockInfo`.
-pub(crate) const LOCK_INFO: Command = Command::new(
+pub(crate) const LOCK_INFO: Row = Row::new(
     "lockInfo",
     Kind::Admin,
     "Lists locks, which nothing here holds.",
@@ -177,7 +178,7 @@ fn lock_info(call: &mut Call<'_>) -> Result<Answer> {
 }
 
 /// The row of `refreshLogicalSessionCacheNow`.
-pub(crate) const REFRESH_SESSION_CACHE: Command = Command::new(
+pub(crate) const REFRESH_SESSION_CACHE: Row = Row::new(
     "refreshLogicalSessionCacheNow",
     Kind::Admin,
     "Has nothing to do: sessions are known where they are used.",

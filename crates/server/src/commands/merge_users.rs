@@ -4,15 +4,15 @@
 use crate::access::{Needs, needs};
 use crate::auth::store;
 use crate::call::{Answer, Call};
-use crate::command::{Command, Kind};
+use crate::command::Kind;
 use crate::fields::Fields;
-use crate::request::command_of_server;
+use crate::row::Row;
 use crate::system_collections;
 use base::bson::{Builder, Document, DocumentBuf, Value};
 use base::{Namespace, Result, err};
 
-/// The row in the command table.
-pub(crate) const MERGE: Command = Command::new(
+/// Position in the command table.
+pub(crate) const MERGE: Row = Row::new(
     "_mergeAuthzCollections",
     Kind::Write,
     "Takes over the users and roles of a dump.",
@@ -95,7 +95,7 @@ fn take_over(call: &Call<'_>, part: &Part, from: &Namespace, db: &str, drops: bo
 
 fn run(call: &Call<'_>, mut command: Builder) -> Result<DocumentBuf> {
     command.begin_document(c"writeConcern").append(c"w", 1).end().append(c"$db", "admin");
-    command_of_server(call.server, command.finish().view())
+    call.server.run_own(command.finish().view())
 }
 
 /// Checks that a document is a valid user or role.

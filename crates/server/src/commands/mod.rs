@@ -8,8 +8,8 @@
 //!    //! `count`: the number of matching documents.
 //!
 //!    /// The row in the command table.
-//!    pub(crate) const COUNT: Command =
-//!        Command::new(
+//!    pub(crate) const COUNT: Row =
+//!        Row::new(
 //!            "count",
 //!            Kind::Read,
 //!            "Counts the documents that match.",
@@ -39,7 +39,7 @@
 //!    [`Fields::of_document`](crate::fields::Fields::of_document) reads nested documents
 //!    (`update.updates`).
 //!
-//! 2. Add `mod NAME;` below and the row to [`COMMANDS`](crate::command::COMMANDS) in its place. Add
+//! 2. Add `mod NAME;` below and the row to [`ROWS`](table::ROWS) in its place. Add
 //!    other spellings of the name to the aliases.
 //!
 //! An error returned with `?` becomes the reply of the failed command, labels included.
@@ -97,6 +97,7 @@ pub(crate) mod slow_queries;
 pub(crate) mod sources;
 pub(crate) mod statistics;
 pub(crate) mod strict_report;
+pub(crate) mod table;
 pub(crate) mod transactions;
 pub(crate) mod update;
 pub(crate) mod user_roles;

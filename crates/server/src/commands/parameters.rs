@@ -2,9 +2,10 @@
 
 use crate::access::{Action, Needs};
 use crate::call::{Answer, Call};
-use crate::command::{Command, Kind};
+use crate::command::Kind;
 use crate::logging::components;
 use crate::parameters::{HISTORY_AGE, HISTORY_BYTES, SYNC_DELAY, SYNC_EVERY, Setting, elsewhere};
+use crate::row::Row;
 use crate::tls::TlsMode;
 use base::bson::{Builder, FieldName, Value};
 use base::{Result, err};
@@ -27,7 +28,7 @@ const TLS_MODES: [(&str, [&str; 4]); 2] = [
 ];
 
 /// The row of `getParameter`.
-pub(crate) const GET_PARAMETER: Command = Command::new(
+pub(crate) const GET_PARAMETER: Row = Row::new(
     "getParameter",
     Kind::Admin,
     "Tells the value of server parameters.",
@@ -136,7 +137,7 @@ fn append_value(reply: &mut Builder, name: &str, value: &Shown) {
 }
 
 /// The row of `setParameter`.
-pub(crate) const SET_PARAMETER: Command = Command::new(
+pub(crate) const SET_PARAMETER: Row = Row::new(
     "setParameter",
     Kind::Admin,
     "Changes a server parameter.",

@@ -5,15 +5,16 @@
 
 use crate::access::{Action, Needs};
 use crate::call::{Answer, Call};
-use crate::command::{Command, Kind};
+use crate::command::Kind;
 use crate::fields::Fields;
+use crate::row::Row;
 use base::bson::{Document, DocumentBuf, Value};
 use base::{Result, err};
 use database::ShapeRequest;
 use database::language::Collation;
 
 /// The row of `planCacheClear`.
-pub(crate) const CLEAR: Command = Command::new(
+pub(crate) const CLEAR: Row = Row::new(
     "planCacheClear",
     Kind::Admin,
     "Forgets the plan kept for a shape, or all of a collection.",
@@ -47,7 +48,7 @@ fn clear_plans(call: &mut Call<'_>) -> Result<Answer> {
 }
 
 /// The row of `planCacheSetFilter`.
-pub(crate) const SET_FILTER: Command = Command::new(
+pub(crate) const SET_FILTER: Row = Row::new(
     "planCacheSetFilter",
     Kind::Admin,
     "Says which indexes the queries of a shape may use.",
@@ -94,7 +95,7 @@ fn allowed_indexes(fields: &mut Fields<'_>) -> Result<(Vec<DocumentBuf>, Vec<Str
 }
 
 /// The row of `planCacheClearFilters`.
-pub(crate) const CLEAR_FILTERS: Command = Command::new(
+pub(crate) const CLEAR_FILTERS: Row = Row::new(
     "planCacheClearFilters",
     Kind::Admin,
     "Forgets the index filter of a shape, or all of a collection.",
@@ -123,7 +124,7 @@ fn clear_filters(call: &mut Call<'_>) -> Result<Answer> {
 }
 
 /// The row of `planCacheListFilters`.
-pub(crate) const LIST_FILTERS: Command = Command::new(
+pub(crate) const LIST_FILTERS: Row = Row::new(
     "planCacheListFilters",
     Kind::Read,
     "Lists the index filters of a collection.",

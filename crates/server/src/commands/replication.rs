@@ -3,10 +3,11 @@
 
 use crate::access::{Action, Needs};
 use crate::call::{Answer, Call};
-use crate::command::{Command, Kind};
+use crate::command::Kind;
 use crate::logging::now_millis;
 use crate::own_address::own_address;
 use crate::replica_set::ReplicaSet;
+use crate::row::Row;
 use base::bson::{Builder, FieldName, Value};
 use base::{Result, err};
 
@@ -22,7 +23,7 @@ pub(crate) fn replica_set<'a>(call: &Call<'a>) -> Result<&'a ReplicaSet> {
 }
 
 /// The row of `replSetGetStatus`.
-pub(crate) const GET_STATUS: Command = Command::new(
+pub(crate) const GET_STATUS: Row = Row::new(
     "replSetGetStatus",
     Kind::Admin,
     "Tells how the set's members are.",
@@ -75,7 +76,7 @@ fn get_status(call: &mut Call<'_>) -> Result<Answer> {
     fields.natural("initialSync")?;
     fields.finish()?;
     let set = replica_set(call)?;
-    let primary = set.is_primary(call.server);
+    let primary = set.is_primary(&call.server.database);
     let standing = set.standing();
     // Read first, so that the durable time is not later than the cluster time.
     let durable_time = call.server.database.durable_time();
@@ -147,7 +148,7 @@ fn append_election(out: &mut Builder, status: &Status, priority: f64, timeout_mi
 }
 
 /// The row of `replSetGetConfig`.
-pub(crate) const GET_CONFIG: Command = Command::new(
+pub(crate) const GET_CONFIG: Row = Row::new(
     "replSetGetConfig",
     Kind::Admin,
     "Tells the set's configuration.",

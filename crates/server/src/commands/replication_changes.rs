@@ -3,10 +3,12 @@
 use super::replication::replica_set;
 use crate::access::{Action, Needs};
 use crate::call::{Answer, Call};
-use crate::command::{self, Command, Kind};
+use crate::command::Kind;
 use crate::commands::diagnostics::host_name;
+use crate::commands::table;
 use crate::logging::format_time;
 use crate::own_address::{is_own, own_address};
+use crate::row::Row;
 use crate::set_config::SetConfig;
 use base::bson::{Builder, Document, Value};
 use base::{Result, err};
@@ -16,7 +18,7 @@ use std::time::Duration;
 const SECONDS_MAX: i64 = 1 << 31;
 
 /// The row of `replSetInitiate`.
-pub(crate) const INITIATE: Command = Command::new(
+pub(crate) const INITIATE: Row = Row::new(
     "replSetInitiate",
     Kind::Admin,
     "Begins a set of one that was started as mongod's are.",
@@ -73,7 +75,7 @@ fn default_address(call: &Call<'_>) -> String {
 }
 
 /// The row of `replSetReconfig`.
-pub(crate) const RECONFIG: Command = Command::new(
+pub(crate) const RECONFIG: Row = Row::new(
     "replSetReconfig",
     Kind::Admin,
     "Changes the set's configuration.",
@@ -91,7 +93,7 @@ fn reconfig(call: &mut Call<'_>) -> Result<Answer> {
     fields.finish()?;
     let set = replica_set(call)?;
     let document = document.as_document().ok_or_else(|| err!(BadValue, "no configuration specified"))?;
-    if !force && !set.is_primary(call.server) {
+    if !force && !set.is_primary(&call.server.database) {
         return Err(err!(
             NotWritablePrimary,
             "New config is rejected :: caused by :: replSetReconfig should only be run on a writable PRIMARY. Current \
@@ -104,13 +106,13 @@ fn reconfig(call: &mut Call<'_>) -> Result<Answer> {
     let own = named.hosts.iter().find(|host| is_own(call.server, call.connection.local, host));
     let address = own.cloned().unwrap_or_else(|| own_address(call.server, call.connection.local));
     let taken = old.become_other(new, &named, (&set.name, &address), skip)?;
-    call.server.store_set_config(set, &taken, &address)?;
-    set.configure(call.server, taken);
+    set.store(&taken, &address, &call.server.database)?;
+    set.configure(taken);
     Ok(Answer::Done)
 }
 
 /// The row of `replSetStepDown`.
-pub(crate) const STEP_DOWN: Command = Command::new(
+pub(crate) const STEP_DOWN: Row = Row::new(
     "replSetStepDown",
     Kind::Admin,
     "Makes the primary a secondary for a time.",
@@ -140,7 +142,7 @@ fn step_down(call: &mut Call<'_>) -> Result<Answer> {
     if catch_up > seconds {
         return Err(err!(BadValue, "secondaryCatchUpPeriodSecs must be less than stepDownForSecs"));
     }
-    if !set.is_primary(call.server) {
+    if !set.is_primary(&call.server.database) {
         return Err(err!(NotWritablePrimary, "not primary so can't step down"));
     }
     // No secondary exists that could catch up, so the command waits for the full time.
@@ -155,15 +157,15 @@ fn step_down(call: &mut Call<'_>) -> Result<Answer> {
             format_time(call.server.database.now_millis())
         ));
     }
-    set.step_down(call.server, Duration::from_secs(seconds as u64))?;
-    let writes = |name: &str| command::find(name).is_some_and(|command| command.kind == Kind::Write);
+    set.step_down(Duration::from_secs(seconds as u64))?;
+    let writes = |name: &str| table::find(name).is_some_and(|command| command.kind == Kind::Write);
     call.server.activities.kill_at_step_down(|current| writes(current.command) && !current.is_local());
     call.server.abort_transactions();
     Ok(Answer::Done)
 }
 
 /// The row of `replSetFreeze`.
-pub(crate) const FREEZE: Command = Command::new(
+pub(crate) const FREEZE: Row = Row::new(
     "replSetFreeze",
     Kind::Admin,
     "Keeps a secondary from becoming the primary.",
@@ -185,7 +187,7 @@ fn freeze(call: &mut Call<'_>) -> Result<Answer> {
         seconds @ 0..=SECONDS_MAX => seconds as u64,
         _ => return Err(err!(BadValue, "replSetFreeze takes a number of seconds that isn't negative")),
     };
-    set.freeze(call.server, Duration::from_secs(seconds))?;
+    set.freeze(&call.server.database, Duration::from_secs(seconds))?;
     match seconds {
         0 => _ = call.reply.append(c"info", "unfreezing"),
         1 => _ = call.reply.append(c"warning", "you really want to freeze for only 1 second?"),

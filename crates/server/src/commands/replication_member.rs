@@ -3,8 +3,9 @@
 use super::replication::replica_set;
 use crate::access::{Action, Needs};
 use crate::call::{Answer, Call};
-use crate::command::{Command, Kind};
+use crate::command::Kind;
 use crate::own_address::own_address;
+use crate::row::Row;
 use base::{Result, err};
 
 /// Minimum oplog size in megabytes, as for `--oplog-size`.
@@ -14,7 +15,7 @@ const OPLOG_MEGABYTES_MIN: f64 = 16.0;
 const OPLOG_MEGABYTES_MAX: f64 = 1_073_741_824.0;
 
 /// The row of `replSetAbortPrimaryCatchUp`.
-pub(crate) const ABORT_CATCH_UP: Command = Command::new(
+pub(crate) const ABORT_CATCH_UP: Row = Row::new(
     "replSetAbortPrimaryCatchUp",
     Kind::Admin,
     "Ends the catching up of a new primary, which has nobody to catch up with.",
@@ -32,7 +33,7 @@ fn abort_catch_up(call: &mut Call<'_>) -> Result<Answer> {
 }
 
 /// The row of `replSetMaintenance`.
-pub(crate) const MAINTENANCE: Command = Command::new(
+pub(crate) const MAINTENANCE: Row = Row::new(
     "replSetMaintenance",
     Kind::Admin,
     "Takes a secondary out of service.",
@@ -46,7 +47,7 @@ fn maintenance(call: &mut Call<'_>) -> Result<Answer> {
     let begins = fields.command_value().is_truthy();
     fields.finish()?;
     let set = replica_set(call)?;
-    match (set.is_primary(call.server), begins) {
+    match (set.is_primary(&call.server.database), begins) {
         (true, _) => Err(err!(NotSecondary, "primaries can't modify maintenance mode")),
         (false, false) => Err(err!(OperationFailed, "already out of maintenance mode")),
         (false, true) => {
@@ -56,7 +57,7 @@ fn maintenance(call: &mut Call<'_>) -> Result<Answer> {
 }
 
 /// The row of `replSetSyncFrom`.
-pub(crate) const SYNC_FROM: Command = Command::new(
+pub(crate) const SYNC_FROM: Row = Row::new(
     "replSetSyncFrom",
     Kind::Admin,
     "Has a secondary follow another member.",
@@ -73,7 +74,7 @@ fn sync_from(call: &mut Call<'_>) -> Result<Answer> {
     if target.is_empty() {
         return Err(err!(FailedToParse, "Empty host component parsing HostAndPort from \"{target}\""));
     }
-    if set.is_primary(call.server) {
+    if set.is_primary(&call.server.database) {
         return Err(err!(NotSecondary, "primaries don't sync"));
     }
     match target == own_address(call.server, call.connection.local) {
@@ -83,7 +84,7 @@ fn sync_from(call: &mut Call<'_>) -> Result<Answer> {
 }
 
 /// The row of `replSetResizeOplog`.
-pub(crate) const RESIZE_OPLOG: Command = Command::new(
+pub(crate) const RESIZE_OPLOG: Row = Row::new(
     "replSetResizeOplog",
     Kind::Admin,
     "Changes how much of the log is kept.",

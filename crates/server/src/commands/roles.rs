@@ -1,21 +1,21 @@
 //! Commands that create, change and drop roles: documents in `admin.system.roles`.
 
 use crate::access::privilege::{self, Privilege};
-use crate::access::{Action, Needs, builtin, needs, role};
-use crate::auth::restrictions;
+use crate::access::{Action, Needs, builtin, needs};
 use crate::auth::store::{ROLES, USERS};
+use crate::auth::{restrictions, role};
 use crate::call::{Answer, Call};
-use crate::command::{Command, Kind};
+use crate::command::Kind;
 use crate::fields::Fields;
 use crate::names::RoleName;
-use crate::request::command_of_server;
+use crate::row::Row;
 use crate::server::Server;
 use base::bson::{Array, Builder, Document, DocumentBuf, Value};
 use base::{ErrorCode, Result, err};
 
 /// The row of `createRole`.
-pub(crate) const CREATE: Command =
-    Command::new("createRole", Kind::Write, "Makes a role.", create, Needs::By(needs::create_role));
+pub(crate) const CREATE: Row =
+    Row::new("createRole", Kind::Write, "Makes a role.", create, Needs::By(needs::create_role));
 
 fn create(call: &mut Call<'_>) -> Result<Answer> {
     let mut fields = call.fields();
@@ -44,7 +44,7 @@ fn create(call: &mut Call<'_>) -> Result<Answer> {
     let mut insert = Builder::new();
     insert.append(c"insert", ROLES).begin_array(c"documents").push(&document.finish()).end();
     insert.append(c"$db", "admin");
-    match command_of_server(server, insert.finish().view()) {
+    match server.run_own(insert.finish().view()) {
         Err(error) if error.code() == ErrorCode::DuplicateKey => {
             return Err(err!(51002, "Role \"{role}\" already exists"));
         }
@@ -56,8 +56,8 @@ fn create(call: &mut Call<'_>) -> Result<Answer> {
 }
 
 /// The row of `updateRole`.
-pub(crate) const UPDATE: Command =
-    Command::new("updateRole", Kind::Write, "Changes a role.", update, Needs::By(needs::update_role));
+pub(crate) const UPDATE: Row =
+    Row::new("updateRole", Kind::Write, "Changes a role.", update, Needs::By(needs::update_role));
 
 fn update(call: &mut Call<'_>) -> Result<Answer> {
     let mut fields = call.fields();
@@ -89,7 +89,7 @@ fn update(call: &mut Call<'_>) -> Result<Answer> {
 }
 
 /// The row of `dropRole`.
-pub(crate) const DROP: Command = Command::new(
+pub(crate) const DROP: Row = Row::new(
     "dropRole",
     Kind::Write,
     "Drops a role, and takes it from whoever has it.",
@@ -112,7 +112,7 @@ fn drop_role(call: &mut Call<'_>) -> Result<Answer> {
 }
 
 /// The row of `dropAllRolesFromDatabase`.
-pub(crate) const DROP_ALL: Command = Command::new(
+pub(crate) const DROP_ALL: Row = Row::new(
     "dropAllRolesFromDatabase",
     Kind::Write,
     "Drops every role of a database that isn't built in.",
@@ -135,7 +135,7 @@ fn drop_all(call: &mut Call<'_>) -> Result<Answer> {
 }
 
 /// The row of `grantPrivilegesToRole`.
-pub(crate) const GRANT_PRIVILEGES: Command = Command::new(
+pub(crate) const GRANT_PRIVILEGES: Row = Row::new(
     "grantPrivilegesToRole",
     Kind::Write,
     "Adds privileges to a role.",
@@ -144,7 +144,7 @@ pub(crate) const GRANT_PRIVILEGES: Command = Command::new(
 );
 
 /// The row of `revokePrivilegesFromRole`.
-pub(crate) const REVOKE_PRIVILEGES: Command = Command::new(
+pub(crate) const REVOKE_PRIVILEGES: Row = Row::new(
     "revokePrivilegesFromRole",
     Kind::Write,
     "Takes privileges from a role.",
@@ -188,7 +188,7 @@ fn change_privileges(call: &mut Call<'_>, grants: bool) -> Result<Answer> {
 }
 
 /// The row of `grantRolesToRole`.
-pub(crate) const GRANT_ROLES: Command = Command::new(
+pub(crate) const GRANT_ROLES: Row = Row::new(
     "grantRolesToRole",
     Kind::Write,
     "Has a role inherit others.",
@@ -197,7 +197,7 @@ pub(crate) const GRANT_ROLES: Command = Command::new(
 );
 
 /// The row of `revokeRolesFromRole`.
-pub(crate) const REVOKE_ROLES: Command = Command::new(
+pub(crate) const REVOKE_ROLES: Row = Row::new(
     "revokeRolesFromRole",
     Kind::Write,
     "Has a role no longer inherit others.",
@@ -366,7 +366,7 @@ fn change(server: &Server, role: &RoleName, set: Document<'_>, lifts: bool) -> R
         update.begin_document(c"$unset").append(c"authenticationRestrictions", "").end();
     }
     update.end().end().end().append(c"$db", "admin");
-    let written = command_of_server(server, update.finish().view())?;
+    let written = server.run_own(update.finish().view())?;
     match count(written.view()) {
         0 => Err(err!(RoleNotFound, "Role {role} not found")),
         _ => Ok(()),
@@ -381,12 +381,12 @@ fn remove(server: &Server, granted: Document<'_>) -> Result<i64> {
         update.begin_document(c"q").begin_document(c"roles").append(c"$elemMatch", granted).end().end();
         update.begin_document(c"u").begin_document(c"$pull").append(c"roles", granted).end().end();
         update.append(c"multi", true).end().end().append(c"$db", "admin");
-        command_of_server(server, update.finish().view())?;
+        server.run_own(update.finish().view())?;
     }
     let mut delete = Builder::new();
     delete.append(c"delete", ROLES).begin_array(c"deletes").push_document();
     delete.append(c"q", granted).append(c"limit", 0).end().end().append(c"$db", "admin");
-    let written = command_of_server(server, delete.finish().view())?;
+    let written = server.run_own(delete.finish().view())?;
     Ok(count(written.view()))
 }
 

@@ -1,18 +1,20 @@
 //! `rolesInfo`: roles and their effective privileges.
 
-use crate::access::{Needs, builtin, needs, role};
+use crate::access::{Needs, builtin, needs};
+use crate::auth::role;
 use crate::auth::store::{self, ROLES};
 use crate::call::{Answer, Call};
-use crate::command::{Command, Kind};
+use crate::command::Kind;
 use crate::fields::Fields;
 use crate::names::RoleName;
+use crate::row::Row;
 use crate::server::Server;
 use base::bson::{Builder, Document, Value};
 use base::{Result, err};
 
-/// The row in the command table.
-pub(crate) const INFO: Command =
-    Command::new("rolesInfo", Kind::Read, "Tells of roles.", info, Needs::By(needs::roles_info));
+/// Position in the command table.
+pub(crate) const INFO: Row =
+    Row::new("rolesInfo", Kind::Read, "Tells of roles.", info, Needs::By(needs::roles_info));
 
 /// Optional parts of a role's description.
 #[derive(Clone, Copy)]

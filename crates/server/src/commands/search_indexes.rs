@@ -3,13 +3,14 @@
 
 use crate::access::{Action, Needs};
 use crate::call::{Answer, Call};
-use crate::command::{Command, Kind};
+use crate::command::Kind;
+use crate::row::Row;
 use base::{Result, err};
 
 const HELP: &str = "Search indexes: refused as by a MongoDB without a search process.";
 
 /// The row of `createSearchIndexes`.
-pub(crate) const CREATE: Command = Command::new(
+pub(crate) const CREATE: Row = Row::new(
     "createSearchIndexes",
     Kind::Admin,
     HELP,
@@ -17,24 +18,14 @@ pub(crate) const CREATE: Command = Command::new(
     Needs::Collection(Action::CreateSearchIndexes),
 );
 /// The row of `dropSearchIndex`.
-pub(crate) const DROP: Command =
-    Command::new("dropSearchIndex", Kind::Admin, HELP, refuse, Needs::Collection(Action::DropSearchIndex));
+pub(crate) const DROP: Row =
+    Row::new("dropSearchIndex", Kind::Admin, HELP, refuse, Needs::Collection(Action::DropSearchIndex));
 /// The row of `listSearchIndexes`.
-pub(crate) const LIST: Command = Command::new(
-    "listSearchIndexes",
-    Kind::Admin,
-    HELP,
-    refuse,
-    Needs::Collection(Action::ListSearchIndexes),
-);
+pub(crate) const LIST: Row =
+    Row::new("listSearchIndexes", Kind::Admin, HELP, refuse, Needs::Collection(Action::ListSearchIndexes));
 /// The row of `updateSearchIndex`.
-pub(crate) const UPDATE: Command = Command::new(
-    "updateSearchIndex",
-    Kind::Admin,
-    HELP,
-    refuse,
-    Needs::Collection(Action::UpdateSearchIndex),
-);
+pub(crate) const UPDATE: Row =
+    Row::new("updateSearchIndex", Kind::Admin, HELP, refuse, Needs::Collection(Action::UpdateSearchIndex));
 
 /// Refuses the command.
 ///

@@ -2,13 +2,15 @@
 
 use crate::access::{Action, Needs};
 use crate::call::{Answer, Call};
-use crate::command::{COMMANDS, Command, Kind};
+use crate::command::Kind;
 use crate::commands::diagnostics::host_name;
 use crate::commands::hello;
+use crate::commands::table;
 use crate::counters::{LOGINS, PROTOCOLS, TryCounter};
 use crate::figures::{Collections, Connections, Process};
 use crate::heap::process_bytes;
 use crate::logging::now_millis;
+use crate::row::Row;
 use crate::server::Server;
 use crate::usage::{KINDS, Sum};
 use base::bson::{Builder, FieldName, Value};
@@ -17,7 +19,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// The row of `serverStatus`.
-pub(crate) const SERVER_STATUS: Command = Command::new(
+pub(crate) const SERVER_STATUS: Row = Row::new(
     "serverStatus",
     Kind::Admin,
     "Tells counters and the state of the server.",
@@ -133,7 +135,7 @@ fn extra_info(_: &Server, reply: &mut Builder) {
 /// Appends the time of commands by kind: reads, writes, others.
 fn op_latencies(server: &Server, reply: &mut Builder) {
     let mut sums = [(0i64, 0i64); 3];
-    for (command, sum) in COMMANDS.iter().zip(server.counters.operations.sums()) {
+    for (command, sum) in table::commands().zip(server.counters.operations.sums()) {
         let kind = match command.kind {
             _ if matches!(command.name, "aggregate" | "count" | "distinct" | "find" | "getMore") => 0,
             Kind::Write if command.retryable_write => 1,
@@ -197,10 +199,9 @@ fn network(server: &Server, reply: &mut Builder) {
 fn op_counters(server: &Server, reply: &mut Builder) {
     let counters = &server.counters;
     let sums = counters.operations.sums();
-    let ran =
-        |name: &str| crate::command::position(name).and_then(|at| sums.get(at)).map_or(0, |sum| sum.total);
+    let ran = |name: &str| table::position(name).and_then(|at| sums.get(at)).map_or(0, |sum| sum.total);
     let counted = ["find", "insert", "update", "delete", "getMore"];
-    let others = COMMANDS.iter().map(|command| command.name).filter(|name| !counted.contains(name));
+    let others = table::commands().map(|command| command.name).filter(|name| !counted.contains(name));
     reply.append(c"insert", counters.inserted.get()).append(c"query", ran("find"));
     reply.append(c"update", counters.updated.get()).append(c"delete", counters.deleted.get());
     reply.append(c"getmore", ran("getMore")).append(c"command", others.map(ran).sum::<i64>());
@@ -341,7 +342,7 @@ fn memory(_: &Server, reply: &mut Builder) {
 
 fn metrics(server: &Server, reply: &mut Builder) {
     reply.begin_document(c"commands");
-    for (command, sum) in COMMANDS.iter().zip(server.counters.operations.sums()) {
+    for (command, sum) in table::commands().zip(server.counters.operations.sums()) {
         reply.begin_document(FieldName::literal(command.name));
         reply.append(c"failed", sum.failed).append(c"total", sum.total).end();
     }
@@ -368,7 +369,7 @@ fn metrics(server: &Server, reply: &mut Builder) {
 }
 
 /// The row of `top`.
-pub(crate) const TOP: Command = Command::new(
+pub(crate) const TOP: Row = Row::new(
     "top",
     Kind::Admin,
     "Tells the time spent in each collection.",

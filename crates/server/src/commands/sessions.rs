@@ -1,9 +1,11 @@
 //! Logical sessions: start, refresh, end, kill.
 
-use crate::access::{Action, Needs, needs, session};
+use crate::access::{Action, Needs, needs};
+use crate::auth::session;
 use crate::call::{Answer, Call};
-use crate::command::{Command, Kind};
+use crate::command::Kind;
 use crate::fields::Fields;
+use crate::row::Row;
 use crate::session::TIMEOUT_MINUTES;
 use crate::session_id::{self, Named};
 use base::bson::{Document, Value};
@@ -11,8 +13,8 @@ use base::{Result, err};
 use database::SessionId;
 
 /// The row of `startSession`.
-pub(crate) const START_SESSION: Command =
-    Command::new("startSession", Kind::Admin, "Starts a logical session.", start, Needs::Nothing);
+pub(crate) const START_SESSION: Row =
+    Row::new("startSession", Kind::Admin, "Starts a logical session.", start, Needs::Nothing);
 
 fn start(call: &mut Call<'_>) -> Result<Answer> {
     let mut fields = call.fields();
@@ -25,9 +27,8 @@ fn start(call: &mut Call<'_>) -> Result<Answer> {
 }
 
 /// The row of `refreshSessions`.
-pub(crate) const REFRESH_SESSIONS: Command =
-    Command::new("refreshSessions", Kind::Admin, "Marks sessions as used.", refresh, Needs::Nothing)
-        .stable_api();
+pub(crate) const REFRESH_SESSIONS: Row =
+    Row::new("refreshSessions", Kind::Admin, "Marks sessions as used.", refresh, Needs::Nothing).stable_api();
 
 fn refresh(call: &mut Call<'_>) -> Result<Answer> {
     for id in own_sessions(call, Action::Impersonate)? {
@@ -37,8 +38,8 @@ fn refresh(call: &mut Call<'_>) -> Result<Answer> {
 }
 
 /// The row of `endSessions`.
-pub(crate) const END_SESSIONS: Command =
-    Command::new("endSessions", Kind::Admin, "Ends sessions.", end, Needs::Nothing)
+pub(crate) const END_SESSIONS: Row =
+    Row::new("endSessions", Kind::Admin, "Ends sessions.", end, Needs::Nothing)
         .stable_api()
         .without_auth()
         .takes_write_concern();
@@ -63,8 +64,8 @@ fn kill_sessions(call: &Call<'_>, is_wanted: impl Fn(&SessionId) -> bool) {
 }
 
 /// The row of `killSessions`.
-pub(crate) const KILL_SESSIONS: Command =
-    Command::new("killSessions", Kind::Admin, "Stops what runs in sessions.", kill, Needs::Nothing);
+pub(crate) const KILL_SESSIONS: Row =
+    Row::new("killSessions", Kind::Admin, "Stops what runs in sessions.", kill, Needs::Nothing);
 
 fn kill(call: &mut Call<'_>) -> Result<Answer> {
     let ids = own_sessions(call, Action::KillAnySession)?;
@@ -78,7 +79,7 @@ fn kill(call: &mut Call<'_>) -> Result<Answer> {
 }
 
 /// The row of `killAllSessions`.
-pub(crate) const KILL_ALL_SESSIONS: Command = Command::new(
+pub(crate) const KILL_ALL_SESSIONS: Row = Row::new(
     "killAllSessions",
     Kind::Admin,
     "Stops what runs in the sessions of all users.",
@@ -139,7 +140,7 @@ pub(crate) fn listed_users(specification: Document<'_>, own: [u8; 32]) -> Result
 }
 
 /// The row of `killAllSessionsByPattern`.
-pub(crate) const KILL_ALL_SESSIONS_BY_PATTERN: Command = Command::new(
+pub(crate) const KILL_ALL_SESSIONS_BY_PATTERN: Row = Row::new(
     "killAllSessionsByPattern",
     Kind::Admin,
     "Stops what runs in the sessions that match.",

@@ -2,11 +2,12 @@
 
 use crate::access::{Action, Needs};
 use crate::call::{Answer, Call};
-use crate::command::{Command, Kind};
+use crate::command::Kind;
+use crate::row::Row;
 use base::Result;
 
 /// The row of `vellumSlowQueries`.
-pub(crate) const SLOW_QUERIES: Command = Command::new(
+pub(crate) const SLOW_QUERIES: Row = Row::new(
     "vellumSlowQueries",
     Kind::Admin,
     "Shows slow operations by shape, and indexes that would serve them.",

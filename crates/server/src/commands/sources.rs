@@ -1,7 +1,7 @@
 //! Aggregation stages whose input comes from the server.
 
 use super::sessions::listed_users;
-use crate::access::session;
+use crate::auth::session;
 use crate::connection::ConnectionState;
 use crate::server::Server;
 use crate::usage::{CLASSES, Latency, Spent};

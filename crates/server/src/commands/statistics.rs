@@ -2,8 +2,9 @@
 
 use crate::access::{Action, Needs, needs};
 use crate::call::{Answer, Call};
-use crate::command::{Command, Kind};
+use crate::command::Kind;
 use crate::fields::Fields;
+use crate::row::Row;
 use base::bson::{Document, Value};
 use base::{Namespace, Result, err};
 use database::MeasuredRange;
@@ -11,7 +12,7 @@ use std::path::Path;
 use std::time::Instant;
 
 /// The row of `collStats`.
-pub(crate) const COLL_STATS: Command = Command::new(
+pub(crate) const COLL_STATS: Row = Row::new(
     "collStats",
     Kind::Read,
     "Tells the sizes of a collection.",
@@ -43,7 +44,7 @@ fn scale(fields: &mut Fields<'_>) -> Result<i64> {
 }
 
 /// The row of `dbStats`.
-pub(crate) const DB_STATS: Command = Command::new(
+pub(crate) const DB_STATS: Row = Row::new(
     "dbStats",
     Kind::Read,
     "Tells the sizes of a database.",
@@ -116,7 +117,7 @@ fn disk_bytes(_: &Path) -> Option<(i64, i64)> {
 }
 
 /// The row of `dataSize`.
-pub(crate) const DATA_SIZE: Command = Command::new(
+pub(crate) const DATA_SIZE: Row = Row::new(
     "dataSize",
     Kind::Read,
     "Tells the size of a collection's documents.",

@@ -2,11 +2,12 @@
 
 use crate::access::{Action, Needs};
 use crate::call::{Answer, Call};
-use crate::command::{Command, Kind};
+use crate::command::Kind;
+use crate::row::Row;
 use base::{Result, err};
 
 /// The row of `strictReport`.
-pub(crate) const STRICT_REPORT: Command = Command::new(
+pub(crate) const STRICT_REPORT: Row = Row::new(
     "strictReport",
     Kind::Admin,
     "Shows collection scans, in-memory sorts, unused and duplicate indexes.",

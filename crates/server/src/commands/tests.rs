@@ -1,7 +1,7 @@
 //! Tests of handlers through whole frames, without a socket.
 
 use crate::call::Answer;
-use crate::command::COMMANDS;
+use crate::commands::table;
 use crate::connection::ConnectionState;
 use crate::event::Event;
 use crate::request::Request;
@@ -116,7 +116,7 @@ fn every_command_refuses_a_field_it_does_not_know() {
         "top",
         "whatsmyuri",
     ];
-    for row in COMMANDS.iter().filter(|row| !OPEN.contains(&row.name)) {
+    for row in table::commands().filter(|row| !OPEN.contains(&row.name)) {
         let mut client = Client::standalone();
         let (_, reply) = client
             .frame(&command(0, |b| _ = b.append(FieldName::known(row.name), 1).append(c"noSuchField", 1)));
@@ -369,7 +369,7 @@ fn a_client_that_waits_hears_of_a_step_down() {
     };
     assert!(!ready(std::task::Waker::noop()));
     let set = client.server.set().unwrap();
-    set.step_down(&client.server, std::time::Duration::ZERO).unwrap();
+    set.step_down(std::time::Duration::ZERO).unwrap();
     assert!(ready(std::task::Waker::noop()));
     // The time has elapsed: the first read makes the member the primary of another term.
     let (_, reply) = client.frame(&waiting(now));

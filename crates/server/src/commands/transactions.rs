@@ -2,21 +2,22 @@
 
 use crate::access::Needs;
 use crate::call::{Answer, Call};
-use crate::command::{Command, Kind};
+use crate::command::Kind;
+use crate::row::Row;
 use crate::session::Session;
 use base::{ErrorCode, Result, err};
 use std::sync::Arc;
 
 /// The row of `commitTransaction`.
-pub(crate) const COMMIT_TRANSACTION: Command =
-    Command::new("commitTransaction", Kind::Write, "Commits a transaction.", commit, Needs::Nothing)
+pub(crate) const COMMIT_TRANSACTION: Row =
+    Row::new("commitTransaction", Kind::Write, "Commits a transaction.", commit, Needs::Nothing)
         .admin_only()
         .stable_api()
         .in_transactions();
 
 /// The row of `abortTransaction`.
-pub(crate) const ABORT_TRANSACTION: Command =
-    Command::new("abortTransaction", Kind::Write, "Aborts a transaction.", abort, Needs::Nothing)
+pub(crate) const ABORT_TRANSACTION: Row =
+    Row::new("abortTransaction", Kind::Write, "Aborts a transaction.", abort, Needs::Nothing)
         .admin_only()
         .stable_api()
         .in_transactions();
@@ -24,11 +25,19 @@ pub(crate) const ABORT_TRANSACTION: Command =
 fn commit(call: &mut Call<'_>) -> Result<Answer> {
     let (session, number) = transaction(call)?;
     let operation = call.operation();
-    let committed = session.commit_transaction(call.server, &operation, number)?;
+    let (database, counters) = (&call.server.database, &call.server.transactions);
+    let committed = match session.commit_transaction(database, counters, &operation, number) {
+        // Another server of the shared store may have committed it, or this server may have
+        // lost the reply.
+        Err(error) if error.code() == ErrorCode::NoSuchTransaction && call.server.settings.shared => {
+            database.find_transaction(&operation, session.id, number)?.ok_or(error)?
+        }
+        outcome => outcome?,
+    };
     match call.acknowledge(Some(committed)) {
         // The commit may be lost with the servers that had it. The remaining records decide.
         Err(error) if error.code() == ErrorCode::HostUnreachable && call.server.settings.shared => {
-            match call.server.database.find_transaction(&operation, session.id, number)? {
+            match database.find_transaction(&operation, session.id, number)? {
                 Some(found) => call.acknowledge(Some(found))?,
                 None => return Err(err!(NoSuchTransaction, "the transaction was lost: {}", error.message())),
             }
@@ -40,7 +49,7 @@ fn commit(call: &mut Call<'_>) -> Result<Answer> {
 
 fn abort(call: &mut Call<'_>) -> Result<Answer> {
     let (session, number) = transaction(call)?;
-    session.abort_transaction(call.server, number)?;
+    session.abort_transaction(&call.server.database, &call.server.transactions, number)?;
     call.acknowledge(None)?;
     Ok(Answer::Done)
 }

@@ -4,8 +4,9 @@ use super::retry::Retryable;
 use super::write_batch::WriteBatch;
 use crate::access::{Needs, needs};
 use crate::call::{Answer, Call};
-use crate::command::{Command, Kind};
+use crate::command::Kind;
 use crate::fields::Fields;
+use crate::row::Row;
 use base::bson::{Document, Value, ValueBuf};
 use base::{ErrorCode, Result, err};
 use database::Scope;
@@ -14,9 +15,9 @@ use database::{Hint, UpdateOutcome, UpdateRequest};
 use std::borrow::Cow;
 use std::sync::Arc;
 
-/// The row in the command table.
-pub(crate) const UPDATE: Command =
-    Command::new("update", Kind::Write, "Updates documents.", update, Needs::By(needs::update))
+/// Position in the command table.
+pub(crate) const UPDATE: Row =
+    Row::new("update", Kind::Write, "Updates documents.", update, Needs::By(needs::update))
         .stable_api()
         .retryable_write();
 

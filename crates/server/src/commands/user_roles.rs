@@ -1,18 +1,19 @@
 //! Commands that grant roles to users and revoke them.
 
 use super::users::{change_user, named_roles, named_user, not_found};
-use crate::access::{Needs, needs, role};
-use crate::auth::store;
+use crate::access::{Needs, needs};
 use crate::auth::user::{User, append_roles};
+use crate::auth::{role, store};
 use crate::call::{Answer, Call};
-use crate::command::{Command, Kind};
+use crate::command::Kind;
 use crate::fields::Fields;
 use crate::names::RoleName;
+use crate::row::Row;
 use base::bson::Builder;
 use base::{Result, err};
 
 /// The row of `grantRolesToUser`.
-pub(crate) const GRANT: Command = Command::new(
+pub(crate) const GRANT: Row = Row::new(
     "grantRolesToUser",
     Kind::Write,
     "Gives roles to a user.",
@@ -31,7 +32,7 @@ fn grant_roles(call: &mut Call<'_>) -> Result<Answer> {
 }
 
 /// The row of `revokeRolesFromUser`.
-pub(crate) const REVOKE: Command = Command::new(
+pub(crate) const REVOKE: Row = Row::new(
     "revokeRolesFromUser",
     Kind::Write,
     "Takes roles from a user.",

@@ -2,13 +2,14 @@
 
 use crate::access::{Action, Needs};
 use crate::call::{Answer, Call};
-use crate::command::{Command, Kind};
+use crate::command::Kind;
 use crate::fields::Fields;
+use crate::row::Row;
 use crate::server::user_write_block::Reason;
 use base::{Result, err};
 
-/// The row in the command table.
-pub(crate) const SET: Command = Command::new(
+/// Position in the command table.
+pub(crate) const SET: Row = Row::new(
     "setUserWriteBlockMode",
     Kind::Admin,
     "Refuses the writes of users, or allows them again.",

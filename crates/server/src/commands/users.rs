@@ -1,13 +1,13 @@
 //! Commands that create, change and drop users: documents in `admin.system.users`.
 
-use crate::access::{Action, Needs, needs, role};
+use crate::access::{Action, Needs, needs};
 use crate::auth::user::{append_credential, append_roles};
-use crate::auth::{EXTERNAL, restrictions, store};
+use crate::auth::{self, EXTERNAL, restrictions, role, store};
 use crate::call::{Answer, Call};
-use crate::command::{Command, Kind};
+use crate::command::Kind;
 use crate::fields::Fields;
 use crate::names::{RoleName, UserName};
-use crate::request::command_of_server;
+use crate::row::Row;
 use base::bson::{Array, Builder, Document, DocumentBuf, FieldName, Value};
 use base::{Error, ErrorCode, Result, err};
 use wire::scram::{Credential, Mechanism};
@@ -17,9 +17,8 @@ use wire::secret;
 const SCHEMA_VERSION: i32 = 5;
 
 /// The row of `createUser`.
-pub(crate) const CREATE: Command =
-    Command::new("createUser", Kind::Write, "Makes a user.", create, Needs::By(needs::create_user))
-        .has_secrets();
+pub(crate) const CREATE: Row =
+    Row::new("createUser", Kind::Write, "Makes a user.", create, Needs::By(needs::create_user)).has_secrets();
 
 /// Parsed fields of a command about a user.
 struct Asked<'a> {
@@ -90,7 +89,7 @@ impl<'a> Asked<'a> {
     }
 
     fn credential(&self, call: &Call<'_>, mechanism: Mechanism, password: &str) -> Result<Credential> {
-        let iterations = call.server.auth.iterations(call.server, mechanism);
+        let iterations = auth::iterations(call.server, mechanism);
         let salt = |bytes: Vec<u8>| bytes.into_iter().take(mechanism.salt_size()).collect();
         let random = secret::random::<32>().map_err(|why| err!(InternalError, "{why}"))?;
         if mechanism == Mechanism::Sha256 {
@@ -167,12 +166,12 @@ fn create(call: &mut Call<'_>) -> Result<Answer> {
         return Err(err!(BadValue, "User document needs 'user' field to be non-empty"));
     }
     let _changing = call.server.auth.changing.lock();
-    call.server.auth.make_first(call.server, call.connection, call.command, || {
+    auth::make_first(call.server, call.connection, call.command, || {
         role::check_exist(call.server, &wanted)?;
         prepare_store(call)?;
         let mut insert = Builder::new();
         insert.append(c"insert", store::USERS).begin_array(c"documents").push(&document.finish()).end();
-        command_of_server(call.server, admin(insert).view()).map_err(|error| match error.code() {
+        call.server.run_own(admin(insert).view()).map_err(|error| match error.code() {
             ErrorCode::DuplicateKey => err!(51003, "User \"{user}\" already exists"),
             _ => error,
         })
@@ -187,7 +186,7 @@ fn prepare_store(call: &Call<'_>) -> Result<()> {
     index.append(c"createIndexes", store::USERS).begin_array(c"indexes").push_document();
     index.begin_document(c"key").append(c"user", 1).append(c"db", 1).end();
     index.append(c"name", "user_1_db_1").append(c"unique", true).end().end();
-    command_of_server(call.server, admin(index).view())?;
+    call.server.run_own(admin(index).view())?;
     let mut version = Builder::new();
     version.append(c"update", "system.version").begin_array(c"updates").push_document();
     version.begin_document(c"q").append(c"_id", "authSchema").end();
@@ -198,7 +197,7 @@ fn prepare_store(call: &Call<'_>) -> Result<()> {
         .end()
         .end();
     version.append(c"upsert", true).end().end();
-    command_of_server(call.server, admin(version).view()).map(drop)
+    call.server.run_own(admin(version).view()).map(drop)
 }
 
 /// Returns an internal command on `admin`. The outer command waits for the write concern.
@@ -219,8 +218,8 @@ fn external_password() -> Error {
 }
 
 /// The row of `updateUser`.
-pub(crate) const UPDATE: Command =
-    Command::new("updateUser", Kind::Write, "Changes a user.", update, Needs::By(needs::update_user))
+pub(crate) const UPDATE: Row =
+    Row::new("updateUser", Kind::Write, "Changes a user.", update, Needs::By(needs::update_user))
         .has_secrets();
 
 fn update(call: &mut Call<'_>) -> Result<Answer> {
@@ -303,7 +302,7 @@ pub(super) fn change_user(
     update.begin_document(c"q").append(c"user", &user.name).append(c"db", &user.db);
     update.append_optional(c"credentials", credentials);
     update.end().append(c"u", change).end().end();
-    let reply = command_of_server(call.server, admin(update).view())?;
+    let reply = call.server.run_own(admin(update).view())?;
     if count(&reply) == 0 {
         return Err(err!(UserNotFound, "User {user} not found"));
     }
@@ -320,8 +319,8 @@ pub(super) fn not_found(user: &UserName) -> Error {
 }
 
 /// The row of `dropUser`.
-pub(crate) const DROP: Command =
-    Command::new("dropUser", Kind::Write, "Drops a user.", drop_user, Needs::Database(Action::DropUser));
+pub(crate) const DROP: Row =
+    Row::new("dropUser", Kind::Write, "Drops a user.", drop_user, Needs::Database(Action::DropUser));
 
 fn drop_user(call: &mut Call<'_>) -> Result<Answer> {
     let mut fields = call.fields();
@@ -335,7 +334,7 @@ fn drop_user(call: &mut Call<'_>) -> Result<Answer> {
 }
 
 /// The row of `dropAllUsersFromDatabase`.
-pub(crate) const DROP_ALL: Command = Command::new(
+pub(crate) const DROP_ALL: Row = Row::new(
     "dropAllUsersFromDatabase",
     Kind::Write,
     "Drops all users of a database.",
@@ -360,5 +359,5 @@ fn remove(call: &Call<'_>, name: Option<&str>) -> Result<i64> {
     delete.append(c"delete", store::USERS).begin_array(c"deletes").push_document();
     delete.begin_document(c"q").append_optional(c"user", name).append(c"db", call.request.database).end();
     delete.append(c"limit", 0).end().end();
-    Ok(count(&command_of_server(call.server, admin(delete).view())?))
+    Ok(count(&call.server.run_own(admin(delete).view())?))
 }

@@ -1,17 +1,17 @@
 //! `usersInfo`: documents of users, by default without credentials.
 
-use crate::access::{Needs, needs, role};
-use crate::auth::store;
+use crate::access::{Needs, needs};
+use crate::auth::{role, store};
 use crate::call::{Answer, Call};
-use crate::command::{Command, Kind};
+use crate::command::Kind;
 use crate::names::UserName;
-use crate::request::command_of_server;
+use crate::row::Row;
 use base::bson::{Builder, Document, DocumentBuf, Value};
 use base::{Result, err};
 
-/// The row in the command table.
-pub(crate) const USERS_INFO: Command =
-    Command::new("usersInfo", Kind::Read, "Tells about users.", users_info, Needs::By(needs::users_info));
+/// Position in the command table.
+pub(crate) const USERS_INFO: Row =
+    Row::new("usersInfo", Kind::Read, "Tells about users.", users_info, Needs::By(needs::users_info));
 
 /// The selected users.
 enum Whom {
@@ -203,7 +203,7 @@ fn by_pipeline(call: &Call<'_>, asked: &Asked<'_>) -> Result<Vec<DocumentBuf>> {
         .append(c"mode", "primaryPreferred")
         .end()
         .append(c"$db", "admin");
-    let reply = command_of_server(call.server, command.finish().view())?;
+    let reply = call.server.run_own(command.finish().view())?;
     let cursor = reply.view().get("cursor").and_then(|cursor| cursor.as_document());
     if cursor.and_then(|cursor| cursor.get("id")).and_then(|id| id.as_i64()) != Some(0) {
         return Err(err!(BSONObjectTooLarge, "the users do not fit into one reply: ask for fewer of them"));

@@ -5,13 +5,14 @@
 
 use crate::access::{Action, Needs};
 use crate::call::{Answer, Call};
-use crate::command::{Command, Kind};
+use crate::command::Kind;
+use crate::row::Row;
 use base::bson::{Builder, FieldName, Value};
 use base::{Result, err};
 use database::validate::{Depth, IndexFindings};
 
 /// The row of `validate`.
-pub(crate) const VALIDATE: Command = Command::new(
+pub(crate) const VALIDATE: Row = Row::new(
     "validate",
     Kind::Read,
     "Checks that documents and indexes agree.",

@@ -2,9 +2,10 @@
 
 use crate::access::{Needs, needs};
 use crate::call::{Answer, Call};
-use crate::command::{Command, Kind};
+use crate::command::Kind;
 use crate::commands::aggregate;
 use crate::fields::Fields;
+use crate::row::Row;
 use base::bson::Array;
 use base::{ErrorCode, Result, err};
 use database::collection::Collection;
@@ -13,7 +14,7 @@ use database::collection::Collection;
 const ERRORS_MAX: usize = 15 * 1024 * 1024;
 
 /// The row of `validateDBMetadata`.
-pub(crate) const VALIDATE_METADATA: Command = Command::new(
+pub(crate) const VALIDATE_METADATA: Row = Row::new(
     "validateDBMetadata",
     Kind::Read,
     "Tells which views and indexes a version of the stable API doesn't have.",

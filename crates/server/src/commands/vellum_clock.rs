@@ -5,13 +5,14 @@
 
 use crate::access::{Action, Needs};
 use crate::call::{Answer, Call};
-use crate::command::{Command, Kind};
+use crate::command::Kind;
+use crate::row::Row;
 use base::bson::Value;
 use base::{Result, err};
 use database::SettableClock;
 
 /// The row of `vellumClock`.
-pub(crate) const VELLUM_CLOCK: Command = Command::new(
+pub(crate) const VELLUM_CLOCK: Row = Row::new(
     "vellumClock",
     Kind::Admin,
     "Shows, sets, freezes and advances the clock.",

@@ -3,7 +3,8 @@
 
 use crate::access::{Action, Needs};
 use crate::call::{Answer, Call};
-use crate::command::{Command, Kind};
+use crate::command::Kind;
+use crate::row::Row;
 use base::Result;
 use base::bson::{Builder, FieldName};
 use database::{Reads, Span};
@@ -12,7 +13,7 @@ use database::{Reads, Span};
 const CLOSE: f64 = 0.002;
 
 /// The row of `vellumWorkingSet`.
-pub(crate) const WORKING_SET: Command = Command::new(
+pub(crate) const WORKING_SET: Row = Row::new(
     "vellumWorkingSet",
     Kind::Admin,
     "Shows how often reads would hit with other sizes of the cache, by collection and index.",

@@ -1,8 +1,9 @@
 //! Requests of the web page, run as commands of the table with the privileges of its user.
 
 use super::users::Guest;
-use super::{Answer, Peer, Request, Response, sessions, users};
-use crate::access::{self, Action, Resource};
+use super::{Answer, Peer, Request, Response, cookies, users};
+use crate::access::{Action, Resource};
+use crate::auth;
 use crate::call::Answer as Polled;
 use crate::names::UserName;
 use crate::request::Request as Command;
@@ -27,7 +28,7 @@ pub(super) fn session(server: &Server, request: &Request<'_>, peer: Peer) -> Ans
         }
         Err(answer) => return answer,
     };
-    let may = |action| access::may(server, &guest.state, Resource::Cluster, action);
+    let may = |action| auth::may(server, &guest.state, Resource::Cluster, action);
     let mut out = Builder::new();
     out.append(c"users", server.auth.enabled());
     if let Some(identity) = &guest.state.identity {
@@ -53,7 +54,7 @@ pub(super) fn operations(server: &Server, request: &Request<'_>, peer: Peer) -> 
         Ok(guest) => guest,
         Err(answer) => return answer,
     };
-    let own_alone = !access::may(server, &guest.state, Resource::Cluster, Action::Inprog);
+    let own_alone = !auth::may(server, &guest.state, Resource::Cluster, Action::Inprog);
     let mut command = Builder::new();
     command.append(c"currentOp", 1).append(c"$ownOps", own_alone).append(c"$db", "admin");
     let reply = match run(&mut guest, command.finish().view()) {
@@ -146,7 +147,7 @@ pub(super) fn log_in(server: &Server, request: &Request<'_>, peer: Peer) -> Answ
     };
     match server.http.sessions.begin(identity) {
         Ok(cookie) => {
-            Response::text(200, "logged in").with("Set-Cookie", &sessions::set_cookie(&cookie, peer)).into()
+            Response::text(200, "logged in").with("Set-Cookie", &cookies::set_cookie(&cookie, peer)).into()
         }
         Err(why) => Response::text(503, why).into(),
     }
@@ -157,10 +158,10 @@ pub(super) fn log_out(server: &Server, request: &Request<'_>, peer: Peer) -> Ans
     if let Err(answer) = users::guest(server, request, peer).and_then(|guest| may_change(guest, request)) {
         return answer;
     }
-    if let Some(cookie) = sessions::cookie_of(request, peer) {
+    if let Some(cookie) = cookies::cookie_of(request, peer) {
         server.http.sessions.keep(cookie, None);
     }
-    Response::text(200, "logged out").with("Set-Cookie", &sessions::set_cookie("", peer)).into()
+    Response::text(200, "logged out").with("Set-Cookie", &cookies::set_cookie("", peer)).into()
 }
 
 /// Refuses changes from foreign pages. A change requires an Origin header and a token that only the

@@ -1,14 +1,16 @@
 //! `/metrics`: the counters of `serverStatus` and more, in Prometheus' format. Times are in
 //! seconds, sizes in bytes.
 
+use super::Response;
 use super::exposition::{CONTENT_TYPE, Exposition, Kind::*};
 use super::users::Guest;
-use super::{PATHS, Response};
-use crate::access::{self, Action, Resource};
-use crate::command::COMMANDS;
+use crate::access::{Action, Resource};
+use crate::auth;
+use crate::commands::table;
 use crate::counters::{LOGINS, PROTOCOLS};
 use crate::figures::{Collections, Connections, Process};
 use crate::heap::process_bytes;
+use crate::http_state::PATHS;
 use crate::logging::now_millis;
 use crate::operations::{DatabaseOperations, SPANS};
 use crate::server::Server;
@@ -27,7 +29,7 @@ const OTHERS: &str = "all others";
 
 /// Returns all metrics to a user with the serverStatus privilege.
 pub(super) fn answer(server: &Server, guest: &Guest<'_>) -> Response {
-    if !access::may(server, &guest.state, Resource::Cluster, Action::ServerStatus) {
+    if !auth::may(server, &guest.state, Resource::Cluster, Action::ServerStatus) {
         return Response::text(403, "that takes the right to serverStatus, which clusterMonitor has");
     }
     let mut out = Exposition::default();
@@ -80,7 +82,7 @@ fn operations(server: &Server, out: &mut Exposition) {
         "" => OTHERS.to_string(),
         name => name.to_string(),
     };
-    let command = |at: usize| COMMANDS.get(at).map_or("", |command| command.name);
+    let command = table::name_at;
     let mut family = out.family(
         "vellum_operation_duration_seconds",
         Histogram,
@@ -299,7 +301,7 @@ fn collections(server: &Server, guest: &Guest<'_>, out: &mut Exposition) -> Resu
         family.sample(&[("kind", kind)], count);
     }
     let sees = |database: &str, name: &str| {
-        access::may(server, &guest.state, Resource::Collection(database, name), Action::CollStats)
+        auth::may(server, &guest.state, Resource::Collection(database, name), Action::CollStats)
     };
     let mut shown: Vec<_> = catalog
         .all()

@@ -5,6 +5,7 @@
 //! returns.
 
 mod commands;
+mod cookies;
 mod exposition;
 mod gate;
 mod health;
@@ -13,29 +14,16 @@ mod metrics;
 mod page;
 mod request;
 mod response;
-mod sessions;
 mod users;
 
-use crate::counter::Counter;
-use crate::operations::Times;
-use crate::places::Places;
+use crate::http_state::PATHS;
 use crate::server::Server;
-pub(crate) use history::INTERVAL as HISTORY_INTERVAL;
+pub(crate) use history::sample;
 pub(crate) use request::{Malformed, Request};
 pub(crate) use response::Response;
 use std::net::SocketAddr;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::OnceLock;
 use std::time::{Duration, Instant};
-
-/// Address and host names of the HTTP server.
-#[derive(Clone, Debug, PartialEq)]
-pub struct HttpOptions {
-    /// Address and port; 0 selects a free port.
-    pub address: SocketAddr,
-    /// Accepted host names, in addition to addresses and `localhost`.
-    pub names: Vec<String>,
-}
 
 /// Returns the length of the request at the start of these bytes, if it is valid. Only for fuzzing.
 pub fn request_length(bytes: &[u8]) -> Option<usize> {
@@ -43,50 +31,6 @@ pub fn request_length(bytes: &[u8]) -> Option<usize> {
     let _ = (request.parameter("q"), request.body_parameter("q"));
     Some(length)
 }
-
-/// State and counters of HTTP.
-#[derive(Default)]
-pub(crate) struct Http {
-    /// Listening address, set when the server listens.
-    pub(crate) address: OnceLock<SocketAddr>,
-    /// Address of the MongoDB protocol for local clients.
-    pub(crate) server: OnceLock<String>,
-    /// Operations over time.
-    pub(crate) history: history::History,
-    /// Connection limit.
-    pub(crate) places: Places,
-    /// Connections refused by the limit.
-    pub(crate) rejected: Counter,
-    /// Responses by path, in the order of [`PATHS`], with one entry for other paths.
-    requests: [Answers; PATHS.len() + 1],
-    /// Token that authorizes changes while access control is off.
-    token: OnceLock<String>,
-    sessions: sessions::Sessions,
-}
-
-/// Responses to requests for one path.
-#[derive(Default)]
-struct Answers {
-    /// Counts by status class, from 2xx.
-    by_class: [Counter; 4],
-    times: Times,
-}
-
-/// Valid paths.
-const PATHS: [&str; 12] = [
-    "/",
-    "/healthz",
-    "/history",
-    "/kill",
-    "/login",
-    "/logout",
-    "/metrics",
-    "/operations",
-    "/readyz",
-    "/session",
-    "/slow",
-    "/working-set",
-];
 
 /// Connection of a request.
 #[derive(Clone, Copy)]
@@ -124,18 +68,6 @@ pub(crate) fn answer(server: &Server, request: &Request<'_>, peer: Peer) -> Answ
         server.http.count(request.path, response.status, began.elapsed());
     }
     answer
-}
-
-impl Http {
-    /// Counts a response.
-    pub(crate) fn count(&self, path: &str, status: u16, took: Duration) {
-        let at = PATHS.iter().position(|known| *known == path).unwrap_or(PATHS.len());
-        let Some(answers) = self.requests.get(at) else { return };
-        answers.times.note(took);
-        if let Some(count) = answers.by_class.get(usize::from(status / 100).saturating_sub(2)) {
-            count.add(1);
-        }
-    }
 }
 
 fn route(server: &Server, request: &Request<'_>, peer: Peer) -> Answer {

@@ -1,6 +1,7 @@
 //! Tests of requests without a socket: paths, methods, users.
 
 use super::*;
+use crate::http_state::HttpOptions;
 use crate::local::LocalConnection;
 use crate::server::Settings;
 use base::bson::extended_json::parse;

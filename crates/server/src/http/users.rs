@@ -1,7 +1,7 @@
 //! Users of HTTP requests. With access control, HTTP requires the same users: by name and password,
 //! over TLS or from this machine.
 
-use super::{Answer, Peer, Request, Response, sessions};
+use super::{Answer, Peer, Request, Response, cookies};
 use crate::auth::login;
 use crate::auth::password;
 use crate::connection::ConnectionState;
@@ -47,7 +47,7 @@ pub(super) fn guest<'a>(server: &'a Server, request: &Request<'_>, peer: Peer) -
         guest.token = server.http_token().map(str::to_string);
         return Ok(guest);
     }
-    if let Some(cookie) = sessions::cookie_of(request, peer)
+    if let Some(cookie) = cookies::cookie_of(request, peer)
         && let Some(session) = server.http.sessions.get(cookie)
     {
         guest.state.identity = Some(session.identity);

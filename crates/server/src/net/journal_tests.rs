@@ -2,7 +2,7 @@
 //! unsynced data.
 
 use super::tests::Running;
-use crate::command;
+use crate::commands::table;
 use crate::server::Settings;
 use base::bson::{Document, DocumentBuf, extended_json::parse};
 use std::io::{Read, Write};
@@ -117,7 +117,7 @@ fn what_a_commit_waited_counts_as_its_time() {
     ask(&mut socket, &insert(0));
     files.slow_syncs(Duration::from_millis(30));
     ask(&mut socket, &insert(1));
-    let at = command::position("insert").unwrap();
+    let at = table::position("insert").unwrap();
     let took = running.server.counters.operations.sums()[at].micros;
     assert!(took >= 30_000, "{took}");
     // Slow enough for an entry of the slow query, which parses the request once more.

@@ -5,6 +5,7 @@ use super::tls_stream::TlsStream;
 use super::{race, stream};
 use crate::blocking::in_place;
 use crate::http::{self, Answer, Malformed, Peer, Request, Response};
+use crate::http_state;
 use crate::places::Place;
 use crate::server::Server;
 use std::io;
@@ -53,12 +54,12 @@ pub(super) async fn listen(server: &Arc<Server>) -> io::Result<()> {
 
 /// Samples the operations while the server exists.
 async fn sample(server: Weak<Server>) {
-    let mut ticks = tokio::time::interval(http::HISTORY_INTERVAL);
+    let mut ticks = tokio::time::interval(http_state::INTERVAL);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Skip);
     loop {
         ticks.tick().await;
         let Some(server) = server.upgrade() else { return };
-        server.http.history.sample(&server);
+        http::sample(&server);
     }
 }
 

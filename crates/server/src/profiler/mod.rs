@@ -2,25 +2,20 @@
 //!
 //! A database has a level (0: none, 1: slow, 2: all) and optionally a filter, which replaces
 //! `slowms` and `sampleRate`. These two apply to the whole server. While no database has a level or
-//! filter, an operation costs two more comparisons. The entry of an operation is built after its
-//! end ([`entry`]). Results of single statements are recorded while they run ([`Notes`]).
+//! filter, an operation costs two more comparisons. The module `finished` builds the entry of an
+//! operation after its end. Results of single statements are recorded while they run ([`Notes`]).
 
 mod advice;
-mod entry;
 mod notes;
 mod shapes;
 mod slow;
 
-pub(crate) use entry::Finished;
 pub(crate) use notes::{Note, Notes};
 pub(crate) use shapes::Shapes;
 pub(crate) use slow::SlowOperations;
 
-use crate::logging::now_millis;
-use crate::server::Server;
-use base::bson::{Document, DocumentBuf};
-use database::Operation;
-use database::language::{Context, Matcher};
+use base::bson::DocumentBuf;
+use database::language::Matcher;
 use parking_lot::RwLock;
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -44,6 +39,12 @@ pub(crate) struct Filter {
     pub(crate) matcher: Arc<Matcher>,
 }
 
+/// An entry of `system.profile`.
+pub(crate) struct Entry {
+    pub(crate) document: DocumentBuf,
+    pub(crate) took: Duration,
+}
+
 /// Settings of all databases.
 #[derive(Default)]
 pub(crate) struct Profiler {
@@ -51,7 +52,7 @@ pub(crate) struct Profiler {
     any: AtomicBool,
     settings: RwLock<HashMap<String, Arc<Setting>>>,
     /// Settings of databases without their own.
-    default: Option<Arc<Setting>>,
+    pub(crate) default: Option<Arc<Setting>>,
     /// Threshold and sample rate of slow operations.
     pub(crate) slow: SlowOperations,
     /// Slow operations by shape.
@@ -89,67 +90,5 @@ impl Profiler {
     pub(crate) fn set(&self, database: &str, setting: Setting) {
         self.settings.write().insert(database.to_string(), Arc::new(setting));
         self.any.store(true, Relaxed);
-    }
-}
-
-/// Writes the entry of a finished operation to `system.profile` or the log. `setting` is the
-/// database's setting at the start of the operation.
-pub(crate) fn tell(server: &Server, setting: Option<&Setting>, finished: &Finished<'_>) {
-    let slow = |took: Duration| server.profiler.slow.logs(took, || server.random());
-    let Some(setting) = setting else {
-        // The operation is slow, otherwise the function has returned. The log may receive only a
-        // sample.
-        let entries = finished.entries();
-        entries.iter().for_each(|entry| server.profiler.shapes.add(finished.command.name, entry));
-        if slow(finished.took) {
-            finished.log(&entries);
-        }
-        return;
-    };
-    let (mut logged, mut kept) = (Vec::new(), Vec::new());
-    for entry in finished.entries() {
-        if server.profiler.slow.is_slow(entry.took) {
-            server.profiler.shapes.add(finished.command.name, &entry);
-        }
-        let chosen = match &setting.filter {
-            Some(filter) => filter.chooses(entry.document.view(), server),
-            None => slow(entry.took),
-        };
-        let is_kept = setting.level == 2 || (setting.level == 1 && chosen);
-        if is_kept {
-            kept.push(entry.document.clone());
-        }
-        if chosen {
-            logged.push(entry);
-        }
-    }
-    finished.log(&logged);
-    for document in kept {
-        keep(server, finished.request.database, document.view());
-    }
-}
-
-impl Filter {
-    fn chooses(&self, entry: Document<'_>, server: &Server) -> bool {
-        // A filter that fails on an entry does not select it.
-        self.matcher.matches(entry, &context(server)).unwrap_or(false)
-    }
-}
-
-/// Returns the evaluation context of filters and entries.
-pub(crate) fn context(server: &Server) -> Context {
-    Context::new(now_millis(), server.random(), Arc::new(Operation::new(0)))
-}
-
-/// Adds an entry to `system.profile`. Creates the collection if the level was set for all
-/// databases.
-fn keep(server: &Server, database: &str, entry: Document<'_>) {
-    let context = context(server);
-    let made = match server.profiler.default {
-        Some(_) => server.database.create_profile(&Operation::new(0), database, &context),
-        None => Ok(()),
-    };
-    if let Err(error) = made.and_then(|()| server.database.profile(database, entry, context)) {
-        log::warn!("an operation on {database} couldn't be profiled: {error}");
     }
 }

@@ -3,8 +3,8 @@
 //! Only slow operations are stored, so fast operations cost nothing. Shapes beyond a limit are only
 //! counted.
 
-use super::advice;
-use super::entry::Entry;
+use super::{Entry, advice};
+use crate::logging::now_millis;
 use base::Namespace;
 use base::bson::{Builder, Document, DocumentBuf, Value};
 use database::{Database, filter_shape};
@@ -48,7 +48,7 @@ struct Sums {
 
 impl Shapes {
     /// Adds a slow operation.
-    pub(super) fn add(&self, command: &'static str, entry: &Entry) {
+    pub(crate) fn add(&self, command: &'static str, entry: &Entry) {
         let document = entry.document.view();
         let text = |name: &str| document.get(name).and_then(|text| text.as_str());
         let number = |name: &str| document.get(name).and_then(|number| number.as_i64()).unwrap_or(0);
@@ -74,7 +74,7 @@ impl Shapes {
         sums.docs_examined += number("docsExamined");
         sums.returned += ["nreturned", "nMatched", "ndeleted"].into_iter().map(number).sum::<i64>();
         sums.plan = text("planSummary").map(str::to_string);
-        sums.last = super::now_millis();
+        sums.last = now_millis();
     }
 
     /// Appends all shapes, sorted by total time, with a suggested index for each shape that still

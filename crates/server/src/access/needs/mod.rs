@@ -17,12 +17,11 @@ pub(crate) use pipeline::aggregate;
 pub(crate) use server::*;
 pub(crate) use users::*;
 
+use super::Identity;
 use super::action::{Action, Actions};
 use super::privilege::Privileges;
 use super::resource::{OwnedResource, Resource};
 use crate::activity::Activities;
-use crate::auth::Identity;
-use crate::command;
 use crate::names::UserName;
 use base::bson::{Document, Value};
 use base::{Result, err};
@@ -69,6 +68,8 @@ pub(crate) struct Asked<'a> {
     pub(crate) activities: &'a Activities,
     /// The open cursors.
     pub(crate) store: &'a Database,
+    /// Needs of the command with a name, for commands that contain others.
+    pub(crate) needs_of: fn(&str) -> Option<Needs>,
     /// Records the needed privileges, if requested.
     pub(crate) record: Option<Vec<Needed>>,
 }
@@ -159,7 +160,7 @@ impl<'a> Asked<'a> {
     pub(crate) fn check_other(&mut self, database: &str, body: Document<'_>) -> Result<()> {
         let name = body.first().map_or("", |first| first.name());
         // The handler refuses an unknown command.
-        let Some(command) = command::find(name) else { return Ok(()) };
+        let Some(needs) = (self.needs_of)(name) else { return Ok(()) };
         let none = Sequences::default();
         let mut other = Asked {
             privileges: self.privileges,
@@ -169,9 +170,10 @@ impl<'a> Asked<'a> {
             sequences: &none,
             activities: self.activities,
             store: self.store,
+            needs_of: self.needs_of,
             record: self.record.take(),
         };
-        let checked = other.check(&command.needs);
+        let checked = other.check(&needs);
         let record = other.record;
         self.record = record;
         checked

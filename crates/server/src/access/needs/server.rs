@@ -155,9 +155,7 @@ fn applied(asked: &mut Asked<'_>, kind: &str, name: &str, operation: Document<'_
                     let collection = command.first().and_then(|first| first.value().as_str());
                     asked.need(Resource::named(database, collection), Action::DropIndex)
                 }
-                name if crate::command::find(name).is_none() => {
-                    asked.need(Resource::Cluster, Action::Internal)
-                }
+                name if (asked.needs_of)(name).is_none() => asked.need(Resource::Cluster, Action::Internal),
                 _ => asked.check_other(database, command),
             }
         }

@@ -5,7 +5,7 @@ mod scenes;
 mod table;
 mod wild;
 
-use crate::auth::Identity;
+use crate::access::Identity;
 use crate::connection::ConnectionState;
 use crate::names::UserName;
 use crate::request;

@@ -1,12 +1,12 @@
 //! Each command with each built-in role: the table in docs/security.md, with a test of each cell.
 
-use super::super::asked;
 use super::super::builtin::{BUILTIN, Builtin};
 use super::super::needs::Needed;
 use super::super::resource::OwnedResource;
 use super::samples::{SAMPLES, held};
 use super::{Client, guarded, parse, system};
-use crate::command::{self, COMMANDS};
+use crate::auth;
+use crate::commands::table;
 use crate::server::Server;
 use std::fmt::Write;
 use std::path::Path;
@@ -41,15 +41,15 @@ fn furnished() -> Arc<Server> {
 fn declared(client: &Client, sample: &str) -> (bool, Vec<Needed>) {
     let sample = parse(sample);
     let request = Request::new(sample.view(), Sequences::default()).unwrap();
-    let mut asked = asked(&client.server, &client.state, &request);
+    let mut asked = auth::asked(&client.server, &client.state, &request).unwrap();
     asked.record = Some(Vec::new());
-    let allowed = asked.check(&command::find(request.name()).unwrap().needs).is_ok();
+    let allowed = asked.check(&table::find(request.name()).unwrap().needs).is_ok();
     (allowed, asked.record.unwrap_or_default())
 }
 
 #[test]
 fn every_command_has_a_sample() {
-    for command in COMMANDS {
+    for command in table::commands() {
         let is_login = command.name.starts_with("sasl") || command.name == "logout";
         assert!(
             is_login || SAMPLES.iter().any(|(name, _)| command_of(name) == command.name),
@@ -278,7 +278,7 @@ fn tables() -> String {
     let mut users = Vec::new();
     let mut rows = Vec::new();
     for (name, sample) in SAMPLES {
-        let command = command::find(command_of(name)).unwrap();
+        let command = table::find(command_of(name)).unwrap();
         let (_, needed) = declared(&system, sample);
         match needed.is_empty() {
             true if command.without_auth => free.push(format!("`{name}`")),

@@ -3,7 +3,7 @@
 use super::{Options, Results, checks, object, uuid};
 use crate::arguments::Arguments;
 use crate::call::{Answer, Call};
-use crate::command::{self, COMMANDS};
+use crate::commands::table;
 use crate::write_concern::WriteConcern;
 use base::bson::{Builder, Document, DocumentBuf, Element, Value};
 use base::{Error, ErrorCode, Namespace, Result, err};
@@ -66,8 +66,8 @@ pub(super) fn apply(call: &mut Call<'_>, operation: Document<'_>, options: Optio
 fn run(call: &mut Call<'_>, database: &str, command: DocumentBuf) -> Result<()> {
     let body = command.view();
     let request = Request { body, database, sequences: Sequences::default() };
-    let row = command::position(request.name()).and_then(|at| COMMANDS.get(at));
-    let row = row.ok_or_else(|| err!(CommandNotFound, "no such command: '{}'", request.name()))?;
+    let name = request.name();
+    let row = table::row(name).ok_or_else(|| err!(CommandNotFound, "no such command: '{name}'"))?;
     let arguments = Arguments {
         session: call.arguments.session,
         max_time: call.arguments.max_time,
@@ -81,7 +81,7 @@ fn run(call: &mut Call<'_>, database: &str, command: DocumentBuf) -> Result<()> 
         connection: &mut *call.connection,
         progress: &mut *call.progress,
         request: &request,
-        command: row,
+        command: &row.command,
         arguments,
         reply: &mut reply,
         transaction: None,
@@ -96,7 +96,7 @@ fn run(call: &mut Call<'_>, database: &str, command: DocumentBuf) -> Result<()> 
     match (row.run)(&mut inner)? {
         Answer::Done => Ok(()),
         Answer::Wait(_) | Answer::Close => {
-            Err(err!(InternalError, "{} in applyOps didn't end at once", row.name))
+            Err(err!(InternalError, "{} in applyOps didn't end at once", row.command.name))
         }
     }
 }

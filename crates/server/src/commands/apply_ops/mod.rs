@@ -10,18 +10,14 @@ mod document;
 
 use crate::access::{Needs, needs};
 use crate::call::{Answer, Call};
-use crate::command::{Command, Kind};
+use crate::command::Kind;
+use crate::row::Row;
 use base::bson::{Builder, Document, Value};
 use base::{Error, ErrorCode, Result, err};
 
-/// The row in the command table.
-pub(crate) const APPLY_OPS: Command = Command::new(
-    "applyOps",
-    Kind::Write,
-    "Applies entries of an oplog.",
-    apply_ops,
-    Needs::By(needs::apply_ops),
-);
+/// Position in the command table.
+pub(crate) const APPLY_OPS: Row =
+    Row::new("applyOps", Kind::Write, "Applies entries of an oplog.", apply_ops, Needs::By(needs::apply_ops));
 
 /// Options that apply to all operations of a command.
 #[derive(Clone, Copy)]

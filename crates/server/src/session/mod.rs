@@ -6,7 +6,6 @@
 //! of running again.
 
 use crate::session_id;
-use crate::transaction::Transaction;
 use crate::turn::{HasLine, Line};
 use base::bson::{Builder, Document, DocumentBuf, Value};
 use base::random::Random;
@@ -17,6 +16,11 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::time::Instant;
+
+mod transaction;
+
+use transaction::Transaction;
+pub(crate) use transaction::TransactionCounters;
 
 /// Idle timeout of a session in minutes, which hello reports.
 pub(crate) const TIMEOUT_MINUTES: i32 = 30;

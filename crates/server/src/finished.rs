@@ -1,13 +1,16 @@
 //! Profiler and log entries of an operation: MongoDB's fields, where Vellum has a value for them.
 
-use super::{Note, Notes};
-use crate::access::redact;
-use crate::auth::redact::is_secret;
+use crate::auth::redact::{self, is_secret};
 use crate::command::Command;
 use crate::connection::ConnectionState;
 use crate::logging::now_millis;
+use crate::profiler::{Entry, Filter, Note, Notes, Setting};
+use crate::server::Server;
 use base::Error;
 use base::bson::{Builder, Document, DocumentBuf, Value};
+use database::Operation;
+use database::language::Context;
+use std::sync::Arc;
 use std::time::Duration;
 use wire::request::Request;
 
@@ -30,10 +33,64 @@ pub(crate) struct Finished<'a> {
     pub(crate) took: Duration,
 }
 
-/// An entry of `system.profile`.
-pub(crate) struct Entry {
-    pub(crate) document: DocumentBuf,
-    pub(crate) took: Duration,
+/// Writes the entry of a finished operation to `system.profile` or the log. `setting` is the
+/// database's setting at the start of the operation.
+pub(crate) fn tell(server: &Server, setting: Option<&Setting>, finished: &Finished<'_>) {
+    let slow = |took: Duration| server.profiler.slow.logs(took, || server.random());
+    let Some(setting) = setting else {
+        // The operation is slow, otherwise the function has returned. The log may receive only a
+        // sample.
+        let entries = finished.entries();
+        entries.iter().for_each(|entry| server.profiler.shapes.add(finished.command.name, entry));
+        if slow(finished.took) {
+            finished.log(&entries);
+        }
+        return;
+    };
+    let (mut logged, mut kept) = (Vec::new(), Vec::new());
+    for entry in finished.entries() {
+        if server.profiler.slow.is_slow(entry.took) {
+            server.profiler.shapes.add(finished.command.name, &entry);
+        }
+        let chosen = match &setting.filter {
+            Some(filter) => chooses(filter, entry.document.view(), server),
+            None => slow(entry.took),
+        };
+        let is_kept = setting.level == 2 || (setting.level == 1 && chosen);
+        if is_kept {
+            kept.push(entry.document.clone());
+        }
+        if chosen {
+            logged.push(entry);
+        }
+    }
+    finished.log(&logged);
+    for document in kept {
+        keep(server, finished.request.database, document.view());
+    }
+}
+
+fn chooses(filter: &Filter, entry: Document<'_>, server: &Server) -> bool {
+    // A filter that fails on an entry does not select it.
+    filter.matcher.matches(entry, &context(server)).unwrap_or(false)
+}
+
+/// Returns the evaluation context of filters and entries.
+pub(crate) fn context(server: &Server) -> Context {
+    Context::new(now_millis(), server.random(), Arc::new(Operation::new(0)))
+}
+
+/// Adds an entry to `system.profile`. Creates the collection if the level was set for all
+/// databases.
+fn keep(server: &Server, database: &str, entry: Document<'_>) {
+    let context = context(server);
+    let made = match server.profiler.default {
+        Some(_) => server.database.create_profile(&Operation::new(0), database, &context),
+        None => Ok(()),
+    };
+    if let Err(error) = made.and_then(|()| server.database.profile(database, entry, context)) {
+        log::warn!("an operation on {database} couldn't be profiled: {error}");
+    }
 }
 
 /// Returns the kind of an operation.
@@ -50,7 +107,7 @@ fn kind(command: &str) -> &'static str {
 
 impl Finished<'_> {
     /// Returns one entry, or one for each statement of an update or delete.
-    pub(super) fn entries(&self) -> Vec<Entry> {
+    fn entries(&self) -> Vec<Entry> {
         match &self.notes {
             Some(notes) if !notes.list.is_empty() => {
                 notes.list.iter().map(|note| self.of_statement(note)).collect()
@@ -151,7 +208,7 @@ impl Finished<'_> {
     }
 
     /// Writes a log line for each entry.
-    pub(super) fn log(&self, entries: &[Entry]) {
+    fn log(&self, entries: &[Entry]) {
         for Entry { document, took } in entries {
             let entry = document.view();
             let number = |name: &str| entry.get(name).and_then(|n| n.as_i64()).unwrap_or(0);

@@ -1,6 +1,6 @@
 //! Identity of an authenticated connection.
 
-use crate::access::Privileges;
+use super::Privileges;
 use crate::names::{RoleName, UserName};
 use std::sync::Arc;
 use std::time::Instant;

@@ -5,13 +5,11 @@
 //! statement aborts it. Statements of a session run one after another. Only the lifetime limit,
 //! killSessions and the end of the session change the state concurrently.
 
-use crate::arguments::Arguments;
-use crate::read_concern::ReadConcern;
-use crate::server::Server;
-use crate::session::Session;
+use super::Session;
+use crate::read_concern::{Asked, ReadConcern};
 use crate::session_id;
 use base::bson::{Builder, Value};
-use base::{Error, ErrorCode, Result, err};
+use base::{Error, Result, err};
 use database::{Committed, Database, OpenTransaction, Operation, RetryKey};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering::Relaxed};
@@ -84,10 +82,11 @@ impl Session {
     /// ConflictingOperationInProgress; a snapshot that no longer exists.
     pub(crate) fn enter_transaction(
         &self,
-        server: &Server,
+        database: &Arc<Database>,
+        counters: &TransactionCounters,
         number: i64,
         starts: bool,
-        arguments: &Arguments<'_>,
+        concern: &Asked,
     ) -> Result<Arc<OpenTransaction>> {
         let mut own = self.transaction.lock();
         let newest = own.newest(self);
@@ -99,35 +98,40 @@ impl Session {
                     "Only servers in a sharded cluster can start a new transaction at the active transaction number"
                 ));
             }
-            own.abort(server);
+            own.abort(database, counters);
             // The store may be remote and its connections busy. Other readers of the session must
             // not wait meanwhile. Other statements wait for their turn.
             drop(own);
             let retry = RetryKey { session: self.id, number, statement: 0 };
-            let transaction = server.database.begin_transaction(arguments.read_concern.at, Some(retry))?;
-            server.transactions.started.fetch_add(1, Relaxed);
-            server.transactions.open.fetch_add(1, Relaxed);
+            let transaction = database.begin_transaction(concern.at, Some(retry))?;
+            counters.started.fetch_add(1, Relaxed);
+            counters.open.fetch_add(1, Relaxed);
             own = self.transaction.lock();
             own.number = Some(number);
             own.state = State::Open(Open {
                 transaction,
                 began: Instant::now(),
-                began_millis: server.database.now_millis(),
-                read_concern: arguments.read_concern.level,
+                began_millis: database.now_millis(),
+                read_concern: concern.level,
                 active: Duration::ZERO,
                 running: None,
             });
         }
         own.current(self, number)?;
-        own.run(server)
+        own.run(database, counters)
     }
 
     /// Marks the end of a statement. A failure aborts the transaction.
-    pub(crate) fn leave_transaction(&self, server: &Server, failed: bool) {
+    pub(crate) fn leave_transaction(
+        &self,
+        database: &Database,
+        counters: &TransactionCounters,
+        failed: bool,
+    ) {
         let mut own = self.transaction.lock();
-        own.pause(server);
+        own.pause(counters);
         if failed {
-            own.abort(server);
+            own.abort(database, counters);
         }
     }
 
@@ -137,22 +141,11 @@ impl Session {
     /// Errors: NoSuchTransaction, TransactionTooOld, errors of the commit.
     pub(crate) fn commit_transaction(
         &self,
-        server: &Server,
+        database: &Database,
+        counters: &TransactionCounters,
         operation: &Operation,
         number: i64,
     ) -> Result<Committed> {
-        match self.commit_own(server, operation, number) {
-            // Another server of the shared store may have committed it, or this server may have
-            // lost the reply.
-            Err(error) if error.code() == ErrorCode::NoSuchTransaction && server.settings.shared => {
-                let found = server.database.find_transaction(operation, self.id, number)?;
-                found.ok_or(error)
-            }
-            outcome => outcome,
-        }
-    }
-
-    fn commit_own(&self, server: &Server, operation: &Operation, number: i64) -> Result<Committed> {
         let mut own = self.transaction.lock();
         own.find(self, number)?;
         match std::mem::replace(&mut own.state, State::Committing) {
@@ -173,13 +166,12 @@ impl Session {
                 // The commit may wait for room in the journal and for fsyncUnlock. Readers of the
                 // session must not wait meanwhile.
                 drop(own);
-                let outcome = server.database.commit_transaction(operation, &open.transaction);
-                server.transactions.open.fetch_sub(1, Relaxed);
+                let outcome = database.commit_transaction(operation, &open.transaction);
+                counters.open.fetch_sub(1, Relaxed);
                 self.transaction.lock().state = match &outcome {
                     Ok(committed) => State::Committed(*committed),
                     Err(_) => State::Aborted,
                 };
-                let counters = &server.transactions;
                 let counter = if outcome.is_ok() { &counters.committed } else { &counters.aborted };
                 counter.fetch_add(1, Relaxed);
                 outcome
@@ -190,7 +182,12 @@ impl Session {
     /// Aborts the transaction with this number.
     ///
     /// Errors: NoSuchTransaction, TransactionCommitted, TransactionTooOld.
-    pub(crate) fn abort_transaction(&self, server: &Server, number: i64) -> Result<()> {
+    pub(crate) fn abort_transaction(
+        &self,
+        database: &Database,
+        counters: &TransactionCounters,
+        number: i64,
+    ) -> Result<()> {
         let mut own = self.transaction.lock();
         own.find(self, number)?;
         match &own.state {
@@ -198,7 +195,7 @@ impl Session {
             State::Aborted => Err(aborted(number)),
             State::Committing | State::Committed(_) => Err(committed(number)),
             State::Open(_) => {
-                own.abort(server);
+                own.abort(database, counters);
                 Ok(())
             }
         }
@@ -206,11 +203,16 @@ impl Session {
 
     /// Aborts the open transaction, if any, for example at the end of the session.
     pub(crate) fn abort_any_transaction(&self, database: &Database, counters: &TransactionCounters) {
-        self.transaction.lock().abort_in(database, counters);
+        self.transaction.lock().abort(database, counters);
     }
 
     /// Aborts the transaction if it is older than the limit. Returns true if it was.
-    pub(crate) fn expire_transaction(&self, server: &Server, limit: Duration) -> bool {
+    pub(crate) fn expire_transaction(
+        &self,
+        database: &Database,
+        counters: &TransactionCounters,
+        limit: Duration,
+    ) -> bool {
         let mut own = self.transaction.lock();
         let expired = matches!(&own.state, State::Open(open) if open.began.elapsed() >= limit);
         if expired {
@@ -220,7 +222,7 @@ impl Session {
                 own.number.unwrap_or_default(),
                 session_id::text(&self.id)
             );
-            own.abort(server);
+            own.abort(database, counters);
         }
         expired
     }
@@ -229,7 +231,12 @@ impl Session {
     ///
     /// Errors: TransactionTooOld; IncompleteTransactionHistory if the number belongs to a
     /// transaction.
-    pub(crate) fn pass_transaction(&self, server: &Server, number: i64) -> Result<()> {
+    pub(crate) fn pass_transaction(
+        &self,
+        database: &Database,
+        counters: &TransactionCounters,
+        number: i64,
+    ) -> Result<()> {
         let mut own = self.transaction.lock();
         match own.number {
             Some(newest) if newest > number => Err(err!(
@@ -243,7 +250,7 @@ impl Session {
                 "Cannot retry a retryable write that has been converted into a transaction"
             )),
             _ => {
-                own.abort(server);
+                own.abort(database, counters);
                 Ok(())
             }
         }
@@ -333,33 +340,29 @@ impl Transaction {
     }
 
     /// Begins a statement of the open transaction.
-    fn run(&mut self, server: &Server) -> Result<Arc<OpenTransaction>> {
+    fn run(&mut self, database: &Database, counters: &TransactionCounters) -> Result<Arc<OpenTransaction>> {
         let number = self.number.unwrap_or(-1);
         let State::Open(open) = &mut self.state else { return Err(aborted(number)) };
         if open.transaction.has_lost_snapshot() {
             let error = open.transaction.ended_error();
-            self.abort(server);
+            self.abort(database, counters);
             return Err(error);
         }
         open.running = Some(Instant::now());
-        server.transactions.active.fetch_add(1, Relaxed);
+        counters.active.fetch_add(1, Relaxed);
         Ok(open.transaction.clone())
     }
 
-    fn pause(&mut self, server: &Server) {
+    fn pause(&mut self, counters: &TransactionCounters) {
         if let State::Open(open) = &mut self.state
             && let Some(since) = open.running.take()
         {
             open.active += since.elapsed();
         }
-        server.transactions.active.fetch_sub(1, Relaxed);
+        counters.active.fetch_sub(1, Relaxed);
     }
 
-    fn abort(&mut self, server: &Server) {
-        self.abort_in(&server.database, &server.transactions);
-    }
-
-    fn abort_in(&mut self, database: &Database, counters: &TransactionCounters) {
+    fn abort(&mut self, database: &Database, counters: &TransactionCounters) {
         if let State::Open(open) = &self.state {
             database.abort_transaction(&open.transaction);
             counters.open.fetch_sub(1, Relaxed);

@@ -1,6 +1,7 @@
 //! Owner of a logical session: the user of the connection that names it.
 
-use super::{Action, Resource, is_asked, privileges};
+use super::{is_asked, privileges};
+use crate::access::{Action, Resource};
 use crate::connection::ConnectionState;
 use crate::server::Server;
 use crate::session_id::Named;

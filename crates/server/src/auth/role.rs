@@ -1,10 +1,10 @@
 //! User-defined roles: documents in `admin.system.roles` in MongoDB's form, and their resolution.
 
-use super::action::{Action, Actions};
-use super::builtin;
-use super::privilege::{Privilege, Privileges, add};
-use super::resource::Pattern;
-use crate::auth::store::{self, ROLES};
+use super::store::{self, ROLES};
+use crate::access::action::{Action, Actions};
+use crate::access::builtin;
+use crate::access::privilege::{Privilege, Privileges, add};
+use crate::access::resource::Pattern;
 use crate::names::RoleName;
 use crate::server::Server;
 use base::bson::{Builder, Document, DocumentBuf, FieldName, Value, ValueBuf};

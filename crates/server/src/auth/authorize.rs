@@ -1,0 +1,87 @@
+//! Check of a command's needs against the privileges of its connection. Without access control the
+//! check costs one branch.
+
+use super::{localhost_exception, redact};
+use crate::access::action::Actions;
+use crate::access::needs::Asked;
+use crate::access::privilege::Privilege;
+use crate::access::resource::Pattern;
+use crate::access::{Action, Privileges, Resource};
+use crate::command::Command;
+use crate::connection::ConnectionState;
+use crate::server::Server;
+use base::{ErrorCode, Result, err};
+use std::sync::LazyLock;
+use wire::request::Request;
+
+/// Privileges without authentication.
+static NOBODY: LazyLock<Privileges> = LazyLock::new(Privileges::default);
+
+/// Privileges of the localhost exception: a local client, while no user exists.
+static FIRST: LazyLock<Privileges> = LazyLock::new(|| {
+    use Action::*;
+    let granted: [(Pattern, &[Action]); 3] = [
+        (Pattern::Database("admin".into()), &[CreateUser, GrantRole]),
+        (Pattern::Database("$external".into()), &[CreateUser]),
+        (Pattern::Cluster, &[AddShard, IssueDirectShardOperations, ReplSetConfigure, ReplSetGetStatus]),
+    ];
+    Privileges::new(granted.map(|(resource, actions)| Privilege { resource, actions: Actions::of(actions) }))
+});
+
+/// Returns true if access control applies to this connection.
+pub(crate) fn is_asked(server: &Server, state: &ConnectionState) -> bool {
+    server.auth.enabled() && !state.is_system
+}
+
+/// Returns the privileges of the connection's user. Only valid with access control.
+pub(crate) fn privileges<'a>(server: &Server, state: &'a ConnectionState) -> &'a Privileges {
+    match &state.identity {
+        Some(identity) => &identity.privileges,
+        None if localhost_exception(server, state) => &FIRST,
+        None => &NOBODY,
+    }
+}
+
+/// Returns true if a connection may run an action. Always true without access control.
+pub(crate) fn may(server: &Server, state: &ConnectionState, resource: Resource<'_>, action: Action) -> bool {
+    !is_asked(server, state) || privileges(server, state).allows(resource, action)
+}
+
+/// Returns a request with the identity of its connection; `None` without access control.
+pub(crate) fn asked<'a>(
+    server: &'a Server,
+    state: &'a ConnectionState,
+    request: &'a Request<'a>,
+) -> Option<Asked<'a>> {
+    is_asked(server, state).then(|| Asked {
+        privileges: privileges(server, state),
+        identity: state.identity.as_deref(),
+        body: request.body,
+        database: request.database,
+        sequences: &request.sequences,
+        activities: &server.activities,
+        store: &server.database,
+        needs_of: server.commands.needs_of,
+        record: None,
+    })
+}
+
+/// Checks that the connection's user may run a command.
+///
+/// Errors: Unauthorized with MongoDB's text.
+pub(crate) fn authorize(
+    server: &Server,
+    state: &ConnectionState,
+    request: &Request<'_>,
+    command: &Command,
+) -> Result<()> {
+    let Some(mut asked) = asked(server, state, request) else { return Ok(()) };
+    state.activity.belongs_to(state.identity.as_ref().map(|identity| &identity.user));
+    asked.check(&command.needs).map_err(|error| match error.code() {
+        ErrorCode::Unauthorized => {
+            let shown = redact::shown(command, request.body);
+            err!(Unauthorized, "not authorized on {} to execute command {shown}", request.database)
+        }
+        _ => error,
+    })
+}

@@ -1,0 +1,226 @@
+//! Table of all commands, sorted by name.
+//!
+//! `listCommands`, the stable API, the counters of `serverStatus` and the dispatcher read it.
+//! [`ALIASES`] holds older spellings.
+
+use super::*;
+use crate::access::{Action, Needs, needs};
+use crate::command::Command;
+use crate::row::Row;
+
+/// All commands, sorted by name.
+pub(crate) static ROWS: &[Row] = &[
+    merge_users::MERGE,
+    transactions::ABORT_TRANSACTION,
+    aggregate::AGGREGATE,
+    refused("appendOplogNote", Needs::Cluster(Action::AppendOplogNote)).admin_only(),
+    apply_ops::APPLY_OPS,
+    authenticate::AUTHENTICATE,
+    refused("autoCompact", Needs::Cluster(Action::Compact)).admin_only(),
+    diagnostics::BUILD_INFO,
+    bulk_write::BULK_WRITE,
+    check_sharding_index::CHECK_SHARDING_INDEX,
+    refused("cleanupStructuredEncryptionData", Needs::Collection(Action::CleanupStructuredEncryptionData)),
+    collections::CLONE_COLLECTION_AS_CAPPED,
+    collections::COLL_MOD,
+    statistics::COLL_STATS,
+    transactions::COMMIT_TRANSACTION,
+    maintenance::COMPACT,
+    refused("compactStructuredEncryptionData", Needs::Collection(Action::CompactStructuredEncryptionData)),
+    fail_point::CONFIGURE_FAIL_POINT,
+    maintenance::CONN_POOL_STATS,
+    diagnostics::CONNECTION_STATUS,
+    collections::CONVERT_TO_CAPPED,
+    count::COUNT,
+    collections::CREATE,
+    indexes::CREATE_INDEXES,
+    roles::CREATE,
+    search_indexes::CREATE,
+    users::CREATE,
+    current_op::CURRENT_OP,
+    statistics::DATA_SIZE,
+    refused("dbCheck", Needs::Database(Action::DbCheck)),
+    maintenance::DB_HASH,
+    statistics::DB_STATS,
+    delete::DELETE,
+    diff_database::DIFF_DATABASE,
+    distinct::DISTINCT,
+    collections::DROP,
+    roles::DROP_ALL,
+    users::DROP_ALL,
+    alone::DROP_CONNECTIONS,
+    collections::DROP_DATABASE,
+    indexes::DROP_INDEXES,
+    roles::DROP,
+    search_indexes::DROP,
+    clean_slate::DROP_SNAPSHOT,
+    users::DROP,
+    sessions::END_SESSIONS,
+    explain::EXPLAIN,
+    diagnostics::FEATURES,
+    maintenance::FILE_MD5,
+    find::FIND,
+    find_and_modify::FIND_AND_MODIFY,
+    refused("flushRouterConfig", Needs::Cluster(Action::FlushRouterConfig)).admin_only(),
+    clean_slate::FORK_DATABASE,
+    fsync::FSYNC,
+    fsync::FSYNC_UNLOCK,
+    cluster_parameters::GET,
+    diagnostics::GET_CMD_LINE_OPTS,
+    default_concerns::GET,
+    maintenance::GET_DIAGNOSTIC_DATA,
+    admin::GET_LOG,
+    get_more::GET_MORE,
+    parameters::GET_PARAMETER,
+    refused("getShardMap", Needs::Cluster(Action::GetShardMap)).admin_only(),
+    roles::GRANT_PRIVILEGES,
+    roles::GRANT_ROLES,
+    user_roles::GRANT,
+    hello::HELLO,
+    diagnostics::HOST_INFO,
+    insert::INSERT,
+    alone::INVALIDATE_USER_CACHE,
+    hello::IS_MASTER,
+    sessions::KILL_ALL_SESSIONS,
+    sessions::KILL_ALL_SESSIONS_BY_PATTERN,
+    kill_cursors::KILL_CURSORS,
+    current_op::KILL_OP,
+    sessions::KILL_SESSIONS,
+    listings::LIST_COLLECTIONS,
+    diagnostics::LIST_COMMANDS,
+    listings::LIST_DATABASES,
+    indexes::LIST_INDEXES,
+    search_indexes::LIST,
+    clean_slate::LIST_SNAPSHOTS,
+    maintenance::LOCK_INFO,
+    admin::LOG_ROTATE,
+    login::LOGOUT,
+    refused("mapReduce", Needs::By(needs::map_reduce)),
+    diagnostics::PING,
+    plan_cache::CLEAR,
+    plan_cache::CLEAR_FILTERS,
+    plan_cache::LIST_FILTERS,
+    plan_cache::SET_FILTER,
+    admin::PROFILE,
+    indexes::RE_INDEX,
+    maintenance::REFRESH_SESSION_CACHE,
+    sessions::REFRESH_SESSIONS,
+    refused("removeQuerySettings", Needs::Cluster(Action::QuerySettings)).admin_only(),
+    collections::RENAME_COLLECTION,
+    replication_member::ABORT_CATCH_UP,
+    replication_changes::FREEZE,
+    replication::GET_CONFIG,
+    alone::GET_ROLLBACK_ID,
+    replication::GET_STATUS,
+    replication_changes::INITIATE,
+    replication_member::MAINTENANCE,
+    replication_changes::RECONFIG,
+    replication_member::RESIZE_OPLOG,
+    replication_changes::STEP_DOWN,
+    refused("replSetStepUp", Needs::Cluster(Action::ReplSetStateChange)).admin_only(),
+    replication_member::SYNC_FROM,
+    clean_slate::RESET_DATABASE,
+    clean_slate::RESTORE_DATABASE,
+    roles::REVOKE_PRIVILEGES,
+    roles::REVOKE_ROLES,
+    user_roles::REVOKE,
+    roles_info::INFO,
+    admin::ROTATE_CERTIFICATES,
+    login::CONTINUE,
+    login::START,
+    server_status::SERVER_STATUS,
+    cluster_parameters::SET,
+    default_concerns::SET,
+    admin::SET_FEATURE_COMPATIBILITY_VERSION,
+    refused("setIndexCommitQuorum", Needs::Collection(Action::CreateIndex)),
+    parameters::SET_PARAMETER,
+    refused("setQuerySettings", Needs::Cluster(Action::QuerySettings)).admin_only(),
+    user_write_block::SET,
+    alone::SHARDING_STATE,
+    admin::SHUTDOWN,
+    clean_slate::SNAPSHOT_DATABASE,
+    refused("startRecordingTraffic", Needs::Cluster(Action::TrafficRecord)).admin_only(),
+    sessions::START_SESSION,
+    refused("stopRecordingTraffic", Needs::Cluster(Action::TrafficRecord)).admin_only(),
+    strict_report::STRICT_REPORT,
+    server_status::TOP,
+    update::UPDATE,
+    roles::UPDATE,
+    search_indexes::UPDATE,
+    users::UPDATE,
+    users_info::USERS_INFO,
+    validate::VALIDATE,
+    validate_metadata::VALIDATE_METADATA,
+    backup::BACKUP,
+    vellum_clock::VELLUM_CLOCK,
+    slow_queries::SLOW_QUERIES,
+    working_set::WORKING_SET,
+    diagnostics::WHATS_MY_URI,
+];
+
+/// Alternative names of commands, sorted.
+static ALIASES: &[(&str, &str)] = &[
+    ("buildinfo", "buildInfo"),
+    ("collstats", "collStats"),
+    ("datasize", "dataSize"),
+    ("dbstats", "dbStats"),
+    ("deleteIndexes", "dropIndexes"),
+    ("findandmodify", "findAndModify"),
+    ("ismaster", "isMaster"),
+    ("mapreduce", "mapReduce"),
+];
+
+/// Creates a row for a MongoDB command that is not implemented. Its handler refuses it by name.
+const fn refused(name: &'static str, needs: Needs) -> Row {
+    Row::refused(name, refused::not_implemented, needs)
+}
+
+/// Returns all commands in the order of [`ROWS`].
+pub(crate) fn commands() -> impl Iterator<Item = &'static Command> {
+    ROWS.iter().map(|row| &row.command)
+}
+
+/// Returns the name of the command at an index of [`ROWS`]; empty beyond the end.
+pub(crate) fn name_at(at: usize) -> &'static str {
+    ROWS.get(at).map_or("", |row| row.command.name)
+}
+
+/// Returns the row of the command with this name or alias.
+pub(crate) fn row(name: &str) -> Option<&'static Row> {
+    position(name).and_then(|at| ROWS.get(at))
+}
+
+/// Returns the command of this name or alias.
+pub(crate) fn find(name: &str) -> Option<&'static Command> {
+    row(name).map(|row| &row.command)
+}
+
+/// Returns the index in [`ROWS`] of the command with this name or alias.
+pub(crate) fn position(name: &str) -> Option<usize> {
+    let by_name = |name: &str| ROWS.binary_search_by(|row| row.command.name.cmp(name)).ok();
+    by_name(name).or_else(|| {
+        let at = ALIASES.binary_search_by(|alias| alias.0.cmp(name)).ok()?;
+        by_name(ALIASES.get(at)?.1)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn both_tables_are_sorted_and_found_in() {
+        let names: Vec<&str> = commands().map(|command| command.name).collect();
+        assert!(names.is_sorted_by(|one, other| one < other), "{names:?}");
+        assert!(ALIASES.windows(2).all(|pair| pair[0].0 < pair[1].0));
+        for command in commands() {
+            assert_eq!(find(command.name).map(|found| found.name), Some(command.name));
+            assert!(command.help.ends_with('.'), "{}", command.name);
+        }
+        for (alias, name) in ALIASES {
+            assert_eq!(find(alias).map(|found| found.name), Some(*name));
+        }
+        assert!(find("getlasterror").is_none());
+        assert!(find("").is_none());
+    }
+}
