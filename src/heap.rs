@@ -33,7 +33,7 @@ static HEAP: Counting<Allocator> = Counting(ALLOCATOR);
 /// - Blocks of 512 and 1,024 bytes, the nodes of the memory engine, use runs of several pages.
 ///   jemalloc keeps the metadata of each run forever. Runs of one page left 30 instead of 25 MB
 ///   after 4,000,000 documents of 85 bytes were dropped.
-/// - Free pages are returned within half a second while the program allocates. `server/heap.rs`
+/// - Free pages are returned within half a second while the program allocates. `server/process/heap.rs`
 ///   returns the remaining pages when the server is quiet.
 #[cfg(all(target_os = "linux", target_env = "gnu"))]
 #[allow(unsafe_code)]

@@ -144,7 +144,8 @@ fn parameters(client: &mut Client, page: &mut String) {
     all.append(c"getParameter", "*").append(c"$db", "admin");
     let reply = client.command(&all.finish()).unwrap();
     let told: Vec<&str> = reply.view().iter().map(|parameter| parameter.name()).collect();
-    let refused = std::fs::read_to_string(root().join("crates/server/src/parameters/elsewhere.rs")).unwrap();
+    let refused =
+        std::fs::read_to_string(root().join("crates/server/src/state/parameters/elsewhere.rs")).unwrap();
     let tables = refused.split("/// Why").next().unwrap();
     let refused = tables.lines().filter_map(|line| line.trim().strip_prefix('"')?.strip_suffix("\","));
     let names: Vec<&str> =

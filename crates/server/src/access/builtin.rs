@@ -2,7 +2,7 @@
 
 use super::grants::{self, Granted};
 use super::privilege::Privilege;
-use crate::names::RoleName;
+use crate::protocol::names::RoleName;
 
 /// A role that always exists.
 pub(crate) struct Builtin {

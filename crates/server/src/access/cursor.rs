@@ -4,7 +4,7 @@
 //! read it. Its owner cannot read it after losing these privileges.
 
 use super::needs::{Asked, Needed, Needs};
-use crate::names::UserName;
+use crate::protocol::names::UserName;
 use base::{Result, err};
 use database::{Cursor, CursorTag};
 use std::sync::Arc;

@@ -1,7 +1,7 @@
 //! Identity of an authenticated connection.
 
 use super::Privileges;
-use crate::names::{RoleName, UserName};
+use crate::protocol::names::{RoleName, UserName};
 use std::sync::Arc;
 use std::time::Instant;
 

@@ -7,14 +7,13 @@
 
 pub(crate) mod action;
 pub(crate) mod builtin;
+pub(crate) mod command;
 pub(crate) mod cursor;
 mod grants;
 mod identity;
 pub(crate) mod needs;
 pub(crate) mod privilege;
 pub(crate) mod resource;
-#[cfg(test)]
-mod tests;
 
 pub(crate) use action::Action;
 pub(crate) use identity::Identity;

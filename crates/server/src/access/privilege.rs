@@ -2,8 +2,8 @@
 
 use super::action::{Action, Actions};
 use super::resource::{Pattern, Resource, is_internal, is_normal, series_of};
-use crate::fields::Fields;
-use crate::names::RoleName;
+use crate::protocol::fields::Fields;
+use crate::protocol::names::RoleName;
 use base::bson::{Builder, Document};
 use base::{Result, err};
 use std::collections::HashMap;

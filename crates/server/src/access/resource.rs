@@ -1,6 +1,6 @@
 //! Resources: the patterns in roles, and the concrete resources of commands.
 
-use crate::fields::Fields;
+use crate::protocol::fields::Fields;
 use base::bson::{Builder, Document};
 use base::{Result, err};
 

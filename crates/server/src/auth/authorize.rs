@@ -3,13 +3,13 @@
 
 use super::{localhost_exception, redact};
 use crate::access::action::Actions;
+use crate::access::command::Command;
 use crate::access::needs::Asked;
 use crate::access::privilege::Privilege;
 use crate::access::resource::Pattern;
 use crate::access::{Action, Privileges, Resource};
-use crate::command::Command;
-use crate::connection::ConnectionState;
-use crate::server::Server;
+use crate::state::connection::ConnectionState;
+use crate::state::server::Server;
 use base::{ErrorCode, Result, err};
 use std::sync::LazyLock;
 use wire::request::Request;

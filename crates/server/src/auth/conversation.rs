@@ -6,9 +6,9 @@
 use super::login::{self, Failure, Login};
 use super::user::User;
 use super::{iterations, store};
-use crate::connection::{ConnectionState, Conversation, Step};
-use crate::names::UserName;
-use crate::server::Server;
+use crate::protocol::names::UserName;
+use crate::state::connection::{ConnectionState, Conversation, Step};
+use crate::state::server::Server;
 use base::{Result, err};
 use wire::scram::{Credential, First, Mechanism};
 use wire::secret;

@@ -20,11 +20,11 @@ pub(crate) mod user_writes;
 pub(crate) use authorize::{asked, authorize, is_asked, may, privileges};
 pub(crate) use conversation::Opening;
 
-use crate::command::Command;
-use crate::connection::ConnectionState;
-use crate::names::UserName;
-use crate::parameters::Setting;
-use crate::server::Server;
+use crate::access::command::Command;
+use crate::protocol::names::UserName;
+use crate::state::connection::ConnectionState;
+use crate::state::parameters::Setting;
+use crate::state::server::Server;
 use base::{Error, Result, err};
 use std::time::{Duration, Instant};
 use user::User;
@@ -93,7 +93,7 @@ pub(crate) fn localhost_exception(server: &Server, state: &ConnectionState) -> b
 /// Runs work that creates the first user, for an unauthenticated client.
 ///
 /// The exception is checked again here, since only one client may use it. The caller holds the lock
-/// `changing` of [`Auth`](crate::auth_state::Auth). Servers with shared data coordinate by a claim
+/// `changing` of [`Auth`](crate::state::auth::Auth). Servers with shared data coordinate by a claim
 /// document. Another server takes over an expired claim.
 ///
 /// Errors: Unauthorized if a user exists now or another server has the claim; errors of the work.
@@ -146,6 +146,3 @@ pub(crate) fn generation(server: &Server) -> u64 {
 fn unauthorized(command: &Command) -> Error {
     err!(Unauthorized, "Command {} requires authentication", command.name)
 }
-
-#[cfg(test)]
-mod tests;

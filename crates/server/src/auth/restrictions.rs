@@ -3,7 +3,7 @@
 //! A list of documents, of which one must match: `{clientSource: [network, …], serverAddress:
 //! [network, …]}`. A network is an address or a range such as `10.0.0.0/8`.
 
-use crate::fields::Fields;
+use crate::protocol::fields::Fields;
 use base::bson::{Array, Builder, FieldName, Value};
 use base::{Result, err};
 use ipnet::IpNet;

@@ -2,9 +2,9 @@
 
 use super::{is_asked, privileges};
 use crate::access::{Action, Resource};
-use crate::connection::ConnectionState;
-use crate::server::Server;
-use crate::session_id::Named;
+use crate::protocol::session_id::Named;
+use crate::state::connection::ConnectionState;
+use crate::state::server::Server;
 use base::{Result, err};
 use database::{NOBODY, SessionId};
 

@@ -1,8 +1,8 @@
 //! Documents of users and roles, and the claim on the creation of the first user.
 
-use crate::names::UserName;
-use crate::server::Server;
-use crate::system_collections;
+use crate::protocol::names::UserName;
+use crate::state::server::Server;
+use crate::state::system_collections;
 use base::bson::{Builder, Document, DocumentBuf, Value};
 use base::{ErrorCode, Namespace, Result};
 

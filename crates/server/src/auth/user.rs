@@ -2,7 +2,7 @@
 //! authenticationRestrictions, customData, roles}`. The form is MongoDB's, so dumps are portable in
 //! both directions.
 
-use crate::names::{RoleName, UserName};
+use crate::protocol::names::{RoleName, UserName};
 use base::bson::{Array, Builder, Document, FieldName, Value};
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;

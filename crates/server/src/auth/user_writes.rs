@@ -1,10 +1,10 @@
 //! Check of `setUserWriteBlockMode` before a write. Users with `bypassWriteBlockingMode` pass.
 
 use super::{is_asked, may};
+use crate::access::command::{Command, Kind};
 use crate::access::{self, Action};
-use crate::command::{Command, Kind};
-use crate::connection::ConnectionState;
-use crate::server::Server;
+use crate::state::connection::ConnectionState;
+use crate::state::server::Server;
 use base::bson::{Document, Value};
 use base::namespace::is_internal_database;
 use base::{Result, err};

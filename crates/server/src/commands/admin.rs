@@ -1,12 +1,12 @@
 //! Commands for operators: log, profiler, feature version, shutdown.
 
+use crate::access::command::Kind;
 use crate::access::{Action, Needs, needs};
+use crate::call::finished;
+use crate::call::row::Row;
 use crate::call::{Answer, Call};
-use crate::command::Kind;
-use crate::finished;
-use crate::logging;
-use crate::profiler::{Filter, Setting};
-use crate::row::Row;
+use crate::observe::profiler::{Filter, Setting};
+use crate::process::logging;
 use base::bson::Value;
 use base::{Result, err};
 use database::language::Matcher;
@@ -71,7 +71,7 @@ fn rotate_certificates(call: &mut Call<'_>) -> Result<Answer> {
         return Ok(Answer::Done);
     };
     let mut result = Ok(());
-    crate::blocking::in_place(&mut || result = tls.rotate());
+    crate::process::blocking::in_place(&mut || result = tls.rotate());
     result.map_err(|why| err!(InvalidSSLConfiguration, "{why}"))?;
     log::info!(id = 4988500, c = "COMMAND", message = message; "Certificate rotation completed successfully");
     Ok(Answer::Done)

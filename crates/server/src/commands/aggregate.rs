@@ -2,13 +2,13 @@
 
 use super::cursor_reply;
 use super::explain;
+use crate::access::command::Kind;
 use crate::access::{Needs, needs};
-use crate::arguments;
+use crate::call::arguments;
+use crate::call::row::Row;
 use crate::call::{Answer, Call};
-use crate::command::Kind;
-use crate::fields::Fields;
-use crate::read_concern::ReadConcern;
-use crate::row::Row;
+use crate::protocol::fields::Fields;
+use crate::protocol::read_concern::ReadConcern;
 use base::bson::{Array, Document, Value};
 use base::{Error, ErrorCode, Namespace, Result, err};
 use database::language::{Collation, StageDefinition, stages_of};

@@ -2,11 +2,11 @@
 //! these.
 
 use super::replication::replica_set;
+use crate::access::command::Kind;
 use crate::access::{Action, Needs};
+use crate::call::row::Row;
 use crate::call::{Answer, Call};
-use crate::command::Kind;
-use crate::fields::Fields;
-use crate::row::Row;
+use crate::protocol::fields::Fields;
 use base::Result;
 
 /// The row of `dropConnections`.

@@ -5,13 +5,13 @@
 
 use super::login::no_users;
 use crate::access::Needs;
+use crate::access::command::Kind;
 use crate::auth::login::{self, Failure, Login};
 use crate::auth::{self, EXTERNAL, X509};
+use crate::call::row::Row;
 use crate::call::{Answer, Call};
-use crate::command::Kind;
-use crate::fields::Fields;
-use crate::names::UserName;
-use crate::row::Row;
+use crate::protocol::fields::Fields;
+use crate::protocol::names::UserName;
 use base::bson::Document;
 use base::{Result, err};
 

@@ -1,11 +1,11 @@
 //! `vellumBackup`: a backup of all data as a cursor of bytes, for `vellum backup`.
 
 use super::cursor_reply;
+use crate::access::command::Kind;
 use crate::access::{Needs, needs};
+use crate::call::row::Row;
 use crate::call::{Answer, Call};
-use crate::command::Kind;
-use crate::fields::Fields;
-use crate::row::Row;
+use crate::protocol::fields::Fields;
 use base::Result;
 use database::FIRST_BATCH;
 

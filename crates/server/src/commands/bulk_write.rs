@@ -3,12 +3,13 @@
 use super::cursor_reply;
 use super::retry::Retryable;
 use super::update::Statement;
+use crate::access::command::Kind;
 use crate::access::{Needs, needs};
+use crate::call::row::Row;
+use crate::call::transaction_rules;
 use crate::call::{Answer, Call};
-use crate::command::Kind;
-use crate::fields::Fields;
-use crate::row::Row;
-use crate::{reply, transaction_rules};
+use crate::protocol::fields::Fields;
+use crate::protocol::reply;
 use base::bson::{Builder, Document, DocumentBuf, FieldName, Value, ValueBuf};
 use base::{Error, Namespace, Result, err};
 use database::Scope;

@@ -2,10 +2,10 @@
 //!
 //! MongoDB's routers send this command. The check itself needs no shards.
 
+use crate::access::command::Kind;
 use crate::access::{Needs, needs};
+use crate::call::row::Row;
 use crate::call::{Answer, Call};
-use crate::command::Kind;
-use crate::row::Row;
 use base::bson::{Document, Value, equal};
 use base::{Namespace, Result, err};
 use database::index::Index;

@@ -5,11 +5,11 @@
 //! MongoDB has none of these commands. Their errors use MongoDB's codes, so drivers raise familiar
 //! exceptions.
 
+use crate::access::command::Kind;
 use crate::access::{Needs, needs};
+use crate::call::row::Row;
 use crate::call::{Answer, Call};
-use crate::command::Kind;
-use crate::fields::Fields;
-use crate::row::Row;
+use crate::protocol::fields::Fields;
 use base::Result;
 use base::bson::Value;
 use database::StateName;

@@ -1,10 +1,10 @@
 //! `getClusterParameter` and `setClusterParameter`.
 
+use crate::access::command::Kind;
 use crate::access::{Action, Needs};
+use crate::call::row::Row;
 use crate::call::{Answer, Call};
-use crate::cluster_parameters::{CHANGE_STREAM_OPTIONS, ChangeStreamOptions};
-use crate::command::Kind;
-use crate::row::Row;
+use crate::state::cluster_parameters::{CHANGE_STREAM_OPTIONS, ChangeStreamOptions};
 use base::bson::Value;
 use base::{Result, err};
 

@@ -1,10 +1,10 @@
 //! Commands on collections: create, drop, rename, modify, convert.
 
+use crate::access::command::Kind;
 use crate::access::{Action, Needs, needs};
+use crate::call::row::Row;
 use crate::call::{Answer, Call};
-use crate::command::Kind;
-use crate::fields::{Fields, uuid};
-use crate::row::Row;
+use crate::protocol::fields::{Fields, uuid};
 use base::bson::{Builder, Value};
 use base::{Namespace, Result, err};
 use database::RenameRequest;

@@ -1,10 +1,10 @@
 //! `count`: the number of matching documents.
 
+use crate::access::command::Kind;
 use crate::access::{Action, Needs};
+use crate::call::row::Row;
 use crate::call::{Answer, Call};
-use crate::command::Kind;
-use crate::fields::Fields;
-use crate::row::Row;
+use crate::protocol::fields::Fields;
 use base::bson::Document;
 use base::{Namespace, Result};
 use database::Hint;

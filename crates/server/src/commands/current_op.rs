@@ -1,18 +1,18 @@
 //! `currentOp` and `killOp`: the running operations, and their interruption.
 
+use crate::access::command::Kind;
 use crate::access::{self, Needs, needs};
-use crate::activity::{Activity, Current};
 use crate::auth;
+use crate::call::row::Row;
 use crate::call::{Answer, Call};
-use crate::command::Kind;
-use crate::connection::ConnectionState;
-use crate::fields::Fields;
-use crate::logging::{format_time, now_millis};
-use crate::names::UserName;
-use crate::row::Row;
-use crate::server::Server;
+use crate::observe::activity::{Activity, Current};
+use crate::process::logging::{format_time, now_millis};
+use crate::protocol::fields::Fields;
+use crate::protocol::names::UserName;
+use crate::protocol::session_id;
 use crate::session::Session;
-use crate::session_id;
+use crate::state::connection::ConnectionState;
+use crate::state::server::Server;
 use base::bson::{Builder, Document, DocumentBuf, FieldName, Value};
 use base::{Result, err};
 use database::SessionId;

@@ -82,7 +82,7 @@ pub(crate) fn whole(
 /// Takes the batch size from a command's `cursor` field.
 pub(crate) fn batch_size(cursor: Option<Document<'_>>, place: &str) -> Result<Option<u64>> {
     let Some(cursor) = cursor else { return Ok(None) };
-    let mut fields = crate::fields::Fields::of_document(format!("{place}.cursor"), cursor);
+    let mut fields = crate::protocol::fields::Fields::of_document(format!("{place}.cursor"), cursor);
     let size = fields.natural("batchSize")?;
     fields.finish()?;
     Ok(size)

@@ -1,11 +1,12 @@
 //! Shared parts of the commands on documents: operation, context, common fields.
 
 use crate::call::{Call, Hold};
-use crate::fields::Fields;
-use crate::read_concern::ReadConcern;
-use crate::read_preference::{Mode, ReadPreference};
-use crate::write_concern::Effective;
-use crate::{blocking, reply};
+use crate::process::blocking;
+use crate::protocol::fields::Fields;
+use crate::protocol::read_concern::ReadConcern;
+use crate::protocol::read_preference::{Mode, ReadPreference};
+use crate::protocol::reply;
+use crate::protocol::write_concern::Effective;
 use base::bson::Document;
 use base::{Error, Namespace, Result, err};
 use database::language::Interrupt;

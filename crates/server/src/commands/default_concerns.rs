@@ -1,13 +1,13 @@
 //! `getDefaultRWConcern` and `setDefaultRWConcern`: the defaults for commands without a read or
 //! write concern.
 
+use crate::access::command::Kind;
 use crate::access::{Action, Needs};
+use crate::call::row::Row;
 use crate::call::{Answer, Call};
-use crate::command::Kind;
-use crate::fields::Fields;
-use crate::read_concern::ReadConcern;
-use crate::row::Row;
-use crate::write_concern::WriteConcern;
+use crate::protocol::fields::Fields;
+use crate::protocol::read_concern::ReadConcern;
+use crate::protocol::write_concern::WriteConcern;
 use base::bson::{Document, FieldName, Value};
 use base::{Result, err};
 

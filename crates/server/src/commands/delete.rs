@@ -2,11 +2,11 @@
 
 use super::retry::Retryable;
 use super::write_batch::WriteBatch;
+use crate::access::command::Kind;
 use crate::access::{Action, Needs};
+use crate::call::row::Row;
 use crate::call::{Answer, Call};
-use crate::command::Kind;
-use crate::fields::Fields;
-use crate::row::Row;
+use crate::protocol::fields::Fields;
 use base::bson::Document;
 use base::{ErrorCode, Result, err};
 use database::Scope;

@@ -1,13 +1,13 @@
 //! Small commands about the server and the machine: ping, buildInfo, hostInfo, ….
 
+use crate::access::command::Kind;
 use crate::access::{Action, Needs, needs};
 use crate::auth::role;
+use crate::call::row::Row;
 use crate::call::{Answer, Call};
-use crate::command::Kind;
 use crate::commands::table;
-use crate::logging::now_millis;
-use crate::names::UserName;
-use crate::row::Row;
+use crate::process::logging::now_millis;
+use crate::protocol::names::UserName;
 use base::Result;
 use base::bson::{FieldName, MAX_DOCUMENT_SIZE, Value};
 use std::collections::BTreeSet;

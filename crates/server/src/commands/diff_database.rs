@@ -3,10 +3,10 @@
 //! MongoDB has no equivalent. The changes have the format of change stream events.
 
 use super::{clean_slate, cursor_reply};
+use crate::access::command::Kind;
 use crate::access::{Needs, needs};
+use crate::call::row::Row;
 use crate::call::{Answer, Call};
-use crate::command::Kind;
-use crate::row::Row;
 use base::{Result, err};
 use database::{FIRST_BATCH, Since, StateName};
 

@@ -4,13 +4,13 @@
 //! then explains the plan. Explain accepts one statement of a write command.
 
 use super::{aggregate as aggregation, count, delete, distinct, find, find_and_modify, update};
+use crate::access::command::Kind;
 use crate::access::{Needs, needs};
-use crate::arguments::is_generic;
+use crate::call::arguments::is_generic;
+use crate::call::row::Row;
 use crate::call::{Answer, Call};
-use crate::command::Kind;
 use crate::commands::diagnostics::host_name;
-use crate::fields::Fields;
-use crate::row::Row;
+use crate::protocol::fields::Fields;
 use base::bson::{Document, DocumentBuf, Value};
 use base::{Result, err};
 use database::Verbosity;

@@ -1,12 +1,12 @@
 //! `find`: matching documents through a cursor.
 
 use super::cursor_reply;
+use crate::access::command::Kind;
 use crate::access::{Action, Needs};
+use crate::call::row::Row;
 use crate::call::{Answer, Call};
-use crate::command::Kind;
-use crate::fields::Fields;
-use crate::read_concern::ReadConcern;
-use crate::row::Row;
+use crate::protocol::fields::Fields;
+use crate::protocol::read_concern::ReadConcern;
 use base::bson::Document;
 use base::{Namespace, Result, err};
 use database::language::Collation;

@@ -2,11 +2,11 @@
 
 use super::retry::Retryable;
 use super::update::Statement;
+use crate::access::command::Kind;
 use crate::access::{Needs, needs};
+use crate::call::row::Row;
 use crate::call::{Answer, Call};
-use crate::command::Kind;
-use crate::fields::Fields;
-use crate::row::Row;
+use crate::protocol::fields::Fields;
 use base::bson::{Builder, Document, DocumentBuf, Value};
 use base::{Namespace, Result, err};
 use database::Scope;

@@ -1,10 +1,10 @@
 //! `fsync` and `fsyncUnlock`: a sync of all data, and a lock of writes for file copies.
 
+use crate::access::command::Kind;
 use crate::access::{Action, Needs};
-use crate::blocking;
+use crate::call::row::Row;
 use crate::call::{Answer, Call};
-use crate::command::Kind;
-use crate::row::Row;
+use crate::process::blocking;
 use base::bson::Value;
 use base::{Result, err};
 

@@ -1,13 +1,13 @@
 //! `getMore`: the next batch of a cursor. A tailable cursor may wait for it.
 
+use crate::access::command::Kind;
 use crate::access::{self, Needs};
 use crate::auth;
+use crate::call::row::Row;
 use crate::call::{Answer, Call};
-use crate::command::Kind;
-use crate::fail_point::Target;
-use crate::fields::Fields;
-use crate::row::Row;
-use crate::signal::{Listener, Signal};
+use crate::process::signal::{Listener, Signal};
+use crate::protocol::fields::Fields;
+use crate::state::fail_point::Target;
 use base::bson::Value;
 use base::{Namespace, Result, err};
 use database::{Cursor, Wake, Watch};

@@ -5,14 +5,14 @@
 
 use super::login;
 use crate::access::Needs;
+use crate::access::command::Kind;
+use crate::call::row::Row;
 use crate::call::{Answer, Call};
-use crate::command::Kind;
-use crate::fields::Fields;
-use crate::logging::now_millis;
-use crate::own_address::own_address;
-use crate::replica_set::ReplicaSet;
-use crate::row::Row;
+use crate::process::logging::now_millis;
+use crate::protocol::fields::Fields;
 use crate::session::TIMEOUT_MINUTES;
+use crate::state::own_address::own_address;
+use crate::state::replica_set::ReplicaSet;
 use base::bson::{Document, FieldName, MAX_DOCUMENT_SIZE, Value};
 use base::{Result, err};
 use std::sync::atomic::Ordering;

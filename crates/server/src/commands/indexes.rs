@@ -1,11 +1,11 @@
 //! Commands on indexes: create, drop, list, modify.
 
 use super::cursor_reply;
+use crate::access::command::Kind;
 use crate::access::{Action, Needs};
+use crate::call::row::Row;
 use crate::call::{Answer, Call};
-use crate::command::Kind;
-use crate::fields::Fields;
-use crate::row::Row;
+use crate::protocol::fields::Fields;
 use base::bson::{Builder, Document, Value};
 use base::{Namespace, Result, err};
 use database::Committed;

@@ -1,11 +1,11 @@
 //! `insert`: inserts documents into a collection, which is created if missing.
 
 use super::write_batch::WriteBatch;
+use crate::access::command::Kind;
 use crate::access::{Needs, needs};
+use crate::call::row::Row;
 use crate::call::{Answer, Call};
-use crate::command::Kind;
-use crate::fields::Fields;
-use crate::row::Row;
+use crate::protocol::fields::Fields;
 use base::Result;
 use base::bson::{Document, DocumentBuf};
 use database::{InsertRequest, Insertion};

@@ -1,10 +1,10 @@
 //! `killCursors`: closes cursors of a client.
 
+use crate::access::command::Kind;
 use crate::access::{Needs, needs};
+use crate::call::row::Row;
 use crate::call::{Answer, Call};
-use crate::command::Kind;
-use crate::fields::Fields;
-use crate::row::Row;
+use crate::protocol::fields::Fields;
 use base::bson::{FieldName, Value};
 use base::{Namespace, Result, err};
 

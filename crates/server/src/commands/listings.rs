@@ -1,11 +1,11 @@
 //! `listDatabases` and `listCollections`.
 
 use super::cursor_reply;
+use crate::access::command::Kind;
 use crate::access::{Action, Needs, Resource, needs};
 use crate::auth;
+use crate::call::row::Row;
 use crate::call::{Answer, Call};
-use crate::command::Kind;
-use crate::row::Row;
 use base::bson::{Builder, Document, DocumentBuf};
 use base::{Namespace, Result, err};
 use database::language::Matcher;

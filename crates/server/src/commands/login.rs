@@ -2,12 +2,12 @@
 
 use super::authenticate;
 use crate::access::Needs;
+use crate::access::command::Kind;
 use crate::auth::{self, Opening};
+use crate::call::row::Row;
 use crate::call::{Answer, Call};
-use crate::command::Kind;
-use crate::fields::Fields;
-use crate::names::UserName;
-use crate::row::Row;
+use crate::protocol::fields::Fields;
+use crate::protocol::names::UserName;
 use base::bson::{Builder, Document, Value};
 use base::{Error, Result, err};
 use base64::Engine as _;

@@ -1,12 +1,12 @@
 //! Maintenance commands for operators: `compact`, `dbHash`, `connPoolStats`, `lockInfo` and similar
 //! commands.
 
+use crate::access::command::Kind;
 use crate::access::{Action, Needs, needs};
+use crate::call::row::Row;
 use crate::call::{Answer, Call};
-use crate::command::Kind;
 use crate::commands::diagnostics::host_name;
-use crate::fields::Fields;
-use crate::row::Row;
+use crate::protocol::fields::Fields;
 use base::bson::{Builder, FieldName, Value};
 use base::{Namespace, Result, err};
 use std::time::Instant;

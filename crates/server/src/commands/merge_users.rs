@@ -1,13 +1,13 @@
 //! `_mergeAuthzCollections`: moves users and roles of a dump from mongorestore's temporary
 //! collections to the system collections.
 
+use crate::access::command::Kind;
 use crate::access::{Needs, needs};
 use crate::auth::store;
+use crate::call::row::Row;
 use crate::call::{Answer, Call};
-use crate::command::Kind;
-use crate::fields::Fields;
-use crate::row::Row;
-use crate::system_collections;
+use crate::protocol::fields::Fields;
+use crate::state::system_collections;
 use base::bson::{Builder, Document, DocumentBuf, Value};
 use base::{Namespace, Result, err};
 

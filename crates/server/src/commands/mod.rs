@@ -34,16 +34,16 @@
 //!    ```
 //!
 //!    `Kind` decides which concern the command accepts: reads accept a readConcern, writes a writeConcern.
-//!    [`Fields::required`](crate::fields::Fields::required) takes a mandatory field.
-//!    [`Fields::documents`](crate::fields::Fields::documents) reads an array or a document sequence.
-//!    [`Fields::of_document`](crate::fields::Fields::of_document) reads nested documents
+//!    [`Fields::required`](crate::protocol::fields::Fields::required) takes a mandatory field.
+//!    [`Fields::documents`](crate::protocol::fields::Fields::documents) reads an array or a document sequence.
+//!    [`Fields::of_document`](crate::protocol::fields::Fields::of_document) reads nested documents
 //!    (`update.updates`).
 //!
 //! 2. Add `mod NAME;` below and the row to [`ROWS`](table::ROWS) in its place. Add
 //!    other spellings of the name to the aliases.
 //!
 //! An error returned with `?` becomes the reply of the failed command, labels included.
-//! [`reply`](crate::reply) builds the elements of `writeErrors` and a `writeConcernError`. The
+//! [`reply`](crate::protocol::reply) builds the elements of `writeErrors` and a `writeConcernError`. The
 //! general arguments are in `call.arguments`. A handler that must wait returns the value of
 //! [`Call::wait`](crate::call::Call::wait). The server then calls it again.
 
@@ -109,6 +109,3 @@ pub(crate) mod validate_metadata;
 pub(crate) mod vellum_clock;
 pub(crate) mod working_set;
 pub(crate) mod write_batch;
-
-#[cfg(test)]
-mod tests;

@@ -1,12 +1,12 @@
 //! `getParameter` and `setParameter`.
 
+use crate::access::command::Kind;
 use crate::access::{Action, Needs};
+use crate::call::row::Row;
 use crate::call::{Answer, Call};
-use crate::command::Kind;
-use crate::logging::components;
-use crate::parameters::{HISTORY_AGE, HISTORY_BYTES, SYNC_DELAY, SYNC_EVERY, Setting, elsewhere};
-use crate::row::Row;
-use crate::tls::TlsMode;
+use crate::process::logging::components;
+use crate::state::parameters::{HISTORY_AGE, HISTORY_BYTES, SYNC_DELAY, SYNC_EVERY, Setting, elsewhere};
+use crate::state::tls::TlsMode;
 use base::bson::{Builder, FieldName, Value};
 use base::{Result, err};
 use std::time::Duration;
@@ -43,7 +43,7 @@ fn get_parameter(call: &mut Call<'_>) -> Result<Answer> {
     let (all, details) = match fields.command_value() {
         Value::String("*") => (true, false),
         Value::Document(options) => {
-            let mut options = crate::fields::Fields::of_document("getParameter", options);
+            let mut options = crate::protocol::fields::Fields::of_document("getParameter", options);
             let details = options.flag("showDetails")?.unwrap_or(false);
             let all = options.flag("allParameters")?.unwrap_or(false);
             set_at = options.string("setAt")?.map(set_at_runtime).transpose()?;

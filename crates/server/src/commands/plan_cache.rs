@@ -3,11 +3,11 @@
 //! An index filter limits the indexes for queries of one shape. The cache keeps the winning plan of
 //! a shape after a trial between indexes.
 
+use crate::access::command::Kind;
 use crate::access::{Action, Needs};
+use crate::call::row::Row;
 use crate::call::{Answer, Call};
-use crate::command::Kind;
-use crate::fields::Fields;
-use crate::row::Row;
+use crate::protocol::fields::Fields;
 use base::bson::{Document, DocumentBuf, Value};
 use base::{Result, err};
 use database::ShapeRequest;

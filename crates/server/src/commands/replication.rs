@@ -1,13 +1,13 @@
 //! Commands that read the state of the replica set. The set has one member. A standalone refuses
 //! them.
 
+use crate::access::command::Kind;
 use crate::access::{Action, Needs};
+use crate::call::row::Row;
 use crate::call::{Answer, Call};
-use crate::command::Kind;
-use crate::logging::now_millis;
-use crate::own_address::own_address;
-use crate::replica_set::ReplicaSet;
-use crate::row::Row;
+use crate::process::logging::now_millis;
+use crate::state::own_address::own_address;
+use crate::state::replica_set::ReplicaSet;
 use base::bson::{Builder, FieldName, Value};
 use base::{Result, err};
 

@@ -1,15 +1,15 @@
 //! Commands that change the replica set, within the limits of one member.
 
 use super::replication::replica_set;
+use crate::access::command::Kind;
 use crate::access::{Action, Needs};
+use crate::call::row::Row;
 use crate::call::{Answer, Call};
-use crate::command::Kind;
 use crate::commands::diagnostics::host_name;
 use crate::commands::table;
-use crate::logging::format_time;
-use crate::own_address::{is_own, own_address};
-use crate::row::Row;
-use crate::set_config::SetConfig;
+use crate::process::logging::format_time;
+use crate::state::own_address::{is_own, own_address};
+use crate::state::set_config::SetConfig;
 use base::bson::{Builder, Document, Value};
 use base::{Result, err};
 use std::time::Duration;

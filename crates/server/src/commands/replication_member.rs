@@ -1,11 +1,11 @@
 //! Commands about a single member of a set, answered for a set of one.
 
 use super::replication::replica_set;
+use crate::access::command::Kind;
 use crate::access::{Action, Needs};
+use crate::call::row::Row;
 use crate::call::{Answer, Call};
-use crate::command::Kind;
-use crate::own_address::own_address;
-use crate::row::Row;
+use crate::state::own_address::own_address;
 use base::{Result, err};
 
 /// Minimum oplog size in megabytes, as for `--oplog-size`.

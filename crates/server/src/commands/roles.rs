@@ -1,15 +1,15 @@
 //! Commands that create, change and drop roles: documents in `admin.system.roles`.
 
+use crate::access::command::Kind;
 use crate::access::privilege::{self, Privilege};
 use crate::access::{Action, Needs, builtin, needs};
 use crate::auth::store::{ROLES, USERS};
 use crate::auth::{restrictions, role};
+use crate::call::row::Row;
 use crate::call::{Answer, Call};
-use crate::command::Kind;
-use crate::fields::Fields;
-use crate::names::RoleName;
-use crate::row::Row;
-use crate::server::Server;
+use crate::protocol::fields::Fields;
+use crate::protocol::names::RoleName;
+use crate::state::server::Server;
 use base::bson::{Array, Builder, Document, DocumentBuf, Value};
 use base::{ErrorCode, Result, err};
 

@@ -1,14 +1,14 @@
 //! `rolesInfo`: roles and their effective privileges.
 
+use crate::access::command::Kind;
 use crate::access::{Needs, builtin, needs};
 use crate::auth::role;
 use crate::auth::store::{self, ROLES};
+use crate::call::row::Row;
 use crate::call::{Answer, Call};
-use crate::command::Kind;
-use crate::fields::Fields;
-use crate::names::RoleName;
-use crate::row::Row;
-use crate::server::Server;
+use crate::protocol::fields::Fields;
+use crate::protocol::names::RoleName;
+use crate::state::server::Server;
 use base::bson::{Builder, Document, Value};
 use base::{Result, err};
 

@@ -1,10 +1,10 @@
 //! Commands on search indexes. MongoDB needs its search process for them. This server has no search
 //! indexes.
 
+use crate::access::command::Kind;
 use crate::access::{Action, Needs};
+use crate::call::row::Row;
 use crate::call::{Answer, Call};
-use crate::command::Kind;
-use crate::row::Row;
 use base::{Result, err};
 
 const HELP: &str = "Search indexes: refused as by a MongoDB without a search process.";

@@ -1,18 +1,18 @@
 //! `serverStatus` and `top`: counters of this server.
 
+use crate::access::command::Kind;
 use crate::access::{Action, Needs};
+use crate::call::row::Row;
 use crate::call::{Answer, Call};
-use crate::command::Kind;
 use crate::commands::diagnostics::host_name;
 use crate::commands::hello;
 use crate::commands::table;
-use crate::counters::{LOGINS, PROTOCOLS, TryCounter};
-use crate::figures::{Collections, Connections, Process};
-use crate::heap::process_bytes;
-use crate::logging::now_millis;
-use crate::row::Row;
-use crate::server::Server;
-use crate::usage::{KINDS, Sum};
+use crate::observe::counters::{LOGINS, PROTOCOLS, TryCounter};
+use crate::observe::figures::{Collections, Connections, Process};
+use crate::observe::usage::{KINDS, Sum};
+use crate::process::heap::process_bytes;
+use crate::process::logging::now_millis;
+use crate::state::server::Server;
 use base::bson::{Builder, FieldName, Value};
 use base::{Namespace, Result};
 use std::sync::atomic::Ordering::Relaxed;

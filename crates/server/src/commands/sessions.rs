@@ -1,13 +1,13 @@
 //! Logical sessions: start, refresh, end, kill.
 
+use crate::access::command::Kind;
 use crate::access::{Action, Needs, needs};
 use crate::auth::session;
+use crate::call::row::Row;
 use crate::call::{Answer, Call};
-use crate::command::Kind;
-use crate::fields::Fields;
-use crate::row::Row;
+use crate::protocol::fields::Fields;
+use crate::protocol::session_id::{self, Named};
 use crate::session::TIMEOUT_MINUTES;
-use crate::session_id::{self, Named};
 use base::bson::{Document, Value};
 use base::{Result, err};
 use database::SessionId;

@@ -1,9 +1,9 @@
 //! `vellumSlowQueries`: slow operations by query shape, with their plans and suggested indexes.
 
+use crate::access::command::Kind;
 use crate::access::{Action, Needs};
+use crate::call::row::Row;
 use crate::call::{Answer, Call};
-use crate::command::Kind;
-use crate::row::Row;
 use base::Result;
 
 /// The row of `vellumSlowQueries`.

@@ -2,9 +2,9 @@
 
 use super::sessions::listed_users;
 use crate::auth::session;
-use crate::connection::ConnectionState;
-use crate::server::Server;
-use crate::usage::{CLASSES, Latency, Spent};
+use crate::observe::usage::{CLASSES, Latency, Spent};
+use crate::state::connection::ConnectionState;
+use crate::state::server::Server;
 use base::bson::{Array, Builder, DocumentBuf, FieldName};
 use database::language::{CollStats, External};
 use database::{ServerSource, Sources};

@@ -1,10 +1,10 @@
 //! `collStats`, `dbStats` and `dataSize`.
 
+use crate::access::command::Kind;
 use crate::access::{Action, Needs, needs};
+use crate::call::row::Row;
 use crate::call::{Answer, Call};
-use crate::command::Kind;
-use crate::fields::Fields;
-use crate::row::Row;
+use crate::protocol::fields::Fields;
 use base::bson::{Document, Value};
 use base::{Namespace, Result, err};
 use database::MeasuredRange;

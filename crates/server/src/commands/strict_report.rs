@@ -1,9 +1,9 @@
 //! `strictReport`: the findings of `--strict` since the start.
 
+use crate::access::command::Kind;
 use crate::access::{Action, Needs};
+use crate::call::row::Row;
 use crate::call::{Answer, Call};
-use crate::command::Kind;
-use crate::row::Row;
 use base::{Result, err};
 
 /// The row of `strictReport`.

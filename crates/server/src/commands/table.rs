@@ -4,9 +4,9 @@
 //! [`ALIASES`] holds older spellings.
 
 use super::*;
+use crate::access::command::Command;
 use crate::access::{Action, Needs, needs};
-use crate::command::Command;
-use crate::row::Row;
+use crate::call::row::Row;
 
 /// All commands, sorted by name.
 pub(crate) static ROWS: &[Row] = &[

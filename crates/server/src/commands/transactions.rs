@@ -1,9 +1,9 @@
 //! `commitTransaction` and `abortTransaction`.
 
 use crate::access::Needs;
+use crate::access::command::Kind;
+use crate::call::row::Row;
 use crate::call::{Answer, Call};
-use crate::command::Kind;
-use crate::row::Row;
 use crate::session::Session;
 use base::{ErrorCode, Result, err};
 use std::sync::Arc;

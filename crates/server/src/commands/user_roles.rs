@@ -1,14 +1,14 @@
 //! Commands that grant roles to users and revoke them.
 
 use super::users::{change_user, named_roles, named_user, not_found};
+use crate::access::command::Kind;
 use crate::access::{Needs, needs};
 use crate::auth::user::{User, append_roles};
 use crate::auth::{role, store};
+use crate::call::row::Row;
 use crate::call::{Answer, Call};
-use crate::command::Kind;
-use crate::fields::Fields;
-use crate::names::RoleName;
-use crate::row::Row;
+use crate::protocol::fields::Fields;
+use crate::protocol::names::RoleName;
 use base::bson::Builder;
 use base::{Result, err};
 

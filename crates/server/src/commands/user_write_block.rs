@@ -1,11 +1,11 @@
 //! `setUserWriteBlockMode`.
 
+use crate::access::command::Kind;
 use crate::access::{Action, Needs};
+use crate::call::row::Row;
 use crate::call::{Answer, Call};
-use crate::command::Kind;
-use crate::fields::Fields;
-use crate::row::Row;
-use crate::server::user_write_block::Reason;
+use crate::protocol::fields::Fields;
+use crate::state::server::user_write_block::Reason;
 use base::{Result, err};
 
 /// Position in the command table.

@@ -1,13 +1,13 @@
 //! Commands that create, change and drop users: documents in `admin.system.users`.
 
+use crate::access::command::Kind;
 use crate::access::{Action, Needs, needs};
 use crate::auth::user::{append_credential, append_roles};
 use crate::auth::{self, EXTERNAL, restrictions, role, store};
+use crate::call::row::Row;
 use crate::call::{Answer, Call};
-use crate::command::Kind;
-use crate::fields::Fields;
-use crate::names::{RoleName, UserName};
-use crate::row::Row;
+use crate::protocol::fields::Fields;
+use crate::protocol::names::{RoleName, UserName};
 use base::bson::{Array, Builder, Document, DocumentBuf, FieldName, Value};
 use base::{Error, ErrorCode, Result, err};
 use wire::scram::{Credential, Mechanism};

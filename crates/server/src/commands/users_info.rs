@@ -1,11 +1,11 @@
 //! `usersInfo`: documents of users, by default without credentials.
 
+use crate::access::command::Kind;
 use crate::access::{Needs, needs};
 use crate::auth::{role, store};
+use crate::call::row::Row;
 use crate::call::{Answer, Call};
-use crate::command::Kind;
-use crate::names::UserName;
-use crate::row::Row;
+use crate::protocol::names::UserName;
 use base::bson::{Builder, Document, DocumentBuf, Value};
 use base::{Result, err};
 

@@ -3,10 +3,10 @@
 //! The command changes nothing, even if a repair is requested. Problems appear in the reply and in
 //! the log. `vellum --repair` repairs them.
 
+use crate::access::command::Kind;
 use crate::access::{Action, Needs};
+use crate::call::row::Row;
 use crate::call::{Answer, Call};
-use crate::command::Kind;
-use crate::row::Row;
 use base::bson::{Builder, FieldName, Value};
 use base::{Result, err};
 use database::validate::{Depth, IndexFindings};

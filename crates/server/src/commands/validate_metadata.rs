@@ -1,11 +1,11 @@
 //! `validateDBMetadata`: checks that views and indexes use only a version of the stable API.
 
+use crate::access::command::Kind;
 use crate::access::{Needs, needs};
+use crate::call::row::Row;
 use crate::call::{Answer, Call};
-use crate::command::Kind;
 use crate::commands::aggregate;
-use crate::fields::Fields;
-use crate::row::Row;
+use crate::protocol::fields::Fields;
 use base::bson::Array;
 use base::{ErrorCode, Result, err};
 use database::collection::Collection;

@@ -3,10 +3,10 @@
 //! The clock drives TTL, `$$NOW`, `$currentDate`, ObjectIds of the server, cluster times and
 //! session timeouts. The command requires test commands, because it can expire every document.
 
+use crate::access::command::Kind;
 use crate::access::{Action, Needs};
+use crate::call::row::Row;
 use crate::call::{Answer, Call};
-use crate::command::Kind;
-use crate::row::Row;
 use base::bson::Value;
 use base::{Result, err};
 use database::SettableClock;

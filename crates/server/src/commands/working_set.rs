@@ -1,10 +1,10 @@
 //! `vellumWorkingSet`: the hit ratio of the cache, and the estimated hit ratio of other cache
 //! sizes.
 
+use crate::access::command::Kind;
 use crate::access::{Action, Needs};
+use crate::call::row::Row;
 use crate::call::{Answer, Call};
-use crate::command::Kind;
-use crate::row::Row;
 use base::Result;
 use base::bson::{Builder, FieldName};
 use database::{Reads, Span};

@@ -2,7 +2,7 @@
 
 use super::retry::Retryable;
 use crate::call::Call;
-use crate::reply;
+use crate::protocol::reply;
 use base::bson::DocumentBuf;
 use base::{Error, ErrorCode, Result, err};
 use database::{Committed, RetryKey};

@@ -5,8 +5,8 @@
 //! not run twice. The memory for results is limited. If results were dropped, a retry fails instead
 //! of running again.
 
-use crate::session_id;
-use crate::turn::{HasLine, Line};
+use crate::process::turn::{HasLine, Line};
+use crate::protocol::session_id;
 use base::bson::{Builder, Document, DocumentBuf, Value};
 use base::random::Random;
 use base::{Result, err};

@@ -6,8 +6,8 @@
 //! killSessions and the end of the session change the state concurrently.
 
 use super::Session;
-use crate::read_concern::{Asked, ReadConcern};
-use crate::session_id;
+use crate::protocol::read_concern::{Asked, ReadConcern};
+use crate::protocol::session_id;
 use base::bson::{Builder, Value};
 use base::{Error, Result, err};
 use database::{Committed, Database, OpenTransaction, Operation, RetryKey};
@@ -272,12 +272,12 @@ impl Session {
         out.append_optional(c"level", open.read_concern.map(|concern| Value::String(concern.name())));
         out.end().end();
         out.append(c"readTimestamp", Value::Timestamp(open.transaction.time()));
-        out.append(c"startWallClockTime", &crate::logging::format_time(open.began_millis));
+        out.append(c"startWallClockTime", &crate::process::logging::format_time(open.began_millis));
         out.append(c"timeOpenMicros", time_open.as_micros() as i64);
         out.append(c"timeActiveMicros", active.as_micros() as i64);
         out.append(c"timeInactiveMicros", time_open.saturating_sub(active).as_micros() as i64);
         let expiry = open.began_millis + lifetime.as_millis() as i64;
-        out.append(c"expiryTime", &crate::logging::format_time(expiry)).end();
+        out.append(c"expiryTime", &crate::process::logging::format_time(expiry)).end();
         true
     }
 }

@@ -1,6 +1,6 @@
 //! Checks of an applyOps command before its first operation is applied.
 
-use crate::fields::Fields;
+use crate::protocol::fields::Fields;
 use base::bson::{Document, Element, Type, Value};
 use base::{Error, Result, err};
 

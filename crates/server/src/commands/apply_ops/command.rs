@@ -1,10 +1,10 @@
 //! Commands in oplog entries, run as the matching client commands.
 
 use super::{Options, Results, checks, object, uuid};
-use crate::arguments::Arguments;
+use crate::call::arguments::Arguments;
 use crate::call::{Answer, Call};
 use crate::commands::table;
-use crate::write_concern::WriteConcern;
+use crate::protocol::write_concern::WriteConcern;
 use base::bson::{Builder, Document, DocumentBuf, Element, Value};
 use base::{Error, ErrorCode, Namespace, Result, err};
 use database::RenameRequest;

@@ -8,10 +8,10 @@ mod checks;
 mod command;
 mod document;
 
+use crate::access::command::Kind;
 use crate::access::{Needs, needs};
+use crate::call::row::Row;
 use crate::call::{Answer, Call};
-use crate::command::Kind;
-use crate::row::Row;
 use base::bson::{Builder, Document, Value};
 use base::{Error, ErrorCode, Result, err};
 

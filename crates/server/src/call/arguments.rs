@@ -1,0 +1,346 @@
+//! Generic arguments of commands, parsed in one place before the handler runs.
+//!
+//! These are `$db`, the session, read and write concern, the time limit, read preference and API
+//! version. Handlers honor them through [`Arguments`], or this module refuses them by name.
+
+use crate::access::command::Command;
+use crate::call::transaction_rules::{self, Given, Part};
+use crate::protocol::read_concern::{Asked, ReadConcern};
+use crate::protocol::read_preference::ReadPreference;
+use crate::protocol::session_id::{self, Named};
+use crate::protocol::write_concern::WriteConcern;
+use base::bson::{Document, Element, Value};
+use base::{Result, err};
+use database::SessionId;
+use std::time::Duration;
+
+/// Generic arguments of a command.
+#[derive(Default)]
+pub(crate) struct Arguments<'a> {
+    pub(crate) session: Option<SessionId>,
+    /// Logical session as the client named it, before the check of its owner.
+    pub(crate) named_session: Option<Named>,
+    /// Number of the retryable write or transaction in its session.
+    pub(crate) transaction_number: Option<i64>,
+    /// Role of the command in a transaction.
+    pub(crate) transaction: Option<Part>,
+    /// Number of a retryable statement, if the client numbers statements.
+    pub(crate) statement_id: Option<i32>,
+    /// Numbers of several retryable statements.
+    pub(crate) statement_ids: Option<base::bson::Array<'a>>,
+    /// Time limit. Zero means no limit and is `None`.
+    pub(crate) max_time: Option<Duration>,
+    pub(crate) read_concern: Asked,
+    /// Write concern, if given.
+    pub(crate) write_concern: Option<WriteConcern>,
+    pub(crate) read_preference: ReadPreference,
+    /// The client's comment for logs and currentOp.
+    pub(crate) comment: Option<Value<'a>>,
+    /// True if only the stable API is allowed.
+    pub(crate) api_strict: bool,
+}
+
+/// Returns true for the name of a generic argument, which [`Fields`](crate::protocol::fields::Fields) skips.
+/// Runs for each field of each command, so lengths are compared first.
+pub(crate) fn is_generic(name: &str) -> bool {
+    matches!(
+        name,
+        "$clusterTime"
+            | "$db"
+            | "$queryOptions"
+            | "$readPreference"
+            | "apiDeprecationErrors"
+            | "apiStrict"
+            | "apiVersion"
+            | "autocommit"
+            | "comment"
+            | "coordinator"
+            | "lsid"
+            | "maxTimeMS"
+            | "readConcern"
+            | "startTransaction"
+            | "stmtId"
+            | "stmtIds"
+            | "txnNumber"
+            | "writeConcern"
+    )
+}
+
+/// Properties of the topology that decide about arguments.
+pub(crate) struct Topology {
+    /// True if this server presents itself as a replica set.
+    pub(crate) is_replica_set: bool,
+}
+
+impl<'a> Arguments<'a> {
+    /// Parses the generic arguments of a command.
+    ///
+    /// Errors: wrong types and values with MongoDB's codes; commands not allowed in transactions;
+    /// concerns that the command does not support.
+    pub(crate) fn read(body: Document<'a>, command: &Command, topology: &Topology) -> Result<Arguments<'a>> {
+        let mut arguments = Arguments::default();
+        let mut api = Api::default();
+        let mut given = Given::default();
+        // The first field is the command's name.
+        for element in body.iter().skip(1).filter(|element| is_generic(element.name())) {
+            let value = element.value();
+            // As in MongoDB, null stands for a missing argument. Only a comment may be null.
+            if value.is_nullish() && element.name() != "comment" {
+                continue;
+            }
+            match element.name() {
+                "lsid" => arguments.named_session = Some(session_id::read(value)?),
+                "txnNumber" => arguments.transaction_number = Some(transaction_number(value)?),
+                "stmtId" => arguments.statement_id = Some(statement_id(value)?),
+                "stmtIds" => {
+                    arguments.statement_ids = Some(typed(&element, command, "array", value.as_array())?)
+                }
+                "startTransaction" => given.start = Some(typed(&element, command, "bool", value.as_bool())?),
+                "autocommit" => given.autocommit = Some(typed(&element, command, "bool", value.as_bool())?),
+                "coordinator" => refuse_coordinator(&element, command)?,
+                "maxTimeMS" => arguments.max_time = max_time(&element, command)?,
+                "readConcern" => {
+                    let document = typed(&element, command, "object", value.as_document())?;
+                    arguments.read_concern = Asked::parse(document, command.name)?;
+                }
+                "writeConcern" => {
+                    let document = typed(&element, command, "object", value.as_document())?;
+                    arguments.write_concern = Some(WriteConcern::read(
+                        document,
+                        command.takes_write_concern,
+                        topology.is_replica_set,
+                    )?);
+                }
+                "comment" => arguments.comment = Some(value),
+                // Old clients send their read preference in this field.
+                "$queryOptions" => {
+                    let options = typed(&element, command, "object", value.as_document())?;
+                    if let Some(preference) = options.find("$readPreference") {
+                        arguments.read_preference = ReadPreference::parse(&preference, command.name)?;
+                    }
+                }
+                "$readPreference" => {
+                    arguments.read_preference = ReadPreference::parse(&element, command.name)?;
+                }
+                "apiVersion" => api.version = Some(typed(&element, command, "string", value.as_str())?),
+                "apiStrict" => api.strict = Some(typed(&element, command, "bool", value.as_bool())?),
+                "apiDeprecationErrors" => {
+                    api.deprecation_errors = Some(typed(&element, command, "bool", value.as_bool())?);
+                }
+                // Only sharded clusters check the cluster time. `$db` was read with the frame.
+                _ => {}
+            }
+        }
+        arguments.api_strict = api.check(command)?;
+        arguments.session = arguments.named_session.map(|named| named.id);
+        given.session = arguments.session.is_some();
+        given.number = arguments.transaction_number;
+        arguments.transaction = given.part(command, topology.is_replica_set)?;
+        arguments.check_concerns(command, topology)?;
+        Ok(arguments)
+    }
+
+    fn check_concerns(&self, command: &Command, topology: &Topology) -> Result<()> {
+        let Some(part) = self.transaction else {
+            return check_read_concern(&self.read_concern, command, topology.is_replica_set);
+        };
+        let has_write_concern = self.write_concern.as_ref().is_some_and(|concern| !concern.is_empty());
+        transaction_rules::check_concerns(part, command, &self.read_concern, has_write_concern)
+    }
+}
+
+/// Checks the read concern of a command outside of a transaction.
+///
+/// Errors: NotAReplicaSet and IllegalOperation on a standalone; InvalidOptions.
+fn check_read_concern(concern: &Asked, command: &Command, is_replica_set: bool) -> Result<()> {
+    match concern.level {
+        _ if concern.after.is_some() && !is_replica_set => Err(err!(
+            IllegalOperation,
+            "Cannot specify afterClusterTime readConcern without replication enabled"
+        )),
+        Some(ReadConcern::Snapshot) if !command.reads_snapshots() => Err(err!(
+            InvalidOptions,
+            "Command {} does not support {{ readConcern: {{ level: \"snapshot\" }} }} :: caused by :: read concern \
+             snapshot is not supported",
+            command.name
+        )),
+        Some(ReadConcern::Snapshot) if !is_replica_set => {
+            Err(err!(NotAReplicaSet, "node needs to be a replica set member to use readConcern: snapshot"))
+        }
+        Some(level) if !command.takes_read_concern && level != ReadConcern::Local => Err(err!(
+            InvalidOptions,
+            "Command {} does not support this readConcern :: caused by :: read concern not supported",
+            command.name
+        )),
+        // The handler checks the stages of a pipeline itself.
+        Some(ReadConcern::Linearizable) if command.name != "aggregate" => check_linearizable(is_replica_set),
+        _ => Ok(()),
+    }
+}
+
+/// Checks that the server supports linearizable reads.
+///
+/// Errors: NotAReplicaSet on a standalone.
+pub(crate) fn check_linearizable(is_replica_set: bool) -> Result<()> {
+    match is_replica_set {
+        true => Ok(()),
+        false => Err(err!(
+            NotAReplicaSet,
+            "node needs to be a replica set member to use readConcern: linearizable"
+        )),
+    }
+}
+
+#[derive(Default)]
+struct Api<'a> {
+    version: Option<&'a str>,
+    strict: Option<bool>,
+    deprecation_errors: Option<bool>,
+}
+
+impl Api<'_> {
+    /// Returns true if the command must conform to the stable API.
+    fn check(&self, command: &Command) -> Result<bool> {
+        match self.version {
+            None if self.strict.is_some() || self.deprecation_errors.is_some() => Err(err!(
+                4886600,
+                "Provided apiStrict and/or apiDeprecationErrors without passing apiVersion"
+            )),
+            Some(version) if version != "1" => Err(err!(APIVersionError, "API version must be \"1\"")),
+            _ if self.strict == Some(true) && !command.stable_api => Err(err!(
+                APIStrictError,
+                "Provided apiStrict:true, but the command {} is not in API Version 1. Information on supported \
+                 commands and migrations in API Version 1 can be found at \
+                 https://dochub.mongodb.org/core/manual-versioned-api",
+                command.name
+            )),
+            _ => Ok(self.strict == Some(true)),
+        }
+    }
+}
+
+fn typed<T>(element: &Element<'_>, command: &Command, expected: &str, value: Option<T>) -> Result<T> {
+    value.ok_or_else(|| {
+        err!(
+            TypeMismatch,
+            "BSON field '{}.{}' is the wrong type '{}', expected type '{expected}'",
+            command.name,
+            element.name(),
+            element.kind().alias()
+        )
+    })
+}
+
+fn transaction_number(value: Value<'_>) -> Result<i64> {
+    match value {
+        Value::Int64(number) if number >= 0 => Ok(number),
+        Value::Int64(_) => Err(err!(InvalidOptions, "Transaction number cannot be negative")),
+        other => Err(err!(
+            TypeMismatch,
+            "BSON field 'txnNumber' is the wrong type '{}', expected type 'long'",
+            other.kind().alias()
+        )),
+    }
+}
+
+/// Refuses `coordinator`, which only shards use.
+///
+/// Errors: TypeMismatch; NotImplemented for true.
+fn refuse_coordinator(element: &Element<'_>, command: &Command) -> Result<()> {
+    match typed(element, command, "bool", element.value().as_bool())? {
+        true => Err(err!(NotImplemented, "BSON field '{}.coordinator' is not implemented", command.name)),
+        false => Ok(()),
+    }
+}
+
+fn statement_id(value: Value<'_>) -> Result<i32> {
+    match value {
+        Value::Int32(number) => Ok(number),
+        other => Err(err!(
+            TypeMismatch,
+            "BSON field 'stmtId' is the wrong type '{}', expected type 'int'",
+            other.kind().alias()
+        )),
+    }
+}
+
+fn max_time(element: &Element<'_>, command: &Command) -> Result<Option<Duration>> {
+    let value = element.value();
+    let number = value.as_number().ok_or_else(|| {
+        err!(
+            TypeMismatch,
+            "BSON field '{}.maxTimeMS' is the wrong type '{}', expected types '[long, int, decimal, double']",
+            command.name,
+            value.kind().alias()
+        )
+    })?;
+    let millis =
+        number.to_i64_exact().ok_or_else(|| err!(FailedToParse, "maxTimeMS has non-integral value"))?;
+    if !(0..=i64::from(i32::MAX)).contains(&millis) {
+        return Err(err!(BadValue, "{millis} value for maxTimeMS is out of range [0, {}]", i32::MAX));
+    }
+    Ok((millis > 0).then(|| Duration::from_millis(millis as u64)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use base::bson::{Builder, FieldName};
+
+    fn read_as(name: &str, is_replica_set: bool, build: impl FnOnce(&mut Builder)) -> Result<()> {
+        let mut builder = Builder::new();
+        builder.append(FieldName::known(name), "c");
+        build(&mut builder);
+        let document = builder.finish();
+        let command = crate::commands::table::find(name).unwrap();
+        Arguments::read(document.view(), command, &Topology { is_replica_set }).map(drop)
+    }
+
+    fn read(build: impl FnOnce(&mut Builder)) -> Result<()> {
+        read_as("ping", false, build)
+    }
+
+    fn code(result: Result<()>) -> i32 {
+        result.err().map_or(0, |error| error.code().number())
+    }
+
+    #[test]
+    fn the_names_are_sorted() {
+        assert!(is_generic("lsid") && is_generic("writeConcern") && !is_generic("documents"));
+    }
+
+    #[test]
+    fn snapshots_are_for_reads_on_a_replica_set() {
+        let snapshot = |builder: &mut Builder| {
+            _ = builder.begin_document(c"readConcern").append(c"level", "snapshot").end()
+        };
+        assert_eq!(code(read_as("find", true, snapshot)), 0);
+        assert_eq!(code(read_as("find", false, snapshot)), 123);
+        assert_eq!(code(read_as("count", true, snapshot)), 72);
+    }
+
+    #[test]
+    fn nonsense_in_general_arguments_is_refused() {
+        assert_eq!(code(read(|b| _ = b.append(c"maxTimeMS", 5))), 0);
+        assert_eq!(code(read(|b| _ = b.append(c"maxTimeMS", -1))), 2);
+        assert_eq!(code(read(|b| _ = b.append(c"maxTimeMS", "1"))), 14);
+        assert_eq!(code(read(|b| _ = b.append(c"lsid", 1))), 14);
+        assert_eq!(code(read(|b| _ = b.append(c"txnNumber", 1i64))), 72);
+        assert_eq!(code(read(|b| _ = b.append(c"apiStrict", true))), 4_886_600);
+        assert_eq!(code(read(|b| _ = b.append(c"apiVersion", "2"))), 322);
+        assert_eq!(code(read(|b| _ = b.append(c"startTransaction", true))), 72);
+        assert_eq!(code(read(|b| _ = b.begin_document(c"writeConcern").append(c"w", 1).end())), 72);
+        assert_eq!(code(read(|b| _ = b.begin_document(c"readConcern").append(c"level", "x").end())), 2);
+        let preference = |mode: &str, seconds: i32| {
+            code(read(|b| {
+                let document = b.begin_document(c"$readPreference").append(c"mode", mode);
+                document.append(c"maxStalenessSeconds", seconds).end();
+            }))
+        };
+        assert_eq!(preference("x", 0), 2);
+        assert_eq!(preference("secondary", 120), 0);
+        assert_eq!(preference("secondary", 89), 160);
+        assert_eq!(preference("secondary", -1), 2);
+        assert_eq!(preference("primary", 90), 2);
+    }
+}

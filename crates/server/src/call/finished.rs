@@ -1,0 +1,245 @@
+//! Profiler and log entries of an operation: MongoDB's fields, where Vellum has a value for them.
+
+use crate::access::command::Command;
+use crate::auth::redact::{self, is_secret};
+use crate::observe::profiler::{Entry, Filter, Note, Notes, Setting};
+use crate::process::logging::now_millis;
+use crate::state::connection::ConnectionState;
+use crate::state::server::Server;
+use base::Error;
+use base::bson::{Builder, Document, DocumentBuf, Value};
+use database::Operation;
+use database::language::Context;
+use std::sync::Arc;
+use std::time::Duration;
+use wire::request::Request;
+
+/// Maximum size of a whole command, in bytes. A longer command is truncated and stored as text.
+const COMMAND_MAX: usize = 50 * 1024;
+
+/// A finished operation.
+pub(crate) struct Finished<'a> {
+    pub(crate) request: &'a Request<'a>,
+    pub(crate) command: &'static Command,
+    /// Collection of the command, or `$cmd`.
+    pub(crate) collection: &'a str,
+    pub(crate) state: &'a ConnectionState,
+    /// Reply or error.
+    pub(crate) outcome: Result<Document<'a>, &'a Error>,
+    /// Results of single statements, if recorded.
+    pub(crate) notes: Option<Notes>,
+    /// Size of the reply in bytes.
+    pub(crate) reply_length: usize,
+    pub(crate) took: Duration,
+}
+
+/// Writes the entry of a finished operation to `system.profile` or the log. `setting` is the
+/// database's setting at the start of the operation.
+pub(crate) fn tell(server: &Server, setting: Option<&Setting>, finished: &Finished<'_>) {
+    let slow = |took: Duration| server.profiler.slow.logs(took, || server.random());
+    let Some(setting) = setting else {
+        // The operation is slow, otherwise the function has returned. The log may receive only a
+        // sample.
+        let entries = finished.entries();
+        entries.iter().for_each(|entry| server.profiler.shapes.add(finished.command.name, entry));
+        if slow(finished.took) {
+            finished.log(&entries);
+        }
+        return;
+    };
+    let (mut logged, mut kept) = (Vec::new(), Vec::new());
+    for entry in finished.entries() {
+        if server.profiler.slow.is_slow(entry.took) {
+            server.profiler.shapes.add(finished.command.name, &entry);
+        }
+        let chosen = match &setting.filter {
+            Some(filter) => chooses(filter, entry.document.view(), server),
+            None => slow(entry.took),
+        };
+        let is_kept = setting.level == 2 || (setting.level == 1 && chosen);
+        if is_kept {
+            kept.push(entry.document.clone());
+        }
+        if chosen {
+            logged.push(entry);
+        }
+    }
+    finished.log(&logged);
+    for document in kept {
+        keep(server, finished.request.database, document.view());
+    }
+}
+
+fn chooses(filter: &Filter, entry: Document<'_>, server: &Server) -> bool {
+    // A filter that fails on an entry does not select it.
+    filter.matcher.matches(entry, &context(server)).unwrap_or(false)
+}
+
+/// Returns the evaluation context of filters and entries.
+pub(crate) fn context(server: &Server) -> Context {
+    Context::new(now_millis(), server.random(), Arc::new(Operation::new(0)))
+}
+
+/// Adds an entry to `system.profile`. Creates the collection if the level was set for all
+/// databases.
+fn keep(server: &Server, database: &str, entry: Document<'_>) {
+    let context = context(server);
+    let made = match server.profiler.default {
+        Some(_) => server.database.create_profile(&Operation::new(0), database, &context),
+        None => Ok(()),
+    };
+    if let Err(error) = made.and_then(|()| server.database.profile(database, entry, context)) {
+        log::warn!("an operation on {database} couldn't be profiled: {error}");
+    }
+}
+
+/// Returns the kind of an operation.
+fn kind(command: &str) -> &'static str {
+    match command {
+        "find" => "query",
+        "getMore" => "getmore",
+        "insert" => "insert",
+        "update" => "update",
+        "delete" => "remove",
+        _ => "command",
+    }
+}
+
+impl Finished<'_> {
+    /// Returns one entry, or one for each statement of an update or delete.
+    fn entries(&self) -> Vec<Entry> {
+        match &self.notes {
+            Some(notes) if !notes.list.is_empty() => {
+                notes.list.iter().map(|note| self.of_statement(note)).collect()
+            }
+            _ => vec![self.whole()],
+        }
+    }
+
+    fn whole(&self) -> Entry {
+        let mut out = Builder::new();
+        out.append(c"op", kind(self.command.name)).append(c"ns", &self.namespace());
+        self.append_command(&mut out, || redact::without(self.command, self.request.body));
+        let operation = self.state.activity.operation();
+        let (keys, documents) = operation.as_ref().map_or((0, 0), |used| used.examined());
+        if let Ok(reply) = self.outcome {
+            let cursor = reply.get("cursor").and_then(|cursor| cursor.as_document());
+            let id = cursor.and_then(|cursor| cursor.get("id")).and_then(|id| id.as_i64());
+            if let Some(id) = id.filter(|id| *id != 0) {
+                out.append(c"cursorid", id);
+            }
+            out.append_number(c"keysExamined", keys).append_number(c"docsExamined", documents);
+            if id == Some(0) {
+                out.append(c"cursorExhausted", true);
+            }
+            self.append_counts(&mut out, reply, cursor);
+        } else {
+            out.append_number(c"keysExamined", keys).append_number(c"docsExamined", documents);
+        }
+        let plan = operation.and_then(|used| used.operation.plan_summary());
+        self.finish(out, plan.as_deref(), self.took)
+    }
+
+    fn of_statement(&self, note: &Note) -> Entry {
+        let mut out = Builder::new();
+        out.append(c"op", kind(self.command.name)).append(c"ns", &self.namespace());
+        self.append_command(&mut out, || note.statement.clone());
+        out.append_number(c"keysExamined", note.examined.0).append_number(c"docsExamined", note.examined.1);
+        out.append_all(note.counts.view());
+        self.finish(out, note.plan.as_deref(), note.took)
+    }
+
+    fn append_counts(&self, out: &mut Builder, reply: Document<'_>, cursor: Option<Document<'_>>) {
+        let n = reply.get("n").and_then(|n| n.as_i64());
+        match self.command.name {
+            "insert" => _ = out.append_number(c"ninserted", n.unwrap_or(0)),
+            "update" => {
+                let modified = reply.get("nModified").and_then(|n| n.as_i64()).unwrap_or(0);
+                out.append_number(c"nMatched", n.unwrap_or(0)).append_number(c"nModified", modified);
+            }
+            "delete" => _ = out.append_number(c"ndeleted", n.unwrap_or(0)),
+            "findAndModify" => {
+                let last = reply.get("lastErrorObject").and_then(|last| last.as_document());
+                let n = last.and_then(|last| last.get("n")).and_then(|n| n.as_i64()).unwrap_or(0);
+                match last.and_then(|last| last.get("updatedExisting")) {
+                    None => _ = out.append_number(c"ndeleted", n),
+                    Some(existing) => {
+                        let matched = if existing.as_bool() == Some(true) { n } else { 0 };
+                        out.append_number(c"nMatched", matched).append_number(c"nModified", matched);
+                        if last.is_some_and(|last| last.find("upserted").is_some()) {
+                            out.append(c"upsert", true);
+                        }
+                    }
+                }
+            }
+            _ => {}
+        }
+        let batch = cursor.and_then(|cursor| cursor.get("firstBatch").or_else(|| cursor.get("nextBatch")));
+        if let Some(batch) = batch.and_then(|batch| batch.as_array()) {
+            out.append_number(c"nreturned", batch.iter().count() as i64);
+        }
+    }
+
+    fn finish(&self, mut out: Builder, plan: Option<&str>, took: Duration) -> Entry {
+        out.append(c"numYield", 0).append_number(c"responseLength", self.reply_length as i64);
+        out.append(c"protocol", "op_msg").append_number(c"millis", took.as_millis() as i64);
+        out.append_optional(c"planSummary", plan);
+        if let Err(error) = self.outcome {
+            out.append(c"ok", 0.0).append(c"errMsg", error.message());
+            out.append(c"errName", &*error.code().name()).append(c"errCode", error.code().number());
+        }
+        out.append(c"ts", Value::DateTime(now_millis()));
+        out.append(c"client", &self.state.activity.client.ip().to_string());
+        let name = self.state.app_name();
+        out.append_optional(c"appName", (!name.is_empty()).then_some(name));
+        out.begin_array(c"allUsers");
+        if let Some(identity) = &self.state.identity {
+            out.push_document().append(c"user", identity.user.name.as_str());
+            out.append(c"db", identity.user.db.as_str()).end();
+        }
+        out.end();
+        let user = self.state.identity.as_ref().map(|identity| identity.user.to_string());
+        out.append(c"user", &user.unwrap_or_default());
+        Entry { document: out.finish(), took }
+    }
+
+    fn namespace(&self) -> String {
+        format!("{}.{}", self.request.database, self.collection)
+    }
+
+    /// Writes a log line for each entry.
+    fn log(&self, entries: &[Entry]) {
+        for Entry { document, took } in entries {
+            let entry = document.view();
+            let number = |name: &str| entry.get(name).and_then(|n| n.as_i64()).unwrap_or(0);
+            let text = |name: &str| entry.get(name).and_then(|text| text.as_str()).unwrap_or("").to_string();
+            let shown = entry.get("command").and_then(|command| command.as_document());
+            let shown = shown.map(|command| command.to_string()).unwrap_or_default();
+            let (kind, plan, app_name) = (text("op"), text("planSummary"), text("appName"));
+            log::info!(
+                id = 51803, c = "COMMAND", command = self.command.name, ns = self.namespace().as_str(),
+                type_ = kind.as_str(), appName = app_name.as_str(), statement = shown.as_str(),
+                planSummary = plan.as_str(), keysExamined = number("keysExamined"),
+                docsExamined = number("docsExamined"), nreturned = number("nreturned"),
+                reslen = number("responseLength"), remote = self.state.activity.client.to_string().as_str(),
+                durationMillis = took.as_millis() as u64; "Slow query"
+            );
+        }
+    }
+
+    /// Appends the command, or its truncated text. Omits commands on collections with secrets.
+    fn append_command(&self, out: &mut Builder, command: impl FnOnce() -> DocumentBuf) {
+        let command = match is_secret(self.request.database, self.collection) {
+            true => DocumentBuf::default(),
+            false => command(),
+        };
+        if command.bytes().len() <= COMMAND_MAX {
+            out.append(c"command", &command);
+            return;
+        }
+        let mut text = command.to_string();
+        let end = (0..=COMMAND_MAX.min(text.len())).rev().find(|at| text.is_char_boundary(*at));
+        text.truncate(end.unwrap_or(0));
+        out.begin_document(c"command").append(c"$truncated", &text).end();
+    }
+}

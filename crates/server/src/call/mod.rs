@@ -1,0 +1,148 @@
+//! A running command, as its handler sees it.
+
+pub(crate) mod arguments;
+pub(crate) mod finished;
+pub(crate) mod progress;
+pub(crate) mod row;
+pub(crate) mod transaction_rules;
+pub(crate) mod waits;
+
+use crate::access::command::Command;
+use crate::call::arguments::{Arguments, is_generic};
+use crate::call::progress::Progress;
+use crate::observe::profiler::Notes;
+use crate::process::event::Event;
+use crate::protocol::fields::Fields;
+use crate::state::connection::ConnectionState;
+use crate::state::server::Server;
+use base::Error;
+use base::bson::{Builder, Document};
+use database::{OpenTransaction, Operation, Position};
+use std::sync::Arc;
+use std::task::Waker;
+use std::time::{Duration, Instant};
+use wire::request::Request;
+
+/// Context of a command while its handler runs.
+pub(crate) struct Call<'a> {
+    /// State shared by all connections.
+    pub(crate) server: &'a Server,
+    /// Connection of the client.
+    pub(crate) connection: &'a mut ConnectionState,
+    /// State of the request since its start.
+    pub(crate) progress: &'a mut Progress,
+    pub(crate) request: &'a Request<'a>,
+    /// Row of the command in the command table.
+    pub(crate) command: &'static Command,
+    pub(crate) arguments: Arguments<'a>,
+    /// The reply so far. `ok` and other generic fields are appended later.
+    pub(crate) reply: &'a mut Builder,
+    /// Transaction that contains the command.
+    pub(crate) transaction: Option<Arc<OpenTransaction>>,
+    /// Operation id for killOp.
+    pub(crate) operation_id: u64,
+    /// True if the client accepts further replies without requests (exhaust).
+    pub(crate) exhaust_allowed: bool,
+    /// Set by a handler that continues to reply: the topology version in its reply. The server then
+    /// handles the same request again.
+    pub(crate) streams: Option<i64>,
+    /// Results of single statements, while the profiler is on.
+    pub(crate) notes: Option<Notes>,
+    /// Set by a handler that reads a change stream.
+    pub(crate) reads_stream: bool,
+    /// True if the cursor may return only durable changes.
+    pub(crate) durable: bool,
+    /// Events that must happen before the reply is sent.
+    pub(crate) hold: Option<Hold>,
+}
+
+/// Condition for sending a reply after its handler.
+pub(crate) struct Hold {
+    /// Commit that must be in the journal.
+    pub(crate) position: Position,
+    /// Deadline, and the error for the reply after it: the write concern's `wtimeout`.
+    pub(crate) timeout: Option<(Instant, Error)>,
+}
+
+impl Hold {
+    /// Adds this condition to an existing condition.
+    pub(crate) fn join(self, other: &mut Option<Hold>) {
+        match other {
+            Some(other) => {
+                other.position = other.position.max(self.position);
+                other.timeout = other.timeout.take().or(self.timeout);
+            }
+            none => *none = Some(self),
+        }
+    }
+}
+
+/// Result of a handler or request, errors excepted.
+pub(crate) enum Answer {
+    /// The reply is complete.
+    Done,
+    /// The handler must be called again after the event, and the request polled again.
+    Wait(Event),
+    /// The connection must be closed without a reply.
+    Close,
+}
+
+impl<'a> Call<'a> {
+    /// Returns the command's own fields, to be taken one by one.
+    pub(crate) fn fields(&self) -> Fields<'a> {
+        Fields::of_command(self.request, is_generic)
+    }
+
+    /// Records a finished statement while the profiler is on.
+    pub(crate) fn note(
+        &mut self,
+        statement: Document<'_>,
+        operation: &Operation,
+        count: impl FnOnce(&mut Builder),
+    ) {
+        if let Some(notes) = &mut self.notes {
+            notes.add(statement, operation, count);
+        }
+    }
+
+    /// Creates the handle for database work that may take long. The work ends at maxTimeMS, killOp
+    /// and shutdown.
+    ///
+    /// Its `blocking` frees the network thread: other connections of this thread move to another
+    /// thread meanwhile. That costs about ten microseconds, so the database calls it only around
+    /// plans expected to read many documents.
+    pub(crate) fn operation(&self) -> Arc<Operation> {
+        let mut operation = self.server.database.operation(self.operation_id);
+        operation.no_table_scan = self.server.parameters.no_table_scan();
+        operation.limit_memory(self.server.parameters.operation_memory());
+        let operation = Arc::new(operation);
+        if let Some(limit) = self.arguments.max_time {
+            // Time in waits counts.
+            let waited = self.progress.began.map_or(Duration::ZERO, |began| began.at.elapsed());
+            let left = limit.saturating_sub(waited).as_micros().div_ceil(1000);
+            operation.set_max_time((left as u64).max(1));
+        }
+        if let Some(transaction) = &self.transaction {
+            operation.join(transaction.clone());
+        }
+        self.adopt(&operation);
+        operation
+    }
+
+    /// Makes this command continue an operation, such as a cursor's.
+    pub(crate) fn adopt(&self, operation: &Arc<Operation>) {
+        self.connection.activity.adopt(operation.clone());
+    }
+
+    /// Waits at most this long since the first call of the handler; `None` after that time, when
+    /// the handler must reply.
+    pub(crate) fn wait(
+        &mut self,
+        at_most: Duration,
+        ready: impl FnMut(&Waker) -> bool + Send + 'static,
+    ) -> Option<Answer> {
+        let now = Instant::now();
+        let until = *self.progress.waiting_until.get_or_insert(now + at_most);
+        (now < until).then(|| Answer::Wait(Event::Other { until, ready: Box::new(ready) }))
+    }
+}

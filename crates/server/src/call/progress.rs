@@ -1,0 +1,41 @@
+//! State of a request between its waits, which handlers see.
+
+use crate::process::turn::Turn;
+use crate::session::Session;
+use crate::state::fail_point::Failure;
+use std::time::Instant;
+
+/// State of a request between waits.
+#[derive(Default)]
+pub(crate) struct Progress {
+    /// Operation id and start, constant over all waits.
+    pub(crate) began: Option<Began>,
+    /// Place in the session's queue of statements.
+    pub(crate) turn: Option<Turn<Session>>,
+    /// Deadline of the handler's wait, after its first call.
+    pub(crate) waiting_until: Option<Instant>,
+    /// Effect of fail points, kept during waits.
+    pub(crate) failure: Option<Box<Failure>>,
+    /// Set by a statement of a transaction whose reply has errors. They abort the transaction.
+    pub(crate) statement_failed: bool,
+    /// Last reply, if further replies follow without requests.
+    pub(crate) stream: Option<Stream>,
+}
+
+/// Start of a request.
+#[derive(Clone, Copy)]
+pub(crate) struct Began {
+    /// Operation id for killOp.
+    pub(crate) operation_id: u64,
+    /// Arrival time.
+    pub(crate) at: Instant,
+}
+
+/// A series of replies to one request (exhaust).
+#[derive(Clone, Copy)]
+pub(crate) struct Stream {
+    /// Id of the last reply. The next reply refers to it.
+    pub(crate) last_reply: i32,
+    /// Topology version in the last reply.
+    pub(crate) topology_version: i64,
+}

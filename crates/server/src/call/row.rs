@@ -1,0 +1,101 @@
+//! Row of the command table: a command and its handler.
+
+use crate::access::Needs;
+use crate::access::command::{Command, Kind};
+use crate::call::{Answer, Call};
+use base::Result;
+
+/// A handler: takes its declared fields, makes one call, and writes its reply.
+pub(crate) type Handler = fn(&mut Call<'_>) -> Result<Answer>;
+
+/// Row of the command table.
+pub(crate) struct Row {
+    pub(crate) command: Command,
+    pub(crate) run: Handler,
+}
+
+impl Row {
+    /// Creates a row. The methods below add properties. Writes support a write concern.
+    pub(crate) const fn new(
+        name: &'static str,
+        kind: Kind,
+        help: &'static str,
+        run: Handler,
+        needs: Needs,
+    ) -> Row {
+        let command = Command {
+            name,
+            help,
+            kind,
+            needs,
+            admin_only: false,
+            without_auth: false,
+            stable_api: false,
+            takes_read_concern: false,
+            takes_write_concern: matches!(kind, Kind::Write),
+            in_transactions: false,
+            retryable_write: false,
+            has_secrets: false,
+        };
+        Row { command, run }
+    }
+
+    /// Returns the row of a MongoDB command that this server does not implement. `run` refuses it.
+    pub(crate) const fn refused(name: &'static str, run: Handler, needs: Needs) -> Row {
+        Row::new(name, Kind::Admin, "Not implemented.", run, needs)
+    }
+
+    /// Restricts the command to `admin`.
+    pub(crate) const fn admin_only(mut self) -> Row {
+        self.command.admin_only = true;
+        self
+    }
+
+    /// Allows the command before authentication.
+    pub(crate) const fn without_auth(mut self) -> Row {
+        self.command.without_auth = true;
+        self
+    }
+
+    /// Adds the command to version 1 of the stable API.
+    pub(crate) const fn stable_api(mut self) -> Row {
+        self.command.stable_api = true;
+        self
+    }
+
+    /// Allows read concerns other than local.
+    pub(crate) const fn takes_read_concern(mut self) -> Row {
+        self.command.takes_read_concern = true;
+        self
+    }
+
+    /// Allows the command in transactions.
+    pub(crate) const fn in_transactions(mut self) -> Row {
+        self.command.in_transactions = true;
+        self
+    }
+
+    /// Makes a write retryable with a transaction number, and allows it in transactions.
+    pub(crate) const fn retryable_write(mut self) -> Row {
+        self.command.retryable_write = true;
+        self.in_transactions()
+    }
+
+    /// Marks the command as containing secrets, which are redacted.
+    pub(crate) const fn has_secrets(mut self) -> Row {
+        self.command.has_secrets = true;
+        self
+    }
+
+    /// Refuses a write concern for a write.
+    pub(crate) const fn without_write_concern(mut self) -> Row {
+        self.command.takes_write_concern = false;
+        self
+    }
+
+    /// Allows a write concern for a command that is not a write.
+    pub(crate) const fn takes_write_concern(mut self) -> Row {
+        self.command.takes_write_concern = true;
+        self
+    }
+}

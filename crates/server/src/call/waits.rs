@@ -1,0 +1,130 @@
+//! Waits of commands before their handlers run: fail point delays, the session's queue,
+//! fsyncUnlock.
+//!
+//! No wait holds a thread. Each wait ends at maxTimeMS, by killOp, when the client disconnects, and
+//! at shutdown.
+
+use crate::call::arguments::Arguments;
+use crate::call::progress::Progress;
+use crate::observe::activity::Activity;
+use crate::process::event::Event;
+use crate::process::turn::Turn;
+use crate::state::connection::ConnectionState;
+use crate::state::parameters::Setting;
+use crate::state::server::Server;
+use base::{ErrorCode, Result, err};
+use database::patience;
+use std::sync::Arc;
+use std::task::Waker;
+use std::time::{Duration, Instant};
+
+/// Maximum wait of a command without maxTimeMS.
+const LONGEST: Duration = Duration::from_secs(24 * 3600);
+
+/// Returns the deadline of a command's waits.
+///
+/// Errors: MaxTimeMSExpired after the deadline.
+fn deadline(progress: &Progress, arguments: &Arguments<'_>) -> Result<Instant> {
+    let now = Instant::now();
+    let began = progress.began.map_or(now, |began| began.at);
+    let deadline = began + arguments.max_time.unwrap_or(LONGEST);
+    match now < deadline {
+        true => Ok(deadline),
+        false => Err(err!(MaxTimeMSExpired, "operation exceeded time limit")),
+    }
+}
+
+/// Returns a check that cancels waits in a remote store, after killOp or maxTimeMS.
+pub(crate) fn over(
+    state: &ConnectionState,
+    progress: &Progress,
+    arguments: &Arguments<'_>,
+) -> impl Fn() -> Option<patience::Reason> + 'static {
+    let began = progress.began.map_or_else(Instant::now, |began| began.at);
+    let (activity, until) = (state.activity.clone(), arguments.max_time.map(|time| began + time));
+    move || {
+        let is_late = || until.filter(|until| Instant::now() >= *until).map(|_| ErrorCode::MaxTimeMSExpired);
+        activity.ending().or_else(is_late).map(ErrorCode::number)
+    }
+}
+
+/// Returns the delay of a fail point.
+pub(crate) fn for_delay(delay: Duration) -> Event {
+    Event::Other { until: Instant::now() + delay, ready: Box::new(|_: &Waker| false) }
+}
+
+/// Checks out the session for a command with a transaction number, as MongoDB does. Returns the
+/// wait if another statement has it.
+///
+/// Errors: MaxTimeMSExpired.
+pub(crate) fn for_turn(
+    state: &ConnectionState,
+    progress: &mut Progress,
+    arguments: &Arguments<'_>,
+) -> Result<Option<Event>> {
+    if arguments.transaction_number.is_none() {
+        return Ok(None);
+    }
+    let Some(session) = state.session.clone() else { return Ok(None) };
+    let turn = progress.turn.get_or_insert_with(|| Turn::line_up(session));
+    if turn.has_come(Waker::noop()) {
+        return Ok(None);
+    }
+    let ready = Box::new(turn.asker());
+    Ok(Some(Event::Other { until: deadline(progress, arguments)?, ready }))
+}
+
+/// Returns the wait of a write while fsync has locked writes. It happens here and not in the
+/// database, so it holds no thread.
+///
+/// A statement of a transaction waits at most for maxTransactionLockRequestTimeoutMillis. No other
+/// lock blocks statements of transactions.
+///
+/// Errors: MaxTimeMSExpired, LockTimeout.
+pub(crate) fn for_unlock(
+    progress: &Progress,
+    server: &Server,
+    arguments: &Arguments<'_>,
+    is_statement: bool,
+) -> Result<Option<Event>> {
+    let mut unlocked = server.unlocked.listen(server.unlocked.count());
+    if server.database.write_locks() == 0 {
+        return Ok(None);
+    }
+    let mut until = deadline(progress, arguments)?;
+    if let Some(limit) = server.lock_timeout().filter(|_| is_statement) {
+        let end = progress.began.map_or_else(Instant::now, |began| began.at) + limit;
+        if end <= Instant::now() {
+            return Err(err!(
+                LockTimeout,
+                "Unable to acquire IX lock on '{{Global}}' within {}ms.",
+                limit.as_millis()
+            ));
+        }
+        until = until.min(end);
+    }
+    Ok(Some(Event::Other { until, ready: Box::new(move |waker: &Waker| unlocked.has_happened(waker)) }))
+}
+
+impl Server {
+    /// Returns the lock timeout of a statement in a transaction:
+    /// maxTransactionLockRequestTimeoutMillis. `None` uses the general limit.
+    fn lock_timeout(&self) -> Option<Duration> {
+        match self.parameters.get("maxTransactionLockRequestTimeoutMillis") {
+            Some(Setting::Integer(millis)) => u64::try_from(millis).ok().map(Duration::from_millis),
+            _ => None,
+        }
+    }
+}
+
+/// Makes killOp end an event. A journal sync cannot be interrupted.
+pub(crate) fn until_killed(event: Event, activity: &Arc<Activity>) -> Event {
+    match event {
+        Event::Other { until, mut ready } => {
+            let activity = activity.clone();
+            let ready = move |waker: &Waker| activity.killed(waker).is_some() || ready(waker);
+            Event::Other { until, ready: Box::new(ready) }
+        }
+        journaled => journaled,
+    }
+}

@@ -1,0 +1,658 @@
+//! Path of a request to its handler: lookup, checks, session, fail points, handler, generic reply
+//! fields.
+
+pub(crate) mod local;
+pub(crate) mod open;
+pub(crate) mod request;
+
+use crate::access::command::{Command, Kind};
+use crate::auth::{self, EXTERNAL, login, redact, user_writes};
+use crate::call::arguments::{Arguments, Topology};
+use crate::call::finished::{self, Finished};
+use crate::call::progress::{Began, Progress};
+use crate::call::row::{Handler, Row};
+use crate::call::transaction_rules::{self, Part};
+use crate::call::waits;
+use crate::call::{Answer, Call, Hold};
+use crate::commands::table;
+use crate::observe::profiler::{Notes, Setting};
+use crate::process::event::Event;
+use crate::protocol::read_concern::ReadConcern;
+use crate::protocol::reply::{self, LabelContext, Reply};
+use crate::protocol::write_concern::Effective;
+use crate::state::connection::{self, ConnectionState};
+use crate::state::fail_point::{Failure, Target};
+use crate::state::server::Server;
+use base::bson::{Builder, Document, DocumentBuf, Value};
+use base::namespace::is_internal_database;
+use base::{Error, ErrorCode, Namespace, Result, err};
+use database::language::first_stage;
+use database::{OpenTransaction, patience};
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Acquire;
+use std::task::Waker;
+use std::time::Instant;
+use wire::request::Request;
+
+/// A command whose handler has finished while its commit is not yet in the journal.
+pub(crate) struct Held {
+    /// Id of the reply message and the reply. Empty while the request is polled.
+    pub(crate) reply: Option<(i32, Reply)>,
+    result: Result<()>,
+    hold: Hold,
+    facts: Facts,
+}
+
+/// Commands whose replies are never compressed, as the protocol requires.
+const UNCOMPRESSED: [&str; 5] = ["hello", "isMaster", "saslStart", "saslContinue", "authenticate"];
+
+/// Continues a request until its reply is complete or it must wait. Errors become replies.
+pub(crate) fn run(
+    state: &mut ConnectionState,
+    server: &Server,
+    request: &Request<'_>,
+    (progress, held): (&mut Progress, &mut Option<Box<Held>>),
+    exhaust_allowed: bool,
+    reply: &mut Reply,
+) -> Answer {
+    let was_held = held.take().map(|held| *held);
+    let at = was_held.as_ref().map(|held| held.facts.at).or_else(|| table::position(request.name()));
+    let Some((at, Row { command, run: handler })) = at.and_then(|at| Some((at, table::ROWS.get(at)?))) else {
+        server.counters.requests.add(1);
+        let error = err!(CommandNotFound, "no such command: '{}'", request.name());
+        return refuse(server, state, reply, &error);
+    };
+    let handler = *handler;
+    let Some(Held { result, hold, facts, .. }) = was_held else {
+        server.counters.requests.add(u64::from(progress.began.is_none()));
+        // Read before the handler runs: a change of the level does not apply to the command that
+        // makes it.
+        let setting = server.profiler.setting(request.database);
+        let facts = Facts {
+            at,
+            began: Instant::now(),
+            context: LabelContext::default(),
+            labels: None,
+            write_concern_error: None,
+            notes: setting.as_ref().map(|_| Notes::default()),
+            setting,
+            hold: None,
+            tail: 0,
+        };
+        let mut run = Run { server, request, command, handler, exhaust_allowed, progress, held, facts };
+        return match run.checked(state, reply) {
+            Ok(Answer::Wait(event)) => Answer::Wait(waits::until_killed(event, &state.activity)),
+            Ok(Answer::Close) => {
+                run.tell(state, reply, &Ok(()));
+                Answer::Close
+            }
+            Ok(Answer::Done) => run.hold_or_end(state, reply, Ok(())),
+            Err(error) => run.hold_or_end(state, reply, Err(error)),
+        };
+    };
+    Run { server, request, command, handler, exhaust_allowed, progress, held, facts }
+        .release(state, reply, result, hold)
+}
+
+/// Returns true if a database has a collection or is a system database.
+fn is_there(server: &Server, database: &str) -> bool {
+    is_internal_database(database) || server.database.catalog().collections(database).next().is_some()
+}
+
+/// Replies with an error to a request with an unknown command.
+pub(crate) fn refuse(server: &Server, state: &ConnectionState, reply: &mut Reply, error: &Error) -> Answer {
+    server.counters.user_asserts.add(1);
+    reply::failure::<&str>(&mut reply.document, error, &[]);
+    append_cluster_time(server, state, &mut reply.document);
+    Answer::Done
+}
+
+/// A running command.
+struct Run<'a, 'r> {
+    server: &'a Server,
+    request: &'a Request<'a>,
+    command: &'static Command,
+    handler: Handler,
+    exhaust_allowed: bool,
+    progress: &'r mut Progress,
+    /// Place for the command while its reply waits for the journal.
+    held: &'r mut Option<Box<Held>>,
+    facts: Facts,
+}
+
+/// Results of a command: parts of its error labels, and input for profiler and log.
+struct Facts {
+    /// Position in the command table.
+    at: usize,
+    /// Time of the handler's latest call.
+    began: Instant,
+    context: LabelContext,
+    labels: Option<Vec<String>>,
+    /// Profiler settings of the database.
+    setting: Option<Arc<Setting>>,
+    /// Results of single statements, while the profiler is on.
+    notes: Option<Notes>,
+    /// Additional write concern error of a failed write. Its earlier statements may have had
+    /// effects.
+    write_concern_error: Option<Error>,
+    /// Condition for sending the reply.
+    hold: Option<Hold>,
+    /// Length of the reply in bytes before the generic fields at its end.
+    tail: usize,
+}
+
+impl<'a> Run<'a, '_> {
+    /// Ends a command whose handler has finished, unless its reply must wait for the journal.
+    fn hold_or_end(self, state: &mut ConnectionState, reply: &mut Reply, result: Result<()>) -> Answer {
+        let Run { progress, held, mut facts, .. } = self;
+        let Some(hold) = facts.hold.take() else {
+            return Run { progress, held, facts, ..self }.end(state, reply, result);
+        };
+        let until = hold.timeout.as_ref().map(|(until, _)| *until);
+        let event = Event::Journaled { position: hold.position, until };
+        *held = Some(Box::new(Held { reply: None, result, hold, facts }));
+        Answer::Wait(event)
+    }
+
+    /// Ends a command after its wait for the journal.
+    fn release(
+        self,
+        state: &mut ConnectionState,
+        reply: &mut Reply,
+        result: Result<()>,
+        hold: Hold,
+    ) -> Answer {
+        let database = &self.server.database;
+        let is_late = !database.is_journaled(hold.position);
+        match hold.timeout {
+            Some((until, error)) if is_late && Instant::now() >= until => {
+                if result.is_ok() {
+                    reply.document.truncate(self.facts.tail);
+                    reply::write_concern_error(&mut reply.document, &error);
+                    self.append_tail(state, &mut reply.document);
+                }
+                self.end(state, reply, result)
+            }
+            _ => {
+                // Returns at once, unless the journal is broken and the commit may be lost.
+                let journaled = database.wait_journaled(hold.position);
+                self.end(state, reply, result.and(journaled))
+            }
+        }
+    }
+
+    fn end(mut self, state: &mut ConnectionState, reply: &mut Reply, result: Result<()>) -> Answer {
+        self.tell(state, reply, &result);
+        if let Err(error) = result {
+            reply.clear();
+            reply.streams = None;
+            self.append_failure(state, &mut reply.document, &error);
+        }
+        reply.compressible = !UNCOMPRESSED.contains(&self.command.name);
+        Answer::Done
+    }
+
+    /// Counts a finished command and passes it to the profiler if it is slow or profiled.
+    fn tell(&mut self, state: &mut ConnectionState, reply: &Reply, result: &Result<()>) {
+        let (server, request, took) = (self.server, self.request, self.facts.began.elapsed());
+        let exists = || is_there(server, request.database);
+        let counted = server.counters.operations.of(&mut state.counted, request.database, exists);
+        counted.note(self.facts.at, took, result.is_err());
+        let setting = self.facts.setting.as_deref();
+        if (setting.is_some() || server.profiler.slow.is_slow(took)) && !state.is_system {
+            let told = reply.document.so_far();
+            let finished = Finished {
+                request,
+                command: self.command,
+                collection: self.collection(),
+                state,
+                outcome: result.as_ref().map(|()| told.view()),
+                notes: self.facts.notes.take(),
+                reply_length: told.bytes().len(),
+                took,
+            };
+            finished::tell(server, setting, &finished);
+        }
+    }
+
+    fn checked(&mut self, state: &mut ConnectionState, reply: &mut Reply) -> Result<Answer> {
+        let (server, command) = (self.server, self.command);
+        // `$external` is not a database. It contains the users of external authentication.
+        if self.request.database != EXTERNAL {
+            base::namespace::check_database_name(self.request.database)?;
+        }
+        if command.admin_only && self.request.database != "admin" {
+            return Err(err!(Unauthorized, "{} may only be run against the admin database.", command.name));
+        }
+        login::refresh(server, state)?;
+        auth::check(server, state, command)?;
+        auth::authorize(server, state, self.request, command)?;
+        let topology = Topology { is_replica_set: server.is_replicated() };
+        let mut arguments = Arguments::read(self.request.body, command, &topology)?;
+        if let Some(named) = arguments.named_session {
+            arguments.session = auth::session::own(server, state, named)?;
+        }
+        let in_transaction = arguments.transaction.is_some();
+        self.facts.context = LabelContext {
+            retryable_write: arguments.transaction_number.is_some() && !in_transaction,
+            in_transaction,
+            ends_transaction: command.ends_transactions(),
+            no_writes: true,
+            change_stream: command.name == "aggregate" && opens_stream(self.request.body),
+        };
+        // The command is known here, so the error has labels that let drivers retry on another
+        // server.
+        if server.stopping.load(Acquire) && !state.is_system {
+            return Err(err!(ShutdownInProgress, "the server is shutting down"));
+        }
+        if in_transaction {
+            let writes = command.kind == Kind::Write && !command.ends_transactions();
+            transaction_rules::check_namespace(self.request.database, self.collection(), writes)?;
+        }
+        if command.kind == Kind::Write && self.names_oplog() {
+            return Err(err!(IllegalOperation, "local.oplog.rs is the log, which nobody writes to"));
+        }
+        if command.kind == Kind::Write && self.names_transactions() {
+            return Err(err!(IllegalOperation, "config.transactions is written by the server alone"));
+        }
+        let is_resumed = self.progress.began.is_some();
+        self.begin(state, &arguments)?;
+        let mut failure = match is_resumed {
+            // The repeated call of a waiting command does not count as another command.
+            true => self.progress.failure.take().map(|failure| *failure).unwrap_or_default(),
+            false => self.failure(state, &arguments),
+        };
+        if let Some(delay) = failure.delay.take() {
+            self.progress.failure = Some(Box::new(failure));
+            return Ok(Answer::Wait(waits::for_delay(delay)));
+        }
+        if !server.settings.shared {
+            return self.run(state, reply, arguments, failure);
+        }
+        let over = waits::over(state, self.progress, &arguments);
+        patience::within(over, || self.run(state, reply, arguments, failure))
+    }
+
+    /// Marks the command as the current operation of the connection, unless it continues after a
+    /// wait.
+    ///
+    /// Errors: Interrupted if it was killed meanwhile; TooManyLogicalSessions.
+    fn begin(&mut self, state: &mut ConnectionState, arguments: &Arguments<'_>) -> Result<()> {
+        if self.progress.began.is_some() {
+            return match state.activity.killed(Waker::noop()) {
+                Some(reason) => Err(Error::new(reason, "operation was interrupted")),
+                None => Ok(()),
+            };
+        }
+        use_session(state, self.server, arguments)?;
+        let operation_id = self.server.activities.next_operation_id();
+        let place = (self.request.database, self.collection());
+        let body = self.request.body;
+        match self.command.has_secrets {
+            true => {
+                let shown = redact::without_secrets(body);
+                state.activity.begin(operation_id, self.command.name, arguments.session, place, shown.view());
+            }
+            // An internal command is part of a user's command and may be secret.
+            false if state.is_system || redact::is_secret(place.0, place.1) => {
+                state.activity.begin(
+                    operation_id,
+                    self.command.name,
+                    arguments.session,
+                    place,
+                    Document::EMPTY,
+                );
+            }
+            false => state.activity.begin(operation_id, self.command.name, arguments.session, place, body),
+        }
+        self.progress.began = Some(Began { operation_id, at: Instant::now() });
+        Ok(())
+    }
+
+    fn run(
+        &mut self,
+        state: &mut ConnectionState,
+        reply: &mut Reply,
+        arguments: Arguments<'a>,
+        mut failure: Failure,
+    ) -> Result<Answer> {
+        if let Some(result) = self.fail(&mut failure) {
+            return result;
+        }
+        self.check_primary(&arguments)?;
+        user_writes::check(self.server, state, self.command, self.request)?;
+        if let Some(event) = self.wait(state, &arguments)? {
+            self.progress.failure = Some(Box::new(failure));
+            return Ok(Answer::Wait(event));
+        }
+        if self.facts.context.retryable_write && self.server.fail_points.active() {
+            let statements = self.new_statements(state, &arguments);
+            let write = self.server.fail_points.check_retryable_write(statements);
+            failure = write.unwrap_or(failure);
+            if let Some(result) = self.fail(&mut failure) {
+                return result;
+            }
+        }
+        if self.command.kind == Kind::Write {
+            let default = self.server.default_concerns.write(self.server.is_replicated());
+            let concern = Effective::new(arguments.write_concern.as_ref(), default);
+            self.facts.write_concern_error = concern.unsatisfiable(|| self.server.members());
+        }
+        let level = arguments.read_concern.level.or_else(|| self.default_level());
+        let transaction = self.enter_transaction(state, &arguments)?;
+        let in_transaction = transaction.is_some();
+        let operation_id = self.progress.began.map_or(0, |began| began.operation_id);
+        let mut call = Call {
+            transaction,
+            server: self.server,
+            connection: state,
+            progress: &mut *self.progress,
+            request: self.request,
+            command: self.command,
+            arguments,
+            reply: &mut reply.document,
+            exhaust_allowed: self.exhaust_allowed,
+            operation_id,
+            streams: None,
+            notes: self.facts.notes.take(),
+            reads_stream: false,
+            hold: None,
+            durable: false,
+        };
+        let before = self.server.database.latest_position();
+        let answer = loop {
+            match (self.handler)(&mut call) {
+                // The plan used an old catalog of a shared store. Nothing has changed, so the
+                // command runs again.
+                Err(error) if error.code() == ErrorCode::StaleConfig => call.reply.truncate(0),
+                Ok(answer) if self.command.kind == Kind::Read => {
+                    break call.confirm_read(before).map(|()| answer);
+                }
+                answer => break answer,
+            }
+        };
+        let durable = call.durable || level.is_some_and(ReadConcern::is_durable);
+        self.facts.notes = call.notes.take();
+        self.facts.hold = call.hold.take();
+        self.facts.context.change_stream |= call.reads_stream;
+        let streams = call.streams;
+        reply.streams = streams;
+        self.facts.context.no_writes &= answer.is_err() && self.server.database.latest_position() == before;
+        if in_transaction && let Some(session) = &state.session {
+            let failed = std::mem::take(&mut self.progress.statement_failed) || answer.is_err();
+            session.leave_transaction(&self.server.database, &self.server.transactions, failed);
+            if failed {
+                self.server.database.cursors.kill_transaction(&session.id);
+            }
+        }
+        match answer? {
+            Answer::Wait(event) => {
+                self.progress.failure = Some(Box::new(failure));
+                Ok(Answer::Wait(event))
+            }
+            Answer::Done if !failure.close_after => {
+                self.facts.labels = failure.labels;
+                self.append_write_concern_error(&mut reply.document, failure.write_concern_error);
+                self.facts.tail = reply.document.len();
+                self.append_tail(state, &mut reply.document);
+                if durable {
+                    self.hold_shown();
+                }
+                Ok(Answer::Done)
+            }
+            Answer::Done | Answer::Close => Ok(Answer::Close),
+        }
+    }
+
+    /// Appends the generic fields at the end of a reply.
+    fn append_tail(&self, state: &ConnectionState, reply: &mut Builder) {
+        reply.append(c"ok", 1.0);
+        if self.facts.context.in_transaction && self.server.settings.shared {
+            // Drivers send this token with the commit, so that another router can find the outcome.
+            // A front finds it by session and number. The token is not empty because PyMongo does
+            // not send an empty token.
+            reply.begin_document(c"recoveryToken").append(c"recoveryShardId", "postgres").end();
+        }
+        append_cluster_time(self.server, state, reply);
+    }
+
+    /// Returns the default read concern level, if it has an effect on this command.
+    fn default_level(&self) -> Option<ReadConcern> {
+        let matters = self.command.takes_read_concern && self.server.database.always_journals();
+        matters.then(|| self.server.default_concerns.read()).flatten()
+    }
+
+    /// Holds the reply until the journal has all commits that it may show, including
+    /// `operationTime`. Applies if commits are visible before they are in the journal. Reads over
+    /// PostgreSQL have already waited (`Call::confirm_read`).
+    fn hold_shown(&mut self) {
+        let database = &self.server.database;
+        if self.server.settings.shared || !database.always_journals() {
+            return;
+        }
+        let position = database.shown_position();
+        if !database.is_journaled(position) {
+            Hold { position, timeout: None }.join(&mut self.facts.hold);
+        }
+    }
+
+    /// Returns the transaction of the statement; `None` for commands that end a transaction.
+    ///
+    /// Errors: no such transaction in progress; namespaces not allowed in transactions.
+    fn enter_transaction(
+        &self,
+        state: &ConnectionState,
+        arguments: &Arguments<'_>,
+    ) -> Result<Option<Arc<OpenTransaction>>> {
+        let (Some(number), Some(session)) = (arguments.transaction_number, &state.session) else {
+            return Ok(None);
+        };
+        let (database, counters) = (&self.server.database, &self.server.transactions);
+        let Some(part) = arguments.transaction else {
+            session.pass_transaction(database, counters, number)?;
+            return Ok(None);
+        };
+        if self.command.ends_transactions() {
+            return Ok(None);
+        }
+        let starts = part == Part::First;
+        session.enter_transaction(database, counters, number, starts, &arguments.read_concern).map(Some)
+    }
+
+    /// Refuses commands that a secondary or uninitiated member cannot run.
+    ///
+    /// Errors: NotWritablePrimary; NotPrimaryNoSecondaryOk for reads that require the primary;
+    /// NotPrimaryOrSecondary for all reads before the set is initiated.
+    fn check_primary(&self, arguments: &Arguments<'_>) -> Result<()> {
+        // Each member has its own `local`.
+        if self.request.database == "local" || self.server.is_primary() {
+            return Ok(());
+        }
+        match self.command.kind {
+            Kind::Write => Err(err!(NotWritablePrimary, "not primary")),
+            Kind::Read if !arguments.read_preference.secondary_ok() && self.command.name != "getMore" => {
+                Err(err!(NotPrimaryNoSecondaryOk, "not primary and secondaryOk=false"))
+            }
+            Kind::Read if self.server.awaits_initiation() => {
+                Err(err!(NotPrimaryOrSecondary, "node is not in primary or recovering state"))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Applies fail points that replace the command's execution.
+    fn fail(&mut self, failure: &mut Failure) -> Option<Result<Answer>> {
+        if failure.close {
+            return Some(Ok(Answer::Close));
+        }
+        let error = failure.error.take()?;
+        self.facts.labels = failure.labels.take();
+        Some(Err(error))
+    }
+
+    /// Returns the wait before the handler, if any.
+    ///
+    /// Errors: MaxTimeMSExpired.
+    fn wait(&mut self, state: &ConnectionState, arguments: &Arguments<'_>) -> Result<Option<Event>> {
+        if let Some(event) = waits::for_turn(state, self.progress, arguments)? {
+            return Ok(Some(event));
+        }
+        match self.command.kind {
+            Kind::Write => {
+                let is_statement = arguments.transaction.is_some() && !self.command.ends_transactions();
+                waits::for_unlock(self.progress, self.server, arguments, is_statement)
+            }
+            _ => Ok(None),
+        }
+    }
+
+    /// Appends the reply of a failed command.
+    fn append_failure(&self, state: &ConnectionState, reply: &mut Builder, error: &Error) {
+        let Facts { labels, write_concern_error, context, .. } = &self.facts;
+        self.server.counters.user_asserts.add(1);
+        log::debug!(c = "COMMAND"; "{} on {}: {error}", self.command.name, self.request.database);
+        match labels {
+            Some(labels) => reply::failure(reply, error, labels),
+            None => {
+                let concern = write_concern_error.as_ref().map(Error::code);
+                let labels = reply::labels(Some(error.code()), concern, *context);
+                reply::failure(reply, error, labels);
+            }
+        }
+        if let Some(error) = write_concern_error {
+            reply::write_concern_error(reply, error);
+        }
+        self.append_topology_version(reply, error.code());
+        append_cluster_time(self.server, state, reply);
+    }
+
+    fn collection(&self) -> &'a str {
+        match self.request.body.first().map(|element| element.value()) {
+            Some(Value::String(name)) => name,
+            // getMore names its collection in a separate field.
+            _ => self.request.body.get("collection").and_then(|value| value.as_str()).unwrap_or("$cmd"),
+        }
+    }
+
+    /// Returns true if the command is on the oplog.
+    fn names_oplog(&self) -> bool {
+        self.server.is_replica_set() && self.request.database == "local" && self.collection() == "oplog.rs"
+    }
+
+    /// Returns true if the command is on `config.transactions`.
+    fn names_transactions(&self) -> bool {
+        self.request.database == "config"
+            && Namespace::new("config", self.collection())
+                .is_ok_and(|namespace| self.server.database.is_transactions(&namespace))
+    }
+
+    /// Returns the effect of fail points on this command.
+    fn failure(&self, state: &ConnectionState, arguments: &Arguments<'_>) -> Failure {
+        if !self.server.fail_points.active() {
+            return Failure::default();
+        }
+        let failure = self.server.fail_points.check(&Target {
+            names: [self.request.name(), self.command.name],
+            app_name: self.app_name(state),
+            connection_id: state.activity.connection_id,
+            namespace: format!("{}.{}", self.request.database, self.collection()),
+            has_max_time: arguments.max_time.is_some(),
+        });
+        failure.unwrap_or_default()
+    }
+
+    /// Returns the number of statements of a retryable write; 0 if any of them has already run.
+    fn new_statements(&self, state: &ConnectionState, arguments: &Arguments<'_>) -> i64 {
+        let executed = |number| state.session.as_ref().is_some_and(|session| session.has_executed(number));
+        match arguments.transaction_number {
+            Some(number) if !executed(number) => self.statements(),
+            _ => 0,
+        }
+    }
+
+    /// Returns the number of statements of a write command.
+    fn statements(&self) -> i64 {
+        let list = match self.command.name {
+            "insert" => "documents",
+            "update" => "updates",
+            "delete" => "deletes",
+            "bulkWrite" => "ops",
+            _ => return 1,
+        };
+        let beside = self.request.sequences.iter().find(|sequence| sequence.name == list);
+        let within = || self.request.body.get(list).and_then(|value| value.as_array());
+        let count = match beside {
+            Some(sequence) => sequence.documents.iter().count(),
+            None => within().map_or(1, |array| array.iter().count()),
+        };
+        count.max(1) as i64
+    }
+
+    /// Returns the client's application name. A handshake has it in its own metadata.
+    fn app_name<'s>(&self, state: &'s ConnectionState) -> &'s str
+    where
+        'a: 's,
+    {
+        let metadata = self.request.body.get("client").and_then(|client| client.as_document());
+        match metadata.filter(|_| matches!(self.command.name, "hello" | "isMaster")) {
+            Some(metadata) => connection::app_name(metadata),
+            None => state.app_name(),
+        }
+    }
+
+    fn append_write_concern_error(&self, reply: &mut Builder, error: Option<DocumentBuf>) {
+        let Some(error) = error else { return };
+        let error = error.view();
+        let code = error.get("code").and_then(|code| code.as_i64()).and_then(|code| i32::try_from(code).ok());
+        let code = ErrorCode::from_number(code.unwrap_or_default());
+        reply.append(c"writeConcernError", error);
+        match &self.facts.labels {
+            Some(labels) => reply::append_labels(reply, labels),
+            None => reply::append_labels(reply, reply::labels(None, Some(code), self.facts.context)),
+        }
+        self.append_topology_version(reply, code);
+    }
+
+    fn append_topology_version(&self, reply: &mut Builder, code: ErrorCode) {
+        if self.server.is_replica_set() && reply::is_not_primary(code) {
+            self.server.topology.append_version(reply);
+        }
+    }
+}
+
+/// Returns true if an aggregate opens a change stream.
+fn opens_stream(body: Document<'_>) -> bool {
+    let first = body.get("pipeline").and_then(|pipeline| first_stage(pipeline.as_array()?));
+    first.is_some_and(|stage| stage.opens_stream())
+}
+
+/// Marks the session as used. The lookup runs only if the connection changes to another session.
+fn use_session(state: &mut ConnectionState, server: &Server, arguments: &Arguments<'_>) -> Result<()> {
+    let Some(id) = arguments.session else { return Ok(()) };
+    let known =
+        state.session.as_ref().is_some_and(|session| session.id == id && server.sessions.refresh(session));
+    if !known {
+        state.session = Some(server.sessions.touch(id)?);
+    }
+    Ok(())
+}
+
+/// Appends the cluster time on members of a set and on fronts with a log.
+///
+/// Unauthenticated clients do not get it: MongoDB sends them only a signed time, and this server
+/// has no keys.
+fn append_cluster_time(server: &Server, state: &ConnectionState, reply: &mut Builder) {
+    if (server.set().is_none() && !server.is_front_with_log()) || state.is_stranger(server) {
+        return;
+    }
+    let time = Value::Timestamp(server.cluster_time());
+    reply.begin_document(c"$clusterTime").append(c"clusterTime", time);
+    // Without keys the signature is empty, as in a set without authentication.
+    reply.begin_document(c"signature");
+    reply.append(c"hash", Value::Binary { subtype: 0, bytes: &[0; 20] }).append(c"keyId", 0i64);
+    reply.end().end();
+    reply.append(c"operationTime", time);
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,19 @@
+//! Construction of a server with its command table.
+
+use crate::commands::table;
+use crate::dispatch::request::command_of_server;
+use crate::state::server::{Commands, Server, Settings};
+use database::Database;
+use std::sync::Arc;
+
+impl Server {
+    /// Creates a server of this database. It does not listen yet.
+    pub fn new(settings: Settings, database: Arc<Database>) -> Server {
+        let commands = Commands {
+            count: table::ROWS.len(),
+            needs_of: |name| table::find(name).map(|command| command.needs),
+            run: command_of_server,
+        };
+        Server::with_commands(commands, settings, database)
+    }
+}

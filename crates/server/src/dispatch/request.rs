@@ -1,0 +1,236 @@
+//! A request in progress: its message, parsed once, and its state between waits.
+//!
+//! [`Request::begin`] and [`Request::poll`] do not use a socket. The caller waits for the returned
+//! event without a thread and polls again. A panic in a handler becomes an InternalError and ends
+//! the connection.
+
+use crate::call::Answer;
+use crate::call::progress::{Progress, Stream};
+use crate::dispatch::{self, Held};
+use crate::process::buffers;
+use crate::protocol::reply::{self, Reply};
+use crate::state::connection::ConnectionState;
+use crate::state::server::Server;
+use base::bson::{Builder, Document, DocumentBuf};
+use base::{Error, ErrorCode, err};
+use std::net::{Ipv4Addr, SocketAddr};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::Ordering;
+use wire::frame::{self, Envelope, Frame, Places};
+use wire::header::{Opcode, Trouble};
+use wire::{compression, message, query};
+
+/// A request that waits or has further replies.
+pub(crate) struct Request {
+    frame: Frame,
+    course: Course,
+}
+
+/// State of a request that waits or has further replies.
+#[derive(Default)]
+struct Course {
+    progress: Progress,
+    /// The finished command, while its commit is not yet in the journal.
+    held: Option<Box<Held>>,
+}
+
+impl Request {
+    /// Begins a request with a whole frame. `out` receives the reply, as in [`poll`](Self::poll).
+    /// Returns the request if it waits or has further replies.
+    ///
+    /// Errors: an invalid frame that cannot get a reply.
+    pub(crate) fn begin(
+        state: &mut ConnectionState,
+        server: &Server,
+        frame: Vec<u8>,
+        out: &mut Vec<u8>,
+    ) -> Result<(Answer, Option<Box<Request>>), Trouble> {
+        let mut bytes = frame;
+        let compressor = frame::unpack(&mut bytes, state.largest_message(server))?;
+        let (envelope, request) = frame::parse(&bytes, compressor)?;
+        let mut course = Course::default();
+        let parsed = Parsed { envelope: &envelope, request: request.as_ref() };
+        let answer = parsed.poll(&mut course, state, server, out);
+        if !matches!(answer, Answer::Wait(_)) && course.progress.stream.is_none() {
+            drop(request);
+            buffers::give(bytes);
+            return Ok((answer, None));
+        }
+        let places = request.map(|request| Places::of(&request, &bytes));
+        let frame = Frame { bytes, envelope, places };
+        Ok((answer, Some(Box::new(Request { frame, course }))))
+    }
+
+    /// Returns true if further replies follow.
+    pub(crate) fn streams(&self) -> bool {
+        self.course.progress.stream.is_some()
+    }
+
+    /// Continues until the request is answered or must wait. `out` is empty before and receives the
+    /// reply, unless the client requests none.
+    pub(crate) fn poll(&mut self, state: &mut ConnectionState, server: &Server, out: &mut Vec<u8>) -> Answer {
+        let Request { frame, course } = self;
+        let request = frame.request();
+        let request = request.as_ref().map_err(|error| *error);
+        Parsed { envelope: &frame.envelope, request }.poll(course, state, server, out)
+    }
+}
+
+/// A parsed message.
+struct Parsed<'a> {
+    envelope: &'a Envelope,
+    request: Result<&'a wire::request::Request<'a>, &'a Error>,
+}
+
+impl Parsed<'_> {
+    fn poll(
+        &self,
+        course: &mut Course,
+        state: &mut ConnectionState,
+        server: &Server,
+        out: &mut Vec<u8>,
+    ) -> Answer {
+        let go_on = || self.advance(course, state, server, out);
+        let caught = catch_unwind(AssertUnwindSafe(go_on));
+        let answer = caught.unwrap_or_else(|_| {
+            server.counters.panics.add(1);
+            log::error!("closing connection {} after a panic", state.activity.connection_id);
+            panic_reply(self.envelope, server, out);
+            Answer::Close
+        });
+        if !matches!(answer, Answer::Wait(_)) {
+            if let Some(stream) = course.progress.stream {
+                let progress = Progress { stream: Some(stream), ..Progress::default() };
+                *course = Course { progress, held: None };
+            }
+            state.activity.end();
+        }
+        answer
+    }
+
+    fn advance(
+        &self,
+        course: &mut Course,
+        state: &mut ConnectionState,
+        server: &Server,
+        out: &mut Vec<u8>,
+    ) -> Answer {
+        let Parsed { envelope, request } = self;
+        let Course { progress, held } = course;
+        let (reply_id, mut reply) = match held.as_mut().and_then(|held| held.reply.take()) {
+            Some(reply) => reply,
+            None => {
+                let reply_id = server.next_message_id();
+                let response_to = progress.stream.map_or(envelope.request_id, |stream| stream.last_reply);
+                match envelope.opcode {
+                    Opcode::Query => query::begin_reply(out, reply_id, response_to, false),
+                    // The flag for further replies is set at the end, when it is known.
+                    _ => message::begin_reply(out, reply_id, response_to),
+                }
+                (reply_id, Reply::new(std::mem::take(out)))
+            }
+        };
+        let answer = match request {
+            Ok(request) => {
+                dispatch::run(state, server, request, (progress, held), envelope.exhaust_allowed, &mut reply)
+            }
+            Err(error) => dispatch::refuse(server, state, &mut reply, error),
+        };
+        if !matches!(answer, Answer::Done) {
+            if let Some(held) = held {
+                held.reply = Some((reply_id, reply));
+            }
+            return answer;
+        }
+        let streams = reply.streams.filter(|_| !envelope.more_to_come);
+        if streams.is_some() != progress.stream.is_some() {
+            state.activity.streams.store(streams.is_some(), Ordering::Relaxed);
+        }
+        progress.stream = streams.map(|topology_version| Stream { last_reply: reply_id, topology_version });
+        if envelope.more_to_come {
+            return Answer::Done;
+        }
+        debug_assert!(base::bson::is_well_formed(reply.document.so_far().bytes()), "a reply is valid BSON");
+        *out = reply.document.into_buffer();
+        if streams.is_some() {
+            message::set_more_to_come(out);
+        }
+        wire::header::finish(out, 0);
+        if let Some(compressor) = envelope.compressor.filter(|_| reply.compressible) {
+            compression::pack(compressor, out);
+        }
+        Answer::Done
+    }
+}
+
+/// Writes the reply after a panic and discards partial output.
+fn panic_reply(envelope: &Envelope, server: &Server, out: &mut Vec<u8>) {
+    out.clear();
+    if envelope.opcode != Opcode::Message {
+        return;
+    }
+    message::begin_reply(out, server.next_message_id(), envelope.request_id);
+    let mut reply = Builder::with_buffer(std::mem::take(out));
+    let error: Error = err!(InternalError, "the server failed to handle this command; its log says how");
+    reply::failure::<&str>(&mut reply, &error, &[]);
+    *out = reply.into_buffer();
+    wire::header::finish(out, 0);
+}
+
+/// Answers a frame on this thread, including its waits. `out` receives the first reply. Returns
+/// true if the connection stays open.
+pub(crate) fn answer(
+    state: &mut ConnectionState,
+    server: &Server,
+    frame: Vec<u8>,
+    out: &mut Vec<u8>,
+) -> bool {
+    let Ok((mut answer, mut request)) = Request::begin(state, server, frame, out) else { return false };
+    loop {
+        match (answer, &mut request) {
+            (Answer::Wait(event), Some(request)) => {
+                event.wait(&server.database);
+                answer = request.poll(state, server, out);
+            }
+            (answer, _) => return matches!(answer, Answer::Done),
+        }
+    }
+}
+
+/// Runs a command that includes `$db` on this thread; `None` if the connection closes.
+pub(crate) fn command(
+    state: &mut ConnectionState,
+    server: &Server,
+    command: Document<'_>,
+) -> Option<DocumentBuf> {
+    let mut out = Vec::new();
+    answer(state, server, message::encode(1, 0, command), &mut out);
+    message::document(&out)
+}
+
+/// Runs an internal command that includes `$db`. Returns its reply.
+///
+/// Errors: the error of the command or of its first statement.
+pub(crate) fn command_of_server(server: &Server, command: Document<'_>) -> Result<DocumentBuf, Error> {
+    let address = SocketAddr::from((Ipv4Addr::LOCALHOST, server.settings.port));
+    let activity = server.activities.open(address);
+    let mut state = ConnectionState::new(activity.clone(), address);
+    state.is_system = true;
+    let reply = self::command(&mut state, server, command);
+    server.activities.close(&activity);
+    let reply = reply.ok_or_else(|| err!(InternalError, "the server did not answer itself"))?;
+    match failure(reply.view()) {
+        Some(error) => Err(error),
+        None => Ok(reply),
+    }
+}
+
+/// Returns the error in a reply.
+fn failure(reply: Document<'_>) -> Option<Error> {
+    let statements = reply.get("writeErrors").and_then(|errors| errors.as_array());
+    let statement = statements.and_then(|errors| errors.iter().next()).and_then(|error| error.as_document());
+    let failed = statement.or((reply.get("ok")?.as_i64() != Some(1)).then_some(reply))?;
+    let code = failed.get("code").and_then(|code| code.as_i64()).and_then(|code| i32::try_from(code).ok());
+    let message = failed.get("errmsg").and_then(|message| message.as_str()).unwrap_or_default();
+    Some(Error::new(ErrorCode::from_number(code.unwrap_or_default()), message))
+}

@@ -1,0 +1,389 @@
+//! Tests of handlers through whole frames, without a socket.
+
+use crate::call::Answer;
+use crate::commands::table;
+use crate::dispatch::request::Request;
+use crate::process::event::Event;
+use crate::state::connection::ConnectionState;
+use crate::state::server::{Server, Settings};
+use base::bson::{Builder, Document, DocumentBuf, FieldName, Value};
+use database::{Database, SystemClock};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use storage::store::LogOptions;
+use wire::header::{self, Opcode};
+use wire::{compression, message, query};
+
+/// A client of a server in memory.
+struct Client {
+    server: Server,
+    state: ConnectionState,
+    /// The request that waits or has further replies.
+    request: Option<Box<Request>>,
+}
+
+impl Client {
+    fn new(settings: Settings) -> Client {
+        let engine = Arc::new(storage::MemoryEngine::new());
+        let log = settings.replica_set.is_some().then_some(LogOptions { bytes: 1 << 20 });
+        let database = Database::open_with(engine, Arc::new(SystemClock), 1, log).unwrap();
+        let server = Server::new(settings, database);
+        let activity = server.activities.open(([127, 0, 0, 1], 50_000).into());
+        let state = ConnectionState::new(activity, ([127, 0, 0, 1], 27_017).into());
+        Client { server, state, request: None }
+    }
+
+    fn standalone() -> Client {
+        Client::new(Settings::default())
+    }
+
+    fn replica_set() -> Client {
+        Client::new(Settings { replica_set: Some("rs0".to_string()), ..Settings::default() })
+    }
+
+    /// Continues the current request, or begins this one.
+    fn frame(&mut self, frame: &[u8]) -> (Answer, Vec<u8>) {
+        let mut out = Vec::new();
+        let (answer, request) = match self.request.take() {
+            Some(mut request) => (request.poll(&mut self.state, &self.server, &mut out), Some(request)),
+            None => Request::begin(&mut self.state, &self.server, frame.to_vec(), &mut out)
+                .unwrap_or((Answer::Close, None)),
+        };
+        self.request = request.filter(|request| matches!(answer, Answer::Wait(_)) || request.streams());
+        (answer, out)
+    }
+
+    /// Handles a frame that must wait. Returns the deadline.
+    fn until(&mut self, frame: &[u8]) -> std::time::Instant {
+        let Answer::Wait(event) = self.frame(frame).0 else { panic!("nothing to wait for") };
+        event.until().unwrap()
+    }
+
+    /// Runs a command on `admin` and returns its reply.
+    fn run(&mut self, build: impl FnOnce(&mut Builder)) -> DocumentBuf {
+        let (outcome, reply) = self.frame(&command(0, build));
+        assert!(matches!(outcome, Answer::Done));
+        body(&reply).to_owned()
+    }
+}
+
+/// Returns an OP_MSG with these flags.
+fn command(flags: u32, build: impl FnOnce(&mut Builder)) -> Vec<u8> {
+    let mut out = Vec::new();
+    header::begin(&mut out, 11, 0, Opcode::Message);
+    out.extend_from_slice(&flags.to_le_bytes());
+    out.push(0);
+    let mut builder = Builder::with_buffer(out);
+    build(&mut builder);
+    builder.append(c"$db", "admin");
+    let mut out = builder.into_buffer();
+    header::finish(&mut out, 0);
+    out
+}
+
+/// Returns the document of an OP_MSG reply.
+fn body(reply: &[u8]) -> Document<'_> {
+    assert_eq!(reply[8..12], 11i32.to_le_bytes(), "the reply names its request");
+    base::bson::validate(&reply[21..]).unwrap();
+    Document::from_valid(&reply[21..])
+}
+
+fn code(reply: &DocumentBuf) -> Option<i64> {
+    reply.view().get("code").and_then(|code| code.as_i64())
+}
+
+fn is_ok(reply: &DocumentBuf) -> bool {
+    matches!(reply.view().get("ok"), Some(Value::Double(ok)) if ok == 1.0)
+}
+
+fn text<'a>(reply: &'a DocumentBuf, name: &str) -> Option<&'a str> {
+    reply.view().get(name).and_then(|value| value.as_str())
+}
+
+#[test]
+fn every_command_refuses_a_field_it_does_not_know() {
+    // These commands accept any name: conditions, parameters, sections, fields of newer clients,
+    // and fields that MongoDB ignores.
+    const OPEN: [&str; 10] = [
+        "currentOp",
+        "dbHash",
+        "getParameter",
+        "hello",
+        "isMaster",
+        "listCommands",
+        "serverStatus",
+        "setParameter",
+        "top",
+        "whatsmyuri",
+    ];
+    for row in table::commands().filter(|row| !OPEN.contains(&row.name)) {
+        let mut client = Client::standalone();
+        let (_, reply) = client
+            .frame(&command(0, |b| _ = b.append(FieldName::known(row.name), 1).append(c"noSuchField", 1)));
+        let reply = body(&reply).to_owned();
+        assert!(!is_ok(&reply), "{} took an unknown field", row.name);
+        let refused = [2, 8, 9, 14, 18, 20, 59, 73, 76, 125, 238, 251, 31_082, 40_414, 40_415];
+        assert!(refused.contains(&code(&reply).unwrap()), "{}: {reply:?}", row.name);
+    }
+}
+
+#[test]
+fn ping_and_unknown_commands() {
+    let mut client = Client::standalone();
+    assert!(is_ok(&client.run(|b| _ = b.append(c"ping", 1))));
+    let unknown = client.run(|b| _ = b.append(c"getlasterror", 1));
+    assert_eq!(
+        (code(&unknown), text(&unknown, "errmsg")),
+        (Some(59), Some("no such command: 'getlasterror'"))
+    );
+    let field = client.run(|b| _ = b.append(c"ping", 1).append(c"x", 1));
+    assert_eq!(text(&field, "errmsg"), Some("BSON field 'ping.x' is an unknown field."));
+    assert_eq!(text(&field, "codeName"), Some("IDLUnknownField"));
+}
+
+#[test]
+fn hello_shows_a_standalone_or_a_primary() {
+    let alone = Client::standalone().run(|b| _ = b.append(c"hello", 1).append(c"helloOk", true));
+    assert!(
+        is_ok(&alone) && alone.view().find("setName").is_none() && alone.view().find("helloOk").is_some()
+    );
+    assert!(alone.view().find("$clusterTime").is_none());
+    let set = Client::replica_set().run(|b| _ = b.append(c"isMaster", 1));
+    assert_eq!(text(&set, "setName"), Some("rs0"));
+    assert_eq!(text(&set, "me"), Some("127.0.0.1:27017"));
+    for name in ["$clusterTime", "operationTime", "electionId", "lastWrite", "hosts", "ismaster"] {
+        assert!(set.view().find(name).is_some(), "{name}");
+    }
+}
+
+#[test]
+fn the_handshake_may_come_as_op_query() {
+    let mut frame = Vec::new();
+    header::begin(&mut frame, 5, 0, Opcode::Query);
+    frame.extend_from_slice(&[0; 4]);
+    frame.extend_from_slice(b"admin.$cmd\0");
+    frame.extend_from_slice(&[0, 0, 0, 0, 0xFF, 0xFF, 0xFF, 0xFF]);
+    let start = frame.len();
+    for (name, ok) in [("ismaster", true), ("find", false)] {
+        frame.truncate(start);
+        let mut builder = Builder::with_buffer(frame.clone());
+        builder.append(FieldName::known(name), 1).append(c"backpressure", "2");
+        let mut query = builder.into_buffer();
+        header::finish(&mut query, 0);
+        let (outcome, reply) = Client::standalone().frame(&query);
+        assert!(matches!(outcome, Answer::Done));
+        let document = Document::from_valid(&reply[36..]).to_owned();
+        assert_eq!(is_ok(&document), ok);
+        assert_eq!(code(&document), (!ok).then_some(352));
+    }
+    assert!(query::parse(&frame[..10]).is_err());
+}
+
+#[test]
+fn client_metadata_is_taken_once() {
+    let mut client = Client::standalone();
+    let mut hello = |app: &str| {
+        let app = app.to_string();
+        client.run(move |b| {
+            b.append(c"hello", 1).begin_document(c"client");
+            b.begin_document(c"application").append(c"name", &app).end();
+            b.begin_document(c"driver").append(c"name", "d").append(c"version", "1").end();
+            b.begin_document(c"os").append(c"type", "Linux").end().end();
+        })
+    };
+    assert_eq!(code(&hello(&"x".repeat(200))), Some(184));
+    assert!(is_ok(&hello("app")));
+    assert_eq!(code(&hello("app")), Some(186));
+    assert_eq!(client.state.app_name(), "app");
+}
+
+#[test]
+fn empty_client_metadata_is_accepted_and_a_part_of_it_is_not() {
+    let mut client = Client::standalone();
+    let hello = |client: &mut Client, part: bool| {
+        client.run(move |b| {
+            b.append(c"hello", 1).begin_document(c"client");
+            if part {
+                b.begin_document(c"driver").append(c"name", "d").end();
+            }
+            b.end();
+        })
+    };
+    assert_eq!(code(&hello(&mut client, true)), Some(183));
+    assert!(!client.server.warned_of_empty_metadata.load(Ordering::Relaxed));
+    assert!(is_ok(&hello(&mut client, false)));
+    assert!(client.server.warned_of_empty_metadata.load(Ordering::Relaxed));
+}
+
+#[test]
+fn an_awaitable_hello_waits_and_streams() {
+    let mut client = Client::standalone();
+    let process = client.server.topology.process_id;
+    let frame = command(1 << 16, |b| {
+        b.append(c"hello", 1).begin_document(c"topologyVersion");
+        b.append(c"processId", process).append(c"counter", 0i64).end();
+        b.append(c"maxAwaitTimeMS", 20);
+    });
+    for _ in 0..2 {
+        std::thread::sleep(client.until(&frame) - std::time::Instant::now());
+        let (outcome, reply) = client.frame(&frame);
+        assert!(matches!(outcome, Answer::Done) && client.request.is_some());
+        assert_eq!(reply[16..20], 2u32.to_le_bytes(), "more to come");
+    }
+    client.server.topology.changed.raise();
+    assert!(matches!(client.frame(&frame).0, Answer::Done), "a change is told at once");
+    assert!(matches!(client.frame(&frame).0, Answer::Wait(_)), "and only once");
+}
+
+#[test]
+fn replies_are_compressed_as_the_request_was_but_never_a_handshake() {
+    for (name, compressed) in [("ping", true), ("hello", false)] {
+        let mut frame = command(0, |b| _ = b.append(FieldName::known(name), 1));
+        compression::pack(wire::compression::Compressor::Zlib, &mut frame);
+        let (_, reply) = Client::standalone().frame(&frame);
+        assert_eq!(reply[12..16] == 2012i32.to_le_bytes(), compressed);
+        if compressed {
+            let mut unpacked = Vec::new();
+            compression::unpack(&reply, wire::header::MAX_MESSAGE_SIZE, &mut unpacked).unwrap();
+            assert!(message::parse(&unpacked).is_ok());
+        }
+    }
+}
+
+#[test]
+fn nobody_answers_who_wants_no_answer() {
+    let frame = command(2, |b| {
+        b.append(c"endSessions", base::bson::Array::EMPTY)
+            .begin_document(c"writeConcern")
+            .append(c"w", 0)
+            .end();
+    });
+    let (outcome, reply) = Client::standalone().frame(&frame);
+    assert!(matches!(outcome, Answer::Done) && reply.is_empty());
+}
+
+#[test]
+fn broken_bson_is_an_error_and_broken_framing_the_end() {
+    let mut frame = command(0, |b| _ = b.append(c"ping", "text"));
+    let at = frame.windows(4).position(|bytes| bytes == b"text").unwrap();
+    frame[at] = 0xFF;
+    let (outcome, reply) = Client::standalone().frame(&frame);
+    assert!(matches!(outcome, Answer::Done));
+    assert_eq!(code(&body(&reply).to_owned()), Some(22));
+    frame[20] = 9;
+    assert!(matches!(Client::standalone().frame(&frame).0, Answer::Close));
+}
+
+#[test]
+fn fail_points_fail_delay_and_hang_up() {
+    let mut client = Client::standalone();
+    let mut configure = |build: &dyn Fn(&mut Builder)| {
+        let reply = client.run(|b| {
+            b.append(c"configureFailPoint", "failCommand").begin_document(c"mode").append(c"times", 1).end();
+            b.begin_document(c"data").begin_array(c"failCommands").push("ping").end();
+            build(b);
+            b.end();
+        });
+        assert!(is_ok(&reply), "{reply:?}");
+        client.frame(&command(0, |b| _ = b.append(c"ping", 1)))
+    };
+    let (_, reply) = configure(&|b| _ = b.append(c"errorCode", 91));
+    assert_eq!(code(&body(&reply).to_owned()), Some(91));
+    assert!(matches!(configure(&|b| _ = b.append(c"closeConnection", true)).0, Answer::Close));
+    let blocks = |b: &mut Builder| _ = b.append(c"blockConnection", true).append(c"blockTimeMS", 5);
+    assert!(matches!(configure(&blocks).0, Answer::Wait(_)));
+    assert!(is_ok(&client.run(|b| _ = b.append(c"ping", 1))));
+}
+
+#[test]
+fn parameters_and_replication_are_answered_as_clients_expect() {
+    let mut client = Client::standalone();
+    let all = client.run(|b| _ = b.append(c"getParameter", "*"));
+    for name in ["enableTestCommands", "authenticationMechanisms", "requireApiVersion"] {
+        assert!(all.view().find(name).is_some(), "{name}");
+    }
+    assert_eq!(code(&client.run(|b| _ = b.append(c"getParameter", "foo"))), Some(72));
+    let status = client.run(|b| _ = b.append(c"replSetGetStatus", 1));
+    assert_eq!((code(&status), text(&status, "errmsg")), (Some(76), Some("not running with --replSet")));
+    assert!(is_ok(&Client::replica_set().run(|b| _ = b.append(c"replSetGetStatus", 1))));
+    let refused = client.run(|b| _ = b.append(c"mapReduce", "c"));
+    assert_eq!((code(&refused), text(&refused, "codeName")), (Some(238), Some("NotImplemented")));
+}
+
+#[test]
+fn the_status_of_a_set_has_what_tools_read() {
+    let mut client = Client::replica_set();
+    let status = client.run(|b| _ = b.append(c"replSetGetStatus", 1));
+    let names: Vec<&str> = status.view().iter().map(|field| field.name()).collect();
+    assert_eq!(
+        names,
+        [
+            "set",
+            "date",
+            "myState",
+            "term",
+            "syncSourceHost",
+            "syncSourceId",
+            "heartbeatIntervalMillis",
+            "majorityVoteCount",
+            "writeMajorityCount",
+            "votingMembersCount",
+            "writableVotingMembersCount",
+            "optimes",
+            "lastStableRecoveryTimestamp",
+            "electionCandidateMetrics",
+            "members",
+            "ok",
+            "$clusterTime",
+            "operationTime",
+        ]
+    );
+    let member = |status: &DocumentBuf, name: &str| {
+        let members = status.view().get("members").and_then(|members| members.as_array()).unwrap();
+        let member = members.iter().next().and_then(|member| member.as_document()).unwrap();
+        member.get(name).map(|value| value.to_owned())
+    };
+    assert_eq!(member(&status, "stateStr"), Some(Value::String("PRIMARY").to_owned()));
+    assert!(member(&status, "electionTime").is_some());
+    assert!(is_ok(&client.run(|b| _ = b.append(c"replSetStepDown", 60).append(c"force", true))));
+    let status = client.run(|b| _ = b.append(c"replSetGetStatus", 1));
+    assert_eq!(status.view().get("myState").and_then(|state| state.as_i64()), Some(2));
+    assert_eq!(member(&status, "stateStr"), Some(Value::String("SECONDARY").to_owned()));
+    assert!(member(&status, "electionTime").is_none());
+}
+
+#[test]
+fn a_client_that_waits_hears_of_a_step_down() {
+    let mut client = Client::replica_set();
+    let process = client.server.topology.process_id;
+    let waiting = |counter: i64| {
+        command(0, move |b| {
+            b.append(c"hello", 1).begin_document(c"topologyVersion");
+            b.append(c"processId", process).append(c"counter", counter).end();
+            b.append(c"maxAwaitTimeMS", 600_000);
+        })
+    };
+    let now = client.server.topology.changed.count() as i64;
+    let Answer::Wait(Event::Other { mut ready, .. }) = client.frame(&waiting(now)).0 else {
+        panic!("nothing to wait for")
+    };
+    assert!(!ready(std::task::Waker::noop()));
+    let set = client.server.set().unwrap();
+    set.step_down(std::time::Duration::ZERO).unwrap();
+    assert!(ready(std::task::Waker::noop()));
+    // The time has elapsed: the first read makes the member the primary of another term.
+    let (_, reply) = client.frame(&waiting(now));
+    let hello = body(&reply).to_owned();
+    assert!(matches!(hello.view().get("isWritablePrimary"), Some(Value::Boolean(true))));
+    assert_eq!(client.server.set().unwrap().term(), 2);
+    assert_eq!(client.server.topology.changed.count() as i64, now + 2);
+}
+
+#[test]
+fn stepping_down_without_force_waits_for_somebody_to_catch_up() {
+    let mut client = Client::replica_set();
+    let frame = command(0, |b| _ = b.append(c"replSetStepDown", 60).append(c"secondaryCatchUpPeriodSecs", 1));
+    std::thread::sleep(client.until(&frame).saturating_duration_since(std::time::Instant::now()));
+    let (_, reply) = client.frame(&frame);
+    assert_eq!(code(&body(&reply).to_owned()), Some(262));
+}

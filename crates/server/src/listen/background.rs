@@ -1,0 +1,86 @@
+//! Background work: TTL deletion, removal of idle cursors, sessions and views, and interruption of
+//! operations of disconnected clients.
+
+use crate::process::heap::{self, Held, Keeper};
+use crate::state::parameters::Setting;
+use crate::state::server::Server;
+use std::sync::Weak;
+use std::time::{Duration, Instant};
+
+/// Interval between checks for due work.
+const TICK: Duration = Duration::from_secs(1);
+
+/// Minimum duration of an operation before its client's connection is checked.
+const LONG: Duration = Duration::from_millis(500);
+
+/// Interval between checks for idle cursors and sessions.
+const IDLE_EVERY: Duration = Duration::from_secs(4);
+
+/// Interval between removals of unused records of retryable writes.
+const REAP_EVERY: Duration = Duration::from_secs(300);
+
+/// Runs until the server is dropped. Needs a dedicated thread.
+pub(crate) fn run(server: &Weak<Server>) {
+    let mut keeper = Keeper::default();
+    let (mut swept, mut closed, mut reaped) = (Instant::now(), Instant::now(), Instant::now());
+    loop {
+        std::thread::sleep(TICK);
+        let Some(server) = server.upgrade() else { return };
+        let lifetime = server.transaction_lifetime();
+        let sessions = if server.transactions.any_open() { server.sessions.all() } else { Vec::new() };
+        for session in sessions {
+            if session.expire_transaction(&server.database, &server.transactions, lifetime) {
+                server.database.cursors.kill_transaction(&session.id);
+            }
+        }
+        for activity in server.activities.all() {
+            activity.end_if_gone(LONG);
+        }
+        // The check each second also reports the end of a stepDown to waiting clients.
+        let may_write = server.is_primary() && server.database.write_locks() == 0;
+        if may_write && swept.elapsed() >= server.ttl_pause() {
+            swept = Instant::now();
+            if server.parameters.get("ttlMonitorEnabled") == Some(Setting::Boolean(true)) {
+                let deleted = server.database.sweep_ttl();
+                log::debug!(c = "INDEX"; "TTL pass: {deleted} documents expired");
+            }
+        }
+        if keeper.is_due(server.held()) {
+            heap::give_back();
+            keeper.given_back(server.held());
+        }
+        if closed.elapsed() >= IDLE_EVERY {
+            closed = Instant::now();
+            server.database.cursors.close_idle(server.parameters.cursor_timeout());
+            server.database.forget_old_views();
+            for session in server.sessions.sweep() {
+                session.abort_any_transaction(&server.database, &server.transactions);
+                server.database.cursors.kill_session(&session.id);
+            }
+        }
+        if may_write && reaped.elapsed() >= REAP_EVERY {
+            reaped = Instant::now();
+            if let Err(error) = server.database.reap_retries(&|key| server.sessions.remembers(key)) {
+                log::warn!("removing old records of retryable writes: {error}");
+            }
+        }
+    }
+}
+
+impl Server {
+    /// Returns the memory in use.
+    fn held(&self) -> Held {
+        let counted = self.database.engine().statistics();
+        let engine =
+            if self.settings.ephemeral { counted.bytes } else { counted.cache_bytes + counted.changed_bytes };
+        Held { engine, resident: heap::process_bytes().map_or(0, |(_, resident)| resident) }
+    }
+
+    /// Returns the time between two TTL passes: the present value of ttlMonitorSleepSecs.
+    fn ttl_pause(&self) -> Duration {
+        match self.parameters.get("ttlMonitorSleepSecs") {
+            Some(Setting::Integer(seconds)) => Duration::from_secs(seconds.unsigned_abs().into()),
+            _ => Duration::from_secs(60),
+        }
+    }
+}

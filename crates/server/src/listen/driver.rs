@@ -1,0 +1,264 @@
+//! Serves a connection without a socket: bytes come in, replies go out, and events are awaited.
+//!
+//! [`Driver::advance`] continues until it needs the socket. Both network threads and dedicated
+//! threads drive it, and may alternate, because the driver holds all state of the connection.
+
+use crate::call::Answer;
+use crate::dispatch::request::Request;
+use crate::process::blocking::{in_place, network_threads};
+use crate::process::buffers;
+use crate::process::event::Event;
+use crate::state::connection::ConnectionState;
+use crate::state::server::Server;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use wire::header::{Trouble, frame_length};
+
+/// Next action of the driver's caller.
+pub(crate) enum Next {
+    /// Read more bytes into `input`.
+    Read,
+    /// Send the [`unsent`](Driver::unsent) bytes.
+    Send,
+    /// Take `event` and wait for it.
+    Wait,
+    /// Close the connection: these bytes are not a request.
+    Refuse(String),
+    /// Close the connection.
+    Close,
+}
+
+/// Kind of thread that runs a driver.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum On {
+    /// A thread that also serves other connections.
+    SharedThread,
+    /// A thread dedicated to this connection.
+    OwnThread,
+}
+
+/// Protocol state of a connection: received bytes, current request, unsent reply.
+pub(crate) struct Driver {
+    pub(crate) server: Arc<Server>,
+    pub(crate) state: ConnectionState,
+    /// Received bytes: first the handled, then the unhandled bytes.
+    pub(crate) input: Vec<u8>,
+    /// Number of handled bytes in `input`.
+    handled: usize,
+    /// Request that waits or has further replies.
+    request: Option<Box<Request>>,
+    /// Event that the request waits for.
+    pub(crate) event: Option<Event>,
+    /// Bytes of the current reply.
+    out: Vec<u8>,
+    /// Number of sent bytes of the reply.
+    sent: usize,
+    /// True while the server counts the connection as busy: from a frame to its reply, except
+    /// during waits.
+    is_busy: bool,
+    closes: bool,
+}
+
+impl Driver {
+    /// Creates the driver of a new connection.
+    pub(crate) fn new(server: Arc<Server>, state: ConnectionState) -> Driver {
+        Driver {
+            server,
+            state,
+            input: Vec::new(),
+            handled: 0,
+            request: None,
+            event: None,
+            out: Vec::new(),
+            sent: 0,
+            is_busy: false,
+            closes: false,
+        }
+    }
+
+    /// Continues as far as possible.
+    pub(crate) fn advance(&mut self, on: On) -> Next {
+        loop {
+            if !self.unsent().is_empty() {
+                return Next::Send;
+            }
+            if self.out.capacity() != 0 {
+                self.sent = 0;
+                buffers::give(std::mem::take(&mut self.out));
+            }
+            if self.closes {
+                return Next::Close;
+            }
+            if let Some(event) = &self.event {
+                // A request that waits only for the journal will reply soon.
+                self.set_busy(matches!(event, Event::Journaled { .. }));
+                return Next::Wait;
+            }
+            let work = match self.request.take() {
+                Some(request) => Work::GoOn(request),
+                None => match self.frame() {
+                    Ok(frame) => Work::Begin(frame),
+                    Err(next) => {
+                        self.set_busy(false);
+                        return next;
+                    }
+                },
+            };
+            self.set_busy(true);
+            self.out = buffers::take();
+            let Driver { server, state, out, .. } = self;
+            let done = match on {
+                On::OwnThread => work.run(state, server, out),
+                On::SharedThread => run_shared(work, state, server, out),
+            };
+            self.note(done);
+        }
+    }
+
+    /// Returns the next frame of the input, or the action that it requires.
+    fn frame(&mut self) -> Result<Vec<u8>, Next> {
+        let rest = self.input.get(self.handled..).unwrap_or_default();
+        let length = match frame_length(rest) {
+            Ok(Some(length)) if length > self.state.largest_message(&self.server) => {
+                let why = "nobody has logged in, and a message of";
+                return Err(Next::Refuse(format!("{why} {length} bytes is too large for that")));
+            }
+            Ok(length) => length.filter(|length| *length <= rest.len()),
+            Err(Trouble::Malformed(what)) => return Err(Next::Refuse(what)),
+            Err(Trouble::Refused(_)) => return Err(Next::Close),
+        };
+        match length {
+            Some(length) if self.handled == 0 && length == self.input.len() => {
+                Ok(std::mem::take(&mut self.input))
+            }
+            Some(length) => {
+                let mut frame = buffers::take();
+                frame.extend_from_slice(rest.get(..length).unwrap_or_default());
+                self.handled += length;
+                Ok(frame)
+            }
+            None => {
+                self.input.drain(..self.handled);
+                self.handled = 0;
+                if self.input.is_empty() && self.input.capacity() != 0 {
+                    buffers::give(std::mem::take(&mut self.input));
+                }
+                Err(Next::Read)
+            }
+        }
+    }
+
+    /// Stores the result of a request.
+    fn note(&mut self, done: Result<(Answer, Option<Box<Request>>), Trouble>) {
+        let mut is_stopping = self.server.stopping.load(Ordering::Acquire);
+        match done {
+            Ok((Answer::Done, request)) => self.request = request.filter(|request| request.streams()),
+            Ok((Answer::Wait(event), request)) => {
+                // A finished command still gets its reply during a shutdown.
+                is_stopping &= !matches!(event, Event::Journaled { .. });
+                self.event = Some(event);
+                self.request = request;
+            }
+            Ok((Answer::Close, _)) => self.closes = true,
+            Err(trouble) => {
+                let activity = &self.state.activity;
+                let what = match trouble {
+                    Trouble::Malformed(what) => what,
+                    Trouble::Refused(error) => error.to_string(),
+                };
+                log::warn!("closing connection {} from {}: {what}", activity.connection_id, activity.client);
+                self.closes = true;
+            }
+        }
+        // The request was refused, or it was the last of this connection.
+        self.closes |= is_stopping;
+    }
+
+    /// Returns the bytes to be sent to the client.
+    pub(crate) fn unsent(&self) -> &[u8] {
+        self.out.get(self.sent..).unwrap_or_default()
+    }
+
+    /// Records sent bytes.
+    pub(crate) fn note_sent(&mut self, bytes: usize) {
+        self.sent += bytes;
+        self.server.counters.bytes_out.add(bytes as u64);
+    }
+
+    /// Returns the memory of the buffers in bytes.
+    pub(crate) fn held(&self) -> usize {
+        self.out.capacity() + self.input.capacity()
+    }
+
+    /// Returns true if the client receives further replies without requests.
+    pub(crate) fn streams(&self) -> bool {
+        self.request.as_ref().is_some_and(|request| request.streams())
+    }
+
+    /// Closes the connection after the unsent bytes are sent.
+    pub(crate) fn close(&mut self) {
+        self.closes = true;
+    }
+
+    fn set_busy(&mut self, is_busy: bool) {
+        match (self.is_busy, is_busy) {
+            (false, true) => _ = self.server.busy.fetch_add(1, Ordering::AcqRel),
+            (true, false) => _ = self.server.busy.fetch_sub(1, Ordering::AcqRel),
+            _ => {}
+        }
+        self.is_busy = is_busy;
+    }
+}
+
+impl Drop for Driver {
+    fn drop(&mut self) {
+        self.set_busy(false);
+    }
+}
+
+/// The next work on a request.
+enum Work {
+    Begin(Vec<u8>),
+    GoOn(Box<Request>),
+}
+
+impl Work {
+    fn run(
+        self,
+        state: &mut ConnectionState,
+        server: &Server,
+        out: &mut Vec<u8>,
+    ) -> Result<(Answer, Option<Box<Request>>), Trouble> {
+        match self {
+            Work::Begin(frame) => Request::begin(state, server, frame, out),
+            Work::GoOn(mut request) => Ok((request.poll(state, server, out), Some(request))),
+        }
+    }
+}
+
+/// Runs work on a shared thread.
+///
+/// The last idle network thread first hands over its connections. New requests therefore find a
+/// thread, however long the running requests take.
+fn run_shared(
+    work: Work,
+    state: &mut ConnectionState,
+    server: &Server,
+    out: &mut Vec<u8>,
+) -> Result<(Answer, Option<Box<Request>>), Trouble> {
+    let others = server.occupied.fetch_add(1, Ordering::Relaxed);
+    // A remote store always takes long.
+    if others + 1 < network_threads() && !server.settings.shared {
+        let done = work.run(state, server, out);
+        server.occupied.fetch_sub(1, Ordering::Relaxed);
+        return done;
+    }
+    server.occupied.fetch_sub(1, Ordering::Relaxed);
+    let (mut work, mut done) = (Some(work), Ok((Answer::Close, None)));
+    in_place(&mut || {
+        if let Some(work) = work.take() {
+            done = work.run(state, server, out);
+        }
+    });
+    done
+}

@@ -1,0 +1,207 @@
+//! Requests of the web page, run as commands of the table with the privileges of its user.
+
+use super::users::Guest;
+use super::{Answer, Peer, Request, Response, cookies, users};
+use crate::access::{Action, Resource};
+use crate::auth;
+use crate::call::Answer as Polled;
+use crate::dispatch::request::Request as Command;
+use crate::protocol::names::UserName;
+use crate::state::server::Server;
+use base::bson::extended_json::value_to_relaxed;
+use base::bson::{Builder, Document, DocumentBuf, FieldName, Value};
+use wire::message;
+use wire::secret;
+
+/// Maximum number of operations in the reply.
+const OPERATIONS_MAX: usize = 100;
+
+/// Returns the user of the page and the user's privileges.
+pub(super) fn session(server: &Server, request: &Request<'_>, peer: Peer) -> Answer {
+    let guest = match users::guest(server, request, peer) {
+        Ok(guest) => guest,
+        // No user yet: the page shows its login form.
+        Err(Answer::Now(refused)) if refused.status == 401 => {
+            let mut out = Builder::new();
+            out.append(c"users", true);
+            return json(out.finish().view());
+        }
+        Err(answer) => return answer,
+    };
+    let may = |action| auth::may(server, &guest.state, Resource::Cluster, action);
+    let mut out = Builder::new();
+    out.append(c"users", server.auth.enabled());
+    if let Some(identity) = &guest.state.identity {
+        out.append(c"user", &identity.user.id());
+    }
+    out.append_optional(c"token", guest.token.as_deref());
+    if may(Action::ServerStatus) {
+        let settings = &server.settings;
+        out.append_optional(c"server", server.http.server.get().map(String::as_str));
+        out.append_optional(c"set", settings.replica_set.as_deref());
+        out.append_optional(
+            c"data",
+            settings.data.as_ref().map(|folder| folder.display().to_string()).as_deref(),
+        );
+    }
+    out.append(c"mayKill", may(Action::Killop)).append(c"maySeeAll", may(Action::Inprog));
+    json(out.finish().view())
+}
+
+/// Returns the running operations: all, or the user's own without the privilege to see all.
+pub(super) fn operations(server: &Server, request: &Request<'_>, peer: Peer) -> Answer {
+    let mut guest = match users::guest(server, request, peer) {
+        Ok(guest) => guest,
+        Err(answer) => return answer,
+    };
+    let own_alone = !auth::may(server, &guest.state, Resource::Cluster, Action::Inprog);
+    let mut command = Builder::new();
+    command.append(c"currentOp", 1).append(c"$ownOps", own_alone).append(c"$db", "admin");
+    let reply = match run(&mut guest, command.finish().view()) {
+        Ok(reply) => reply,
+        Err(refused) => return refused.into(),
+    };
+    let list = reply.view().get("inprog").and_then(|list| list.as_array());
+    let all = list.into_iter().flat_map(|list| list.iter());
+    let mut out = Builder::new();
+    let mut count = 0;
+    out.begin_array(c"inprog");
+    for operation in all {
+        if count < OPERATIONS_MAX {
+            out.push(operation);
+        }
+        count += 1;
+    }
+    out.end().append(c"more", count.saturating_sub(OPERATIONS_MAX) as i64);
+    json(out.finish().view())
+}
+
+/// Returns slow operations by shape.
+pub(super) fn slow(server: &Server, request: &Request<'_>, peer: Peer) -> Answer {
+    told("vellumSlowQueries", server, request, peer)
+}
+
+/// Returns estimated hit ratios of other cache sizes.
+pub(super) fn working_set(server: &Server, request: &Request<'_>, peer: Peer) -> Answer {
+    told("vellumWorkingSet", server, request, peer)
+}
+
+/// Returns the reply of a command without arguments.
+fn told(name: &str, server: &Server, request: &Request<'_>, peer: Peer) -> Answer {
+    let mut guest = match users::guest(server, request, peer) {
+        Ok(guest) => guest,
+        Err(answer) => return answer,
+    };
+    let mut command = Builder::new();
+    command.append(FieldName::known(name), 1).append(c"$db", "admin");
+    match run(&mut guest, command.finish().view()) {
+        Ok(reply) => json(reply.view()),
+        Err(refused) => refused.into(),
+    }
+}
+
+/// Kills an operation.
+pub(super) fn kill(server: &Server, request: &Request<'_>, peer: Peer) -> Answer {
+    let mut guest = match users::guest(server, request, peer).and_then(|guest| may_change(guest, request)) {
+        Ok(guest) => guest,
+        Err(answer) => return answer,
+    };
+    let Some(number) = request.parameter("op").and_then(|text| text.parse::<i64>().ok()) else {
+        return Response::text(400, "op has to be an operation's number").into();
+    };
+    let mut command = Builder::new();
+    command.append(c"killOp", 1).append(c"op", number).append(c"$db", "admin");
+    match run(&mut guest, command.finish().view()) {
+        Ok(_) => {
+            let who = guest.state.identity.as_ref().map(|identity| identity.user.to_string());
+            log::info!(
+                c = "COMMAND", op = number, user = who.unwrap_or_default().as_str(),
+                client = peer.client.to_string().as_str(); "An operation is ended by HTTP"
+            );
+            Response::text(200, "told to end").into()
+        }
+        Err(refused) => refused.into(),
+    }
+}
+
+/// Authenticates with the form's user name and password.
+pub(super) fn log_in(server: &Server, request: &Request<'_>, peer: Peer) -> Answer {
+    if !server.auth.enabled() {
+        return Response::text(400, "nobody has to log in here").into();
+    }
+    if let Err(answer) = from_own_page(request).and_then(|()| users::check_secrecy(peer)) {
+        return answer;
+    }
+    let field = |name: &str| request.body_parameter(name);
+    let (Some(name), Some(password)) = (field("user"), field("password")) else {
+        return Response::text(400, "user and password have to be given").into();
+    };
+    let database = field("authSource").unwrap_or_else(|| users::DATABASE.to_string());
+    let guest = Guest::new(server, peer);
+    let guest = match users::log_in(guest, &UserName::new(name, database), &password, request, peer) {
+        Ok(guest) => guest,
+        Err(answer) => return answer,
+    };
+    let Some(identity) = guest.state.identity.clone() else {
+        return Response::text(401, "nobody is logged in").into();
+    };
+    match server.http.sessions.begin(identity) {
+        Ok(cookie) => {
+            Response::text(200, "logged in").with("Set-Cookie", &cookies::set_cookie(&cookie, peer)).into()
+        }
+        Err(why) => Response::text(503, why).into(),
+    }
+}
+
+/// Ends the session of the page's user.
+pub(super) fn log_out(server: &Server, request: &Request<'_>, peer: Peer) -> Answer {
+    if let Err(answer) = users::guest(server, request, peer).and_then(|guest| may_change(guest, request)) {
+        return answer;
+    }
+    if let Some(cookie) = cookies::cookie_of(request, peer) {
+        server.http.sessions.keep(cookie, None);
+    }
+    Response::text(200, "logged out").with("Set-Cookie", &cookies::set_cookie("", peer)).into()
+}
+
+/// Refuses changes from foreign pages. A change requires an Origin header and a token that only the
+/// server's own page knows.
+fn may_change<'a>(guest: Guest<'a>, request: &Request<'_>) -> Result<Guest<'a>, Answer> {
+    from_own_page(request)?;
+    let (shown, wanted) = (request.token.unwrap_or_default(), guest.token.as_deref().unwrap_or_default());
+    match !wanted.is_empty() && secret::equal(shown.as_bytes(), wanted.as_bytes()) {
+        true => Ok(guest),
+        false => {
+            Err(Response::text(403, "that takes the token that was printed when the server started").into())
+        }
+    }
+}
+
+fn from_own_page(request: &Request<'_>) -> Result<(), Answer> {
+    // The gate has already refused foreign origins. Browsers send Origin with every change.
+    match request.origin.is_some() {
+        true => Ok(()),
+        false => Err(Response::text(403, "changes are asked for with Origin, as browsers do").into()),
+    }
+}
+
+/// Runs a command that does not wait.
+///
+/// Errors: the response for the command's error.
+fn run(guest: &mut Guest<'_>, command: Document<'_>) -> Result<DocumentBuf, Response> {
+    let mut reply = Vec::new();
+    let frame = message::encode(1, 0, command);
+    let begun = Command::begin(&mut guest.state, guest.server, frame, &mut reply);
+    let reply = message::document(&reply).filter(|_| matches!(begun, Ok((Polled::Done, _))));
+    let Some(reply) = reply else { return Err(Response::text(503, "the server is busy with it")) };
+    if reply.view().get("ok").and_then(|ok| ok.as_i64()) == Some(1) {
+        return Ok(reply);
+    }
+    let why = reply.view().get("errmsg").and_then(|why| why.as_str()).unwrap_or_default();
+    let is_forbidden = reply.view().get("codeName").and_then(|name| name.as_str()) == Some("Unauthorized");
+    Err(Response::text(if is_forbidden { 403 } else { 500 }, why))
+}
+
+pub(super) fn json(document: Document<'_>) -> Answer {
+    Response::new(200, "application/json", value_to_relaxed(Value::Document(document))).into()
+}

@@ -1,0 +1,94 @@
+//! History of operation counts and latencies, as the page requests it.
+
+use super::users::Guest;
+use super::{Answer, Peer, Request, Response, commands, users};
+use crate::access::{Action, Resource};
+use crate::auth;
+use crate::commands::table;
+use crate::state::http::Counts;
+use crate::state::server::Server;
+use base::bson::{Builder, Value};
+
+/// Commands of drivers and monitors. The page leaves them out, so that it does not show itself.
+const MONITORING: [&str; 9] = [
+    "hello",
+    "isMaster",
+    "ping",
+    "serverStatus",
+    "currentOp",
+    "top",
+    "replSetGetStatus",
+    "vellumSlowQueries",
+    "vellumWorkingSet",
+];
+
+/// Commands that count as writes.
+const WRITES: [&str; 5] = ["insert", "update", "delete", "findAndModify", "bulkWrite"];
+
+/// Takes a sample. The caller calls it once per [`INTERVAL`](crate::state::http::INTERVAL).
+pub(crate) fn sample(server: &Server) {
+    server.http.history.sample(so_far(server));
+}
+
+/// Returns all operations since the start.
+fn so_far(server: &Server) -> Counts {
+    let mut found = Counts::default();
+    for database in server.counters.operations.all() {
+        for (at, one) in database.commands() {
+            let name = table::name_at(at);
+            if MONITORING.contains(&name) {
+                continue;
+            }
+            let times = one.times.so_far();
+            found.writes += if WRITES.contains(&name) { times.count() } else { 0 };
+            found.durations.iter_mut().zip(times.counts).for_each(|(sum, count)| *sum += count);
+        }
+    }
+    found
+}
+
+/// Returns all samples to a user with the serverStatus privilege.
+pub(super) fn answer(server: &Server, request: &Request<'_>, peer: Peer) -> Answer {
+    let guest: Guest<'_> = match users::guest(server, request, peer) {
+        Ok(guest) => guest,
+        Err(answer) => return answer,
+    };
+    if !auth::may(server, &guest.state, Resource::Cluster, Action::ServerStatus) {
+        return Response::text(403, "that takes the right to serverStatus, which clusterMonitor has").into();
+    }
+    let (seconds, samples) = server.http.history.samples();
+    let mut out = Builder::new();
+    out.append(c"seconds", seconds);
+    type Column = fn(&Counts) -> Option<i64>;
+    let columns: [(&str, Column); 4] = [
+        ("operations", |counts| Some(counts.operations() as i64)),
+        ("writes", |counts| Some(counts.writes as i64)),
+        ("p50", |counts| counts.percentile(50)),
+        ("p99", |counts| counts.percentile(99)),
+    ];
+    for (name, column) in columns {
+        out.begin_array(base::bson::FieldName::literal(name));
+        for counts in &samples {
+            out.push(column(counts).map_or(Value::Null, Value::Int64));
+        }
+        out.end();
+    }
+    out.begin_array(c"monitoring");
+    for name in MONITORING {
+        out.push(name);
+    }
+    out.end();
+    commands::json(out.finish().view())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_names_exist() {
+        for name in MONITORING.iter().chain(&WRITES) {
+            assert!(table::find(name).is_some(), "{name}");
+        }
+    }
+}

@@ -1,0 +1,360 @@
+//! `/metrics`: the counters of `serverStatus` and more, in Prometheus' format. Times are in
+//! seconds, sizes in bytes.
+
+use super::Response;
+use super::exposition::{CONTENT_TYPE, Exposition, Kind::*};
+use super::users::Guest;
+use crate::access::{Action, Resource};
+use crate::auth;
+use crate::commands::table;
+use crate::observe::counters::{LOGINS, PROTOCOLS};
+use crate::observe::figures::{Collections, Connections, Process};
+use crate::observe::operations::{DatabaseOperations, SPANS};
+use crate::process::heap::process_bytes;
+use crate::process::logging::now_millis;
+use crate::state::http::PATHS;
+use crate::state::server::Server;
+use base::Result;
+use database::CollectionStatistics;
+use std::cmp::Reverse;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// Maximum number of collections with sizes. The largest are listed.
+const COLLECTIONS_MAX: usize = 100;
+
+/// Label of operations on databases that have no counter of their own. No database name contains a
+/// blank.
+const OTHERS: &str = "all others";
+
+/// Returns all metrics to a user with the serverStatus privilege.
+pub(super) fn answer(server: &Server, guest: &Guest<'_>) -> Response {
+    if !auth::may(server, &guest.state, Resource::Cluster, Action::ServerStatus) {
+        return Response::text(403, "that takes the right to serverStatus, which clusterMonitor has");
+    }
+    let mut out = Exposition::default();
+    about(server, &mut out);
+    operations(server, &mut out);
+    connections(server, &mut out);
+    cursors(server, &mut out);
+    memory(&mut out);
+    storage(server, &mut out);
+    http(server, &mut out);
+    let measured = oplog(server, &mut out).and_then(|()| collections(server, guest, &mut out));
+    if let Err(error) = measured {
+        log::warn!("measuring for /metrics: {error}");
+        return Response::text(503, format!("the store can't be measured: {}", error.code().name()));
+    }
+    Response::new(200, CONTENT_TYPE, out.finish())
+}
+
+fn seconds(micros: i64) -> f64 {
+    micros as f64 / 1e6
+}
+
+fn about(server: &Server, out: &mut Exposition) {
+    let engine = server.database.engine();
+    let durability = if server.settings.ephemeral { "memory" } else { engine.durability().name() };
+    out.family("vellum_info", Gauge, "What runs: its version, its engine, and the durability in force.")
+        .sample(
+            &[
+                ("version", env!("CARGO_PKG_VERSION")),
+                ("engine", server.settings.engine),
+                ("durability", durability),
+            ],
+            1,
+        );
+    let uptime = server.started.elapsed().as_secs_f64();
+    let started = now_millis() as f64 / 1000.0 - uptime;
+    out.single(
+        "vellum_start_time_seconds",
+        Gauge,
+        "When the server was started, in seconds since 1970.",
+        started,
+    );
+    let mut primary = out.family("vellum_writable", Gauge, "Whether writes are taken: 1 if they are.");
+    primary.sample(&[], i32::from(server.is_primary() && server.database.write_locks() == 0));
+}
+
+fn operations(server: &Server, out: &mut Exposition) {
+    let all = server.counters.operations.all();
+    let name = |of: &Arc<DatabaseOperations>| match of.name.as_str() {
+        "" => OTHERS.to_string(),
+        name => name.to_string(),
+    };
+    let command = table::name_at;
+    let mut family = out.family(
+        "vellum_operation_duration_seconds",
+        Histogram,
+        "How long commands took, those that failed included.",
+    );
+    for database in &all {
+        for (at, one) in database.commands() {
+            let times = one.times.so_far();
+            let labels = [("database", &*name(database)), ("command", command(at))];
+            family.histogram(&labels, &times.counts, times.nanos as f64 / 1e9);
+        }
+    }
+    let mut family = out.family("vellum_operations_failed_total", Counter, "Commands that failed.");
+    for database in &all {
+        for (at, one) in database.commands() {
+            family.sample(&[("database", &*name(database)), ("command", command(at))], one.failed.get());
+        }
+    }
+    let (counters, counted) = (&server.counters, &server.database.counters);
+    let count = |counter: &AtomicU64| counter.load(Ordering::Relaxed) as i64;
+    let mut family =
+        out.family("vellum_documents_total", Counter, "Documents changed, and returned to clients.");
+    for (kind, number) in [
+        ("inserted", count(&counted.documents_inserted)),
+        ("updated", count(&counted.documents_updated)),
+        ("deleted", count(&counted.documents_deleted)),
+        ("returned", counters.returned.get()),
+    ] {
+        family.sample(&[("operation", kind)], number);
+    }
+    out.single(
+        "vellum_ttl_deleted_documents_total",
+        Counter,
+        "Documents that expired.",
+        count(&counted.ttl_deleted),
+    );
+    out.single(
+        "vellum_ttl_passes_total",
+        Counter,
+        "Looks for documents that have expired.",
+        count(&counted.ttl_passes),
+    );
+    out.single("vellum_errors_total", Counter, "Errors that clients caused.", counters.user_asserts.get());
+    out.single(
+        "vellum_panics_total",
+        Counter,
+        "Handlers that failed by the server's own fault.",
+        counters.panics.get(),
+    );
+}
+
+fn connections(server: &Server, out: &mut Exposition) {
+    let (found, counters) =
+        (Connections::of(&server.activities, server.settings.connections_max), &server.counters);
+    out.single("vellum_connections", Gauge, "Connections that are open.", found.open);
+    out.single("vellum_connections_available", Gauge, "How many more there may be.", found.available);
+    out.single("vellum_connections_active", Gauge, "Connections that a command runs on.", found.active);
+    out.single(
+        "vellum_connections_created_total",
+        Counter,
+        "All connections there have been.",
+        found.created,
+    );
+    let rejected = counters.connections_rejected.get();
+    out.single(
+        "vellum_connections_rejected_total",
+        Counter,
+        "Connections refused for their number.",
+        rejected,
+    );
+    let mut family =
+        out.family("vellum_connections_encrypted_total", Counter, "Connections by their version of TLS.");
+    let names = PROTOCOLS.iter().map(|(name, _)| *name).chain(["unknown"]);
+    for (name, counter) in names.zip(&counters.protocols) {
+        family.sample(&[("version", name)], counter.get());
+    }
+    let mut family =
+        out.family("vellum_logins_total", Counter, "Tries to log in, and those that let somebody in.");
+    for (name, counter) in LOGINS.iter().zip(&counters.logins) {
+        family.sample(&[("mechanism", name), ("result", "tried")], counter.all.received.get());
+        family.sample(&[("mechanism", name), ("result", "succeeded")], counter.all.successful.get());
+    }
+    out.single("vellum_requests_total", Counter, "Requests of clients.", counters.requests.get());
+    out.single(
+        "vellum_received_bytes_total",
+        Counter,
+        "Bytes received from clients.",
+        counters.bytes_in.get(),
+    );
+    out.single("vellum_sent_bytes_total", Counter, "Bytes sent to clients.", counters.bytes_out.get());
+}
+
+fn cursors(server: &Server, out: &mut Exposition) {
+    let cursors = &server.database.cursors;
+    let (open, without_timeout) = cursors.count();
+    out.single("vellum_cursors", Gauge, "Cursors that are open.", open);
+    out.single("vellum_cursors_pinned", Gauge, "Cursors that are read at the moment.", cursors.pinned());
+    out.single(
+        "vellum_cursors_without_timeout",
+        Gauge,
+        "Cursors that are never closed for idleness.",
+        without_timeout,
+    );
+    out.single(
+        "vellum_cursors_timed_out_total",
+        Counter,
+        "Cursors closed for idleness.",
+        cursors.timed_out(),
+    );
+    out.single("vellum_change_streams", Gauge, "Change streams that are open.", cursors.streams());
+    out.single("vellum_sessions", Gauge, "Sessions that are remembered.", server.sessions.len());
+    let found = server.transactions.figures();
+    out.single("vellum_transactions", Gauge, "Transactions under way.", found.open);
+    out.single("vellum_transactions_active", Gauge, "Those of them that a statement runs in.", found.active);
+    out.single("vellum_transactions_started_total", Counter, "Transactions begun.", found.started);
+    out.single("vellum_transactions_committed_total", Counter, "Transactions committed.", found.committed);
+    out.single("vellum_transactions_aborted_total", Counter, "Transactions aborted.", found.aborted);
+}
+
+fn memory(out: &mut Exposition) {
+    if let Some((virtual_bytes, resident_bytes)) = process_bytes() {
+        out.single("vellum_memory_resident_bytes", Gauge, "Memory that the process has.", resident_bytes);
+        out.single("vellum_memory_virtual_bytes", Gauge, "Addresses that the process has.", virtual_bytes);
+    }
+    let process = Process::now();
+    if let (Some(user), Some(system)) = (process.user_micros, process.system_micros) {
+        let mut family = out.family("vellum_cpu_seconds_total", Counter, "Time of processors used.");
+        family.sample(&[("mode", "user")], seconds(user));
+        family.sample(&[("mode", "system")], seconds(system));
+    }
+}
+
+fn storage(server: &Server, out: &mut Exposition) {
+    let counted = server.database.engine().statistics();
+    out.single("vellum_data_bytes", Gauge, "What documents and indexes hold.", counted.bytes);
+    if server.settings.ephemeral || server.settings.shared {
+        return;
+    }
+    out.single("vellum_file_bytes", Gauge, "The files of the data, without the journal.", counted.file_bytes);
+    out.single("vellum_cache_bytes", Gauge, "The cache of what was read.", counted.cache_bytes);
+    out.single(
+        "vellum_cache_hits_total",
+        Counter,
+        "Pages found in the cache, inner ones included.",
+        counted.cache_hits,
+    );
+    out.single(
+        "vellum_cache_misses_total",
+        Counter,
+        "Pages read from the file system.",
+        counted.cache_misses,
+    );
+    out.single(
+        "vellum_entry_reads_total",
+        Counter,
+        "Pages of entries visited: by lookups that find something, by cursors.",
+        counted.entry_reads,
+    );
+    out.single(
+        "vellum_entry_misses_total",
+        Counter,
+        "How many of them waited for the file system.",
+        counted.entry_misses,
+    );
+    out.single(
+        "vellum_cache_evictions_total",
+        Counter,
+        "Pages given up for others.",
+        counted.cache_evictions,
+    );
+    out.single(
+        "vellum_changed_bytes",
+        Gauge,
+        "Changes in memory since the last checkpoint.",
+        counted.changed_bytes,
+    );
+    out.single("vellum_commits_total", Counter, "Batches committed.", counted.commits);
+    out.single("vellum_journal_bytes", Gauge, "Journal since the last checkpoint.", counted.journal_bytes);
+    if let Some(archive) = counted.archive {
+        let what = "Whether the archive of the journal couldn't be written after the last checkpoint.";
+        out.single("vellum_journal_archive_failing", Gauge, what, u64::from(archive.failing));
+    }
+    out.single("vellum_checkpoints_total", Counter, "Checkpoints completed.", counted.checkpoints);
+    let mut spans = [0; SPANS];
+    for (span, count) in spans.iter_mut().zip(counted.sync_counts) {
+        *span = count;
+    }
+    out.family("vellum_journal_sync_duration_seconds", Histogram, "How long syncs of the journal took.")
+        .histogram(&[], &spans, seconds(counted.sync_micros as i64));
+}
+
+/// Appends size and window of the oplog.
+///
+/// Errors: the store's errors.
+fn oplog(server: &Server, out: &mut Exposition) -> Result<()> {
+    let database = &server.database;
+    let (Some(bytes), Some(limit)) = (database.log_bytes(), database.log_limit()) else { return Ok(()) };
+    out.single("vellum_oplog_bytes", Gauge, "The changes that are kept.", bytes);
+    out.single("vellum_oplog_limit_bytes", Gauge, "How many bytes of them are kept.", limit);
+    if let Some((earliest, latest)) = database.log_window()? {
+        let window = (latest >> 32).saturating_sub(earliest >> 32);
+        out.single("vellum_oplog_window_seconds", Gauge, "How far they reach back.", window);
+    }
+    Ok(())
+}
+
+/// Appends the sizes of the largest collections that the user may see.
+///
+/// Errors: the store's errors.
+fn collections(server: &Server, guest: &Guest<'_>, out: &mut Exposition) -> Result<()> {
+    let catalog = server.database.catalog();
+    let found = Collections::of(&server.database);
+    out.single("vellum_databases", Gauge, "Databases.", catalog.databases().count());
+    let mut family = out.family("vellum_collections", Gauge, "Collections by kind.");
+    for (kind, count) in [("ordinary", found.ordinary), ("view", found.views), ("internal", found.internal)] {
+        family.sample(&[("kind", kind)], count);
+    }
+    let sees = |database: &str, name: &str| {
+        auth::may(server, &guest.state, Resource::Collection(database, name), Action::CollStats)
+    };
+    let mut shown: Vec<_> = catalog
+        .all()
+        .filter(|one| !one.is_view() && one.namespace.database() != "local")
+        .filter(|one| sees(one.namespace.database(), one.namespace.collection()))
+        .collect();
+    let left_out = shown.len().saturating_sub(COLLECTIONS_MAX);
+    shown.sort_by_cached_key(|one| Reverse(one.bytes()));
+    shown.truncate(COLLECTIONS_MAX);
+    shown.sort_by(|one, other| one.namespace.as_str().cmp(other.namespace.as_str()));
+    let mut measured = Vec::with_capacity(shown.len());
+    for collection in shown {
+        measured.push((collection, server.database.statistics_of(collection)?));
+    }
+    type Size = fn(&CollectionStatistics) -> i64;
+    let sizes: [(&str, &str, Size); 4] = [
+        ("vellum_collection_documents", "Documents of a collection.", |sizes| sizes.count),
+        ("vellum_collection_data_bytes", "The sizes of its documents together.", |sizes| sizes.size),
+        ("vellum_collection_storage_bytes", "What the engine needs for them.", |sizes| sizes.storage_size),
+        ("vellum_collection_index_bytes", "What the engine needs for its indexes.", |sizes| {
+            sizes.total_index_size()
+        }),
+    ];
+    for (name, help, size) in sizes {
+        let mut family = out.family(name, Gauge, help);
+        for (collection, found) in &measured {
+            let namespace = &collection.namespace;
+            family.sample(
+                &[("database", namespace.database()), ("collection", namespace.collection())],
+                size(found),
+            );
+        }
+    }
+    let help = "Collections whose sizes aren't told, since others are larger.";
+    out.single("vellum_collections_left_out", Gauge, help, left_out);
+    Ok(())
+}
+
+fn http(server: &Server, out: &mut Exposition) {
+    let http = &server.http;
+    out.single("vellum_http_connections", Gauge, "Connections of HTTP that are open.", http.places.count());
+    out.single("vellum_http_rejected_total", Counter, "Those refused for their number.", http.rejected.get());
+    let named = || PATHS.iter().copied().chain(["other"]).zip(&http.requests);
+    let mut family =
+        out.family("vellum_http_requests_total", Counter, "Requests of HTTP by what came of them.");
+    for (path, answers) in named() {
+        for (class, count) in ["2xx", "3xx", "4xx", "5xx"].iter().zip(&answers.by_class) {
+            family.sample(&[("path", path), ("code", class)], count.get());
+        }
+    }
+    let mut family = out.family("vellum_http_request_duration_seconds", Histogram, "How long they took.");
+    for (path, answers) in named() {
+        let times = answers.times.so_far();
+        family.histogram(&[("path", path)], &times.counts, times.nanos as f64 / 1e9);
+    }
+}

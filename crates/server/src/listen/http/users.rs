@@ -1,0 +1,139 @@
+//! Users of HTTP requests. With access control, HTTP requires the same users: by name and password,
+//! over TLS or from this machine.
+
+use super::{Answer, Peer, Request, Response, cookies};
+use crate::auth::login;
+use crate::auth::password;
+use crate::protocol::names::UserName;
+use crate::state::connection::ConnectionState;
+use crate::state::server::Server;
+use base64::Engine as _;
+use base64::prelude::BASE64_STANDARD;
+use std::time::{Duration, Instant};
+
+/// Default authentication database.
+pub(super) const DATABASE: &str = "admin";
+
+/// A connection for one request.
+pub(super) struct Guest<'a> {
+    pub(super) server: &'a Server,
+    /// Connection state that commands run on.
+    pub(super) state: ConnectionState,
+    /// Token that a change must send.
+    pub(super) token: Option<String>,
+}
+
+impl<'a> Guest<'a> {
+    /// Returns a connection without a user.
+    pub(super) fn new(server: &'a Server, peer: Peer) -> Guest<'a> {
+        let activity = server.activities.open(peer.client);
+        Guest { server, state: ConnectionState::new(activity, peer.local), token: None }
+    }
+}
+
+impl Drop for Guest<'_> {
+    fn drop(&mut self) {
+        self.server.activities.close(&self.state.activity);
+    }
+}
+
+/// Returns the connection of a request with its user. With access control, the user comes from the
+/// page's cookie or from HTTP Basic credentials.
+///
+/// Errors: the response that refuses the request.
+pub(super) fn guest<'a>(server: &'a Server, request: &Request<'_>, peer: Peer) -> Result<Guest<'a>, Answer> {
+    let mut guest = Guest::new(server, peer);
+    if !server.auth.enabled() {
+        guest.token = server.http_token().map(str::to_string);
+        return Ok(guest);
+    }
+    if let Some(cookie) = cookies::cookie_of(request, peer)
+        && let Some(session) = server.http.sessions.get(cookie)
+    {
+        guest.state.identity = Some(session.identity);
+        login::refresh(server, &mut guest.state).map_err(|error| Response::text(503, error.message()))?;
+        server.http.sessions.keep(cookie, guest.state.identity.clone());
+        guest.token = Some(session.token);
+        if guest.state.identity.is_some() {
+            return Ok(guest);
+        }
+    }
+    check_secrecy(peer)?;
+    let database = request.parameter("authSource").unwrap_or_else(|| DATABASE.to_string());
+    let Some((name, password)) = request.authorization.and_then(basic) else {
+        let why = "log in by a user's name and password; authSource names their database, if it isn't admin";
+        return Err(unauthorized(request, why));
+    };
+    log_in(guest, &UserName::new(name, database), &password, request, peer)
+}
+
+/// Authenticates a user. After too many failures the result is a delay.
+pub(super) fn log_in<'a>(
+    mut guest: Guest<'a>,
+    user: &UserName,
+    password: &str,
+    request: &Request<'_>,
+    peer: Peer,
+) -> Result<Guest<'a>, Answer> {
+    let server = guest.server;
+    if !peer.has_waited {
+        match server.auth.delays.turn(user, peer.client.ip(), Instant::now()) {
+            Some(Duration::ZERO) => {}
+            Some(turn) => return Err(Answer::Later(turn)),
+            None => {
+                let why = "too many tries for this user from this address wait already";
+                return Err(Response::text(429, why).into());
+            }
+        }
+    }
+    match password::enter(server, &mut guest.state, user, password) {
+        Ok(()) => Ok(guest),
+        Err(error) => Err(unauthorized(request, error.message())),
+    }
+}
+
+/// Refuses a password over an unencrypted remote connection.
+pub(super) fn check_secrecy(peer: Peer) -> Result<(), Answer> {
+    match peer.is_encrypted || peer.client.ip().to_canonical().is_loopback() {
+        true => Ok(()),
+        false => Err(Response::text(
+            403,
+            "passwords are taken over TLS (--tls-mode, --tls-certificate-key-file) or from this machine alone",
+        )
+        .into()),
+    }
+}
+
+/// Requests authentication. For `/metrics`, clients other than the page get a Basic challenge,
+/// which browsers and scrapers understand.
+fn unauthorized(request: &Request<'_>, why: &str) -> Answer {
+    let response = Response::text(401, why);
+    match request.path == "/metrics" && request.fetch_site != Some("same-origin") {
+        true => response.with("WWW-Authenticate", "Basic realm=\"vellum\", charset=\"UTF-8\"").into(),
+        false => response.into(),
+    }
+}
+
+/// Decodes name and password of HTTP Basic.
+fn basic(authorization: &str) -> Option<(String, String)> {
+    let (scheme, encoded) = authorization.split_once(' ')?;
+    if !scheme.eq_ignore_ascii_case("basic") {
+        return None;
+    }
+    let text = String::from_utf8(BASE64_STANDARD.decode(encoded.trim()).ok()?).ok()?;
+    let (name, password) = text.split_once(':')?;
+    Some((name.to_string(), password.to_string()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn basic_credentials_are_a_name_and_a_password() {
+        assert_eq!(basic("Basic dTpwOnE="), Some(("u".to_string(), "p:q".to_string())));
+        for wrong in ["", "Basic", "Basic dQ==", "Bearer dTpw", "Basic ????", "Basic /w=="] {
+            assert_eq!(basic(wrong), None, "{wrong}");
+        }
+    }
+}

@@ -1,0 +1,199 @@
+//! Enforcement of the memory limit.
+//!
+//! A thread reads the resident memory, more often as memory becomes short. Above the limit it ends
+//! the largest holders one by one. A running operation gets an error. An idle cursor is closed. A
+//! connection with an unread reply or an incomplete message is cut. Data of the memory engine
+//! cannot be ended, so growing writes are refused near the limit.
+//!
+//! That reaction is too late for bursts. Operations and messages therefore enter their growth in a
+//! ledger (`database/memory.rs`), and this thread sets the room for them. Above half of the room,
+//! an operation waits before it becomes large. Above a quarter, batches end early. Above the whole
+//! room, growth is refused.
+
+use crate::observe::activity::Activity;
+use crate::process::heap;
+use crate::process::memory_limit::MemoryLimit;
+use crate::state::server::Server;
+use base::ErrorCode;
+use database::Operation;
+use std::sync::atomic::Ordering::Relaxed;
+use std::sync::{Arc, Weak};
+use std::time::{Duration, Instant};
+
+/// Assumed growth of memory in bytes per millisecond. Determines the pause between checks.
+const BYTES_PER_MILLI: u64 = 4 << 20;
+
+/// Minimum and maximum pause between checks.
+const PAUSES: (Duration, Duration) = (Duration::from_millis(10), Duration::from_secs(1));
+
+/// Time for an ended holder to free its memory before another holder is ended.
+const GRACE: Duration = Duration::from_millis(100);
+
+/// Time that free pages may stay in the heap while memory is short, also as a multiple of the time
+/// to return them.
+const KEEP: Duration = Duration::from_millis(20);
+const KEEP_TIMES: u32 = 10;
+
+/// Divisor of the limit: smaller holders are not ended.
+const LEAST_SHARE: u64 = 128;
+
+/// Divisor of the limit: operations, cursors and messages may always use this part.
+const OPERATIONS_SHARE: u64 = 4;
+
+/// Interval of the log line about memory that cannot be freed.
+const TELL_EVERY: Duration = Duration::from_secs(60);
+
+/// A holder of memory that can be ended.
+enum Holder {
+    Operation(Arc<Activity>, Arc<Operation>),
+    Cursor,
+    Connection(Arc<Activity>),
+}
+
+/// State between two checks.
+struct Watcher {
+    limit: MemoryLimit,
+    /// Earliest time of the next return of free pages while memory is short.
+    give_back: Instant,
+    /// Operation that was ended last and may not have noticed yet.
+    ending: Option<(Weak<Operation>, Instant)>,
+    told: Option<Instant>,
+}
+
+/// Runs until the server is dropped. Needs a dedicated thread.
+pub(crate) fn watch(server: &Weak<Server>, limit: MemoryLimit) {
+    let mut watcher = Watcher { limit, give_back: Instant::now(), ending: None, told: None };
+    loop {
+        let Some(held) = server.upgrade() else { return };
+        let resident = watcher.look(&held);
+        drop(held);
+        let room = watcher.limit.bytes.saturating_sub(resident);
+        std::thread::sleep(Duration::from_millis(room / BYTES_PER_MILLI).clamp(PAUSES.0, PAUSES.1));
+    }
+}
+
+/// Returns resident bytes; 0 if the system does not report them.
+fn resident() -> u64 {
+    heap::process_bytes().map_or(0, |(_, resident)| resident)
+}
+
+impl Watcher {
+    /// Ends holders if necessary. Returns resident bytes.
+    fn look(&mut self, server: &Server) -> u64 {
+        let mut now = resident();
+        let begun = Instant::now();
+        if now > self.limit.of_data() && begun >= self.give_back {
+            heap::give_back();
+            now = resident();
+            self.give_back = Instant::now() + (begun.elapsed() * KEEP_TIMES).max(KEEP);
+        }
+        server.ended.resident.store(now, Relaxed);
+        // Stored data leaves less room for operations, but never less than their share.
+        let kept = now.saturating_sub(server.database.memory_held());
+        let room = self.limit.of_data().saturating_sub(kept).max(self.limit.bytes / OPERATIONS_SHARE);
+        server.database.set_memory_room(room);
+        if now < self.limit.of_data_again() && !server.database.refuses_growth() {
+            return now;
+        }
+        let holders = holders(server);
+        self.bound_data(server, now, holders.iter().map(|(held, _)| held).sum());
+        if now > self.limit.bytes {
+            self.end_one(server, now, holders);
+        }
+        now
+    }
+
+    /// Refuses writes that grow the data, or accepts them again.
+    fn bound_data(&self, server: &Server, now: u64, held: u64) {
+        let refused = server.database.refuses_growth();
+        if !server.settings.ephemeral {
+            return;
+        }
+        // Memory of operations will be freed.
+        let kept = now.saturating_sub(held);
+        if !refused && (kept > self.limit.of_data() || now > self.limit.bytes && held < now / 8) {
+            log::warn!(
+                "{} MB are resident, of which the data takes most, and {} MB may be ({}): writes that make it grow \
+                 are refused until some of it is deleted",
+                now >> 20,
+                self.limit.bytes >> 20,
+                self.limit.from
+            );
+            server.database.refuse_growth(true);
+        } else if refused && kept < self.limit.of_data_again() {
+            log::info!("{} MB are resident: writes are taken again", now >> 20);
+            server.database.refuse_growth(false);
+        }
+    }
+
+    /// Ends the largest holder.
+    fn end_one(&mut self, server: &Server, now: u64, holders: Vec<(u64, Holder)>) {
+        if let Some((operation, since)) = &self.ending
+            && operation.strong_count() > 0
+            && since.elapsed() < GRACE
+        {
+            return;
+        }
+        self.ending = None;
+        let most = holders.into_iter().max_by_key(|(held, _)| *held);
+        let Some((held, holder)) = most.filter(|(held, _)| *held >= self.limit.bytes / LEAST_SHARE) else {
+            if self.told.is_none_or(|told| told.elapsed() >= TELL_EVERY) {
+                self.told = Some(Instant::now());
+                log::warn!(
+                    "{} MB are resident, {} MB may be ({}), and there is no large operation to end",
+                    now >> 20,
+                    self.limit.bytes >> 20,
+                    self.limit.from
+                );
+            }
+            return;
+        };
+        let what = match holder {
+            Holder::Operation(activity, operation) => {
+                server.ended.operations.add(1);
+                operation.kill_with(ErrorCode::ExceededMemoryLimit);
+                self.ending = Some((Arc::downgrade(&operation), Instant::now()));
+                format!("operation of connection {}", activity.connection_id)
+            }
+            Holder::Cursor => match server.database.cursors.end_largest(held) {
+                Some((namespace, _)) => {
+                    server.ended.cursors.add(1);
+                    format!("cursor on {namespace}, which nobody was reading,")
+                }
+                None => return,
+            },
+            Holder::Connection(activity) => {
+                server.ended.connections.add(1);
+                activity.cut();
+                format!("connection {}, whose message or reply was stuck,", activity.connection_id)
+            }
+        };
+        log::warn!(
+            "{} MB are resident, {} MB may be ({}): the {what} held {} MB and is ended",
+            now >> 20,
+            self.limit.bytes >> 20,
+            self.limit.from,
+            held >> 20
+        );
+    }
+}
+
+/// Returns holders with their bytes: running operations, the largest idle cursor, connections'
+/// buffers.
+fn holders(server: &Server) -> Vec<(u64, Holder)> {
+    let mut found = vec![(server.database.cursors.largest(), Holder::Cursor)];
+    for activity in server.activities.all() {
+        match activity.operation() {
+            Some(used) => {
+                found.push((used.operation.held(), Holder::Operation(activity, used.operation)));
+            }
+            None => {
+                let buffered = activity.buffered.load(Relaxed);
+                if buffered > 0 {
+                    found.push((buffered, Holder::Connection(activity)));
+                }
+            }
+        }
+    }
+    found
+}

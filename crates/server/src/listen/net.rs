@@ -1,0 +1,495 @@
+//! Sockets, the only asynchronous code.
+//!
+//! Each connection has a task that drives its [`Driver`]: it waits for bytes without a buffer,
+//! reads them, and writes replies, usually with one system call each. Requests run in place on the
+//! network thread. Work that may take long leaves the thread through
+//! [`in_place`](crate::process::blocking::in_place).
+
+#[cfg(unix)]
+mod brisk;
+mod first;
+mod stream;
+mod tls_stream;
+mod web;
+
+use crate::commands::diagnostics::host_name;
+use crate::listen::driver::{Driver, Next, On};
+use crate::observe::activity::Activity;
+use crate::process::blocking::{STACK_SIZE, network_threads, threads_most};
+use crate::process::event::Event;
+use crate::state::connection::{ConnectionState, Peer};
+use crate::state::own_address::dialled;
+use crate::state::server::Server;
+use crate::state::tls::{Tls, TlsMode};
+use database::{Database, threads};
+use first::First;
+use std::future::{pending, poll_fn};
+use std::io;
+use std::net::SocketAddr;
+use std::panic::AssertUnwindSafe;
+use std::pin::pin;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::sync::mpsc::{Sender, channel};
+use std::task::Poll;
+use std::time::{Duration, Instant};
+use stream::{Line, Stream};
+use tls_stream::TlsStream;
+use tokio::net::{TcpListener, TcpSocket, TcpStream};
+use tokio::runtime::{Builder, Runtime};
+use wire::busy_poll::BusyPoll;
+
+/// Maximum number of connections that wait to be accepted.
+const BACKLOG: u32 = 4096;
+
+/// Minimum number of threads for waiting commands, if the connection limit is low.
+const BLOCKING_MIN: usize = 512;
+
+/// Idle limit before authentication, as a multiple of the handshake timeout. Drivers' monitors
+/// never authenticate and send a message every ten seconds.
+const IDLE_STRANGER: u32 = 20;
+
+/// Time that a shutdown waits for replies before it interrupts operations.
+const GRACE: Duration = Duration::from_millis(500);
+
+/// Time that a shutdown waits for interrupted operations.
+const GRACE_INTERRUPTED: Duration = Duration::from_secs(2);
+
+/// Listens and serves until [`Server::stop`], SIGINT or SIGTERM. Calls `ready` with the address
+/// when clients can connect.
+///
+/// Errors: startup errors, usually an address in use.
+pub fn serve(server: &Arc<Server>, ready: impl FnOnce(SocketAddr)) -> io::Result<()> {
+    let (runtime, spare) = start_runtime(server)?;
+    let background = Arc::downgrade(server);
+    threads::spawn("vellum-background", Some(STACK_SIZE), move || {
+        crate::listen::background::run(&background)
+    })?;
+    if let Some(limit) = server.settings.memory_limit.clone() {
+        let watched = Arc::downgrade(server);
+        server.database.set_memory_room(limit.of_data());
+        threads::spawn("vellum-memory", None, move || crate::listen::memory::watch(&watched, limit))?;
+    }
+    let result = runtime.block_on(listen(server, ready));
+    drop(spare);
+    // Dropped tasks close the connections, which are idle now.
+    runtime.shutdown_timeout(Duration::from_millis(100));
+    result
+}
+
+/// Starts the network threads and a spare thread that sleeps until its sender is dropped.
+///
+/// The runtime panics if the system refuses a thread while no spare thread exists. With a spare
+/// thread it continues without the new thread.
+///
+/// Errors: failure to start threads.
+fn start_runtime(server: &Server) -> io::Result<(Runtime, Sender<()>)> {
+    let waiting = server.settings.connections_max.max(BLOCKING_MIN);
+    let workers = network_threads();
+    if !threads::has_room(STACK_SIZE * (workers + 1)) {
+        return Err(io::Error::other("the address space (ulimit -v) has no room for the network's threads"));
+    }
+    let mut builder = Builder::new_multi_thread();
+    builder
+        .worker_threads(workers)
+        .thread_name("vellum-net")
+        // A waiting command (for a transaction's end, for fsyncUnlock) holds a thread.
+        .max_blocking_threads(threads_most().map_or(waiting, |most| most.min(waiting)))
+        .thread_stack_size(STACK_SIZE)
+        .enable_all();
+    let start = || -> io::Result<(Runtime, Sender<()>)> {
+        let runtime = builder.build()?;
+        let (spare, end) = channel();
+        runtime.spawn_blocking(move || _ = end.recv());
+        Ok((runtime, spare))
+    };
+    std::panic::catch_unwind(AssertUnwindSafe(start))
+        .unwrap_or_else(|_| Err(io::Error::other("the system refuses the network's threads")))
+}
+
+async fn listen(server: &Arc<Server>, ready: impl FnOnce(SocketAddr)) -> io::Result<()> {
+    let address = SocketAddr::new(server.settings.bind, server.settings.port);
+    let socket = if address.is_ipv4() { TcpSocket::new_v4()? } else { TcpSocket::new_v6()? };
+    #[cfg(unix)]
+    socket.set_reuseaddr(true)?;
+    socket.bind(address)?;
+    let listener = socket.listen(BACKLOG)?;
+    let terminated = termination()?;
+    let address = listener.local_addr()?;
+    server.database.set_host(format!("{}:{}", host_name(), address.port()));
+    if let Some(set) = server.set() {
+        let config = set.config();
+        let known = server.settings.advertise.as_ref().or(config.host.as_ref());
+        let host = known.cloned().unwrap_or_else(|| dialled(address));
+        if let Err(error) = set.store(&config, &host, &server.database) {
+            log::warn!("storing the configuration of the replica set: {error}");
+        }
+    }
+    server.http.server.get_or_init(|| dialled(address));
+    web::listen(server).await?;
+    ready(address);
+    let mut stop = server.stop.listen(0);
+    let stopped = poll_fn(|context| match stop.has_happened(context.waker()) {
+        true => Poll::Ready(()),
+        false => Poll::Pending,
+    });
+    let signalled = async {
+        // Awaited outside of the macro, which does not evaluate its arguments if the level is off.
+        let signal = terminated.await;
+        log::info!("{signal}: stopping");
+    };
+    race(accept(&listener, server), race(stopped, signalled)).await;
+    drop(listener);
+    finish_replies(server).await;
+    Ok(())
+}
+
+/// Waits for a termination signal. Returns its name. The handlers are installed when the function
+/// returns.
+fn termination() -> io::Result<impl Future<Output = &'static str>> {
+    #[cfg(unix)]
+    let mut terminate = tokio::signal::unix::signal(tokio::signal::unix::SignalKind::terminate())?;
+    Ok(async move {
+        let interrupted = async {
+            match tokio::signal::ctrl_c().await {
+                Ok(()) => "SIGINT",
+                Err(_) => pending().await,
+            }
+        };
+        #[cfg(unix)]
+        let terminated = async {
+            terminate.recv().await;
+            "SIGTERM"
+        };
+        #[cfg(not(unix))]
+        let terminated = pending();
+        race(interrupted, terminated).await
+    })
+}
+
+/// Waits for current replies and interrupts slow operations.
+async fn finish_replies(server: &Server) {
+    server.stopping.store(true, Ordering::Release);
+    // Writes blocked by fsync would never finish.
+    while server.database.unlock_writes().is_some() {}
+    let idle = async || {
+        while server.busy.load(Ordering::Acquire) != 0 {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+    };
+    if tokio::time::timeout(GRACE, idle()).await.is_err() {
+        server.database.stop_operations();
+        if tokio::time::timeout(GRACE_INTERRUPTED, idle()).await.is_err() {
+            log::warn!("stopping while commands still run");
+        }
+    }
+}
+
+async fn accept(listener: &TcpListener, server: &Arc<Server>) {
+    loop {
+        match listener.accept().await {
+            Ok((stream, client)) => admit(stream, client, server),
+            Err(error) => {
+                // Usually no file descriptor is free. Other connections must close first.
+                log::warn!("cannot accept a connection: {error}");
+                tokio::time::sleep(Duration::from_millis(50)).await;
+            }
+        }
+    }
+}
+
+fn admit(stream: TcpStream, client: SocketAddr, server: &Arc<Server>) {
+    if server.activities.counts().0 >= server.settings.connections_max {
+        server.counters.connections_rejected.add(1);
+        log::warn!("connection from {client} refused: there are {} already", server.settings.connections_max);
+        return;
+    }
+    let Ok(local) = stream.local_addr() else { return };
+    // Replies are written as a whole, so Nagle's algorithm would only delay them.
+    if let Err(error) = stream.set_nodelay(true) {
+        log::debug!(c = "NETWORK"; "TCP_NODELAY for {client}: {error}");
+    }
+    let registered = Registered { activity: server.activities.open(client), server: server.clone() };
+    tokio::spawn(async move {
+        let state = ConnectionState::new(registered.activity.clone(), local);
+        let stream = match take_over(stream, &registered) {
+            Ok(stream) => stream,
+            Err(error) => return log::warn!("connection from {client} can't be watched: {error}"),
+        };
+        let busy_poll = BusyPoll::new(registered.server.settings.busy_poll);
+        let driver = Driver::new(registered.server.clone(), state);
+        let mut connection = Connection { stream, driver, busy_poll };
+        let ended = connection.run().await;
+        connection.stream.close();
+        if let Err(error) = ended {
+            log::debug!(c = "NETWORK"; "connection {} lost: {error}", registered.activity.connection_id);
+        }
+    });
+}
+
+/// Converts an accepted socket to the stream that the server uses.
+fn take_over(stream: TcpStream, registered: &Registered) -> io::Result<Stream> {
+    #[cfg(unix)]
+    if registered.server.settings.tls.is_none() {
+        let stream = Arc::new(stream.into_std()?);
+        registered.activity.put_on(Box::new(Line(Arc::downgrade(&stream))));
+        return Ok(Stream::Brisk(Box::new(brisk::BriskStream::new(stream))));
+    }
+    let stream = Arc::new(stream);
+    registered.activity.put_on(Box::new(Line(Arc::downgrade(&stream))));
+    Ok(Stream::Plain(stream))
+}
+
+/// A connection's entry in the registry. It is removed when the task ends for any reason.
+struct Registered {
+    activity: Arc<Activity>,
+    server: Arc<Server>,
+}
+
+impl Drop for Registered {
+    fn drop(&mut self) {
+        self.activity.hold(0, &self.server.database);
+        self.server.activities.close(&self.activity);
+    }
+}
+
+/// A connection's task.
+struct Connection {
+    stream: Stream,
+    driver: Driver,
+    busy_poll: BusyPoll,
+}
+
+impl Connection {
+    async fn run(&mut self) -> io::Result<()> {
+        if !self.begin().await? {
+            return Ok(());
+        }
+        let mut complete_by = None;
+        loop {
+            match self.driver.advance(On::SharedThread) {
+                Next::Send => self.send().await?,
+                Next::Wait => {
+                    // Boxed, since few connections ever wait.
+                    if !Box::pin(self.pause()).await {
+                        return Ok(());
+                    }
+                }
+                Next::Read => {
+                    if !self.fill_in_time(&mut complete_by).await? {
+                        return Ok(());
+                    }
+                    #[cfg(unix)]
+                    self.serve_on_own_thread()?;
+                }
+                Next::Refuse(_) if First::of(&self.driver.input) == Some(First::Web) => {
+                    self.tell("Client sent an HTTP request over a native MongoDB connection");
+                    return self.stream.send(&first::web_answer()).await;
+                }
+                Next::Refuse(what) => {
+                    self.tell(&what);
+                    return Ok(());
+                }
+                Next::Close => return Ok(()),
+            }
+        }
+    }
+
+    /// Sends the driver's pending bytes to the client.
+    async fn send(&mut self) -> io::Result<()> {
+        let Connection { stream, driver, .. } = self;
+        driver.state.activity.hold(driver.held(), &driver.server.database);
+        let unsent = driver.unsent();
+        stream.send(unsent).await?;
+        let bytes = unsent.len();
+        driver.note_sent(bytes);
+        driver.state.activity.hold(0, &driver.server.database);
+        match driver.streams() {
+            true => tokio::task::yield_now().await,
+            // A client with many replies yields to other clients now and then.
+            false => tokio::task::coop::consume_budget().await,
+        }
+        Ok(())
+    }
+
+    /// Waits for the event of the request. Returns false if the client disconnects. A wait for the
+    /// journal ignores disconnects, since the request is complete.
+    async fn pause(&mut self) -> bool {
+        let Connection { stream, driver, .. } = self;
+        let Some(mut event) = driver.event.take() else { return true };
+        let is_done = matches!(event, Event::Journaled { .. });
+        let server = driver.server.clone();
+        let happened = happens(&mut event, &server.database);
+        if is_done {
+            happened.await;
+            return true;
+        }
+        let go_on = async {
+            happened.await;
+            true
+        };
+        let end = async {
+            stream.gone().await;
+            false
+        };
+        race(go_on, end).await
+    }
+
+    /// Calls [`fill`](Connection::fill) with a limit for unauthenticated clients, on their silence
+    /// and on the time of a whole message.
+    async fn fill_in_time(&mut self, complete_by: &mut Option<Instant>) -> io::Result<bool> {
+        let (driver, now) = (&self.driver, Instant::now());
+        if !driver.state.is_stranger(&driver.server) {
+            return self.fill().await;
+        }
+        let time = driver.server.settings.handshake_timeout;
+        let until = match driver.input.is_empty() {
+            true => {
+                *complete_by = None;
+                now + time * IDLE_STRANGER
+            }
+            false => *complete_by.get_or_insert(now + time),
+        };
+        match tokio::time::timeout_at(until.into(), self.fill()).await {
+            Ok(filled) => filled,
+            Err(_) => {
+                self.tell("nobody has logged in, and nothing has come for too long");
+                Ok(false)
+            }
+        }
+    }
+
+    /// Waits for bytes and reads them. Returns false at the end of the stream.
+    async fn fill(&mut self) -> io::Result<bool> {
+        let Connection { stream, driver, busy_poll } = self;
+        let Driver { state, server, input, .. } = driver;
+        state.activity.hold(input.capacity(), &server.database);
+        busy_poll.look(state.activity.connection_id, &server.latest, || stream.is_readable());
+        let read = stream.fill(input).await?;
+        server.counters.bytes_in.add(read as u64);
+        Ok(read > 0)
+    }
+
+    /// Reads the first bytes and runs a TLS handshake if they begin one. Returns false if the
+    /// connection ended.
+    async fn begin(&mut self) -> io::Result<bool> {
+        let Driver { server, state, .. } = &self.driver;
+        let tls = server.settings.tls.clone();
+        let time = server.settings.handshake_timeout;
+        let is_stranger = state.is_stranger(server);
+        let begins = self.first();
+        // Without TLS and access control a silent client is harmless.
+        let first = match tls.is_some() || is_stranger {
+            false => begins.await?,
+            true => match tokio::time::timeout(time, begins).await {
+                Ok(first) => first?,
+                Err(_) => {
+                    self.tell("it has sent nothing for too long");
+                    return Ok(false);
+                }
+            },
+        };
+        match (first, tls) {
+            (None, _) => Ok(false),
+            (Some(First::Tls), Some(tls)) => {
+                let raw = std::mem::take(&mut self.driver.input);
+                match tokio::time::timeout(time, Box::pin(self.encrypt(&tls, raw))).await {
+                    Ok(Ok(())) => Ok(true),
+                    Ok(Err(error)) => {
+                        self.tell(&format!("the TLS handshake failed: {error}"));
+                        Ok(false)
+                    }
+                    Err(_) => {
+                        self.tell("the TLS handshake took too long");
+                        Ok(false)
+                    }
+                }
+            }
+            (Some(First::OldTls), Some(_)) => {
+                self.tell("SSL handshake failed, as client requested disabled protocol");
+                self.stream.send(&first::VERSION_ALERT).await?;
+                Ok(false)
+            }
+            (Some(First::Tls | First::OldTls), None) => {
+                self.tell("SSL handshake received but server is started without SSL support");
+                Ok(false)
+            }
+            (Some(First::Message), Some(tls)) if tls.mode() == TlsMode::Require => {
+                self.tell("The server is configured to only allow SSL connections");
+                Ok(false)
+            }
+            (Some(First::Message | First::Web), _) => Ok(true),
+        }
+    }
+
+    /// Reads until the client's protocol is known; `None` if the client disconnects first.
+    async fn first(&mut self) -> io::Result<Option<First>> {
+        loop {
+            if !self.fill().await? {
+                return Ok(None);
+            }
+            if let Some(first) = First::of(&self.driver.input) {
+                return Ok(Some(first));
+            }
+        }
+    }
+
+    /// Begins TLS on a plain connection.
+    async fn encrypt(&mut self, tls: &Tls, raw: Vec<u8>) -> io::Result<()> {
+        let Stream::Plain(socket) = std::mem::replace(&mut self.stream, Stream::Closed) else {
+            return Ok(());
+        };
+        let mut stream = TlsStream::new(socket, tls.loaded().config.clone(), raw)?;
+        stream.shake_hands().await?;
+        let peer = Peer::new(stream.protocol(), stream.certificate());
+        let Driver { server, state, .. } = &mut self.driver;
+        server.counters.count_protocol(peer.protocol);
+        let (id, subject) = (state.activity.connection_id, peer.subject.as_deref());
+        log::debug!(c = "NETWORK"; "connection {id} is encrypted by {:?}, the client is {subject:?}", peer.protocol);
+        state.peer = Some(Box::new(peer));
+        self.stream = Stream::Tls(Box::new(stream));
+        Ok(())
+    }
+
+    /// Logs why the connection is closed: a warning once for each address and reason, later debug records.
+    fn tell(&self, why: &str) {
+        let activity = &self.driver.state.activity;
+        let level = match self.driver.server.told.is_new(activity.client.ip(), why) {
+            true => log::Level::Warn,
+            false => log::Level::Debug,
+        };
+        let (remote, id) = (activity.client.to_string(), activity.connection_id);
+        log::log!(
+            level, id = 22988, c = "NETWORK", remote = remote.as_str(), connectionId = id, error = why;
+            "Error receiving request from client. Ending connection from remote"
+        );
+    }
+}
+
+/// Waits for an event or its deadline.
+async fn happens(event: &mut Event, database: &Database) {
+    let until = event.until();
+    let happened = poll_fn(|context| match event.has_happened(database, context.waker()) {
+        true => Poll::Ready(()),
+        false => Poll::Pending,
+    });
+    match until {
+        Some(until) => race(happened, tokio::time::sleep_until(until.into())).await,
+        None => happened.await,
+    }
+}
+
+/// Returns the result of the future that is ready first.
+async fn race<T>(one: impl Future<Output = T>, other: impl Future<Output = T>) -> T {
+    let (mut one, mut other) = (pin!(one), pin!(other));
+    poll_fn(|context| match one.as_mut().poll(context) {
+        Poll::Pending => other.as_mut().poll(context),
+        ready => ready,
+    })
+    .await
+}
+
+#[cfg(test)]
+mod journal_tests;
+#[cfg(test)]
+mod tests;

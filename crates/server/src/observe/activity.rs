@@ -1,0 +1,401 @@
+//! Current operation of each connection for currentOp and killOp, and its usage for top.
+//!
+//! An [`Activity`] lives as long as its connection, so a command needs no allocation for it. The
+//! registry's lock is taken only when a connection opens or closes, or when the registry is read.
+
+use crate::observe::usage::Usage;
+use crate::protocol::names::UserName;
+use base::ErrorCode;
+use base::bson::Document;
+use database::{Database, Operation, SessionId};
+use parking_lot::Mutex;
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
+use std::task::Waker;
+use std::time::{Duration, Instant};
+
+/// Commands without side effects. They may end if their client has gone.
+const READS: [&str; 7] = ["aggregate", "count", "dbHash", "distinct", "explain", "find", "getMore"];
+
+/// Buffers up to this size are not reported, in bytes.
+const FEW: usize = 64 * 1024;
+
+/// Maximum size of a command for currentOp, in bytes.
+const BODY_MAX: usize = 16 * 1024;
+
+/// A handle on a client's connection for code that neither reads nor writes.
+pub(crate) trait Link: Send + Sync {
+    /// Returns true if the client has closed its sending side.
+    fn is_gone(&self) -> bool;
+
+    /// Closes the connection. Reads and writes then find its end.
+    fn cut(&self);
+}
+
+/// A connection and its current operation.
+pub(crate) struct Activity {
+    /// Number of the connection.
+    pub(crate) connection_id: i32,
+    /// Address of the client.
+    pub(crate) client: SocketAddr,
+    /// True while hello sends replies without further requests.
+    pub(crate) streams: AtomicBool,
+    /// Bytes of an incomplete message or an unread reply. Zero for small buffers.
+    pub(crate) buffered: AtomicU64,
+    link: OnceLock<Box<dyn Link>>,
+    current: Mutex<Current>,
+    usage: Mutex<Usage>,
+    /// Usage of closed connections.
+    past: Arc<Mutex<Usage>>,
+}
+
+/// The operation that a connection runs.
+#[derive(Clone)]
+pub(crate) struct Current {
+    /// Operation id for killOp; 0 while no operation runs.
+    pub(crate) operation_id: u64,
+    /// Name of the command.
+    pub(crate) command: &'static str,
+    /// Database and, if the command names one, collection.
+    pub(crate) namespace: String,
+    /// Logical session of the operation.
+    pub(crate) session: Option<SessionId>,
+    /// User of the operation.
+    pub(crate) user: Option<UserName>,
+    /// The command, unless it is too large.
+    pub(crate) body: Vec<u8>,
+    pub(crate) started: Instant,
+    /// Reason of an interruption.
+    killed: Option<ErrorCode>,
+    /// Waker of a command that waits without a thread.
+    waiting: Option<Waker>,
+    /// Handle that interrupts a long operation.
+    pub(crate) operation: Option<Arc<Operation>>,
+    /// Keys and documents that the handle had examined before this command. A cursor's handle
+    /// serves several commands.
+    examined: (i64, i64),
+}
+
+/// The operation that a command has used.
+pub(crate) struct Used {
+    pub(crate) operation: Arc<Operation>,
+    before: (i64, i64),
+}
+
+impl Used {
+    /// Returns the numbers of keys and documents examined for this command.
+    pub(crate) fn examined(&self) -> (i64, i64) {
+        let (keys, documents) = examined(&self.operation);
+        (keys - self.before.0, documents - self.before.1)
+    }
+}
+
+fn examined(operation: &Operation) -> (i64, i64) {
+    (operation.keys_examined.load(Ordering::Relaxed), operation.docs_examined.load(Ordering::Relaxed))
+}
+
+impl Current {
+    /// Returns true if the operation is on the database `local`, which each member of a set has for
+    /// itself.
+    pub(crate) fn is_local(&self) -> bool {
+        self.namespace.starts_with("local.")
+    }
+}
+
+impl Activity {
+    /// Sets the handle on the client's connection, once.
+    pub(crate) fn put_on(&self, link: Box<dyn Link>) {
+        let _ = self.link.set(link);
+    }
+
+    /// Closes the connection.
+    pub(crate) fn cut(&self) {
+        if let Some(link) = self.link.get() {
+            link.cut();
+        }
+    }
+
+    /// Records the bytes of the connection's buffers while it waits for its client. All connections
+    /// count towards the total of the database.
+    pub(crate) fn hold(&self, bytes: usize, database: &Database) {
+        let many = if bytes > FEW { bytes as u64 } else { 0 };
+        let before = self.buffered.load(Ordering::Relaxed);
+        if before != many {
+            self.buffered.store(many, Ordering::Relaxed);
+            database.count_messages(many.cast_signed().wrapping_sub(before.cast_signed()));
+        }
+    }
+
+    /// Interrupts the current operation if its client has gone, if it has run for this long, and if
+    /// it has no side effects.
+    pub(crate) fn end_if_gone(&self, after: Duration) {
+        let runs = |current: &Current| {
+            let is_read = READS.contains(&current.command)
+                && current.operation.as_ref().is_some_and(|operation| !operation.writes());
+            is_read && current.started.elapsed() >= after
+        };
+        let is_due = {
+            let current = self.current.lock();
+            current.operation_id != 0 && current.killed.is_none() && runs(&current)
+        };
+        if is_due && self.link.get().is_some_and(|link| link.is_gone()) {
+            self.kill_if(ErrorCode::ClientDisconnect, runs);
+        }
+    }
+
+    /// Marks the start of an operation.
+    pub(crate) fn begin(
+        &self,
+        operation_id: u64,
+        command: &'static str,
+        session: Option<SessionId>,
+        (database, collection): (&str, &str),
+        body: Document<'_>,
+    ) {
+        let mut current = self.current.lock();
+        current.body.clear();
+        if body.bytes().len() <= BODY_MAX {
+            current.body.extend_from_slice(body.bytes());
+        }
+        current.operation_id = operation_id;
+        current.command = command;
+        current.session = session;
+        current.killed = None;
+        current.started = Instant::now();
+        // Reuses the allocation of the text.
+        current.namespace.clear();
+        current.namespace.push_str(database);
+        current.namespace.push('.');
+        current.namespace.push_str(collection);
+    }
+
+    /// Sets the connection's user.
+    pub(crate) fn belongs_to(&self, user: Option<&UserName>) {
+        let mut current = self.current.lock();
+        if current.user.as_ref() != user {
+            current.user = user.cloned();
+        }
+    }
+
+    /// Returns the connection's user.
+    pub(crate) fn user(&self) -> Option<UserName> {
+        self.current.lock().user.clone()
+    }
+
+    /// Sets the handle that killOp interrupts.
+    pub(crate) fn adopt(&self, operation: Arc<Operation>) {
+        let mut current = self.current.lock();
+        if let Some(reason) = current.killed {
+            operation.kill_with(reason);
+        }
+        current.examined = examined(&operation);
+        current.operation = Some(operation);
+    }
+
+    /// Returns the current command's operation, if the command has begun one.
+    pub(crate) fn operation(&self) -> Option<Used> {
+        let current = self.current.lock();
+        Some(Used { operation: current.operation.clone()?, before: current.examined })
+    }
+
+    /// Returns the reason of an interruption. Otherwise registers the waker for one.
+    pub(crate) fn killed(&self, waker: &Waker) -> Option<ErrorCode> {
+        let mut current = self.current.lock();
+        if current.killed.is_none() {
+            current.waiting = Some(waker.clone());
+        }
+        current.killed
+    }
+
+    /// Returns the reason of an interruption for a waiting command.
+    pub(crate) fn ending(&self) -> Option<ErrorCode> {
+        let current = self.current.lock();
+        current.killed.or_else(|| current.operation.as_ref()?.ending())
+    }
+
+    /// Marks the end of the operation.
+    pub(crate) fn end(&self) {
+        let mut current = self.current.lock();
+        if current.operation_id != 0 {
+            self.count(&current);
+        }
+        current.operation_id = 0;
+        current.operation = None;
+        current.waiting = None;
+    }
+
+    fn count(&self, current: &Current) {
+        let micros = current.started.elapsed().as_micros() as i64;
+        let mut usage = self.usage.lock();
+        if usage.record(&current.namespace, current.command, micros) {
+            self.past.lock().add(&std::mem::take(&mut usage));
+        }
+    }
+
+    /// Interrupts the current operation if it matches.
+    fn kill_if(&self, reason: ErrorCode, is_wanted: impl FnOnce(&Current) -> bool) {
+        let mut current = self.current.lock();
+        if current.operation_id == 0 || !is_wanted(&current) {
+            return;
+        }
+        current.killed = Some(reason);
+        if let Some(operation) = &current.operation {
+            operation.kill_with(reason);
+        }
+        if let Some(waiting) = current.waiting.take() {
+            waiting.wake();
+        }
+    }
+
+    /// Returns only the name of the current command.
+    pub(crate) fn command(&self) -> Option<&'static str> {
+        let current = self.current.lock();
+        (current.operation_id != 0).then_some(current.command)
+    }
+
+    /// Returns the current operation.
+    pub(crate) fn current(&self) -> Option<Current> {
+        let current = self.current.lock();
+        (current.operation_id != 0).then(|| current.clone())
+    }
+}
+
+/// All open connections.
+#[derive(Default)]
+pub(crate) struct Activities {
+    open: Mutex<BTreeMap<i32, Arc<Activity>>>,
+    connections: AtomicU64,
+    operations: AtomicU64,
+    past: Arc<Mutex<Usage>>,
+}
+
+impl Activities {
+    /// Registers a connection under the next number.
+    pub(crate) fn open(&self, client: SocketAddr) -> Arc<Activity> {
+        let number = self.connections.fetch_add(1, Ordering::Relaxed) + 1;
+        let connection_id = (number % i32::MAX as u64) as i32;
+        let activity = Arc::new(Activity {
+            connection_id,
+            client,
+            streams: AtomicBool::new(false),
+            buffered: AtomicU64::new(0),
+            link: OnceLock::new(),
+            current: Mutex::new(Current {
+                operation_id: 0,
+                command: "",
+                namespace: String::new(),
+                session: None,
+                user: None,
+                body: Vec::new(),
+                started: Instant::now(),
+                killed: None,
+                waiting: None,
+                operation: None,
+                examined: (0, 0),
+            }),
+            usage: Mutex::default(),
+            past: self.past.clone(),
+        });
+        self.open.lock().insert(connection_id, activity.clone());
+        activity
+    }
+
+    /// Removes a connection.
+    pub(crate) fn close(&self, activity: &Activity) {
+        self.open.lock().remove(&activity.connection_id);
+        let usage = std::mem::take(&mut *activity.usage.lock());
+        self.past.lock().add(&usage);
+    }
+
+    /// Returns the usage of all connections, open and closed.
+    pub(crate) fn usage(&self) -> Usage {
+        let mut usage = Usage::default();
+        usage.add(&self.past.lock());
+        for activity in self.all() {
+            usage.add(&activity.usage.lock());
+        }
+        usage
+    }
+
+    /// Returns the number of open connections and of all connections since the start.
+    pub(crate) fn counts(&self) -> (usize, u64) {
+        (self.open.lock().len(), self.connections.load(Ordering::Relaxed))
+    }
+
+    /// Returns the next operation id.
+    pub(crate) fn next_operation_id(&self) -> u64 {
+        self.operations.fetch_add(1, Ordering::Relaxed) + 1
+    }
+
+    /// Returns all connections with their current operations.
+    pub(crate) fn all(&self) -> Vec<Arc<Activity>> {
+        self.open.lock().values().cloned().collect()
+    }
+
+    /// Returns true if this user runs the operation with this id.
+    pub(crate) fn is_of(&self, operation_id: u64, user: Option<&UserName>) -> bool {
+        self.all().iter().any(|activity| {
+            let current = activity.current.lock();
+            operation_id != 0
+                && current.operation_id == operation_id
+                && user.is_some()
+                && current.user.as_ref() == user
+        })
+    }
+
+    /// Interrupts the operation with this id if it still runs.
+    pub(crate) fn kill(&self, operation_id: u64) {
+        for activity in self.all() {
+            activity.kill_if(ErrorCode::Interrupted, |current| current.operation_id == operation_id);
+        }
+    }
+
+    /// Interrupts operations in matching sessions, except for the calling operation.
+    pub(crate) fn kill_sessions(&self, asking: u64, is_wanted: impl Fn(&SessionId) -> bool) {
+        for activity in self.all() {
+            activity.kill_if(ErrorCode::Interrupted, |current| {
+                current.operation_id != asking && current.session.as_ref().is_some_and(&is_wanted)
+            });
+        }
+    }
+
+    /// Interrupts matching commands, because the member is no longer the primary.
+    pub(crate) fn kill_at_step_down(&self, is_wanted: impl Fn(&Current) -> bool) {
+        for activity in self.all() {
+            activity.kill_if(ErrorCode::InterruptedDueToReplStateChange, &is_wanted);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn operations_are_killed_by_number() {
+        let activities = Activities::default();
+        let activity = activities.open(([127, 0, 0, 1], 1).into());
+        let operation = Arc::new(Operation::new(7));
+        activity.begin(7, "find", Some(SessionId::of_nobody([1; 16])), ("d", "c"), Document::EMPTY);
+        activity.adopt(operation.clone());
+        assert_eq!(activity.current().unwrap().namespace, "d.c");
+        activities.kill(8);
+        activities.kill_sessions(7, |_| true);
+        activities.kill_sessions(8, |session| session.uuid == [2; 16]);
+        assert!(activity.killed(Waker::noop()).is_none());
+        assert_eq!(Arc::strong_count(&operation), 2);
+        activities.kill(7);
+        assert_eq!(activity.killed(Waker::noop()), Some(ErrorCode::Interrupted));
+        activity.begin(8, "find", Some(SessionId::of_nobody([1; 16])), ("d", "c"), Document::EMPTY);
+        assert!(activity.killed(Waker::noop()).is_none());
+        activities.kill_sessions(7, |session| session.uuid == [1; 16]);
+        assert_eq!(activity.killed(Waker::noop()), Some(ErrorCode::Interrupted));
+        activity.end();
+        assert!(activity.current().is_none());
+        assert_eq!(Arc::strong_count(&operation), 1);
+        activities.close(&activity);
+        assert_eq!(activities.counts(), (0, 1));
+    }
+}

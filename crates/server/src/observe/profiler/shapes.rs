@@ -1,0 +1,252 @@
+//! Slow operations by query shape: the shape without values, times, and a suggested index.
+//!
+//! Only slow operations are stored, so fast operations cost nothing. Shapes beyond a limit are only
+//! counted.
+
+use super::{Entry, advice};
+use crate::process::logging::now_millis;
+use base::Namespace;
+use base::bson::{Builder, Document, DocumentBuf, Value};
+use database::{Database, filter_shape};
+use parking_lot::Mutex;
+use std::cmp::Reverse;
+use std::collections::HashMap;
+
+/// Maximum number of shapes.
+const KEPT_MAX: usize = 200;
+
+/// Maximum size of a shape in bytes. A longer shape is stored without its parts.
+const SHAPE_MAX: usize = 4096;
+
+/// Slow operations by collection, command and shape.
+#[derive(Default)]
+pub(crate) struct Shapes(Mutex<Kept>);
+
+#[derive(Default)]
+struct Kept {
+    shapes: HashMap<(String, &'static str, Vec<u8>), Sums>,
+    /// Operations that were only counted.
+    left_out: i64,
+}
+
+/// Sums over the operations of a shape.
+#[derive(Clone, Default)]
+struct Sums {
+    count: i64,
+    micros: i64,
+    micros_max: i64,
+    keys_examined: i64,
+    docs_examined: i64,
+    returned: i64,
+    /// Plan of the latest operation.
+    plan: Option<String>,
+    /// Time of the latest operation, in milliseconds since 1970.
+    last: i64,
+    /// Key of a suggested index, if one would help.
+    index: Option<DocumentBuf>,
+}
+
+impl Shapes {
+    /// Adds a slow operation.
+    pub(crate) fn add(&self, command: &'static str, entry: &Entry) {
+        let document = entry.document.view();
+        let text = |name: &str| document.get(name).and_then(|text| text.as_str());
+        let number = |name: &str| document.get(name).and_then(|number| number.as_i64()).unwrap_or(0);
+        let asked =
+            document.get("command").and_then(|command| command.as_document()).unwrap_or(Document::EMPTY);
+        let parts = Parts::of(command, asked);
+        let shape = parts.shape();
+        let micros = i64::try_from(entry.took.as_micros()).unwrap_or(i64::MAX);
+        let mut kept = self.0.lock();
+        let key = (text("ns").unwrap_or("").to_string(), command, shape.view().bytes().to_vec());
+        if kept.shapes.len() >= KEPT_MAX && !kept.shapes.contains_key(&key) {
+            kept.left_out += 1;
+            return;
+        }
+        let sums = kept.shapes.entry(key).or_insert_with(|| Sums {
+            index: advice::index_for(parts.filter, parts.sort),
+            ..Sums::default()
+        });
+        sums.count += 1;
+        sums.micros = sums.micros.saturating_add(micros);
+        sums.micros_max = sums.micros_max.max(micros);
+        sums.keys_examined += number("keysExamined");
+        sums.docs_examined += number("docsExamined");
+        sums.returned += ["nreturned", "nMatched", "ndeleted"].into_iter().map(number).sum::<i64>();
+        sums.plan = text("planSummary").map(str::to_string);
+        sums.last = now_millis();
+    }
+
+    /// Appends all shapes, sorted by total time, with a suggested index for each shape that still
+    /// lacks one.
+    pub(crate) fn append_to(&self, out: &mut Builder, database: &Database) {
+        // The index lookup may query a remote store, and slow operations wait for this lock.
+        let (mut all, left_out) = {
+            let kept = self.0.lock();
+            let all = kept.shapes.iter().map(|(key, sums)| (key.clone(), sums.clone()));
+            (all.collect::<Vec<_>>(), kept.left_out)
+        };
+        all.sort_by(|(a, left), (b, right)| (Reverse(left.micros), a).cmp(&(Reverse(right.micros), b)));
+        out.begin_array(c"shapes");
+        for ((namespace, command, shape), sums) in &all {
+            out.push_document().append(c"ns", namespace.as_str()).append(c"command", *command);
+            out.append(c"shape", Document::from_valid(shape)).append(c"count", sums.count);
+            out.append(c"totalMicros", sums.micros).append(c"maxMicros", sums.micros_max);
+            out.append(c"keysExamined", sums.keys_examined).append(c"docsExamined", sums.docs_examined);
+            out.append(c"nreturned", sums.returned).append_optional(c"planSummary", sums.plan.as_deref());
+            out.append(c"lastSeen", Value::DateTime(sums.last));
+            let index = sums.index.as_ref().filter(|index| {
+                let scans = sums.plan.as_deref().is_some_and(|plan| plan.contains("COLLSCAN"));
+                // Ten read documents for each returned document indicate a wrong index.
+                let reads_much = sums.docs_examined > 10 * sums.returned.max(1);
+                (scans || reads_much) && !has_index(database, namespace, index.view())
+            });
+            out.append_optional(c"index", index);
+            out.end();
+        }
+        out.end().append(c"leftOut", left_out);
+    }
+}
+
+/// Returns true if a collection has an index that begins with this key. Also true for a missing
+/// collection or a view, which can have no index.
+fn has_index(database: &Database, namespace: &str, key: Document<'_>) -> bool {
+    let collection = Namespace::parse(namespace).ok().and_then(|namespace| database.collection(&namespace));
+    let Some(data) = collection.as_ref().and_then(|collection| collection.data.as_ref()) else { return true };
+    data.indexes.iter().any(|index| {
+        let spec = &index.spec;
+        !spec.hidden && spec.partial.is_none() && advice::begins_with(spec.key.view(), key)
+    })
+}
+
+/// Parts of a request that determine its plan.
+#[derive(Default)]
+struct Parts<'a> {
+    filter: Option<Document<'a>>,
+    sort: Option<Document<'a>>,
+    /// Field of a distinct.
+    key: Option<&'a str>,
+    /// Stages of a pipeline.
+    stages: Vec<&'a str>,
+}
+
+impl<'a> Parts<'a> {
+    fn of(command: &str, asked: Document<'a>) -> Parts<'a> {
+        let document = |name: &str| asked.get(name).and_then(|value| value.as_document());
+        // The first statement represents all, if they have no entries of their own.
+        let first = |list: &str| {
+            let list = asked.get(list).and_then(|list| list.as_array());
+            list.and_then(|list| list.iter().next()?.as_document()?.get("q")?.as_document())
+        };
+        match command {
+            "find" => Parts { filter: document("filter"), sort: document("sort"), ..Parts::default() },
+            "findAndModify" => {
+                Parts { filter: document("query"), sort: document("sort"), ..Parts::default() }
+            }
+            "count" => Parts { filter: document("query"), ..Parts::default() },
+            "distinct" => Parts {
+                filter: document("query"),
+                key: asked.get("key").and_then(|key| key.as_str()),
+                ..Parts::default()
+            },
+            "update" => Parts { filter: document("q").or_else(|| first("updates")), ..Parts::default() },
+            "delete" => Parts { filter: document("q").or_else(|| first("deletes")), ..Parts::default() },
+            "aggregate" => Parts::of_pipeline(asked),
+            _ => Parts::default(),
+        }
+    }
+
+    /// Returns filter and sort from the first stages of a pipeline.
+    fn of_pipeline(asked: Document<'a>) -> Parts<'a> {
+        let mut parts = Parts::default();
+        let stages = asked.get("pipeline").and_then(|pipeline| pipeline.as_array());
+        let stages = stages.into_iter().flat_map(|stages| stages.iter());
+        for (at, stage) in stages.filter_map(|stage| stage.as_document()?.first()).enumerate() {
+            match (stage.name(), stage.value().as_document()) {
+                ("$match", Some(filter)) if at == 0 => parts.filter = Some(filter),
+                ("$sort", Some(sort)) if at == usize::from(parts.filter.is_some()) => parts.sort = Some(sort),
+                _ => {}
+            }
+            parts.stages.push(stage.name());
+        }
+        parts
+    }
+
+    /// Returns the shape: the parts without values.
+    fn shape(&self) -> DocumentBuf {
+        let mut out = Builder::new();
+        if let Some(filter) = self.filter {
+            out.append(c"filter", &filter_shape(filter));
+        }
+        if let Some(sort) = self.sort {
+            out.append(c"sort", sort);
+        }
+        out.append_optional(c"key", self.key);
+        if !self.stages.is_empty() {
+            out.begin_array(c"pipeline");
+            for stage in &self.stages {
+                out.push(*stage);
+            }
+            out.end();
+        }
+        let shape = out.finish();
+        if shape.view().bytes().len() <= SHAPE_MAX { shape } else { DocumentBuf::default() }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use base::bson::extended_json::{parse, to_shell};
+    use std::time::Duration;
+
+    fn shape(command: &str, asked: &str) -> String {
+        let asked = parse(asked).unwrap();
+        to_shell(Parts::of(command, asked.view()).shape().view())
+    }
+
+    #[test]
+    fn values_are_left_out() {
+        for (command, asked, expected) in [
+            (
+                "find",
+                "{find: 'c', filter: {a: 5, b: {$gt: 7}}, sort: {d: -1}}",
+                "{filter: {a: '?', b: {$gt: '?'}}, sort: {d: -1}}",
+            ),
+            ("update", "{q: {a: 5}, u: {$set: {a: 6}}}", "{filter: {a: '?'}}"),
+            ("delete", "{delete: 'c', deletes: [{q: {a: 5}, limit: 0}]}", "{filter: {a: '?'}}"),
+            ("distinct", "{distinct: 'c', key: 'a', query: {b: 1}}", "{filter: {b: '?'}, key: 'a'}"),
+            (
+                "aggregate",
+                "{aggregate: 'c', pipeline: [{$match: {a: 1}}, {$sort: {b: 1}}, {$group: {_id: 'secret'}}]}",
+                "{filter: {a: '?'}, sort: {b: 1}, pipeline: ['$match', '$sort', '$group']}",
+            ),
+            (
+                "aggregate",
+                "{aggregate: 'c', pipeline: [{$limit: 1}, {$sort: {b: 1}}]}",
+                "{pipeline: ['$limit', '$sort']}",
+            ),
+            ("getMore", "{getMore: 7, collection: 'c'}", "{}"),
+        ] {
+            assert_eq!(parse(&shape(command, asked)).unwrap(), parse(expected).unwrap(), "{asked}");
+        }
+    }
+
+    #[test]
+    fn shapes_are_bounded() {
+        let shapes = Shapes::default();
+        for number in 0..KEPT_MAX + 7 {
+            for _ in 0..2 {
+                let document = parse(&format!(
+                    "{{ns: 'd.c', command: {{find: 'c', filter: {{a{number}: 5}}}}, docsExamined: 100, nreturned: 1, planSummary: 'COLLSCAN'}}"
+                ));
+                shapes.add("find", &Entry { document: document.unwrap(), took: Duration::from_millis(3) });
+            }
+        }
+        let kept = shapes.0.lock();
+        assert_eq!((kept.shapes.len(), kept.left_out), (KEPT_MAX, 14));
+        let sums = kept.shapes.values().next().unwrap();
+        assert_eq!((sums.count, sums.micros, sums.docs_examined, sums.returned), (2, 6000, 200, 2));
+        assert!(sums.index.is_some());
+    }
+}

@@ -1,0 +1,83 @@
+//! The limit on dedicated threads, each of which serves one client.
+
+use crate::process::blocking::threads_most;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+/// Maximum number of dedicated threads on a server with a remote store.
+const MOST_SHARED: usize = 256;
+
+/// Maximum number for each processor on a server with local data:
+/// [measured](../../../docs/performance.md#one-connection).
+const MOST_EACH: usize = 1;
+
+/// Time without dedicated threads after the limit was exceeded.
+const CROWDED: Duration = Duration::from_millis(100);
+
+/// The dedicated threads of a server.
+pub(crate) struct Threads {
+    count: AtomicUsize,
+    most: usize,
+    /// True if clients give up their threads as soon as the limit is exceeded.
+    gives_way: bool,
+    since: Instant,
+    /// End of the time without dedicated threads, in milliseconds after `since`.
+    crowded_until: AtomicU64,
+}
+
+impl Threads {
+    /// Creates the limit for a server with a remote store (`is_shared`) or with local data.
+    pub(crate) fn new(is_shared: bool) -> Threads {
+        let processors = std::thread::available_parallelism().map_or(1, |processors| processors.get());
+        // Half of the threads that fit into the address space stay free for other clients.
+        let most = threads_most().map_or(MOST_SHARED, |most| (most / 2).min(MOST_SHARED));
+        Threads {
+            count: AtomicUsize::new(0),
+            most: if is_shared { most } else { most.min(MOST_EACH * processors) },
+            gives_way: !is_shared,
+            since: Instant::now(),
+            crowded_until: AtomicU64::new(0),
+        }
+    }
+
+    /// Returns the number of dedicated threads.
+    #[cfg(test)]
+    pub(crate) fn count(&self) -> usize {
+        self.count.load(Ordering::Relaxed)
+    }
+
+    /// Returns true if the limit was exceeded recently.
+    pub(crate) fn is_crowded(&self) -> bool {
+        let until = self.crowded_until.load(Ordering::Relaxed);
+        until != 0 && self.milliseconds() < until
+    }
+
+    fn milliseconds(&self) -> u64 {
+        self.since.elapsed().as_millis() as u64
+    }
+
+    /// Counts a thread, unless the limit is reached.
+    pub(crate) fn enter(&self) -> Option<Entered<'_>> {
+        if self.is_crowded() {
+            return None;
+        }
+        let entered = Entered(&self.count);
+        if self.count.fetch_add(1, Ordering::Relaxed) < self.most {
+            return Some(entered);
+        }
+        if self.gives_way {
+            let until = self.milliseconds() + CROWDED.as_millis() as u64;
+            self.crowded_until.store(until, Ordering::Relaxed);
+        }
+        None
+    }
+}
+
+/// A counted thread. The count drops with it.
+pub(crate) struct Entered<'a>(&'a AtomicUsize);
+
+impl Drop for Entered<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
+}

@@ -1,0 +1,10 @@
+//! Parts of requests and replies: fields, names, session ids, concerns, read preference, errors.
+
+pub(crate) mod compatible_with;
+pub(crate) mod fields;
+pub(crate) mod names;
+pub(crate) mod read_concern;
+pub(crate) mod read_preference;
+pub(crate) mod reply;
+pub(crate) mod session_id;
+pub(crate) mod write_concern;

@@ -1,0 +1,121 @@
+//! State of a connection between its requests.
+
+use crate::access::Identity;
+use crate::observe::activity::Activity;
+use crate::observe::operations::DatabaseOperations;
+use crate::protocol::names::UserName;
+use crate::session::Session;
+use crate::state::server::Server;
+use base::bson::{Document, DocumentBuf};
+use rustls::ProtocolVersion;
+use rustls::pki_types::CertificateDer;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use wire::header::MAX_MESSAGE_SIZE;
+use wire::scram::{Credential, Mechanism, Server as Scram};
+
+/// State of a connection between its requests.
+pub(crate) struct ConnectionState {
+    /// Current operation, shared with the registry.
+    pub(crate) activity: Arc<Activity>,
+    /// Server address that the client connected to.
+    pub(crate) local: SocketAddr,
+    /// Authenticated user.
+    pub(crate) identity: Option<Arc<Identity>>,
+    /// SASL conversation in progress.
+    pub(crate) conversation: Option<Box<Conversation>>,
+    /// True for the server's internal connections, which have all privileges.
+    pub(crate) is_system: bool,
+    /// TLS version and certificate of an encrypted connection.
+    pub(crate) peer: Option<Box<Peer>>,
+    /// Client metadata of the first hello.
+    pub(crate) metadata: Option<Box<DocumentBuf>>,
+    /// Last used session, so that repeated use needs no lookup.
+    pub(crate) session: Option<Arc<Session>>,
+    /// Counters of the last used database.
+    pub(crate) counted: Option<Arc<DatabaseOperations>>,
+}
+
+/// SASL conversation in progress.
+pub(crate) struct Conversation {
+    /// Mechanism that the client chose.
+    pub(crate) mechanism: Mechanism,
+    /// Requested user.
+    pub(crate) user: UserName,
+    /// True if the login began inside a hello.
+    pub(crate) is_speculative: bool,
+    /// True if the client skips the empty last message (`skipEmptyExchange`).
+    pub(crate) skips_empty: bool,
+    /// Next expected message.
+    pub(crate) step: Step,
+}
+
+/// Next message that a conversation expects from the client.
+pub(crate) enum Step {
+    /// Waits for the client's proof. An unknown user has no credential.
+    Proof(Box<Scram>, Option<Credential>),
+    /// The proof was valid. Waits for the client's empty message.
+    Empty(Credential),
+}
+
+/// Facts of a TLS handshake.
+pub(crate) struct Peer {
+    pub(crate) protocol: Option<ProtocolVersion>,
+    /// Subject of the client's verified certificate.
+    pub(crate) subject: Option<String>,
+}
+
+impl Peer {
+    /// Reads the facts of a handshake.
+    pub(crate) fn new(protocol: Option<ProtocolVersion>, certificate: Option<&CertificateDer<'_>>) -> Peer {
+        let facts = certificate.and_then(|certificate| wire::certificates::facts(certificate).ok());
+        let subject = facts.map(|facts| facts.subject);
+        log::debug!(
+            c = "NETWORK";
+            "encrypted by {protocol:?} for {}",
+            subject.as_deref().unwrap_or("somebody without a certificate")
+        );
+        Peer { protocol, subject }
+    }
+}
+
+impl ConnectionState {
+    /// Creates the state of a new connection.
+    pub(crate) fn new(activity: Arc<Activity>, local: SocketAddr) -> ConnectionState {
+        ConnectionState {
+            activity,
+            local,
+            identity: None,
+            conversation: None,
+            is_system: false,
+            peer: None,
+            metadata: None,
+            session: None,
+            counted: None,
+        }
+    }
+
+    /// Returns true if access control is on and the connection has no user.
+    pub(crate) fn is_stranger(&self, server: &Server) -> bool {
+        self.identity.is_none() && server.auth.enabled() && !self.is_system
+    }
+
+    /// Returns the maximum message size, which is lower before authentication.
+    pub(crate) fn largest_message(&self, server: &Server) -> usize {
+        match self.is_stranger(server) {
+            true => server.parameters.stranger_message_max(),
+            false => MAX_MESSAGE_SIZE,
+        }
+    }
+
+    /// Returns the application's name in the client metadata, empty if missing.
+    pub(crate) fn app_name(&self) -> &str {
+        self.metadata.as_ref().map_or("", |metadata| app_name(metadata.view()))
+    }
+}
+
+/// Returns the application's name in client metadata, empty if missing.
+pub(crate) fn app_name(metadata: Document<'_>) -> &str {
+    let application = metadata.get("application").and_then(|value| value.as_document());
+    application.and_then(|document| document.get("name")).and_then(|name| name.as_str()).unwrap_or("")
+}

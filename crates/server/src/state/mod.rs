@@ -1,0 +1,15 @@
+//! State of a server and of its connections.
+
+pub(crate) mod auth;
+pub(crate) mod cluster_parameters;
+pub(crate) mod connection;
+pub(crate) mod default_concerns;
+pub(crate) mod fail_point;
+pub(crate) mod http;
+pub(crate) mod own_address;
+pub(crate) mod parameters;
+pub(crate) mod replica_set;
+pub(crate) mod server;
+pub(crate) mod set_config;
+pub(crate) mod system_collections;
+pub(crate) mod tls;

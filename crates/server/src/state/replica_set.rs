@@ -1,0 +1,202 @@
+//! The replica set of one member: configuration, terms, and the member's state.
+//!
+//! The set exists from the server's start with an elected primary. In place of mongod it begins
+//! with `replSetInitiate`. The configuration is stored in `local.system.replset`, as in MongoDB,
+//! and persistent engines keep it over restarts. Each start and each end of a stepDown is an
+//! election with a new term.
+
+use crate::process::signal::Signal;
+use crate::state::set_config::SetConfig;
+use crate::state::system_collections;
+use base::bson::{Builder, ObjectId};
+use base::{Namespace, Result, err};
+use database::Database;
+use parking_lot::Mutex;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+/// State of a replica set.
+pub(crate) struct ReplicaSet {
+    /// Name of the set.
+    pub(crate) name: String,
+    config: Mutex<SetConfig>,
+    standing: Mutex<Standing>,
+    /// True if the member is the primary. Each command reads it.
+    primary: AtomicBool,
+    /// Signal for changes of the `hello` reply.
+    changed: Arc<Signal>,
+}
+
+/// Result of the last election, and the delay of the next.
+#[derive(Clone, Copy)]
+pub(crate) struct Standing {
+    /// Term of the election.
+    pub(crate) term: i64,
+    /// Cluster time of the election, and its time in milliseconds since 1970.
+    pub(crate) elected: (u64, i64),
+    /// End of a stepDown or freeze.
+    until: Option<Instant>,
+}
+
+impl ReplicaSet {
+    /// Creates a set with this configuration, whose member is primary in the term after `latest`.
+    /// Changes of the `hello` reply raise `changed`.
+    pub(crate) fn begin(
+        name: &str,
+        mut config: SetConfig,
+        latest: i64,
+        database: &Database,
+        changed: Arc<Signal>,
+    ) -> ReplicaSet {
+        let elected = (database.cluster_time(), database.now_millis());
+        config.term = begin_term(database, latest);
+        let standing = Standing { term: config.term, elected, until: None };
+        ReplicaSet {
+            name: name.to_string(),
+            config: Mutex::new(config),
+            standing: Mutex::new(standing),
+            primary: AtomicBool::new(true),
+            changed,
+        }
+    }
+
+    /// Opens the set with the stored configuration in a new term. `None` if the server waits for
+    /// `replSetInitiate`.
+    pub(crate) fn open(
+        name: &str,
+        awaits_initiation: bool,
+        database: &Arc<Database>,
+        changed: Arc<Signal>,
+    ) -> Option<ReplicaSet> {
+        let stored = stored(name, awaits_initiation, database).unwrap_or_else(|error| {
+            log::warn!("reading the configuration of replica set {name}: {error}");
+            None
+        });
+        let (config, latest) = match stored {
+            Some(stored) => (stored.clone(), stored.term),
+            None if awaits_initiation => return None,
+            None => (SetConfig::new(database.new_object_id()), 0),
+        };
+        Some(ReplicaSet::begin(name, config, latest, database, changed))
+    }
+
+    pub(crate) fn config(&self) -> SetConfig {
+        self.config.lock().clone()
+    }
+
+    /// Returns the last election.
+    pub(crate) fn standing(&self) -> Standing {
+        *self.standing.lock()
+    }
+
+    /// Returns the present term.
+    pub(crate) fn term(&self) -> i64 {
+        self.standing.lock().term
+    }
+
+    /// Returns the id of the last election: the maximum timestamp, then the term. Clients order
+    /// primaries by it.
+    pub(crate) fn election_id(&self) -> ObjectId {
+        let [high @ .., b5, b6, b7] = self.term().to_be_bytes();
+        ObjectId::from_parts(0x7FFF_FFFF, high, u32::from_be_bytes([0, b5, b6, b7]))
+    }
+
+    /// Returns true if the member is the primary. After the end of a stepDown this call elects it.
+    pub(crate) fn is_primary(&self, database: &Database) -> bool {
+        if self.primary.load(Ordering::Acquire) {
+            return true;
+        }
+        let mut standing = self.standing.lock();
+        if standing.until.is_some_and(|until| Instant::now() < until) {
+            return false;
+        }
+        standing.until = None;
+        standing.term = begin_term(database, standing.term);
+        standing.elected = (database.cluster_time(), database.now_millis());
+        let term = standing.term;
+        drop(standing);
+        self.config.lock().term = term;
+        self.primary.store(true, Ordering::Release);
+        log::info!("replica set {}: primary again, in term {term}", self.name);
+        self.changed.raise();
+        true
+    }
+
+    /// Makes the member a secondary for this time.
+    ///
+    /// Errors: NotWritablePrimary if it is already a secondary.
+    pub(crate) fn step_down(&self, time: Duration) -> Result<()> {
+        let mut standing = self.standing.lock();
+        if !self.primary.swap(false, Ordering::AcqRel) {
+            return Err(err!(NotWritablePrimary, "not primary so can't step down"));
+        }
+        standing.until = Some(Instant::now() + time);
+        drop(standing);
+        log::info!("replica set {}: secondary for {} s", self.name, time.as_secs());
+        self.changed.raise();
+        Ok(())
+    }
+
+    /// Delays a secondary's election by this time from now; zero ends the delay.
+    ///
+    /// Errors: NotSecondary.
+    pub(crate) fn freeze(&self, database: &Database, time: Duration) -> Result<()> {
+        let mut standing = self.standing.lock();
+        if self.primary.load(Ordering::Acquire) {
+            return Err(err!(
+                NotSecondary,
+                "cannot freeze node when primary or running for election. state: Primary"
+            ));
+        }
+        let until = Instant::now() + time;
+        standing.until = match time.is_zero() {
+            true => None,
+            false => standing.until.max(Some(until)),
+        };
+        drop(standing);
+        self.is_primary(database);
+        Ok(())
+    }
+
+    /// Replaces the configuration and wakes waiting hellos.
+    pub(crate) fn configure(&self, config: SetConfig) {
+        *self.config.lock() = config;
+        self.changed.raise();
+    }
+
+    /// Stores a configuration with the member's address.
+    ///
+    /// Errors: those of the write.
+    pub(crate) fn store(&self, config: &SetConfig, host: &str, database: &Arc<Database>) -> Result<()> {
+        let mut document = Builder::new();
+        config.append_to(&self.name, host, &mut document);
+        system_collections::replace(database, &collection()?, &self.name, document.finish().view())
+    }
+}
+
+/// Begins the term after this one, or after a later term in the oplog, and returns its number. The
+/// oplog records the term for later processes.
+fn begin_term(database: &Database, latest: i64) -> i64 {
+    let term = database.next_term(u32::try_from(latest).unwrap_or_default());
+    if let Err(error) = database.begin_term(term) {
+        log::error!("logging the beginning of term {term}: {error}");
+    }
+    i64::from(term)
+}
+
+fn stored(name: &str, awaits_initiation: bool, database: &Arc<Database>) -> Result<Option<SetConfig>> {
+    let stored = system_collections::find_by_id(database, &collection()?, name)?;
+    let stored = stored.map(|stored| SetConfig::stored(stored.view())).transpose()?;
+    Ok(stored.map(|(mut config, host)| {
+        // Clients of a set without `replSetInitiate` know it by the address that they connected
+        // to.
+        config.host = host.filter(|_| awaits_initiation);
+        config
+    }))
+}
+
+/// Returns the collection of the configuration.
+fn collection() -> Result<Namespace> {
+    Namespace::new("local", "system.replset")
+}

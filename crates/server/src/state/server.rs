@@ -1,0 +1,418 @@
+//! State that all connections share: configuration, sessions, counters, fail points, cluster time.
+
+use crate::access::Needs;
+use crate::observe::activity::Activities;
+use crate::observe::counters::Counters;
+use crate::observe::profiler::Profiler;
+use crate::process::blocking::in_place;
+use crate::process::logging::now_millis;
+use crate::process::memory_limit::{Ended, MemoryLimit};
+use crate::process::signal::Signal;
+use crate::protocol::compatible_with::CompatibleWith;
+use crate::session::{Sessions, TransactionCounters};
+use crate::state::auth::Auth;
+use crate::state::cluster_parameters::ClusterParameters;
+use crate::state::default_concerns::DefaultConcerns;
+use crate::state::fail_point::FailPoints;
+use crate::state::http::{Http, HttpOptions};
+use crate::state::parameters::{Parameters, Setting};
+use crate::state::replica_set::ReplicaSet;
+use crate::state::set_config::SetConfig;
+use crate::state::tls::{Tls, Told};
+use base::bson::{Builder, Document, DocumentBuf, ObjectId};
+use base::random::Random;
+use base::{Result, err};
+use database::{Database, SessionId};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use wire::busy_poll::Latest;
+
+mod feature_version;
+pub(crate) mod user_write_block;
+
+use feature_version::FeatureVersion;
+use user_write_block::UserWriteBlock;
+
+/// Authentication mechanisms that are enabled by default.
+pub const MECHANISMS: [&str; 3] = ["MONGODB-X509", "SCRAM-SHA-1", "SCRAM-SHA-256"];
+
+/// Validated settings from the binary.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// Command line for getCmdLineOpts.
+    pub arguments: Vec<String>,
+    /// Listening address.
+    pub bind: std::net::IpAddr,
+    /// Requested port; 0 selects a free port.
+    pub port: u16,
+    /// Name of the replica set, if the server presents itself as one.
+    pub replica_set: Option<String>,
+    /// True if the set begins with `replSetInitiate`, as in mongod, instead of with the server.
+    pub awaits_initiation: bool,
+    /// Address in hello, instead of the address that the client connected to.
+    pub advertise: Option<String>,
+    /// Name of the engine for serverStatus.
+    pub engine: &'static str,
+    /// Data directory, if any.
+    pub data: Option<std::path::PathBuf>,
+    /// True for a remote store that other processes may share.
+    pub shared: bool,
+    /// True if the engine keeps data only in memory.
+    pub ephemeral: bool,
+    /// True if the journal is synced regularly. A write on a replica set then waits for it by
+    /// default.
+    pub syncs: bool,
+    /// Interval of these syncs.
+    pub sync_interval: Duration,
+    /// Memory limit of the process; `None` is unlimited.
+    pub memory_limit: Option<MemoryLimit>,
+    /// Maximum number of open connections.
+    pub connections_max: usize,
+    /// TLS; `None` if it is off.
+    pub tls: Option<Arc<Tls>>,
+    /// HTTP endpoint; `None` if it is off.
+    pub http: Option<HttpOptions>,
+    /// Time for which a network thread polls for the next request of a single client before it
+    /// sleeps; zero disables it.
+    pub busy_poll: Duration,
+    /// Timeout of the first bytes and of the TLS handshake.
+    pub handshake_timeout: Duration,
+    /// Initial profiler settings: the level of all databases, the slow threshold in milliseconds,
+    /// and the share of slow operations in the log.
+    pub profiling: (i32, Option<i64>, Option<f64>),
+    /// True if clients may set fail points and the clock.
+    pub test_commands: bool,
+    /// MongoDB version that the server reports.
+    pub compatible_with: CompatibleWith,
+    /// True if access control is enabled.
+    pub auth: bool,
+    /// True if a local client may create the first user.
+    pub localhost_exception: bool,
+    /// Enabled authentication mechanisms.
+    pub mechanisms: Vec<String>,
+    /// True to collect reads that an index would speed up, for strictReport and the exit.
+    pub strict: bool,
+}
+
+impl Default for Settings {
+    /// Returns settings for the memory engine on a free port of the loopback interface.
+    fn default() -> Settings {
+        Settings {
+            arguments: vec!["vellum".to_string()],
+            bind: std::net::Ipv4Addr::LOCALHOST.into(),
+            port: 0,
+            replica_set: None,
+            awaits_initiation: false,
+            advertise: None,
+            engine: "memory",
+            data: None,
+            shared: false,
+            ephemeral: true,
+            syncs: true,
+            sync_interval: Duration::from_millis(100),
+            memory_limit: None,
+            connections_max: 65_536,
+            profiling: (0, None, None),
+            tls: None,
+            http: None,
+            busy_poll: wire::busy_poll::usual(),
+            handshake_timeout: Duration::from_secs(30),
+            test_commands: true,
+            compatible_with: CompatibleWith::default(),
+            auth: false,
+            localhost_exception: true,
+            mechanisms: MECHANISMS.map(str::to_string).to_vec(),
+            strict: false,
+        }
+    }
+}
+
+/// Function pointers into the command table, which is a later layer.
+pub(crate) struct Commands {
+    /// Returns the number of sessions.
+    pub(crate) count: usize,
+    /// Returns the needs of the command with a name.
+    pub(crate) needs_of: fn(&str) -> Option<Needs>,
+    /// Runs a command as the server itself. The document includes `$db`.
+    pub(crate) run: fn(&Server, Document<'_>) -> Result<DocumentBuf>,
+}
+
+/// State of a server, shared by its connections.
+pub struct Server {
+    pub(crate) commands: Commands,
+    pub(crate) database: Arc<Database>,
+    pub(crate) settings: Settings,
+    pub(crate) auth: Auth,
+    pub(crate) activities: Activities,
+    /// True if empty client metadata has been logged.
+    pub(crate) warned_of_empty_metadata: AtomicBool,
+    /// Connection of the latest request.
+    pub(crate) latest: Latest,
+    pub(crate) sessions: Arc<Sessions>,
+    pub(crate) counters: Counters,
+    pub(crate) http: Http,
+    /// Counts of operations and cursors that the memory limit ended.
+    pub(crate) ended: Ended,
+    pub(crate) transactions: TransactionCounters,
+    pub(crate) fail_points: FailPoints,
+    pub(crate) parameters: Parameters,
+    /// Profiler and slow operations.
+    pub(crate) profiler: Profiler,
+    pub(crate) default_concerns: DefaultConcerns,
+    pub(crate) feature_version: FeatureVersion,
+    /// State of setUserWriteBlockMode.
+    pub(crate) user_write_block: UserWriteBlock,
+    /// Addresses and reasons that the log has already reported.
+    pub(crate) told: Told,
+    /// Raised by fsyncUnlock.
+    pub(crate) unlocked: Arc<Signal>,
+    pub(crate) topology: TopologyState,
+    /// Replica set of one member, set from the start or when it is initiated.
+    pub(crate) set: OnceLock<ReplicaSet>,
+    pub(crate) cluster_parameters: ClusterParameters,
+    /// Network threads that handle a request.
+    pub(crate) occupied: AtomicUsize,
+    /// Dedicated threads.
+    #[cfg(unix)]
+    pub(crate) brisk: crate::process::dedicated_threads::Threads,
+    /// Requests in progress, from frame to reply.
+    pub(crate) busy: AtomicUsize,
+    /// Set when the server accepts no more requests.
+    pub(crate) stopping: AtomicBool,
+    /// Raised to stop the server.
+    pub(crate) stop: Arc<Signal>,
+    pub(crate) started: Instant,
+    random: Random,
+    message_ids: AtomicU64,
+}
+
+/// Topology state of hello.
+pub(crate) struct TopologyState {
+    /// Identifies this run of the server.
+    pub(crate) process_id: ObjectId,
+    /// Raised when the content of hello changes.
+    pub(crate) changed: Arc<Signal>,
+}
+
+impl TopologyState {
+    /// Appends `topologyVersion`, by which clients order replies.
+    pub(crate) fn append_version(&self, reply: &mut Builder) {
+        reply.begin_document(c"topologyVersion").append(c"processId", self.process_id);
+        reply.append(c"counter", self.changed.count() as i64).end();
+    }
+}
+
+impl Server {
+    /// Creates a server for this database with these commands. It does not listen yet.
+    pub(crate) fn with_commands(commands: Commands, settings: Settings, database: Arc<Database>) -> Server {
+        let seed = seed();
+        if settings.strict {
+            database.be_strict();
+        }
+        let fail_points = FailPoints::new(settings.test_commands, seed);
+        let seconds = (now_millis() / 1000) as u32;
+        let process = std::array::from_fn(|i| (seed >> (8 * i)) as u8);
+        let sessions = Arc::new(Sessions::new(seed, database.clock().clone()));
+        sessions.restore(database.take_retries(), settings.shared);
+        database.wait_through(in_place);
+        let counters = Counters::new(commands.count);
+        let server = Server {
+            commands,
+            database,
+            activities: Activities::default(),
+            warned_of_empty_metadata: AtomicBool::new(false),
+            latest: Latest::default(),
+            sessions,
+            counters,
+            http: Http::default(),
+            ended: Ended::default(),
+            transactions: TransactionCounters::default(),
+            parameters: Parameters::new(
+                MemoryLimit::of_operation(settings.memory_limit.as_ref()),
+                settings.sync_interval,
+            ),
+            profiler: Profiler::new(settings.profiling),
+            default_concerns: DefaultConcerns::default(),
+            feature_version: FeatureVersion::default(),
+            user_write_block: UserWriteBlock::default(),
+            told: Told::default(),
+            unlocked: Arc::default(),
+            topology: TopologyState {
+                process_id: ObjectId::from_parts(seconds, process, 0),
+                changed: Arc::default(),
+            },
+            set: OnceLock::new(),
+            cluster_parameters: ClusterParameters::default(),
+            fail_points,
+            auth: Auth::new(settings.auth, settings.mechanisms.clone()),
+            #[cfg(unix)]
+            brisk: crate::process::dedicated_threads::Threads::new(settings.shared),
+            settings,
+            occupied: AtomicUsize::new(0),
+            busy: AtomicUsize::new(0),
+            stopping: AtomicBool::new(false),
+            stop: Arc::default(),
+            started: Instant::now(),
+            random: Random::new(seed),
+            message_ids: AtomicU64::new(0),
+        };
+        let open = |name: &String| {
+            let (awaits, changed) = (server.settings.awaits_initiation, server.topology.changed.clone());
+            ReplicaSet::open(name, awaits, &server.database, changed)
+        };
+        if let Some(set) = server.settings.replica_set.as_ref().and_then(open) {
+            server.set.get_or_init(|| set);
+            server.load_set_settings();
+        }
+        server.load_feature_version();
+        server
+    }
+
+    /// Returns the URL of the HTTP endpoint once it listens.
+    pub fn http_url(&self) -> Option<String> {
+        let scheme = if self.settings.tls.is_some() { "https" } else { "http" };
+        self.http.address.get().map(|address| format!("{scheme}://{address}/"))
+    }
+
+    /// Returns the token that permits changes over HTTP without access control. `None` with access
+    /// control, and if the system has no random numbers.
+    pub fn http_token(&self) -> Option<&str> {
+        Some(self.http.token()).filter(|token| !self.settings.auth && !token.is_empty())
+    }
+
+    /// Runs an internal command that includes `$db`. Returns its reply.
+    ///
+    /// Errors: the error of the command or of its first statement.
+    pub(crate) fn run_own(&self, command: Document<'_>) -> Result<DocumentBuf> {
+        (self.commands.run)(self, command)
+    }
+
+    /// Ends [`serve`](crate::serve). Current replies are finished first.
+    pub fn stop(&self) {
+        self.stop.raise();
+    }
+
+    /// Ends a session with its transaction and its cursors.
+    pub(crate) fn end_session(&self, id: &SessionId) {
+        if let Some(session) = self.sessions.end(id) {
+            session.abort_any_transaction(&self.database, &self.transactions);
+        }
+        self.database.cursors.kill_session(id);
+    }
+
+    /// Aborts the open transaction of a session.
+    pub(crate) fn abort_transaction_of(&self, id: &SessionId) {
+        if let Some(session) = self.sessions.get(id) {
+            session.abort_any_transaction(&self.database, &self.transactions);
+        }
+    }
+
+    /// Returns the maximum age of a transaction: the present value of
+    /// transactionLifetimeLimitSeconds.
+    pub(crate) fn transaction_lifetime(&self) -> Duration {
+        match self.parameters.get("transactionLifetimeLimitSeconds") {
+            Some(Setting::Integer(seconds)) => Duration::from_secs(seconds.unsigned_abs().into()),
+            _ => Duration::from_secs(60),
+        }
+    }
+
+    /// Returns the replica set once it is initiated.
+    pub(crate) fn set(&self) -> Option<&ReplicaSet> {
+        self.set.get()
+    }
+
+    /// Initiates the set. The member becomes its primary.
+    ///
+    /// Errors: AlreadyInitialized; errors of the write.
+    pub(crate) fn initiate(&self, name: &str, config: SetConfig, host: &str) -> Result<()> {
+        let already = || err!(AlreadyInitialized, "already initialized");
+        if self.set.get().is_some() {
+            return Err(already());
+        }
+        let set = ReplicaSet::begin(name, config, 0, &self.database, self.topology.changed.clone());
+        self.set.set(set).map_err(|_| already())?;
+        if let Some(set) = self.set() {
+            set.store(&set.config(), host, &self.database)?;
+        }
+        self.load_set_settings();
+        self.topology.changed.raise();
+        log::info!(
+            id = 21331, c = "REPL", set = name;
+            "Transition to primary complete; database writes are now permitted"
+        );
+        Ok(())
+    }
+
+    /// Loads the settings of the set that an earlier process stored.
+    fn load_set_settings(&self) {
+        self.default_concerns.load(&self.database);
+        self.cluster_parameters.load(&self.database);
+        self.load_user_write_block();
+    }
+
+    /// Aborts all open transactions.
+    pub(crate) fn abort_transactions(&self) {
+        for session in self.sessions.all() {
+            session.abort_any_transaction(&self.database, &self.transactions);
+            self.database.cursors.kill_transaction(&session.id);
+        }
+    }
+
+    /// Returns true if the server presents itself as a replica set member, initiated or not.
+    pub(crate) fn is_replica_set(&self) -> bool {
+        self.settings.replica_set.is_some()
+    }
+
+    /// Returns true if the data may have several members: on a replica set, and on a shared store,
+    /// where each process acts as a mongos.
+    pub(crate) fn is_replicated(&self) -> bool {
+        self.is_replica_set() || self.settings.shared
+    }
+
+    /// Returns true if the server is a front on a shared store with a common oplog.
+    pub(crate) fn is_front_with_log(&self) -> bool {
+        self.settings.shared && self.database.log_limit().is_some()
+    }
+
+    /// Returns the number of members that hold the data. Returns 1 after an error, which the
+    /// following wait reports.
+    pub(crate) fn members(&self) -> usize {
+        self.database.members().unwrap_or(1)
+    }
+
+    /// Returns true if the server waits for `replSetInitiate`.
+    pub fn awaits_initiation(&self) -> bool {
+        self.is_replica_set() && self.set().is_none()
+    }
+
+    /// Returns true if the server accepts writes: a standalone always, a set while its member is
+    /// the primary.
+    pub(crate) fn is_primary(&self) -> bool {
+        match self.set() {
+            Some(set) => set.is_primary(&self.database),
+            None => !self.is_replica_set(),
+        }
+    }
+
+    /// Returns the cluster time of the last write: seconds and a counter.
+    pub(crate) fn cluster_time(&self) -> u64 {
+        self.database.cluster_time()
+    }
+
+    /// Returns a random number that seeds an operation. Not for secrets.
+    pub(crate) fn random(&self) -> u64 {
+        self.random.draw()
+    }
+
+    /// Returns the id of the next message.
+    pub(crate) fn next_message_id(&self) -> i32 {
+        self.message_ids.fetch_add(1, Ordering::Relaxed) as i32
+    }
+}
+
+/// Returns a seed that differs between runs. Not for secrets.
+pub fn seed() -> u64 {
+    let nanos = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_nanos() as u64);
+    nanos.rotate_left(32) ^ u64::from(std::process::id()).wrapping_mul(0x9E37_79B9_7F4A_7C15)
+}

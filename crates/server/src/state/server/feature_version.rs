@@ -1,0 +1,55 @@
+//! Feature compatibility version. No stored data depend on it, so the version is only stored and
+//! reported.
+
+use crate::protocol::compatible_with::CompatibleWith;
+use crate::state::server::Server;
+use crate::state::system_collections::Place;
+use base::{Result, err};
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+
+const PLACE: Place =
+    Place { database: "admin", collection: "system.version", id: "featureCompatibilityVersion" };
+
+/// True if the version is lowered to MongoDB 8.0's.
+#[derive(Default)]
+pub(crate) struct FeatureVersion(AtomicBool);
+
+impl Server {
+    /// Returns the present version.
+    pub(crate) fn feature_version(&self) -> &'static str {
+        match self.feature_version.0.load(Relaxed) {
+            true => CompatibleWith::V8_0.feature_version(),
+            false => self.settings.compatible_with.feature_version(),
+        }
+    }
+
+    /// Loads the stored version. An unreadable document is logged and counts as unset.
+    pub(crate) fn load_feature_version(&self) {
+        match PLACE.read(&self.database) {
+            Ok(stored) => {
+                let version = stored.as_ref().and_then(|stored| stored.view().get("version")?.as_str());
+                let lowered = version == Some(CompatibleWith::V8_0.feature_version());
+                self.feature_version.0.store(lowered, Relaxed);
+            }
+            Err(error) => log::warn!("reading the feature compatibility version: {error}"),
+        }
+    }
+
+    /// Stores a version, then applies it.
+    ///
+    /// Errors: 4926900 for a version that is neither the server's own nor the one before; errors of
+    /// the write.
+    pub(crate) fn set_feature_version(&self, version: &str) -> Result<()> {
+        let own = self.settings.compatible_with.feature_version();
+        let lowest = CompatibleWith::V8_0.feature_version();
+        if version != own && version != lowest {
+            return Err(err!(
+                4926900,
+                "Invalid feature compatibility version value '{version}'; expected '{lowest}' or '{own}'"
+            ));
+        }
+        PLACE.write(&self.database, |document| _ = document.append(c"version", version))?;
+        self.feature_version.0.store(version == lowest, Relaxed);
+        Ok(())
+    }
+}
