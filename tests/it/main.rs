@@ -3,10 +3,10 @@
 //!
 //! - `scripts`: golden scripts in `tests/scripts`, on the binary and on two compared engines.
 //!   `VELLUM_SCRIPT=part/of/name`
-//! selects some. `VELLUM_BLESS=1` rewrites their replies: review the diff.
+//!   selects some. `VELLUM_BLESS=1` rewrites their replies: review the diff.
 //! - `recordings`: replays of a real MongoDB. `VELLUM_RECORDING=core/foo` shows differences in detail, `VELLUM_BLESS=1`
 //!   stores
-//! the new rates.
+//!   the new rates.
 //! - `recordings_on_postgres`: the same recordings on fronts over PostgreSQL.
 //! - `coverage`: every command, stage and operator has a script.
 //! - `ask`: common steps of tests: run a command, read its reply, wait for a state.
