@@ -3,7 +3,7 @@
 use crate::cli::{
     Cli, CompatibleWith, Compression, Durability, Engine, LogFormat, LogLevel, ServeOptions, TlsMode,
 };
-use crate::init_scripts::FirstUser;
+use crate::first_user::FirstUser;
 use crate::{process, tls};
 use clap::CommandFactory;
 use clap::error::ErrorKind;
@@ -139,104 +139,130 @@ fn usual_level(on_standard_error: bool) -> LogLevel {
     }
 }
 
+fn refused(kind: ErrorKind, what: String) -> clap::Error {
+    Cli::command().error(kind, what)
+}
+
 impl ServeOptions {
-    /// Builds the configuration. Fails if options contradict each other.
+    /// The configuration. `arguments` is the command line.
     ///
-    /// A first user implies `--auth`, unless `--no-auth` is given.
+    /// A first user turns authentication on, unless `--no-auth` is set.
+    ///
+    /// Errors: options that contradict one another, and files that cannot be read.
     pub(crate) fn into_config(
         self,
         arguments: Vec<String>,
         first_user: Option<FirstUser>,
     ) -> Result<Config, clap::Error> {
         let disk = self.disk();
-        let refused = |kind, what: String| Err(Cli::command().error(kind, what));
-        let postgres = match &self.postgres {
-            None => None,
-            Some(text) => match postgres::Config::parse(text, &|name| std::env::var(name).ok()) {
-                Ok(server) => Some((server, self.postgres_schema.clone())),
-                Err(why) => return refused(ErrorKind::InvalidValue, format!("--postgres: {why}")),
-            },
-        };
-        let engine = match (&disk, &postgres) {
-            (_, Some(_)) => Engine::Postgres,
-            (Some(_), None) => Engine::Disk,
-            (None, None) => Engine::Memory,
-        };
-        if self.engine.is_some_and(|named| named != engine) {
-            let what = match engine {
-                Engine::Postgres => {
-                    "--postgres is for the engine of this name: leave one of --engine and --postgres out"
-                }
-                _ => "--engine memory keeps nothing in a directory: leave one of --engine and --data out",
-            };
-            return refused(ErrorKind::ArgumentConflict, what.to_string());
-        }
-        let tls = match self.tls() {
-            Ok(tls) => tls,
-            Err(why) => return refused(ErrorKind::InvalidValue, why),
-        };
-        let log = logging::Options {
-            level: self.log_level.unwrap_or_else(|| usual_level(self.log_file.is_none())).filter(),
-            json: self.log_format == LogFormat::Json,
-            to: self
-                .log_file
-                .map_or(Destination::StandardError, |path| Destination::File { path, append: true }),
-        };
+        let postgres = self.postgres()?;
+        let engine = self.chosen_engine(disk.is_some(), postgres.is_some())?;
+        let tls = self.tls().map_err(|why| refused(ErrorKind::InvalidValue, why))?;
+        self.check_oplog_size(postgres.is_some())?;
         let auth = !self.no_auth && (self.auth || first_user.is_some());
-        match (self.oplog_size, &self.replset, &postgres) {
-            (Some(_), None, None) => {
-                let what = "--oplog-size is for --replset, and for --postgres";
-                return refused(ErrorKind::MissingRequiredArgument, what.to_string());
-            }
-            (Some(0), Some(_), _) => {
-                let what = "--oplog-size 0 is for --postgres: a set keeps a log of at least 16M";
-                return refused(ErrorKind::InvalidValue, what.to_string());
-            }
-            _ => {}
-        }
         let bytes = self.oplog_size.unwrap_or(64 << 20);
-        let oplog = self.replset.is_some().then_some(LogOptions { bytes });
         Ok(Config {
-            oplog,
+            oplog: self.replset.is_some().then_some(LogOptions { bytes }),
             shared_oplog: self.oplog_size,
+            promise: promise(disk.as_ref(), postgres.as_ref()),
+            init_scripts: self.init_scripts.clone(),
+            first_user,
+            repair: self.repair,
+            parent_pipe: self.parent_pipe,
+            log: self.logging(),
             settings: Settings {
                 arguments,
-                bind: self.bind,
-                port: self.port,
-                replica_set: self.replset,
-                advertise: self.advertise,
                 engine: engine.name(),
                 data: disk.as_ref().map(|disk| disk.directory.clone()),
                 shared: engine == Engine::Postgres,
                 ephemeral: engine == Engine::Memory,
-                syncs: self.durability != Durability::None,
-                sync_interval: Duration::from_millis(self.journal_commit_interval),
                 test_commands: self.test_commands.unwrap_or(self.bind.is_loopback() && !auth),
-                compatible_with: self.compatible_with.into(),
                 auth,
-                memory_limit: process::memory_limit(self.memory_limit),
-                connections_max: self.max_connections as usize,
-                busy_poll: self
-                    .busy_poll
-                    .map_or(Settings::default().busy_poll, |time| Duration::from_micros(time.into())),
-                strict: self.strict,
                 tls,
-                http: self.http.map(|address| HttpOptions { address, names: self.http_host }),
-                ..Settings::default()
+                ..self.settings()
             },
-            promise: promise(disk.as_ref(), postgres.as_ref()),
             disk,
             postgres,
-            init_scripts: self.init_scripts,
-            first_user,
-            repair: self.repair,
-            parent_pipe: self.parent_pipe,
-            log,
             greeting: Greeting::Banner,
             pid_file: None,
             parameters: Vec::new(),
             warnings: Vec::new(),
         })
+    }
+
+    /// The PostgreSQL server and its schema.
+    fn postgres(&self) -> Result<Option<(postgres::Config, String)>, clap::Error> {
+        let parse = |text| postgres::Config::parse(text, &|name| std::env::var(name).ok());
+        match self.postgres.as_deref().map(parse).transpose() {
+            Ok(server) => Ok(server.map(|server| (server, self.postgres_schema.clone()))),
+            Err(why) => Err(refused(ErrorKind::InvalidValue, format!("--postgres: {why}"))),
+        }
+    }
+
+    /// The engine that the places for data imply. `--engine` may only confirm it.
+    fn chosen_engine(&self, has_disk: bool, has_postgres: bool) -> Result<Engine, clap::Error> {
+        let engine = match (has_disk, has_postgres) {
+            (_, true) => Engine::Postgres,
+            (true, false) => Engine::Disk,
+            (false, false) => Engine::Memory,
+        };
+        if self.engine.is_none_or(|named| named == engine) {
+            return Ok(engine);
+        }
+        let what = match engine {
+            Engine::Postgres => {
+                "--postgres is for the engine of this name: leave one of --engine and --postgres out"
+            }
+            _ => "--engine memory keeps nothing in a directory: leave one of --engine and --data out",
+        };
+        Err(refused(ErrorKind::ArgumentConflict, what.to_string()))
+    }
+
+    /// Checks that there is an oplog whose size the option can set.
+    fn check_oplog_size(&self, has_postgres: bool) -> Result<(), clap::Error> {
+        let (kind, what) = match (self.oplog_size, &self.replset) {
+            (Some(_), None) if !has_postgres => {
+                (ErrorKind::MissingRequiredArgument, "--oplog-size is for --replset, and for --postgres")
+            }
+            (Some(0), Some(_)) => (
+                ErrorKind::InvalidValue,
+                "--oplog-size 0 is for --postgres: a set keeps a log of at least 16M",
+            ),
+            _ => return Ok(()),
+        };
+        Err(refused(kind, what.to_string()))
+    }
+
+    fn logging(&self) -> logging::Options {
+        let append = true;
+        logging::Options {
+            level: self.log_level.unwrap_or_else(|| usual_level(self.log_file.is_none())).filter(),
+            json: self.log_format == LogFormat::Json,
+            to: match self.log_file.clone() {
+                Some(path) => Destination::File { path, append },
+                None => Destination::StandardError,
+            },
+        }
+    }
+
+    /// The settings that each follow from one option.
+    fn settings(&self) -> Settings {
+        let usual = Settings::default();
+        Settings {
+            bind: self.bind,
+            port: self.port,
+            replica_set: self.replset.clone(),
+            advertise: self.advertise.clone(),
+            syncs: self.durability != Durability::None,
+            sync_interval: Duration::from_millis(self.journal_commit_interval),
+            compatible_with: self.compatible_with.into(),
+            memory_limit: process::memory_limit(self.memory_limit),
+            connections_max: self.max_connections as usize,
+            busy_poll: self.busy_poll.map_or(usual.busy_poll, |time| Duration::from_micros(time.into())),
+            strict: self.strict,
+            http: self.http.map(|address| HttpOptions { address, names: self.http_host.clone() }),
+            ..usual
+        }
     }
 
     fn tls(&self) -> Result<Option<Arc<Tls>>, String> {

@@ -2,11 +2,14 @@
 //! one validated configuration. Only this crate selects the engine.
 
 mod advise;
+mod background;
 mod backup;
 mod banner;
 mod cli;
 mod config;
 mod data_errors;
+mod failure;
+mod first_user;
 mod heap;
 mod init_scripts;
 mod lab;
@@ -22,7 +25,7 @@ mod verify;
 use clap::Parser;
 use clap::error::{ContextKind, ContextValue};
 use cli::{Cli, Verb};
-use init_scripts::FirstUser;
+use first_user::FirstUser;
 use std::ffi::{OsStr, OsString};
 use std::io::{self, Write};
 use std::path::Path;

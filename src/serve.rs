@@ -3,44 +3,17 @@
 use crate::banner::{self, Start};
 use crate::config::{Config, Greeting};
 use crate::data_errors::{Purpose, explained};
-use crate::{init_scripts, mongod, process};
+use crate::failure::{Failure, Kind};
+use crate::{background, init_scripts, process};
 use base::bson::{Builder, FieldName, Value};
 use database::{Clock, Database, SettableClock};
 use postgres::PostgresStore;
 use server::{LocalConnection, Server};
-use std::fmt::Display;
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use storage::{DiskEngine, DiskOptions, Engine, MemoryEngine, threads};
-
-/// Reason why a server failed.
-#[derive(Debug)]
-pub(crate) struct Failure {
-    pub(crate) kind: Kind,
-    pub(crate) message: String,
-}
-
-/// Kinds of failures, which have different exit codes in mongod.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) enum Kind {
-    /// An option that only a running server could check.
-    Options,
-    /// The server cannot listen on the address.
-    Address,
-    /// The data directory is unusable.
-    Data,
-    /// Another failure.
-    Other,
-}
-
-impl Failure {
-    /// Creates a failure of a kind.
-    pub(crate) fn new(kind: Kind, message: impl Display) -> Failure {
-        Failure { kind, message: message.to_string() }
-    }
-}
 
 /// Divisor: sorters of an index build spill at this share of the process's memory.
 const BUILD_SHARE: u64 = 16;
@@ -55,7 +28,7 @@ pub(crate) fn serve(config: Config) -> Result<(), Failure> {
     server::logging::start(&config.log)
         .map_err(|error| Failure::new(Kind::Options, format!("cannot open the log: {error}")))?;
     log_panics();
-    mongod::leave_terminal();
+    background::leave_terminal();
     if config.repair {
         return crate::data_errors::repair(&config).map_err(|why| Failure::new(Kind::Data, why));
     }
@@ -193,7 +166,7 @@ fn announce(address: SocketAddr, config: &Config, start: Start, server: &Server)
         // A closed standard output is not an error.
         let _ = out.write_all(text.as_bytes()).and_then(|()| out.flush());
     }
-    mongod::ready();
+    background::ready();
 }
 
 /// Returns the default limit of replaced documents for old snapshots, in bytes: the cache size, at

@@ -3,21 +3,20 @@
 //! The program acts as mongod if it is called `mongod` through a link, or as `vellum mongod`.
 //! Options without a meaning here are refused by name, so that a launcher never gets less than it
 //! requests.
-//!
-//! `--fork` runs the server in the background. The process starts itself again in a new session,
-//! waits until clients can connect, and exits.
 
 mod options;
 mod settings;
 
-use crate::init_scripts::FirstUser;
-use crate::serve::{Failure, Kind, serve};
+use crate::background::{is_child, start_child};
+use crate::failure::{Failure, Kind};
+use crate::first_user::FirstUser;
+use crate::serve::serve;
 use server::logging::{self, Destination};
 use settings::Options;
 use std::ffi::OsString;
-use std::io::{self, BufRead, BufReader, Write};
+use std::io::{self, Write};
 use std::path::PathBuf;
-use std::process::{Command, ExitCode, Stdio};
+use std::process::ExitCode;
 
 /// mongod's exit codes.
 const BAD_OPTIONS: u8 = 2;
@@ -149,69 +148,4 @@ fn help() -> String {
     }
     text.push_str("\nmongod's other options are refused, with the reason.\n");
     text
-}
-
-/// Variable that marks the background process.
-const CHILD: &str = "VELLUM_FORKED";
-
-/// Line on standard output that reports readiness.
-const READY: &str = "ready";
-
-/// Returns true in the background process.
-fn is_child() -> bool {
-    std::env::var_os(CHILD).is_some()
-}
-
-/// Leaves the terminal's session in the background process.
-pub(crate) fn leave_terminal() {
-    #[cfg(unix)]
-    if is_child() {
-        // Fails if the process already leads a session.
-        let _ = nix::unistd::setsid();
-    }
-}
-
-/// Reports to the foreground process that clients can connect.
-pub(crate) fn ready() {
-    if is_child() {
-        let mut out = io::stdout();
-        // The foreground process may have ended.
-        let _ = writeln!(out, "{READY}").and_then(|()| out.flush());
-    }
-}
-
-/// Starts the background process. Returns when it is ready or has ended.
-fn start_child(words: &[OsString]) -> ExitCode {
-    let mut out = io::stdout();
-    let mut say = |text: String| {
-        // A closed standard output is not an error.
-        let _ = writeln!(out, "{text}").and_then(|()| out.flush());
-    };
-    say("about to fork child process, waiting until server is ready for connections.".to_string());
-    let spawned = std::env::current_exe().and_then(|program| {
-        let mut again = Command::new(program);
-        again.arg("mongod").args(words).env(CHILD, "1");
-        again.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null()).spawn()
-    });
-    let mut child = match spawned {
-        Ok(child) => child,
-        Err(error) => {
-            crate::complain(&format!("ERROR: cannot start the child process: {error}"));
-            return ExitCode::FAILURE;
-        }
-    };
-    say(format!("forked process: {}", child.id()));
-    let mut line = String::new();
-    if let Some(output) = child.stdout.take() {
-        // The line stays empty at the end of the output or after an error.
-        let _ = BufReader::new(output).read_line(&mut line);
-    }
-    if line.trim() == READY {
-        say("child process started successfully, parent exiting".to_string());
-        return ExitCode::SUCCESS;
-    }
-    let code = child.wait().ok().and_then(|status| status.code()).unwrap_or(1);
-    say(format!("ERROR: child process failed, exited with {code}"));
-    say("To see additional information in this output, start without the \"--fork\" option.".to_string());
-    u8::try_from(code).map_or(ExitCode::FAILURE, ExitCode::from)
 }

@@ -1,6 +1,6 @@
 //! Layers of the modules of `database` and of the folders of `server`: two of them never depend on each other, by
 //! imports or by calls of methods that a later one adds to a type. ARCHITECTURE.md lists the layers from the lowest
-//! up. The modules of `postgres` and of `query` form no import cycle either.
+//! up. The modules of `postgres`, of `query` and of the binary form no import cycle either.
 
 use crate::root;
 use std::collections::{BTreeMap, BTreeSet};
@@ -129,6 +129,14 @@ fn modules_of_other_crates_form_no_circle() {
         let circles = circles(edges(&modules_of(name)));
         assert!(circles.is_empty(), "these of {name} depend on one another:\n{}\n", circles.join("\n"));
     }
+}
+
+#[test]
+fn modules_of_the_binary_form_no_circle() {
+    let mut modules = Modules::new();
+    gather(&root().join("src"), None, &mut modules);
+    let circles = circles(edges(&modules));
+    assert!(circles.is_empty(), "these depend on one another:\n{}\n", circles.join("\n"));
 }
 
 #[test]

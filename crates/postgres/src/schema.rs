@@ -14,326 +14,213 @@ const VERSION: i64 = 6;
 /// Number of tree numbers that a front reserves at a time: the increment of their sequence.
 pub(crate) const IDENTS: u64 = 64;
 
-/// The statements on one schema.
-pub(crate) struct Statements {
-    pub(crate) begin_read: Arc<Statement>,
-    pub(crate) begin_write: Arc<Statement>,
-    /// Begins a transaction that may lock rows, for write intents.
-    pub(crate) begin_claims: Arc<Statement>,
-    pub(crate) commit: Arc<Statement>,
-    pub(crate) rollback: Arc<Statement>,
-    pub(crate) generation: Arc<Statement>,
-    /// Raises the generation of the catalog, which also locks out other changes.
-    pub(crate) next_generation: Arc<Statement>,
-    pub(crate) get: Arc<Statement>,
-    pub(crate) get_many: Arc<Statement>,
-    /// As `get`, except for values beyond a length.
-    pub(crate) get_ahead: Arc<Statement>,
-    /// Reads an index entry and the record that its value names.
-    pub(crate) lookup: Arc<Statement>,
-    /// As `lookup`, with the generation of the catalog, in the snapshot of this one statement.
-    pub(crate) lookup_alone: Arc<Statement>,
-    pub(crate) contains: Arc<Statement>,
-    pub(crate) size: Arc<Statement>,
-    pub(crate) pages: Pages,
-    /// Reads all keys that share a truncated prefix.
-    pub(crate) run: Arc<Statement>,
-    pub(crate) apply: Arc<Statement>,
-    /// Takes the fence shared, before a statement of `direct`.
-    pub(crate) share_fence: Arc<Statement>,
-    pub(crate) direct: Direct,
-    /// Locks keys for a transaction. Inserts rows without a value for absent keys.
-    pub(crate) claim: Arc<Statement>,
-    /// Locks the generations of collections against changes of the catalog.
-    pub(crate) hold: Arc<Statement>,
-    /// Deletes the remaining rows without a value.
-    pub(crate) unclaimed: Arc<Statement>,
-    /// Takes the fence exclusively, and limits the time without a statement to 20 s.
-    pub(crate) lock_fence: Arc<Statement>,
-    pub(crate) create_tree: Arc<Statement>,
-    /// Moves a tree to the list of dropped trees.
-    pub(crate) drop_tree: Arc<Statement>,
-    pub(crate) clear: Arc<Statement>,
-    /// Copies the rows of a tree.
-    pub(crate) fork: Arc<Statement>,
-    pub(crate) fork_counts: Arc<Statement>,
-    pub(crate) set_generation: Arc<Statement>,
-    pub(crate) drop_generation: Arc<Statement>,
-    /// Counts transactions that protect a collection.
-    pub(crate) is_held: Arc<Statement>,
-    pub(crate) is_generation: Arc<Statement>,
-    /// Reserves a range of tree numbers.
-    pub(crate) idents: Arc<Statement>,
-    pub(crate) counts: Arc<Statement>,
-    pub(crate) drop_counts: Arc<Statement>,
-    /// Deletes a batch of rows of dropped trees.
-    pub(crate) sweep: Arc<Statement>,
-    pub(crate) counts_of: Arc<Statement>,
-    /// Takes a free front number with a lease of thirty seconds.
-    pub(crate) front: Arc<Statement>,
-    /// Extends the lease, unless another front has taken the number.
-    pub(crate) renew: Arc<Statement>,
-    /// Reads from a standby: its role, the lease that it shows, the latest log time, and the generation of the catalog.
-    pub(crate) standby_state: Arc<Statement>,
-    /// Releases the front number.
-    pub(crate) leave: Arc<Statement>,
-    pub(crate) begin_build: Arc<Statement>,
-    pub(crate) end_build: Arc<Statement>,
-    pub(crate) build: Arc<Statement>,
-    pub(crate) fail_build: Arc<Statement>,
-    pub(crate) failed_build: Arc<Statement>,
-    /// Reads and removes the marks of an index build.
-    pub(crate) take_marks: Arc<Statement>,
-    pub(crate) barrier_local: Arc<Statement>,
-    pub(crate) barrier_standbys: Arc<Statement>,
-    pub(crate) members: Arc<Statement>,
-    /// Reads the flushed position of the write-ahead log.
-    pub(crate) log_synced: Arc<Statement>,
-    /// Counts the members that have flushed up to a position, the primary included.
-    pub(crate) members_at: Arc<Statement>,
-    /// Sets the size limit of the log. Refuses to add or remove the log while other fronts run.
-    pub(crate) keep_log: Arc<Statement>,
-    /// Advances the clock.
-    pub(crate) tick: Arc<Statement>,
-    /// Writes a log entry, takes the queue lock and assigns the time.
-    pub(crate) record: Arc<Statement>,
-    pub(crate) log_scan: [Arc<Statement>; 2],
-    pub(crate) log_first: Arc<Statement>,
-    pub(crate) log_last: Arc<Statement>,
-    /// Removes the oldest stretch of the log if the size exceeds the limit.
-    pub(crate) trim: Arc<Statement>,
-    /// Reads the number of the server's life, and starts a new life if the unlogged table is empty.
-    pub(crate) life: Arc<Statement>,
-    /// Finds out whether a commit exists, and prevents a later one under its number.
-    pub(crate) find_out: Arc<Statement>,
-    pub(crate) list_members: Arc<Statement>,
-}
-
-impl Statements {
-    /// Makes the statements for a schema name.
-    pub(crate) fn new(schema: &str) -> Statements {
-        let quoted = quoted(schema);
-        let of = |name: &str, sql: &str| Statement::new(name, placed(sql, &quoted));
-        let log_scan = |name: &str, way: &str| {
-            // Keys of the log trees: time and part, big-endian.
-            let sql = format!(
-                "select int8send(time # (-9223372036854775808)::int8) || int4send(part), value, null::bytea from \
-                 (select time, part, value, sum(octet_length(value)) over \
-                 (order by time {way}, part {way} rows unbounded preceding) - octet_length(value) as before from \
-                 (select o.time, l.part, l.value from SCHEMA.log_order o join SCHEMA.log l on l.body = o.body \
-                 where o.time >= $1::int8 and o.time <= $3::int8 \
-                 and (o.time > $1::int8 or l.part >= $2::int8) and (o.time < $3::int8 or l.part < $4::int8) \
-                 order by o.time {way}, l.part {way} limit $5::int8) page) sized \
-                 where before < {PAGE_BYTES} order by time {way}, part {way}"
-            );
-            of(name, &sql)
-        };
-        Statements {
-            begin_read: of("begin_read", "begin isolation level repeatable read read only"),
-            begin_write: of("begin_write", "begin isolation level read committed"),
-            begin_claims: of("begin_claims", "begin isolation level repeatable read"),
-            commit: of("commit", "commit"),
-            rollback: of("rollback", "rollback"),
-            generation: of("generation", "select generation from SCHEMA.catalog where one = 1"),
-            next_generation: of(
-                "next_generation",
-                "update SCHEMA.catalog set generation = generation + 1 where one = 1 returning generation",
-            ),
-            get: of(
-                "get",
-                "select value from SCHEMA.kv where ident = $1::int8 and key = $2::bytea and value is not null",
-            ),
-            get_many: of(
-                "get_many",
-                "select k.nth, t.value from unnest($2::bytea[]) with ordinality k(key, nth) \
-                 join SCHEMA.kv t on t.ident = $1::int8 and t.key = k.key where t.value is not null",
-            ),
-            get_ahead: of(
-                "get_ahead",
-                "select k.nth, t.value from unnest($2::bytea[]) with ordinality k(key, nth) \
-                 join SCHEMA.kv t on t.ident = $1::int8 and t.key = k.key where octet_length(t.value) <= $3::int8",
-            ),
-            lookup: of(
-                "lookup",
-                "select e.value, r.value from SCHEMA.kv e left join SCHEMA.kv r \
-                 on r.ident = $3::int8 and r.key = substr(e.value, 1, 8) \
-                 where e.ident = $1::int8 and e.key = $2::bytea and e.value is not null",
-            ),
-            lookup_alone: of(
-                "lookup_alone",
-                "select e.value, r.value, c.generation from SCHEMA.catalog c left join SCHEMA.kv e \
-                 on e.ident = $1::int8 and e.key = $2::bytea and e.value is not null \
-                 left join SCHEMA.kv r on r.ident = $3::int8 and r.key = substr(e.value, 1, 8) where c.one = 1",
-            ),
-            contains: of("contains", "select 1::int8 from SCHEMA.trees where ident = $1::int8"),
-            size: of(
-                "size",
-                "select count(*), coalesce(sum(octet_length(coalesce(long, key)) + octet_length(value)), 0)::int8 \
-                 from SCHEMA.kv where ident = $1::int8 and value is not null",
-            ),
-            pages: Pages::new(&of),
-            run: of(
-                "run",
-                "select key, value, long from SCHEMA.kv where ident = $1::int8 and key >= $2::bytea \
-                 and key < $3::bytea and value is not null",
-            ),
-            apply: of("apply", APPLY),
-            share_fence: of("share_fence", "select pg_advisory_xact_lock_shared(FENCE)"),
-            direct: Direct::new(&quoted),
-            claim: of("claim", "select SCHEMA.claim($1::int8[], $2::bytea[], $3::bytea[])"),
-            hold: of("hold", "select SCHEMA.hold($1::int8[], $2::int8[])"),
-            unclaimed: of(
-                "unclaimed",
-                "delete from SCHEMA.kv t using unnest($1::int8[], $2::bytea[]) x(i, k) \
-                 where t.ident = x.i and t.key = x.k and t.value is null",
-            ),
-            lock_fence: of(
-                "lock_fence",
-                "select set_config('idle_in_transaction_session_timeout', '20s', true), \
-                 pg_advisory_xact_lock(FENCE)::text",
-            ),
-            create_tree: of("create_tree", "insert into SCHEMA.trees values ($1::int8)"),
-            // `sweep` deletes the rows.
-            drop_tree: of(
-                "drop_tree",
-                "with gone as (delete from SCHEMA.trees where ident = $1::int8 returning ident) \
-                 insert into SCHEMA.dropped select ident, '' from gone",
-            ),
-            clear: of("clear", "delete from SCHEMA.kv where ident = $1::int8"),
-            fork: of(
-                "fork",
-                "insert into SCHEMA.kv select $2::int8, key, long, value from SCHEMA.kv \
-                 where ident = $1::int8 and value is not null",
-            ),
-            fork_counts: of(
-                "fork_counts",
-                "insert into SCHEMA.counts select $2::int8, slot, records, bytes from SCHEMA.counts \
-                 where ident = $1::int8",
-            ),
-            set_generation: of(
-                "set_generation",
-                "insert into SCHEMA.generations values ($1::int8, $2::int8) \
-                 on conflict (ident) do update set generation = excluded.generation",
-            ),
-            drop_generation: of("drop_generation", "delete from SCHEMA.generations where ident = $1::int8"),
-            is_held: of(
-                "is_held",
-                "select count(*) - (select count(*) from (select 1 from SCHEMA.generations where ident = $1::int8 \
-                 for update skip locked) free) from SCHEMA.generations where ident = $1::int8",
-            ),
-            is_generation: of(
-                "is_generation",
-                "select 1::int8 from SCHEMA.generations where ident = $1::int8 and generation = $2::int8",
-            ),
-            idents: of("idents", "select nextval('SCHEMA.idents')"),
-            counts: of(
-                "counts",
-                "select coalesce(sum(records), 0)::int8, coalesce(sum(bytes), 0)::int8 from SCHEMA.counts \
-                 where ident = $1::int8",
-            ),
-            sweep: of("sweep", "select SCHEMA.sweep($1::int8)"),
-            counts_of: of(
-                "counts_of",
-                "select ident, sum(records)::int8, sum(bytes)::int8 from SCHEMA.counts \
-                 where ident = any($1::int8[]) group by ident",
-            ),
-            drop_counts: of("drop_counts", "delete from SCHEMA.counts where ident = $1::int8"),
-            front: of(
-                "front",
-                "insert into SCHEMA.fronts as t select n, now() + interval '30 s' from generate_series(1, 1023) n \
-                 where not exists (select from SCHEMA.fronts f where f.front = n and f.until > now()) limit 1 \
-                 on conflict (front) do update set until = excluded.until where t.until <= now() \
-                 returning front, (extract(epoch from until) * 1000000)::int8",
-            ),
-            // A front that took the number has stored another end. The commit waits for the flush, so standbys receive
-            // the lease.
-            renew: of(
-                "renew",
-                "update SCHEMA.fronts \
-                 set until = greatest(now() + interval '30 s', until + interval '1 microsecond') \
-                 where front = $1::int8 and (extract(epoch from until) * 1000000)::int8 = $2::int8 \
-                 returning (extract(epoch from until) * 1000000)::int8, \
-                 set_config('synchronous_commit', 'local', true)",
-            ),
-            standby_state: of(
-                "standby_state",
-                "select pg_is_in_recovery()::int4, \
-                 (select (extract(epoch from until) * 1000000)::int8 from SCHEMA.fronts where front = $1::int8), \
-                 (select time from SCHEMA.log_order order by time desc limit 1), \
-                 (select generation from SCHEMA.catalog where one = 1)",
-            ),
-            leave: of(
-                "leave",
-                "delete from SCHEMA.fronts where front = $1::int8 \
-                 and (extract(epoch from until) * 1000000)::int8 = $2::int8",
-            ),
-            begin_build: of("begin_build", "insert into SCHEMA.builds values ($1::int8, $2::int8)"),
-            end_build: of(
-                "end_build",
-                "with gone as (delete from SCHEMA.builds where ident = $1::int8) \
-                 delete from SCHEMA.marks where ident = $1::int8",
-            ),
-            build: of(
-                "build",
-                "select 1::int8 from SCHEMA.builds b join SCHEMA.fronts f using (front) \
-                 where b.ident = $1::int8 and f.until > now()",
-            ),
-            fail_build: of(
-                "fail_build",
-                "update SCHEMA.builds set key_string = $2::bytea, type_bits = $3::bytea where ident = $1::int8",
-            ),
-            failed_build: of(
-                "failed_build",
-                "select key_string, type_bits from SCHEMA.builds where ident = $1::int8 and key_string is not null",
-            ),
-            take_marks: of("take_marks", "delete from SCHEMA.marks where ident = $1::int8 returning record"),
-            barrier_standbys: of(
-                "barrier_standbys",
-                "select set_config('synchronous_commit', 'on', true), \
-                 pg_logical_emit_message(true, 'v', '')::text",
-            ),
-            members: of(
-                "members",
-                "select 1 + count(*) from pg_stat_replication r where state = 'streaming' and STANDBY",
-            ),
-            // The flushed position. Later bytes may have no pending flush (a read that prunes a page writes to the log
-            // too), and standbys receive them seconds later.
-            log_synced: of("log_synced", "select (pg_current_wal_flush_lsn() - '0/0'::pg_lsn)::int8"),
-            members_at: of(
-                "members_at",
-                "select 1 + count(*) from pg_stat_replication r where flush_lsn - '0/0'::pg_lsn >= $1::int8 and STANDBY",
-            ),
-            keep_log: of("keep_log", "select SCHEMA.keep_log($1::int8, $2::int8)"),
-            tick: of("tick", "select SCHEMA.tick($1::int8)"),
-            record: of(
-                "record",
-                "select SCHEMA.record($1::int8, $2::int8, $3::int8[], $4::bytea[], $5::int8, $6::int8)",
-            ),
-            log_scan: [log_scan("log_scan", "asc"), log_scan("log_scan_back", "desc")],
-            log_first: of("log_first", "select time from SCHEMA.log_order order by time limit 1"),
-            log_last: of("log_last", "select time from SCHEMA.log_order order by time desc limit 1"),
-            trim: of("trim", "select SCHEMA.trim()"),
-            life: of("life", "select SCHEMA.life()"),
-            find_out: of("find_out", "select SCHEMA.find_out($1::int8, $2::int8, $3::int8)"),
-            list_members: of(
-                "list_members",
-                "select coalesce(nullif(current_setting('cluster_name'), ''), 'primary'), 1::int4, 'primary', 'primary', \
-                 (pg_current_wal_flush_lsn() - '0/0'::pg_lsn)::int8, \
-                 (pg_current_wal_insert_lsn() - '0/0'::pg_lsn)::int8, 0::int8 union all \
-                 select application_name, 0, coalesce(state, 'not shown to this role'), coalesce(sync_state, ''), \
-                 (flush_lsn - '0/0'::pg_lsn)::int8, (replay_lsn - '0/0'::pg_lsn)::int8, \
-                 (extract(epoch from flush_lag) * 1000000)::int8 from pg_stat_replication r where STANDBY",
-            ),
-            barrier_local: of(
-                "barrier_local",
-                "select set_config('synchronous_commit', 'local', true), \
-                 pg_logical_emit_message(true, 'v', '')::text",
-            ),
+/// Declares the fields of `Statements` and their SQL in one table.
+macro_rules! statements {
+    ($($(#[$meta:meta])* $name:ident => $sql:expr,)*) => {
+        /// The prepared statements of one schema.
+        pub(crate) struct Statements {
+            $($(#[$meta])* pub(crate) $name: Arc<Statement>,)*
+            pub(crate) pages: Pages,
+            pub(crate) direct: Direct,
+            /// Pages of the log, forwards and backwards.
+            pub(crate) log_scan: [Arc<Statement>; 2],
         }
-    }
+
+        impl Statements {
+            /// The statements on the schema of this name.
+            pub(crate) fn new(schema: &str) -> Statements {
+                let quoted = quoted(schema);
+                let of = |name: &str, sql: &str| Statement::new(name, placed(sql, &quoted));
+                Statements {
+                    $($name: of(stringify!($name), $sql),)*
+                    pages: Pages::new(&of),
+                    direct: Direct::new(&quoted),
+                    log_scan: [
+                        of("log_scan", &log_scan("asc")),
+                        of("log_scan_back", &log_scan("desc")),
+                    ],
+                }
+            }
+        }
+    };
 }
 
-/// The call of `apply`, whose parameters come from [`Sorted::apply`](crate::change::Sorted::apply).
+/// A page of the log in one direction. Keys are those of the log's trees: time and part, big-endian.
+fn log_scan(way: &str) -> String {
+    format!(
+        "select int8send(time # (-9223372036854775808)::int8) || int4send(part), value, null::bytea from \
+         (select time, part, value, sum(octet_length(value)) over \
+         (order by time {way}, part {way} rows unbounded preceding) - octet_length(value) as before from \
+         (select o.time, l.part, l.value from SCHEMA.log_order o join SCHEMA.log l on l.body = o.body \
+         where o.time >= $1::int8 and o.time <= $3::int8 \
+         and (o.time > $1::int8 or l.part >= $2::int8) and (o.time < $3::int8 or l.part < $4::int8) \
+         order by o.time {way}, l.part {way} limit $5::int8) page) sized \
+         where before < {PAGE_BYTES} order by time {way}, part {way}"
+    )
+}
+
+statements! {
+    begin_read => "begin isolation level repeatable read read only",
+    begin_write => "begin isolation level read committed",
+    /// Begins a transaction that may lock rows, for write intents.
+    begin_claims => "begin isolation level repeatable read",
+    commit => "commit",
+    rollback => "rollback",
+    generation => "select generation from SCHEMA.catalog where one = 1",
+    /// Raises the generation of the catalog, which also locks out other changes.
+    next_generation =>
+        "update SCHEMA.catalog set generation = generation + 1 where one = 1 returning generation",
+    get => "select value from SCHEMA.kv where ident = $1::int8 and key = $2::bytea and value is not null",
+    get_many =>
+        "select k.nth, t.value from unnest($2::bytea[]) with ordinality k(key, nth) \
+        join SCHEMA.kv t on t.ident = $1::int8 and t.key = k.key where t.value is not null",
+    /// As `get`, except for values beyond a length.
+    get_ahead =>
+        "select k.nth, t.value from unnest($2::bytea[]) with ordinality k(key, nth) \
+        join SCHEMA.kv t on t.ident = $1::int8 and t.key = k.key where octet_length(t.value) <= $3::int8",
+    /// Reads an index entry and the record that its value names.
+    lookup =>
+        "select e.value, r.value from SCHEMA.kv e left join SCHEMA.kv r \
+        on r.ident = $3::int8 and r.key = substr(e.value, 1, 8) \
+        where e.ident = $1::int8 and e.key = $2::bytea and e.value is not null",
+    /// As `lookup`, with the generation of the catalog, in the snapshot of this one statement.
+    lookup_alone =>
+        "select e.value, r.value, c.generation from SCHEMA.catalog c left join SCHEMA.kv e \
+        on e.ident = $1::int8 and e.key = $2::bytea and e.value is not null \
+        left join SCHEMA.kv r on r.ident = $3::int8 and r.key = substr(e.value, 1, 8) where c.one = 1",
+    contains => "select 1::int8 from SCHEMA.trees where ident = $1::int8",
+    size =>
+        "select count(*), coalesce(sum(octet_length(coalesce(long, key)) + octet_length(value)), 0)::int8 \
+        from SCHEMA.kv where ident = $1::int8 and value is not null",
+    /// Reads all keys that share a truncated prefix.
+    run =>
+        "select key, value, long from SCHEMA.kv where ident = $1::int8 and key >= $2::bytea \
+        and key < $3::bytea and value is not null",
+    apply => APPLY,
+    /// Takes the fence shared, before a statement of `direct`.
+    share_fence => "select pg_advisory_xact_lock_shared(FENCE)",
+    /// Locks keys for a transaction. Inserts rows without a value for absent keys.
+    claim => "select SCHEMA.claim($1::int8[], $2::bytea[], $3::bytea[])",
+    /// Locks the generations of collections against changes of the catalog.
+    hold => "select SCHEMA.hold($1::int8[], $2::int8[])",
+    /// Deletes the remaining rows without a value.
+    unclaimed =>
+        "delete from SCHEMA.kv t using unnest($1::int8[], $2::bytea[]) x(i, k) \
+        where t.ident = x.i and t.key = x.k and t.value is null",
+    /// Takes the fence exclusively, and limits the time without a statement to 20 s.
+    lock_fence =>
+        "select set_config('idle_in_transaction_session_timeout', '20s', true), \
+        pg_advisory_xact_lock(FENCE)::text",
+    create_tree => "insert into SCHEMA.trees values ($1::int8)",
+    /// Moves a tree to the list of dropped trees.
+    // `sweep` deletes the rows.
+    drop_tree =>
+        "with gone as (delete from SCHEMA.trees where ident = $1::int8 returning ident) \
+        insert into SCHEMA.dropped select ident, '' from gone",
+    clear => "delete from SCHEMA.kv where ident = $1::int8",
+    /// Copies the rows of a tree.
+    fork =>
+        "insert into SCHEMA.kv select $2::int8, key, long, value from SCHEMA.kv \
+        where ident = $1::int8 and value is not null",
+    fork_counts =>
+        "insert into SCHEMA.counts select $2::int8, slot, records, bytes from SCHEMA.counts \
+        where ident = $1::int8",
+    set_generation =>
+        "insert into SCHEMA.generations values ($1::int8, $2::int8) \
+        on conflict (ident) do update set generation = excluded.generation",
+    drop_generation => "delete from SCHEMA.generations where ident = $1::int8",
+    /// Counts transactions that protect a collection.
+    is_held =>
+        "select count(*) - (select count(*) from (select 1 from SCHEMA.generations where ident = $1::int8 \
+        for update skip locked) free) from SCHEMA.generations where ident = $1::int8",
+    is_generation =>
+        "select 1::int8 from SCHEMA.generations where ident = $1::int8 and generation = $2::int8",
+    /// Reserves a range of tree numbers.
+    idents => "select nextval('SCHEMA.idents')",
+    counts =>
+        "select coalesce(sum(records), 0)::int8, coalesce(sum(bytes), 0)::int8 from SCHEMA.counts \
+        where ident = $1::int8",
+    /// Deletes a batch of rows of dropped trees.
+    sweep => "select SCHEMA.sweep($1::int8)",
+    counts_of =>
+        "select ident, sum(records)::int8, sum(bytes)::int8 from SCHEMA.counts \
+        where ident = any($1::int8[]) group by ident",
+    drop_counts => "delete from SCHEMA.counts where ident = $1::int8",
+    /// Takes a free front number with a lease of thirty seconds.
+    front =>
+        "insert into SCHEMA.fronts as t select n, now() + interval '30 s' from generate_series(1, 1023) n \
+        where not exists (select from SCHEMA.fronts f where f.front = n and f.until > now()) limit 1 \
+        on conflict (front) do update set until = excluded.until where t.until <= now() \
+        returning front, (extract(epoch from until) * 1000000)::int8",
+    /// Extends the lease, unless another front has taken the number.
+    // A front that took the number has stored another end. The commit waits for the flush, so standbys receive
+    // the lease.
+    renew =>
+        "update SCHEMA.fronts \
+        set until = greatest(now() + interval '30 s', until + interval '1 microsecond') \
+        where front = $1::int8 and (extract(epoch from until) * 1000000)::int8 = $2::int8 \
+        returning (extract(epoch from until) * 1000000)::int8, \
+        set_config('synchronous_commit', 'local', true)",
+    /// Reads from a standby: its role, the lease that it shows, the latest log time, and the generation of the catalog.
+    standby_state =>
+        "select pg_is_in_recovery()::int4, \
+        (select (extract(epoch from until) * 1000000)::int8 from SCHEMA.fronts where front = $1::int8), \
+        (select time from SCHEMA.log_order order by time desc limit 1), \
+        (select generation from SCHEMA.catalog where one = 1)",
+    /// Releases the front number.
+    leave =>
+        "delete from SCHEMA.fronts where front = $1::int8 \
+        and (extract(epoch from until) * 1000000)::int8 = $2::int8",
+    begin_build => "insert into SCHEMA.builds values ($1::int8, $2::int8)",
+    end_build =>
+        "with gone as (delete from SCHEMA.builds where ident = $1::int8) \
+        delete from SCHEMA.marks where ident = $1::int8",
+    build =>
+        "select 1::int8 from SCHEMA.builds b join SCHEMA.fronts f using (front) \
+        where b.ident = $1::int8 and f.until > now()",
+    fail_build =>
+        "update SCHEMA.builds set key_string = $2::bytea, type_bits = $3::bytea where ident = $1::int8",
+    failed_build =>
+        "select key_string, type_bits from SCHEMA.builds where ident = $1::int8 and key_string is not null",
+    /// Reads and removes the marks of an index build.
+    take_marks => "delete from SCHEMA.marks where ident = $1::int8 returning record",
+    barrier_standbys =>
+        "select set_config('synchronous_commit', 'on', true), \
+        pg_logical_emit_message(true, 'v', '')::text",
+    members => "select 1 + count(*) from pg_stat_replication r where state = 'streaming' and STANDBY",
+    /// Reads the flushed position of the write-ahead log.
+    // The flushed position. Later bytes may have no pending flush (a read that prunes a page writes to the log
+    // too), and standbys receive them seconds later.
+    log_synced => "select (pg_current_wal_flush_lsn() - '0/0'::pg_lsn)::int8",
+    /// Counts the members that have flushed up to a position, the primary included.
+    members_at =>
+        "select 1 + count(*) from pg_stat_replication r where flush_lsn - '0/0'::pg_lsn >= $1::int8 and STANDBY",
+    /// Sets the size limit of the log. Refuses to add or remove the log while other fronts run.
+    keep_log => "select SCHEMA.keep_log($1::int8, $2::int8)",
+    /// Advances the clock.
+    tick => "select SCHEMA.tick($1::int8)",
+    /// Writes a log entry, takes the queue lock and assigns the time.
+    record => "select SCHEMA.record($1::int8, $2::int8, $3::int8[], $4::bytea[], $5::int8, $6::int8)",
+    log_first => "select time from SCHEMA.log_order order by time limit 1",
+    log_last => "select time from SCHEMA.log_order order by time desc limit 1",
+    /// Removes the oldest stretch of the log if the size exceeds the limit.
+    trim => "select SCHEMA.trim()",
+    /// Reads the number of the server's life, and starts a new life if the unlogged table is empty.
+    life => "select SCHEMA.life()",
+    /// Finds out whether a commit exists, and prevents a later one under its number.
+    find_out => "select SCHEMA.find_out($1::int8, $2::int8, $3::int8)",
+    list_members =>
+        "select coalesce(nullif(current_setting('cluster_name'), ''), 'primary'), 1::int4, 'primary', 'primary', \
+        (pg_current_wal_flush_lsn() - '0/0'::pg_lsn)::int8, \
+        (pg_current_wal_insert_lsn() - '0/0'::pg_lsn)::int8, 0::int8 union all \
+        select application_name, 0, coalesce(state, 'not shown to this role'), coalesce(sync_state, ''), \
+        (flush_lsn - '0/0'::pg_lsn)::int8, (replay_lsn - '0/0'::pg_lsn)::int8, \
+        (extract(epoch from flush_lag) * 1000000)::int8 from pg_stat_replication r where STANDBY",
+    barrier_local =>
+        "select set_config('synchronous_commit', 'local', true), \
+        pg_logical_emit_message(true, 'v', '')::text",
+}
+
 const APPLY: &str = "select SCHEMA.apply(\
     $1::int8[], $2::int8[], \
     $3::int8[], $4::bytea[], $5::bytea[], $6::bytea[], \
