@@ -10,7 +10,7 @@ use std::thread::{self, JoinHandle};
 use std::time::Duration;
 use storage::store::LogOptions;
 use storage::testing::Mirror;
-use storage::{DiskEngine, DiskOptions, Durability, Engine, MemoryEngine};
+use storage::{DiskEngine, DiskOptions, Durability, Journaling, MemoryEngine};
 
 /// Pause between two checkpoints.
 const PAUSE: Duration = Duration::from_millis(3);

@@ -1,6 +1,7 @@
 //! Layers of the modules of `database` and of the folders of `server`: two of them never depend on each other, by
 //! imports or by calls of methods that a later one adds to a type. ARCHITECTURE.md lists the layers from the lowest
-//! up. The modules of `postgres`, of `query` and of the binary form no import cycle either.
+//! up. The modules of `postgres`, of `query`, of `storage` and of the binary form no import cycle either. The traits of
+//! `storage` have at most ten methods each.
 
 use crate::root;
 use std::collections::{BTreeMap, BTreeSet};
@@ -64,7 +65,24 @@ fn added_methods(modules: &Modules) -> BTreeMap<String, String> {
     added
 }
 
+/// The modules of the names that a crate's root re-exports: `crate::Key` is a name of the module `bytes`.
+fn re_exports(root: &str) -> BTreeMap<String, String> {
+    let mut modules = BTreeMap::new();
+    for statement in root.split("pub use ").skip(1) {
+        let statement = statement.split(';').next().unwrap_or("");
+        let Some((module, names)) = statement.split_once("::") else { continue };
+        let names = names.split(|c: char| !c.is_alphanumeric() && c != '_');
+        modules.extend(names.map(|name| (name.to_string(), module.to_string())));
+    }
+    modules
+}
+
 fn edges(modules: &Modules) -> Edges {
+    edges_by(modules, &BTreeMap::new())
+}
+
+/// The same where names of the crate's root stand for their modules.
+fn edges_by(modules: &Modules, re_exports: &BTreeMap<String, String>) -> Edges {
     let methods = added_methods(modules);
     let mut edges = Edges::new();
     for (module, code) in modules {
@@ -75,7 +93,8 @@ fn edges(modules: &Modules) -> Edges {
                 Some(group) => group.split([',', '{']).map(|part| name_at(part.trim())).collect(),
                 None => vec![name_at(rest)],
             };
-            for name in names.into_iter().filter(|name| modules.contains_key(*name)) {
+            let names = names.into_iter().map(|name| re_exports.get(name).map_or(name, String::as_str));
+            for name in names.filter(|name| modules.contains_key(*name)) {
                 found.entry(name.to_string()).or_insert_with(|| "an import".to_string());
             }
         }
@@ -137,6 +156,44 @@ fn modules_of_the_binary_form_no_circle() {
     gather(&root().join("src"), None, &mut modules);
     let circles = circles(edges(&modules));
     assert!(circles.is_empty(), "these depend on one another:\n{}\n", circles.join("\n"));
+}
+
+#[test]
+fn modules_of_the_storage_form_no_circle() {
+    let lib = std::fs::read_to_string(root().join("crates/storage/src/lib.rs")).unwrap();
+    let circles = circles(edges_by(&modules_of("storage"), &re_exports(&lib)));
+    assert!(circles.is_empty(), "these depend on one another:\n{}\n", circles.join("\n"));
+}
+
+/// The most methods that a trait of the storage may have.
+const METHODS_MAX: usize = 10;
+
+#[test]
+fn traits_of_the_storage_are_narrow() {
+    let mut findings = Vec::new();
+    for code in modules_of("storage").values() {
+        for declared in code.split("pub trait ").skip(1) {
+            let body = declared.split("\n}").next().unwrap_or("");
+            let methods = body.lines().filter(|line| line.starts_with("    fn ")).count();
+            if methods > METHODS_MAX {
+                findings.push(format!("{} has {methods} methods", name_at(declared)));
+            }
+        }
+    }
+    assert!(findings.is_empty(), "{findings:?}");
+}
+
+#[test]
+fn a_name_of_the_root_stands_for_its_module() {
+    let lib = "pub use low::{Key, Value};\npub use other::*;\npub use high::Engine;\n";
+    let found = re_exports(lib);
+    let module = |name: &str| found.get(name).map(String::as_str);
+    assert_eq!((module("Key"), module("Value"), module("Engine")), (Some("low"), Some("low"), Some("high")));
+    let module = |name: &str, code: &str| (name.to_string(), code.to_string());
+    let modules =
+        Modules::from([module("low", "use crate::Engine;\n"), module("high", "use crate::{Key};\n")]);
+    assert_eq!(circles(edges_by(&modules, &found)).len(), 2);
+    assert_eq!(circles(edges(&modules)).len(), 0);
 }
 
 #[test]

@@ -28,7 +28,7 @@ use std::sync::atomic::{
 };
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
-use storage::store::{Elsewhere, Sight, Store};
+use storage::store::{Sight, StandbyRead, Store};
 use storage::{Durability, Engine, Position, mutant};
 
 /// Default memory of an index build: MongoDB's maxIndexBuildMemoryUsageMegabytes.
@@ -189,7 +189,7 @@ impl Database {
         loop {
             let view = self.view();
             // The next read returns other errors.
-            if view.snapshot.confirm() != Err(storage::Error::CatalogChanged) {
+            if view.confirm() != Err(storage::Error::CatalogChanged) {
                 return view;
             }
         }
@@ -214,7 +214,7 @@ impl Database {
     ///
     /// Errors: StaleConfig for an old catalog. The caller then begins again with another view.
     pub(crate) fn confirmed<T>(&self, view: &View, outcome: Result<T>) -> Result<T> {
-        view.snapshot.confirm().map_err(storage_error)?;
+        view.confirm().map_err(storage_error)?;
         outcome
     }
 
@@ -377,7 +377,7 @@ impl Database {
             }
             (Some(transaction), _) => transaction.view(),
             (None, Some((_, view))) => view.clone(),
-            (None, None) => operation.elsewhere().cloned().unwrap_or_else(|| self.view()),
+            (None, None) => operation.standby_view().cloned().unwrap_or_else(|| self.view()),
         }
     }
 
@@ -385,10 +385,10 @@ impl Database {
     /// qualifies.
     ///
     /// Errors: storage errors, errors of reading the catalog there.
-    pub fn read_elsewhere(&self, operation: &Operation, asked: Elsewhere) -> Result<bool> {
-        let Some(sight) = self.store.sight_elsewhere(asked).map_err(storage_error)? else { return Ok(false) };
+    pub fn read_standby(&self, operation: &Operation, asked: StandbyRead) -> Result<bool> {
+        let Some(sight) = self.store.standby_sight(asked).map_err(storage_error)? else { return Ok(false) };
         let catalog = self.catalog_at(&sight)?;
-        operation.read_elsewhere(View { snapshot: sight.snapshot, catalog, replaced_at: self.replaced() });
+        operation.read_standby(View { snapshot: sight.snapshot, catalog, replaced_at: self.replaced() });
         Ok(true)
     }
 
@@ -473,7 +473,9 @@ impl Database {
             match self.catalog_at(&sight) {
                 Err(error) if is_stale(&error) => {}
                 catalog => {
-                    sight.snapshot.keep_state();
+                    if let Some(remote) = sight.snapshot.remote() {
+                        remote.pin();
+                    }
                     return Ok((time, View { snapshot: sight.snapshot, catalog: catalog?, replaced_at }));
                 }
             }

@@ -116,6 +116,15 @@ pub struct View {
     pub(crate) replaced_at: u64,
 }
 
+impl View {
+    /// Checks that the catalog belongs to the snapshot, as [`RemoteHints::confirm`](storage::RemoteHints::confirm).
+    ///
+    /// Errors: CatalogChanged.
+    pub(crate) fn confirm(&self) -> storage::Result<()> {
+        self.snapshot.remote().map_or(Ok(()), |remote| remote.confirm())
+    }
+}
+
 /// Approximate overhead of a replaced document in bytes.
 const OVERHEAD: u64 = 128;
 

@@ -72,7 +72,7 @@ pub use read::{AggregateRequest, FindRequest, MeasuredRange, ServerSource, Sourc
 pub use retry_record::{NOBODY, RetryKey, SessionId, StoredRetry};
 pub use scope::Scope;
 pub use statistics::{CollectionStatistics, WorkingSets};
-pub use storage::store::{Acknowledged, Among, Elsewhere, Member, Reached};
+pub use storage::store::{Acknowledged, Among, Member, Reached, StandbyRead};
 pub use storage::{Awaited, Position, Reads, Span, patience, threads};
 pub use strict::{StrictReport, filter_shape};
 pub use watch::{Interest, Wake, Watch};
@@ -105,7 +105,7 @@ pub(crate) fn storage_error(error: storage::Error) -> base::Error {
         storage::Error::GivenUp(reason) => operation::ended(base::ErrorCode::from_number(reason)),
         storage::Error::Closed => err!(ShutdownInProgress, "the storage engine is closed"),
         storage::Error::Unavailable(why) => err!(HostUnreachable, "{why}"),
-        // A cursor of a store that is far away reads on after its collection or index has been dropped.
+        // A cursor of a shared store reads on after its collection or index has been dropped.
         storage::Error::NoSuchIdent(_) => err!(QueryPlanKilled, "the collection or index was dropped"),
         other @ storage::Error::Corrupted(_) => err!(DataCorruptionDetected, "storage engine: {other}"),
         other => err!(InternalError, "storage engine: {other}"),

@@ -59,7 +59,7 @@ pub struct Operation {
     /// View of a snapshot read, and its cluster time.
     snapshot: OnceLock<(u64, View)>,
     /// View of a secondary.
-    elsewhere: OnceLock<View>,
+    standby_view: OnceLock<View>,
     /// The transaction of the statement.
     transaction: OnceLock<Arc<OpenTransaction>>,
     /// Unique number among the operations of this process.
@@ -177,7 +177,7 @@ impl Operation {
             by_id: AtomicBool::new(false),
             explained: AtomicBool::new(false),
             snapshot: OnceLock::new(),
-            elsewhere: OnceLock::new(),
+            standby_view: OnceLock::new(),
             transaction: OnceLock::new(),
             #[cfg(debug_assertions)]
             serial: next_serial(),
@@ -247,13 +247,13 @@ impl Operation {
     }
 
     /// Sets a view of a secondary. Called once, before the first read.
-    pub(crate) fn read_elsewhere(&self, view: View) {
-        let _ = self.elsewhere.set(view);
+    pub(crate) fn read_standby(&self, view: View) {
+        let _ = self.standby_view.set(view);
     }
 
     /// Returns the view of a secondary.
-    pub(crate) fn elsewhere(&self) -> Option<&View> {
-        self.elsewhere.get()
+    pub(crate) fn standby_view(&self) -> Option<&View> {
+        self.standby_view.get()
     }
 
     /// Makes it a statement of a transaction. Called once, before the first read.

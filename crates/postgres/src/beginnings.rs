@@ -21,30 +21,34 @@ pub(crate) struct Beginnings {
     scans: Mutex<Vec<Scan>>,
 }
 
+/// What the first page of a scan reads.
+pub(crate) struct FirstPage {
+    pub(crate) ident: Ident,
+    pub(crate) range: Range,
+    /// The tree of the records that the page carries, and how entries name them.
+    pub(crate) named: Option<(Ident, Named)>,
+}
+
 /// State of one scan of the group.
 enum Scan {
-    Waiting {
-        ident: Ident,
-        range: Range,
-        named: Option<(Ident, Named)>,
-    },
+    Waiting(FirstPage),
     Read(Vec<Row>),
     /// The prefetched page was taken, or the cursor reads by itself.
     Gone,
 }
 
 impl Beginnings {
-    pub(crate) fn new(ranges: &[(Ident, Range)], direction: Direction) -> Arc<Beginnings> {
-        let scan = |(ident, range): &(Ident, Range)| Scan::Waiting {
-            ident: *ident,
-            range: range.clone(),
-            named: None,
-        };
-        let together = ranges.len().clamp(1, TOGETHER.0);
+    /// `None` stands for a scan that reads its first page by itself.
+    pub(crate) fn new(
+        scans: impl Iterator<Item = Option<FirstPage>>,
+        direction: Direction,
+    ) -> Arc<Beginnings> {
+        let scans: Vec<Scan> = scans.map(|page| page.map_or(Scan::Gone, Scan::Waiting)).collect();
+        let together = scans.len().clamp(1, TOGETHER.0);
         Arc::new(Beginnings {
             direction,
             entries: (TOGETHER.1 / together).clamp(ENTRIES.0, ENTRIES.1),
-            scans: Mutex::new(ranges.iter().map(scan).collect()),
+            scans: Mutex::new(scans),
         })
     }
 
@@ -52,13 +56,6 @@ impl Beginnings {
     pub(crate) fn room(&self) -> Room {
         let all = TOGETHER.1.max(TOGETHER.0 * ENTRIES.0);
         Room { entries: self.entries, longest: PAGE_BYTES / all }
-    }
-
-    /// Makes a scan fetch the records of its entries as well.
-    pub(crate) fn bring(&self, number: usize, brought: Option<(Ident, Named)>) {
-        if let Some(Scan::Waiting { named, .. }) = self.scans.lock().get_mut(number) {
-            *named = brought;
-        }
     }
 
     /// Removes a scan from the group: its cursor reads it alone.
@@ -72,7 +69,7 @@ impl Beginnings {
     /// left the group.
     pub(crate) fn take(&self, snapshot: &PostgresSnapshot, number: usize) -> Result<Option<Vec<Row>>> {
         let mut scans = self.scans.lock();
-        if let Some(Scan::Waiting { .. }) = scans.get(number) {
+        if let Some(Scan::Waiting(_)) = scans.get(number) {
             self.read(snapshot, &mut scans, number)?;
         }
         let scan = scans.get_mut(number).map(|scan| std::mem::replace(scan, Scan::Gone));
@@ -88,7 +85,7 @@ impl Beginnings {
         let (mut idents, mut ends, mut kinds) = (Vec::new(), Vec::new(), Vec::new());
         let mut records = Ident(0);
         for (number, scan) in scans.iter().enumerate().skip(first).take(TOGETHER.0) {
-            let Scan::Waiting { ident, range, named } = scan else { continue };
+            let Scan::Waiting(FirstPage { ident, range, named }) = scan else { continue };
             let (tree, named) = named.unwrap_or((records, Named::Nothing));
             records = tree;
             idents.push(keys::ident(*ident));

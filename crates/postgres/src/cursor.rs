@@ -3,7 +3,7 @@
 //! A walk may pass hints. With range hints, a page covers as many ranges as fit. If the walk needs only a few records,
 //! one round trip fetches them when the walk reaches the first.
 
-use crate::beginnings::Beginnings;
+use crate::beginnings::{Beginnings, FirstPage};
 use crate::connection::{Param, Row};
 use crate::keys::{self, bounds, run_end};
 use crate::log::{is_log, log_bounds, scan_of};
@@ -13,7 +13,8 @@ use std::collections::VecDeque;
 use std::ops::Bound;
 use std::sync::Arc;
 use storage::{
-    Chosen, Cursor, Direction, Error, Ident, Key, Lent, Range, Ranges, Result, Snapshot as _, Value, Wanted,
+    Cursor, Direction, Error, Hints, Ident, IsWanted, Key, Lent, Range, Ranges, RemoteHints as _, Result,
+    Value,
 };
 
 /// Number of entries of the first page of a scan, and the maximum of later pages.
@@ -69,7 +70,7 @@ pub(crate) struct PostgresCursor {
     /// The hinted ranges, and whether some have been read.
     ranges: Option<(Box<dyn Ranges>, bool)>,
     /// Selects the entries whose records are needed.
-    chosen: Option<Chosen>,
+    chosen: Option<IsWanted>,
     /// The group of scans that begin together, and the number of this scan in the group.
     beginning: Option<(Arc<Beginnings>, usize)>,
     /// Entries read and not yet reached.
@@ -86,40 +87,36 @@ impl PostgresCursor {
     pub(crate) fn new(
         snapshot: &PostgresSnapshot,
         (ident, range): (Ident, Range),
+        hints: Hints,
         direction: Direction,
     ) -> PostgresCursor {
+        let named = |unique| if unique { Named::ByValue } else { Named::ByKey };
+        let limit = hints.limit.map(|limit| usize::try_from(limit).unwrap_or(usize::MAX));
         PostgresCursor {
             snapshot: snapshot.clone(),
             ident,
             range,
             direction,
-            records: None,
-            ranges: None,
-            chosen: None,
+            records: hints.prefetch_records.map(|(records, unique)| (records, named(unique))),
+            ranges: hints.ranges.map(|ranges| (ranges, false)),
+            chosen: hints.is_wanted,
             beginning: None,
             page: VecDeque::new(),
             current: None,
             ended: false,
-            next_page: PAGES.0,
+            next_page: limit.map_or(PAGES.0, |limit| limit.clamp(1, PAGES.0)),
         }
     }
 
-    /// Makes the cursor one of several that begin together.
-    pub(crate) fn beginning(self, together: &Arc<Beginnings>, number: usize) -> PostgresCursor {
-        PostgresCursor { beginning: Some((together.clone(), number)), ..self }
+    /// The scan whose first page may be read with those of other scans. A cursor with several ranges reads its own.
+    pub(crate) fn first_page(&self) -> Option<FirstPage> {
+        let page = || FirstPage { ident: self.ident, range: self.range.clone(), named: self.named() };
+        self.ranges.is_none().then(page)
     }
 
-    /// Registers the fetched records with the group. A cursor over many ranges begins alone.
-    fn join(&mut self) {
-        let named = self.named();
-        match &self.beginning {
-            Some((together, number)) if self.ranges.is_some() => {
-                together.leave(*number);
-                self.beginning = None;
-            }
-            Some((together, number)) => together.bring(*number, named),
-            None => {}
-        }
+    /// Makes it one of several cursors that begin together.
+    pub(crate) fn join(&mut self, together: &Arc<Beginnings>, number: usize) {
+        self.beginning = Some((together.clone(), number));
     }
 
     /// Returns the tree and naming of the records that pages fetch. Records that few entries need are fetched later.
@@ -340,7 +337,7 @@ impl PostgresCursor {
         let keys: Vec<Vec<u8>> =
             wanted.iter().map(|entry| entry.id(named).unwrap_or_default().to_vec()).collect();
         let keys: Vec<&[u8]> = keys.iter().map(|key| &**key).collect();
-        let found = self.snapshot.get_ahead(records, &keys)?;
+        let found = self.snapshot.prefetch_records(records, &keys)?;
         for (entry, found) in wanted.into_iter().zip(found) {
             // A record too long for the batch is fetched alone at its use.
             entry.left = Left::Nothing;
@@ -410,34 +407,13 @@ impl Cursor for PostgresCursor {
         Ok(self.current.as_ref().map(|entry| (&*entry.key, Lent::Value(&entry.value))))
     }
 
-    fn bring(&mut self, records: Ident, unique: bool) {
-        let named = if unique { Named::ByValue } else { Named::ByKey };
-        self.records = Some((records, named));
-        self.join();
-    }
-
-    fn record(&mut self) -> Result<Option<Value>> {
+    fn prefetched_record(&mut self) -> Result<Option<Value>> {
         if self.is_left(Left::Long) {
             self.bring_long()?;
         } else if self.chosen.is_some() && self.is_left(Left::Record) {
             self.bring_chosen()?;
         }
         Ok(self.current.as_mut().and_then(|entry| entry.record.take()))
-    }
-
-    fn is_far(&self) -> bool {
-        true
-    }
-
-    fn expect(&mut self, wanted: Wanted) {
-        self.ranges = wanted.ranges.map(|ranges| (ranges, false));
-        self.chosen = wanted.chosen;
-        self.join();
-    }
-
-    fn expect_few(&mut self, entries: u64) {
-        let few = usize::try_from(entries).unwrap_or(usize::MAX).clamp(1, PAGES.0);
-        self.next_page = few;
     }
 
     fn seek(&mut self, key: &[u8]) -> Result<()> {

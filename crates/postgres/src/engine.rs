@@ -10,7 +10,7 @@ use parking_lot::Mutex;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use storage::store::Reached;
-use storage::{Batch, Engine, Error, Position, Result, Snapshot, Statistics};
+use storage::{Batch, Engine, Error, Journaling, Position, Result, Snapshot, Statistics};
 
 /// Trees in a PostgreSQL server.
 pub(crate) struct PostgresEngine {
@@ -68,6 +68,17 @@ impl Engine for PostgresEngine {
         self.front.time(0)
     }
 
+    fn name(&self) -> &'static str {
+        "postgres"
+    }
+
+    fn statistics(&self) -> Statistics {
+        let syncs = self.barriers.passed();
+        Statistics { syncs, ..Statistics::default() }
+    }
+}
+
+impl Journaling for PostgresEngine {
     fn wait_journaled(&self, position: Position) -> Result<()> {
         self.on_disk(life_of(position)).map_err(failed)
     }
@@ -95,14 +106,5 @@ impl Engine for PostgresEngine {
 
     fn has_journal(&self) -> bool {
         true
-    }
-
-    fn name(&self) -> &'static str {
-        "postgres"
-    }
-
-    fn statistics(&self) -> Statistics {
-        let syncs = self.barriers.passed();
-        Statistics { syncs, ..Statistics::default() }
     }
 }

@@ -9,7 +9,7 @@ use crate::log::{OneTree, is_log};
 use crate::pages::PAGE_BYTES;
 use crate::session::{PostgresSnapshot, Session, value};
 use storage::store::LOG;
-use storage::{Cursor, Direction, Error, Ident, Range, Result, Snapshot, Value};
+use storage::{Cursor, Direction, Error, Hints, Ident, Range, RemoteHints, Result, Snapshot, Value};
 
 impl PostgresSnapshot {
     /// Returns the number of entries in a tree and their total size.
@@ -66,20 +66,8 @@ impl Snapshot for PostgresSnapshot {
     fn scan(&self, ident: Ident, range: Range, direction: Direction) -> Result<Box<dyn Cursor>> {
         match ident {
             LOG => Ok(Box::new(OneTree::new())),
-            _ => Ok(Box::new(PostgresCursor::new(self, (ident, range), direction))),
+            _ => Ok(Box::new(PostgresCursor::new(self, (ident, range), Hints::default(), direction))),
         }
-    }
-
-    fn scan_many(&self, ranges: Vec<(Ident, Range)>, direction: Direction) -> Result<Vec<Box<dyn Cursor>>> {
-        let beginnings = Beginnings::new(&ranges, direction);
-        let cursor = |(number, range)| -> Box<dyn Cursor> {
-            Box::new(PostgresCursor::new(self, range, direction).beginning(&beginnings, number))
-        };
-        Ok(ranges.into_iter().enumerate().map(cursor).collect())
-    }
-
-    fn get_ahead(&self, ident: Ident, keys: &[&[u8]]) -> Result<Vec<Option<Value>>> {
-        self.get_several(ident, keys, Some(PAGE_BYTES / keys.len().max(1)))
     }
 
     fn entries(&self, ident: Ident) -> Result<u64> {
@@ -90,11 +78,6 @@ impl Snapshot for PostgresSnapshot {
         self.size(ident).map(|(_, bytes)| bytes)
     }
 
-    fn counted(&self, ident: Ident) -> Result<Option<(i64, i64)>> {
-        let rows = self.run(&self.statements.counts, &[Param::Int(keys::ident(ident))])?;
-        Ok(rows.first().map(|row| (row.int(0), row.int(1))))
-    }
-
     fn contains(&self, ident: Ident) -> Result<bool> {
         if is_log(ident) {
             return Ok(true);
@@ -102,15 +85,52 @@ impl Snapshot for PostgresSnapshot {
         self.has_tree(ident)
     }
 
+    fn remote(&self) -> Option<&dyn RemoteHints> {
+        Some(self)
+    }
+}
+
+impl RemoteHints for PostgresSnapshot {
+    fn scan_hinted(
+        &self,
+        ident: Ident,
+        range: Range,
+        hints: Hints,
+        direction: Direction,
+    ) -> Result<Box<dyn Cursor>> {
+        Ok(Box::new(PostgresCursor::new(self, (ident, range), hints, direction)))
+    }
+
+    fn scan_together(
+        &self,
+        scans: Vec<(Ident, Range, Hints)>,
+        direction: Direction,
+    ) -> Result<Vec<Box<dyn Cursor>>> {
+        let cursor = |(ident, range, hints)| PostgresCursor::new(self, (ident, range), hints, direction);
+        let mut cursors: Vec<PostgresCursor> = scans.into_iter().map(cursor).collect();
+        let beginnings = Beginnings::new(cursors.iter().map(PostgresCursor::first_page), direction);
+        cursors.iter_mut().enumerate().for_each(|(number, cursor)| cursor.join(&beginnings, number));
+        Ok(cursors.into_iter().map(|cursor| Box::new(cursor) as Box<dyn Cursor>).collect())
+    }
+
+    fn prefetch_records(&self, ident: Ident, keys: &[&[u8]]) -> Result<Vec<Option<Value>>> {
+        self.get_several(ident, keys, Some(PAGE_BYTES / keys.len().max(1)))
+    }
+
+    fn counts(&self, ident: Ident) -> Result<Option<(i64, i64)>> {
+        let rows = self.run(&self.statements.counts, &[Param::Int(keys::ident(ident))])?;
+        Ok(rows.first().map(|row| (row.int(0), row.int(1))))
+    }
+
     fn confirm(&self) -> Result<()> {
         self.session.confirm().map_err(Error::from)
     }
 
-    fn is_steady(&self) -> bool {
+    fn is_pinned(&self) -> bool {
         self.session.is_steady()
     }
 
-    fn keep_state(&self) {
+    fn pin(&self) {
         self.session.be_strict();
     }
 }

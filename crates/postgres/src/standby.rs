@@ -14,7 +14,7 @@ use crate::session::{PostgresSnapshot, Session, end};
 use crate::times::time_from;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-use storage::store::{Elsewhere, Sight};
+use storage::store::{Sight, StandbyRead};
 
 /// Timeouts for a standby to catch up: if only standbys may serve, and if the primary may too.
 const CATCHES_UP: Duration = Duration::from_secs(10);
@@ -40,7 +40,7 @@ impl Front {
     /// Returns a snapshot of a standby that meets the request; `None` if no standby does.
     ///
     /// Errors: `GivenUp`.
-    pub(crate) fn sight_elsewhere(&self, asked: Elsewhere) -> Answer<Option<Sight>> {
+    pub(crate) fn standby_sight(&self, asked: StandbyRead) -> Answer<Option<Sight>> {
         let since = Instant::now();
         if self.standbys.is_empty() {
             return Ok(None);
@@ -69,7 +69,7 @@ impl Front {
 
     /// Begins a snapshot on one standby. Waits until the standby has caught up, and skips it for a while after a
     /// timeout.
-    fn read_from(&self, member: &Member, asked: Elsewhere, since: Instant) -> Answer<Option<Sight>> {
+    fn read_from(&self, member: &Member, asked: StandbyRead, since: Instant) -> Answer<Option<Sight>> {
         let patience = if asked.among.writer_will_do() { CATCHES_UP_OR_ELSE } else { CATCHES_UP };
         let mut is_marked = false;
         loop {
@@ -161,8 +161,8 @@ mod tests {
     const SOON: Duration = Duration::from_secs(20);
 
     fn is_read(store: &PostgresStore) -> bool {
-        let asked = Elsewhere { after: None, among: Among::OthersFirst };
-        store.sight_elsewhere(asked).unwrap().is_some()
+        let asked = StandbyRead { after: None, among: Among::OthersFirst };
+        store.standby_sight(asked).unwrap().is_some()
     }
 
     #[test]
@@ -200,8 +200,8 @@ mod tests {
         }
         std::thread::sleep(stale.saturating_sub(paused.elapsed()));
         assert!(!is_read(&store), "it has not come any further");
-        let others = Elsewhere { after: None, among: Among::Others };
-        assert!(store.sight_elsewhere(others).unwrap().is_none());
+        let others = StandbyRead { after: None, among: Among::Others };
+        assert!(store.standby_sight(others).unwrap().is_none());
         standby.run(&["select count(pg_wal_replay_resume())"]).unwrap();
         until_read();
     }

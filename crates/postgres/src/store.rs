@@ -23,8 +23,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 use storage::store::{
-    Acknowledged, Build, Change, ChangeLog, Claim, Commits, Counters, Counts, Elsewhere, Exclusive, Expect,
-    IndexBuilds, Intents, Member, Outcome, Owner, Reached, ReadViews, Refusal, Replication, Sight, Store,
+    Acknowledged, Build, Change, ChangeLog, Claim, Commits, Counters, Counts, Exclusive, Expect, IndexBuilds,
+    Intents, Member, Outcome, Owner, Reached, ReadViews, Refusal, Replication, Sight, StandbyRead, Store,
 };
 use storage::{Engine, Error, Ident, Position, Result, Snapshot};
 
@@ -99,8 +99,8 @@ impl ReadViews for PostgresStore {
         (Sight { snapshot: Arc::new(snapshot), generation }, time)
     }
 
-    fn sight_elsewhere(&self, asked: Elsewhere) -> Result<Option<Sight>> {
-        self.front.sight_elsewhere(asked).map_err(failed)
+    fn standby_sight(&self, asked: StandbyRead) -> Result<Option<Sight>> {
+        self.front.standby_sight(asked).map_err(failed)
     }
 }
 
@@ -291,7 +291,7 @@ impl Counters for PostgresStore {
         Ok(known.or_insert(of, counts).clone())
     }
 
-    fn counts_ahead(&self, idents: &[Ident]) -> Result<()> {
+    fn prefetch_counts(&self, idents: &[Ident]) -> Result<()> {
         let unknown: Vec<i64> = {
             let mut known = self.counts.lock();
             known.tidy();

@@ -14,7 +14,9 @@ use std::hint::black_box;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use storage::{Batch, Direction, DiskEngine, DiskOptions, Engine, Ident, Range, Result, Snapshot};
+use storage::{
+    Batch, Direction, DiskEngine, DiskOptions, Engine, Ident, Journaling, Range, Result, Snapshot,
+};
 
 const RECORDS: Ident = Ident(1);
 const IDS: Ident = Ident(2);

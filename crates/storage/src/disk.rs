@@ -1,18 +1,17 @@
 //! The disk engine: a journal, recent changes in memory, and a checkpointed base.
 //!
-//! 1. [`DiskEngine::commit`](crate::Engine::commit) checks a batch against the latest state and
-//!    appends it to the journal (`journal.rs`, `record.rs`). It then applies the batch to the state
-//!    (`state.rs`): persistent trees of the changes since the checkpoint, above the base.
-//! 2. A reader takes an immutable state and looks in up to three layers: changes, changes that a
-//!    checkpoint is writing, base (`state.rs`, `cursor.rs`, `base.rs`).
-//! 3. When the changes have grown, the keeper (`keeper.rs`) freezes them and writes them atomically
-//!    to the base (`checkpoint.rs`), a file of pages. The journal before them is then unused.
-//! 4. Opening reads the position of the base and replays the later journal in chunks
-//!    (`recovery.rs`, `reader.rs`).
-//! 5. Backups are streams of a snapshot or of the journal's frames (`backup.rs`). `archive.rs`
-//!    keeps these frames beyond checkpoints. `directory.rs` also reads a directory that no server
-//!    has open.
-//! 6. Salvage copies the intact data of a damaged directory to a new one (`salvage.rs`, `swap.rs`).
+//! 1. [`DiskEngine::commit`](crate::Engine::commit) checks a batch against the latest state, appends it to
+//!    the journal (`journal.rs`, `../record.rs`) and applies it to the state (`state.rs`): persistent trees of
+//!    what has changed since the checkpoint, above the base.
+//! 2. A reader takes the state, which no longer changes, and looks in up to three layers: changes, changes
+//!    that a checkpoint is writing, base (`state.rs`, `cursor.rs`, `base.rs`).
+//! 3. When the changes have grown, the keeper (`keeper.rs`) freezes them and writes them to the base
+//!    (`checkpoint.rs`), a file of pages, all at once; then the journal before them can go.
+//! 4. Opening reads where the base stands and replays the journal behind it, a piece at a time (`recovery.rs`,
+//!    `reader.rs`).
+//! 5. Backups are streams of a snapshot or of the journal's frames (`backup.rs`), which `archive.rs` keeps beyond
+//!    checkpoints. `directory.rs` also reads a directory that no server has open.
+//! 6. A directory that cannot be opened is salvaged: what is sound goes to a new one (`salvage.rs`, `swap.rs`).
 //!
 //! `docs/storage-disk.md` has the formats, and `docs/storage-disk-figures.md` the measurements.
 
@@ -31,7 +30,6 @@ mod latency;
 mod mark;
 mod ownership;
 mod reader;
-mod record;
 mod recovery;
 mod reuse;
 mod salvage;
@@ -52,11 +50,11 @@ use std::time::Duration;
 use parking_lot::Mutex;
 
 use crate::{
-    Awaited, Batch, Curve, Durability, Engine, Error, Position, Reads, Result, Snapshot, Span, Statistics,
-    WorkingSet, threads,
+    Awaited, Backup, Batch, Curve, Durability, End, Engine, Error, Journaling, Position, Reads, Result,
+    Since, Snapshot, Span, Statistics, WorkingSet, threads,
 };
 use archive::Archive;
-use backup::{Source, Trail};
+use backup::{Changes, Source, Trail};
 use base::Base;
 use control::Control;
 use core::{Bounds, Core};
@@ -68,15 +66,13 @@ use reuse::Reuse;
 use state::State;
 
 pub use archive::ArchiveOptions;
-pub use backup::{Backup, BackupDirectory, End, Kind, Part, PartWriter, Restore, Restored, Since, restore};
+pub use backup::{BackupDirectory, Part, PartWriter, Restore, Restored, restore};
 #[cfg(any(test, debug_assertions, feature = "testing"))]
 pub(crate) use base::{entries, framed};
 pub use directory::Still;
 pub use files::{BLOCK, File, Files, SystemFiles};
 #[cfg(any(test, debug_assertions, feature = "testing"))]
 pub(crate) use journal::SEGMENT_HEADER_BYTES;
-#[cfg(any(test, debug_assertions, feature = "testing"))]
-pub(crate) use record::{batch_bytes, batch_of, seal};
 pub use salvage::{Lost, Salvage};
 
 /// Divisor of the cache size: changes may take this part before a checkpoint begins.
@@ -299,7 +295,10 @@ fn of_state(
     let mut why = None;
     if let Some(since) = since {
         match changes(segments, archive, since, end.position)? {
-            Ok(trail) => return Ok(Backup::changes(trail, since, end)),
+            Ok(trail) => {
+                let changes = Changes { trail, end: end.position };
+                return Ok(Backup::changes(Box::new(changes), since, end));
+            }
             Err(reason) => why = Some(reason),
         }
     }
@@ -374,42 +373,6 @@ impl Engine for DiskEngine {
         self.core.latest_time()
     }
 
-    fn durable(&self) -> Position {
-        Position(self.core.journal.durable())
-    }
-
-    fn when_durable(&self, wake: Arc<dyn Fn() + Send + Sync>) {
-        self.core.journal.when_durable(wake);
-    }
-
-    fn sync_soon(&self) {
-        self.core.sync_soon();
-    }
-
-    fn wait_journaled(&self, position: Position) -> Result<()> {
-        let result = self.core.journal.wait(position.0);
-        if result.is_err() {
-            self.core.desk.order();
-        }
-        result
-    }
-
-    fn await_journaled(&self, position: Position, waker: &Waker) -> Awaited {
-        self.core.journal.await_sync(position.0, waker)
-    }
-
-    fn checkpoint(&self) -> Result<()> {
-        self.core.desk.order_and_wait()
-    }
-
-    fn checkpoint_after(&self, longest: Option<Duration>) {
-        self.core.desk.set_longest(longest);
-    }
-
-    fn sync_every(&self, interval: Duration) {
-        self.core.set_flush_interval(interval);
-    }
-
     fn backup(&self, since: Option<Since>, covers: u64) -> Result<Backup> {
         let state = self.core.latest();
         // A crash must not lose anything in a backup. Later commits would otherwise continue from
@@ -418,14 +381,6 @@ impl Engine for DiskEngine {
         let segments = &self.core.journal.segments;
         let archive = self.archive.lock().clone();
         of_state(state, segments, archive.as_ref().map(|archive| archive.directory()), since, covers)
-    }
-
-    fn has_journal(&self) -> bool {
-        true
-    }
-
-    fn durability(&self) -> Durability {
-        self.durability
     }
 
     fn name(&self) -> &'static str {
@@ -470,5 +425,51 @@ impl Engine for DiskEngine {
             file_bytes: self.core.file_bytes(),
             archive: self.archive.lock().as_ref().map(|archive| archive.counts()),
         }
+    }
+}
+
+impl Journaling for DiskEngine {
+    fn durable(&self) -> Position {
+        Position(self.core.journal.durable())
+    }
+
+    fn when_durable(&self, wake: Arc<dyn Fn() + Send + Sync>) {
+        self.core.journal.when_durable(wake);
+    }
+
+    fn sync_soon(&self) {
+        self.core.sync_soon();
+    }
+
+    fn wait_journaled(&self, position: Position) -> Result<()> {
+        let result = self.core.journal.wait(position.0);
+        if result.is_err() {
+            self.core.desk.order();
+        }
+        result
+    }
+
+    fn await_journaled(&self, position: Position, waker: &Waker) -> Awaited {
+        self.core.journal.await_sync(position.0, waker)
+    }
+
+    fn checkpoint(&self) -> Result<()> {
+        self.core.desk.order_and_wait()
+    }
+
+    fn checkpoint_after(&self, longest: Option<Duration>) {
+        self.core.desk.set_longest(longest);
+    }
+
+    fn sync_every(&self, interval: Duration) {
+        self.core.set_flush_interval(interval);
+    }
+
+    fn has_journal(&self) -> bool {
+        true
+    }
+
+    fn durability(&self) -> Durability {
+        self.durability
     }
 }

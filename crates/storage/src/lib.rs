@@ -13,7 +13,6 @@
 mod batch;
 mod bytes;
 pub mod cpu_slice;
-mod differences;
 pub mod disk;
 mod engine;
 mod error;
@@ -21,28 +20,28 @@ pub mod memory;
 pub mod mutants;
 mod overlay;
 pub mod patience;
+mod record;
 pub mod store;
 pub mod sync;
 #[cfg(any(test, debug_assertions, feature = "testing"))]
 #[path = "../tests/support/mod.rs"]
 pub mod testing;
 pub mod threads;
-mod wanted;
+mod tree;
 mod working_set;
 
 pub use batch::{Batch, Op};
 pub use bytes::{Key, Lent, Value};
-pub use differences::{Difference, Differences};
 pub use disk::{
-    ArchiveOptions, Backup, BackupDirectory, Compression, DiskEngine, DiskOptions, End, Kind, Lost, Part,
-    PartWriter, Restore, Restored, Salvage, Since, Still, restore,
+    ArchiveOptions, BackupDirectory, Compression, DiskEngine, DiskOptions, Lost, Part, PartWriter, Restore,
+    Restored, Salvage, Still, restore,
 };
 pub use engine::{
-    ArchiveCounts, Awaited, Cursor, Damage, Direction, Durability, Engine, Ident, Position, Range,
-    SYNC_SPANS, Snapshot, Statistics, Wrapper,
+    ArchiveCounts, Awaited, Backup, Cursor, Damage, Difference, Differences, Durability, End, Engine, Hints,
+    IsWanted, Journaling, Kind, Ranges, RemoteHints, SYNC_SPANS, Since, Snapshot, Statistics, Wrapper,
 };
 pub use error::{Error, Result};
 pub use memory::MemoryEngine;
 pub use overlay::Overlay;
-pub use wanted::{Chosen, Ranges, Wanted};
+pub use tree::{Direction, Ident, Position, Range};
 pub use working_set::{Curve, Reads, Span, WorkingSet};

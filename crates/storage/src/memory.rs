@@ -20,8 +20,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use parking_lot::Mutex;
 
-use crate::disk::{Backup, End, Since};
-use crate::{Batch, Engine, Position, Result, Snapshot, Statistics};
+use crate::{Backup, Batch, End, Engine, Journaling, Position, Result, Since, Snapshot, Statistics};
 use table::{Reaper, State, Table};
 
 pub(crate) use cursor::Ahead;
@@ -91,20 +90,12 @@ impl Engine for MemoryEngine {
         Ok(position)
     }
 
-    fn wait_journaled(&self, _position: Position) -> Result<()> {
-        Ok(())
-    }
-
     fn wait_for_room(&self, _go_on: &mut dyn FnMut() -> bool) -> Result<()> {
         Ok(())
     }
 
     fn latest_time(&self) -> u64 {
         self.time.load(Ordering::Acquire)
-    }
-
-    fn durable(&self) -> Position {
-        Position(self.state.lock().commits)
     }
 
     /// Always a full backup, because no journal exists.
@@ -117,14 +108,6 @@ impl Engine for MemoryEngine {
         Ok(Backup::full(state, idents, 0, end))
     }
 
-    fn when_durable(&self, _wake: Arc<dyn Fn() + Send + Sync>) {}
-
-    fn sync_soon(&self) {}
-
-    fn has_journal(&self) -> bool {
-        false
-    }
-
     fn name(&self) -> &'static str {
         "memory"
     }
@@ -132,5 +115,23 @@ impl Engine for MemoryEngine {
     fn statistics(&self) -> Statistics {
         let state = self.latest();
         Statistics { bytes: state.bytes, commits: state.commits, ..Statistics::default() }
+    }
+}
+
+impl Journaling for MemoryEngine {
+    fn wait_journaled(&self, _position: Position) -> Result<()> {
+        Ok(())
+    }
+
+    fn durable(&self) -> Position {
+        Position(self.state.lock().commits)
+    }
+
+    fn when_durable(&self, _wake: Arc<dyn Fn() + Send + Sync>) {}
+
+    fn sync_soon(&self) {}
+
+    fn has_journal(&self) -> bool {
+        false
     }
 }

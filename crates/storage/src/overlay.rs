@@ -5,7 +5,9 @@
 
 use crate::memory::{Ahead, Tree};
 use crate::mutant;
-use crate::{Batch, Cursor, Direction, Error, Ident, Key, Lent, Op, Range, Result, Snapshot, Value, Wanted};
+use crate::{
+    Batch, Cursor, Direction, Error, Hints, Ident, Key, Lent, Op, Range, RemoteHints, Result, Snapshot, Value,
+};
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -78,15 +80,14 @@ impl Overlay {
         Ok(())
     }
 
-    /// Returns a cursor over the changes of a tree and the entries below.
+    /// Returns a cursor over the changes of a tree and the entries below, which may carry records.
     fn over(
         &self,
-        ident: Ident,
-        range: Range,
+        (ident, range): (Ident, Range),
         direction: Direction,
         below: Option<Box<dyn Cursor>>,
+        records: Option<(Ident, bool)>,
     ) -> Box<dyn Cursor> {
-        let is_far = below.as_ref().is_some_and(|below| below.is_far());
         let changes = self.layers.get(&ident).map_or_else(Tree::default, |layer| layer.changes.clone());
         Box::new(OverlayCursor {
             above: Ahead::new(changes.cursor(range, direction)),
@@ -96,8 +97,8 @@ impl Overlay {
             key: Key::from(b""),
             value: Value::empty(),
             record: None,
-            records: None,
-            layers: if is_far { self.layers.clone() } else { BTreeMap::new() },
+            records,
+            layers: if records.is_some() { self.layers.clone() } else { BTreeMap::new() },
         })
     }
 
@@ -123,7 +124,7 @@ impl Snapshot for Overlay {
     fn lookup(&self, index: Ident, key: &[u8], records: Ident) -> Result<Option<(Value, Value)>> {
         let is_changed = |layer: &Layer| layer.covers || layer.changes.get(key).is_some();
         let found = match self.layer(index)?.is_some_and(is_changed) {
-            // One request to a remote engine.
+            // One round trip to a remote store.
             false => self.base.lookup(index, key, records)?.map(|(entry, record)| (entry, Some(record))),
             true => self.get(index, key)?.map(|entry| (entry, None)),
         };
@@ -147,42 +148,9 @@ impl Snapshot for Overlay {
             false => Some(self.base.scan(ident, range.clone(), direction)?),
         };
         match (layer, below) {
-            // The records fetched by such a cursor may have changed, even if its own tree has not.
-            (None, Some(below)) if self.layers.is_empty() || !below.is_far() => Ok(below),
-            (_, below) => Ok(self.over(ident, range, direction, below)),
+            (None, Some(below)) => Ok(below),
+            (_, below) => Ok(self.over((ident, range), direction, below, None)),
         }
-    }
-
-    fn scan_many(&self, ranges: Vec<(Ident, Range)>, direction: Direction) -> Result<Vec<Box<dyn Cursor>>> {
-        if self.layers.is_empty() {
-            return self.base.scan_many(ranges, direction);
-        }
-        for (ident, _) in &ranges {
-            self.layer(*ident)?;
-        }
-        let is_covered = |ident: &Ident| self.layers.get(ident).is_some_and(|layer| layer.covers);
-        let asked = ranges.iter().filter(|(ident, _)| !is_covered(ident)).cloned().collect();
-        let mut below = self.base.scan_many(asked, direction)?.into_iter();
-        let over = |(ident, range): (Ident, Range)| {
-            let below = if is_covered(&ident) { None } else { below.next() };
-            self.over(ident, range, direction, below)
-        };
-        Ok(ranges.into_iter().map(over).collect())
-    }
-
-    fn get_ahead(&self, ident: Ident, keys: &[&[u8]]) -> Result<Vec<Option<Value>>> {
-        let Some(layer) = self.layer(ident)? else { return self.base.get_ahead(ident, keys) };
-        if layer.covers {
-            return Ok(Vec::new());
-        }
-        let is_changed = |key: &&[u8]| layer.changes.get(key).is_some();
-        let asked: Vec<&[u8]> = keys.iter().filter(|key| !is_changed(key)).copied().collect();
-        let mut below = self.base.get_ahead(ident, &asked)?.into_iter();
-        let value = |key: &&[u8]| match layer.changes.get(key) {
-            Some(changed) => changed.clone(),
-            None => below.next().flatten(),
-        };
-        Ok(keys.iter().map(value).collect())
     }
 
     fn entries(&self, ident: Ident) -> Result<u64> {
@@ -197,16 +165,86 @@ impl Snapshot for Overlay {
         Ok(base.saturating_add_signed(layer.bytes))
     }
 
-    fn confirm(&self) -> Result<()> {
-        self.base.confirm()
-    }
-
     fn contains(&self, ident: Ident) -> Result<bool> {
         match self.layers.get(&ident) {
             Some(layer) if layer.dropped => Ok(false),
             Some(layer) if layer.covers => Ok(true),
             _ => self.base.contains(ident),
         }
+    }
+
+    fn remote(&self) -> Option<&dyn RemoteHints> {
+        self.base.remote().is_some().then_some(self as &dyn RemoteHints)
+    }
+}
+
+impl RemoteHints for Overlay {
+    fn scan_hinted(
+        &self,
+        ident: Ident,
+        range: Range,
+        hints: Hints,
+        direction: Direction,
+    ) -> Result<Box<dyn Cursor>> {
+        let (layer, records) = (self.layer(ident)?, hints.prefetch_records);
+        let below = match (layer.is_some_and(|layer| layer.covers), self.base.remote()) {
+            (true, _) => None,
+            (false, Some(remote)) => Some(remote.scan_hinted(ident, range.clone(), hints, direction)?),
+            (false, None) => Some(self.base.scan(ident, range.clone(), direction)?),
+        };
+        match (layer, below) {
+            // A record that comes with its entry may have been changed, even if the index has not.
+            (None, Some(below)) if records.is_none() || self.layers.is_empty() => Ok(below),
+            (_, below) => Ok(self.over((ident, range), direction, below, records)),
+        }
+    }
+
+    fn scan_together(
+        &self,
+        scans: Vec<(Ident, Range, Hints)>,
+        direction: Direction,
+    ) -> Result<Vec<Box<dyn Cursor>>> {
+        let Some(remote) = self.base.remote() else {
+            return scans.into_iter().map(|(ident, range, _)| self.scan(ident, range, direction)).collect();
+        };
+        if self.layers.is_empty() {
+            return remote.scan_together(scans, direction);
+        }
+        for (ident, ..) in &scans {
+            self.layer(*ident)?;
+        }
+        let is_covered = |ident: &Ident| self.layers.get(ident).is_some_and(|layer| layer.covers);
+        let walks: Vec<_> = scans
+            .iter()
+            .map(|(ident, range, hints)| (*ident, range.clone(), hints.prefetch_records))
+            .collect();
+        let asked = scans.into_iter().filter(|(ident, ..)| !is_covered(ident)).collect();
+        let mut below = remote.scan_together(asked, direction)?.into_iter();
+        let over = |(ident, range, records): (Ident, Range, Option<(Ident, bool)>)| {
+            let below = if is_covered(&ident) { None } else { below.next() };
+            self.over((ident, range), direction, below, records)
+        };
+        Ok(walks.into_iter().map(over).collect())
+    }
+
+    fn prefetch_records(&self, ident: Ident, keys: &[&[u8]]) -> Result<Vec<Option<Value>>> {
+        let Some(remote) = self.base.remote() else { return Ok(Vec::new()) };
+        let Some(layer) = self.layer(ident)? else { return remote.prefetch_records(ident, keys) };
+        if layer.covers {
+            return Ok(Vec::new());
+        }
+        let is_changed = |key: &&[u8]| layer.changes.get(key).is_some();
+        let asked: Vec<&[u8]> = keys.iter().filter(|key| !is_changed(key)).copied().collect();
+        let mut below = remote.prefetch_records(ident, &asked)?.into_iter();
+        let value = |key: &&[u8]| match layer.changes.get(key) {
+            Some(changed) => changed.clone(),
+            None => below.next().flatten(),
+        };
+        Ok(keys.iter().map(value).collect())
+    }
+
+    fn confirm(&self) -> Result<()> {
+        self.base.remote().map_or(Ok(()), |remote| remote.confirm())
     }
 }
 
@@ -237,7 +275,7 @@ impl OverlayCursor {
             self.below_next = match (entry, self.records) {
                 (None, _) => None,
                 (Some((key, value)), None) => Some((key, value, None)),
-                (Some((key, value)), Some(_)) => Some((key, value, below.record()?)),
+                (Some((key, value)), Some(_)) => Some((key, value, below.prefetched_record()?)),
             };
         }
         Ok(())
@@ -300,33 +338,8 @@ impl Cursor for OverlayCursor {
         Ok(())
     }
 
-    fn bring(&mut self, records: Ident, unique: bool) {
-        if let Some(below) = &mut self.below
-            && below.is_far()
-        {
-            self.records = Some((records, unique));
-            below.bring(records, unique);
-        }
-    }
-
-    fn record(&mut self) -> Result<Option<Value>> {
+    fn prefetched_record(&mut self) -> Result<Option<Value>> {
         Ok(self.record.take())
-    }
-
-    fn is_far(&self) -> bool {
-        self.below.as_ref().is_some_and(|below| below.is_far())
-    }
-
-    fn expect(&mut self, wanted: Wanted) {
-        if let Some(below) = &mut self.below {
-            below.expect(wanted);
-        }
-    }
-
-    fn expect_few(&mut self, entries: u64) {
-        if let Some(below) = &mut self.below {
-            below.expect_few(entries);
-        }
     }
 }
 

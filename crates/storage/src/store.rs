@@ -1,16 +1,14 @@
-//! The store: the base of a database. It commits prepared changes under conditions.
+//! The store below a database: changes are prepared without a lock and committed conditionally.
 //!
-//! A statement reads a view ([`Sight`]) and computes a [`Change`]: its expectations of the present
-//! state, and a batch to apply if all of them hold. [`Store::commit`] checks and applies in one
-//! step, or refuses and changes nothing. After a refusal, the statement reads again. Statements
-//! therefore hold no lock while they compute.
+//! A statement reads on a [`Sight`] and computes a [`Change`]: expectations of the present state, and a batch that
+//! is applied if all of them hold. [`Commits::commit`] checks and applies in one step, or refuses and changes
+//! nothing. A refused statement reads again. So no statement blocks another while it works.
 //!
-//! A transaction of many statements is an [`Owner`]. It [claims](Store::claim) each key before it
-//! changes the key. No other operation can change a claimed key until the owner
-//! [releases](Store::release) its claims.
+//! A transaction of many statements is an [`Owner`]. It [claims](Intents::claim) each key before it changes the key.
+//! No other change to a claimed key is admitted until the owner [releases](Intents::release) its claims.
 //!
-//! [`Local`] is the store of a single process: an engine and a lock. Keys and values are bytes
-//! here, as in the engines.
+//! [`Local`] is the store of a single process: an engine and a lock. A store knows bytes only, as the engines do.
+//! `storage::testing::check_store` is the contract of these traits as a suite, which every store passes.
 
 mod local;
 mod log;
@@ -272,12 +270,12 @@ pub struct Member {
     pub lag_micros: Option<i64>,
 }
 
-/// Requirements of a read from a secondary.
+/// The demands of a read on a standby.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Elsewhere {
-    /// Time that the member must have reached.
+pub struct StandbyRead {
+    /// The time that the standby must have reached.
     pub after: Option<u64>,
-    /// The allowed members.
+    /// The members that may serve the read.
     pub among: Among,
 }
 
@@ -307,8 +305,8 @@ impl Among {
 pub struct Written {
     /// Position to wait for if the commit must survive a crash.
     pub position: Position,
-    /// Time of the commit: seconds since 1970 in the high half, a counter in the low half. Unique
-    /// among commits.
+    /// Its time: seconds since 1970 in the high half, a counter in the low. It is unique among commits with an entry
+    /// for the log. A commit without one may have the time of the commit before.
     pub time: u64,
 }
 
@@ -328,45 +326,42 @@ pub enum Refusal {
 /// Result of a change: the commit, or the reason and the returned change.
 pub type Outcome = std::result::Result<Written, (Refusal, Change)>;
 
-/// Storage of documents and indexes for one or several processes. All shared state comes from the
-/// store: idents, counts, times, the catalog generation.
+/// The place of documents and indexes, for one process or for several. Everything that all users of a store must agree
+/// on comes from here: numbers, counts, times, the generation of the catalog.
 pub trait Store: ReadViews + Commits + Intents + Replication + Counters + IndexBuilds + ChangeLog {
-    /// Returns the engine that holds the data, for statistics and checkpoints.
+    /// The engine that holds the data, for statistics, checkpoints and backups.
     fn engine(&self) -> &Arc<dyn Engine>;
 }
 
-/// Consistent states for reads, each with its catalog and time.
+/// Consistent states to read, each with its catalog and its time. A state never changes after its first read.
 pub trait ReadViews: Send + Sync {
-    /// Returns a view of the state after the latest commit, at almost no cost. A remote store is
-    /// first asked at the first read of the view, and fixes the state at that moment.
+    /// The state after the latest commit. The call makes no round trip: the first read of a remote store's sight takes
+    /// the state of that moment.
     ///
-    /// A remote store does not know whether other processes have changed the catalog. The view has
-    /// the latest [`known_generation`](Self::known_generation). If it is outdated, the first read
-    /// fails with [`CatalogChanged`](crate::Error::CatalogChanged), and all other reads of this
-    /// view fail too. The store then knows the new generation, and a new view succeeds. Callers
-    /// without a read use [`Snapshot::confirm`].
+    /// A remote store does not know yet if another process has changed the catalog. The sight has the
+    /// [`known_generation`](Self::known_generation). If that is not the latest, every read of the sight fails with
+    /// [`CatalogChanged`](crate::Error::CatalogChanged). The store then knows the latest generation, and the caller
+    /// takes a new sight. A caller that reads nothing calls [`RemoteHints::confirm`](crate::RemoteHints::confirm).
     fn sight(&self) -> Sight;
 
-    /// Returns the number of catalog changes. Asks the store if other processes may make them.
+    /// The number of catalog changes until now. A round trip if other processes may make them.
     fn generation(&self) -> u64;
 
-    /// Returns the number of catalog changes known to this process, without a request: from its own
-    /// changes, failed reads and refused changes. Returns `None` if
-    /// [`generation`](Self::generation) costs nothing, so that views are never outdated.
+    /// The number of catalog changes that this process knows without a round trip: from its own changes, from failed
+    /// reads, from refused changes. `None` if [`generation`](Self::generation) makes no round trip, so that every
+    /// sight has the latest.
     fn known_generation(&self) -> Option<u64> {
         None
     }
 
-    /// Returns a view of the present state between two commits, with its time and its exact
-    /// catalog. Asks the store at once.
+    /// The present state with the catalog and the time that belong to it. The call reads the state.
     fn sight_with_time(&self, earliest: u64) -> (Sight, u64);
 
-    /// Returns a view of a secondary, which may be slightly outdated, with its exact catalog. The
-    /// catalog may be older than the catalog known here. Returns `None` if no secondary qualifies
-    /// in time.
+    /// The state of a standby with the catalog that belongs to it. Both may be older than what this process knows.
+    /// `None` if there is no standby, or none has reached the time.
     ///
-    /// Errors: errors of a remote store.
-    fn sight_elsewhere(&self, asked: Elsewhere) -> Result<Option<Sight>> {
+    /// Errors: those of a remote store.
+    fn standby_sight(&self, asked: StandbyRead) -> Result<Option<Sight>> {
         let _ = asked;
         Ok(None)
     }
@@ -374,57 +369,54 @@ pub trait ReadViews: Send + Sync {
 
 /// Conditional commits and catalog changes. A change is applied completely or not at all.
 pub trait Commits: Send + Sync {
-    /// Checks the expectations of a change and applies it completely, or refuses it and changes
-    /// nothing. Returns a refused change, because its expectations determine the caller's error. A
-    /// refusal because of a collection's generation also updates the known generation.
+    /// Checks the expectations of a change and applies it, or refuses it and changes nothing. Returns a refused change,
+    /// since its expectations decide the error. After a refusal by a collection's generation the store knows the
+    /// latest generation.
     fn commit(&self, change: Change) -> Result<Outcome>;
 
-    /// Takes the commit lock for a short catalog change. Returns `None` if `go_on` returned false
-    /// while commits were locked.
+    /// Takes the commit lock for a short change of the catalog. `None` if `go_on` returned false while commits were
+    /// frozen.
     ///
-    /// Errors: storage errors without room.
+    /// Errors: the engine's, if there is no room.
     fn lock<'a>(&'a self, go_on: &mut dyn FnMut() -> bool) -> Result<Option<Box<dyn Exclusive + 'a>>>;
 
-    /// Returns true if a commit would have to wait for more than the commit lock.
+    /// Whether commits are frozen or have no room.
     ///
-    /// Errors: storage errors without room.
+    /// Errors: the engine's, if there is no room.
     fn must_wait(&self) -> Result<bool>;
 
-    /// Waits until a change is likely to have room. Calls `go_on` like
-    /// [`wait_released`](Self::wait_released).
+    /// Waits until a change probably finds room, or until `go_on` returns false, which it calls at least every ten
+    /// milliseconds.
     fn wait_for_room(&self, go_on: &mut dyn FnMut() -> bool) -> Result<()>;
 
-    /// Returns true if emptying a tree takes constant time. If not, dropping a tree does.
+    /// Whether the time to empty a tree is independent of its size. If not, that is true of dropping it.
     fn empties_at_once(&self) -> bool {
         true
     }
 
-    /// Adds a lock of commits. Returns the number of locks. Running commits have finished when it
-    /// returns.
+    /// Freezes commits and returns the number of freezes. No commit is under way when it returns.
     fn freeze(&self) -> u64;
 
-    /// Removes one lock of [`freeze`](Self::freeze). Returns the number of remaining locks; `None`
-    /// without a lock.
+    /// Takes one [`freeze`](Self::freeze) back and returns the number that is left; `None` if there was none.
     fn thaw(&self) -> Option<u64>;
 
-    /// Returns the number of locks of commits.
+    /// The number of freezes.
     fn frozen(&self) -> u64;
 }
 
-/// Open transactions and their claimed keys, which no other change may touch.
+/// Open transactions and their claims. No other change may touch a claimed key.
 pub trait Intents: Send + Sync {
-    /// Begins a transaction. Returns a unique id, and the present state with its time and its exact
-    /// catalog. The transaction is open until [`release`](Self::release).
+    /// Begins a transaction: its unique number, and the present state with the catalog and the time that belong to it.
+    /// It is open until [`release`](Self::release).
     fn begin(&self, earliest: u64) -> (Owner, Sight, u64);
 
-    /// Claims keys for a transaction with the given view: no other change of them is allowed until
-    /// [`release`](Self::release). `held` are collections, by tree and generation, that must be
-    /// unchanged and stay unchanged.
+    /// Claims keys for a transaction with this sight. No other change to them is admitted until
+    /// [`release`](Self::release) or the transaction's commit. `held` are collections, by tree and generation, that
+    /// must be unchanged and stay so.
     ///
-    /// Refuses, without any claim, with an expectation's number if the collection of that number
-    /// has changed. Refuses also if a key is claimed by another transaction or has changed since
-    /// the view. A key with its earlier value again counts as changed, as far as the store
-    /// remembers.
+    /// Refuses and claims nothing: `Expectation` with the number of a changed collection, `Claimed` or `Changed` if
+    /// another transaction holds a key, `Changed` if a key has changed since the sight. A key that has its earlier
+    /// value again counts as changed, as long as the store remembers.
     fn claim(
         &self,
         owner: Owner,
@@ -433,34 +425,33 @@ pub trait Intents: Send + Sync {
         sight: &dyn Snapshot,
     ) -> Result<std::result::Result<(), Refusal>>;
 
-    /// Ends a transaction and releases all its claims.
+    /// Ends a transaction and its claims.
     fn release(&self, owner: Owner);
 
-    /// Waits until a transaction has released its claims. Calls `go_on` at least every ten
-    /// milliseconds, and returns early if it returns false.
+    /// Waits until a transaction has released its claims. Calls `go_on` at least every ten milliseconds, and returns
+    /// once that returns false. May return earlier.
     fn wait_released(&self, owner: Owner, go_on: &mut dyn FnMut() -> bool);
 }
 
-/// Progress of commits to the journal and to members.
+/// Durability of commits: in the journal, and on members. Positions and times grow with each commit.
 pub trait Replication: Send + Sync {
     /// Returns the position of the latest commit.
     fn latest_position(&self) -> Position;
 
-    /// Returns a position at or after each commit visible to a snapshot or time before this call.
+    /// A position at or after each commit that a snapshot or a time has shown before this call.
     fn shown_position(&self) -> Position {
         self.latest_position()
     }
 
-    /// Returns the time of the latest commit, or `earliest` if that is later.
+    /// The time of the latest commit, or `earliest` if that is later. The clock of a shared log ignores `earliest`.
     fn time(&self, earliest: u64) -> u64;
 
-    /// Waits until everything up to `position` would survive a crash, as
-    /// [`Engine::wait_journaled`].
+    /// Returns once everything up to `position` survives a crash, as
+    /// [`Journaling::wait_journaled`](crate::Journaling::wait_journaled).
     fn wait_journaled(&self, position: Position) -> Result<()>;
 
-    /// Waits until everything up to `position` is acknowledged, or until `go_on`, called from time
-    /// to time, returns false. A single member is its own majority, and its wait for the disk
-    /// cannot be interrupted.
+    /// Returns once the members have everything up to `position`, or once `go_on` returns false. A store with one member
+    /// waits for its journal, and `go_on` cannot end that wait.
     ///
     /// Errors: `Unavailable` if the commit may be lost.
     fn wait_acknowledged(
@@ -473,61 +464,58 @@ pub trait Replication: Send + Sync {
         self.wait_journaled(position).map(|()| Reached::There)
     }
 
-    /// Returns the number of members that hold the data.
+    /// The number of members that hold the data.
     ///
-    /// Errors: errors of a remote store.
+    /// Errors: those of a remote store.
     fn members(&self) -> Result<usize> {
         Ok(1)
     }
 
-    /// Returns these members, if there may be several.
+    /// These members; empty for a store of one process.
     ///
-    /// Errors: errors of a remote store.
+    /// Errors: those of a remote store.
     fn list_members(&self) -> Result<Vec<Member>> {
         Ok(Vec::new())
     }
 }
 
-/// Numbers shared by all users of a store: idents of trees, record ids, and running counts.
+/// Numbers that all users of a store must agree on: of trees, of records, and counts.
 pub trait Counters: Send + Sync {
-    /// Returns a unique ident for a new tree.
+    /// A unique number for a new tree.
     fn new_ident(&self) -> Ident;
 
-    /// Returns an id for a new record of the collection with these counts. It is greater than the
-    /// ids of all records committed before, as far as the clocks of processes sharing the store
-    /// agree.
+    /// An id for a new record of the collection with these counts. It is greater than the ids of all records that were
+    /// committed before. Between processes that share a store this depends on their clocks.
     fn new_record(&self, counts: &Counts) -> u64 {
         counts.next_record.fetch_add(1, Ordering::Relaxed)
     }
 
-    /// Returns the greatest id given to a record of a collection, or a greater one if other
-    /// processes also give ids.
+    /// The greatest id of any record of a collection, or a greater number if other processes give ids, too.
     fn greatest_record(&self, counts: &Counts) -> u64 {
         counts.next_record.load(Ordering::Relaxed).saturating_sub(1)
     }
 
-    /// Returns the running counts of a collection by its tree. `read` determines them at the first
-    /// request.
+    /// The running counts of a collection, by its tree. The first call uses `read` to find them.
     fn counts(&self, ident: Ident, read: &mut dyn FnMut(&Counts) -> Result<()>) -> Result<Arc<Counts>>;
 
-    /// Announces requests for the counts of these collections. A remote store reads them together.
+    /// A hint that [`counts`](Self::counts) of these collections follow. A remote store reads them in one round trip.
     ///
-    /// Errors: errors of a remote store.
-    fn counts_ahead(&self, idents: &[Ident]) -> Result<()> {
+    /// Errors: those of a remote store.
+    fn prefetch_counts(&self, idents: &[Ident]) -> Result<()> {
         let _ = idents;
         Ok(())
     }
 
-    /// Refreshes running counts if other processes may have changed them.
+    /// Reads running counts again if other processes may have changed them.
     fn refresh_counts(&self, ident: Ident, counts: &Counts) -> Result<()> {
         let _ = (ident, counts);
         Ok(())
     }
 }
 
-/// Index builds concurrent with writes.
+/// Index builds beside writes. The holder of the commit lock knows the marks of all commits before.
 pub trait IndexBuilds: Send + Sync {
-    /// Returns the index build of a tree, if any.
+    /// The index build in a tree, if there is one.
     fn build(&self, ident: Ident) -> Option<Arc<Build>>;
 
     /// Begins an index build in a tree, which loads all records up to an id.
@@ -537,75 +525,72 @@ pub trait IndexBuilds: Send + Sync {
     fn end_build(&self, ident: Ident);
 }
 
-/// The log of all changes: its beginning, its end and its size limit.
+/// The log of all changes: its bounds in time, and its size.
 pub trait ChangeLog: Replication {
-    /// Returns the present state, and the time up to which it has all log entries and they would
-    /// survive a crash. Later entries have later times. The time is `earliest` if no commit is in
-    /// progress.
+    /// The present state, and the end of its log: all entries up to this time are in the state and survive a crash, and
+    /// no later entry has an earlier time. At least `earliest` if no commit is under way.
     fn log_sight(&self, earliest: u64) -> (Sight, u64);
 
-    /// Returns the time of [`log_sight`](Self::log_sight), if the store knows it without a request.
+    /// The end of the log as in [`log_sight`](Self::log_sight), if the store knows it without a round trip.
     fn log_end(&self) -> Option<u64> {
         None
     }
 
-    /// Returns a time before all commits from now on: the beginning of a stream.
+    /// A time before all later commits, at which a change stream begins.
     ///
-    /// Errors: errors of a remote store.
+    /// Errors: those of a remote store.
     fn log_now(&self, earliest: u64) -> Result<u64> {
         Ok(self.time(earliest))
     }
 
-    /// Calls `grown` when [`log_end`](Self::log_end) has advanced, while `anybody` returns true for
-    /// waiting streams. Commits of other processes that share the store are not noticed otherwise.
+    /// Calls `grown` each time that [`log_end`](Self::log_end) has advanced, as long as `anybody` returns true. Only a
+    /// store whose log other processes extend does so.
     fn follow_log(&self, anybody: Arc<dyn Fn() -> bool + Send + Sync>, grown: Arc<dyn Fn() + Send + Sync>) {
         let _ = (anybody, grown);
     }
 
-    /// Returns the time of the oldest entry in the log.
+    /// The time of the oldest entry of the log.
     fn log_begin(&self) -> Result<Option<u64>>;
 
-    /// Returns the size limit of the log in bytes; `None` without a log.
+    /// The largest size of the log in bytes; `None` without a log.
     fn log_limit(&self) -> Option<u64>;
 
-    /// Sets the size limit of the log in bytes. Returns false if the store cannot. The oldest
-    /// entries are removed as new ones are added.
+    /// Sets the largest size of the log. New entries then remove the oldest. Returns false if the store cannot.
     fn set_log_limit(&self, bytes: u64) -> bool {
         let _ = bytes;
         false
     }
 
-    /// Returns the number of steps in which the log has been written so far, each a small part of
-    /// its size. A reader that reads on at each step is never overtaken by trimming. Zero if
-    /// unknown.
+    /// The number of steps in which the log was written. A step is a small part of the log, so a reader that reads on
+    /// at each step is always before the trimming. Zero if the number is unknown.
     fn log_steps(&self) -> u64 {
         0
     }
 
-    /// Returns the size of the log in bytes; `None` without a log.
+    /// The size of the log in bytes; `None` without a log.
     fn log_bytes(&self) -> Option<u64>;
 }
 
-/// The commit lock, held for a catalog change. No other commit happens meanwhile.
+/// The commit lock, held for a change of the catalog. No other commit happens meanwhile.
 pub trait Exclusive {
-    /// Returns the state before the change, with its exact catalog.
+    /// The state to change, and the catalog that belongs to it.
     fn sight(&self) -> Sight;
 
-    /// Returns a transaction that relies on a tree, if any. The tree must then not be changed as a
+    /// Another transaction than `own` that relies on a tree, if there is one. Such a tree must not be changed as a
     /// whole.
     fn relies(&self, ident: Ident, own: Option<Owner>) -> Option<Owner>;
 
-    /// Records the generation of a collection, by its tree, when a database is opened.
+    /// Sets the generation of a collection, by its tree, as it was read when a database was opened on the store.
     fn declare(&mut self, ident: Ident, generation: u64);
 
-    /// Records the idents of existing trees, so that new trees get greater idents.
+    /// Sets the least number of new trees.
     fn reserve(&mut self, next: Ident);
 
-    /// Checks and applies a change, and releases the lock. Calls `applied` with the catalog's
-    /// generation after the change is applied and before any other commit. A catalog change has a
-    /// new generation, which no view has seen yet.
+    /// Checks and applies a change, and releases the lock. Calls `applied` with the catalog's generation after the change
+    /// is applied, before any other commit. A change of the catalog makes a new generation, and no sight of it
+    /// exists before that call.
     ///
-    /// Errors: storage errors; nothing has changed then.
+    /// Errors: the engine's; nothing has changed then.
     fn commit(
         self: Box<Self>,
         change: Change,

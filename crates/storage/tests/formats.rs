@@ -25,7 +25,7 @@ use std::sync::Arc;
 use storage::disk::SystemFiles;
 use storage::{
     ArchiveOptions, BackupDirectory, Batch, Direction, DiskEngine, DiskOptions, Durability, Engine, Ident,
-    Key, Kind, MemoryEngine, Range, Restore, Result, Snapshot, Still, Value, restore,
+    Journaling, Key, Kind, MemoryEngine, Range, Restore, Result, Snapshot, Still, Value, restore,
 };
 
 /// The format that this version reads and writes.

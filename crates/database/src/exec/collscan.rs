@@ -1,5 +1,6 @@
 //! Reads of a whole collection: COLLSCAN in natural order or backwards, and EOF, which reads nothing.
 
+use super::prefetch::clustered;
 use super::{PATIENCE, RecordStream, Report, Stats, Surroundings, patiently, record_of, stored};
 use crate::collection::Data;
 use crate::keys::{IndexEntry, RecordId};
@@ -132,11 +133,11 @@ impl NaturalOrder {
 
     /// Starts a walk over a snapshot.
     pub(crate) fn walk(self, snapshot: &Arc<dyn Snapshot>, direction: Direction) -> Result<Natural> {
-        let tree = self.clustered.unwrap_or(self.records);
-        let mut cursor = snapshot.scan(tree, Range::all(), direction).map_err(storage_error)?;
-        if self.clustered.is_some() {
-            cursor.bring(self.records, true);
-        }
+        let cursor = match self.clustered {
+            Some(index) => clustered(snapshot.as_ref(), (index, self.records), direction),
+            None => snapshot.scan(self.records, Range::all(), direction),
+        };
+        let cursor = cursor.map_err(storage_error)?;
         let fetched = || Fetched { snapshot: snapshot.clone(), records: self.records, value: None };
         Ok(Natural { cursor, clustered: self.clustered.map(|_| fetched()) })
     }
@@ -155,8 +156,8 @@ impl Natural {
         loop {
             let Some((key, value)) = self.cursor.next().map_err(storage_error)? else { return Ok(None) };
             let id = IndexEntry::from_parts(key, &value, true)?.record;
-            let document = match self.cursor.record().map_err(storage_error)? {
-                Some(brought) => Some(brought),
+            let document = match self.cursor.prefetched_record().map_err(storage_error)? {
+                Some(document) => Some(document),
                 None => record_of(fetched.snapshot.as_ref(), fetched.records, id)?,
             };
             if let Some(document) = document {

@@ -35,11 +35,10 @@ pub(crate) struct Fetch {
 impl Fetch {
     pub(crate) fn new(
         surroundings: &Arc<Surroundings>,
-        mut input: Box<dyn IdStream>,
+        input: Box<dyn IdStream>,
         filter: Option<Part>,
         keeps_keys: bool,
     ) -> Fetch {
-        input.bring(surroundings.records);
         let (surroundings, stats) = (surroundings.clone(), Stats::default());
         Fetch { surroundings, input, filter, keeps_keys, stats, examined: 0 }
     }
@@ -157,8 +156,8 @@ impl RecordStream for Sift {
     }
 }
 
-// The first record of a stream read ahead: whoever begins a read of a store that is far away is told whether its
-// plan is good, which the first answer tells.
+// The first record of a stream, read at the start of the statement. Over a shared store the first read finds out
+// whether the plan's catalog is the latest.
 
 /// A stream whose first record is there already.
 pub(crate) struct Ahead {

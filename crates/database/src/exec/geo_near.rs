@@ -7,6 +7,7 @@
 
 use super::ixscan::IndexScan;
 use super::or::Seen;
+use super::prefetch::Prefetch;
 use super::{IdStream, RecordStream, Report, Scan, Stats, Surroundings, patiently, stored};
 use crate::access::Access;
 use crate::access::interval::Intervals;
@@ -136,14 +137,17 @@ impl GeoNear {
         Some((all.intersection(&self.read.complement()), all))
     }
 
-    fn scan(&self, bounds: Intervals) -> Result<Option<IndexScan>> {
+    fn scan(&self, bounds: Intervals, prefetch: Prefetch) -> Result<Option<IndexScan>> {
         let mut access = self.near.access.clone();
         if let Some(part) = access.parts.get_mut(self.near.part) {
             *part = bounds;
         }
         match access.is_empty() {
             true => Ok(None),
-            false => IndexScan::open(&self.surroundings, &Scan::new(Arc::new(access), true)).map(Some),
+            false => {
+                let scan = Scan::new(Arc::new(access), true);
+                IndexScan::open(&self.surroundings, &scan, prefetch).map(Some)
+            }
         }
     }
 
@@ -156,7 +160,7 @@ impl GeoNear {
                 return Ok(step);
             }
             let Some((unread, _)) = self.unread(outer) else { return Ok(step) };
-            if let Some(mut scan) = self.scan(unread)? {
+            if let Some(mut scan) = self.scan(unread, Prefetch::default())? {
                 let first = scan.next()?;
                 self.keys += scan.examined();
                 if first.is_some() {
@@ -176,8 +180,7 @@ impl GeoNear {
         let outer = (self.outer + step).min(self.end);
         let mut count = 0;
         if let Some((unread, all)) = self.unread(outer) {
-            if let Some(mut scan) = self.scan(unread)? {
-                scan.bring(self.surroundings.records);
+            if let Some(mut scan) = self.scan(unread, Prefetch { records: true, limit: 0 })? {
                 while let Some(id) = scan.next()? {
                     count += usize::from(self.measure(&mut scan, id)?);
                 }

@@ -2,6 +2,7 @@
 
 use super::bounds::{KeyBounds, Place};
 use super::or::Seen;
+use super::prefetch::Prefetch;
 use super::{Covering, IdStream, PATIENCE, Report, Scan, Stats, Surroundings, Within};
 use crate::access::Access;
 use crate::index::IndexSpec;
@@ -12,7 +13,7 @@ use base::key_string::{component_length, successor};
 use query::Interrupt;
 use query::matcher::Part;
 use std::sync::Arc;
-use storage::{Chosen, Cursor, Direction, Ident, Range, Value, Wanted};
+use storage::{Cursor, Range, Value};
 
 /// A key of an index, copied from it.
 #[derive(Clone, Default)]
@@ -29,8 +30,6 @@ pub(crate) struct IndexScan {
     access: Arc<Access>,
     forward: bool,
     cursor: Box<dyn Cursor>,
-    /// Whether the first key has been asked for.
-    begun: bool,
     /// Checks each key; `None` where the cursor's range holds nothing else.
     bounds: Option<KeyBounds>,
     seen: Option<Seen>,
@@ -48,30 +47,26 @@ pub(crate) struct IndexScan {
 
 impl IndexScan {
     /// Opens a scan.
-    pub(super) fn open(around: &Arc<Surroundings>, scan: &Scan) -> Result<IndexScan> {
+    pub(super) fn open(around: &Arc<Surroundings>, scan: &Scan, prefetch: Prefetch) -> Result<IndexScan> {
         let (range, bounds) = scan.keys();
-        let cursor = around.snapshot.scan(scan.access.index.ident, range, direction(scan.forward));
-        let cursor = cursor.map_err(storage_error)?;
+        let cursor = around.cursor(scan, range, bounds.as_ref(), prefetch)?;
         around.operation.check()?;
         Ok(IndexScan::over(around, scan, cursor, bounds))
     }
 
-    /// Opens several in one direction: a store that is far away begins all of them at once.
-    pub(super) fn several(around: &Arc<Surroundings>, scans: &[Scan]) -> Result<Vec<IndexScan>> {
-        let (ranges, bounds): (Vec<_>, Vec<_>) = scans
-            .iter()
-            .map(|scan| (scan, scan.keys()))
-            .map(|(scan, (range, bounds))| ((scan.access.index.ident, range), bounds))
-            .unzip();
-        let forward = scans.first().is_none_or(|scan| scan.forward);
-        let cursors = around.snapshot.scan_many(ranges, direction(forward)).map_err(storage_error)?;
+    /// Opens several in one direction.
+    pub(super) fn several(
+        around: &Arc<Surroundings>,
+        scans: &[Scan],
+        prefetch: Prefetch,
+    ) -> Result<Vec<IndexScan>> {
+        let (ranges, bounds): (Vec<_>, Vec<_>) = scans.iter().map(Scan::keys).unzip();
+        let each = scans.iter().zip(ranges).zip(&bounds);
+        let each = each.map(|((scan, range), bounds)| (scan, range, bounds.as_ref()));
+        let cursors = around.cursors(each, prefetch)?;
         around.operation.check()?;
-        let begun = |((cursor, scan), bounds)| {
-            let mut scan = IndexScan::over(around, scan, cursor, bounds);
-            scan.begin();
-            scan
-        };
-        Ok(cursors.into_iter().zip(scans).zip(bounds).map(begun).collect())
+        let over = |((cursor, scan), bounds)| IndexScan::over(around, scan, cursor, bounds);
+        Ok(cursors.into_iter().zip(scans).zip(bounds).map(over).collect())
     }
 
     fn over(
@@ -86,7 +81,6 @@ impl IndexScan {
             access: scan.access.clone(),
             forward: scan.forward,
             cursor,
-            begun: false,
             bounds,
             seen: several.then(Seen::default),
             first_of: 0,
@@ -97,37 +91,6 @@ impl IndexScan {
             seeks: 1,
             duplicates: (0, 0),
         }
-    }
-
-    /// Tells a store that is far away what is wanted, before the first key. It then hands out no key between ranges,
-    /// which explain counts, as MongoDB does.
-    fn begin(&mut self) {
-        self.begun = true;
-        let is_plain = self.bounds.is_none() && self.filter.is_none();
-        if is_plain || !self.cursor.is_far() || self.surroundings.operation.is_explained() {
-            return;
-        }
-        let ranges = self.bounds.as_ref().and_then(|bounds| bounds.listed(self.forward));
-        let within = self.bounds.as_ref().filter(|_| ranges.is_none()).map(KeyBounds::another);
-        let (filter, context) = (self.filter.clone(), self.surroundings.context.clone());
-        let (forward, unique) = (self.forward, self.access.index.spec.unique);
-        let is_chosen = move |within: &mut Option<KeyBounds>, key: &[u8], value: &Value| -> Result<bool> {
-            let entry = IndexEntry::from_parts(key, value, unique)?;
-            if within.as_mut().is_some_and(|within| within.place(entry.key_string, forward) != Place::Inside)
-            {
-                return Ok(false);
-            }
-            let Some((filter, covering)) = &filter else { return Ok(true) };
-            let (document, _) = covering.with_nulls(entry.key_string, entry.type_bits)?;
-            filter.matches(document.view(), &context)
-        };
-        let chosen = (within.is_some() || self.filter.is_some()).then(|| {
-            let mut within = within;
-            // What goes wrong is told when the walk comes there.
-            Box::new(move |key: &[u8], value: &Value| is_chosen(&mut within, key, value).unwrap_or(true))
-                as Chosen
-        });
-        self.cursor.expect(Wanted { ranges, chosen });
     }
 
     /// The index.
@@ -194,9 +157,6 @@ impl IndexScan {
 
 impl IdStream for IndexScan {
     fn next(&mut self) -> Result<Option<RecordId>> {
-        if !self.begun {
-            self.begin();
-        }
         let unique = self.access.index.spec.unique;
         while let Some((key, value)) = self.cursor.next().map_err(storage_error)? {
             self.examined += 1;
@@ -254,31 +214,14 @@ impl IdStream for IndexScan {
         Some(&self.access.index.spec)
     }
 
-    fn bring(&mut self, records: Ident) {
-        // A walk that has passed over keys no longer stands where the record is named.
-        if self.first_of == 0 {
-            self.cursor.bring(records, self.access.index.spec.unique);
-        }
-    }
-
-    fn expect_few(&mut self, ids: u64) {
-        if self.bounds.is_none() && self.filter.is_none() {
-            self.cursor.expect_few(ids);
-        }
-    }
-
-    fn record(&mut self) -> Result<Option<Value>> {
-        self.cursor.record().map_err(storage_error)
+    fn prefetched_record(&mut self) -> Result<Option<Value>> {
+        self.cursor.prefetched_record().map_err(storage_error)
     }
 
     fn report(&self, report: &mut Report) {
         let ran = report.node(&self.stats).keys(self.examined).count(c"seeks", self.seeks);
         ran.count(c"dupsTested", self.duplicates.0).count(c"dupsDropped", self.duplicates.1);
     }
-}
-
-fn direction(forward: bool) -> Direction {
-    if forward { Direction::Forward } else { Direction::Backward }
 }
 
 impl Scan {

@@ -17,6 +17,7 @@ mod ixscan;
 mod node;
 mod open;
 mod or;
+mod prefetch;
 mod sort;
 mod text;
 
@@ -39,7 +40,6 @@ use base::{Result, err};
 use ixscan::IndexKey;
 use query::matcher::Matcher;
 use query::{Context, Interrupt, Row};
-use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::AtomicI64;
 use std::sync::atomic::Ordering::Relaxed;
@@ -82,14 +82,8 @@ pub(crate) trait IdStream: Send {
     /// The index that the last id was found in.
     fn index(&self) -> Option<&IndexSpec>;
 
-    /// Says that the documents will be wanted, too.
-    fn bring(&mut self, _records: Ident) {}
-
-    /// Says that so many may well be enough.
-    fn expect_few(&mut self, _ids: u64) {}
-
-    /// The document of the last id, if the store has brought it along.
-    fn record(&mut self) -> Result<Option<Value>> {
+    /// The document of the last id, if its page carried it.
+    fn prefetched_record(&mut self) -> Result<Option<Value>> {
         Ok(None)
     }
 
@@ -123,7 +117,7 @@ fn patiently<S>(
 #[inline]
 fn record_of(snapshot: &dyn Snapshot, records: Ident, id: RecordId) -> Result<Option<Value>> {
     let value = snapshot.get(records, &id.0.to_be_bytes()).map_err(storage_error)?;
-    if value.is_some() || !snapshot.is_steady() {
+    if value.is_some() || snapshot.remote().is_some_and(|remote| !remote.is_pinned()) {
         return Ok(value);
     }
     Err(err!(DataCorruptionDetected, "an index names record {}, which isn't there", id.0))
@@ -152,21 +146,13 @@ impl Surroundings {
         record_of(self.snapshot.as_ref(), self.records, id)
     }
 
-    /// What a store that is far away brings of some records' documents at a time, as
-    /// [`get_ahead`](Snapshot::get_ahead) does.
-    fn fetch_ahead(&self, ids: impl Iterator<Item = RecordId>) -> Result<VecDeque<Option<Value>>> {
-        let keys: Vec<[u8; 8]> = ids.map(|id| id.0.to_be_bytes()).collect();
-        let keys: Vec<&[u8]> = keys.iter().map(|key| &key[..]).collect();
-        self.snapshot.get_ahead(self.records, &keys).map(VecDeque::from).map_err(storage_error)
-    }
-
-    /// The document of the last id of a stream, which the store may have brought along.
+    /// The document of the last id of a stream.
     ///
     /// Errors: as [`fetch`](Self::fetch).
     #[inline]
     fn document(&self, ids: &mut dyn IdStream, id: RecordId) -> Result<Option<Value>> {
-        match ids.record()? {
-            Some(brought) => Ok(Some(brought)),
+        match ids.prefetched_record()? {
+            Some(document) => Ok(Some(document)),
             None => self.fetch(id),
         }
     }

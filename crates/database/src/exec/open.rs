@@ -7,6 +7,7 @@ use super::fetch::{Express, Fetch, Sift, Test};
 use super::geo_near::GeoNear;
 use super::ixscan::IndexScan;
 use super::or::{Or, SortMerge};
+use super::prefetch::Prefetch;
 use super::sort::{Limit, Skip, Sort};
 use super::text::TextOr;
 use super::{IdStream, Ids, Node, RecordStream, Scan, Surroundings};
@@ -18,23 +19,21 @@ impl Node {
     ///
     /// Errors: the engine's.
     pub(crate) fn open(&self, around: &Arc<Surroundings>) -> Result<Box<dyn RecordStream>> {
+        let none = Prefetch::default();
         Ok(match self {
             Node::Eof => Box::new(Eof::default()),
             Node::CollScan { forward, filter } => Box::new(CollScan::new(around, *forward, filter.clone())?),
             Node::Express { access, filter } => Box::new(Express::new(around, access, filter.clone())),
-            Node::CountScan(scan) => Box::new(CountScan(IndexScan::open(around, scan)?)),
+            Node::CountScan(scan) => Box::new(CountScan(IndexScan::open(around, scan, none)?)),
             Node::DistinctScan { scan, path } => {
-                Box::new(DistinctScan::new(around, IndexScan::open(around, scan)?, scan.first_of, path))
+                Box::new(DistinctScan::new(around, IndexScan::open(around, scan, none)?, scan.first_of, path))
             }
             Node::ProjectionCovered { scan, covering, filter } => {
-                let keys = IndexScan::open(around, scan)?;
+                let keys = IndexScan::open(around, scan, none)?;
                 Box::new(ProjectionCovered::new(around, keys, covering, filter, scan.first_of))
             }
             Node::Fetch(fetch) => {
-                let mut ids = fetch.input.open(around)?;
-                if fetch.few > 0 {
-                    ids.expect_few(fetch.few);
-                }
+                let ids = fetch.input.open(around, Prefetch { records: true, limit: fetch.few })?;
                 Box::new(Fetch::new(around, ids, fetch.filter.clone(), fetch.keeps_keys))
             }
             Node::Refetch { input, filter } => {
@@ -48,14 +47,14 @@ impl Node {
             }
             Node::TextOr { text, terms } => {
                 let prefixes = terms.iter().map(Scan::prefix_length);
-                let terms = IndexScan::several(around, terms)?.into_iter().zip(prefixes);
+                let terms = IndexScan::several(around, terms, none)?.into_iter().zip(prefixes);
                 Box::new(TextOr::new(around, &text.text, terms))
             }
             Node::Or(inputs) => {
                 let inputs: Result<Vec<_>> = inputs.iter().map(|input| input.open(around)).collect();
                 Box::new(Or::new(inputs?))
             }
-            Node::ReturnKey(keys) => Box::new(ReturnKey::new(around, keys.input.open(around)?, keys)),
+            Node::ReturnKey(keys) => Box::new(ReturnKey::new(around, keys.input.open(around, none)?, keys)),
             Node::KeyOnly { input, sort } => {
                 Box::new(KeyOnly { input: input.open(around)?, sort: sort.clone() })
             }
@@ -69,17 +68,19 @@ impl Node {
 }
 
 impl Ids {
-    fn open(&self, around: &Arc<Surroundings>) -> Result<Box<dyn IdStream>> {
+    fn open(&self, around: &Arc<Surroundings>, prefetch: Prefetch) -> Result<Box<dyn IdStream>> {
         Ok(match self {
-            Ids::Scan(scan) => Box::new(IndexScan::open(around, scan)?.first_of(scan.first_of)),
-            Ids::Or(scans) => Box::new(Or::new(IndexScan::several(around, scans)?)),
+            Ids::Scan(scan) => Box::new(IndexScan::open(around, scan, prefetch)?.first_of(scan.first_of)),
+            Ids::Or(scans) => Box::new(Or::new(IndexScan::several(around, scans, prefetch)?)),
             Ids::SortMerge { scans, .. } => {
                 let forward = scans.first().is_none_or(|scan| scan.forward);
                 let prefixes = scans.iter().map(Scan::prefix_length);
-                let inputs = IndexScan::several(around, scans)?.into_iter().zip(prefixes);
+                let inputs = IndexScan::several(around, scans, prefetch)?.into_iter().zip(prefixes);
                 Box::new(SortMerge::new(inputs, forward))
             }
-            Ids::Skip { input, skip } => Box::new(Skip::new(input.open(around)?, *skip)),
+            Ids::Skip { input, skip } => {
+                Box::new(Skip::new(input.open(around, prefetch.below_skip(*skip))?, *skip))
+            }
         })
     }
 }

@@ -8,7 +8,7 @@ use base::Result;
 use query::Row;
 use std::collections::HashSet;
 use std::hash::{BuildHasherDefault, Hasher};
-use storage::{Ident, Value};
+use storage::Value;
 
 // OR: what any of several inputs finds, each record once. They are index scans, or, for an `$or` of which one
 // branch searches for text, streams of documents.
@@ -61,12 +61,8 @@ impl IdStream for Or<IndexScan> {
         self.inputs.get(self.current).and_then(|input| input.index())
     }
 
-    fn bring(&mut self, records: Ident) {
-        self.inputs.iter_mut().for_each(|input| input.bring(records));
-    }
-
-    fn record(&mut self) -> Result<Option<Value>> {
-        self.inputs.get_mut(self.current).map_or(Ok(None), |input| input.record())
+    fn prefetched_record(&mut self) -> Result<Option<Value>> {
+        self.inputs.get_mut(self.current).map_or(Ok(None), |input| input.prefetched_record())
     }
 
     fn report(&self, report: &mut Report) {
@@ -185,12 +181,8 @@ impl IdStream for SortMerge {
         self.inputs.get(self.last).and_then(|input| input.scan.index())
     }
 
-    fn bring(&mut self, records: Ident) {
-        self.inputs.iter_mut().for_each(|input| input.scan.bring(records));
-    }
-
-    fn record(&mut self) -> Result<Option<Value>> {
-        self.inputs.get_mut(self.last).map_or(Ok(None), |input| input.scan.record())
+    fn prefetched_record(&mut self) -> Result<Option<Value>> {
+        self.inputs.get_mut(self.last).map_or(Ok(None), |input| input.scan.prefetched_record())
     }
 
     fn report(&self, report: &mut Report) {

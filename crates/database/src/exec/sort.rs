@@ -12,7 +12,7 @@ use crate::keys::RecordId;
 use base::Result;
 use query::{Row, SortPattern, Sorter};
 use std::sync::Arc;
-use storage::{Ident, Value};
+use storage::Value;
 
 /// How a sort may hold what it sorts.
 #[derive(Clone, Copy)]
@@ -215,16 +215,8 @@ impl IdStream for Skip<dyn IdStream> {
         self.input.index()
     }
 
-    fn bring(&mut self, records: Ident) {
-        self.input.bring(records);
-    }
-
-    fn expect_few(&mut self, ids: u64) {
-        self.input.expect_few(ids.saturating_add(self.left));
-    }
-
-    fn record(&mut self) -> Result<Option<Value>> {
-        self.input.record()
+    fn prefetched_record(&mut self) -> Result<Option<Value>> {
+        self.input.prefetched_record()
     }
 
     fn report(&self, report: &mut Report) {

@@ -1,18 +1,16 @@
 //! TEXT_OR: what any term of a search finds, each record once, with how well it answers.
 
 use super::ixscan::IndexScan;
+use super::prefetch::ReadAhead;
 use super::{IdStream, RecordStream, Report, Stats, Surroundings, stored};
 use crate::index::TextIndex;
 use crate::keys::RecordId;
 use base::Result;
 use query::{DocumentMetadata, Row};
 use std::cmp::Reverse;
-use std::collections::{HashMap, VecDeque};
+use std::collections::HashMap;
 use std::sync::Arc;
 use storage::Value;
-
-/// How many documents a store that is far away is asked for at a time.
-const AHEAD: usize = 100;
 
 /// Reads all terms' keys and adds their scores up, then yields the documents as they lie in the
 /// collection, each with its score. MongoDB promises no order.
@@ -23,10 +21,7 @@ pub(crate) struct TextOr {
     terms: Vec<(IndexScan, usize)>,
     /// Once the keys are read: the records, the next one last.
     found: Option<Vec<(RecordId, f64)>>,
-    /// Documents of the next records, as far as the store has brought them.
-    ahead: VecDeque<Option<Value>>,
-    /// Whether it brings any.
-    is_ahead: bool,
+    documents: ReadAhead,
     stats: Stats,
     examined: u64,
 }
@@ -43,8 +38,7 @@ impl TextOr {
             index,
             terms: terms.collect(),
             found: None,
-            ahead: VecDeque::new(),
-            is_ahead: true,
+            documents: ReadAhead::default(),
             stats: Stats::default(),
             examined: 0,
         }
@@ -72,16 +66,8 @@ impl TextOr {
 
     /// The document of a record that has just been taken off the list.
     fn document(&mut self, id: RecordId) -> Result<Option<Value>> {
-        if self.ahead.is_empty() && self.is_ahead {
-            let left = self.found.as_deref().unwrap_or_default();
-            let others = left.iter().rev().take(AHEAD - 1).map(|(id, _)| *id);
-            self.ahead = self.surroundings.fetch_ahead(std::iter::once(id).chain(others))?;
-            self.is_ahead = !self.ahead.is_empty();
-        }
-        match self.ahead.pop_front().flatten() {
-            Some(brought) => Ok(Some(brought)),
-            None => self.surroundings.fetch(id),
-        }
+        let left = self.found.as_deref().unwrap_or_default();
+        self.documents.document(&self.surroundings, id, left.iter().rev().map(|(id, _)| *id))
     }
 }
 

@@ -180,8 +180,9 @@ impl Database {
         }
         if matcher.is_empty() && hint.is_none() {
             // The running counts belong to the primary.
-            if let (Some(view), Some(data)) = (operation.elsewhere(), &collection.data)
-                && let Some((records, _)) = view.snapshot.counted(data.ident).map_err(storage_error)?
+            if let (Some(view), Some(data)) = (operation.standby_view(), &collection.data)
+                && let Some(remote) = view.snapshot.remote()
+                && let Some((records, _)) = remote.counts(data.ident).map_err(storage_error)?
             {
                 return Ok(window(records.max(0) as u64));
             }

@@ -5,8 +5,7 @@
 //! 1. The files of each tree are read ([`Snapshot::verify`](storage::Snapshot::verify)).
 //! 2. Every record is read, and each of its keys is looked up (`checks.rs`).
 //! 3. Every index is read (`checks.rs`). An index with exactly as many entries as found keys holds nothing else. Only
-//!    other
-//! indexes are compared in the other direction.
+//!    other indexes are compared in the other direction.
 //!
 //! Findings have MongoDB's texts, in the places of MongoDB's reply.
 

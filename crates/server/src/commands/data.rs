@@ -11,7 +11,7 @@ use base::bson::Document;
 use base::{Error, Namespace, Result, err};
 use database::language::Interrupt;
 use database::language::{Collation, Context};
-use database::{Acknowledged, Among, Committed, Elsewhere, Hint, Operation, Position, Reached, Scope};
+use database::{Acknowledged, Among, Committed, Hint, Operation, Position, Reached, Scope, StandbyRead};
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -249,8 +249,8 @@ impl Call<'_> {
             }
             _ => {}
         }
-        let asked = Elsewhere { after: concern.after, among };
-        if !has_tags && self.server.database.read_elsewhere(operation, asked)? {
+        let asked = StandbyRead { after: concern.after, among };
+        if !has_tags && self.server.database.read_standby(operation, asked)? {
             return Ok(());
         }
         // No member has tags. Tags restrict only secondaries, except for `nearest`.

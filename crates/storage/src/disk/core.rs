@@ -13,8 +13,8 @@ use super::control::Control;
 use super::files::File;
 use super::journal::{Appender, Journal};
 use super::keeper::Desk;
-use super::record::Encoded;
 use super::state::{Freeze, State, Table};
+use crate::record::Encoded;
 use crate::{Batch, Error, Position, Result};
 
 /// Number of operations above which a batch is applied to a copy of the state, so that readers do not wait.

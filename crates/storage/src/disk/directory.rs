@@ -13,7 +13,7 @@ use super::state::State;
 use super::{
     Backup, CHANGES_SHARE, DiskOptions, Since, SystemFiles, archive, base, of_state, ownership, recovery,
 };
-use crate::{Batch, Engine, Error, Ident, Position, Result, Snapshot, Statistics};
+use crate::{Batch, Engine, Error, Ident, Journaling, Position, Result, Snapshot, Statistics};
 use parking_lot::Mutex;
 use std::any::Any;
 use std::hash::{BuildHasher, Hasher, RandomState};
@@ -238,18 +238,6 @@ impl Engine for Still {
         self.latest.lock().time
     }
 
-    fn wait_journaled(&self, _: Position) -> Result<()> {
-        Ok(())
-    }
-
-    fn durable(&self) -> Position {
-        Position(self.latest.lock().position)
-    }
-
-    fn when_durable(&self, _: Arc<dyn Fn() + Send + Sync>) {}
-
-    fn sync_soon(&self) {}
-
     fn backup(&self, since: Option<Since>, covers: u64) -> Result<Backup> {
         // Syncs data that the writing process left to the system: a crash must not remove what a backup contains.
         for number in self.segments.list()? {
@@ -258,10 +246,6 @@ impl Engine for Still {
             sync.map_err(|error| during("syncing", &path, error))?;
         }
         of_state(Arc::clone(&self.found), &self.segments, self.archive.as_deref(), since, covers)
-    }
-
-    fn has_journal(&self) -> bool {
-        true
     }
 
     fn name(&self) -> &'static str {
@@ -277,5 +261,23 @@ impl Engine for Still {
             commits: self.commits.load(Ordering::Relaxed),
             ..Statistics::default()
         }
+    }
+}
+
+impl Journaling for Still {
+    fn wait_journaled(&self, _: Position) -> Result<()> {
+        Ok(())
+    }
+
+    fn durable(&self) -> Position {
+        Position(self.latest.lock().position)
+    }
+
+    fn when_durable(&self, _: Arc<dyn Fn() + Send + Sync>) {}
+
+    fn sync_soon(&self) {}
+
+    fn has_journal(&self) -> bool {
+        true
     }
 }

@@ -1,6 +1,6 @@
 //! Latency of syncs: a concurrent histogram with percentiles.
 
-use crate::engine::SYNC_SPANS;
+use crate::SYNC_SPANS;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 

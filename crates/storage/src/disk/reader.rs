@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use super::files::File;
 use super::journal::{SEGMENT_HEADER_BYTES, Segments, during};
-use super::record::{Frame, HEADER_BYTES, Header, MARK_BEGINS};
+use crate::record::{Frame, HEADER_BYTES, Header, MARK_BEGINS};
 use crate::{Error, Result};
 
 /// Size of a chunk.

@@ -6,8 +6,7 @@
 //!
 //! - A later frame says that the frame was durable.
 //! - Valid frames follow, without a block of zeros between. A lost write leaves a whole block of zeros, or zeros at the
-//!   end of
-//! the block in which the frame begins.
+//!   end of the block in which the frame begins.
 //!
 //! Recovery also fails if the journal ends before the synced mark (`mark.rs`).
 

@@ -19,7 +19,8 @@ use super::{Bounds, Compression, DiskEngine, DiskOptions};
 use crate::testing::Checked;
 use crate::testing::{FaultyFiles, Loss};
 use crate::{
-    Batch, Direction, Durability, Engine, Error, Ident, Key, MemoryEngine, Op, Range, Result, Snapshot, Value,
+    Batch, Direction, Durability, Engine, Error, Ident, Journaling, Key, MemoryEngine, Op, Range, Result,
+    Snapshot, Value,
 };
 
 const IDENTS: u64 = 5;

@@ -5,7 +5,7 @@
 //! of the trees.
 
 use super::node::{Leaf, Node, Tree};
-use crate::differences::alike;
+use crate::engine::alike;
 use crate::{Difference, Differences, Key, Result, Value};
 use std::cmp::Ordering;
 use std::sync::Arc;
@@ -196,7 +196,7 @@ fn height<V>(root: &Node<V>) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::differences::merged;
+    use crate::engine::merged;
     use crate::{Batch, Engine, Ident, MemoryEngine};
     use proptest::prelude::*;
 

@@ -11,7 +11,7 @@ use proptest::prelude::*;
 use super::node::LEAF_MAX;
 use super::{LARGE, MemoryEngine, Tree};
 use crate::testing::Checked;
-use crate::{Batch, Cursor, Direction, Engine, Error, Ident, Key, Op, Range, Snapshot, Value};
+use crate::{Batch, Cursor, Direction, Engine, Error, Ident, Journaling, Key, Op, Range, Snapshot, Value};
 
 type Model = BTreeMap<Vec<u8>, u32>;
 type Entries = Vec<(Vec<u8>, u32)>;

@@ -16,7 +16,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use parking_lot::Mutex;
 
-use crate::differences::merged;
+use crate::engine::merged;
 use crate::{
     Batch, Cursor, Damage, Difference, Differences, Direction, Engine, Error, Ident, Key, Op, Position,
     Range, Result, Snapshot, Value,
@@ -323,7 +323,7 @@ impl Differences for CheckedDifferences {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::MemoryEngine;
+    use crate::{Journaling as _, MemoryEngine};
 
     const TREE: Ident = Ident(1);
 

@@ -10,8 +10,8 @@
 
 use crate::bytes::Text;
 use crate::{
-    Batch, Cursor, Damage, Direction, Engine, Ident, Lent, Op, Position, Range, Result, Snapshot, Statistics,
-    Value, WorkingSet,
+    Batch, Cursor, Damage, Direction, Engine, Ident, Journaling, Lent, Op, Position, Range, Result, Snapshot,
+    Statistics, Value, WorkingSet,
 };
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
@@ -61,15 +61,6 @@ impl<A: Engine, B: Engine> Engine for Mirror<A, B> {
         Ok(a)
     }
 
-    fn wait_journaled(&self, position: Position) -> Result<()> {
-        let b = self.positions.lock().get(&position).copied();
-        let a = self.a.wait_journaled(position);
-        match b {
-            Some(b) => same("waiting for the journal", a, self.b.wait_journaled(b)),
-            None => a,
-        }
-    }
-
     fn wait_for_room(&self, go_on: &mut dyn FnMut() -> bool) -> Result<()> {
         self.a.wait_for_room(go_on)?;
         self.b.wait_for_room(go_on)
@@ -78,6 +69,33 @@ impl<A: Engine, B: Engine> Engine for Mirror<A, B> {
     fn latest_time(&self) -> u64 {
         let _together = self.positions.lock();
         same("the latest time", self.a.latest_time(), self.b.latest_time())
+    }
+
+    fn name(&self) -> &'static str {
+        "mirror"
+    }
+
+    fn statistics(&self) -> Statistics {
+        let _together = self.positions.lock();
+        let (a, b) = (self.a.statistics(), self.b.statistics());
+        same("the bytes stored", a.bytes, b.bytes);
+        a
+    }
+
+    /// That of the first which has one.
+    fn working_set(&self) -> Option<WorkingSet> {
+        self.a.working_set().or_else(|| self.b.working_set())
+    }
+}
+
+impl<A: Engine, B: Engine> Journaling for Mirror<A, B> {
+    fn wait_journaled(&self, position: Position) -> Result<()> {
+        let b = self.positions.lock().get(&position).copied();
+        let a = self.a.wait_journaled(position);
+        match b {
+            Some(b) => same("waiting for the journal", a, self.b.wait_journaled(b)),
+            None => a,
+        }
     }
 
     /// What both have made durable.
@@ -106,22 +124,6 @@ impl<A: Engine, B: Engine> Engine for Mirror<A, B> {
     /// Whether either has one.
     fn has_journal(&self) -> bool {
         self.a.has_journal() || self.b.has_journal()
-    }
-
-    fn name(&self) -> &'static str {
-        "mirror"
-    }
-
-    fn statistics(&self) -> Statistics {
-        let _together = self.positions.lock();
-        let (a, b) = (self.a.statistics(), self.b.statistics());
-        same("the bytes stored", a.bytes, b.bytes);
-        a
-    }
-
-    /// That of the first which has one.
-    fn working_set(&self) -> Option<WorkingSet> {
-        self.a.working_set().or_else(|| self.b.working_set())
     }
 }
 

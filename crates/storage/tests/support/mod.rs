@@ -23,25 +23,25 @@ pub use faulty::{FaultyFiles, Loss};
 pub use mirror::{Describe, Emit, Mirror};
 pub use shared::Shared;
 
-use crate::{Batch, Compression, Result, disk};
+use crate::{Batch, Compression, Result, disk, record};
 
 /// The bytes of a batch as they stand in a frame of the journal, behind its header.
 ///
 /// Fails with `Full` if there are more than a frame may have.
 pub fn journal_batch(batch: &Batch) -> Result<Vec<u8>> {
-    disk::batch_bytes(batch)
+    record::batch_bytes(batch)
 }
 
 /// The batch in such bytes; `None` if they make no sense.
 pub fn read_journal_batch(bytes: &[u8]) -> Option<Batch> {
-    disk::batch_of(bytes)
+    record::batch_of(bytes)
 }
 
 /// A segment of the journal with other frames behind its header, whose checksums are made right.
 pub fn with_frames(segment: &mut Vec<u8>, frames: &[u8]) {
     segment.truncate(disk::SEGMENT_HEADER_BYTES);
     segment.extend(frames);
-    disk::seal(segment.get_mut(disk::SEGMENT_HEADER_BYTES..).unwrap_or_default());
+    record::seal(segment.get_mut(disk::SEGMENT_HEADER_BYTES..).unwrap_or_default());
 }
 
 /// The frames of a segment.

@@ -1,4 +1,4 @@
-//! A store as one that is far away would be: every call is counted and takes a while.
+//! A store with round trips: every call is counted and takes a while.
 //!
 //! Several of them may share one [`Local`], each with a database of its own, as several processes share a
 //! remote store: nothing that the databases must agree on may then lie in one of them. What others have done to
@@ -9,7 +9,8 @@ use crate::store::{
     Local, Outcome, Owner, ReadViews, Refusal, Replication, Sight, Store,
 };
 use crate::{
-    Cursor, Direction, Engine, Error, Ident, Lent, Position, Range, Result, Snapshot, Value, mutant,
+    Cursor, Direction, Engine, Error, Hints, Ident, Lent, Position, Range, RemoteHints, Result, Snapshot,
+    Value, mutant,
 };
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -325,6 +326,22 @@ impl Snapshot for CountedSnapshot {
 
     fn contains(&self, ident: Ident) -> Result<bool> {
         self.ask()?.contains(ident)
+    }
+
+    fn remote(&self) -> Option<&dyn RemoteHints> {
+        Some(self)
+    }
+}
+
+impl RemoteHints for CountedSnapshot {
+    fn scan_hinted(
+        &self,
+        ident: Ident,
+        range: Range,
+        _: Hints,
+        direction: Direction,
+    ) -> Result<Box<dyn Cursor>> {
+        self.scan(ident, range, direction)
     }
 
     fn confirm(&self) -> Result<()> {

@@ -8,13 +8,12 @@ use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use super::Since;
-use super::trail::{Kind, Part};
+use super::trail::Part;
 use crate::disk::directory::LOCK_FILE;
 use crate::disk::files::{File, Files};
 use crate::disk::journal::during;
 use crate::disk::ownership;
-use crate::{Error, Result};
+use crate::{Error, Kind, Result, Since};
 
 /// The file that marks a directory of backups, and names its format version.
 const FORMAT_FILE: &str = "vellum.backup";

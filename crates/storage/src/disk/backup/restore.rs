@@ -8,15 +8,15 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::chain::BackupDirectory;
-use super::trail::{Kind, Next, Part, Source, Trail, gap};
+use super::trail::{Next, Part, Source, Trail, gap};
 use crate::disk::directory::{BASE_FILE, Directory, FORMAT_FILE, JOURNAL_DIRECTORY, LOCK_FILE, RESTORING};
 use crate::disk::files::Files;
 use crate::disk::journal::{Segments, during};
 use crate::disk::reader::Reader;
-use crate::disk::record::Frame;
 use crate::disk::swap::{self, Places};
 use crate::disk::{DiskEngine, DiskOptions, archive, ownership};
-use crate::{Batch, Durability, Engine, Error, Result};
+use crate::record::Frame;
+use crate::{Batch, Durability, Engine, Error, Kind, Result};
 
 /// Source and target of a restore.
 #[derive(Debug, Clone)]

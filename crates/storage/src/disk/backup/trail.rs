@@ -14,6 +14,7 @@
 use crate::disk::files::Files;
 use crate::disk::journal::{SEGMENT_HEADER_BYTES, during};
 use crate::disk::reader::Reader;
+use crate::engine::{END_BYTES, End, HEAD_BYTES, Head, Kind};
 use crate::{Error, Result};
 use std::collections::VecDeque;
 use std::io::ErrorKind;
@@ -231,53 +232,6 @@ impl Reader {
     }
 }
 
-/// Magic of the header and of the trailer.
-const BEGIN: [u8; 8] = *b"VellumB\n";
-const END: [u8; 8] = *b"VellumE\n";
-const VERSION: u32 = 1;
-pub(super) const HEAD_BYTES: usize = 8 + 4 + 4 + 8 + 8 + 4;
-pub(super) const END_BYTES: usize = 8 + 8 + 8 + 8 + 8 + 4;
-
-/// Kind of a backup part.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Kind {
-    /// The state of one moment.
-    Full,
-    /// The commits since the previous part.
-    Changes,
-}
-
-impl Kind {
-    /// Returns the extension of its file name.
-    pub fn name(self) -> &'static str {
-        match self {
-            Kind::Full => "full",
-            Kind::Changes => "changes",
-        }
-    }
-}
-
-/// Header of a part.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Head {
-    pub(super) kind: Kind,
-    /// Id of the data directory.
-    pub(super) id: u64,
-    /// Position before its first commit.
-    pub(super) from: u64,
-}
-
-/// The end of a part.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct End {
-    /// Position of the last commit.
-    pub position: u64,
-    /// Greatest cluster time of any commit.
-    pub time: u64,
-    /// Cluster time up to which the part is complete.
-    pub covers: u64,
-}
-
 /// A complete part in a file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Part {
@@ -297,78 +251,6 @@ pub struct Part {
     pub bytes: u64,
     /// Path of the file.
     pub path: PathBuf,
-}
-
-impl Head {
-    /// Encodes the header.
-    pub(super) fn bytes(&self) -> [u8; HEAD_BYTES] {
-        let mut bytes = [0; HEAD_BYTES];
-        let kind: u32 = match self.kind {
-            Kind::Full => 1,
-            Kind::Changes => 2,
-        };
-        bytes[..8].copy_from_slice(&BEGIN);
-        bytes[8..12].copy_from_slice(&VERSION.to_le_bytes());
-        bytes[12..16].copy_from_slice(&kind.to_le_bytes());
-        bytes[16..24].copy_from_slice(&self.id.to_le_bytes());
-        bytes[24..32].copy_from_slice(&self.from.to_le_bytes());
-        let checksum = crc32c::crc32c(&bytes[..32]);
-        bytes[32..].copy_from_slice(&checksum.to_le_bytes());
-        bytes
-    }
-
-    /// Decodes the header. Errors say what is wrong with it.
-    fn read(bytes: &[u8; HEAD_BYTES]) -> std::result::Result<Self, String> {
-        let (fields, checksum) = bytes.split_at(32);
-        if fields.get(..8) != Some(&BEGIN) || checksum != crc32c::crc32c(fields).to_le_bytes() {
-            return Err("doesn't begin as a part of a backup does".to_string());
-        }
-        if let Some(other) = word(fields, 8).filter(|version| *version != VERSION) {
-            return Err(format!(
-                "has version {other}, and this version of Vellum reads version {VERSION} alone"
-            ));
-        }
-        let kind = match word(fields, 12) {
-            Some(1) => Kind::Full,
-            Some(2) => Kind::Changes,
-            _ => return Err("is of a kind that this version of Vellum doesn't know".to_string()),
-        };
-        let (id, from) = (number(fields, 16).unwrap_or_default(), number(fields, 24).unwrap_or_default());
-        Ok(Head { kind, id, from })
-    }
-}
-
-impl End {
-    /// Encodes the trailer.
-    pub(super) fn bytes(&self, frames: u64) -> [u8; END_BYTES] {
-        let mut bytes = [0; END_BYTES];
-        bytes[..8].copy_from_slice(&END);
-        let numbers = [self.position, self.time, self.covers, frames];
-        for (field, number) in bytes[8..40].chunks_exact_mut(8).zip(numbers) {
-            field.copy_from_slice(&number.to_le_bytes());
-        }
-        let checksum = crc32c::crc32c(&bytes[..40]);
-        bytes[40..].copy_from_slice(&checksum.to_le_bytes());
-        bytes
-    }
-
-    /// Decodes the trailer: the end and the number of frames. `None` if the part is incomplete.
-    fn read(bytes: &[u8; END_BYTES]) -> Option<(Self, u64)> {
-        let (fields, checksum) = bytes.split_at(40);
-        if fields.get(..8) != Some(&END) || checksum != crc32c::crc32c(fields).to_le_bytes() {
-            return None;
-        }
-        let (position, time) = (number(fields, 8)?, number(fields, 16)?);
-        Some((End { position, time, covers: number(fields, 24)? }, number(fields, 32)?))
-    }
-}
-
-fn word(bytes: &[u8], at: usize) -> Option<u32> {
-    Some(u32::from_le_bytes(*bytes.get(at..)?.first_chunk()?))
-}
-
-fn number(bytes: &[u8], at: usize) -> Option<u64> {
-    Some(u64::from_le_bytes(*bytes.get(at..)?.first_chunk()?))
 }
 
 impl Part {

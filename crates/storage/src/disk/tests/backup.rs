@@ -1,9 +1,10 @@
 //! Backups, archives and restores of a scripted workload: to each point in time, interrupted at each step, with missing
 //! or damaged data reported.
 
-use super::super::{ArchiveOptions, BackupDirectory, Files, Kind, Restore, Restored, Still, restore};
+use super::super::{ArchiveOptions, BackupDirectory, Files, Restore, Restored, Still, restore};
 use super::crash::{batches, states, time_of};
 use super::*;
+use crate::Kind;
 
 const BACKUP: &str = "/backup";
 const ARCHIVE: &str = "/archive";

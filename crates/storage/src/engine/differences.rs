@@ -1,6 +1,7 @@
 //! Differences of two trees of one state.
 
-use crate::{Cursor, Direction, Ident, Key, Range, Result, Snapshot, Value};
+use super::{Cursor, Snapshot};
+use crate::{Direction, Ident, Key, Range, Result, Value};
 use std::cmp::Ordering;
 
 /// Number of equal entries between two interrupt checks.

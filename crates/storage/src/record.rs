@@ -11,11 +11,11 @@ use std::collections::HashMap;
 use crate::{Batch, Error, Ident, Key, Op, Result, Value};
 
 /// Common start of the marks of all frame versions; the last byte is the version.
-pub(super) const MARK_BEGINS: [u8; 3] = *b"VJR";
+pub(crate) const MARK_BEGINS: [u8; 3] = *b"VJR";
 /// First bytes of every frame.
 const MARK: [u8; 4] = *b"VJR2";
 /// Length of mark, batch length, position, durable position, time, checksum.
-pub(super) const HEADER_BYTES: usize = 4 + FIELD_BYTES + 4;
+pub(crate) const HEADER_BYTES: usize = 4 + FIELD_BYTES + 4;
 const FIELD_BYTES: usize = 4 + 8 + 8 + 8;
 
 const PUT: u8 = 1;
@@ -32,7 +32,7 @@ const SHARED_BYTES: usize = 32;
 const FEW: usize = 16;
 
 /// An encoded batch. Its frame lacks the fields that are known only in the order of commits.
-pub(super) struct Encoded {
+pub(crate) struct Encoded {
     /// Space for the header, then the batch.
     bytes: Vec<u8>,
     /// Checksum of the batch alone.
@@ -42,7 +42,7 @@ pub(super) struct Encoded {
 
 impl Encoded {
     /// Encodes a batch. This slow part runs outside of any lock.
-    pub(super) fn new(batch: &Batch) -> Result<Self> {
+    pub(crate) fn new(batch: &Batch) -> Result<Self> {
         let mut bytes = Vec::with_capacity(HEADER_BYTES + batch.ops().iter().map(length).sum::<usize>());
         bytes.resize(HEADER_BYTES, 0);
         let mut seen = Seen::new(batch);
@@ -60,7 +60,7 @@ impl Encoded {
     }
 
     /// Completes the header and returns the whole frame.
-    pub(super) fn frame(&mut self, position: u64, durable: u64) -> &[u8] {
+    pub(crate) fn frame(&mut self, position: u64, durable: u64) -> &[u8] {
         let numbers = [position, durable, self.time];
         let header = header(self.bytes.len() - HEADER_BYTES, numbers, self.checksum);
         if let Some(room) = self.bytes.first_chunk_mut() {
@@ -85,7 +85,7 @@ fn header(len: usize, numbers: [u64; 3], checksum: u32) -> [u8; HEADER_BYTES] {
 }
 
 /// The header of a frame, valid or not.
-pub(super) struct Header {
+pub(crate) struct Header {
     position: u64,
     durable: u64,
     time: u64,
@@ -99,7 +99,7 @@ pub(super) struct Header {
 
 impl Header {
     /// Parses the header at the start of the bytes; `None` without a mark.
-    pub(super) fn read(bytes: &[u8]) -> Option<Self> {
+    pub(crate) fn read(bytes: &[u8]) -> Option<Self> {
         let (fields, rest) = bytes.strip_prefix(&MARK)?.split_first_chunk::<FIELD_BYTES>()?;
         Some(Header {
             position: number(fields, 4)?,
@@ -112,12 +112,12 @@ impl Header {
     }
 
     /// Returns the length of the whole frame.
-    pub(super) fn frame_len(&self) -> usize {
+    pub(crate) fn frame_len(&self) -> usize {
         HEADER_BYTES + self.len
     }
 
     /// Returns true if the header belongs to a batch with this checksum.
-    pub(super) fn seals(&self, batch: u32) -> bool {
+    pub(crate) fn seals(&self, batch: u32) -> bool {
         self.expected == crc32c::crc32c_append(batch, &self.fields).to_le_bytes()
     }
 }
@@ -138,10 +138,10 @@ pub(crate) fn seal(mut bytes: &mut [u8]) {
 }
 
 /// A valid frame.
-pub(super) struct Frame<'a> {
-    pub(super) position: u64,
+pub(crate) struct Frame<'a> {
+    pub(crate) position: u64,
     /// Durable position at the time of its writing.
-    pub(super) durable: u64,
+    pub(crate) durable: u64,
     /// Cluster time of the batch.
     time: u64,
     batch: &'a [u8],
@@ -150,7 +150,7 @@ pub(super) struct Frame<'a> {
 
 impl<'a> Frame<'a> {
     /// Returns the frame at the start of the bytes; `None` if it is incomplete or invalid.
-    pub(super) fn read(bytes: &'a [u8]) -> Option<Self> {
+    pub(crate) fn read(bytes: &'a [u8]) -> Option<Self> {
         let header = Header::read(bytes)?;
         let batch = bytes.get(HEADER_BYTES..header.frame_len())?;
         let Header { position, durable, time, .. } = header;
@@ -159,17 +159,17 @@ impl<'a> Frame<'a> {
     }
 
     /// Returns the length of the whole frame.
-    pub(super) fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         self.len
     }
 
     /// Returns the cluster time of the batch; 0 for none.
-    pub(super) fn time(&self) -> u64 {
+    pub(crate) fn time(&self) -> u64 {
         self.time
     }
 
     /// Decodes the batch; `None` for invalid bytes, which a correct checksum nearly excludes.
-    pub(super) fn decode(&self) -> Option<Batch> {
+    pub(crate) fn decode(&self) -> Option<Batch> {
         let mut batch = decode(self.batch)?;
         batch.set_time(self.time);
         Some(batch)

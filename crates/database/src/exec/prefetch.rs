@@ -1,0 +1,161 @@
+//! Hints to a store with round trips: which entries a plan reads, and which records it fetches.
+//!
+//! A store in this process takes no hints. One call when a cursor opens finds that out.
+
+use super::bounds::{KeyBounds, Place};
+use super::{Scan, Surroundings};
+use crate::keys::{IndexEntry, RecordId};
+use crate::storage_error;
+use base::Result;
+use std::collections::VecDeque;
+use storage::{Cursor, Direction, Hints, Ident, IsWanted, Range, Snapshot, Value};
+
+/// How many documents a [`ReadAhead`] reads in one round trip.
+const AHEAD: usize = 100;
+
+/// What the stage above an index scan reads of the records.
+#[derive(Clone, Copy, Default)]
+pub(super) struct Prefetch {
+    /// Whether it reads them.
+    pub(super) records: bool,
+    /// The number of records after which it probably ends; zero if that is unknown.
+    pub(super) limit: u64,
+}
+
+impl Prefetch {
+    /// The prefetch below a stage that skips so many records.
+    pub(super) fn below_skip(self, skip: u64) -> Prefetch {
+        let limit = if self.limit > 0 { self.limit.saturating_add(skip) } else { 0 };
+        Prefetch { limit, ..self }
+    }
+
+    /// The prefetch of one of several scans.
+    pub(super) fn of_several(self) -> Prefetch {
+        Prefetch { limit: 0, ..self }
+    }
+}
+
+impl Surroundings {
+    /// The cursor of a scan over a range, in which the bounds decide if it holds other keys, too.
+    pub(super) fn cursor(
+        &self,
+        scan: &Scan,
+        range: Range,
+        bounds: Option<&KeyBounds>,
+        prefetch: Prefetch,
+    ) -> Result<Box<dyn Cursor>> {
+        let (ident, direction) = (scan.access.index.ident, direction(scan.forward));
+        let cursor = match self.snapshot.remote() {
+            None => self.snapshot.scan(ident, range, direction),
+            Some(remote) => remote.scan_hinted(ident, range, self.hints(scan, bounds, prefetch), direction),
+        };
+        cursor.map_err(storage_error)
+    }
+
+    /// The cursors of several scans in one direction.
+    pub(super) fn cursors<'s>(
+        &self,
+        scans: impl Iterator<Item = (&'s Scan, Range, Option<&'s KeyBounds>)>,
+        prefetch: Prefetch,
+    ) -> Result<Vec<Box<dyn Cursor>>> {
+        let Some(remote) = self.snapshot.remote() else {
+            return scans.map(|(scan, range, bounds)| self.cursor(scan, range, bounds, prefetch)).collect();
+        };
+        let mut forward = true;
+        let hinted = |(scan, range, bounds): (&Scan, Range, Option<&KeyBounds>)| {
+            forward = scan.forward;
+            (scan.access.index.ident, range, self.hints(scan, bounds, prefetch.of_several()))
+        };
+        let scans = scans.map(hinted).collect();
+        remote.scan_together(scans, direction(forward)).map_err(storage_error)
+    }
+
+    fn hints(&self, scan: &Scan, bounds: Option<&KeyBounds>, prefetch: Prefetch) -> Hints {
+        let unique = scan.access.index.spec.unique;
+        // A scan that seeks behind a key it has yielded no longer stands at the entry that names the record.
+        let records = (prefetch.records && scan.first_of == 0).then_some((self.records, unique));
+        let hints = Hints { prefetch_records: records, ..Hints::default() };
+        if bounds.is_none() && scan.filter.is_none() {
+            return Hints { limit: (prefetch.limit > 0).then_some(prefetch.limit), ..hints };
+        }
+        // Explain counts the keys between the ranges, as MongoDB does.
+        if self.operation.is_explained() {
+            return hints;
+        }
+        let ranges = bounds.and_then(|bounds| bounds.listed(scan.forward));
+        let within = bounds.filter(|_| ranges.is_none()).map(KeyBounds::another);
+        let chooses = within.is_some() || scan.filter.is_some();
+        let is_wanted = chooses.then(|| self.is_wanted(scan, within));
+        Hints { ranges, is_wanted, ..hints }
+    }
+
+    /// Whether an entry lies within the bounds and passes the filter of a scan.
+    fn is_wanted(&self, scan: &Scan, mut within: Option<KeyBounds>) -> IsWanted {
+        let (filter, context) = (scan.filter.clone(), self.context.clone());
+        let (forward, unique) = (scan.forward, scan.access.index.spec.unique);
+        let mut is_wanted = move |key: &[u8], value: &Value| -> Result<bool> {
+            let entry = IndexEntry::from_parts(key, value, unique)?;
+            if within.as_mut().is_some_and(|within| within.place(entry.key_string, forward) != Place::Inside)
+            {
+                return Ok(false);
+            }
+            let Some((filter, covering)) = &filter else { return Ok(true) };
+            let (document, _) = covering.with_nulls(entry.key_string, entry.type_bits)?;
+            filter.matches(document.view(), &context)
+        };
+        // The scan meets the same error at this entry, and returns it.
+        Box::new(move |key, value| is_wanted(key, value).unwrap_or(true))
+    }
+}
+
+/// A cursor over the index that orders a clustered collection, for a walk that reads all records.
+pub(super) fn clustered(
+    snapshot: &dyn Snapshot,
+    (index, records): (Ident, Ident),
+    direction: Direction,
+) -> storage::Result<Box<dyn Cursor>> {
+    let hints = || Hints { prefetch_records: Some((records, true)), ..Hints::default() };
+    match snapshot.remote() {
+        None => snapshot.scan(index, Range::all(), direction),
+        Some(remote) => remote.scan_hinted(index, Range::all(), hints(), direction),
+    }
+}
+
+pub(super) fn direction(forward: bool) -> Direction {
+    if forward { Direction::Forward } else { Direction::Backward }
+}
+
+/// Reads the documents of a list of ids, many in one round trip.
+#[derive(Default)]
+pub(super) struct ReadAhead {
+    documents: VecDeque<Option<Value>>,
+    /// Whether the store returns no documents ahead.
+    is_local: bool,
+}
+
+impl ReadAhead {
+    /// The document of a record. `next` are the ids behind it.
+    ///
+    /// Errors: as [`Surroundings::fetch`].
+    pub(super) fn document(
+        &mut self,
+        around: &Surroundings,
+        id: RecordId,
+        next: impl Iterator<Item = RecordId>,
+    ) -> Result<Option<Value>> {
+        if self.documents.is_empty()
+            && !self.is_local
+            && let Some(remote) = around.snapshot.remote()
+        {
+            let ids = std::iter::once(id).chain(next.take(AHEAD - 1));
+            let keys: Vec<[u8; 8]> = ids.map(|id| id.0.to_be_bytes()).collect();
+            let keys: Vec<&[u8]> = keys.iter().map(|key| &key[..]).collect();
+            self.documents = remote.prefetch_records(around.records, &keys).map_err(storage_error)?.into();
+            self.is_local = self.documents.is_empty();
+        }
+        match self.documents.pop_front().flatten() {
+            Some(document) => Ok(Some(document)),
+            None => around.fetch(id),
+        }
+    }
+}

@@ -1,0 +1,84 @@
+//! Hints to stores with round trips. A hint never changes what a read returns.
+
+use super::Cursor;
+use crate::{Direction, Ident, Range, Result, Value};
+
+/// Whether a walk wants an entry, by its key and value.
+pub type IsWanted = Box<dyn FnMut(&[u8], &Value) -> bool + Send>;
+
+/// The parts of a cursor's range that a walk reads, in the direction of the walk. It seeks over the keys between them.
+pub trait Ranges: Send {
+    /// Moves to the first range that ends at or behind `key`, from any earlier place.
+    fn go_to(&mut self, key: &[u8]);
+
+    /// The next range, which may begin before that key; `None` at the end, and ever after.
+    fn next_range(&mut self) -> Option<Range>;
+}
+
+/// The hints for one cursor, which has not begun.
+#[derive(Default)]
+pub struct Hints {
+    /// The tree of the records that the entries of an index name, and whether the index is unique. A page of entries
+    /// carries their records. The record's key is the first eight bytes of the value in a unique index, else the
+    /// last eight bytes of the key.
+    pub prefetch_records: Option<(Ident, bool)>,
+    /// The ranges that the walk reads; `None` is all. The cursor may leave out every other entry.
+    pub ranges: Option<Box<dyn Ranges>>,
+    /// The entries whose records the walk reads; `None` is all.
+    pub is_wanted: Option<IsWanted>,
+    /// The number of entries after which the walk probably ends.
+    pub limit: Option<u64>,
+}
+
+/// What a store with round trips offers to save them. [`Snapshot::remote`](crate::Snapshot::remote) returns it.
+pub trait RemoteHints: Send + Sync {
+    /// [`scan`](crate::Snapshot::scan) with hints.
+    fn scan_hinted(
+        &self,
+        ident: Ident,
+        range: Range,
+        hints: Hints,
+        direction: Direction,
+    ) -> Result<Box<dyn Cursor>>;
+
+    /// Several cursors in one direction. The first read of any of them reads the first page of all.
+    fn scan_together(
+        &self,
+        scans: Vec<(Ident, Range, Hints)>,
+        direction: Direction,
+    ) -> Result<Vec<Box<dyn Cursor>>> {
+        scans
+            .into_iter()
+            .map(|(ident, range, hints)| self.scan_hinted(ident, range, hints, direction))
+            .collect()
+    }
+
+    /// The values of several keys in one round trip, in the order of the keys. `None` stands for a missing key and
+    /// for a value that [`get`](crate::Snapshot::get) must read. So does every key beyond the end of the result.
+    fn prefetch_records(&self, ident: Ident, keys: &[&[u8]]) -> Result<Vec<Option<Value>>> {
+        let _ = (ident, keys);
+        Ok(Vec::new())
+    }
+
+    /// The number of documents of a collection and their bytes, by the tree of its documents, if the store keeps
+    /// these counts as part of this state.
+    fn counts(&self, ident: Ident) -> Result<Option<(i64, i64)>> {
+        let _ = ident;
+        Ok(None)
+    }
+
+    /// Checks that the catalog which came with this state belongs to it. Every read does so, and this call serves a
+    /// caller who finds in the catalog that there is nothing to read.
+    ///
+    /// Fails with `CatalogChanged`, as the reads do.
+    fn confirm(&self) -> Result<()>;
+
+    /// Whether all reads so far were of one state. A store may give up an idle state. The next read is then of a later
+    /// state, in which an index entry that was read before may name no record.
+    fn is_pinned(&self) -> bool {
+        true
+    }
+
+    /// Pins this state: a store that has to give it up fails with `SnapshotTooOld` from then on.
+    fn pin(&self) {}
+}

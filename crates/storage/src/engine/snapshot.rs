@@ -1,0 +1,93 @@
+//! The traits for reading: a snapshot of all trees, and cursors over it.
+
+use super::{Differences, RemoteHints, merged};
+use crate::{Direction, Error, Ident, Key, Lent, Range, Result, Value};
+
+/// One state of all trees, which does not change. Every call with the number of a tree fails with `NoSuchIdent` if
+/// this state has no such tree.
+pub trait Snapshot: Send + Sync {
+    /// The value under a key.
+    fn get(&self, ident: Ident, key: &[u8]) -> Result<Option<Value>>;
+
+    /// Looks up an entry of a unique index, and the record that the first eight bytes of its value name. Returns the
+    /// values of both. One round trip to a remote store.
+    ///
+    /// Fails with `Corrupted` if the record is missing.
+    fn lookup(&self, index: Ident, key: &[u8], records: Ident) -> Result<Option<(Value, Value)>> {
+        let Some(entry) = self.get(index, key)? else { return Ok(None) };
+        let record = match entry.get(..8) {
+            Some(id) => self.get(records, id)?,
+            None => None,
+        };
+        match record {
+            Some(record) => Ok(Some((entry, record))),
+            None => Err(Error::Corrupted("an index names a record that isn't there".to_string())),
+        }
+    }
+
+    /// [`lookup`](Self::lookup) as the only read of this state. A remote store need not keep the state then, and a
+    /// later read may be of a later state.
+    fn lookup_alone(&self, index: Ident, key: &[u8], records: Ident) -> Result<Option<(Value, Value)>> {
+        self.lookup(index, key, records)
+    }
+
+    /// A cursor over the entries of a range. It outlives the snapshot.
+    fn scan(&self, ident: Ident, range: Range, direction: Direction) -> Result<Box<dyn Cursor>>;
+
+    /// The differences of two trees; `None` stands for an empty tree. They outlive the snapshot. The time is that of a
+    /// scan of both trees, except that forks of one tree may share parts that are skipped.
+    fn differences(&self, before: Option<Ident>, after: Option<Ident>) -> Result<Box<dyn Differences>> {
+        merged(self, before, after)
+    }
+
+    /// How many entries a tree has.
+    fn entries(&self, ident: Ident) -> Result<u64>;
+
+    /// The lengths of all keys and values in a tree.
+    fn bytes(&self, ident: Ident) -> Result<u64>;
+
+    /// Whether there is a tree of that number.
+    fn contains(&self, ident: Ident) -> Result<bool>;
+
+    /// Reads everything that files hold of a tree, also what later changes hide, and returns the damage. Without files
+    /// there is none. The call ends early once `go_on` returns false.
+    fn verify(&self, ident: Ident, go_on: &mut dyn FnMut() -> bool) -> Result<Vec<Damage>> {
+        let _ = go_on;
+        match self.contains(ident)? {
+            true => Ok(Vec::new()),
+            false => Err(Error::NoSuchIdent(ident)),
+        }
+    }
+
+    /// The hints that a store with round trips takes. `None` for a store in this process.
+    fn remote(&self) -> Option<&dyn RemoteHints> {
+        None
+    }
+}
+
+/// A place where the stored bytes are not the bytes that were written.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Damage {
+    /// The key whose entry is damaged, if it is as small as that.
+    pub key: Option<Key>,
+    /// What is wrong, and where.
+    pub what: String,
+}
+
+/// A walk over the entries of a range: each once, in the order of their keys or the reverse.
+pub trait Cursor: Send {
+    /// The next entry, borrowed until the next call; `None` at the end, and ever after.
+    fn next(&mut self) -> Result<Option<(&[u8], Lent<'_>)>>;
+
+    /// Moves in the direction of the walk to the entry at `key`, or to the first entry behind it. Does nothing if the
+    /// cursor has passed the key. Cheap if the key is near.
+    fn seek(&mut self, key: &[u8]) -> Result<()>;
+
+    /// The record that the last entry names, once, if the cursor was opened with
+    /// [`Hints::prefetch_records`](crate::Hints::prefetch_records) and its page carried the record.
+    ///
+    /// Fails as [`next`](Self::next) does.
+    fn prefetched_record(&mut self) -> Result<Option<Value>> {
+        Ok(None)
+    }
+}
