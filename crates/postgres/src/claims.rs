@@ -111,8 +111,15 @@ impl Claims {
                     wanted.push((*tree, key));
                 }
                 Claim::Key(..) => {}
-                // The prefix is a key that no entry has. A lock on it covers all keys that begin with it.
+                // The prefix is a key that no entry has. A lock on it covers all keys that begin with it. Commits that
+                // expect no such key take the other lock.
                 Claim::Under(tree, prefix) => {
+                    let short = stored(prefix);
+                    let params = [Param::Int(ident(*tree)), Param::Bytes(&short)];
+                    let locked = open.session.run(&front.statements.claim_prefix, &params);
+                    if !matches!(Attempt::of(locked).map_err(failed)?, Attempt::Done(_)) {
+                        return Ok(Err(Refusal::Changed));
+                    }
                     let (was_there, is_same) = claim.compare(sight, &front.snapshot())?;
                     if !is_same || was_there {
                         return Ok(Err(Refusal::Changed));

@@ -101,6 +101,9 @@ statements! {
     share_fence => "select pg_advisory_xact_lock_shared(FENCE)",
     /// Locks keys for a transaction. Inserts rows without a value for absent keys.
     claim => "select SCHEMA.claim($1::int8[], $2::bytea[], $3::bytea[])",
+    /// Takes the lock that `apply` takes before it looks for keys with this prefix.
+    claim_prefix =>
+        "select pg_advisory_xact_lock(hashtextextended(encode($2::bytea, 'hex'), $1::int8 # FENCE))::text",
     /// Locks the generations of collections against changes of the catalog.
     hold => "select SCHEMA.hold($1::int8[], $2::int8[])",
     /// Deletes the remaining rows without a value.
