@@ -420,3 +420,20 @@ impl PostgresStore {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::front::Limits;
+    use crate::testing::Cluster;
+
+    #[test]
+    fn the_store_keeps_the_contract() {
+        let Some(cluster) = Cluster::start().unwrap() else { return };
+        for (schema, log) in [("contract", None), ("contract_without_log", Some(0))] {
+            let config = cluster.config().unwrap();
+            let store = PostgresStore::open(config, schema, Limits::default(), log).unwrap();
+            storage::testing::check_store(&store);
+        }
+    }
+}

@@ -5,6 +5,8 @@
 //! that each step wrote. Both are ordinary [`Engine`](crate::Engine)s, so the layers above run on them
 //! unchanged. [`Checked`] asserts what the traits promise; debug builds of the server run on it.
 //!
+//! [`check_engine`] and [`check_store`] are the contracts of the traits as suites, which every engine and store passes.
+//!
 //! Debug builds have this module. A release build has it with the feature `testing` alone.
 //!
 //! The parsers of what files hold, past the checksums that bytes drawn at random never have: for fuzzing.
@@ -15,6 +17,7 @@ mod explore;
 pub(crate) mod faulty;
 mod mirror;
 mod shared;
+mod suite;
 
 pub use contract::Checked;
 #[cfg(feature = "shuttle")]
@@ -22,6 +25,7 @@ pub use explore::{explore, fails};
 pub use faulty::{FaultyFiles, Loss};
 pub use mirror::{Describe, Emit, Mirror};
 pub use shared::Shared;
+pub use suite::{check_engine, check_store};
 
 use crate::{Batch, Compression, Result, disk, record};
 
