@@ -271,6 +271,7 @@ codes! {
     TransactionTooLargeForCache = 388,
     ReauthenticationRequired = 391,
     ResourceExhausted = 402,
+    QueryRejectedBySettings = 411,
     SocketException = 9001,
     CannotGrowDocumentInCappedNamespace = 10003,
     LegacyNotPrimary = 10058,

@@ -65,7 +65,7 @@ pub use history::View;
 pub use kept_plans::{IndexFilter, IndexFilters};
 pub use memory::OPERATION_MEMORY;
 pub use open_transaction::OpenTransaction;
-pub use operation::{BlockingHook, Operation, Progress};
+pub use operation::{BlockingHook, IndexHint, Operation, Progress, QuerySettings};
 pub use plan::{Hint, Read};
 pub use plan_cache::ShapeRequest;
 pub use read::{AggregateRequest, FindRequest, MeasuredRange, ServerSource, Sources};
@@ -88,6 +88,7 @@ pub mod language {
     pub use query::matcher::{Matcher, mentions_expr};
     pub use query::pipeline::{Asker, CollStats, External, Inputs, Resource, StageDefinition};
     pub use query::pipeline::{first_stage, from_documents, stages_of};
+    pub use query::query_shape;
     pub use query::{Arena, Collation, Context, Interrupt, Projection, SortPattern, Update};
 }
 

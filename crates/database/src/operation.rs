@@ -5,7 +5,8 @@ use crate::history::View;
 use crate::index::Index;
 use crate::memory::{Account, Shared};
 use crate::open_transaction::OpenTransaction;
-use base::{Error, ErrorCode, Result, err};
+use base::bson::DocumentBuf;
+use base::{Error, ErrorCode, Namespace, Result, err};
 use parking_lot::Mutex;
 use query::Interrupt;
 #[cfg(debug_assertions)]
@@ -19,6 +20,26 @@ use storage::cpu_slice::{self, CpuSlice};
 /// Runs work that may take long, without blocking other users of the thread. Set by the owner of
 /// the threads.
 pub type BlockingHook = fn(&mut dyn FnMut());
+
+/// Settings of a query's shape, as `setQuerySettings` left them.
+#[derive(Clone, Debug)]
+pub struct QuerySettings {
+    /// The settings as explain shows them.
+    pub document: DocumentBuf,
+    /// The indexes that they allow, by collection.
+    pub index_hints: Vec<(Namespace, Vec<IndexHint>)>,
+}
+
+/// One index that query settings allow.
+#[derive(Clone, Debug, PartialEq)]
+pub enum IndexHint {
+    /// The index of this name.
+    Name(String),
+    /// Any index with this key pattern.
+    Key(DocumentBuf),
+    /// A collection scan: `{$natural: ±1}`.
+    Natural,
+}
 
 /// State of a command for all layers. Every loop checks it for termination.
 pub struct Operation {
@@ -46,6 +67,8 @@ pub struct Operation {
     way_interval: AtomicU64,
     /// True if plans that scan whole collections are refused.
     pub no_table_scan: bool,
+    /// The settings of its query shape.
+    pub query_settings: Option<Arc<QuerySettings>>,
     /// Keys examined so far, for explain and the profiler.
     pub keys_examined: AtomicI64,
     /// Documents examined so far.
@@ -171,6 +194,7 @@ impl Operation {
             way_due: AtomicU64::new(micros_now() + WAY_FIRST_MICROS),
             way_interval: AtomicU64::new(WAY_FIRST_MICROS),
             no_table_scan: false,
+            query_settings: None,
             keys_examined: AtomicI64::new(0),
             docs_examined: AtomicI64::new(0),
             plans: Mutex::default(),

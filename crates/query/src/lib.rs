@@ -19,6 +19,7 @@ pub mod matcher;
 mod metadata;
 pub mod pipeline;
 pub mod projection;
+pub mod query_shape;
 pub mod regex;
 mod row;
 pub mod sort;

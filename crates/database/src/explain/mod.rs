@@ -100,6 +100,8 @@ impl Subject<'_> {
         out.append(c"parsedQuery", &parsed);
         out.append_optional(c"collation", self.plan.read.matcher.collation().document());
         out.append(c"indexFilterSet", self.plan.filtered);
+        let settings = self.plan.query_settings().map(|settings| settings.document.view());
+        out.append_optional(c"querySettings", settings);
         out.append(c"queryHash", shape.as_str()).append(c"planCacheShapeHash", shape.as_str());
         out.append(c"planCacheKey", key.as_str()).append(c"optimizationTimeMillis", 0i32);
         for limit in [

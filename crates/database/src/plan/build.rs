@@ -9,7 +9,7 @@ use crate::exec::{Explainer, Found, NaturalOrder, Node, RecordStream, Surroundin
 use crate::history::View;
 use crate::index::Index;
 use crate::kept_plans::{Shown, Trial};
-use crate::operation::{Operation, PlanUse};
+use crate::operation::{Operation, PlanUse, QuerySettings};
 use base::bson::{Builder, DocumentBuf, Path, Type};
 use base::{Result, err};
 use query::collation::depends_on_collation;
@@ -127,18 +127,32 @@ pub(crate) fn plan(
     }
     let data = collection.data()?;
     let snapshot = view.snapshot.as_ref();
-    let index_filter = data.index_filters.find(|| shape::of_read(&read, context));
+    let trials = Trials::new(&data.kept_plans);
+    let describe = || describe(collection, &read);
+    let natural = read.sort.as_ref().and_then(|sort| sort.natural());
+    let plan_with = |indexes: &[Arc<Index>], restricted: bool| {
+        let planning = Planning { indexes, read: &read, snapshot, context, trials: &trials };
+        let hint = read.hint.as_ref().filter(|hint| is_heeded(hint, &read, restricted));
+        sources(&planning, data, hint, (near, searched), describe)
+    };
+    let hinted = match &operation.query_settings {
+        Some(settings) => planned_by_hints(hint::allowed_indexes(settings, collection), plan_with)?,
+        None => None,
+    };
+    let index_filter = match &hinted {
+        Some(_) => None,
+        None => data.index_filters.find(|| shape::of_read(&read, context)),
+    };
     let allowed: Option<Vec<Arc<Index>>> = index_filter
         .as_ref()
         .map(|filter| data.indexes.iter().filter(|index| filter.allows(index)).cloned().collect());
     let indexes = allowed.as_deref().unwrap_or(&data.indexes);
     let filtered = index_filter.is_some();
-    let trials = Trials::new(&data.kept_plans);
+    let (source, rejected, range) = match hinted {
+        Some(planned) => planned,
+        None => plan_with(indexes, filtered)?,
+    };
     let planning = Planning { indexes, read: &read, snapshot, context, trials: &trials };
-    let describe = || describe(collection, &read);
-    let natural = read.sort.as_ref().and_then(|sort| sort.natural());
-    let hint = read.hint.as_ref().filter(|hint| is_heeded(hint, &read, filtered));
-    let (source, rejected, range) = sources(&planning, data, hint, (near, searched), describe)?;
     let source = match &read.distinct {
         Some(path) if range.is_none() => planning.distinct(source, path),
         _ => source,
@@ -167,14 +181,27 @@ pub(crate) fn plan(
     Ok(Plan { read, tree, rejected, filtered, kept, trial, surroundings })
 }
 
+/// What the indexes that query settings allow lead to. Returns `None` without settings, and if only a scan that they do
+/// not allow is left: MongoDB then plans as without them.
+fn planned_by_hints(
+    allowed: Option<(Vec<Arc<Index>>, bool)>,
+    plan_with: impl FnOnce(&[Arc<Index>], bool) -> Result<Sources>,
+) -> Result<Option<Sources>> {
+    let Some((indexes, scans)) = allowed else { return Ok(None) };
+    let planned = plan_with(&indexes, true)?;
+    Ok(Some(planned).filter(|(source, ..)| scans || !matches!(source, Source::Collection { .. })))
+}
+
 /// Returns true if a hint applies. An index filter overrides hints, except for `min`, `max` and
 /// `$natural`.
 fn is_heeded(hint: &Hint, read: &Read, filtered: bool) -> bool {
     !filtered || read.min.is_some() || read.max.is_some() || matches!(hint, Hint::Natural { .. })
 }
 
-/// Returns the chosen source, the rejected sources, and the range of `min` and `max` within the
-/// index.
+/// The chosen source, the rejected ones, and the range of the index that `min` and `max` leave.
+type Sources = (Source, Vec<Source>, Option<Range>);
+
+/// Chooses the source.
 ///
 /// Errors: errors of hints and bounds.
 fn sources(
@@ -183,7 +210,7 @@ fn sources(
     hint: Option<&Hint>,
     (near, searched): (Option<(&Path, &matcher::Near)>, Option<&TextQuery>),
     describe: impl Fn() -> String + Copy,
-) -> Result<(Source, Vec<Source>, Option<Range>)> {
+) -> Result<Sources> {
     let read = planning.read;
     let natural = read.sort.as_ref().and_then(|sort| sort.natural());
     let bounded = read.min.is_some() || read.max.is_some();
@@ -346,6 +373,11 @@ impl Plan {
     /// Calls `visit` with each index that the plan reads.
     pub(crate) fn each_index(&self, mut visit: impl FnMut(&Index)) {
         self.tree.each_leaf(&mut |(_, access)| access.iter().for_each(|access| visit(&access.index)));
+    }
+
+    /// The query settings that it was planned with.
+    pub(crate) fn query_settings(&self) -> Option<&QuerySettings> {
+        self.surroundings.operation.query_settings.as_deref()
     }
 
     /// Returns true if MongoDB plans and caches each branch of the filter instead of the whole

@@ -1,8 +1,9 @@
 //! Index selection by the client: `hint`, `min` and `max`.
 
 use super::Read;
-use crate::collection::Data;
+use crate::collection::{Collection, Data};
 use crate::index::{Index, IndexSpec, KeyKind};
+use crate::operation::{IndexHint, QuerySettings};
 use base::bson::{Document, DocumentBuf, Value, equal};
 use base::{Result, err};
 use query::collation::{Collation, depends_on_collation};
@@ -80,6 +81,24 @@ impl Hint {
             _ => Err(err!(BadValue, "$natural hint must be specified as 1 or -1")),
         }
     }
+}
+
+/// The indexes that a plan over a collection may use by query settings, and whether it may scan the collection. Returns
+/// `None` if the settings leave nothing: MongoDB then plans as without them.
+pub(crate) fn allowed_indexes(
+    settings: &QuerySettings,
+    collection: &Collection,
+) -> Option<(Vec<Arc<Index>>, bool)> {
+    let (_, hints) = settings.index_hints.iter().find(|(namespace, _)| *namespace == collection.namespace)?;
+    let names = |hint: &IndexHint, spec: &IndexSpec| match hint {
+        IndexHint::Name(name) => spec.name == *name,
+        IndexHint::Key(key) => same_pattern(spec.key.view(), key.view()),
+        IndexHint::Natural => false,
+    };
+    let allows = |index: &&Arc<Index>| hints.iter().any(|hint| names(hint, &index.spec));
+    let indexes: Vec<_> = collection.data.iter().flat_map(|data| &data.indexes).filter(allows).cloned().collect();
+    let scans = hints.contains(&IndexHint::Natural);
+    (scans || !indexes.is_empty()).then_some((indexes, scans))
 }
 
 /// Returns the error for two indexes with equal keys and different collations. Only a hint by name

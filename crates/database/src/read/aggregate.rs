@@ -31,6 +31,8 @@ pub enum ServerSource<'a> {
     CurrentOp,
     /// Sessions for `$listLocalSessions` with these options.
     ListLocalSessions(Document<'a>),
+    /// The settings of query shapes, for `$querySettings`.
+    QuerySettings,
     /// Latencies of a namespace for `$collStats`.
     Latencies {
         /// The namespace.

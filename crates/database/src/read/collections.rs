@@ -183,6 +183,7 @@ impl Collections for OtherCollections {
                 self.ask_server(ServerSource::ListLocalSessions(options.view()))?
             }
             External::PlanCacheStats => database.kept_plans_stage(namespace),
+            External::QuerySettings { .. } => self.ask_server(ServerSource::QuerySettings)?,
         };
         Ok(from_documents(documents))
     }

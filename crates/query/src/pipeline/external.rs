@@ -22,6 +22,11 @@ pub enum External {
     ListLocalSessions(DocumentBuf),
     /// `$planCacheStats`.
     PlanCacheStats,
+    /// `$querySettings`.
+    QuerySettings {
+        /// Whether each document shows the query shape, too.
+        shows_shape: bool,
+    },
 }
 
 impl External {

@@ -47,6 +47,7 @@ mod parse;
 mod plan_cache_stats;
 mod planner;
 mod project;
+mod query_settings;
 mod redact;
 mod registry;
 mod replace_root;

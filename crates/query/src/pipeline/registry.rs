@@ -8,7 +8,7 @@ use super::{
     bucket, bucket_auto, change_stream, change_stream_split_large_event, coll_stats, count, current_op,
     densify, documents, facet, fill, geo_near, graph_lookup, group, index_stats, internal, limit,
     list_cluster_catalog, list_local_sessions, lookup, r#match, merge, out, plan_cache_stats, project,
-    redact, replace_root, sample, set_window_fields, skip, sort, sort_by_count, union_with, unwind,
+    query_settings, redact, replace_root, sample, set_window_fields, skip, sort, sort_by_count, union_with, unwind,
 };
 use base::bson::{Array, Element};
 use base::{Error, Result, err};
@@ -91,6 +91,11 @@ pub(crate) static STAGES: &[StageDefinition] = &[
         .needs(Rights::Collection("planCacheRead"))
         .stable(Stable::No),
     stage("$project", project::parse_project).in_streams(),
+    external("$querySettings", query_settings::parse)
+        .runs_on(RunsOn::Admin)
+        .only_read_concern("local")
+        .needs(Rights::Cluster("querySettings"))
+        .stable(Stable::No),
     refused("$queryStats").brings(Own).needs(Rights::Cluster("queryStatsRead")),
     refused("$rankFusion"),
     stage("$redact", redact::parse).in_streams(),

@@ -17,7 +17,7 @@ use crate::state::connection::ConnectionState;
 use crate::state::server::Server;
 use base::Error;
 use base::bson::{Builder, Document};
-use database::{OpenTransaction, Operation, Position};
+use database::{OpenTransaction, Operation, Position, QuerySettings};
 use std::sync::Arc;
 use std::task::Waker;
 use std::time::{Duration, Instant};
@@ -52,6 +52,8 @@ pub(crate) struct Call<'a> {
     pub(crate) reads_stream: bool,
     /// True if the cursor may return only durable changes.
     pub(crate) durable: bool,
+    /// The settings of the query's shape.
+    pub(crate) query_settings: Option<Arc<QuerySettings>>,
     /// Events that must happen before the reply is sent.
     pub(crate) hold: Option<Hold>,
 }
@@ -115,6 +117,7 @@ impl<'a> Call<'a> {
         let mut operation = self.server.database.operation(self.operation_id);
         operation.no_table_scan = self.server.parameters.no_table_scan();
         operation.limit_memory(self.server.parameters.operation_memory());
+        operation.query_settings.clone_from(&self.query_settings);
         let operation = Arc::new(operation);
         if let Some(limit) = self.arguments.max_time {
             // Time in waits counts.

@@ -44,6 +44,7 @@ pub(crate) struct Parts<'a> {
 fn aggregate(call: &mut Call<'_>) -> Result<Answer> {
     let parts = Parts::read(&mut call.fields(), call.request.database)?;
     if parts.explain {
+        call.plan_by_query_settings(call.request);
         check_explained(call.arguments.write_concern.is_some())?;
         return explain::aggregate(call, parts, Verbosity::QueryPlanner);
     }
@@ -62,6 +63,7 @@ fn aggregate(call: &mut Call<'_>) -> Result<Answer> {
     }
     let stages: Vec<_> = stages_of(parts.pipeline).map(|(stage, _)| stage).collect();
     check_rules(&stages, call.arguments.read_concern.level, call.arguments.transaction.is_some())?;
+    call.apply_query_settings()?;
     let (collation, variables) = (parts.collation.as_ref(), parts.variables);
     let scope = match parts.is_for_primary(&stages) {
         true => call.scope_to_read_here(&parts.namespace, collation, variables)?,

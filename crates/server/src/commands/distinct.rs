@@ -32,6 +32,7 @@ pub(crate) struct Parts<'a> {
 
 fn distinct(call: &mut Call<'_>) -> Result<Answer> {
     let parts = Parts::read(&mut call.fields())?;
+    call.apply_query_settings()?;
     let scope = call.scope_to_read(&parts.namespace, parts.collation.as_ref(), None)?;
     let values = call.server.database.distinct(&scope, parts.key, parts.query, parts.hint)?;
     call.reply.append_all(values.view());

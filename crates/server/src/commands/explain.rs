@@ -62,6 +62,7 @@ pub(crate) fn aggregate(
 
 fn explain_command(call: &mut Call<'_>, request: &Request<'_>, verbosity: Verbosity) -> Result<DocumentBuf> {
     let mut fields = Fields::of_command(request, is_generic);
+    call.plan_by_query_settings(request);
     match request.name() {
         "find" => explain_find(call, &mut fields, verbosity),
         "aggregate" => {

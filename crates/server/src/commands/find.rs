@@ -32,6 +32,7 @@ pub(crate) struct Parts<'a> {
 
 fn find(call: &mut Call<'_>) -> Result<Answer> {
     let parts = Parts::read(&mut call.fields())?;
+    call.apply_query_settings()?;
     let (collation, variables) = (parts.collation.as_ref(), parts.variables);
     let scope = match parts.request.tailable {
         // A tailable cursor waits for inserts, and only the primary reports them.

@@ -83,6 +83,7 @@ pub(crate) mod maintenance;
 pub(crate) mod merge_users;
 pub(crate) mod parameters;
 pub(crate) mod plan_cache;
+pub(crate) mod query_settings;
 pub(crate) mod refused;
 pub(crate) mod replication;
 pub(crate) mod replication_changes;

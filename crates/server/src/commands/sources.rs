@@ -19,11 +19,16 @@ pub(crate) fn for_server(server: &Server, state: &ConnectionState, pipeline: Arr
         _ => Vec::new(),
     };
     let latencies_asked = matches!(&first, Some(External::CollStats(CollStats { latencies: Some(_), .. })));
+    let settings = match first {
+        Some(External::QuerySettings { shows_shape }) => server.query_settings.documents(shows_shape),
+        _ => Vec::new(),
+    };
     let usage = latencies_asked.then(|| server.activities.usage());
     let sessions = server.sessions.clone();
     let own = session::digest(server, state);
     Arc::new(move |source| match source {
         ServerSource::CurrentOp => Ok(operations.clone()),
+        ServerSource::QuerySettings => Ok(settings.clone()),
         ServerSource::ListLocalSessions(options) => {
             Ok(sessions.documents(listed_users(options, own)?.as_deref()))
         }

@@ -356,6 +356,7 @@ impl<'a> Run<'a, '_> {
             streams: None,
             notes: self.facts.notes.take(),
             reads_stream: false,
+            query_settings: None,
             hold: None,
             durable: false,
         };

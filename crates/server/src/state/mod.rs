@@ -8,6 +8,7 @@ pub(crate) mod fail_point;
 pub(crate) mod http;
 pub(crate) mod own_address;
 pub(crate) mod parameters;
+pub(crate) mod query_settings;
 pub(crate) mod replica_set;
 pub(crate) mod server;
 pub(crate) mod set_config;

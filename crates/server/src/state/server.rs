@@ -16,6 +16,7 @@ use crate::state::default_concerns::DefaultConcerns;
 use crate::state::fail_point::FailPoints;
 use crate::state::http::{Http, HttpOptions};
 use crate::state::parameters::{Parameters, Setting};
+use crate::state::query_settings::AllQuerySettings;
 use crate::state::replica_set::ReplicaSet;
 use crate::state::set_config::SetConfig;
 use crate::state::tls::{Tls, Told};
@@ -170,6 +171,8 @@ pub struct Server {
     pub(crate) topology: TopologyState,
     /// Replica set of one member, set from the start or when it is initiated.
     pub(crate) set: OnceLock<ReplicaSet>,
+    /// The settings of query shapes.
+    pub(crate) query_settings: AllQuerySettings,
     pub(crate) cluster_parameters: ClusterParameters,
     /// Network threads that handle a request.
     pub(crate) occupied: AtomicUsize,
@@ -243,6 +246,7 @@ impl Server {
                 changed: Arc::default(),
             },
             set: OnceLock::new(),
+            query_settings: AllQuerySettings::default(),
             cluster_parameters: ClusterParameters::default(),
             fail_points,
             auth: Auth::new(settings.auth, settings.mechanisms.clone()),
@@ -348,6 +352,7 @@ impl Server {
     fn load_set_settings(&self) {
         self.default_concerns.load(&self.database);
         self.cluster_parameters.load(&self.database);
+        self.query_settings.load(&self.database);
         self.load_user_write_block();
     }
 

@@ -90,6 +90,7 @@ fn run(call: &mut Call<'_>, database: &str, command: DocumentBuf) -> Result<()> 
         streams: None,
         notes: None,
         reads_stream: false,
+        query_settings: None,
         hold: None,
         durable: false,
     };

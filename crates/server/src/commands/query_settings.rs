@@ -1,0 +1,192 @@
+//! `setQuerySettings` and `removeQuerySettings`: what holds for all queries of one shape.
+
+use super::{aggregate, distinct, find};
+use crate::access::command::Kind;
+use crate::access::{Action, Needs};
+use crate::call::arguments::is_generic;
+use crate::call::row::Row;
+use crate::call::{Answer, Call};
+use crate::protocol::fields::Fields;
+use crate::state::query_settings::hash_of;
+use base::bson::{Document, Value};
+use base::namespace::is_internal_database;
+use base::{Result, err};
+use database::language::query_shape;
+use wire::request::{Request, Sequences};
+
+/// The digits of a shape's hash.
+const HASH_DIGITS: usize = 64;
+
+/// The row of `setQuerySettings`.
+pub(crate) const SET: Row = Row::new(
+    "setQuerySettings",
+    Kind::Admin,
+    "Sets indexes or a refusal for all queries of one shape.",
+    set,
+    Needs::Cluster(Action::QuerySettings),
+)
+.admin_only();
+
+fn set(call: &mut Call<'_>) -> Result<Answer> {
+    let mut fields = call.fields();
+    let target = Target::read(fields.command_value())?;
+    let settings = fields.required("settings", Fields::document)?;
+    fields.finish()?;
+    check_set(call)?;
+    if settings.is_empty() {
+        return Err(err!(8727502, "settings field in setQuerySettings command cannot be empty"));
+    }
+    target.check()?;
+    let representative = target.query.map(|query| query.to_owned());
+    let server = call.server;
+    let shape = server.query_settings.set(&server.database, (target.hash, representative), settings)?;
+    shape.append_to(call.reply);
+    Ok(Answer::Done)
+}
+
+/// The row of `removeQuerySettings`.
+pub(crate) const REMOVE: Row = Row::new(
+    "removeQuerySettings",
+    Kind::Admin,
+    "Removes the settings of a query shape.",
+    remove,
+    Needs::Cluster(Action::QuerySettings),
+)
+.admin_only();
+
+fn remove(call: &mut Call<'_>) -> Result<Answer> {
+    let mut fields = call.fields();
+    let target = Target::read(fields.command_value())?;
+    fields.finish()?;
+    check_set(call)?;
+    call.server.query_settings.remove(&call.server.database, &target.hash)?;
+    Ok(Answer::Done)
+}
+
+/// Errors: IllegalOperation on a standalone.
+fn check_set(call: &Call<'_>) -> Result<()> {
+    match call.server.is_replica_set() {
+        true => Ok(()),
+        false => Err(err!(
+            IllegalOperation,
+            "{} can only run on replica sets or sharded clusters",
+            call.command.name
+        )),
+    }
+}
+
+/// The shape that a command is about.
+struct Target<'a> {
+    hash: String,
+    /// The query that stands for the shape. A hash may stand for it, too.
+    query: Option<Document<'a>>,
+}
+
+impl<'a> Target<'a> {
+    /// Errors: TypeMismatch; those of [`check_hash`]; for a query 7746402 if it has no shape, 40414 without `$db`, and
+    /// those of the command itself.
+    fn read(value: Value<'a>) -> Result<Target<'a>> {
+        match value {
+            Value::String(hash) => {
+                check_hash(hash)?;
+                Ok(Target { hash: hash.to_uppercase(), query: None })
+            }
+            Value::Document(query) => Ok(Target { hash: hash_of_query(query)?, query: Some(query) }),
+            other => Err(err!(
+                TypeMismatch,
+                "a query shape is named by a string or an object, not by '{}'",
+                other.kind().alias()
+            )),
+        }
+    }
+
+    /// Errors: 8584900, 8584901 and 7746606 for queries that take no settings.
+    fn check(&self) -> Result<()> {
+        let Some(query) = self.query else { return Ok(()) };
+        let database = query.get("$db").and_then(|name| name.as_str()).unwrap_or("");
+        let collection = query.first().and_then(|first| first.value().as_str()).unwrap_or("");
+        if is_internal_database(database) {
+            return Err(err!(8584900, "setQuerySettings command cannot be used on internal databases"));
+        }
+        if collection.starts_with("system.") {
+            return Err(err!(8584901, "setQuerySettings command cannot be used on system collections"));
+        }
+        match is_by_id(query) {
+            true => Err(err!(7746606, "setQuerySettings command cannot be used on find queries by _id alone")),
+            false => Ok(()),
+        }
+    }
+}
+
+/// Errors: BadValue unless all are hexadecimal digits in pairs; InvalidLength unless there are 64.
+fn check_hash(hash: &str) -> Result<()> {
+    if !hash.len().is_multiple_of(2) || !hash.bytes().all(|digit| digit.is_ascii_hexdigit()) {
+        return Err(err!(BadValue, "a query shape hash consists of pairs of hexadecimal digits"));
+    }
+    match hash.len() == HASH_DIGITS {
+        true => Ok(()),
+        false => Err(err!(InvalidLength, "a query shape hash has {HASH_DIGITS} digits, not {}", hash.len())),
+    }
+}
+
+fn hash_of_query(query: Document<'_>) -> Result<String> {
+    let no_shape = || err!(7746402, "QueryShape can not be computed for command: {query}");
+    let name = query.first().ok_or_else(no_shape)?.name();
+    if !matches!(name, "find" | "distinct" | "aggregate") {
+        return Err(no_shape());
+    }
+    let mut fields = Fields::of_document(name, query);
+    let database = fields.required("$db", Fields::string)?;
+    let request = Request { body: query, database, sequences: Sequences::default() };
+    let mut fields = Fields::of_command(&request, is_generic);
+    match name {
+        "find" => _ = find::Parts::read(&mut fields)?,
+        "distinct" => _ = distinct::Parts::read(&mut fields)?,
+        _ => _ = aggregate::Parts::read(&mut fields, database)?,
+    }
+    query_shape::of_command(database, query).map(|shape| hash_of(shape.view())).ok_or_else(no_shape)
+}
+
+/// Whether a `find` asks for one `_id` and nothing else, so that it has no plan.
+fn is_by_id(query: Document<'_>) -> bool {
+    let others = ["hint", "min", "max", "skip", "returnKey", "showRecordId", "tailable"];
+    let filter = query.get("filter").and_then(|filter| filter.as_document());
+    let mut conditions = filter.iter().flat_map(|filter| filter.iter()).filter(|part| part.name() != "$comment");
+    let id = match (conditions.next(), conditions.next()) {
+        (Some(id), None) if id.name() == "_id" => id.value(),
+        _ => return false,
+    };
+    let is_value = match id {
+        Value::Regex { .. } | Value::Array(_) => false,
+        Value::Document(operators) => match operators.first() {
+            Some(first) if first.name() == "$eq" => operators.iter().nth(1).is_none(),
+            Some(first) => !first.name().starts_with('$'),
+            None => true,
+        },
+        _ => true,
+    };
+    let is_find = query.first().is_some_and(|first| first.name() == "find");
+    is_find && is_value && others.iter().all(|name| query.get(name).is_none())
+}
+
+impl Call<'_> {
+    /// Applies the settings of the command's query shape.
+    ///
+    /// Errors: QueryRejectedBySettings.
+    pub(crate) fn apply_query_settings(&mut self) -> Result<()> {
+        let request = self.request;
+        let rejects = self.plan_by_query_settings(request);
+        match rejects {
+            true => Err(err!(QueryRejectedBySettings, "Query rejected by admin query settings")),
+            false => Ok(()),
+        }
+    }
+
+    /// Lets plans follow the settings of a query shape. Returns whether the settings refuse the query, which explain
+    /// disregards.
+    pub(crate) fn plan_by_query_settings(&mut self, request: &Request<'_>) -> bool {
+        let found = self.server.query_settings.of_command(request.database, request.body);
+        self.query_settings = found.as_ref().map(|shape| shape.settings.clone());
+        found.is_some_and(|shape| shape.reject)
+    }
+}

@@ -1,0 +1,304 @@
+//! Query settings: decisions of an administrator about all queries of one shape.
+//!
+//! They lie in `config.clusterParameters`, as in MongoDB, and outlive the process if data does. Servers that share a
+//! store read them at their start.
+
+use crate::protocol::fields::Fields;
+use crate::state::system_collections::Place;
+use base::bson::{Builder, Document, DocumentBuf, Value};
+use base::{Namespace, Result, err};
+use database::language::query_shape;
+use database::{Database, Hint, IndexHint, QuerySettings};
+use parking_lot::{Mutex, RwLock};
+use sha2::{Digest, Sha256};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+
+const PLACE: Place = Place { database: "config", collection: "clusterParameters", id: "querySettings" };
+
+/// The settings of one shape.
+pub(crate) struct ShapeSettings {
+    /// The shape's hash: 64 hexadecimal digits.
+    pub(crate) hash: String,
+    /// A query of this shape, if one is known.
+    pub(crate) representative: Option<DocumentBuf>,
+    /// Whether queries of this shape are refused.
+    pub(crate) reject: bool,
+    /// The settings for plans and for explain.
+    pub(crate) settings: Arc<QuerySettings>,
+}
+
+/// The hash of a shape in hexadecimal digits.
+pub(crate) fn hash_of(shape: Document<'_>) -> String {
+    Sha256::digest(shape.bytes()).iter().map(|byte| format!("{byte:02X}")).collect()
+}
+
+/// The settings of all shapes.
+#[derive(Default)]
+pub(crate) struct AllQuerySettings {
+    /// The number of shapes. Commands compute their shapes only if it is not zero.
+    count: AtomicUsize,
+    shapes: RwLock<Vec<Arc<ShapeSettings>>>,
+    /// Held during a change.
+    changing: Mutex<()>,
+}
+
+impl AllQuerySettings {
+    /// The settings for a command.
+    pub(crate) fn of_command(&self, database: &str, command: Document<'_>) -> Option<Arc<ShapeSettings>> {
+        if self.count.load(Relaxed) == 0 {
+            return None;
+        }
+        self.find(&hash_of(query_shape::of_command(database, command)?.view()))
+    }
+
+    fn find(&self, hash: &str) -> Option<Arc<ShapeSettings>> {
+        self.shapes.read().iter().find(|shape| shape.hash == hash).cloned()
+    }
+
+    /// The documents of `$querySettings`, with the shapes if `shows_shape` is set.
+    pub(crate) fn documents(&self, shows_shape: bool) -> Vec<DocumentBuf> {
+        let document = |shape: &Arc<ShapeSettings>| {
+            let mut out = Builder::new();
+            shape.append_to(&mut out);
+            if let Some(query) = shape.representative.as_ref().filter(|_| shows_shape) {
+                let database = query.view().get("$db").and_then(|name| name.as_str()).unwrap_or("");
+                let shape = query_shape::of_command(database, query.view());
+                out.append_optional(c"debugQueryShape", shape.as_ref().map(DocumentBuf::view));
+            }
+            out.finish()
+        };
+        self.shapes.read().iter().map(document).collect()
+    }
+
+    /// Adds settings to those of a shape and stores the result.
+    ///
+    /// Errors: those of [`Settings::read`] and [`Settings::check`]; those of the write.
+    pub(crate) fn set(
+        &self,
+        database: &Arc<Database>,
+        (hash, representative): (String, Option<DocumentBuf>),
+        settings: Document<'_>,
+    ) -> Result<Arc<ShapeSettings>> {
+        let _changing = self.changing.lock();
+        let new = Settings::read(settings)?;
+        let before = self.find(&hash);
+        let merged = match &before {
+            Some(before) => new.over(Settings::read(before.settings.document.view())?),
+            None => new,
+        };
+        let merged = merged.simplified();
+        merged.check()?;
+        let representative =
+            representative.or_else(|| before.as_ref().and_then(|before| before.representative.clone()));
+        let shape = Arc::new(merged.into_shape(hash, representative)?);
+        let mut shapes = self.shapes.read().clone();
+        match shapes.iter_mut().find(|other| other.hash == shape.hash) {
+            Some(other) => *other = shape.clone(),
+            None => shapes.push(shape.clone()),
+        }
+        self.store(database, shapes)?;
+        Ok(shape)
+    }
+
+    /// Removes the settings of a shape.
+    ///
+    /// Errors: those of the write.
+    pub(crate) fn remove(&self, database: &Arc<Database>, hash: &str) -> Result<()> {
+        let _changing = self.changing.lock();
+        let mut shapes = self.shapes.read().clone();
+        let before = shapes.len();
+        shapes.retain(|shape| shape.hash != hash);
+        if shapes.len() == before { Ok(()) } else { self.store(database, shapes) }
+    }
+
+    fn store(&self, database: &Arc<Database>, shapes: Vec<Arc<ShapeSettings>>) -> Result<()> {
+        let time = database.cluster_time();
+        PLACE.write(database, |document| {
+            document.begin_array(c"settingsArray");
+            for shape in &shapes {
+                shape.append_to(document.push_document());
+                document.end();
+            }
+            document.end().append(c"clusterParameterTime", Value::Timestamp(time));
+        })?;
+        self.honour(shapes);
+        Ok(())
+    }
+
+    /// Takes up the settings that an earlier process stored. A setting that cannot be read is left out and logged.
+    pub(crate) fn load(&self, database: &Arc<Database>) {
+        let stored = PLACE.read(database).unwrap_or_else(|error| {
+            log::warn!("reading the query settings: {error}");
+            None
+        });
+        let stored = stored.as_ref().and_then(|stored| stored.view().get("settingsArray")?.as_array());
+        let shapes = stored.into_iter().flat_map(|array| array.iter()).filter_map(|shape| shape.as_document());
+        let read = |shape: Document<'_>| {
+            let text = |name| shape.get(name).and_then(|value| value.as_str());
+            let inner = |name| shape.get(name).and_then(|value| value.as_document());
+            let settings = Settings::read(inner("settings").unwrap_or(Document::EMPTY))?;
+            let representative = inner("representativeQuery").map(|query| query.to_owned());
+            settings.into_shape(text("queryShapeHash").unwrap_or("").to_string(), representative)
+        };
+        let kept = shapes.filter_map(|shape| match read(shape) {
+            Ok(shape) => Some(Arc::new(shape)),
+            Err(error) => {
+                log::warn!("reading query settings: {error}");
+                None
+            }
+        });
+        self.honour(kept.collect());
+    }
+
+    fn honour(&self, shapes: Vec<Arc<ShapeSettings>>) {
+        let count = shapes.len();
+        *self.shapes.write() = shapes;
+        self.count.store(count, Relaxed);
+    }
+}
+
+impl ShapeSettings {
+    /// Appends hash, settings and representative query, as they are stored and shown.
+    pub(crate) fn append_to(&self, out: &mut Builder) {
+        out.append(c"queryShapeHash", self.hash.as_str());
+        out.append(c"settings", self.settings.document.view());
+        out.append_optional(c"representativeQuery", self.representative.as_ref().map(DocumentBuf::view));
+    }
+}
+
+/// The fields of settings. `None` leaves a field as it was.
+struct Settings {
+    index_hints: Option<Vec<IndexHintSpec>>,
+    query_framework: Option<String>,
+    reject: Option<bool>,
+    /// A document with the field `comment`, whose value may have any type.
+    comment: Option<DocumentBuf>,
+}
+
+/// The indexes that one collection's plans may use.
+struct IndexHintSpec {
+    namespace: Namespace,
+    /// As it was given, to be shown.
+    allowed_indexes: DocumentBuf,
+    hints: Vec<IndexHint>,
+}
+
+impl Settings {
+    /// Reads settings.
+    ///
+    /// Errors: TypeMismatch, 40414 and 40415 for wrong fields; BadValue for an unknown framework; 8727500 and 8727501 for
+    /// a namespace without a part; FailedToParse and 9646000 for an index; 7746608 for a collection with two hints.
+    fn read(settings: Document<'_>) -> Result<Settings> {
+        let mut fields = Fields::of_document("setQuerySettings.settings", settings);
+        let specs: Option<Vec<Value<'_>>> = match fields.any("indexHints")? {
+            None | Some(Value::Null) => None,
+            Some(one @ Value::Document(_)) => Some(vec![one]),
+            Some(Value::Array(specs)) => Some(specs.iter().collect()),
+            Some(other) => return Err(fields.wrong_type("indexHints", other.kind(), "array")),
+        };
+        let document = |spec: Value<'_>| match spec {
+            Value::Document(spec) => IndexHintSpec::read(spec),
+            other => Err(fields.wrong_type("indexHints", other.kind(), "object")),
+        };
+        let index_hints = specs
+            .map(|specs| specs.into_iter().map(document).collect::<Result<Vec<_>>>())
+            .transpose()?;
+        let query_framework = fields.string("queryFramework")?.map(str::to_string);
+        if let Some(other) = query_framework.as_deref().filter(|name| !matches!(*name, "classic" | "sbe")) {
+            return Err(err!(BadValue, "'{other}' is not a query framework: use 'classic' or 'sbe'"));
+        }
+        let reject = fields.strict_boolean("reject")?;
+        let comment = fields.any("comment")?.map(|comment| {
+            let mut out = Builder::new();
+            out.append(c"comment", comment);
+            out.finish()
+        });
+        fields.finish()?;
+        let hints = index_hints.as_deref().unwrap_or_default();
+        for (at, spec) in hints.iter().enumerate() {
+            if hints.iter().take(at).any(|other| other.namespace == spec.namespace) {
+                return Err(err!(7746608, "Collection '{}' has index hints already", spec.namespace.as_str()));
+            }
+        }
+        Ok(Settings { index_hints, query_framework, reject, comment })
+    }
+
+    /// These settings, and for fields that they leave, the settings of before.
+    fn over(self, before: Settings) -> Settings {
+        Settings {
+            index_hints: self.index_hints.or(before.index_hints),
+            query_framework: self.query_framework.or(before.query_framework),
+            reject: self.reject.or(before.reject),
+            comment: self.comment.or(before.comment),
+        }
+    }
+
+    /// Without the fields that say nothing.
+    fn simplified(mut self) -> Settings {
+        self.reject = self.reject.filter(|reject| *reject);
+        let hints = self.index_hints.map(|mut hints| {
+            hints.retain(|spec| !spec.hints.is_empty());
+            hints
+        });
+        self.index_hints = hints.filter(|hints| !hints.is_empty());
+        self
+    }
+
+    /// Errors: 7746604 if nothing is set.
+    fn check(&self) -> Result<()> {
+        match self.index_hints.is_some() || self.query_framework.is_some() || self.reject.is_some() {
+            true => Ok(()),
+            false => {
+                Err(err!(7746604, "the resulting settings cannot be empty or contain only default values"))
+            }
+        }
+    }
+
+    /// Errors: 10334 for settings that are too large.
+    fn into_shape(self, hash: String, representative: Option<DocumentBuf>) -> Result<ShapeSettings> {
+        let mut out = Builder::new();
+        let hints = self.index_hints.unwrap_or_default();
+        if !hints.is_empty() {
+            out.begin_array(c"indexHints");
+            for spec in &hints {
+                out.push_document().begin_document(c"ns").append(c"db", spec.namespace.database());
+                out.append(c"coll", spec.namespace.collection()).end();
+                out.append_all(spec.allowed_indexes.view()).end();
+            }
+            out.end();
+        }
+        out.append_optional(c"queryFramework", self.query_framework.as_deref());
+        out.append_optional(c"reject", self.reject);
+        out.append_all(self.comment.as_ref().map_or(Document::EMPTY, DocumentBuf::view));
+        let index_hints = hints.into_iter().map(|spec| (spec.namespace, spec.hints)).collect();
+        let settings = Arc::new(QuerySettings { document: out.finish(), index_hints });
+        Ok(ShapeSettings { hash, representative, reject: self.reject == Some(true), settings })
+    }
+}
+
+impl IndexHintSpec {
+    fn read(spec: Document<'_>) -> Result<IndexHintSpec> {
+        let mut fields = Fields::of_document("indexHintSpec", spec);
+        let namespace = fields.required("ns", Fields::document)?;
+        let indexes = fields.required("allowedIndexes", Fields::array)?;
+        fields.finish()?;
+        let mut fields = Fields::of_document("indexHintSpec.ns", namespace);
+        let (database, collection) = (fields.string("db")?, fields.string("coll")?);
+        fields.finish()?;
+        let database = database.ok_or_else(|| err!(8727500, "invalid index hint: 'ns.db' field is missing"))?;
+        let collection =
+            collection.ok_or_else(|| err!(8727501, "invalid index hint: 'ns.coll' field is missing"))?;
+        let hint = |index: Value<'_>| match Hint::parse(index)? {
+            Some(Hint::Name(name) | Hint::Internal(name)) => Ok(IndexHint::Name(name)),
+            Some(Hint::Key(key)) => Ok(IndexHint::Key(key)),
+            Some(Hint::Natural { .. }) => Ok(IndexHint::Natural),
+            None => Err(err!(9646000, "key pattern index can't be empty")),
+        };
+        let hints = indexes.iter().map(hint).collect::<Result<_>>()?;
+        let mut allowed_indexes = Builder::new();
+        allowed_indexes.append(c"allowedIndexes", Value::Array(indexes));
+        let namespace = Namespace::new(database, collection)?;
+        Ok(IndexHintSpec { namespace, allowed_indexes: allowed_indexes.finish(), hints })
+    }
+}
