@@ -11,8 +11,8 @@ use std::time::Duration;
 
 /// A MongoDB-compatible document database in one small binary.
 ///
-/// Without options it listens on 127.0.0.1:27017 and keeps everything in memory. Any MongoDB driver,
-/// mongosh or Compass connects.
+/// Without options it listens on 127.0.0.1:27017 and keeps all data in memory. Any MongoDB driver,
+/// mongosh or Compass can connect.
 #[derive(Parser, Debug)]
 #[command(
     name = "vellum",
@@ -22,17 +22,17 @@ use std::time::Duration;
     disable_help_subcommand = true,
     disable_help_flag = true,
     max_term_width = 120,
-    after_help = "Each option can also stand in the environment (VELLUM_PORT=27018) or in the\n\
+    after_help = "Options can also be set in the environment (VELLUM_PORT=27018) or in the\n\
         file of --config (port = 27018). vellum --help-all explains all options.\n\n\
         Examples:\n  \
         vellum                             mongodb://127.0.0.1:27017/\n  \
-        vellum --port 0 --parent-pipe      a free port; ends with its parent process\n  \
+        vellum --port 0 --parent-pipe      a free port; exits with its parent process\n  \
         vellum --data DIR                  documents on disk, durable within 100 ms\n  \
         vellum --data DIR --durability journaled   each write waits for the disk\n  \
         vellum --replset rs0               the primary of a replica set of one member"
 )]
 pub(crate) struct Cli {
-    /// What to do; without a verb, serve.
+    /// Without a verb: serve.
     #[command(subcommand)]
     pub(crate) verb: Option<Verb>,
     /// The options of `serve`, which need no verb.
@@ -40,42 +40,42 @@ pub(crate) struct Cli {
     pub(crate) serve: ServeOptions,
 }
 
-/// The verbs.
+/// Verbs of the program.
 #[derive(Subcommand, Debug)]
 pub(crate) enum Verb {
-    /// Listen for clients and serve them (what happens without a verb, too)
+    /// Serve clients (the default verb)
     #[command(disable_help_flag = true)]
     Serve(Box<ServeOptions>),
-    /// Ask a server whether it answers: exit code 0 if it does
+    /// Check that a server answers: exit code 0 if it does
     #[command(disable_help_flag = true)]
     Ping(PingOptions),
-    /// Say how large a server's cache should be, from what was read
+    /// Recommend a cache size from the reads of a server
     #[command(disable_help_flag = true)]
     Advise(AdviseOptions),
-    /// Copy all data of a running server, or of a directory
+    /// Copy all data of a running server or of a data directory
     #[command(
         disable_help_flag = true,
         override_usage = "vellum backup [OPTIONS] [URI] TO\n       vellum backup [OPTIONS] --data <DIR> TO"
     )]
     Backup(BackupOptions),
-    /// Make a data directory of a backup, as of any moment
+    /// Make a data directory from a backup, as of any moment
     #[command(disable_help_flag = true)]
     Restore(RestoreOptions),
-    /// Read all of a data directory or a backup: exit code 0 if it is sound
+    /// Check a data directory or a backup: exit code 0 if it is sound
     #[command(disable_help_flag = true)]
     Verify(VerifyOptions),
-    /// Show what a server does, every second
+    /// Show a server's activity, every second
     #[command(disable_help_flag = true)]
     Top(TopOptions),
-    /// Serve with mongod's own options, as a program called mongod does
+    /// Serve with mongod's options, like a program named mongod
     #[command(disable_help_flag = true)]
     Mongod(Words),
-    /// Measure servers: runs the program vellum-lab
+    /// Measure servers with the program vellum-lab
     #[command(disable_help_flag = true)]
     Lab(Words),
 }
 
-/// Words that somebody else makes sense of.
+/// Words for another parser.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct Words {
     /// Options, which --help lists
@@ -83,14 +83,14 @@ pub(crate) struct Words {
     pub(crate) words: Vec<OsString>,
 }
 
-/// The server that a verb asks.
+/// The server of a verb.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct Asked {
-    /// The server's connection string
+    /// Connection string of the server
     #[arg(default_value = "mongodb://127.0.0.1:27017/")]
     pub(crate) uri: String,
 
-    /// How long to wait for an answer, in milliseconds
+    /// Timeout of a reply in milliseconds
     #[arg(long, value_name = "MS", default_value_t = 5000, value_parser = clap::value_parser!(u64).range(1..))]
     pub(crate) timeout: u64,
 }
@@ -102,11 +102,11 @@ pub(crate) struct PingOptions {
     #[command(flatten)]
     pub(crate) asked: Asked,
 
-    /// Say nothing, not even that it answered
+    /// Print nothing
     #[arg(long, short)]
     pub(crate) quiet: bool,
 
-    /// Print this
+    /// Print help
     #[arg(long, short, action = ArgAction::HelpShort)]
     pub(crate) help: Option<bool>,
 }
@@ -118,11 +118,11 @@ pub(crate) struct AdviseOptions {
     #[command(flatten)]
     pub(crate) asked: Asked,
 
-    /// Print the whole curves as JSON
+    /// Print the complete curves as JSON
     #[arg(long)]
     pub(crate) json: bool,
 
-    /// Print this
+    /// Print help
     #[arg(long, short, action = ArgAction::HelpShort)]
     pub(crate) help: Option<bool>,
 }
@@ -130,39 +130,39 @@ pub(crate) struct AdviseOptions {
 /// The options of `backup`.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct BackupOptions {
-    /// The server's connection string, unless --data is given, and the directory to write to
+    /// Connection string of the server, unless --data is given, and the target directory
     ///
-    /// The directory may be new, empty, or hold earlier backups: then only what has been committed since is added, if
-    /// the journal still has it. Without a connection string it is mongodb://127.0.0.1:27017/. Users need the role
+    /// The target is new, empty, or holds earlier backups. With earlier backups only the commits since are added, if
+    /// the journal still has them. Default of the connection string: mongodb://127.0.0.1:27017/. Users need the role
     /// backup.
     #[arg(value_name = "PLACES", required = true, num_args = 1..=2)]
     pub(crate) places: Vec<String>,
 
-    /// Read this data directory, which no server has open
+    /// Read this data directory, without a server
     #[arg(long, value_name = "DIR")]
     pub(crate) data: Option<PathBuf>,
 
-    /// Where its journal is, if not in it
+    /// Journal of the data directory, if outside of it
     #[arg(long, value_name = "DIR", requires = "data")]
     pub(crate) journal_dir: Option<PathBuf>,
 
-    /// Where its journal is kept beyond checkpoints
+    /// Journal archive of the data directory
     #[arg(long, value_name = "DIR", requires = "data")]
     pub(crate) journal_archive: Option<PathBuf>,
 
-    /// Copy everything, though changes would do
+    /// Copy all data even if the changes would suffice
     #[arg(long)]
     pub(crate) full: bool,
 
-    /// How long to wait for each answer, in milliseconds
+    /// Timeout of each reply in milliseconds
     #[arg(long, value_name = "MS", default_value_t = 60_000, value_parser = clap::value_parser!(u64).range(1..))]
     pub(crate) timeout: u64,
 
-    /// Say nothing where all goes well
+    /// Print only errors
     #[arg(long, short)]
     pub(crate) quiet: bool,
 
-    /// Print this
+    /// Print help
     #[arg(long, short, action = ArgAction::HelpShort)]
     pub(crate) help: Option<bool>,
 }
@@ -170,35 +170,35 @@ pub(crate) struct BackupOptions {
 /// The options of `restore`.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct RestoreOptions {
-    /// The directory with the backup
+    /// Directory of the backup
     pub(crate) from: PathBuf,
 
-    /// The data directory to make: new or empty
+    /// Data directory to make: new or empty
     #[arg(long, value_name = "DIR")]
     pub(crate) data: PathBuf,
 
-    /// The moment to restore, if not the latest there is
+    /// Moment to restore. Default: the latest
     ///
-    /// A time such as 2026-11-23T10:00:00Z: everything committed before that second began. Or a cluster time,
-    /// SECONDS,INCREMENT: everything up to and with that commit.
+    /// A time such as 2026-11-23T10:00:00Z restores all commits before that second began. A cluster time,
+    /// SECONDS,INCREMENT, restores all commits up to this one, inclusive.
     #[arg(long, value_name = "TIME", value_parser = parse_moment)]
     pub(crate) at: Option<u64>,
 
-    /// Where the journal was kept beyond checkpoints
+    /// Journal archive
     ///
-    /// Several times, if it is in several places; the journal's own directory of a data directory is one, too.
+    /// May be given several times. The journal directory of a data directory works, too.
     #[arg(long, value_name = "DIR")]
     pub(crate) journal_archive: Vec<PathBuf>,
 
-    /// Memory to take
+    /// Memory to use
     #[arg(long, value_name = "BYTES", default_value = "256M", value_parser = parse_size)]
     pub(crate) cache_size: u64,
 
-    /// Say nothing where all goes well
+    /// Print only errors
     #[arg(long, short)]
     pub(crate) quiet: bool,
 
-    /// Print this
+    /// Print help
     #[arg(long, short, action = ArgAction::HelpShort)]
     pub(crate) help: Option<bool>,
 }
@@ -206,26 +206,26 @@ pub(crate) struct RestoreOptions {
 /// The options of `verify`.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct VerifyOptions {
-    /// A data directory that no server has open, or a backup
+    /// Backup, or data directory without a running server
     pub(crate) place: PathBuf,
 
-    /// Where a data directory's journal is, if not in it
+    /// Journal of the data directory, if outside of it
     #[arg(long, value_name = "DIR")]
     pub(crate) journal_dir: Option<PathBuf>,
 
-    /// Where the journal was kept beyond checkpoints, to be read with a backup
+    /// Journal archive to read with a backup
     #[arg(long, value_name = "DIR")]
     pub(crate) journal_archive: Vec<PathBuf>,
 
-    /// Where a backup is restored to, to look through it: the system's temporary directory, unless said
+    /// Directory for a test restore of a backup. Default: the system's temporary directory
     #[arg(long, value_name = "DIR")]
     pub(crate) scratch: Option<PathBuf>,
 
-    /// Memory to take
+    /// Memory to use
     #[arg(long, value_name = "BYTES", default_value = "256M", value_parser = parse_size)]
     pub(crate) cache_size: u64,
 
-    /// Print this
+    /// Print help
     #[arg(long, short, action = ArgAction::HelpShort)]
     pub(crate) help: Option<bool>,
 }
@@ -237,19 +237,19 @@ pub(crate) struct TopOptions {
     #[command(flatten)]
     pub(crate) asked: Asked,
 
-    /// Seconds from one look to the next
+    /// Seconds between two updates
     #[arg(long, short, value_name = "SECONDS", default_value = "1", value_parser = parse_interval)]
     pub(crate) interval: f64,
 
-    /// Collections shown: 10 on a terminal, else none
+    /// Collections to show. Default: 10 on a terminal, otherwise none
     #[arg(long, value_name = "NUMBER")]
     pub(crate) rows: Option<usize>,
 
-    /// Looks, after which to end
+    /// Updates until the program ends
     #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u64).range(1..))]
     pub(crate) count: Option<u64>,
 
-    /// Print this
+    /// Print help
     #[arg(long, short, action = ArgAction::HelpShort)]
     pub(crate) help: Option<bool>,
 }
@@ -260,120 +260,127 @@ pub(crate) struct TopOptions {
 pub(crate) struct ServeOptions {
     /// Address to listen on
     ///
-    /// Without --auth anyone who reaches it can read and write: 127.0.0.1 serves this machine alone.
+    /// Without --auth every client that can reach it can read and write. 127.0.0.1 accepts local clients only.
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1", value_parser = parse_address)]
     pub(crate) bind: IpAddr,
 
     /// Port, 0 for a free one
     ///
-    /// The first line printed tells which port was taken.
+    /// The first line of the output shows the port.
     #[arg(long, value_name = "PORT", default_value_t = 27017, value_parser = clap::value_parser!(u16))]
     pub(crate) port: u16,
 
-    /// Where: memory, disk or postgres
+    /// Storage: memory, disk or postgres
     ///
-    /// Unless said, on disk if --data is given, in PostgreSQL if --postgres is, else in memory.
+    /// Default: disk with --data, postgres with --postgres, otherwise memory.
     #[arg(long, value_enum, hide_possible_values = true)]
     pub(crate) engine: Option<Engine>,
 
-    /// Directory to keep documents in
+    /// Data directory
     ///
-    /// It is made if it isn't there.
+    /// The server creates it if it does not exist.
     #[arg(long, value_name = "DIR", required_if_eq("engine", "disk"))]
     pub(crate) data: Option<PathBuf>,
 
     /// Accept other files in a new --data
     ///
-    /// Without it a directory that holds other files than Vellum's is refused. Logs, files of process ids, names that begin with a dot, lost+found and files that other options name may be there anyhow. MongoDB's files are refused in any case.
+    /// By default a new directory that holds other files is refused. Logs, pid files, dotfiles, lost+found and files
+    /// that other options name are always accepted. MongoDB's files are always refused.
     #[arg(long, requires = "data", hide_short_help = true)]
     pub(crate) allow_other_files: bool,
 
-    /// What a write survives
+    /// Durability of writes
     ///
-    /// It is for writes that don't ask for more. none: the journal is never synced unasked, for tests; relaxed: it is synced every so often, as MongoDB's; journaled: every write waits for a sync, which it shares with all that wait.
+    /// A write concern can ask for more. none: only a write concern syncs the journal, for tests. relaxed: the journal
+    /// is synced at an interval, as in MongoDB. journaled: every write waits for a sync, and waiting writes share
+    /// syncs.
     #[arg(long, value_name = "LEVEL", value_enum, requires = "data", hide_possible_values = true,
         default_value_t = Durability::Relaxed)]
     pub(crate) durability: Durability,
 
-    /// Milliseconds between syncs
+    /// Milliseconds between journal syncs
     ///
-    /// It holds where durability is relaxed.
+    /// For --durability relaxed.
     #[arg(long, hide_short_help = true, value_name = "MS", requires = "data", default_value_t = 100,
         value_parser = clap::value_parser!(u64).range(1..=500))]
     pub(crate) journal_commit_interval: u64,
 
-    /// Memory for documents
+    /// Cache for documents
     ///
-    /// For those read and changed: such as 512M or 4G.
+    /// Memory for documents read and changed, such as 512M or 4G.
     #[arg(long, value_name = "BYTES", requires = "data", default_value = "256M", value_parser = parse_size)]
     pub(crate) cache_size: u64,
 
     /// Compression of documents on disk
     ///
-    /// Of pages written from now on: none, lz4, or zstd, which makes them smaller and takes several times as long.
+    /// For pages written from now on: none, lz4, or zstd. zstd makes pages smaller and takes several times as long.
     #[arg(long, value_name = "METHOD", value_enum, requires = "data", hide_possible_values = true,
         hide_short_help = true, default_value_t = Compression::Lz4)]
     pub(crate) compression: Compression,
 
     /// Directory for the journal
     ///
-    /// It may be on another volume, and has to be named at every start.
+    /// It may be on another volume. Give this option at every start.
     #[arg(long, value_name = "DIR", requires = "data")]
     pub(crate) journal_dir: Option<PathBuf>,
 
-    /// Directory to keep the journal in
+    /// Archive of the journal
     ///
-    /// What checkpoints make superfluous goes there, for backups to restore any moment from: see docs/backup.md. It is kept for ever, unless --journal-archive-keep is given.
+    /// Checkpoints copy commits there before the journal drops them, for point-in-time restores: see docs/backup.md.
+    /// The server keeps the files forever unless --journal-archive-keep is given.
     #[arg(long, value_name = "DIR", hide_short_help = true, requires = "data")]
     pub(crate) journal_archive: Option<PathBuf>,
 
-    /// How long to keep it
+    /// Retention of the archive
     ///
     /// Such as 7d, 12h or 30m.
     #[arg(long, value_name = "TIME", hide_short_help = true, requires = "journal_archive", value_parser = parse_duration)]
     pub(crate) journal_archive_keep: Option<Duration>,
 
-    /// Scripts for mongosh to fill new --data
+    /// Scripts for a new data directory
     ///
-    /// A directory whose *.js mongosh runs, by name, before a new data directory is served.
+    /// mongosh runs the *.js files of this directory in the order of their names, before the server first serves a new
+    /// data directory.
     #[arg(long, hide_short_help = true, value_name = "DIR", requires = "data")]
     pub(crate) init_scripts: Option<PathBuf>,
 
-    /// Save what is sound of --data, and exit
+    /// Save the sound data of --data and exit
     ///
-    /// Indexes are built anew, and what is lost is told.
+    /// The server rebuilds indexes and prints losses.
     #[arg(long, requires = "data")]
     pub(crate) repair: bool,
 
-    /// Memory for the process
+    /// Memory limit of the process
     ///
-    /// As it comes near, writes that make data in memory grow are refused; beyond it the largest operations end with an error. Unless said, nine tenths of what the control group has, or the machine: such as 512M or 4G.
+    /// Such as 512M or 4G. Near the limit, writes that enlarge data in memory fail. Beyond it, the largest operations
+    /// fail. Default: nine tenths of the control group's limit, or of the machine's memory.
     #[arg(long, value_name = "BYTES", hide_short_help = true, value_parser = parse_size)]
     pub(crate) memory_limit: Option<u64>,
 
-    /// Connections open at once
+    /// Maximum number of open connections
     ///
-    /// More are refused, as are those beyond four fifths of the files that the system lets the process open.
+    /// Further connections are refused. Four fifths of the process's file limit is a second maximum.
     #[arg(long, hide_short_help = true, value_name = "NUMBER", default_value_t = 65536,
         value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     pub(crate) max_connections: u32,
 
-    /// Microseconds to look for a lone client's next request before sleeping
+    /// Microseconds to poll for the next request of a single client
     ///
-    /// So a client that sends one request after the other is answered sooner. It stops where it is in vain, and while several connections have requests. Unless said, 50 where there are several processors; 0 is never.
+    /// Polling reduces the latency of a client that sends one request after the other. The server polls rarely if it
+    /// finds no requests or several connections are active. Default: 50 with several processors. 0 turns polling off.
     #[arg(long, hide_short_help = true, value_name = "MICROS", value_parser = clap::value_parser!(u32).range(0..=1000))]
     pub(crate) busy_poll: Option<u32>,
 
-    /// PostgreSQL server to keep documents in
+    /// PostgreSQL server for the documents
     ///
-    /// As libpq takes it: 'host=a,b user=u …' or postgres://…; several processes may share one.
+    /// A connection string of libpq: 'host=a,b user=u …' or postgres://…. Several processes may share one server.
     #[arg(long, value_name = "CONNECTION", required_if_eq("engine", "postgres"),
         conflicts_with_all = ["data", "replset"])]
     pub(crate) postgres: Option<String>,
 
-    /// Schema in that server
+    /// Schema in the PostgreSQL server
     ///
-    /// It is made if it isn't there.
+    /// The server creates it if it does not exist.
     #[arg(
         long,
         value_name = "NAME",
@@ -383,46 +390,50 @@ pub(crate) struct ServeOptions {
     )]
     pub(crate) postgres_schema: String,
 
-    /// Be a replica set of one, of this name
+    /// Run as a replica set with this name
     ///
-    /// The set is initiated and its member the primary from the first reply; transactions and change streams need it.
+    /// The set has one member, which is initiated and primary from the first reply. Transactions and change streams
+    /// need a set.
     #[arg(long, value_name = "NAME", value_parser = parse_set_name)]
     pub(crate) replset: Option<String>,
 
-    /// Changes kept for streams
+    /// Size of the oplog
     ///
-    /// So many bytes of the latest changes are kept: 64M unless said; in PostgreSQL what was said last or 1G, and with 0 none.
+    /// Bytes of changes to keep for change streams. Default: 64M. In PostgreSQL the default is the last value given, or
+    /// 1G, and 0 keeps no changes.
     #[arg(long, value_name = "BYTES", value_parser = parse_log_size)]
     pub(crate) oplog_size: Option<u64>,
 
-    /// Address that a set tells its clients
+    /// Address that the set reports to clients
     ///
-    /// It takes the place of the address that each client dialled.
+    /// Default: the address that each client connected to.
     #[arg(long, value_name = "HOST:PORT", requires = "replset", hide_short_help = true,
         value_parser = parse_advertised)]
     pub(crate) advertise: Option<String>,
 
-    /// Let users in, and nobody else
+    /// Require users to log in
     ///
-    /// Each may do what their roles allow. The first is made by MONGO_INITDB_ROOT_USERNAME and _PASSWORD, or by whoever is on this machine, as long as there is none. With a first user of the environment this goes without saying.
+    /// Roles limit each user. MONGO_INITDB_ROOT_USERNAME and _PASSWORD create the first user and turn this option on.
+    /// While no user exists, a client on this machine may create the first user.
     #[arg(long, overrides_with = "no_auth")]
     pub(crate) auth: bool,
 
-    /// Let everybody in, in spite of users
+    /// Require no login, even if users exist
     ///
-    /// Who has lost the last administrator's password gets in again so: on a loopback address, for as long as it takes.
+    /// For a lost administrator password: start on a loopback address and set a new password.
     #[arg(long, hide_short_help = true, overrides_with = "auth")]
     pub(crate) no_auth: bool,
 
     /// Exit when standard input closes
     ///
-    /// So no test run leaves a server behind.
+    /// A test run then leaves no server behind.
     #[arg(long)]
     pub(crate) parent_pipe: bool,
 
     /// TLS: see man vellum
     ///
-    /// disabled: nobody connects with TLS; allow and prefer: clients may connect with it and without; require: nobody connects without. The options that follow name its files.
+    /// disabled: no TLS. allow and prefer: connections with and without TLS. require: TLS only. The options that follow
+    /// name the files.
     #[arg(long, value_name = "MODE", value_enum, hide_possible_values = true, default_value_t = TlsMode::Disabled,
         requires_ifs = [("allow", "tls_certificate_key_file"), ("prefer", "tls_certificate_key_file"),
             ("require", "tls_certificate_key_file")])]
@@ -432,67 +443,69 @@ pub(crate) struct ServeOptions {
     #[command(flatten)]
     pub(crate) tls: TlsFiles,
 
-    /// Serve a page and /metrics by HTTP
+    /// Serve a page and /metrics over HTTP
     ///
-    /// Such as 127.0.0.1:9216, or 9216 for this machine alone. The page shows what goes on, /metrics is for Prometheus, /healthz and /readyz for whoever watches over processes. With --tls-mode it is HTTPS, with --auth users log in.
+    /// Such as 127.0.0.1:9216, or 9216 for loopback only. The page shows the activity of the server, /metrics is for
+    /// Prometheus, and /healthz and /readyz are health checks. With --tls-mode it is HTTPS. With --auth the page and
+    /// /metrics need a login.
     #[arg(long, value_name = "ADDRESS", value_parser = parse_http)]
     pub(crate) http: Option<SocketAddr>,
 
-    /// Name that HTTP is asked for by
+    /// Host name of the HTTP listener
     ///
-    /// Several with commas between. Addresses and localhost need none: other names could be somebody else's page.
+    /// A comma-separated list. Addresses and localhost need no entry. Other names are refused, against DNS rebinding.
     #[arg(long, value_name = "NAME", hide_short_help = true, requires = "http", value_delimiter = ',')]
     pub(crate) http_host: Vec<String>,
 
-    /// Let clients set clock and fail points
+    /// Allow clients to set clock and fail points
     ///
-    /// Unless said, they may while --bind is a loopback address and nobody has to log in.
+    /// Default: true on a loopback address without --auth.
     #[arg(long, value_name = "BOOL", num_args = 0..=1, default_missing_value = "true", require_equals = true,
         hide_possible_values = true)]
     pub(crate) test_commands: Option<bool>,
 
-    /// MongoDB version to present: 8.0 or 8.2
+    /// MongoDB version to report: 8.0 or 8.2
     ///
-    /// buildInfo, hello and featureCompatibilityVersion say it. Error codes and texts are those of 8.2 either way.
+    /// For buildInfo, hello and featureCompatibilityVersion. Error codes and texts are always those of 8.2.
     #[arg(long, value_name = "VERSION", value_enum, hide_short_help = true, hide_possible_values = true,
         default_value_t = CompatibleWith::V8_2)]
     pub(crate) compatible_with: CompatibleWith,
 
     /// Report scans and sorts without an index
     ///
-    /// At the end, and to the command strictReport: collection scans, in-memory sorts, unused and duplicate indexes.
+    /// At exit, and in the command strictReport: collection scans, in-memory sorts, unused and duplicate indexes.
     #[arg(long)]
     pub(crate) strict: bool,
 
-    /// How much to log
+    /// Log level
     ///
-    /// error, warn, info, debug or trace. Unless said, info; warn if the log goes to a terminal.
+    /// error, warn, info, debug or trace. Default: info, or warn if the log goes to a terminal.
     #[arg(long, value_name = "LEVEL", value_enum, hide_possible_values = true)]
     pub(crate) log_level: Option<LogLevel>,
 
-    /// Log lines as text or json
+    /// Log format: text or json
     ///
-    /// A line of JSON is an object in mongod's form.
+    /// A JSON line has the format of mongod's log.
     #[arg(long, value_name = "FORMAT", value_enum, hide_possible_values = true, default_value_t = LogFormat::Text)]
     pub(crate) log_format: LogFormat,
 
-    /// File to log to, not standard error
+    /// Log file instead of standard error
     ///
-    /// SIGUSR1 begins a new file, SIGHUP opens it again.
+    /// SIGUSR1 starts a new file. SIGHUP reopens the file.
     #[arg(long, value_name = "FILE")]
     pub(crate) log_file: Option<PathBuf>,
 
     /// TOML file of these options
     ///
-    /// The command line and the environment go before it.
+    /// The command line and the environment take precedence.
     #[arg(long, value_name = "FILE")]
     pub(crate) config: Option<PathBuf>,
 
-    /// Print this
+    /// Print help
     #[arg(long, short, action = ArgAction::HelpShort)]
     help: Option<bool>,
 
-    /// Print all options, and more about each
+    /// Print all options with details
     #[arg(long, hide_short_help = true, action = ArgAction::HelpLong)]
     help_all: Option<bool>,
 }
@@ -502,13 +515,15 @@ pub(crate) struct ServeOptions {
 pub(crate) struct TlsFiles {
     /// Certificate and key of the server
     ///
-    /// One PEM file with both; certificates that lead to the authority's may follow. SIGHUP and the command rotateCertificates read it again.
+    /// One PEM file with both. Intermediate certificates may follow. SIGHUP and the command rotateCertificates reload
+    /// it.
     #[arg(long, value_name = "FILE", hide_short_help = true)]
     pub(crate) tls_certificate_key_file: Option<PathBuf>,
 
     /// Password of an encrypted key
     ///
-    /// Others on this machine see it among the processes: the environment (VELLUM_TLS_CERTIFICATE_KEY_FILE_PASSWORD) or a file hide it.
+    /// Other users of this machine can see it in the process list. The environment
+    /// (VELLUM_TLS_CERTIFICATE_KEY_FILE_PASSWORD) or a file hides it.
     #[arg(
         long,
         value_name = "PASSWORD",
@@ -520,45 +535,46 @@ pub(crate) struct TlsFiles {
 
     /// File with the password of an encrypted key
     ///
-    /// Its first line is the password.
+    /// The password is its first line.
     #[arg(long, value_name = "FILE", hide_short_help = true, requires = "tls_certificate_key_file")]
     pub(crate) tls_certificate_key_file_password_file: Option<PathBuf>,
 
-    /// Authorities of clients' certificates
+    /// Authorities of client certificates
     ///
-    /// A PEM file of certificates, one of which must have signed a client's. Without it clients are asked for none.
+    /// A PEM file. A client's certificate must be signed by one of these authorities. Without this option the server
+    /// requests no certificates.
     #[arg(long, value_name = "FILE", hide_short_help = true, requires = "tls_certificate_key_file")]
     pub(crate) tls_ca_file: Option<PathBuf>,
 
-    /// Certificates of clients that are no longer good
+    /// Revoked client certificates
     ///
     /// A PEM file of revocation lists.
     #[arg(long, value_name = "FILE", hide_short_help = true, requires = "tls_ca_file")]
     pub(crate) tls_crl_file: Option<PathBuf>,
 
-    /// Let in clients without a certificate
+    /// Accept clients without a certificate
     ///
-    /// With --tls-ca-file; a certificate that is shown is still checked.
+    /// For use with --tls-ca-file. The server still checks certificates that clients send.
     #[arg(long, hide_short_help = true, requires = "tls_ca_file")]
     pub(crate) tls_allow_connections_without_certificates: bool,
 
-    /// Versions of TLS not to use
+    /// TLS versions to disable
     ///
-    /// Out of TLS1_0, TLS1_1, TLS1_2 and TLS1_3, with commas between; the first two are never used.
+    /// A comma-separated list of TLS1_0, TLS1_1, TLS1_2 and TLS1_3. The first two are always disabled.
     #[arg(long, value_name = "LIST", hide_short_help = true, requires = "tls_certificate_key_file")]
     pub(crate) tls_disabled_protocols: Option<String>,
 }
 
-/// Who may connect without TLS.
+/// Whether connections need TLS.
 #[derive(ValueEnum, Clone, Copy, Debug, PartialEq)]
 pub(crate) enum TlsMode {
-    /// Everybody: there is none
+    /// TLS is off
     Disabled,
-    /// Everybody, and TLS is taken from whoever begins with it
+    /// Connections with and without TLS
     Allow,
-    /// The same
+    /// Equal to allow
     Prefer,
-    /// Nobody
+    /// TLS only
     Require,
 }
 
@@ -580,7 +596,7 @@ pub(crate) const DISK_OPTIONS: &[&str] = &[
 /// The engines.
 #[derive(ValueEnum, Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Engine {
-    /// In memory: nothing is written to disk, and everything is gone when the process ends
+    /// In memory: data is lost when the process ends
     Memory,
     /// On disk, in the directory of --data
     Disk,
@@ -588,14 +604,14 @@ pub(crate) enum Engine {
     Postgres,
 }
 
-/// What a write survives without asking for more; a write that asks for j: true always gets it.
+/// Durability of writes without a write concern of `j: true`.
 #[derive(ValueEnum, Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Durability {
-    /// The journal is never synced unasked: for tests of what a durable server does
+    /// Only a write concern syncs the journal: for tests
     None,
-    /// Journaled at once, synced every so often: what MongoDB does
+    /// The journal is synced at an interval, as in MongoDB
     Relaxed,
-    /// Every write waits for a sync, which it shares with all that wait
+    /// Every write waits for a sync, and waiting writes share syncs
     Journaled,
 }
 
@@ -610,38 +626,38 @@ pub(crate) enum CompatibleWith {
     V8_2,
 }
 
-/// How pages of the data files are compressed.
+/// Compression of pages of the data files.
 #[derive(ValueEnum, Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Compression {
-    /// Not at all
+    /// No compression
     None,
-    /// By LZ4
+    /// LZ4
     Lz4,
-    /// By Zstandard at its fastest
+    /// Zstandard at its fastest level
     Zstd,
 }
 
-/// The levels of the log.
+/// Log levels.
 #[derive(ValueEnum, Clone, Copy, Debug)]
 pub(crate) enum LogLevel {
-    /// What went wrong
+    /// Errors
     Error,
-    /// And what may
+    /// And warnings
     Warn,
-    /// And what happens seldom
+    /// And rare events
     Info,
-    /// And what happens often
+    /// And frequent events
     Debug,
-    /// And everything else
+    /// And all other events
     Trace,
 }
 
-/// The forms of a log line.
+/// Formats of log lines.
 #[derive(ValueEnum, Clone, Copy, Debug, PartialEq)]
 pub(crate) enum LogFormat {
-    /// For people
+    /// Text for people
     Text,
-    /// For programs, in mongod's form
+    /// JSON in mongod's format
     Json,
 }
 

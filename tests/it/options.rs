@@ -14,11 +14,13 @@ const INTRODUCTION: &str = "# Options
 
 <!-- Made by tests/it/options.rs from src/cli.rs. Do not edit: VELLUM_BLESS=1 cargo test --test it options -->
 
-`vellum --help-all` prints the options of the server, and `vellum VERB --help` those of another verb. `vellum help` and
-`vellum version` print what `--help` and `--version` do. The Debian package and the tarball have man pages of the
-same text.
+This page is for users who configure a Vellum server or run its other verbs.
 
-Each option of the server can also stand in the environment or in the file of `--config`. `--cache-size 4G` is
+`vellum --help-all` prints the options of the server, and `vellum VERB --help` prints the options of another verb. `vellum
+help` and `vellum version` work like `--help` and `--version`. The Debian package and the tarball have man pages with
+this text.
+
+Each option of the server can also be set in the environment or in the file of `--config`. `--cache-size 4G` is
 `VELLUM_CACHE_SIZE=4G` there, or a line `cache-size = \"4G\"`. Precedence: command line, then environment, then file.
 ";
 
@@ -26,7 +28,7 @@ Each option of the server can also stand in the environment or in the file of `-
 const ELSEWHERE: [(&str, &str); 2] = [("mongod", "mongod.md"), ("lab", "lab.md")];
 
 #[test]
-fn the_page_of_options_is_as_the_program_has_them() {
+fn the_page_matches_the_options_of_the_program() {
     let page = page();
     let path = root().join("docs/options.md");
     if bless() {
@@ -59,7 +61,7 @@ fn page() -> String {
 }
 
 fn table(verb: &Command, page: &mut String) {
-    page.push_str("\n\n| option | unless said | what it does |\n|---|---|---|\n");
+    page.push_str("\n\n| option | default | description |\n|---|---|---|\n");
     for argument in verb.get_arguments() {
         let default: Vec<_> =
             argument.get_default_values().iter().map(|value| value.to_string_lossy()).collect();

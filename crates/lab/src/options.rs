@@ -10,7 +10,7 @@ use std::path::PathBuf;
 #[derive(Args, Clone, Debug)]
 #[command(after_help = "Examples:\n  \
         vellum lab all --report page.html                   everything, on one page\n  \
-        vellum lab clean                                    Vellum at each notch of its dial, against the floor\n  \
+        vellum lab clean                                    Vellum at each durability level, and the floor\n  \
         vellum lab write-concern --target mine=mongodb://127.0.0.1:27017/ --report out.html\n  \
         vellum lab inserts --postgres-here                  beside PostgreSQL with fsync on, off and on a RAM disk\n  \
         vellum lab run orders.toml --rate 2000 --duration 60\n  \
