@@ -1,11 +1,14 @@
-//! How the disk engine bears data that grow beyond its cache.
+//! Performance of the disk engine on data larger than its cache.
 //!
-//! `cargo bench -p storage --bench growth [-- DIRECTORY [ENTRIES [CACHE_MIB]]]` loads documents of some 80 bytes, with
-//! an index on `_id` and one on a random number, in batches of a thousand as `insertMany` does (whose entries in an
-//! index that isn't unique are known to be new, since they name new records), and prints for each
-//! eighth of them how many go in a second, the CPU time of one, and the bytes written for it, journal included; then
-//! the same for random updates of that number, the last checkpoint included, and how large the files are; then the
-//! CPU time of gets and scans. The argument `smoke` makes everything small.
+//! `cargo bench -p storage --bench growth [-- DIRECTORY [ENTRIES [CACHE_MIB]]]` loads documents of
+//! about 80 bytes, with an index on `_id` and one on a random number. Batches have a thousand
+//! documents, as in `insertMany`. Entries of the non-unique index are known to be new, because they
+//! contain new record ids.
+//!
+//! The output has, for each eighth of the documents: documents per second, CPU time per document,
+//! and bytes written per document including the journal. It then has the same for random updates of
+//! the number, including the last checkpoint, and the size of the files, followed by the CPU time
+//! of gets and scans. The argument `smoke` makes everything small.
 
 #![expect(clippy::print_stdout, reason = "printing a table is its purpose")]
 

@@ -1,17 +1,18 @@
 //! The disk engine: a journal, recent changes in memory, and a checkpointed base.
 //!
-//! 1. [`DiskEngine::commit`](crate::Engine::commit) checks a batch against the latest state, appends it to
-//!    the journal (`journal.rs`, `../record.rs`) and applies it to the state (`state.rs`): persistent trees of
-//!    what has changed since the checkpoint, above the base.
-//! 2. A reader takes the state, which no longer changes, and looks in up to three layers: changes, changes
-//!    that a checkpoint is writing, base (`state.rs`, `cursor.rs`, `base.rs`).
-//! 3. When the changes have grown, the keeper (`keeper.rs`) freezes them and writes them to the base
-//!    (`checkpoint.rs`), a file of pages, all at once; then the journal before them can go.
-//! 4. Opening reads where the base stands and replays the journal behind it, a piece at a time (`recovery.rs`,
-//!    `reader.rs`).
-//! 5. Backups are streams of a snapshot or of the journal's frames (`backup.rs`), which `archive.rs` keeps beyond
-//!    checkpoints. `directory.rs` also reads a directory that no server has open.
-//! 6. A directory that cannot be opened is salvaged: what is sound goes to a new one (`salvage.rs`, `swap.rs`).
+//! 1. [`DiskEngine::commit`](crate::Engine::commit) checks a batch against the latest state and
+//!    appends it to the journal (`journal.rs`, `../record.rs`). It then applies the batch to the
+//!    state (`state.rs`): persistent trees of the changes since the checkpoint, above the base.
+//! 2. A reader takes an immutable state and looks in up to three layers: changes, changes that a
+//!    checkpoint is writing, base (`state.rs`, `cursor.rs`, `base.rs`).
+//! 3. When the changes have grown, the keeper (`keeper.rs`) freezes them and writes them atomically
+//!    to the base (`checkpoint.rs`), a file of pages. The journal before them is then unused.
+//! 4. Opening reads the position of the base and replays the later journal in chunks
+//!    (`recovery.rs`, `reader.rs`).
+//! 5. Backups are streams of a snapshot or of the journal's frames (`backup.rs`). `archive.rs`
+//!    keeps these frames beyond checkpoints. `directory.rs` also reads a directory that no server
+//!    has open.
+//! 6. Salvage copies the intact data of a damaged directory to a new one (`salvage.rs`, `swap.rs`).
 //!
 //! `docs/storage-disk.md` has the formats, and `docs/storage-disk-figures.md` the measurements.
 

@@ -23,7 +23,7 @@ use std::sync::Arc;
 use std::task::Waker;
 use std::time::Duration;
 
-/// Ordered trees of bytes that change by atomic batches.
+/// Ordered trees of bytes, changed by atomic batches.
 pub trait Engine: Journaling {
     /// The state of all trees after the latest commit. It does not change. Takes constant time.
     fn snapshot(&self) -> Arc<dyn Snapshot>;
@@ -61,10 +61,10 @@ pub trait Engine: Journaling {
         Err(Error::Unavailable(format!("the engine {} makes no backups", self.name())))
     }
 
-    /// The engine's name, as shown by `serverStatus`.
+    /// Returns the engine's name for `serverStatus`.
     fn name(&self) -> &'static str;
 
-    /// Counters since the engine was opened.
+    /// Returns statistics since the engine was opened.
     fn statistics(&self) -> Statistics;
 
     /// The hit ratio of the page cache, and the ratio that caches of other sizes would have; `None` without a bounded
@@ -124,7 +124,7 @@ pub trait Journaling: Send + Sync {
     /// Sets the interval of syncs at [`Durability::Relaxed`]. Does nothing at other levels.
     fn sync_every(&self, _: Duration) {}
 
-    /// Whether there is a journal, so that commits can survive a crash.
+    /// Returns true if the engine has a journal, so that commits can survive a crash.
     fn has_journal(&self) -> bool;
 }
 

@@ -254,7 +254,7 @@ pub enum Reached {
 /// A member that holds the data.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Member {
-    /// The name.
+    /// Returns the name.
     pub name: String,
     /// True if it accepts writes.
     pub is_primary: bool,

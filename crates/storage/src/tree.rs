@@ -4,16 +4,17 @@ use crate::Key;
 use std::cmp::Ordering;
 use std::ops::Bound;
 
-/// The number of an ordered tree, which is what MongoDB calls the ident of a collection or an index: it
-/// stays the same when the collection is renamed, and the engine gives it no other meaning.
+/// Number of an ordered tree: MongoDB's ident of a collection or an index. It does not change when
+/// the collection is renamed. It has no other meaning for the engine.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Ident(pub u64);
 
-/// A place in the order of commits, handed out by [`Engine::commit`]: a later commit has a greater one.
+/// Position in the order of commits, returned by [`Engine::commit`]. A later commit has a greater
+/// position.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Position(pub u64);
 
-/// Which way a cursor walks.
+/// Direction of a cursor.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Direction {
     /// From the lower bound upwards.
@@ -23,7 +24,7 @@ pub enum Direction {
 }
 
 impl Direction {
-    /// Which of two keys a walk comes to first.
+    /// Compares two keys in scan order.
     #[inline]
     pub fn order(self, a: &[u8], b: &[u8]) -> Ordering {
         match self {
@@ -32,35 +33,35 @@ impl Direction {
         }
     }
 
-    /// Whether a walk comes to `a` before `b`.
+    /// Returns true if a scan reaches `a` before `b`.
     #[inline]
     pub fn is_before(self, a: &[u8], b: &[u8]) -> bool {
         self.order(a, b) == Ordering::Less
     }
 }
 
-/// The keys between two bounds. `lower` is the smaller one whichever way the cursor walks; a range whose
-/// bounds cross is empty.
+/// The keys between two bounds. `lower` is the smaller bound in both directions. A range with
+/// crossed bounds is empty.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Range {
-    /// Where the range begins.
+    /// The lower bound.
     pub lower: Bound<Key>,
-    /// Where the range ends.
+    /// The upper bound.
     pub upper: Bound<Key>,
 }
 
 impl Range {
-    /// Every key of a tree.
+    /// Returns the range of all keys.
     pub const fn all() -> Self {
         Range { lower: Bound::Unbounded, upper: Bound::Unbounded }
     }
 
-    /// The keys from `lower` (included) up to `upper` (excluded).
+    /// Returns the range from `lower` (included) to `upper` (excluded).
     pub fn half_open(lower: impl Into<Key>, upper: impl Into<Key>) -> Self {
         Range { lower: Bound::Included(lower.into()), upper: Bound::Excluded(upper.into()) }
     }
 
-    /// The keys that begin with the given bytes.
+    /// Returns the range of keys with the given prefix.
     pub fn prefix(prefix: &[u8]) -> Self {
         let upper = match prefix.iter().rposition(|byte| *byte != u8::MAX) {
             None => Bound::Unbounded,
@@ -75,7 +76,7 @@ impl Range {
         Range { lower: Bound::Included(prefix.into()), upper }
     }
 
-    /// The keys that lie in both.
+    /// Returns the intersection of two ranges.
     pub fn intersection(&self, other: &Range) -> Range {
         let order = |a: &Bound<Key>, b: &Bound<Key>| match (a, b) {
             (Bound::Unbounded, Bound::Unbounded) => Ordering::Equal,
@@ -83,7 +84,7 @@ impl Range {
             (_, Bound::Unbounded) => Ordering::Greater,
             (Bound::Included(a) | Bound::Excluded(a), Bound::Included(b) | Bound::Excluded(b)) => a.cmp(b),
         };
-        // Of two ends at one key that without it is the narrower.
+        // Of two bounds at one key, the excluded one is narrower.
         let is_out = |bound: &Bound<Key>| matches!(bound, Bound::Excluded(_));
         let lower = match order(&self.lower, &other.lower) {
             Ordering::Greater => &self.lower,
@@ -101,7 +102,7 @@ impl Range {
         Range { lower: lower.clone(), upper: upper.clone() }
     }
 
-    /// Whether no key can lie within.
+    /// Returns true if no key can be in the range.
     pub fn is_empty(&self) -> bool {
         match (&self.lower, &self.upper) {
             (Bound::Unbounded, Bound::Excluded(upper)) => upper.is_empty(),
@@ -114,7 +115,7 @@ impl Range {
         }
     }
 
-    /// Whether a key lies within both bounds.
+    /// Returns true if a key is within both bounds.
     pub fn contains(&self, key: &[u8]) -> bool {
         let above = match &self.lower {
             Bound::Included(lower) => key >= &**lower,

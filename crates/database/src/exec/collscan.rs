@@ -1,4 +1,5 @@
-//! Reads of a whole collection: COLLSCAN in natural order or backwards, and EOF, which reads nothing.
+//! Reads of a whole collection: COLLSCAN in natural order or backward, and EOF, which reads
+//! nothing.
 
 use super::prefetch::clustered;
 use super::{PATIENCE, RecordStream, Report, Stats, Surroundings, patiently, record_of, stored};
@@ -11,9 +12,9 @@ use query::matcher::Matcher;
 use std::sync::Arc;
 use storage::{Cursor, Direction, Ident, Lent, Range, Snapshot, Value};
 
-// COLLSCAN: every document, in natural order or backwards.
+// COLLSCAN: every document, in natural order or backward.
 
-/// Reads the collection and yields what matches.
+/// Reads the collection and yields matching documents.
 pub(crate) struct CollScan {
     surroundings: Arc<Surroundings>,
     cursor: Natural,
@@ -40,7 +41,8 @@ impl CollScan {
 }
 
 impl CollScan {
-    /// The next document that matches, among so many; `None` where none of these does.
+    /// Returns the next matching document among `patience` examined ones; `None` if none of them
+    /// matches.
     fn search(&mut self, mut patience: u64) -> Result<Option<Option<Row>>> {
         while let Some((id, value)) = self.cursor.next()? {
             self.examined += 1;
@@ -60,7 +62,7 @@ impl CollScan {
         Ok(Some(None))
     }
 
-    /// Counts those that match among so many, and whether that was the end.
+    /// Counts the matching documents among `patience` examined ones. Returns true at the end.
     fn count_some(&mut self, mut patience: u64) -> Result<(u64, bool)> {
         let mut count = 0;
         while let Some((_, value)) = self.cursor.next()? {
@@ -99,39 +101,39 @@ impl RecordStream for CollScan {
     }
 }
 
-// Natural order: that of insertion, or in a clustered collection that of `_id`.
+// Natural order: insertion order, or `_id` order in a clustered collection.
 //
-// A clustered collection keeps its records by number as any other does, so its order is that of
-// its index on `_id`, walked from end to end.
+// A clustered collection stores its records by number like any other collection. Its natural order
+// is a full scan of its `_id` index.
 
-/// Walks a collection in its natural order, or backwards.
+/// Scans a collection in natural order, or backward.
 pub(crate) struct Natural {
     cursor: Box<dyn Cursor>,
     clustered: Option<Fetched>,
 }
 
-/// The document that the last key led to.
+/// The document of the last key.
 struct Fetched {
     snapshot: Arc<dyn Snapshot>,
     records: Ident,
     value: Option<Value>,
 }
 
-/// The trees that a natural order is read from.
+/// The trees that determine a natural order.
 #[derive(Clone, Copy)]
 pub(crate) struct NaturalOrder {
     records: Ident,
-    /// The tree of the index that a clustered collection is ordered by.
+    /// The tree of a clustered collection's index.
     clustered: Option<Ident>,
 }
 
 impl NaturalOrder {
-    /// The order of a collection.
+    /// Returns the natural order of a collection.
     pub(crate) fn of(data: &Data) -> NaturalOrder {
         NaturalOrder { records: data.ident, clustered: data.clustered_index().map(|index| index.ident) }
     }
 
-    /// Starts a walk over a snapshot.
+    /// Starts a scan of a snapshot.
     pub(crate) fn walk(self, snapshot: &Arc<dyn Snapshot>, direction: Direction) -> Result<Natural> {
         let cursor = match self.clustered {
             Some(index) => clustered(snapshot.as_ref(), (index, self.records), direction),
@@ -144,9 +146,9 @@ impl NaturalOrder {
 }
 
 impl Natural {
-    /// The next record and its document.
+    /// Returns the next record and its document.
     ///
-    /// Errors: DataCorruptionDetected, and the engine's.
+    /// Errors: DataCorruptionDetected, storage errors.
     #[inline]
     pub(crate) fn next(&mut self) -> Result<Option<(RecordId, Lent<'_>)>> {
         let Some(fetched) = &mut self.clustered else {
@@ -167,7 +169,7 @@ impl Natural {
     }
 }
 
-// EOF: a filter that nothing can match.
+// EOF: a filter that matches no document.
 
 /// Yields nothing and reads nothing.
 #[derive(Default)]

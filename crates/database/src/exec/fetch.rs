@@ -1,8 +1,9 @@
 //! FETCH: the documents of records, and filters over documents already read.
 //!
-//! EXPRESS: one document by a key that only one can have, `_id` above all.
+//! EXPRESS: lookup of one document by a unique key, mostly `_id`.
 //!
-//! Two lookups, no scan: it is what most reads and writes by `_id` come down to. MongoDB shows little of it.
+//! Most reads and writes by `_id` are two lookups without a scan. MongoDB's explain has few fields
+//! for them.
 
 use super::covered::key_document;
 use super::{IdStream, RecordStream, Report, Stats, Surroundings, TextSearch, patiently, stored};
@@ -18,15 +19,15 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use storage::{Ident, Snapshot, Value};
 
-// FETCH: the documents of the records that an index found.
+// FETCH: the documents of records found by an index.
 
 /// Reads each record's document and yields it if it matches.
 pub(crate) struct Fetch {
     surroundings: Arc<Surroundings>,
     input: Box<dyn IdStream>,
-    /// `None` where being found proves that it matches.
+    /// `None` if the index proves that the document matches.
     filter: Option<Part>,
-    /// Whether records are to carry the keys they were found by.
+    /// True if records carry their index keys.
     keeps_keys: bool,
     stats: Stats,
     examined: u64,
@@ -43,7 +44,7 @@ impl Fetch {
         Fetch { surroundings, input, filter, keeps_keys, stats, examined: 0 }
     }
 
-    /// What the index knows of the record that was found last.
+    /// Returns the index key of the last record as metadata.
     fn metadata(&self) -> Result<Option<Box<DocumentMetadata>>> {
         let (true, Some(spec), Some(key)) = (self.keeps_keys, self.input.index(), self.input.key()) else {
             return Ok(None);
@@ -52,7 +53,8 @@ impl Fetch {
         Ok(Some(Box::new(DocumentMetadata { index_key, ..DocumentMetadata::default() })))
     }
 
-    /// The next document that matches, among so many; `None` where none of these does.
+    /// Returns the next matching document among `patience` examined ones; `None` if none of them
+    /// matches.
     fn search(&mut self, mut patience: u64) -> Result<Option<Option<Row>>> {
         while let Some(id) = self.input.next()? {
             self.examined += 1;
@@ -88,13 +90,13 @@ impl RecordStream for Fetch {
     }
 }
 
-// FETCH of documents that are at hand already, and TEXT_MATCH: what is left of a filter or of a search, for the
-// streams that find whole documents by themselves.
+// FETCH of documents already read, and TEXT_MATCH: the rest of a filter or of a search, for streams
+// that find whole documents by themselves.
 
-/// What documents must pass.
+/// A condition on documents.
 pub(super) enum Test {
     Filter(Part),
-    /// The phrases of a search, and what it negates.
+    /// The phrases and negations of a search.
     Text(Arc<TextSearch>),
 }
 
@@ -121,7 +123,8 @@ impl Sift {
         }
     }
 
-    /// The next document that passes, among so many; `None` where none of these does.
+    /// Returns the next passing document among `patience` examined ones; `None` if none of them
+    /// passes.
     fn search(&mut self, mut patience: u64) -> Result<Option<Option<Row>>> {
         while let Some(record) = self.input.next()? {
             self.examined += 1;
@@ -159,18 +162,18 @@ impl RecordStream for Sift {
 // The first record of a stream, read at the start of the statement. Over a shared store the first read finds out
 // whether the plan's catalog is the latest.
 
-/// A stream whose first record is there already.
+/// A stream whose first record has been read.
 pub(crate) struct Ahead {
-    /// With what went wrong with it, which whoever reads on is told.
+    /// An error is returned to the reader.
     first: Option<Result<Row>>,
-    /// `None` where it has ended.
+    /// `None` after the end.
     rest: Option<Box<dyn RecordStream>>,
 }
 
 impl Ahead {
     /// Reads the first record of a stream.
     ///
-    /// Errors: StaleConfig where the plan is none.
+    /// Errors: StaleConfig for an invalid plan.
     pub(crate) fn begin(mut stream: Box<dyn RecordStream>) -> Result<Box<dyn RecordStream>> {
         let first = match stream.next() {
             Err(error) if error.code() == ErrorCode::StaleConfig => return Err(error),
@@ -197,7 +200,7 @@ impl RecordStream for Ahead {
     }
 }
 
-/// Yields the one document of a key, looked up when it is first asked for.
+/// Yields the document of a key, looked up at the first call.
 pub(crate) struct Express {
     surroundings: Arc<Surroundings>,
     access: Arc<Access>,
@@ -221,7 +224,7 @@ pub(crate) fn lookup(
     found_by(operation, snapshot.lookup(index, key, records), key, filter, context)
 }
 
-/// What came of that lookup.
+/// Returns the result of the lookup.
 pub(crate) fn found_by(
     operation: &Operation,
     found: storage::Result<Option<(Value, Value)>>,
@@ -288,7 +291,7 @@ impl RecordStream for Express {
     }
 }
 
-/// The one record, if any, of a lookup already made, or what went wrong.
+/// The record, if any, of a finished lookup, or its error.
 pub(crate) struct Found(pub(crate) Option<Result<Row>>);
 
 impl RecordStream for Found {

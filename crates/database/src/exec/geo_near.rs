@@ -1,9 +1,9 @@
-//! GEO_NEAR_2DSPHERE and GEO_NEAR_2D: records in the order of their distance from a place.
+//! GEO_NEAR_2DSPHERE and GEO_NEAR_2D: records by their distance from a location.
 //!
-//! The index is read in growing rings: first what lies within a small distance, then what lies within a
-//! greater one and wasn't read yet. What is read is measured and kept until the ring that has been read
-//! reaches as far, when nothing nearer can turn up any more. The width of rings follows from how much
-//! they hold, so that little is read for a few results.
+//! The index is read in growing rings: first the keys within a small distance, then the unread keys
+//! within a greater distance. Records are measured and kept until the rings read so far include
+//! their distance, when no nearer record can follow. The width of a ring depends on the number of
+//! records in the previous rings, so that few results need few reads.
 
 use super::ixscan::IndexScan;
 use super::or::Seen;
@@ -23,23 +23,24 @@ use std::cmp::{Ordering, Reverse};
 use std::collections::BinaryHeap;
 use std::sync::Arc;
 
-/// A ring with fewer records makes the next one wider, one with more than twice as many narrower.
+/// A ring with fewer records makes the next ring wider. A ring with more than twice as many makes
+/// it narrower.
 const RING_RECORDS: usize = 300;
-/// By how much rings grow while they hold nothing.
+/// Growth factor of empty rings.
 const EMPTY_GROWTH: f64 = 8.0;
 
-/// An index of places, the bounds of its other parts, and what to be near to.
+/// A geospatial index, the bounds of its other parts, and the search.
 #[derive(Clone)]
 pub(crate) struct NearAccess {
     /// The index.
     pub(crate) access: Access,
-    /// Its part that has the places.
+    /// The index's geospatial part.
     part: usize,
     near: Near,
 }
 
 impl NearAccess {
-    /// Errors: 16433 for a place beyond the index's bounds.
+    /// Errors: 16433 for a location outside of the index's bounds.
     pub(crate) fn new(access: Access, part: usize, near: Near) -> Result<NearAccess> {
         if let Some(space) = Space::new(&access, &near) {
             space.check()?;
@@ -47,7 +48,7 @@ impl NearAccess {
         Ok(NearAccess { access, part, near })
     }
 
-    /// The stage's name.
+    /// Returns the stage's name.
     pub(crate) fn stage(&self) -> &'static str {
         match self.access.index.spec.geo {
             Some(GeoIndex::Flat(_)) => "GEO_NEAR_2D",
@@ -56,15 +57,15 @@ impl NearAccess {
     }
 }
 
-/// A record that has been read and measured.
+/// A record with its measured distance.
 struct Found {
     distance: f64,
     id: RecordId,
-    /// The place that the distance is to, where it is asked for.
+    /// The nearest location of the record, if it is requested.
     place: Option<ValueBuf>,
 }
 
-/// A ring as explain tells of it.
+/// A ring, as printed by explain.
 struct Ring {
     inner: f64,
     outer: f64,
@@ -72,15 +73,15 @@ struct Ring {
     returned: u64,
 }
 
-/// Yields the records near to a place, the nearest first.
+/// Yields the records near a location, nearest first.
 pub(crate) struct GeoNear {
     surroundings: Arc<Surroundings>,
     near: Arc<NearAccess>,
     filter: Option<Arc<Matcher>>,
     metadata: MetaKinds,
-    /// How far the index has been read.
+    /// Distance up to which the index has been read.
     outer: f64,
-    /// How far it is to be read.
+    /// Maximum distance.
     end: f64,
     step: Option<f64>,
     /// The bounds that have been read.
@@ -126,12 +127,12 @@ impl GeoNear {
         }
     }
 
-    /// Whether all there is has been read.
+    /// Returns true if all records have been read.
     fn is_complete(&self) -> bool {
         self.step.is_some() && self.outer >= self.end
     }
 
-    /// The bounds within a distance that haven't been read.
+    /// Returns the unread bounds within a distance.
     fn unread(&self, distance: f64) -> Option<(Intervals, Intervals)> {
         let all = Space::new(&self.near.access, &self.near.near)?.within(distance);
         Some((all.intersection(&self.read.complement()), all))
@@ -151,7 +152,7 @@ impl GeoNear {
         }
     }
 
-    /// The width of the first ring: that within which there is something.
+    /// Returns the width of the first ring: a distance within which the index has keys.
     fn first_step(&mut self) -> Result<f64> {
         let mut step = Space::new(&self.near.access, &self.near.near).map_or(1.0, |space| space.least_step());
         loop {
@@ -200,7 +201,7 @@ impl GeoNear {
         Ok(())
     }
 
-    /// Reads and measures a record; whether it is one to return.
+    /// Reads and measures a record. Returns true if it must be returned.
     fn measure(&mut self, scan: &mut IndexScan, id: RecordId) -> Result<bool> {
         if !self.seen.insert(id) {
             return Ok(false);
@@ -236,10 +237,10 @@ impl GeoNear {
         Ok(true)
     }
 
-    /// The nearest record that nothing unread can be nearer than.
+    /// Returns the nearest record if no unread record can be nearer.
     fn take(&mut self) -> Option<Found> {
         let Reverse(nearest) = self.found.peek()?;
-        // What is as far as the ring reaches may be in the next one, in any order.
+        // Records at the ring's outer distance may also be in the next ring, in any order.
         if nearest.distance > self.outer && !self.is_complete() {
             return None;
         }
@@ -334,21 +335,21 @@ impl PartialEq for Found {
 
 impl Eq for Found {}
 
-// The world in which nearness is measured: the sphere or the plane, and an index of either.
+// Geometry of the search: sphere or plane, and an index of either.
 
-/// How distances are measured, and where in an index to look.
+/// Distances, and the index keys within them.
 struct Space<'a> {
     near: &'a Near,
     geo: &'a GeoIndex,
 }
 
 impl<'a> Space<'a> {
-    /// `None` for an index that has no places.
+    /// Returns `None` for an index without geospatial keys.
     fn new(access: &'a Access, near: &'a Near) -> Option<Space<'a>> {
         Some(Space { near, geo: access.index.spec.geo.as_ref()? })
     }
 
-    /// Errors: 16433 where the place lies beyond the bounds of a `2d` index.
+    /// Errors: 16433 for a location outside of the bounds of a `2d` index.
     fn check(&self) -> Result<()> {
         let position = self.position();
         match self.geo {
@@ -370,7 +371,7 @@ impl<'a> Space<'a> {
         }
     }
 
-    /// No place of the index is farther.
+    /// Returns a distance that includes all locations of the index.
     fn farthest(&self) -> f64 {
         match (self.geo, self.near.center) {
             (GeoIndex::Flat(grid), Center::Flat(position)) => {
@@ -381,7 +382,7 @@ impl<'a> Space<'a> {
         }
     }
 
-    /// A distance to begin the search for a first ring with.
+    /// Returns the initial distance of the search for the first ring.
     fn least_step(&self) -> f64 {
         match (self.geo, self.near.center) {
             (GeoIndex::Flat(grid), Center::Flat(_)) => grid.cell_width(),
@@ -389,7 +390,7 @@ impl<'a> Space<'a> {
         }
     }
 
-    /// The bounds of the keys of everything within a distance.
+    /// Returns the bounds of the keys of all locations within a distance.
     fn within(&self, distance: f64) -> Intervals {
         Intervals::of(&self.ranges_within(distance))
     }
@@ -415,7 +416,7 @@ impl<'a> Space<'a> {
         }
     }
 
-    /// The bounds of keys that nothing beyond a distance has.
+    /// Returns the bounds of keys that no location beyond a distance has.
     fn nearer_than(&self, distance: f64) -> Intervals {
         Intervals::of(&self.ranges_nearer_than(distance))
     }
@@ -432,7 +433,7 @@ impl<'a> Space<'a> {
         }
     }
 
-    /// The distance of a value; `None` for what is no place of this world.
+    /// Returns the distance of a value; `None` if it is not a location of this geometry.
     fn distance(&self, value: Value<'_>) -> Option<f64> {
         let stored = Geometry::stored(value).ok()?;
         match self.near.center {

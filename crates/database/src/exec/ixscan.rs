@@ -1,4 +1,4 @@
-//! IXSCAN: the keys of an index within bounds, and the records they lead to.
+//! IXSCAN: the keys of an index within bounds, and the ids of their records.
 
 use super::bounds::{KeyBounds, Place};
 use super::or::Seen;
@@ -15,29 +15,30 @@ use query::matcher::Part;
 use std::sync::Arc;
 use storage::{Cursor, Range, Value};
 
-/// A key of an index, copied from it.
+/// A copied key of an index.
 #[derive(Clone, Default)]
 pub(crate) struct IndexKey {
     /// The indexed values.
     pub(crate) key_string: Vec<u8>,
-    /// What the key string leaves out of the values' types.
+    /// Type bits: the types that the key string omits.
     pub(crate) type_bits: Vec<u8>,
 }
 
-/// Walks an index within bounds and yields the ids of records, each once.
+/// Scans an index within bounds and yields record ids, each once.
 pub(crate) struct IndexScan {
     surroundings: Arc<Surroundings>,
     access: Arc<Access>,
     forward: bool,
     cursor: Box<dyn Cursor>,
-    /// Checks each key; `None` where the cursor's range holds nothing else.
+    /// Bounds checked for each key; `None` if the cursor's range has only matching keys.
     bounds: Option<KeyBounds>,
     seen: Option<Seen>,
-    /// How many leading parts make up a value that one key is enough for; zero if all keys are wanted.
+    /// Number of leading parts that form a value of which one key is enough; zero if all keys are
+    /// needed.
     first_of: usize,
-    /// The last key, where it is wanted.
+    /// The last key, if it is needed.
     key: Option<IndexKey>,
-    /// Decided on what keys hold.
+    /// Filter on the keys.
     filter: Option<(Part, Covering)>,
     stats: Stats,
     examined: u64,
@@ -93,17 +94,18 @@ impl IndexScan {
         }
     }
 
-    /// The index.
+    /// Returns the index.
     pub(crate) fn spec(&self) -> &IndexSpec {
         &self.access.index.spec
     }
 
-    /// Whether some document has an array on a part's path.
+    /// Returns true if some document has an array on a part's path.
     pub(crate) fn is_multikey(&self, part: usize) -> bool {
         self.access.is_multikey(part)
     }
 
-    /// Yields the first record of each value of so many leading parts. The walk keeps its keys.
+    /// Yields the first record of each value of this number of leading parts. The scan keeps its
+    /// keys.
     pub(crate) fn first_of(self, parts: usize) -> IndexScan {
         IndexScan { first_of: parts, ..self }
     }
@@ -113,7 +115,7 @@ impl IndexScan {
         IndexScan { seen: None, ..self }
     }
 
-    /// Goes on beyond all keys that begin as the last one does with its first `parts`. The walk keeps its keys.
+    /// Skips all keys whose first `parts` equal the last key's. The scan keeps its keys.
     pub(crate) fn pass(&mut self, parts: usize) -> Result<()> {
         let Some(key) = &self.key else { return Ok(()) };
         let mut length = 0;
@@ -123,19 +125,19 @@ impl IndexScan {
             length += component_length(rest, ascending).unwrap_or(rest.len());
         }
         let prefix = key.key_string.get(..length).unwrap_or(&key.key_string);
-        // Backwards, what sorts before a prefix lies beyond all keys that begin with it.
+        // Backward, a key before the prefix sorts after all keys with the prefix.
         let target = if self.forward { successor(prefix) } else { Some(prefix.to_vec()) };
         let Some(target) = target else { return Ok(()) };
         self.seeks += 1;
         self.cursor.seek(&target).map_err(storage_error)
     }
 
-    /// How many keys it has looked at.
+    /// Returns the number of examined keys.
     pub(crate) fn examined(&self) -> u64 {
         self.examined
     }
 
-    /// Counts the records that are left, copying no keys.
+    /// Counts the remaining records without copying keys.
     pub(crate) fn count(&mut self) -> Result<u64> {
         self.key = None;
         let mut count = 0;
@@ -225,7 +227,7 @@ impl IdStream for IndexScan {
 }
 
 impl Scan {
-    /// The range of its keys, and the bounds that decide where the range holds other keys, too.
+    /// Returns the range of its keys, and the bounds to check if the range has other keys too.
     fn keys(&self) -> (Range, Option<KeyBounds>) {
         let bounds = match &self.within {
             Within::Bounds => KeyBounds::new(&self.access),

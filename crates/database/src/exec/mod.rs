@@ -1,9 +1,9 @@
-//! Plans as trees of nodes, and running them: streams of records over one snapshot.
+//! Plans as trees of nodes, and their execution: streams of records over one snapshot.
 //!
-//! A plan is data ([`Node`]). Opening it makes a stream of each node. A stream pulls from the one below it:
-//! [`RecordStream`]s yield documents in [`Row`]s, [`IdStream`]s the ids that an index found, which FETCH turns into
-//! documents. Streams of one kind share a file. A stream counts its work, and explain prints the counts with
-//! the nodes.
+//! A plan is data ([`Node`]). Opening it creates a stream for each node. A stream pulls from the
+//! streams below: [`RecordStream`]s yield documents in [`Row`]s, and [`IdStream`]s yield record ids
+//! from an index. FETCH reads the documents of ids. Related streams share a file. A stream counts
+//! its work, and explain prints the counts with the nodes.
 
 mod bounds;
 mod collscan;
@@ -51,12 +51,12 @@ fn stored(id: RecordId, document: Arc<[u8]>) -> Row {
     Row::stored(id.0, DocumentCow::Shared(document))
 }
 
-/// Yields records one at a time; owns its snapshot.
+/// A stream of records. Owns its snapshot.
 pub trait RecordStream: Send {
-    /// The next record, or `None` when there are no more (and ever after).
+    /// Returns the next record; `None` at the end and in all later calls.
     fn next(&mut self) -> Result<Option<Row>>;
 
-    /// Counts what is left, without making records where that can be avoided.
+    /// Counts the remaining records, if possible without creating them.
     fn count(&mut self) -> Result<u64> {
         let mut count = 0;
         while self.next()?.is_some() {
@@ -65,21 +65,21 @@ pub trait RecordStream: Send {
         Ok(count)
     }
 
-    /// Reports what its node did, and those below it.
+    /// Reports the statistics of its node and of the nodes below.
     #[doc(hidden)]
     #[allow(private_interfaces)]
     fn report(&self, _report: &mut Report) {}
 }
 
-/// Yields the ids of records that an index found.
+/// A stream of record ids from an index.
 pub(crate) trait IdStream: Send {
-    /// The next id, or `None` when there are no more (and ever after).
+    /// Returns the next id; `None` at the end and in all later calls.
     fn next(&mut self) -> Result<Option<RecordId>>;
 
-    /// The key that the last id was found at, if it was asked for when the plan was built.
+    /// Returns the key of the last id, if the plan requested keys.
     fn key(&self) -> Option<&IndexKey>;
 
-    /// The index that the last id was found in.
+    /// Returns the index of the last id.
     fn index(&self) -> Option<&IndexSpec>;
 
     /// The document of the last id, if its page carried it.
@@ -87,17 +87,17 @@ pub(crate) trait IdStream: Send {
         Ok(None)
     }
 
-    /// Reports what its node did, and those below it.
+    /// Reports the statistics of its node and of the nodes below.
     fn report(&self, report: &mut Report);
 }
 
-/// How many documents or keys a stage looks at for one result before the work goes on through
-/// [`Operation::at_length`]: so quick reads don't pay for giving the thread's other clients away,
-/// and slow ones don't hold these up.
+/// Number of documents or keys that a stage examines for one result before it continues through
+/// [`Operation::at_length`]. Fast reads then avoid the cost of handing over the thread's other
+/// clients, and slow reads do not block these.
 const PATIENCE: u64 = 1000;
 
-/// The next record that a stage searches for: first among [`PATIENCE`] that it looks at, then at length. The
-/// search is told among how many, and gives `None` where it is none of these.
+/// Returns the next record found by a stage: first among [`PATIENCE`] examined ones, then as long
+/// work. The search receives this limit and returns `None` if it finds nothing within it.
 fn patiently<S>(
     stage: &mut S,
     operation: fn(&S) -> &Arc<Operation>,
@@ -110,10 +110,10 @@ fn patiently<S>(
     operation.at_length(|| search(stage, u64::MAX).map(Option::flatten))
 }
 
-/// The document of a record; `None` where the entry that named it was read from an earlier state than there is
-/// now, and the document has gone since.
+/// Returns the document of a record. Returns `None` if its index entry was read from an earlier
+/// state and the document is gone since.
 ///
-/// Errors: DataCorruptionDetected where an index names a record that isn't there.
+/// Errors: DataCorruptionDetected if an index names a missing record.
 #[inline]
 fn record_of(snapshot: &dyn Snapshot, records: Ident, id: RecordId) -> Result<Option<Value>> {
     let value = snapshot.get(records, &id.0.to_be_bytes()).map_err(storage_error)?;
@@ -123,24 +123,24 @@ fn record_of(snapshot: &dyn Snapshot, records: Ident, id: RecordId) -> Result<Op
     Err(err!(DataCorruptionDetected, "an index names record {}, which isn't there", id.0))
 }
 
-/// What all stages of one plan share.
+/// State shared by all stages of a plan.
 pub(crate) struct Surroundings {
-    /// Says when to stop; counts what was examined.
+    /// Interrupts the plan and counts examined keys and documents.
     pub(crate) operation: Arc<Operation>,
-    /// The data as of when the plan started.
+    /// Snapshot of the data at the start of the plan.
     pub(crate) snapshot: Arc<dyn Snapshot>,
     /// The tree of the collection's documents.
     pub(crate) records: Ident,
-    /// What a scan of the collection goes by.
+    /// The order of a collection scan.
     pub(crate) natural: NaturalOrder,
-    /// For evaluating filters.
+    /// Context for evaluating filters.
     pub(crate) context: Arc<Context>,
 }
 
 impl Surroundings {
-    /// The document of a record, as [`record_of`] gives it.
+    /// Returns the document of a record, see [`record_of`].
     ///
-    /// Errors: DataCorruptionDetected where an index names a record that isn't there.
+    /// Errors: DataCorruptionDetected if an index names a missing record.
     #[inline]
     fn fetch(&self, id: RecordId) -> Result<Option<Value>> {
         record_of(self.snapshot.as_ref(), self.records, id)
@@ -157,7 +157,7 @@ impl Surroundings {
         }
     }
 
-    /// Whether a document passes a filter, if there is one.
+    /// Returns true if a document passes the filter, if any.
     #[inline]
     fn passes(&self, filter: &Option<Arc<Matcher>>, document: &[u8]) -> Result<bool> {
         match filter {
@@ -166,20 +166,20 @@ impl Surroundings {
         }
     }
 
-    /// Counts a document and asks now and then whether to stop.
+    /// Counts a document and checks from time to time for interruption.
     #[inline]
     fn examine_document(&self) -> Result<()> {
         self.tick(&self.operation.docs_examined)
     }
 
-    /// Counts a key and asks now and then whether to stop.
+    /// Counts a key and checks from time to time for interruption.
     #[inline]
     fn examine_key(&self) -> Result<()> {
         self.tick(&self.operation.keys_examined)
     }
 
-    /// An operation runs on one thread at a time, so no count is lost by reading and writing
-    /// apart, which costs a fraction of a locked addition.
+    /// An operation runs on one thread at a time. A separate load and store therefore loses no
+    /// count, at a fraction of the cost of an atomic addition.
     #[inline]
     fn tick(&self, counter: &AtomicI64) -> Result<()> {
         let count = counter.load(Relaxed);

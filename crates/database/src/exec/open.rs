@@ -1,4 +1,4 @@
-//! Opening a plan: a stream for each node of its tree.
+//! Opens a plan: creates a stream for each node of its tree.
 
 use super::collscan::{CollScan, Eof};
 use super::covered::{KeyOnly, ProjectionCovered, ReturnKey};
@@ -15,9 +15,9 @@ use base::Result;
 use std::sync::Arc;
 
 impl Node {
-    /// The records that the tree yields.
+    /// Returns the records of the tree.
     ///
-    /// Errors: the engine's.
+    /// Errors: storage errors.
     pub(crate) fn open(&self, around: &Arc<Surroundings>) -> Result<Box<dyn RecordStream>> {
         let none = Prefetch::default();
         Ok(match self {

@@ -10,10 +10,10 @@ use std::collections::HashSet;
 use std::hash::{BuildHasherDefault, Hasher};
 use storage::Value;
 
-// OR: what any of several inputs finds, each record once. They are index scans, or, for an `$or` of which one
-// branch searches for text, streams of documents.
+// OR: the records of several inputs, each once. The inputs are index scans. For an `$or` with a
+// text search in one branch, they are streams of documents.
 
-/// Reads its inputs one after the other and drops what an earlier one has yielded.
+/// Reads its inputs one after the other and drops records that an earlier input has yielded.
 pub(crate) struct Or<S> {
     inputs: Vec<S>,
     current: usize,
@@ -82,14 +82,14 @@ impl RecordStream for Or<Box<dyn RecordStream>> {
     }
 }
 
-// SORT_MERGE: several scans of one index, each in order, as one scan in order.
+// SORT_MERGE: merges several sorted scans of one index into one sorted scan.
 
-/// Merges scans by what their keys hold behind the values that set the scans apart.
+/// Merges scans by the part of their keys after the values that distinguish the scans.
 pub(crate) struct SortMerge {
     inputs: Vec<Input>,
     forward: bool,
     started: bool,
-    /// The input that gave the last record.
+    /// The input of the last record.
     last: usize,
     seen: Seen,
     stats: Stats,
@@ -98,7 +98,7 @@ pub(crate) struct SortMerge {
 
 struct Input {
     scan: IndexScan,
-    /// How many bytes of each key are the same throughout the scan.
+    /// Length in bytes of the common prefix of all keys of the scan.
     prefix: usize,
     head: Option<RecordId>,
 }
@@ -124,7 +124,7 @@ impl SortMerge {
         }
     }
 
-    /// Moves on the input that was read last; all of them at first.
+    /// Advances the input read last; at first, all inputs.
     fn refill(&mut self) -> Result<()> {
         if !self.started {
             self.started = true;
@@ -137,7 +137,8 @@ impl SortMerge {
         Ok(())
     }
 
-    /// The input whose head comes first. There are few, so looking at each beats a heap.
+    /// Returns the input with the smallest head. The inputs are few, so a linear search is faster
+    /// than a heap.
     fn first(&self) -> Option<(usize, RecordId)> {
         let mut best: Option<(usize, RecordId, &[u8])> = None;
         for (position, input) in self.inputs.iter().enumerate() {
@@ -191,14 +192,14 @@ impl IdStream for SortMerge {
     }
 }
 
-// Which records a plan has yielded already, where several keys lead to one record.
+// Records already yielded by a plan, for indexes with several keys per record.
 
-/// A set of record ids. They are given out in order, not by clients, so a simple hash serves.
+/// A set of record ids. The server assigns them in order, so a simple hash is enough.
 #[derive(Default)]
 pub(crate) struct Seen(HashSet<RecordId, BuildHasherDefault<Spread>>);
 
 impl Seen {
-    /// Notes a record; whether it is new.
+    /// Adds a record. Returns true if it is new.
     #[inline]
     pub(crate) fn insert(&mut self, id: RecordId) -> bool {
         self.0.insert(id)

@@ -10,33 +10,33 @@ use base::Result;
 use std::collections::VecDeque;
 use storage::{Cursor, Direction, Hints, Ident, IsWanted, Range, Snapshot, Value};
 
-/// How many documents a [`ReadAhead`] reads in one round trip.
+/// Number of documents that a [`ReadAhead`] reads in one round trip.
 const AHEAD: usize = 100;
 
-/// What the stage above an index scan reads of the records.
+/// Reads of the stage above an index scan.
 #[derive(Clone, Copy, Default)]
 pub(super) struct Prefetch {
-    /// Whether it reads them.
+    /// True if it reads the records.
     pub(super) records: bool,
-    /// The number of records after which it probably ends; zero if that is unknown.
+    /// Number of records after which it probably ends; zero if unknown.
     pub(super) limit: u64,
 }
 
 impl Prefetch {
-    /// The prefetch below a stage that skips so many records.
+    /// Returns the prefetch below a stage that skips this number of records.
     pub(super) fn below_skip(self, skip: u64) -> Prefetch {
         let limit = if self.limit > 0 { self.limit.saturating_add(skip) } else { 0 };
         Prefetch { limit, ..self }
     }
 
-    /// The prefetch of one of several scans.
+    /// Returns the prefetch of one of several scans.
     pub(super) fn of_several(self) -> Prefetch {
         Prefetch { limit: 0, ..self }
     }
 }
 
 impl Surroundings {
-    /// The cursor of a scan over a range, in which the bounds decide if it holds other keys, too.
+    /// Opens the cursor of a scan over a range. The bounds decide if the range has other keys too.
     pub(super) fn cursor(
         &self,
         scan: &Scan,
@@ -52,7 +52,7 @@ impl Surroundings {
         cursor.map_err(storage_error)
     }
 
-    /// The cursors of several scans in one direction.
+    /// Opens the cursors of several scans in one direction.
     pub(super) fn cursors<'s>(
         &self,
         scans: impl Iterator<Item = (&'s Scan, Range, Option<&'s KeyBounds>)>,
@@ -72,7 +72,8 @@ impl Surroundings {
 
     fn hints(&self, scan: &Scan, bounds: Option<&KeyBounds>, prefetch: Prefetch) -> Hints {
         let unique = scan.access.index.spec.unique;
-        // A scan that seeks behind a key it has yielded no longer stands at the entry that names the record.
+        // After a seek behind a yielded key, the scan is no longer at the entry that names the
+        // record.
         let records = (prefetch.records && scan.first_of == 0).then_some((self.records, unique));
         let hints = Hints { prefetch_records: records, ..Hints::default() };
         if bounds.is_none() && scan.filter.is_none() {
@@ -89,7 +90,7 @@ impl Surroundings {
         Hints { ranges, is_wanted, ..hints }
     }
 
-    /// Whether an entry lies within the bounds and passes the filter of a scan.
+    /// Returns true for entries within the bounds that pass the filter of a scan.
     fn is_wanted(&self, scan: &Scan, mut within: Option<KeyBounds>) -> IsWanted {
         let (filter, context) = (scan.filter.clone(), self.context.clone());
         let (forward, unique) = (scan.forward, scan.access.index.spec.unique);
@@ -103,7 +104,7 @@ impl Surroundings {
             let (document, _) = covering.with_nulls(entry.key_string, entry.type_bits)?;
             filter.matches(document.view(), &context)
         };
-        // The scan meets the same error at this entry, and returns it.
+        // The scan finds the same error at this entry and returns it.
         Box::new(move |key, value| is_wanted(key, value).unwrap_or(true))
     }
 }
@@ -129,7 +130,7 @@ pub(super) fn direction(forward: bool) -> Direction {
 #[derive(Default)]
 pub(super) struct ReadAhead {
     documents: VecDeque<Option<Value>>,
-    /// Whether the store returns no documents ahead.
+    /// True if the store returns no documents ahead.
     is_local: bool,
 }
 

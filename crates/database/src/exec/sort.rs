@@ -1,9 +1,9 @@
-//! SORT: all records in order, or the first of them.
+//! SORT: all records in order, or the first ones.
 //!
-//! The [`Sorter`] does the work: it holds no more than the memory that
-//! `internalQueryMaxBlockingSortMemoryUsageBytes` allows, and spills beyond it or refuses.
+//! The [`Sorter`] holds at most `internalQueryMaxBlockingSortMemoryUsageBytes` of memory. Beyond
+//! that, it spills to disk or fails.
 //!
-//! LIMIT and SKIP: part of the records, by count.
+//! LIMIT and SKIP: a part of the records, by count.
 
 use super::ixscan::IndexKey;
 use super::{IdStream, PATIENCE, RecordStream, Report, Stats, Surroundings};
@@ -14,27 +14,27 @@ use query::{Row, SortPattern, Sorter};
 use std::sync::Arc;
 use storage::Value;
 
-/// How a sort may hold what it sorts.
+/// Limits of a sort.
 #[derive(Clone, Copy)]
 pub(crate) struct SortOptions {
-    /// How many records are wanted; zero is all.
+    /// Number of records to return; zero is unlimited.
     pub(crate) limit: u64,
-    /// How many bytes it may hold.
+    /// Memory limit in bytes.
     pub(crate) memory: usize,
-    /// Whether it may spill to a temporary file.
+    /// Allows spilling to a temporary file.
     pub(crate) allow_disk_use: bool,
-    /// Whether what is known of records beside their documents is to be kept.
+    /// True if the records' metadata must be kept.
     pub(crate) keeps_meta: bool,
 }
 
-/// Sorts what lies below.
+/// Sorts its input.
 pub(crate) struct Sort {
     surroundings: Arc<Surroundings>,
     input: Box<dyn RecordStream>,
     pattern: Arc<SortPattern>,
     options: SortOptions,
     sorter: Sorter,
-    /// Whether the input has been read.
+    /// True after the input has been read.
     sorted: bool,
     stats: Stats,
 }
@@ -75,7 +75,7 @@ impl Sort {
         })
     }
 
-    /// Reads records until so many have been read in all; whether that was the end.
+    /// Reads records up to a total number of steps. Returns true at the end of the input.
     fn gather(&mut self, upto: u64) -> Result<bool> {
         let mut key = Vec::new();
         while self.stats.works < upto {
@@ -119,13 +119,13 @@ impl RecordStream for Sort {
     }
 }
 
-// LIMIT: no more than so many records.
+// LIMIT: at most a number of records.
 
-/// Ends after a number of records; what lies below is not asked again.
+/// Ends after a number of records, without a further call of its input.
 pub(crate) struct Limit {
     input: Box<dyn RecordStream>,
     limit: u64,
-    /// Whether it is a node of the plan: not where what reads it ends by itself.
+    /// True for a node of the plan; false if the reader ends by itself.
     shown: bool,
     stats: Stats,
 }
@@ -135,7 +135,7 @@ impl Limit {
         Limit { input, limit, shown: true, stats: Stats::default() }
     }
 
-    /// The first record, for a write of one document.
+    /// Returns the first record only, for a write of one document.
     pub(crate) fn first(input: Box<dyn RecordStream>) -> Limit {
         Limit { shown: false, ..Limit::new(input, 1) }
     }
@@ -162,12 +162,12 @@ impl RecordStream for Limit {
     }
 }
 
-// SKIP: passes over the first records.
+// SKIP: skips the first records.
 
-/// Leaves out the first of what lies below: records, or ids, so that nothing is fetched in vain.
+/// Skips the first records or ids of its input. Skipped ids need no fetch.
 pub(crate) struct Skip<S: ?Sized> {
     input: Box<S>,
-    /// How many more are passed over.
+    /// Number of records still to skip.
     left: u64,
     stats: Stats,
 }

@@ -1,4 +1,4 @@
-//! TEXT_OR: what any term of a search finds, each record once, with how well it answers.
+//! TEXT_OR: the records of any term of a search, each once, with their scores.
 
 use super::ixscan::IndexScan;
 use super::prefetch::ReadAhead;
@@ -12,14 +12,14 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use storage::Value;
 
-/// Reads all terms' keys and adds their scores up, then yields the documents as they lie in the
-/// collection, each with its score. MongoDB promises no order.
+/// Reads all terms' keys and adds up their scores. It then yields the documents in the collection's
+/// order, each with its score. MongoDB guarantees no order.
 pub(crate) struct TextOr {
     surroundings: Arc<Surroundings>,
     index: Arc<TextIndex>,
-    /// A scan of each term's keys, and where its keys have the score.
+    /// A scan of each term's keys, and the position of the score in its keys.
     terms: Vec<(IndexScan, usize)>,
-    /// Once the keys are read: the records, the next one last.
+    /// The records after the keys have been read, the next one last.
     found: Option<Vec<(RecordId, f64)>>,
     documents: ReadAhead,
     stats: Stats,
@@ -64,7 +64,7 @@ impl TextOr {
         Ok(found)
     }
 
-    /// The document of a record that has just been taken off the list.
+    /// Returns the document of the record that was just removed from the list.
     fn document(&mut self, id: RecordId) -> Result<Option<Value>> {
         let left = self.found.as_deref().unwrap_or_default();
         self.documents.document(&self.surroundings, id, left.iter().rev().map(|(id, _)| *id))
@@ -80,7 +80,7 @@ impl RecordStream for TextOr {
         while let Some((id, score)) = self.found.as_mut().and_then(Vec::pop) {
             self.examined += 1;
             self.surroundings.examine_document()?;
-            // Where entries were read from an earlier state, the document may be gone.
+            // After a read of entries from an earlier state, the document may be gone.
             let Some(value) = self.document(id)? else { continue };
             self.stats.advance();
             let metadata = DocumentMetadata { text_score: Some(score), ..DocumentMetadata::default() };

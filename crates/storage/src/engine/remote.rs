@@ -3,7 +3,7 @@
 use super::Cursor;
 use crate::{Direction, Ident, Range, Result, Value};
 
-/// Whether a walk wants an entry, by its key and value.
+/// Returns true if a scan needs an entry, by its key and value.
 pub type IsWanted = Box<dyn FnMut(&[u8], &Value) -> bool + Send>;
 
 /// The parts of a cursor's range that a walk reads, in the direction of the walk. It seeks over the keys between them.

@@ -6,7 +6,7 @@ use crate::{Direction, Error, Ident, Key, Lent, Range, Result, Value};
 /// One state of all trees, which does not change. Every call with the number of a tree fails with `NoSuchIdent` if
 /// this state has no such tree.
 pub trait Snapshot: Send + Sync {
-    /// The value under a key.
+    /// Returns the value of a key.
     fn get(&self, ident: Ident, key: &[u8]) -> Result<Option<Value>>;
 
     /// Looks up an entry of a unique index, and the record that the first eight bytes of its value name. Returns the
@@ -40,13 +40,13 @@ pub trait Snapshot: Send + Sync {
         merged(self, before, after)
     }
 
-    /// How many entries a tree has.
+    /// Returns the number of entries of a tree.
     fn entries(&self, ident: Ident) -> Result<u64>;
 
-    /// The lengths of all keys and values in a tree.
+    /// Returns the total length of all keys and values in a tree.
     fn bytes(&self, ident: Ident) -> Result<u64>;
 
-    /// Whether there is a tree of that number.
+    /// Returns true if a tree exists.
     fn contains(&self, ident: Ident) -> Result<bool>;
 
     /// Reads everything that files hold of a tree, also what later changes hide, and returns the damage. Without files
@@ -68,15 +68,16 @@ pub trait Snapshot: Send + Sync {
 /// A place where the stored bytes are not the bytes that were written.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Damage {
-    /// The key whose entry is damaged, if it is as small as that.
+    /// Key of the damaged entry, if the damage is limited to one.
     pub key: Option<Key>,
-    /// What is wrong, and where.
+    /// Description and location of the damage.
     pub what: String,
 }
 
 /// A walk over the entries of a range: each once, in the order of their keys or the reverse.
 pub trait Cursor: Send {
-    /// The next entry, borrowed until the next call; `None` at the end, and ever after.
+    /// Returns the next entry, borrowed until the next call; `None` at the end and in all later
+    /// calls.
     fn next(&mut self) -> Result<Option<(&[u8], Lent<'_>)>>;
 
     /// Moves in the direction of the walk to the entry at `key`, or to the first entry behind it. Does nothing if the

@@ -1,12 +1,14 @@
-//! A wrapper that asserts what the traits promise, on both sides of every call.
+//! A wrapper that asserts the contract of the traits before and after every call.
 //!
-//! `Checked` stands between `database` and an engine in tests and debug builds. It looks for mistakes of the
-//! engine (entries out of order or out of bounds, a snapshot that moves, a read that disagrees with a scan, a
-//! batch half applied) and panics where it finds one, so that the test that ran into it names the place.
+//! `Checked` is between `database` and an engine in tests and debug builds. It detects errors of
+//! the engine: entries out of order or out of bounds, a changing snapshot, a read that differs from
+//! a scan, a partially applied batch. It panics at the first error, so that the failing test shows
+//! the place.
 //!
-//! [`Checked::new`] looks closely at everything, for several times the work. [`Checked::sampling`] looks closely
-//! at one call in [`SAMPLE`], and at the others in so far as that costs next to nothing; most commits then find
-//! their trees unshared and change them in place, as they do in a release build, which uses the engine bare.
+//! [`Checked::new`] checks every call closely, at several times the cost. [`Checked::sampling`]
+//! checks one call in [`SAMPLE`] closely, and other calls only cheaply. Most commits then find
+//! their trees unshared and change them in place. A release build, which uses the engine without
+//! this wrapper, does the same.
 
 mod walk;
 
@@ -23,29 +25,29 @@ use crate::{
 };
 use walk::{CheckedCursor, Walk};
 
-/// Batches up to this many operations are read back after the commit.
+/// Batches up to this number of operations are read back after the commit.
 const READ_BACK: usize = 64;
-/// One in so many calls is looked at closely where that is sampled.
+/// Sampling interval of closely checked calls.
 const SAMPLE: u64 = 16;
 
-/// An engine whose answers are checked against the contract. Commits are serialised, and all have to come this
-/// way.
+/// An engine whose answers are checked against the contract. Commits are serialised, and all of
+/// them must use this wrapper.
 pub struct Checked<E> {
     engine: E,
     closely: Arc<Closely>,
-    /// The position of the latest commit.
+    /// Position of the latest commit.
     commits: Mutex<Position>,
-    /// The greatest time that the engine is known to hold.
+    /// Greatest time known to be in the engine.
     time: AtomicU64,
 }
 
 impl<E: Engine> Checked<E> {
-    /// Looks closely at every answer of an engine from now on.
+    /// Checks every answer of an engine closely.
     pub fn new(engine: E) -> Self {
         Checked::every(engine, 1)
     }
 
-    /// Looks closely at some of its answers only, so that it costs little.
+    /// Checks some answers closely, at a low cost.
     pub fn sampling(engine: E) -> Self {
         Checked::every(engine, SAMPLE)
     }
@@ -55,12 +57,12 @@ impl<E: Engine> Checked<E> {
         Checked { engine, closely: Arc::new(Closely { every, calls: AtomicU64::new(0) }), commits, time }
     }
 
-    /// The engine inside.
+    /// Returns the inner engine.
     pub fn inner(&self) -> &E {
         &self.engine
     }
 
-    /// Commits, and compares what is found before and after with what the batch says.
+    /// Commits, and compares the states before and after with the batch.
     fn commit_closely(&self, batch: Batch) -> Result<Position> {
         let before = self.engine.snapshot();
         let expected = outcome(&*before, &batch);
@@ -89,14 +91,14 @@ impl<E: Engine> Checked<E> {
     }
 }
 
-/// Which calls are looked at closely.
+/// Selection of the closely checked calls.
 struct Closely {
     every: u64,
     calls: AtomicU64,
 }
 
 impl Closely {
-    /// Whether this call is.
+    /// Returns true if this call is checked closely.
     fn now(&self) -> bool {
         self.every == 1 || self.calls.fetch_add(1, Ordering::Relaxed).is_multiple_of(self.every)
     }
@@ -145,14 +147,15 @@ impl<E: Engine> crate::Wrapper for Checked<E> {
 
     fn durable(&self) -> Position {
         let durable = self.engine.durable();
-        // What was committed before the checks began may become durable only now.
+        // Commits from before the checks may become durable only now.
         let mut latest = self.commits.lock();
         *latest = durable.max(*latest);
         durable
     }
 }
 
-/// Whether a result is one that the contract decides, and not a failure of files, which may come at any time.
+/// Returns true for a result determined by the contract, and false for a file error, which is
+/// possible at any time.
 fn is_an_answer<T>(result: &Result<T>) -> bool {
     !matches!(
         result,
@@ -160,7 +163,7 @@ fn is_an_answer<T>(result: &Result<T>) -> bool {
     )
 }
 
-/// What a batch must lead to as far as the trees it names are concerned.
+/// Checks the result of a batch for the existence of its trees.
 fn outcome(before: &dyn Snapshot, batch: &Batch) -> Result<()> {
     let mut changed: HashMap<Ident, bool> = HashMap::new();
     for op in batch.ops() {
@@ -195,7 +198,7 @@ fn outcome(before: &dyn Snapshot, batch: &Batch) -> Result<()> {
     Ok(())
 }
 
-/// Asserts of a small batch that changes no whole trees that the keys it says are new are.
+/// Asserts that keys known to be new are new, for a small batch without changes of whole trees.
 fn look_for_new(before: &dyn Snapshot, batch: &Batch) {
     let is_key = |op: &Op| matches!(op, Op::Put { .. } | Op::Delete { .. });
     if batch.len() > READ_BACK || !batch.ops().iter().all(is_key) {
@@ -213,14 +216,15 @@ fn look_for_new(before: &dyn Snapshot, batch: &Batch) {
     }
 }
 
-/// What a key must hold after a batch.
+/// The expected value of a key after a batch.
 struct Write {
     ident: Ident,
     key: Key,
     value: Option<Value>,
 }
 
-/// The last write of each key of a small batch; nothing if the batch also changes whole trees.
+/// Returns the last write of each key of a small batch; nothing if the batch also changes whole
+/// trees.
 fn final_writes(batch: &Batch) -> Vec<Write> {
     if batch.len() > READ_BACK {
         return Vec::new();
@@ -236,8 +240,8 @@ fn final_writes(batch: &Batch) -> Vec<Write> {
     writes.into_iter().map(|((ident, key), value)| Write { ident, key, value }).collect()
 }
 
-/// What complete scans have found in each tree: entries, and a checksum of them that their order does not
-/// matter for.
+/// Results of complete scans of each tree: number of entries, and a checksum independent of their
+/// order.
 type Seen = Arc<Mutex<HashMap<Ident, (u64, u64)>>>;
 
 struct CheckedSnapshot {
@@ -247,7 +251,7 @@ struct CheckedSnapshot {
 }
 
 impl CheckedSnapshot {
-    /// Passes an answer on, after checking that it fails exactly if the tree isn't there.
+    /// Returns an answer after checking that it is an error exactly if the tree is missing.
     fn known<T>(&self, ident: Ident, answer: Result<T>) -> Result<T> {
         let missing = matches!(&answer, Err(Error::NoSuchIdent(named)) if *named == ident);
         if (missing || self.closely.now())
@@ -266,7 +270,7 @@ impl Snapshot for CheckedSnapshot {
 
     fn scan(&self, ident: Ident, range: Range, direction: Direction) -> Result<Box<dyn Cursor>> {
         let inner = self.known(ident, self.inner.scan(ident, range.clone(), direction))?;
-        // A closer look needs the whole snapshot, the cursor only its tree.
+        // A close check needs the whole snapshot. The cursor needs only its tree.
         let snapshot = self.closely.now().then(|| (Arc::clone(&self.inner), Arc::clone(&self.seen)));
         let counted = if range == Range::all() { self.inner.entries(ident).ok() } else { None };
         Ok(Box::new(CheckedCursor { inner, walk: Walk::new(ident, range, direction, counted, snapshot) }))
@@ -298,7 +302,7 @@ impl Snapshot for CheckedSnapshot {
     }
 }
 
-/// Differences that are those which reading both trees finds.
+/// Differences that must equal the differences found by reading both trees.
 struct CheckedDifferences {
     inner: Box<dyn Differences>,
     expected: Option<Box<dyn Differences>>,
@@ -356,7 +360,7 @@ mod tests {
         let mut cursor = snapshot.scan(TREE, Range::half_open([10], [90]), Direction::Backward).unwrap();
         cursor.seek(&[50]).unwrap();
         assert_eq!(cursor.next().unwrap().map(|(key, _)| key.to_vec()), Some(vec![50]));
-        // Beyond the end, and then to a key that this has passed.
+        // Past the end, and then to a passed key.
         cursor.seek(&[1]).unwrap();
         assert_eq!(cursor.next(), Ok(None));
         cursor.seek(&[40]).unwrap();
@@ -365,7 +369,7 @@ mod tests {
         assert_eq!(engine.wait_journaled(Position(101)), Ok(()));
     }
 
-    /// An engine that forgets deletions.
+    /// An engine that ignores deletes.
     struct Forgetful(MemoryEngine);
 
     impl crate::Wrapper for Forgetful {

@@ -1,12 +1,12 @@
-//! Two engines as one, compared at every answer.
+//! Two engines behind one interface, compared at every answer.
 //!
-//! Every call goes to both. Whatever they say must be the same, errors included; where it isn't, the mirror
-//! panics with both answers. Answers are the first engine's, positions pair up the two.
+//! Every call goes to both engines. Their answers must be equal, including errors. If not, the
+//! mirror panics with both answers. It returns the first engine's answers, and maps positions
+//! between the engines.
 //!
-//! An engine that keeps a line of text for every change committed.
-//!
-//! Which keys an insert writes is invisible from above, and an index entry too many costs something without
-//! being wrong anywhere. Tests that show the keys make it visible.
+//! This module also has an engine that records a line of text for every committed change. The
+//! layers above do not see which keys an insert writes, and an additional index entry costs time
+//! without a wrong result. Tests that print the keys make it visible.
 
 use crate::bytes::Text;
 use crate::{
@@ -18,23 +18,23 @@ use std::collections::BTreeMap;
 use std::fmt::Debug;
 use std::sync::Arc;
 
-/// An engine made of two that must agree.
+/// An engine of two engines that must agree.
 pub struct Mirror<A, B> {
     a: A,
     b: B,
-    /// Held over commits and snapshots, so that both engines see them in one order. Knows for each position
-    /// of the first engine that of the second.
+    /// Locked during commits and snapshots, so that both engines see them in one order. Maps each
+    /// position of the first engine to a position of the second.
     positions: Mutex<BTreeMap<Position, Position>>,
 }
 
 impl<A: Engine, B: Engine> Mirror<A, B> {
-    /// Two engines that hold the same, for instance nothing.
+    /// Returns a mirror of two engines with equal contents, for example none.
     pub fn new(a: A, b: B) -> Self {
         let positions = Mutex::new(BTreeMap::from([(a.durable(), b.durable())]));
         Mirror { a, b, positions }
     }
 
-    /// Both engines.
+    /// Returns both engines.
     pub fn inner(&self) -> (&A, &B) {
         (&self.a, &self.b)
     }
@@ -82,7 +82,7 @@ impl<A: Engine, B: Engine> Engine for Mirror<A, B> {
         a
     }
 
-    /// That of the first which has one.
+    /// Returns the working set of the first engine that has one.
     fn working_set(&self) -> Option<WorkingSet> {
         self.a.working_set().or_else(|| self.b.working_set())
     }
@@ -98,7 +98,7 @@ impl<A: Engine, B: Engine> Journaling for Mirror<A, B> {
         }
     }
 
-    /// What both have made durable.
+    /// Returns the position that both engines have made durable.
     fn durable(&self) -> Position {
         let positions = self.positions.lock();
         let (a, b) = (self.a.durable(), self.b.durable());
@@ -121,7 +121,7 @@ impl<A: Engine, B: Engine> Journaling for Mirror<A, B> {
         self.b.checkpoint()
     }
 
-    /// Whether either has one.
+    /// Returns true if either engine has a journal.
     fn has_journal(&self) -> bool {
         self.a.has_journal() || self.b.has_journal()
     }
@@ -179,10 +179,10 @@ impl Cursor for MirrorCursor {
     }
 }
 
-/// Turns one change into text. The layer that knows what the keys mean brings its own.
+/// Formats one change. The layer that knows the meaning of the keys provides it.
 pub type Describe = fn(&Op) -> String;
 
-/// An engine that passes everything on, and records the changes of successful commits.
+/// An engine that delegates everything, and records the changes of successful commits.
 pub struct Emit<E> {
     engine: E,
     describe: Describe,
@@ -190,22 +190,22 @@ pub struct Emit<E> {
 }
 
 impl<E: Engine> Emit<E> {
-    /// Records changes with the keys as plain bytes, as `put 3 "a\x00" = 12 bytes`.
+    /// Records changes with the keys as plain bytes, such as `put 3 "a\x00" = 12 bytes`.
     pub fn new(engine: E) -> Self {
         Emit::with(engine, plain)
     }
 
-    /// Records changes as the given function puts them.
+    /// Records changes in the format of the given function.
     pub fn with(engine: E, describe: Describe) -> Self {
         Emit { engine, describe, lines: Mutex::default() }
     }
 
-    /// The lines since the last call, in the order of the commits.
+    /// Returns the lines since the last call, in the order of the commits.
     pub fn take(&self) -> Vec<String> {
         std::mem::take(&mut *self.lines.lock())
     }
 
-    /// The engine inside.
+    /// Returns the inner engine.
     pub fn inner(&self) -> &E {
         &self.engine
     }
@@ -220,7 +220,7 @@ impl<E: Engine> crate::Wrapper for Emit<E> {
 
     fn commit(&self, batch: Batch) -> Result<Position> {
         let lines: Vec<String> = batch.ops().iter().map(self.describe).collect();
-        // Held over the commit, so that the lines come in the order of the commits.
+        // Locked during the commit, so that the lines are in the order of the commits.
         let mut recorded = self.lines.lock();
         let position = self.engine.commit(batch)?;
         recorded.extend(lines);

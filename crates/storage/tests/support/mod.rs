@@ -29,36 +29,37 @@ pub use suite::{check_engine, check_store};
 
 use crate::{Batch, Compression, Result, disk, record};
 
-/// The bytes of a batch as they stand in a frame of the journal, behind its header.
+/// Returns the bytes of a batch in a frame of the journal, after its header.
 ///
-/// Fails with `Full` if there are more than a frame may have.
+/// Errors: `Full` if they exceed the size of a frame.
 pub fn journal_batch(batch: &Batch) -> Result<Vec<u8>> {
     record::batch_bytes(batch)
 }
 
-/// The batch in such bytes; `None` if they make no sense.
+/// Parses these bytes into a batch; `None` for invalid bytes.
 pub fn read_journal_batch(bytes: &[u8]) -> Option<Batch> {
     record::batch_of(bytes)
 }
 
-/// A segment of the journal with other frames behind its header, whose checksums are made right.
+/// Replaces the frames of a segment of the journal, and corrects their checksums.
 pub fn with_frames(segment: &mut Vec<u8>, frames: &[u8]) {
     segment.truncate(disk::SEGMENT_HEADER_BYTES);
     segment.extend(frames);
     record::seal(segment.get_mut(disk::SEGMENT_HEADER_BYTES..).unwrap_or_default());
 }
 
-/// The frames of a segment.
+/// Returns the frames of a segment.
 pub fn frames(segment: &[u8]) -> &[u8] {
     segment.get(disk::SEGMENT_HEADER_BYTES..).unwrap_or_default()
 }
 
-/// A page of the base with these entries, which are in the order of their keys, in its frame.
+/// Returns the frame of a page of the base with these entries, which are in key order.
 pub fn base_page(entries: &[(&[u8], &[u8])], compression: Compression) -> Vec<u8> {
     disk::framed(entries, compression)
 }
 
-/// The entries of a page in its frame, whatever its checksum; `None` if the bytes make no sense.
+/// Returns the entries of a page in its frame, without a check of its checksum; `None` for invalid
+/// bytes.
 pub fn read_base_page(bytes: &[u8]) -> Option<Vec<(Vec<u8>, Vec<u8>)>> {
     disk::entries(bytes)
 }

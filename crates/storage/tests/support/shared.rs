@@ -16,20 +16,20 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-/// How many entries come with one call of a scan.
+/// Number of entries in one page of a scan.
 const PAGE: usize = 100;
 
-/// A store whose calls are counted.
+/// A store with counted calls.
 pub struct Shared {
     store: Arc<Local>,
     calls: Arc<Calls>,
 }
 
-/// How many calls there were, how long each takes, and what they have told.
+/// Number of calls, their delay, and their results.
 struct Calls {
     count: AtomicU64,
     delay: Duration,
-    /// The latest generation of the catalog that this user has heard of.
+    /// Latest catalog generation known to this user.
     known: AtomicU64,
 }
 
@@ -47,7 +47,7 @@ impl Calls {
 }
 
 impl Shared {
-    /// One more user of a store; each call takes so long.
+    /// Returns another user of a store, with this delay of each call.
     pub fn new(store: &Arc<Local>, delay: Duration) -> Shared {
         Shared {
             store: store.clone(),
@@ -55,12 +55,12 @@ impl Shared {
         }
     }
 
-    /// How many calls there have been so far.
+    /// Returns the number of calls so far.
     pub fn calls(&self) -> u64 {
         self.calls.count.load(Ordering::Relaxed)
     }
 
-    /// A sight that a call has brought.
+    /// Returns a view received by a call.
     fn counted(&self, sight: Sight) -> Sight {
         self.calls.hear(sight.generation);
         let Sight { snapshot, generation } = sight;
@@ -237,7 +237,7 @@ impl ChangeLog for Shared {
     }
 }
 
-/// The commit lock, whose changes of the catalog its holder knows.
+/// The commit lock. Its holder knows the catalog changes made under it.
 struct HeardExclusive<'a> {
     lock: Box<dyn Exclusive + 'a>,
     shared: &'a Shared,
@@ -274,18 +274,18 @@ impl Exclusive for HeardExclusive<'_> {
     }
 }
 
-/// A snapshot whose reads are counted, taken at the first of them.
+/// A snapshot with counted reads, taken at the first read.
 struct CountedSnapshot {
     store: Arc<Local>,
     calls: Arc<Calls>,
-    /// The catalog that was told with it.
+    /// Catalog generation returned with it.
     generation: u64,
-    /// The state once it is taken; `None` where its catalog is another.
+    /// The state after the first read; `None` if its catalog is another one.
     seen: OnceLock<Option<Arc<dyn Snapshot>>>,
 }
 
 impl CountedSnapshot {
-    /// The state, which comes with the answer to the first question.
+    /// Returns the state, which is received with the first answer.
     fn seen(&self) -> Result<&Arc<dyn Snapshot>> {
         let seen = self.seen.get_or_init(|| {
             let Sight { snapshot, generation } = self.store.sight();
@@ -352,7 +352,7 @@ impl RemoteHints for CountedSnapshot {
     }
 }
 
-/// A cursor whose pages are counted.
+/// A cursor with counted pages.
 struct CountedCursor {
     inner: Box<dyn Cursor>,
     calls: Arc<Calls>,
