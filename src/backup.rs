@@ -13,7 +13,9 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use storage::disk::{Files, SystemFiles};
-use storage::{ArchiveOptions, BackupDirectory, DiskOptions, Engine, PartWriter, Restore, Since, Still};
+use storage::{
+    ArchiveOptions, BackupDirectory, DiskOptions, Engine, PartWriter, ReadOnlyEngine, Restore, Since,
+};
 use wire::client::Client;
 use wire::uri::ConnectionString;
 
@@ -66,7 +68,7 @@ fn from_directory(
     let archive =
         options.journal_archive.clone().map(|directory: PathBuf| ArchiveOptions { directory, keep: None });
     let journal_directory = options.journal_dir.clone();
-    let still = Still::open(&DiskOptions { journal_directory, archive, ..DiskOptions::new(data) });
+    let still = ReadOnlyEngine::open(&DiskOptions { journal_directory, archive, ..DiskOptions::new(data) });
     let still = still.map_err(|error| explained(&error, data, Purpose::Backup))?;
     // Later commits get a later second, as long as the directory is not in use.
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();

@@ -17,7 +17,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
 use storage::disk::{Files, SystemFiles};
-use storage::{BackupDirectory, DiskOptions, Engine, Restore, Still};
+use storage::{BackupDirectory, DiskOptions, Engine, ReadOnlyEngine, Restore};
 
 /// Result of a verification.
 #[derive(Default)]
@@ -126,7 +126,7 @@ impl Drop for Scratch {
 fn directory(data: &Path, options: &VerifyOptions, report: &mut Report) -> Result<(), Failure> {
     let journal_directory = options.journal_dir.clone().filter(|_| *data == *options.place);
     let disk = DiskOptions { journal_directory, cache_bytes: options.cache_size, ..DiskOptions::new(data) };
-    let still = Arc::new(Still::open(&disk)?);
+    let still = Arc::new(ReadOnlyEngine::open(&disk)?);
     let snapshot = still.snapshot();
     let idents = still.idents();
     for ident in &idents {

@@ -11,7 +11,7 @@ use query::change::{self, Entry, ResumeToken};
 use query::expression::Expression;
 use query::matcher::Matcher;
 use query::{Arena, Context, Pipeline, Projection, SortPattern, Update};
-use replay::format::{self as recording, Event, What};
+use replay::format::{self as recording, Event, EventKind};
 use server::{LocalConnection, Server, Settings};
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -243,12 +243,12 @@ fn certificate(data: &[u8]) {
 fn recordings() -> Vec<Vec<u8>> {
     let sections = [vec![0], sample().into_bytes()].concat();
     let whats = [
-        What::Opened,
-        What::Request { id: 1, flags: 0, sections: sections.clone() },
-        What::Reply { id: 2, to: 1, flags: 0, sections },
-        What::Withheld("saslStart".to_string()),
-        What::Closed,
-        What::End(String::new()),
+        EventKind::Opened,
+        EventKind::Request { id: 1, flags: 0, sections: sections.clone() },
+        EventKind::Reply { id: 2, to: 1, flags: 0, sections },
+        EventKind::Withheld("saslStart".to_string()),
+        EventKind::Closed,
+        EventKind::End(String::new()),
     ];
     let mut file = recording::begin(&sample());
     for (at, what) in whats.into_iter().enumerate() {

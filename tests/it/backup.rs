@@ -17,7 +17,7 @@ use std::process::{Command, Output, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
-use storage::{DiskOptions, Still};
+use storage::{DiskOptions, ReadOnlyEngine};
 
 const WRITERS: u64 = 8;
 
@@ -75,7 +75,7 @@ fn time(value: Option<Value<'_>>) -> u64 {
 
 /// Returns all documents of `test.c` in a data directory, after validating each collection.
 fn contents(data: &Path) -> Contents {
-    let still = Still::open(&DiskOptions::new(data)).unwrap();
+    let still = ReadOnlyEngine::open(&DiskOptions::new(data)).unwrap();
     let database = database::Database::open(Arc::new(still), Arc::new(database::SystemClock), 1).unwrap();
     let server = Arc::new(server::Server::new(Settings::default(), database));
     let mut local = LocalConnection::of_server(&server);

@@ -21,7 +21,7 @@ impl Database {
     pub fn backup_cursor(&self, operation: &Arc<Operation>, since: Option<(u64, u64)>) -> Result<Cursor> {
         let since = since.map(|(id, position)| Since { id, position });
         // No commit is under way at that moment: later commits are not in the backup and come after it.
-        let (_, covers) = self.store.sight_with_time(self.earliest_cluster_time());
+        let (_, covers) = self.store.read_view_with_time(self.earliest_cluster_time());
         let backup = self.engine().backup(since, covers).map_err(|error| match error {
             storage::Error::Unavailable(_) => err!(
                 CommandNotSupported,

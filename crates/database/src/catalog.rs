@@ -323,7 +323,7 @@ pub(crate) fn from_entry(entry: Document<'_>, context: &Context) -> Result<Colle
             building: Vec::new(),
             counts: Arc::default(),
             index_filters: Arc::default(),
-            kept_plans: Arc::default(),
+            cached_plans: Arc::default(),
         }),
     };
     let uuid = bytes.try_into().map_err(|_| broken())?;

@@ -18,7 +18,7 @@ use base::{Namespace, Result, err};
 use query::Interrupt;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
-use storage::store::{Beside, Change, Exclusive, Refusal};
+use storage::store::{Change, CommitError, Exclusive, SideEffect};
 use storage::{Ident, Snapshot, Value};
 
 /// Maximum number of documents of a collection that is emptied in place on every store.
@@ -59,7 +59,7 @@ impl Database {
             let Some(outcome) = put_together(&mut change)? else { return Ok(None) };
             match change.commit()? {
                 Ok(committed) => return Ok(Some((outcome, committed))),
-                Err(Refusal::Claimed(owner)) => self.wait_for(owner, interrupt)?,
+                Err(CommitError::IntentConflict(owner)) => self.wait_for(owner, interrupt)?,
                 Err(_) => interrupt.check()?,
             }
         }
@@ -84,7 +84,7 @@ impl Database {
         loop {
             let lock = match self.store.must_wait().map_err(storage_error)? {
                 false => self.store.lock(&mut || true),
-                true => self.waiting(interrupt, |go_on| self.store.lock(go_on))?,
+                true => self.waiting(interrupt, |should_continue| self.store.lock(should_continue))?,
             };
             if let Some(lock) = lock.map_err(storage_error)? {
                 return Ok(lock);
@@ -118,8 +118,8 @@ impl Database {
                     indexes.push(Arc::new(Index::new(spec, self.store.new_ident(), &[], self.now_millis())));
                 }
                 let counts = self.new_counts(ident);
-                let (index_filters, kept_plans) = (Arc::default(), Arc::default());
-                Some(Data { ident, indexes, building: Vec::new(), counts, index_filters, kept_plans })
+                let (index_filters, cached_plans) = (Arc::default(), Arc::default());
+                Some(Data { ident, indexes, building: Vec::new(), counts, index_filters, cached_plans })
             }
         };
         let (namespace, uuid) = (namespace.clone(), self.random.uuid());
@@ -129,13 +129,13 @@ impl Database {
 
 impl<'db> CatalogChange<'db> {
     pub(crate) fn new(database: &'db Database, lock: Box<dyn Exclusive + 'db>) -> Result<CatalogChange<'db>> {
-        let sight = lock.sight();
+        let read_view = lock.read_view();
         Ok(CatalogChange {
             database,
             lock,
-            catalog: database.catalog_at(&sight)?,
-            snapshot: sight.snapshot,
-            generation: sight.generation + 1,
+            catalog: database.catalog_at(&read_view)?,
+            snapshot: read_view.snapshot,
+            generation: read_view.generation + 1,
             catalog_changed: false,
             drops: false,
             change: Change { earliest: database.earliest_cluster_time(), ..Change::default() },
@@ -146,7 +146,7 @@ impl<'db> CatalogChange<'db> {
     }
 
     /// Commits the change and releases the lock.
-    pub(crate) fn commit(self) -> Result<std::result::Result<Committed, Refusal>> {
+    pub(crate) fn commit(self) -> Result<std::result::Result<Committed, CommitError>> {
         let CatalogChange {
             database,
             lock,
@@ -177,10 +177,10 @@ impl<'db> CatalogChange<'db> {
             Err((refusal, _)) => return Ok(Err(refusal)),
         };
         if drops {
-            database.cursors.let_go_of_dropped(&database.latest_catalog());
+            database.cursors.release_dropped(&database.latest_catalog());
         }
         database.note_replaced(replaced);
-        database.tell(&changed, written.position);
+        database.notify_watchers(&changed, written.position);
         Ok(Ok(written.into()))
     }
 
@@ -208,7 +208,10 @@ impl<'db> CatalogChange<'db> {
 
     /// Returns true if an open transaction has changed data of the collection.
     pub(crate) fn is_relied_on(&self, collection: &Collection) -> bool {
-        collection.data.as_ref().is_some_and(|data| self.lock.relies(data.ident, None).is_some())
+        collection
+            .data
+            .as_ref()
+            .is_some_and(|data| self.lock.transaction_relying_on(data.ident, None).is_some())
     }
 
     /// Returns the engine's batch for further changes.
@@ -236,10 +239,10 @@ impl<'db> CatalogChange<'db> {
             self.change.batch.clear(ident);
         }
         for build in &data.building {
-            self.change.beside.push(Beside::MarkAll(build.build.clone()));
+            self.change.beside.push(SideEffect::MarkAll(build.build.clone()));
         }
         let counts = data.counts.clone();
-        self.change.beside.push(Beside::Count { counts, records: -records, bytes: -bytes });
+        self.change.beside.push(SideEffect::Count { counts, records: -records, bytes: -bytes });
         self.changed.push(collection.namespace.clone());
         Ok(records.max(0) as u64)
     }
@@ -248,7 +251,7 @@ impl<'db> CatalogChange<'db> {
     fn renew_trees(&mut self, collection: &Collection) -> Result<()> {
         let data = collection.data()?;
         data.idents().for_each(|ident| self.change.batch.drop_ident(ident));
-        self.change.beside.push(Beside::Generation(data.ident, None));
+        self.change.beside.push(SideEffect::Generation(data.ident, None));
         let ident = self.create_ident();
         let mut fresh = |index: &Arc<Index>| {
             let ident = self.create_ident();
@@ -256,7 +259,7 @@ impl<'db> CatalogChange<'db> {
         };
         let indexes = data.indexes.iter().map(&mut fresh).collect();
         let counts = self.database.new_counts(ident);
-        let renewed = Data { ident, indexes, counts, kept_plans: Arc::default(), ..data.clone() };
+        let renewed = Data { ident, indexes, counts, cached_plans: Arc::default(), ..data.clone() };
         self.put_collection(Collection { data: Some(renewed), ..collection.clone() }).map(drop)
     }
 
@@ -295,7 +298,7 @@ impl<'db> CatalogChange<'db> {
         let stored = entry(&collection);
         self.change.batch.put(CATALOG, collection.namespace.as_str().as_bytes(), Value::from(stored.bytes()));
         if let Some(data) = &collection.data {
-            self.change.beside.push(Beside::Generation(data.ident, Some(collection.generation)));
+            self.change.beside.push(SideEffect::Generation(data.ident, Some(collection.generation)));
         }
         self.changed.push(collection.namespace.clone());
         self.catalog_changed = true;
@@ -323,7 +326,7 @@ impl<'db> CatalogChange<'db> {
         self.drops = true;
         let removed = Arc::make_mut(&mut self.catalog).remove(namespace);
         if let Some(data) = removed.as_ref().and_then(|removed| removed.data.as_ref()) {
-            self.change.beside.push(Beside::Generation(data.ident, None));
+            self.change.beside.push(SideEffect::Generation(data.ident, None));
         }
         removed
     }

@@ -18,7 +18,7 @@ use foldhash::fast::RandomState;
 use smallvec::SmallVec;
 use std::collections::HashSet;
 use std::sync::Arc;
-use storage::store::{Beside, Change, Claim, Expect, Written};
+use storage::store::{Change, Expect, SideEffect, WriteIntent, Written};
 use storage::{Ident, Key, Op, Position, Value, mutant};
 
 /// A change of documents, under construction.
@@ -308,7 +308,7 @@ impl Changes {
 
     /// Returns the claims of a transaction for these changes: keys of records and of unique
     /// indexes.
-    pub(crate) fn claims(&self) -> Vec<Claim> {
+    pub(crate) fn claims(&self) -> Vec<WriteIntent> {
         let mut exclusive: HashSet<Ident> = HashSet::new();
         for data in self.collections.iter().filter_map(|collection| collection.data.as_ref()) {
             exclusive.insert(data.ident);
@@ -317,12 +317,12 @@ impl Changes {
         }
         let touched = self.change.batch.ops().iter().filter_map(|op| match op {
             Op::Put { ident, key, .. } | Op::Delete { ident, key } if exclusive.contains(ident) => {
-                Some(Claim::Key(*ident, key.clone()))
+                Some(WriteIntent::Key(*ident, key.clone()))
             }
             _ => None,
         });
         let prepared = self.change.expect.iter().filter_map(|expect| match expect {
-            Expect::NoneUnder { ident, prefix } => Some(Claim::Under(*ident, prefix.clone())),
+            Expect::NoneUnder { ident, prefix } => Some(WriteIntent::Under(*ident, prefix.clone())),
             _ => None,
         });
         touched.chain(prepared).collect()
@@ -432,19 +432,19 @@ impl Changes {
     /// Marks a record for index builds: their snapshots have an outdated version.
     fn mark(&mut self, data: &Data, id: RecordId) {
         for build in &data.building {
-            self.change.beside.push(Beside::Mark(build.build.clone(), id.0));
+            self.change.beside.push(SideEffect::Mark(build.build.clone(), id.0));
         }
     }
 
     fn count(&mut self, collection: &Collection, data: &Data, records: i64, bytes: i64) {
         match self.change.beside.last_mut() {
-            Some(Beside::Count { counts, records: all_records, bytes: all_bytes })
+            Some(SideEffect::Count { counts, records: all_records, bytes: all_bytes })
                 if Arc::ptr_eq(counts, &data.counts) =>
             {
                 *all_records += records;
                 *all_bytes += bytes;
             }
-            _ => self.change.beside.push(Beside::Count { counts: data.counts.clone(), records, bytes }),
+            _ => self.change.beside.push(SideEffect::Count { counts: data.counts.clone(), records, bytes }),
         }
         if self.changed.last() != Some(&collection.namespace) {
             self.changed.push(collection.namespace.clone());

@@ -188,8 +188,8 @@ impl CatalogChange<'_> {
         counts.records.store(origin.counts.records.load(Relaxed), Relaxed);
         counts.bytes.store(origin.counts.bytes.load(Relaxed), Relaxed);
         counts.next_record.store(origin.counts.next_record.load(Relaxed), Relaxed);
-        let (index_filters, kept_plans) = (Arc::default(), Arc::default());
-        Data { ident, indexes, building: Vec::new(), counts, index_filters, kept_plans }
+        let (index_filters, cached_plans) = (Arc::default(), Arc::default());
+        Data { ident, indexes, building: Vec::new(), counts, index_filters, cached_plans }
     }
 
     /// Clears the multikey bits of an emptied collection's indexes, so that the plans of the next test do not depend on

@@ -4,8 +4,8 @@
 
 pub use storage::store::Counts;
 
+use crate::cached_plans::{IndexFilters, PlanCache};
 use crate::index::{Building, Index};
-use crate::kept_plans::{IndexFilters, KeptPlans};
 use crate::option_field;
 use crate::validator::Validator;
 use base::bson::{Builder, Document, DocumentBuf, Value, ValueBuf, equal};
@@ -47,7 +47,7 @@ pub struct Data {
     /// Index filters, shared in the same way.
     pub index_filters: Arc<IndexFilters>,
     /// Plan cache, shared in the same way.
-    pub kept_plans: Arc<KeptPlans>,
+    pub cached_plans: Arc<PlanCache>,
 }
 
 /// Options of a collection or view.

@@ -14,8 +14,8 @@ use crate::storage_error;
 use base::{Result, err};
 use query::Interrupt;
 use std::task::Waker;
-use storage::store::{Acknowledged, Member, Owner, Reached, Refusal};
-use storage::{Awaited, Position};
+use storage::store::{Acknowledged, CommitError, Member, TransactionId, WriteConcernStatus};
+use storage::{JournalWait, Position};
 
 impl Database {
     /// Commits changes if their conditions still hold. A statement in a transaction adds them to
@@ -48,33 +48,34 @@ impl Database {
         loop {
             changes.change.earliest = self.earliest_cluster_time();
             if self.store.must_wait().map_err(storage_error)? {
-                self.waiting(operation, |go_on| self.store.wait_for_room(go_on))?.map_err(storage_error)?;
+                self.waiting(operation, |should_continue| self.store.wait_for_room(should_continue))?
+                    .map_err(storage_error)?;
             }
             let (refusal, change) =
                 match self.store.commit(std::mem::take(&mut changes.change)).map_err(storage_error)? {
                     Ok(written) => {
                         self.note_replaced(replaced);
-                        self.tell(&changes.changed, written.position);
+                        self.notify_watchers(&changes.changed, written.position);
                         return Ok(Applied::Done(written.into()));
                     }
                     Err(refused) => refused,
                 };
             changes.change = change;
             match refusal {
-                Refusal::Frozen => operation.check()?,
-                Refusal::Claimed(owner) => {
+                CommitError::Frozen => operation.check()?,
+                CommitError::IntentConflict(owner) => {
                     self.wait_for(owner, operation)?;
                     return Ok(Applied::Again);
                 }
-                Refusal::Changed => return Ok(Applied::Again),
-                Refusal::Expectation(number) if changes.fails_build(number) => return Ok(Applied::Again),
-                Refusal::Expectation(number) if changes.is_retry(number) => {
+                CommitError::Changed => return Ok(Applied::Again),
+                CommitError::Expectation(number) if changes.fails_build(number) => return Ok(Applied::Again),
+                CommitError::Expectation(number) if changes.is_retry(number) => {
                     return Err(err!(
                         ConflictingOperationInProgress,
                         "the same retryable write was carried out by another process at the same time"
                     ));
                 }
-                Refusal::Expectation(number) => return Ok(changes.outcome_of(number)),
+                CommitError::Expectation(number) => return Ok(changes.outcome_of(number)),
             }
         }
     }
@@ -82,8 +83,8 @@ impl Database {
     /// Waits until an open transaction has ended.
     ///
     /// Errors: interrupted waits.
-    pub(crate) fn wait_for(&self, owner: Owner, interrupt: &dyn Interrupt) -> Result<()> {
-        self.waiting(interrupt, |go_on| self.store.wait_released(owner, go_on))
+    pub(crate) fn wait_for(&self, owner: TransactionId, interrupt: &dyn Interrupt) -> Result<()> {
+        self.waiting(interrupt, |should_continue| self.store.wait_released(owner, should_continue))
     }
 
     /// Runs a function that may wait long, without blocking a network thread.
@@ -110,8 +111,8 @@ impl Database {
 
     /// Returns a position at or after each commit that a read may have seen, or whose time was
     /// returned.
-    pub fn shown_position(&self) -> Position {
-        self.store.shown_position()
+    pub fn visible_position(&self) -> Position {
+        self.store.visible_position()
     }
 
     /// Returns true if the commit at `position` would survive a crash.
@@ -121,7 +122,7 @@ impl Database {
 
     /// Returns the time up to which all commits would survive a crash, for a store with a log.
     pub fn durable_time(&self) -> u64 {
-        self.store.log_sight(self.earliest_cluster_time()).1
+        self.store.log_read_view(self.earliest_cluster_time()).1
     }
 
     /// Waits until the commit at `position` would survive a crash. Returns at once for an engine
@@ -132,7 +133,7 @@ impl Database {
 
     /// Waits for the journal without a thread, for an engine of this process. Returns the next
     /// action of the waiter.
-    pub fn await_journaled(&self, position: Position, waker: &Waker) -> Awaited {
+    pub fn await_journaled(&self, position: Position, waker: &Waker) -> JournalWait {
         self.engine().await_journaled(position, waker)
     }
 
@@ -151,16 +152,16 @@ impl Database {
         self.store.list_members().map_err(storage_error)
     }
 
-    /// Waits until the commit at `position` is acknowledged, or until `go_on` returns false.
+    /// Waits until the commit at `position` is acknowledged, or until `should_continue` returns false.
     ///
     /// Errors: storage errors.
     pub fn wait_acknowledged(
         &self,
         position: Position,
         by: Acknowledged,
-        go_on: &mut dyn FnMut() -> bool,
-    ) -> Result<Reached> {
-        self.store.wait_acknowledged(position, by, go_on).map_err(storage_error)
+        should_continue: &mut dyn FnMut() -> bool,
+    ) -> Result<WriteConcernStatus> {
+        self.store.wait_acknowledged(position, by, should_continue).map_err(storage_error)
     }
 
     /// Returns the time of the latest commit, for `operationTime`. It advances with the clock

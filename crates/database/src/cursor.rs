@@ -161,7 +161,7 @@ impl Cursor {
     pub fn next_batch(&mut self, count: u64, out: &mut Builder) -> Result<(u64, bool)> {
         let operation = self.operation.clone();
         let room = out.capacity();
-        let batch = operation.run(|| self.pull(count, out)).map_err(|error| self.introduce(error));
+        let batch = operation.run(|| self.pull(count, out)).map_err(|error| self.prefix_error(error));
         // The reply does not belong to the operation. Its connection counts unread replies.
         operation.leave_memory(out.capacity().saturating_sub(room));
         self.batches += 1;
@@ -180,7 +180,7 @@ impl Cursor {
         self.may_end_early && !self.operation.reserve_memory(more)
     }
 
-    fn introduce(&self, error: Error) -> Error {
+    fn prefix_error(&self, error: Error) -> Error {
         match self.opener {
             // Errors of the request that are found late.
             _ if matches!(
@@ -245,7 +245,7 @@ impl Cursor {
     /// receive a cursor without further documents.
     pub fn is_exhausted(&mut self) -> Result<bool> {
         if self.pending.is_none() {
-            let next = self.source.next().map_err(|error| self.introduce(error))?;
+            let next = self.source.next().map_err(|error| self.prefix_error(error))?;
             self.pending = next.map(|row| row.document);
         }
         Ok(self.pending.is_none())
@@ -263,7 +263,7 @@ pub struct Cursors {
 }
 
 /// Contents of a cursor over a dropped collection, dropped without any lock.
-type Remains = (Box<dyn Stage>, Option<DocumentCow>, Arc<Operation>);
+type CursorResources = (Box<dyn Stage>, Option<DocumentCow>, Arc<Operation>);
 
 /// Returns true if a cursor's collection was dropped or replaced.
 fn is_gone(catalog: &Catalog, namespace: &Namespace, uuid: Option<&[u8; 16]>) -> bool {
@@ -347,10 +347,10 @@ impl Cursors {
     }
 
     /// Frees a cursor's contents if its collection is not in this catalog.
-    pub(crate) fn let_go_if_dropped(&self, id: i64, catalog: &Catalog) {
+    pub(crate) fn release_if_dropped(&self, id: i64, catalog: &Catalog) {
         let mut open = self.open.lock();
         let slot = open.get_mut(&id).filter(|slot| is_gone(catalog, &slot.namespace, slot.uuid.as_ref()));
-        let remains = slot.and_then(Slot::let_go);
+        let remains = slot.and_then(Slot::release_stage);
         if remains.is_some() {
             self.note_dead(&mut open, [id]);
         }
@@ -405,7 +405,7 @@ impl Cursors {
                 slot.used = Instant::now();
                 slot.cursor = Some(cursor);
                 if slot.dead {
-                    remains = slot.let_go();
+                    remains = slot.release_stage();
                     self.note_dead(&mut open, [id]);
                 }
             }
@@ -416,13 +416,13 @@ impl Cursors {
 
     /// Frees the contents of cursors whose collections are not in this catalog. Their next getMore
     /// fails. A cursor in use is freed when it is put back.
-    pub(crate) fn let_go_of_dropped(&self, catalog: &Catalog) {
+    pub(crate) fn release_dropped(&self, catalog: &Catalog) {
         let mut open = self.open.lock();
         let dying = open
             .iter_mut()
             .filter(|(_, slot)| !slot.dead && is_gone(catalog, &slot.namespace, slot.uuid.as_ref()));
-        let (ids, remains): (Vec<i64>, Vec<Remains>) =
-            dying.filter_map(|(id, slot)| Some((*id, slot.let_go()?))).unzip();
+        let (ids, remains): (Vec<i64>, Vec<CursorResources>) =
+            dying.filter_map(|(id, slot)| Some((*id, slot.release_stage()?))).unzip();
         self.note_dead(&mut open, ids);
         // Dropped without the lock: freeing views and buffers takes time.
         drop(open);
@@ -432,14 +432,14 @@ impl Cursors {
     /// Frees the contents of cursors whose snapshots were taken with fewer replaced bytes than
     /// `least`. Returns the number of replaced bytes of the oldest remaining snapshot. A cursor in
     /// use is freed when it is put back.
-    pub(crate) fn let_go_before(&self, least: u64) -> u64 {
+    pub(crate) fn release_before(&self, least: u64) -> u64 {
         let mut open = self.open.lock();
         let (mut oldest, mut ids, mut remains) = (u64::MAX, Vec::new(), Vec::new());
         for (id, slot) in open.iter_mut().filter(|(_, slot)| !slot.dead) {
             match slot.pinned_at {
                 Some(at) if at < least => {
                     slot.lost = true;
-                    if let Some(held) = slot.let_go() {
+                    if let Some(held) = slot.release_stage() {
                         ids.push(*id);
                         remains.push(held);
                     }
@@ -598,21 +598,21 @@ impl Slot {
     }
 
     /// Takes the contents of a cursor over a dropped collection, unless the cursor is in use.
-    fn let_go(&mut self) -> Option<Remains> {
+    fn release_stage(&mut self) -> Option<CursorResources> {
         self.dead = true;
         let cursor = self.cursor.as_deref_mut()?;
         cursor.lost = self.lost;
         let operation = Arc::new(Operation::new(self.operation.id));
         self.operation = operation.clone();
-        let source = std::mem::replace(&mut cursor.source, Box::new(Gone));
+        let source = std::mem::replace(&mut cursor.source, Box::new(ReleasedStage));
         Some((source, cursor.pending.take(), std::mem::replace(&mut cursor.operation, operation)))
     }
 }
 
 /// Stream of a cursor whose contents were freed. Its getMore is refused before reading it.
-struct Gone;
+struct ReleasedStage;
 
-impl Stage for Gone {
+impl Stage for ReleasedStage {
     fn next(&mut self) -> Result<Option<Row>> {
         Ok(None)
     }
@@ -642,7 +642,8 @@ mod tests {
         let cursors = Cursors::new(1);
         let namespace = Namespace::parse("test.c").unwrap();
         let cursor = |uuid| {
-            let mut cursor = Cursor::new(namespace.clone(), Box::new(Gone), Arc::new(Operation::new(1)));
+            let mut cursor =
+                Cursor::new(namespace.clone(), Box::new(ReleasedStage), Arc::new(Operation::new(1)));
             cursor.uuid = uuid;
             cursors.add(cursor)
         };
@@ -652,7 +653,7 @@ mod tests {
         let mut dropped = Vec::new();
         for _ in 0..3 {
             dropped.extend((0..DEAD_MAX / 2).map(|_| cursor(Some([1; 16]))));
-            cursors.let_go_of_dropped(&Catalog::default());
+            cursors.release_dropped(&Catalog::default());
         }
         assert_eq!(cursors.count().0, DEAD_MAX + 2);
         let is_known = |id: &&i64| cursors.open.lock().contains_key(id);

@@ -4,7 +4,7 @@ use crate::catalog::Catalog;
 use crate::clock::Clock;
 use crate::collection::Collection;
 use crate::cursor::{Cursor, Cursors};
-use crate::exec::{Ahead, RecordStream};
+use crate::exec::{PeekedStream, RecordStream};
 use crate::history::{History, SnapshotWindow, View};
 use crate::index::KnownSpecs;
 use crate::memory::Shared;
@@ -13,8 +13,8 @@ use crate::operation::{BlockingHook, Operation};
 use crate::plan::{self, Read};
 use crate::retry_record::{SeenRetries, StoredRetry};
 use crate::strict::{Strict, StrictReport};
-use crate::turns::Turns;
 use crate::watch::{Interest, Wake, Watch, Watchers};
+use crate::write_queues::WriteQueues;
 use crate::{catalog_read, storage_error};
 use base::bson::ObjectId;
 use base::random::Random;
@@ -28,7 +28,7 @@ use std::sync::atomic::{
 };
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
-use storage::store::{Sight, StandbyRead, Store};
+use storage::store::{ReadView, StandbyRead, Store};
 use storage::{Durability, Engine, Position, mutant};
 
 /// Default memory of an index build: MongoDB's maxIndexBuildMemoryUsageMegabytes.
@@ -54,7 +54,7 @@ pub struct Database {
     pub(crate) blocking: OnceLock<BlockingHook>,
     /// State shared by all operations: shutdown and memory limits.
     pub(crate) operations: Arc<Shared>,
-    pub(crate) turns: Turns,
+    pub(crate) write_queues: WriteQueues,
     pub(crate) transactions: Transactions,
     /// Memory limit of an index build, in bytes.
     build_memory: AtomicUsize,
@@ -137,7 +137,7 @@ impl Database {
             published: RwLock::new(Published { previous: published.clone(), current: published }),
             random: Random::new(seed),
             blocking: OnceLock::new(),
-            turns: Turns::default(),
+            write_queues: WriteQueues::default(),
             transactions: Transactions::default(),
             build_memory: AtomicUsize::new(BUILD_MEMORY),
             spills: OnceLock::new(),
@@ -169,8 +169,8 @@ impl Database {
     pub fn view(&self) -> View {
         loop {
             let replaced_at = self.replaced();
-            let sight = self.store.sight();
-            let catalog = match self.catalog_at(&sight) {
+            let read_view = self.store.read_view();
+            let catalog = match self.catalog_at(&read_view) {
                 Err(error) if is_stale(&error) => continue,
                 Err(error) => {
                     // The next write meets the same error and can return it.
@@ -179,7 +179,7 @@ impl Database {
                 }
                 Ok(catalog) => catalog,
             };
-            return View { snapshot: sight.snapshot, catalog, replaced_at };
+            return View { snapshot: read_view.snapshot, catalog, replaced_at };
         }
     }
 
@@ -222,15 +222,15 @@ impl Database {
     /// changed it.
     ///
     /// Errors: DataCorruptionDetected, storage errors.
-    pub(crate) fn catalog_at(&self, sight: &Sight) -> Result<Arc<Catalog>> {
-        if let Some(catalog) = self.catalog_of(sight.generation) {
+    pub(crate) fn catalog_at(&self, read_view: &ReadView) -> Result<Arc<Catalog>> {
+        if let Some(catalog) = self.catalog_of(read_view.generation) {
             return Ok(catalog);
         }
         let known = self.latest_catalog();
-        let read = catalog_read::read(self.store.as_ref(), sight.snapshot.as_ref(), &known)?;
+        let read = catalog_read::read(self.store.as_ref(), read_view.snapshot.as_ref(), &known)?;
         let catalog = Arc::new(read.catalog);
-        self.publish(sight.generation, catalog.clone());
-        self.cursors.let_go_of_dropped(&self.latest_catalog());
+        self.publish(read_view.generation, catalog.clone());
+        self.cursors.release_dropped(&self.latest_catalog());
         Ok(catalog)
     }
 
@@ -240,7 +240,7 @@ impl Database {
         let id = self.cursors.add(cursor);
         if is_of_collection {
             // Its collection may have been dropped during the first read.
-            self.cursors.let_go_if_dropped(id, &self.known_catalog());
+            self.cursors.release_if_dropped(id, &self.known_catalog());
         }
         id
     }
@@ -386,9 +386,11 @@ impl Database {
     ///
     /// Errors: storage errors, errors of reading the catalog there.
     pub fn read_standby(&self, operation: &Operation, asked: StandbyRead) -> Result<bool> {
-        let Some(sight) = self.store.standby_sight(asked).map_err(storage_error)? else { return Ok(false) };
-        let catalog = self.catalog_at(&sight)?;
-        operation.read_standby(View { snapshot: sight.snapshot, catalog, replaced_at: self.replaced() });
+        let Some(read_view) = self.store.standby_read_view(asked).map_err(storage_error)? else {
+            return Ok(false);
+        };
+        let catalog = self.catalog_at(&read_view)?;
+        operation.read_standby(View { snapshot: read_view.snapshot, catalog, replaced_at: self.replaced() });
         Ok(true)
     }
 
@@ -469,14 +471,14 @@ impl Database {
     pub(crate) fn view_with_time(&self) -> Result<(u64, View)> {
         loop {
             let replaced_at = self.replaced();
-            let (sight, time) = self.store.sight_with_time(self.earliest_cluster_time());
-            match self.catalog_at(&sight) {
+            let (read_view, time) = self.store.read_view_with_time(self.earliest_cluster_time());
+            match self.catalog_at(&read_view) {
                 Err(error) if is_stale(&error) => {}
                 catalog => {
-                    if let Some(remote) = sight.snapshot.remote() {
+                    if let Some(remote) = read_view.snapshot.remote() {
                         remote.pin();
                     }
-                    return Ok((time, View { snapshot: sight.snapshot, catalog: catalog?, replaced_at }));
+                    return Ok((time, View { snapshot: read_view.snapshot, catalog: catalog?, replaced_at }));
                 }
             }
         }
@@ -517,7 +519,7 @@ impl Database {
         match self.store.known_generation() {
             None => Ok(stream),
             // The first record confirms the plan.
-            Some(_) => operation.run(|| Ahead::begin(stream)),
+            Some(_) => operation.run(|| PeekedStream::begin(stream)),
         }
     }
 
@@ -537,13 +539,13 @@ impl Database {
     ///
     /// From time to time, all watchers are notified. Streams without matching events then advance
     /// in the log, so that the log is not trimmed beyond their position.
-    pub(crate) fn tell(&self, namespaces: &[Namespace], position: Position) {
+    pub(crate) fn notify_watchers(&self, namespaces: &[Namespace], position: Position) {
         if namespaces.iter().any(|namespace| ACCESS.contains(&namespace.as_str())) {
             self.access_generation.fetch_add(1, AcqRel);
         }
         if self.watchers.any() {
             if self.watchers.is_behind(self.store.log_steps()) {
-                self.watchers.notify_everybody();
+                self.watchers.notify_all_watchers();
             }
             let engine = self.engine();
             let waits = self.logs && engine.has_journal() && engine.durability() != Durability::None;
@@ -552,7 +554,7 @@ impl Database {
     }
 
     /// Starts collecting for [`strict_report`](Self::strict_report).
-    pub fn be_strict(&self) {
+    pub fn enable_strict_mode(&self) {
         self.strict.switch_on();
     }
 
@@ -625,7 +627,7 @@ impl Database {
         let Some(_looking) = self.window.looking.try_lock() else { return };
         let (now, bytes_max) = (self.replaced(), self.window.bytes_max.load(Relaxed));
         let least = now.saturating_sub(bytes_max);
-        let oldest = self.history.let_go_before(least).min(self.cursors.let_go_before(least));
+        let oldest = self.history.release_before(least).min(self.cursors.release_before(least));
         let oldest = oldest.min(self.transactions.end_before(least)).min(now);
         self.window.look_at.store(oldest.saturating_add(bytes_max).saturating_add(1), Relaxed);
     }

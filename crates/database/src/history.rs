@@ -21,7 +21,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use std::time::{Duration, Instant};
 use storage::Snapshot;
-use storage::store::{Beside, Change, Expect};
+use storage::store::{Change, Expect, SideEffect};
 
 /// Default retention of a view (parameter minSnapshotHistoryWindowInSeconds).
 const AGE_MAX: Duration = Duration::from_secs(300);
@@ -31,7 +31,7 @@ const VIEWS_MAX: usize = 256;
 
 /// The kept views, oldest first.
 pub(crate) struct History {
-    kept: Mutex<VecDeque<Kept>>,
+    kept: Mutex<VecDeque<HistoryEntry>>,
     age_max: Mutex<Duration>,
 }
 
@@ -42,7 +42,7 @@ impl Default for History {
 }
 
 /// A kept view, with its cluster time and the moment from which its retention counts.
-struct Kept {
+struct HistoryEntry {
     time: u64,
     view: View,
     since: Instant,
@@ -58,7 +58,7 @@ impl History {
         if kept.len() == VIEWS_MAX {
             kept.pop_front();
         }
-        kept.push_back(Kept { time, view: view.clone(), since: Instant::now() });
+        kept.push_back(HistoryEntry { time, view: view.clone(), since: Instant::now() });
     }
 
     /// Returns the view of a time.
@@ -93,10 +93,10 @@ impl History {
     }
 
     /// Releases views taken before `least` bytes had been replaced. Returns the number of the oldest remaining view.
-    pub(crate) fn let_go_before(&self, least: u64) -> u64 {
+    pub(crate) fn release_before(&self, least: u64) -> u64 {
         let mut kept = self.kept.lock();
         let old = kept.iter().take_while(|kept| kept.view.replaced_at < least).count();
-        let gone: Vec<Kept> = kept.drain(..old).collect();
+        let gone: Vec<HistoryEntry> = kept.drain(..old).collect();
         let oldest = kept.front().map_or(u64::MAX, |kept| kept.view.replaced_at);
         // Trees are freed after the lock is released.
         drop(kept);
@@ -155,7 +155,7 @@ pub(crate) fn replaced_by(change: &Change) -> u64 {
     });
     // Collections emptied as a whole.
     let emptied = change.beside.iter().map(|beside| match beside {
-        Beside::Count { bytes, .. } => bytes.min(&0).unsigned_abs(),
+        SideEffect::Count { bytes, .. } => bytes.min(&0).unsigned_abs(),
         _ => 0,
     });
     replaced.sum::<u64>().max(emptied.sum())

@@ -6,6 +6,7 @@
 
 mod access;
 mod backup;
+mod cached_plans;
 pub mod catalog;
 mod catalog_change;
 mod catalog_read;
@@ -24,7 +25,6 @@ mod exec;
 mod explain;
 mod history;
 pub mod index;
-mod kept_plans;
 pub mod keys;
 mod logged;
 mod memory;
@@ -45,13 +45,14 @@ mod statistics;
 mod strict;
 mod transaction;
 mod ttl;
-mod turns;
 pub mod validate;
 mod validator;
 mod watch;
 mod write;
 mod write_lock;
+mod write_queues;
 
+pub use cached_plans::{IndexFilter, IndexFilters};
 pub use catalog::{SavedState, StateName};
 pub use clock::{Clock, ManualClock, SettableClock, SystemClock};
 pub use commit::{Committed, uuid_text};
@@ -62,7 +63,6 @@ pub use difference::Since;
 pub use exec::RecordStream;
 pub use explain::Verbosity;
 pub use history::View;
-pub use kept_plans::{IndexFilter, IndexFilters};
 pub use memory::OPERATION_MEMORY;
 pub use open_transaction::OpenTransaction;
 pub use operation::{BlockingHook, IndexHint, Operation, Progress, QuerySettings};
@@ -72,8 +72,8 @@ pub use read::{AggregateRequest, FindRequest, MeasuredRange, ServerSource, Sourc
 pub use retry_record::{NOBODY, RetryKey, SessionId, StoredRetry};
 pub use scope::Scope;
 pub use statistics::{CollectionStatistics, WorkingSets};
-pub use storage::store::{Acknowledged, Among, Member, Reached, StandbyRead};
-pub use storage::{Awaited, Position, Reads, Span, patience, threads};
+pub use storage::store::{Acknowledged, Member, MemberPreference, StandbyRead, WriteConcernStatus};
+pub use storage::{JournalWait, Position, Reads, Span, cancellation, threads};
 pub use strict::{StrictReport, filter_shape};
 pub use watch::{Interest, Wake, Watch};
 pub use write::{
@@ -103,7 +103,7 @@ pub(crate) fn storage_error(error: storage::Error) -> base::Error {
         storage::Error::SnapshotTooOld => {
             err!(SnapshotTooOld, "Read timestamp is older than the oldest available timestamp.")
         }
-        storage::Error::GivenUp(reason) => operation::ended(base::ErrorCode::from_number(reason)),
+        storage::Error::Interrupted(reason) => operation::ended(base::ErrorCode::from_number(reason)),
         storage::Error::Closed => err!(ShutdownInProgress, "the storage engine is closed"),
         storage::Error::Unavailable(why) => err!(HostUnreachable, "{why}"),
         // A cursor of a shared store reads on after its collection or index has been dropped.

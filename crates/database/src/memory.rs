@@ -273,12 +273,12 @@ impl Account {
         true
     }
 
-    /// Waits until the limit has room for one more large operation, or until `go_on` returns false.
+    /// Waits until the limit has room for one more large operation, or until `should_continue` returns false.
     ///
     /// Errors: ExceededMemoryLimit after a timeout.
-    pub(crate) fn wait(&self, shared: &Shared, go_on: &dyn Fn() -> bool) -> Result<()> {
+    pub(crate) fn wait(&self, shared: &Shared, should_continue: &dyn Fn() -> bool) -> Result<()> {
         let end = Instant::now() + WAIT;
-        while self.begins_large(shared) && go_on() {
+        while self.begins_large(shared) && should_continue() {
             if Instant::now() >= end {
                 if !shared.ledger.exceeds(BUSY_SHARE) {
                     self.become_large(shared);
@@ -459,8 +459,8 @@ mod tests {
         // More than half of the limit is taken, and one operation is large.
         assert!(other.must_wait(&shared));
         let asked = std::cell::Cell::new(0);
-        let go_on = || asked.replace(asked.get() + 1) < 3;
-        other.wait(&shared, &go_on).unwrap();
+        let should_continue = || asked.replace(asked.get() + 1) < 3;
+        other.wait(&shared, &should_continue).unwrap();
         assert_eq!(asked.get(), 4);
         one.rest(&shared);
         assert!(!other.must_wait(&shared) && other.is_large.load(Relaxed));

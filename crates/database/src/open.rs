@@ -49,15 +49,15 @@ impl Database {
         };
         let lock = store.lock(&mut || true).map_err(storage_error)?;
         let mut lock = lock.ok_or_else(|| err!(InternalError, "commits are held up"))?;
-        let sight = lock.sight();
-        let read = catalog_read::read(store.as_ref(), sight.snapshot.as_ref(), &Catalog::default())?;
-        let mut generation = sight.generation;
+        let read_view = lock.read_view();
+        let read = catalog_read::read(store.as_ref(), read_view.snapshot.as_ref(), &Catalog::default())?;
+        let mut generation = read_view.generation;
         for collection in read.catalog.all() {
-            collection.data.iter().for_each(|data| lock.declare(data.ident, collection.generation));
+            collection.data.iter().for_each(|data| lock.set_generation(data.ident, collection.generation));
             generation = generation.max(collection.generation);
         }
         lock.reserve(read.next_ident);
-        drop(sight);
+        drop(read_view);
         let abandoned = read.abandoned;
         let published = (generation, Arc::new(read.catalog));
         drop_trees(lock, &abandoned)?;
@@ -74,7 +74,7 @@ impl Database {
             Arc::new(move || watched.upgrade().is_some_and(|database| database.watchers.any())),
             Arc::new(move || {
                 if let Some(database) = grown.upgrade() {
-                    database.watchers.notify_everybody();
+                    database.watchers.notify_all_watchers();
                 }
             }),
         );
@@ -90,7 +90,7 @@ fn prepare(store: &dyn Store) -> Result<()> {
 /// Drops the trees of index builds that a crash has ended. Catalog entries name them until their
 /// next write. This is harmless, because missing trees are ignored.
 fn drop_trees(lock: Box<dyn Exclusive + '_>, idents: &[Ident]) -> Result<()> {
-    let snapshot = lock.sight().snapshot;
+    let snapshot = lock.read_view().snapshot;
     let mut change = Change::default();
     for ident in idents {
         if snapshot.contains(*ident).map_err(storage_error)? {

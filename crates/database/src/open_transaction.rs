@@ -16,7 +16,7 @@ use base::{Error, Namespace, Result, err};
 use smallvec::SmallVec;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Weak};
-use storage::store::{Change, Claim, Expect, Owner, Refusal, Store};
+use storage::store::{Change, CommitError, Expect, Store, TransactionId, WriteIntent};
 use storage::sync::Mutex;
 use storage::{Ident, Op, Overlay, Snapshot, mutant};
 
@@ -29,7 +29,7 @@ const CHANGE_OVERHEAD: usize = 64;
 /// An open transaction. Dropping it aborts it.
 pub struct OpenTransaction {
     pub(crate) store: Arc<dyn Store>,
-    pub(crate) owner: Owner,
+    pub(crate) owner: TransactionId,
     /// Time of the latest commit in its view.
     pub(crate) time: u64,
     /// Bytes replaced by commits when its view was taken.
@@ -108,7 +108,7 @@ impl OpenTransaction {
     /// Returns a transaction that reads a view.
     pub(crate) fn new(
         store: Arc<dyn Store>,
-        owner: Owner,
+        owner: TransactionId,
         time: u64,
         replaced_at: u64,
         inner: Inner,
@@ -160,7 +160,7 @@ impl OpenTransaction {
             (!is_own(ident)).then_some((ident, collection.generation))
         });
         let held: Vec<(Ident, u64)> = held.collect();
-        let keys: Vec<Claim> =
+        let keys: Vec<WriteIntent> =
             changes.claims().into_iter().filter(|claim| !is_own(claim.place().0)).collect();
         self.claim(&inner, &keys, &held)?;
         if let Some(violated) = first_violated(&changes.change.expect, &inner.overlay)? {
@@ -183,11 +183,11 @@ impl OpenTransaction {
     /// Claims the keys of changes, so that no other transaction can change them.
     ///
     /// Errors: WriteConflict, SnapshotUnavailable.
-    pub(crate) fn claim(&self, inner: &Inner, keys: &[Claim], held: &[(Ident, u64)]) -> Result<()> {
+    pub(crate) fn claim(&self, inner: &Inner, keys: &[WriteIntent], held: &[(Ident, u64)]) -> Result<()> {
         let base = inner.overlay.base().as_ref();
         match self.store.claim(self.owner, keys, held, base).map_err(storage_error)? {
             Ok(()) => Ok(()),
-            Err(Refusal::Expectation(_)) => Err(snapshot_unavailable()),
+            Err(CommitError::Expectation(_)) => Err(snapshot_unavailable()),
             Err(_) => Err(write_conflict()),
         }
     }

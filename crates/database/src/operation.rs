@@ -141,10 +141,10 @@ fn next_serial() -> u64 {
 
 /// Time before the first yield of an operation that was not expected to be long, and longest
 /// interval between yields, in microseconds.
-const WAY_FIRST_MICROS: u64 = 4_000;
-const WAY_MOST_MICROS: u64 = 64_000;
+const YIELD_FIRST_MICROS: u64 = 4_000;
+const YIELD_MAX_MICROS: u64 = 64_000;
 /// Another thread has usually taken the clients over by then; if not, it does so at the next yield.
-const WAY_PAUSE: Duration = Duration::from_micros(300);
+const YIELD_PAUSE: Duration = Duration::from_micros(300);
 /// Most plans recorded for one operation. It may run one plan for each document joined by
 /// `$lookup`.
 const PLANS_MAX: usize = 32;
@@ -191,8 +191,8 @@ impl Operation {
             long: AtomicBool::new(false),
             writes: AtomicBool::new(false),
             checks: AtomicU32::new(0),
-            way_due: AtomicU64::new(micros_now() + WAY_FIRST_MICROS),
-            way_interval: AtomicU64::new(WAY_FIRST_MICROS),
+            way_due: AtomicU64::new(micros_now() + YIELD_FIRST_MICROS),
+            way_interval: AtomicU64::new(YIELD_FIRST_MICROS),
             no_table_scan: false,
             query_settings: None,
             keys_examined: AtomicI64::new(0),
@@ -430,22 +430,22 @@ impl Operation {
 
     /// Hands the thread's other clients to another thread in the middle of unexpectedly long work.
     /// This thread continues the work.
-    fn give_way(&self, now: u64) {
-        let interval = (2 * self.way_interval.load(Relaxed)).min(WAY_MOST_MICROS);
+    fn yield_thread(&self, now: u64) {
+        let interval = (2 * self.way_interval.load(Relaxed)).min(YIELD_MAX_MICROS);
         self.way_interval.store(interval, Relaxed);
         self.way_due.store(now + interval, Relaxed);
-        (self.blocking)(&mut || std::thread::sleep(WAY_PAUSE));
+        (self.blocking)(&mut || std::thread::sleep(YIELD_PAUSE));
     }
 
     /// Errors: MaxTimeMSExpired.
-    fn look_at_clock(&self, deadline: u64, give_way: bool) -> Result<()> {
+    fn look_at_clock(&self, deadline: u64, yield_thread: bool) -> Result<()> {
         let now = micros_now();
         self.memory.publish();
         if deadline != 0 && now >= deadline {
             return Err(err!(MaxTimeMSExpired, "operation exceeded time limit"));
         }
-        if (give_way || now >= self.way_due.load(Relaxed)) && !self.long.load(Relaxed) {
-            self.give_way(now);
+        if (yield_thread || now >= self.way_due.load(Relaxed)) && !self.long.load(Relaxed) {
+            self.yield_thread(now);
         }
         Ok(())
     }
@@ -455,8 +455,8 @@ impl Operation {
     /// Errors: termination; ExceededMemoryLimit after a timeout.
     #[cold]
     fn wait_for_memory(&self) -> Result<()> {
-        let go_on = || self.ending().is_none();
-        self.blocking(|| self.memory.wait(&self.shared, &go_on)).unwrap_or(Ok(()))?;
+        let should_continue = || self.ending().is_none();
+        self.blocking(|| self.memory.wait(&self.shared, &should_continue)).unwrap_or(Ok(()))?;
         self.ending().map_or(Ok(()), |reason| Err(ended(reason)))
     }
 
@@ -552,7 +552,7 @@ impl Interrupt for Operation {
 
     fn check_now(&self, may_take_long: bool) -> Result<()> {
         self.check()?;
-        let held_others_so_far = self.way_interval.load(Relaxed) == WAY_FIRST_MICROS;
+        let held_others_so_far = self.way_interval.load(Relaxed) == YIELD_FIRST_MICROS;
         self.look_at_clock(self.deadline.load(Relaxed), may_take_long && held_others_so_far)
     }
 }

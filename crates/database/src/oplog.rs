@@ -49,9 +49,9 @@ impl Database {
     ///
     /// Errors: errors of the engine.
     pub fn log_cursor(&self, from: Bound<u64>) -> Result<(LogCursor, u64)> {
-        let (sight, end) = self.store.log_sight(self.earliest_cluster_time());
+        let (read_view, end) = self.store.log_read_view(self.earliest_cluster_time());
         let bounds = (from, Bound::Included(end));
-        let cursor = LogCursor::new(sight.snapshot, bounds, Direction::Forward).map_err(storage_error)?;
+        let cursor = LogCursor::new(read_view.snapshot, bounds, Direction::Forward).map_err(storage_error)?;
         Ok((cursor, end))
     }
 
@@ -72,9 +72,9 @@ impl Database {
     ///
     /// Errors: errors of the engine.
     pub fn log_cursor_local(&self, from: Bound<u64>, direction: Direction) -> Result<(LogCursor, u64)> {
-        let (sight, now) = self.store.sight_with_time(self.earliest_cluster_time());
+        let (read_view, now) = self.store.read_view_with_time(self.earliest_cluster_time());
         let bounds = (from, Bound::Included(now));
-        let cursor = LogCursor::new(sight.snapshot, bounds, direction).map_err(storage_error)?;
+        let cursor = LogCursor::new(read_view.snapshot, bounds, direction).map_err(storage_error)?;
         Ok((cursor, now))
     }
 
@@ -147,7 +147,7 @@ impl Database {
         self.term.store(term, Relaxed);
         if self.logs && term > 1 {
             self.log_note("new primary")?;
-            self.watchers.notify_everybody();
+            self.watchers.notify_all_watchers();
         }
         Ok(())
     }

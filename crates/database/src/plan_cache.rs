@@ -1,8 +1,8 @@
 //! Commands for index filters and cached plans (planCacheSetFilter and related commands), by query
 //! shape.
 
+use crate::cached_plans::IndexFilter;
 use crate::database::Database;
-use crate::kept_plans::IndexFilter;
 use crate::plan::{Read, shape};
 use base::bson::{Document, DocumentBuf, compare_documents};
 use base::{Namespace, Result, err};
@@ -56,7 +56,7 @@ impl Database {
         let collection = self.collection(namespace).ok_or_else(|| err!(BadValue, "no such collection"))?;
         let data = collection.data()?;
         let shape = request.shape(context)?;
-        data.kept_plans.clear(Some(&shape));
+        data.cached_plans.clear(Some(&shape));
         keys.sort_by(|a, b| compare_documents(a.view(), b.view()));
         keys.dedup();
         data.index_filters.set(IndexFilter {
@@ -85,14 +85,14 @@ impl Database {
         let Some(collection) = self.collection(namespace) else { return Ok(()) };
         let data = collection.data()?;
         data.index_filters.clear(shape.as_deref());
-        data.kept_plans.clear(shape.as_deref());
+        data.cached_plans.clear(shape.as_deref());
         Ok(())
     }
 
     /// Removes the cached plan of a shape, or all plans of a collection. Succeeds without any plan.
     ///
     /// Errors: parse errors of the shape.
-    pub fn clear_kept_plans(
+    pub fn clear_cached_plans(
         &self,
         namespace: &Namespace,
         request: Option<&ShapeRequest<'_>>,
@@ -100,7 +100,7 @@ impl Database {
     ) -> Result<()> {
         let shape = request.map(|request| request.shape(context)).transpose()?;
         if let Some(Some(data)) = self.collection(namespace).map(|collection| collection.data.clone()) {
-            data.kept_plans.clear(shape.as_deref());
+            data.cached_plans.clear(shape.as_deref());
         }
         Ok(())
     }

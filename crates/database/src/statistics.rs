@@ -2,11 +2,11 @@
 //!
 //! The module also reports cache statistics by collection and index, with estimates for other cache sizes.
 
+use crate::cached_plans::{CachedPlan, fingerprint};
 use crate::catalog::Catalog;
 use crate::collection::{Capped, Collection};
 use crate::database::Database;
 use crate::index::Index;
-use crate::kept_plans::{KeptPlan, fingerprint};
 use crate::{catalog, storage_error};
 use base::bson::{Builder, DocumentBuf, FieldName, Value};
 use base::{Namespace, Result, err};
@@ -147,16 +147,16 @@ impl Database {
     }
 
     /// Returns the entries of the plan cache.
-    pub(crate) fn kept_plans_stage(&self, namespace: &Namespace) -> Vec<DocumentBuf> {
+    pub(crate) fn cached_plans_stage(&self, namespace: &Namespace) -> Vec<DocumentBuf> {
         let Some(collection) = self.collection(namespace) else { return Vec::new() };
         let Some(data) = &collection.data else { return Vec::new() };
-        let is_of_these = |kept: &KeptPlan| {
+        let is_of_these = |kept: &CachedPlan| {
             let filter = data.index_filters.find(|| kept.trial.shape.clone());
             let allows = |index: &&Arc<Index>| filter.as_ref().is_none_or(|filter| filter.allows(index));
             let allowed: Vec<Arc<Index>> = data.indexes.iter().filter(allows).cloned().collect();
             kept.trial.indexes == fingerprint(&allowed)
         };
-        let plans = data.kept_plans.all();
+        let plans = data.cached_plans.all();
         plans.iter().filter(|kept| is_of_these(kept)).map(|kept| kept.to_document(self.host())).collect()
     }
 

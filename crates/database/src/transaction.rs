@@ -34,7 +34,7 @@ use base::bson::{Builder, Document};
 use base::{Namespace, Result, err};
 use query::Interrupt;
 use std::sync::Arc;
-use storage::store::{Change, Claim, Expect, Refusal};
+use storage::store::{Change, CommitError, Expect, WriteIntent};
 use storage::{Batch, Key, Overlay, Snapshot, mutant};
 
 impl Database {
@@ -48,12 +48,12 @@ impl Database {
         retry: Option<RetryKey>,
     ) -> Result<Arc<OpenTransaction>> {
         let replaced_at = self.replaced();
-        let (owner, sight, time) = self.store.begin(self.earliest_cluster_time());
+        let (owner, read_view, time) = self.store.begin(self.earliest_cluster_time());
         let view = match at {
             Some(at) => self.snapshot_at(Some(at)),
             None => self
-                .catalog_at(&sight)
-                .map(|catalog| (time, View { snapshot: sight.snapshot, catalog, replaced_at })),
+                .catalog_at(&read_view)
+                .map(|catalog| (time, View { snapshot: read_view.snapshot, catalog, replaced_at })),
         };
         let (time, view) = view.inspect_err(|_| self.store.release(owner))?;
         let inner = Inner {
@@ -103,7 +103,7 @@ impl Database {
         self.store.release(transaction.owner);
         let committed = outcome?;
         self.note_replaced(replaced);
-        self.tell(&changed, committed.position);
+        self.notify_watchers(&changed, committed.position);
         Ok(committed)
     }
 
@@ -122,11 +122,12 @@ impl Database {
         loop {
             change.earliest = self.earliest_cluster_time();
             if self.store.must_wait().map_err(storage_error)? {
-                self.waiting(operation, |go_on| self.store.wait_for_room(go_on))?.map_err(storage_error)?;
+                self.waiting(operation, |should_continue| self.store.wait_for_room(should_continue))?
+                    .map_err(storage_error)?;
             }
             match self.store.commit(change).map_err(storage_error)? {
                 Ok(written) => return Ok(written.into()),
-                Err((Refusal::Frozen, given_back)) => {
+                Err((CommitError::Frozen, given_back)) => {
                     operation.check()?;
                     change = given_back;
                 }
@@ -181,7 +182,7 @@ impl Database {
         if inner.ended {
             return Err(transaction.ended_error());
         }
-        let name = [Claim::Key(CATALOG, Key::from(namespace.as_str().as_bytes()))];
+        let name = [WriteIntent::Key(CATALOG, Key::from(namespace.as_str().as_bytes()))];
         transaction.claim(&inner, &name, &[])?;
         let collection = Arc::new(self.new_collection(namespace, options));
         let mut change = Change::default();
@@ -248,7 +249,7 @@ impl Database {
         let value = to_value(retry.number, self.now_millis(), Document::EMPTY);
         match self.shares_retries() {
             true => {
-                transaction.claim(&inner, &[Claim::Key(RETRIES, key.clone())], &[])?;
+                transaction.claim(&inner, &[WriteIntent::Key(RETRIES, key.clone())], &[])?;
                 inner.change.batch.put(RETRIES, key, value);
             }
             false => inner.change.stamped.push((RETRIES, key, value)),

@@ -169,7 +169,7 @@ impl Watchers {
     }
 
     /// Wakes all watchers, after a change of more than documents.
-    pub(crate) fn notify_everybody(&self) {
+    pub(crate) fn notify_all_watchers(&self) {
         if !self.any() {
             return;
         }
@@ -248,7 +248,7 @@ mod tests {
         assert_eq!(counts(&watched), [1, 0, 1, 0, 1]);
         watchers.notify(&[namespace("d.c"), namespace("d.other"), namespace("e.c")], None);
         assert_eq!(counts(&watched), [1, 1, 1, 1, 1]);
-        watchers.notify_everybody();
+        watchers.notify_all_watchers();
         assert_eq!(counts(&watched), [1, 1, 1, 1, 1]);
         watched.truncate(1);
         watchers.notify(&[namespace("d.other")], None);

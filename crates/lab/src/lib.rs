@@ -26,7 +26,7 @@ mod run;
 mod target;
 
 pub use options::Options;
-pub use target::floor::run as floor;
+pub use target::null_server::run as null_server;
 
 use std::fmt;
 use std::process::ExitCode;

@@ -5,8 +5,8 @@ use clap::{Args, Subcommand};
 use replay::Speed;
 use std::path::PathBuf;
 
-/// Measures a server: the experiments behind Vellum's claims, and load of your own. Times are of three rounds on the five
-/// targets that the lab starts itself; each further target adds a fifth.
+/// Measures a server: the experiments behind Vellum's claims, and load of your own. Times are of three rounds on the
+/// five targets that the lab starts itself; each further target adds a fifth.
 #[derive(Args, Clone, Debug)]
 #[command(after_help = "Examples:\n  \
         vellum lab all --report page.html                   everything, on one page\n  \
@@ -82,7 +82,7 @@ pub(crate) enum Verb {
 pub(crate) struct Common {
     /// A server to measure, as NAME=URI (mongodb:// or postgresql://); may be given several times
     #[arg(long = "target", value_name = "NAME=URI", value_parser = parse_target)]
-    pub(crate) targets: Vec<Given>,
+    pub(crate) targets: Vec<TargetArgument>,
     /// Start temporary PostgreSQL clusters from the installed version: fsync on, off, on a RAM disk
     #[arg(long)]
     pub(crate) postgres_here: bool,
@@ -199,12 +199,12 @@ pub(crate) struct Compare {
 
 /// A target of the command line.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Given {
+pub(crate) struct TargetArgument {
     pub(crate) name: String,
     pub(crate) uri: String,
 }
 
-fn parse_target(text: &str) -> std::result::Result<Given, String> {
+fn parse_target(text: &str) -> std::result::Result<TargetArgument, String> {
     let (name, uri) = text.split_once('=').ok_or("say NAME=URI, such as mine=mongodb://127.0.0.1:27017/")?;
     let known = ["mongodb://", "postgresql://", "postgres://"].iter().any(|scheme| uri.starts_with(scheme));
     if name.is_empty() || name.contains(|c: char| c.is_whitespace() || c == '/') {
@@ -213,7 +213,7 @@ fn parse_target(text: &str) -> std::result::Result<Given, String> {
     if !known {
         return Err(format!("'{uri}' begins with neither mongodb:// nor postgresql://"));
     }
-    Ok(Given { name: name.to_string(), uri: uri.to_string() })
+    Ok(TargetArgument { name: name.to_string(), uri: uri.to_string() })
 }
 
 fn parse_positive(text: &str) -> std::result::Result<f64, String> {
@@ -324,7 +324,7 @@ mod tests {
     #[test]
     fn targets_have_a_name_and_an_address() {
         let targets = common(&["--target", "a=mongodb://h/?w=1"]).unwrap().targets;
-        assert_eq!(targets, [Given { name: "a".to_string(), uri: "mongodb://h/?w=1".to_string() }]);
+        assert_eq!(targets, [TargetArgument { name: "a".to_string(), uri: "mongodb://h/?w=1".to_string() }]);
         for wrong in ["mongodb://h/", "a=http://h", "=mongodb://h", "a b=mongodb://h"] {
             assert!(common(&["--target", wrong]).is_err(), "{wrong}");
         }

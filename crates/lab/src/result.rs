@@ -89,7 +89,7 @@ pub(crate) struct Fingerprint {
     pub(crate) server: String,
     pub(crate) engine: String,
     /// Durability of an acknowledged write by default, for comparison between targets.
-    pub(crate) promise: Promise,
+    pub(crate) promise: DurabilityGuarantee,
     /// Evidence for the durability, and further settings: name and value.
     pub(crate) details: Vec<(String, String)>,
     /// Median time of fdatasync after a small append in the data directory, in microseconds; `None` if the lab cannot
@@ -100,7 +100,7 @@ pub(crate) struct Fingerprint {
 /// Durability of an acknowledged write.
 #[derive(Clone, Copy, Debug, Default, Deserialize, Eq, Ord, PartialEq, PartialOrd, Serialize)]
 #[serde(rename_all = "kebab-case")]
-pub(crate) enum Promise {
+pub(crate) enum DurabilityGuarantee {
     /// Unknown.
     #[default]
     Unknown,
@@ -119,17 +119,17 @@ pub(crate) enum Promise {
     Journaled,
 }
 
-impl Promise {
+impl DurabilityGuarantee {
     /// Returns a short name for tables.
     pub(crate) fn label(self) -> &'static str {
         match self {
-            Promise::Unknown => "unknown",
-            Promise::Nothing => "stores nothing",
-            Promise::Memory => "in memory",
-            Promise::Delayed => "journaled later",
-            Promise::Process => "survives the process",
-            Promise::Interval => "survives the machine, after a while",
-            Promise::Journaled => "survives the machine",
+            DurabilityGuarantee::Unknown => "unknown",
+            DurabilityGuarantee::Nothing => "stores nothing",
+            DurabilityGuarantee::Memory => "in memory",
+            DurabilityGuarantee::Delayed => "journaled later",
+            DurabilityGuarantee::Process => "survives the process",
+            DurabilityGuarantee::Interval => "survives the machine, after a while",
+            DurabilityGuarantee::Journaled => "survives the machine",
         }
     }
 }

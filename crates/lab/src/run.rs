@@ -124,13 +124,13 @@ async fn measured<E: Experiment>(common: &Common, experiment: E, progress: &Prog
 /// Returns the targets of the command line. The default is Vellum at each durability level, and mongod if available.
 /// The floor is always included.
 async fn targets(common: &Common, scratch: &Scratch) -> Result<Vec<Target>> {
-    let mut targets = vec![target::start_floor().await?];
+    let mut targets = vec![target::start_null_server().await?];
     for given in &common.targets {
         targets.push(Target::connect(given).await?);
     }
     let places = target::places(&common.data_on, common.journal_on.as_deref(), scratch.path());
     if common.targets.is_empty() {
-        targets.extend(target::notches(&places).await?);
+        targets.extend(target::durability_levels(&places).await?);
     }
     let mongod = target::mongod_program(common.mongod.as_deref());
     if let Some(mongod) = mongod.filter(|_| common.targets.is_empty() || common.mongod.is_some()) {
@@ -284,14 +284,16 @@ fn run_id() -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::options::Given;
+    use crate::options::TargetArgument;
     use crate::result::Fingerprint;
 
     #[test]
     fn the_command_replays_with_the_seed_and_without_passwords() {
         let uri = "mongodb://me:secret@h/?a=1".to_string();
-        let common =
-            Common { targets: vec![Given { name: "a".to_string(), uri }], ..experiment::tests::common(&[]) };
+        let common = Common {
+            targets: vec![TargetArgument { name: "a".to_string(), uri }],
+            ..experiment::tests::common(&[])
+        };
         let info = TargetInfo {
             name: "a".to_string(),
             uri: "mongodb://***@h/?a=1".to_string(),

@@ -4,29 +4,29 @@
 //! an empty message that does wait. The order of the log covers everything earlier. Waits that begin while a message is
 //! under way share the next message. The server's own view of its standbys counts how many have the log.
 //!
-//! A message confirms commits of its own life of the server only ([`crate::lives`]). One waiting thread reads the
-//! answer for all. If that thread gives up, another takes its place. A lost standby therefore blocks only the threads
-//! of clients that chose to wait for it.
+//! A message confirms commits of its own incarnation of the server only ([`crate::incarnations`]). One waiting thread
+//! reads the answer for all. If that thread gives up, another takes its place. A lost standby therefore blocks only the
+//! threads of clients that chose to wait for it.
 //!
-//! This module also handles the change to another life of the server, and looks up the result of a commit whose answer
-//! was lost.
+//! This module also handles the change to another incarnation of the server, and looks up the result of a commit whose
+//! answer was lost.
 //!
-//! A new life may lack the last moments of the previous one: numbers that were handed out, the lease of the front, the
-//! clock. Before its first commit in a new life, a front discards its reserved numbers. It advances the clock to the
-//! latest time that it has reported, and renews the lease of its number.
+//! A new incarnation may lack the last moments of the previous one: numbers that were handed out, the lease of the
+//! front, the clock. Before its first commit in a new incarnation, a front discards its reserved numbers. It advances
+//! the clock to the latest time that it has reported, and renews the lease of its number.
 
 use crate::commit::{Attempt, Done};
 use crate::connection::{Connection, Param, Statement};
-use crate::failure::{Answer, Failure, go_on, lock};
+use crate::failure::{Answer, Failure, lock, should_continue};
 use crate::front::Front;
-use crate::lives::{Lives, replaced};
-use crate::pool::{Lent, Pool, Waiting, ask_while};
+use crate::incarnations::{Incarnations, replaced};
+use crate::pool::{Pool, PooledConnection, Waiting, ask_while};
 use crate::times::{Entry, signed, time_in};
 use parking_lot::{Condvar, Mutex};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
-use storage::store::Reached;
+use storage::store::WriteConcernStatus;
 
 /// First and longest pause between two queries for the positions of the standbys. The pause doubles each time.
 const ASK_FIRST: Duration = Duration::from_micros(500);
@@ -64,8 +64,8 @@ struct Inner {
     /// The last message, if it was sent, is unanswered, and its sender has given up.
     left: Option<Sent>,
     /// The connection between two messages, private so that a wait for a lost standby does not block other levels.
-    connection: Option<Lent>,
-    /// Number and life of the last message that succeeded; then the count of successes.
+    connection: Option<PooledConnection>,
+    /// Number and incarnation of the last message that succeeded; then the count of successes.
     done: (u64, u64),
     passed: u64,
     /// Number of the last message that failed, and its error.
@@ -74,7 +74,7 @@ struct Inner {
 
 /// A message under way.
 struct Sent {
-    connection: Lent,
+    connection: PooledConnection,
     /// True if the connection has carried earlier messages.
     is_old: bool,
 }
@@ -89,10 +89,10 @@ enum Ended {
 
 impl Ended {
     /// Returns the result for every wait that the message covered. A cancelled message is an answer, not an error.
-    fn outcome(self) -> Answer<Reached> {
+    fn outcome(self) -> Answer<WriteConcernStatus> {
         match self {
             Ended::Failed(failure) => Err(failure),
-            Ended::Cancelled(warning) => Ok(Reached::Cancelled(warning)),
+            Ended::Cancelled(warning) => Ok(WriteConcernStatus::Cancelled(warning)),
         }
     }
 }
@@ -116,28 +116,28 @@ impl Barriers {
         self.local.inner.lock().passed + self.standbys.inner.lock().passed
     }
 
-    /// Returns once everything committed in this life before the call survives a crash of the server.
+    /// Returns once everything committed in this incarnation before the call survives a crash of the server.
     pub(crate) fn wait_local(
         &self,
         front: &Front,
-        life: u64,
-        go_on: &mut dyn FnMut() -> bool,
-    ) -> Answer<Reached> {
-        self.local.wait(front, life, go_on)
+        incarnation: u64,
+        should_continue: &mut dyn FnMut() -> bool,
+    ) -> Answer<WriteConcernStatus> {
+        self.local.wait(front, incarnation, should_continue)
     }
 
-    /// Returns once everything committed in this life before the call survives the loss of the server, as far as
+    /// Returns once everything committed in this incarnation before the call survives the loss of the server, as far as
     /// `synchronous_standby_names` covers it.
     pub(crate) fn wait_standbys(
         &self,
         front: &Front,
-        life: u64,
-        go_on: &mut dyn FnMut() -> bool,
-    ) -> Answer<Reached> {
+        incarnation: u64,
+        should_continue: &mut dyn FnMut() -> bool,
+    ) -> Answer<WriteConcernStatus> {
         // Read before the message is sent: everything up to this time is committed.
         let known = front.times.known();
-        let reached = self.standbys.wait(front, life, go_on)?;
-        if reached == Reached::There && front.times.hear_durable(known) {
+        let reached = self.standbys.wait(front, incarnation, should_continue)?;
+        if reached == WriteConcernStatus::Satisfied && front.times.hear_durable(known) {
             front.follower.ask();
         }
         Ok(reached)
@@ -147,38 +147,40 @@ impl Barriers {
     pub(crate) fn wait_members(
         &self,
         front: &Front,
-        (life, members): (u64, usize),
-        go_on: &mut dyn FnMut() -> bool,
-    ) -> Answer<Reached> {
-        match self.local.wait(front, life, go_on)? {
-            Reached::There => {}
+        (incarnation, members): (u64, usize),
+        should_continue: &mut dyn FnMut() -> bool,
+    ) -> Answer<WriteConcernStatus> {
+        match self.local.wait(front, incarnation, should_continue)? {
+            WriteConcernStatus::Satisfied => {}
             other => return Ok(other),
         }
-        let of_life = |statement: &Statement, params: &[Param<'_>], go_on: &mut dyn FnMut() -> bool| {
-            let question = |lent: &mut Lent| match lent.life == life {
-                true => lent.one(statement, params),
-                false => Err(replaced()),
+        let of_life =
+            |statement: &Statement, params: &[Param<'_>], should_continue: &mut dyn FnMut() -> bool| {
+                let question = |lent: &mut PooledConnection| match lent.incarnation == incarnation {
+                    true => lent.one(statement, params),
+                    false => Err(replaced()),
+                };
+                match ask_while(&front.control, &question, &mut limited(&mut while_so(should_continue))) {
+                    Err(Failure::Interrupted(_)) => Ok(None),
+                    answer => answer.map(Some),
+                }
             };
-            match ask_while(&front.control, &question, &mut limited(&mut while_so(go_on))) {
-                Err(Failure::GivenUp(_)) => Ok(None),
-                answer => answer.map(Some),
-            }
-        };
-        let Some(rows) = of_life(&front.statements.log_synced, &[], go_on)? else {
-            return Ok(Reached::GaveUp);
+        let Some(rows) = of_life(&front.statements.log_synced, &[], should_continue)? else {
+            return Ok(WriteConcernStatus::Interrupted);
         };
         let end = rows.first().map_or(0, |row| row.int(0));
         let mut pause = ASK_FIRST;
         loop {
-            let Some(rows) = of_life(&front.statements.members_at, &[Param::Int(end)], go_on)? else {
-                return Ok(Reached::GaveUp);
+            let Some(rows) = of_life(&front.statements.members_at, &[Param::Int(end)], should_continue)?
+            else {
+                return Ok(WriteConcernStatus::Interrupted);
             };
             let row = rows.first().ok_or_else(|| Failure::Lost("no answer".to_string()))?;
             if row.int(0) as usize >= members {
-                return Ok(Reached::There);
+                return Ok(WriteConcernStatus::Satisfied);
             }
-            if !go_on() {
-                return Ok(Reached::GaveUp);
+            if !should_continue() {
+                return Ok(WriteConcernStatus::Interrupted);
             }
             std::thread::sleep(pause);
             pause = (pause * 2).min(ASK);
@@ -187,18 +189,23 @@ impl Barriers {
 }
 
 impl Barrier {
-    /// Waits until a message begun after this call confirms the commits of `life`. The first free thread reads the
-    /// answer, and others sleep.
-    fn wait(&self, front: &Front, life: u64, go_on: &mut dyn FnMut() -> bool) -> Answer<Reached> {
+    /// Waits until a message begun after this call confirms the commits of `incarnation`. The first free thread reads
+    /// the answer, and others sleep.
+    fn wait(
+        &self,
+        front: &Front,
+        incarnation: u64,
+        should_continue: &mut dyn FnMut() -> bool,
+    ) -> Answer<WriteConcernStatus> {
         let mut inner = self.inner.lock();
         let mut wanted = inner.begun + 1;
         loop {
             let (done, done_in) = inner.done;
             if done >= wanted {
                 match done_in {
-                    same if same == life => return Ok(Reached::There),
-                    later if later > life => return Err(replaced()),
-                    // The message was of an earlier life and covers only waits of that life.
+                    same if same == incarnation => return Ok(WriteConcernStatus::Satisfied),
+                    later if later > incarnation => return Err(replaced()),
+                    // The message was of an earlier incarnation and covers only waits of that incarnation.
                     _ => wanted = inner.begun + 1,
                 }
             }
@@ -207,8 +214,8 @@ impl Barrier {
             }
             if inner.attended {
                 self.passed.wait_for(&mut inner, LOOK);
-                if !go_on() {
-                    return Ok(Reached::GaveUp);
+                if !should_continue() {
+                    return Ok(WriteConcernStatus::Interrupted);
                 }
                 continue;
             }
@@ -220,20 +227,20 @@ impl Barrier {
             }
             let number = inner.begun;
             drop(inner);
-            let outcome = self.attend(front, life, left, connection, go_on);
+            let outcome = self.attend(front, incarnation, left, connection, should_continue);
             inner = self.inner.lock();
             inner.attended = false;
             self.passed.notify_all();
             match outcome {
                 Attended::Through(connection) => {
-                    inner.done = (number, connection.life);
+                    inner.done = (number, connection.incarnation);
                     inner.passed += 1;
                     inner.connection = Some(connection);
                 }
                 Attended::Ended(ended) => inner.failed = Some((number, ended)),
-                Attended::GaveUp(sent) => {
+                Attended::Interrupted(sent) => {
                     inner.left = sent;
-                    return Ok(Reached::GaveUp);
+                    return Ok(WriteConcernStatus::Interrupted);
                 }
             }
         }
@@ -243,28 +250,28 @@ impl Barrier {
     fn attend(
         &self,
         front: &Front,
-        life: u64,
+        incarnation: u64,
         left: Option<Sent>,
-        connection: Option<Lent>,
-        go_on: &mut dyn FnMut() -> bool,
+        connection: Option<PooledConnection>,
+        should_continue: &mut dyn FnMut() -> bool,
     ) -> Attended {
         let mut left = left;
-        let mut connection = connection.filter(|connection| connection.life == life);
+        let mut connection = connection.filter(|connection| connection.incarnation == incarnation);
         loop {
             let sent = match left.take() {
                 Some(sent) => Ok(sent),
-                None => self.send(front, life, connection.take(), go_on),
+                None => self.send(front, incarnation, connection.take(), should_continue),
             };
             let mut sent = match sent {
                 Ok(sent) => sent,
-                Err(Failure::GivenUp(_)) => return Attended::GaveUp(None),
+                Err(Failure::Interrupted(_)) => return Attended::Interrupted(None),
                 Err(failure) => return Attended::Ended(Ended::Failed(failure)),
             };
-            match self.read(&mut sent.connection, go_on) {
+            match self.read(&mut sent.connection, should_continue) {
                 Ok(Some(None)) => return Attended::Through(sent.connection),
                 Ok(Some(Some(warning))) => return Attended::Ended(Ended::Cancelled(warning)),
-                Ok(None) => return Attended::GaveUp(Some(sent)),
-                // An old connection that had closed. The next connection shows whether the life has ended too.
+                Ok(None) => return Attended::Interrupted(Some(sent)),
+                // An old connection that had closed. The next connection shows whether the incarnation has ended too.
                 Err(failure) if failure.ends_connection() && sent.is_old => {}
                 Err(failure) => return Attended::Ended(Ended::Failed(failure)),
             }
@@ -273,24 +280,24 @@ impl Barrier {
 
     /// Sends a message over `connection`, or over a connection from the pool.
     ///
-    /// Errors: `GivenUp` if `go_on` returned false before a connection was available.
+    /// Errors: `Interrupted` if `should_continue` returned false before a connection was available.
     fn send(
         &self,
         front: &Front,
-        life: u64,
-        connection: Option<Lent>,
-        go_on: &mut dyn FnMut() -> bool,
+        incarnation: u64,
+        connection: Option<PooledConnection>,
+        should_continue: &mut dyn FnMut() -> bool,
     ) -> Answer<Sent> {
         let (mut connection, is_old) = match connection {
             Some(connection) => (connection, true),
             None => {
-                let mut lent = self.pool.take_while(&|| {}, &mut limited(&mut while_so(go_on)))?;
+                let mut lent = self.pool.take_while(&|| {}, &mut limited(&mut while_so(should_continue)))?;
                 lent.poll_every(LOOK)?;
                 let is_old = !lent.is_new;
                 (lent, is_old)
             }
         };
-        if connection.life != life {
+        if connection.incarnation != incarnation {
             return Err(replaced());
         }
         connection.call(&front.statements.begin_write, &[])?;
@@ -303,14 +310,14 @@ impl Barrier {
         }
     }
 
-    /// Reads the answer and returns its warning, if any. Returns `None` if `go_on` returned false first.
+    /// Reads the answer and returns its warning, if any. Returns `None` if `should_continue` returned false first.
     fn read(
         &self,
         connection: &mut Connection,
-        go_on: &mut dyn FnMut() -> bool,
+        should_continue: &mut dyn FnMut() -> bool,
     ) -> Answer<Option<Option<String>>> {
         while !connection.ready()? {
-            if !go_on() {
+            if !should_continue() {
                 return Ok(None);
             }
         }
@@ -320,23 +327,23 @@ impl Barrier {
     }
 }
 
-/// Returns a wait for a connection that ends with `go_on`.
-fn limited(go_on: &mut dyn FnMut() -> Answer<()>) -> Waiting<'_> {
+/// Returns a wait for a connection that ends with `should_continue`.
+fn limited(should_continue: &mut dyn FnMut() -> Answer<()>) -> Waiting<'_> {
     // No failover: a server that replaces this one cannot confirm the commits of this one.
-    Waiting { go_on, is_limited: true, failover: Duration::ZERO }
+    Waiting { should_continue, is_limited: true, failover: Duration::ZERO }
 }
 
-/// Converts a cancellation check into an answer whose error is `GivenUp`.
-fn while_so(go_on: &mut dyn FnMut() -> bool) -> impl FnMut() -> Answer<()> {
-    || if go_on() { Ok(()) } else { Err(Failure::GivenUp(0)) }
+/// Converts a cancellation check into an answer whose error is `Interrupted`.
+fn while_so(should_continue: &mut dyn FnMut() -> bool) -> impl FnMut() -> Answer<()> {
+    || if should_continue() { Ok(()) } else { Err(Failure::Interrupted(0)) }
 }
 
 /// Result of attending a message.
 enum Attended {
-    Through(Lent),
+    Through(PooledConnection),
     Ended(Ended),
     /// The thread gave up; holds the message if it was sent.
-    GaveUp(Option<Sent>),
+    Interrupted(Option<Sent>),
 }
 
 /// Timeout for finding the result of a commit whose answer was lost.
@@ -346,24 +353,26 @@ const LOOKED_FOR: Duration = Duration::from_secs(10);
 const SETTLED_LOOK: Duration = Duration::from_millis(50);
 
 impl Front {
-    /// Returns the lives of the server.
-    pub(crate) fn lives(&self) -> &Lives {
-        &self.control.place().lives
+    /// Returns the incarnations of the server.
+    pub(crate) fn incarnations(&self) -> &Incarnations {
+        &self.control.place().incarnations
     }
 
-    /// Ensures that this front may write in the present life. The caller must hold no connection of the control pool.
+    /// Ensures that this front may write in the present incarnation. The caller must hold no connection of the control
+    /// pool.
     pub(crate) fn settle(&self) -> Answer<()> {
-        let is_settled = |life| self.settled.load(Ordering::Acquire) == life && !self.lease.is_stale();
-        if is_settled(self.lives().current()) {
+        let is_settled =
+            |incarnation| self.settled.load(Ordering::Acquire) == incarnation && !self.lease.is_stale();
+        if is_settled(self.incarnations().current()) {
             return Ok(());
         }
         let _settling = lock(&self.settling)?;
-        let life = self.lives().current();
-        if is_settled(life) {
+        let incarnation = self.incarnations().current();
+        if is_settled(incarnation) {
             return Ok(());
         }
         let number = self.number();
-        if self.settled.load(Ordering::Acquire) != life {
+        if self.settled.load(Ordering::Acquire) != incarnation {
             self.give_up_idents();
             if self.times.is_kept() {
                 let params = [Param::Int(signed(self.times.known()))];
@@ -372,9 +381,9 @@ impl Front {
             }
         }
         self.lease.renew(&self.control, &self.statements, &self.times)?;
-        self.settled.store(life, Ordering::Release);
+        self.settled.store(incarnation, Ordering::Release);
         // Record ids made until now contain the old number.
-        match number == self.number() && life == self.lives().current() {
+        match number == self.number() && incarnation == self.incarnations().current() {
             true => Ok(()),
             false => Err(replaced()),
         }
@@ -387,12 +396,13 @@ impl Front {
         let params =
             [Param::Int(entry.body), Param::Int(entry.first_part()), Param::Int(signed(entry.since))];
         loop {
-            let asked = self.ask(|lent| Ok((lent.one(&self.statements.find_out, &params)?, lent.life)));
+            let asked =
+                self.ask(|lent| Ok((lent.one(&self.statements.find_out, &params)?, lent.incarnation)));
             match asked {
-                Ok((rows, life)) => {
+                Ok((rows, incarnation)) => {
                     let time = rows.first().filter(|row| row.bytes(0).is_some()).and(time_in(&rows));
                     return Ok(match time {
-                        Some(_) => Attempt::Done(Done { time, life }),
+                        Some(_) => Attempt::Done(Done { time, incarnation }),
                         None => Attempt::Undone,
                     });
                 }
@@ -400,7 +410,7 @@ impl Front {
                 Err(error)
                     if (error.is_conflict() || error.ends_connection() || error.is_crowded())
                         && Instant::now() < end
-                        && go_on().is_ok() =>
+                        && should_continue().is_ok() =>
                 {
                     std::thread::sleep(SETTLED_LOOK);
                 }

@@ -6,12 +6,12 @@ use crate::connection::Param;
 use crate::failure::Answer;
 use crate::front::Front;
 use crate::keys::ident;
-use crate::pool::Lent;
+use crate::pool::PooledConnection;
 use parking_lot::Mutex;
 use std::collections::HashMap;
 use std::sync::Arc;
 use storage::Ident;
-use storage::store::{Beside, Build};
+use storage::store::{Build, SideEffect};
 
 /// The index builds that this front knows.
 #[derive(Default)]
@@ -22,7 +22,7 @@ struct Known {
     build: Arc<Build>,
     /// True if this front builds the index.
     own: bool,
-    /// Number of the front and life of the server at the start of the build. Marks are stored under this pair.
+    /// Number of the front and incarnation of the server at the start of the build. Marks are stored under this pair.
     begun: (i64, u64),
     /// True once a duplicate key was reported to the builder.
     told: bool,
@@ -30,8 +30,8 @@ struct Known {
 
 impl Builds {
     /// Returns the tree of the build that `beside` concerns.
-    pub(crate) fn ident_of(&self, beside: &Beside) -> Option<Ident> {
-        let (Beside::Mark(build, _) | Beside::MarkAll(build)) = beside else { return None };
+    pub(crate) fn ident_of(&self, beside: &SideEffect) -> Option<Ident> {
+        let (SideEffect::Mark(build, _) | SideEffect::MarkAll(build)) = beside else { return None };
         let known = self.0.lock();
         known.iter().find(|(_, known)| Arc::ptr_eq(&known.build, build)).map(|(of, _)| *of)
     }
@@ -62,7 +62,7 @@ impl Builds {
     /// Registers a build.
     pub(crate) fn begin(&self, front: &Front, of: Ident, greatest: u64) -> Arc<Build> {
         let build = Arc::new(Build::new(greatest));
-        let begun = (front.number(), front.lives().current());
+        let begun = (front.number(), front.incarnations().current());
         self.0.lock().insert(of, Known { build: build.clone(), own: true, begun, told: true });
         let params = [Param::Int(ident(of)), Param::Int(begun.0)];
         if let Err(failure) = front.ask(|lent| lent.one(&front.statements.begin_build, &params)) {
@@ -100,12 +100,12 @@ impl Builds {
     }
 
     /// Reads the reports for the builds of this front. The caller holds the fence.
-    pub(crate) fn take_news(&self, front: &Front, lent: &mut Lent) -> Answer<()> {
+    pub(crate) fn take_news(&self, front: &Front, lent: &mut PooledConnection) -> Answer<()> {
         let own = |(of, known): (&Ident, &Known)| known.own.then(|| (*of, known.build.clone(), known.begun));
         let builds: Vec<(Ident, Arc<Build>, (i64, u64))> = self.0.lock().iter().filter_map(own).collect();
         for (of, build, begun) in builds {
-            // Reports of an earlier life may be lost, and other fronts may have missed the build.
-            if begun != (front.number(), front.lives().current()) {
+            // Reports of an earlier incarnation may be lost, and other fronts may have missed the build.
+            if begun != (front.number(), front.incarnations().current()) {
                 build.duplicate.lock().get_or_insert((Vec::new(), Vec::new()));
                 continue;
             }

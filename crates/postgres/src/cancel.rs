@@ -13,14 +13,14 @@ use std::io::ErrorKind;
 use std::time::{Duration, Instant};
 
 /// Timeout for each step: accepting the request, and ending the backend.
-const PATIENCE: Duration = Duration::from_secs(5);
+const TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Timeout of one read meanwhile.
 const LOOK: Duration = Duration::from_millis(100);
 
 /// The route of a connection: address and TLS settings.
 #[derive(Debug, Clone)]
-pub(crate) struct Way {
+pub(crate) struct Route {
     pub(crate) host: String,
     pub(crate) port: u16,
     pub(crate) encrypt: Encrypt,
@@ -28,7 +28,7 @@ pub(crate) struct Way {
     pub(crate) timeout: Duration,
 }
 
-impl Way {
+impl Route {
     /// Opens an unencrypted stream to the server.
     pub(crate) fn open(&self) -> Answer<Stream> {
         let stream = Stream::open(&self.host, self.port, self.timeout)?;
@@ -59,7 +59,7 @@ impl Way {
 
 /// The key data that a cancel request needs.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Secret {
+pub(crate) struct CancelKey {
     pub(crate) process: i32,
     pub(crate) key: i32,
 }
@@ -70,16 +70,16 @@ pub(crate) struct Secret {
 /// The server drops a request that arrives before the statement begins, so the request is repeated until it works.
 ///
 /// Errors: the last error of the connection for the request.
-pub(crate) fn end_statement(way: &Way, secret: Secret, on: &mut Stream) -> Answer<()> {
+pub(crate) fn end_statement(way: &Route, secret: CancelKey, on: &mut Stream) -> Answer<()> {
     let mut farewell = BytesMut::new();
     frontend::terminate(&mut farewell);
     on.limit(Some(LOOK))?;
-    let (end, mut pause) = (Instant::now() + PATIENCE, LOOK);
-    let mut told = tell(way, secret);
+    let (end, mut pause) = (Instant::now() + TIMEOUT, LOOK);
+    let mut told = send_cancel(way, secret);
     // A failed write means a closed connection: no wait is needed.
     if on.write_all(&farewell).is_ok() {
         while !reads_to_end(on, pause) && Instant::now() < end {
-            told = tell(way, secret);
+            told = send_cancel(way, secret);
             pause *= 2;
         }
     }
@@ -88,7 +88,7 @@ pub(crate) fn end_statement(way: &Way, secret: Secret, on: &mut Stream) -> Answe
 }
 
 /// Sends one cancel request on a connection of its own, and waits for its end.
-fn tell(way: &Way, secret: Secret) -> Answer<()> {
+fn send_cancel(way: &Route, secret: CancelKey) -> Answer<()> {
     let mut stream = way.open()?;
     way.encrypt(&mut stream)?;
     let mut request = BytesMut::new();
@@ -96,13 +96,13 @@ fn tell(way: &Way, secret: Secret) -> Answer<()> {
     stream.write_all(&request)?;
     // The server closes the connection once it has signalled the backend.
     stream.limit(Some(LOOK))?;
-    reads_to_end(&mut stream, PATIENCE);
+    reads_to_end(&mut stream, TIMEOUT);
     Ok(())
 }
 
 /// Reads and discards bytes until the end of the stream or the timeout. Returns true at the end of the stream.
-fn reads_to_end(stream: &mut Stream, patience: Duration) -> bool {
-    let end = Instant::now() + patience;
+fn reads_to_end(stream: &mut Stream, timeout: Duration) -> bool {
+    let end = Instant::now() + timeout;
     let mut passed = [0; 4096];
     loop {
         match stream.read(&mut passed) {

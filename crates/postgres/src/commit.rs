@@ -5,11 +5,11 @@ use crate::connection::{Param, Statement};
 use crate::failure::{Answer, Failure};
 use crate::front::Front;
 use crate::keys::ident;
-use crate::pool::Lent;
+use crate::pool::PooledConnection;
 use crate::session::end;
 use crate::times::{Entry, time_given};
 use std::collections::{BTreeMap, HashMap, HashSet};
-use storage::store::{Beside, Change, Expect, Refusal};
+use storage::store::{Change, CommitError, Expect, SideEffect};
 use storage::{Batch, Error, Ident, Op, Result, Value};
 
 /// Maximum number of queued calls before their answers are read. The limit prevents a deadlock of two full socket
@@ -37,7 +37,7 @@ pub(crate) struct Done {
     /// Time of its log entry, if it has one.
     pub(crate) time: Option<u64>,
     /// Life of the server in which the commit was made or found.
-    pub(crate) life: u64,
+    pub(crate) incarnation: u64,
 }
 
 impl Attempt {
@@ -53,39 +53,39 @@ impl Attempt {
 }
 
 /// The parts of a change outside its batch, as rows.
-pub(crate) struct Besides {
+pub(crate) struct SideEffectRows {
     extras: Extras,
     /// New generations of collections; `None` removes a dropped collection's.
     generations: Vec<(Ident, Option<u64>)>,
 }
 
-impl Besides {
+impl SideEffectRows {
     /// Collects the rows. `count_ident` and `build_ident` return the tree of a count or a build of this process.
     pub(crate) fn new(
-        beside: &[Beside],
+        beside: &[SideEffect],
         slot: u64,
-        count_ident: &dyn Fn(&Beside) -> Option<Ident>,
-        build_ident: &dyn Fn(&Beside) -> Option<Ident>,
-    ) -> Besides {
+        count_ident: &dyn Fn(&SideEffect) -> Option<Ident>,
+        build_ident: &dyn Fn(&SideEffect) -> Option<Ident>,
+    ) -> SideEffectRows {
         let mut extras = Extras { slot: (slot % SLOTS) as i64, ..Extras::default() };
         let mut generations = Vec::new();
         for one in beside {
             match one {
-                Beside::Count { records, bytes, .. } => {
+                SideEffect::Count { records, bytes, .. } => {
                     let Some(of) = count_ident(one) else { continue };
                     let sum: &mut (i64, i64) = extras.counts.entry(ident(of)).or_default();
                     *sum = (sum.0 + records, sum.1 + bytes);
                 }
-                Beside::Mark(_, record) => {
+                SideEffect::Mark(_, record) => {
                     extras.marks.extend(build_ident(one).map(|of| (ident(of), *record as i64)));
                 }
                 // -1 stands for all records: no record has this number.
-                Beside::MarkAll(_) => extras.marks.extend(build_ident(one).map(|of| (ident(of), -1))),
-                Beside::Generation(of, generation) => generations.push((*of, *generation)),
+                SideEffect::MarkAll(_) => extras.marks.extend(build_ident(one).map(|of| (ident(of), -1))),
+                SideEffect::Generation(of, generation) => generations.push((*of, *generation)),
             }
         }
         extras.counts.retain(|_, sum| *sum != (0, 0));
-        Besides { extras, generations }
+        SideEffectRows { extras, generations }
     }
 
     /// Returns true if the change sets or removes no generation.
@@ -100,7 +100,7 @@ impl Front {
     pub(crate) fn commit_change(
         &self,
         batch: Batch,
-        (expect, besides): (&[Expect], &Besides),
+        (expect, side_effect_rows): (&[Expect], &SideEffectRows),
         entry: Option<&Entry<'_>>,
         directly: bool,
     ) -> Answer<Attempt> {
@@ -113,12 +113,12 @@ impl Front {
         let mut lent = self.commits.take(&|| {})?;
         self.settle()?;
         if let Some(writes) = single
-            && besides.is_plain()
+            && side_effect_rows.is_plain()
         {
             let mut sorted = Box::new(Sorted::new(&writes, expect, false));
             if directly {
                 let direct = &self.statements.direct;
-                let sent = direct.with(sorted, &besides.extras, entry, |statement, params| {
+                let sent = direct.with(sorted, &side_effect_rows.extras, entry, |statement, params| {
                     lent.call(&self.statements.share_fence, &[])?;
                     lent.call(statement, params)
                 });
@@ -127,18 +127,18 @@ impl Front {
                     Err(other) => sorted = other,
                 }
             }
-            sorted.apply(&besides.extras, |params| lent.call(&self.statements.apply, params))?;
+            sorted.apply(&side_effect_rows.extras, |params| lent.call(&self.statements.apply, params))?;
             return self.finish_with(&mut lent, entry, None);
         }
         lent.call(&self.statements.begin_write, &[])?;
-        let applied = self.apply_steps(&mut lent, steps, expect, besides, false);
+        let applied = self.apply_steps(&mut lent, steps, expect, side_effect_rows, false);
         self.finish(&mut lent, applied, entry)
     }
 
     /// Ends the open transaction. Commits it if every step succeeded, with the log entry last.
     pub(crate) fn finish(
         &self,
-        lent: &mut Lent,
+        lent: &mut PooledConnection,
         applied: Answer<()>,
         entry: Option<&Entry<'_>>,
     ) -> Answer<Attempt> {
@@ -158,7 +158,7 @@ impl Front {
     /// that orders log entries is therefore never held while the server waits for this process.
     fn finish_with(
         &self,
-        lent: &mut Lent,
+        lent: &mut PooledConnection,
         entry: Option<&Entry<'_>>,
         commit: Option<&Statement>,
     ) -> Answer<Attempt> {
@@ -173,7 +173,12 @@ impl Front {
 
     /// Sends the queued calls and waits for the answer. The time of the entry is the result of the call that `behind`
     /// calls follow.
-    fn ended(&self, lent: &mut Lent, entry: Option<&Entry<'_>>, behind: usize) -> Answer<Attempt> {
+    fn ended(
+        &self,
+        lent: &mut PooledConnection,
+        entry: Option<&Entry<'_>>,
+        behind: usize,
+    ) -> Answer<Attempt> {
         let answers = lent.flush().and_then(|()| lent.answer());
         if let (Err(failure), Some(entry)) = (&answers, entry)
             && failure.ends_connection()
@@ -185,7 +190,7 @@ impl Front {
             time_given(answers.get(answers.len().checked_sub(1 + behind)?))
         });
         match Attempt::of(answers)? {
-            Attempt::Done(_) => Ok(Attempt::Done(Done { time, life: lent.life })),
+            Attempt::Done(_) => Ok(Attempt::Done(Done { time, incarnation: lent.incarnation })),
             other => Ok(other),
         }
     }
@@ -193,13 +198,13 @@ impl Front {
     /// Applies a change in the open transaction.
     pub(crate) fn apply_steps(
         &self,
-        lent: &mut Lent,
+        lent: &mut PooledConnection,
         steps: Vec<Step>,
         expect: &[Expect],
-        besides: &Besides,
+        side_effect_rows: &SideEffectRows,
         is_claimed: bool,
     ) -> Answer<()> {
-        let mut conditions = Some((expect, &besides.extras));
+        let mut conditions = Some((expect, &side_effect_rows.extras));
         let nothing = Extras::default();
         for step in steps {
             match step {
@@ -221,8 +226,8 @@ impl Front {
         }
         // A renamed collection exists under its new name, so sets come last.
         let set: HashSet<Ident> =
-            besides.generations.iter().filter(|(_, set)| set.is_some()).map(|(of, _)| *of).collect();
-        for (of, generation) in &besides.generations {
+            side_effect_rows.generations.iter().filter(|(_, set)| set.is_some()).map(|(of, _)| *of).collect();
+        for (of, generation) in &side_effect_rows.generations {
             if generation.is_none() && !set.contains(of) {
                 let params = [Param::Int(ident(*of))];
                 lent.call(&self.statements.drop_generation, &params)?;
@@ -230,7 +235,7 @@ impl Front {
                 at_most(lent)?;
             }
         }
-        for (of, generation) in &besides.generations {
+        for (of, generation) in &side_effect_rows.generations {
             if let Some(generation) = generation {
                 let params = [Param::Int(ident(*of)), Param::Int(*generation as i64)];
                 lent.call(&self.statements.set_generation, &params)?;
@@ -244,7 +249,7 @@ impl Front {
     /// Calls `apply` and waits for its answer.
     pub(crate) fn apply(
         &self,
-        lent: &mut Lent,
+        lent: &mut PooledConnection,
         writes: &Writes,
         expect: &[Expect],
         extras: &Extras,
@@ -257,7 +262,7 @@ impl Front {
     }
 
     /// Queues the call for one operation on a whole tree.
-    fn change_tree(&self, lent: &mut Lent, op: &Op) -> Answer<()> {
+    fn change_tree(&self, lent: &mut PooledConnection, op: &Op) -> Answer<()> {
         let statements = &self.statements;
         match op {
             Op::Create(tree) => lent.call(&statements.create_tree, &[Param::Int(ident(*tree))])?,
@@ -309,13 +314,13 @@ impl Front {
     }
 
     /// Returns the reason of a refused change; `None` if nothing is in its way any more.
-    pub(crate) fn refusal(&self, change: &Change) -> Result<Option<Refusal>> {
-        Ok(self.first_violated(&change.expect)?.map(Refusal::Expectation))
+    pub(crate) fn refusal(&self, change: &Change) -> Result<Option<CommitError>> {
+        Ok(self.first_violated(&change.expect)?.map(CommitError::Expectation))
     }
 }
 
 /// Reads answers once many calls are queued.
-fn at_most(lent: &mut Lent) -> Answer<()> {
+fn at_most(lent: &mut PooledConnection) -> Answer<()> {
     if lent.queued() < QUEUED {
         return Ok(());
     }
@@ -324,8 +329,8 @@ fn at_most(lent: &mut Lent) -> Answer<()> {
 }
 
 /// Returns a refusal for a lock whose owner is unknown in this process.
-pub(crate) fn locked_by_another() -> Refusal {
-    Refusal::Claimed(storage::store::Owner(0))
+pub(crate) fn locked_by_another() -> CommitError {
+    CommitError::IntentConflict(storage::store::TransactionId(0))
 }
 
 /// Converts a failure into the error of the store.

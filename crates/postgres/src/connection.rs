@@ -4,10 +4,10 @@
 //! them: a failed call ends the calls behind it. Some answers need no wait, as the answer to the end of a read-only
 //! transaction. The next use of the connection reads them.
 
-use crate::cancel::{Secret, Way, end_statement};
+use crate::cancel::{CancelKey, Route, end_statement};
 use crate::config::{Config, Wanted};
-use crate::failure::{Answer, Failure, LOOK, go_on};
-use crate::lives::Lives;
+use crate::failure::{Answer, Failure, LOOK, should_continue};
+use crate::incarnations::Incarnations;
 use crate::stream::{Encrypt, Socket, Stream};
 use bytes::{Buf, Bytes, BytesMut};
 use postgres_protocol::authentication::{md5_hash, sasl};
@@ -104,17 +104,17 @@ pub(crate) struct Connection {
     /// True if reads end after a short timeout to check for cancellation.
     looks: bool,
     /// True if the waiter may abandon an answer: the statement changes nothing permanent.
-    pub(crate) may_be_given_up: bool,
+    pub(crate) is_interruptible: bool,
     /// Life of the server that the connection belongs to; zero if not asked.
-    pub(crate) life: u64,
+    pub(crate) incarnation: u64,
     /// The last warning of the server.
     warning: Option<String>,
     /// Counts round trips.
     pub(crate) trips: Arc<AtomicU64>,
     /// The route and the secret for a cancel request.
-    way: Way,
+    way: Route,
     /// The key data for a cancel request, sent by the server at the start.
-    secret: Option<Secret>,
+    secret: Option<CancelKey>,
     /// True if an abandoned statement runs on the connection.
     given_up: bool,
 }
@@ -123,11 +123,11 @@ impl Connection {
     /// Connects to the first member of the wanted kind, and skips a replaced primary.
     ///
     /// Errors: the error of the last member.
-    pub(crate) fn open(config: &Config, lives: &Lives) -> Answer<Connection> {
+    pub(crate) fn open(config: &Config, incarnations: &Incarnations) -> Answer<Connection> {
         let mut last = Failure::Lost("no host is given".to_string());
         for (host, port) in &config.hosts {
             let opened = Connection::open_at(config, host, *port).and_then(|mut connection| {
-                connection.check(config, lives)?;
+                connection.check(config, incarnations)?;
                 Ok(connection)
             });
             match opened {
@@ -162,7 +162,7 @@ impl Connection {
     ) -> Result<Connection, (Failure, bool)> {
         let gone = |failure| (failure, false);
         let (host, timeout, tls) = (host.to_string(), config.connect_timeout, config.tls.clone());
-        let way = Way { host, port, encrypt, tls, timeout };
+        let way = Route { host, port, encrypt, tls, timeout };
         let mut stream = way.open().map_err(gone)?;
         way.encrypt(&mut stream).map_err(|failure| (failure, true))?;
         let mut connection = Connection {
@@ -177,8 +177,8 @@ impl Connection {
             broken: false,
             polls: false,
             looks: false,
-            may_be_given_up: false,
-            life: 0,
+            is_interruptible: false,
+            incarnation: 0,
             warning: None,
             trips: Arc::default(),
             way,
@@ -194,10 +194,10 @@ impl Connection {
     }
 
     /// Checks that the server is of the wanted kind.
-    fn check(&mut self, config: &Config, lives: &Lives) -> Answer<()> {
+    fn check(&mut self, config: &Config, incarnations: &Incarnations) -> Answer<()> {
         if config.wanted == Wanted::ReadWrite {
             let none = || Failure::Lost("the server takes no writes".to_string());
-            lives.admit(self.timeline()?.ok_or_else(none)?)?;
+            incarnations.admit(self.timeline()?.ok_or_else(none)?)?;
         }
         self.stream.limit(None)?;
         Ok(())
@@ -280,7 +280,7 @@ impl Connection {
                 b'E' => return Err(server_failure(&body)),
                 b'K' if body.len() >= 8 => {
                     let mut body = body;
-                    self.secret = Some(Secret { process: body.get_i32(), key: body.get_i32() });
+                    self.secret = Some(CancelKey { process: body.get_i32(), key: body.get_i32() });
                 }
                 _ => {}
             }
@@ -360,7 +360,7 @@ impl Connection {
     }
 
     /// Returns true if an abandoned statement runs on the connection.
-    pub(crate) fn is_given_up(&self) -> bool {
+    pub(crate) fn is_interrupted(&self) -> bool {
         self.given_up && self.secret.is_some()
     }
 
@@ -547,7 +547,7 @@ impl Connection {
             Err(error)
                 if self.looks && matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) =>
             {
-                let outcome = if self.may_be_given_up { go_on() } else { Ok(()) };
+                let outcome = if self.is_interruptible { should_continue() } else { Ok(()) };
                 self.given_up |= outcome.is_err();
                 outcome
             }

@@ -3,18 +3,18 @@
 //! A walk may pass hints. With range hints, a page covers as many ranges as fit. If the walk needs only a few records,
 //! one round trip fetches them when the walk reaches the first.
 
-use crate::beginnings::{Beginnings, FirstPage};
 use crate::connection::{Param, Row};
 use crate::keys::{self, bounds, run_end};
 use crate::log::{is_log, log_bounds, scan_of};
-use crate::pages::{Named, PAGE_BYTES, Room, column};
+use crate::pages::{Named, PAGE_BYTES, PageLimits, column};
+use crate::scan_group::{FirstPage, ScanGroup};
 use crate::session::{PostgresSnapshot, value};
 use std::collections::VecDeque;
 use std::ops::Bound;
 use std::sync::Arc;
 use storage::{
-    Cursor, Direction, Error, Hints, Ident, IsWanted, Key, Lent, Range, Ranges, RemoteHints as _, Result,
-    Value,
+    Cursor, Direction, Error, Hints, Ident, IsWanted, Key, Range, Ranges, RemoteHints as _, Result, Value,
+    ValueRef,
 };
 
 /// Number of entries of the first page of a scan, and the maximum of later pages.
@@ -72,7 +72,7 @@ pub(crate) struct PostgresCursor {
     /// Selects the entries whose records are needed.
     chosen: Option<IsWanted>,
     /// The group of scans that begin together, and the number of this scan in the group.
-    beginning: Option<(Arc<Beginnings>, usize)>,
+    beginning: Option<(Arc<ScanGroup>, usize)>,
     /// Entries read and not yet reached.
     page: VecDeque<Entry>,
     /// The entry at the cursor.
@@ -115,7 +115,7 @@ impl PostgresCursor {
     }
 
     /// Makes it one of several cursors that begin together.
-    pub(crate) fn join(&mut self, together: &Arc<Beginnings>, number: usize) {
+    pub(crate) fn join(&mut self, together: &Arc<ScanGroup>, number: usize) {
         self.beginning = Some((together.clone(), number));
     }
 
@@ -159,7 +159,7 @@ impl PostgresCursor {
     /// Reads the next page of a single range.
     fn read_range(&mut self) -> Result<()> {
         let (lower, upper) = bounds(&self.range);
-        let room = Room { entries: self.next_page, longest: PAGE_BYTES / self.next_page };
+        let room = PageLimits { entries: self.next_page, longest: PAGE_BYTES / self.next_page };
         let (records, named) = self.named().unwrap_or((Ident(0), Named::Nothing));
         let mut params =
             vec![Param::Int(keys::ident(self.ident)), Param::Bytes(&lower), Param::Bytes(&upper)];
@@ -173,7 +173,7 @@ impl PostgresCursor {
     }
 
     /// Takes the entries of a page, together with their values or with the records that they name.
-    fn take_page(&mut self, rows: &[Row], of_values: bool, room: Room) -> Result<()> {
+    fn take_page(&mut self, rows: &[Row], of_values: bool, room: PageLimits) -> Result<()> {
         let fitting = self.fitting(rows, room.entries);
         self.ended = rows.len() < room.entries && fitting.len() == rows.len();
         for row in fitting {
@@ -213,7 +213,7 @@ impl PostgresCursor {
         let bounds: Vec<_> = asked.iter().map(bounds).collect();
         let lows: Vec<Option<&[u8]>> = bounds.iter().map(|(low, _)| Some(&**low)).collect();
         let highs: Vec<Option<&[u8]>> = bounds.iter().map(|(_, high)| Some(&**high)).collect();
-        let room = Room { entries: self.next_page, longest: PAGE_BYTES / self.next_page };
+        let room = PageLimits { entries: self.next_page, longest: PAGE_BYTES / self.next_page };
         let (records, named) = self.named().unwrap_or((Ident(0), Named::Nothing));
         let statement = self.snapshot.statements.pages.ranges(self.direction, named);
         let params = [
@@ -396,7 +396,7 @@ fn entry(row: &Row, column: usize) -> Entry {
 }
 
 impl Cursor for PostgresCursor {
-    fn next(&mut self) -> Result<Option<(&[u8], Lent<'_>)>> {
+    fn next(&mut self) -> Result<Option<(&[u8], ValueRef<'_>)>> {
         while self.page.is_empty() && !self.ended {
             self.read()?;
         }
@@ -404,7 +404,7 @@ impl Cursor for PostgresCursor {
         if self.named().is_none() && self.is_left(Left::Long) {
             self.bring_long()?;
         }
-        Ok(self.current.as_ref().map(|entry| (&*entry.key, Lent::Value(&entry.value))))
+        Ok(self.current.as_ref().map(|entry| (&*entry.key, ValueRef::Value(&entry.value))))
     }
 
     fn prefetched_record(&mut self) -> Result<Option<Value>> {

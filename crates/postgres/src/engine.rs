@@ -2,14 +2,14 @@
 
 use crate::barrier::Barriers;
 use crate::change::steps;
-use crate::commit::{Attempt, Besides, failed};
-use crate::failure::{Answer, Failure, go_on};
+use crate::commit::{Attempt, SideEffectRows, failed};
+use crate::failure::{Answer, Failure, should_continue};
 use crate::front::Front;
-use crate::lives::{life_of, position};
+use crate::incarnations::{incarnation_of, position};
 use parking_lot::Mutex;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use storage::store::Reached;
+use storage::store::WriteConcernStatus;
 use storage::{Batch, Engine, Error, Journaling, Position, Result, Snapshot, Statistics};
 
 /// Trees in a PostgreSQL server.
@@ -34,14 +34,14 @@ impl PostgresEngine {
 }
 
 impl PostgresEngine {
-    /// Waits until everything committed in a life is on the server's disk.
-    fn on_disk(&self, life: u64) -> Answer<()> {
-        match self.barriers.wait_local(&self.front, life, &mut || go_on().is_ok())? {
-            Reached::There => Ok(()),
-            Reached::GaveUp => {
-                Err(go_on().err().unwrap_or_else(|| Failure::Lost("nobody waited".to_string())))
+    /// Waits until everything committed in an incarnation is on the server's disk.
+    fn on_disk(&self, incarnation: u64) -> Answer<()> {
+        match self.barriers.wait_local(&self.front, incarnation, &mut || should_continue().is_ok())? {
+            WriteConcernStatus::Satisfied => Ok(()),
+            WriteConcernStatus::Interrupted => {
+                Err(should_continue().err().unwrap_or_else(|| Failure::Lost("nobody waited".to_string())))
             }
-            Reached::Cancelled(why) => Err(Failure::Lost(why)),
+            WriteConcernStatus::Cancelled(why) => Err(Failure::Lost(why)),
         }
     }
 }
@@ -53,9 +53,11 @@ impl Engine for PostgresEngine {
 
     fn commit(&self, batch: Batch) -> Result<Position> {
         debug_assert!(!steps(batch.clone()).is_empty());
-        let besides = Besides::new(&[], 0, &|_| None, &|_| None);
-        match self.front.commit_change(batch, (&[], &besides), None, false).map_err(failed)? {
-            Attempt::Done(done) => Ok(position(done.life, self.commits.fetch_add(1, Ordering::AcqRel) + 1)),
+        let side_effect_rows = SideEffectRows::new(&[], 0, &|_| None, &|_| None);
+        match self.front.commit_change(batch, (&[], &side_effect_rows), None, false).map_err(failed)? {
+            Attempt::Done(done) => {
+                Ok(position(done.incarnation, self.commits.fetch_add(1, Ordering::AcqRel) + 1))
+            }
             Attempt::Refused | Attempt::Locked | Attempt::Undone => Err(Error::WriteConflict),
         }
     }
@@ -80,7 +82,7 @@ impl Engine for PostgresEngine {
 
 impl Journaling for PostgresEngine {
     fn wait_journaled(&self, position: Position) -> Result<()> {
-        self.on_disk(life_of(position)).map_err(failed)
+        self.on_disk(incarnation_of(position)).map_err(failed)
     }
 
     fn durable(&self) -> Position {
@@ -95,7 +97,7 @@ impl Journaling for PostgresEngine {
         if self.front.times.is_kept() {
             return self.front.follower.ask();
         }
-        match self.on_disk(self.front.lives().current()) {
+        match self.on_disk(self.front.incarnations().current()) {
             Ok(()) => {
                 let wake = self.wake.lock().clone();
                 wake.iter().for_each(|wake| wake());

@@ -5,12 +5,12 @@ use crate::change::steps;
 use crate::commit::{Attempt, failed, locked_by_another};
 use crate::connection::Param;
 use crate::failure::Answer;
+use crate::incarnations::replaced;
 use crate::keys::ident;
-use crate::lives::replaced;
 use crate::session::{PostgresSnapshot, Session, end};
 use crate::state::PostgresStore;
 use std::sync::Arc;
-use storage::store::{Change, Exclusive, Outcome, Owner, Refusal, Sight};
+use storage::store::{Change, CommitError, CommitResult, Exclusive, ReadView, TransactionId};
 use storage::{Ident, Result};
 
 /// The fence, held exclusively, and the transaction that changes the catalog.
@@ -22,10 +22,10 @@ pub(crate) struct Held<'a> {
 }
 
 impl<'a> Held<'a> {
-    /// Takes the fence exclusively. Returns `None` if `go_on` returned false first.
+    /// Takes the fence exclusively. Returns `None` if `should_continue` returned false first.
     pub(crate) fn take(
         store: &'a PostgresStore,
-        go_on: &mut dyn FnMut() -> bool,
+        should_continue: &mut dyn FnMut() -> bool,
     ) -> Answer<Option<Held<'a>>> {
         let front = &store.front;
         loop {
@@ -49,7 +49,7 @@ impl<'a> Held<'a> {
                 Err(failure) => return Err(failure),
             }
             drop(lent);
-            if !go_on() {
+            if !should_continue() {
                 return Ok(None);
             }
         }
@@ -63,14 +63,14 @@ impl<'a> Held<'a> {
         };
         if let Some(owner) = change.owner {
             // No other commit runs, so the claimed keys stay unchanged.
-            self.store.claims.release(owner);
+            self.store.open_transactions.release(owner);
         }
-        let besides = self.store.besides(&change.beside);
+        let side_effect_rows = self.store.side_effect_rows(&change.beside);
         let applied = front.apply_steps(
             &mut lent,
             steps(change.batch.clone()),
             &change.expect,
-            &besides,
+            &side_effect_rows,
             change.owner.is_some(),
         );
         let mut generation = self.generation;
@@ -86,24 +86,24 @@ impl<'a> Held<'a> {
 }
 
 impl Exclusive for Held<'_> {
-    fn sight(&self) -> Sight {
+    fn read_view(&self) -> ReadView {
         let statements = self.store.front.statements.clone();
         let snapshot = PostgresSnapshot { statements, session: self.session.clone() };
-        Sight { snapshot: Arc::new(snapshot), generation: self.generation }
+        ReadView { snapshot: Arc::new(snapshot), generation: self.generation }
     }
 
-    fn relies(&self, of: Ident, own: Option<Owner>) -> Option<Owner> {
-        if own.is_some_and(|own| self.store.claims.holds(own, of)) {
+    fn transaction_relying_on(&self, of: Ident, own: Option<TransactionId>) -> Option<TransactionId> {
+        if own.is_some_and(|own| self.store.open_transactions.holds(own, of)) {
             return None;
         }
         let rows = self.session.run(&self.store.front.statements.is_held, &[Param::Int(ident(of))]);
         // If the check fails, the connection is lost, and so is the change.
         let held = rows.ok().and_then(|rows| rows.first().map(|row| row.int(0) != 0)).unwrap_or(false);
-        held.then_some(Owner(0))
+        held.then_some(TransactionId(0))
     }
 
     /// The schema already has the counts.
-    fn declare(&mut self, _: Ident, _: u64) {}
+    fn set_generation(&mut self, _: Ident, _: u64) {}
 
     /// The schema has its own sequence.
     fn reserve(&mut self, _: Ident) {}
@@ -113,12 +113,12 @@ impl Exclusive for Held<'_> {
         change: Change,
         changes_catalog: bool,
         applied: &mut dyn FnMut(u64),
-    ) -> Result<Outcome> {
+    ) -> Result<CommitResult> {
         for beside in &change.beside {
-            if let storage::store::Beside::Generation(of, _) = beside
-                && let Some(owner) = self.relies(*of, change.owner)
+            if let storage::store::SideEffect::Generation(of, _) = beside
+                && let Some(owner) = self.transaction_relying_on(*of, change.owner)
             {
-                return Ok(Err((Refusal::Claimed(owner), change)));
+                return Ok(Err((CommitError::IntentConflict(owner), change)));
             }
         }
         match self.apply(&change, changes_catalog).map_err(failed)? {
@@ -131,7 +131,7 @@ impl Exclusive for Held<'_> {
             (Attempt::Locked, _) => Ok(Err((locked_by_another(), change))),
             (Attempt::Refused, _) => {
                 let refusal = self.store.front.refusal(&change)?;
-                Ok(Err((refusal.unwrap_or(Refusal::Changed), change)))
+                Ok(Err((refusal.unwrap_or(CommitError::Changed), change)))
             }
         }
     }

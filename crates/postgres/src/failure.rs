@@ -3,7 +3,7 @@
 use parking_lot::{Mutex, MutexGuard};
 use std::io;
 use std::time::Duration;
-use storage::patience::{self, Reason};
+use storage::cancellation::{self, Reason};
 
 /// Interval at which a waiting thread checks for cancellation.
 pub(crate) const LOOK: Duration = Duration::from_millis(20);
@@ -21,7 +21,7 @@ pub(crate) enum Failure {
     /// The catalog is newer than the expected generation.
     CatalogChanged,
     /// The waiter gave up, for this reason.
-    GivenUp(Reason),
+    Interrupted(Reason),
     /// The snapshot was released, and the reader accepts no later one.
     TooOld,
     /// The connection is unusable. The effect of a running statement is unknown.
@@ -33,20 +33,20 @@ pub(crate) type Answer<T> = Result<T, Failure>;
 
 /// Checks for cancellation of the command that this thread works for.
 ///
-/// Errors: `GivenUp` if the command has ended.
-pub(crate) fn go_on() -> Answer<()> {
-    patience::over().map_or(Ok(()), |reason| Err(Failure::GivenUp(reason)))
+/// Errors: `Interrupted` if the command has ended.
+pub(crate) fn should_continue() -> Answer<()> {
+    cancellation::reason().map_or(Ok(()), |reason| Err(Failure::Interrupted(reason)))
 }
 
 /// Takes a lock whose holder may wait for the server.
 ///
-/// Errors: `GivenUp`.
+/// Errors: `Interrupted`.
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> Answer<MutexGuard<'_, T>> {
     loop {
         if let Some(held) = mutex.try_lock_for(LOOK) {
             return Ok(held);
         }
-        go_on()?;
+        should_continue()?;
     }
 }
 
@@ -66,7 +66,7 @@ impl Failure {
     pub(crate) fn ends_connection(&self) -> bool {
         match self {
             Failure::Lost(_) => true,
-            Failure::CatalogChanged | Failure::GivenUp(_) | Failure::TooOld => false,
+            Failure::CatalogChanged | Failure::Interrupted(_) | Failure::TooOld => false,
             // A primary that became a standby takes no writes.
             Failure::Server { state, .. } => {
                 state.starts_with("57P") || state.starts_with("08") || state == "25006"
@@ -91,7 +91,7 @@ impl From<Failure> for storage::Error {
         match failure {
             Failure::Lost(why) => storage::Error::Unavailable(why),
             Failure::CatalogChanged => storage::Error::CatalogChanged,
-            Failure::GivenUp(reason) => storage::Error::GivenUp(reason),
+            Failure::Interrupted(reason) => storage::Error::Interrupted(reason),
             Failure::TooOld => storage::Error::SnapshotTooOld,
             Failure::Server { state, message } => match state.as_str() {
                 "53100" | "53200" | "54000" => storage::Error::Full(message),

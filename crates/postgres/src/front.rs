@@ -14,10 +14,10 @@
 use crate::config::Config;
 use crate::connection::{Connection, Param, Statement};
 use crate::failure::{Answer, Failure, lock};
+use crate::incarnations::Incarnations;
 use crate::lease::Lease;
-use crate::lives::Lives;
 use crate::members::{self, Standbys};
-use crate::pool::{Lent, Place, Pool, ask};
+use crate::pool::{Place, Pool, PooledConnection, ask};
 use crate::schema::{self, IDENTS, Statements};
 use crate::session::{Known, Sessions};
 use crate::times::{Times, signed, time_in};
@@ -70,7 +70,7 @@ pub(crate) struct Front {
     pub(crate) control: Arc<Pool>,
     /// Connections for background work.
     pub(crate) background: Arc<Pool>,
-    /// The life in which this front was last confirmed (see `settle`), and the lock of that work.
+    /// The incarnation in which this front was last confirmed (see `settle`), and the lock of that work.
     pub(crate) settled: AtomicU64,
     pub(crate) settling: Mutex<()>,
     /// Reserved tree numbers that have not been used.
@@ -104,14 +104,15 @@ impl Front {
         log_bytes: Option<u64>,
     ) -> Answer<Front> {
         let trips = Arc::new(AtomicU64::new(0));
-        let lives = Arc::new(Lives::default());
-        let mut first = Connection::open(&config, &lives).map_err(explain)?;
+        let incarnations = Arc::new(Incarnations::default());
+        let mut first = Connection::open(&config, &incarnations).map_err(explain)?;
         schema::refuse_relatives(&mut first).map_err(explain)?;
-        refuse(&config, &lives, &mut first)?;
+        refuse(&config, &incarnations, &mut first)?;
         schema::prepare(&mut first, schema)?;
         drop(first);
         let statements = Arc::new(Statements::new(schema));
-        let place = Arc::new(Place { config, lives, life: Some(statements.life.clone()) });
+        let place =
+            Arc::new(Place { config, incarnations, incarnation: Some(statements.incarnation.clone()) });
         let control = Pool::new(place.clone(), 2, trips.clone());
         let lease = Arc::new(Lease::take(&control, &statements, limits.stale)?);
         let times = Arc::new(open_times(&control, &statements, lease.number(), log_bytes)?);
@@ -124,7 +125,7 @@ impl Front {
             renew(&lease, &control, &statements, (&sessions, &times));
         });
         spawned.map_err(|error| Failure::Lost(error.to_string()))?;
-        members::start_pulse(&place, &lease);
+        members::start_heartbeat(&place, &lease);
         start(&background, &statements, &lease);
         let standbys = Arc::new(Standbys::new(&place, &control, limits.reads));
         members::start_survey(&place, &standbys, &lease);
@@ -137,7 +138,7 @@ impl Front {
             control,
             background,
             statements,
-            settled: AtomicU64::new(place.lives.current()),
+            settled: AtomicU64::new(place.incarnations.current()),
             settling: Mutex::default(),
             idents: Mutex::new(0..0),
             records: AtomicU64::new(0),
@@ -164,12 +165,16 @@ impl Front {
     }
 
     /// Runs a query on a control connection.
-    pub(crate) fn ask<T>(&self, question: impl Fn(&mut Lent) -> Answer<T>) -> Answer<T> {
+    pub(crate) fn ask<T>(&self, question: impl Fn(&mut PooledConnection) -> Answer<T>) -> Answer<T> {
         ask(&self.control, &question)
     }
 
     /// Runs a query on a connection of another pool.
-    pub(crate) fn ask_on<T>(&self, pool: &Arc<Pool>, question: impl Fn(&mut Lent) -> Answer<T>) -> Answer<T> {
+    pub(crate) fn ask_on<T>(
+        &self,
+        pool: &Arc<Pool>,
+        question: impl Fn(&mut PooledConnection) -> Answer<T>,
+    ) -> Answer<T> {
         ask(pool, &question)
     }
 
@@ -287,7 +292,7 @@ fn renew(
 }
 
 /// Maintains the log: advances the clock and removes old entries. Runs every few seconds.
-fn look_after(times: &Times, statements: &Statements, lent: &mut Lent) -> Answer<()> {
+fn look_after(times: &Times, statements: &Statements, lent: &mut PooledConnection) -> Answer<()> {
     if !times.is_kept() {
         return Ok(());
     }
@@ -380,7 +385,11 @@ fn shared() -> Failure {
 }
 
 /// Refuses a pooler that accepts sessions but drops their options, or shares one session between transactions.
-pub(crate) fn refuse(config: &Config, lives: &Lives, connection: &mut Connection) -> Answer<()> {
+pub(crate) fn refuse(
+    config: &Config,
+    incarnations: &Incarnations,
+    connection: &mut Connection,
+) -> Answer<()> {
     let asked = Statement::new(
         "session",
         "select pg_backend_pid(), (current_setting('plan_cache_mode') = 'force_generic_plan' \
@@ -401,7 +410,7 @@ pub(crate) fn refuse(config: &Config, lives: &Lives, connection: &mut Connection
         return Ok(());
     }
     // A proxy may still give each connection its own session.
-    let another = Connection::open(config, lives).and_then(|mut another| session(&mut another));
+    let another = Connection::open(config, incarnations).and_then(|mut another| session(&mut another));
     match another.map_err(explain)?.0 == process {
         true => Err(shared()),
         false => Ok(()),

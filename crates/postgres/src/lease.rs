@@ -2,7 +2,7 @@
 
 use crate::connection::Param;
 use crate::failure::{Answer, Failure, lock};
-use crate::pool::{Lent, Pool, ask};
+use crate::pool::{Pool, PooledConnection, ask};
 use crate::schema::Statements;
 use crate::times::Times;
 use parking_lot::{Condvar, Mutex};
@@ -26,7 +26,7 @@ pub(crate) struct Lease {
     /// True once the front is closed.
     ended: Mutex<bool>,
     wake: Condvar,
-    /// The life that the markers belong to, and the latest markers, oldest first.
+    /// The incarnation that the markers belong to, and the latest markers, oldest first.
     markers: Mutex<(u64, VecDeque<Marker>)>,
     /// Maximum age of a state read on a standby, and the retention of markers.
     pub(crate) stale: Duration,
@@ -47,8 +47,8 @@ impl Lease {
     /// Takes a number.
     pub(crate) fn take(control: &Arc<Pool>, statements: &Statements, stale: Duration) -> Answer<Lease> {
         let at = Instant::now();
-        let (number, until, life) = take_number(control, statements)?;
-        let markers = Mutex::new((life, VecDeque::from([Marker { until, time: 0, at }])));
+        let (number, until, incarnation) = take_number(control, statements)?;
+        let markers = Mutex::new((incarnation, VecDeque::from([Marker { until, time: 0, at }])));
         Ok(Lease {
             markers,
             stale,
@@ -101,25 +101,25 @@ impl Lease {
     ) -> Answer<()> {
         let (at, time) = (Instant::now(), times.known());
         let params = [Param::Int(self.number()), Param::Int(*until)];
-        let renewed = ask(control, &|lent| Ok((lent.one(&statements.renew, &params)?, lent.life)))?;
-        let life = match renewed {
-            (rows, life) if !rows.is_empty() => {
+        let renewed = ask(control, &|lent| Ok((lent.one(&statements.renew, &params)?, lent.incarnation)))?;
+        let incarnation = match renewed {
+            (rows, incarnation) if !rows.is_empty() => {
                 *until = rows.first().map_or(0, |row| row.int(0));
-                life
+                incarnation
             }
             _ => {
-                let (number, lasts, life) = take_number(control, statements)?;
+                let (number, lasts, incarnation) = take_number(control, statements)?;
                 log::warn!("this front has lost its number {}, and goes on as {number}", self.number());
                 *until = lasts;
                 self.number.store(number, Ordering::Release);
-                life
+                incarnation
             }
         };
         self.renewed.store((at - self.start).as_millis() as u64, Ordering::Release);
         let mut markers = self.markers.lock();
-        if markers.0 != life {
-            // Markers of an earlier life may match a standby that follows no primary any more.
-            *markers = (life, VecDeque::new());
+        if markers.0 != incarnation {
+            // Markers of an earlier incarnation may match a standby that follows no primary any more.
+            *markers = (incarnation, VecDeque::new());
         }
         while markers.1.front().is_some_and(|oldest| oldest.at.elapsed() > self.stale) {
             markers.1.pop_front();
@@ -128,10 +128,10 @@ impl Lease {
         Ok(())
     }
 
-    /// Returns the marker of a lease end, in this life.
-    pub(crate) fn marker_of(&self, until: i64, life: u64) -> Option<Marker> {
+    /// Returns the marker of a lease end, in this incarnation.
+    pub(crate) fn marker_of(&self, until: i64, incarnation: u64) -> Option<Marker> {
         let markers = self.markers.lock();
-        markers.1.iter().rev().find(|marker| marker.until == until && markers.0 == life).copied()
+        markers.1.iter().rev().find(|marker| marker.until == until && markers.0 == incarnation).copied()
     }
 
     /// Returns true if the lease must be renewed before use.
@@ -157,14 +157,14 @@ impl Lease {
     }
 }
 
-/// Takes a free number. Returns it with the end of the lease and the life.
+/// Takes a free number. Returns it with the end of the lease and the incarnation.
 fn take_number(control: &Arc<Pool>, statements: &Statements) -> Answer<(i64, i64, u64)> {
     // Another front may take the free number first.
     for _ in 0..64 {
-        let asked = |lent: &mut Lent| Ok((lent.one(&statements.front, &[])?, lent.life));
-        let (rows, life) = ask(control, &asked)?;
+        let asked = |lent: &mut PooledConnection| Ok((lent.one(&statements.front, &[])?, lent.incarnation));
+        let (rows, incarnation) = ask(control, &asked)?;
         if let Some(row) = rows.first() {
-            return Ok((row.int(0), row.int(1), life));
+            return Ok((row.int(0), row.int(1), incarnation));
         }
     }
     Err(Failure::Lost("no number is free: there are 1,023 processes on this schema".to_string()))

@@ -16,7 +16,7 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 use storage::store::{Change, LOG, LOG_TREES};
-use storage::{Cursor, Direction, Ident, Key, Lent, Range, Value, threads};
+use storage::{Cursor, Direction, Ident, Key, Range, Value, ValueRef, threads};
 
 /// Poll interval for entries of other fronts while a stream waits.
 const POLL: Duration = Duration::from_millis(20);
@@ -83,9 +83,9 @@ impl OneTree {
 }
 
 impl Cursor for OneTree {
-    fn next(&mut self) -> storage::Result<Option<(&[u8], Lent<'_>)>> {
+    fn next(&mut self) -> storage::Result<Option<(&[u8], ValueRef<'_>)>> {
         self.1 = self.0.take();
-        Ok(self.1.as_ref().map(|(key, value)| (&**key, Lent::Value(value))))
+        Ok(self.1.as_ref().map(|(key, value)| (&**key, ValueRef::Value(value))))
     }
 
     fn seek(&mut self, key: &[u8]) -> storage::Result<()> {
@@ -100,18 +100,18 @@ pub(crate) fn scan_of(statements: &Statements, direction: Direction) -> &Arc<cra
 }
 
 impl Follower {
-    /// Starts the follower thread, which runs until the front is closed. `anybody` returns true if a stream waits.
+    /// Starts the follower thread, which runs until the front is closed. `has_watchers` returns true if a stream waits.
     /// `grown` is called when more entries are visible.
     pub(crate) fn start(
         self: &Arc<Self>,
         front: &Arc<Front>,
         barriers: &Arc<Barriers>,
-        anybody: Arc<dyn Fn() -> bool + Send + Sync>,
+        has_watchers: Arc<dyn Fn() -> bool + Send + Sync>,
         grown: Arc<dyn Fn() + Send + Sync>,
     ) {
         let (follower, front, barriers) = (self.clone(), Arc::downgrade(front), barriers.clone());
         let follow = move || {
-            while follower.round(&front, &barriers, &*anybody, &*grown).is_some() {}
+            while follower.round(&front, &barriers, &*has_watchers, &*grown).is_some() {}
         };
         if let Err(error) = threads::spawn("postgres-log", None, follow) {
             log::error!("nobody looks for what other fronts write: {error}");
@@ -123,19 +123,19 @@ impl Follower {
         &self,
         front: &Weak<Front>,
         barriers: &Barriers,
-        anybody: &dyn Fn() -> bool,
+        has_watchers: &dyn Fn() -> bool,
         grown: &dyn Fn(),
     ) -> Option<()> {
         let mut asked = self.asked.lock();
         if !*asked {
-            self.wake.wait_for(&mut asked, if anybody() { POLL } else { IDLE });
+            self.wake.wait_for(&mut asked, if has_watchers() { POLL } else { IDLE });
         }
         let is_asked = std::mem::take(&mut *asked);
         drop(asked);
         let front = front.upgrade()?;
         // Writers also make entries durable by their own waits.
         self.tell(&front, grown);
-        if let Err(failure) = Follower::look(&front, barriers, is_asked || anybody()) {
+        if let Err(failure) = Follower::look(&front, barriers, is_asked || has_watchers()) {
             log::warn!("the log in PostgreSQL can't be followed: {failure:?}");
             std::thread::sleep(IDLE);
         }
@@ -152,16 +152,16 @@ impl Follower {
     }
 
     /// Reads the latest time of the log. While a stream waits, also waits until the entries up to it are durable.
-    fn look(front: &Front, barriers: &Barriers, anybody: bool) -> Answer<()> {
+    fn look(front: &Front, barriers: &Barriers, has_watchers: bool) -> Answer<()> {
         front.settle()?;
         let rows = front.ask_on(&front.background, |lent| lent.one(&front.statements.log_last, &[]))?;
         let seen = front.times.hear(time_in(&rows).unwrap_or_default());
-        match anybody && front.times.durable() < seen {
+        match has_watchers && front.times.durable() < seen {
             true => {
                 let since = Instant::now();
-                let life = front.lives().current();
+                let incarnation = front.incarnations().current();
                 // The time limit lets this thread notice the end of the front while a standby is lost.
-                barriers.wait_standbys(front, life, &mut || since.elapsed() < IDLE).map(drop)
+                barriers.wait_standbys(front, incarnation, &mut || since.elapsed() < IDLE).map(drop)
             }
             false => Ok(()),
         }

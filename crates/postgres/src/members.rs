@@ -5,19 +5,19 @@
 
 use crate::config::{Config, Wanted};
 use crate::connection::{Connection, Statement};
-use crate::failure::{Answer, Failure, LOOK, go_on};
+use crate::failure::{Answer, Failure, LOOK, should_continue};
+use crate::incarnations::Incarnations;
 use crate::lease::Lease;
-use crate::lives::Lives;
 use crate::pool::{Place, Pool};
 use parking_lot::{Condvar, Mutex};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, AtomicU64, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
-use storage::store::Among;
+use storage::store::MemberPreference;
 use storage::threads;
 
 /// Latency window: a host within this time of the nearest counts as near, as in routers of MongoDB.
-const AS_NEAR: Duration = Duration::from_millis(15);
+const LOCAL_THRESHOLD: Duration = Duration::from_millis(15);
 
 /// Timeout of the first survey of all hosts, and of a requested survey.
 const LOOKED_FOR: Duration = Duration::from_secs(12);
@@ -91,7 +91,11 @@ impl Standbys {
         let hosts = if place.config.hosts.len() > 1 { place.config.hosts.as_slice() } else { &[] };
         let member = |host: &(String, u16)| {
             let config = Config { hosts: vec![host.clone()], wanted: Wanted::Any, ..place.config.clone() };
-            let place = Arc::new(Place { config, lives: Arc::new(Lives::default()), life: None });
+            let place = Arc::new(Place {
+                config,
+                incarnations: Arc::new(Incarnations::default()),
+                incarnation: None,
+            });
             Member {
                 pool: pool.leading_to(&place, most),
                 place,
@@ -118,7 +122,7 @@ impl Standbys {
     /// not answer, so that no thread waits on them.
     pub(crate) fn look(&self, primary: &Place) {
         for member in &self.members {
-            let opened = Connection::open(&member.place.config, &Lives::default());
+            let opened = Connection::open(&member.place.config, &Incarnations::default());
             match opened.and_then(|connection| primary.meet(connection)) {
                 Ok((is_standby, took)) => {
                     member.note_took(took);
@@ -127,7 +131,7 @@ impl Standbys {
                 Err(failure) => {
                     member.note(Role::Away);
                     if matches!(failure, Failure::Lost(_)) {
-                        member.place.lives.end_connections();
+                        member.place.incarnations.end_connections();
                     }
                 }
             }
@@ -147,7 +151,7 @@ impl Standbys {
 
     /// Requests a survey of all hosts and waits for it.
     ///
-    /// Errors: `GivenUp`.
+    /// Errors: `Interrupted`.
     pub(crate) fn look_again(&self) -> Answer<()> {
         let end = Instant::now() + LOOKED_FOR;
         let mut looks = self.looks.lock();
@@ -156,57 +160,63 @@ impl Standbys {
             looks.1 = true;
             self.asked.notify_all();
             self.looked.wait_for(&mut looks, LOOK);
-            go_on()?;
+            should_continue()?;
         }
         Ok(())
     }
 
     /// Returns the standbys, starting with a different host each time. Hosts that were recently too slow come last, and
     /// only if the primary cannot serve.
-    pub(crate) fn at_hand(&self, among: Among) -> Vec<&Member> {
+    pub(crate) fn at_hand(&self, preference: MemberPreference) -> Vec<&Member> {
         let first = self.next.fetch_add(1, Ordering::Relaxed);
         let count = self.members.len();
         let turned = (0..count).filter_map(|at| self.members.get((first + at) % count));
-        let there: Vec<&Member> = match among {
-            Among::Others | Among::OthersFirst => turned.filter(|member| member.is(Role::Standby)).collect(),
+        let there: Vec<&Member> = match preference {
+            MemberPreference::Secondary | MemberPreference::SecondaryPreferred => {
+                turned.filter(|member| member.is(Role::Standby)).collect()
+            }
             // The primary takes its turn among them.
-            Among::Nearest => {
+            MemberPreference::Nearest => {
                 let there: Vec<&Member> = turned.filter(|member| !member.is(Role::Away)).collect();
                 let nearest = there.iter().map(|member| member.took()).min().unwrap_or_default();
-                let mut near = there.into_iter().filter(|member| member.took() <= nearest + AS_NEAR);
+                let mut near = there.into_iter().filter(|member| member.took() <= nearest + LOCAL_THRESHOLD);
                 near.next().filter(|member| member.is(Role::Standby)).into_iter().collect()
             }
-            Among::WriterFirst if self.members.iter().any(|member| member.is(Role::Primary)) => Vec::new(),
-            Among::WriterFirst => turned.filter(|member| member.is(Role::Standby)).collect(),
+            MemberPreference::PrimaryPreferred
+                if self.members.iter().any(|member| member.is(Role::Primary)) =>
+            {
+                Vec::new()
+            }
+            MemberPreference::PrimaryPreferred => turned.filter(|member| member.is(Role::Standby)).collect(),
         };
         let (late, good): (Vec<_>, Vec<_>) = there.into_iter().partition(|member| member.is_passed_over());
-        if among.writer_will_do() { good } else { good.into_iter().chain(late).collect() }
+        if preference.allows_primary() { good } else { good.into_iter().chain(late).collect() }
     }
 }
 
 /// Interval of the heartbeat.
-const BEAT: Duration = Duration::from_secs(1);
+const HEARTBEAT_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Timeout of a heartbeat.
-const PATIENCE: Duration = Duration::from_secs(4);
+const HEARTBEAT_TIMEOUT: Duration = Duration::from_secs(4);
 
 /// Interval of the survey of the other hosts. One of them may have become the primary while the old primary does not
 /// know.
-const SURVEY: Duration = Duration::from_secs(3);
+const SURVEY_INTERVAL: Duration = Duration::from_secs(3);
 
 /// Latency of a new connection below which an unanswered old connection counts as dead.
 const SOON: Duration = Duration::from_secs(1);
 
 /// Time without an answer after which all connections are closed.
-const GONE: Duration = Duration::from_secs(10);
+const DISCONNECT_AFTER: Duration = Duration::from_secs(10);
 
 /// Starts the heartbeat thread, which runs until the front is closed.
-pub(crate) fn start_pulse(place: &Arc<Place>, lease: &Arc<Lease>) {
+pub(crate) fn start_heartbeat(place: &Arc<Place>, lease: &Arc<Lease>) {
     let (place, lease) = (place.clone(), lease.clone());
     let question = Statement::new("pulse", "select 1::int8");
-    let mut pulse = Pulse { place, question, connection: None, silent_since: None };
+    let mut pulse = Heartbeat { place, question, connection: None, silent_since: None };
     let beat = move || {
-        while !lease.wait(BEAT) {
+        while !lease.wait(HEARTBEAT_INTERVAL) {
             pulse.beat();
         }
     };
@@ -224,7 +234,7 @@ pub(crate) fn start_survey(place: &Arc<Place>, standbys: &Arc<Standbys>, lease: 
     let survey = move || {
         while !lease.wait(Duration::ZERO) {
             standbys.look(&place);
-            standbys.rest(SURVEY);
+            standbys.rest(SURVEY_INTERVAL);
         }
     };
     if let Err(error) = threads::spawn("postgres-survey", None, survey) {
@@ -233,7 +243,7 @@ pub(crate) fn start_survey(place: &Arc<Place>, standbys: &Arc<Standbys>, lease: 
 }
 
 /// State of the heartbeat thread, which has its own connection.
-struct Pulse {
+struct Heartbeat {
     place: Arc<Place>,
     question: Arc<Statement>,
     connection: Option<Connection>,
@@ -241,7 +251,7 @@ struct Pulse {
     silent_since: Option<Instant>,
 }
 
-impl Pulse {
+impl Heartbeat {
     /// Sends one heartbeat. After a failure it tries a new connection, which shows whether the server or only the old
     /// connections are dead.
     fn beat(&mut self) {
@@ -255,10 +265,10 @@ impl Pulse {
         }
         let again = Instant::now();
         match self.ask() {
-            // The old connections lead nowhere. A new life would have closed them already.
-            Ok(()) if took >= PATIENCE && again.elapsed() < SOON => {
+            // The old connections lead nowhere. A new incarnation would have closed them already.
+            Ok(()) if took >= HEARTBEAT_TIMEOUT && again.elapsed() < SOON => {
                 log::warn!("connections to PostgreSQL that nobody answers on are ended");
-                self.place.lives.end_connections();
+                self.place.incarnations.end_connections();
                 self.connection = None;
                 self.silent_since = None;
             }
@@ -273,7 +283,7 @@ impl Pulse {
             Some(connection) => connection,
             None => {
                 let mut opened = self.place.connect(&Arc::default())?;
-                opened.limit(PATIENCE)?;
+                opened.limit(HEARTBEAT_TIMEOUT)?;
                 opened
             }
         };
@@ -285,9 +295,9 @@ impl Pulse {
     /// Records that the server does not answer. Closes all connections once the outage has lasted.
     fn gone(&mut self, why: &str) {
         let since = *self.silent_since.get_or_insert_with(Instant::now);
-        if since.elapsed() >= GONE {
+        if since.elapsed() >= DISCONNECT_AFTER {
             log::warn!("PostgreSQL has not answered for {} s: {why}", since.elapsed().as_secs());
-            self.place.lives.end_connections();
+            self.place.incarnations.end_connections();
             self.silent_since = Some(Instant::now());
         }
     }

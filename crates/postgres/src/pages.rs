@@ -33,7 +33,7 @@ pub(crate) mod column {
 
 /// Size of a page: number of entries, and the maximum bytes of each document.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Room {
+pub(crate) struct PageLimits {
     pub(crate) entries: usize,
     pub(crate) longest: usize,
 }
@@ -47,7 +47,7 @@ pub(crate) struct Pages {
     ranges: [[Arc<Statement>; 3]; 2],
     /// Many scans of trees `$1`: `$2` and `$3` are their ends, `$4` the naming of their records. `$5` is the number of
     /// entries of each, `$6` the maximum record length, `$7` the tree of the records.
-    beginnings: [Arc<Statement>; 2],
+    scan_group: [Arc<Statement>; 2],
 }
 
 /// Record id at the end of a key, and at the start of a value: eight bytes in both.
@@ -65,7 +65,7 @@ impl Pages {
         Pages {
             range: kinds(&|way, named| of(&format!("range_{way}_{}", named as u8), &range(way, named))),
             ranges: kinds(&|way, named| of(&format!("ranges_{way}_{}", named as u8), &ranges(way, named))),
-            beginnings: both(&|way| of(&format!("beginnings_{way}"), &beginnings(way))),
+            scan_group: both(&|way| of(&format!("beginnings_{way}"), &scan_group(way))),
         }
     }
 
@@ -79,8 +79,8 @@ impl Pages {
         of_kind(if direction == Direction::Forward { forward } else { backward }, named)
     }
 
-    pub(crate) fn beginnings(&self, direction: Direction) -> &Statement {
-        let [forward, backward] = &self.beginnings;
+    pub(crate) fn scan_group(&self, direction: Direction) -> &Statement {
+        let [forward, backward] = &self.scan_group;
         if direction == Direction::Forward { forward } else { backward }
     }
 }
@@ -143,7 +143,7 @@ fn ranges(way: &str, named: Named) -> String {
 }
 
 /// Returns the SQL for the first pages of many scans in a direction.
-fn beginnings(way: &str) -> String {
+fn scan_group(way: &str) -> String {
     let (by_key, by_value) = (Named::ByKey as u8, Named::ByValue as u8);
     let brought = brought("r.value", "$6::int8");
     format!(

@@ -5,14 +5,14 @@
 
 use crate::config::{Config, Wanted};
 use crate::connection::{Connection, Statement};
-use crate::failure::{Answer, Failure, LOOK, go_on};
-use crate::lives::Lives;
+use crate::failure::{Answer, Failure, LOOK, should_continue};
+use crate::incarnations::Incarnations;
 use parking_lot::{Condvar, Mutex};
 use std::ops::{Deref, DerefMut};
 use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, mpsc};
 use std::time::{Duration, Instant};
-use storage::{patience, threads};
+use storage::{cancellation, threads};
 
 /// Default timeout of a wait for a connection.
 const WAIT: Duration = Duration::from_secs(30);
@@ -26,7 +26,7 @@ const RETRY: Duration = Duration::from_millis(100);
 /// How a caller waits for a connection.
 pub(crate) struct Waiting<'a> {
     /// Cancellation check, called at intervals. An error ends the wait.
-    pub(crate) go_on: &'a mut dyn FnMut() -> Answer<()>,
+    pub(crate) should_continue: &'a mut dyn FnMut() -> Answer<()>,
     /// False if the check never fails. The calling thread then connects by itself.
     pub(crate) is_limited: bool,
     /// Maximum time for the replacement of a lost server.
@@ -49,19 +49,19 @@ pub(crate) struct Pool {
 pub(crate) struct Place {
     pub(crate) config: Config,
     /// The lives of the server, shared by all pools of its connections.
-    pub(crate) lives: Arc<Lives>,
-    /// Reads the life of the server; `None` for a standby, which has none of its own.
-    pub(crate) life: Option<Arc<Statement>>,
+    pub(crate) incarnations: Arc<Incarnations>,
+    /// Reads the incarnation of the server; `None` for a standby, which has none of its own.
+    pub(crate) incarnation: Option<Arc<Statement>>,
 }
 
 impl Place {
     /// Opens a connection with one attempt for each host.
     pub(crate) fn connect(&self, trips: &Arc<AtomicU64>) -> Answer<Connection> {
-        self.begin(Connection::open(&self.config, &self.lives)?, trips)
+        self.begin(Connection::open(&self.config, &self.incarnations)?, trips)
     }
 
     /// Reads the role and latency of a host over a new connection. Returns true for a standby. A writable host on a
-    /// later timeline begins another life, which closes the connections to the previous primary.
+    /// later timeline begins another incarnation, which closes the connections to the previous primary.
     pub(crate) fn meet(&self, connection: Connection) -> Answer<(bool, Duration)> {
         let mut connection = connection;
         connection.limit(self.config.connect_timeout)?;
@@ -70,24 +70,24 @@ impl Place {
         let took = asked.elapsed();
         let Some(timeline) = timeline else { return Ok((true, took)) };
         if self.config.wanted == Wanted::ReadWrite {
-            self.lives.admit(timeline)?;
+            self.incarnations.admit(timeline)?;
             self.begin(connection, &Arc::default())?;
         }
         Ok((false, took))
     }
 
-    /// Registers a new connection under the server's present life.
+    /// Registers a new connection under the server's present incarnation.
     fn begin(&self, connection: Connection, trips: &Arc<AtomicU64>) -> Answer<Connection> {
         let mut connection = connection;
-        let id = match &self.life {
-            Some(life) => {
+        let id = match &self.incarnation {
+            Some(incarnation) => {
                 connection.limit(self.config.connect_timeout)?;
-                connection.one(life, &[])?.first().map_or(0, |row| row.int(0))
+                connection.one(incarnation, &[])?.first().map_or(0, |row| row.int(0))
             }
             None => 0,
         };
         connection.unlimited()?;
-        connection.life = self.lives.enter(id, connection.socket())?;
+        connection.incarnation = self.incarnations.enter(id, connection.socket())?;
         connection.trips = trips.clone();
         Ok(connection)
     }
@@ -95,17 +95,17 @@ impl Place {
     /// Returns true if a lost server is waited for. A primary is, through its restart or the promotion of another host.
     /// A standby is not, since other hosts answer in its place.
     fn is_waited_for(&self) -> bool {
-        self.life.is_some() || self.config.hosts.len() > 1
+        self.incarnation.is_some() || self.config.hosts.len() > 1
     }
 
     /// Opens a connection, with retries for as long as `is_wanted` while the primary may return or be replaced.
-    fn connect_patiently(
+    fn connect_with_retries(
         &self,
         trips: &Arc<AtomicU64>,
-        patience: Duration,
+        timeout: Duration,
         is_wanted: &dyn Fn() -> bool,
     ) -> Answer<Connection> {
-        let end = Instant::now() + patience;
+        let end = Instant::now() + timeout;
         loop {
             match self.connect(trips) {
                 Err(failure)
@@ -157,10 +157,13 @@ impl Pool {
 
     /// Lends a connection, and opens one if none is free. Calls `relieve` before a wait.
     ///
-    /// Errors: the server's errors; `Lost` if all connections stay in use; `GivenUp`.
-    pub(crate) fn take(self: &Arc<Self>, relieve: &dyn Fn()) -> Answer<Lent> {
-        let is_limited = patience::is_limited();
-        self.take_while(relieve, &mut Waiting { go_on: &mut go_on, is_limited, failover: FAILOVER })
+    /// Errors: the server's errors; `Lost` if all connections stay in use; `Interrupted`.
+    pub(crate) fn take(self: &Arc<Self>, relieve: &dyn Fn()) -> Answer<PooledConnection> {
+        let is_limited = cancellation::is_limited();
+        self.take_while(
+            relieve,
+            &mut Waiting { should_continue: &mut should_continue, is_limited, failover: FAILOVER },
+        )
     }
 
     /// Lends a connection under the caller's own conditions for the wait.
@@ -170,18 +173,22 @@ impl Pool {
         self: &Arc<Self>,
         relieve: &dyn Fn(),
         waiting: &mut Waiting<'_>,
-    ) -> Answer<Lent> {
+    ) -> Answer<PooledConnection> {
         let end = Instant::now() + WAIT;
         let mut inner = self.inner.lock();
         // Set if the server has no room for another connection. A returned connection then ends the wait.
         let mut crowded = None;
         loop {
             if let Some(mut connection) = inner.free.pop() {
-                if connection.life != self.place.lives.current() || connection.is_closed() {
+                if connection.incarnation != self.place.incarnations.current() || connection.is_closed() {
                     inner.open -= 1;
                     continue;
                 }
-                return Ok(Lent { connection: Some(connection), pool: self.clone(), is_new: false });
+                return Ok(PooledConnection {
+                    connection: Some(connection),
+                    pool: self.clone(),
+                    is_new: false,
+                });
             }
             if inner.open < self.most && crowded.is_none() {
                 inner.open += 1;
@@ -208,7 +215,7 @@ impl Pool {
                         Failure::Lost(format!("all {} connections to PostgreSQL are in use", self.most))
                     }));
                 }
-                (waiting.go_on)()?;
+                (waiting.should_continue)()?;
             }
             if inner.open == 0
                 && let Some(failure) = crowded
@@ -222,24 +229,26 @@ impl Pool {
     ///
     /// A caller with a time limit does not wait longer for a silent server, or for a replacement of the primary.
     /// Another thread finishes the work, and its connection serves the next caller.
-    fn open(self: &Arc<Self>, waiting: &mut Waiting<'_>) -> Answer<Lent> {
+    fn open(self: &Arc<Self>, waiting: &mut Waiting<'_>) -> Answer<PooledConnection> {
         let failover = waiting.failover;
         let lent = |pool: &Arc<Pool>, opened: Answer<Connection>| match opened {
-            Ok(connection) => Ok(Lent { connection: Some(connection), pool: pool.clone(), is_new: true }),
+            Ok(connection) => {
+                Ok(PooledConnection { connection: Some(connection), pool: pool.clone(), is_new: true })
+            }
             Err(failure) => {
                 pool.closed();
                 Err(failure)
             }
         };
         if !waiting.is_limited {
-            return lent(self, self.place.connect_patiently(&self.trips, failover, &|| true));
+            return lent(self, self.place.connect_with_retries(&self.trips, failover, &|| true));
         }
         let (tell, told) = mpsc::sync_channel(1);
         let is_wanted = Arc::new(());
         let (pool, wanted) = (self.clone(), Arc::downgrade(&is_wanted));
         let connect = move || {
             let is_wanted = || wanted.strong_count() > 0;
-            let opened = pool.place.connect_patiently(&pool.trips, failover, &is_wanted);
+            let opened = pool.place.connect_with_retries(&pool.trips, failover, &is_wanted);
             // A connection without a waiter goes back to the pool.
             drop(tell.send(lent(&pool, opened)));
         };
@@ -250,7 +259,7 @@ impl Pool {
         loop {
             match told.recv_timeout(LOOK) {
                 Ok(opened) => return opened,
-                Err(mpsc::RecvTimeoutError::Timeout) => (waiting.go_on)()?,
+                Err(mpsc::RecvTimeoutError::Timeout) => (waiting.should_continue)()?,
                 Err(mpsc::RecvTimeoutError::Disconnected) => {
                     return Err(Failure::Lost("the connection was not opened".to_string()));
                 }
@@ -288,14 +297,17 @@ impl Pool {
 }
 
 /// Runs a query on a connection of a pool. Takes a new connection if the server has closed an old one.
-pub(crate) fn ask<T>(control: &Arc<Pool>, question: &dyn Fn(&mut Lent) -> Answer<T>) -> Answer<T> {
+pub(crate) fn ask<T>(
+    control: &Arc<Pool>,
+    question: &dyn Fn(&mut PooledConnection) -> Answer<T>,
+) -> Answer<T> {
     ask_on(control, question, &mut || control.take(&|| {}))
 }
 
 /// Runs a query under the caller's own conditions for the wait.
 pub(crate) fn ask_while<T>(
     control: &Arc<Pool>,
-    question: &dyn Fn(&mut Lent) -> Answer<T>,
+    question: &dyn Fn(&mut PooledConnection) -> Answer<T>,
     waiting: &mut Waiting<'_>,
 ) -> Answer<T> {
     ask_on(control, question, &mut || control.take_while(&|| {}, waiting))
@@ -304,8 +316,8 @@ pub(crate) fn ask_while<T>(
 /// Runs a query, and repeats it on a new connection if an old connection had been closed by the server.
 fn ask_on<T>(
     control: &Pool,
-    question: &dyn Fn(&mut Lent) -> Answer<T>,
-    take: &mut dyn FnMut() -> Answer<Lent>,
+    question: &dyn Fn(&mut PooledConnection) -> Answer<T>,
+    take: &mut dyn FnMut() -> Answer<PooledConnection>,
 ) -> Answer<T> {
     loop {
         let mut lent = take()?;
@@ -317,7 +329,7 @@ fn ask_on<T>(
 }
 
 /// A borrowed connection. It returns to the pool when dropped, or closes if unusable.
-pub(crate) struct Lent {
+pub(crate) struct PooledConnection {
     /// Present until the value is dropped.
     connection: Option<Connection>,
     pool: Arc<Pool>,
@@ -325,10 +337,10 @@ pub(crate) struct Lent {
     pub(crate) is_new: bool,
 }
 
-impl Drop for Lent {
+impl Drop for PooledConnection {
     fn drop(&mut self) {
         let Some(connection) = self.connection.take() else { return };
-        if connection.is_given_up() {
+        if connection.is_interrupted() {
             return self.pool.end_statement(connection);
         }
         if connection.is_broken() || connection.in_transaction() {
@@ -336,14 +348,14 @@ impl Drop for Lent {
             return self.pool.closed();
         }
         let mut connection = connection;
-        connection.may_be_given_up = false;
+        connection.is_interruptible = false;
         self.pool.inner.lock().free.push(connection);
         self.pool.returned.notify_one();
     }
 }
 
 #[allow(clippy::expect_used)]
-impl Deref for Lent {
+impl Deref for PooledConnection {
     type Target = Connection;
 
     fn deref(&self) -> &Connection {
@@ -352,7 +364,7 @@ impl Deref for Lent {
 }
 
 #[allow(clippy::expect_used)]
-impl DerefMut for Lent {
+impl DerefMut for PooledConnection {
     fn deref_mut(&mut self) -> &mut Connection {
         self.connection.as_mut().expect("a loan has its connection until it is dropped")
     }

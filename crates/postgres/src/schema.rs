@@ -209,7 +209,7 @@ statements! {
     /// Removes the oldest stretch of the log if the size exceeds the limit.
     trim => "select SCHEMA.trim()",
     /// Reads the number of the server's life, and starts a new life if the unlogged table is empty.
-    life => "select SCHEMA.life()",
+    incarnation => "select SCHEMA.life()",
     /// Finds out whether a commit exists, and prevents a later one under its number.
     find_out => "select SCHEMA.find_out($1::int8, $2::int8, $3::int8)",
     list_members =>

@@ -12,7 +12,7 @@
 use crate::connection::{Param, Row, Statement};
 use crate::failure::{Answer, Failure};
 use crate::keys::{self, stored};
-use crate::pool::{Lent, Pool};
+use crate::pool::{Pool, PooledConnection};
 use crate::schema::Statements;
 use parking_lot::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -55,7 +55,7 @@ enum Inner {
     /// Nothing has been read. The catalog must have this generation at the first read.
     Fresh(Arc<Pool>, Option<u64>),
     Open {
-        lent: Box<Lent>,
+        lent: Box<PooledConnection>,
         /// Time of the last read, for parking.
         used: Instant,
         /// Source of the next transaction; `None` if no other is allowed.
@@ -91,7 +91,7 @@ impl Session {
     /// standby.
     pub(crate) fn of_standby(
         statements: &Arc<Statements>,
-        lent: Lent,
+        lent: PooledConnection,
         pool: &Arc<Pool>,
         sessions: &Arc<Sessions>,
     ) -> Arc<Session> {
@@ -106,14 +106,14 @@ impl Session {
     }
 
     /// Wraps an open transaction.
-    pub(crate) fn of(statements: &Arc<Statements>, known: &Known, lent: Lent) -> Session {
+    pub(crate) fn of(statements: &Arc<Statements>, known: &Known, lent: PooledConnection) -> Session {
         let inner = Inner::Open { lent: Box::new(lent), used: Instant::now(), pool: None };
         Session::with_inner(statements, known, inner)
     }
 
     /// Wraps the open transaction of a multi-statement transaction, which holds its write intents. An abandoned
     /// statement ends it: nothing commits before [`with`](Self::with).
-    pub(crate) fn of_claims(statements: &Arc<Statements>, known: &Known, lent: Lent) -> Session {
+    pub(crate) fn of_claims(statements: &Arc<Statements>, known: &Known, lent: PooledConnection) -> Session {
         let mut session = Session::of(statements, known, lent);
         session.of_claims = true;
         session
@@ -143,7 +143,7 @@ impl Session {
     }
 
     /// Forbids a later state. Once this state is released, every read fails with `TooOld`.
-    pub(crate) fn be_strict(&self) {
+    pub(crate) fn enable_strict_mode(&self) {
         self.strict.store(true, Ordering::Release);
     }
 
@@ -172,9 +172,9 @@ impl Session {
             Inner::Failed(failure) => return Err(failure.clone()),
             Inner::Open { lent, used, .. } => {
                 *used = Instant::now();
-                lent.may_be_given_up |= self.of_claims;
+                lent.is_interruptible |= self.of_claims;
                 let rows = lent.one(statement, params);
-                lent.may_be_given_up &= !self.of_claims;
+                lent.is_interruptible &= !self.of_claims;
                 rows
             }
             Inner::Fresh(pool, expected) => {
@@ -197,9 +197,9 @@ impl Session {
         match (&outcome, &*inner) {
             (Ok(_), _) => {}
             // Nothing has been read, and another caller may have a longer time limit.
-            (Err(Failure::GivenUp(_)), Inner::Fresh(..)) => {}
+            (Err(Failure::Interrupted(_)), Inner::Fresh(..)) => {}
             // Later reads report a lost answer. In a multi-statement transaction the cancelled statement is the last.
-            (Err(Failure::GivenUp(_)), _) if !self.of_claims => {
+            (Err(Failure::Interrupted(_)), _) if !self.of_claims => {
                 *inner = Inner::Failed(Failure::Lost("nobody waited for an answer".to_string()));
             }
             (Err(failure), _) => *inner = Inner::Failed(failure.clone()),
@@ -227,7 +227,7 @@ impl Session {
         self.steady.store(false, Ordering::Release);
         *inner = match &outcome {
             Ok(_) => Inner::Fresh(pool, None),
-            Err(Failure::GivenUp(_)) => Inner::Fresh(pool, expected),
+            Err(Failure::Interrupted(_)) => Inner::Fresh(pool, expected),
             Err(failure) => Inner::Failed(failure.clone()),
         };
         outcome
@@ -249,7 +249,7 @@ impl Session {
         expected: Option<u64>,
         statement: &Statement,
         params: &[Param<'_>],
-    ) -> Answer<(Lent, Vec<Row>)> {
+    ) -> Answer<(PooledConnection, Vec<Row>)> {
         let (mut lent, mut answers) = self.first(pool, &mut |lent| {
             lent.call(&self.statements.begin_read, &[])?;
             lent.call(&self.statements.generation, &[])?;
@@ -268,10 +268,14 @@ impl Session {
 
     /// Borrows a connection and runs a query on it. Replaces a connection that the server has closed, since nothing has
     /// been read yet.
-    fn first<T>(&self, pool: &Arc<Pool>, ask: &mut dyn FnMut(&mut Lent) -> Answer<T>) -> Answer<(Lent, T)> {
+    fn first<T>(
+        &self,
+        pool: &Arc<Pool>,
+        ask: &mut dyn FnMut(&mut PooledConnection) -> Answer<T>,
+    ) -> Answer<(PooledConnection, T)> {
         loop {
             let mut lent = pool.take(&|| self.sessions.iter().for_each(|sessions| sessions.make_room()))?;
-            lent.may_be_given_up = true;
+            lent.is_interruptible = true;
             match ask(&mut lent) {
                 Ok(answers) => return Ok((lent, answers)),
                 Err(failure) if failure.ends_connection() && !lent.is_new => {
@@ -287,7 +291,7 @@ impl Session {
     }
 
     /// Runs `work` on the connection of the open transaction; `None` if none is open.
-    pub(crate) fn with<T>(&self, work: impl FnOnce(&mut Lent) -> Answer<T>) -> Option<Answer<T>> {
+    pub(crate) fn with<T>(&self, work: impl FnOnce(&mut PooledConnection) -> Answer<T>) -> Option<Answer<T>> {
         match &mut *self.inner.lock() {
             Inner::Open { lent, .. } => Some(work(lent)),
             _ => None,
@@ -295,7 +299,7 @@ impl Session {
     }
 
     /// Takes the connection of the open transaction back. Later reads see a later state.
-    pub(crate) fn hand_over(&self, pool: &Arc<Pool>) -> Option<Lent> {
+    pub(crate) fn hand_over(&self, pool: &Arc<Pool>) -> Option<PooledConnection> {
         let mut inner = self.inner.lock();
         match std::mem::replace(&mut *inner, Inner::Fresh(pool.clone(), None)) {
             Inner::Open { lent, .. } => Some(*lent),
@@ -374,7 +378,7 @@ impl Sessions {
 }
 
 /// Ends a transaction without waiting for the answer.
-pub(crate) fn end(lent: &mut Lent, statement: &Statement) {
+pub(crate) fn end(lent: &mut PooledConnection, statement: &Statement) {
     if !lent.is_broken() && lent.in_transaction() {
         // The next user of the connection finds the error.
         let _ = lent.call(statement, &[]).and_then(|()| lent.flush());

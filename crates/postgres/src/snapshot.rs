@@ -1,12 +1,12 @@
 //! Snapshots: key lookups and tree scans by statements on a session.
 
-use crate::beginnings::Beginnings;
 use crate::connection::{Param, Row};
 use crate::cursor::PostgresCursor;
 use crate::front::Front;
 use crate::keys::{self, stored};
 use crate::log::{OneTree, is_log};
 use crate::pages::PAGE_BYTES;
+use crate::scan_group::ScanGroup;
 use crate::session::{PostgresSnapshot, Session, value};
 use storage::store::LOG;
 use storage::{Cursor, Direction, Error, Hints, Ident, Range, RemoteHints, Result, Snapshot, Value};
@@ -108,8 +108,8 @@ impl RemoteHints for PostgresSnapshot {
     ) -> Result<Vec<Box<dyn Cursor>>> {
         let cursor = |(ident, range, hints)| PostgresCursor::new(self, (ident, range), hints, direction);
         let mut cursors: Vec<PostgresCursor> = scans.into_iter().map(cursor).collect();
-        let beginnings = Beginnings::new(cursors.iter().map(PostgresCursor::first_page), direction);
-        cursors.iter_mut().enumerate().for_each(|(number, cursor)| cursor.join(&beginnings, number));
+        let scan_group = ScanGroup::new(cursors.iter().map(PostgresCursor::first_page), direction);
+        cursors.iter_mut().enumerate().for_each(|(number, cursor)| cursor.join(&scan_group, number));
         Ok(cursors.into_iter().map(|cursor| Box::new(cursor) as Box<dyn Cursor>).collect())
     }
 
@@ -131,6 +131,6 @@ impl RemoteHints for PostgresSnapshot {
     }
 
     fn pin(&self) {
-        self.session.be_strict();
+        self.session.enable_strict_mode();
     }
 }

@@ -6,15 +6,15 @@
 //! flushed, so that it is replicated. It then waits until the standby shows the lease.
 
 use crate::connection::Param;
-use crate::failure::{Answer, Failure, go_on};
+use crate::failure::{Answer, Failure, should_continue};
 use crate::front::Front;
 use crate::members::{Member, Role};
-use crate::pool::Lent;
+use crate::pool::PooledConnection;
 use crate::session::{PostgresSnapshot, Session, end};
 use crate::times::time_from;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-use storage::store::{Sight, StandbyRead};
+use storage::store::{ReadView, StandbyRead};
 
 /// Timeouts for a standby to catch up: if only standbys may serve, and if the primary may too.
 const CATCHES_UP: Duration = Duration::from_secs(10);
@@ -27,7 +27,7 @@ const PASSED_OVER: Duration = Duration::from_secs(3);
 const ASK: Duration = Duration::from_millis(3);
 
 /// The position of a standby.
-struct Shown {
+struct StandbyPosition {
     /// Generation of the standby's catalog.
     generation: u64,
     /// True if the standby's state is young enough.
@@ -39,18 +39,18 @@ struct Shown {
 impl Front {
     /// Returns a snapshot of a standby that meets the request; `None` if no standby does.
     ///
-    /// Errors: `GivenUp`.
-    pub(crate) fn standby_sight(&self, asked: StandbyRead) -> Answer<Option<Sight>> {
+    /// Errors: `Interrupted`.
+    pub(crate) fn standby_read_view(&self, asked: StandbyRead) -> Answer<Option<ReadView>> {
         let since = Instant::now();
         if self.standbys.is_empty() {
             return Ok(None);
         }
         for round in 0..2 {
-            for member in self.standbys.at_hand(asked.among) {
+            for member in self.standbys.at_hand(asked.preference) {
                 match self.read_from(member, asked, since) {
-                    Ok(Some(sight)) => return Ok(Some(sight)),
+                    Ok(Some(read_view)) => return Ok(Some(read_view)),
                     Ok(None) => {}
-                    Err(failure @ Failure::GivenUp(_)) => return Err(failure),
+                    Err(failure @ Failure::Interrupted(_)) => return Err(failure),
                     Err(failure) => {
                         log::warn!("a standby is not read from: {failure:?}");
                         member.note(Role::Away);
@@ -58,7 +58,7 @@ impl Front {
                 }
             }
             // The roles may be outdated. A read that the primary can serve does not wait for a survey.
-            if round == 0 && !asked.among.writer_will_do() {
+            if round == 0 && !asked.preference.allows_primary() {
                 self.standbys.look_again()?;
             } else {
                 break;
@@ -69,8 +69,8 @@ impl Front {
 
     /// Begins a snapshot on one standby. Waits until the standby has caught up, and skips it for a while after a
     /// timeout.
-    fn read_from(&self, member: &Member, asked: StandbyRead, since: Instant) -> Answer<Option<Sight>> {
-        let patience = if asked.among.writer_will_do() { CATCHES_UP_OR_ELSE } else { CATCHES_UP };
+    fn read_from(&self, member: &Member, asked: StandbyRead, since: Instant) -> Answer<Option<ReadView>> {
+        let timeout = if asked.preference.allows_primary() { CATCHES_UP_OR_ELSE } else { CATCHES_UP };
         let mut is_marked = false;
         loop {
             let mut lent = member.pool.take(&|| self.sessions.make_room())?;
@@ -86,7 +86,7 @@ impl Front {
                     let session = Session::of_standby(&self.statements, lent, &member.pool, &self.sessions);
                     let snapshot = PostgresSnapshot { statements: self.statements.clone(), session };
                     let generation = shown.generation;
-                    return Ok(Some(Sight { snapshot: Arc::new(snapshot), generation }));
+                    return Ok(Some(ReadView { snapshot: Arc::new(snapshot), generation }));
                 }
                 Ok(shown) => {
                     end(&mut lent, &self.statements.rollback);
@@ -101,7 +101,7 @@ impl Front {
                 }
             }
             drop(lent);
-            if since.elapsed() >= patience {
+            if since.elapsed() >= timeout {
                 *member.passed_over.lock() = Some(Instant::now() + PASSED_OVER);
                 return Ok(None);
             }
@@ -109,27 +109,32 @@ impl Front {
                 is_marked = true;
                 match self.lease.mark(&self.control, &self.statements, &self.times, since) {
                     // Without a primary, the lease shown by the standby decides.
-                    Err(failure) if !matches!(failure, Failure::GivenUp(_)) => {
+                    Err(failure) if !matches!(failure, Failure::Interrupted(_)) => {
                         log::debug!("the lease is not renewed for a standby: {failure:?}");
                     }
                     marked => marked?,
                 }
             }
-            go_on()?;
+            should_continue()?;
             std::thread::sleep(ASK);
         }
     }
 
     /// Begins a snapshot on a standby and returns its position; `None` if the host is no standby any more.
-    fn ask_standby(&self, lent: &mut Lent, after: Option<u64>, since: Instant) -> Answer<Option<Shown>> {
-        lent.may_be_given_up = true;
+    fn ask_standby(
+        &self,
+        lent: &mut PooledConnection,
+        after: Option<u64>,
+        since: Instant,
+    ) -> Answer<Option<StandbyPosition>> {
+        lent.is_interruptible = true;
         lent.call(&self.statements.begin_read, &[])?;
         lent.call(&self.statements.standby_state, &[Param::Int(self.number())])?;
         lent.flush()?;
         let answers = match lent.answer() {
             // The standby has not replayed the creation of the schema.
             Err(failure) if failure.is("42P01") || failure.is("3F000") => {
-                return Ok(Some(Shown { generation: 0, is_current: false, is_after: false }));
+                return Ok(Some(StandbyPosition { generation: 0, is_current: false, is_after: false }));
             }
             answers => answers?,
         };
@@ -137,14 +142,14 @@ impl Front {
         if row.int(0) == 0 {
             return Ok(None);
         }
-        let marker = self.lease.marker_of(row.int(1), self.lives().current());
+        let marker = self.lease.marker_of(row.int(1), self.incarnations().current());
         let logged = row.bytes(2).map(|_| time_from(row.int(2)));
         let is_after = after.is_none_or(|after| {
             logged.is_some_and(|logged| logged >= after)
                 || marker.is_some_and(|marker| marker.time >= after || marker.at >= since)
         });
         let is_current = marker.is_some_and(|marker| marker.at.elapsed() < self.lease.stale);
-        Ok(Some(Shown { generation: row.int(3) as u64, is_current, is_after }))
+        Ok(Some(StandbyPosition { generation: row.int(3) as u64, is_current, is_after }))
     }
 }
 
@@ -155,14 +160,14 @@ mod tests {
     use crate::front::Limits;
     use crate::state::PostgresStore;
     use crate::testing::Cluster;
-    use storage::store::{Among, ReadViews};
+    use storage::store::{MemberPreference, ReadViews};
 
     /// A timeout longer than every step of the test.
     const SOON: Duration = Duration::from_secs(20);
 
     fn is_read(store: &PostgresStore) -> bool {
-        let asked = StandbyRead { after: None, among: Among::OthersFirst };
-        store.standby_sight(asked).unwrap().is_some()
+        let asked = StandbyRead { after: None, preference: MemberPreference::SecondaryPreferred };
+        store.standby_read_view(asked).unwrap().is_some()
     }
 
     #[test]
@@ -200,8 +205,8 @@ mod tests {
         }
         std::thread::sleep(stale.saturating_sub(paused.elapsed()));
         assert!(!is_read(&store), "it has not come any further");
-        let others = StandbyRead { after: None, among: Among::Others };
-        assert!(store.standby_sight(others).unwrap().is_none());
+        let others = StandbyRead { after: None, preference: MemberPreference::Secondary };
+        assert!(store.standby_read_view(others).unwrap().is_none());
         standby.run(&["select count(pg_wal_replay_resume())"]).unwrap();
         until_read();
     }

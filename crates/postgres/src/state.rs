@@ -7,15 +7,15 @@
 
 use crate::barrier::Barriers;
 use crate::builds::Builds;
-use crate::claims::Claims;
-use crate::commit::{Besides, Done};
+use crate::commit::{Done, SideEffectRows};
 use crate::front::Front;
-use crate::lives::position;
+use crate::incarnations::position;
+use crate::open_transactions::OpenTransactions;
 use parking_lot::Mutex;
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use storage::store::{Beside, Change, Counts, Written};
+use storage::store::{Change, Counts, SideEffect, Written};
 use storage::{Engine, Ident};
 
 /// A store over a PostgreSQL server, for one of the processes that share it.
@@ -25,7 +25,7 @@ pub struct PostgresStore {
     pub(crate) barriers: Arc<Barriers>,
     pub(crate) counts: Mutex<KnownCounts>,
     pub(crate) builds: Builds,
-    pub(crate) claims: Claims,
+    pub(crate) open_transactions: OpenTransactions,
     /// Number of the next transaction.
     pub(crate) owners: AtomicU64,
     /// Number of the last commit of this process.
@@ -35,27 +35,26 @@ pub struct PostgresStore {
 
 impl PostgresStore {
     /// Returns the parts of a change outside its batch.
-    pub(crate) fn besides(&self, beside: &[Beside]) -> Besides {
-        let count_ident = |one: &Beside| {
-            let Beside::Count { counts, .. } = one else { return None };
+    pub(crate) fn side_effect_rows(&self, beside: &[SideEffect]) -> SideEffectRows {
+        let count_ident = |one: &SideEffect| {
+            let SideEffect::Count { counts, .. } = one else { return None };
             self.counts.lock().ident_of(counts)
         };
         let slot = self.position.load(Ordering::Relaxed);
-        Besides::new(beside, slot, &count_ident, &|one| self.builds.ident_of(one))
+        SideEffectRows::new(beside, slot, &count_ident, &|one| self.builds.ident_of(one))
     }
 
     /// Records a successful commit.
     pub(crate) fn committed(&self, change: Change, done: Done) -> Written {
         for beside in &change.beside {
             match beside {
-                Beside::Count { counts, records, bytes } => {
+                SideEffect::Count { counts, records, bytes } => {
                     counts.records.fetch_add(*records, Ordering::Relaxed);
                     counts.bytes.fetch_add(*bytes, Ordering::Relaxed);
                 }
-                Beside::Generation(of, None) => {
+                SideEffect::Generation(of, None) => {
                     // A renamed collection exists under its new name, and keeps its counts.
-                    let is_set =
-                        |other: &Beside| matches!(other, Beside::Generation(set, Some(_)) if set == of);
+                    let is_set = |other: &SideEffect| matches!(other, SideEffect::Generation(set, Some(_)) if set == of);
                     if !change.beside.iter().any(is_set) {
                         self.counts.lock().remove(*of);
                     }
@@ -65,7 +64,7 @@ impl PostgresStore {
         }
         let time = self.front.time_of(done.time, change.earliest, change.ticks);
         let number = self.position.fetch_add(1, Ordering::AcqRel) + 1;
-        Written { position: position(done.life, number), time }
+        Written { position: position(done.incarnation, number), time }
     }
 }
 

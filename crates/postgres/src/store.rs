@@ -5,16 +5,16 @@
 use crate::barrier::Barriers;
 use crate::builds::Builds;
 use crate::change::{Step, steps};
-use crate::claims::Claims;
-use crate::commit::{Attempt, Besides, failed, locked_by_another};
+use crate::commit::{Attempt, SideEffectRows, failed, locked_by_another};
 use crate::config::Config;
 use crate::connection::{Param, Row};
 use crate::engine::PostgresEngine;
 use crate::exclusive::Held;
 use crate::failure::Answer;
 use crate::front::{Front, Limits};
+use crate::incarnations::{incarnation_of, position};
 use crate::keys::{ident, stored};
-use crate::lives::{life_of, position};
+use crate::open_transactions::OpenTransactions;
 use crate::session::end;
 use crate::state::PostgresStore;
 use parking_lot::Mutex;
@@ -23,8 +23,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 use storage::store::{
-    Acknowledged, Build, Change, ChangeLog, Claim, Commits, Counters, Counts, Exclusive, Expect, IndexBuilds,
-    Intents, Member, Outcome, Owner, Reached, ReadViews, Refusal, Replication, Sight, StandbyRead, Store,
+    Acknowledged, Build, Change, ChangeLog, CommitError, CommitResult, Commits, Counters, Counts, Exclusive,
+    Expect, IndexBuilds, Intents, Member, ReadView, ReadViews, Replication, StandbyRead, Store,
+    TransactionId, WriteConcernStatus, WriteIntent,
 };
 use storage::{Engine, Error, Ident, Position, Result, Snapshot};
 
@@ -55,7 +56,7 @@ impl PostgresStore {
             front,
             counts: Mutex::default(),
             builds: Builds::default(),
-            claims: Claims::default(),
+            open_transactions: OpenTransactions::default(),
             owners: AtomicU64::new(1),
             position: AtomicU64::new(0),
             frozen: AtomicU64::new(0),
@@ -75,9 +76,9 @@ impl Store for PostgresStore {
 }
 
 impl ReadViews for PostgresStore {
-    fn sight(&self) -> Sight {
+    fn read_view(&self) -> ReadView {
         let generation = self.front.known.load(Ordering::Acquire);
-        Sight { snapshot: Arc::new(self.front.snapshot_of(Some(generation))), generation }
+        ReadView { snapshot: Arc::new(self.front.snapshot_of(Some(generation))), generation }
     }
 
     fn generation(&self) -> u64 {
@@ -91,35 +92,35 @@ impl ReadViews for PostgresStore {
         Some(self.front.known.load(Ordering::Acquire))
     }
 
-    fn sight_with_time(&self, earliest: u64) -> (Sight, u64) {
+    fn read_view_with_time(&self, earliest: u64) -> (ReadView, u64) {
         let time = self.front.time(earliest);
         let snapshot = self.front.snapshot();
         // If the generation cannot be read, the next read reports the error.
         let generation = snapshot.session.generation().unwrap_or_default();
-        (Sight { snapshot: Arc::new(snapshot), generation }, time)
+        (ReadView { snapshot: Arc::new(snapshot), generation }, time)
     }
 
-    fn standby_sight(&self, asked: StandbyRead) -> Result<Option<Sight>> {
-        self.front.standby_sight(asked).map_err(failed)
+    fn standby_read_view(&self, asked: StandbyRead) -> Result<Option<ReadView>> {
+        self.front.standby_read_view(asked).map_err(failed)
     }
 }
 
 impl Commits for PostgresStore {
-    fn commit(&self, change: Change) -> Result<Outcome> {
+    fn commit(&self, change: Change) -> Result<CommitResult> {
         debug_assert!(change.stamped.is_empty(), "the time of a commit is not known before it ends");
         if self.frozen() > 0 {
-            return Ok(Err((Refusal::Frozen, change)));
+            return Ok(Err((CommitError::Frozen, change)));
         }
         self.builds.tell_failures(&self.front).map_err(failed)?;
-        let besides = self.besides(&change.beside);
+        let side_effect_rows = self.side_effect_rows(&change.beside);
         if let Some(owner) = change.owner {
-            return self.commit_claimed(owner, change, &besides);
+            return self.commit_claimed(owner, change, &side_effect_rows);
         }
         for attempt in 0..ATTEMPTS {
             let entry = self.front.entry(&change);
             let attempt = self.front.commit_change(
                 change.batch.clone(),
-                (&change.expect, &besides),
+                (&change.expect, &side_effect_rows),
                 entry.as_ref(),
                 attempt == 0,
             );
@@ -130,7 +131,7 @@ impl Commits for PostgresStore {
                 // Nothing is in the way any more: retry.
                 Attempt::Refused => {
                     if let Some(refusal) = self.front.refusal(&change)? {
-                        if let Refusal::Expectation(number) = refusal
+                        if let CommitError::Expectation(number) = refusal
                             && matches!(change.expect.get(number), Some(Expect::Generation { .. }))
                         {
                             self.front.latest_generation().map_err(failed)?;
@@ -143,14 +144,17 @@ impl Commits for PostgresStore {
         Err(Error::WriteConflict)
     }
 
-    fn lock<'a>(&'a self, go_on: &mut dyn FnMut() -> bool) -> Result<Option<Box<dyn Exclusive + 'a>>> {
+    fn lock<'a>(
+        &'a self,
+        should_continue: &mut dyn FnMut() -> bool,
+    ) -> Result<Option<Box<dyn Exclusive + 'a>>> {
         while self.frozen() > 0 {
-            if !go_on() {
+            if !should_continue() {
                 return Ok(None);
             }
             std::thread::sleep(PAUSE);
         }
-        let held = Held::take(self, go_on).map_err(failed)?;
+        let held = Held::take(self, should_continue).map_err(failed)?;
         Ok(held.map(|held| Box::new(held) as Box<dyn Exclusive + 'a>))
     }
 
@@ -158,8 +162,8 @@ impl Commits for PostgresStore {
         Ok(self.frozen() > 0)
     }
 
-    fn wait_for_room(&self, go_on: &mut dyn FnMut() -> bool) -> Result<()> {
-        while self.frozen() > 0 && go_on() {
+    fn wait_for_room(&self, should_continue: &mut dyn FnMut() -> bool) -> Result<()> {
+        while self.frozen() > 0 && should_continue() {
             std::thread::sleep(PAUSE);
         }
         Ok(())
@@ -185,29 +189,29 @@ impl Commits for PostgresStore {
 }
 
 impl Intents for PostgresStore {
-    fn begin(&self, earliest: u64) -> (Owner, Sight, u64) {
-        let owner = Owner(self.owners.fetch_add(1, Ordering::Relaxed));
+    fn begin(&self, earliest: u64) -> (TransactionId, ReadView, u64) {
+        let owner = TransactionId(self.owners.fetch_add(1, Ordering::Relaxed));
         let time = self.front.time(earliest);
-        (owner, self.claims.begin(&self.front, owner), time)
+        (owner, self.open_transactions.begin(&self.front, owner), time)
     }
 
     fn claim(
         &self,
-        owner: Owner,
-        keys: &[Claim],
+        owner: TransactionId,
+        keys: &[WriteIntent],
         held: &[(Ident, u64)],
-        sight: &dyn Snapshot,
-    ) -> Result<std::result::Result<(), Refusal>> {
-        self.claims.claim(&self.front, owner, keys, held, sight)
+        read_view: &dyn Snapshot,
+    ) -> Result<std::result::Result<(), CommitError>> {
+        self.open_transactions.claim(&self.front, owner, keys, held, read_view)
     }
 
-    fn release(&self, owner: Owner) {
-        self.claims.release(owner);
+    fn release(&self, owner: TransactionId) {
+        self.open_transactions.release(owner);
     }
 
-    fn wait_released(&self, _: Owner, go_on: &mut dyn FnMut() -> bool) {
+    fn wait_released(&self, _: TransactionId, should_continue: &mut dyn FnMut() -> bool) {
         // The owner of the lock is unknown: retry after a pause.
-        if go_on() {
+        if should_continue() {
             std::thread::sleep(PAUSE);
         }
     }
@@ -215,7 +219,7 @@ impl Intents for PostgresStore {
 
 impl Replication for PostgresStore {
     fn latest_position(&self) -> Position {
-        position(self.front.lives().current(), self.position.load(Ordering::Acquire))
+        position(self.front.incarnations().current(), self.position.load(Ordering::Acquire))
     }
 
     fn time(&self, earliest: u64) -> u64 {
@@ -230,13 +234,15 @@ impl Replication for PostgresStore {
         &self,
         position: Position,
         by: Acknowledged,
-        go_on: &mut dyn FnMut() -> bool,
-    ) -> Result<Reached> {
-        let (front, barriers, life) = (&self.front, &self.barriers, life_of(position));
+        should_continue: &mut dyn FnMut() -> bool,
+    ) -> Result<WriteConcernStatus> {
+        let (front, barriers, incarnation) = (&self.front, &self.barriers, incarnation_of(position));
         let waited = match by {
-            Acknowledged::Journal => barriers.wait_local(front, life, go_on),
-            Acknowledged::Majority => barriers.wait_standbys(front, life, go_on),
-            Acknowledged::Members(members) => barriers.wait_members(front, (life, members), go_on),
+            Acknowledged::Journal => barriers.wait_local(front, incarnation, should_continue),
+            Acknowledged::Majority => barriers.wait_standbys(front, incarnation, should_continue),
+            Acknowledged::Members(members) => {
+                barriers.wait_members(front, (incarnation, members), should_continue)
+            }
         };
         waited.map_err(failed)
     }
@@ -339,10 +345,10 @@ impl IndexBuilds for PostgresStore {
 }
 
 impl ChangeLog for PostgresStore {
-    fn log_sight(&self, earliest: u64) -> (Sight, u64) {
+    fn log_read_view(&self, earliest: u64) -> (ReadView, u64) {
         let end = self.front.times.durable();
-        let (sight, now) = self.sight_with_time(earliest);
-        (sight, if self.front.times.is_kept() { end } else { now })
+        let (read_view, now) = self.read_view_with_time(earliest);
+        (read_view, if self.front.times.is_kept() { end } else { now })
     }
 
     fn log_end(&self) -> Option<u64> {
@@ -356,9 +362,13 @@ impl ChangeLog for PostgresStore {
         }
     }
 
-    fn follow_log(&self, anybody: Arc<dyn Fn() -> bool + Send + Sync>, grown: Arc<dyn Fn() + Send + Sync>) {
+    fn follow_log(
+        &self,
+        has_watchers: Arc<dyn Fn() -> bool + Send + Sync>,
+        grown: Arc<dyn Fn() + Send + Sync>,
+    ) {
         if self.front.times.is_kept() {
-            self.front.follower.start(&self.front, &self.barriers, anybody, grown);
+            self.front.follower.start(&self.front, &self.barriers, has_watchers, grown);
         }
     }
 
@@ -380,8 +390,15 @@ impl ChangeLog for PostgresStore {
 
 impl PostgresStore {
     /// Commits a transaction together with its write intents.
-    pub(crate) fn commit_claimed(&self, owner: Owner, change: Change, besides: &Besides) -> Result<Outcome> {
-        let Some(open) = self.claims.get(owner) else { return Ok(Err((Refusal::Changed, change))) };
+    pub(crate) fn commit_claimed(
+        &self,
+        owner: TransactionId,
+        change: Change,
+        side_effect_rows: &SideEffectRows,
+    ) -> Result<CommitResult> {
+        let Some(open) = self.open_transactions.get(owner) else {
+            return Ok(Err((CommitError::Changed, change)));
+        };
         let committed = open.session.with(|lent| {
             let front = &self.front;
             let claimed = open.claimed.lock();
@@ -394,7 +411,7 @@ impl PostgresStore {
                         .extend(writes.iter().filter(|(_, value)| value.is_some()).map(|(at, _)| at.clone()));
                 }
             }
-            applied = applied.and_then(|()| front.apply_steps(lent, steps, &[], besides, true));
+            applied = applied.and_then(|()| front.apply_steps(lent, steps, &[], side_effect_rows, true));
             let left: Vec<_> = claimed.keys.iter().filter(|at| !written.contains(*at)).collect();
             if !left.is_empty() && applied.is_ok() {
                 let idents: Vec<i64> = left.iter().map(|(tree, _)| ident(*tree)).collect();
@@ -411,7 +428,7 @@ impl PostgresStore {
             finished
         });
         match committed {
-            None => Ok(Err((Refusal::Changed, change))),
+            None => Ok(Err((CommitError::Changed, change))),
             Some(Err(failure)) => Err(failed(failure)),
             Some(Ok(Attempt::Done(done))) => Ok(Ok(self.committed(change, done))),
             // A retry is impossible: its locks are released.

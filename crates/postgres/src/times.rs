@@ -4,7 +4,7 @@
 
 use crate::connection::{Param, Row, Statement};
 use crate::failure::Answer;
-use crate::pool::Lent;
+use crate::pool::PooledConnection;
 use std::sync::atomic::{AtomicU64, Ordering};
 use storage::Value;
 
@@ -91,7 +91,7 @@ pub(crate) struct Entry<'a> {
 
 impl Entry<'_> {
     /// Queues the write of the entry. The answer contains its time. Only the commit may follow.
-    pub(crate) fn call(&self, lent: &mut Lent, record: &Statement) -> Answer<()> {
+    pub(crate) fn call(&self, lent: &mut PooledConnection, record: &Statement) -> Answer<()> {
         let (numbers, values) = self.parts();
         let [earliest, ticks, bytes] = self.place().map(Param::Int);
         let params =

@@ -1,8 +1,8 @@
 //! The shape of a query: a `find`, `distinct` or `aggregate` command without its constants.
 //!
-//! MongoDB keeps query settings by shape. Each constant becomes a placeholder with its type, such as `"?number"`. Paths,
-//! operators, sort orders and the names of collections remain. Fields that do not change the result, such as `batchSize`
-//! and `hint`, are left out.
+//! MongoDB keeps query settings by shape. Each constant becomes a placeholder with its type, such as `"?number"`.
+//! Paths, operators, sort orders and the names of collections remain. Fields that do not change the result, such as
+//! `batchSize` and `hint`, are left out.
 
 use base::bson::{Array, Builder, Document, DocumentBuf, Element, FieldName, Value};
 
@@ -29,8 +29,22 @@ const AGGREGATE: [(&str, Part); 3] =
 
 /// Fields of stages that name collections, fields or modes. Their strings are no constants.
 const NAMES: [&str; 16] = [
-    "as", "coll", "connectFromField", "connectToField", "db", "depthField", "distanceField", "foreignField", "from",
-    "includeArrayIndex", "into", "key", "localField", "path", "unit", "whenMatched",
+    "as",
+    "coll",
+    "connectFromField",
+    "connectToField",
+    "db",
+    "depthField",
+    "distanceField",
+    "foreignField",
+    "from",
+    "includeArrayIndex",
+    "into",
+    "key",
+    "localField",
+    "path",
+    "unit",
+    "whenMatched",
 ];
 
 /// How a field enters the shape.
@@ -164,7 +178,9 @@ fn append_pipeline(out: &mut Builder, name: FieldName<'_>, stages: Array<'_>) {
         for spec in stage {
             match (spec.name(), spec.value()) {
                 ("$match", Value::Document(filter)) => append_filter(out, spec.field_name(), filter),
-                ("$sort" | "$unset" | "$unwind" | "$count", value) => _ = out.append(spec.field_name(), value),
+                ("$sort" | "$unset" | "$unwind" | "$count", value) => {
+                    _ = out.append(spec.field_name(), value)
+                }
                 ("$facet", Value::Document(facets)) => {
                     out.begin_document(spec.field_name());
                     facets.iter().for_each(|facet| {
@@ -247,7 +263,10 @@ mod tests {
     fn constants_are_no_part_of_a_shape() {
         let same = |a: &str, b: &str| assert_eq!(shape(a), shape(b));
         let other = |a: &str, b: &str| assert_ne!(shape(a), shape(b));
-        same("{find: 'c', filter: {a: 1}}", "{find: 'c', filter: {a: {$eq: 2.5}}, batchSize: 3, hint: 'a_1'}");
+        same(
+            "{find: 'c', filter: {a: 1}}",
+            "{find: 'c', filter: {a: {$eq: 2.5}}, batchSize: 3, hint: 'a_1'}",
+        );
         same("{find: 'c', limit: 1, filter: {a: [1, 2]}}", "{find: 'c', filter: {a: [3]}, limit: 9}");
         same("{find: 'c', filter: {a: 1, b: 'x'}}", "{find: 'c', filter: {$and: [{a: 2}, {b: 'y'}]}}");
         other("{find: 'c', filter: {a: 1}}", "{find: 'c', filter: {a: 'x'}}");
@@ -260,7 +279,10 @@ mod tests {
             "{aggregate: 'c', pipeline: [{$match: {a: 1}}, {$group: {_id: '$a', n: {$sum: 1}}}], cursor: {}}",
             "{aggregate: 'c', pipeline: [{$match: {a: 2}}, {$group: {_id: '$a', n: {$sum: 5}}}]}",
         );
-        other("{aggregate: 'c', pipeline: [{$group: {_id: '$a'}}]}", "{aggregate: 'c', pipeline: [{$group: {_id: '$b'}}]}");
+        other(
+            "{aggregate: 'c', pipeline: [{$group: {_id: '$a'}}]}",
+            "{aggregate: 'c', pipeline: [{$group: {_id: '$b'}}]}",
+        );
         other(
             "{aggregate: 'c', pipeline: [{$lookup: {from: 'd', as: 'x', pipeline: [{$match: {a: 1}}]}}]}",
             "{aggregate: 'c', pipeline: [{$lookup: {from: 'd', as: 'x', pipeline: [{$match: {b: 1}}]}}]}",
@@ -270,7 +292,8 @@ mod tests {
 
     #[test]
     fn constants_become_placeholders() {
-        let text = "{find: 'c', filter: {a: {$in: [1, 2]}, $or: [{b: /x/}, {c: null}]}, sort: {a: -1}, skip: 3}";
+        let text =
+            "{find: 'c', filter: {a: {$in: [1, 2]}, $or: [{b: /x/}, {c: null}]}, sort: {a: -1}, skip: 3}";
         let expected = "{cmdNs: {db: 'd', coll: 'c'}, command: 'find', filter: {$and: [{a: {$in: '?array<?number>'}}, \
                         {$or: [{b: {$regex: '?string'}}, {c: {$eq: '?null'}}]}]}, sort: {a: -1}, skip: '?number'}";
         assert_eq!(shape(text), parse(expected).unwrap().view().to_string());

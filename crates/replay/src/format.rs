@@ -12,8 +12,8 @@
 //! | 8 | microseconds since the start of the recording |
 //! | remaining | depends on the kind |
 //!
-//! The first event is the header. A file whose last event is not [`What::End`] was cut short, and is valid up to there.
-//! A wrong checksum means damage, and the reader stops.
+//! The first event is the header. A file whose last event is not [`EventKind::End`] was cut short, and is valid up to
+//! there. A wrong checksum means damage, and the reader stops.
 
 use base::bson::{Document, DocumentBuf, validate};
 use std::fmt;
@@ -38,12 +38,12 @@ pub struct Event {
     /// Microseconds since the start of the recording.
     pub at: u64,
     /// Kind and data of the event.
-    pub what: What,
+    pub what: EventKind,
 }
 
 /// Kind and data of an event.
 #[derive(Clone, Debug, PartialEq)]
-pub enum What {
+pub enum EventKind {
     /// Description of the recording, as BSON. It is the first event, and occurs once.
     Header(Vec<u8>),
     /// A client connected.
@@ -78,7 +78,7 @@ pub enum What {
 
 /// Errors of reading a file.
 #[derive(Debug)]
-pub enum Broken {
+pub enum ReadError {
     /// Not a recording, or of an unknown version.
     Foreign(String),
     /// The file ends in the middle of an event.
@@ -92,13 +92,13 @@ pub enum Broken {
     Io(io::Error),
 }
 
-impl fmt::Display for Broken {
+impl fmt::Display for ReadError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Broken::Foreign(why) => f.write_str(why),
-            Broken::CutShort => f.write_str("it ends in the middle of an event"),
-            Broken::Damaged { at } => write!(f, "it is damaged at byte {at}"),
-            Broken::Io(error) => write!(f, "{error}"),
+            ReadError::Foreign(why) => f.write_str(why),
+            ReadError::CutShort => f.write_str("it ends in the middle of an event"),
+            ReadError::Damaged { at } => write!(f, "it is damaged at byte {at}"),
+            ReadError::Io(error) => write!(f, "{error}"),
         }
     }
 }
@@ -107,7 +107,7 @@ impl fmt::Display for Broken {
 pub fn begin(header: &DocumentBuf) -> Vec<u8> {
     let mut out = MAGIC.to_vec();
     out.extend(VERSION.to_le_bytes());
-    encode(&Event { connection: 0, at: 0, what: What::Header(header.bytes().to_vec()) }, &mut out);
+    encode(&Event { connection: 0, at: 0, what: EventKind::Header(header.bytes().to_vec()) }, &mut out);
     out
 }
 
@@ -119,15 +119,15 @@ pub fn encode(event: &Event, out: &mut Vec<u8>) {
     out.extend(event.connection.to_le_bytes());
     out.extend(event.at.to_le_bytes());
     match &event.what {
-        What::Opened | What::Closed => {}
-        What::Header(bytes) => out.extend(bytes),
-        What::Withheld(text) | What::End(text) => out.extend(text.as_bytes()),
-        What::Request { id, flags, sections } => {
+        EventKind::Opened | EventKind::Closed => {}
+        EventKind::Header(bytes) => out.extend(bytes),
+        EventKind::Withheld(text) | EventKind::End(text) => out.extend(text.as_bytes()),
+        EventKind::Request { id, flags, sections } => {
             out.extend(id.to_le_bytes());
             out.extend(flags.to_le_bytes());
             out.extend(sections);
         }
-        What::Reply { id, to, flags, sections } => {
+        EventKind::Reply { id, to, flags, sections } => {
             out.extend(id.to_le_bytes());
             out.extend(to.to_le_bytes());
             out.extend(flags.to_le_bytes());
@@ -143,15 +143,15 @@ pub fn encode(event: &Event, out: &mut Vec<u8>) {
 }
 
 /// Returns the byte that stands for a kind of event in the file.
-fn kind(what: &What) -> u8 {
+fn kind(what: &EventKind) -> u8 {
     match what {
-        What::Header(_) => 0,
-        What::Opened => 1,
-        What::Request { .. } => 2,
-        What::Reply { .. } => 3,
-        What::Withheld(_) => 4,
-        What::Closed => 5,
-        What::End(_) => 6,
+        EventKind::Header(_) => 0,
+        EventKind::Opened => 1,
+        EventKind::Request { .. } => 2,
+        EventKind::Reply { .. } => 3,
+        EventKind::Withheld(_) => 4,
+        EventKind::Closed => 5,
+        EventKind::End(_) => 6,
     }
 }
 
@@ -168,26 +168,26 @@ impl<R: Read> Reader<R> {
     ///
     /// # Errors
     /// A description of the content if it is no recording.
-    pub fn open(mut source: R) -> Result<Reader<R>, Broken> {
+    pub fn open(mut source: R) -> Result<Reader<R>, ReadError> {
         let mut start = [0; 12];
         let got = fill(&mut source, &mut start)?;
         let (magic, version) = start.split_at(MAGIC.len());
         if got < start.len() || magic != MAGIC {
-            return Err(Broken::Foreign("it is no recording of vellum lab record".to_string()));
+            return Err(ReadError::Foreign("it is no recording of vellum lab record".to_string()));
         }
         let version = number(version).unwrap_or_default();
         if version != VERSION {
-            return Err(Broken::Foreign(format!(
+            return Err(ReadError::Foreign(format!(
                 "its format is of version {version}, and this program reads version {VERSION}"
             )));
         }
         let mut reader = Reader { source, header: DocumentBuf::empty(), at: start.len() as u64 };
         match reader.event()?.map(|event| event.what) {
-            Some(What::Header(bytes)) if validate(&bytes).is_ok() => {
+            Some(EventKind::Header(bytes)) if validate(&bytes).is_ok() => {
                 reader.header = DocumentBuf::from_valid(bytes);
                 Ok(reader)
             }
-            _ => Err(Broken::Foreign("it has no header".to_string())),
+            _ => Err(ReadError::Foreign("it has no header".to_string())),
         }
     }
 
@@ -200,22 +200,22 @@ impl<R: Read> Reader<R> {
     ///
     /// # Errors
     /// An I/O error or a damaged event.
-    pub fn next_event(&mut self) -> Result<Option<Event>, Broken> {
+    pub fn next_event(&mut self) -> Result<Option<Event>, ReadError> {
         let at = self.at;
         match self.event()? {
-            Some(Event { what: What::Header(_), .. }) => Err(Broken::Damaged { at }),
+            Some(Event { what: EventKind::Header(_), .. }) => Err(ReadError::Damaged { at }),
             event => Ok(event),
         }
     }
 
     /// Reads one event and verifies its checksum. A file that ends within an event was cut short, not damaged.
-    fn event(&mut self) -> Result<Option<Event>, Broken> {
-        let damaged = Broken::Damaged { at: self.at };
+    fn event(&mut self) -> Result<Option<Event>, ReadError> {
+        let damaged = ReadError::Damaged { at: self.at };
         let mut head = [0; 8];
         match fill(&mut self.source, &mut head)? {
             0 => return Ok(None),
             8 => {}
-            _ => return Err(Broken::CutShort),
+            _ => return Err(ReadError::CutShort),
         }
         let (length, sum) = head.split_at(4);
         let length = number(length).unwrap_or_default() as usize;
@@ -224,9 +224,9 @@ impl<R: Read> Reader<R> {
         }
         let mut bytes = Vec::new();
         // Memory grows with the bytes read, not with the claimed length.
-        (&mut self.source).take(length as u64).read_to_end(&mut bytes).map_err(Broken::Io)?;
+        (&mut self.source).take(length as u64).read_to_end(&mut bytes).map_err(ReadError::Io)?;
         if bytes.len() < length {
-            return Err(Broken::CutShort);
+            return Err(ReadError::CutShort);
         }
         if Some(crc32c::crc32c(&bytes)) != number(sum) {
             return Err(damaged);
@@ -237,14 +237,14 @@ impl<R: Read> Reader<R> {
 }
 
 /// Reads until the buffer is full or the source ends. Returns the number of bytes.
-fn fill(source: &mut impl Read, buffer: &mut [u8]) -> Result<usize, Broken> {
+fn fill(source: &mut impl Read, buffer: &mut [u8]) -> Result<usize, ReadError> {
     let mut got = 0;
     while let Some(rest) = buffer.get_mut(got..).filter(|rest| !rest.is_empty()) {
         match source.read(rest) {
             Ok(0) => break,
             Ok(more) => got += more,
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            Err(error) => return Err(Broken::Io(error)),
+            Err(error) => return Err(ReadError::Io(error)),
         }
     }
     Ok(got)
@@ -263,13 +263,13 @@ fn decode(bytes: &[u8]) -> Option<Event> {
     let id = |at: usize| word(at).map(|word| word as i32);
     let text = || String::from_utf8(rest.to_vec()).ok();
     let what = match kind {
-        0 => What::Header(rest.to_vec()),
-        1 if rest.is_empty() => What::Opened,
-        2 => What::Request { id: id(0)?, flags: word(4)?, sections: rest.get(8..)?.to_vec() },
-        3 => What::Reply { id: id(0)?, to: id(4)?, flags: word(8)?, sections: rest.get(12..)?.to_vec() },
-        4 => What::Withheld(text()?),
-        5 if rest.is_empty() => What::Closed,
-        6 => What::End(text()?),
+        0 => EventKind::Header(rest.to_vec()),
+        1 if rest.is_empty() => EventKind::Opened,
+        2 => EventKind::Request { id: id(0)?, flags: word(4)?, sections: rest.get(8..)?.to_vec() },
+        3 => EventKind::Reply { id: id(0)?, to: id(4)?, flags: word(8)?, sections: rest.get(12..)?.to_vec() },
+        4 => EventKind::Withheld(text()?),
+        5 if rest.is_empty() => EventKind::Closed,
+        6 => EventKind::End(text()?),
         _ => return None,
     };
     Some(Event { connection: u32::from_le_bytes(*connection), at: u64::from_le_bytes(*at), what })
@@ -283,12 +283,12 @@ mod tests {
     fn events() -> Vec<Event> {
         let event = |at, what| Event { connection: 7, at, what };
         vec![
-            event(1, What::Opened),
-            event(2, What::Withheld("saslStart".to_string())),
-            event(3, What::Request { id: -1, flags: 2, sections: vec![0, 5, 0, 0, 0, 0] }),
-            event(u64::MAX, What::Reply { id: 9, to: -1, flags: 0, sections: vec![] }),
-            event(4, What::Closed),
-            event(5, What::End(String::new())),
+            event(1, EventKind::Opened),
+            event(2, EventKind::Withheld("saslStart".to_string())),
+            event(3, EventKind::Request { id: -1, flags: 2, sections: vec![0, 5, 0, 0, 0, 0] }),
+            event(u64::MAX, EventKind::Reply { id: 9, to: -1, flags: 0, sections: vec![] }),
+            event(4, EventKind::Closed),
+            event(5, EventKind::End(String::new())),
         ]
     }
 
@@ -300,7 +300,7 @@ mod tests {
         out
     }
 
-    fn read(bytes: &[u8]) -> (Vec<Event>, Option<Broken>) {
+    fn read(bytes: &[u8]) -> (Vec<Event>, Option<ReadError>) {
         let mut reader = match Reader::open(bytes) {
             Ok(reader) => reader,
             Err(broken) => return (Vec::new(), Some(broken)),

@@ -1,6 +1,6 @@
 //! Recordings of the traffic between an application and a server, in a file, and their replay.
 //!
-//! A [`Recorder`] is a proxy between the two. Each connection is a [`passage`], which forwards every frame unchanged. A
+//! A [`Recorder`] is a proxy between the two. Each connection is a [`proxy`], which forwards every frame unchanged. A
 //! copy of the frame, unpacked ([`message`]) and without secrets ([`redact`]), goes to a thread that writes the file
 //! ([`format`]). Only answers to hello are changed ([`upstream`]), which keeps drivers on the recorder.
 //!
@@ -14,8 +14,8 @@ pub mod format;
 mod mapping;
 mod message;
 mod order;
-mod passage;
 mod player;
+mod proxy;
 mod record;
 mod redact;
 mod script;

@@ -16,7 +16,7 @@ use wire::uri::ConnectionString;
 const REACH: Duration = Duration::from_secs(10);
 
 /// Timeout of an answer, in addition to ten times the recorded time.
-const PATIENCE: Duration = Duration::from_secs(30);
+const REPLY_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Delay beyond which a request counts as late.
 const LATE: Duration = Duration::from_millis(1);
@@ -261,12 +261,12 @@ impl Play<'_> {
             error_differs: None,
             answer_differs: None,
         };
-        let patience = what.reply.as_ref().map_or(0, |reply| reply.at.saturating_sub(what.at));
-        let patience = PATIENCE + Duration::from_micros(patience) * 10;
+        let timeout = what.reply.as_ref().map_or(0, |reply| reply.at.saturating_sub(what.at));
+        let timeout = REPLY_TIMEOUT + Duration::from_micros(timeout) * 10;
         let mut attempt = || -> Result<(), String> {
             let client = self.open(client)?;
             let sent = Instant::now();
-            client.set_deadline(sent + patience);
+            client.set_deadline(sent + timeout);
             client.send(what.flags & MORE_TO_COME, &sections).map_err(|error| error.to_string())?;
             let Some(reply) = &what.reply else {
                 observation.latency = sent.elapsed();

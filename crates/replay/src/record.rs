@@ -5,8 +5,8 @@
 //! Recording ends at the size limit, at a write error, and when the disk falls too far behind: the write queue is
 //! bounded. Each reason is reported once, and the traffic continues.
 
-use super::format::{Event, What, begin, encode};
-use super::passage::{Shared, pass};
+use super::format::{Event, EventKind, begin, encode};
+use super::proxy::{Shared, pass};
 use super::redact::Redactor;
 use super::upstream::Upstream;
 use base::bson::{Builder, DocumentBuf};
@@ -201,7 +201,7 @@ impl Sink {
     }
 
     /// Records an event with the present time.
-    pub(super) fn take(&self, connection: u32, what: What) {
+    pub(super) fn take(&self, connection: u32, what: EventKind) {
         let sender = self.sender.lock().unwrap_or_else(PoisonError::into_inner);
         let Some(sender) = sender.as_ref().filter(|_| !self.is_stopped()) else { return };
         // Under the lock, so that times in the file never decrease.
@@ -265,7 +265,7 @@ impl Writer {
         };
         self.state.stopped.store(true, Relaxed);
         let mut last = Vec::new();
-        let what = What::End(why.clone().unwrap_or_default());
+        let what = EventKind::End(why.clone().unwrap_or_default());
         encode(&Event { connection: 0, at: elapsed(self.began), what }, &mut last);
         let ended = self.out.write_all(&last).and_then(|()| self.out.flush());
         let why = why.or(ended.err().map(|error| format!("it can't be written: {error}")));
@@ -288,7 +288,7 @@ mod tests {
     use crate::format::Reader;
     use crate::tests::Scratch;
 
-    fn whats(path: &Path) -> Vec<What> {
+    fn whats(path: &Path) -> Vec<EventKind> {
         let mut reader = Reader::open(File::open(path).unwrap()).unwrap();
         std::iter::from_fn(|| reader.next_event().unwrap()).map(|event| event.what).collect()
     }
@@ -298,12 +298,12 @@ mod tests {
         let scratch = Scratch::new("sink-order");
         let path = scratch.path().join("r");
         let sink = Sink::create(&path, &DocumentBuf::empty(), 10_000).unwrap();
-        sink.take(1, What::Opened);
-        sink.take(1, What::Closed);
+        sink.take(1, EventKind::Opened);
+        sink.take(1, EventKind::Closed);
         let written = sink.finish();
         assert_eq!((written.events, written.why), (2, None));
         assert_eq!(written.bytes, std::fs::metadata(&path).unwrap().len());
-        assert_eq!(whats(&path), [What::Opened, What::Closed, What::End(String::new())]);
+        assert_eq!(whats(&path), [EventKind::Opened, EventKind::Closed, EventKind::End(String::new())]);
         assert!(Sink::create(&path, &DocumentBuf::empty(), 10_000).is_err(), "what is there stays");
     }
 
@@ -313,13 +313,13 @@ mod tests {
         let path = scratch.path().join("r");
         let sink = Sink::create(&path, &DocumentBuf::empty(), 2000).unwrap();
         for _ in 0..100 {
-            sink.take(1, What::Withheld("x".repeat(100)));
+            sink.take(1, EventKind::Withheld("x".repeat(100)));
         }
         let written = sink.finish();
         assert!(written.bytes <= 2000 && written.why.unwrap().contains("size"));
         let whats = whats(&path);
         assert!(
-            whats.len() > 10 && matches!(whats.last(), Some(What::End(why)) if why.contains("2000")),
+            whats.len() > 10 && matches!(whats.last(), Some(EventKind::End(why)) if why.contains("2000")),
             "{whats:?}"
         );
     }

@@ -2,7 +2,7 @@
 
 use super::order::overlapping;
 use super::tally::shape_of;
-use crate::format::{Broken, Event, Reader, What};
+use crate::format::{Event, EventKind, ReadError, Reader};
 use crate::message::{EXHAUST_ALLOWED, MORE_TO_COME, Parts};
 use crate::redact::look;
 use base::bson::{DocumentBuf, Value};
@@ -114,7 +114,7 @@ impl Script {
         let mut ended = false;
         loop {
             match reader.next_event() {
-                Ok(Some(Event { what: What::End(why), at, .. })) => {
+                Ok(Some(Event { what: EventKind::End(why), at, .. })) => {
                     ended = true;
                     building.script.length = at;
                     if !why.is_empty() {
@@ -126,7 +126,7 @@ impl Script {
                 }
                 Ok(Some(event)) => building.take(event)?,
                 Ok(None) => break,
-                Err(Broken::CutShort) => break,
+                Err(ReadError::CutShort) => break,
                 Err(broken) => return Err(broken.to_string()),
             }
         }
@@ -182,15 +182,15 @@ impl Building {
             self.script.connections.len() - 1
         });
         match what {
-            What::Header(_) | What::Opened | What::End(_) => {}
-            What::Closed => self.script.connections[place].closed = at,
-            What::Withheld(command) => self.leave_out(command, "not recorded"),
-            What::Request { id, flags, sections } => {
+            EventKind::Header(_) | EventKind::Opened | EventKind::End(_) => {}
+            EventKind::Closed => self.script.connections[place].closed = at,
+            EventKind::Withheld(command) => self.leave_out(command, "not recorded"),
+            EventKind::Request { id, flags, sections } => {
                 if let Some(exchange) = self.request(at, flags, sections)? {
                     self.add(place, exchange, (flags & MORE_TO_COME == 0).then_some((connection, id)));
                 }
             }
-            What::Reply { id, to, flags, sections } => {
+            EventKind::Reply { id, to, flags, sections } => {
                 let Some(exchange) = self.waiting.remove(&(connection, to)) else { return Ok(()) };
                 let document = Parts::read(&sections).ok_or("an answer in it is no message")?.body.to_owned();
                 self.reply(exchange, at, document);

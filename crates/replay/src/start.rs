@@ -9,7 +9,7 @@ use wire::client::Client;
 use wire::uri::ConnectionString;
 
 /// Timeout of one command: an index build may take long.
-const PATIENCE: Duration = Duration::from_secs(3600);
+const REPLY_TIMEOUT: Duration = Duration::from_secs(3600);
 
 /// Largest number of documents in one insert. A server's batch has at most 16 MB.
 const BATCH: i32 = 10_000;
@@ -23,7 +23,7 @@ pub fn copy(
     to: &ConnectionString,
     databases: &BTreeSet<String>,
 ) -> Result<(), String> {
-    let connect = |uri| Client::connect(&choose(uri)?.host, uri, Instant::now() + PATIENCE);
+    let connect = |uri| Client::connect(&choose(uri)?.host, uri, Instant::now() + REPLY_TIMEOUT);
     let (mut source, mut sink) = (connect(from)?, connect(to)?);
     for database in databases {
         Copying { source: &mut source, sink: &mut sink, database }.database()?;
@@ -45,7 +45,7 @@ fn run(
     (name, value): (&str, &str),
     more: impl FnOnce(&mut Builder),
 ) -> Result<DocumentBuf, String> {
-    client.set_deadline(Instant::now() + PATIENCE);
+    client.set_deadline(Instant::now() + REPLY_TIMEOUT);
     let mut command = Builder::new();
     match value {
         "" => command.append(FieldName::known(name), 1),
@@ -115,7 +115,7 @@ impl Copying<'_> {
                 return Ok(());
             }
             let collection = namespace.split_once('.').map_or("", |(_, collection)| collection);
-            self.source.set_deadline(Instant::now() + PATIENCE);
+            self.source.set_deadline(Instant::now() + REPLY_TIMEOUT);
             let mut next = Builder::new();
             next.append(c"getMore", id).append(c"collection", collection).append(c"$db", self.database);
             reply = self.source.command(&next.finish())?;

@@ -14,7 +14,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use nix::time::{ClockId, clock_gettime};
-use storage::store::{Beside, Change, Commits, Counts, Expect, Local, LogOptions, ReadViews};
+use storage::store::{Change, Commits, Counts, Expect, Local, LogOptions, ReadViews, SideEffect};
 use storage::{Batch, DiskEngine, DiskOptions, Engine, Ident, Key, MemoryEngine, Result, Value};
 
 const RECORDS: Ident = Ident(1);
@@ -56,7 +56,7 @@ fn insert(number: u64, document: &Value, counts: &Arc<Counts>, logged: bool) -> 
     let mut change = Change::default();
     change.expect.push(Expect::Value { ident: IDS, key: id(number), value: None });
     put(&mut change.batch, number, document);
-    change.beside.push(Beside::Count { counts: counts.clone(), records: 1, bytes: 500 });
+    change.beside.push(SideEffect::Count { counts: counts.clone(), records: 1, bytes: 500 });
     if logged {
         change.log.push((0, document.clone()));
     }
@@ -80,7 +80,7 @@ fn measure(
         store.wait_for_room(&mut || true)?;
         let change = insert(number, &document, &counts, logged);
         if views {
-            view = Some(store.sight());
+            view = Some(store.read_view());
         }
         let before = cpu();
         let outcome = store.commit(change)?;

@@ -221,20 +221,20 @@ impl From<Arc<[u8]>> for Value {
 /// A value borrowed from a cursor: the engine's own value, or bytes within a page, which must be
 /// copied to be kept.
 #[derive(Clone, Copy)]
-pub enum Lent<'a> {
+pub enum ValueRef<'a> {
     /// The engine's own value, cheap to keep.
     Value(&'a Value),
     /// A part of a larger buffer.
     Bytes(&'a [u8]),
 }
 
-impl Lent<'_> {
+impl ValueRef<'_> {
     /// Returns an owned value.
     #[inline]
     pub fn to_value(self) -> Value {
         match self {
-            Lent::Value(value) => value.clone(),
-            Lent::Bytes(bytes) => Value::from(bytes),
+            ValueRef::Value(value) => value.clone(),
+            ValueRef::Bytes(bytes) => Value::from(bytes),
         }
     }
 
@@ -242,31 +242,31 @@ impl Lent<'_> {
     #[inline]
     pub fn to_shared(self) -> Arc<[u8]> {
         match self {
-            Lent::Value(value) => value.to_shared(),
-            Lent::Bytes(bytes) => Arc::from(bytes),
+            ValueRef::Value(value) => value.to_shared(),
+            ValueRef::Bytes(bytes) => Arc::from(bytes),
         }
     }
 }
 
-impl Deref for Lent<'_> {
+impl Deref for ValueRef<'_> {
     type Target = [u8];
 
     #[inline]
     fn deref(&self) -> &[u8] {
         match self {
-            Lent::Value(value) => value,
-            Lent::Bytes(bytes) => bytes,
+            ValueRef::Value(value) => value,
+            ValueRef::Bytes(bytes) => bytes,
         }
     }
 }
 
-impl PartialEq for Lent<'_> {
+impl PartialEq for ValueRef<'_> {
     fn eq(&self, other: &Self) -> bool {
         **self == **other
     }
 }
 
-impl fmt::Debug for Lent<'_> {
+impl fmt::Debug for ValueRef<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}", Text(self))
     }

@@ -5,7 +5,7 @@
 //!    state (`state.rs`): persistent trees of the changes since the checkpoint, above the base.
 //! 2. A reader takes an immutable state and looks in up to three layers: changes, changes that a
 //!    checkpoint is writing, base (`state.rs`, `cursor.rs`, `base.rs`).
-//! 3. When the changes have grown, the keeper (`keeper.rs`) freezes them and writes them atomically
+//! 3. When the changes have grown, the keeper (`checkpointer.rs`) freezes them and writes them atomically
 //!    to the base (`checkpoint.rs`), a file of pages. The journal before them is then unused.
 //! 4. Opening reads the position of the base and replays the later journal in chunks
 //!    (`recovery.rs`, `reader.rs`).
@@ -20,13 +20,13 @@ mod archive;
 mod backup;
 mod base;
 mod checkpoint;
+mod checkpointer;
 mod control;
 mod core;
 mod cursor;
 mod directory;
 mod files;
 mod journal;
-mod keeper;
 mod latency;
 mod mark;
 mod ownership;
@@ -38,7 +38,7 @@ mod state;
 mod swap;
 #[cfg(test)]
 mod tests;
-mod unwritten;
+mod write_buffer;
 
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
@@ -51,17 +51,17 @@ use std::time::Duration;
 use parking_lot::Mutex;
 
 use crate::{
-    Awaited, Backup, Batch, Curve, Durability, End, Engine, Error, Journaling, Position, Reads, Result,
+    Backup, Batch, Curve, Durability, End, Engine, Error, JournalWait, Journaling, Position, Reads, Result,
     Since, Snapshot, Span, Statistics, WorkingSet, threads,
 };
 use archive::Archive;
-use backup::{Changes, Source, Trail};
+use backup::{Changes, FrameStream, Source};
 use base::Base;
+use checkpointer::Checkpointer;
 use control::Control;
 use core::{Bounds, Core};
 use directory::Directory;
 use journal::{Journal, Segments};
-use keeper::Keeper;
 use reader::Reader;
 use reuse::Reuse;
 use state::State;
@@ -70,7 +70,7 @@ pub use archive::ArchiveOptions;
 pub use backup::{BackupDirectory, Part, PartWriter, Restore, Restored, restore};
 #[cfg(any(test, debug_assertions, feature = "testing"))]
 pub(crate) use base::{entries, framed};
-pub use directory::Still;
+pub use directory::ReadOnlyEngine;
 pub use files::{BLOCK, File, Files, SystemFiles};
 #[cfg(any(test, debug_assertions, feature = "testing"))]
 pub(crate) use journal::SEGMENT_HEADER_BYTES;
@@ -241,8 +241,8 @@ impl DiskEngine {
     }
 
     fn start(&self, next_table: u64, interval: Duration) -> Result<()> {
-        let keeper = Keeper::new(Arc::clone(&self.core), next_table, self.archive.lock().clone());
-        self.spawn("storage-keeper", move || keeper.run())?;
+        let checkpointer = Checkpointer::new(Arc::clone(&self.core), next_table, self.archive.lock().clone());
+        self.spawn("storage-keeper", move || checkpointer.run())?;
         let interval = (self.durability != Durability::None).then_some(interval);
         let (core, asked) = (Arc::clone(&self.core), Arc::downgrade(&self.core));
         self.core.journal.when_left(Arc::new(move || {
@@ -268,7 +268,7 @@ impl DiskEngine {
         self.core.stop_flushing();
         let synced = self.core.journal.sync();
         self.core.control.close();
-        self.core.desk.close();
+        self.core.checkpoint_queue.close();
         for thread in std::mem::take(&mut *self.threads.lock()) {
             // A panicked thread has already reported its error.
             let _ = thread.join();
@@ -296,8 +296,8 @@ fn of_state(
     let mut why = None;
     if let Some(since) = since {
         match changes(segments, archive, since, end.position)? {
-            Ok(trail) => {
-                let changes = Changes { trail, end: end.position };
+            Ok(frame_stream) => {
+                let changes = Changes { frame_stream, end: end.position };
                 return Ok(Backup::changes(Box::new(changes), since, end));
             }
             Err(reason) => why = Some(reason),
@@ -313,7 +313,7 @@ fn changes(
     archive: Option<&Path>,
     since: Since,
     end: u64,
-) -> Result<std::result::Result<Trail, String>> {
+) -> Result<std::result::Result<FrameStream, String>> {
     if since.id != segments.id {
         return Ok(Err("the earlier backup is of another data directory".to_string()));
     }
@@ -339,7 +339,7 @@ fn changes(
         let what = format!("the journal from commit {} on has not been kept", since.position + 1);
         return Ok(Err(what));
     }
-    Ok(Ok(Trail::new(Arc::clone(&segments.files), sources, since.position)))
+    Ok(Ok(FrameStream::new(Arc::clone(&segments.files), sources, since.position)))
 }
 
 impl Drop for DiskEngine {
@@ -366,8 +366,8 @@ impl Engine for DiskEngine {
         self.core.commit(batch)
     }
 
-    fn wait_for_room(&self, go_on: &mut dyn FnMut() -> bool) -> Result<()> {
-        self.core.wait_for_room(go_on)
+    fn wait_for_room(&self, should_continue: &mut dyn FnMut() -> bool) -> Result<()> {
+        self.core.wait_for_room(should_continue)
     }
 
     fn latest_time(&self) -> u64 {
@@ -445,21 +445,21 @@ impl Journaling for DiskEngine {
     fn wait_journaled(&self, position: Position) -> Result<()> {
         let result = self.core.journal.wait(position.0);
         if result.is_err() {
-            self.core.desk.order();
+            self.core.checkpoint_queue.order();
         }
         result
     }
 
-    fn await_journaled(&self, position: Position, waker: &Waker) -> Awaited {
+    fn await_journaled(&self, position: Position, waker: &Waker) -> JournalWait {
         self.core.journal.await_sync(position.0, waker)
     }
 
     fn checkpoint(&self) -> Result<()> {
-        self.core.desk.order_and_wait()
+        self.core.checkpoint_queue.order_and_wait()
     }
 
     fn checkpoint_after(&self, longest: Option<Duration>) {
-        self.core.desk.set_longest(longest);
+        self.core.checkpoint_queue.set_longest(longest);
     }
 
     fn sync_every(&self, interval: Duration) {

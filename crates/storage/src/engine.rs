@@ -1,8 +1,9 @@
 //! The traits of an engine: atomic batches, consistent snapshots, durability.
 //!
-//! An engine holds any number of ordered trees, each with a number. Trees are cheap: one per collection and one
-//! per index, created and dropped within ordinary batches. All calls are synchronous. Many threads may call at once. [`crate::testing::Checked`] asserts what the traits promise, and
-//! `crate::testing::check_engine` is the suite that every engine passes.
+//! An engine holds any number of ordered trees, each with a number. Trees are cheap: one per collection and one per
+//! index, created and dropped within ordinary batches. All calls are synchronous. Many threads may call at once.
+//! [`crate::testing::Checked`] asserts what the traits promise, and `crate::testing::check_engine` is the suite that
+//! every engine passes.
 
 mod backup;
 mod differences;
@@ -16,7 +17,7 @@ pub use differences::{Difference, Differences};
 pub(crate) use differences::{alike, merged};
 pub use remote::{Hints, IsWanted, Ranges, RemoteHints};
 pub use snapshot::{Cursor, Damage, Snapshot};
-pub use statistics::{ArchiveCounts, Awaited, Durability, SYNC_SPANS, Statistics};
+pub use statistics::{ArchiveCounts, Durability, JournalWait, SYNC_SPANS, Statistics};
 
 use crate::{Batch, Error, Position, Result, WorkingSet};
 use std::sync::Arc;
@@ -42,9 +43,9 @@ pub trait Engine: Journaling {
     /// Waits until a commit has room. Call it before a commit, without locks. It slows writers down to the speed at
     /// which the engine writes changes to its files.
     ///
-    /// Calls `go_on` at least every 10 ms. Returns `Ok` once that returns false; the caller knows the reason. Fails
-    /// with `Full` if only a user can make room, with the error of the files, and with `Closed`.
-    fn wait_for_room(&self, go_on: &mut dyn FnMut() -> bool) -> Result<()>;
+    /// Calls `should_continue` at least every 10 ms. Returns `Ok` once that returns false; the caller knows the reason.
+    /// Fails with `Full` if only a user can make room, with the error of the files, and with `Closed`.
+    fn wait_for_room(&self, should_continue: &mut dyn FnMut() -> bool) -> Result<()>;
 
     /// The greatest time of any committed batch ([`Batch::set_time`]), also from before a restart or a crash; 0 if no
     /// batch had a time.
@@ -85,11 +86,11 @@ pub trait Journaling: Send + Sync {
     /// [`wait_journaled`](Self::wait_journaled) for a request that holds no thread: what it must do until everything
     /// up to `position` survives a crash. If another thread syncs, that thread calls the waker when it is done, also
     /// after a failure. The request then calls this again.
-    fn await_journaled(&self, position: Position, waker: &Waker) -> Awaited {
+    fn await_journaled(&self, position: Position, waker: &Waker) -> JournalWait {
         let _ = waker;
         match self.durable() >= position {
-            true => Awaited::There,
-            false => Awaited::Yours,
+            true => JournalWait::Satisfied,
+            false => JournalWait::SyncNeeded,
         }
     }
 
@@ -128,7 +129,8 @@ pub trait Journaling: Send + Sync {
     fn has_journal(&self) -> bool;
 }
 
-/// An engine that passes on what it does not do itself. Its methods are those of [`Engine`] and [`Journaling`] that wrappers change.
+/// An engine that passes on what it does not do itself. Its methods are those of [`Engine`] and [`Journaling`] that
+/// wrappers change.
 pub trait Wrapper: Send + Sync {
     /// Type of the engine beneath.
     type Beneath: Engine + ?Sized;
@@ -147,8 +149,8 @@ pub trait Wrapper: Send + Sync {
     }
 
     /// See [`Engine::wait_for_room`].
-    fn wait_for_room(&self, go_on: &mut dyn FnMut() -> bool) -> Result<()> {
-        self.beneath().wait_for_room(go_on)
+    fn wait_for_room(&self, should_continue: &mut dyn FnMut() -> bool) -> Result<()> {
+        self.beneath().wait_for_room(should_continue)
     }
 
     /// See [`Engine::latest_time`].
@@ -194,8 +196,8 @@ impl<W: Wrapper> Engine for W {
         Wrapper::commit(self, batch)
     }
 
-    fn wait_for_room(&self, go_on: &mut dyn FnMut() -> bool) -> Result<()> {
-        Wrapper::wait_for_room(self, go_on)
+    fn wait_for_room(&self, should_continue: &mut dyn FnMut() -> bool) -> Result<()> {
+        Wrapper::wait_for_room(self, should_continue)
     }
 
     fn latest_time(&self) -> u64 {
@@ -224,7 +226,7 @@ impl<W: Wrapper> Journaling for W {
         Wrapper::wait_journaled(self, position)
     }
 
-    fn await_journaled(&self, position: Position, waker: &Waker) -> Awaited {
+    fn await_journaled(&self, position: Position, waker: &Waker) -> JournalWait {
         self.beneath().await_journaled(position, waker)
     }
 

@@ -30,14 +30,14 @@ pub enum Error {
     /// No space left, on the device or under a configured limit. Free some, then retry.
     Full(String),
     /// The catalog is newer than the view of the read, so its plan is invalid. Begin again with a
-    /// new [`sight`](crate::store::Store::sight).
+    /// new [`read_view`](crate::store::Store::read_view).
     CatalogChanged,
     /// A remote engine cannot be reached now. Retry later.
     Unavailable(String),
     /// The requested state is no longer stored.
     SnapshotTooOld,
-    /// The caller's wait has ended: see [`patience`](crate::patience).
-    GivenUp(crate::patience::Reason),
+    /// The caller's wait has ended: see [`cancellation`](crate::cancellation).
+    Interrupted(crate::cancellation::Reason),
     /// The engine has been closed permanently.
     Closed,
     /// A tree does not exist: an error in the calling code.
@@ -58,7 +58,7 @@ impl fmt::Display for Error {
             Error::CatalogChanged => write!(f, "the catalog has changed"),
             Error::Unavailable(what) => write!(f, "the storage engine is unavailable: {what}"),
             Error::SnapshotTooOld => write!(f, "the state that was to be read is gone"),
-            Error::GivenUp(_) => write!(f, "nobody waits for it any longer"),
+            Error::Interrupted(_) => write!(f, "nobody waits for it any longer"),
             Error::Closed => write!(f, "the storage engine is closed"),
             Error::NoSuchIdent(ident) => write!(f, "no tree has the number {}", ident.0),
             Error::IdentExists(ident) => write!(f, "a tree with the number {} exists already", ident.0),

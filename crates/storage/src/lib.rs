@@ -12,6 +12,7 @@
 
 mod batch;
 mod bytes;
+pub mod cancellation;
 pub mod cpu_slice;
 pub mod disk;
 mod engine;
@@ -19,7 +20,6 @@ mod error;
 pub mod memory;
 pub mod mutants;
 mod overlay;
-pub mod patience;
 mod record;
 pub mod store;
 pub mod sync;
@@ -31,14 +31,14 @@ mod tree;
 mod working_set;
 
 pub use batch::{Batch, Op};
-pub use bytes::{Key, Lent, Value};
+pub use bytes::{Key, Value, ValueRef};
 pub use disk::{
-    ArchiveOptions, BackupDirectory, Compression, DiskEngine, DiskOptions, Lost, Part, PartWriter, Restore,
-    Restored, Salvage, Still, restore,
+    ArchiveOptions, BackupDirectory, Compression, DiskEngine, DiskOptions, Lost, Part, PartWriter,
+    ReadOnlyEngine, Restore, Restored, Salvage, restore,
 };
 pub use engine::{
-    ArchiveCounts, Awaited, Backup, Cursor, Damage, Difference, Differences, Durability, End, Engine, Hints,
-    IsWanted, Journaling, Kind, Ranges, RemoteHints, SYNC_SPANS, Since, Snapshot, Statistics, Wrapper,
+    ArchiveCounts, Backup, Cursor, Damage, Difference, Differences, Durability, End, Engine, Hints, IsWanted,
+    JournalWait, Journaling, Kind, Ranges, RemoteHints, SYNC_SPANS, Since, Snapshot, Statistics, Wrapper,
 };
 pub use error::{Error, Result};
 pub use memory::MemoryEngine;

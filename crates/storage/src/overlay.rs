@@ -6,7 +6,8 @@
 use crate::memory::{Ahead, Tree};
 use crate::mutant;
 use crate::{
-    Batch, Cursor, Direction, Error, Hints, Ident, Key, Lent, Op, Range, RemoteHints, Result, Snapshot, Value,
+    Batch, Cursor, Direction, Error, Hints, Ident, Key, Op, Range, RemoteHints, Result, Snapshot, Value,
+    ValueRef,
 };
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
@@ -299,7 +300,7 @@ impl OverlayCursor {
 }
 
 impl Cursor for OverlayCursor {
-    fn next(&mut self) -> Result<Option<(&[u8], Lent<'_>)>> {
+    fn next(&mut self) -> Result<Option<(&[u8], ValueRef<'_>)>> {
         loop {
             self.look_ahead()?;
             let order = match (self.above.key(), &self.below_next) {
@@ -312,7 +313,7 @@ impl Cursor for OverlayCursor {
                 if let Some((key, value, brought)) = self.below_next.take() {
                     self.record = self.changed(&key, &value, brought);
                     (self.key, self.value) = (key, value);
-                    return Ok(Some((&*self.key, Lent::Value(&self.value))));
+                    return Ok(Some((&*self.key, ValueRef::Value(&self.value))));
                 }
                 continue;
             }
@@ -322,7 +323,7 @@ impl Cursor for OverlayCursor {
             if let Some((key, Some(value))) = self.above.take() {
                 self.record = None;
                 (self.key, self.value) = (key, value);
-                return Ok(Some((&*self.key, Lent::Value(&self.value))));
+                return Ok(Some((&*self.key, ValueRef::Value(&self.value))));
             }
         }
     }

@@ -1,11 +1,11 @@
 //! The store below a database: changes are prepared without a lock and committed conditionally.
 //!
-//! A statement reads on a [`Sight`] and computes a [`Change`]: expectations of the present state, and a batch that
+//! A statement reads on a [`ReadView`] and computes a [`Change`]: expectations of the present state, and a batch that
 //! is applied if all of them hold. [`Commits::commit`] checks and applies in one step, or refuses and changes
 //! nothing. A refused statement reads again. So no statement blocks another while it works.
 //!
-//! A transaction of many statements is an [`Owner`]. It [claims](Intents::claim) each key before it changes the key.
-//! No other change to a claimed key is admitted until the owner [releases](Intents::release) its claims.
+//! A transaction of many statements is a [`TransactionId`]. It [claims](Intents::claim) each key before it changes the
+//! key. No other change to a claimed key is admitted until the owner [releases](Intents::release) its claims.
 //!
 //! [`Local`] is the store of a single process: an engine and a lock. A store knows bytes only, as the engines do.
 //! `storage::testing::check_store` is the contract of these traits as a suite, which every store passes.
@@ -26,10 +26,10 @@ use smallvec::SmallVec;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 
-/// A view: a consistent state of all data, and its catalog generation. See [`Store::sight`] for
+/// A view: a consistent state of all data, and its catalog generation. See [`Store::read_view`] for
 /// shared stores.
 #[derive(Clone)]
-pub struct Sight {
+pub struct ReadView {
     /// The data.
     pub snapshot: Arc<dyn Snapshot>,
     /// Number of catalog changes up to this state.
@@ -38,7 +38,7 @@ pub struct Sight {
 
 /// Transaction id in the store.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Owner(pub u64);
+pub struct TransactionId(pub u64);
 
 /// A condition that must hold at the moment of a commit.
 #[derive(Debug, Clone, PartialEq)]
@@ -80,18 +80,18 @@ pub enum Expect {
 
 /// A claim of a transaction.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub enum Claim {
+pub enum WriteIntent {
     /// A key, existing or missing.
     Key(Ident, Key),
     /// All keys that consist of these bytes and eight more, as in [`Expect::NoneUnder`].
     Under(Ident, Key),
 }
 
-impl Claim {
+impl WriteIntent {
     /// Returns the tree, and the key or the prefix of keys.
     pub fn place(&self) -> (Ident, &Key) {
         match self {
-            Claim::Key(ident, key) | Claim::Under(ident, key) => (*ident, key),
+            WriteIntent::Key(ident, key) | WriteIntent::Under(ident, key) => (*ident, key),
         }
     }
 
@@ -99,18 +99,18 @@ impl Claim {
     /// state.
     ///
     /// Errors: read errors.
-    pub fn compare(&self, sight: &dyn Snapshot, present: &dyn Snapshot) -> Result<(bool, bool)> {
+    pub fn compare(&self, read_view: &dyn Snapshot, present: &dyn Snapshot) -> Result<(bool, bool)> {
         let value = |of: &dyn Snapshot, ident: Ident, key: &Key| match of.contains(ident)? {
             true => of.get(ident, key),
             false => Ok(None),
         };
         match self {
-            Claim::Key(ident, key) => {
-                let there = value(sight, *ident, key)?;
+            WriteIntent::Key(ident, key) => {
+                let there = value(read_view, *ident, key)?;
                 Ok((there.is_some(), same(&there, &value(present, *ident, key)?)))
             }
-            Claim::Under(ident, prefix) => {
-                let there = under(sight, *ident, prefix)?;
+            WriteIntent::Under(ident, prefix) => {
+                let there = under(read_view, *ident, prefix)?;
                 Ok((!there.is_empty(), there == under(present, *ident, prefix)?))
             }
         }
@@ -188,7 +188,7 @@ pub struct Counts {
 
 /// An effect of a commit besides its batch.
 #[derive(Debug, Clone)]
-pub enum Beside {
+pub enum SideEffect {
     /// Adds to running counts.
     Count {
         /// The counts.
@@ -217,7 +217,7 @@ pub struct Change {
     /// stores of one process support them.
     pub stamped: Vec<(Ident, Key, Value)>,
     /// Effects at the moment of the commit.
-    pub beside: SmallVec<[Beside; 1]>,
+    pub beside: SmallVec<[SideEffect; 1]>,
     /// Parts of the log entry, by number, if a log is kept.
     pub log: Vec<(u32, Value)>,
     /// Number of times that the commit takes; the last is its own. Zero means one.
@@ -225,7 +225,7 @@ pub struct Change {
     /// Earliest time of the commit, from the clock.
     pub earliest: u64,
     /// The committing transaction. Its own claims do not conflict.
-    pub owner: Option<Owner>,
+    pub owner: Option<TransactionId>,
 }
 
 /// Members that must have a commit before its write is acknowledged: the write concern.
@@ -241,11 +241,11 @@ pub enum Acknowledged {
 
 /// Result of a wait for acknowledgement.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Reached {
+pub enum WriteConcernStatus {
     /// The members have the commit.
-    There,
+    Satisfied,
     /// The caller ended the wait.
-    GaveUp,
+    Interrupted,
     /// The wait was cancelled on the database server, with this message. The members may or may not
     /// have the commit.
     Cancelled(String),
@@ -276,27 +276,27 @@ pub struct StandbyRead {
     /// The time that the standby must have reached.
     pub after: Option<u64>,
     /// The members that may serve the read.
-    pub among: Among,
+    pub preference: MemberPreference,
 }
 
 /// Members that may answer a read.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub enum Among {
+pub enum MemberPreference {
     /// Secondaries.
     #[default]
-    Others,
+    Secondary,
     /// Secondaries, or the primary if no secondary is available.
-    OthersFirst,
+    SecondaryPreferred,
     /// All members with a similar distance to the nearest, in turn.
     Nearest,
     /// The primary, or secondaries without a primary.
-    WriterFirst,
+    PrimaryPreferred,
 }
 
-impl Among {
+impl MemberPreference {
     /// Returns true if the primary may answer.
-    pub fn writer_will_do(self) -> bool {
-        self != Among::Others
+    pub fn allows_primary(self) -> bool {
+        self != MemberPreference::Secondary
     }
 }
 
@@ -312,11 +312,11 @@ pub struct Written {
 
 /// Reason for the refusal of a change.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Refusal {
+pub enum CommitError {
     /// The expectation of this number does not hold.
     Expectation(usize),
     /// A transaction has claimed a key of the change, or relies on a tree that the change drops.
-    Claimed(Owner),
+    IntentConflict(TransactionId),
     /// A key to claim has changed since the transaction's view.
     Changed,
     /// Commits are locked, as by fsync.
@@ -324,7 +324,7 @@ pub enum Refusal {
 }
 
 /// Result of a change: the commit, or the reason and the returned change.
-pub type Outcome = std::result::Result<Written, (Refusal, Change)>;
+pub type CommitResult = std::result::Result<Written, (CommitError, Change)>;
 
 /// The place of documents and indexes, for one process or for several. Everything that all users of a store must agree
 /// on comes from here: numbers, counts, times, the generation of the catalog.
@@ -335,33 +335,33 @@ pub trait Store: ReadViews + Commits + Intents + Replication + Counters + IndexB
 
 /// Consistent states to read, each with its catalog and its time. A state never changes after its first read.
 pub trait ReadViews: Send + Sync {
-    /// The state after the latest commit. The call makes no round trip: the first read of a remote store's sight takes
+    /// The state after the latest commit. The call makes no round trip: the first read of a remote store's view takes
     /// the state of that moment.
     ///
-    /// A remote store does not know yet if another process has changed the catalog. The sight has the
-    /// [`known_generation`](Self::known_generation). If that is not the latest, every read of the sight fails with
+    /// A remote store does not know yet if another process has changed the catalog. The view has the
+    /// [`known_generation`](Self::known_generation). If that is not the latest, every read of the view fails with
     /// [`CatalogChanged`](crate::Error::CatalogChanged). The store then knows the latest generation, and the caller
-    /// takes a new sight. A caller that reads nothing calls [`RemoteHints::confirm`](crate::RemoteHints::confirm).
-    fn sight(&self) -> Sight;
+    /// takes a new view. A caller that reads nothing calls [`RemoteHints::confirm`](crate::RemoteHints::confirm).
+    fn read_view(&self) -> ReadView;
 
     /// The number of catalog changes until now. A round trip if other processes may make them.
     fn generation(&self) -> u64;
 
     /// The number of catalog changes that this process knows without a round trip: from its own changes, from failed
     /// reads, from refused changes. `None` if [`generation`](Self::generation) makes no round trip, so that every
-    /// sight has the latest.
+    /// view has the latest.
     fn known_generation(&self) -> Option<u64> {
         None
     }
 
     /// The present state with the catalog and the time that belong to it. The call reads the state.
-    fn sight_with_time(&self, earliest: u64) -> (Sight, u64);
+    fn read_view_with_time(&self, earliest: u64) -> (ReadView, u64);
 
     /// The state of a standby with the catalog that belongs to it. Both may be older than what this process knows.
     /// `None` if there is no standby, or none has reached the time.
     ///
     /// Errors: those of a remote store.
-    fn standby_sight(&self, asked: StandbyRead) -> Result<Option<Sight>> {
+    fn standby_read_view(&self, asked: StandbyRead) -> Result<Option<ReadView>> {
         let _ = asked;
         Ok(None)
     }
@@ -372,22 +372,25 @@ pub trait Commits: Send + Sync {
     /// Checks the expectations of a change and applies it, or refuses it and changes nothing. Returns a refused change,
     /// since its expectations decide the error. After a refusal by a collection's generation the store knows the
     /// latest generation.
-    fn commit(&self, change: Change) -> Result<Outcome>;
+    fn commit(&self, change: Change) -> Result<CommitResult>;
 
-    /// Takes the commit lock for a short change of the catalog. `None` if `go_on` returned false while commits were
-    /// frozen.
+    /// Takes the commit lock for a short change of the catalog. `None` if `should_continue` returned false while
+    /// commits were frozen.
     ///
     /// Errors: the engine's, if there is no room.
-    fn lock<'a>(&'a self, go_on: &mut dyn FnMut() -> bool) -> Result<Option<Box<dyn Exclusive + 'a>>>;
+    fn lock<'a>(
+        &'a self,
+        should_continue: &mut dyn FnMut() -> bool,
+    ) -> Result<Option<Box<dyn Exclusive + 'a>>>;
 
     /// Whether commits are frozen or have no room.
     ///
     /// Errors: the engine's, if there is no room.
     fn must_wait(&self) -> Result<bool>;
 
-    /// Waits until a change probably finds room, or until `go_on` returns false, which it calls at least every ten
-    /// milliseconds.
-    fn wait_for_room(&self, go_on: &mut dyn FnMut() -> bool) -> Result<()>;
+    /// Waits until a change probably finds room, or until `should_continue` returns false, which it calls at least
+    /// every ten milliseconds.
+    fn wait_for_room(&self, should_continue: &mut dyn FnMut() -> bool) -> Result<()>;
 
     /// Whether the time to empty a tree is independent of its size. If not, that is true of dropping it.
     fn empties_at_once(&self) -> bool {
@@ -408,29 +411,29 @@ pub trait Commits: Send + Sync {
 pub trait Intents: Send + Sync {
     /// Begins a transaction: its unique number, and the present state with the catalog and the time that belong to it.
     /// It is open until [`release`](Self::release).
-    fn begin(&self, earliest: u64) -> (Owner, Sight, u64);
+    fn begin(&self, earliest: u64) -> (TransactionId, ReadView, u64);
 
-    /// Claims keys for a transaction with this sight. No other change to them is admitted until
+    /// Claims keys for a transaction with this view. No other change to them is admitted until
     /// [`release`](Self::release) or the transaction's commit. `held` are collections, by tree and generation, that
     /// must be unchanged and stay so.
     ///
-    /// Refuses and claims nothing: `Expectation` with the number of a changed collection, `Claimed` or `Changed` if
-    /// another transaction holds a key, `Changed` if a key has changed since the sight. A key that has its earlier
+    /// Refuses and claims nothing: `Expectation` with the number of a changed collection, `IntentConflict` or `Changed`
+    /// if another transaction holds a key, `Changed` if a key has changed since the view. A key that has its earlier
     /// value again counts as changed, as long as the store remembers.
     fn claim(
         &self,
-        owner: Owner,
-        keys: &[Claim],
+        owner: TransactionId,
+        keys: &[WriteIntent],
         held: &[(Ident, u64)],
-        sight: &dyn Snapshot,
-    ) -> Result<std::result::Result<(), Refusal>>;
+        read_view: &dyn Snapshot,
+    ) -> Result<std::result::Result<(), CommitError>>;
 
     /// Ends a transaction and its claims.
-    fn release(&self, owner: Owner);
+    fn release(&self, owner: TransactionId);
 
-    /// Waits until a transaction has released its claims. Calls `go_on` at least every ten milliseconds, and returns
-    /// once that returns false. May return earlier.
-    fn wait_released(&self, owner: Owner, go_on: &mut dyn FnMut() -> bool);
+    /// Waits until a transaction has released its claims. Calls `should_continue` at least every ten milliseconds, and
+    /// returns once that returns false. May return earlier.
+    fn wait_released(&self, owner: TransactionId, should_continue: &mut dyn FnMut() -> bool);
 }
 
 /// Durability of commits: in the journal, and on members. Positions and times grow with each commit.
@@ -439,7 +442,7 @@ pub trait Replication: Send + Sync {
     fn latest_position(&self) -> Position;
 
     /// A position at or after each commit that a snapshot or a time has shown before this call.
-    fn shown_position(&self) -> Position {
+    fn visible_position(&self) -> Position {
         self.latest_position()
     }
 
@@ -450,18 +453,18 @@ pub trait Replication: Send + Sync {
     /// [`Journaling::wait_journaled`](crate::Journaling::wait_journaled).
     fn wait_journaled(&self, position: Position) -> Result<()>;
 
-    /// Returns once the members have everything up to `position`, or once `go_on` returns false. A store with one member
-    /// waits for its journal, and `go_on` cannot end that wait.
+    /// Returns once the members have everything up to `position`, or once `should_continue` returns false. A store with
+    /// one member waits for its journal, and `should_continue` cannot end that wait.
     ///
     /// Errors: `Unavailable` if the commit may be lost.
     fn wait_acknowledged(
         &self,
         position: Position,
         by: Acknowledged,
-        go_on: &mut dyn FnMut() -> bool,
-    ) -> Result<Reached> {
-        let _ = (by, go_on);
-        self.wait_journaled(position).map(|()| Reached::There)
+        should_continue: &mut dyn FnMut() -> bool,
+    ) -> Result<WriteConcernStatus> {
+        let _ = (by, should_continue);
+        self.wait_journaled(position).map(|()| WriteConcernStatus::Satisfied)
     }
 
     /// The number of members that hold the data.
@@ -529,9 +532,9 @@ pub trait IndexBuilds: Send + Sync {
 pub trait ChangeLog: Replication {
     /// The present state, and the end of its log: all entries up to this time are in the state and survive a crash, and
     /// no later entry has an earlier time. At least `earliest` if no commit is under way.
-    fn log_sight(&self, earliest: u64) -> (Sight, u64);
+    fn log_read_view(&self, earliest: u64) -> (ReadView, u64);
 
-    /// The end of the log as in [`log_sight`](Self::log_sight), if the store knows it without a round trip.
+    /// The end of the log as in [`log_read_view`](Self::log_read_view), if the store knows it without a round trip.
     fn log_end(&self) -> Option<u64> {
         None
     }
@@ -543,10 +546,14 @@ pub trait ChangeLog: Replication {
         Ok(self.time(earliest))
     }
 
-    /// Calls `grown` each time that [`log_end`](Self::log_end) has advanced, as long as `anybody` returns true. Only a
-    /// store whose log other processes extend does so.
-    fn follow_log(&self, anybody: Arc<dyn Fn() -> bool + Send + Sync>, grown: Arc<dyn Fn() + Send + Sync>) {
-        let _ = (anybody, grown);
+    /// Calls `grown` each time that [`log_end`](Self::log_end) has advanced, as long as `has_watchers` returns true.
+    /// Only a store whose log other processes extend does so.
+    fn follow_log(
+        &self,
+        has_watchers: Arc<dyn Fn() -> bool + Send + Sync>,
+        grown: Arc<dyn Fn() + Send + Sync>,
+    ) {
+        let _ = (has_watchers, grown);
     }
 
     /// The time of the oldest entry of the log.
@@ -574,20 +581,20 @@ pub trait ChangeLog: Replication {
 /// The commit lock, held for a change of the catalog. No other commit happens meanwhile.
 pub trait Exclusive {
     /// The state to change, and the catalog that belongs to it.
-    fn sight(&self) -> Sight;
+    fn read_view(&self) -> ReadView;
 
     /// Another transaction than `own` that relies on a tree, if there is one. Such a tree must not be changed as a
     /// whole.
-    fn relies(&self, ident: Ident, own: Option<Owner>) -> Option<Owner>;
+    fn transaction_relying_on(&self, ident: Ident, own: Option<TransactionId>) -> Option<TransactionId>;
 
     /// Sets the generation of a collection, by its tree, as it was read when a database was opened on the store.
-    fn declare(&mut self, ident: Ident, generation: u64);
+    fn set_generation(&mut self, ident: Ident, generation: u64);
 
     /// Sets the least number of new trees.
     fn reserve(&mut self, next: Ident);
 
-    /// Checks and applies a change, and releases the lock. Calls `applied` with the catalog's generation after the change
-    /// is applied, before any other commit. A change of the catalog makes a new generation, and no sight of it
+    /// Checks and applies a change, and releases the lock. Calls `applied` with the catalog's generation after the
+    /// change is applied, before any other commit. A change of the catalog makes a new generation, and no view of it
     /// exists before that call.
     ///
     /// Errors: the engine's; nothing has changed then.
@@ -596,5 +603,5 @@ pub trait Exclusive {
         change: Change,
         changes_catalog: bool,
         applied: &mut dyn FnMut(u64),
-    ) -> Result<Outcome>;
+    ) -> Result<CommitResult>;
 }

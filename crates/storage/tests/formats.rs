@@ -10,7 +10,7 @@
 //! cargo test -p storage --test formats -- --ignored make_the_fixture_of_the_newest_format
 //! ```
 //!
-//! `fixtures/waiting-4` has a table with pending changes (`base/pending.rs`), for which [`fill`] is
+//! `fixtures/waiting-4` has a table with pending changes (`base/delta.rs`), for which [`fill`] is
 //! too small. `fixtures/backup-N` is a backup of the commits of [`fill`], and `fixtures/archive-N`
 //! is the archive from the same time.
 
@@ -25,7 +25,7 @@ use std::sync::Arc;
 use storage::disk::SystemFiles;
 use storage::{
     ArchiveOptions, BackupDirectory, Batch, Direction, DiskEngine, DiskOptions, Durability, Engine, Ident,
-    Journaling, Key, Kind, MemoryEngine, Range, Restore, Result, Snapshot, Still, Value, restore,
+    Journaling, Key, Kind, MemoryEngine, Range, ReadOnlyEngine, Restore, Result, Snapshot, Value, restore,
 };
 
 /// The format that this version reads and writes.
@@ -314,7 +314,7 @@ fn a_directory_is_backed_up_as_it_is() {
     for format in NEWEST..=NEWEST {
         let copied = Copied::new(format, "backed-up");
         let (to, target) = (copied.0.with_extension("backup"), copied.0.with_extension("target"));
-        let still = Still::open(&options(&copied.0)).unwrap();
+        let still = ReadOnlyEngine::open(&options(&copied.0)).unwrap();
         assert_eq!(back_up(&still, &to), Kind::Full);
         drop(still);
         assert_eq!(restored(&to, &[], None, &target), expected(), "format {format}");

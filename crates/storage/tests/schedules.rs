@@ -13,7 +13,8 @@ mod schedules {
     use std::sync::atomic::{AtomicU64, Ordering};
     use storage::mutants::switch_on;
     use storage::store::{
-        Change, Claim, Commits, Expect, Intents, Local, Owner, ReadViews, Refusal, Replication,
+        Change, CommitError, Commits, Expect, Intents, Local, ReadViews, Replication, TransactionId,
+        WriteIntent,
     };
     use storage::testing::{explore, fails};
     use storage::{Batch, Engine, Ident, Key, MemoryEngine, Snapshot, Value};
@@ -39,12 +40,12 @@ mod schedules {
     }
 
     /// Returns a change that increments a number and expects the value that was read.
-    fn increment(sight: &dyn Snapshot, key: &[u8], owner: Option<Owner>) -> Change {
-        let before = sight.get(TREE, key).unwrap();
+    fn increment(read_view: &dyn Snapshot, key: &[u8], owner: Option<TransactionId>) -> Change {
+        let before = read_view.get(TREE, key).unwrap();
         let mut change = Change { owner, ..Change::default() };
         let place = Key::from(key);
         change.expect.push(Expect::Value { ident: TREE, key: place.clone(), value: before });
-        change.batch.put(TREE, place, Value::from(&(number(sight, key) + 1).to_be_bytes()[..]));
+        change.batch.put(TREE, place, Value::from(&(number(read_view, key) + 1).to_be_bytes()[..]));
         change
     }
 
@@ -52,12 +53,12 @@ mod schedules {
     /// ends.
     fn increment_single(store: &Local, key: &[u8]) {
         loop {
-            let change = increment(store.sight().snapshot.as_ref(), key, None);
+            let change = increment(store.read_view().snapshot.as_ref(), key, None);
             match store.commit(change).unwrap() {
                 Ok(_) => return,
-                Err((Refusal::Claimed(owner), _)) => store.wait_released(owner, &mut || true),
-                Err((Refusal::Frozen, _)) => store.wait_for_room(&mut || true).unwrap(),
-                Err((Refusal::Expectation(_), _)) => {}
+                Err((CommitError::IntentConflict(owner), _)) => store.wait_released(owner, &mut || true),
+                Err((CommitError::Frozen, _)) => store.wait_for_room(&mut || true).unwrap(),
+                Err((CommitError::Expectation(_), _)) => {}
                 Err((refusal, _)) => panic!("{refusal:?}"),
             }
         }
@@ -65,11 +66,11 @@ mod schedules {
 
     /// Increments a number within a transaction. Returns true if it was committed.
     fn increment_within(store: &Local, key: &[u8]) -> bool {
-        let (owner, sight, _) = store.begin(0);
-        let keys = [Claim::Key(TREE, Key::from(key))];
-        let claimed = store.claim(owner, &keys, &[], sight.snapshot.as_ref()).unwrap().is_ok();
+        let (owner, read_view, _) = store.begin(0);
+        let keys = [WriteIntent::Key(TREE, Key::from(key))];
+        let claimed = store.claim(owner, &keys, &[], read_view.snapshot.as_ref()).unwrap().is_ok();
         if claimed {
-            let change = increment(sight.snapshot.as_ref(), key, Some(owner));
+            let change = increment(read_view.snapshot.as_ref(), key, Some(owner));
             let committed = store.commit(Change { expect: Default::default(), ..change }).unwrap();
             assert!(committed.is_ok(), "nothing is left to fail at the commit: {committed:?}");
         }
@@ -85,7 +86,7 @@ mod schedules {
         };
         let threads: Vec<_> = (0..3).map(run).collect();
         threads.into_iter().for_each(|thread| thread.join().unwrap());
-        assert_eq!(number(store.sight().snapshot.as_ref(), b"n"), 3);
+        assert_eq!(number(store.read_view().snapshot.as_ref(), b"n"), 3);
     }
 
     fn transactions_and_singles() {
@@ -101,7 +102,7 @@ mod schedules {
             1
         }));
         let done: u64 = threads.into_iter().map(|thread| thread.join().unwrap()).sum();
-        assert_eq!(number(store.sight().snapshot.as_ref(), b"n"), done);
+        assert_eq!(number(store.read_view().snapshot.as_ref(), b"n"), done);
     }
 
     fn freezing() {
@@ -111,9 +112,9 @@ mod schedules {
         let freezer = store.clone();
         let freezer = thread::spawn(move || {
             freezer.freeze();
-            let before = number(freezer.sight().snapshot.as_ref(), b"n");
+            let before = number(freezer.read_view().snapshot.as_ref(), b"n");
             thread::yield_now();
-            assert_eq!(number(freezer.sight().snapshot.as_ref(), b"n"), before);
+            assert_eq!(number(freezer.read_view().snapshot.as_ref(), b"n"), before);
             freezer.thaw().unwrap();
         });
         let exclusive = store.clone();
@@ -121,7 +122,7 @@ mod schedules {
         for thread in [writer, freezer, exclusive] {
             thread.join().unwrap();
         }
-        assert_eq!(number(store.sight().snapshot.as_ref(), b"n"), 1);
+        assert_eq!(number(store.read_view().snapshot.as_ref(), b"n"), 1);
     }
 
     fn sights_and_generations() {
@@ -132,7 +133,7 @@ mod schedules {
             thread::spawn(move || {
                 let lock = store.lock(&mut || true).unwrap().unwrap();
                 let mut change = Change::default();
-                let next = (lock.sight().generation + 1).to_be_bytes();
+                let next = (lock.read_view().generation + 1).to_be_bytes();
                 change.batch.put(TREE, Key::from(b"generation"), Value::from(&next[..]));
                 let applied = &mut |generation| published.store(generation, Ordering::SeqCst);
                 lock.commit(change, true, applied).unwrap().unwrap();
@@ -155,8 +156,8 @@ mod schedules {
     }
 
     fn told_generation(store: &Local) -> (Arc<dyn Snapshot>, u64) {
-        let sight = store.sight();
-        (sight.snapshot, sight.generation)
+        let read_view = store.read_view();
+        (read_view.snapshot, read_view.generation)
     }
 
     /// A returned time is before the times of later commits. A transaction sees exactly the commits
@@ -178,9 +179,9 @@ mod schedules {
         let writers: Vec<_> = (1..4).map(writes).collect();
         let reader = store.clone();
         let reader = thread::spawn(move || {
-            let (owner, sight, time) = reader.begin(3);
+            let (owner, read_view, time) = reader.begin(3);
             reader.release(owner);
-            (sight.snapshot, time)
+            (read_view.snapshot, time)
         });
         let written: Vec<_> = writers.into_iter().map(|writer| writer.join().unwrap()).collect();
         let (snapshot, time) = reader.join().unwrap();

@@ -18,30 +18,30 @@ pub fn encode_collated(value: Value<'_>, ascending: bool, collate: &Collate<'_>,
     component(value, ascending, (Some(collate), None, None), out);
 }
 
-/// Appends one component as [`encode`] or [`encode_collated`], and calls `go_on` at intervals because large values take
-/// long.
+/// Appends one component as [`encode`] or [`encode_collated`], and calls `should_continue` at intervals because large
+/// values take long.
 ///
-/// Returns false if `go_on` did; the appended bytes are then not a key.
+/// Returns false if `should_continue` did; the appended bytes are then not a key.
 pub fn encode_while(
     value: Value<'_>,
     ascending: bool,
     collate: Option<&Collate<'_>>,
-    go_on: &mut dyn FnMut() -> bool,
+    should_continue: &mut dyn FnMut() -> bool,
     out: &mut Vec<u8>,
 ) -> bool {
-    let mut pauses = Pauses { next: out.len() + BYTES_PER_PAUSE, go_on, ended: false };
+    let mut pauses = Pauses { next: out.len() + BYTES_PER_PAUSE, should_continue, ended: false };
     component(value, ascending, (collate, None, Some(&mut pauses)), out);
     !pauses.ended
 }
 
-/// Bytes of a key between two calls of `go_on`: some hundred microseconds at most.
+/// Bytes of a key between two calls of `should_continue`: some hundred microseconds at most.
 const BYTES_PER_PAUSE: usize = 16 << 10;
 
-/// Calls `go_on` at intervals.
+/// Calls `should_continue` at intervals.
 struct Pauses<'p> {
     /// Length of the key at the next call.
     next: usize,
-    go_on: &'p mut dyn FnMut() -> bool,
+    should_continue: &'p mut dyn FnMut() -> bool,
     ended: bool,
 }
 
@@ -187,14 +187,14 @@ impl Encoder<'_, '_> {
         }
     }
 
-    /// Whether encoding may continue: true until `go_on` returns false.
+    /// Whether encoding may continue: true until `should_continue` returns false.
     #[inline]
     fn goes_on(&mut self) -> bool {
         match &mut self.pauses {
             Some(pauses) if pauses.ended => false,
             Some(pauses) if self.out.len() >= pauses.next => {
                 pauses.next = self.out.len() + BYTES_PER_PAUSE;
-                pauses.ended = !(pauses.go_on)();
+                pauses.ended = !(pauses.should_continue)();
                 !pauses.ended
             }
             _ => true,

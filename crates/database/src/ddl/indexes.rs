@@ -95,14 +95,14 @@ impl Database {
                     Ok(())
                 };
                 let built = build.run(publish);
-                outcome.committed = Some(built.map_err(|error| self.introduce_failed(&build, error))?);
+                outcome.committed = Some(built.map_err(|error| self.prefix_build_error(&build, error))?);
             }
             return Ok(outcome);
         }
     }
 
     /// Adds the failed build to an error's message, except to errors that ended the command.
-    fn introduce_failed(&self, build: &IndexBuild<'_>, error: base::Error) -> base::Error {
+    fn prefix_build_error(&self, build: &IndexBuild<'_>, error: base::Error) -> base::Error {
         if matches!(error.code(), ErrorCode::Interrupted | ErrorCode::MaxTimeMSExpired) {
             return error;
         }
@@ -149,8 +149,8 @@ impl Database {
             let data = collection.as_ref().and_then(|collection| collection.data.as_ref());
             data.is_some_and(|data| data.building.iter().any(|known| known.index.ident == build.index.ident))
         };
-        self.waiting(operation, |go_on| {
-            while is_registered() && go_on() {
+        self.waiting(operation, |should_continue| {
+            while is_registered() && should_continue() {
                 std::thread::sleep(ASK);
             }
         })

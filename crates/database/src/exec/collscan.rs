@@ -2,7 +2,9 @@
 //! nothing.
 
 use super::prefetch::clustered;
-use super::{PATIENCE, RecordStream, Report, Stats, Surroundings, patiently, record_of, stored};
+use super::{
+    ExecContext, RecordStream, Report, SEARCH_BUDGET, Stats, record_of, search_within_budget, stored,
+};
 use crate::collection::Data;
 use crate::keys::{IndexEntry, RecordId};
 use crate::storage_error;
@@ -10,13 +12,13 @@ use base::Result;
 use query::Row;
 use query::matcher::Matcher;
 use std::sync::Arc;
-use storage::{Cursor, Direction, Ident, Lent, Range, Snapshot, Value};
+use storage::{Cursor, Direction, Ident, Range, Snapshot, Value, ValueRef};
 
 // COLLSCAN: every document, in natural order or backward.
 
 /// Reads the collection and yields matching documents.
 pub(crate) struct CollScan {
-    surroundings: Arc<Surroundings>,
+    exec_context: Arc<ExecContext>,
     cursor: Natural,
     filter: Option<Arc<Matcher>>,
     stats: Stats,
@@ -25,14 +27,14 @@ pub(crate) struct CollScan {
 
 impl CollScan {
     pub(crate) fn new(
-        surroundings: &Arc<Surroundings>,
+        exec_context: &Arc<ExecContext>,
         forward: bool,
         filter: Option<Arc<Matcher>>,
     ) -> Result<CollScan> {
         let direction = if forward { Direction::Forward } else { Direction::Backward };
         Ok(CollScan {
-            surroundings: surroundings.clone(),
-            cursor: surroundings.natural.walk(&surroundings.snapshot, direction)?,
+            exec_context: exec_context.clone(),
+            cursor: exec_context.natural.walk(&exec_context.snapshot, direction)?,
             filter,
             stats: Stats::default(),
             examined: 0,
@@ -41,20 +43,20 @@ impl CollScan {
 }
 
 impl CollScan {
-    /// Returns the next matching document among `patience` examined ones; `None` if none of them
+    /// Returns the next matching document among `budget` examined ones; `None` if none of them
     /// matches.
-    fn search(&mut self, mut patience: u64) -> Result<Option<Option<Row>>> {
+    fn search(&mut self, mut budget: u64) -> Result<Option<Option<Row>>> {
         while let Some((id, value)) = self.cursor.next()? {
             self.examined += 1;
-            self.surroundings.examine_document()?;
-            let matched = self.surroundings.passes(&self.filter, &value)?;
+            self.exec_context.examine_document()?;
+            let matched = self.exec_context.passes(&self.filter, &value)?;
             if matched {
                 self.stats.advance();
                 return Ok(Some(Some(stored(id, value.to_shared()))));
             }
             self.stats.need_time();
-            patience -= 1;
-            if patience == 0 {
+            budget -= 1;
+            if budget == 0 {
                 return Ok(None);
             }
         }
@@ -62,17 +64,17 @@ impl CollScan {
         Ok(Some(None))
     }
 
-    /// Counts the matching documents among `patience` examined ones. Returns true at the end.
-    fn count_some(&mut self, mut patience: u64) -> Result<(u64, bool)> {
+    /// Counts the matching documents among `budget` examined ones. Returns true at the end.
+    fn count_some(&mut self, mut budget: u64) -> Result<(u64, bool)> {
         let mut count = 0;
         while let Some((_, value)) = self.cursor.next()? {
             self.examined += 1;
-            self.surroundings.examine_document()?;
-            let matched = self.surroundings.passes(&self.filter, &value)?;
+            self.exec_context.examine_document()?;
+            let matched = self.exec_context.passes(&self.filter, &value)?;
             self.stats.need_time();
             count += u64::from(matched);
-            patience -= 1;
-            if patience == 0 {
+            budget -= 1;
+            if budget == 0 {
                 return Ok((count, false));
             }
         }
@@ -82,13 +84,13 @@ impl CollScan {
 
 impl RecordStream for CollScan {
     fn next(&mut self) -> Result<Option<Row>> {
-        patiently(self, |stage| &stage.surroundings.operation, Self::search)
+        search_within_budget(self, |stage| &stage.exec_context.operation, Self::search)
     }
 
     fn count(&mut self) -> Result<u64> {
-        let (mut count, ended) = self.count_some(PATIENCE)?;
+        let (mut count, ended) = self.count_some(SEARCH_BUDGET)?;
         if !ended {
-            let operation = self.surroundings.operation.clone();
+            let operation = self.exec_context.operation.clone();
             count += operation.at_length(|| self.count_some(u64::MAX))?.0;
         }
         self.stats.advanced += count;
@@ -150,7 +152,7 @@ impl Natural {
     ///
     /// Errors: DataCorruptionDetected, storage errors.
     #[inline]
-    pub(crate) fn next(&mut self) -> Result<Option<(RecordId, Lent<'_>)>> {
+    pub(crate) fn next(&mut self) -> Result<Option<(RecordId, ValueRef<'_>)>> {
         let Some(fetched) = &mut self.clustered else {
             let Some((key, value)) = self.cursor.next().map_err(storage_error)? else { return Ok(None) };
             return Ok(Some((RecordId::from_key(key)?, value)));
@@ -163,7 +165,7 @@ impl Natural {
                 None => record_of(fetched.snapshot.as_ref(), fetched.records, id)?,
             };
             if let Some(document) = document {
-                return Ok(Some((id, Lent::Value(fetched.value.insert(document)))));
+                return Ok(Some((id, ValueRef::Value(fetched.value.insert(document)))));
             }
         }
     }

@@ -1,7 +1,7 @@
 //! Documents built from index keys: PROJECTION_COVERED and RETURN_KEY.
 
 use super::ixscan::IndexScan;
-use super::{IdStream, Keys, RecordStream, Report, Stats, Surroundings, stored};
+use super::{ExecContext, IdStream, Keys, RecordStream, Report, Stats, stored};
 use crate::index::{IndexSpec, KeyKind};
 use crate::keys::RecordId;
 use base::Result;
@@ -18,7 +18,7 @@ use std::sync::Arc;
 
 /// Yields documents with the index's fields.
 pub(crate) struct ProjectionCovered {
-    surroundings: Arc<Surroundings>,
+    exec_context: Arc<ExecContext>,
     scan: IndexScan,
     covering: Covering,
     /// Filter on the key.
@@ -77,7 +77,7 @@ impl Covering {
     #[inline]
     pub(super) fn record(
         &self,
-        surroundings: &Surroundings,
+        exec_context: &ExecContext,
         scan: &IndexScan,
         id: RecordId,
         fetched: &mut u64,
@@ -88,8 +88,8 @@ impl Covering {
             return Ok(Some(Row::stored(id.0, document)));
         }
         *fetched += 1;
-        surroundings.examine_document()?;
-        Ok(surroundings.fetch(id)?.map(|value| stored(id, value.to_shared())))
+        exec_context.examine_document()?;
+        Ok(exec_context.fetch(id)?.map(|value| stored(id, value.to_shared())))
     }
 
     /// Returns the document of a key, with null also for missing fields, and whether it has any
@@ -139,15 +139,15 @@ fn nest(values: &[&(&[String], base::bson::ValueBuf)], depth: usize, out: &mut B
 impl ProjectionCovered {
     /// Returns a stream over a scan that keeps its keys.
     pub(super) fn new(
-        surroundings: &Arc<Surroundings>,
+        exec_context: &Arc<ExecContext>,
         scan: IndexScan,
         covering: &Covering,
         filter: &Option<Part>,
         first_of: usize,
     ) -> ProjectionCovered {
-        let (surroundings, covering, filter) = (surroundings.clone(), covering.clone(), filter.clone());
+        let (exec_context, covering, filter) = (exec_context.clone(), covering.clone(), filter.clone());
         ProjectionCovered {
-            surroundings,
+            exec_context,
             scan,
             covering,
             filter,
@@ -161,10 +161,10 @@ impl ProjectionCovered {
 impl RecordStream for ProjectionCovered {
     fn next(&mut self) -> Result<Option<Row>> {
         while let Some(id) = self.scan.next()? {
-            let record = self.covering.record(&self.surroundings, &self.scan, id, &mut self.fetched)?;
+            let record = self.covering.record(&self.exec_context, &self.scan, id, &mut self.fetched)?;
             let Some(record) = record else { continue };
             let matched = match &self.filter {
-                Some(filter) => filter.matches(record.document.view(), &self.surroundings.context)?,
+                Some(filter) => filter.matches(record.document.view(), &self.exec_context.context)?,
                 None => true,
             };
             if matched {
@@ -209,7 +209,7 @@ fn no_key() -> DocumentBuf {
 /// Fetches and filters like FETCH, and yields the index key of each record. A sort above needs the
 /// document, so this node computes the sort key.
 pub(crate) struct ReturnKey {
-    surroundings: Arc<Surroundings>,
+    exec_context: Arc<ExecContext>,
     input: Box<dyn IdStream>,
     spec: Arc<IndexSpec>,
     filter: Arc<Matcher>,
@@ -221,9 +221,9 @@ pub(crate) struct ReturnKey {
 }
 
 impl ReturnKey {
-    pub(super) fn new(surroundings: &Arc<Surroundings>, input: Box<dyn IdStream>, node: &Keys) -> ReturnKey {
+    pub(super) fn new(exec_context: &Arc<ExecContext>, input: Box<dyn IdStream>, node: &Keys) -> ReturnKey {
         ReturnKey {
-            surroundings: surroundings.clone(),
+            exec_context: exec_context.clone(),
             input,
             spec: node.spec.clone(),
             filter: node.filter.clone(),
@@ -250,10 +250,10 @@ impl RecordStream for ReturnKey {
     fn next(&mut self) -> Result<Option<Row>> {
         while let Some(id) = self.input.next()? {
             self.examined += 1;
-            self.surroundings.examine_document()?;
-            let Some(value) = self.surroundings.document(&mut *self.input, id)? else { continue };
+            self.exec_context.examine_document()?;
+            let Some(value) = self.exec_context.document(&mut *self.input, id)? else { continue };
             let mut row = stored(id, value.to_shared());
-            if !self.filter.matches(row.document.view(), &self.surroundings.context)? {
+            if !self.filter.matches(row.document.view(), &self.exec_context.context)? {
                 self.stats.need_time();
                 continue;
             }

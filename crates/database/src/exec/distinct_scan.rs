@@ -1,7 +1,7 @@
 //! DISTINCT_SCAN and COUNT_SCAN: answers from the keys of an index, for `distinct`, `$group` and `count`.
 
 use super::ixscan::IndexScan;
-use super::{Covering, IdStream, RecordStream, Report, Stats, Surroundings, stored};
+use super::{Covering, ExecContext, IdStream, RecordStream, Report, Stats, stored};
 use base::Result;
 use base::bson::{Document, DocumentBuf, Path, Type};
 use query::Row;
@@ -16,7 +16,7 @@ use std::sync::Arc;
 
 /// Yields documents with a single path.
 pub(crate) struct DistinctScan {
-    surroundings: Arc<Surroundings>,
+    exec_context: Arc<ExecContext>,
     scan: IndexScan,
     covering: Covering,
     path: Path,
@@ -31,12 +31,12 @@ pub(crate) struct DistinctScan {
 impl DistinctScan {
     /// Returns the values at `path` from a scan that keeps its keys. `path` is the last of the
     /// leading `parts` of its index.
-    pub(crate) fn new(surroundings: &Arc<Surroundings>, scan: IndexScan, parts: usize, path: &Path) -> Self {
+    pub(crate) fn new(exec_context: &Arc<ExecContext>, scan: IndexScan, parts: usize, path: &Path) -> Self {
         let covering = Covering::new(scan.spec(), &|other| other + 1 == parts);
         let arrays = scan.is_multikey(parts - 1);
         DistinctScan {
             arrays,
-            surroundings: surroundings.clone(),
+            exec_context: exec_context.clone(),
             scan: scan.by_key(),
             covering,
             path: path.clone(),
@@ -68,8 +68,8 @@ impl RecordStream for DistinctScan {
                 return Ok(Some(Row::stored(id.0, document)));
             }
             self.fetched += 1;
-            self.surroundings.examine_document()?;
-            let Some(value) = self.surroundings.fetch(id)? else { continue };
+            self.exec_context.examine_document()?;
+            let Some(value) = self.exec_context.fetch(id)? else { continue };
             let record = stored(id, value.to_shared());
             if self.arrays {
                 if in_array {

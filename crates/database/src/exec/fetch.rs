@@ -6,7 +6,7 @@
 //! for them.
 
 use super::covered::key_document;
-use super::{IdStream, RecordStream, Report, Stats, Surroundings, TextSearch, patiently, stored};
+use super::{ExecContext, IdStream, RecordStream, Report, Stats, TextSearch, search_within_budget, stored};
 use crate::access::Access;
 use crate::keys::IndexEntry;
 use crate::operation::Operation;
@@ -23,7 +23,7 @@ use storage::{Ident, Snapshot, Value};
 
 /// Reads each record's document and yields it if it matches.
 pub(crate) struct Fetch {
-    surroundings: Arc<Surroundings>,
+    exec_context: Arc<ExecContext>,
     input: Box<dyn IdStream>,
     /// `None` if the index proves that the document matches.
     filter: Option<Part>,
@@ -35,13 +35,13 @@ pub(crate) struct Fetch {
 
 impl Fetch {
     pub(crate) fn new(
-        surroundings: &Arc<Surroundings>,
+        exec_context: &Arc<ExecContext>,
         input: Box<dyn IdStream>,
         filter: Option<Part>,
         keeps_keys: bool,
     ) -> Fetch {
-        let (surroundings, stats) = (surroundings.clone(), Stats::default());
-        Fetch { surroundings, input, filter, keeps_keys, stats, examined: 0 }
+        let (exec_context, stats) = (exec_context.clone(), Stats::default());
+        Fetch { exec_context, input, filter, keeps_keys, stats, examined: 0 }
     }
 
     /// Returns the index key of the last record as metadata.
@@ -53,15 +53,15 @@ impl Fetch {
         Ok(Some(Box::new(DocumentMetadata { index_key, ..DocumentMetadata::default() })))
     }
 
-    /// Returns the next matching document among `patience` examined ones; `None` if none of them
+    /// Returns the next matching document among `budget` examined ones; `None` if none of them
     /// matches.
-    fn search(&mut self, mut patience: u64) -> Result<Option<Option<Row>>> {
+    fn search(&mut self, mut budget: u64) -> Result<Option<Option<Row>>> {
         while let Some(id) = self.input.next()? {
             self.examined += 1;
-            self.surroundings.examine_document()?;
-            let Some(value) = self.surroundings.document(&mut *self.input, id)? else { continue };
+            self.exec_context.examine_document()?;
+            let Some(value) = self.exec_context.document(&mut *self.input, id)? else { continue };
             let matched = match &self.filter {
-                Some(filter) => filter.matches(Document::from_valid(&value), &self.surroundings.context)?,
+                Some(filter) => filter.matches(Document::from_valid(&value), &self.exec_context.context)?,
                 None => true,
             };
             if matched {
@@ -69,8 +69,8 @@ impl Fetch {
                 return Ok(Some(Some(Row { metadata: self.metadata()?, ..stored(id, value.to_shared()) })));
             }
             self.stats.need_time();
-            patience -= 1;
-            if patience == 0 {
+            budget -= 1;
+            if budget == 0 {
                 return Ok(None);
             }
         }
@@ -81,7 +81,7 @@ impl Fetch {
 
 impl RecordStream for Fetch {
     fn next(&mut self) -> Result<Option<Row>> {
-        patiently(self, |stage| &stage.surroundings.operation, Self::search)
+        search_within_budget(self, |stage| &stage.exec_context.operation, Self::search)
     }
 
     fn report(&self, report: &mut Report) {
@@ -101,41 +101,45 @@ pub(super) enum Test {
 }
 
 /// Yields the documents that pass.
-pub(crate) struct Sift {
-    surroundings: Arc<Surroundings>,
+pub(crate) struct FilterStage {
+    exec_context: Arc<ExecContext>,
     input: Box<dyn RecordStream>,
     test: Test,
     stats: Stats,
     examined: u64,
 }
 
-impl Sift {
-    pub(super) fn new(surroundings: &Arc<Surroundings>, input: Box<dyn RecordStream>, test: Test) -> Sift {
-        let (surroundings, stats) = (surroundings.clone(), Stats::default());
-        Sift { surroundings, input, test, stats, examined: 0 }
+impl FilterStage {
+    pub(super) fn new(
+        exec_context: &Arc<ExecContext>,
+        input: Box<dyn RecordStream>,
+        test: Test,
+    ) -> FilterStage {
+        let (exec_context, stats) = (exec_context.clone(), Stats::default());
+        FilterStage { exec_context, input, test, stats, examined: 0 }
     }
 
     fn passes(&self, document: Document<'_>) -> Result<bool> {
         match &self.test {
-            Test::Filter(filter) => filter.matches(document, &self.surroundings.context),
+            Test::Filter(filter) => filter.matches(document, &self.exec_context.context),
             Test::Text(text) if text.search.is_by_terms_alone() => Ok(true),
             Test::Text(text) => text.search.matches(document, &text.text.spec),
         }
     }
 
-    /// Returns the next passing document among `patience` examined ones; `None` if none of them
+    /// Returns the next passing document among `budget` examined ones; `None` if none of them
     /// passes.
-    fn search(&mut self, mut patience: u64) -> Result<Option<Option<Row>>> {
+    fn search(&mut self, mut budget: u64) -> Result<Option<Option<Row>>> {
         while let Some(record) = self.input.next()? {
             self.examined += 1;
             if self.passes(record.document.view())? {
                 self.stats.advance();
                 return Ok(Some(Some(record)));
             }
-            self.surroundings.operation.check()?;
+            self.exec_context.operation.check()?;
             self.stats.need_time();
-            patience -= 1;
-            if patience == 0 {
+            budget -= 1;
+            if budget == 0 {
                 return Ok(None);
             }
         }
@@ -144,9 +148,9 @@ impl Sift {
     }
 }
 
-impl RecordStream for Sift {
+impl RecordStream for FilterStage {
     fn next(&mut self) -> Result<Option<Row>> {
-        patiently(self, |stage| &stage.surroundings.operation, Self::search)
+        search_within_budget(self, |stage| &stage.exec_context.operation, Self::search)
     }
 
     fn report(&self, report: &mut Report) {
@@ -163,14 +167,14 @@ impl RecordStream for Sift {
 // whether the plan's catalog is the latest.
 
 /// A stream whose first record has been read.
-pub(crate) struct Ahead {
+pub(crate) struct PeekedStream {
     /// An error is returned to the reader.
     first: Option<Result<Row>>,
     /// `None` after the end.
     rest: Option<Box<dyn RecordStream>>,
 }
 
-impl Ahead {
+impl PeekedStream {
     /// Reads the first record of a stream.
     ///
     /// Errors: StaleConfig for an invalid plan.
@@ -180,11 +184,11 @@ impl Ahead {
             first => first.transpose(),
         };
         let rest = first.is_some().then_some(stream);
-        Ok(Box::new(Ahead { first, rest }))
+        Ok(Box::new(PeekedStream { first, rest }))
     }
 }
 
-impl RecordStream for Ahead {
+impl RecordStream for PeekedStream {
     fn next(&mut self) -> Result<Option<Row>> {
         match (self.first.take(), &mut self.rest) {
             (Some(first), _) => first.map(Some),
@@ -202,7 +206,7 @@ impl RecordStream for Ahead {
 
 /// Yields the document of a key, looked up at the first call.
 pub(crate) struct Express {
-    surroundings: Arc<Surroundings>,
+    exec_context: Arc<ExecContext>,
     access: Arc<Access>,
     filter: Option<Arc<Matcher>>,
     stats: Stats,
@@ -246,12 +250,12 @@ pub(crate) fn found_by(
 
 impl Express {
     pub(crate) fn new(
-        surroundings: &Arc<Surroundings>,
+        exec_context: &Arc<ExecContext>,
         access: &Arc<Access>,
         filter: Option<Arc<Matcher>>,
     ) -> Express {
         Express {
-            surroundings: surroundings.clone(),
+            exec_context: exec_context.clone(),
             access: access.clone(),
             filter,
             stats: Stats::default(),
@@ -267,7 +271,7 @@ impl RecordStream for Express {
             self.stats.end();
             return Ok(None);
         }
-        let around = &self.surroundings;
+        let around = &self.exec_context;
         let (keys, docs, record) = lookup(
             &around.operation,
             around.snapshot.as_ref(),

@@ -8,7 +8,7 @@
 use super::ixscan::IndexScan;
 use super::or::Seen;
 use super::prefetch::Prefetch;
-use super::{IdStream, RecordStream, Report, Scan, Stats, Surroundings, patiently, stored};
+use super::{ExecContext, IdStream, RecordStream, Report, Scan, Stats, search_within_budget, stored};
 use crate::access::Access;
 use crate::access::interval::Intervals;
 use crate::index::{GeoIndex, KeyRange, elements, hashes};
@@ -75,7 +75,7 @@ struct Ring {
 
 /// Yields the records near a location, nearest first.
 pub(crate) struct GeoNear {
-    surroundings: Arc<Surroundings>,
+    exec_context: Arc<ExecContext>,
     near: Arc<NearAccess>,
     filter: Option<Arc<Matcher>>,
     metadata: MetaKinds,
@@ -97,7 +97,7 @@ pub(crate) struct GeoNear {
 
 impl GeoNear {
     pub(crate) fn new(
-        surroundings: &Arc<Surroundings>,
+        exec_context: &Arc<ExecContext>,
         near: &Arc<NearAccess>,
         filter: Option<Arc<Matcher>>,
         metadata: MetaKinds,
@@ -109,7 +109,7 @@ impl GeoNear {
             _ => Intervals::default(),
         };
         GeoNear {
-            surroundings: surroundings.clone(),
+            exec_context: exec_context.clone(),
             filter,
             metadata,
             outer: near.near.min,
@@ -147,7 +147,7 @@ impl GeoNear {
             true => Ok(None),
             false => {
                 let scan = Scan::new(Arc::new(access), true);
-                IndexScan::open(&self.surroundings, &scan, prefetch).map(Some)
+                IndexScan::open(&self.exec_context, &scan, prefetch).map(Some)
             }
         }
     }
@@ -207,8 +207,8 @@ impl GeoNear {
             return Ok(false);
         }
         self.documents += 1;
-        self.surroundings.examine_document()?;
-        let Some(stored) = self.surroundings.document(scan, id)? else { return Ok(false) };
+        self.exec_context.examine_document()?;
+        let Some(stored) = self.exec_context.document(scan, id)? else { return Ok(false) };
         let document = Document::from_valid(&stored);
         let NearAccess { access, near, .. } = &*self.near;
         let (Some(space), Some(path)) = (Space::new(access, near), access.path(self.near.part)) else {
@@ -247,7 +247,7 @@ impl GeoNear {
         self.found.pop().map(|Reverse(nearest)| nearest)
     }
 
-    fn search(&mut self, patience: u64) -> Result<Option<Option<Row>>> {
+    fn search(&mut self, budget: u64) -> Result<Option<Option<Row>>> {
         let begun = self.documents;
         loop {
             while let Some(nearest) = self.take() {
@@ -255,8 +255,8 @@ impl GeoNear {
                 if let Some(ring) = self.rings.last_mut() {
                     ring.returned += 1;
                 }
-                let Some(value) = self.surroundings.fetch(nearest.id)? else { continue };
-                let matched = self.surroundings.passes(&self.filter, &value)?;
+                let Some(value) = self.exec_context.fetch(nearest.id)? else { continue };
+                let matched = self.exec_context.passes(&self.filter, &value)?;
                 if matched {
                     self.fetched.advance();
                     let metadata = self.metadata_of(&nearest);
@@ -269,7 +269,7 @@ impl GeoNear {
                 self.fetched.end();
                 return Ok(Some(None));
             }
-            if self.documents - begun > patience {
+            if self.documents - begun > budget {
                 return Ok(None);
             }
             self.stats.need_time();
@@ -290,7 +290,7 @@ impl GeoNear {
 
 impl RecordStream for GeoNear {
     fn next(&mut self) -> Result<Option<Row>> {
-        patiently(self, |stage| &stage.surroundings.operation, Self::search)
+        search_within_budget(self, |stage| &stage.exec_context.operation, Self::search)
     }
 
     fn report(&self, report: &mut Report) {

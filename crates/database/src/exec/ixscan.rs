@@ -3,7 +3,7 @@
 use super::bounds::{KeyBounds, Place};
 use super::or::Seen;
 use super::prefetch::Prefetch;
-use super::{Covering, IdStream, PATIENCE, Report, Scan, Stats, Surroundings, Within};
+use super::{Covering, ExecContext, IdStream, Report, SEARCH_BUDGET, Scan, Stats, Within};
 use crate::access::Access;
 use crate::index::IndexSpec;
 use crate::keys::{IndexEntry, RecordId};
@@ -26,7 +26,7 @@ pub(crate) struct IndexKey {
 
 /// Scans an index within bounds and yields record ids, each once.
 pub(crate) struct IndexScan {
-    surroundings: Arc<Surroundings>,
+    exec_context: Arc<ExecContext>,
     access: Arc<Access>,
     forward: bool,
     cursor: Box<dyn Cursor>,
@@ -48,7 +48,7 @@ pub(crate) struct IndexScan {
 
 impl IndexScan {
     /// Opens a scan.
-    pub(super) fn open(around: &Arc<Surroundings>, scan: &Scan, prefetch: Prefetch) -> Result<IndexScan> {
+    pub(super) fn open(around: &Arc<ExecContext>, scan: &Scan, prefetch: Prefetch) -> Result<IndexScan> {
         let (range, bounds) = scan.keys();
         let cursor = around.cursor(scan, range, bounds.as_ref(), prefetch)?;
         around.operation.check()?;
@@ -57,7 +57,7 @@ impl IndexScan {
 
     /// Opens several in one direction.
     pub(super) fn several(
-        around: &Arc<Surroundings>,
+        around: &Arc<ExecContext>,
         scans: &[Scan],
         prefetch: Prefetch,
     ) -> Result<Vec<IndexScan>> {
@@ -71,14 +71,14 @@ impl IndexScan {
     }
 
     fn over(
-        around: &Arc<Surroundings>,
+        around: &Arc<ExecContext>,
         scan: &Scan,
         cursor: Box<dyn Cursor>,
         bounds: Option<KeyBounds>,
     ) -> IndexScan {
         let several = scan.access.any_multikey() && !scan.access.is_single_key();
         IndexScan {
-            surroundings: around.clone(),
+            exec_context: around.clone(),
             access: scan.access.clone(),
             forward: scan.forward,
             cursor,
@@ -141,13 +141,13 @@ impl IndexScan {
     pub(crate) fn count(&mut self) -> Result<u64> {
         self.key = None;
         let mut count = 0;
-        while count < PATIENCE {
+        while count < SEARCH_BUDGET {
             if self.next()?.is_none() {
                 return Ok(count);
             }
             count += 1;
         }
-        let operation = self.surroundings.operation.clone();
+        let operation = self.exec_context.operation.clone();
         operation.at_length(|| {
             while self.next()?.is_some() {
                 count += 1;
@@ -162,7 +162,7 @@ impl IdStream for IndexScan {
         let unique = self.access.index.spec.unique;
         while let Some((key, value)) = self.cursor.next().map_err(storage_error)? {
             self.examined += 1;
-            self.surroundings.examine_key()?;
+            self.exec_context.examine_key()?;
             let entry = IndexEntry::from_parts(key, &value, unique)?;
             if let Some(bounds) = &mut self.bounds {
                 match bounds.place(entry.key_string, self.forward) {
@@ -186,7 +186,7 @@ impl IdStream for IndexScan {
             }
             if let Some((filter, covering)) = &self.filter {
                 let (document, _) = covering.with_nulls(entry.key_string, entry.type_bits)?;
-                if !filter.matches(document.view(), &self.surroundings.context)? {
+                if !filter.matches(document.view(), &self.exec_context.context)? {
                     self.stats.need_time();
                     continue;
                 }

@@ -26,7 +26,7 @@ pub(crate) use collscan::NaturalOrder;
 pub(crate) use counters::{Report, Stats};
 pub(crate) use covered::Covering;
 pub(crate) use describe::Explainer;
-pub(crate) use fetch::{Ahead, Found, found_by, lookup};
+pub(crate) use fetch::{Found, PeekedStream, found_by, lookup};
 pub(crate) use geo_near::NearAccess;
 pub(crate) use node::{Fetches, Ids, Keys, Node, Scan, TextSearch, Within};
 pub(crate) use sort::{Limit, SortOptions};
@@ -94,16 +94,16 @@ pub(crate) trait IdStream: Send {
 /// Number of documents or keys that a stage examines for one result before it continues through
 /// [`Operation::at_length`]. Fast reads then avoid the cost of handing over the thread's other
 /// clients, and slow reads do not block these.
-const PATIENCE: u64 = 1000;
+const SEARCH_BUDGET: u64 = 1000;
 
-/// Returns the next record found by a stage: first among [`PATIENCE`] examined ones, then as long
+/// Returns the next record found by a stage: first among [`SEARCH_BUDGET`] examined ones, then as long
 /// work. The search receives this limit and returns `None` if it finds nothing within it.
-fn patiently<S>(
+fn search_within_budget<S>(
     stage: &mut S,
     operation: fn(&S) -> &Arc<Operation>,
     search: impl Fn(&mut S, u64) -> Result<Option<Option<Row>>>,
 ) -> Result<Option<Row>> {
-    if let Some(found) = search(stage, PATIENCE)? {
+    if let Some(found) = search(stage, SEARCH_BUDGET)? {
         return Ok(found);
     }
     let operation = operation(stage).clone();
@@ -124,7 +124,7 @@ fn record_of(snapshot: &dyn Snapshot, records: Ident, id: RecordId) -> Result<Op
 }
 
 /// State shared by all stages of a plan.
-pub(crate) struct Surroundings {
+pub(crate) struct ExecContext {
     /// Interrupts the plan and counts examined keys and documents.
     pub(crate) operation: Arc<Operation>,
     /// Snapshot of the data at the start of the plan.
@@ -137,7 +137,7 @@ pub(crate) struct Surroundings {
     pub(crate) context: Arc<Context>,
 }
 
-impl Surroundings {
+impl ExecContext {
     /// Returns the document of a record, see [`record_of`].
     ///
     /// Errors: DataCorruptionDetected if an index names a missing record.

@@ -3,14 +3,14 @@
 use super::collscan::{CollScan, Eof};
 use super::covered::{KeyOnly, ProjectionCovered, ReturnKey};
 use super::distinct_scan::{CountScan, DistinctScan};
-use super::fetch::{Express, Fetch, Sift, Test};
+use super::fetch::{Express, Fetch, FilterStage, Test};
 use super::geo_near::GeoNear;
 use super::ixscan::IndexScan;
 use super::or::{Or, SortMerge};
 use super::prefetch::Prefetch;
 use super::sort::{Limit, Skip, Sort};
 use super::text::TextOr;
-use super::{IdStream, Ids, Node, RecordStream, Scan, Surroundings};
+use super::{ExecContext, IdStream, Ids, Node, RecordStream, Scan};
 use base::Result;
 use std::sync::Arc;
 
@@ -18,7 +18,7 @@ impl Node {
     /// Returns the records of the tree.
     ///
     /// Errors: storage errors.
-    pub(crate) fn open(&self, around: &Arc<Surroundings>) -> Result<Box<dyn RecordStream>> {
+    pub(crate) fn open(&self, around: &Arc<ExecContext>) -> Result<Box<dyn RecordStream>> {
         let none = Prefetch::default();
         Ok(match self {
             Node::Eof => Box::new(Eof::default()),
@@ -37,10 +37,10 @@ impl Node {
                 Box::new(Fetch::new(around, ids, fetch.filter.clone(), fetch.keeps_keys))
             }
             Node::Refetch { input, filter } => {
-                Box::new(Sift::new(around, input.open(around)?, Test::Filter(filter.clone())))
+                Box::new(FilterStage::new(around, input.open(around)?, Test::Filter(filter.clone())))
             }
             Node::TextMatch { input, text } => {
-                Box::new(Sift::new(around, input.open(around)?, Test::Text(text.clone())))
+                Box::new(FilterStage::new(around, input.open(around)?, Test::Text(text.clone())))
             }
             Node::GeoNear { near, filter, metadata } => {
                 Box::new(GeoNear::new(around, near, filter.clone(), *metadata))
@@ -68,7 +68,7 @@ impl Node {
 }
 
 impl Ids {
-    fn open(&self, around: &Arc<Surroundings>, prefetch: Prefetch) -> Result<Box<dyn IdStream>> {
+    fn open(&self, around: &Arc<ExecContext>, prefetch: Prefetch) -> Result<Box<dyn IdStream>> {
         Ok(match self {
             Ids::Scan(scan) => Box::new(IndexScan::open(around, scan, prefetch)?.first_of(scan.first_of)),
             Ids::Or(scans) => Box::new(Or::new(IndexScan::several(around, scans, prefetch)?)),

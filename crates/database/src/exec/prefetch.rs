@@ -3,7 +3,7 @@
 //! A store in this process takes no hints. One call when a cursor opens finds that out.
 
 use super::bounds::{KeyBounds, Place};
-use super::{Scan, Surroundings};
+use super::{ExecContext, Scan};
 use crate::keys::{IndexEntry, RecordId};
 use crate::storage_error;
 use base::Result;
@@ -35,7 +35,7 @@ impl Prefetch {
     }
 }
 
-impl Surroundings {
+impl ExecContext {
     /// Opens the cursor of a scan over a range. The bounds decide if the range has other keys too.
     pub(super) fn cursor(
         &self,
@@ -137,10 +137,10 @@ pub(super) struct ReadAhead {
 impl ReadAhead {
     /// The document of a record. `next` are the ids behind it.
     ///
-    /// Errors: as [`Surroundings::fetch`].
+    /// Errors: as [`ExecContext::fetch`].
     pub(super) fn document(
         &mut self,
-        around: &Surroundings,
+        around: &ExecContext,
         id: RecordId,
         next: impl Iterator<Item = RecordId>,
     ) -> Result<Option<Value>> {

@@ -6,7 +6,7 @@
 //! LIMIT and SKIP: a part of the records, by count.
 
 use super::ixscan::IndexKey;
-use super::{IdStream, PATIENCE, RecordStream, Report, Stats, Surroundings};
+use super::{ExecContext, IdStream, RecordStream, Report, SEARCH_BUDGET, Stats};
 use crate::index::IndexSpec;
 use crate::keys::RecordId;
 use base::Result;
@@ -29,7 +29,7 @@ pub(crate) struct SortOptions {
 
 /// Sorts its input.
 pub(crate) struct Sort {
-    surroundings: Arc<Surroundings>,
+    exec_context: Arc<ExecContext>,
     input: Box<dyn RecordStream>,
     pattern: Arc<SortPattern>,
     options: SortOptions,
@@ -41,7 +41,7 @@ pub(crate) struct Sort {
 
 impl Sort {
     pub(crate) fn new(
-        surroundings: &Arc<Surroundings>,
+        exec_context: &Arc<ExecContext>,
         input: Box<dyn RecordStream>,
         pattern: &Arc<SortPattern>,
         options: SortOptions,
@@ -51,11 +51,11 @@ impl Sort {
             limit => usize::try_from(limit).unwrap_or(usize::MAX),
         };
         Sort {
-            surroundings: surroundings.clone(),
+            exec_context: exec_context.clone(),
             input,
             pattern: pattern.clone(),
             sorter: Sorter::new(limit, options.memory, options.allow_disk_use)
-                .spilling_into(&surroundings.context.spills),
+                .spilling_into(&exec_context.context.spills),
             options,
             sorted: false,
             stats: Stats::default(),
@@ -64,11 +64,11 @@ impl Sort {
 
     /// Reads the whole input and sorts it.
     fn fill(&mut self) -> Result<()> {
-        self.surroundings.operation.note_sort();
-        if self.gather(PATIENCE)? {
+        self.exec_context.operation.note_sort();
+        if self.gather(SEARCH_BUDGET)? {
             return self.sorter.finish();
         }
-        let operation = self.surroundings.operation.clone();
+        let operation = self.exec_context.operation.clone();
         operation.at_length(|| {
             self.gather(u64::MAX)?;
             self.sorter.finish()

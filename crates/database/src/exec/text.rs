@@ -2,7 +2,7 @@
 
 use super::ixscan::IndexScan;
 use super::prefetch::ReadAhead;
-use super::{IdStream, RecordStream, Report, Stats, Surroundings, stored};
+use super::{ExecContext, IdStream, RecordStream, Report, Stats, stored};
 use crate::index::TextIndex;
 use crate::keys::RecordId;
 use base::Result;
@@ -15,7 +15,7 @@ use storage::Value;
 /// Reads all terms' keys and adds up their scores. It then yields the documents in the collection's
 /// order, each with its score. MongoDB guarantees no order.
 pub(crate) struct TextOr {
-    surroundings: Arc<Surroundings>,
+    exec_context: Arc<ExecContext>,
     index: Arc<TextIndex>,
     /// A scan of each term's keys, and the position of the score in its keys.
     terms: Vec<(IndexScan, usize)>,
@@ -28,13 +28,13 @@ pub(crate) struct TextOr {
 
 impl TextOr {
     pub(crate) fn new(
-        surroundings: &Arc<Surroundings>,
+        exec_context: &Arc<ExecContext>,
         index: &Arc<TextIndex>,
         terms: impl Iterator<Item = (IndexScan, usize)>,
     ) -> TextOr {
-        let (surroundings, index) = (surroundings.clone(), index.clone());
+        let (exec_context, index) = (exec_context.clone(), index.clone());
         TextOr {
-            surroundings,
+            exec_context,
             index,
             terms: terms.collect(),
             found: None,
@@ -67,19 +67,19 @@ impl TextOr {
     /// Returns the document of the record that was just removed from the list.
     fn document(&mut self, id: RecordId) -> Result<Option<Value>> {
         let left = self.found.as_deref().unwrap_or_default();
-        self.documents.document(&self.surroundings, id, left.iter().rev().map(|(id, _)| *id))
+        self.documents.document(&self.exec_context, id, left.iter().rev().map(|(id, _)| *id))
     }
 }
 
 impl RecordStream for TextOr {
     fn next(&mut self) -> Result<Option<Row>> {
         if self.found.is_none() {
-            let operation = self.surroundings.operation.clone();
+            let operation = self.exec_context.operation.clone();
             self.found = Some(operation.at_length(|| self.gather())?);
         }
         while let Some((id, score)) = self.found.as_mut().and_then(Vec::pop) {
             self.examined += 1;
-            self.surroundings.examine_document()?;
+            self.exec_context.examine_document()?;
             // After a read of entries from an earlier state, the document may be gone.
             let Some(value) = self.document(id)? else { continue };
             self.stats.advance();

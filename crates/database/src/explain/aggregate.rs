@@ -239,7 +239,7 @@ impl Counted {
             counts.push(count.clone());
             Box::new(Count { stage, count })
         };
-        let source = count(Box::new(Lent(lent.clone())));
+        let source = count(Box::new(BorrowedPlan(lent.clone())));
         let mut stages = rest.run_through(source, environment, &mut count)?;
         while stages.next()?.is_some() {}
         drop(stages);
@@ -271,9 +271,9 @@ impl Counted {
 }
 
 /// A plan shared with a pipeline.
-struct Lent(Arc<Mutex<Records>>);
+struct BorrowedPlan(Arc<Mutex<Records>>);
 
-impl Stage for Lent {
+impl Stage for BorrowedPlan {
     fn next(&mut self) -> Result<Option<Row>> {
         self.0.lock().next()
     }

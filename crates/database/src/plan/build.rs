@@ -4,11 +4,11 @@ use super::choose::{Candidate, Planning, Source};
 use super::tree::Tree;
 use super::trials::Trials;
 use super::{Access, Hint, Read, geo, hint, shape, text};
+use crate::cached_plans::{Shown, Trial};
 use crate::collection::{Collection, Data};
-use crate::exec::{Explainer, Found, NaturalOrder, Node, RecordStream, Surroundings, found_by};
+use crate::exec::{ExecContext, Explainer, Found, NaturalOrder, Node, RecordStream, found_by};
 use crate::history::View;
 use crate::index::Index;
-use crate::kept_plans::{Shown, Trial};
 use crate::operation::{Operation, PlanUse, QuerySettings};
 use base::bson::{Builder, DocumentBuf, Path, Type};
 use base::{Result, err};
@@ -33,7 +33,7 @@ pub(crate) struct Plan {
     pub(crate) kept: bool,
     /// The trial that chose the plan.
     trial: Option<Trial>,
-    surroundings: Arc<Surroundings>,
+    exec_context: Arc<ExecContext>,
 }
 
 /// Returns the record of an `_id` if the read asks for one `_id` and has no conflicting options.
@@ -127,7 +127,7 @@ pub(crate) fn plan(
     }
     let data = collection.data()?;
     let snapshot = view.snapshot.as_ref();
-    let trials = Trials::new(&data.kept_plans);
+    let trials = Trials::new(&data.cached_plans);
     let describe = || describe(collection, &read);
     let natural = read.sort.as_ref().and_then(|sort| sort.natural());
     let plan_with = |indexes: &[Arc<Index>], restricted: bool| {
@@ -168,7 +168,7 @@ pub(crate) fn plan(
     if operation.no_table_scan && matches!(source, Source::Collection { .. }) {
         check_table_scan(collection, &read, natural)?;
     }
-    let surroundings = Arc::new(Surroundings {
+    let exec_context = Arc::new(ExecContext {
         operation: operation.clone(),
         snapshot: view.snapshot.clone(),
         records: data.ident,
@@ -178,7 +178,7 @@ pub(crate) fn plan(
     operation.check()?;
     let (kept, trial) = trials.finish();
     let tree = Tree::new(&read, range, context).of(source);
-    Ok(Plan { read, tree, rejected, filtered, kept, trial, surroundings })
+    Ok(Plan { read, tree, rejected, filtered, kept, trial, exec_context })
 }
 
 /// What the indexes that query settings allow lead to. Returns `None` without settings, and if only a scan that they do
@@ -334,7 +334,7 @@ impl Plan {
     /// Stores the result of the trial that chose the plan in the plan cache.
     pub(crate) fn keep(&self, collection: &Collection, now_millis: i64) {
         let (Some(trial), Some(data)) = (&self.trial, &collection.data) else { return };
-        data.kept_plans.note(trial, now_millis, || self.shown(collection));
+        data.cached_plans.note(trial, now_millis, || self.shown(collection));
     }
 
     /// Returns the plan's fields of `$planCacheStats`.
@@ -350,7 +350,7 @@ impl Plan {
         Shown {
             sort: self.read.sort.as_deref().map(sort_document).unwrap_or_default(),
             projection: self.read.projection.clone().unwrap_or_default(),
-            collation: shape::own_collation(&self.surroundings.context),
+            collation: shape::own_collation(&self.exec_context.context),
             filtered: self.filtered,
             stages: std::iter::once(&self.tree).chain(&rejected).map(described).collect(),
             hashes,
@@ -377,7 +377,7 @@ impl Plan {
 
     /// The query settings that it was planned with.
     pub(crate) fn query_settings(&self) -> Option<&QuerySettings> {
-        self.surroundings.operation.query_settings.as_deref()
+        self.exec_context.operation.query_settings.as_deref()
     }
 
     /// Returns true if MongoDB plans and caches each branch of the filter instead of the whole
@@ -391,17 +391,17 @@ impl Plan {
 
     /// Returns the rejected plans.
     pub(crate) fn rejected(&self) -> Vec<Node> {
-        let tree = Tree::new(&self.read, None, &self.surroundings.context);
+        let tree = Tree::new(&self.read, None, &self.exec_context.context);
         self.rejected.iter().cloned().map(|source| tree.of(source)).collect()
     }
 
     /// Notes that the plan runs for explain.
     pub(crate) fn note_explained(&self) {
-        self.surroundings.operation.note_explained();
+        self.exec_context.operation.note_explained();
     }
 
     /// Opens the plan's tree or the tree of a rejected plan.
     pub(crate) fn open(&self, tree: &Node) -> Result<Box<dyn RecordStream>> {
-        tree.open(&self.surroundings)
+        tree.open(&self.exec_context)
     }
 }

@@ -96,7 +96,8 @@ pub(crate) fn allowed_indexes(
         IndexHint::Natural => false,
     };
     let allows = |index: &&Arc<Index>| hints.iter().any(|hint| names(hint, &index.spec));
-    let indexes: Vec<_> = collection.data.iter().flat_map(|data| &data.indexes).filter(allows).cloned().collect();
+    let indexes: Vec<_> =
+        collection.data.iter().flat_map(|data| &data.indexes).filter(allows).cloned().collect();
     let scans = hints.contains(&IndexHint::Natural);
     (scans || !indexes.is_empty()).then_some((indexes, scans))
 }

@@ -4,8 +4,8 @@
 use super::Access;
 use super::choose::{Candidate, Planning};
 use super::shape;
+use crate::cached_plans::{PlanCache, Trial, fingerprint};
 use crate::exec::KeyBounds;
-use crate::kept_plans::{KeptPlans, Trial, fingerprint};
 use crate::storage_error;
 use base::Result;
 use std::cell::RefCell;
@@ -16,12 +16,12 @@ const KEYS_MAX: u64 = 100;
 
 /// The plan cache and planning's use of it.
 pub(crate) struct Trials<'a> {
-    kept: &'a KeptPlans,
-    outcome: RefCell<Outcome>,
+    kept: &'a PlanCache,
+    outcome: RefCell<TrialOutcome>,
 }
 
 #[derive(Default)]
-enum Outcome {
+enum TrialOutcome {
     /// Nothing to decide.
     #[default]
     None,
@@ -32,7 +32,7 @@ enum Outcome {
 }
 
 impl<'a> Trials<'a> {
-    pub(crate) fn new(kept: &'a KeptPlans) -> Trials<'a> {
+    pub(crate) fn new(kept: &'a PlanCache) -> Trials<'a> {
         Trials { kept, outcome: RefCell::default() }
     }
 
@@ -44,9 +44,9 @@ impl<'a> Trials<'a> {
     /// Returns whether the plan comes from the cache, and the trial that chose it.
     pub(crate) fn finish(self) -> (bool, Option<Trial>) {
         match self.outcome.into_inner() {
-            Outcome::None => (false, None),
-            Outcome::Kept => (true, None),
-            Outcome::Tried(trial) => (false, Some(trial)),
+            TrialOutcome::None => (false, None),
+            TrialOutcome::Kept => (true, None),
+            TrialOutcome::Tried(trial) => (false, Some(trial)),
         }
     }
 }
@@ -67,7 +67,7 @@ impl Planning<'_> {
             if !again {
                 let candidate = candidates.remove(place);
                 candidates.insert(0, candidate);
-                self.trials.outcome.replace(Outcome::Kept);
+                self.trials.outcome.replace(TrialOutcome::Kept);
                 return Ok(());
             }
         }
@@ -77,7 +77,14 @@ impl Planning<'_> {
         if *fewest < KEYS_MAX {
             // One step for each key, and one step that finds the end.
             let (winner, works) = (name(&winner.access), fewest + 1);
-            self.trials.outcome.replace(Outcome::Tried(Trial { shape, indexes, winner, keys, works, again }));
+            self.trials.outcome.replace(TrialOutcome::Tried(Trial {
+                shape,
+                indexes,
+                winner,
+                keys,
+                works,
+                again,
+            }));
         }
         Ok(())
     }

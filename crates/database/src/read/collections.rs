@@ -182,7 +182,7 @@ impl Collections for OtherCollections {
             External::ListLocalSessions(options) => {
                 self.ask_server(ServerSource::ListLocalSessions(options.view()))?
             }
-            External::PlanCacheStats => database.kept_plans_stage(namespace),
+            External::PlanCacheStats => database.cached_plans_stage(namespace),
             External::QuerySettings { .. } => self.ask_server(ServerSource::QuerySettings)?,
         };
         Ok(from_documents(documents))

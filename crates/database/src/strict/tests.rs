@@ -70,7 +70,7 @@ fn nothing_is_collected_until_it_is_switched_on() {
     session.insert("test.c", 1001);
     session.read("test.c", "{a: 1}", None, 0);
     assert_eq!(session.lines(), ["nothing to report"]);
-    session.database.be_strict();
+    session.database.enable_strict_mode();
     session.read("test.c", "{a: 1}", None, 0);
     assert_eq!(session.lines().len(), 1);
 }
@@ -78,7 +78,7 @@ fn nothing_is_collected_until_it_is_switched_on() {
 #[test]
 fn reads_are_counted_by_shape_whatever_the_database() {
     let session = Session::new();
-    session.database.be_strict();
+    session.database.enable_strict_mode();
     for ns in ["one.c", "two.c", "one.few"] {
         session.insert(ns, if ns == "one.few" { 1000 } else { 1001 });
         session.read(ns, "{a: 1}", None, 0);
@@ -100,7 +100,7 @@ fn reads_are_counted_by_shape_whatever_the_database() {
 #[test]
 fn shapes_beyond_those_kept_are_counted_alone() {
     let session = Session::new();
-    session.database.be_strict();
+    session.database.enable_strict_mode();
     session.insert("test.c", 1);
     for n in 0..KEPT_MAX + 5 {
         session.read("test.c", &format!("{{f{n}: 1}}"), Some("{a: 1}"), 0);
@@ -136,7 +136,7 @@ fn values_are_no_part_of_a_shape() {
 #[test]
 fn an_index_used_in_one_database_is_used() {
     let session = Session::new();
-    session.database.be_strict();
+    session.database.enable_strict_mode();
     for ns in ["template.c", "twin.c"] {
         session.insert(ns, 3);
         session.index(ns, "{key: {a: 1}, name: 'a_1'}");
@@ -192,7 +192,7 @@ fn duplicates_are_those_that_another_does_the_work_of() {
 #[test]
 fn a_wildcard_index_is_used_by_a_read_of_any_of_its_paths() {
     let session = Session::new();
-    session.database.be_strict();
+    session.database.enable_strict_mode();
     session.index("one.c", "{key: {'$**': 1}, name: 'used', wildcardProjection: {a: 1}}");
     session.index("one.c", "{key: {'$**': 1}, name: 'other', wildcardProjection: {b: 1}}");
     session.index("two.c", "{key: {'$**': 1}, name: 'used', wildcardProjection: {a: 1}}");

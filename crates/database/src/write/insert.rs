@@ -133,7 +133,7 @@ impl Database {
             // A tailable cursor continues after the last record. Records must therefore be
             // committed in the order of their ids.
             let _turn = match planned.options.capped {
-                Some(_) => Some(self.turns.take(
+                Some(_) => Some(self.write_queues.take(
                     data.ident,
                     RecordId(0),
                     (operation.as_ref(), self.blocking_hook()),
@@ -325,8 +325,11 @@ impl Database {
         loop {
             let collection = self.catalog().require(namespace)?.clone();
             let Some(capped) = collection.options.capped else { return Ok(()) };
-            let _turn =
-                self.turns.take(collection.data()?.ident, RecordId(0), (operation, self.blocking_hook()))?;
+            let _turn = self.write_queues.take(
+                collection.data()?.ident,
+                RecordId(0),
+                (operation, self.blocking_hook()),
+            )?;
             let mut changes = Changes::new(self.logs());
             let limits = (capped, capped.max > 0);
             self.remove_oldest(operation, &mut changes, &collection, limits, context)?;

@@ -25,7 +25,7 @@ use crate::index::{DocumentKeys, Index};
 use crate::keys::RecordId;
 use crate::operation::Operation;
 use crate::storage_error;
-use crate::turns::Turn;
+use crate::write_queues::QueueGuard;
 use base::bson::{Document, DocumentCow};
 use base::{Error, Result, err};
 use query::{Context, Interrupt, Row};
@@ -144,7 +144,11 @@ impl Found {
     /// Enters the queue for the document if many operations write it.
     ///
     /// Errors: interrupted waits.
-    fn turn<'db>(&mut self, database: &'db Database, operation: &Operation) -> Result<Option<Turn<'db>>> {
+    fn turn<'db>(
+        &mut self,
+        database: &'db Database,
+        operation: &Operation,
+    ) -> Result<Option<QueueGuard<'db>>> {
         if operation.transaction().is_some() && !mutant!("transactions wait for turns") {
             // A transaction does not wait in the queue. The operation at its head may wait for the
             // transaction's end.
@@ -152,7 +156,7 @@ impl Found {
         }
         let ident = self.collection.data()?.ident;
         let waits: (&dyn Interrupt, _) = (operation, database.blocking_hook());
-        let turn = database.turns.take_if_contended(ident, self.id, self.losses, waits)?;
+        let turn = database.write_queues.take_if_contended(ident, self.id, self.losses, waits)?;
         // The previous owner of the turn has changed the document.
         self.losses += usize::from(turn.is_some());
         Ok(turn)

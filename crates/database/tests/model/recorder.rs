@@ -74,8 +74,8 @@ impl storage::Wrapper for Recorder {
         committed
     }
 
-    fn wait_for_room(&self, go_on: &mut dyn FnMut() -> bool) -> Result<()> {
+    fn wait_for_room(&self, should_continue: &mut dyn FnMut() -> bool) -> Result<()> {
         (self.pause)();
-        self.beneath().wait_for_room(go_on)
+        self.beneath().wait_for_room(should_continue)
     }
 }

@@ -16,7 +16,7 @@ use crate::Result;
 use crate::load::Lab;
 use crate::options::Common;
 use crate::result::Part;
-use crate::target::{Sources, Target};
+use crate::target::{ErrorChain, Target};
 use mongodb::bson::{Document, doc};
 use mongodb::{Client, Collection, Database};
 use parking_lot::Mutex;
@@ -164,5 +164,5 @@ impl Loaded {
 
 /// Adds the target's name to an error of PostgreSQL.
 pub(super) fn named<T>(target: &Target, result: std::result::Result<T, tokio_postgres::Error>) -> Result<T> {
-    result.map_err(|error| target.error(Sources(&error)))
+    result.map_err(|error| target.error(ErrorChain(&error)))
 }

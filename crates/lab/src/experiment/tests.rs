@@ -3,11 +3,11 @@
 use crate::Result;
 use crate::load::measure::{Bench, Case, Prepared, Visit, WARM_UP};
 use crate::load::{Lab, Until, Worker};
-use crate::options::{Common, Given, Options};
+use crate::options::{Common, Options, TargetArgument};
 use crate::progress::Progress;
 use crate::result::Kind;
 use crate::run::empty_report;
-use crate::target::{Target, floor};
+use crate::target::{Target, null_server};
 use clap::Parser;
 use mongodb::bson::doc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -39,9 +39,9 @@ struct Fake {
 
 impl Fake {
     async fn open(name: &str) -> Fake {
-        let floor = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-        let behind = floor.local_addr().unwrap();
-        std::thread::spawn(move || floor::serve(&floor));
+        let null_server = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let behind = null_server.local_addr().unwrap();
+        std::thread::spawn(move || null_server::serve(&null_server));
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let uri = format!("mongodb://{}/", listener.local_addr().unwrap());
         let connections = Arc::new(Mutex::new(Vec::new()));
@@ -57,7 +57,7 @@ impl Fake {
                 open.lock().unwrap().push(passing);
             }
         });
-        let target = Target::connect(&Given { name: name.to_string(), uri }).await.unwrap();
+        let target = Target::connect(&TargetArgument { name: name.to_string(), uri }).await.unwrap();
         Fake { target, connections, door }
     }
 

@@ -6,7 +6,7 @@
 //! histogram therefore yields both total and timeline, and a worker that hangs loses no recorded data.
 
 use super::schedule::{Schedule, Turn};
-use super::suspicion::{Effort, Shares};
+use super::suspicion::{ClockSample, Shares};
 use super::{Load, Worker};
 use crate::Error;
 use crate::histogram::Latencies;
@@ -88,7 +88,7 @@ struct Shared {
 
 /// Runs a load. Returns the workers in their order, except workers that had to be aborted during an operation.
 pub(crate) async fn drive<W: Worker>(workers: &mut Vec<W>, load: Load, progress: &Progress) -> Outcome {
-    let effort = Effort::now();
+    let effort = ClockSample::now();
     let schedule = Arc::new(Schedule::new(load));
     let zero = || AtomicU64::new(0);
     let recorders = Recorders::new(workers.len());

@@ -52,21 +52,21 @@ pub(crate) enum Keys {
 
 impl Keys {
     /// Returns one of `count` keys; 0 without keys.
-    pub(crate) fn pick(&self, dice: &mut Dice, count: u64) -> u64 {
+    pub(crate) fn pick(&self, rng: &mut Rng, count: u64) -> u64 {
         let last = count.saturating_sub(1);
         match self {
-            Keys::Uniform => dice.below(count),
-            Keys::Zipfian { theta } => scatter(theta.rank(dice, count), count),
-            Keys::Latest { theta } => last - theta.rank(dice, count).min(last),
+            Keys::Uniform => rng.below(count),
+            Keys::Zipfian { theta } => scatter(theta.rank(rng, count), count),
+            Keys::Latest { theta } => last - theta.rank(rng, count).min(last),
             Keys::Focused { keys, operations, scattered } => {
                 let focus = ((count as f64 * keys.0).ceil() as u64).clamp(1, count.max(1));
-                let inside = focus == count || dice.share() < operations.0;
-                let key = if inside { dice.below(focus) } else { focus + dice.below(count - focus) };
+                let inside = focus == count || rng.share() < operations.0;
+                let key = if inside { rng.below(focus) } else { focus + rng.below(count - focus) };
                 if *scattered { scatter(key.min(last), count) } else { key.min(last) }
             }
             Keys::Growing { every } => {
                 let newest = count / *every;
-                if count.is_multiple_of(every.get()) { newest } else { dice.below(newest + 1) }
+                if count.is_multiple_of(every.get()) { newest } else { rng.below(newest + 1) }
             }
         }
     }
@@ -129,10 +129,10 @@ impl Zipf {
     }
 
     /// Returns a rank below `count`.
-    pub(crate) fn rank(&self, dice: &mut Dice, count: u64) -> u64 {
+    pub(crate) fn rank(&self, rng: &mut Rng, count: u64) -> u64 {
         let count = count.max(1);
         let zeta = self.zeta(count);
-        let drawn = dice.share() * zeta;
+        let drawn = rng.share() * zeta;
         let second = 1.0 + 0.5f64.powf(self.theta);
         if drawn < 1.0 || count == 1 {
             return 0;
@@ -148,14 +148,14 @@ impl Zipf {
 
 /// A stream of random numbers.
 #[derive(Debug)]
-pub(crate) struct Dice(Random);
+pub(crate) struct Rng(Random);
 
-impl Dice {
+impl Rng {
     /// Creates the stream of one operation or document.
-    pub(crate) fn of(seed: u64, number: u64) -> Dice {
+    pub(crate) fn of(seed: u64, number: u64) -> Rng {
         // Mixed first: adjacent seeds would give the same sequence shifted by one.
         let mixed = Random::new(number ^ Random::new(seed).draw()).draw();
-        Dice(Random::new(mixed))
+        Rng(Random::new(mixed))
     }
 
     /// Returns any number.
@@ -211,7 +211,7 @@ mod tests {
     fn counts(keys: &Keys, count: u64, draws: u64) -> Vec<u64> {
         let mut seen = vec![0; count as usize];
         for number in 0..draws {
-            seen[keys.pick(&mut Dice::of(5, number), count) as usize] += 1;
+            seen[keys.pick(&mut Rng::of(5, number), count) as usize] += 1;
         }
         seen
     }
@@ -234,7 +234,7 @@ mod tests {
     #[test]
     fn one_operation_in_ten_adds_a_key_and_the_others_repeat_one() {
         let keys = Keys::Growing { every: NonZeroU64::new(10).unwrap() };
-        let picked = |number| keys.pick(&mut Dice::of(5, number), number);
+        let picked = |number| keys.pick(&mut Rng::of(5, number), number);
         assert_eq!([0, 10, 990].map(picked), [0, 1, 99]);
         assert!((1..1000).filter(|number| number % 10 != 0).all(|number| picked(number) <= number / 10));
     }
@@ -283,7 +283,7 @@ mod random_tests {
 
     #[test]
     fn a_seed_and_a_number_give_the_same_stream_again() {
-        let stream = |seed, number| Dice::of(seed, number).words(100);
+        let stream = |seed, number| Rng::of(seed, number).words(100);
         assert_eq!(stream(7, 3), stream(7, 3));
         assert_ne!(stream(7, 3), stream(7, 4));
         assert_ne!(stream(7, 3), stream(8, 3));
@@ -292,13 +292,13 @@ mod random_tests {
 
     #[test]
     fn numbers_stay_in_their_range_and_fill_it() {
-        let mut dice = Dice::of(1, 1);
+        let mut rng = Rng::of(1, 1);
         let mut seen = [0u32; 10];
         for _ in 0..10_000 {
-            seen[dice.below(10) as usize] += 1;
-            assert!((0.0..1.0).contains(&dice.share()));
+            seen[rng.below(10) as usize] += 1;
+            assert!((0.0..1.0).contains(&rng.share()));
         }
         assert!(seen.iter().all(|count| (850..1150).contains(count)), "{seen:?}");
-        assert_eq!(dice.below(0), 0);
+        assert_eq!(rng.below(0), 0);
     }
 }

@@ -107,7 +107,7 @@ fn list(places: &[String]) -> String {
 }
 
 /// The clocks at one moment.
-pub(crate) struct Effort {
+pub(crate) struct ClockSample {
     at: Instant,
     clocks: Option<Clocks>,
 }
@@ -121,15 +121,15 @@ pub(crate) struct Shares {
     pub(crate) machine: f64,
 }
 
-impl Effort {
+impl ClockSample {
     /// Reads the clocks.
-    pub(crate) fn now() -> Effort {
-        Effort { at: Instant::now(), clocks: clocks() }
+    pub(crate) fn now() -> ClockSample {
+        ClockSample { at: Instant::now(), clocks: clocks() }
     }
 
     /// Returns the usage since then; zero if it is unknown, or if the time was too short.
     pub(super) fn since(&self) -> Shares {
-        let now = Effort::now();
+        let now = ClockSample::now();
         let elapsed = now.at.duration_since(self.at).as_secs_f64();
         let (Some(before), Some(after), 0.3..) = (self.clocks, now.clocks, elapsed) else {
             return Shares::default();
@@ -159,6 +159,6 @@ mod effort_tests {
 
     #[test]
     fn too_short_a_time_says_nothing() {
-        assert_eq!(Effort::now().since(), Shares::default());
+        assert_eq!(ClockSample::now().since(), Shares::default());
     }
 }

@@ -7,7 +7,7 @@
 use crate::experiment::Experiment;
 use crate::histogram::Latencies;
 use crate::load::Lab;
-use crate::options::{Common, Given, ReplayOptions as Options};
+use crate::options::{Common, ReplayOptions as Options, TargetArgument};
 use crate::progress::Progress;
 use crate::report::figures::plural;
 use crate::result::{Fingerprint, Kind, Row, Section, TargetInfo};
@@ -81,7 +81,7 @@ impl Replay {
         let (observations, took) =
             play(Arc::clone(&self.shared), target.clone(), how, lab.progress.clone()).await?;
         let after = target.usage();
-        let around = Around {
+        let around = RoundContext {
             connections: self.script().connections.len() as u32,
             took,
             cpu: Usage::cpu_between(before, after),
@@ -196,8 +196,11 @@ impl Experiment for Replay {
             }
         }
         let took = Duration::from_micros(self.script().length.max(1));
-        let around =
-            Around { connections: self.script().connections.len() as u32, took, ..Around::default() };
+        let around = RoundContext {
+            connections: self.script().connections.len() as u32,
+            took,
+            ..RoundContext::default()
+        };
         let recorded = self.script().recorded();
         add(&mut lab.report.sections, &self.shared.grouping, RECORDED, &recorded, around);
         Ok(())
@@ -252,7 +255,7 @@ fn check(start: &str) -> Result<()> {
 /// The server cannot be reached, restored or started.
 async fn open(start: &str) -> Result<Target> {
     if start.starts_with(SCHEME) {
-        return Target::connect(&Given { name: "start".to_string(), uri: start.to_string() }).await;
+        return Target::connect(&TargetArgument { name: "start".to_string(), uri: start.to_string() }).await;
     }
     restored(Path::new(start)).await
 }
@@ -262,7 +265,7 @@ const RECORDED: &str = "recorded";
 
 /// Circumstances of a round.
 #[derive(Clone, Copy, Default)]
-struct Around {
+struct RoundContext {
     connections: u32,
     took: Duration,
     cpu: Option<Duration>,
@@ -302,7 +305,7 @@ fn add(
     grouping: &Grouping,
     target: &str,
     observations: &[Observation],
-    around: Around,
+    around: RoundContext,
 ) {
     for (way, section) in sections.iter_mut().enumerate().take(3) {
         for (name, tally) in grouping.names[way].iter().zip(grouping.count(way, observations)) {
@@ -317,7 +320,7 @@ fn add(
 }
 
 /// Adds the counts of a tally to a row. `whole` marks the row of all requests.
-fn add_to(row: &mut Row, tally: Tally, around: Around, whole: bool) {
+fn add_to(row: &mut Row, tally: Tally, around: RoundContext, whole: bool) {
     let latency: Latencies = tally.latencies.iter().copied().collect();
     if latency.count() == 0 && tally.failures == 0 {
         row.note.get_or_insert_with(|| "not measured: it was ended before".to_string());

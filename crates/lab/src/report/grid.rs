@@ -6,7 +6,7 @@
 //! therefore their groups and names.
 
 use super::figures;
-use crate::result::{Kind, Promise, Ratio, Report, Row, Section};
+use crate::result::{DurabilityGuarantee, Kind, Ratio, Report, Row, Section};
 use std::collections::BTreeSet;
 
 /// Text for "not measured".
@@ -59,8 +59,8 @@ impl Line {
 impl Grid {
     /// Creates the table of a section.
     pub(crate) fn new(report: &Report, section: &Section, detail: Detail) -> Grid {
-        let floor = floor(report);
-        let columns = columns(section, floor, detail);
+        let baseline = baseline(report);
+        let columns = columns(section, baseline, detail);
         let used = columns.into_iter().filter(|column| {
             section.rows.iter().any(|row| row.operations > 0 && !(column.cell)(row).is_empty())
         });
@@ -119,7 +119,7 @@ fn some<'a, T: 'a>(
 }
 
 /// Returns the selected columns, with or without values.
-fn columns<'a>(section: &'a Section, floor: Option<&'a str>, detail: Detail) -> Vec<Column<'a>> {
+fn columns<'a>(section: &'a Section, baseline: Option<&'a str>, detail: Detail) -> Vec<Column<'a>> {
     let (full, rates) = (detail == Detail::Full, section.kind == Kind::Rates);
     let percentile =
         |head: &str, share| column(head, move |row| figures::latency(row.latency.quantile(share)));
@@ -128,7 +128,7 @@ fn columns<'a>(section: &'a Section, floor: Option<&'a str>, detail: Detail) -> 
     };
     let base = section.base.as_deref().unwrap_or_default();
     let ratio = move |row: &Row| section.rate_ratio(row).filter(|_| row.target != base);
-    let over = move |row: &Row| over_floor(section, row, floor);
+    let over = move |row: &Row| over_baseline(section, row, baseline);
     let not_zero = |number: u64| (number > 0).then_some(number);
     let all = [
         (rates, some("offered/s", |row| row.x, figures::number)),
@@ -144,7 +144,7 @@ fn columns<'a>(section: &'a Section, floor: Option<&'a str>, detail: Detail) -> 
         (full, percentile("p99.9", 0.999)),
         (true, column("max", |row| figures::latency(row.latency.summary().max))),
         (!rates, some(format!("rate ÷ {base}"), ratio, ratio_text)),
-        (true, some(format!("p50 ÷ {}", floor.unwrap_or_default()), over, figures::times)),
+        (true, some(format!("p50 ÷ {}", baseline.unwrap_or_default()), over, figures::times)),
         (true, some("CPU/op", |row| row.cpu_microseconds, figures::latency)),
         (true, some("memory", |row| row.resident_bytes, figures::bytes)),
         (true, some("failed", move |row| not_zero(row.failures), figures::count)),
@@ -213,17 +213,17 @@ pub(crate) fn label(section: &Section, row: &Row) -> String {
 }
 
 /// Returns the name of the floor, if the run had one.
-pub(crate) fn floor(report: &Report) -> Option<&str> {
-    let is_floor = |promise| promise == Promise::Nothing;
-    report.targets.iter().find(|target| is_floor(target.fingerprint.promise)).map(|t| t.name.as_str())
+pub(crate) fn baseline(report: &Report) -> Option<&str> {
+    let is_null_server = |promise| promise == DurabilityGuarantee::Nothing;
+    report.targets.iter().find(|target| is_null_server(target.fingerprint.promise)).map(|t| t.name.as_str())
 }
 
 /// Returns a row's median as a multiple of the floor's: the cost of the server relative to client and kernel. `None`
 /// for the floor itself, and if either has no figures.
-pub(crate) fn over_floor(section: &Section, row: &Row, floor: Option<&str>) -> Option<f64> {
-    let floor = floor.filter(|name| *name != row.target)?;
-    let floor = section.row(floor, &row.case, row.connections)?;
-    let (mine, theirs) = (row.latency.quantile(0.5), floor.latency.quantile(0.5));
+pub(crate) fn over_baseline(section: &Section, row: &Row, baseline: Option<&str>) -> Option<f64> {
+    let baseline = baseline.filter(|name| *name != row.target)?;
+    let baseline = section.row(baseline, &row.case, row.connections)?;
+    let (mine, theirs) = (row.latency.quantile(0.5), baseline.latency.quantile(0.5));
     (row.latency.count() > 0 && theirs > 0.0).then(|| mine / theirs)
 }
 
@@ -241,7 +241,8 @@ pub(crate) fn noise<'a>(report: &'a Report, section: &Section, row: &Row) -> Opt
         let (mine, theirs) = (row.rounds.iter(), other.rounds.iter());
         let slowest = mine.map(|round| round.rate()).fold(f64::INFINITY, f64::min);
         let fastest = theirs.map(|round| round.rate()).fold(0.0, f64::max);
-        let kept = (Promise::Memory..own.promise).contains(&print.promise) && print.server == own.server;
+        let kept =
+            (DurabilityGuarantee::Memory..own.promise).contains(&print.promise) && print.server == own.server;
         kept && row.operations > 0 && slowest > fastest * NOISE
     };
     let found = same.into_iter().find(contradicts)?;
@@ -320,8 +321,9 @@ mod groups_tests {
     fn the_floor_is_the_unit_of_the_others() {
         let report = testing::report();
         let section = &report.sections[0];
-        assert_eq!(floor(&report), Some("floor"));
-        let of = |target| over_floor(section, section.row(target, "insert", 1).unwrap(), floor(&report));
+        assert_eq!(baseline(&report), Some("floor"));
+        let of =
+            |target| over_baseline(section, section.row(target, "insert", 1).unwrap(), baseline(&report));
         assert_eq!(of("floor"), None);
         assert!(of("memory").unwrap() > 1.0);
     }

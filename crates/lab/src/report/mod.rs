@@ -15,7 +15,7 @@ pub(crate) mod terminal;
 pub(crate) mod tests;
 
 use crate::options::Common;
-use crate::result::{FORMAT, Promise, Report};
+use crate::result::{DurabilityGuarantee, FORMAT, Report};
 use crate::{Error, Result};
 use serde::Deserialize;
 use std::io::{self, Write};
@@ -50,7 +50,8 @@ pub(crate) fn finish(report: &Report, common: &Common) -> Result<()> {
 fn complete(report: &Report) -> Report {
     let mut report = report.clone();
     let promises = report.targets.iter().map(|target| target.fingerprint.promise);
-    let mut promises: Vec<Promise> = promises.filter(|promise| *promise != Promise::Nothing).collect();
+    let mut promises: Vec<DurabilityGuarantee> =
+        promises.filter(|promise| *promise != DurabilityGuarantee::Nothing).collect();
     promises.sort_unstable();
     promises.dedup();
     let different = (promises.len() > 1).then(|| DIFFERENT.to_string());

@@ -133,7 +133,7 @@ pub(crate) async fn sizes(target: &Target, table: &str) -> Result<BTreeMap<Strin
             let row = target.postgres().await?.query_one(query, &[&table]).await;
             let sizes =
                 row.and_then(|row| Ok(vec![(STORAGE, row.try_get(0)?), ("index MB", row.try_get(1)?)]));
-            sizes.map_err(|error| target.error(super::Sources(&error)))?
+            sizes.map_err(|error| target.error(super::ErrorChain(&error)))?
         }
     };
     // Servers without a size report zero.

@@ -10,7 +10,7 @@
 use super::machine::{self, Files, Usage, Watch};
 use super::postgres::{free_port, log_tail, supervised};
 use super::{Scratch, Target};
-use crate::options::Given;
+use crate::options::TargetArgument;
 use crate::{Error, Result};
 use std::env::consts::EXE_SUFFIX;
 use std::ffi::OsStr;
@@ -33,7 +33,7 @@ const START: Duration = Duration::from_secs(30);
 const END: Duration = Duration::from_secs(20);
 
 /// Durability levels from the fastest to the safest: name, and durability if on disk.
-const NOTCHES: &[(&str, Option<&str>)] = &[
+const DURABILITY_LEVELS: &[(&str, Option<&str>)] = &[
     ("memory", None),
     ("disk-none", Some("none")),
     ("disk-relaxed", Some("relaxed")),
@@ -49,7 +49,7 @@ pub(super) fn serve() -> Command {
 
 /// Data of a process, removed after its end.
 #[derive(Debug, Default)]
-pub(super) struct Kept {
+pub(super) struct ProcessData {
     pub(super) _scratch: Option<Scratch>,
     /// Data directory, if on disk.
     pub(super) data: Option<PathBuf>,
@@ -63,14 +63,14 @@ pub(super) struct Kept {
 #[derive(Debug)]
 pub(super) struct Started {
     child: Child,
-    kept: Kept,
+    kept: ProcessData,
     /// Watch of the data directory, created at its first use.
     watch: OnceLock<Option<Watch>>,
 }
 
 impl Started {
     /// Starts a process that ends when its standard input closes.
-    pub(super) fn spawn(command: &mut Command, kept: Kept) -> io::Result<Started> {
+    pub(super) fn spawn(command: &mut Command, kept: ProcessData) -> io::Result<Started> {
         let child = command.stdin(Stdio::piped()).process_group(0).spawn()?;
         Ok(Started { child, kept, watch: OnceLock::new() })
     }
@@ -192,19 +192,21 @@ impl Place {
 ///
 /// # Errors
 /// A server does not start. Earlier servers are stopped.
-pub(crate) async fn notches(places: &[Place]) -> Result<Vec<Target>> {
+pub(crate) async fn durability_levels(places: &[Place]) -> Result<Vec<Target>> {
     let mut targets = Vec::new();
     for (at, place) in places.iter().enumerate() {
         // In memory the place does not matter, so the first place suffices.
-        for (name, durability) in NOTCHES.iter().filter(|(_, durability)| at == 0 || durability.is_some()) {
-            targets.push(notch(name, *durability, place).await?);
+        for (name, durability) in
+            DURABILITY_LEVELS.iter().filter(|(_, durability)| at == 0 || durability.is_some())
+        {
+            targets.push(start_level(name, *durability, place).await?);
         }
     }
     Ok(targets)
 }
 
 /// Starts Vellum at one durability level.
-async fn notch(name: &str, durability: Option<&str>, place: &Place) -> Result<Target> {
+async fn start_level(name: &str, durability: Option<&str>, place: &Place) -> Result<Target> {
     let scratch = durability.map(|_| Scratch::below(&place.data)).transpose()?;
     let journal = durability.map_or(Ok(None), |_| place.journal())?;
     let name = if durability.is_some() { place.name(name) } else { name.to_string() };
@@ -216,7 +218,7 @@ async fn notch(name: &str, durability: Option<&str>, place: &Place) -> Result<Ta
     if let Some(journal) = &journal {
         command.arg("--journal-dir").arg(journal.path());
     }
-    start(&name, command, Kept { _scratch: scratch, data, journal, ..Kept::default() }).await
+    start(&name, command, ProcessData { _scratch: scratch, data, journal, ..ProcessData::default() }).await
 }
 
 /// Starts and connects another server like this one, with its own data below `directory`; `None` for a server that the
@@ -227,12 +229,12 @@ async fn notch(name: &str, durability: Option<&str>, place: &Place) -> Result<Ta
 pub(crate) async fn another(target: &Target, directory: &Path) -> Option<Result<Target>> {
     target.started.as_ref()?;
     if target.is_floor {
-        return Some(floor().await);
+        return Some(null_server().await);
     }
     let kind = target.name.split('@').next().unwrap_or_default();
-    let (name, durability) = NOTCHES.iter().find(|(name, _)| *name == kind)?;
+    let (name, durability) = DURABILITY_LEVELS.iter().find(|(name, _)| *name == kind)?;
     let place = Place { label: None, data: directory.to_path_buf(), journal: None };
-    Some(notch(name, *durability, &place).await)
+    Some(start_level(name, *durability, &place).await)
 }
 
 /// Starts a front over a PostgreSQL server. It ends before the servers behind it.
@@ -242,29 +244,29 @@ pub(crate) async fn another(target: &Target, directory: &Path) -> Option<Result<
 pub(super) async fn front(name: &str, address: &str, password: &str, behind: Vec<Started>) -> Result<Target> {
     let mut command = serve();
     command.args(["--engine", "postgres", "--postgres"]).arg(address).env("PGPASSWORD", password);
-    start(name, command, Kept { behind, ..Kept::default() }).await
+    start(name, command, ProcessData { behind, ..ProcessData::default() }).await
 }
 
 /// Starts the floor in a separate process, so that its processor time is separate from the lab's.
 ///
 /// # Errors
 /// The floor does not start.
-pub(crate) async fn floor() -> Result<Target> {
+pub(crate) async fn null_server() -> Result<Target> {
     let own = std::env::current_exe().map_err(|error| failed("floor", error))?;
     let mut command = Command::new(own);
     command.arg("floor").stdout(Stdio::piped());
-    let mut target = start("floor", command, Kept::default()).await?;
+    let mut target = start("floor", command, ProcessData::default()).await?;
     target.is_floor = true;
     Ok(target)
 }
 
 /// Starts a server, reads its connection string and connects.
-pub(super) async fn start(name: &str, mut command: Command, kept: Kept) -> Result<Target> {
+pub(super) async fn start(name: &str, mut command: Command, kept: ProcessData) -> Result<Target> {
     let program = PathBuf::from(command.get_program());
     let mut started = Started::spawn(&mut command, kept)
         .map_err(|error| failed(name, format!("{}: {error}; {SERVER} names a server", program.display())))?;
     let uri = tokio::task::block_in_place(|| started.first_line()).map_err(|why| failed(name, why))?;
-    Target::reach(&Given { name: name.to_string(), uri }, Some(started)).await
+    Target::reach(&TargetArgument { name: name.to_string(), uri }, Some(started)).await
 }
 
 pub(super) fn failed(name: &str, why: impl Display) -> Error {
@@ -303,7 +305,12 @@ pub(crate) async fn restored(backup: &Path) -> Result<Target> {
     run(&words).map_err(|why| Error::Input(format!("--start: {why}")))?;
     let mut command = serve();
     command.arg("--data").arg(&data);
-    start("start", command, Kept { _scratch: Some(scratch), data: Some(data), ..Kept::default() }).await
+    start(
+        "start",
+        command,
+        ProcessData { _scratch: Some(scratch), data: Some(data), ..ProcessData::default() },
+    )
+    .await
 }
 
 /// Runs the server's program with these arguments. Blocks. An error contains its output.
@@ -359,7 +366,7 @@ pub(crate) async fn start_mongod(program: &Path, place: &Place) -> Result<Target
     let mut command = supervised(&directory);
     command.arg(program).arg("--dbpath").arg(&data).arg("--logpath").arg(directory.join("log"));
     command.args(["--bind_ip", "127.0.0.1", "--nounixsocket", "--port", &port.to_string()]);
-    let kept = Kept { _scratch: Some(scratch), data: Some(data), journal, ..Kept::default() };
+    let kept = ProcessData { _scratch: Some(scratch), data: Some(data), journal, ..ProcessData::default() };
     let mut started = Started::spawn(&mut command, kept).map_err(|error| wrong(error.to_string()))?;
     let deadline = Instant::now() + MONGOD_START;
     while TcpStream::connect(("127.0.0.1", port)).is_err() {
@@ -369,7 +376,7 @@ pub(crate) async fn start_mongod(program: &Path, place: &Place) -> Result<Target
         tokio::time::sleep(Duration::from_millis(50)).await;
     }
     let uri = format!("mongodb://127.0.0.1:{port}/");
-    Target::reach(&Given { name, uri }, Some(started)).await
+    Target::reach(&TargetArgument { name, uri }, Some(started)).await
 }
 
 #[cfg(test)]
@@ -377,7 +384,7 @@ mod tests {
     use super::*;
 
     fn shell(script: &str) -> Started {
-        Started::spawn(Command::new("sh").args(["-c", script]).stdout(Stdio::piped()), Kept::default())
+        Started::spawn(Command::new("sh").args(["-c", script]).stdout(Stdio::piped()), ProcessData::default())
             .unwrap()
     }
 
@@ -405,7 +412,7 @@ mod tests {
         let script = format!("read _; touch {}/ended; exit 0", path.display());
         let started = Started::spawn(
             Command::new("sh").args(["-c", &script]),
-            Kept { _scratch: Some(scratch), ..Kept::default() },
+            ProcessData { _scratch: Some(scratch), ..ProcessData::default() },
         )
         .unwrap();
         let pid = started.child.id();

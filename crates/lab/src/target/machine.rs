@@ -64,8 +64,8 @@ mod linux {
     use std::path::PathBuf;
     use std::sync::Arc;
 
-    /// Usage of a process and its descendants; `None` if the process has ended. PostgreSQL serves each connection with a
-    /// child, and the kernel adds the time of ended children to their parent.
+    /// Usage of a process and its descendants; `None` if the process has ended. PostgreSQL serves each connection with
+    /// a child, and the kernel adds the time of ended children to their parent.
     pub(crate) fn usage(root: u32) -> Option<Usage> {
         let family = family(root)?;
         // The time of a child that has ended is in its parent's.

@@ -7,23 +7,24 @@
 mod address;
 mod counters;
 mod fingerprint;
-pub(crate) mod floor;
 mod launch;
 pub(crate) mod machine;
+pub(crate) mod null_server;
 mod postgres;
 mod workspace;
 
 pub(crate) use address::without_secrets;
 pub(crate) use counters::{Counters, sizes};
-pub(crate) use floor::COMMAND as FLOOR_ANSWERS;
 pub(crate) use launch::{
-    another, backed_up, floor as start_floor, mongod_program, notches, places, restored, start_mongod,
+    another, backed_up, durability_levels, mongod_program, null_server as start_null_server, places,
+    restored, start_mongod,
 };
 pub(crate) use machine::{Files, Usage};
+pub(crate) use null_server::COMMAND as NULL_SERVER_ANSWERS;
 pub(crate) use postgres::{clusters, start_members};
 pub(crate) use workspace::{Scratch, Workspace};
 
-use crate::options::Given;
+use crate::options::TargetArgument;
 use crate::result::TargetInfo;
 use crate::{Error, Result};
 use address::Address;
@@ -80,12 +81,12 @@ impl Target {
     ///
     /// # Errors
     /// An invalid connection string, or no answer within five seconds.
-    pub(crate) async fn connect(given: &Given) -> Result<Target> {
+    pub(crate) async fn connect(given: &TargetArgument) -> Result<Target> {
         Target::reach(given, None).await
     }
 
     /// Connects to a server, which the lab may have started.
-    async fn reach(given: &Given, started: Option<Started>) -> Result<Target> {
+    async fn reach(given: &TargetArgument, started: Option<Started>) -> Result<Target> {
         let is_postgres = given.uri.starts_with("postgres");
         let protocol = if is_postgres { Protocol::Postgres } else { Protocol::Mongo };
         let client = match protocol {
@@ -170,12 +171,12 @@ impl Target {
         let ClientSettings::Postgres(config) = &*self.client else {
             return Err(self.error("is not PostgreSQL"));
         };
-        let (client, connection) = config.connect(NoTls).await.map_err(|e| self.error(Sources(&e)))?;
+        let (client, connection) = config.connect(NoTls).await.map_err(|e| self.error(ErrorChain(&e)))?;
         // The task ends with the client. If the server fails, calls of the client report it.
         tokio::spawn(connection);
         if let Some(schema) = self.workspace.get() {
             let path = format!("SET search_path TO {schema}");
-            client.batch_execute(&path).await.map_err(|e| self.error(Sources(&e)))?;
+            client.batch_execute(&path).await.map_err(|e| self.error(ErrorChain(&e)))?;
         }
         Ok(client)
     }
@@ -239,7 +240,7 @@ impl Target {
 }
 
 /// Parses a MongoDB connection string.
-async fn parse_mongo(given: &Given) -> Result<ClientSettings> {
+async fn parse_mongo(given: &TargetArgument) -> Result<ClientSettings> {
     let parsed = ClientOptions::parse(given.uri.as_str()).await;
     let mut options = parsed.map_err(|error| wrong_uri(given, &tidied(&error.to_string())))?;
     options.min_pool_size = Some(1);
@@ -260,9 +261,9 @@ async fn parse_mongo(given: &Given) -> Result<ClientSettings> {
 }
 
 /// Parses a PostgreSQL connection string.
-fn parse_postgres(given: &Given) -> Result<ClientSettings> {
+fn parse_postgres(given: &TargetArgument) -> Result<ClientSettings> {
     let parsed = given.uri.parse::<tokio_postgres::Config>();
-    let mut config = parsed.map_err(|error| wrong_uri(given, &Sources(&error).to_string()))?;
+    let mut config = parsed.map_err(|error| wrong_uri(given, &ErrorChain(&error).to_string()))?;
     if config.get_connect_timeout().is_none() {
         config.connect_timeout(REACH);
     }
@@ -272,14 +273,14 @@ fn parse_postgres(given: &Given) -> Result<ClientSettings> {
     Ok(ClientSettings::Postgres(Box::new(config)))
 }
 
-fn wrong_uri(given: &Given, why: &str) -> Error {
+fn wrong_uri(given: &TargetArgument, why: &str) -> Error {
     Error::Input(format!("target {}: its connection string is wrong: {why}", given.name))
 }
 
 /// An error with its causes: tokio-postgres prints "db error" and keeps the server's message in the source.
-pub(crate) struct Sources<'a>(pub(crate) &'a (dyn std::error::Error + 'static));
+pub(crate) struct ErrorChain<'a>(pub(crate) &'a (dyn std::error::Error + 'static));
 
-impl Display for Sources<'_> {
+impl Display for ErrorChain<'_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "{}", self.0)?;
         let mut next = self.0.source();

@@ -8,10 +8,10 @@
 //! `--members-here`: a server with members, for w: 2 and majority. It is a Vellum front over a PostgreSQL with one
 //! standby. `synchronous_standby_names` makes every commit that asks for durability wait for the standby.
 
-use super::launch::{Kept, Place, Started, front};
+use super::launch::{Place, ProcessData, Started, front};
 use super::workspace::fresh;
 use super::{Scratch, Target};
-use crate::options::Given;
+use crate::options::TargetArgument;
 use crate::{Error, Result};
 use nix::unistd::{Uid, User};
 use std::ffi::{OsStr, OsString};
@@ -144,7 +144,7 @@ fn name_of(cluster: &Cluster, place: &Place) -> String {
 /// Creates, starts and connects one cluster.
 async fn start(cluster: &Cluster, parts: &Parts, place: &Place) -> Result<Target> {
     let (started, address) = self::cluster(cluster, parts, place).await?;
-    Target::reach(&Given { name: name_of(cluster, place), uri: address.uri() }, Some(started)).await
+    Target::reach(&TargetArgument { name: name_of(cluster, place), uri: address.uri() }, Some(started)).await
 }
 
 impl Parts {
@@ -162,7 +162,7 @@ impl Parts {
         cluster: &Cluster,
         directory: &Path,
         port: u16,
-        kept: Kept,
+        kept: ProcessData,
     ) -> Result<Started> {
         let failed = |error: std::io::Error| super::launch::failed(cluster.name, error);
         let log = fs::File::create(directory.join("log")).map_err(failed)?;
@@ -190,7 +190,7 @@ pub(super) async fn cluster(cluster: &Cluster, parts: &Parts, place: &Place) -> 
     prepared.map_err(failed)?;
     let port = free_port().map_err(|error| failed(error.to_string()))?;
     let data = Some(directory.join("data"));
-    let kept = Kept { _scratch: Some(scratch), data, journal, ..Kept::default() };
+    let kept = ProcessData { _scratch: Some(scratch), data, journal, ..ProcessData::default() };
     let started = parts.spawn(cluster, &directory, port, kept)?;
     let address = Address { port, password };
     wait_for(&address.uri()).await.map_err(|error| failed(format!("{error}{}", log_tail(&directory))))?;
@@ -269,7 +269,7 @@ async fn wait_for(uri: &str) -> std::result::Result<(), String> {
     loop {
         match tokio_postgres::connect(uri, tokio_postgres::NoTls).await {
             Ok(_) => return Ok(()),
-            Err(error) if Instant::now() > deadline => return Err(super::Sources(&error).to_string()),
+            Err(error) if Instant::now() > deadline => return Err(super::ErrorChain(&error).to_string()),
             Err(_) => tokio::time::sleep(Duration::from_millis(50)).await,
         }
     }
@@ -313,7 +313,8 @@ async fn follow(parts: &Parts, place: &Place, primary: &Address) -> Result<Start
     let scratch = Scratch::below(&place.data)?;
     let directory = scratch.path().to_path_buf();
     tokio::task::block_in_place(|| copy_primary(parts, &directory, primary))?;
-    let kept = Kept { _scratch: Some(scratch), data: Some(directory.join("data")), ..Kept::default() };
+    let kept =
+        ProcessData { _scratch: Some(scratch), data: Some(directory.join("data")), ..ProcessData::default() };
     let mut started = parts.spawn(&PRIMARY, &directory, free_port().map_err(standby_failed)?, kept)?;
     let client = primary.connect().await.map_err(standby_failed)?;
     let deadline = Instant::now() + FOLLOW;

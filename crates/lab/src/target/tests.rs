@@ -3,20 +3,20 @@
 use super::*;
 use std::net::TcpListener;
 
-fn given(name: &str, uri: &str) -> Given {
-    Given { name: name.to_string(), uri: uri.to_string() }
+fn given(name: &str, uri: &str) -> TargetArgument {
+    TargetArgument { name: name.to_string(), uri: uri.to_string() }
 }
 
 /// Starts the floor in a thread, and returns its connection string.
-fn floor_here() -> String {
+fn null_server_here() -> String {
     fake(Vec::new())
 }
 
 /// Starts a floor with other replies, and returns its connection string.
-fn fake(first: Vec<floor::Reply>) -> String {
+fn fake(first: Vec<null_server::Reply>) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
-    std::thread::spawn(move || floor::serve_with(&listener, first));
+    std::thread::spawn(move || null_server::serve_with(&listener, first));
     format!("mongodb://{address}/")
 }
 
@@ -63,7 +63,7 @@ async fn a_wrong_connection_string_is_told_before_anything_is_started() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_driver_gets_along_with_the_floor() {
-    let target = Target::connect(&given("floor", &floor_here())).await.unwrap();
+    let target = Target::connect(&given("floor", &null_server_here())).await.unwrap();
     let client = target.mongo().await.unwrap();
     let collection = client.database("x").collection::<mongodb::bson::Document>("y");
     collection.insert_one(doc! { "a": 1 }).await.unwrap();
@@ -86,8 +86,8 @@ async fn a_server_that_dies_in_the_middle_is_named() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
     // Forwards to the floor until it is ordered to disconnect.
-    let floor = floor_here();
-    let upstream = floor.trim_start_matches("mongodb://").trim_end_matches('/').to_string();
+    let null_server = null_server_here();
+    let upstream = null_server.trim_start_matches("mongodb://").trim_end_matches('/').to_string();
     let (die, dead) = std::sync::mpsc::channel::<()>();
     std::thread::spawn(move || {
         let mut streams = Vec::new();
@@ -192,7 +192,7 @@ async fn what_is_behind_a_balancer_is_reached_through_it() {
     collection.insert_one(doc! { "a": 1 }).await.unwrap();
     assert!(collection.find_one(doc! { "a": 1 }).await.unwrap().is_some());
     // The driver reports a server without support for balancers.
-    let alone = given("alone", &format!("{}?loadBalanced=true", floor_here()));
+    let alone = given("alone", &format!("{}?loadBalanced=true", null_server_here()));
     let text = message(Target::connect(&alone).await.unwrap_err());
     assert!(text.contains("target alone") && text.contains("load balanc"), "{text}");
 }

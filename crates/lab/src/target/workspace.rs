@@ -5,7 +5,7 @@
 //!
 //! The module also has private directories for the data of servers, created empty and removed with their contents.
 
-use super::{Protocol, Sources, Target};
+use super::{ErrorChain, Protocol, Target};
 use crate::{Error, Result};
 use std::fs;
 use std::hash::{BuildHasher, RandomState};
@@ -106,13 +106,13 @@ fn ours(mut names: Vec<String>, name: &str) -> Vec<String> {
 
 async fn schemas(target: &Target) -> Result<Vec<String>> {
     let rows = target.postgres().await?.query("SELECT nspname::text FROM pg_namespace", &[]).await;
-    let rows = rows.map_err(|error| target.error(Sources(&error)))?;
+    let rows = rows.map_err(|error| target.error(ErrorChain(&error)))?;
     Ok(rows.iter().filter_map(|row| row.try_get(0).ok()).collect())
 }
 
 async fn execute(target: &Target, statement: &str) -> Result<()> {
     let client = target.postgres().await?;
-    client.batch_execute(statement).await.map_err(|error| target.error(Sources(&error)))
+    client.batch_execute(statement).await.map_err(|error| target.error(ErrorChain(&error)))
 }
 
 /// A temporary directory, removed when this value is dropped.

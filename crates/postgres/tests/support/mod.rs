@@ -2,7 +2,7 @@
 
 use crate::config::{Config, Wanted};
 use crate::connection::{Connection, Statement};
-use crate::lives::Lives;
+use crate::incarnations::Incarnations;
 use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
@@ -101,7 +101,7 @@ impl Cluster {
         let told = |failure| format!("{failure:?}");
         // A standby answers too.
         let config = Config { wanted: Wanted::Any, ..self.config()? };
-        let mut connection = Connection::open(&config, &Lives::default()).map_err(told)?;
+        let mut connection = Connection::open(&config, &Incarnations::default()).map_err(told)?;
         let mut rows = Vec::new();
         for (number, sql) in sql.iter().enumerate() {
             rows = connection.one(&Statement::new(format!("s{number}"), *sql), &[]).map_err(told)?;
@@ -119,7 +119,7 @@ impl Cluster {
     /// Errors: the server's error as text.
     pub fn end_connections(&self) -> Result<(), String> {
         let told = |failure| format!("{failure:?}");
-        let mut connection = Connection::open(&self.config()?, &Lives::default()).map_err(told)?;
+        let mut connection = Connection::open(&self.config()?, &Incarnations::default()).map_err(told)?;
         let end = "select count(pg_terminate_backend(pid, 5000)) from pg_stat_activity \
                    where pid <> pg_backend_pid() and backend_type = 'client backend'";
         connection.one(&Statement::new("end", end), &[]).map(drop).map_err(told)

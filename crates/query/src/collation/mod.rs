@@ -130,7 +130,7 @@ impl Collation {
             return Ok(());
         }
         let mut stopped = None;
-        let mut go_on = || match interrupt.check() {
+        let mut should_continue = || match interrupt.check() {
             Ok(()) => true,
             Err(error) => {
                 stopped = Some(error);
@@ -138,10 +138,10 @@ impl Collation {
             }
         };
         match &self.0 {
-            None => key_string::encode_while(value, ascending, None, &mut go_on, out),
+            None => key_string::encode_while(value, ascending, None, &mut should_continue, out),
             Some(collator) => {
                 let collate = |text: &str, key: &mut Vec<u8>| collator.append_key(text, key);
-                key_string::encode_while(value, ascending, Some(&collate), &mut go_on, out)
+                key_string::encode_while(value, ascending, Some(&collate), &mut should_continue, out)
             }
         };
         stopped.map_or(Ok(()), Err)

@@ -1,7 +1,7 @@
 //! Metadata (`$meta`) in a pipeline.
 //!
-//! Rows carry metadata from their source through the stages. This module checks whether a source gives the metadata that
-//! a pipeline asks for.
+//! Rows carry metadata from their source through the stages. This module checks whether a source gives the metadata
+//! that a pipeline asks for.
 
 use super::Pipeline;
 use super::filter_paths::has_text;

@@ -8,7 +8,8 @@ use super::{
     bucket, bucket_auto, change_stream, change_stream_split_large_event, coll_stats, count, current_op,
     densify, documents, facet, fill, geo_near, graph_lookup, group, index_stats, internal, limit,
     list_cluster_catalog, list_local_sessions, lookup, r#match, merge, out, plan_cache_stats, project,
-    query_settings, redact, replace_root, sample, set_window_fields, skip, sort, sort_by_count, union_with, unwind,
+    query_settings, redact, replace_root, sample, set_window_fields, skip, sort, sort_by_count, union_with,
+    unwind,
 };
 use base::bson::{Array, Element};
 use base::{Error, Result, err};

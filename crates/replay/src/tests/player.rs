@@ -1,7 +1,7 @@
 //! Recordings as scripts, and scripts played against a server of canned replies.
 
 use super::serve;
-use crate::format::{Event, What, begin, encode};
+use crate::format::{Event, EventKind, begin, encode};
 use crate::mapping::Mapping;
 use crate::order::Order;
 use crate::player::{Observation, Play, Ranks, Speed};
@@ -19,7 +19,7 @@ fn section(text: &str) -> Vec<u8> {
 }
 
 /// A file of these events: connection, microseconds, what.
-fn file(events: Vec<(u32, u64, What)>) -> Vec<u8> {
+fn file(events: Vec<(u32, u64, EventKind)>) -> Vec<u8> {
     let mut out = begin(&DocumentBuf::empty());
     for (connection, at, what) in events {
         encode(&Event { connection, at, what }, &mut out);
@@ -27,12 +27,12 @@ fn file(events: Vec<(u32, u64, What)>) -> Vec<u8> {
     out
 }
 
-fn request(id: i32, flags: u32, text: &str) -> What {
-    What::Request { id, flags, sections: section(text) }
+fn request(id: i32, flags: u32, text: &str) -> EventKind {
+    EventKind::Request { id, flags, sections: section(text) }
 }
 
-fn reply(id: i32, to: i32, flags: u32, text: &str) -> What {
-    What::Reply { id, to, flags, sections: section(text) }
+fn reply(id: i32, to: i32, flags: u32, text: &str) -> EventKind {
+    EventKind::Reply { id, to, flags, sections: section(text) }
 }
 
 fn script() -> Script {
@@ -40,11 +40,11 @@ fn script() -> Script {
     let more = format!("{{getMore: NumberLong(9), collection: 'c', {SESSION}, $db: 'shop'}}");
     Script::read(
         file(vec![
-            (1, 0, What::Opened),
-            (1, 1, What::Withheld("hello".to_string())),
+            (1, 0, EventKind::Opened),
+            (1, 1, EventKind::Withheld("hello".to_string())),
             (1, 10, request(1, 0, &find)),
             (1, 30, reply(50, 1, 0, "{cursor: {id: NumberLong(9), firstBatch: []}, ok: 1.0}")),
-            (2, 31, What::Opened),
+            (2, 31, EventKind::Opened),
             // Asked once, answered twice.
             (2, 40, request(1, 1 << 16, &more)),
             (2, 50, reply(60, 1, 2, "{cursor: {id: NumberLong(9), nextBatch: []}, ok: 1.0}")),
@@ -52,7 +52,7 @@ fn script() -> Script {
             (2, 61, request(2, 2, "{insert: 'c', documents: [{a: 1}], $db: 'shop'}")),
             (2, 62, request(3, 0, "{shutdown: 1, $db: 'admin'}")),
             (1, 70, request(2, 0, "{ping: 1, $db: 'admin'}")),
-            (1, 90, What::Closed),
+            (1, 90, EventKind::Closed),
         ])
         .as_slice(),
     )
@@ -119,9 +119,9 @@ fn a_script_is_played_to_its_end_at_every_pace() {
 fn what_was_never_answered_holds_nobody_up() {
     let ping = "{ping: 1, $db: 'admin'}";
     let events = vec![
-        (1, 0, What::Opened),
+        (1, 0, EventKind::Opened),
         (1, 10, request(1, 0, ping)),
-        (2, 15, What::Opened),
+        (2, 15, EventKind::Opened),
         (2, 20, request(1, 0, ping)),
         (2, 30, reply(50, 1, 0, "{ok: 1.0}")),
     ];
@@ -134,6 +134,6 @@ fn what_was_never_answered_holds_nobody_up() {
 #[test]
 fn other_files_are_refused() {
     assert!(Script::read(b"VELLUMRC\x01\0\0\0".as_slice()).is_err());
-    let nonsense = file(vec![(1, 0, What::Request { id: 1, flags: 0, sections: vec![9, 9] })]);
+    let nonsense = file(vec![(1, 0, EventKind::Request { id: 1, flags: 0, sections: vec![9, 9] })]);
     assert!(Script::read(nonsense.as_slice()).map(drop).unwrap_err().contains("no message"));
 }

@@ -1,8 +1,8 @@
 //! The recorder between a client and a server of canned replies.
 
 use super::{Scratch, serve};
-use crate::format::{Reader, What};
-use crate::passage::{Shared, pass};
+use crate::format::{EventKind, Reader};
+use crate::proxy::{Shared, pass};
 use crate::record::Sink;
 use crate::redact::Redactor;
 use base::bson::DocumentBuf;
@@ -39,7 +39,7 @@ async fn record(path: &Path, commands: &'static [&'static str]) -> Vec<u8> {
     std::fs::read(path).unwrap()
 }
 
-fn whats(file: &[u8]) -> Vec<What> {
+fn whats(file: &[u8]) -> Vec<EventKind> {
     let mut reader = Reader::open(file).unwrap();
     std::iter::from_fn(|| reader.next_event().unwrap()).map(|event| event.what).collect()
 }
@@ -63,9 +63,9 @@ async fn what_passes_is_written_down_but_for_secrets() {
     let kinds: Vec<String> = whats(&file)
         .into_iter()
         .map(|what| match what {
-            What::Request { .. } => "request".to_string(),
-            What::Reply { .. } => "reply".to_string(),
-            What::Withheld(command) => command,
+            EventKind::Request { .. } => "request".to_string(),
+            EventKind::Reply { .. } => "reply".to_string(),
+            EventKind::Withheld(command) => command,
             other => format!("{other:?}"),
         })
         .collect();

@@ -13,7 +13,7 @@ use crate::state::connection::ConnectionState;
 use crate::state::parameters::Setting;
 use crate::state::server::Server;
 use base::{ErrorCode, Result, err};
-use database::patience;
+use database::cancellation;
 use std::sync::Arc;
 use std::task::Waker;
 use std::time::{Duration, Instant};
@@ -39,7 +39,7 @@ pub(crate) fn over(
     state: &ConnectionState,
     progress: &Progress,
     arguments: &Arguments<'_>,
-) -> impl Fn() -> Option<patience::Reason> + 'static {
+) -> impl Fn() -> Option<cancellation::Reason> + 'static {
     let began = progress.began.map_or_else(Instant::now, |began| began.at);
     let (activity, until) = (state.activity.clone(), arguments.max_time.map(|time| began + time));
     move || {

@@ -11,7 +11,10 @@ use base::bson::Document;
 use base::{Error, Namespace, Result, err};
 use database::language::Interrupt;
 use database::language::{Collation, Context};
-use database::{Acknowledged, Among, Committed, Hint, Operation, Position, Reached, Scope, StandbyRead};
+use database::{
+    Acknowledged, Committed, Hint, MemberPreference, Operation, Position, Scope, StandbyRead,
+    WriteConcernStatus,
+};
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -176,19 +179,19 @@ impl Call<'_> {
         let end = concern.timeout().map(|timeout| Instant::now() + timeout);
         let operation = self.operation();
         let mut ended = None;
-        let mut reached = Ok(Reached::GaveUp);
+        let mut reached = Ok(WriteConcernStatus::Interrupted);
         blocking::in_place(&mut || {
-            let mut go_on = || {
+            let mut should_continue = || {
                 ended = operation.check_now(false).err();
                 ended.is_none() && end.is_none_or(|end| Instant::now() < end)
             };
-            reached = self.server.database.wait_acknowledged(position, by, &mut go_on);
+            reached = self.server.database.wait_acknowledged(position, by, &mut should_continue);
         });
         Ok(match (reached?, ended) {
-            (Reached::There, _) => None,
-            (Reached::GaveUp, Some(error)) => Some(error),
-            (Reached::GaveUp, None) => Some(concern.timed_out()),
-            (Reached::Cancelled(why), _) => Some(concern.cancelled(&why)),
+            (WriteConcernStatus::Satisfied, _) => None,
+            (WriteConcernStatus::Interrupted, Some(error)) => Some(error),
+            (WriteConcernStatus::Interrupted, None) => Some(concern.timed_out()),
+            (WriteConcernStatus::Cancelled(why), _) => Some(concern.cancelled(&why)),
         })
     }
 
@@ -222,17 +225,17 @@ impl Call<'_> {
         if self.transaction.is_some() && mode != Mode::Primary {
             return Err(err!(InvalidOptions, "read preference in a transaction must be primary"));
         }
-        let among = match mode {
+        let preference = match mode {
             Mode::Primary => return Ok(()),
-            Mode::PrimaryPreferred => Among::WriterFirst,
-            Mode::Secondary => Among::Others,
-            Mode::SecondaryPreferred => Among::OthersFirst,
-            Mode::Nearest => Among::Nearest,
+            Mode::PrimaryPreferred => MemberPreference::PrimaryPreferred,
+            Mode::Secondary => MemberPreference::Secondary,
+            Mode::SecondaryPreferred => MemberPreference::SecondaryPreferred,
+            Mode::Nearest => MemberPreference::Nearest,
         };
         let concern = self.arguments.read_concern;
         match concern.level {
             // This preference allows the primary, and only the primary supports these levels.
-            Some(ReadConcern::Linearizable | ReadConcern::Snapshot) if among.writer_will_do() => {
+            Some(ReadConcern::Linearizable | ReadConcern::Snapshot) if preference.allows_primary() => {
                 return Ok(());
             }
             Some(ReadConcern::Linearizable) => {
@@ -249,12 +252,12 @@ impl Call<'_> {
             }
             _ => {}
         }
-        let asked = StandbyRead { after: concern.after, among };
+        let asked = StandbyRead { after: concern.after, preference };
         if !has_tags && self.server.database.read_standby(operation, asked)? {
             return Ok(());
         }
         // No member has tags. Tags restrict only secondaries, except for `nearest`.
-        if among.writer_will_do() && !(has_tags && mode == Mode::Nearest) {
+        if preference.allows_primary() && !(has_tags && mode == Mode::Nearest) {
             return Ok(());
         }
         Err(err!(

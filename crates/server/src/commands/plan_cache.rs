@@ -43,7 +43,7 @@ fn clear_plans(call: &mut Call<'_>) -> Result<Answer> {
     let shape = Shape { query, sort, projection, collation };
     let scope = call.scope_to_read_here(&namespace, shape.collation.as_ref(), None)?;
     let request = shape.request();
-    call.server.database.clear_kept_plans(&namespace, request.as_ref(), &scope.context)?;
+    call.server.database.clear_cached_plans(&namespace, request.as_ref(), &scope.context)?;
     Ok(Answer::Done)
 }
 

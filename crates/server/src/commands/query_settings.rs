@@ -112,7 +112,9 @@ impl<'a> Target<'a> {
             return Err(err!(8584901, "setQuerySettings command cannot be used on system collections"));
         }
         match is_by_id(query) {
-            true => Err(err!(7746606, "setQuerySettings command cannot be used on find queries by _id alone")),
+            true => {
+                Err(err!(7746606, "setQuerySettings command cannot be used on find queries by _id alone"))
+            }
             false => Ok(()),
         }
     }
@@ -151,7 +153,8 @@ fn hash_of_query(query: Document<'_>) -> Result<String> {
 fn is_by_id(query: Document<'_>) -> bool {
     let others = ["hint", "min", "max", "skip", "returnKey", "showRecordId", "tailable"];
     let filter = query.get("filter").and_then(|filter| filter.as_document());
-    let mut conditions = filter.iter().flat_map(|filter| filter.iter()).filter(|part| part.name() != "$comment");
+    let mut conditions =
+        filter.iter().flat_map(|filter| filter.iter()).filter(|part| part.name() != "$comment");
     let id = match (conditions.next(), conditions.next()) {
         (Some(id), None) if id.name() == "_id" => id.value(),
         _ => return false,

@@ -27,7 +27,7 @@ use base::bson::{Builder, Document, DocumentBuf, Value};
 use base::namespace::is_internal_database;
 use base::{Error, ErrorCode, Namespace, Result, err};
 use database::language::first_stage;
-use database::{OpenTransaction, patience};
+use database::{OpenTransaction, cancellation};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Acquire;
 use std::task::Waker;
@@ -270,7 +270,7 @@ impl<'a> Run<'a, '_> {
             return self.run(state, reply, arguments, failure);
         }
         let over = waits::over(state, self.progress, &arguments);
-        patience::within(over, || self.run(state, reply, arguments, failure))
+        cancellation::within(over, || self.run(state, reply, arguments, failure))
     }
 
     /// Marks the command as the current operation of the connection, unless it continues after a
@@ -431,7 +431,7 @@ impl<'a> Run<'a, '_> {
         if self.server.settings.shared || !database.always_journals() {
             return;
         }
-        let position = database.shown_position();
+        let position = database.visible_position();
         if !database.is_journaled(position) {
             Hold { position, timeout: None }.join(&mut self.facts.hold);
         }

@@ -3,7 +3,7 @@
 //! An event can be polled with a waker, as a future, or awaited by a thread.
 
 use crate::process::blocking;
-use database::{Awaited, Database, Position};
+use database::{Database, JournalWait, Position};
 use std::sync::Arc;
 use std::task::{Wake, Waker};
 use std::thread::{self, Thread};
@@ -46,9 +46,9 @@ impl Event {
         match self {
             Event::Other { ready, .. } => ready(waker),
             Event::Journaled { position, .. } => match database.await_journaled(*position, waker) {
-                Awaited::There => true,
-                Awaited::Later => false,
-                Awaited::Yours => {
+                JournalWait::Satisfied => true,
+                JournalWait::Pending => false,
+                JournalWait::SyncNeeded => {
                     blocking::in_place(&mut || _ = database.wait_journaled(*position));
                     true
                 }

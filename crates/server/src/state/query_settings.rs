@@ -133,7 +133,8 @@ impl AllQuerySettings {
             None
         });
         let stored = stored.as_ref().and_then(|stored| stored.view().get("settingsArray")?.as_array());
-        let shapes = stored.into_iter().flat_map(|array| array.iter()).filter_map(|shape| shape.as_document());
+        let shapes =
+            stored.into_iter().flat_map(|array| array.iter()).filter_map(|shape| shape.as_document());
         let read = |shape: Document<'_>| {
             let text = |name| shape.get(name).and_then(|value| value.as_str());
             let inner = |name| shape.get(name).and_then(|value| value.as_document());
@@ -187,8 +188,8 @@ struct IndexHintSpec {
 impl Settings {
     /// Reads settings.
     ///
-    /// Errors: TypeMismatch, 40414 and 40415 for wrong fields; BadValue for an unknown framework; 8727500 and 8727501 for
-    /// a namespace without a part; FailedToParse and 9646000 for an index; 7746608 for a collection with two hints.
+    /// Errors: TypeMismatch, 40414 and 40415 for wrong fields; BadValue for an unknown framework; 8727500 and 8727501
+    /// for a namespace without a part; FailedToParse and 9646000 for an index; 7746608 for a collection with two hints.
     fn read(settings: Document<'_>) -> Result<Settings> {
         let mut fields = Fields::of_document("setQuerySettings.settings", settings);
         let specs: Option<Vec<Value<'_>>> = match fields.any("indexHints")? {
@@ -201,9 +202,8 @@ impl Settings {
             Value::Document(spec) => IndexHintSpec::read(spec),
             other => Err(fields.wrong_type("indexHints", other.kind(), "object")),
         };
-        let index_hints = specs
-            .map(|specs| specs.into_iter().map(document).collect::<Result<Vec<_>>>())
-            .transpose()?;
+        let index_hints =
+            specs.map(|specs| specs.into_iter().map(document).collect::<Result<Vec<_>>>()).transpose()?;
         let query_framework = fields.string("queryFramework")?.map(str::to_string);
         if let Some(other) = query_framework.as_deref().filter(|name| !matches!(*name, "classic" | "sbe")) {
             return Err(err!(BadValue, "'{other}' is not a query framework: use 'classic' or 'sbe'"));
@@ -218,7 +218,11 @@ impl Settings {
         let hints = index_hints.as_deref().unwrap_or_default();
         for (at, spec) in hints.iter().enumerate() {
             if hints.iter().take(at).any(|other| other.namespace == spec.namespace) {
-                return Err(err!(7746608, "Collection '{}' has index hints already", spec.namespace.as_str()));
+                return Err(err!(
+                    7746608,
+                    "Collection '{}' has index hints already",
+                    spec.namespace.as_str()
+                ));
             }
         }
         Ok(Settings { index_hints, query_framework, reject, comment })
@@ -286,7 +290,8 @@ impl IndexHintSpec {
         let mut fields = Fields::of_document("indexHintSpec.ns", namespace);
         let (database, collection) = (fields.string("db")?, fields.string("coll")?);
         fields.finish()?;
-        let database = database.ok_or_else(|| err!(8727500, "invalid index hint: 'ns.db' field is missing"))?;
+        let database =
+            database.ok_or_else(|| err!(8727500, "invalid index hint: 'ns.db' field is missing"))?;
         let collection =
             collection.ok_or_else(|| err!(8727501, "invalid index hint: 'ns.coll' field is missing"))?;
         let hint = |index: Value<'_>| match Hint::parse(index)? {

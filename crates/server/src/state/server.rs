@@ -211,7 +211,7 @@ impl Server {
     pub(crate) fn with_commands(commands: Commands, settings: Settings, database: Arc<Database>) -> Server {
         let seed = seed();
         if settings.strict {
-            database.be_strict();
+            database.enable_strict_mode();
         }
         let fail_points = FailPoints::new(settings.test_commands, seed);
         let seconds = (now_millis() / 1000) as u32;

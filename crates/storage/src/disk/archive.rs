@@ -14,7 +14,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use parking_lot::Mutex;
 
-use super::backup::{Next, Source, Trail};
+use super::backup::{FrameStream, Next, Source};
 use super::directory::LOCK_FILE;
 use super::files::{File, Files};
 use super::journal::{SEGMENT_HEADER_BYTES, SUFFIX, Segments, during};
@@ -164,13 +164,13 @@ impl Archive {
             }
         }
         let begin = sources.iter().map(Source::first).min();
-        let mut trail = Trail::new(Arc::clone(&self.files), sources, *last);
+        let mut frame_stream = FrameStream::new(Arc::clone(&self.files), sources, *last);
         if let (0, Some(begin)) = (*last, begin) {
-            trail.pass(begin);
+            frame_stream.pass(begin);
         }
-        while trail.last() < upto {
-            let before = trail.last();
-            let copied = self.copy(&mut trail, upto)?;
+        while frame_stream.last() < upto {
+            let before = frame_stream.last();
+            let copied = self.copy(&mut frame_stream, upto)?;
             *last = copied.last;
             match copied.next {
                 Some(next) => {
@@ -182,7 +182,7 @@ impl Archive {
                         missing + 1,
                         next - 1
                     );
-                    trail.pass(next);
+                    frame_stream.pass(next);
                 }
                 None => break,
             }
@@ -191,8 +191,8 @@ impl Archive {
     }
 
     /// Copies commits up to a gap into a file.
-    fn copy(&self, trail: &mut Trail, upto: u64) -> Result<Copied> {
-        let (first, mut last, mut seconds) = (trail.last() + 1, trail.last(), 0);
+    fn copy(&self, frame_stream: &mut FrameStream, upto: u64) -> Result<Copied> {
+        let (first, mut last, mut seconds) = (frame_stream.last() + 1, frame_stream.last(), 0);
         let path = self.directory().join(format!("{first:016}.{UNFINISHED}"));
         let mut bytes = self.segments.header(first).to_vec();
         let mut file: Option<Arc<dyn File>> = None;
@@ -216,7 +216,7 @@ impl Archive {
             Ok::<(), Error>(())
         };
         while last < upto {
-            match trail.next()? {
+            match frame_stream.next()? {
                 Next::Frame(frame) => {
                     (last, seconds) = (frame.position, seconds.max(frame.time >> 32));
                     bytes.extend_from_slice(&frame.bytes);

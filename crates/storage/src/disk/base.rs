@@ -8,9 +8,9 @@
 
 mod cache;
 mod check;
+mod delta;
 mod merge;
 mod page;
-mod pending;
 mod superblock;
 mod table;
 #[cfg(test)]
@@ -32,16 +32,16 @@ use super::reuse::Reuse;
 use super::state::Table;
 use crate::{Compression, Direction, Error, Ident, Range, Result, Value};
 use cache::{PageCache, PageFile};
-use superblock::{Extent, Room, SLOTS_UNITS, Superblock};
+use superblock::{Extent, FreeSpace, SLOTS_UNITS, Superblock};
 use table::{OpenTable, Stored};
 use tree::{OpenTree, Tree, Walk};
 
 pub(super) use cache::CacheCounts;
 pub(super) use check::Found;
+pub(super) use delta::Share;
 pub(super) use merge::Source;
 #[cfg(any(test, debug_assertions, feature = "testing"))]
 pub(crate) use page::{entries, framed};
-pub(super) use pending::Share;
 pub(super) use table::BaseCursor;
 pub(super) use write::{Changes, Copied, Numbers};
 
@@ -69,7 +69,7 @@ pub(super) struct Base {
     pub(super) reuse: Arc<Reuse>,
     current: Arc<View>,
     /// The free space, computed at its first use.
-    room: Option<Room>,
+    room: Option<FreeSpace>,
     /// The views in use.
     views: Vec<Weak<View>>,
     /// Extents of a checkpoint that may or may not survive a crash.
@@ -251,7 +251,7 @@ impl View {
     #[cfg(test)]
     pub(super) fn waiting(&self) -> u64 {
         let tables = self.places().unwrap_or_default().into_iter();
-        tables.filter_map(|(_, stored)| stored.pending).map(|tree| tree.entries).sum()
+        tables.filter_map(|(_, stored)| stored.delta).map(|tree| tree.entries).sum()
     }
 
     /// Returns the value of a key in a table.

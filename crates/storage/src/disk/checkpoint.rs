@@ -168,8 +168,9 @@ impl Source for Layer {
 const CACHE_BYTES: u64 = 4 << 20;
 
 impl Base {
-    /// Rewrites the base from its latest state and switches to the new file. Returns `Closed` if `go_on` returns false.
-    pub(super) fn rewrite(&mut self, go_on: &dyn Fn() -> bool) -> Result<()> {
+    /// Rewrites the base from its latest state and switches to the new file. Returns `Closed` if `should_continue`
+    /// returns false.
+    pub(super) fn rewrite(&mut self, should_continue: &dyn Fn() -> bool) -> Result<()> {
         let new = self.path.with_file_name(NEW_BASE_FILE);
         let files = Arc::clone(&self.files);
         let copy = || {
@@ -178,7 +179,7 @@ impl Base {
             let control = Arc::new(Control::impatient());
             let mut copy =
                 Base::open(Arc::clone(&files), new.clone(), CACHE_BYTES, self.compression, control)?;
-            self.copy_to(&mut copy, go_on)?;
+            self.copy_to(&mut copy, should_continue)?;
             let view = self.open_view(&new)?;
             files.rename(&new, &self.path).map_err(|error| during("renaming", &new, error))?;
             Ok(view)

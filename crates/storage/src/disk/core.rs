@@ -9,10 +9,10 @@ use parking_lot::{Condvar, Mutex};
 
 use super::base::{Base, CacheCounts, View};
 use super::checkpoint::Plan;
+use super::checkpointer::CheckpointQueue;
 use super::control::Control;
 use super::files::File;
 use super::journal::{Appender, Journal};
-use super::keeper::Desk;
 use super::state::{Freeze, State, Table};
 use crate::record::Encoded;
 use crate::{Batch, Error, Position, Result};
@@ -37,7 +37,7 @@ pub(super) struct Core {
     /// Locked while a checkpoint writes. Readers have their views.
     pub(super) base: Mutex<Base>,
     pub(super) control: Arc<Control>,
-    pub(super) desk: Desk,
+    pub(super) checkpoint_queue: CheckpointQueue,
     /// Limits that start a checkpoint.
     bounds: Bounds,
     /// Copy of a field of the state, readable without the lock.
@@ -104,7 +104,7 @@ impl Core {
             file_bytes: AtomicU64::new(base.file_bytes()),
             base: Mutex::new(base),
             control,
-            desk: Desk::default(),
+            checkpoint_queue: CheckpointQueue::default(),
             bounds,
             commits: AtomicU64::new(0),
             checkpoints: AtomicU64::new(0),
@@ -127,7 +127,7 @@ impl Core {
     pub(super) fn commit(&self, batch: Batch) -> Result<Position> {
         let mut encoded = Encoded::new(&batch)?;
         if self.changed_bytes.load(Ordering::Relaxed) > self.bounds.refused_bytes {
-            self.desk.order();
+            self.checkpoint_queue.order();
             return Err(Error::Full(self.control.full().unwrap_or_else(|| TOO_FAST.to_owned())));
         }
         let mut writer = self.writer.lock();
@@ -152,7 +152,7 @@ impl Core {
         drop(writer);
         drop(discarded);
         if self.fullness() >= 1000 {
-            self.desk.order();
+            self.checkpoint_queue.order();
         }
         self.commits.fetch_add(1, Ordering::Relaxed);
         Ok(Position(position))
@@ -183,20 +183,20 @@ impl Core {
     /// Orders the checkpoint that a broken journal needs.
     fn mend_journal(&self) {
         if self.journal.is_broken() {
-            self.desk.order();
+            self.checkpoint_queue.order();
         }
     }
 
     /// Delays a writer while checkpoints lag: a little at first, completely at twice the limit. Fails only if a
     /// checkpoint cannot be made.
-    pub(super) fn wait_for_room(&self, go_on: &mut dyn FnMut() -> bool) -> Result<()> {
+    pub(super) fn wait_for_room(&self, should_continue: &mut dyn FnMut() -> bool) -> Result<()> {
         loop {
             let fullness = self.fullness();
             if fullness < 1000 {
                 return Ok(());
             }
-            self.desk.order();
-            if !go_on() {
+            self.checkpoint_queue.order();
+            if !should_continue() {
                 return Ok(());
             }
             if fullness < 2000 {
@@ -206,7 +206,7 @@ impl Core {
             if let Some(message) = self.control.full() {
                 return Err(Error::Full(message));
             }
-            if let Some(error) = self.desk.wait_a_while(LOOK) {
+            if let Some(error) = self.checkpoint_queue.wait_a_while(LOOK) {
                 return Err(error);
             }
             if self.writer.lock().closed {
@@ -314,7 +314,7 @@ impl Core {
             if self.journal.has_unsynced() && !self.journal.is_broken() {
                 if let Err(error) = self.journal.sync() {
                     log::error!("no commits until the next checkpoint: {error}");
-                    self.desk.order();
+                    self.checkpoint_queue.order();
                 }
             } else {
                 self.journal.needs_no_sync();

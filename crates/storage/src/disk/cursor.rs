@@ -6,7 +6,7 @@
 use super::base::BaseCursor;
 use super::state::Change;
 use crate::memory::{Ahead, TreeCursor};
-use crate::{Cursor, Direction, Key, Lent, Result, Value};
+use crate::{Cursor, Direction, Key, Result, Value, ValueRef};
 
 /// A cursor over up to two layers of changes, the topmost first, and the base below.
 pub(super) struct MergeCursor {
@@ -82,21 +82,21 @@ impl MergeCursor {
 
 impl Cursor for MergeCursor {
     #[inline]
-    fn next(&mut self) -> Result<Option<(&[u8], Lent<'_>)>> {
+    fn next(&mut self) -> Result<Option<(&[u8], ValueRef<'_>)>> {
         while !self.layers.is_empty() {
             match self.first()? {
                 None => return Ok(None),
                 Some(Source::Base) => break,
                 Some(Source::Layer(at)) => {
                     if self.take(at)? {
-                        return Ok(Some((&self.lent.0, Lent::Value(&self.lent.1))));
+                        return Ok(Some((&self.lent.0, ValueRef::Value(&self.lent.1))));
                     }
                 }
             }
         }
         // The next entry is from the base, and is lent directly from the page.
         let Some(base) = &mut self.base else { return Ok(None) };
-        Ok(base.next()?.map(|(key, value)| (key, Lent::Bytes(value))))
+        Ok(base.next()?.map(|(key, value)| (key, ValueRef::Bytes(value))))
     }
 
     fn seek(&mut self, key: &[u8]) -> Result<()> {

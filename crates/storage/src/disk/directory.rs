@@ -162,7 +162,7 @@ pub(super) fn read_id(files: &dyn Files, path: &Path) -> Result<u64> {
 }
 
 /// A read-only engine over a directory.
-pub struct Still {
+pub struct ReadOnlyEngine {
     /// State of the directory when opened.
     found: Arc<State>,
     /// State with the commits made on this engine, which are never written.
@@ -176,17 +176,17 @@ pub struct Still {
     _lock: Box<dyn std::any::Any + Send + Sync>,
 }
 
-impl Still {
+impl ReadOnlyEngine {
     /// Opens a data directory read-only.
     ///
     /// Errors: `Io` of kind `ResourceBusy` if another process has it. `Unavailable` if a newer version wrote it.
     /// `Corrupted`, with file and offset, for damaged or missing data.
-    pub fn open(options: &DiskOptions) -> Result<Still> {
-        Still::open_on(Arc::new(SystemFiles), options)
+    pub fn open(options: &DiskOptions) -> Result<ReadOnlyEngine> {
+        ReadOnlyEngine::open_on(Arc::new(SystemFiles), options)
     }
 
     /// Opens a data directory of another file system.
-    pub fn open_on(files: Arc<dyn Files>, options: &DiskOptions) -> Result<Still> {
+    pub fn open_on(files: Arc<dyn Files>, options: &DiskOptions) -> Result<ReadOnlyEngine> {
         let path = &options.directory;
         ownership::check_is_ours(&*files, path)?;
         let id = read_id(&*files, path)?;
@@ -207,7 +207,7 @@ impl Still {
         let archive = options.archive.as_ref().map(|archive| archive::place(&archive.directory, id));
         let latest = Mutex::new(Arc::clone(&found));
         let commits = AtomicU64::new(0);
-        Ok(Still { found, latest, commits, segments, archive, base: Mutex::new(base), _lock: lock })
+        Ok(ReadOnlyEngine { found, latest, commits, segments, archive, base: Mutex::new(base), _lock: lock })
     }
 
     /// Returns the trees of the directory.
@@ -216,7 +216,7 @@ impl Still {
     }
 }
 
-impl Engine for Still {
+impl Engine for ReadOnlyEngine {
     fn snapshot(&self) -> Arc<dyn Snapshot> {
         Arc::clone(&*self.latest.lock()) as Arc<dyn Snapshot>
     }
@@ -264,7 +264,7 @@ impl Engine for Still {
     }
 }
 
-impl Journaling for Still {
+impl Journaling for ReadOnlyEngine {
     fn wait_journaled(&self, _: Position) -> Result<()> {
         Ok(())
     }

@@ -6,8 +6,8 @@
 //! need far fewer syncs than commits. A wait without a thread registers a waker. If a sync ends and later frames still
 //! have waiters, the journal requests another sync for them.
 //!
-//! If every commit waits for a sync, only syncs write frames (`unwritten.rs`). Frames without a waiter may then be lost
-//! with the process.
+//! If every commit waits for a sync, only syncs write frames (`write_buffer.rs`). Frames without a waiter may then be
+//! lost with the process.
 //!
 //! If syncs are waited for, the segment is extended with zeros in advance, a chunk at a time. A sync is faster without
 //! a change of the file length, since that changes the inode too.
@@ -28,11 +28,11 @@ use std::time::Instant;
 use super::files::{BLOCK, File, Files};
 use super::latency::Latency;
 use super::mark::Mark;
-use super::unwritten::{Part, Unwritten};
+use super::write_buffer::{Part, WriteBuffer};
 use crate::record::Encoded;
 use crate::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use crate::sync::{Condvar, Mutex};
-use crate::{Awaited, Error, Result, mutant};
+use crate::{Error, JournalWait, Result, mutant};
 
 /// Magic at the start of a segment.
 const SEGMENT_MAGIC: [u8; 8] = *b"VellumJ\n";
@@ -234,7 +234,7 @@ pub(super) struct Journal {
     /// True if a sync was waited for since zeros were last written.
     waited: AtomicBool,
     /// Frames that syncs write, if commits do not.
-    unwritten: Option<Mutex<Unwritten>>,
+    write_buffer: Option<Mutex<WriteBuffer>>,
     /// The synced mark, read at the next start.
     mark: Mark,
     /// Called when `durable` has advanced.
@@ -290,7 +290,7 @@ impl Journal {
             durable: AtomicU64::new(appender.position),
             bytes: AtomicU64::new(appender.len),
             waited: AtomicBool::new(false),
-            unwritten: None,
+            write_buffer: None,
             mark,
             wake: Mutex::default(),
             left: Mutex::default(),
@@ -301,9 +301,9 @@ impl Journal {
     /// Creates a journal whose frames are written by syncs only.
     pub(super) fn written_by_syncs(segments: Segments, appender: &Appender) -> Result<Self> {
         let path = segments.path(appender.number);
-        let unwritten = Unwritten::new(Arc::clone(&appender.file), appender.len);
-        let unwritten = unwritten.map_err(|error| during("reading", &path, error))?;
-        Ok(Journal { unwritten: Some(Mutex::new(unwritten)), ..Journal::new(segments, appender) })
+        let write_buffer = WriteBuffer::new(Arc::clone(&appender.file), appender.len);
+        let write_buffer = write_buffer.map_err(|error| during("reading", &path, error))?;
+        Ok(Journal { write_buffer: Some(Mutex::new(write_buffer)), ..Journal::new(segments, appender) })
     }
 
     /// Returns the last durable position.
@@ -397,13 +397,13 @@ impl Journal {
         }
         let position = appender.position + 1;
         let frame = encoded.frame(position, self.durable.load(Ordering::Acquire));
-        if let Some(unwritten) = &self.unwritten {
+        if let Some(write_buffer) = &self.write_buffer {
             let zeros = fill_ahead(appender, frame.len()).map_err(|error| self.cut(appender, error))?;
-            let mut unwritten = unwritten.lock();
+            let mut write_buffer = write_buffer.lock();
             if zeros {
-                unwritten.has_zeros();
+                write_buffer.has_zeros();
             }
-            unwritten.push(frame);
+            write_buffer.push(frame);
             // Under the lock, so that a sync knows its frames.
             self.note(appender, position, frame.len() as u64);
             return Ok(position);
@@ -441,8 +441,8 @@ impl Journal {
 
     /// Switches to a new segment.
     pub(super) fn switch(&self, appender: &mut Appender, number: u64, file: Arc<dyn File>) {
-        if let Some(unwritten) = &self.unwritten {
-            unwritten.lock().switch(Arc::clone(&file), &self.segments.header(number));
+        if let Some(write_buffer) = &self.write_buffer {
+            write_buffer.lock().switch(Arc::clone(&file), &self.segments.header(number));
         }
         self.syncing.lock().files.push(Arc::clone(&file));
         appender.number = number;
@@ -464,8 +464,8 @@ impl Journal {
         let advanced = self.advance(position);
         let ended = self.end(&mut syncing, advanced);
         drop(syncing);
-        if let Some(unwritten) = &self.unwritten {
-            unwritten.lock().forget_older();
+        if let Some(write_buffer) = &self.write_buffer {
+            write_buffer.lock().forget_older();
         }
         self.tell(ended);
     }
@@ -482,21 +482,21 @@ impl Journal {
     }
 
     /// Returns the state of a wait for a position, for a waiter without a thread.
-    pub(super) fn await_sync(&self, position: u64, waker: &Waker) -> Awaited {
+    pub(super) fn await_sync(&self, position: u64, waker: &Waker) -> JournalWait {
         if self.durable.load(Ordering::Acquire) >= position {
-            return Awaited::There;
+            return JournalWait::Satisfied;
         }
         self.waited.store(true, Ordering::Relaxed);
         let mut syncing = self.syncing.lock();
         if self.durable.load(Ordering::Acquire) >= position {
-            return Awaited::There;
+            return JournalWait::Satisfied;
         }
         if syncing.broken.is_none() && (syncing.running || syncing.promised) {
             syncing.waiting.push((position, waker.clone()));
-            return Awaited::Later;
+            return JournalWait::Pending;
         }
         syncing.promised = true;
-        Awaited::Yours
+        JournalWait::SyncNeeded
     }
 
     /// Records that the thread called by [`when_left`](Self::when_left) found nothing to sync.
@@ -541,15 +541,15 @@ impl Journal {
         let files = syncing.files.clone();
         drop(syncing);
         let started = Instant::now();
-        let result = match &self.unwritten {
-            Some(unwritten) => {
+        let result = match &self.write_buffer {
+            Some(write_buffer) => {
                 let parts: Vec<Part>;
                 (appended, parts) = {
-                    let mut unwritten = unwritten.lock();
-                    (self.appended.load(Ordering::Acquire), unwritten.take())
+                    let mut write_buffer = write_buffer.lock();
+                    (self.appended.load(Ordering::Acquire), write_buffer.take())
                 };
                 let result = parts.iter().try_for_each(Part::write);
-                unwritten.lock().written(&parts, result.is_ok());
+                write_buffer.lock().written(&parts, result.is_ok());
                 result
             }
             None => files.iter().try_for_each(|file| file.sync()),

@@ -45,7 +45,7 @@ pub(super) fn recover(
     mark::check(segments, walk.last)?;
     match end {
         Some(end) => cut(segments, &mut walk.read, end, walk.last),
-        None => go_on(segments, &walk.read, walk.last),
+        None => resume_appending(segments, &walk.read, walk.last),
     }
 }
 
@@ -293,7 +293,7 @@ impl<R: FnMut(u64, Batch) -> Result<()>> Walk<'_, R> {
 }
 
 /// Continues after the last frame.
-fn go_on(segments: &Segments, read: &[Reader], position: u64) -> Result<Appender> {
+fn resume_appending(segments: &Segments, read: &[Reader], position: u64) -> Result<Appender> {
     for segment in read {
         let path = segments.path(segment.number);
         let sync = segments.files.open(&path, false).and_then(|file| file.sync());
@@ -329,13 +329,13 @@ fn cut(segments: &Segments, read: &mut [Reader], end: Place, position: u64) -> R
     if end.offset == 0 {
         segments.create(last.number)?;
         let earlier = kept.split_last().map_or(&[][..], |(_, earlier)| earlier);
-        go_on(segments, earlier, position)?;
+        resume_appending(segments, earlier, position)?;
         return appender(segments, last.number, HEADER, position);
     }
     let path = segments.path(last.number);
     let cut = segments.files.open(&path, false).and_then(|file| file.set_len(end.offset));
     cut.map_err(|error| during("cutting", &path, error))?;
-    go_on(segments, kept, position)?;
+    resume_appending(segments, kept, position)?;
     appender(segments, last.number, end.offset, position)
 }
 

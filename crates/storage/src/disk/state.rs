@@ -29,14 +29,14 @@ pub(super) enum Change {
         over: bool,
     },
     /// The key is in a lower layer and is deleted.
-    Gone,
+    Tombstone,
 }
 
 impl Change {
     pub(super) fn into_value(self) -> Option<Value> {
         match self {
             Change::Put { value, .. } => Some(value),
-            Change::Gone => None,
+            Change::Tombstone => None,
         }
     }
 }
@@ -93,7 +93,7 @@ impl Table {
         {
             return Ok(match change {
                 Change::Put { value, .. } => Some(value.len()),
-                Change::Gone => None,
+                Change::Tombstone => None,
             });
         }
         view.value_len(self.base, key)
@@ -104,7 +104,7 @@ impl Table {
     fn old(&self, key: &[u8], below: Option<usize>) -> (bool, Option<usize>) {
         match self.top.get(key) {
             Some(Change::Put { value, over }) => (*over, Some(value.len())),
-            Some(Change::Gone) => (true, None),
+            Some(Change::Tombstone) => (true, None),
             None => (below.is_some(), below),
         }
     }
@@ -116,7 +116,7 @@ impl Table {
         // One search if the key is new in this layer, as most are.
         let (over, old) = match self.top.insert(key, Change::Put { value, over: is_below }) {
             Some(Change::Put { value, over }) => (over, Some(value.len())),
-            Some(Change::Gone) => (true, None),
+            Some(Change::Tombstone) => (true, None),
             None => (is_below, below),
         };
         if over != is_below
@@ -137,7 +137,7 @@ impl Table {
     fn delete(&mut self, key: &[u8], below: Option<usize>) {
         let (over, Some(len)) = self.old(key, below) else { return };
         match over {
-            true => self.top.insert(key, Change::Gone),
+            true => self.top.insert(key, Change::Tombstone),
             false => self.top.remove(key),
         };
         self.bytes -= (key.len() + len) as u64;
@@ -496,7 +496,7 @@ impl Snapshot for State {
         Ok(self.table(ident).is_ok())
     }
 
-    fn verify(&self, ident: Ident, go_on: &mut dyn FnMut() -> bool) -> Result<Vec<Damage>> {
-        Ok(self.view.verify(self.table(ident)?.base, go_on))
+    fn verify(&self, ident: Ident, should_continue: &mut dyn FnMut() -> bool) -> Result<Vec<Damage>> {
+        Ok(self.view.verify(self.table(ident)?.base, should_continue))
     }
 }

@@ -20,10 +20,10 @@ pub struct Difference {
 
 /// A scan over the differences of two trees, in key order.
 pub trait Differences: Send {
-    /// Returns the next difference; `None` at the end and in all later calls. Calls `go_on` from
+    /// Returns the next difference; `None` at the end and in all later calls. Calls `should_continue` from
     /// time to time while entries are equal. If it returns false, the result is also `None`, and
     /// the next call continues.
-    fn next(&mut self, go_on: &mut dyn FnMut() -> bool) -> Result<Option<Difference>>;
+    fn next(&mut self, should_continue: &mut dyn FnMut() -> bool) -> Result<Option<Difference>>;
 }
 
 /// Reads both trees completely, for engines whose trees share nothing.
@@ -66,7 +66,7 @@ impl Side {
 }
 
 impl Differences for Merged {
-    fn next(&mut self, go_on: &mut dyn FnMut() -> bool) -> Result<Option<Difference>> {
+    fn next(&mut self, should_continue: &mut dyn FnMut() -> bool) -> Result<Option<Difference>> {
         let mut passed = 0u32;
         loop {
             self.before.fill()?;
@@ -87,7 +87,7 @@ impl Differences for Merged {
                 return Ok(Some(Difference { key, before, after }));
             }
             passed += 1;
-            if passed.is_multiple_of(ASK) && !go_on() {
+            if passed.is_multiple_of(ASK) && !should_continue() {
                 return Ok(None);
             }
         }

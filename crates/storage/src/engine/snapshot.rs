@@ -1,7 +1,7 @@
 //! The traits for reading: a snapshot of all trees, and cursors over it.
 
 use super::{Differences, RemoteHints, merged};
-use crate::{Direction, Error, Ident, Key, Lent, Range, Result, Value};
+use crate::{Direction, Error, Ident, Key, Range, Result, Value, ValueRef};
 
 /// One state of all trees, which does not change. Every call with the number of a tree fails with `NoSuchIdent` if
 /// this state has no such tree.
@@ -50,9 +50,9 @@ pub trait Snapshot: Send + Sync {
     fn contains(&self, ident: Ident) -> Result<bool>;
 
     /// Reads everything that files hold of a tree, also what later changes hide, and returns the damage. Without files
-    /// there is none. The call ends early once `go_on` returns false.
-    fn verify(&self, ident: Ident, go_on: &mut dyn FnMut() -> bool) -> Result<Vec<Damage>> {
-        let _ = go_on;
+    /// there is none. The call ends early once `should_continue` returns false.
+    fn verify(&self, ident: Ident, should_continue: &mut dyn FnMut() -> bool) -> Result<Vec<Damage>> {
+        let _ = should_continue;
         match self.contains(ident)? {
             true => Ok(Vec::new()),
             false => Err(Error::NoSuchIdent(ident)),
@@ -78,7 +78,7 @@ pub struct Damage {
 pub trait Cursor: Send {
     /// Returns the next entry, borrowed until the next call; `None` at the end and in all later
     /// calls.
-    fn next(&mut self) -> Result<Option<(&[u8], Lent<'_>)>>;
+    fn next(&mut self) -> Result<Option<(&[u8], ValueRef<'_>)>>;
 
     /// Moves in the direction of the walk to the entry at `key`, or to the first entry behind it. Does nothing if the
     /// cursor has passed the key. Cheap if the key is near.

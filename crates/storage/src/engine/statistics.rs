@@ -83,12 +83,12 @@ impl Durability {
 
 /// How far a wait for the journal is that holds no thread ([`await_journaled`](crate::Journaling::await_journaled)).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Awaited {
+pub enum JournalWait {
     /// The wait is over.
-    There,
+    Satisfied,
     /// No thread syncs. The caller must call [`wait_journaled`](crate::Journaling::wait_journaled) at once, since other
     /// callers rely on it from now on.
-    Yours,
+    SyncNeeded,
     /// Another thread syncs, and will call the waker.
-    Later,
+    Pending,
 }

@@ -9,7 +9,7 @@ use std::ops::Bound;
 use std::sync::Arc;
 
 use super::node::{Inner, Leaf, Node};
-use crate::{Cursor, Direction, Key, Lent, Range, Result, Value};
+use crate::{Cursor, Direction, Key, Range, Result, Value, ValueRef};
 
 /// A cursor over a [`Tree`](super::Tree), see [`Cursor`] for its behaviour.
 pub struct TreeCursor<V> {
@@ -277,8 +277,8 @@ impl<V: Clone> Ahead<V> {
 
 impl Cursor for TreeCursor<Value> {
     #[inline]
-    fn next(&mut self) -> Result<Option<(&[u8], Lent<'_>)>> {
-        Ok(TreeCursor::next(self).map(|(key, value)| (key, Lent::Value(value))))
+    fn next(&mut self) -> Result<Option<(&[u8], ValueRef<'_>)>> {
+        Ok(TreeCursor::next(self).map(|(key, value)| (key, ValueRef::Value(value))))
     }
 
     fn seek(&mut self, key: &[u8]) -> Result<()> {

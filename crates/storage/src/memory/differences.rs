@@ -80,11 +80,11 @@ impl TreeDifferences {
 }
 
 impl Differences for TreeDifferences {
-    fn next(&mut self, go_on: &mut dyn FnMut() -> bool) -> Result<Option<Difference>> {
+    fn next(&mut self, should_continue: &mut dyn FnMut() -> bool) -> Result<Option<Difference>> {
         let mut steps = 0u32;
         loop {
             steps += 1;
-            if steps.is_multiple_of(ASK) && !go_on() {
+            if steps.is_multiple_of(ASK) && !should_continue() {
                 return Ok(None);
             }
             if !self.is_ready() {

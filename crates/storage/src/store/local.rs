@@ -1,10 +1,11 @@
 //! The store of one process: an engine, and the lock under which commits are checked and applied.
 
 use super::log::{Log, LogOptions, first_time};
-use super::recent::{Claims, Recent};
+use super::recent::{RecentWrites, WriteIntents};
 use super::{
-    Beside, Build, Change, ChangeLog, Claim, Commits, Counters, Counts, Exclusive, Expect, IndexBuilds,
-    Intents, Outcome, Owner, ReadViews, Refusal, Replication, Sight, Store, Written,
+    Build, Change, ChangeLog, CommitError, CommitResult, Commits, Counters, Counts, Exclusive, Expect,
+    IndexBuilds, Intents, ReadView, ReadViews, Replication, SideEffect, Store, TransactionId, WriteIntent,
+    Written,
 };
 use crate::cpu_slice::{self, CpuSlice};
 use crate::sync::atomic::{AtomicU64, Ordering};
@@ -46,8 +47,8 @@ pub struct Local {
 
 #[derive(Default)]
 struct Writer {
-    claims: Claims,
-    recent: Recent,
+    claims: WriteIntents,
+    recent: RecentWrites,
     /// Generation of the latest catalog change of each collection, by tree.
     generations: HashMap<Ident, u64>,
     log: Option<Log>,
@@ -99,11 +100,11 @@ impl Local {
         self.happened.notify_all();
     }
 
-    /// Waits until `is_over` returns true, or `go_on` returns false.
-    fn wait_until(&self, is_over: &dyn Fn() -> bool, go_on: &mut dyn FnMut() -> bool) {
+    /// Waits until `is_over` returns true, or `should_continue` returns false.
+    fn wait_until(&self, is_over: &dyn Fn() -> bool, should_continue: &mut dyn FnMut() -> bool) {
         loop {
             let before = *self.events.lock();
-            if is_over() || !go_on() {
+            if is_over() || !should_continue() {
                 return;
             }
             let mut events = self.events.lock();
@@ -114,18 +115,18 @@ impl Local {
     }
 
     /// Returns the first condition that prevents a change.
-    fn refusal(&self, writer: &Writer, change: &Change) -> Result<Option<Refusal>> {
+    fn refusal(&self, writer: &Writer, change: &Change) -> Result<Option<CommitError>> {
         if !mutant!("claims are not heeded")
-            && let Some(owner) = writer.claims.in_the_way(&change.batch, change.owner)
+            && let Some(owner) = writer.claims.conflicting_transaction(&change.batch, change.owner)
         {
-            return Ok(Some(Refusal::Claimed(owner)));
+            return Ok(Some(CommitError::IntentConflict(owner)));
         }
         for beside in &change.beside {
-            if let Beside::Generation(ident, _) = beside
+            if let SideEffect::Generation(ident, _) = beside
                 && !mutant!("collections change under transactions")
-                && let Some(owner) = writer.claims.relies(*ident, change.owner)
+                && let Some(owner) = writer.claims.transaction_relying_on(*ident, change.owner)
             {
-                return Ok(Some(Refusal::Claimed(owner)));
+                return Ok(Some(CommitError::IntentConflict(owner)));
             }
         }
         if change.expect.is_empty() {
@@ -138,7 +139,7 @@ impl Local {
                 && let Some(owner) = writer.claims.holder((*ident, prefix))
                 && Some(owner) != change.owner
             {
-                return Ok(Some(Refusal::Claimed(owner)));
+                return Ok(Some(CommitError::IntentConflict(owner)));
             }
             let holds = match expect {
                 Expect::Generation { .. } if mutant!("generations are not checked") => true,
@@ -147,7 +148,7 @@ impl Local {
                 expect => expect.holds(snapshot.as_ref())?,
             };
             if !holds {
-                return Ok(Some(Refusal::Expectation(number)));
+                return Ok(Some(CommitError::Expectation(number)));
             }
         }
         Ok(None)
@@ -201,19 +202,19 @@ impl Local {
         let mut gone = Vec::new();
         for beside in beside {
             match beside {
-                Beside::Count { .. }
+                SideEffect::Count { .. }
                     if mutant!("counts of transactions are forgotten") && owner.is_some() => {}
-                Beside::Mark(..) if mutant!("changed records are not marked") => {}
-                Beside::Count { counts, records, bytes } => {
+                SideEffect::Mark(..) if mutant!("changed records are not marked") => {}
+                SideEffect::Count { counts, records, bytes } => {
                     counts.records.fetch_add(records, Ordering::Relaxed);
                     counts.bytes.fetch_add(bytes, Ordering::Relaxed);
                 }
-                Beside::Mark(build, record) => build.changed.add(record),
-                Beside::MarkAll(build) => build.changed.fill(),
-                Beside::Generation(ident, Some(generation)) => {
+                SideEffect::Mark(build, record) => build.changed.add(record),
+                SideEffect::MarkAll(build) => build.changed.fill(),
+                SideEffect::Generation(ident, Some(generation)) => {
                     writer.generations.insert(ident, generation);
                 }
-                Beside::Generation(ident, None) => {
+                SideEffect::Generation(ident, None) => {
                     writer.generations.remove(&ident);
                     gone.push(ident);
                 }
@@ -234,15 +235,15 @@ impl Local {
 }
 
 impl Exclusive for Held<'_> {
-    fn sight(&self) -> Sight {
-        self.local.sight()
+    fn read_view(&self) -> ReadView {
+        self.local.read_view()
     }
 
-    fn relies(&self, ident: Ident, own: Option<Owner>) -> Option<Owner> {
-        self.writer.claims.relies(ident, own)
+    fn transaction_relying_on(&self, ident: Ident, own: Option<TransactionId>) -> Option<TransactionId> {
+        self.writer.claims.transaction_relying_on(ident, own)
     }
 
-    fn declare(&mut self, ident: Ident, generation: u64) {
+    fn set_generation(&mut self, ident: Ident, generation: u64) {
         self.writer.generations.insert(ident, generation);
         let mut latest = self.local.generation.write();
         *latest = generation.max(*latest);
@@ -257,7 +258,7 @@ impl Exclusive for Held<'_> {
         change: Change,
         changes_catalog: bool,
         applied: &mut dyn FnMut(u64),
-    ) -> Result<Outcome> {
+    ) -> Result<CommitResult> {
         if let Some(refusal) = self.local.refusal(&self.writer, &change)? {
             return Ok(Err((refusal, change)));
         }
@@ -285,28 +286,28 @@ impl Store for Local {
 }
 
 impl ReadViews for Local {
-    fn sight(&self) -> Sight {
+    fn read_view(&self) -> ReadView {
         let generation = self.generation.read();
-        Sight { snapshot: self.engine.snapshot(), generation: *generation }
+        ReadView { snapshot: self.engine.snapshot(), generation: *generation }
     }
 
     fn generation(&self) -> u64 {
         *self.generation.read()
     }
 
-    fn sight_with_time(&self, earliest: u64) -> (Sight, u64) {
+    fn read_view_with_time(&self, earliest: u64) -> (ReadView, u64) {
         let _writer = self.writer.lock();
-        (self.sight(), self.time(earliest))
+        (self.read_view(), self.time(earliest))
     }
 }
 
 impl Commits for Local {
-    fn commit(&self, change: Change) -> Result<Outcome> {
+    fn commit(&self, change: Change) -> Result<CommitResult> {
         let operations = change.batch.len() + change.expect.len();
         let mut writer = self.writer.lock();
         let slice = CpuSlice::begin();
         if self.frozen() > 0 && !mutant!("commits go on while they are held up") {
-            return Ok(Err((Refusal::Frozen, change)));
+            return Ok(Err((CommitError::Frozen, change)));
         }
         let outcome = match self.refusal(&writer, &change)? {
             Some(refusal) => Err((refusal, change)),
@@ -316,15 +317,18 @@ impl Commits for Local {
         Ok(outcome)
     }
 
-    fn lock<'a>(&'a self, go_on: &mut dyn FnMut() -> bool) -> Result<Option<Box<dyn Exclusive + 'a>>> {
+    fn lock<'a>(
+        &'a self,
+        should_continue: &mut dyn FnMut() -> bool,
+    ) -> Result<Option<Box<dyn Exclusive + 'a>>> {
         loop {
-            self.wait_for_room(go_on)?;
+            self.wait_for_room(should_continue)?;
             let writer = self.writer.lock();
             if self.frozen() == 0 {
                 return Ok(Some(Box::new(Held { local: self, writer, slice: CpuSlice::begin() })));
             }
             drop(writer);
-            if !go_on() {
+            if !should_continue() {
                 return Ok(None);
             }
         }
@@ -342,11 +346,11 @@ impl Commits for Local {
         Ok(asked)
     }
 
-    fn wait_for_room(&self, go_on: &mut dyn FnMut() -> bool) -> Result<()> {
+    fn wait_for_room(&self, should_continue: &mut dyn FnMut() -> bool) -> Result<()> {
         if self.frozen() > 0 {
-            self.wait_until(&|| self.frozen() == 0, go_on);
+            self.wait_until(&|| self.frozen() == 0, should_continue);
         }
-        self.engine.wait_for_room(go_on)
+        self.engine.wait_for_room(should_continue)
     }
 
     fn freeze(&self) -> u64 {
@@ -369,31 +373,31 @@ impl Commits for Local {
 }
 
 impl Intents for Local {
-    fn begin(&self, earliest: u64) -> (Owner, Sight, u64) {
-        let owner = Owner(self.next_owner.fetch_add(1, Ordering::Relaxed));
+    fn begin(&self, earliest: u64) -> (TransactionId, ReadView, u64) {
+        let owner = TransactionId(self.next_owner.fetch_add(1, Ordering::Relaxed));
         let mut writer = self.writer.lock();
         let time = self.time(earliest);
         writer.recent.begin(owner, time);
         if mutant!("transactions are told the time of another state") {
-            return (owner, self.sight(), time - 1);
+            return (owner, self.read_view(), time - 1);
         }
-        (owner, self.sight(), time)
+        (owner, self.read_view(), time)
     }
 
     fn claim(
         &self,
-        owner: Owner,
-        keys: &[Claim],
+        owner: TransactionId,
+        keys: &[WriteIntent],
         held: &[(Ident, u64)],
-        sight: &dyn Snapshot,
-    ) -> Result<std::result::Result<(), Refusal>> {
+        read_view: &dyn Snapshot,
+    ) -> Result<std::result::Result<(), CommitError>> {
         let mut writer = self.writer.lock();
         for (number, (ident, generation)) in held.iter().enumerate() {
             if mutant!("transactions overlook changed collections") {
                 break;
             }
             if writer.generations.get(ident) != Some(generation) {
-                return Ok(Err(Refusal::Expectation(number)));
+                return Ok(Err(CommitError::Expectation(number)));
             }
         }
         let snapshot = self.engine.snapshot();
@@ -401,18 +405,18 @@ impl Intents for Local {
             match writer.claims.holder(key.place()) {
                 Some(holder) if holder == owner => continue,
                 Some(_) if mutant!("transactions take claims from each other") => {}
-                Some(holder) => return Ok(Err(Refusal::Claimed(holder))),
+                Some(holder) => return Ok(Err(CommitError::IntentConflict(holder))),
                 None => {}
             }
             if mutant!("claims are not compared with the sight") {
                 continue;
             }
-            let (was_there, is_same) = key.compare(sight, snapshot.as_ref())?;
+            let (was_there, is_same) = key.compare(read_view, snapshot.as_ref())?;
             if mutant!("values that come back count as the same") && is_same {
                 continue;
             }
             if !is_same || writer.recent.has_changed(owner, key, was_there) {
-                return Ok(Err(Refusal::Changed));
+                return Ok(Err(CommitError::Changed));
             }
         }
         keys.iter().for_each(|key| writer.claims.claim(owner, key));
@@ -420,7 +424,7 @@ impl Intents for Local {
         Ok(Ok(()))
     }
 
-    fn release(&self, owner: Owner) {
+    fn release(&self, owner: TransactionId) {
         if mutant!("claims are never given up") {
             return;
         }
@@ -434,8 +438,8 @@ impl Intents for Local {
         }
     }
 
-    fn wait_released(&self, owner: Owner, go_on: &mut dyn FnMut() -> bool) {
-        self.wait_until(&|| !self.writer.lock().claims.has(owner), go_on);
+    fn wait_released(&self, owner: TransactionId, should_continue: &mut dyn FnMut() -> bool) {
+        self.wait_until(&|| !self.writer.lock().claims.has(owner), should_continue);
     }
 }
 
@@ -446,7 +450,7 @@ impl Replication for Local {
 
     /// A commit takes its time before a snapshot contains it, and records its position afterwards,
     /// both under the lock.
-    fn shown_position(&self) -> Position {
+    fn visible_position(&self) -> Position {
         let _writer = self.writer.lock();
         self.latest_position()
     }
@@ -497,14 +501,14 @@ impl IndexBuilds for Local {
 }
 
 impl ChangeLog for Local {
-    fn log_sight(&self, earliest: u64) -> (Sight, u64) {
+    fn log_read_view(&self, earliest: u64) -> (ReadView, u64) {
         let mut writer = self.writer.lock();
         self.note_synced(&mut writer);
         let end = match writer.unsynced.is_empty() {
             true => self.time(earliest),
             false => writer.synced_time,
         };
-        (self.sight(), end)
+        (self.read_view(), end)
     }
 
     fn log_begin(&self) -> Result<Option<u64>> {

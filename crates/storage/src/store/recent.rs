@@ -7,7 +7,7 @@
 //!
 //! This module also stores claims: keys that transactions will change, and trees that they rely on.
 
-use super::{Claim, Owner};
+use super::{TransactionId, WriteIntent};
 use crate::{Batch, Ident, Key, Op};
 use std::collections::{BTreeMap, HashMap};
 use std::ops::Bound;
@@ -19,9 +19,9 @@ const KEYS_MAX: usize = 1 << 16;
 type Keys = HashMap<Ident, BTreeMap<Key, u64>>;
 
 /// Keys changed since the oldest open transaction began, with the times of their latest changes.
-pub(super) struct Recent {
+pub(super) struct RecentWrites {
     /// The open transactions, and the times of their views.
-    open: HashMap<Owner, u64>,
+    open: HashMap<TransactionId, u64>,
     keys: Keys,
     /// Trees that were emptied or dropped.
     trees: HashMap<Ident, u64>,
@@ -31,9 +31,9 @@ pub(super) struct Recent {
     since: u64,
 }
 
-impl Default for Recent {
-    fn default() -> Recent {
-        Recent {
+impl Default for RecentWrites {
+    fn default() -> RecentWrites {
+        RecentWrites {
             open: HashMap::new(),
             keys: HashMap::new(),
             trees: HashMap::new(),
@@ -47,9 +47,9 @@ impl Default for Recent {
 /// A place that a batch changes: a key, or a whole tree.
 type Place = (Ident, Option<Key>);
 
-impl Recent {
+impl RecentWrites {
     /// Adds a transaction whose view has this time.
-    pub(super) fn begin(&mut self, owner: Owner, time: u64) {
+    pub(super) fn begin(&mut self, owner: TransactionId, time: u64) {
         if self.open.is_empty() {
             self.since = time;
         }
@@ -58,7 +58,7 @@ impl Recent {
 
     /// Removes a transaction. Returns unused keys, to be freed without the lock.
     #[must_use]
-    pub(super) fn end(&mut self, owner: Owner) -> Option<Keys> {
+    pub(super) fn end(&mut self, owner: TransactionId) -> Option<Keys> {
         let was_open = self.open.remove(&owner).is_some();
         (was_open && self.open.is_empty()).then(|| self.forget())
     }
@@ -113,7 +113,7 @@ impl Recent {
 
     /// Returns true if a claimed place is known to have changed since the transaction's view.
     /// `was_there` means that the view has the key.
-    pub(super) fn has_changed(&self, owner: Owner, claim: &Claim, was_there: bool) -> bool {
+    pub(super) fn has_changed(&self, owner: TransactionId, claim: &WriteIntent, was_there: bool) -> bool {
         let Some(began) = self.open.get(&owner).filter(|began| **began >= self.since) else { return false };
         let (ident, place) = claim.place();
         // Emptying a tree changes existing keys only.
@@ -122,8 +122,8 @@ impl Recent {
         }
         let Some(keys) = self.keys.get(&ident) else { return false };
         match claim {
-            Claim::Key(..) => keys.get(place).is_some_and(|changed| changed > began),
-            Claim::Under(..) => keys
+            WriteIntent::Key(..) => keys.get(place).is_some_and(|changed| changed > began),
+            WriteIntent::Under(..) => keys
                 .range::<[u8], _>((Bound::Included(&**place), Bound::Unbounded))
                 .take_while(|(key, _)| key.starts_with(place))
                 .any(|(key, changed)| key.len() == place.len() + 8 && changed > began),
@@ -133,44 +133,52 @@ impl Recent {
 
 /// Claims of transactions. Changed under the commit lock.
 #[derive(Default)]
-pub(super) struct Claims {
-    keys: HashMap<Ident, HashMap<Key, Owner>>,
+pub(super) struct WriteIntents {
+    keys: HashMap<Ident, HashMap<Key, TransactionId>>,
     /// Transactions that rely on a tree.
-    held: HashMap<Ident, Vec<Owner>>,
-    owners: HashMap<Owner, Claimed>,
+    held: HashMap<Ident, Vec<TransactionId>>,
+    owners: HashMap<TransactionId, HeldIntents>,
 }
 
 /// Claims of one transaction.
 #[derive(Default)]
-struct Claimed {
+struct HeldIntents {
     keys: Vec<(Ident, Key)>,
     held: Vec<Ident>,
 }
 
-impl Claims {
+impl WriteIntents {
     /// Returns true if no claims exist, which is the usual case.
     pub(super) fn is_empty(&self) -> bool {
         self.owners.is_empty()
     }
 
     /// Returns true if a transaction has claims.
-    pub(super) fn has(&self, owner: Owner) -> bool {
+    pub(super) fn has(&self, owner: TransactionId) -> bool {
         self.owners.contains_key(&owner)
     }
 
     /// Returns the transaction that has claimed a key.
-    pub(super) fn holder(&self, (ident, key): (Ident, &Key)) -> Option<Owner> {
+    pub(super) fn holder(&self, (ident, key): (Ident, &Key)) -> Option<TransactionId> {
         self.keys.get(&ident)?.get(key).copied()
     }
 
     /// Returns a transaction other than `own` that relies on a tree.
-    pub(super) fn relies(&self, ident: Ident, own: Option<Owner>) -> Option<Owner> {
+    pub(super) fn transaction_relying_on(
+        &self,
+        ident: Ident,
+        own: Option<TransactionId>,
+    ) -> Option<TransactionId> {
         self.held.get(&ident)?.iter().copied().find(|owner| Some(*owner) != own)
     }
 
     /// Returns the first transaction other than `own` that conflicts with a batch: it has claimed a
     /// key of the batch, or relies on a tree that the batch would drop or empty.
-    pub(super) fn in_the_way(&self, batch: &Batch, own: Option<Owner>) -> Option<Owner> {
+    pub(super) fn conflicting_transaction(
+        &self,
+        batch: &Batch,
+        own: Option<TransactionId>,
+    ) -> Option<TransactionId> {
         if self.is_empty() {
             return None;
         }
@@ -179,13 +187,13 @@ impl Claims {
                 let holder = self.holder((*ident, key));
                 holder.filter(|holder| Some(*holder) != own)
             }
-            Op::Drop(ident) | Op::Clear(ident) => self.relies(*ident, own),
+            Op::Drop(ident) | Op::Clear(ident) => self.transaction_relying_on(*ident, own),
             Op::Create(_) | Op::Fork { .. } => None,
         })
     }
 
     /// Adds a claim of a place without a claim.
-    pub(super) fn claim(&mut self, owner: Owner, claim: &Claim) {
+    pub(super) fn claim(&mut self, owner: TransactionId, claim: &WriteIntent) {
         let (ident, key) = claim.place();
         if self.keys.entry(ident).or_default().insert(key.clone(), owner).is_none() {
             self.owners.entry(owner).or_default().keys.push((ident, key.clone()));
@@ -193,7 +201,7 @@ impl Claims {
     }
 
     /// Records that a transaction relies on a tree.
-    pub(super) fn hold(&mut self, owner: Owner, ident: Ident) {
+    pub(super) fn hold(&mut self, owner: TransactionId, ident: Ident) {
         let holders = self.held.entry(ident).or_default();
         if !holders.contains(&owner) {
             holders.push(owner);
@@ -202,7 +210,7 @@ impl Claims {
     }
 
     /// Releases all claims of a transaction.
-    pub(super) fn release(&mut self, owner: Owner) {
+    pub(super) fn release(&mut self, owner: TransactionId) {
         let Some(claimed) = self.owners.remove(&owner) else { return };
         for (ident, key) in claimed.keys {
             if let Some(keys) = self.keys.get_mut(&ident) {
@@ -235,23 +243,23 @@ mod tests {
         batch
     }
 
-    fn commit(recent: &mut Recent, batch: &Batch, time: u64) {
+    fn commit(recent: &mut RecentWrites, batch: &Batch, time: u64) {
         let places = recent.places(batch);
         recent.note(places, time);
     }
 
     #[test]
     fn what_changed_since_a_transaction_began_is_known_while_it_is_open() {
-        let mut recent = Recent::default();
-        let (early, late) = (Owner(1), Owner(2));
-        let (a, b) = (Claim::Key(TREE, Key::from(b"a")), Claim::Key(TREE, Key::from(b"b")));
+        let mut recent = RecentWrites::default();
+        let (early, late) = (TransactionId(1), TransactionId(2));
+        let (a, b) = (WriteIntent::Key(TREE, Key::from(b"a")), WriteIntent::Key(TREE, Key::from(b"b")));
         commit(&mut recent, &batch(&[b"a"]), 1);
         recent.begin(early, 1);
         commit(&mut recent, &batch(&[b"b", b"k00000001"]), 2);
         recent.begin(late, 2);
         assert!(!recent.has_changed(early, &a, true) && recent.has_changed(early, &b, true));
         assert!(!recent.has_changed(late, &b, true));
-        let under = |prefix: &[u8]| Claim::Under(TREE, Key::from(prefix));
+        let under = |prefix: &[u8]| WriteIntent::Under(TREE, Key::from(prefix));
         assert!(
             recent.has_changed(early, &under(b"k"), true) && !recent.has_changed(early, &under(b""), true)
         );
@@ -266,16 +274,16 @@ mod tests {
 
     #[test]
     fn beyond_its_bound_the_oldest_transactions_are_told_nothing() {
-        let mut recent = Recent { count_max: 4, ..Recent::default() };
-        let (early, late) = (Owner(1), Owner(2));
+        let mut recent = RecentWrites { count_max: 4, ..RecentWrites::default() };
+        let (early, late) = (TransactionId(1), TransactionId(2));
         recent.begin(early, 1);
         commit(&mut recent, &batch(&[b"a", b"b", b"c", b"d"]), 2);
-        assert!(recent.has_changed(early, &Claim::Key(TREE, Key::from(b"a")), true));
+        assert!(recent.has_changed(early, &WriteIntent::Key(TREE, Key::from(b"a")), true));
         commit(&mut recent, &batch(&[b"e"]), 3);
         recent.begin(late, 3);
         commit(&mut recent, &batch(&[b"f"]), 4);
-        assert!(!recent.has_changed(early, &Claim::Key(TREE, Key::from(b"f")), true));
-        assert!(recent.has_changed(late, &Claim::Key(TREE, Key::from(b"f")), true));
+        assert!(!recent.has_changed(early, &WriteIntent::Key(TREE, Key::from(b"f")), true));
+        assert!(recent.has_changed(late, &WriteIntent::Key(TREE, Key::from(b"f")), true));
         assert!(recent.count <= 4);
     }
 }

@@ -28,7 +28,7 @@ fn counts_and_the_log_change_with_the_batch() {
     engine.commit(batch).unwrap();
     let store = Local::new(engine.clone(), Some(LogOptions { bytes: 1 << 20 })).unwrap();
     let counts = Arc::new(Counts::default());
-    let beside = vec![Beside::Count { counts: counts.clone(), records: 1, bytes: 3 }];
+    let beside = vec![SideEffect::Count { counts: counts.clone(), records: 1, bytes: 3 }];
     let log = vec![(0, Value::from(b"head".as_slice())), (1, Value::from(b"one".as_slice()))];
     let written = store
         .commit(Change { beside: beside.into(), log: log.clone(), ..put(b"a", b"one") })
@@ -46,15 +46,18 @@ fn counts_and_the_log_change_with_the_batch() {
 fn a_value_that_was_away_meanwhile_counts_as_changed() {
     let store = store();
     store.commit(put(b"a", b"one")).unwrap().unwrap();
-    let keys = [Claim::Key(TREE, Key::from(b"a"))];
-    let (early, sight, time) = store.begin(0);
+    let keys = [WriteIntent::Key(TREE, Key::from(b"a"))];
+    let (early, read_view, time) = store.begin(0);
     store.commit(put(b"a", b"two")).unwrap().unwrap();
     let back = store.commit(put(b"a", b"one")).unwrap().unwrap();
     assert!(time < back.time);
-    assert_eq!(store.claim(early, &keys, &[], sight.snapshot.as_ref()).unwrap(), Err(Refusal::Changed));
-    let (late, sight, time) = store.begin(0);
+    assert_eq!(
+        store.claim(early, &keys, &[], read_view.snapshot.as_ref()).unwrap(),
+        Err(CommitError::Changed)
+    );
+    let (late, read_view, time) = store.begin(0);
     assert_eq!(time, back.time);
-    store.claim(late, &keys, &[], sight.snapshot.as_ref()).unwrap().unwrap();
+    store.claim(late, &keys, &[], read_view.snapshot.as_ref()).unwrap().unwrap();
     store.release(early);
     store.release(late);
 }

@@ -297,8 +297,8 @@ impl Snapshot for CheckedSnapshot {
         self.inner.contains(ident)
     }
 
-    fn verify(&self, ident: Ident, go_on: &mut dyn FnMut() -> bool) -> Result<Vec<Damage>> {
-        self.known(ident, self.inner.verify(ident, go_on))
+    fn verify(&self, ident: Ident, should_continue: &mut dyn FnMut() -> bool) -> Result<Vec<Damage>> {
+        self.known(ident, self.inner.verify(ident, should_continue))
     }
 }
 
@@ -309,10 +309,10 @@ struct CheckedDifferences {
 }
 
 impl Differences for CheckedDifferences {
-    fn next(&mut self, go_on: &mut dyn FnMut() -> bool) -> Result<Option<Difference>> {
+    fn next(&mut self, should_continue: &mut dyn FnMut() -> bool) -> Result<Option<Difference>> {
         let mut stopped = false;
         let found = self.inner.next(&mut || {
-            stopped = !go_on();
+            stopped = !should_continue();
             !stopped
         })?;
         if let Some(expected) = &mut self.expected

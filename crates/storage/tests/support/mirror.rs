@@ -10,8 +10,8 @@
 
 use crate::bytes::Text;
 use crate::{
-    Batch, Cursor, Damage, Direction, Engine, Ident, Journaling, Lent, Op, Position, Range, Result, Snapshot,
-    Statistics, Value, WorkingSet,
+    Batch, Cursor, Damage, Direction, Engine, Ident, Journaling, Op, Position, Range, Result, Snapshot,
+    Statistics, Value, ValueRef, WorkingSet,
 };
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
@@ -61,9 +61,9 @@ impl<A: Engine, B: Engine> Engine for Mirror<A, B> {
         Ok(a)
     }
 
-    fn wait_for_room(&self, go_on: &mut dyn FnMut() -> bool) -> Result<()> {
-        self.a.wait_for_room(go_on)?;
-        self.b.wait_for_room(go_on)
+    fn wait_for_room(&self, should_continue: &mut dyn FnMut() -> bool) -> Result<()> {
+        self.a.wait_for_room(should_continue)?;
+        self.b.wait_for_room(should_continue)
     }
 
     fn latest_time(&self) -> u64 {
@@ -155,9 +155,9 @@ impl Snapshot for MirrorSnapshot {
         same("which trees there are", self.a.contains(ident), self.b.contains(ident))
     }
 
-    fn verify(&self, ident: Ident, go_on: &mut dyn FnMut() -> bool) -> Result<Vec<Damage>> {
-        let mut damages = self.a.verify(ident, go_on)?;
-        damages.extend(self.b.verify(ident, go_on)?);
+    fn verify(&self, ident: Ident, should_continue: &mut dyn FnMut() -> bool) -> Result<Vec<Damage>> {
+        let mut damages = self.a.verify(ident, should_continue)?;
+        damages.extend(self.b.verify(ident, should_continue)?);
         Ok(damages)
     }
 }
@@ -168,7 +168,7 @@ struct MirrorCursor {
 }
 
 impl Cursor for MirrorCursor {
-    fn next(&mut self) -> Result<Option<(&[u8], Lent<'_>)>> {
+    fn next(&mut self) -> Result<Option<(&[u8], ValueRef<'_>)>> {
         let (a, b) = (self.a.next(), self.b.next());
         same("the next entry", &a, &b);
         a
@@ -277,7 +277,7 @@ mod tests {
         let mut cursor = snapshot.scan(TREE, Range::all(), Direction::Forward).unwrap();
         cursor.seek(b"b").unwrap();
         let value = Value::from(b"2");
-        assert_eq!(cursor.next(), Ok(Some((b"b".as_slice(), Lent::Value(&value)))));
+        assert_eq!(cursor.next(), Ok(Some((b"b".as_slice(), ValueRef::Value(&value)))));
         assert_eq!(cursor.next(), Ok(None));
         assert_eq!(engine.statistics().bytes, 4);
     }

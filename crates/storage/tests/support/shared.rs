@@ -5,12 +5,12 @@
 //! the catalog a user finds out when it reads, and not before.
 
 use crate::store::{
-    Build, Change, ChangeLog, Claim, Commits, Counters, Counts, Exclusive, Expect, IndexBuilds, Intents,
-    Local, Outcome, Owner, ReadViews, Refusal, Replication, Sight, Store,
+    Build, Change, ChangeLog, CommitError, CommitResult, Commits, Counters, Counts, Exclusive, Expect,
+    IndexBuilds, Intents, Local, ReadView, ReadViews, Replication, Store, TransactionId, WriteIntent,
 };
 use crate::{
-    Cursor, Direction, Engine, Error, Hints, Ident, Lent, Position, Range, RemoteHints, Result, Snapshot,
-    Value, mutant,
+    Cursor, Direction, Engine, Error, Hints, Ident, Position, Range, RemoteHints, Result, Snapshot, Value,
+    ValueRef, mutant,
 };
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -61,10 +61,10 @@ impl Shared {
     }
 
     /// Returns a view received by a call.
-    fn counted(&self, sight: Sight) -> Sight {
-        self.calls.hear(sight.generation);
-        let Sight { snapshot, generation } = sight;
-        Sight { snapshot: Arc::new(self.snapshot(Some(snapshot), generation)), generation }
+    fn counted(&self, read_view: ReadView) -> ReadView {
+        self.calls.hear(read_view.generation);
+        let ReadView { snapshot, generation } = read_view;
+        ReadView { snapshot: Arc::new(self.snapshot(Some(snapshot), generation)), generation }
     }
 
     fn snapshot(&self, inner: Option<Arc<dyn Snapshot>>, generation: u64) -> CountedSnapshot {
@@ -80,9 +80,9 @@ impl Store for Shared {
 }
 
 impl ReadViews for Shared {
-    fn sight(&self) -> Sight {
+    fn read_view(&self) -> ReadView {
         let generation = self.calls.known.load(Ordering::Acquire);
-        Sight { snapshot: Arc::new(self.snapshot(None, generation)), generation }
+        ReadView { snapshot: Arc::new(self.snapshot(None, generation)), generation }
     }
 
     fn generation(&self) -> u64 {
@@ -96,18 +96,18 @@ impl ReadViews for Shared {
         Some(self.calls.known.load(Ordering::Acquire))
     }
 
-    fn sight_with_time(&self, earliest: u64) -> (Sight, u64) {
+    fn read_view_with_time(&self, earliest: u64) -> (ReadView, u64) {
         self.calls.call();
-        let (sight, time) = self.store.sight_with_time(earliest);
-        (self.counted(sight), time)
+        let (read_view, time) = self.store.read_view_with_time(earliest);
+        (self.counted(read_view), time)
     }
 }
 
 impl Commits for Shared {
-    fn commit(&self, change: Change) -> Result<Outcome> {
+    fn commit(&self, change: Change) -> Result<CommitResult> {
         self.calls.call();
         let outcome = self.store.commit(change)?;
-        if let Err((Refusal::Expectation(number), change)) = &outcome
+        if let Err((CommitError::Expectation(number), change)) = &outcome
             && matches!(change.expect.get(*number), Some(Expect::Generation { .. }))
         {
             self.calls.hear(self.store.generation());
@@ -115,9 +115,12 @@ impl Commits for Shared {
         Ok(outcome)
     }
 
-    fn lock<'a>(&'a self, go_on: &mut dyn FnMut() -> bool) -> Result<Option<Box<dyn Exclusive + 'a>>> {
+    fn lock<'a>(
+        &'a self,
+        should_continue: &mut dyn FnMut() -> bool,
+    ) -> Result<Option<Box<dyn Exclusive + 'a>>> {
         self.calls.call();
-        let lock = self.store.lock(go_on)?;
+        let lock = self.store.lock(should_continue)?;
         Ok(lock.map(|lock| Box::new(HeardExclusive { lock, shared: self }) as Box<dyn Exclusive + 'a>))
     }
 
@@ -125,8 +128,8 @@ impl Commits for Shared {
         self.store.must_wait()
     }
 
-    fn wait_for_room(&self, go_on: &mut dyn FnMut() -> bool) -> Result<()> {
-        self.store.wait_for_room(go_on)
+    fn wait_for_room(&self, should_continue: &mut dyn FnMut() -> bool) -> Result<()> {
+        self.store.wait_for_room(should_continue)
     }
 
     fn freeze(&self) -> u64 {
@@ -143,30 +146,30 @@ impl Commits for Shared {
 }
 
 impl Intents for Shared {
-    fn begin(&self, earliest: u64) -> (Owner, Sight, u64) {
+    fn begin(&self, earliest: u64) -> (TransactionId, ReadView, u64) {
         self.calls.call();
-        let (owner, sight, time) = self.store.begin(earliest);
-        (owner, self.counted(sight), time)
+        let (owner, read_view, time) = self.store.begin(earliest);
+        (owner, self.counted(read_view), time)
     }
 
     fn claim(
         &self,
-        owner: Owner,
-        keys: &[Claim],
+        owner: TransactionId,
+        keys: &[WriteIntent],
         held: &[(Ident, u64)],
-        sight: &dyn Snapshot,
-    ) -> Result<std::result::Result<(), Refusal>> {
+        read_view: &dyn Snapshot,
+    ) -> Result<std::result::Result<(), CommitError>> {
         self.calls.call();
-        self.store.claim(owner, keys, held, sight)
+        self.store.claim(owner, keys, held, read_view)
     }
 
-    fn release(&self, owner: Owner) {
+    fn release(&self, owner: TransactionId) {
         self.calls.call();
         self.store.release(owner);
     }
 
-    fn wait_released(&self, owner: Owner, go_on: &mut dyn FnMut() -> bool) {
-        self.store.wait_released(owner, go_on);
+    fn wait_released(&self, owner: TransactionId, should_continue: &mut dyn FnMut() -> bool) {
+        self.store.wait_released(owner, should_continue);
     }
 }
 
@@ -210,10 +213,10 @@ impl IndexBuilds for Shared {
 }
 
 impl ChangeLog for Shared {
-    fn log_sight(&self, earliest: u64) -> (Sight, u64) {
+    fn log_read_view(&self, earliest: u64) -> (ReadView, u64) {
         self.calls.call();
-        let (sight, end) = self.store.log_sight(earliest);
-        (self.counted(sight), end)
+        let (read_view, end) = self.store.log_read_view(earliest);
+        (self.counted(read_view), end)
     }
 
     fn log_begin(&self) -> Result<Option<u64>> {
@@ -244,16 +247,16 @@ struct HeardExclusive<'a> {
 }
 
 impl Exclusive for HeardExclusive<'_> {
-    fn sight(&self) -> Sight {
-        self.shared.counted(self.lock.sight())
+    fn read_view(&self) -> ReadView {
+        self.shared.counted(self.lock.read_view())
     }
 
-    fn relies(&self, ident: Ident, own: Option<Owner>) -> Option<Owner> {
-        self.lock.relies(ident, own)
+    fn transaction_relying_on(&self, ident: Ident, own: Option<TransactionId>) -> Option<TransactionId> {
+        self.lock.transaction_relying_on(ident, own)
     }
 
-    fn declare(&mut self, ident: Ident, generation: u64) {
-        self.lock.declare(ident, generation);
+    fn set_generation(&mut self, ident: Ident, generation: u64) {
+        self.lock.set_generation(ident, generation);
     }
 
     fn reserve(&mut self, next: Ident) {
@@ -265,7 +268,7 @@ impl Exclusive for HeardExclusive<'_> {
         change: Change,
         changes_catalog: bool,
         applied: &mut dyn FnMut(u64),
-    ) -> Result<Outcome> {
+    ) -> Result<CommitResult> {
         let calls = &self.shared.calls;
         self.lock.commit(change, changes_catalog, &mut |generation| {
             calls.hear(generation);
@@ -288,7 +291,7 @@ impl CountedSnapshot {
     /// Returns the state, which is received with the first answer.
     fn seen(&self) -> Result<&Arc<dyn Snapshot>> {
         let seen = self.seen.get_or_init(|| {
-            let Sight { snapshot, generation } = self.store.sight();
+            let ReadView { snapshot, generation } = self.store.read_view();
             self.calls.hear(generation);
             let same = generation == self.generation || mutant!("reads overlook a newer catalog");
             same.then_some(snapshot)
@@ -360,7 +363,7 @@ struct CountedCursor {
 }
 
 impl Cursor for CountedCursor {
-    fn next(&mut self) -> Result<Option<(&[u8], Lent<'_>)>> {
+    fn next(&mut self) -> Result<Option<(&[u8], ValueRef<'_>)>> {
         if self.read.is_multiple_of(PAGE) {
             self.calls.call();
         }

@@ -5,11 +5,11 @@
 #![allow(clippy::unwrap_used)]
 
 use crate::store::{
-    Acknowledged, Among, Beside, Change, Claim, Counts, Expect, Owner, Reached, Refusal, StandbyRead, Store,
-    Written,
+    Acknowledged, Change, CommitError, Counts, Expect, MemberPreference, SideEffect, StandbyRead, Store,
+    TransactionId, WriteConcernStatus, WriteIntent, Written,
 };
 use crate::{
-    Awaited, Batch, Cursor, Direction, Engine, Error, Hints, Ident, Key, Kind, Overlay, Range, Ranges,
+    Batch, Cursor, Direction, Engine, Error, Hints, Ident, JournalWait, Key, Kind, Overlay, Range, Ranges,
     Snapshot, Value,
 };
 use std::sync::Arc;
@@ -80,7 +80,7 @@ pub fn check_engine(engine: &dyn Engine, first: u64) {
     engine.sync_soon();
     engine.wait_journaled(dropped).unwrap();
     assert!(engine.durable() >= dropped, "a position is durable once it has been waited for");
-    assert_eq!(engine.await_journaled(dropped, Waker::noop()), Awaited::There);
+    assert_eq!(engine.await_journaled(dropped, Waker::noop()), JournalWait::Satisfied);
     engine.checkpoint().unwrap();
     assert!(!engine.name().is_empty());
     assert!(engine.statistics().commits >= 3);
@@ -259,7 +259,7 @@ fn new_tree(store: &dyn Store) -> Ident {
     let tree = store.new_ident();
     let mut change = Change::default();
     change.batch.create(tree);
-    change.beside.push(Beside::Generation(tree, Some(1)));
+    change.beside.push(SideEffect::Generation(tree, Some(1)));
     let lock = store.lock(&mut || true).unwrap().unwrap();
     lock.commit(change, true, &mut |_| {}).unwrap().unwrap();
     tree
@@ -277,12 +277,12 @@ fn commit(store: &dyn Store, change: Change) -> Written {
 }
 
 /// Why a change is refused.
-fn refusal(store: &dyn Store, change: Change) -> Refusal {
+fn refusal(store: &dyn Store, change: Change) -> CommitError {
     store.commit(change).unwrap().unwrap_err().0
 }
 
 fn get(store: &dyn Store, tree: Ident, key: &[u8]) -> Option<Vec<u8>> {
-    store.sight().snapshot.get(tree, key).unwrap().map(|value| value.to_vec())
+    store.read_view().snapshot.get(tree, key).unwrap().map(|value| value.to_vec())
 }
 
 fn has(tree: Ident, key: &[u8], value: Option<&[u8]>) -> Expect {
@@ -294,9 +294,9 @@ fn check_reads_of(store: &dyn Store) {
     let mut change = Change::default();
     entries().for_each(|(key, value)| change.batch.put(tree, key, value));
     commit(store, change);
-    check_reads(store.sight().snapshot.as_ref(), tree);
+    check_reads(store.read_view().snapshot.as_ref(), tree);
     // An overlay without changes, and one that has made the same entries.
-    let mut overlay = Overlay::new(store.sight().snapshot);
+    let mut overlay = Overlay::new(store.read_view().snapshot);
     check_reads(&overlay, tree);
     let mut batch = Batch::new();
     batch.clear(tree);
@@ -308,22 +308,26 @@ fn check_reads_of(store: &dyn Store) {
 fn check_views(store: &dyn Store) {
     let tree = new_tree(store);
     let written = commit(store, put(tree, b"a", b"1"));
-    let sight = store.sight();
-    if let Some(remote) = sight.snapshot.remote() {
+    let read_view = store.read_view();
+    if let Some(remote) = read_view.snapshot.remote() {
         remote.pin();
     }
-    assert_eq!(sight.snapshot.get(tree, b"a").unwrap().as_deref(), Some(&b"1"[..]));
-    assert_eq!(sight.generation, store.generation());
-    assert!(store.known_generation().is_none_or(|known| known == sight.generation));
+    assert_eq!(read_view.snapshot.get(tree, b"a").unwrap().as_deref(), Some(&b"1"[..]));
+    assert_eq!(read_view.generation, store.generation());
+    assert!(store.known_generation().is_none_or(|known| known == read_view.generation));
     commit(store, put(tree, b"a", b"2"));
-    assert_eq!(sight.snapshot.get(tree, b"a").unwrap().as_deref(), Some(&b"1"[..]), "a view does not move");
-    let (latest, time) = store.sight_with_time(0);
+    assert_eq!(
+        read_view.snapshot.get(tree, b"a").unwrap().as_deref(),
+        Some(&b"1"[..]),
+        "a view does not move"
+    );
+    let (latest, time) = store.read_view_with_time(0);
     assert_eq!(latest.snapshot.get(tree, b"a").unwrap().as_deref(), Some(&b"2"[..]));
-    assert!(time >= written.time && latest.generation == sight.generation);
-    let asked = StandbyRead { after: None, among: Among::Others };
-    assert!(store.standby_sight(asked).unwrap().is_none(), "there is no standby");
+    assert!(time >= written.time && latest.generation == read_view.generation);
+    let asked = StandbyRead { after: None, preference: MemberPreference::Secondary };
+    assert!(store.standby_read_view(asked).unwrap().is_none(), "there is no standby");
     new_tree(store);
-    assert!(store.generation() > sight.generation, "each change of the catalog has a generation");
+    assert!(store.generation() > read_view.generation, "each change of the catalog has a generation");
 }
 
 fn check_commits(store: &dyn Store) {
@@ -332,24 +336,27 @@ fn check_commits(store: &dyn Store) {
     let expecting = |expect: Vec<Expect>, change: Change| Change { expect: expect.into(), ..change };
     let change = expecting(vec![has(tree, b"b", None), has(tree, b"a", None)], put(tree, b"b", b"2"));
     let (why, change) = store.commit(change).unwrap().unwrap_err();
-    assert_eq!(why, Refusal::Expectation(1));
+    assert_eq!(why, CommitError::Expectation(1));
     assert_eq!(get(store, tree, b"b"), None, "a refused change changes nothing");
     let second = commit(store, expecting(vec![has(tree, b"a", Some(b"1"))], change));
     assert!(second.time > first.time && second.position > first.position);
     assert_eq!(get(store, tree, b"b"), Some(b"2".to_vec()));
     let none_or =
         |value: &[u8]| Expect::NoneOr { ident: tree, key: Key::from(b"b"), value: Value::from(value) };
-    assert_eq!(refusal(store, expecting(vec![none_or(b"3")], put(tree, b"c", b""))), Refusal::Expectation(0));
+    assert_eq!(
+        refusal(store, expecting(vec![none_or(b"3")], put(tree, b"c", b""))),
+        CommitError::Expectation(0)
+    );
     commit(store, expecting(vec![none_or(b"2")], put(tree, b"c", b"")));
     // Another entry with the same key string has eight more bytes.
     commit(store, put(tree, b"abc12345678", b""));
     let under = |prefix: &[u8]| vec![Expect::NoneUnder { ident: tree, prefix: Key::from(prefix) }];
-    assert_eq!(refusal(store, expecting(under(b"abc"), put(tree, b"x", b""))), Refusal::Expectation(0));
+    assert_eq!(refusal(store, expecting(under(b"abc"), put(tree, b"x", b""))), CommitError::Expectation(0));
     commit(store, expecting(under(b"ab"), put(tree, b"x", b"")));
     commit(store, expecting(under(b"abd"), put(tree, b"x", b"")));
     // Frozen commits.
     assert_eq!((store.must_wait(), store.frozen(), store.freeze()), (Ok(false), 0, 1));
-    assert_eq!(refusal(store, put(tree, b"y", b"")), Refusal::Frozen);
+    assert_eq!(refusal(store, put(tree, b"y", b"")), CommitError::Frozen);
     assert_eq!(store.must_wait(), Ok(true));
     assert!(store.lock(&mut || false).unwrap().is_none());
     store.wait_for_room(&mut || false).unwrap();
@@ -366,74 +373,78 @@ fn check_catalog_changes(store: &dyn Store) {
     };
     commit(store, expected(1));
     let lock = store.lock(&mut || true).unwrap().unwrap();
-    let before = lock.sight().generation;
+    let before = lock.read_view().generation;
     let mut applied = 0;
-    let change = Change { beside: vec![Beside::Generation(tree, Some(2))].into(), ..put(tree, b"b", b"") };
+    let change =
+        Change { beside: vec![SideEffect::Generation(tree, Some(2))].into(), ..put(tree, b"b", b"") };
     lock.commit(change, true, &mut |generation| applied = generation).unwrap().unwrap();
-    assert_eq!((applied, store.sight().generation), (before + 1, before + 1));
-    assert_eq!(refusal(store, expected(1)), Refusal::Expectation(0));
+    assert_eq!((applied, store.read_view().generation), (before + 1, before + 1));
+    assert_eq!(refusal(store, expected(1)), CommitError::Expectation(0));
     commit(store, expected(2));
     // A lock that is dropped changes nothing. A change under the lock may be refused, too.
     drop(store.lock(&mut || true).unwrap());
     let lock = store.lock(&mut || true).unwrap().unwrap();
     let change = Change { expect: vec![has(tree, b"b", None)].into(), ..put(tree, b"c", b"") };
     let outcome = lock.commit(change, false, &mut |_| {}).unwrap();
-    assert_eq!(outcome.unwrap_err().0, Refusal::Expectation(0));
+    assert_eq!(outcome.unwrap_err().0, CommitError::Expectation(0));
     assert_eq!((get(store, tree, b"c"), store.generation()), (None, before + 1));
     let _ = store.empties_at_once();
 }
 
 /// Begins a transaction and reads its view.
-fn begin(store: &dyn Store, tree: Ident) -> (Owner, Arc<dyn Snapshot>) {
-    let (owner, sight, _) = store.begin(0);
-    sight.snapshot.get(tree, b"a").unwrap();
-    (owner, sight.snapshot)
+fn begin(store: &dyn Store, tree: Ident) -> (TransactionId, Arc<dyn Snapshot>) {
+    let (owner, read_view, _) = store.begin(0);
+    read_view.snapshot.get(tree, b"a").unwrap();
+    (owner, read_view.snapshot)
 }
 
 fn check_intents(store: &dyn Store) {
     let tree = new_tree(store);
-    let key = |key: &[u8]| [Claim::Key(tree, Key::from(key))];
+    let key = |key: &[u8]| [WriteIntent::Key(tree, Key::from(key))];
     commit(store, put(tree, b"a", b"1"));
     let [(own, view), (other, other_view), (late, late_view)] = [0; 3].map(|_| begin(store, tree));
     assert!(own != other && other != late);
     store.claim(own, &key(b"a"), &[(tree, 1)], view.as_ref()).unwrap().unwrap();
     store.claim(own, &key(b"a"), &[], view.as_ref()).unwrap().unwrap();
     let claimed = store.claim(other, &key(b"a"), &[], other_view.as_ref()).unwrap();
-    let is_refused = matches!(claimed, Err(Refusal::Claimed(_) | Refusal::Changed));
+    let is_refused = matches!(claimed, Err(CommitError::IntentConflict(_) | CommitError::Changed));
     assert!(is_refused, "another transaction holds the key: {claimed:?}");
     store.release(other);
-    assert!(matches!(refusal(store, put(tree, b"a", b"2")), Refusal::Claimed(_)));
+    assert!(matches!(refusal(store, put(tree, b"a", b"2")), CommitError::IntentConflict(_)));
     commit(store, put(tree, b"b", b"2"));
     let lock = store.lock(&mut || true).unwrap().unwrap();
-    assert!(lock.relies(tree, None).is_some() && lock.relies(tree, Some(own)).is_none());
+    assert!(
+        lock.transaction_relying_on(tree, None).is_some()
+            && lock.transaction_relying_on(tree, Some(own)).is_none()
+    );
     drop(lock);
     commit(store, Change { owner: Some(own), ..put(tree, b"a", b"3") });
     store.release(own);
     store.wait_released(own, &mut || false);
     assert_eq!(get(store, tree, b"a"), Some(b"3".to_vec()));
     let claimed = store.claim(late, &key(b"a"), &[], late_view.as_ref()).unwrap();
-    assert_eq!(claimed, Err(Refusal::Changed), "the key has changed since the view");
+    assert_eq!(claimed, Err(CommitError::Changed), "the key has changed since the view");
     store.release(late);
     commit(store, put(tree, b"a", b"4"));
     let lock = store.lock(&mut || true).unwrap().unwrap();
-    assert!(lock.relies(tree, None).is_none());
+    assert!(lock.transaction_relying_on(tree, None).is_none());
     drop(lock);
     // A key string of a unique index.
-    let under = [Claim::Under(tree, Key::from(b"abc"))];
+    let under = [WriteIntent::Under(tree, Key::from(b"abc"))];
     let prepared = |record: &[u8]| Change {
         expect: vec![Expect::NoneUnder { ident: tree, prefix: Key::from(b"abc") }].into(),
         ..put(tree, &[b"abc", record].concat(), b"")
     };
     let (own, view) = begin(store, tree);
     store.claim(own, &under, &[], view.as_ref()).unwrap().unwrap();
-    assert!(matches!(refusal(store, prepared(b"00000001")), Refusal::Claimed(_)));
+    assert!(matches!(refusal(store, prepared(b"00000001")), CommitError::IntentConflict(_)));
     commit(store, Change { owner: Some(own), ..prepared(b"00000002") });
     store.release(own);
-    assert_eq!(refusal(store, prepared(b"00000001")), Refusal::Expectation(0));
+    assert_eq!(refusal(store, prepared(b"00000001")), CommitError::Expectation(0));
     // A collection that has changed, and claims that end without a commit.
     let (own, view) = begin(store, tree);
     let claimed = store.claim(own, &[], &[(tree, 7)], view.as_ref()).unwrap();
-    assert_eq!(claimed, Err(Refusal::Expectation(0)));
+    assert_eq!(claimed, Err(CommitError::Expectation(0)));
     store.release(own);
     let (own, view) = begin(store, tree);
     store.claim(own, &key(b"new"), &[], view.as_ref()).unwrap().unwrap();
@@ -446,10 +457,13 @@ fn check_replication(store: &dyn Store) {
     let earliest = store.time(0);
     let written = commit(store, put(tree, b"a", b""));
     assert!(written.time >= earliest && store.time(0) >= written.time);
-    assert!(store.latest_position() >= written.position && store.shown_position() >= written.position);
+    assert!(store.latest_position() >= written.position && store.visible_position() >= written.position);
     store.wait_journaled(written.position).unwrap();
     for by in [Acknowledged::Journal, Acknowledged::Majority, Acknowledged::Members(1)] {
-        assert_eq!(store.wait_acknowledged(written.position, by, &mut || true), Ok(Reached::There));
+        assert_eq!(
+            store.wait_acknowledged(written.position, by, &mut || true),
+            Ok(WriteConcernStatus::Satisfied)
+        );
     }
     let members = store.members().unwrap();
     assert!(members >= 1 && [0, members].contains(&store.list_members().unwrap().len()));
@@ -462,7 +476,7 @@ fn check_counters(store: &dyn Store) {
     let counts = store.counts(tree, &mut |_| Ok(())).unwrap();
     let (first, second) = (store.new_record(&counts), store.new_record(&counts));
     assert!(first < second && store.greatest_record(&counts) >= second);
-    let beside = vec![Beside::Count { counts: counts.clone(), records: 2, bytes: 30 }];
+    let beside = vec![SideEffect::Count { counts: counts.clone(), records: 2, bytes: 30 }];
     commit(store, Change { beside: beside.into(), ..put(tree, b"a", b"") });
     let now =
         |counts: &Counts| (counts.records.load(Ordering::Relaxed), counts.bytes.load(Ordering::Relaxed));
@@ -472,7 +486,7 @@ fn check_counters(store: &dyn Store) {
     let again = store.counts(tree, &mut |_| Ok(())).unwrap();
     assert_eq!(now(&again), (2, 30), "counts belong to the tree");
     // A refused change counts nothing.
-    let beside = vec![Beside::Count { counts: counts.clone(), records: 5, bytes: 5 }];
+    let beside = vec![SideEffect::Count { counts: counts.clone(), records: 5, bytes: 5 }];
     let expect = vec![has(tree, b"a", None)];
     refusal(store, Change { beside: beside.into(), expect: expect.into(), ..put(tree, b"b", b"") });
     store.refresh_counts(tree, &counts).unwrap();
@@ -484,11 +498,11 @@ fn check_builds(store: &dyn Store) {
     assert!(store.build(tree).is_none());
     let begun = store.begin_build(tree, 100);
     let mark = |beside| commit(store, Change { beside: vec![beside].into(), ..put(tree, b"a", b"") });
-    mark(Beside::Mark(store.build(tree).unwrap(), 7));
+    mark(SideEffect::Mark(store.build(tree).unwrap(), 7));
     // The holder of the lock knows all marks of earlier commits.
     drop(store.lock(&mut || true).unwrap());
     assert!(begun.changed.contains(7) && !begun.changed.contains(8) && !begun.has_failed());
-    mark(Beside::MarkAll(store.build(tree).unwrap()));
+    mark(SideEffect::MarkAll(store.build(tree).unwrap()));
     drop(store.lock(&mut || true).unwrap());
     assert!(begun.changed.contains(8));
     store.end_build(tree);
@@ -502,8 +516,8 @@ fn check_log(store: &dyn Store) {
     store.wait_journaled(written.position).unwrap();
     assert!(store.log_now(0).unwrap() >= written.time);
     let known = store.log_end();
-    let (sight, end) = store.log_sight(0);
-    assert!(sight.snapshot.contains(tree).unwrap());
+    let (read_view, end) = store.log_read_view(0);
+    assert!(read_view.snapshot.contains(tree).unwrap());
     assert!(known.unwrap_or(written.time) <= end, "the end of the log does not go back");
     let steps = store.log_steps();
     match store.log_limit() {

@@ -4,10 +4,10 @@
 //! this write concern, so the lab sends OP_MSG with the flag for "no reply" itself. A server executes the messages of a
 //! connection in order. The answer to a final ping therefore confirms all earlier messages.
 
-use super::maker::Constant;
+use super::generator::Constant;
 use crate::Result;
 use crate::experiment::Link;
-use crate::result::Promise;
+use crate::result::DurabilityGuarantee;
 use crate::target::Target;
 use mongodb::bson::{Bson, Document, doc};
 use mongodb::error::ErrorKind;
@@ -59,7 +59,7 @@ impl Concern {
     pub(super) async fn refusal(
         &self,
         link: &Link,
-        promise: Promise,
+        promise: DurabilityGuarantee,
         mut command: Document,
     ) -> Result<Option<String>> {
         command.insert("writeConcern", self.document.clone());
@@ -84,7 +84,7 @@ impl Concern {
                 "claimed: the target acknowledged w: {wanted}, but reports {members} data-bearing member"
             )));
         }
-        let claims = self.journaled && !self.is_unacknowledged() && promise == Promise::Memory;
+        let claims = self.journaled && !self.is_unacknowledged() && promise == DurabilityGuarantee::Memory;
         Ok(claims
             .then(|| "claimed: the target acknowledged j: true, but keeps its data in memory".to_string()))
     }
@@ -113,7 +113,7 @@ fn listed(hello: &Document) -> i64 {
 }
 
 /// Timeout for the server to execute the messages sent.
-const PATIENCE: Duration = Duration::from_secs(300);
+const DRAIN_TIMEOUT: Duration = Duration::from_secs(300);
 
 /// Messages sent by the connections of a round, and the connections that have finished sending.
 #[derive(Clone, Debug, Default)]
@@ -138,7 +138,7 @@ impl Sent {
     pub(super) async fn settle(&self) -> bool {
         let streams = std::mem::take(&mut *self.ended.lock());
         for mut stream in streams {
-            if !matches!(tokio::time::timeout(PATIENCE, ask(&mut stream)).await, Ok(Ok(()))) {
+            if !matches!(tokio::time::timeout(DRAIN_TIMEOUT, ask(&mut stream)).await, Ok(Ok(()))) {
                 return false;
             }
         }

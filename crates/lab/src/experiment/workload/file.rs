@@ -1,7 +1,7 @@
 //! A workload as its file describes it (docs/lab.md).
 
 use super::concern::Concern;
-use super::maker::{Constant, Maker, Template};
+use super::generator::{Constant, Generator, Template};
 use crate::load::Until;
 use crate::load::keys::{Keys, UpTo};
 use crate::result::Kind as Shape;
@@ -214,12 +214,12 @@ pub(super) struct Step {
     // Fields of a request.
     pub(super) collection: Option<String>,
     /// Document of an insert, instead of the workload's own.
-    pub(super) document: Option<Maker>,
+    pub(super) document: Option<Generator>,
     pub(super) batch: Option<NonZeroU64>,
-    pub(super) filter: Option<Maker>,
-    update: Option<Maker>,
-    pipeline: Option<Maker>,
-    command: Option<Maker>,
+    pub(super) filter: Option<Generator>,
+    update: Option<Generator>,
+    pipeline: Option<Generator>,
+    command: Option<Generator>,
     pub(super) sort: Option<Constant>,
     pub(super) projection: Option<Constant>,
     pub(super) limit: Option<NonZeroU64>,
@@ -243,7 +243,7 @@ pub(super) struct Step {
     #[serde(rename = "writeConcern")]
     pub(super) concern: Option<Concern>,
     /// Values shared by all steps.
-    pub(super) with: Option<IndexMap<String, Maker>>,
+    pub(super) with: Option<IndexMap<String, Generator>>,
     pub(super) before: Vec<Step>,
     pub(super) after: Vec<Step>,
     pub(super) steps: Vec<Step>,
@@ -251,7 +251,7 @@ pub(super) struct Step {
     /// The SQL statements after parsing.
     #[serde(skip)]
     pub(super) statements: Vec<Sql>,
-    values: Option<Vec<Maker>>,
+    values: Option<Vec<Generator>>,
     row: Option<String>,
     rows: Option<Count>,
 }
@@ -332,7 +332,7 @@ impl Step {
     }
 
     /// Returns the update, the pipeline or the command.
-    pub(super) fn change(&self) -> Option<&Maker> {
+    pub(super) fn change(&self) -> Option<&Generator> {
         self.update.as_ref().or(self.pipeline.as_ref()).or(self.command.as_ref())
     }
 
@@ -361,7 +361,7 @@ impl Step {
         let of_steps = steps.flat_map(|step| {
             [step.document.as_ref(), step.filter.as_ref(), step.change()].into_iter().flatten()
         });
-        values.chain(of_steps).flat_map(Maker::keys).find(|field| !template.has(field))
+        values.chain(of_steps).flat_map(Generator::keys).find(|field| !template.has(field))
     }
 }
 
@@ -383,7 +383,7 @@ enum Statements {
 pub(super) struct Sql {
     pub(super) text: String,
     #[serde(default)]
-    pub(super) values: Vec<Maker>,
+    pub(super) values: Vec<Generator>,
     /// Name under which the found row is kept.
     pub(super) row: Option<String>,
     every: Option<NonZeroU64>,

@@ -2,7 +2,7 @@
 
 mod concern;
 mod file;
-mod maker;
+mod generator;
 mod sql;
 #[cfg(test)]
 mod tests;
@@ -15,7 +15,7 @@ use crate::load::{Lab, Until};
 use crate::options::Common;
 use crate::report::figures;
 use crate::result::{Kind as Shape, Row};
-use crate::target::{Counters, FLOOR_ANSWERS, Protocol, Scratch, Target, another, sizes};
+use crate::target::{Counters, NULL_SERVER_ANSWERS, Protocol, Scratch, Target, another, sizes};
 use crate::{Error, Result};
 use concern::{Bare, Sent};
 use file::{Kind, Section, Size, Source, Step, Workload};
@@ -25,7 +25,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use worker::{By, Mixer};
+use worker::{By, WorkloadWorker};
 
 /// The built-in workloads: name and text.
 pub(crate) const OWN: &[(&str, &str)] = &[
@@ -182,7 +182,7 @@ struct Shared {
     /// Initial number of documents.
     documents: u64,
     loaded: Loaded,
-    promises: BTreeMap<String, crate::result::Promise>,
+    promises: BTreeMap<String, crate::result::DurabilityGuarantee>,
 }
 
 impl Shared {
@@ -283,9 +283,9 @@ struct State {
 }
 
 impl Bench for Mix {
-    type Worker = Mixer;
+    type Worker = WorkloadWorker;
 
-    async fn prepare(&self, target: &Target, visit: &Visit) -> Result<Prepared<Mixer>> {
+    async fn prepare(&self, target: &Target, visit: &Visit) -> Result<Prepared<WorkloadWorker>> {
         let (shared, section) = (&self.shared, &self.shared.section);
         let operations = shared.operations(self.at);
         if let Some(why) = self.unfit(target).await? {
@@ -313,7 +313,11 @@ impl Bench for Mix {
             return self.starters(target).await;
         }
         if kind(Kind::Connect) {
-            return Ok(Prepared::Ready(vec![Mixer::new(self, By::Connecting(target.clone()), visit)]));
+            return Ok(Prepared::Ready(vec![WorkloadWorker::new(
+                self,
+                By::Connecting(target.clone()),
+                visit,
+            )]));
         }
         if let Some(why) = self.begin(target).await? {
             return Ok(Prepared::Cannot(why));
@@ -332,7 +336,7 @@ impl Bench for Mix {
                 }
                 Protocol::Mongo => By::Mongo(Box::new(Link::open(target).await?)),
             };
-            workers.push(Mixer::new(self, by, visit));
+            workers.push(WorkloadWorker::new(self, by, visit));
         }
         if section.cache {
             *self.state.cache.lock() = Counters::of(target, Some(&section.collection)).await;
@@ -355,7 +359,7 @@ impl Bench for Mix {
             }
         }
         if target.is_floor {
-            return target.ask(doc! { FLOOR_ANSWERS: 0_i64 }).await.map(drop);
+            return target.ask(doc! { NULL_SERVER_ANSWERS: 0_i64 }).await.map(drop);
         }
         if target.protocol == Protocol::Mongo {
             let link = Link::open(target).await?;
@@ -452,7 +456,7 @@ impl Mix {
             let whole = self.shared.section.template.document(0).to_vec().map_or(0, |bytes| bytes.len());
             let bytes = if step.kind == Kind::Aggregate { 60 } else { whole as i64 };
             if matches!(step.kind, Kind::Find | Kind::Aggregate) {
-                link.admin(doc! { FLOOR_ANSWERS: wanted, "bytes": bytes }).await?;
+                link.admin(doc! { NULL_SERVER_ANSWERS: wanted, "bytes": bytes }).await?;
             }
         }
         let Some(concern) = &operation.concern else { return Ok(None) };
@@ -475,7 +479,7 @@ impl Mix {
 
     /// Runs one step outside of the measurement.
     async fn step(&self, link: &Link, step: &Step) -> Result<()> {
-        let doing = worker::Doing { link, mix: self };
+        let doing = worker::StepContext { link, mix: self };
         let mut scene = worker::scene(self, 0, 0, link.database.name());
         match doing.step(step, &mut scene).await {
             // A missing object need not be dropped.
@@ -488,14 +492,14 @@ impl Mix {
         }
     }
 
-    async fn starters(&self, target: &Target) -> Result<Prepared<Mixer>> {
+    async fn starters(&self, target: &Target) -> Result<Prepared<WorkloadWorker>> {
         let scratch = Scratch::temporary()?;
         let visit = Visit { connections: 1, round: 0 };
         Ok(match another(target, scratch.path()).await {
             Some(started) => {
                 drop(started?);
                 let by = By::Starting { like: target.clone(), started: Vec::new(), scratch };
-                Prepared::Ready(vec![Mixer::new(self, by, &visit)])
+                Prepared::Ready(vec![WorkloadWorker::new(self, by, &visit)])
             }
             None => Prepared::Cannot("the lab did not start it".to_string()),
         })

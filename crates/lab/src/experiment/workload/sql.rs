@@ -1,7 +1,7 @@
 //! PostgreSQL's side of a workload: statements with the workload's values as parameters.
 
 use super::file::{Postgres, Section, Sql as Statements};
-use super::maker::Scene;
+use super::generator::ValueContext;
 use crate::Result;
 use crate::experiment::named;
 use crate::target::Target;
@@ -120,7 +120,12 @@ impl Session {
     }
 
     /// Runs all statements in turn.
-    pub(super) async fn run(&self, plan: &[Statements], documents: u64, scene: &mut Scene<'_>) -> Result<()> {
+    pub(super) async fn run(
+        &self,
+        plan: &[Statements],
+        documents: u64,
+        scene: &mut ValueContext<'_>,
+    ) -> Result<()> {
         for (each, statement) in plan.iter().zip(&self.statements) {
             if !each.is_due(scene.number) {
                 continue;
@@ -133,7 +138,7 @@ impl Session {
                 Prepared::One(statement) => statement,
             };
             let values: Vec<Parameter> =
-                each.values.iter().map(|maker| Parameter(maker.make(scene))).collect();
+                each.values.iter().map(|generator| Parameter(generator.make(scene))).collect();
             let values: Vec<&(dyn ToSql + Sync)> = values.iter().map(|value| value as _).collect();
             let found = if statement.columns().is_empty() {
                 named(&self.target, self.client.execute(statement, &values).await)?

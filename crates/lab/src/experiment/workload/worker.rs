@@ -2,12 +2,12 @@
 
 use super::concern::Bare;
 use super::file::{Kind, Step};
-use super::maker::{Maker, Scene, drawn};
+use super::generator::{Generator, ValueContext, drawn};
 use super::{Mix, sql};
 use crate::Result;
 use crate::experiment::{Link, named};
 use crate::load::Worker;
-use crate::load::keys::{Dice, Keys};
+use crate::load::keys::{Keys, Rng};
 use crate::load::measure::{Visit, WARM_UP};
 use crate::target::{Protocol, Scratch, Target, another};
 use mongodb::action::Action;
@@ -19,7 +19,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::time::Instant;
 
 /// The worker of a connection.
-pub(crate) struct Mixer {
+pub(crate) struct WorkloadWorker {
     by: By,
     mix: Mix,
     round: u64,
@@ -45,20 +45,20 @@ pub(super) enum By {
 }
 
 /// Returns the inputs of the values of an operation. Operations of one number get equal inputs, whatever their kind.
-pub(super) fn scene<'a>(mix: &'a Mix, round: u64, number: u64, database: &'a str) -> Scene<'a> {
-    let dice = Dice::of((!mix.shared.size.seed).wrapping_add(round), number);
-    Scene { dice, number, key: None, saved: BTreeMap::new(), database }
+pub(super) fn scene<'a>(mix: &'a Mix, round: u64, number: u64, database: &'a str) -> ValueContext<'a> {
+    let rng = Rng::of((!mix.shared.size.seed).wrapping_add(round), number);
+    ValueContext { rng, number, key: None, saved: BTreeMap::new(), database }
 }
 
-impl Mixer {
-    pub(super) fn new(mix: &Mix, by: By, visit: &Visit) -> Mixer {
-        Mixer { by, mix: mix.clone(), round: u64::from(visit.round) }
+impl WorkloadWorker {
+    pub(super) fn new(mix: &Mix, by: By, visit: &Visit) -> WorkloadWorker {
+        WorkloadWorker { by, mix: mix.clone(), round: u64::from(visit.round) }
     }
 }
 
-impl Worker for Mixer {
+impl Worker for WorkloadWorker {
     async fn operation(&mut self, number: u64) -> Result<()> {
-        let Mixer { by, mix, round } = self;
+        let WorkloadWorker { by, mix, round } = self;
         let shared = &mix.shared;
         // Numbers continue from the previous block.
         let number = number + mix.block * shared.block();
@@ -68,7 +68,7 @@ impl Worker for Mixer {
         };
         let mut scene = scene(mix, *round, number, &database);
         let at =
-            mix.at.unwrap_or_else(|| drawn(shared.section.kinds.iter().map(Step::weight), &mut scene.dice));
+            mix.at.unwrap_or_else(|| drawn(shared.section.kinds.iter().map(Step::weight), &mut scene.rng));
         let Some(operation) = shared.section.kinds.get(at) else { return Ok(()) };
         let began = Instant::now();
         match by {
@@ -83,7 +83,7 @@ impl Worker for Mixer {
                 }
                 None => {
                     aim(mix, operation, &mut scene, false);
-                    let doing = Doing { link, mix };
+                    let doing = StepContext { link, mix };
                     let due = operation.steps.iter().filter(|step| step.is_due(number));
                     for step in due {
                         doing.step(step, &mut scene).await?;
@@ -124,19 +124,19 @@ impl Worker for Mixer {
 }
 
 /// Chooses the document of an operation, and makes the values shared by its steps.
-fn aim<'a>(mix: &'a Mix, operation: &Step, scene: &mut Scene<'a>, by_sql: bool) {
+fn aim<'a>(mix: &'a Mix, operation: &Step, scene: &mut ValueContext<'a>, by_sql: bool) {
     let section = &mix.shared.section;
     let keys = operation.keys.as_ref().unwrap_or(&section.keys);
     let inserts = |step: &Step| step.kind == Kind::Insert && step.document.is_none();
     let key = match keys {
         // An inserting statement uses a new document.
         _ if by_sql && operation.steps.iter().any(inserts) => mix.state.documents.fetch_add(1, Relaxed),
-        Keys::Growing { .. } => keys.pick(&mut scene.dice, scene.number),
-        _ => keys.pick(&mut scene.dice, mix.state.documents.load(Relaxed)),
+        Keys::Growing { .. } => keys.pick(&mut scene.rng, scene.number),
+        _ => keys.pick(&mut scene.rng, mix.state.documents.load(Relaxed)),
     };
     scene.key = Some((&section.template, key));
-    for (name, maker) in operation.with.iter().flatten() {
-        let value = maker.make(scene);
+    for (name, generator) in operation.with.iter().flatten() {
+        let value = generator.make(scene);
         scene.saved.insert(name.clone(), value);
     }
 }
@@ -156,7 +156,7 @@ fn write_error(reply: &Document) -> Option<&Document> {
 const ATTEMPTS: u32 = 3;
 
 /// Context of a step.
-pub(super) struct Doing<'a> {
+pub(super) struct StepContext<'a> {
     pub(super) link: &'a Link,
     pub(super) mix: &'a Mix,
 }
@@ -171,8 +171,8 @@ fn stages(value: Bson) -> Vec<Document> {
     stages.into_iter().map(document).collect()
 }
 
-fn made(maker: Option<&Maker>, scene: &mut Scene) -> Bson {
-    maker.map_or(Bson::Null, |maker| maker.make(scene))
+fn made(generator: Option<&Generator>, scene: &mut ValueContext) -> Bson {
+    generator.map_or(Bson::Null, |generator| generator.make(scene))
 }
 
 /// Converts a value into an update document or a pipeline.
@@ -183,7 +183,7 @@ fn modifications(value: Bson) -> UpdateModifications {
     }
 }
 
-impl Doing<'_> {
+impl StepContext<'_> {
     fn name<'s>(&'s self, step: &'s Step) -> &'s str {
         step.collection.as_deref().unwrap_or(&self.mix.shared.section.collection)
     }
@@ -192,7 +192,7 @@ impl Doing<'_> {
     ///
     /// # Errors
     /// The target refuses, or finds another number of documents than the file expects.
-    pub(super) async fn step(&self, step: &Step, scene: &mut Scene<'_>) -> Result<()> {
+    pub(super) async fn step(&self, step: &Step, scene: &mut ValueContext<'_>) -> Result<()> {
         let link = self.link;
         let collection = link.collection::<Document>(self.name(step));
         let found = match step.kind {
@@ -214,7 +214,7 @@ impl Doing<'_> {
             kind => {
                 let filter = match &step.filter {
                     Some(filter) => document(filter.make(scene)),
-                    None => doc! { "_id": Maker::Key { field: None }.make(scene) },
+                    None => doc! { "_id": Generator::Key { field: None }.make(scene) },
                 };
                 match kind {
                     Kind::Find => self.find(step, filter, scene).await?,
@@ -256,7 +256,7 @@ impl Doing<'_> {
     }
 
     /// Inserts a document or a batch, and keeps its key.
-    async fn insert(&self, step: &Step, scene: &mut Scene<'_>) -> Result<()> {
+    async fn insert(&self, step: &Step, scene: &mut ValueContext<'_>) -> Result<()> {
         let name = self.name(step);
         let collection = self.link.collection::<Document>(name);
         if let Some(batch) = step.batch {
@@ -264,7 +264,7 @@ impl Doing<'_> {
             return self.link.named(collection.insert_many(documents).await).map(drop);
         }
         let inserted = match &step.document {
-            Some(maker) => document(maker.make(scene)),
+            Some(generator) => document(generator.make(scene)),
             None => self.mix.fresh(),
         };
         let id = self.link.named(collection.insert_one(inserted).await)?.inserted_id;
@@ -275,7 +275,7 @@ impl Doing<'_> {
     }
 
     /// Runs a find and reads all batches. Returns the number of documents.
-    async fn find(&self, step: &Step, filter: Document, scene: &mut Scene<'_>) -> Result<u64> {
+    async fn find(&self, step: &Step, filter: Document, scene: &mut ValueContext<'_>) -> Result<u64> {
         let name = self.name(step);
         let collection = self.link.collection::<RawDocumentBuf>(name);
         let find = collection.find(filter).optional(step.sort.clone(), |find, sort| find.sort(sort.0));
@@ -303,7 +303,7 @@ impl Doing<'_> {
         step: &Step,
         filter: Document,
         change: UpdateModifications,
-        scene: &mut Scene<'_>,
+        scene: &mut ValueContext<'_>,
     ) -> Result<u64> {
         let collection = self.link.collection::<Document>(self.name(step));
         let mut attempt = 1;

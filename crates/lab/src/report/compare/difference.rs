@@ -90,7 +90,7 @@ pub(crate) struct Comparison {
     /// Rows that were measured only after.
     pub(crate) new: Vec<String>,
     /// Name of the floor in the later run.
-    pub(crate) floor: Option<String>,
+    pub(crate) baseline: Option<String>,
 }
 
 impl Comparison {
@@ -107,8 +107,8 @@ impl Comparison {
                 sections.push(Compared { id, title: section.title.clone(), pairs });
             }
         }
-        let floor = grid::floor(after).map(str::to_string);
-        Comparison { sections, gone: unmatched(before, after), new: unmatched(after, before), floor }
+        let baseline = grid::baseline(after).map(str::to_string);
+        Comparison { sections, gone: unmatched(before, after), new: unmatched(after, before), baseline }
     }
 
     /// Returns every difference with its section and row.

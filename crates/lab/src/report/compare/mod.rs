@@ -191,9 +191,9 @@ fn judged<'a>(
     comparison: &'a Comparison,
     limit: &Limit,
 ) -> impl Iterator<Item = (&'a Compared, &'a Pair, &'a Difference)> {
-    let (floor, metric) = (comparison.floor.clone(), limit.metric);
+    let (baseline, metric) = (comparison.baseline.clone(), limit.metric);
     comparison.all().filter(move |(_, pair, each)| {
-        each.metric == metric && Some(pair.target.as_str()) != floor.as_deref()
+        each.metric == metric && Some(pair.target.as_str()) != baseline.as_deref()
     })
 }
 
@@ -208,7 +208,7 @@ fn warnings(before: &Report, after: &Report, comparison: &Comparison) -> Vec<Str
     if before.experiment != after.experiment {
         found.push(format!("different experiments: {} → {}", before.experiment, after.experiment));
     }
-    found.extend(floor_moved(after, comparison));
+    found.extend(baseline_moved(after, comparison));
     for (when, report) in [("before", before), ("after", after)] {
         found.extend(report.smoke_test().map(|text| format!("{when}: {text}")));
         found.extend(report.errors.iter().map(|error| format!("{when}: {error}")));
@@ -233,15 +233,15 @@ fn warnings(before: &Report, after: &Report, comparison: &Comparison) -> Vec<Str
 
 /// Returns a warning if the floor changed. The floor does equal work in every version, so a change comes from the
 /// machine.
-fn floor_moved(after: &Report, comparison: &Comparison) -> Option<String> {
-    let floor = grid::floor(after)?;
+fn baseline_moved(after: &Report, comparison: &Comparison) -> Option<String> {
+    let baseline = grid::baseline(after)?;
     let medians =
-        comparison.all().filter(|(_, pair, each)| pair.target == floor && each.metric == Metric::P50);
+        comparison.all().filter(|(_, pair, each)| pair.target == baseline && each.metric == Metric::P50);
     let mut ratios: Vec<f64> = medians.map(|(_, _, each)| each.ratio()).collect();
     ratios.sort_by(f64::total_cmp);
     let typical = *ratios.get(ratios.len() / 2)?;
     let moved = !(0.95..=1.05).contains(&typical);
-    moved.then(|| format!("{floor}: p50 {}: the machine differs by as much", figures::change(typical)))
+    moved.then(|| format!("{baseline}: p50 {}: the machine differs by as much", figures::change(typical)))
 }
 
 #[cfg(test)]

@@ -2,14 +2,16 @@
 //! text that looks like markup.
 
 use crate::histogram::Latencies;
-use crate::result::{FORMAT, Fingerprint, Kind, Moment, Promise, Report, Round, Row, Section, TargetInfo};
+use crate::result::{
+    DurabilityGuarantee, FORMAT, Fingerprint, Kind, Moment, Report, Round, Row, Section, TargetInfo,
+};
 use std::sync::OnceLock;
 use std::time::Duration;
 
 /// Reproducible pseudo-random numbers.
-struct Dice(u64);
+struct Rng(u64);
 
-impl Dice {
+impl Rng {
     /// Returns a number from 0 up to 1, excluded.
     fn roll(&mut self) -> f64 {
         self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
@@ -23,10 +25,10 @@ impl Dice {
     }
 }
 
-fn target(name: &str, server: &str, promise: Promise, sync: Option<f64>) -> TargetInfo {
+fn target(name: &str, server: &str, promise: DurabilityGuarantee, sync: Option<f64>) -> TargetInfo {
     let fingerprint = Fingerprint {
         server: server.to_string(),
-        engine: if promise == Promise::Memory { "memory" } else { "disk" }.to_string(),
+        engine: if promise == DurabilityGuarantee::Memory { "memory" } else { "disk" }.to_string(),
         promise,
         details: vec![("writeConcern".to_string(), "w 1, j false".to_string())],
         sync_microseconds: sync,
@@ -35,12 +37,12 @@ fn target(name: &str, server: &str, promise: Promise, sync: Option<f64>) -> Targ
 }
 
 /// Adds one round to a row: `seconds` of time with as many operations as fit.
-fn round(row: &mut Row, median: f64, seconds: f64, dice: &mut Dice) {
+fn round(row: &mut Row, median: f64, seconds: f64, rng: &mut Rng) {
     let mut latency = Latencies::new();
     let operations = (seconds * 1e6 / median * f64::from(row.connections)).min(600.0) as u64;
-    let drift = 0.94 + 0.12 * dice.roll();
+    let drift = 0.94 + 0.12 * rng.roll();
     for _ in 0..operations {
-        latency.record(Duration::from_nanos((dice.latency(median * drift) * 1000.0) as u64));
+        latency.record(Duration::from_nanos((rng.latency(median * drift) * 1000.0) as u64));
     }
     let seconds = operations as f64 * median * drift / 1e6 / f64::from(row.connections);
     let cpu = Some(median * 0.4 * drift);
@@ -56,12 +58,12 @@ fn round(row: &mut Row, median: f64, seconds: f64, dice: &mut Dice) {
 /// Returns a row of three rounds around a median latency in microseconds.
 pub(crate) fn row(target: &str, case: &str, connections: u32, median: f64, seed: u64) -> Row {
     let mut row = Row::new(target, case, connections);
-    let mut dice = Dice(seed * 77 + median as u64);
+    let mut rng = Rng(seed * 77 + median as u64);
     for _ in 0..3 {
-        round(&mut row, median, 1.0, &mut dice);
+        round(&mut row, median, 1.0, &mut rng);
     }
     for step in 0..40 {
-        let p50 = median * (0.9 + 0.2 * dice.roll());
+        let p50 = median * (0.9 + 0.2 * rng.roll());
         let (at, seconds, operations) = (f64::from(step) * 0.25, 0.25, 500);
         let (p99, max) = (p50 * 2.5, p50 * 4.0);
         row.timeline.push(Moment { at, seconds, operations, p50, p99, max });
@@ -162,12 +164,12 @@ fn make() -> Report {
             ("file system".to_string(), "ext4 on /dev/vda1".to_string()),
         ],
         targets: vec![
-            target("memory", "Vellum 0.1.0", Promise::Memory, None),
-            target("none", "Vellum 0.1.0", Promise::Process, Some(811.0)),
-            target("relaxed", "Vellum 0.1.0", Promise::Interval, Some(805.0)),
-            target("journaled", "Vellum 0.1.0", Promise::Journaled, Some(820.0)),
-            target("floor", "floor", Promise::Nothing, None),
-            target("<b>peer & co</b>", "Peer \"9\"", Promise::Unknown, None),
+            target("memory", "Vellum 0.1.0", DurabilityGuarantee::Memory, None),
+            target("none", "Vellum 0.1.0", DurabilityGuarantee::Process, Some(811.0)),
+            target("relaxed", "Vellum 0.1.0", DurabilityGuarantee::Interval, Some(805.0)),
+            target("journaled", "Vellum 0.1.0", DurabilityGuarantee::Journaled, Some(820.0)),
+            target("floor", "floor", DurabilityGuarantee::Nothing, None),
+            target("<b>peer & co</b>", "Peer \"9\"", DurabilityGuarantee::Unknown, None),
         ],
         sections: vec![inserts(), growth(), rates()],
         parts: Vec::new(),

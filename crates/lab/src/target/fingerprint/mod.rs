@@ -13,7 +13,7 @@
 mod mongo;
 
 use super::{Protocol, Target};
-use crate::result::{Fingerprint, Promise};
+use crate::result::{DurabilityGuarantee, Fingerprint};
 use std::collections::HashMap;
 use std::fs::File;
 use std::io::{self, Write};
@@ -22,13 +22,13 @@ use std::time::{Duration, Instant};
 
 /// Properties reported by the target. The probe of its file system is added later.
 #[derive(Debug, Default)]
-struct Learnt {
+struct ReportedProperties {
     fingerprint: Fingerprint,
     /// Reported data directory.
     directory: Option<PathBuf>,
 }
 
-impl Learnt {
+impl ReportedProperties {
     fn detail(&mut self, name: &str, value: impl Into<String>) {
         self.fingerprint.details.push((name.to_string(), value.into()));
     }
@@ -37,7 +37,7 @@ impl Learnt {
 /// Asks the target, and probes the file system of its data. A refused question is recorded as refused.
 pub(super) async fn take(target: &Target) -> Fingerprint {
     if target.is_floor {
-        return floor();
+        return null_server();
     }
     let mut learnt = match target.protocol {
         Protocol::Mongo => mongo::ask(target).await,
@@ -46,7 +46,7 @@ pub(super) async fn take(target: &Target) -> Fingerprint {
     learnt.detail("traffic", target.traffic());
     let directory = target.started.as_ref().and_then(|started| started.synced());
     let directory = directory.or_else(|| learnt.directory.take().filter(|_| target.process.is_some()));
-    let keeps_nothing = learnt.fingerprint.promise == Promise::Memory;
+    let keeps_nothing = learnt.fingerprint.promise == DurabilityGuarantee::Memory;
     if let Some(directory) = directory.filter(|_| !keeps_nothing) {
         probed(&mut learnt, &directory).await;
     }
@@ -54,12 +54,12 @@ pub(super) async fn take(target: &Target) -> Fingerprint {
 }
 
 /// Names the file system of a directory, and times its fdatasync.
-async fn probed(learnt: &mut Learnt, directory: &Path) {
+async fn probed(learnt: &mut ReportedProperties, directory: &Path) {
     learnt.detail("data", directory.display().to_string());
     if let Some(kind) = crate::target::machine::file_system(directory) {
         if IN_MEMORY.contains(&kind.as_str()) {
             // A sync to memory is quick, and does not survive the machine.
-            learnt.fingerprint.promise = learnt.fingerprint.promise.min(Promise::Process);
+            learnt.fingerprint.promise = learnt.fingerprint.promise.min(DurabilityGuarantee::Process);
         }
         learnt.detail("file system", kind);
     }
@@ -72,11 +72,11 @@ async fn probed(learnt: &mut Learnt, directory: &Path) {
 }
 
 /// Returns the fingerprint of the floor, which stores nothing.
-fn floor() -> Fingerprint {
+fn null_server() -> Fingerprint {
     Fingerprint {
         server: "floor".to_string(),
         engine: "canned replies".to_string(),
-        promise: Promise::Nothing,
+        promise: DurabilityGuarantee::Nothing,
         details: Vec::new(),
         sync_microseconds: None,
     }
@@ -136,11 +136,11 @@ const SETTINGS: &[&str] = &[
 ];
 
 /// Reads version and settings of PostgreSQL.
-async fn ask(target: &Target) -> Learnt {
+async fn ask(target: &Target) -> ReportedProperties {
     match settings(target).await {
         Ok(settings) => read(&settings),
         Err(why) => {
-            let mut learnt = Learnt::default();
+            let mut learnt = ReportedProperties::default();
             learnt.fingerprint.server = "PostgreSQL".to_string();
             learnt.detail("settings", why);
             learnt
@@ -157,9 +157,9 @@ async fn settings(target: &Target) -> Result<HashMap<String, String>, String> {
 }
 
 /// Derives the fingerprint from the settings.
-fn read(settings: &HashMap<String, String>) -> Learnt {
+fn read(settings: &HashMap<String, String>) -> ReportedProperties {
     let get = |name: &str| settings.get(name).map(String::as_str);
-    let mut learnt = Learnt::default();
+    let mut learnt = ReportedProperties::default();
     let version = get("server_version").and_then(|version| version.split(' ').next()).unwrap_or("?");
     learnt.fingerprint.server = format!("PostgreSQL {version}");
     learnt.fingerprint.engine = "heap".to_string();
@@ -175,12 +175,12 @@ fn read(settings: &HashMap<String, String>) -> Learnt {
 
 /// With synchronous_commit off, a commit waits in shared memory for the WAL writer, and the end of the server may lose
 /// it. With fsync off, only the end of the machine loses it, since the kernel has the data.
-fn promise(fsync: Option<&str>, synchronous_commit: Option<&str>) -> Promise {
+fn promise(fsync: Option<&str>, synchronous_commit: Option<&str>) -> DurabilityGuarantee {
     match (fsync, synchronous_commit) {
-        (None, _) | (_, None) => Promise::Unknown,
-        (_, Some("off")) => Promise::Delayed,
-        (Some("off"), _) => Promise::Process,
-        _ => Promise::Journaled,
+        (None, _) | (_, None) => DurabilityGuarantee::Unknown,
+        (_, Some("off")) => DurabilityGuarantee::Delayed,
+        (Some("off"), _) => DurabilityGuarantee::Process,
+        _ => DurabilityGuarantee::Journaled,
     }
 }
 
@@ -205,15 +205,15 @@ mod postgres_tests {
     #[test]
     fn settings_decide_the_promise() {
         for (fsync, commit, expected) in [
-            ("on", "on", Promise::Journaled),
-            ("on", "local", Promise::Journaled),
-            ("off", "on", Promise::Process),
-            ("on", "off", Promise::Delayed),
-            ("off", "off", Promise::Delayed),
+            ("on", "on", DurabilityGuarantee::Journaled),
+            ("on", "local", DurabilityGuarantee::Journaled),
+            ("off", "on", DurabilityGuarantee::Process),
+            ("on", "off", DurabilityGuarantee::Delayed),
+            ("off", "off", DurabilityGuarantee::Delayed),
         ] {
             assert_eq!(promise(Some(fsync), Some(commit)), expected, "{fsync} {commit}");
         }
-        assert_eq!(promise(None, None), Promise::Unknown);
+        assert_eq!(promise(None, None), DurabilityGuarantee::Unknown);
     }
 
     #[test]

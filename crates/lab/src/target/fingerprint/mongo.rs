@@ -1,8 +1,8 @@
 //! Fingerprints of servers with MongoDB's protocol: Vellum, MongoDB, FerretDB, mongo-java-server, the lab's floor, or
 //! an unknown server.
 
-use super::Learnt;
-use crate::result::Promise;
+use super::ReportedProperties;
+use crate::result::DurabilityGuarantee;
 use crate::target::{ClientSettings, Target, at, number};
 use mongodb::bson::{Bson, Document, doc};
 use mongodb::options::{Acknowledgment, WriteConcern};
@@ -20,12 +20,12 @@ struct Answers {
 }
 
 /// Asks a server for everything that a fingerprint needs.
-pub(super) async fn ask(target: &Target) -> Learnt {
+pub(super) async fn ask(target: &Target) -> ReportedProperties {
     let mut answers = Answers::default();
     let client = match target.mongo().await {
         Ok(client) => client,
         Err(error) => {
-            let mut learnt = Learnt::default();
+            let mut learnt = ReportedProperties::default();
             learnt.detail("server", error.to_string());
             return learnt;
         }
@@ -49,8 +49,8 @@ pub(super) async fn ask(target: &Target) -> Learnt {
 }
 
 /// Identifies the server by its answers, and derives its fingerprint.
-fn read(answers: &Answers) -> Learnt {
-    let mut learnt = Learnt::default();
+fn read(answers: &Answers) -> ReportedProperties {
+    let mut learnt = ReportedProperties::default();
     let build = &answers.build;
     let version = build.get_str("version").unwrap_or("?");
     if let Ok(own) = build.get_str("vellum") {
@@ -66,7 +66,7 @@ fn read(answers: &Answers) -> Learnt {
         learnt.fingerprint.server = "mongo-java-server".to_string();
         learnt.detail("follows", format!("MongoDB {version}"));
         learnt.fingerprint.engine = "memory".to_string();
-        learnt.fingerprint.promise = Promise::Memory;
+        learnt.fingerprint.promise = DurabilityGuarantee::Memory;
         learnt.detail("journal", "none");
     } else {
         learnt.fingerprint.server = format!("MongoDB {version}");
@@ -83,17 +83,18 @@ fn read(answers: &Answers) -> Learnt {
 }
 
 /// Vellum reports its durability and its options as given.
-fn vellum(answers: &Answers, learnt: &mut Learnt) {
+fn vellum(answers: &Answers, learnt: &mut ReportedProperties) {
     let engine = text(&answers.status, &["storageEngine", "name"]).unwrap_or("?");
     learnt.fingerprint.engine = engine.to_string();
     if engine == "postgres" {
         // The default there is majority: the server's own disk and the configured standbys.
-        learnt.fingerprint.promise = Promise::Journaled;
+        learnt.fingerprint.promise = DurabilityGuarantee::Journaled;
         learnt.detail("journal", "PostgreSQL's log, synced before a write is acknowledged");
         return;
     }
     if engine != "disk" {
-        learnt.fingerprint.promise = if engine == "memory" { Promise::Memory } else { Promise::Unknown };
+        learnt.fingerprint.promise =
+            if engine == "memory" { DurabilityGuarantee::Memory } else { DurabilityGuarantee::Unknown };
         learnt.detail("journal", "none");
         return;
     }
@@ -101,10 +102,10 @@ fn vellum(answers: &Answers, learnt: &mut Learnt) {
     let durability = told.or(argument(&answers.options, "--durability")).unwrap_or("relaxed");
     let interval = argument(&answers.options, "--journal-commit-interval").unwrap_or("100");
     learnt.fingerprint.promise = match durability {
-        "none" => Promise::Process,
-        "relaxed" => Promise::Interval,
-        "journaled" => Promise::Journaled,
-        _ => Promise::Unknown,
+        "none" => DurabilityGuarantee::Process,
+        "relaxed" => DurabilityGuarantee::Interval,
+        "journaled" => DurabilityGuarantee::Journaled,
+        _ => DurabilityGuarantee::Unknown,
     };
     learnt.detail("durability", durability);
     learnt.detail(
@@ -122,12 +123,12 @@ fn vellum(answers: &Answers, learnt: &mut Learnt) {
 
 /// mongod buffers its journal in process memory until the flush. A write with a weaker write concern can therefore be
 /// lost with the process.
-fn mongodb(answers: &Answers, learnt: &mut Learnt) {
+fn mongodb(answers: &Answers, learnt: &mut ReportedProperties) {
     let engine = text(&answers.status, &["storageEngine", "name"]).unwrap_or("?").to_string();
     let storage = answers.options.get_document("parsed").and_then(|parsed| parsed.get_document("storage"));
     let storage = storage.cloned().unwrap_or_default();
     if matches!(engine.as_str(), "inMemory" | "ephemeralForTest" | "devnull") {
-        learnt.fingerprint.promise = Promise::Memory;
+        learnt.fingerprint.promise = DurabilityGuarantee::Memory;
         learnt.detail("journal", "none");
     } else if engine == "wiredTiger" {
         let journal = flag(&storage, &["journal", "enabled"]).unwrap_or(true);
@@ -136,8 +137,11 @@ fn mongodb(answers: &Answers, learnt: &mut Learnt) {
         let told = if journal { format!("flushed every {interval} ms") } else { "none".to_string() };
         learnt.detail("journal", told);
         learnt.detail("checkpoint", format!("every {checkpoint} s"));
-        learnt.fingerprint.promise =
-            if journals(answers, journal) { Promise::Journaled } else { Promise::Delayed };
+        learnt.fingerprint.promise = if journals(answers, journal) {
+            DurabilityGuarantee::Journaled
+        } else {
+            DurabilityGuarantee::Delayed
+        };
         let directory = text(&storage, &["dbPath"]).unwrap_or("/data/db");
         learnt.directory = Some(directory.into());
     }
@@ -160,10 +164,10 @@ fn journals(answers: &Answers, has_journal: bool) -> bool {
 }
 
 /// FerretDB leaves durability to the database below, and reports neither its kind nor its settings.
-fn ferretdb(answers: &Answers, learnt: &mut Learnt) {
+fn ferretdb(answers: &Answers, learnt: &mut ReportedProperties) {
     let handler = argument(&answers.options, "--handler");
     learnt.fingerprint.engine = handler.unwrap_or("not told").to_string();
-    learnt.fingerprint.promise = Promise::Unknown;
+    learnt.fingerprint.promise = DurabilityGuarantee::Unknown;
     let told = "not told; on SQLite, each commit is synced unless its URL says otherwise";
     learnt.detail("journal", told);
 }
@@ -180,7 +184,7 @@ fn is_java_server(answers: &Answers) -> bool {
 }
 
 /// Determines the default write concern.
-fn concern(answers: &Answers, learnt: &mut Learnt) {
+fn concern(answers: &Answers, learnt: &mut ReportedProperties) {
     if let Some(given) = &answers.given_concern {
         let w = match &given.w {
             Some(Acknowledgment::Nodes(count)) => count.to_string(),
@@ -191,12 +195,15 @@ fn concern(answers: &Answers, learnt: &mut Learnt) {
         let journal = given.journal.map(|j| format!(", j {j}")).unwrap_or_default();
         learnt.detail("write concern", format!("w {w}{journal} (from the connection string)"));
         if given.journal == Some(true)
-            && matches!(learnt.fingerprint.promise, Promise::Process | Promise::Interval)
+            && matches!(
+                learnt.fingerprint.promise,
+                DurabilityGuarantee::Process | DurabilityGuarantee::Interval
+            )
         {
-            learnt.fingerprint.promise = Promise::Journaled;
+            learnt.fingerprint.promise = DurabilityGuarantee::Journaled;
         }
         if given.w == Some(Acknowledgment::Nodes(0)) {
-            learnt.fingerprint.promise = Promise::Unknown;
+            learnt.fingerprint.promise = DurabilityGuarantee::Unknown;
         }
         return;
     }

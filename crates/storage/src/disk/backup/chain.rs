@@ -8,7 +8,7 @@ use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use super::trail::Part;
+use super::frame_stream::Part;
 use crate::disk::directory::LOCK_FILE;
 use crate::disk::files::{File, Files};
 use crate::disk::journal::during;

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::chain::BackupDirectory;
-use super::trail::{Next, Part, Source, Trail, gap};
+use super::frame_stream::{FrameStream, Next, Part, Source, gap};
 use crate::disk::directory::{BASE_FILE, Directory, FORMAT_FILE, JOURNAL_DIRECTORY, LOCK_FILE, RESTORING};
 use crate::disk::files::Files;
 use crate::disk::journal::{Segments, during};
@@ -180,7 +180,7 @@ fn fill(
         ..DiskOptions::new(&places.new)
     };
     let engine = DiskEngine::open_on(Arc::clone(files), &options)?;
-    let mut batches = Trail::new(Arc::clone(files), vec![full.source()], 0);
+    let mut batches = FrameStream::new(Arc::clone(files), vec![full.source()], 0);
     while let Next::Frame(frame) = batches.next()? {
         commit(&engine, &frame.bytes, &full.path)?;
     }
@@ -193,8 +193,8 @@ fn fill(
     engine.commit(latest)?;
     let mut restored =
         Restored { full: full.path.clone(), commits: 0, position: full.end.position, time: full.end.time };
-    let mut trail = Trail::new(Arc::clone(files), sources, full.end.position);
-    let reached = follow(&engine, &mut trail, what.until, &mut restored)?;
+    let mut frame_stream = FrameStream::new(Arc::clone(files), sources, full.end.position);
+    let reached = follow(&engine, &mut frame_stream, what.until, &mut restored)?;
     if let (Some(until), false) = (what.until, reached) {
         let known = covers.iter().filter(|(position, _)| *position == restored.position);
         let known = known.map(|(_, covers)| *covers).fold(restored.time, u64::max);
@@ -214,12 +214,12 @@ fn fill(
 /// Applies the commits up to a point in time. Returns true if a later commit exists.
 fn follow(
     engine: &DiskEngine,
-    trail: &mut Trail,
+    frame_stream: &mut FrameStream,
     until: Option<u64>,
     restored: &mut Restored,
 ) -> Result<bool> {
     loop {
-        match trail.next()? {
+        match frame_stream.next()? {
             Next::End => return Ok(false),
             Next::Frame(frame) if until.is_some_and(|until| frame.time > until) => return Ok(true),
             Next::Frame(frame) => {
@@ -229,7 +229,7 @@ fn follow(
                 restored.time = restored.time.max(frame.time);
             }
             Next::Gap(next) => {
-                let which = gap(trail.last() + 1, next - 1);
+                let which = gap(frame_stream.last() + 1, next - 1);
                 return Err(refused(format!(
                     "{which}: what is there without a gap goes up to {} (restore to that moment, or find the missing \
                      files)",

@@ -27,17 +27,17 @@ impl View {
         number: u64,
         see: &mut dyn FnMut(Found<'_>) -> Result<bool>,
     ) -> Result<()> {
-        let (entries, pending, more) = self.open_all(number, see)?;
-        match (entries, pending) {
+        let (entries, delta, more) = self.open_all(number, see)?;
+        match (entries, delta) {
             _ if !more => Ok(()),
             (Some(entries), None) => read_tree(&entries, see),
             (None, None) => Ok(()),
-            (entries, Some(pending)) => {
+            (entries, Some(delta)) => {
                 let (all, up) = (Range::all, Direction::Forward);
                 let below = entries.and_then(|tree| Walk::new(Arc::new(tree), None, all(), up));
-                let pending = Arc::new(pending);
-                let below = below.unwrap_or_else(|| Walk::ended(Arc::clone(&pending), up));
-                let mut cursor = BaseCursor::over(below, Walk::new(pending, None, all(), up), up);
+                let delta = Arc::new(delta);
+                let below = below.unwrap_or_else(|| Walk::ended(Arc::clone(&delta), up));
+                let mut cursor = BaseCursor::over(below, Walk::new(delta, None, all(), up), up);
                 loop {
                     let more = match cursor.next() {
                         Err(error) => see(Found::Damage(error.to_string()))?,
@@ -77,13 +77,16 @@ impl View {
                 opened => Ok(opened.and_then(Result::ok)),
             }
         };
-        let (entries, pending) =
-            (stored.map(|stored| stored.entries), stored.and_then(|stored| stored.pending));
-        Ok((open(entries)?, open(pending)?, more))
+        let (entries, delta) = (stored.map(|stored| stored.entries), stored.and_then(|stored| stored.delta));
+        Ok((open(entries)?, open(delta)?, more))
     }
 
     /// Reads a whole table and returns its damages.
-    pub(in crate::disk) fn verify(&self, number: u64, go_on: &mut dyn FnMut() -> bool) -> Vec<Damage> {
+    pub(in crate::disk) fn verify(
+        &self,
+        number: u64,
+        should_continue: &mut dyn FnMut() -> bool,
+    ) -> Vec<Damage> {
         let mut damages = Vec::new();
         let mut note = |found: Found<'_>| {
             if let Found::Damage(what) = found {
@@ -92,10 +95,10 @@ impl View {
             Ok(true)
         };
         let name = table_name(number);
-        let Ok((entries, pending, _)) = self.open_all(number, &mut note) else { return damages };
-        for (tree, name) in [(entries, name.clone()), (pending, format!("{name}, its changes,"))] {
+        let Ok((entries, delta, _)) = self.open_all(number, &mut note) else { return damages };
+        for (tree, name) in [(entries, name.clone()), (delta, format!("{name}, its changes,"))] {
             if let Some(tree) = tree {
-                verify_tree(&tree, &name, &mut damages, go_on);
+                verify_tree(&tree, &name, &mut damages, should_continue);
             }
         }
         damages
@@ -129,7 +132,12 @@ fn read_tree(tree: &OpenTree, see: &mut dyn FnMut(Found<'_>) -> Result<bool>) ->
 }
 
 /// Reads a whole tree of the named table and reports its damages.
-fn verify_tree(tree: &OpenTree, name: &str, damages: &mut Vec<Damage>, go_on: &mut dyn FnMut() -> bool) {
+fn verify_tree(
+    tree: &OpenTree,
+    name: &str,
+    damages: &mut Vec<Damage>,
+    should_continue: &mut dyn FnMut() -> bool,
+) {
     let (mut last, mut entries): (Option<Key>, u64) = (None, 0);
     let mut whole = true;
     let read = read_tree(tree, &mut |found| {
@@ -148,7 +156,7 @@ fn verify_tree(tree: &OpenTree, name: &str, damages: &mut Vec<Damage>, go_on: &m
                 entries += 1;
             }
         }
-        let more = damages.len() < DAMAGES_MAX && (entries % 256 > 0 || go_on());
+        let more = damages.len() < DAMAGES_MAX && (entries % 256 > 0 || should_continue());
         whole &= more;
         Ok(more)
     });

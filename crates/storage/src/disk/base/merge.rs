@@ -9,7 +9,7 @@
 
 use super::cache::PageFile;
 use super::page::{Framer, Page, Place, UNIT};
-use super::superblock::{Extent, Room};
+use super::superblock::{Extent, FreeSpace};
 use super::tree::Tree;
 use crate::disk::control::Control;
 use crate::disk::journal::during;
@@ -38,7 +38,7 @@ pub(in crate::disk) trait Source {
 /// Writes pages into free space.
 pub(super) struct Writer<'a> {
     pub(super) file: &'a PageFile,
-    pub(super) room: &'a mut Room,
+    pub(super) room: &'a mut FreeSpace,
     control: &'a Control,
     framer: Framer,
     /// Extents written.
@@ -50,21 +50,21 @@ pub(super) struct Writer<'a> {
     /// Place of `pending` in the file, in units.
     pending_at: u64,
     /// Cancellation check, called at intervals.
-    go_on: &'a dyn Fn() -> bool,
+    should_continue: &'a dyn Fn() -> bool,
 }
 
 impl<'a> Writer<'a> {
     pub(super) fn new(
         file: &'a PageFile,
-        room: &'a mut Room,
+        room: &'a mut FreeSpace,
         control: &'a Control,
         compression: Compression,
-        go_on: &'a dyn Fn() -> bool,
+        should_continue: &'a dyn Fn() -> bool,
     ) -> Self {
         room.rewind();
         let (taken, freed, pending) = (Vec::new(), Vec::new(), Vec::new());
         let framer = Framer::new(compression);
-        Writer { file, room, control, framer, taken, freed, pending, pending_at: 0, go_on }
+        Writer { file, room, control, framer, taken, freed, pending, pending_at: 0, should_continue }
     }
 
     /// Allocates space for a page and adds it to the pending write. `keep` puts it into the cache.
@@ -85,7 +85,7 @@ impl<'a> Writer<'a> {
 
     /// Writes the collected pages.
     pub(super) fn flush(&mut self) -> Result<()> {
-        if !(self.go_on)() {
+        if !(self.should_continue)() {
             return Err(Error::Closed);
         }
         let (file, at) = (&self.file.file, self.pending_at * UNIT as u64);
@@ -353,7 +353,7 @@ fn push_number(mut number: usize, bytes: &mut Vec<u8>) {
 }
 
 /// Number of consumed bytes after which the remaining ones move to the front.
-const GONE_BYTES: usize = 64 << 10;
+const TOMBSTONE_BYTES: usize = 64 << 10;
 
 /// Sorted entries, to be put into pages.
 #[derive(Debug, Default)]
@@ -431,7 +431,7 @@ impl Run {
         if self.done == self.ends.len() {
             (self.done, self.bytes, self.ends) = (0, cleared(&mut self.bytes), cleared(&mut self.ends));
         } else if let gone = self.begin(self.done)
-            && gone > GONE_BYTES
+            && gone > TOMBSTONE_BYTES
         {
             self.bytes.drain(..gone);
             self.ends.drain(..self.done);

@@ -266,19 +266,19 @@ pub(super) struct Framer {
     /// Hash table of LZ4, reused between pages.
     table: lz4_flex::block::CompressTable,
     /// Compressibility of the present tree's leaves.
-    luck: Luck,
+    compressibility: Compressibility,
 }
 
 /// Recent compressibility of a tree's leaves.
 #[derive(Default)]
-struct Luck {
+struct Compressibility {
     /// Number of failed attempts since the last success.
     in_vain: u32,
     /// Number of leaves to skip.
     skip: u32,
 }
 
-impl Luck {
+impl Compressibility {
     /// Returns true if compression of the next leaf should be tried.
     fn tries(&mut self) -> bool {
         let tries = self.skip == 0;
@@ -297,12 +297,12 @@ impl Luck {
 impl Framer {
     pub(super) fn new(compression: Compression) -> Framer {
         let table = lz4_flex::block::CompressTable::default();
-        Framer { compression, room: Vec::new(), len: 0, table, luck: Luck::default() }
+        Framer { compression, room: Vec::new(), len: 0, table, compressibility: Compressibility::default() }
     }
 
     /// Resets the compressibility for another tree.
     pub(super) fn begin(&mut self) {
-        self.luck = Luck::default();
+        self.compressibility = Compressibility::default();
     }
 
     /// Encodes a page, padded to whole units, and returns its checksum.
@@ -311,10 +311,10 @@ impl Framer {
         if self.room.len() < most {
             self.room.resize(most, 0);
         }
-        let Framer { compression, room, table, luck, .. } = self;
+        let Framer { compression, room, table, compressibility, .. } = self;
         let Some((frame, body)) = room.split_first_chunk_mut::<FRAME>() else { return 0 };
         let is_leaf = page.first() == Some(&0);
-        let is_tried = !is_leaf || luck.tries();
+        let is_tried = !is_leaf || compressibility.tries();
         let packed = match compression {
             _ if !is_tried => None,
             Compression::None => None,
@@ -330,7 +330,7 @@ impl Framer {
         };
         let packed = packed.filter(|len| *len < page.len() - page.len() / WORTH);
         if is_leaf && is_tried {
-            luck.note(packed.is_some());
+            compressibility.note(packed.is_some());
         }
         let (kind, len) = match packed {
             Some(len) => (*compression, len),
@@ -452,7 +452,7 @@ mod tests {
         };
         let mut framer = Framer::new(Compression::Lz4);
         let mut tried = |page: &[u8]| {
-            let was = framer.luck.skip == 0;
+            let was = framer.compressibility.skip == 0;
             framer.frame(page);
             (was, framer.framed().len() < page.len())
         };

@@ -135,7 +135,7 @@ pub(super) struct Extent {
 
 /// The free space.
 #[derive(Debug)]
-pub(super) struct Room {
+pub(super) struct FreeSpace {
     /// Free extents: length by offset, both in units.
     free: BTreeMap<u64, u64>,
     /// End of the used part of the file.
@@ -146,16 +146,16 @@ pub(super) struct Room {
     waiting: VecDeque<(u64, Vec<Extent>)>,
 }
 
-impl Room {
+impl FreeSpace {
     /// Creates the state of a file without free space.
     pub(super) fn full(end: u64) -> Self {
-        Room { free: BTreeMap::new(), end, sweeps: [0; 2], waiting: VecDeque::new() }
+        FreeSpace { free: BTreeMap::new(), end, sweeps: [0; 2], waiting: VecDeque::new() }
     }
 
     /// Creates the state of a partly used file: `begin` units at its front, and extents. Fails if two of them overlap
     /// or are outside of the file.
     pub(super) fn around(begin: u64, mut used: Vec<Extent>, end: u64) -> Result<Self> {
-        let mut room = Room::full(end);
+        let mut room = FreeSpace::full(end);
         used.sort_unstable();
         let mut at = begin;
         for extent in used {
@@ -296,7 +296,7 @@ mod room_tests {
 
     #[test]
     fn room_that_was_given_back_is_taken_first_and_joined() {
-        let mut room = Room::around(16, vec![extent(20, 4), extent(30, 10)], 100).unwrap();
+        let mut room = FreeSpace::around(16, vec![extent(20, 4), extent(30, 10)], 100).unwrap();
         assert_eq!((room.end(), room.live()), (40, 30));
         assert_eq!((room.take(3), room.take(4), room.take(1)), (16, 24, 28));
         assert_eq!((room.take(2), room.end()), (40, 42));
@@ -309,7 +309,7 @@ mod room_tests {
 
     #[test]
     fn what_is_still_read_stays() {
-        let mut room = Room::full(40);
+        let mut room = FreeSpace::full(40);
         room.give_after(5, vec![extent(20, 10)]);
         room.give_after(6, vec![extent(30, 10)]);
         room.free_before(4);
@@ -325,8 +325,8 @@ mod room_tests {
 
     #[test]
     fn pages_that_overlap_are_found() {
-        assert!(Room::around(16, vec![extent(20, 4), extent(23, 1)], 100).is_err());
-        assert!(Room::around(16, vec![extent(15, 4)], 100).is_err());
-        assert!(Room::around(16, vec![extent(96, 5)], 100).is_err());
+        assert!(FreeSpace::around(16, vec![extent(20, 4), extent(23, 1)], 100).is_err());
+        assert!(FreeSpace::around(16, vec![extent(15, 4)], 100).is_err());
+        assert!(FreeSpace::around(16, vec![extent(96, 5)], 100).is_err());
     }
 }

@@ -1,4 +1,4 @@
-//! A table: a tree of entries, and optionally a smaller tree of pending changes to it (`pending.rs`).
+//! A table: a tree of entries, and optionally a smaller tree of pending changes to it (`delta.rs`).
 //!
 //! Most tables have no second tree. If one exists, a lookup searches it first, and cursors walk over both.
 
@@ -16,18 +16,18 @@ use crate::{Direction, Range, Result};
 pub(super) struct Stored {
     pub(super) entries: Tree,
     /// Changes not yet merged with the entries.
-    pub(super) pending: Option<Tree>,
+    pub(super) delta: Option<Tree>,
 }
 
 impl Stored {
     /// Creates a table without pending changes.
     pub(super) fn of(entries: Tree) -> Self {
-        Stored { entries, pending: None }
+        Stored { entries, delta: None }
     }
 
     /// Returns the trees of the table, entries first.
     pub(super) fn trees(self) -> impl Iterator<Item = Tree> {
-        std::iter::once(self.entries).chain(self.pending)
+        std::iter::once(self.entries).chain(self.delta)
     }
 
     pub(super) fn encode(self) -> Vec<u8> {
@@ -35,12 +35,12 @@ impl Stored {
     }
 
     pub(super) fn decode(bytes: &[u8]) -> Option<Self> {
-        let (entries, pending) = bytes.split_at_checked(Tree::BYTES)?;
-        let pending = match pending {
+        let (entries, delta) = bytes.split_at_checked(Tree::BYTES)?;
+        let delta = match delta {
             [] => None,
-            pending => Some(Tree::decode(pending)?),
+            delta => Some(Tree::decode(delta)?),
         };
-        Some(Stored { entries: Tree::decode(entries)?, pending })
+        Some(Stored { entries: Tree::decode(entries)?, delta })
     }
 
     /// Collects the places of all its pages.
@@ -50,47 +50,47 @@ impl Stored {
 }
 
 /// Encodes a pending change: nothing for a deletion, otherwise a byte and the value.
-pub(super) fn pending_value(value: Option<&[u8]>) -> Vec<u8> {
+pub(super) fn delta_value(value: Option<&[u8]>) -> Vec<u8> {
     value.map(|value| [&[1], value].concat()).unwrap_or_default()
 }
 
 /// Returns the new value of a pending change; `None` for a deletion.
-pub(super) fn value_pending(stored: &[u8]) -> Option<&[u8]> {
+pub(super) fn value_in_delta(stored: &[u8]) -> Option<&[u8]> {
     stored.split_first().map(|(_, value)| value)
 }
 
 /// An open table.
 pub(super) struct OpenTable {
     pub(super) entries: Arc<OpenTree>,
-    pub(super) pending: Option<Arc<OpenTree>>,
+    pub(super) delta: Option<Arc<OpenTree>>,
 }
 
 impl OpenTable {
     pub(super) fn new(file: &Arc<PageFile>, number: u64, stored: Stored) -> Result<Self> {
         let entries = OpenTree::new(Arc::clone(file), number, stored.entries)?;
-        let pending = |tree| OpenTree::pending(Arc::clone(file), number, tree).map(Arc::new);
-        Ok(OpenTable { entries: Arc::new(entries), pending: stored.pending.map(pending).transpose()? })
+        let delta = |tree| OpenTree::delta(Arc::clone(file), number, tree).map(Arc::new);
+        Ok(OpenTable { entries: Arc::new(entries), delta: stored.delta.map(delta).transpose()? })
     }
 
     /// Calls a function with the value of a key.
     #[inline]
     pub(super) fn with<R>(&self, key: &[u8], then: impl FnOnce(&[u8]) -> R) -> Result<Option<R>> {
-        match &self.pending {
+        match &self.delta {
             None => self.entries.with(key, then),
-            Some(pending) => self.with_pending(pending, key, then),
+            Some(delta) => self.with_delta(delta, key, then),
         }
     }
 
     /// Looks up a key in the pending changes first, then in the entries.
-    fn with_pending<R>(
+    fn with_delta<R>(
         &self,
-        pending: &OpenTree,
+        delta: &OpenTree,
         key: &[u8],
         then: impl FnOnce(&[u8]) -> R,
     ) -> Result<Option<R>> {
         let mut then = Some(then);
         let mut once = |value: &[u8]| then.take().map(|then| then(value));
-        match pending.with(key, |stored| value_pending(stored).and_then(&mut once))? {
+        match delta.with(key, |stored| value_in_delta(stored).and_then(&mut once))? {
             Some(changed) => Ok(changed),
             None => self.entries.with(key, once).map(Option::flatten),
         }
@@ -104,7 +104,7 @@ impl OpenTable {
 pub(in crate::disk) struct BaseCursor {
     entries: Walk,
     /// Pending changes, while any remain.
-    pending: Option<Walk>,
+    delta: Option<Walk>,
     direction: Direction,
     /// Tree of the next entry, if known and if changes are pending.
     next: Option<Tier>,
@@ -116,7 +116,7 @@ pub(in crate::disk) struct BaseCursor {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Tier {
     Entries,
-    Pending,
+    Delta,
 }
 
 impl BaseCursor {
@@ -127,21 +127,21 @@ impl BaseCursor {
         range: Range,
         direction: Direction,
     ) -> Option<Self> {
-        let pending = table.pending.as_ref();
-        let pending = pending.and_then(|tree| Walk::new(Arc::clone(tree), None, range.clone(), direction));
+        let delta = table.delta.as_ref();
+        let delta = delta.and_then(|tree| Walk::new(Arc::clone(tree), None, range.clone(), direction));
         let entries = Walk::new(Arc::clone(&table.entries), view, range, direction)?;
-        Some(BaseCursor::over(entries, pending, direction))
+        Some(BaseCursor::over(entries, delta, direction))
     }
 
     /// Creates a cursor over entries and their pending changes.
-    pub(super) fn over(entries: Walk, pending: Option<Walk>, direction: Direction) -> Self {
-        BaseCursor { entries, pending, direction, next: None, last: Tier::Entries }
+    pub(super) fn over(entries: Walk, delta: Option<Walk>, direction: Direction) -> Self {
+        BaseCursor { entries, delta, direction, next: None, last: Tier::Entries }
     }
 
     /// Returns the next key without taking its entry.
     #[inline]
     pub(in crate::disk) fn peek(&mut self) -> Result<Option<&[u8]>> {
-        match self.pending {
+        match self.delta {
             None => self.entries.peek(),
             Some(_) => self.peek_at_both(),
         }
@@ -152,17 +152,17 @@ impl BaseCursor {
         if self.next.is_none() {
             self.next = Some(self.find_next()?);
         }
-        match (self.next, &mut self.pending) {
-            (Some(Tier::Pending), Some(pending)) => pending.peek(),
+        match (self.next, &mut self.delta) {
+            (Some(Tier::Delta), Some(delta)) => delta.peek(),
             _ => self.entries.peek(),
         }
     }
 
     /// Finds the tree of the next entry, and skips overridden and deleted entries.
     fn find_next(&mut self) -> Result<Tier> {
-        while let Some(pending) = &mut self.pending {
-            let Some(changed) = pending.peek()? else {
-                self.pending = None;
+        while let Some(delta) = &mut self.delta {
+            let Some(changed) = delta.peek()? else {
+                self.delta = None;
                 break;
             };
             let entry = self.entries.peek()?;
@@ -173,10 +173,10 @@ impl BaseCursor {
             if order == Ordering::Equal {
                 self.entries.pass();
             }
-            if value_pending(pending.value()).is_some() {
-                return Ok(Tier::Pending);
+            if value_in_delta(delta.value()).is_some() {
+                return Ok(Tier::Delta);
             }
-            pending.pass();
+            delta.pass();
         }
         Ok(Tier::Entries)
     }
@@ -185,8 +185,8 @@ impl BaseCursor {
     #[inline]
     pub(in crate::disk) fn pass(&mut self) {
         self.last = self.next.take().unwrap_or(Tier::Entries);
-        match (self.last, &mut self.pending) {
-            (Tier::Pending, Some(pending)) => pending.pass(),
+        match (self.last, &mut self.delta) {
+            (Tier::Delta, Some(delta)) => delta.pass(),
             _ => self.entries.pass(),
         }
     }
@@ -194,9 +194,9 @@ impl BaseCursor {
     /// Returns the entry skipped last, until the next lookahead.
     #[inline]
     pub(in crate::disk) fn passed(&self) -> (&[u8], &[u8]) {
-        match (self.last, &self.pending) {
-            (Tier::Pending, Some(pending)) => {
-                (pending.passed(), value_pending(pending.value_passed()).unwrap_or_default())
+        match (self.last, &self.delta) {
+            (Tier::Delta, Some(delta)) => {
+                (delta.passed(), value_in_delta(delta.value_passed()).unwrap_or_default())
             }
             _ => (self.entries.passed(), self.entries.value_passed()),
         }
@@ -214,9 +214,9 @@ impl BaseCursor {
 
     /// Moves forward to the first key that is not smaller.
     pub(in crate::disk) fn seek(&mut self, key: &[u8]) -> Result<()> {
-        if let Some(pending) = &mut self.pending {
+        if let Some(delta) = &mut self.delta {
             self.next = None;
-            pending.seek(key)?;
+            delta.seek(key)?;
         }
         self.entries.seek(key)
     }

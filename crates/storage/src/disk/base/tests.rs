@@ -1,6 +1,6 @@
 //! The base compared with a map: random changes in many rounds, every view in use, and the space used.
 
-mod pending;
+mod delta;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use proptest::prelude::*;
 
-use super::superblock::{Room, SLOTS_UNITS};
+use super::superblock::{FreeSpace, SLOTS_UNITS};
 use super::write::Numbers;
 use super::*;
 use crate::Key;
@@ -91,7 +91,7 @@ fn compare(view: &Arc<View>, table: u64, model: &Model) {
 fn check_room(base: &mut Base) {
     let used = base.current.extents().unwrap();
     let end = base.room().end();
-    let reached = Room::around(SLOTS_UNITS, used, end).unwrap();
+    let reached = FreeSpace::around(SLOTS_UNITS, used, end).unwrap();
     assert_eq!(base.live_bytes(), reached.live() * 512);
 }
 

@@ -74,7 +74,7 @@ impl OpenTree {
     }
 
     /// Opens a tree of pending changes, which every read visits on its way to the entries.
-    pub(super) fn pending(file: Arc<PageFile>, table: u64, tree: Tree) -> Result<Self> {
+    pub(super) fn delta(file: Arc<PageFile>, table: u64, tree: Tree) -> Result<Self> {
         let visits = Visits::Noted(file.uses(table), false);
         OpenTree::keeping(file, table, tree, visits)
     }

@@ -4,13 +4,13 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::sync::Arc;
 
+use super::delta::{self, Share};
 use super::merge::{Source, Writer, merge};
 use super::page::UNIT;
-use super::pending::{self, Share};
 use super::superblock::Superblock;
 use super::table::Stored;
 use super::tree::{Tree, each_extent};
-use super::{Base, BaseCursor, Extent, IDENTS_TABLE, Room, SLOTS_UNITS, TABLES_TABLE, View};
+use super::{Base, BaseCursor, Extent, FreeSpace, IDENTS_TABLE, SLOTS_UNITS, TABLES_TABLE, View};
 use crate::disk::journal::during;
 use crate::{Direction, Error, Ident, Key, Range, Result, Value};
 
@@ -30,7 +30,7 @@ impl Changes<'_> {
     pub(in crate::disk) fn merge(&mut self, number: u64, changes: &mut impl Source) -> Result<()> {
         let after = match self.before(number)? {
             None => merge(&mut self.writer, number, None, false, changes)?,
-            Some(before) => pending::write_all(&mut self.writer, number, (before, &self.view.file), changes)?,
+            Some(before) => delta::write_all(&mut self.writer, number, (before, &self.view.file), changes)?,
         };
         self.tables.insert(number, after.map(Stored::of));
         Ok(())
@@ -45,10 +45,10 @@ impl Changes<'_> {
         changes: impl Fn() -> S,
     ) -> Result<()> {
         let before = self.before(number)?;
-        let bound = before.and_then(|before| share.bound(before.pending.is_some()));
+        let bound = before.and_then(|before| share.bound(before.delta.is_some()));
         let (Some(before), Some(bound)) = (before, bound) else { return self.merge(number, &mut changes()) };
         let place = (before, &self.view.file);
-        let after = pending::write(&mut self.writer, number, place, bound, changes)?;
+        let after = delta::write(&mut self.writer, number, place, bound, changes)?;
         self.tables.insert(number, after);
         Ok(())
     }
@@ -191,10 +191,10 @@ pub(in crate::disk) struct Numbers {
 impl Base {
     /// Returns the free space, computed if unknown. If an inner page is unreadable, only the space after all pages
     /// counts as free.
-    pub(super) fn room(&mut self) -> &mut Room {
+    pub(super) fn room(&mut self) -> &mut FreeSpace {
         let view = Arc::clone(&self.current);
         self.room.get_or_insert_with(|| match view.extents() {
-            Ok(used) => match Room::around(SLOTS_UNITS, used, view.root.end) {
+            Ok(used) => match FreeSpace::around(SLOTS_UNITS, used, view.root.end) {
                 Ok(room) => room,
                 Err(error) => unknown(&error, &view),
             },
@@ -222,7 +222,7 @@ impl Base {
     pub(in crate::disk) fn checkpoint(
         &mut self,
         numbers: Numbers,
-        go_on: &dyn Fn() -> bool,
+        should_continue: &dyn Fn() -> bool,
         change: impl FnOnce(&mut Changes<'_>) -> Result<()>,
     ) -> Result<()> {
         let oldest = self.oldest();
@@ -230,7 +230,7 @@ impl Base {
         let Some(mut room) = self.room.take() else { return Err(Error::Closed) };
         let view = Arc::clone(&self.current);
         let control = Arc::clone(&self.control);
-        let writer = Writer::new(&view.file, &mut room, &control, self.compression, go_on);
+        let writer = Writer::new(&view.file, &mut room, &control, self.compression, should_continue);
         let mut changes =
             Changes { writer, view: Arc::clone(&view), tables: BTreeMap::new(), idents: BTreeMap::new() };
         let written = change(&mut changes).and_then(|()| changes.rows()).and_then(|rows| {
@@ -280,9 +280,9 @@ impl Base {
     }
 
     /// Copies everything into an empty base.
-    pub(in crate::disk) fn copy_to(&self, copy: &mut Base, go_on: &dyn Fn() -> bool) -> Result<()> {
+    pub(in crate::disk) fn copy_to(&self, copy: &mut Base, should_continue: &dyn Fn() -> bool) -> Result<()> {
         let Superblock { position, time, next_table, .. } = self.current.root;
-        copy.checkpoint(Numbers { position, time, next_table }, go_on, |changes| {
+        copy.checkpoint(Numbers { position, time, next_table }, should_continue, |changes| {
             for (number, _) in self.current.places()? {
                 if let Some(mut cursor) = self.current.scan(number, Range::all(), Direction::Forward)? {
                     changes.merge(number, &mut cursor)?;
@@ -330,9 +330,9 @@ impl Base {
 }
 
 /// Returns the state without free space, after an unreadable inner page. The file then only grows.
-fn unknown(error: &Error, view: &View) -> Room {
+fn unknown(error: &Error, view: &View) -> FreeSpace {
     log::warn!("no room of the base is used again: {error}");
-    Room::full(view.root.end)
+    FreeSpace::full(view.root.end)
 }
 
 impl View {

@@ -80,10 +80,10 @@ fn waiting_for(engine: &Arc<Engine>) {
         })
     };
     let mut threads: Vec<_> = (0..3).map(writes).collect();
-    let keeper = Arc::clone(engine);
+    let checkpointer = Arc::clone(engine);
     threads.push(thread::spawn(move || {
-        let file = keeper.journal.segments.create(2).unwrap();
-        keeper.journal.switch(&mut keeper.writer.lock(), 2, file);
+        let file = checkpointer.journal.segments.create(2).unwrap();
+        checkpointer.journal.switch(&mut checkpointer.writer.lock(), 2, file);
     }));
     threads.into_iter().for_each(|thread| thread.join().unwrap());
 }
@@ -102,8 +102,8 @@ fn told_by_others() {
     let mut threads: Vec<_> = (0..2).map(waits).collect();
     let flusher = Arc::clone(&engine);
     threads.push(thread::spawn(move || flusher.journal.sync().unwrap()));
-    let keeper = Arc::clone(&engine);
-    threads.push(thread::spawn(move || keeper.journal.checkpointed(position)));
+    let checkpointer = Arc::clone(&engine);
+    threads.push(thread::spawn(move || checkpointer.journal.checkpointed(position)));
     threads.into_iter().for_each(|thread| thread.join().unwrap());
     assert_eq!(woken.load(Ordering::SeqCst), 1, "what has become durable is told once");
 }
@@ -162,9 +162,9 @@ fn waiting_without_threads() {
             let (position, path, place) = engine.append(number);
             loop {
                 match engine.journal.await_sync(position, &Waker::from(Arc::clone(&bell))) {
-                    Awaited::There => break,
-                    Awaited::Yours => engine.journal.wait(position).unwrap(),
-                    Awaited::Later => bell.wait(),
+                    JournalWait::Satisfied => break,
+                    JournalWait::SyncNeeded => engine.journal.wait(position).unwrap(),
+                    JournalWait::Pending => bell.wait(),
                 }
             }
             assert!(engine.is_durable(&path, place));

@@ -1,7 +1,7 @@
 //! Backups, archives and restores of a scripted workload: to each point in time, interrupted at each step, with missing
 //! or damaged data reported.
 
-use super::super::{ArchiveOptions, BackupDirectory, Files, Restore, Restored, Still, restore};
+use super::super::{ArchiveOptions, BackupDirectory, Files, ReadOnlyEngine, Restore, Restored, restore};
 use super::crash::{batches, states, time_of};
 use super::*;
 use crate::Kind;
@@ -286,7 +286,7 @@ fn a_directory_that_nobody_serves_is_read_as_it_is() {
     }
     engine.checkpoint().unwrap();
     engine.commit(batch([put(0, b"last", b"1")])).unwrap();
-    let error = Still::open_on(shared(&files), &options()).err().map(|error| error.to_string());
+    let error = ReadOnlyEngine::open_on(shared(&files), &options()).err().map(|error| error.to_string());
     assert!(error.is_some_and(|error| error.contains("another Vellum uses /data")));
     drop(engine.core.journal.sync());
     let files = files.restart(Loss::Nothing);
@@ -295,7 +295,7 @@ fn a_directory_that_nobody_serves_is_read_as_it_is() {
         kept.map(|path| (files.read(&path), path)).collect()
     };
     let before = contents(&files);
-    let still = Still::open_on(shared(&files), &options()).unwrap();
+    let still = ReadOnlyEngine::open_on(shared(&files), &options()).unwrap();
     assert_eq!(still.snapshot().get(Ident(0), b"last").unwrap().as_deref(), Some(&b"1"[..]));
     back_up(&files, &still).unwrap();
     still.commit(batch([put(0, b"never", b"1")])).unwrap();
@@ -358,9 +358,9 @@ fn while_the_archive_cant_be_written_the_journal_stays() {
     assert_eq!((counts.position, counts.failing), (5, false));
     let place = super::super::archive::place(&root.join("archive"), engine.core.journal.segments.id);
     let found = super::super::archive::sources(&super::super::SystemFiles, &place);
-    let mut trail = super::super::Trail::new(Arc::new(super::super::SystemFiles), found, 0);
-    while let super::super::backup::Next::Frame(_) = trail.next().unwrap() {}
-    assert_eq!(trail.last(), 5);
+    let mut frame_stream = super::super::FrameStream::new(Arc::new(super::super::SystemFiles), found, 0);
+    while let super::super::backup::Next::Frame(_) = frame_stream.next().unwrap() {}
+    assert_eq!(frame_stream.last(), 5);
     drop(engine);
     std::fs::remove_dir_all(&root).unwrap();
 }

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use super::*;
-use crate::disk::Still;
+use crate::disk::ReadOnlyEngine;
 
 /// A directory whose engine was killed after some commits, the first of them journaled.
 fn killed() -> FaultyFiles {
@@ -258,7 +258,8 @@ fn a_journal_that_lost_synced_frames_is_damaged() {
         let late = written(&files, &segment);
         let found = files.restart(Loss::Nothing);
         drop(engine);
-        let still = |files: &FaultyFiles| Still::open_on(Arc::new(files.clone()), &options()).map(drop);
+        let still =
+            |files: &FaultyFiles| ReadOnlyEngine::open_on(Arc::new(files.clone()), &options()).map(drop);
         // Without the zeros after the last frame it is valid.
         let sound = found.restart(Loss::Nothing);
         sound.tamper(&segment, |bytes| bytes.truncate(late));

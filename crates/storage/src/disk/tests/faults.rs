@@ -8,7 +8,7 @@ use std::time::Instant;
 use parking_lot::Mutex;
 
 use super::*;
-use crate::{Awaited, Position};
+use crate::{JournalWait, Position};
 
 /// Returns a checkpointed tree with some entries.
 fn filled(files: &FaultyFiles) -> DiskEngine {
@@ -313,13 +313,13 @@ fn who_waits_without_a_thread_is_woken_by_whoever_syncs() {
     let waker = Waker::from(Arc::clone(&woken));
     let is_woken = |times| woken.0.load(Ordering::SeqCst) == times;
     let first = put_one(b"a");
-    assert_eq!(engine.await_journaled(first, &waker), Awaited::Yours);
+    assert_eq!(engine.await_journaled(first, &waker), JournalWait::SyncNeeded);
     // The promised sync has not begun, and others already rely on it.
     let second = put_one(b"b");
-    assert_eq!(engine.await_journaled(second, &waker), Awaited::Later);
+    assert_eq!(engine.await_journaled(second, &waker), JournalWait::Pending);
     engine.wait_journaled(first).unwrap();
     assert!(is_woken(1));
-    assert_eq!(engine.await_journaled(second, &waker), Awaited::There);
+    assert_eq!(engine.await_journaled(second, &waker), JournalWait::Satisfied);
     // A frame that is too late for a running sync gets another sync without a call.
     files.slow_syncs(Duration::from_millis(100));
     let third = put_one(b"c");
@@ -327,23 +327,23 @@ fn who_waits_without_a_thread_is_woken_by_whoever_syncs() {
         let syncs = scope.spawn(|| engine.wait_journaled(third));
         within_seconds("a sync", || engine.core.journal.is_running());
         let fourth = put_one(b"d");
-        assert_eq!(engine.await_journaled(fourth, &waker), Awaited::Later);
+        assert_eq!(engine.await_journaled(fourth, &waker), JournalWait::Pending);
         syncs.join().unwrap().unwrap();
         within_seconds("a second sync", || engine.durable() >= fourth && is_woken(2));
     });
     // A waiter left by a failed sync polls again and gets the error.
     let fifth = put_one(b"e");
-    assert_eq!(engine.await_journaled(fifth, &waker), Awaited::Yours);
+    assert_eq!(engine.await_journaled(fifth, &waker), JournalWait::SyncNeeded);
     let sixth = put_one(b"f");
-    assert_eq!(engine.await_journaled(sixth, &waker), Awaited::Later);
+    assert_eq!(engine.await_journaled(sixth, &waker), JournalWait::Pending);
     files.slow_syncs(Duration::ZERO);
     files.fail_syncs(1);
     assert!(engine.core.journal.wait(fifth.0).is_err());
     assert!(is_woken(3));
-    assert_eq!(engine.await_journaled(sixth, &waker), Awaited::Yours);
+    assert_eq!(engine.await_journaled(sixth, &waker), JournalWait::SyncNeeded);
     assert!(engine.core.journal.wait(sixth.0).is_err());
     engine.checkpoint().unwrap();
-    assert_eq!(engine.await_journaled(sixth, &waker), Awaited::There);
+    assert_eq!(engine.await_journaled(sixth, &waker), JournalWait::Satisfied);
 }
 
 #[test]

@@ -4,7 +4,7 @@ use std::hash::{DefaultHasher, Hasher};
 use std::sync::Arc;
 
 use super::{Seen, is_an_answer};
-use crate::{Cursor, Direction, Ident, Key, Lent, Range, Result, Snapshot};
+use crate::{Cursor, Direction, Ident, Key, Range, Result, Snapshot, ValueRef};
 
 /// Interval of entries that a close check compares with `get`.
 const COMPARE_EVERY: u64 = 16;
@@ -16,7 +16,7 @@ pub(super) struct CheckedCursor {
 }
 
 impl Cursor for CheckedCursor {
-    fn next(&mut self) -> Result<Option<(&[u8], Lent<'_>)>> {
+    fn next(&mut self) -> Result<Option<(&[u8], ValueRef<'_>)>> {
         let next = self.inner.next();
         match &next {
             Ok(next) => self.walk.step(*next),
@@ -89,7 +89,7 @@ impl Walk {
         }
     }
 
-    fn step(&mut self, next: Option<(&[u8], Lent<'_>)>) {
+    fn step(&mut self, next: Option<(&[u8], ValueRef<'_>)>) {
         if std::mem::take(&mut self.landing) {
             self.check_landing(next.map(|(key, _)| key));
         }
@@ -99,7 +99,7 @@ impl Walk {
         }
     }
 
-    fn check(&mut self, key: &[u8], value: Lent<'_>) {
+    fn check(&mut self, key: &[u8], value: ValueRef<'_>) {
         let shown = || Key::from(key);
         assert!(!self.finished, "a cursor that has ended must not go on");
         assert!(self.range.contains(key), "{:?} is outside of {:?}", shown(), self.range);
@@ -150,7 +150,7 @@ impl Walk {
 
 impl Close {
     /// Checks the entry at this position.
-    fn look(&mut self, ident: Ident, before: u64, key: &[u8], value: Lent<'_>) {
+    fn look(&mut self, ident: Ident, before: u64, key: &[u8], value: ValueRef<'_>) {
         if before.is_multiple_of(COMPARE_EVERY) {
             let read = self.snapshot.get(ident, key);
             let same = !is_an_answer(&read) || matches!(&read, Ok(Some(read)) if **read == *value);

@@ -20,7 +20,7 @@ fn vellum_on_disk(arguments: &[&str]) -> Answers {
     }
 }
 
-fn detail(learnt: &Learnt, name: &str) -> String {
+fn detail(learnt: &ReportedProperties, name: &str) -> String {
     let found = learnt.fingerprint.details.iter().find(|(known, _)| known == name);
     found.unwrap_or_else(|| panic!("no {name} in {learnt:?}")).1.clone()
 }
@@ -29,7 +29,7 @@ fn detail(learnt: &Learnt, name: &str) -> String {
 fn mongod_may_lose_the_last_interval_with_the_process() {
     let learnt = read(&wired_tiger(doc! { "dbPath": "/x", "journal": { "commitIntervalMs": 30 } }));
     assert_eq!(learnt.fingerprint.server, "MongoDB 4.2.24");
-    assert_eq!(learnt.fingerprint.promise, Promise::Delayed);
+    assert_eq!(learnt.fingerprint.promise, DurabilityGuarantee::Delayed);
     assert_eq!(detail(&learnt, "journal"), "flushed every 30 ms");
     assert_eq!(learnt.directory.unwrap().to_str(), Some("/x"));
     let none = read(&wired_tiger(doc! { "journal": { "enabled": false } }));
@@ -41,7 +41,7 @@ fn a_write_concern_may_ask_for_the_journal() {
     let mut answers = wired_tiger(doc! {});
     answers.given_concern = Some(WriteConcern::builder().journal(true).build());
     let learnt = read(&answers);
-    assert_eq!(learnt.fingerprint.promise, Promise::Journaled);
+    assert_eq!(learnt.fingerprint.promise, DurabilityGuarantee::Journaled);
     assert_eq!(detail(&learnt, "write concern"), "w default, j true (from the connection string)");
 }
 
@@ -50,12 +50,12 @@ fn majority_is_journaled_on_members_of_a_set_only() {
     let mut answers = wired_tiger(doc! {});
     answers.default_concern = doc! { "defaultWriteConcern": { "w": "majority", "wtimeout": 0 } };
     let learnt = read(&answers);
-    assert_eq!(learnt.fingerprint.promise, Promise::Delayed);
+    assert_eq!(learnt.fingerprint.promise, DurabilityGuarantee::Delayed);
     assert_eq!(detail(&learnt, "write concern"), "w majority (the server's default)");
     answers.hello = doc! { "setName": "rs0" };
-    assert_eq!(read(&answers).fingerprint.promise, Promise::Journaled);
+    assert_eq!(read(&answers).fingerprint.promise, DurabilityGuarantee::Journaled);
     answers.given_concern = Some(WriteConcern::nodes(1));
-    assert_eq!(read(&answers).fingerprint.promise, Promise::Delayed);
+    assert_eq!(read(&answers).fingerprint.promise, DurabilityGuarantee::Delayed);
 }
 
 #[test]
@@ -63,14 +63,18 @@ fn vellum_is_told_apart_at_each_notch() {
     for (arguments, promise, journal) in [
         (
             &["vellum", "--data", "/d", "--durability", "none"][..],
-            Promise::Process,
+            DurabilityGuarantee::Process,
             "synced only where a write asks",
         ),
-        (&["vellum", "--data=/d"], Promise::Interval, "synced every 100 ms"),
-        (&["vellum", "--data=/d", "--journal-commit-interval=20"], Promise::Interval, "synced every 20 ms"),
+        (&["vellum", "--data=/d"], DurabilityGuarantee::Interval, "synced every 100 ms"),
+        (
+            &["vellum", "--data=/d", "--journal-commit-interval=20"],
+            DurabilityGuarantee::Interval,
+            "synced every 20 ms",
+        ),
         (
             &["vellum", "--durability=journaled", "--data", "/d"],
-            Promise::Journaled,
+            DurabilityGuarantee::Journaled,
             "synced before a write is acknowledged",
         ),
     ] {
@@ -85,7 +89,7 @@ fn vellum_is_told_apart_at_each_notch() {
         status: doc! { "storageEngine": { "name": "memory" } },
         ..Answers::default()
     };
-    assert_eq!(read(&memory).fingerprint.promise, Promise::Memory);
+    assert_eq!(read(&memory).fingerprint.promise, DurabilityGuarantee::Memory);
 }
 
 #[test]
@@ -97,12 +101,12 @@ fn others_of_the_protocol_are_recognised() {
     };
     let learnt = read(&java);
     assert_eq!(learnt.fingerprint.server, "mongo-java-server");
-    assert_eq!(learnt.fingerprint.promise, Promise::Memory);
+    assert_eq!(learnt.fingerprint.promise, DurabilityGuarantee::Memory);
     let ferret =
         Answers { build: doc! { "version": "7.0.42", "ferretdbVersion": "v1.24.2" }, ..Answers::default() };
     let learnt = read(&ferret);
     assert_eq!(learnt.fingerprint.server, "FerretDB 1.24.2");
-    assert_eq!(learnt.fingerprint.promise, Promise::Unknown);
+    assert_eq!(learnt.fingerprint.promise, DurabilityGuarantee::Unknown);
 }
 
 #[test]
@@ -127,6 +131,6 @@ fn options_are_shown_without_secrets() {
 #[test]
 fn a_server_that_tells_nothing_promises_nothing_known() {
     let learnt = read(&Answers::default());
-    assert_eq!(learnt.fingerprint.promise, Promise::Unknown);
+    assert_eq!(learnt.fingerprint.promise, DurabilityGuarantee::Unknown);
     assert!(detail(&learnt, "write concern").starts_with("w 1"));
 }

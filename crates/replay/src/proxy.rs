@@ -1,6 +1,6 @@
 //! One proxied connection: forwards frames in both directions, and copies them into the recording.
 
-use super::format::What;
+use super::format::EventKind;
 use super::message::{MORE_TO_COME, Message, Parts, glance, int, legacy, read_frame, unpacked};
 use super::record::Sink;
 use super::redact::Redactor;
@@ -49,7 +49,7 @@ pub(super) async fn pass(client: TcpStream, number: u32, shared: &Shared) -> io:
     client.set_nodelay(true)?;
     let address = client.local_addr()?.to_string();
     let server = upstream::connect(&shared.host, shared.tls.as_ref()).await?;
-    shared.sink.take(number, What::Opened);
+    shared.sink.take(number, EventKind::Opened);
     let (from_client, to_client) = client.into_split();
     let (from_server, to_server) = tokio::io::split(server);
     let pending = Pending::default();
@@ -57,7 +57,7 @@ pub(super) async fn pass(client: TcpStream, number: u32, shared: &Shared) -> io:
         ended = there(from_client, to_server, number, shared, &pending) => ended,
         ended = back(from_server, to_client, number, shared, &pending, &address) => ended,
     };
-    shared.sink.take(number, What::Closed);
+    shared.sink.take(number, EventKind::Closed);
     ended
 }
 
@@ -125,12 +125,12 @@ impl Shared {
             }
             pending.insert(id, kind);
         }
-        self.sink.take(number, recorded.unwrap_or(What::Withheld(command)));
+        self.sink.take(number, recorded.unwrap_or(EventKind::Withheld(command)));
         Ok(())
     }
 
     /// Returns the recorded form of a request; `None` if it is withheld.
-    fn redacted_request(&self, message: Message<'_>) -> Option<What> {
+    fn redacted_request(&self, message: Message<'_>) -> Option<EventKind> {
         let sections = if self.redactor.is_idle() {
             message.sections.to_vec()
         } else {
@@ -141,7 +141,7 @@ impl Shared {
             }
             parts.written(|list, document| self.redactor.redacted(list, document))
         };
-        Some(What::Request { id: message.id, flags: message.flags, sections })
+        Some(EventKind::Request { id: message.id, flags: message.flags, sections })
     }
 
     /// Records an answer. Returns the replacement for the client, if any.
@@ -165,7 +165,7 @@ impl Shared {
     }
 
     /// Returns the recorded form of a reply; `None` if recording has ended.
-    fn redacted_reply(&self, message: Message<'_>) -> Option<What> {
+    fn redacted_reply(&self, message: Message<'_>) -> Option<EventKind> {
         if self.sink.is_stopped() {
             return None;
         }
@@ -174,7 +174,7 @@ impl Shared {
         } else {
             Parts::read(message.sections)?.written(|list, document| self.redactor.redacted(list, document))
         };
-        Some(What::Reply { id: message.id, to: message.to, flags: message.flags, sections })
+        Some(EventKind::Reply { id: message.id, to: message.to, flags: message.flags, sections })
     }
 
     /// Remembers the cursor of a withheld answer.

@@ -13,41 +13,41 @@ use crate::session::{PostgresSnapshot, Session};
 use parking_lot::Mutex;
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
-use storage::store::{Claim, Owner, Refusal, Sight};
+use storage::store::{CommitError, ReadView, TransactionId, WriteIntent};
 use storage::{Ident, Key, Result, Snapshot};
 
 /// The open transactions of this process.
 #[derive(Default)]
-pub(crate) struct Claims(Mutex<HashMap<Owner, Arc<Open>>>);
+pub(crate) struct OpenTransactions(Mutex<HashMap<TransactionId, Arc<Open>>>);
 
 /// An open multi-statement transaction.
 pub(crate) struct Open {
     pub(crate) session: Arc<Session>,
-    pub(crate) claimed: Mutex<Claimed>,
+    pub(crate) claimed: Mutex<HeldIntents>,
 }
 
 /// Write intents of a transaction: its keys, and the trees that it protects from changes of the catalog.
 #[derive(Default)]
-pub(crate) struct Claimed {
+pub(crate) struct HeldIntents {
     pub(crate) keys: HashSet<(Ident, Key)>,
     /// Trees whose generation is locked until the end of the transaction.
     trees: HashSet<Ident>,
 }
 
-impl Claims {
+impl OpenTransactions {
     /// Begins a transaction and returns its read view.
-    pub(crate) fn begin(&self, front: &Front, owner: Owner) -> Sight {
+    pub(crate) fn begin(&self, front: &Front, owner: TransactionId) -> ReadView {
         let begun = || {
             loop {
                 let mut lent = front.transactions.take(&|| {})?;
                 front.settle()?;
-                lent.may_be_given_up = true;
+                lent.is_interruptible = true;
                 lent.call(&front.statements.begin_claims, &[])?;
                 lent.call(&front.statements.generation, &[])?;
                 lent.flush()?;
                 match lent.answer() {
                     Ok(mut answers) => {
-                        lent.may_be_given_up = false;
+                        lent.is_interruptible = false;
                         return Ok((lent, answers.pop().unwrap_or_default()));
                     }
                     Err(failure) if failure.ends_connection() && !lent.is_new => front.transactions.clear(),
@@ -67,15 +67,15 @@ impl Claims {
         let open = Open { session: session.clone(), claimed: Mutex::default() };
         self.0.lock().insert(owner, Arc::new(open));
         let snapshot = PostgresSnapshot { statements: front.statements.clone(), session };
-        Sight { snapshot: Arc::new(snapshot), generation }
+        ReadView { snapshot: Arc::new(snapshot), generation }
     }
 
-    pub(crate) fn get(&self, owner: Owner) -> Option<Arc<Open>> {
+    pub(crate) fn get(&self, owner: TransactionId) -> Option<Arc<Open>> {
         self.0.lock().get(&owner).cloned()
     }
 
     /// Returns true if a transaction protects a collection from changes of the catalog.
-    pub(crate) fn holds(&self, owner: Owner, tree: Ident) -> bool {
+    pub(crate) fn holds(&self, owner: TransactionId, tree: Ident) -> bool {
         self.get(owner).is_some_and(|open| open.claimed.lock().trees.contains(&tree))
     }
 
@@ -83,12 +83,12 @@ impl Claims {
     pub(crate) fn claim(
         &self,
         front: &Front,
-        owner: Owner,
-        keys: &[Claim],
+        owner: TransactionId,
+        keys: &[WriteIntent],
         held: &[(Ident, u64)],
-        sight: &dyn Snapshot,
-    ) -> Result<std::result::Result<(), Refusal>> {
-        let Some(open) = self.get(owner) else { return Ok(Err(Refusal::Changed)) };
+        read_view: &dyn Snapshot,
+    ) -> Result<std::result::Result<(), CommitError>> {
+        let Some(open) = self.get(owner) else { return Ok(Err(CommitError::Changed)) };
         let mut claimed = open.claimed.lock();
         let (trees, generations): (Vec<i64>, Vec<i64>) = held
             .iter()
@@ -100,29 +100,29 @@ impl Claims {
             match Attempt::of(open.session.run(&front.statements.hold, &params)).map_err(failed)? {
                 Attempt::Done(_) => claimed.trees.extend(held.iter().map(|(tree, _)| *tree)),
                 Attempt::Refused | Attempt::Locked | Attempt::Undone => {
-                    return Ok(Err(Refusal::Expectation(0)));
+                    return Ok(Err(CommitError::Expectation(0)));
                 }
             }
         }
         let mut wanted: Vec<(Ident, &Key)> = Vec::new();
         for claim in keys {
             match claim {
-                Claim::Key(tree, key) if !claimed.keys.contains(&(*tree, key.clone())) => {
+                WriteIntent::Key(tree, key) if !claimed.keys.contains(&(*tree, key.clone())) => {
                     wanted.push((*tree, key));
                 }
-                Claim::Key(..) => {}
+                WriteIntent::Key(..) => {}
                 // The prefix is a key that no entry has. A lock on it covers all keys that begin with it. Commits that
                 // expect no such key take the other lock.
-                Claim::Under(tree, prefix) => {
+                WriteIntent::Under(tree, prefix) => {
                     let short = stored(prefix);
                     let params = [Param::Int(ident(*tree)), Param::Bytes(&short)];
                     let locked = open.session.run(&front.statements.claim_prefix, &params);
                     if !matches!(Attempt::of(locked).map_err(failed)?, Attempt::Done(_)) {
-                        return Ok(Err(Refusal::Changed));
+                        return Ok(Err(CommitError::Changed));
                     }
-                    let (was_there, is_same) = claim.compare(sight, &front.snapshot())?;
+                    let (was_there, is_same) = claim.compare(read_view, &front.snapshot())?;
                     if !is_same || was_there {
-                        return Ok(Err(Refusal::Changed));
+                        return Ok(Err(CommitError::Changed));
                     }
                     wanted.push((*tree, prefix));
                 }
@@ -143,12 +143,12 @@ impl Claims {
                 claimed.keys.extend(wanted.into_iter().map(|(tree, key)| (tree, key.clone())));
                 Ok(Ok(()))
             }
-            Attempt::Refused | Attempt::Locked | Attempt::Undone => Ok(Err(Refusal::Changed)),
+            Attempt::Refused | Attempt::Locked | Attempt::Undone => Ok(Err(CommitError::Changed)),
         }
     }
 
     /// Ends a transaction. Its later reads fail.
-    pub(crate) fn release(&self, owner: Owner) {
+    pub(crate) fn release(&self, owner: TransactionId) {
         let Some(open) = self.0.lock().remove(&owner) else { return };
         open.session.end(Failure::Lost("the transaction has ended".to_string()));
     }

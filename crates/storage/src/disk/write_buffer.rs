@@ -50,7 +50,7 @@ struct Tail {
 }
 
 /// The buffer that the next sync writes.
-pub(super) struct Unwritten {
+pub(super) struct WriteBuffer {
     /// Ends of complete segments.
     older: Vec<Tail>,
     /// End of the present segment.
@@ -75,7 +75,7 @@ impl Part {
     }
 }
 
-impl Unwritten {
+impl WriteBuffer {
     /// Creates a buffer after the contents of a file with length `len`.
     ///
     /// Errors: a failed read of its last block.
@@ -83,7 +83,7 @@ impl Unwritten {
         let start = len - len % BLOCK as u64;
         let mut bytes = vec![0; (len - start) as usize];
         file.read_at(&mut bytes, start)?;
-        Ok(Unwritten { older: Vec::new(), last: Tail { file, start, bytes, zeros: false } })
+        Ok(WriteBuffer { older: Vec::new(), last: Tail { file, start, bytes, zeros: false } })
     }
 
     /// Adds a frame.
@@ -161,28 +161,28 @@ mod tests {
         let mut model = vec![1; 32];
         file.write_at(&model, 0).unwrap();
         file.sync().unwrap();
-        let mut unwritten = Unwritten::new(Arc::clone(&file), model.len() as u64).unwrap();
+        let mut write_buffer = WriteBuffer::new(Arc::clone(&file), model.len() as u64).unwrap();
         for round in 2..60u8 {
             let frame = vec![round; 137 * usize::from(round % 13) + 1];
-            unwritten.push(&frame);
+            write_buffer.push(&frame);
             model.extend(&frame);
-            let parts = unwritten.take();
+            let parts = write_buffer.take();
             let meanwhile = vec![round | 0x80; usize::from(round % 7) * 900];
-            unwritten.push(&meanwhile);
+            write_buffer.push(&meanwhile);
             let is_durable = round % 5 != 0;
             if is_durable {
                 parts.iter().for_each(|part| part.write().unwrap());
                 let read = files.read_durable(Path::new("/journal")).unwrap();
                 assert_eq!(read.get(..model.len()), Some(&model[..]), "round {round}");
             }
-            unwritten.written(&parts, is_durable);
+            write_buffer.written(&parts, is_durable);
             model.extend(&meanwhile);
-            assert!(unwritten.last.bytes.len() < 3 * 13 * 137 + 3 * 7 * 900);
+            assert!(write_buffer.last.bytes.len() < 3 * 13 * 137 + 3 * 7 * 900);
         }
-        unwritten.push(&vec![1; 3 * KEPT_BYTES]);
-        let parts = unwritten.take();
+        write_buffer.push(&vec![1; 3 * KEPT_BYTES]);
+        let parts = write_buffer.take();
         parts.iter().for_each(|part| part.write().unwrap());
-        unwritten.written(&parts, true);
-        assert!(unwritten.last.bytes.capacity() <= KEPT_BYTES, "room of a long frame is kept");
+        write_buffer.written(&parts, true);
+        assert!(write_buffer.last.bytes.capacity() <= KEPT_BYTES, "room of a long frame is kept");
     }
 }

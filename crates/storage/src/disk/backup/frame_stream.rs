@@ -168,7 +168,7 @@ impl Source {
 }
 
 /// A walk over all files.
-pub(in crate::disk) struct Trail {
+pub(in crate::disk) struct FrameStream {
     files: Arc<dyn Files>,
     /// Files not yet reached, by their first positions.
     later: VecDeque<Source>,
@@ -178,11 +178,11 @@ pub(in crate::disk) struct Trail {
     last: u64,
 }
 
-impl Trail {
+impl FrameStream {
     /// Creates a walk over the commits after `last`.
     pub(in crate::disk) fn new(files: Arc<dyn Files>, mut sources: Vec<Source>, last: u64) -> Self {
         sources.sort_by_key(|source| source.first);
-        Trail { files, later: sources.into(), open: Vec::new(), last }
+        FrameStream { files, later: sources.into(), open: Vec::new(), last }
     }
 
     /// Returns the position reached.
@@ -289,10 +289,10 @@ impl Part {
 
     /// Reads the whole part. Fails at the first damage.
     pub(super) fn check(&self, files: &Arc<dyn Files>) -> Result<()> {
-        let mut trail = Trail::new(Arc::clone(files), vec![self.source()], self.from);
+        let mut frame_stream = FrameStream::new(Arc::clone(files), vec![self.source()], self.from);
         let mut frames = 0;
         loop {
-            match trail.next()? {
+            match frame_stream.next()? {
                 Next::Frame(_) => frames += 1,
                 Next::End if frames == self.frames => return Ok(()),
                 Next::End | Next::Gap(_) => {

@@ -1,4 +1,4 @@
-//! Pending changes (`base/pending.rs`).
+//! Pending changes (`base/delta.rs`).
 
 use std::ops::Bound;
 
@@ -7,7 +7,7 @@ use super::*;
 /// Returns the number of entries in a table's entry pages, and of its pending changes.
 fn tiers(base: &Base, table: u64) -> (u64, u64) {
     let stored = base.current.place(table).unwrap();
-    stored.map_or((0, 0), |stored| (stored.entries.entries, stored.pending.map_or(0, |tree| tree.entries)))
+    stored.map_or((0, 0), |stored| (stored.entries.entries, stored.delta.map_or(0, |tree| tree.entries)))
 }
 
 /// A few changes all over a table stay pending, and leaves with many changes are written. Each change is written a few
@@ -149,7 +149,7 @@ fn a_damaged_page_of_changes_is_told() {
     apply_in_parts(&mut base, 1, &few, &model);
     let mut pages = Vec::new();
     let table = base.current.table(1).unwrap().unwrap();
-    table.pending.as_ref().unwrap().walk(&mut |place, page| {
+    table.delta.as_ref().unwrap().walk(&mut |place, page| {
         pages.push((place, page.unwrap()));
         true
     });

@@ -62,7 +62,7 @@ pub(crate) struct Shown {
 
 /// A plan chosen by trial.
 #[derive(Clone, Debug)]
-pub(crate) struct KeptPlan {
+pub(crate) struct CachedPlan {
     pub(crate) trial: Trial,
     pub(crate) shown: Shown,
     /// True if queries use the plan.
@@ -75,8 +75,8 @@ pub(crate) struct KeptPlan {
 
 /// The plan cache of a collection.
 #[derive(Default)]
-pub struct KeptPlans {
-    plans: Mutex<HashMap<Vec<u8>, Arc<KeptPlan>>>,
+pub struct PlanCache {
+    plans: Mutex<HashMap<Vec<u8>, Arc<CachedPlan>>>,
 }
 
 /// Returns a hash of a set of indexes. Trials among other indexes are invalid.
@@ -87,7 +87,7 @@ pub(crate) fn fingerprint(indexes: &[Arc<Index>]) -> u64 {
     })
 }
 
-impl KeptPlan {
+impl CachedPlan {
     /// Returns the document for `$planCacheStats`.
     pub(crate) fn to_document(&self, host: &str) -> DocumentBuf {
         let Shown { filter, sort, projection, collation, hashes: (shape, key), filtered, stages } =
@@ -113,7 +113,7 @@ impl KeptPlan {
         out.end().append(c"indexFilterSet", *filtered);
         let documents =
             [filter, sort, projection].into_iter().chain(stages).map(|shown| shown.view().bytes().len());
-        let size = documents.sum::<usize>() + self.trial.shape.len() + size_of::<KeptPlan>();
+        let size = documents.sum::<usize>() + self.trial.shape.len() + size_of::<CachedPlan>();
         out.append(c"estimatedSizeBytes", size as i64).append(c"host", host);
         out.finish()
     }
@@ -124,9 +124,9 @@ impl KeptPlan {
     }
 }
 
-impl KeptPlans {
+impl PlanCache {
     /// Returns the active plan of a shape.
-    pub(crate) fn active(&self, shape: &[u8], indexes: u64) -> Option<Arc<KeptPlan>> {
+    pub(crate) fn active(&self, shape: &[u8], indexes: u64) -> Option<Arc<CachedPlan>> {
         let plans = self.plans.lock();
         plans.get(shape).filter(|kept| kept.active && kept.trial.indexes == indexes).cloned()
     }
@@ -141,7 +141,7 @@ impl KeptPlans {
                 let oldest = oldest.map(|(shape, _)| shape.clone());
                 oldest.map(|shape| plans.remove(&shape));
             }
-            let kept = KeptPlan {
+            let kept = CachedPlan {
                 trial: trial.clone(),
                 shown: show(),
                 active: false,
@@ -158,8 +158,13 @@ impl KeptPlans {
             true => {}
             false if trial.works <= kept.works => {
                 let (shown, since_millis) = (show(), now_millis);
-                *kept =
-                    KeptPlan { trial: trial.clone(), shown, active: true, works: trial.works, since_millis };
+                *kept = CachedPlan {
+                    trial: trial.clone(),
+                    shown,
+                    active: true,
+                    works: trial.works,
+                    since_millis,
+                };
             }
             false => kept.works = kept.works.saturating_mul(2).max(kept.works + 1),
         }
@@ -175,7 +180,7 @@ impl KeptPlans {
     }
 
     /// Returns all plans, oldest first.
-    pub(crate) fn all(&self) -> Vec<Arc<KeptPlan>> {
+    pub(crate) fn all(&self) -> Vec<Arc<CachedPlan>> {
         let mut all: Vec<_> = self.plans.lock().values().cloned().collect();
         all.sort_by(|a, b| (a.since_millis, &a.trial.shape).cmp(&(b.since_millis, &b.trial.shape)));
         all
@@ -252,13 +257,13 @@ mod tests {
         Trial { shape: b"s".to_vec(), indexes: 1, winner, keys: vec![works - 1], works, again }
     }
 
-    fn state(plans: &KeptPlans) -> Vec<(bool, u64)> {
+    fn state(plans: &PlanCache) -> Vec<(bool, u64)> {
         plans.all().iter().map(|kept| (kept.active, kept.works)).collect()
     }
 
     #[test]
     fn a_plan_counts_from_its_second_good_trial_on() {
-        let plans = KeptPlans::default();
+        let plans = PlanCache::default();
         let note = |works, again| plans.note(&trial(works, again), 0, Shown::default);
         note(4, false);
         assert_eq!(state(&plans), [(false, 4)]);
@@ -279,7 +284,7 @@ mod tests {
 
     #[test]
     fn there_are_so_many_at_most() {
-        let plans = KeptPlans::default();
+        let plans = PlanCache::default();
         for number in 0..SHAPES_MAX as u64 + 10 {
             let trial = Trial { shape: number.to_be_bytes().to_vec(), ..trial(1, false) };
             plans.note(&trial, number as i64, Shown::default);

@@ -1,11 +1,11 @@
-//! The lives (incarnations) of a server. A life ends when committed changes may have been lost.
+//! The incarnations of a server. An incarnation ends when committed changes may have been lost.
 //!
 //! Commits precede the flush of the write-ahead log. A crash loses the last of them, and so does the promotion of a
-//! standby that had not received them. A wait for durability must therefore ask the same life that made the commit. In
-//! a later life all present data is durable, but the commit may be missing.
+//! standby that had not received them. A wait for durability must therefore ask the same incarnation that made the
+//! commit. In a later incarnation all present data is durable, but the commit may be missing.
 //!
-//! The number of a life is in an unlogged table. PostgreSQL empties the table at recovery from a crash and at the
-//! promotion of a standby, and keeps it through an orderly restart.
+//! The number of an incarnation is in an unlogged table. PostgreSQL empties the table at recovery from a crash and at
+//! the promotion of a standby, and keeps it through an orderly restart.
 
 use crate::failure::{Answer, Failure};
 use crate::stream::Socket;
@@ -14,27 +14,27 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 use storage::Position;
 
-/// The lives that a front has seen, numbered from one.
+/// The incarnations that a front has seen, numbered from one.
 #[derive(Default)]
-pub(crate) struct Lives {
-    /// Number of the latest life, readable without the lock.
+pub(crate) struct Incarnations {
+    /// Number of the latest incarnation, readable without the lock.
     current: AtomicU64,
     inner: Mutex<Inner>,
 }
 
-/// The lives seen so far, with their connections.
+/// The incarnations seen so far, with their connections.
 #[derive(Default)]
 struct Inner {
-    /// The server's ids of the lives, in order.
+    /// The server's ids of the incarnations, in order.
     ids: Vec<i64>,
     /// The latest timeline. Each promotion begins a timeline.
     timeline: i64,
-    /// The connections of each life.
+    /// The connections of each incarnation.
     sockets: Vec<(u64, Weak<Socket>)>,
 }
 
-impl Lives {
-    /// Returns the latest life.
+impl Incarnations {
+    /// Returns the latest incarnation.
     pub(crate) fn current(&self) -> u64 {
         self.current.load(Ordering::Acquire)
     }
@@ -50,10 +50,10 @@ impl Lives {
         Ok(())
     }
 
-    /// Records the life of a new connection and returns its number. The first connection of a new life closes all
-    /// connections of earlier lives.
+    /// Records the incarnation of a new connection and returns its number. The first connection of a new incarnation
+    /// closes all connections of earlier incarnations.
     ///
-    /// Errors: `Lost` if a later life has been seen.
+    /// Errors: `Lost` if a later incarnation has been seen.
     pub(crate) fn enter(&self, id: i64, socket: &Arc<Socket>) -> Answer<u64> {
         let mut inner = self.inner.lock();
         let number = match inner.ids.iter().position(|known| *known == id) {
@@ -86,22 +86,22 @@ fn end_all(inner: &mut Inner) {
     sockets.iter().filter_map(|(_, socket)| socket.upgrade()).for_each(|socket| socket.end());
 }
 
-/// Returns the error of a wait for a commit that a later life may lack.
+/// Returns the error of a wait for a commit that a later incarnation may lack.
 pub(crate) fn replaced() -> Failure {
     Failure::Lost("the server has crashed or been replaced by another since".to_string())
 }
 
-/// Bit of a position at which the life of the commit begins.
-const LIFE: u32 = 40;
+/// Bit of a position at which the incarnation of the commit begins.
+const INCARNATION_SHIFT: u32 = 40;
 
 /// Returns the position of the commit of this number.
-pub(crate) fn position(life: u64, number: u64) -> Position {
-    Position(life << LIFE | number & ((1 << LIFE) - 1))
+pub(crate) fn position(incarnation: u64, number: u64) -> Position {
+    Position(incarnation << INCARNATION_SHIFT | number & ((1 << INCARNATION_SHIFT) - 1))
 }
 
-/// Returns the life of a position.
-pub(crate) fn life_of(position: Position) -> u64 {
-    position.0 >> LIFE
+/// Returns the incarnation of a position.
+pub(crate) fn incarnation_of(position: Position) -> u64 {
+    position.0 >> INCARNATION_SHIFT
 }
 
 #[cfg(test)]
@@ -113,13 +113,16 @@ mod tests {
     fn a_later_life_ends_the_connections_of_earlier_ones() {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let socket = || Arc::new(Socket::Tcp(TcpStream::connect(listener.local_addr().unwrap()).unwrap()));
-        let (lives, first, second) = (Lives::default(), socket(), socket());
-        assert_eq!((lives.enter(77, &first).unwrap(), lives.enter(77, &first).unwrap()), (1, 1));
-        assert_eq!((lives.enter(88, &second).unwrap(), lives.current()), (2, 2));
+        let (incarnations, first, second) = (Incarnations::default(), socket(), socket());
+        assert_eq!(
+            (incarnations.enter(77, &first).unwrap(), incarnations.enter(77, &first).unwrap()),
+            (1, 1)
+        );
+        assert_eq!((incarnations.enter(88, &second).unwrap(), incarnations.current()), (2, 2));
         let mut byte = [0];
         assert_eq!(std::io::Read::read(&mut &*first, &mut byte).unwrap(), 0);
-        assert!(lives.enter(77, &first).is_err(), "an earlier life isn't gone back to");
-        lives.admit(3).unwrap();
-        assert!(lives.admit(2).is_err() && lives.admit(3).is_ok());
+        assert!(incarnations.enter(77, &first).is_err(), "an earlier incarnation isn't gone back to");
+        incarnations.admit(3).unwrap();
+        assert!(incarnations.admit(2).is_err() && incarnations.admit(3).is_ok());
     }
 }

@@ -28,8 +28,8 @@ const GARBAGE_BYTES_MIN: u64 = 4 << 20;
 const REWRITE_BYTES_MIN: u64 = 8 << 20;
 
 /// Orders to the checkpointer and its results.
-pub(super) struct Desk {
-    orders: Mutex<Orders>,
+pub(super) struct CheckpointQueue {
+    orders: Mutex<QueueState>,
     /// Maximum time between checkpoints; `None` disables this reason.
     longest: Mutex<Option<Duration>>,
     /// Notified after an order.
@@ -40,7 +40,7 @@ pub(super) struct Desk {
 
 /// Orders and results, under the lock.
 #[derive(Default)]
-struct Orders {
+struct QueueState {
     /// Numbers of checkpoints ordered and begun.
     wanted: u64,
     /// Number of the last order that has begun.
@@ -53,9 +53,9 @@ struct Orders {
     error: Option<Error>,
 }
 
-impl Default for Desk {
+impl Default for CheckpointQueue {
     fn default() -> Self {
-        Desk {
+        CheckpointQueue {
             orders: Mutex::default(),
             longest: Mutex::new(Some(LONGEST)),
             ordered: Condvar::new(),
@@ -64,7 +64,7 @@ impl Default for Desk {
     }
 }
 
-impl Desk {
+impl CheckpointQueue {
     /// Sets the maximum time between checkpoints. The thread checks it twice a second.
     pub(super) fn set_longest(&self, longest: Option<Duration>) {
         *self.longest.lock() = longest;
@@ -128,7 +128,7 @@ impl Desk {
 }
 
 /// State of the thread.
-pub(super) struct Keeper {
+pub(super) struct Checkpointer {
     core: Arc<Core>,
     /// Number of the next new table.
     next_table: u64,
@@ -154,10 +154,10 @@ struct Begun {
     order: u64,
 }
 
-impl Keeper {
+impl Checkpointer {
     pub(super) fn new(core: Arc<Core>, next_table: u64, archive: Option<Arc<Archive>>) -> Self {
         let attempted = Instant::now();
-        Keeper { core, next_table, begun: None, attempted, completed: 0, rewritten: 0, archive }
+        Checkpointer { core, next_table, begun: None, attempted, completed: 0, rewritten: 0, archive }
     }
 
     /// Runs until the engine closes, then makes a last checkpoint if necessary.
@@ -168,7 +168,7 @@ impl Keeper {
             if result.is_ok() {
                 self.take_back();
             }
-            let mut orders = self.core.desk.orders.lock();
+            let mut orders = self.core.checkpoint_queue.orders.lock();
             // After the cleanup, since a caller that waited may copy the files now.
             orders.completed = orders.completed.max(self.completed);
             if let Err(error) = &result {
@@ -177,13 +177,13 @@ impl Keeper {
                 }
                 orders.error = Some(error.clone());
                 orders.wanted = orders.wanted.max(orders.begun + 1);
-                self.core.desk.done.notify_all();
+                self.core.checkpoint_queue.done.notify_all();
                 if !orders.closing {
-                    self.core.desk.ordered.wait_for(&mut orders, RETRY);
+                    self.core.checkpoint_queue.ordered.wait_for(&mut orders, RETRY);
                 }
             } else {
                 orders.error = None;
-                self.core.desk.done.notify_all();
+                self.core.checkpoint_queue.done.notify_all();
             }
         }
         if (self.begun.is_some() || self.core.has_changes())
@@ -195,7 +195,7 @@ impl Keeper {
 
     /// Returns the next order; `None` when closing.
     fn next_order(&self) -> Option<u64> {
-        let mut orders = self.core.desk.orders.lock();
+        let mut orders = self.core.checkpoint_queue.orders.lock();
         loop {
             if orders.closing {
                 return None;
@@ -204,7 +204,7 @@ impl Keeper {
                 orders.begun = orders.wanted;
                 return Some(orders.begun);
             }
-            self.core.desk.ordered.wait_for(&mut orders, LOOK);
+            self.core.checkpoint_queue.ordered.wait_for(&mut orders, LOOK);
         }
     }
 
@@ -224,7 +224,7 @@ impl Keeper {
         if file < REWRITE_BYTES_MIN + 3 * base.live_bytes() {
             return;
         }
-        let rewritten = base.rewrite(&|| !core.desk.is_closing());
+        let rewritten = base.rewrite(&|| !core.checkpoint_queue.is_closing());
         if rewritten.is_ok() {
             core.look_through(base.view());
         }
@@ -243,7 +243,7 @@ impl Keeper {
         let core = &self.core;
         core.journal.is_broken()
             || is_much(core.latest().garbage_bytes, core.file_bytes())
-            || core.desk.is_long(self.attempted.elapsed()) && core.has_changes()
+            || core.checkpoint_queue.is_long(self.attempted.elapsed()) && core.has_changes()
     }
 
     /// Resumes the checkpoint of a failed attempt, then begins another if the order is later.

@@ -22,13 +22,13 @@ use storage::{Ident, mutant};
 const QUEUES: usize = 64;
 
 /// Number of lost races before a statement takes a turn.
-pub(crate) const LOSSES: usize = 2;
+pub(crate) const RESTARTS_BEFORE_QUEUE: usize = 2;
 
 /// Interval between interrupt checks of a wait.
 const ASK: Duration = Duration::from_millis(10);
 
 /// The queues of all records.
-pub(crate) struct Turns {
+pub(crate) struct WriteQueues {
     queues: [Queue; QUEUES],
     tickets: AtomicU64,
 }
@@ -42,18 +42,18 @@ struct Queue {
 }
 
 /// The place at the head of a queue. Dropping it ends the turn.
-pub(crate) struct Turn<'a> {
+pub(crate) struct QueueGuard<'a> {
     queue: &'a Queue,
     ticket: u64,
 }
 
-impl Default for Turns {
-    fn default() -> Turns {
-        Turns { queues: std::array::from_fn(|_| Queue::default()), tickets: AtomicU64::new(0) }
+impl Default for WriteQueues {
+    fn default() -> WriteQueues {
+        WriteQueues { queues: std::array::from_fn(|_| Queue::default()), tickets: AtomicU64::new(0) }
     }
 }
 
-impl Turns {
+impl WriteQueues {
     fn queue(&self, ident: Ident, record: RecordId) -> &Queue {
         let mixed = (ident.0 ^ record.0.rotate_left(32)).wrapping_mul(0x9E37_79B9_7F4A_7C15);
         // The shift leaves a number below the length.
@@ -69,9 +69,9 @@ impl Turns {
         record: RecordId,
         losses: usize,
         (interrupt, hook): (&dyn Interrupt, BlockingHook),
-    ) -> Result<Option<Turn<'_>>> {
+    ) -> Result<Option<QueueGuard<'_>>> {
         let contended = self.queue(ident, record).length.load(Ordering::Acquire) > 0;
-        if losses < LOSSES && !contended {
+        if losses < RESTARTS_BEFORE_QUEUE && !contended {
             return Ok(None);
         }
         self.take(ident, record, (interrupt, hook)).map(Some)
@@ -85,10 +85,10 @@ impl Turns {
         ident: Ident,
         record: RecordId,
         (interrupt, hook): (&dyn Interrupt, BlockingHook),
-    ) -> Result<Turn<'_>> {
+    ) -> Result<QueueGuard<'_>> {
         let queue = self.queue(ident, record);
         let ticket = self.tickets.fetch_add(1, Ordering::Relaxed);
-        let turn = Turn { queue, ticket };
+        let turn = QueueGuard { queue, ticket };
         let first = {
             let mut tickets = queue.tickets.lock();
             match mutant!("the last to come has the turn") {
@@ -99,19 +99,19 @@ impl Turns {
             tickets.len() == 1
         };
         if !first {
-            wait_through(hook, interrupt, |go_on| turn.wait(go_on))?;
+            wait_through(hook, interrupt, |should_continue| turn.wait(should_continue))?;
         }
         Ok(turn)
     }
 }
 
-impl Turn<'_> {
-    fn wait(&self, go_on: &mut dyn FnMut() -> bool) {
+impl QueueGuard<'_> {
+    fn wait(&self, should_continue: &mut dyn FnMut() -> bool) {
         let mut tickets = self.queue.tickets.lock();
         while tickets.front() != Some(&self.ticket) {
             self.queue.moved.wait_for(&mut tickets, ASK);
             let mut going = true;
-            MutexGuard::unlocked(&mut tickets, || going = go_on());
+            MutexGuard::unlocked(&mut tickets, || going = should_continue());
             if !going {
                 return;
             }
@@ -119,7 +119,7 @@ impl Turn<'_> {
     }
 }
 
-impl Drop for Turn<'_> {
+impl Drop for QueueGuard<'_> {
     fn drop(&mut self) {
         let mut tickets = self.queue.tickets.lock();
         tickets.retain(|ticket| *ticket != self.ticket);
@@ -138,20 +138,20 @@ mod tests {
 
     #[test]
     fn turns_are_taken_one_at_a_time_and_in_order() {
-        let turns = Turns::default();
+        let write_queues = WriteQueues::default();
         let waits = || (&Uninterrupted as &dyn Interrupt, (|work| work()) as BlockingHook);
         let (ident, record) = (Ident(3), RecordId(4));
-        assert!(turns.take_if_contended(ident, record, 0, waits()).unwrap().is_none());
-        let held = turns.take(ident, record, waits()).unwrap();
+        assert!(write_queues.take_if_contended(ident, record, 0, waits()).unwrap().is_none());
+        let held = write_queues.take(ident, record, waits()).unwrap();
         let order = Mutex::new(Vec::new());
         std::thread::scope(|scope| {
             for number in 0..3 {
-                let (turns, order) = (&turns, &order);
+                let (write_queues, order) = (&write_queues, &order);
                 scope.spawn(move || {
-                    let _turn = turns.take_if_contended(ident, record, 0, waits()).unwrap().unwrap();
+                    let _turn = write_queues.take_if_contended(ident, record, 0, waits()).unwrap().unwrap();
                     order.lock().push(number);
                 });
-                while turns.queue(ident, record).length.load(Ordering::Acquire) != number + 2 {
+                while write_queues.queue(ident, record).length.load(Ordering::Acquire) != number + 2 {
                     std::thread::yield_now();
                 }
             }
@@ -159,6 +159,6 @@ mod tests {
             drop(held);
         });
         assert_eq!(*order.lock(), [0, 1, 2]);
-        assert_eq!(turns.queue(ident, record).length.load(Ordering::Acquire), 0);
+        assert_eq!(write_queues.queue(ident, record).length.load(Ordering::Acquire), 0);
     }
 }

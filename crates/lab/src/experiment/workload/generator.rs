@@ -4,7 +4,7 @@
 //! of a document can therefore be generated again. An operation uses this to know the field values of the document that
 //! it looks for.
 
-use crate::load::keys::{Dice, UpTo, Zipf, scatter};
+use crate::load::keys::{Rng, UpTo, Zipf, scatter};
 use indexmap::IndexMap;
 use mongodb::bson::oid::ObjectId;
 use mongodb::bson::spec::BinarySubtype;
@@ -18,12 +18,12 @@ use toml::value::{Table, Value};
 /// A generator of a value. Types derived here are read by their `gen` name.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(remote = "Self", rename_all = "lowercase", deny_unknown_fields)]
-pub(super) enum Maker {
+pub(super) enum Generator {
     /// A constant.
     #[serde(skip)]
     Constant(Bson),
     #[serde(skip)]
-    Nested(Vec<(String, Maker)>),
+    Nested(Vec<(String, Generator)>),
     /// start + step × number. Restarts at 0 after `modulo` numbers.
     Sequence {
         #[serde(default)]
@@ -48,7 +48,7 @@ pub(super) enum Maker {
     Words(Length),
     /// One of several, by weight.
     Choice {
-        of: Vec<Maker>,
+        of: Vec<Generator>,
         #[serde(default)]
         weights: Vec<UpTo<1_000_000>>,
     },
@@ -62,7 +62,7 @@ pub(super) enum Maker {
     ObjectId {},
     Binary(Length),
     Array {
-        of: Box<Maker>,
+        of: Box<Generator>,
         length: Option<u64>,
         min: Option<u64>,
         max: Option<u64>,
@@ -87,11 +87,11 @@ pub(super) enum Maker {
     },
     /// A document with generated field names.
     Object {
-        of: Vec<(Maker, Maker)>,
+        of: Vec<(Generator, Generator)>,
     },
     /// The concatenation of values as a string. Values of arrays are separated by spaces.
     Text {
-        of: Vec<Maker>,
+        of: Vec<Generator>,
     },
     /// Name of the lab's database.
     Database {},
@@ -128,14 +128,14 @@ impl TryFrom<String> for Date {
 
 /// A document without generators.
 #[derive(Clone, Debug, Deserialize)]
-#[serde(try_from = "Maker")]
+#[serde(try_from = "Generator")]
 pub(super) struct Constant(pub(super) Document);
 
-impl TryFrom<Maker> for Constant {
+impl TryFrom<Generator> for Constant {
     type Error = &'static str;
 
-    fn try_from(maker: Maker) -> Result<Constant, &'static str> {
-        match maker.constant() {
+    fn try_from(generator: Generator) -> Result<Constant, &'static str> {
+        match generator.constant() {
             Some(Bson::Document(document)) => Ok(Constant(document)),
             Some(_) => Err("a table is wanted"),
             None => Err("generators are not possible here"),
@@ -144,8 +144,8 @@ impl TryFrom<Maker> for Constant {
 }
 
 /// The inputs of a value.
-pub(super) struct Scene<'a> {
-    pub(super) dice: Dice,
+pub(super) struct ValueContext<'a> {
+    pub(super) rng: Rng,
     /// Number of the document or operation.
     pub(super) number: u64,
     /// The operation's document, or the document under construction.
@@ -157,23 +157,23 @@ pub(super) struct Scene<'a> {
 
 /// Fields of documents, each with its own stream of random numbers.
 #[derive(Clone, Debug, Default, Deserialize)]
-#[serde(try_from = "IndexMap<String, Maker>")]
+#[serde(try_from = "IndexMap<String, Generator>")]
 pub(super) struct Template {
     pub(super) seed: u64,
-    fields: Vec<(String, Maker)>,
+    fields: Vec<(String, Generator)>,
 }
 
 /// A table with `gen` is a generator; any other value is a constant.
-impl<'de> Deserialize<'de> for Maker {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Maker, D::Error> {
-        Maker::of(Value::deserialize(deserializer)?).map_err(D::Error::custom)
+impl<'de> Deserialize<'de> for Generator {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Generator, D::Error> {
+        Generator::of(Value::deserialize(deserializer)?).map_err(D::Error::custom)
     }
 }
 
-impl Maker {
+impl Generator {
     /// Converts a TOML value into a maker.
-    fn of(value: Value) -> Result<Maker, String> {
-        Ok(Maker::Constant(match value {
+    fn of(value: Value) -> Result<Generator, String> {
+        Ok(Generator::Constant(match value {
             Value::String(text) => text.into(),
             Value::Integer(number) => small(number),
             Value::Float(number) if number.is_finite() => number.into(),
@@ -183,42 +183,42 @@ impl Maker {
                 Bson::DateTime(DateTime::from_millis(Date::try_from(date.to_string())?.0))
             }
             Value::Array(values) => {
-                return Ok(array_of(values.into_iter().map(Maker::of).collect::<Result<_, _>>()?));
+                return Ok(array_of(values.into_iter().map(Generator::of).collect::<Result<_, _>>()?));
             }
             Value::Table(mut table) => match table.remove("gen") {
-                Some(kind) => return Maker::generator(kind, table),
+                Some(kind) => return Generator::from_table(kind, table),
                 None => {
-                    let fields = table.into_iter().map(|(name, value)| Ok((name, Maker::of(value)?)));
-                    return Ok(Maker::Nested(fields.collect::<Result<_, String>>()?));
+                    let fields = table.into_iter().map(|(name, value)| Ok((name, Generator::of(value)?)));
+                    return Ok(Generator::Nested(fields.collect::<Result<_, String>>()?));
                 }
             },
         }))
     }
 
     /// Converts a table with `gen` into a generator.
-    fn generator(kind: Value, mut table: Table) -> Result<Maker, String> {
-        let prefix = table.remove("prefix").map(Maker::of).transpose()?;
+    fn from_table(kind: Value, mut table: Table) -> Result<Generator, String> {
+        let prefix = table.remove("prefix").map(Generator::of).transpose()?;
         let kind = kind.as_str().ok_or("'gen' is a string")?.to_string();
         let named = Value::Table(Table::from_iter([(kind, Value::Table(table))]));
-        let maker = Maker::deserialize(named).map_err(|error| error.message().to_string())?;
-        maker.check()?;
+        let generator = Generator::deserialize(named).map_err(|error| error.message().to_string())?;
+        generator.check()?;
         Ok(match prefix {
-            Some(prefix) => Maker::Text { of: vec![prefix, maker] },
-            None => maker,
+            Some(prefix) => Generator::Text { of: vec![prefix, generator] },
+            None => generator,
         })
     }
 
     /// Refuses limits in the wrong order or too large.
     fn check(&self) -> Result<(), String> {
         let in_order = match self {
-            Maker::Int { min, max } => min <= max,
-            Maker::Float { min, max } => min <= max,
-            Maker::Date { from, to } => from <= to,
-            Maker::Words(length) | Maker::Binary(length) => {
+            Generator::Int { min, max } => min <= max,
+            Generator::Float { min, max } => min <= max,
+            Generator::Date { from, to } => from <= to,
+            Generator::Words(length) | Generator::Binary(length) => {
                 within("bytes", (length.bytes, length.min, length.max), BYTES_MAX)?
             }
-            Maker::Array { length, min, max, .. } => within("length", (*length, *min, *max), LENGTH_MAX)?,
-            Maker::Choice { of, weights } if of.is_empty() || ![0, of.len()].contains(&weights.len()) => {
+            Generator::Array { length, min, max, .. } => within("length", (*length, *min, *max), LENGTH_MAX)?,
+            Generator::Choice { of, weights } if of.is_empty() || ![0, of.len()].contains(&weights.len()) => {
                 return Err("needs one value at least, and as many weights as values".to_string());
             }
             _ => true,
@@ -229,12 +229,14 @@ impl Maker {
     /// Returns the value if it contains no generator.
     fn constant(self) -> Option<Bson> {
         match self {
-            Maker::Constant(value) => Some(value),
-            Maker::Nested(fields) if is_array(&fields) => {
-                fields.into_iter().map(|(_, maker)| maker.constant()).collect::<Option<_>>().map(Bson::Array)
-            }
-            Maker::Nested(fields) => {
-                let fields = fields.into_iter().map(|(name, maker)| Some((name, maker.constant()?)));
+            Generator::Constant(value) => Some(value),
+            Generator::Nested(fields) if is_array(&fields) => fields
+                .into_iter()
+                .map(|(_, generator)| generator.constant())
+                .collect::<Option<_>>()
+                .map(Bson::Array),
+            Generator::Nested(fields) => {
+                let fields = fields.into_iter().map(|(name, generator)| Some((name, generator.constant()?)));
                 Some(Bson::Document(fields.collect::<Option<_>>()?))
             }
             _ => None,
@@ -244,71 +246,73 @@ impl Maker {
     /// Returns the fields of the operation's document that the maker needs.
     pub(super) fn keys(&self) -> Vec<&str> {
         match self {
-            Maker::Key { field } => vec![field.as_deref().unwrap_or(ID)],
-            Maker::Array { of, .. } => of.keys(),
-            Maker::Object { of } => {
+            Generator::Key { field } => vec![field.as_deref().unwrap_or(ID)],
+            Generator::Array { of, .. } => of.keys(),
+            Generator::Object { of } => {
                 of.iter().flat_map(|(name, value)| [name.keys(), value.keys()].concat()).collect()
             }
-            Maker::Text { of } | Maker::Choice { of, .. } => of.iter().flat_map(Maker::keys).collect(),
-            Maker::Nested(fields) => fields.iter().flat_map(|(_, each)| each.keys()).collect(),
+            Generator::Text { of } | Generator::Choice { of, .. } => {
+                of.iter().flat_map(Generator::keys).collect()
+            }
+            Generator::Nested(fields) => fields.iter().flat_map(|(_, each)| each.keys()).collect(),
             _ => Vec::new(),
         }
     }
 
     /// Generates the value.
-    pub(super) fn make(&self, scene: &mut Scene) -> Bson {
-        let dice = &mut scene.dice;
+    pub(super) fn make(&self, scene: &mut ValueContext) -> Bson {
+        let rng = &mut scene.rng;
         match self {
-            Maker::Constant(value) => value.clone(),
-            Maker::Sequence { start, step, modulo } => {
+            Generator::Constant(value) => value.clone(),
+            Generator::Sequence { start, step, modulo } => {
                 let number = start.wrapping_add(step.unwrap_or(1).wrapping_mul(scene.number as i64));
                 let modulo =
                     modulo.map_or(i64::MAX, |modulo| i64::try_from(modulo.get()).unwrap_or(i64::MAX));
                 Bson::Int64(number.wrapping_rem(modulo))
             }
-            Maker::Clock { from, seconds } => {
+            Generator::Clock { from, seconds } => {
                 // The numbers of a warm-up are large, so only their low bits are used.
                 let (number, step) = ((scene.number & 0xFFFF_FFFF) as i64, (seconds * 1000.0) as i64);
                 Bson::DateTime(DateTime::from_millis(from.0.saturating_add(step.saturating_mul(number))))
             }
-            Maker::Int { min, max } => Bson::Int64(min.wrapping_add(dice.below(span(*min, *max)) as i64)),
-            Maker::Float { min, max } => Bson::Double(min + (max - min) * dice.share()),
-            Maker::Zipf { below, theta } => {
-                Bson::Int64(scatter(theta.rank(dice, below.get()), below.get()) as i64)
+            Generator::Int { min, max } => Bson::Int64(min.wrapping_add(rng.below(span(*min, *max)) as i64)),
+            Generator::Float { min, max } => Bson::Double(min + (max - min) * rng.share()),
+            Generator::Zipf { below, theta } => {
+                Bson::Int64(scatter(theta.rank(rng, below.get()), below.get()) as i64)
             }
-            Maker::Words(Length { bytes, min, max }) => {
-                let length = between((*bytes, *min, *max), dice);
-                Bson::String(dice.words(length as usize))
+            Generator::Words(Length { bytes, min, max }) => {
+                let length = between((*bytes, *min, *max), rng);
+                Bson::String(rng.words(length as usize))
             }
-            Maker::Choice { of, weights } => {
+            Generator::Choice { of, weights } => {
                 let weight = |at: usize| weights.get(at).map_or(1.0, |weight| weight.0);
-                let chosen = drawn((0..of.len()).map(weight), dice);
-                of.get(chosen).map_or(Bson::Null, |maker| maker.make(scene))
+                let chosen = drawn((0..of.len()).map(weight), rng);
+                of.get(chosen).map_or(Bson::Null, |generator| generator.make(scene))
             }
-            Maker::Bool { share } => Bson::Boolean(dice.share() < share.map_or(0.5, |share| share.0)),
-            Maker::Date { from, to } => {
-                Bson::DateTime(DateTime::from_millis(from.0 + dice.below(span(from.0, to.0)) as i64))
+            Generator::Bool { share } => Bson::Boolean(rng.share() < share.map_or(0.5, |share| share.0)),
+            Generator::Date { from, to } => {
+                Bson::DateTime(DateTime::from_millis(from.0 + rng.below(span(from.0, to.0)) as i64))
             }
-            Maker::ObjectId {} => Bson::ObjectId(object_id(scene)),
-            Maker::Binary(Length { bytes, min, max }) => {
-                let length = between((*bytes, *min, *max), dice);
-                Bson::Binary(Binary { subtype: BinarySubtype::Generic, bytes: binary(dice, length) })
+            Generator::ObjectId {} => Bson::ObjectId(object_id(scene)),
+            Generator::Binary(Length { bytes, min, max }) => {
+                let length = between((*bytes, *min, *max), rng);
+                Bson::Binary(Binary { subtype: BinarySubtype::Generic, bytes: binary(rng, length) })
             }
-            Maker::Array { of, length, min, max } => {
-                let length = between((*length, *min, *max), dice);
+            Generator::Array { of, length, min, max } => {
+                let length = between((*length, *min, *max), rng);
                 Bson::Array((0..length).map(|_| of.make(scene)).collect())
             }
-            Maker::Nested(fields) if is_array(fields) => {
+            Generator::Nested(fields) if is_array(fields) => {
                 Bson::Array(fields.iter().map(|(_, each)| each.make(scene)).collect())
             }
-            Maker::Nested(fields) => {
+            Generator::Nested(fields) => {
                 Bson::Document(fields.iter().map(|(name, each)| (name.clone(), each.make(scene))).collect())
             }
-            Maker::Key { field } => {
+            Generator::Key { field } => {
                 let field = field.as_deref().unwrap_or(ID);
                 scene.key.and_then(|(template, number)| template.field(field, number)).unwrap_or(Bson::Null)
             }
-            Maker::Saved { name, field } => {
+            Generator::Saved { name, field } => {
                 let saved = scene.saved.get(name);
                 let value = match field {
                     Some(field) => saved.and_then(Bson::as_document).and_then(|document| document.get(field)),
@@ -317,15 +321,16 @@ impl Maker {
                 value.cloned().unwrap_or(Bson::Null)
             }
             // Letters derived from the number.
-            Maker::Word { below } => {
-                Bson::String(format!("w{}", Dice::of(1, dice.below(below.get())).letters(7)))
+            Generator::Word { below } => {
+                Bson::String(format!("w{}", Rng::of(1, rng.below(below.get())).letters(7)))
             }
-            Maker::Object { of } => {
-                let field = |(name, value): &(Maker, Maker)| (plain(&name.make(scene)), value.make(scene));
+            Generator::Object { of } => {
+                let field =
+                    |(name, value): &(Generator, Generator)| (plain(&name.make(scene)), value.make(scene));
                 Bson::Document(of.iter().map(field).collect())
             }
-            Maker::Text { of } => Bson::String(of.iter().map(|each| plain(&each.make(scene))).collect()),
-            Maker::Database {} => Bson::String(scene.database.to_string()),
+            Generator::Text { of } => Bson::String(of.iter().map(|each| plain(&each.make(scene))).collect()),
+            Generator::Database {} => Bson::String(scene.database.to_string()),
         }
     }
 }
@@ -349,14 +354,14 @@ fn within(name: &str, given: Limits, most: u64) -> Result<bool, String> {
 }
 
 /// Returns a random number within the limits.
-fn between(given: Limits, dice: &mut Dice) -> u64 {
+fn between(given: Limits, rng: &mut Rng) -> u64 {
     let (min, max) = limits(given).unwrap_or_default();
-    if min == max { min } else { min + dice.below(max - min + 1) }
+    if min == max { min } else { min + rng.below(max - min + 1) }
 }
 
 /// Returns an index drawn by these weights.
-pub(super) fn drawn(weights: impl Iterator<Item = f64> + Clone, dice: &mut Dice) -> usize {
-    let mut left = dice.share() * weights.clone().sum::<f64>();
+pub(super) fn drawn(weights: impl Iterator<Item = f64> + Clone, rng: &mut Rng) -> usize {
+    let mut left = rng.share() * weights.clone().sum::<f64>();
     let below = |weight: f64| {
         left -= weight;
         left < 0.0
@@ -374,17 +379,17 @@ fn small(number: i64) -> Bson {
 }
 
 /// An array of makers is stored as fields with empty names, which no table has.
-fn array_of(makers: Vec<Maker>) -> Maker {
+fn array_of(makers: Vec<Generator>) -> Generator {
     if makers.is_empty() {
-        return Maker::Constant(Bson::Array(Vec::new()));
+        return Generator::Constant(Bson::Array(Vec::new()));
     }
-    Maker::Nested(makers.into_iter().map(|maker| (ELEMENT.to_string(), maker)).collect())
+    Generator::Nested(makers.into_iter().map(|generator| (ELEMENT.to_string(), generator)).collect())
 }
 
 const ELEMENT: &str = "\0";
 
 /// Returns true for the fields of an array.
-fn is_array(fields: &[(String, Maker)]) -> bool {
+fn is_array(fields: &[(String, Generator)]) -> bool {
     fields.first().is_some_and(|(name, _)| name == ELEMENT)
 }
 
@@ -394,17 +399,17 @@ fn span(min: i64, max: i64) -> u64 {
 }
 
 /// Returns an ObjectId: four bytes of time that grow with the number, like a real one, and eight random bytes.
-fn object_id(scene: &mut Scene) -> ObjectId {
+fn object_id(scene: &mut ValueContext) -> ObjectId {
     const BEGIN: u64 = 1_704_067_200;
     let mut bytes = [0; 12];
     bytes[..4].copy_from_slice(&((BEGIN + scene.number / 100) as u32).to_be_bytes());
-    bytes[4..].copy_from_slice(&scene.dice.draw().to_be_bytes());
+    bytes[4..].copy_from_slice(&scene.rng.draw().to_be_bytes());
     ObjectId::from_bytes(bytes)
 }
 
 /// Returns random bytes.
-fn binary(dice: &mut Dice, bytes: u64) -> Vec<u8> {
-    let mut binary: Vec<u8> = (0..bytes.div_ceil(8)).flat_map(|_| dice.draw().to_le_bytes()).collect();
+fn binary(rng: &mut Rng, bytes: u64) -> Vec<u8> {
+    let mut binary: Vec<u8> = (0..bytes.div_ceil(8)).flat_map(|_| rng.draw().to_le_bytes()).collect();
     binary.truncate(bytes as usize);
     binary
 }
@@ -421,21 +426,25 @@ fn plain(value: &Bson) -> String {
 }
 
 /// Creates documents with these fields. Without `_id` they are numbered.
-impl TryFrom<IndexMap<String, Maker>> for Template {
+impl TryFrom<IndexMap<String, Generator>> for Template {
     type Error = String;
 
-    fn try_from(mut fields: IndexMap<String, Maker>) -> Result<Template, String> {
+    fn try_from(mut fields: IndexMap<String, Generator>) -> Result<Template, String> {
         if !fields.contains_key(ID) {
-            fields.shift_insert(0, ID.to_string(), Maker::Sequence { start: 0, step: None, modulo: None });
+            fields.shift_insert(
+                0,
+                ID.to_string(),
+                Generator::Sequence { start: 0, step: None, modulo: None },
+            );
         }
-        for (at, (name, maker)) in fields.iter().enumerate() {
+        for (at, (name, generator)) in fields.iter().enumerate() {
             let stands_before = |key: &&str| {
                 key.split('.')
                     .next()
                     .and_then(|first| fields.get_index_of(first))
                     .is_some_and(|place| place < at)
             };
-            if !maker.keys().iter().all(stands_before) {
+            if !generator.keys().iter().all(stands_before) {
                 return Err(format!("'{name}' takes a key from a field that doesn't stand before it"));
             }
         }
@@ -474,9 +483,9 @@ impl Template {
 
     /// Returns the value of the field at an index in the document of a number.
     fn make(&self, at: usize, number: u64) -> Bson {
-        let dice = Dice::of(self.seed.wrapping_add(at as u64 + 1), number);
+        let rng = Rng::of(self.seed.wrapping_add(at as u64 + 1), number);
         let key = Some((self, number));
-        let mut scene = Scene { dice, number, key, saved: BTreeMap::new(), database: "" };
-        self.fields.get(at).map_or(Bson::Null, |(_, maker)| maker.make(&mut scene))
+        let mut scene = ValueContext { rng, number, key, saved: BTreeMap::new(), database: "" };
+        self.fields.get(at).map_or(Bson::Null, |(_, generator)| generator.make(&mut scene))
     }
 }

@@ -10,25 +10,25 @@ use std::rc::Rc;
 /// Reason for the end of a wait: a number with a meaning for the caller.
 pub type Reason = i32;
 
-type Asked = Rc<dyn Fn() -> Option<Reason>>;
+type Check = Rc<dyn Fn() -> Option<Reason>>;
 
 thread_local! {
-    static CURRENT: RefCell<Option<Asked>> = const { RefCell::new(None) };
+    static CURRENT: RefCell<Option<Check>> = const { RefCell::new(None) };
 }
 
 /// Restores the previous check when the work ends.
-struct Before(Option<Asked>);
+struct RestoreOnDrop(Option<Check>);
 
-impl Drop for Before {
+impl Drop for RestoreOnDrop {
     fn drop(&mut self) {
         CURRENT.with(|current| *current.borrow_mut() = self.0.take());
     }
 }
 
-/// Runs work on this thread. Its waits end once `over` returns a reason.
-pub fn within<T>(over: impl Fn() -> Option<Reason> + 'static, work: impl FnOnce() -> T) -> T {
-    let before = CURRENT.with(|current| current.borrow_mut().replace(Rc::new(over)));
-    let _before = Before(before);
+/// Runs work on this thread. Its waits end once `reason` returns a reason.
+pub fn within<T>(reason: impl Fn() -> Option<Reason> + 'static, work: impl FnOnce() -> T) -> T {
+    let before = CURRENT.with(|current| current.borrow_mut().replace(Rc::new(reason)));
+    let _before = RestoreOnDrop(before);
     work()
 }
 
@@ -38,7 +38,7 @@ pub fn is_limited() -> bool {
 }
 
 /// Returns the reason to end this thread's wait, if any.
-pub fn over() -> Option<Reason> {
+pub fn reason() -> Option<Reason> {
     let asked = CURRENT.with(|current| current.borrow().clone());
     asked.and_then(|asked| asked())
 }
@@ -49,13 +49,13 @@ mod tests {
 
     #[test]
     fn it_is_the_innermost_that_is_asked() {
-        assert!(!is_limited() && over().is_none());
+        assert!(!is_limited() && reason().is_none());
         within(
             || Some(1),
             || {
-                assert_eq!(over(), Some(1));
-                within(|| None, || assert!(is_limited() && over().is_none()));
-                assert_eq!(over(), Some(1));
+                assert_eq!(reason(), Some(1));
+                within(|| None, || assert!(is_limited() && reason().is_none()));
+                assert_eq!(reason(), Some(1));
             },
         );
         assert!(!is_limited());

@@ -22,7 +22,7 @@ use std::sync::Arc;
 use super::cache::PageFile;
 use super::merge::{Source, TARGET, Writer, merge};
 use super::page::Place;
-use super::table::{Stored, pending_value, value_pending};
+use super::table::{Stored, delta_value, value_in_delta};
 use super::tree::{OpenTree, Tree, Walk};
 use crate::{Direction, Key, Range, Result, Value};
 
@@ -65,11 +65,11 @@ pub(super) fn write<S: Source>(
     changes: impl Fn() -> S,
 ) -> Result<Option<Stored>> {
     let open = |tree| OpenTree::once(Arc::clone(file), number, tree).map(Arc::new);
-    let pending = before.pending.map(open).transpose()?;
+    let delta = before.delta.map(open).transpose()?;
     let walk = || {
-        pending.as_ref().and_then(|tree| Walk::new(Arc::clone(tree), None, Range::all(), Direction::Forward))
+        delta.as_ref().and_then(|tree| Walk::new(Arc::clone(tree), None, Range::all(), Direction::Forward))
     };
-    let mut choice = Choice { file, number, changes: changes(), pending: walk(), bound, ranges: Vec::new() };
+    let mut choice = Choice { file, number, changes: changes(), delta: walk(), bound, ranges: Vec::new() };
     choice.below(before.entries.place, before.entries.height, &[], None)?;
     let ranges = choice.ranges;
     let mut due = Merged::new(Due { ranges: ranges.iter(), range: None }, changes(), walk());
@@ -78,12 +78,12 @@ pub(super) fn write<S: Source>(
         None => Some(before.entries),
     };
     let mut waiting = Merged::new(Waiting { ranges: ranges.iter().peekable() }, changes(), walk());
-    let pending = match waiting.peek()? {
-        Some(_) => merge(writer, number, before.pending, true, &mut waiting)?,
-        None => before.pending,
+    let delta = match waiting.peek()? {
+        Some(_) => merge(writer, number, before.delta, true, &mut waiting)?,
+        None => before.delta,
     };
     // Every change is in the range of some leaf, so without leaves no change is pending.
-    Ok(entries.map(|entries| Stored { entries, pending }))
+    Ok(entries.map(|entries| Stored { entries, delta }))
 }
 
 /// Merges all pending changes and new changes with the entries of a table.
@@ -93,10 +93,10 @@ pub(super) fn write_all(
     (before, file): (Stored, &Arc<PageFile>),
     changes: &mut impl Source,
 ) -> Result<Option<Tree>> {
-    let Some(pending) = before.pending else {
+    let Some(delta) = before.delta else {
         return merge(writer, number, Some(before.entries), false, changes);
     };
-    let tree = Arc::new(OpenTree::once(Arc::clone(file), number, pending)?);
+    let tree = Arc::new(OpenTree::once(Arc::clone(file), number, delta)?);
     let walk = Walk::new(tree, None, Range::all(), Direction::Forward);
     let all = [Span { low: Vec::new(), upper: None }];
     let entries = merge(
@@ -106,7 +106,7 @@ pub(super) fn write_all(
         false,
         &mut Merged::new(Due { ranges: all.iter(), range: None }, changes, walk),
     )?;
-    Stored::of(pending).each_extent(file, number, &mut writer.freed)?;
+    Stored::of(delta).each_extent(file, number, &mut writer.freed)?;
     Ok(entries)
 }
 
@@ -130,7 +130,7 @@ struct Choice<'a, S> {
     file: &'a PageFile,
     number: u64,
     changes: S,
-    pending: Option<Walk>,
+    delta: Option<Walk>,
     /// Number of changed bytes from which a leaf is selected.
     bound: usize,
     /// Selected ranges; adjacent leaves form one range.
@@ -169,14 +169,14 @@ impl<S: Source> Choice<'_, S> {
                 bytes += key.len() + value.map_or(0, |value| value.len());
             }
         }
-        if let (Some(pending), true) = (&mut self.pending, bytes < self.bound) {
-            pending.seek(low)?;
+        if let (Some(delta), true) = (&mut self.delta, bytes < self.bound) {
+            delta.seek(low)?;
             while bytes < self.bound
-                && let Some(key) = pending.peek()?.filter(|key| is_before(Some(key), upper))
+                && let Some(key) = delta.peek()?.filter(|key| is_before(Some(key), upper))
             {
                 bytes += key.len();
-                bytes += pending.value().len();
-                pending.pass();
+                bytes += delta.value().len();
+                delta.pass();
             }
         }
         if bytes >= self.bound {
@@ -200,14 +200,14 @@ fn is_before(key: Option<&[u8]>, upper: Option<&[u8]>) -> bool {
 enum Next {
     Unknown,
     Change,
-    Pending,
+    Delta,
     Nowhere,
 }
 
 /// A way to merge changes with pending ones.
-trait Way {
+trait MergeRule {
     /// Finds the source of the next entry, and skips entries that appear in neither result.
-    fn find(&mut self, changes: &mut impl Source, pending: &mut Option<Walk>) -> Result<Next>;
+    fn find(&mut self, changes: &mut impl Source, delta: &mut Option<Walk>) -> Result<Next>;
 
     /// Converts a new change.
     fn changed(value: Option<Value>) -> Option<Value>;
@@ -220,41 +220,41 @@ trait Way {
 struct Merged<W, S> {
     way: W,
     changes: S,
-    pending: Option<Walk>,
+    delta: Option<Walk>,
     /// Source of the next entry, if known.
     next: Next,
 }
 
-impl<W: Way, S: Source> Merged<W, S> {
-    fn new(way: W, changes: S, pending: Option<Walk>) -> Self {
-        Merged { way, changes, pending, next: Next::Unknown }
+impl<W: MergeRule, S: Source> Merged<W, S> {
+    fn new(way: W, changes: S, delta: Option<Walk>) -> Self {
+        Merged { way, changes, delta, next: Next::Unknown }
     }
 }
 
-impl<W: Way, S: Source> Source for Merged<W, S> {
+impl<W: MergeRule, S: Source> Source for Merged<W, S> {
     fn peek(&mut self) -> Result<Option<&[u8]>> {
         if self.next == Next::Unknown {
-            self.next = self.way.find(&mut self.changes, &mut self.pending)?;
+            self.next = self.way.find(&mut self.changes, &mut self.delta)?;
         }
-        match (self.next, &mut self.pending) {
+        match (self.next, &mut self.delta) {
             (Next::Change, _) => self.changes.peek(),
-            (Next::Pending, Some(pending)) => pending.peek(),
+            (Next::Delta, Some(delta)) => delta.peek(),
             _ => Ok(None),
         }
     }
 
     fn take(&mut self) -> Result<Option<(Key, Option<Value>)>> {
         self.peek()?;
-        match (self.next, &mut self.pending) {
+        match (self.next, &mut self.delta) {
             (Next::Change, _) => {
                 self.next = Next::Unknown;
                 Ok(self.changes.take()?.map(|(key, value)| (key, W::changed(value))))
             }
-            (Next::Pending, Some(pending)) => {
+            (Next::Delta, Some(delta)) => {
                 self.next = Next::Unknown;
-                let value = W::waited(pending.value());
-                pending.pass();
-                Ok(Some((Key::from(pending.passed()), value)))
+                let value = W::waited(delta.value());
+                delta.pass();
+                Ok(Some((Key::from(delta.passed()), value)))
             }
             _ => Ok(None),
         }
@@ -269,8 +269,8 @@ struct Due<'r> {
     range: Option<&'r Span>,
 }
 
-impl Way for Due<'_> {
-    fn find(&mut self, changes: &mut impl Source, pending: &mut Option<Walk>) -> Result<Next> {
+impl MergeRule for Due<'_> {
+    fn find(&mut self, changes: &mut impl Source, delta: &mut Option<Walk>) -> Result<Next> {
         loop {
             let Some(range) = self.range else {
                 self.range = self.ranges.next();
@@ -278,25 +278,25 @@ impl Way for Due<'_> {
                 while is_before(changes.peek()?, Some(&range.low)) {
                     changes.take()?;
                 }
-                if let Some(pending) = pending {
-                    pending.seek(&range.low)?;
+                if let Some(delta) = delta {
+                    delta.seek(&range.low)?;
                 }
                 continue;
             };
             let change = changes.peek()?.filter(|key| range.ends_behind(key));
-            let waiting = match pending {
-                Some(pending) => pending.peek()?.filter(|key| range.ends_behind(key)),
+            let waiting = match delta {
+                Some(delta) => delta.peek()?.filter(|key| range.ends_behind(key)),
                 None => None,
             };
             match (change, waiting) {
                 (None, None) => self.range = None,
-                (Some(change), Some(waiting)) if waiting < change => return Ok(Next::Pending),
-                (None, Some(_)) => return Ok(Next::Pending),
+                (Some(change), Some(waiting)) if waiting < change => return Ok(Next::Delta),
+                (None, Some(_)) => return Ok(Next::Delta),
                 (Some(change), waiting) => {
                     if waiting == Some(change)
-                        && let Some(pending) = pending
+                        && let Some(delta) = delta
                     {
-                        pending.pass();
+                        delta.pass();
                     }
                     return Ok(Next::Change);
                 }
@@ -309,7 +309,7 @@ impl Way for Due<'_> {
     }
 
     fn waited(value: &[u8]) -> Option<Value> {
-        value_pending(value).map(Value::from)
+        value_in_delta(value).map(Value::from)
     }
 }
 
@@ -318,8 +318,8 @@ struct Waiting<'r> {
     ranges: std::iter::Peekable<std::slice::Iter<'r, Span>>,
 }
 
-impl Way for Waiting<'_> {
-    fn find(&mut self, changes: &mut impl Source, pending: &mut Option<Walk>) -> Result<Next> {
+impl MergeRule for Waiting<'_> {
+    fn find(&mut self, changes: &mut impl Source, delta: &mut Option<Walk>) -> Result<Next> {
         loop {
             let change = changes.peek()?;
             let Some(range) = self.ranges.peek() else {
@@ -328,10 +328,10 @@ impl Way for Waiting<'_> {
             if change.is_some_and(|key| key < &*range.low) {
                 return Ok(Next::Change);
             }
-            if let Some(pending) = pending {
-                pending.seek(&range.low)?;
-                if pending.peek()?.is_some_and(|key| range.ends_behind(key)) {
-                    return Ok(Next::Pending);
+            if let Some(delta) = delta {
+                delta.seek(&range.low)?;
+                if delta.peek()?.is_some_and(|key| range.ends_behind(key)) {
+                    return Ok(Next::Delta);
                 }
             }
             // No change stays pending after the last range.
@@ -347,7 +347,7 @@ impl Way for Waiting<'_> {
     }
 
     fn changed(value: Option<Value>) -> Option<Value> {
-        Some(Value::from(pending_value(value.as_deref())))
+        Some(Value::from(delta_value(value.as_deref())))
     }
 
     fn waited(_: &[u8]) -> Option<Value> {

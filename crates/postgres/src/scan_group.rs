@@ -2,7 +2,7 @@
 
 use crate::connection::{Param, Row};
 use crate::keys::{self, bounds};
-use crate::pages::{Named, PAGE_BYTES, Room, column};
+use crate::pages::{Named, PAGE_BYTES, PageLimits, column};
 use crate::session::PostgresSnapshot;
 use parking_lot::Mutex;
 use std::sync::Arc;
@@ -15,7 +15,7 @@ const TOGETHER: (usize, usize) = (100, 400);
 const ENTRIES: (usize, usize) = (4, 102);
 
 /// Scans that have not begun, all in one direction.
-pub(crate) struct Beginnings {
+pub(crate) struct ScanGroup {
     direction: Direction,
     entries: usize,
     scans: Mutex<Vec<Scan>>,
@@ -37,15 +37,15 @@ enum Scan {
     Gone,
 }
 
-impl Beginnings {
+impl ScanGroup {
     /// `None` stands for a scan that reads its first page by itself.
     pub(crate) fn new(
         scans: impl Iterator<Item = Option<FirstPage>>,
         direction: Direction,
-    ) -> Arc<Beginnings> {
+    ) -> Arc<ScanGroup> {
         let scans: Vec<Scan> = scans.map(|page| page.map_or(Scan::Gone, Scan::Waiting)).collect();
         let together = scans.len().clamp(1, TOGETHER.0);
-        Arc::new(Beginnings {
+        Arc::new(ScanGroup {
             direction,
             entries: (TOGETHER.1 / together).clamp(ENTRIES.0, ENTRIES.1),
             scans: Mutex::new(scans),
@@ -53,9 +53,9 @@ impl Beginnings {
     }
 
     /// Returns the room of each scan.
-    pub(crate) fn room(&self) -> Room {
+    pub(crate) fn room(&self) -> PageLimits {
         let all = TOGETHER.1.max(TOGETHER.0 * ENTRIES.0);
-        Room { entries: self.entries, longest: PAGE_BYTES / all }
+        PageLimits { entries: self.entries, longest: PAGE_BYTES / all }
     }
 
     /// Removes a scan from the group: its cursor reads it alone.
@@ -95,7 +95,7 @@ impl Beginnings {
         }
         let lows: Vec<Option<&[u8]>> = ends.iter().map(|(low, _)| Some(&**low)).collect();
         let highs: Vec<Option<&[u8]>> = ends.iter().map(|(_, high)| Some(&**high)).collect();
-        let Room { entries, longest } = self.room();
+        let PageLimits { entries, longest } = self.room();
         let params = [
             Param::Ints(&idents),
             Param::Many(&lows),
@@ -105,7 +105,7 @@ impl Beginnings {
             Param::Int(longest as i64),
             Param::Int(keys::ident(records)),
         ];
-        let rows = snapshot.run(snapshot.statements.pages.beginnings(self.direction), &params)?;
+        let rows = snapshot.run(snapshot.statements.pages.scan_group(self.direction), &params)?;
         for number in &asked {
             if let Some(scan) = scans.get_mut(*number) {
                 *scan = Scan::Read(Vec::new());
