@@ -103,6 +103,7 @@ mod stopping;
 mod strict;
 mod tidy;
 mod tidy_layers;
+mod tidy_prose;
 mod tidy_statics;
 #[cfg(unix)]
 mod tls;

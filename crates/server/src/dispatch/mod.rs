@@ -27,7 +27,7 @@ use base::bson::{Builder, Document, DocumentBuf, Value};
 use base::namespace::is_internal_database;
 use base::{Error, ErrorCode, Namespace, Result, err};
 use database::language::first_stage;
-use database::{OpenTransaction, cancellation};
+use database::{OpenTransaction, Position, cancellation};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Acquire;
 use std::task::Waker;
@@ -105,6 +105,21 @@ pub(crate) fn refuse(server: &Server, state: &ConnectionState, reply: &mut Reply
     reply::failure::<&str>(&mut reply.document, error, &[]);
     append_cluster_time(server, state, &mut reply.document);
     Answer::Done
+}
+
+/// Runs a handler until its plan uses the present catalog.
+fn run_handler(handler: Handler, call: &mut Call<'_>, before: Position) -> Result<Answer> {
+    loop {
+        match handler(call) {
+            // The plan used an old catalog of a shared store. Nothing has changed, so the command
+            // runs again.
+            Err(error) if error.code() == ErrorCode::StaleConfig => call.reply.truncate(0),
+            Ok(answer) if call.command.kind == Kind::Read => {
+                return call.confirm_read(before).map(|()| answer);
+            }
+            answer => return answer,
+        }
+    }
 }
 
 /// A running command.
@@ -361,17 +376,7 @@ impl<'a> Run<'a, '_> {
             durable: false,
         };
         let before = self.server.database.latest_position();
-        let answer = loop {
-            match (self.handler)(&mut call) {
-                // The plan used an old catalog of a shared store. Nothing has changed, so the
-                // command runs again.
-                Err(error) if error.code() == ErrorCode::StaleConfig => call.reply.truncate(0),
-                Ok(answer) if self.command.kind == Kind::Read => {
-                    break call.confirm_read(before).map(|()| answer);
-                }
-                answer => break answer,
-            }
-        };
+        let answer = run_handler(self.handler, &mut call, before);
         let durable = call.durable || level.is_some_and(ReadConcern::is_durable);
         self.facts.notes = call.notes.take();
         self.facts.hold = call.hold.take();
