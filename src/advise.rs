@@ -2,7 +2,7 @@
 //! (`vellumWorkingSet`).
 
 use crate::cli::AdviseOptions;
-use crate::reach;
+use crate::server_client;
 use base::bson::extended_json::to_relaxed;
 use base::bson::{Builder, Document};
 use std::fmt::Write as _;
@@ -15,7 +15,7 @@ const FACTORS: [f64; 5] = [0.25, 0.5, 1.0, 2.0, 4.0];
 
 /// Queries a server and returns the output.
 pub(crate) fn advise(options: &AdviseOptions) -> Result<String, String> {
-    let (mut client, host) = reach::asked(&options.asked)?;
+    let (mut client, host) = server_client::asked(&options.asked)?;
     let mut command = Builder::new();
     command.append(c"vellumWorkingSet", 1).append(c"$db", "admin");
     let reply = client.command(&command.finish()).map_err(|error| format!("{host}: {error}"))?;

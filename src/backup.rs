@@ -6,7 +6,7 @@
 
 use crate::cli::{BackupOptions, RestoreOptions};
 use crate::data_errors::{Purpose, explained};
-use crate::reach;
+use crate::server_client;
 use base::bson::{Builder, Document, DocumentBuf, Value};
 use jiff::Timestamp;
 use std::path::{Path, PathBuf};
@@ -86,7 +86,7 @@ fn from_server(
     since: Option<Since>,
     part: &mut PartWriter<'_>,
 ) -> Result<Option<String>, String> {
-    let (client, host) = reach::connect(&ConnectionString::parse(uri)?, options.timeout)?;
+    let (client, host) = server_client::connect(&ConnectionString::parse(uri)?, options.timeout)?;
     let timeout = Duration::from_millis(options.timeout);
     receive(client, timeout, since, part).map_err(|why| format!("{host}: {why}"))
 }

@@ -49,7 +49,7 @@ pub(crate) fn banner(address: SocketAddr, config: &Config, start: Start, http: O
          Vellum {}, process {}, listening on {address}\n\
          data: {data}; start: {}\n{http}\
          try: mongosh '{uri}'{further}\n",
-        config.promise,
+        config.durability_text,
         env!("CARGO_PKG_VERSION"),
         std::process::id(),
         start.text(),

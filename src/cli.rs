@@ -69,15 +69,15 @@ pub(crate) enum Verb {
     Top(TopOptions),
     /// Serve with mongod's options, like a program named mongod
     #[command(disable_help_flag = true)]
-    Mongod(Words),
+    Mongod(PassthroughArgs),
     /// Measure servers with the program vellum-lab
     #[command(disable_help_flag = true)]
-    Lab(Words),
+    Lab(PassthroughArgs),
 }
 
 /// Words for another parser.
 #[derive(Args, Clone, Debug)]
-pub(crate) struct Words {
+pub(crate) struct PassthroughArgs {
     /// Options, which --help lists
     #[arg(trailing_var_arg = true, allow_hyphen_values = true, value_name = "OPTIONS")]
     pub(crate) words: Vec<OsString>,
@@ -85,7 +85,7 @@ pub(crate) struct Words {
 
 /// The server of a verb.
 #[derive(Args, Clone, Debug)]
-pub(crate) struct Asked {
+pub(crate) struct TargetServer {
     /// Connection string of the server
     #[arg(default_value = "mongodb://127.0.0.1:27017/")]
     pub(crate) uri: String,
@@ -100,7 +100,7 @@ pub(crate) struct Asked {
 pub(crate) struct PingOptions {
     /// The server.
     #[command(flatten)]
-    pub(crate) asked: Asked,
+    pub(crate) asked: TargetServer,
 
     /// Print nothing
     #[arg(long, short)]
@@ -116,7 +116,7 @@ pub(crate) struct PingOptions {
 pub(crate) struct AdviseOptions {
     /// The server.
     #[command(flatten)]
-    pub(crate) asked: Asked,
+    pub(crate) asked: TargetServer,
 
     /// Print the complete curves as JSON
     #[arg(long)]
@@ -235,7 +235,7 @@ pub(crate) struct VerifyOptions {
 pub(crate) struct TopOptions {
     /// The server.
     #[command(flatten)]
-    pub(crate) asked: Asked,
+    pub(crate) asked: TargetServer,
 
     /// Seconds between two updates
     #[arg(long, short, value_name = "SECONDS", default_value = "1", value_parser = parse_interval)]

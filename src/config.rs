@@ -22,7 +22,7 @@ pub(crate) struct Config {
     /// Settings of the server.
     pub(crate) settings: Settings,
     /// Durability of the engine in one line.
-    pub(crate) promise: String,
+    pub(crate) durability_text: String,
     /// Options of the disk engine; `None` for other engines.
     pub(crate) disk: Option<DiskOptions>,
     /// PostgreSQL server and schema; `None` for other engines.
@@ -42,7 +42,7 @@ pub(crate) struct Config {
     /// Options of the log.
     pub(crate) log: logging::Options,
     /// Output when clients can connect.
-    pub(crate) greeting: Greeting,
+    pub(crate) startup_output: StartupOutput,
     /// File for the process id.
     pub(crate) pid_file: Option<PathBuf>,
     /// Initial server parameters.
@@ -53,7 +53,7 @@ pub(crate) struct Config {
 
 /// Output on standard output when clients can connect.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) enum Greeting {
+pub(crate) enum StartupOutput {
     /// The connection string and hints for a first start.
     Banner,
     /// Nothing: the log is on standard output, as in mongod.
@@ -61,7 +61,10 @@ pub(crate) enum Greeting {
 }
 
 /// Describes the data loss after a crash or a regular exit. Printed at the start.
-pub(crate) fn promise(disk: Option<&DiskOptions>, postgres: Option<&(postgres::Config, String)>) -> String {
+pub(crate) fn durability_text(
+    disk: Option<&DiskOptions>,
+    postgres: Option<&(postgres::Config, String)>,
+) -> String {
     if let Some((server, schema)) = postgres {
         return format!(
             "PostgreSQL engine, schema {schema} of {server:?}: every write survives the end of this process, and \
@@ -164,7 +167,7 @@ impl ServeOptions {
         Ok(Config {
             oplog: self.replset.is_some().then_some(LogOptions { bytes }),
             shared_oplog: self.oplog_size,
-            promise: promise(disk.as_ref(), postgres.as_ref()),
+            durability_text: durability_text(disk.as_ref(), postgres.as_ref()),
             init_scripts: self.init_scripts.clone(),
             first_user,
             repair: self.repair,
@@ -183,7 +186,7 @@ impl ServeOptions {
             },
             disk,
             postgres,
-            greeting: Greeting::Banner,
+            startup_output: StartupOutput::Banner,
             pid_file: None,
             parameters: Vec::new(),
             warnings: Vec::new(),
@@ -272,7 +275,7 @@ impl ServeOptions {
             Some(file) => Some(tls::password_in(file)?),
             None => files.tls_certificate_key_file_password.clone(),
         };
-        let asked = tls::Asked {
+        let tls_arguments = tls::TlsArguments {
             mode: match self.tls_mode {
                 TlsMode::Disabled => None,
                 TlsMode::Allow => Some(server::TlsMode::Allow),
@@ -286,7 +289,7 @@ impl ServeOptions {
             without_certificates: files.tls_allow_connections_without_certificates,
             disabled_protocols: files.tls_disabled_protocols.clone(),
         };
-        asked.open()
+        tls_arguments.open()
     }
 
     fn disk(&self) -> Option<DiskOptions> {
@@ -454,8 +457,8 @@ mod tests {
         {
             let line =
                 format!("vellum --engine disk --data d --durability {level} --journal-commit-interval 50");
-            let promise = parse(&line).unwrap().promise;
-            assert!(promise.contains(part), "{promise}");
+            let durability_text = parse(&line).unwrap().durability_text;
+            assert!(durability_text.contains(part), "{durability_text}");
         }
         assert!(parse("vellum").unwrap().disk.is_none());
     }

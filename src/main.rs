@@ -16,8 +16,8 @@ mod lab;
 mod layers;
 mod mongod;
 mod process;
-mod reach;
 mod serve;
+mod server_client;
 mod tls;
 mod top;
 mod verify;
@@ -60,7 +60,7 @@ fn main() -> ExitCode {
                 Err(why) => answer(Err(why), false),
             };
         }
-        Some(Verb::Ping(options)) => return answer(reach::ping(&options), options.quiet),
+        Some(Verb::Ping(options)) => return answer(server_client::ping(&options), options.quiet),
     };
     let arguments = tls::censored(std::env::args());
     let first_user = match FirstUser::named(|name| std::env::var(name).ok()) {

@@ -1,7 +1,7 @@
 //! Starts the engine, the database and the server, and serves.
 
 use crate::banner::{self, Start};
-use crate::config::{Config, Greeting};
+use crate::config::{Config, StartupOutput};
 use crate::data_errors::{Purpose, explained};
 use crate::failure::{Failure, Kind};
 use crate::{background, init_scripts, process};
@@ -83,7 +83,7 @@ pub(crate) fn serve(config: Config) -> Result<(), Failure> {
     if let Some(user) = config.first_user.as_ref().filter(|_| is_new) {
         user.make(&server).map_err(|why| Failure::new(Kind::Options, why))?;
     }
-    if config.settings.auth && config.greeting == Greeting::Banner && !has_users(&server) {
+    if config.settings.auth && config.startup_output == StartupOutput::Banner && !has_users(&server) {
         config.warnings.push(NO_USERS.to_string());
     }
     let pid_file = config.pid_file.as_deref().map(PidFile::write).transpose()?;
@@ -135,9 +135,9 @@ fn check_disk(config: &mut Config) -> Result<(), Failure> {
 }
 
 fn data_failure(error: &storage::Error, config: &Config, options: &DiskOptions) -> Failure {
-    let purpose = match config.greeting {
-        Greeting::Banner => Purpose::Serve,
-        Greeting::Nothing => Purpose::Mongod,
+    let purpose = match config.startup_output {
+        StartupOutput::Banner => Purpose::Serve,
+        StartupOutput::Nothing => Purpose::Mongod,
     };
     Failure::new(Kind::Data, explained(error, &options.directory, purpose))
 }
@@ -160,7 +160,7 @@ fn announce(address: SocketAddr, config: &Config, start: Start, server: &Server)
     }
     let http = with_token(server.http_url(), server);
     banner::log_start(address, config, start, server.awaits_initiation(), http.as_deref());
-    if config.greeting == Greeting::Banner {
+    if config.startup_output == StartupOutput::Banner {
         let text = banner::banner(address, config, start, http.as_deref());
         let mut out = io::stdout();
         // A closed standard output is not an error.

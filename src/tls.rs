@@ -13,7 +13,7 @@ const SECRET: &[&str] =
 
 /// Requested TLS options, independent of their names.
 #[derive(Default)]
-pub(crate) struct Asked {
+pub(crate) struct TlsArguments {
     /// `None` if TLS is off.
     pub(crate) mode: Option<TlsMode>,
     pub(crate) certificate_key_file: Option<PathBuf>,
@@ -25,7 +25,7 @@ pub(crate) struct Asked {
     pub(crate) disabled_protocols: Option<String>,
 }
 
-impl Asked {
+impl TlsArguments {
     /// Reads the files. `None` if TLS is off.
     ///
     /// Fails for contradictions and for invalid files, with their names.
@@ -119,15 +119,26 @@ mod tests {
     #[test]
     fn contradictions_are_refused() {
         let file = || Some(PathBuf::from("/nowhere/server.pem"));
-        let error = |asked: Asked| asked.open().unwrap_err();
+        let error = |tls_arguments: TlsArguments| tls_arguments.open().unwrap_err();
         assert!(
-            error(Asked { certificate_key_file: file(), ..Asked::default() }).contains("/nowhere/server.pem")
+            error(TlsArguments { certificate_key_file: file(), ..TlsArguments::default() })
+                .contains("/nowhere/server.pem")
         );
-        assert!(error(Asked { without_certificates: true, ..Asked::default() }).contains("TLS is off"));
-        assert!(error(Asked { mode: Some(TlsMode::Require), ..Asked::default() }).contains("needs the file"));
-        let named = Asked { mode: Some(TlsMode::Require), certificate_key_file: file(), ..Asked::default() };
+        assert!(
+            error(TlsArguments { without_certificates: true, ..TlsArguments::default() })
+                .contains("TLS is off")
+        );
+        assert!(
+            error(TlsArguments { mode: Some(TlsMode::Require), ..TlsArguments::default() })
+                .contains("needs the file")
+        );
+        let named = TlsArguments {
+            mode: Some(TlsMode::Require),
+            certificate_key_file: file(),
+            ..TlsArguments::default()
+        };
         assert!(error(named).contains("/nowhere/server.pem: No such file"));
-        assert!(Asked::default().open().unwrap().is_none());
+        assert!(TlsArguments::default().open().unwrap().is_none());
     }
 
     #[test]

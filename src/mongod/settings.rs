@@ -2,7 +2,7 @@
 
 use super::options::Given;
 use crate::cli::{Engine, parse_set_name};
-use crate::config::{Config, Greeting, promise};
+use crate::config::{Config, StartupOutput, durability_text};
 use crate::process;
 use server::logging::{self, Destination};
 use server::{Settings, Tls, TlsMode};
@@ -111,7 +111,7 @@ impl Options {
             oplog,
             shared_oplog: None,
             settings,
-            promise: promise(disk.as_ref(), None),
+            durability_text: durability_text(disk.as_ref(), None),
             postgres: None,
             disk,
             init_scripts: None,
@@ -119,7 +119,7 @@ impl Options {
             repair: self.has("repair"),
             parent_pipe: false,
             log: self.log()?,
-            greeting: Greeting::Nothing,
+            startup_output: StartupOutput::Nothing,
             pid_file: self.get("pidfilepath").map(PathBuf::from),
             parameters,
             warnings: Vec::new(),
@@ -236,7 +236,7 @@ impl Options {
             "requireTLS" | "requireSSL" => Some(TlsMode::Require),
             other => return Err(format!("unsupported value for tlsMode {other}")),
         };
-        let asked = crate::tls::Asked {
+        let asked = crate::tls::TlsArguments {
             mode,
             certificate_key_file: self.get("tlsCertificateKeyFile").map(PathBuf::from),
             password: self.get("tlsCertificateKeyFilePassword").map(str::to_string),

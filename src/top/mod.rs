@@ -9,7 +9,7 @@ mod page;
 mod terminal;
 
 use crate::cli::TopOptions;
-use crate::reach;
+use crate::server_client;
 use base::bson::{Builder, Document, DocumentBuf};
 use page::{Figures, Running, Shown};
 use std::ffi::CStr;
@@ -24,7 +24,7 @@ const HEAD_EVERY: u64 = 20;
 
 /// Shows the server's activity until the user quits.
 pub(crate) fn top(options: &TopOptions) -> Result<(), String> {
-    let (client, host) = reach::asked(&options.asked)?;
+    let (client, host) = server_client::asked(&options.asked)?;
     let timeout = Duration::from_millis(options.asked.timeout);
     let mut server = Server { client, timeout };
     let interval = Duration::from_secs_f64(options.interval);

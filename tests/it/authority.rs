@@ -15,7 +15,7 @@ use std::net::TcpStream;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
-use wire::trust::Lenient;
+use wire::trust::RelaxedVerifier;
 
 /// A certificate authority.
 pub(crate) struct Authority(CertifiedIssuer<'static, KeyPair>);
@@ -160,7 +160,7 @@ impl Caller<'_> {
             }
             None => builder
                 .dangerous()
-                .with_custom_certificate_verifier(Arc::new(Lenient::any_certificate(provider))),
+                .with_custom_certificate_verifier(Arc::new(RelaxedVerifier::any_certificate(provider))),
         };
         let config = match self.shows {
             None => builder.with_no_client_auth(),

@@ -13,7 +13,7 @@ use base::bson::{Builder, Document, DocumentCow};
 use base::{Namespace, Result, err};
 use parking_lot::Mutex;
 use query::change::{
-    Action, ChangeStream, Entry, Event, ResumeToken, Scope, Spec, Surroundings, history_lost, id_modified,
+    Action, ChangeStream, Entry, Event, EventContext, ResumeToken, Scope, Spec, history_lost, id_modified,
 };
 use query::matcher::Matcher;
 use query::{Context, Interrupt, Pipeline, Row, Stage};
@@ -128,7 +128,7 @@ impl Events {
         let lookup = |namespace: &str, uuid: &[u8; 16], key: Document<'_>| {
             database.look_up(operation, context, (namespace, uuid), key)
         };
-        let around = Surroundings { lookup: &lookup, images_since: database.images_since() };
+        let around = EventContext { lookup: &lookup, images_since: database.images_since() };
         let mut ahead = 0;
         while ahead < AHEAD_MAX && !self.stream.is_invalidated() {
             operation.check()?;

@@ -86,7 +86,7 @@ pub mod language {
     pub use query::expression::Expression;
     pub use query::limits::{DEFAULT_BYTES, Limits};
     pub use query::matcher::{Matcher, mentions_expr};
-    pub use query::pipeline::{Asker, CollStats, External, Inputs, Resource, StageDefinition};
+    pub use query::pipeline::{CollStats, External, Inputs, Requester, Resource, StageDefinition};
     pub use query::pipeline::{first_stage, from_documents, stages_of};
     pub use query::query_shape;
     pub use query::{Arena, Collation, Context, Interrupt, Projection, SortPattern, Update};

@@ -86,12 +86,12 @@ impl Metadata {
     }
 
     /// Whether any metadata is wanted.
-    pub fn wants_any(&self) -> bool {
+    pub fn requires_any(&self) -> bool {
         !self.wanted().is_empty()
     }
 
     /// Refuses wanted metadata. Errors: 40218 if any is wanted.
-    pub(crate) fn refuse_wanted(&self) -> Result<()> {
+    pub(crate) fn refuse_required(&self) -> Result<()> {
         match MetaKind::ALL.into_iter().find(|kind| self.wants(*kind)) {
             Some(kind) => Err(unavailable(kind.name())),
             None => Ok(()),

@@ -137,7 +137,7 @@ pub(crate) struct Carrier(bool);
 impl Carrier {
     /// Returns the carrier of a stage that runs in this context.
     pub(crate) fn new(context: &Context) -> Carrier {
-        Carrier(context.metadata.wants_any())
+        Carrier(context.metadata.requires_any())
     }
 
     /// Converts a row for holding.

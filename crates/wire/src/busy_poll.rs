@@ -10,22 +10,22 @@ use std::time::{Duration, Instant};
 
 /// Default polling time. Longer than a quick client needs between a reply and its next request, and about as long as
 /// waking a processor takes.
-const USUAL: Duration = Duration::from_micros(50);
+const DEFAULT_TIME: Duration = Duration::from_micros(50);
 
 /// Upper limit of the backoff: requests served without polling after polling found nothing.
 const SKIPPED_MAX: u32 = 1024;
 
 /// A yield that takes longer than this means that another thread wants the processor.
-const ELSEWHERE: Duration = Duration::from_micros(15);
+const CONTENDED_YIELD: Duration = Duration::from_micros(15);
 
 /// Id of the connection with the latest request; initially none.
 #[derive(Debug, Default)]
-pub struct Latest(AtomicI32);
+pub struct LatestConnection(AtomicI32);
 
-/// Returns [`USUAL`], or zero on a single processor, because the client needs that processor.
-pub fn usual() -> Duration {
+/// Returns [`DEFAULT_TIME`], or zero on a single processor, because the client needs that processor.
+pub fn default_time() -> Duration {
     match std::thread::available_parallelism() {
-        Ok(processors) if processors.get() > 1 => USUAL,
+        Ok(processors) if processors.get() > 1 => DEFAULT_TIME,
         _ => Duration::ZERO,
     }
 }
@@ -49,7 +49,7 @@ impl BusyPoll {
     /// Polls until data is readable or the time is over.
     ///
     /// Returns at once if polling is disabled, is backing off, or a connection other than `id` also has requests.
-    pub fn look(&mut self, id: i32, latest: &Latest, is_readable: impl Fn() -> bool) {
+    pub fn poll(&mut self, id: i32, latest: &LatestConnection, is_readable: impl Fn() -> bool) {
         if self.time.is_zero() {
             return;
         }
@@ -70,7 +70,7 @@ impl BusyPoll {
             }
             std::thread::yield_now();
             let now = Instant::now();
-            if now >= until || now > asked + ELSEWHERE {
+            if now >= until || now > asked + CONTENDED_YIELD {
                 break;
             }
             asked = now;
@@ -89,10 +89,10 @@ mod tests {
 
     /// Returns, for each of `requests` requests of connection 1, whether the socket was polled. No request is ever
     /// readable.
-    fn asked(poll: &mut BusyPoll, latest: &Latest, requests: usize) -> Vec<bool> {
+    fn asked(poll: &mut BusyPoll, latest: &LatestConnection, requests: usize) -> Vec<bool> {
         let looks = (0..requests).map(|_| {
             let asked = Cell::new(false);
-            poll.look(1, latest, || {
+            poll.poll(1, latest, || {
                 asked.set(true);
                 false
             });
@@ -103,13 +103,13 @@ mod tests {
 
     #[test]
     fn without_time_nobody_looks() {
-        let latest = Latest::default();
+        let latest = LatestConnection::default();
         assert_eq!(asked(&mut BusyPoll::new(Duration::ZERO), &latest, 3), [false; 3]);
     }
 
     #[test]
     fn looking_in_vain_becomes_rarer() {
-        let (latest, mut poll) = (Latest::default(), BusyPoll::new(BRIEFLY));
+        let (latest, mut poll) = (LatestConnection::default(), BusyPoll::new(BRIEFLY));
         // The first request only makes the connection the latest one.
         let expected = [false, true, false, true, false, false, true, false, false, false, false, true];
         assert_eq!(asked(&mut poll, &latest, expected.len()), expected);
@@ -121,21 +121,21 @@ mod tests {
 
     #[test]
     fn what_is_there_ends_the_look_and_the_rarity() {
-        let (latest, mut poll) = (Latest::default(), BusyPoll::new(Duration::from_secs(60)));
+        let (latest, mut poll) = (LatestConnection::default(), BusyPoll::new(Duration::from_secs(60)));
         latest.0.store(1, Ordering::Relaxed);
         poll.penalty = 64;
         let begun = Instant::now();
-        poll.look(1, &latest, || true);
+        poll.poll(1, &latest, || true);
         assert!(begun.elapsed() < Duration::from_secs(30));
         assert_eq!((poll.skips, poll.penalty), (0, 1));
     }
 
     #[test]
     fn a_request_of_another_connection_ends_the_look() {
-        let (latest, mut poll) = (Latest::default(), BusyPoll::new(Duration::from_secs(60)));
+        let (latest, mut poll) = (LatestConnection::default(), BusyPoll::new(Duration::from_secs(60)));
         latest.0.store(1, Ordering::Relaxed);
         let begun = Instant::now();
-        poll.look(1, &latest, || {
+        poll.poll(1, &latest, || {
             latest.0.store(2, Ordering::Relaxed);
             false
         });

@@ -3,7 +3,7 @@
 //! Every error names the file and the problem.
 
 use crate::pem::{Section, sections};
-pub use crate::subject::{Facts, facts};
+pub use crate::subject::{CertificateInfo, certificate_info};
 use pkcs8::EncryptedPrivateKeyInfoRef;
 use rustls::RootCertStore;
 use rustls::crypto::CryptoProvider;

@@ -27,12 +27,12 @@ pub struct Client {
 
 /// The transport of a connection: plain or TLS.
 enum Stream {
-    Plain(Timed),
-    Tls(Box<StreamOwned<ClientConnection, Timed>>),
+    Plain(DeadlineStream),
+    Tls(Box<StreamOwned<ClientConnection, DeadlineStream>>),
 }
 
 /// A socket whose reads and writes end at a deadline.
-struct Timed {
+struct DeadlineStream {
     socket: TcpStream,
     deadline: Instant,
 }
@@ -44,7 +44,7 @@ impl Client {
     /// # Errors
     /// The reason why one of these steps failed.
     pub fn connect(host: &str, uri: &ConnectionString, deadline: Instant) -> Result<Client, String> {
-        let timed = Timed { socket: reach(host, deadline)?, deadline };
+        let timed = DeadlineStream { socket: connect_tcp(host, deadline)?, deadline };
         let stream = match &uri.tls {
             None => Stream::Plain(timed),
             Some(encryption) => Stream::Tls(Box::new(encrypt(host, encryption, timed)?)),
@@ -187,7 +187,7 @@ impl Client {
 pub const NO_SERVER: &str = "no server listens there (connection refused)";
 
 /// Connects to the first address of the host that accepts; returns the error of the last address otherwise.
-fn reach(host: &str, deadline: Instant) -> Result<TcpStream, String> {
+fn connect_tcp(host: &str, deadline: Instant) -> Result<TcpStream, String> {
     let mut last = "the name has no address".to_string();
     for address in host.to_socket_addrs().map_err(|error| error.to_string())? {
         let left = left(deadline).map_err(|error| error.to_string())?;
@@ -207,8 +207,8 @@ fn reach(host: &str, deadline: Instant) -> Result<TcpStream, String> {
 fn encrypt(
     host: &str,
     encryption: &Encryption,
-    timed: Timed,
-) -> Result<StreamOwned<ClientConnection, Timed>, String> {
+    timed: DeadlineStream,
+) -> Result<StreamOwned<ClientConnection, DeadlineStream>, String> {
     let config = trust::config(encryption)?;
     let name = host.rsplit_once(':').map_or(host, |(name, _)| name);
     let name = name.trim_start_matches('[').trim_end_matches(']').to_string();
@@ -258,14 +258,14 @@ fn not_mongodb() -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, NOT_MONGODB)
 }
 
-impl Read for Timed {
+impl Read for DeadlineStream {
     fn read(&mut self, bytes: &mut [u8]) -> io::Result<usize> {
         self.socket.set_read_timeout(Some(left(self.deadline)?))?;
         self.socket.read(bytes)
     }
 }
 
-impl Write for Timed {
+impl Write for DeadlineStream {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         self.socket.set_write_timeout(Some(left(self.deadline)?))?;
         self.socket.write(bytes)

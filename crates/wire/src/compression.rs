@@ -2,7 +2,7 @@
 //!
 //! Decompression stops one byte beyond the claimed size, so a small message cannot ask for endless memory.
 
-use crate::header::{self, HEADER_SIZE, Header, MAX_MESSAGE_SIZE, Opcode, Trouble, malformed, read_i32};
+use crate::header::{self, FrameError, HEADER_SIZE, Header, MAX_MESSAGE_SIZE, Opcode, malformed, read_i32};
 use flate2::read::ZlibDecoder;
 use flate2::write::ZlibEncoder;
 use std::io::{Read, Write};
@@ -109,7 +109,7 @@ const PREAMBLE_SIZE: usize = 9;
 ///
 /// Errors: an unknown compressor, a size beyond the limit, a wrong size, damaged data, or a compressed message inside a
 /// compressed message.
-pub fn unpack(frame: &[u8], most: usize, out: &mut Vec<u8>) -> Result<Compressor, Trouble> {
+pub fn unpack(frame: &[u8], most: usize, out: &mut Vec<u8>) -> Result<Compressor, FrameError> {
     let (header, body) = Header::split(frame)?;
     let cut_off = || malformed("OP_COMPRESSED is cut off");
     let number = read_i32(body, 0).ok_or_else(cut_off)?;

@@ -1,7 +1,7 @@
 //! A message with a request, parsed and validated once. The positions of its parts are kept while the request waits.
 
 use crate::compression::{self, Compressor};
-use crate::header::{Header, Opcode, Trouble};
+use crate::header::{FrameError, Header, Opcode};
 use crate::request::{Documents, Request, Sequence, Sequences};
 use crate::{message, query};
 use base::bson::Document;
@@ -25,8 +25,8 @@ pub struct Envelope {
 
 /// Decompresses a message in place if it is compressed. `most` limits the decompressed size in bytes.
 ///
-/// Errors: [`Trouble`] for bytes that are not an OP_COMPRESSED message.
-pub fn unpack(bytes: &mut Vec<u8>, most: usize) -> std::result::Result<Option<Compressor>, Trouble> {
+/// Errors: [`FrameError`] for bytes that are not an OP_COMPRESSED message.
+pub fn unpack(bytes: &mut Vec<u8>, most: usize) -> std::result::Result<Option<Compressor>, FrameError> {
     if Header::split(bytes)?.0.opcode != Opcode::Compressed {
         return Ok(None);
     }
@@ -38,12 +38,12 @@ pub fn unpack(bytes: &mut Vec<u8>, most: usize) -> std::result::Result<Option<Co
 
 /// Parses a whole uncompressed message and validates its documents.
 ///
-/// Errors: [`Trouble`] for bytes that are not a message. An error of the content is inside the result, because the
+/// Errors: [`FrameError`] for bytes that are not a message. An error of the content is inside the result, because the
 /// reply's address is known by then.
 pub fn parse(
     bytes: &[u8],
     compressor: Option<Compressor>,
-) -> std::result::Result<(Envelope, Result<Request<'_>>), Trouble> {
+) -> std::result::Result<(Envelope, Result<Request<'_>>), FrameError> {
     let (Header { request_id, opcode }, body) = Header::split(bytes)?;
     let mut envelope =
         Envelope { request_id, opcode, compressor, more_to_come: false, exhaust_allowed: false };
@@ -55,39 +55,39 @@ pub fn parse(
             Ok((envelope, message.request))
         }
         Opcode::Query => Ok((envelope, query::parse(body)?)),
-        other => Err(Trouble::Malformed(format!("a client sent {other:?}"))),
+        other => Err(FrameError::Malformed(format!("a client sent {other:?}"))),
     }
 }
 
 /// Byte ranges of a request's parts within its message.
 #[derive(Debug)]
-pub struct Places {
+pub struct RequestRanges {
     body: Range<usize>,
     database: Range<usize>,
-    sequences: Vec<SequencePlace>,
+    sequences: Vec<SequenceRange>,
 }
 
 /// Byte range of a document sequence, and its number of documents.
 #[derive(Debug)]
-struct SequencePlace {
+struct SequenceRange {
     name: Range<usize>,
     documents: Range<usize>,
     len: usize,
 }
 
-impl Places {
+impl RequestRanges {
     /// Returns the ranges of a request that was parsed from these bytes.
-    pub fn of(request: &Request<'_>, bytes: &[u8]) -> Places {
+    pub fn of(request: &Request<'_>, bytes: &[u8]) -> RequestRanges {
         let place = |part: &[u8]| {
             let start = part.as_ptr().addr().saturating_sub(bytes.as_ptr().addr());
             start..start + part.len()
         };
-        let sequences = request.sequences.iter().map(|sequence| SequencePlace {
+        let sequences = request.sequences.iter().map(|sequence| SequenceRange {
             name: place(sequence.name.as_bytes()),
             documents: place(sequence.documents.sequence_bytes()),
             len: sequence.documents.len(),
         });
-        Places {
+        RequestRanges {
             body: place(request.body.bytes()),
             database: place(request.database.as_bytes()),
             sequences: sequences.collect(),
@@ -103,7 +103,7 @@ pub struct Frame {
     /// Properties that determine the reply.
     pub envelope: Envelope,
     /// Positions of the request in the message, or the error of its content.
-    pub places: Result<Places>,
+    pub ranges: Result<RequestRanges>,
 }
 
 impl Frame {
@@ -111,16 +111,16 @@ impl Frame {
     ///
     /// Errors: the error of the content.
     pub fn request(&self) -> std::result::Result<Request<'_>, &Error> {
-        let places = self.places.as_ref()?;
+        let ranges = self.ranges.as_ref()?;
         let part = |range: &Range<usize>| self.bytes.get(range.clone()).unwrap_or_default();
         let text = |range| str::from_utf8(part(range)).unwrap_or_default();
-        let sequences = places.sequences.iter().map(|place| Sequence {
+        let sequences = ranges.sequences.iter().map(|place| Sequence {
             name: text(&place.name),
             documents: Documents::from_sequence(part(&place.documents), place.len),
         });
         Ok(Request {
-            body: Document::from_valid(part(&places.body)),
-            database: text(&places.database),
+            body: Document::from_valid(part(&ranges.body)),
+            database: text(&ranges.database),
             sequences: sequences.collect::<Sequences<'_>>(),
         })
     }

@@ -1,7 +1,7 @@
 //! The message header: sixteen bytes with the length, two ids and the opcode.
 //!
 //! All parsers of messages are plain functions on slices, which can be fuzzed and tested without a socket. No
-//! allocation is proportional to the claim of a length field. [`Trouble`] distinguishes bytes that are not a frame from
+//! allocation is proportional to the claim of a length field. [`FrameError`] distinguishes bytes that are not a frame from
 //! a well-formed frame with refused content.
 
 /// Maximum message size in both directions, in bytes: hello's maxMessageSizeBytes.
@@ -13,22 +13,22 @@ pub const MAX_INTERNAL_DOCUMENT_SIZE: usize = base::bson::MAX_DOCUMENT_SIZE + 16
 
 /// Reason why a frame is not a request.
 #[derive(Debug)]
-pub enum Trouble {
+pub enum FrameError {
     /// Bytes outside the protocol. The server closes the connection and logs the text.
     Malformed(String),
     /// A well-formed frame with refused content. The client receives this error.
     Refused(base::Error),
 }
 
-impl From<base::Error> for Trouble {
-    fn from(error: base::Error) -> Trouble {
-        Trouble::Refused(error)
+impl From<base::Error> for FrameError {
+    fn from(error: base::Error) -> FrameError {
+        FrameError::Refused(error)
     }
 }
 
-/// Builds [`Trouble::Malformed`] for a frame that makes no sense.
-pub fn malformed(what: impl Into<String>) -> Trouble {
-    Trouble::Malformed(what.into())
+/// Builds [`FrameError::Malformed`] for a frame that makes no sense.
+pub fn malformed(what: impl Into<String>) -> FrameError {
+    FrameError::Malformed(what.into())
 }
 
 /// Reads a little-endian `u32` at an offset; `None` past the end.
@@ -88,7 +88,7 @@ pub struct Header {
 
 impl Header {
     /// Reads the header of a complete frame and returns it with the bytes after it.
-    pub fn split(frame: &[u8]) -> Result<(Header, &[u8]), Trouble> {
+    pub fn split(frame: &[u8]) -> Result<(Header, &[u8]), FrameError> {
         let body = frame.get(HEADER_SIZE..).ok_or_else(|| malformed("message without a header"))?;
         let field = |at| read_i32(frame, at).unwrap_or_default();
         let number = field(12);
@@ -101,7 +101,7 @@ impl Header {
 /// Returns the length of the frame that starts `bytes`; `None` until enough bytes have arrived.
 ///
 /// Errors: a length that no message can have.
-pub fn frame_length(bytes: &[u8]) -> Result<Option<usize>, Trouble> {
+pub fn frame_length(bytes: &[u8]) -> Result<Option<usize>, FrameError> {
     let Some(length) = read_i32(bytes, 0) else { return Ok(None) };
     let length = usize::try_from(length).unwrap_or(0);
     if !(HEADER_SIZE..=MAX_MESSAGE_SIZE).contains(&length) {

@@ -1,7 +1,7 @@
 //! OP_MSG: flags, sections, and an optional checksum at the end.
 
 use crate::header::{
-    self, HEADER_SIZE, MAX_INTERNAL_DOCUMENT_SIZE, Opcode, Trouble, document_length, malformed, read_u32,
+    self, FrameError, HEADER_SIZE, MAX_INTERNAL_DOCUMENT_SIZE, Opcode, document_length, malformed, read_u32,
 };
 use crate::request::{Documents, Request, Sequence, Sequences};
 use base::bson::{Document, DocumentBuf, validate};
@@ -36,9 +36,9 @@ pub struct Message<'a> {
 
 /// Parses an OP_MSG. `frame` is the whole message with its header, because the checksum covers it.
 ///
-/// Errors: [`Trouble::Malformed`] for broken framing. Invalid BSON is an error inside the message, because the reply's
+/// Errors: [`FrameError::Malformed`] for broken framing. Invalid BSON is an error inside the message, because the reply's
 /// address is known by then.
-pub fn parse(frame: &[u8]) -> std::result::Result<Message<'_>, Trouble> {
+pub fn parse(frame: &[u8]) -> std::result::Result<Message<'_>, FrameError> {
     let body = frame.get(HEADER_SIZE..).unwrap_or_default();
     let flags = read_u32(body, 0).ok_or_else(|| malformed("OP_MSG without flags"))?;
     if flags & REQUIRED_FLAGS & !(CHECKSUM_PRESENT | MORE_TO_COME) != 0 {
@@ -56,7 +56,7 @@ pub fn parse(frame: &[u8]) -> std::result::Result<Message<'_>, Trouble> {
 }
 
 /// Verifies the checksum and returns the offset at which the sections end.
-fn verify_checksum(frame: &[u8]) -> std::result::Result<usize, Trouble> {
+fn verify_checksum(frame: &[u8]) -> std::result::Result<usize, FrameError> {
     let cut_off = || malformed("OP_MSG is too short for its checksum");
     let end = frame.len().checked_sub(4).ok_or_else(cut_off)?;
     let covered = frame.get(..end).ok_or_else(cut_off)?;
@@ -73,8 +73,8 @@ pub type RawSequences<'a> = SmallVec<[RawSequence<'a>; 1]>;
 
 /// Finds the sections: exactly one of kind 0 and any number of kind 1.
 ///
-/// Errors: [`Trouble::Malformed`].
-pub fn split_sections(mut rest: &[u8]) -> std::result::Result<(&[u8], RawSequences<'_>), Trouble> {
+/// Errors: [`FrameError::Malformed`].
+pub fn split_sections(mut rest: &[u8]) -> std::result::Result<(&[u8], RawSequences<'_>), FrameError> {
     let mut body = None;
     let mut sequences = RawSequences::new();
     while let Some((&kind, behind)) = rest.split_first() {
@@ -97,7 +97,7 @@ pub fn split_sections(mut rest: &[u8]) -> std::result::Result<(&[u8], RawSequenc
     Ok((body.ok_or_else(|| malformed("OP_MSG without a body"))?, sequences))
 }
 
-fn split_sequence(section: &[u8]) -> std::result::Result<RawSequence<'_>, Trouble> {
+fn split_sequence(section: &[u8]) -> std::result::Result<RawSequence<'_>, FrameError> {
     let content = section.get(4..).unwrap_or_default();
     let name_end = content
         .iter()

@@ -1,6 +1,6 @@
 //! OP_QUERY and OP_REPLY: the legacy pair, used only for the first handshake of older drivers.
 
-use crate::header::{self, Opcode, Trouble, document_length, malformed, read_i32};
+use crate::header::{self, FrameError, Opcode, document_length, malformed, read_i32};
 use crate::message::checked;
 use crate::request::{Request, Sequences};
 use base::bson::{Document, Value};
@@ -14,9 +14,9 @@ const QUERY_FAILURE: i32 = 2;
 
 /// Parses an OP_QUERY, which must be a handshake.
 ///
-/// Errors: [`Trouble::Malformed`] for broken framing. The inner error is UnsupportedOpQueryCommand for any other
+/// Errors: [`FrameError::Malformed`] for broken framing. The inner error is UnsupportedOpQueryCommand for any other
 /// command and 5739101 for a query, as in MongoDB since 6.0.
-pub fn parse(body: &[u8]) -> std::result::Result<Result<Request<'_>>, Trouble> {
+pub fn parse(body: &[u8]) -> std::result::Result<Result<Request<'_>>, FrameError> {
     let cut_off = || malformed("OP_QUERY is cut off");
     read_i32(body, 0).ok_or_else(cut_off)?;
     let rest = body.get(4..).ok_or_else(cut_off)?;

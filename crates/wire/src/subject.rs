@@ -8,7 +8,7 @@ use x509_cert::der::{Decode, Tag, Tagged};
 
 /// Fields of a certificate.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Facts {
+pub struct CertificateInfo {
     /// The subject in RFC 2253 format: the most specific part first, with OpenSSL's short names.
     pub subject: String,
     /// Start of the validity period.
@@ -49,7 +49,7 @@ const NAMES: &[(&str, &str)] = &[
 ///
 /// # Errors
 /// Bytes that are not a certificate.
-pub fn facts(certificate: &CertificateDer<'_>) -> Result<Facts, String> {
+pub fn certificate_info(certificate: &CertificateDer<'_>) -> Result<CertificateInfo, String> {
     let certificate = Certificate::from_der(certificate)
         .map_err(|error| format!("the certificate can't be read: {error}"))?;
     let certificate = certificate.tbs_certificate();
@@ -67,7 +67,7 @@ pub fn facts(certificate: &CertificateDer<'_>) -> Result<Facts, String> {
         }
     }
     let validity = certificate.validity();
-    Ok(Facts {
+    Ok(CertificateInfo {
         subject,
         begins: validity.not_before.to_system_time(),
         ends: validity.not_after.to_system_time(),
@@ -120,7 +120,7 @@ mod tests {
             params.distinguished_name.push(kind.clone(), value.clone());
         }
         let certificate = params.self_signed(&KeyPair::generate().unwrap()).unwrap();
-        facts(certificate.der()).unwrap().subject
+        certificate_info(certificate.der()).unwrap().subject
     }
 
     #[test]
@@ -144,6 +144,6 @@ mod tests {
 
     #[test]
     fn what_is_no_certificate_is_told() {
-        assert!(facts(&CertificateDer::from(vec![0x30, 3, 1, 2, 3])).is_err());
+        assert!(certificate_info(&CertificateDer::from(vec![0x30, 3, 1, 2, 3])).is_err());
     }
 }

@@ -1,7 +1,7 @@
 //! Random and mutated frames: the parser returns a result for any bytes and never panics.
 
 use crate::compression::{self, Compressor};
-use crate::frame::{self, Frame, Places};
+use crate::frame::{self, Frame, RequestRanges};
 use crate::header::{self, Header, Opcode, frame_length};
 use crate::{message, query};
 use base::bson::Builder;
@@ -83,8 +83,8 @@ fn a_message_is_read_with_its_sequences() {
         assert_eq!(documents.iter().filter(|document| document.get("_id").is_some()).count(), 2);
         let parsed = format!("{request:?}");
         let (envelope, _) = frame::parse(&frame, None).unwrap();
-        let places = Ok(Places::of(&request, &frame));
-        let kept = Frame { bytes: frame.clone(), envelope, places };
+        let ranges = Ok(RequestRanges::of(&request, &frame));
+        let kept = Frame { bytes: frame.clone(), envelope, ranges };
         // Debug output of slices prints their content.
         assert_eq!(format!("{:?}", kept.request().unwrap()), parsed);
     }

@@ -27,7 +27,7 @@ pub fn config(encryption: &Encryption) -> Result<ClientConfig, String> {
 pub fn config_with(encryption: &Encryption, pair: Option<CertifiedKey>) -> Result<ClientConfig, String> {
     let provider = provider();
     let verifier: Arc<dyn ServerCertVerifier> = match encryption.any_certificate {
-        true => Arc::new(Lenient::any_certificate(provider.clone())),
+        true => Arc::new(RelaxedVerifier::any_certificate(provider.clone())),
         false => {
             let roots = match &encryption.ca_file {
                 Some(file) => authorities(file)?,
@@ -37,7 +37,7 @@ pub fn config_with(encryption: &Encryption, pair: Option<CertifiedKey>) -> Resul
                 .build()
                 .map_err(|error| error.to_string())?;
             match encryption.any_name {
-                true => Arc::new(Lenient { provider: provider.clone(), checks: Some(checks) }),
+                true => Arc::new(RelaxedVerifier { provider: provider.clone(), checks: Some(checks) }),
                 false => checks,
             }
         }
@@ -65,20 +65,20 @@ fn of_system() -> Result<RootCertStore, String> {
 
 /// Verifies a server's certificate with relaxed checks. Signatures are always verified.
 #[derive(Debug)]
-pub struct Lenient {
+pub struct RelaxedVerifier {
     provider: Arc<CryptoProvider>,
     /// Verifies everything except the name; `None` accepts any certificate.
     checks: Option<Arc<WebPkiServerVerifier>>,
 }
 
-impl Lenient {
+impl RelaxedVerifier {
     /// Returns a verifier that accepts any certificate.
-    pub fn any_certificate(provider: Arc<CryptoProvider>) -> Lenient {
-        Lenient { provider, checks: None }
+    pub fn any_certificate(provider: Arc<CryptoProvider>) -> RelaxedVerifier {
+        RelaxedVerifier { provider, checks: None }
     }
 }
 
-impl ServerCertVerifier for Lenient {
+impl ServerCertVerifier for RelaxedVerifier {
     fn verify_server_cert(
         &self,
         certificate: &CertificateDer<'_>,

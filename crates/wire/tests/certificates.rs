@@ -7,7 +7,7 @@
 
 use rcgen::{CertificateParams, KeyPair};
 use std::path::{Path, PathBuf};
-use wire::certificates::{authorities, facts, key_pair, revocations};
+use wire::certificates::{authorities, certificate_info, key_pair, revocations};
 
 fn fixture(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures").join(name)
@@ -42,9 +42,9 @@ fn a_key_is_read_in_each_form() {
         ("scrypt.pem", Some("secret")),
     ] {
         let pair = key_pair(&fixture(name), password).unwrap_or_else(|why| panic!("{why}"));
-        let facts = facts(&pair.cert[0]).unwrap();
-        assert_eq!(facts.subject, "CN=localhost,O=Vellum,C=DE", "{name}");
-        assert!(facts.begins < facts.ends);
+        let certificate_info = certificate_info(&pair.cert[0]).unwrap();
+        assert_eq!(certificate_info.subject, "CN=localhost,O=Vellum,C=DE", "{name}");
+        assert!(certificate_info.begins < certificate_info.ends);
     }
 }
 

@@ -18,7 +18,7 @@ use std::io::{self, Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::os::fd::AsFd;
 use std::process::ExitCode;
-use wire::busy_poll::{self, BusyPoll, Latest};
+use wire::busy_poll::{self, BusyPoll, LatestConnection};
 use wire::header::{self, HEADER_SIZE, Header, Opcode, read_u32};
 use wire::message::{self, MORE_TO_COME, PREFIX_SIZE};
 use wire::query;
@@ -51,7 +51,7 @@ pub(crate) fn serve(listener: &TcpListener) {
 pub(super) fn serve_with(listener: &TcpListener, first: Vec<Reply>) {
     let mut replies = Replies::new();
     replies.known.splice(0..0, first);
-    let latest = Latest::default();
+    let latest = LatestConnection::default();
     std::thread::scope(|scope| {
         for (stream, id) in listener.incoming().flatten().zip(1..) {
             let (replies, latest) = (&replies, &latest);
@@ -62,13 +62,13 @@ pub(super) fn serve_with(listener: &TcpListener, first: Vec<Reply>) {
 }
 
 /// Waits for requests as Vellum does, so that only the work differs.
-fn answer(mut stream: TcpStream, id: i32, latest: &Latest, replies: &Replies) -> io::Result<()> {
+fn answer(mut stream: TcpStream, id: i32, latest: &LatestConnection, replies: &Replies) -> io::Result<()> {
     stream.set_nodelay(true)?;
-    let mut looking = BusyPoll::new(busy_poll::usual());
+    let mut looking = BusyPoll::new(busy_poll::default_time());
     let mut request = Vec::with_capacity(64 << 10);
     let mut reply = Vec::with_capacity(1 << 10);
     loop {
-        looking.look(id, latest, || is_readable(&stream));
+        looking.poll(id, latest, || is_readable(&stream));
         if !read_message(&mut stream, &mut request)? {
             return Ok(());
         }

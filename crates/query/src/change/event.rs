@@ -13,7 +13,7 @@ use std::ffi::CStr;
 const UUID_SUBTYPE: u8 = 4;
 
 /// Inputs of events other than the entry.
-pub struct Surroundings<'s> {
+pub struct EventContext<'s> {
     /// Returns the current document of a collection by namespace, UUID and document key, for `updateLookup`.
     #[allow(clippy::type_complexity)]
     pub lookup: &'s dyn Fn(&str, &[u8; 16], Document<'_>) -> Result<Option<DocumentCow>>,
@@ -42,7 +42,7 @@ pub(super) struct Placed<'e> {
 }
 
 /// A change event before its document is built.
-pub(super) struct Happening<'e> {
+pub(super) struct PendingEvent<'e> {
     placed: Placed<'e>,
     pub(super) kind: &'static str,
     database: &'e str,
@@ -75,7 +75,7 @@ fn key_of(document: Document<'_>) -> Option<DocumentBuf> {
 }
 
 /// The event of an oplog command: its kind, collection and description.
-struct Told<'e> {
+struct CommandEvent<'e> {
     kind: &'static str,
     collection: &'e str,
     to: Option<(&'e str, &'e str)>,
@@ -83,13 +83,13 @@ struct Told<'e> {
     before: Option<DocumentBuf>,
 }
 
-impl<'e> Told<'e> {
-    fn new(kind: &'static str, collection: &'e str) -> Told<'e> {
-        Told { kind, collection, to: None, description: None, before: None }
+impl<'e> CommandEvent<'e> {
+    fn new(kind: &'static str, collection: &'e str) -> CommandEvent<'e> {
+        CommandEvent { kind, collection, to: None, description: None, before: None }
     }
 
-    fn described(self, description: Builder) -> Told<'e> {
-        Told { description: Some(description.finish()), ..self }
+    fn described(self, description: Builder) -> CommandEvent<'e> {
+        CommandEvent { description: Some(description.finish()), ..self }
     }
 }
 
@@ -101,13 +101,13 @@ fn indexes(specification: Document<'_>, command: &str) -> Builder {
 
 /// Returns the event of an oplog command; `None` for commands without an event. Index builds appear as `createIndexes`
 /// when they commit.
-fn command<'e>(object: Document<'e>, before: Option<Document<'e>>) -> Option<Told<'e>> {
+fn command<'e>(object: Document<'e>, before: Option<Document<'e>>) -> Option<CommandEvent<'e>> {
     let first = object.first()?;
     let name = first.value().as_str().unwrap_or("");
     Some(match first.name() {
-        "create" => Told::new("create", name).described(without(object, &["create"])),
-        "drop" => Told::new("drop", name),
-        "dropDatabase" => Told::new("dropDatabase", ""),
+        "create" => CommandEvent::new("create", name).described(without(object, &["create"])),
+        "drop" => CommandEvent::new("drop", name),
+        "dropDatabase" => CommandEvent::new("dropDatabase", ""),
         "renameCollection" => {
             let to = split(object.get("to").and_then(|to| to.as_str()).unwrap_or(""));
             let mut out = Builder::new();
@@ -118,57 +118,59 @@ fn command<'e>(object: Document<'e>, before: Option<Document<'e>>) -> Option<Tol
                     _ => drop(out.append_element(&element)),
                 }
             }
-            Told { to: Some(to), ..Told::new("rename", split(name).1) }.described(out)
+            CommandEvent { to: Some(to), ..CommandEvent::new("rename", split(name).1) }.described(out)
         }
-        "createIndexes" => Told::new("createIndexes", name).described(indexes(object, "createIndexes")),
+        "createIndexes" => {
+            CommandEvent::new("createIndexes", name).described(indexes(object, "createIndexes"))
+        }
         "commitIndexBuild" => {
             let mut out = Builder::new();
             out.append_optional(c"indexes", object.get("indexes"));
-            Told::new("createIndexes", name).described(out)
+            CommandEvent::new("createIndexes", name).described(out)
         }
         "dropIndexes" => {
             let specification = before.unwrap_or(Document::EMPTY);
-            Told::new("dropIndexes", name).described(indexes(specification, "dropIndexes"))
+            CommandEvent::new("dropIndexes", name).described(indexes(specification, "dropIndexes"))
         }
         "collMod" => {
             let before = before.unwrap_or(Document::EMPTY);
             let mut state = Builder::new();
             state.append_optional(c"collectionOptions", before.get("collectionOptions_old"));
             state.append_optional(c"indexOptions", before.get("indexOptions_old"));
-            let told = Told::new("modify", name).described(without(object, &["collMod"]));
-            Told { before: Some(state.finish()), ..told }
+            let command_event = CommandEvent::new("modify", name).described(without(object, &["collMod"]));
+            CommandEvent { before: Some(state.finish()), ..command_event }
         }
         _ => return None,
     })
 }
 
-impl<'e> Happening<'e> {
+impl<'e> PendingEvent<'e> {
     /// Returns the event of an operation; `None` for operations without events.
-    pub(super) fn of(placed: Placed<'e>) -> Option<Happening<'e>> {
+    pub(super) fn of(placed: Placed<'e>) -> Option<PendingEvent<'e>> {
         let operation = placed.operation;
         let (database, collection) = split(operation.namespace);
-        let mut told = Told::new("", collection);
+        let mut command_event = CommandEvent::new("", collection);
         let key = match operation.action {
             Action::Insert(document) | Action::Replace(document) => key_of(document),
             Action::Update { key, .. } | Action::Delete(key) => Some(key.to_owned()),
             Action::Command { object, before } => {
-                told = command(object, before)?;
+                command_event = command(object, before)?;
                 None
             }
             Action::Note(_) => return None,
         };
-        told.kind = match operation.action {
+        command_event.kind = match operation.action {
             Action::Insert(_) => "insert",
             Action::Replace(_) => "replace",
             Action::Update { .. } => "update",
             Action::Delete(_) => "delete",
-            _ => told.kind,
+            _ => command_event.kind,
         };
-        Some(Happening::told(placed, database, told, key))
+        Some(PendingEvent::command_event(placed, database, command_event, key))
     }
 
     /// Returns the event of a change of `system.views`, for streams on more than one collection.
-    pub(super) fn of_view(placed: Placed<'e>) -> Option<Happening<'e>> {
+    pub(super) fn of_view(placed: Placed<'e>) -> Option<PendingEvent<'e>> {
         let (kind, definition) = match placed.operation.action {
             Action::Insert(definition) => ("create", Some(definition)),
             Action::Replace(definition) => ("modify", Some(definition)),
@@ -182,21 +184,21 @@ impl<'e> Happening<'e> {
             _ => return None,
         };
         let (database, collection) = split(id);
-        let mut told = Told::new(kind, collection);
+        let mut command_event = CommandEvent::new(kind, collection);
         if let Some(definition) = definition {
-            told = told.described(without(definition, &["_id"]));
+            command_event = command_event.described(without(definition, &["_id"]));
         }
-        Some(Happening::told(placed, database, told, None))
+        Some(PendingEvent::command_event(placed, database, command_event, None))
     }
 
     /// Builds an event with its token. The token identifies the event by kind, document key and description.
-    fn told(
+    fn command_event(
         placed: Placed<'e>,
         database: &'e str,
-        told: Told<'e>,
+        command_event: CommandEvent<'e>,
         key: Option<DocumentBuf>,
-    ) -> Happening<'e> {
-        let Told { kind, collection, to, description, before } = told;
+    ) -> PendingEvent<'e> {
+        let CommandEvent { kind, collection, to, description, before } = command_event;
         let mut identifier = Builder::new();
         identifier.append(c"operationType", kind);
         identifier.append_optional(c"documentKey", key.as_ref());
@@ -207,13 +209,13 @@ impl<'e> Happening<'e> {
             uuid: placed.operation.uuid,
             identifier: identifier.finish().view(),
         });
-        Happening { placed, kind, database, collection, to, key, description, before, token }
+        PendingEvent { placed, kind, database, collection, to, key, description, before, token }
     }
 
     /// Builds the whole event, with its fields in MongoDB's order.
     ///
     /// Errors: NoMatchingDocument for a missing required image; errors of the lookup.
-    pub(super) fn event(self, spec: &Spec, around: &Surroundings<'_>) -> Result<Event> {
+    pub(super) fn event(self, spec: &Spec, around: &EventContext<'_>) -> Result<Event> {
         let Placed { entry, operation, time, .. } = self.placed;
         let is_view = operation.namespace.ends_with(".system.views") && self.key.is_none();
         let mut out = Builder::new();
@@ -267,7 +269,7 @@ impl<'e> Happening<'e> {
         &self,
         spec: &Spec,
         pre_image: Option<Document<'_>>,
-        around: &Surroundings<'_>,
+        around: &EventContext<'_>,
         out: &mut Builder,
     ) -> Result<()> {
         let operation = self.placed.operation;

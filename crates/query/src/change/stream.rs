@@ -1,7 +1,7 @@
 //! A change stream: the selection of events, the resume point, and the end.
 
 use super::entry::{Action, Entry, Operation};
-use super::event::{Event, Happening, Placed, Surroundings, invalidation};
+use super::event::{Event, EventContext, PendingEvent, Placed, invalidation};
 use super::spec::{Scope, Spec};
 use super::token::ResumeToken;
 use base::namespace::is_internal_database;
@@ -88,7 +88,7 @@ impl ChangeStream {
     pub fn take(
         &mut self,
         entry: &Entry<'_>,
-        around: &Surroundings<'_>,
+        around: &EventContext<'_>,
         out: &mut VecDeque<Event>,
     ) -> Result<()> {
         let mut tick = 0;
@@ -114,13 +114,13 @@ impl ChangeStream {
     fn take_operation(
         &mut self,
         placed: Placed<'_>,
-        around: &Surroundings<'_>,
+        around: &EventContext<'_>,
         out: &mut VecDeque<Event>,
     ) -> Result<()> {
         let happening = match self.shows(placed.operation) {
             Shown::No => None,
-            Shown::Yes => Happening::of(placed),
-            Shown::AsView => Happening::of_view(placed),
+            Shown::Yes => PendingEvent::of(placed),
+            Shown::AsView => PendingEvent::of_view(placed),
         };
         let Some(happening) = happening else { return Ok(()) };
         let (kind, token) = (happening.kind, happening.token.clone());

@@ -214,7 +214,7 @@ impl Watch {
             self.looked_up.borrow_mut().push(format!("{namespace} {key}"));
             Ok(self.now.map(|text| DocumentCow::Owned(document(text))))
         };
-        let around = Surroundings { lookup: &lookup, images_since: self.images_since };
+        let around = EventContext { lookup: &lookup, images_since: self.images_since };
         let mut events = VecDeque::new();
         self.stream.take(&Entry::read(time, parts)?, &around, &mut events)?;
         Ok(events.into())

@@ -94,7 +94,7 @@ pub(super) mod ranks {
     //! `$median` and `$percentile`: `{input, p, method}`; the input is an array or a single number.
 
     use super::super::evaluate::{Call, Computed};
-    use super::super::named::{Complaint, Named, Parameter};
+    use super::super::named::{ErrorTemplate, Named, Parameter};
     use super::{Accumulator, Ranked};
     use base::bson::Value;
     use base::{ErrorCode, Result, err};
@@ -104,15 +104,15 @@ pub(super) mod ranks {
             pub(in super::super) static $name: Named = Named {
                 parameters: &[$(Parameter {
                     name: $parameter,
-                    missing: Some(Complaint(ErrorCode::Location(40414), concat!(
+                    missing: Some(ErrorTemplate(ErrorCode::Location(40414), concat!(
                         "BSON field '", $operator, ".", $parameter, "' is missing but a required field"
                     ))),
                 }),+],
-                no_object: Complaint(
+                no_object: ErrorTemplate(
                     ErrorCode::Location($no_object),
                     "specification must be an object; found {element}",
                 ),
-                unknown: Complaint(
+                unknown: ErrorTemplate(
                     ErrorCode::Location(40415),
                     concat!("BSON field '", $operator, ".{}' is an unknown field."),
                 ),

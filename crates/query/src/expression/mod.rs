@@ -43,7 +43,7 @@ mod testing;
 mod tests;
 
 pub use dependencies::Dependencies;
-pub use named::{Complaint, Named, Parameter};
+pub use named::{ErrorTemplate, Named, Parameter};
 pub use table::{Arity, OPERATORS, Operator};
 pub use variables::check_name_for_binding;
 

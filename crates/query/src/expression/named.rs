@@ -12,9 +12,9 @@ pub struct Named {
     /// The arguments in the order of their evaluation.
     pub parameters: &'static [Parameter],
     /// Error for an argument that is not an object; `{}` is the type found, `{element}` the operator with its argument.
-    pub no_object: Complaint,
+    pub no_object: ErrorTemplate,
     /// Error for an unknown argument; `{}` is its name.
-    pub unknown: Complaint,
+    pub unknown: ErrorTemplate,
 }
 
 /// One named argument.
@@ -23,14 +23,14 @@ pub struct Parameter {
     /// Its name.
     pub name: &'static str,
     /// Error if the argument is missing; `None` if it is optional.
-    pub missing: Option<Complaint>,
+    pub missing: Option<ErrorTemplate>,
 }
 
 /// An error code and a message that contains `{}`.
 #[derive(Debug, Clone, Copy)]
-pub struct Complaint(pub ErrorCode, pub &'static str);
+pub struct ErrorTemplate(pub ErrorCode, pub &'static str);
 
-impl Complaint {
+impl ErrorTemplate {
     /// Builds the error, with `detail` for `{}` in the message.
     pub fn about(self, detail: &str) -> Error {
         Error::new(self.0, self.1.replace("{}", detail))
@@ -38,13 +38,13 @@ impl Complaint {
 }
 
 /// Builds a complaint with one of MongoDB's unnamed codes.
-pub(crate) const fn complaint(code: i32, message: &'static str) -> Complaint {
-    Complaint(ErrorCode::Location(code), message)
+pub(crate) const fn error_template(code: i32, message: &'static str) -> ErrorTemplate {
+    ErrorTemplate(ErrorCode::Location(code), message)
 }
 
 /// Builds a required argument.
 pub(crate) const fn required(name: &'static str, code: i32, message: &'static str) -> Parameter {
-    Parameter { name, missing: Some(complaint(code, message)) }
+    Parameter { name, missing: Some(error_template(code, message)) }
 }
 
 /// Builds an optional argument.
@@ -60,7 +60,7 @@ pub(super) fn parse(
     argument: Value<'_>,
 ) -> Result<Node> {
     let Value::Document(argument) = argument else {
-        let Complaint(code, message) = declared.no_object;
+        let ErrorTemplate(code, message) = declared.no_object;
         let element = format!("{}: {argument}", operator.name);
         let message = message.replace("{}", argument.kind().alias()).replace("{element}", &element);
         return Err(Error::new(code, message));

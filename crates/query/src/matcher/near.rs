@@ -81,7 +81,7 @@ pub(super) fn parse_near(_: &Parser<'_>, argument: &FieldArgument<'_>) -> Result
 
 /// The given center and distances.
 #[derive(Default)]
-struct Asked {
+struct NearSpec {
     position: Option<(Position, bool)>,
     near_sphere: bool,
     min: Option<f64>,
@@ -91,11 +91,11 @@ struct Asked {
 /// Parses the operators of a near condition. Legacy points of `$nearSphere` have distances in radians, which become
 /// metres here.
 fn parse(operators: Document<'_>) -> Result<Near> {
-    let asked = match legacy(operators)? {
-        Some(asked) => asked,
+    let spec = match legacy(operators)? {
+        Some(spec) => spec,
         None => with_geometry(operators)?,
     };
-    let Asked { position: Some((position, geojson)), near_sphere, min, max } = asked else {
+    let NearSpec { position: Some((position, geojson)), near_sphere, min, max } = spec else {
         return Err(err!(BadValue, "$geometry is required for geo near query"));
     };
     let radians = near_sphere && !geojson;
@@ -121,8 +121,8 @@ fn parse(operators: Document<'_>) -> Result<Near> {
 
 /// Parses a center with separate distances, `{$near: [0, 0], $maxDistance: 1}`, or a combined array, `[0, 0, 1]`.
 /// `None` without a center in these forms.
-fn legacy(operators: Document<'_>) -> Result<Option<Asked>> {
-    let mut asked = Asked::default();
+fn legacy(operators: Document<'_>) -> Result<Option<NearSpec>> {
+    let mut spec = NearSpec::default();
     for element in operators {
         let value = element.value();
         match element.name() {
@@ -131,29 +131,29 @@ fn legacy(operators: Document<'_>) -> Result<Option<Asked>> {
                     return Ok(None);
                 }
                 if let Ok(found) = query_point(value) {
-                    asked.position = Some(found);
-                    asked.near_sphere = name == "$nearSphere";
+                    spec.position = Some(found);
+                    spec.near_sphere = name == "$nearSphere";
                 } else if let Some((position, max)) = with_distance(value) {
                     if max < 0.0 {
                         return Err(err!(18522, "max distance must be non-negative"));
                     }
-                    asked.position = Some((position, false));
-                    asked.near_sphere = name == "$nearSphere";
-                    asked.max = Some(max);
+                    spec.position = Some((position, false));
+                    spec.near_sphere = name == "$nearSphere";
+                    spec.max = Some(max);
                 }
             }
-            "$minDistance" => asked.min = Some(distance(&element, 16893, 16894)?),
-            "$maxDistance" => asked.max = Some(distance(&element, 16895, 16896)?),
+            "$minDistance" => spec.min = Some(distance(&element, 16893, 16894)?),
+            "$maxDistance" => spec.max = Some(distance(&element, 16895, 16896)?),
             // Accepted without effect, as in MongoDB since 2.6.
             "$uniqueDocs" => {}
             name => return Err(err!(34413, "invalid argument in geo near query: {name}")),
         }
     }
-    Ok(asked.position.is_some().then_some(asked))
+    Ok(spec.position.is_some().then_some(spec))
 }
 
 /// Parses a center with geometry: `{$near: {$geometry: {…}, $maxDistance: 1}}`.
-fn with_geometry(operators: Document<'_>) -> Result<Asked> {
+fn with_geometry(operators: Document<'_>) -> Result<NearSpec> {
     let mut operators = operators.iter();
     let operator = operators.next();
     if let Some(extra) = operators.next() {
@@ -168,12 +168,12 @@ fn with_geometry(operators: Document<'_>) -> Result<Asked> {
     let Some(argument) = argument else {
         return Err(err!(BadValue, "geo near query argument is not an object"));
     };
-    let mut asked = Asked::default();
+    let mut spec = NearSpec::default();
     for element in argument {
         let value = element.value();
         match element.name() {
             "$geometry" if matches!(value, Value::Document(_) | Value::Array(_)) => {
-                asked.position = Some(geometry(value)?);
+                spec.position = Some(geometry(value)?);
             }
             "$geometry" => {}
             name @ ("$minDistance" | "$maxDistance") => {
@@ -183,12 +183,12 @@ fn with_geometry(operators: Document<'_>) -> Result<Asked> {
                 if !(number >= 0.0 && number.is_finite()) {
                     return Err(err!(BadValue, "{name} must be non-negative"));
                 }
-                if name == "$minDistance" { asked.min = Some(number) } else { asked.max = Some(number) }
+                if name == "$minDistance" { spec.min = Some(number) } else { spec.max = Some(number) }
             }
             name => return Err(err!(BadValue, "invalid argument in geo near query: {name}")),
         }
     }
-    Ok(asked)
+    Ok(spec)
 }
 
 fn geometry(value: Value<'_>) -> Result<(Position, bool)> {

@@ -1,6 +1,6 @@
 //! `$changeStream`: the events of the database, and the rules for stages after it.
 
-use super::definition::{Asker, Resource, Right, Streams, is_set};
+use super::definition::{Requester, Resource, Right, Streams, is_set};
 use super::operator::{Kind, Operator};
 use super::parse::{Parsed, Scope};
 use super::{Environment, Pipeline, Step, Stream};
@@ -22,8 +22,8 @@ pub(crate) fn parse(spec: &Element<'_>, scope: &Scope<'_>) -> Result<Parsed> {
 }
 
 /// Returns the rights to read the watched collection, database or all databases.
-pub(crate) fn rights<'v>(specification: Value<'v>, asker: &Asker<'_>) -> Vec<Right<'v>> {
-    let on = match asker.collection {
+pub(crate) fn rights<'v>(specification: Value<'v>, requester: &Requester<'_>) -> Vec<Right<'v>> {
+    let on = match requester.collection {
         _ if is_set(specification, "allChangesForCluster") => Resource::AnyNormal,
         None => Resource::Database,
         Some(_) => Resource::Collection,

@@ -9,7 +9,7 @@
 //!
 //! All options are optional. `targetAllNodes` is for sharded clusters and is refused if true.
 
-use super::definition::{Asker, Resource, Right, is_set};
+use super::definition::{Requester, Resource, Right, is_set};
 use super::external::{External, check_flags, options, refuse_sharded};
 use base::bson::{Element, Value};
 use base::{ErrorCode, Result};
@@ -33,7 +33,7 @@ pub(crate) fn parse(spec: &Element<'_>) -> Result<External> {
 }
 
 /// Returns the required rights. A user's own operations need no action.
-pub(crate) fn rights<'v>(specification: Value<'v>, _asker: &Asker<'_>) -> Vec<Right<'v>> {
+pub(crate) fn rights<'v>(specification: Value<'v>, _requester: &Requester<'_>) -> Vec<Right<'v>> {
     match is_set(specification, "allUsers") {
         true => vec![Right { on: Resource::Cluster, actions: &["inprog"] }],
         false => Vec::new(),

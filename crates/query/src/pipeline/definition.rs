@@ -77,7 +77,7 @@ pub(crate) enum Rights {
     /// An action on the cluster.
     Cluster(&'static str),
     /// The specification decides.
-    By(for<'v> fn(Value<'v>, &Asker<'_>) -> Vec<Right<'v>>),
+    By(for<'v> fn(Value<'v>, &Requester<'_>) -> Vec<Right<'v>>),
 }
 
 /// Actions on one resource.
@@ -103,7 +103,7 @@ pub enum Resource<'v> {
 }
 
 /// The user of a pipeline, and the pipeline's target.
-pub struct Asker<'a> {
+pub struct Requester<'a> {
     /// The database.
     pub database: &'a str,
     /// The collection; `None` if the pipeline runs on the database.
@@ -140,7 +140,7 @@ pub struct StageDefinition {
     pub(crate) in_joins: bool,
     pub(crate) streams: Streams,
     /// Whether its documents are new, without metadata.
-    pub(crate) makes_new: bool,
+    pub(crate) creates_documents: bool,
     /// The stages that explain prints instead.
     pub(crate) explained: Option<fn(Value<'_>) -> Vec<DocumentBuf>>,
     stable: Stable,
@@ -162,7 +162,7 @@ impl StageDefinition {
             in_facet: true,
             in_joins: true,
             streams: Streams::Refused,
-            makes_new: false,
+            creates_documents: false,
             explained: None,
             stable: Stable::Yes,
             rights: Rights::Nothing,
@@ -180,7 +180,7 @@ impl StageDefinition {
         out.not_in_joins().not_in_transactions()
     }
 
-    pub(crate) const fn brings(self, documents: Documents) -> StageDefinition {
+    pub(crate) const fn documents_from(self, documents: Documents) -> StageDefinition {
         StageDefinition { documents, ..self.first() }
     }
 
@@ -213,8 +213,8 @@ impl StageDefinition {
         out.not_in_facet().not_in_joins()
     }
 
-    pub(crate) const fn makes_new(self) -> StageDefinition {
-        StageDefinition { makes_new: true, ..self }
+    pub(crate) const fn creates_documents(self) -> StageDefinition {
+        StageDefinition { creates_documents: true, ..self }
     }
 
     pub(crate) const fn explained_by(self, explained: fn(Value<'_>) -> Vec<DocumentBuf>) -> StageDefinition {
@@ -225,7 +225,7 @@ impl StageDefinition {
         StageDefinition { stable, ..self }
     }
 
-    pub(crate) const fn needs(self, rights: Rights) -> StageDefinition {
+    pub(crate) const fn requires(self, rights: Rights) -> StageDefinition {
         StageDefinition { rights, ..self }
     }
 
@@ -239,7 +239,7 @@ impl StageDefinition {
     }
 
     /// Whether a pipeline that begins with the stage reads no collection.
-    pub fn brings_own_documents(&self) -> bool {
+    pub fn generates_documents(&self) -> bool {
         self.documents != Documents::Input
     }
 
@@ -263,7 +263,7 @@ impl StageDefinition {
     }
 
     /// Returns the required rights of the pipeline's user, except reading the stage's inputs.
-    pub fn rights<'v>(&'static self, specification: Value<'v>, asker: &Asker<'_>) -> Vec<Right<'v>> {
+    pub fn rights<'v>(&'static self, specification: Value<'v>, requester: &Requester<'_>) -> Vec<Right<'v>> {
         match &self.rights {
             Rights::Nothing => Vec::new(),
             Rights::Collection(action) => {
@@ -272,7 +272,7 @@ impl StageDefinition {
             Rights::Cluster(action) => {
                 vec![Right { on: Resource::Cluster, actions: std::slice::from_ref(action) }]
             }
-            Rights::By(decide) => decide(specification, asker),
+            Rights::By(decide) => decide(specification, requester),
         }
     }
 

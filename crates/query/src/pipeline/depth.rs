@@ -37,7 +37,7 @@ impl Growth {
     }
 
     /// Whether the final output must be checked.
-    pub(crate) fn look_in_the_end(&self) -> bool {
+    pub(crate) fn checks_output(&self) -> bool {
         self.in_all > ROOM && self.since_look > 0
     }
 }

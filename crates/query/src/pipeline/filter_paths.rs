@@ -40,24 +40,24 @@ pub(crate) fn has_text(filter: Document<'_>) -> bool {
 }
 
 /// Operators that a filter may not contain in its place.
-pub(crate) struct Refusals {
+pub(crate) struct ForbiddenOperators {
     first: bool,
 }
 
-impl Refusals {
+impl ForbiddenOperators {
     /// Returns the refusals of a `$match` at this position of its pipeline.
-    pub(crate) fn of_match(position: usize) -> Refusals {
-        Refusals { first: position == 0 }
+    pub(crate) fn of_match(position: usize) -> ForbiddenOperators {
+        ForbiddenOperators { first: position == 0 }
     }
 }
 
 /// Checks a filter. Errors: BadValue for `$where`, 5626500 for `$near` and related operators, 17313 for `$text` after
 /// the first stage.
-pub(crate) fn check_filter(filter: Document<'_>, refusals: &Refusals) -> Result<()> {
+pub(crate) fn check_filter(filter: Document<'_>, forbidden: &ForbiddenOperators) -> Result<()> {
     for element in filter {
         match (element.name(), element.value()) {
             ("$where", _) => return Err(err!(BadValue, "$where is not allowed in this context")),
-            ("$text", _) if !refusals.first => {
+            ("$text", _) if !forbidden.first => {
                 return Err(err!(17313, "$match with $text is only allowed as the first pipeline stage"));
             }
             ("$near" | "$nearSphere" | "$geoNear", _) => {
@@ -69,11 +69,11 @@ pub(crate) fn check_filter(filter: Document<'_>, refusals: &Refusals) -> Result<
             }
             ("$and" | "$or" | "$nor", Value::Array(branches)) => {
                 for branch in branches.iter().filter_map(|branch| branch.as_document()) {
-                    check_filter(branch, refusals)?;
+                    check_filter(branch, forbidden)?;
                 }
             }
             (name, Value::Document(operators)) if !name.starts_with('$') => {
-                check_filter(operators, refusals)?;
+                check_filter(operators, forbidden)?;
             }
             _ => {}
         }

@@ -2,7 +2,7 @@
 //!
 //! Collections are never sharded: shard keys are absent, and the lists of shards are empty.
 
-use super::definition::{Asker, Resource, Right};
+use super::definition::{Requester, Resource, Right};
 use super::external::check_flags;
 use super::operator::{Kind, Operator};
 use super::parse::{Parsed, Scope};
@@ -30,8 +30,8 @@ pub(crate) fn parse(spec: &Element<'_>, _scope: &Scope<'_>) -> Result<Parsed> {
 }
 
 /// Returns the required rights. A collection is refused later, with a specific error.
-pub(crate) fn rights<'v>(_specification: Value<'v>, asker: &Asker<'_>) -> Vec<Right<'v>> {
-    match (asker.database, asker.collection) {
+pub(crate) fn rights<'v>(_specification: Value<'v>, requester: &Requester<'_>) -> Vec<Right<'v>> {
+    match (requester.database, requester.collection) {
         ("admin", _) => vec![Right { on: Resource::Cluster, actions: &["listDatabases"] }],
         (_, None) => vec![Right { on: Resource::Database, actions: &["listCollections"] }],
         (_, Some(_)) => Vec::new(),

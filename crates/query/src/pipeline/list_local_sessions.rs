@@ -1,6 +1,6 @@
 //! `$listLocalSessions`: the sessions in the server's cache.
 
-use super::definition::{Asker, Resource, Right, is_set, values};
+use super::definition::{Requester, Resource, Right, is_set, values};
 use super::external::{External, options};
 use base::bson::{Document, Element, Value};
 use base::{ErrorCode, Result};
@@ -11,10 +11,10 @@ pub(crate) fn parse(spec: &Element<'_>) -> Result<External> {
 }
 
 /// Returns the required rights. A user's own sessions need no action.
-pub(crate) fn rights<'v>(specification: Value<'v>, asker: &Asker<'_>) -> Vec<Right<'v>> {
+pub(crate) fn rights<'v>(specification: Value<'v>, requester: &Requester<'_>) -> Vec<Right<'v>> {
     let options = specification.as_document().unwrap_or(Document::EMPTY);
     let mut users = values(options, "users").filter_map(|users| users.as_array());
-    let only_own = users.all(|users| users.iter().all(|user| (asker.is)(user)));
+    let only_own = users.all(|users| users.iter().all(|user| (requester.is)(user)));
     match is_set(specification, "allUsers") || !only_own {
         true => vec![Right { on: Resource::Cluster, actions: &["listSessions"] }],
         false => Vec::new(),

@@ -77,12 +77,12 @@ pub(crate) fn parse(spec: &Element<'_>, scope: &Scope<'_>) -> Result<Parsed> {
         return Err(err!(FailedToParse, "missing 'from' option to $lookup stage specification: {spec}"));
     }
     let pipeline = stages.map(|stages| sub_pipeline(stages, &variables, scope)).transpose()?;
-    let brings_own =
+    let generates_documents =
         pipeline.as_ref().is_some_and(|pipeline| !pipeline.is_empty() && !pipeline.reads_collection());
-    if from.is_none() && !brings_own {
+    if from.is_none() && !generates_documents {
         return Err(err!(FailedToParse, "missing 'from' option to $lookup stage specification: {spec}"));
     }
-    let from = from.filter(|_| !brings_own).map(Namespace::local);
+    let from = from.filter(|_| !generates_documents).map(Namespace::local);
     let (output, spec) = (checked_path(output)?, spec.value().to_owned());
     Ok(Parsed::one(Lookup { from, output, equality, pipeline, variables, spec, unwind: None }))
 }

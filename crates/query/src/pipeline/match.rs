@@ -1,7 +1,7 @@
 //! `$match`: passes on the documents that match a filter.
 
 use super::definition::StageDefinition;
-use super::filter_paths::{Refusals, check_filter, has_text, paths};
+use super::filter_paths::{ForbiddenOperators, check_filter, has_text, paths};
 use super::operator::{Effect, Kind, Operator, Reads};
 use super::parse::{Outer, Parsed, Scope};
 use super::{Environment, Stage, Step, Stream, registry};
@@ -34,7 +34,7 @@ pub(crate) fn parse(spec: &Element<'_>, scope: &Scope<'_>) -> Result<Parsed> {
     let Value::Document(filter) = spec.value() else {
         return Err(err!(15959, "the match filter must be an expression in an object"));
     };
-    check_filter(filter, &Refusals::of_match(scope.position()))?;
+    check_filter(filter, &ForbiddenOperators::of_match(scope.position()))?;
     if scope.is_inside(Outer::Facet) && has_text(filter) {
         return Err(err!(40600, "$match is not allowed to be used within a $facet stage"));
     }

@@ -1,7 +1,7 @@
 //! `$merge`: writes the documents into a collection.
 
 use super::collections::Namespace;
-use super::definition::{Asker, Resource, Right, values};
+use super::definition::{Requester, Resource, Right, values};
 use super::merge_spec::{Matched, Merge, NotMatched};
 use super::operator::Operator;
 use super::parse::{Parsed, Scope};
@@ -18,7 +18,7 @@ pub(crate) fn parse(spec: &Element<'_>, scope: &Scope<'_>) -> Result<Parsed> {
 }
 
 /// Returns the required rights, which depend on the modes.
-pub(crate) fn rights<'v>(specification: Value<'v>, _asker: &Asker<'_>) -> Vec<Right<'v>> {
+pub(crate) fn rights<'v>(specification: Value<'v>, _requester: &Requester<'_>) -> Vec<Right<'v>> {
     let Value::Document(options) = specification else {
         return vec![Right { on: Resource::Target(specification), actions: &["insert", "update"] }];
     };

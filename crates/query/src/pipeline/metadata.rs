@@ -56,7 +56,7 @@ impl Pipeline {
     /// it and finds none.
     pub fn asks_for_unsorted_key(&self) -> bool {
         for step in &self.steps {
-            if step.definition.makes_new || matches!(step.operator.kind(), Kind::Sort(_)) {
+            if step.definition.creates_documents || matches!(step.operator.kind(), Kind::Sort(_)) {
                 return false;
             }
             if MetaKind::SortKey.is_asked_in(step.spec.view()) {

@@ -69,7 +69,7 @@ mod tests;
 
 pub use coll_stats::CollStats;
 pub use collections::{Collections, Environment, Namespace, Sink};
-pub use definition::{Asker, Inputs, Resource, Right, RunsOn, StageDefinition};
+pub use definition::{Inputs, Requester, Resource, Right, RunsOn, StageDefinition};
 pub use external::External;
 pub use geo_near::GeoNear;
 pub use r#match::matching;
@@ -169,7 +169,7 @@ impl Pipeline {
                 stream = Box::new(Bounded(stream));
             }
         }
-        Ok(if growth.look_in_the_end() { Box::new(Bounded(stream)) } else { stream })
+        Ok(if growth.checks_output() { Box::new(Bounded(stream)) } else { stream })
     }
 
     /// The number of stages.

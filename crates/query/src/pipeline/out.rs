@@ -6,7 +6,7 @@
 //! ```
 
 use super::collections::Namespace;
-use super::definition::{Asker, Resource, Right};
+use super::definition::{Requester, Resource, Right};
 use super::operator::Operator;
 use super::parse::{Parsed, Scope};
 use super::{Environment, Stage, Stream, target};
@@ -40,7 +40,7 @@ pub(crate) fn parse(spec: &Element<'_>, _scope: &Scope<'_>) -> Result<Parsed> {
 }
 
 /// Returns the required rights. `$out` replaces the collection's content.
-pub(crate) fn rights<'v>(specification: Value<'v>, _asker: &Asker<'_>) -> Vec<Right<'v>> {
+pub(crate) fn rights<'v>(specification: Value<'v>, _requester: &Requester<'_>) -> Vec<Right<'v>> {
     vec![Right { on: Resource::Target(specification), actions: &["insert", "remove"] }]
 }
 

@@ -21,7 +21,7 @@ const fn stage(name: &'static str, parse: fn(&Element<'_>, &Scope<'_>) -> Result
 
 /// Defines a source of documents in the database or the server. Transactions cannot run it.
 const fn external(name: &'static str, parse: fn(&Element<'_>) -> Result<External>) -> StageDefinition {
-    StageDefinition::new(name, Parser::External(parse)).brings(Own).not_in_transactions()
+    StageDefinition::new(name, Parser::External(parse)).documents_from(Own).not_in_transactions()
 }
 
 /// Defines a stage that MongoDB supports only with its search process.
@@ -40,64 +40,67 @@ pub(crate) static STAGES: &[StageDefinition] = &[
     stage("$_internalSplitPipeline", internal::parse),
     stage("$addFields", project::parse_add_fields).in_streams(),
     stage("$bucket", bucket::parse),
-    stage("$bucketAuto", bucket_auto::parse).makes_new(),
+    stage("$bucketAuto", bucket_auto::parse).creates_documents(),
     stage("$changeStream", change_stream::parse)
-        .brings(Events)
+        .documents_from(Events)
         .runs_on(RunsOn::Any)
         .in_streams()
         .not_in_joins()
         .not_in_transactions()
         .only_read_concern("majority")
-        .needs(Rights::By(change_stream::rights)),
+        .requires(Rights::By(change_stream::rights)),
     stage("$changeStreamSplitLargeEvent", change_stream_split_large_event::parse).only_in_streams(),
     external("$collStats", coll_stats::parse)
-        .needs(Rights::Collection("collStats"))
+        .requires(Rights::Collection("collStats"))
         .stable(Stable::If(coll_stats::only_counts)),
-    stage("$count", count::parse).makes_new().explained_by(count::explained),
+    stage("$count", count::parse).creates_documents().explained_by(count::explained),
     external("$currentOp", current_op::parse)
         .runs_on(RunsOn::Admin)
         .only_read_concern("local")
-        .needs(Rights::By(current_op::rights))
+        .requires(Rights::By(current_op::rights))
         .stable(Stable::No),
     stage("$densify", densify::parse),
-    stage("$documents", documents::parse).brings(Own).runs_on(RunsOn::Database),
-    stage("$facet", facet::parse).not_in_facet().makes_new().reads(facet::inputs),
+    stage("$documents", documents::parse).documents_from(Own).runs_on(RunsOn::Database),
+    stage("$facet", facet::parse).not_in_facet().creates_documents().reads(facet::inputs),
     stage("$fill", fill::parse),
     stage("$geoNear", geo_near::parse).first(),
     stage("$graphLookup", graph_lookup::parse).reads(graph_lookup::inputs),
-    stage("$group", group::parse).makes_new(),
-    external("$indexStats", index_stats::parse).needs(Rights::Collection("indexStats")).stable(Stable::No),
+    stage("$group", group::parse).creates_documents(),
+    external("$indexStats", index_stats::parse).requires(Rights::Collection("indexStats")).stable(Stable::No),
     stage("$limit", limit::parse),
     stage("$listClusterCatalog", list_cluster_catalog::parse)
-        .brings(Own)
+        .documents_from(Own)
         .runs_on(RunsOn::Any)
         .only_read_concern("local")
         .not_in_transactions()
-        .needs(Rights::By(list_cluster_catalog::rights))
+        .requires(Rights::By(list_cluster_catalog::rights))
         .stable(Stable::No),
     external("$listLocalSessions", list_local_sessions::parse)
         .runs_on(RunsOn::Database)
         .only_read_concern("local")
-        .needs(Rights::By(list_local_sessions::rights))
+        .requires(Rights::By(list_local_sessions::rights))
         .stable(Stable::No),
-    refused("$listSampledQueries").brings(Own).needs(Rights::Cluster("listSampledQueries")),
-    search("$listSearchIndexes").brings(Own).needs(Rights::Collection("listSearchIndexes")),
-    refused("$listSessions").brings(Own).needs(Rights::By(list_local_sessions::rights)).stable(Stable::No),
+    refused("$listSampledQueries").documents_from(Own).requires(Rights::Cluster("listSampledQueries")),
+    search("$listSearchIndexes").documents_from(Own).requires(Rights::Collection("listSearchIndexes")),
+    refused("$listSessions")
+        .documents_from(Own)
+        .requires(Rights::By(list_local_sessions::rights))
+        .stable(Stable::No),
     stage("$lookup", lookup::parse).reads(lookup::inputs),
     stage("$match", r#match::parse).in_streams(),
-    stage("$merge", merge::parse).writes_documents().needs(Rights::By(merge::rights)),
-    stage("$out", out::parse).writes_documents().needs(Rights::By(out::rights)),
+    stage("$merge", merge::parse).writes_documents().requires(Rights::By(merge::rights)),
+    stage("$out", out::parse).writes_documents().requires(Rights::By(out::rights)),
     external("$planCacheStats", plan_cache_stats::parse)
         .only_read_concern("local")
-        .needs(Rights::Collection("planCacheRead"))
+        .requires(Rights::Collection("planCacheRead"))
         .stable(Stable::No),
     stage("$project", project::parse_project).in_streams(),
     external("$querySettings", query_settings::parse)
         .runs_on(RunsOn::Admin)
         .only_read_concern("local")
-        .needs(Rights::Cluster("querySettings"))
+        .requires(Rights::Cluster("querySettings"))
         .stable(Stable::No),
-    refused("$queryStats").brings(Own).needs(Rights::Cluster("queryStatsRead")),
+    refused("$queryStats").documents_from(Own).requires(Rights::Cluster("queryStatsRead")),
     refused("$rankFusion"),
     stage("$redact", redact::parse).in_streams(),
     stage("$replaceRoot", replace_root::parse_replace_root).in_streams(),
@@ -108,7 +111,9 @@ pub(crate) static STAGES: &[StageDefinition] = &[
     search("$searchMeta"),
     stage("$set", project::parse_add_fields).in_streams(),
     stage("$setWindowFields", set_window_fields::parse),
-    refused("$shardedDataDistribution").brings(Own).needs(Rights::Cluster("shardedDataDistribution")),
+    refused("$shardedDataDistribution")
+        .documents_from(Own)
+        .requires(Rights::Cluster("shardedDataDistribution")),
     stage("$skip", skip::parse),
     stage("$sort", sort::parse),
     stage("$sortByCount", sort_by_count::parse),

@@ -57,8 +57,8 @@ pub(crate) fn parse(spec: &Element<'_>, scope: &Scope<'_>) -> Result<Parsed> {
             ));
         }
     }
-    let brings_own = !pipeline.is_empty() && !pipeline.reads_collection();
-    if from.is_none() && !brings_own {
+    let generates_documents = !pipeline.is_empty() && !pipeline.reads_collection();
+    if from.is_none() && !generates_documents {
         return Err(err!(
             FailedToParse,
             "$unionWith stage without explicit collection must have a pipeline with $documents as first stage"

@@ -36,7 +36,7 @@ impl UpdatePipeline {
         check_length(pipeline.len())?;
         let parse = |stage| Ok((parse_stage(stage, &own)?, growth(stage)));
         let stages = pipeline.iter().map(parse).collect::<Result<_>>()?;
-        own.metadata.refuse_wanted()?;
+        own.metadata.refuse_required()?;
         Ok(UpdatePipeline { stages })
     }
 

@@ -100,12 +100,12 @@ impl Fields {
     /// Errors: ConflictingUpdateOperators if another operator is at, above or below the path.
     pub(crate) fn add(&mut self, path: &str, operator: Arc<dyn Operator>) -> Result<()> {
         let components: Vec<&str> = path.split('.').collect();
-        self.add_at(Way { path, components: &components, done: 0 }, operator)
+        self.add_at(PathCursor { path, components: &components, done: 0 }, operator)
     }
 
     /// Adds an operator below these fields, and creates the nodes on its path.
-    fn add_at(&mut self, way: Way<'_>, operator: Arc<dyn Operator>) -> Result<()> {
-        let Some((name, rest)) = way.step() else { return Err(way.conflict()) };
+    fn add_at(&mut self, cursor: PathCursor<'_>, operator: Arc<dyn Operator>) -> Result<()> {
+        let Some((name, rest)) = cursor.step() else { return Err(cursor.conflict()) };
         if name == "$" {
             if let Some(node) = &mut self.positional {
                 return node.add(rest, operator);
@@ -164,7 +164,7 @@ impl Fields {
 }
 
 impl Elements {
-    fn add_at(&mut self, name: &str, rest: Way<'_>, operator: Arc<dyn Operator>) -> Result<()> {
+    fn add_at(&mut self, name: &str, rest: PathCursor<'_>, operator: Arc<dyn Operator>) -> Result<()> {
         match self.children.iter_mut().find(|(known, _)| &**known == name) {
             Some((_, node)) => node.add(rest, operator),
             None => {
@@ -188,12 +188,12 @@ impl Elements {
 }
 
 impl Node {
-    fn add(&mut self, way: Way<'_>, operator: Arc<dyn Operator>) -> Result<()> {
-        let Some((first, rest)) = way.step() else { return Err(way.conflict()) };
+    fn add(&mut self, cursor: PathCursor<'_>, operator: Arc<dyn Operator>) -> Result<()> {
+        let Some((first, rest)) = cursor.step() else { return Err(cursor.conflict()) };
         match (self, identifier(first)) {
-            (Node::Fields(fields), None) => fields.add_at(way, operator),
+            (Node::Fields(fields), None) => fields.add_at(cursor, operator),
             (Node::Elements(elements), Some(name)) => elements.add_at(name, rest, operator),
-            _ => Err(way.conflict()),
+            _ => Err(cursor.conflict()),
         }
     }
 
@@ -281,18 +281,18 @@ impl Child {
 
 /// A path on its way into the tree: the length already used and the remaining components.
 #[derive(Clone, Copy)]
-struct Way<'p> {
+struct PathCursor<'p> {
     path: &'p str,
     components: &'p [&'p str],
     /// Bytes of the path already used.
     done: usize,
 }
 
-impl<'p> Way<'p> {
-    fn step(self) -> Option<(&'p str, Way<'p>)> {
+impl<'p> PathCursor<'p> {
+    fn step(self) -> Option<(&'p str, PathCursor<'p>)> {
         let (first, components) = self.components.split_first()?;
         let dot = usize::from(self.done > 0);
-        Some((*first, Way { components, done: self.done + dot + first.len(), ..self }))
+        Some((*first, PathCursor { components, done: self.done + dot + first.len(), ..self }))
     }
 
     /// Builds the nodes that lead to an operator along the remaining components.

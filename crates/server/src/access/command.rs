@@ -1,6 +1,6 @@
 //! Properties of a command, without its handler.
 
-use crate::access::Needs;
+use crate::access::Requirements;
 
 /// Effect of a command on data.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -22,7 +22,7 @@ pub(crate) struct Command {
     /// Effect on data.
     pub(crate) kind: Kind,
     /// Required privileges.
-    pub(crate) needs: Needs,
+    pub(crate) requirements: Requirements,
     /// True if the command runs only on the database `admin`.
     pub(crate) admin_only: bool,
     /// True if the command may run before authentication.

@@ -2,7 +2,7 @@
 //!
 //! A role grants privileges. A privilege allows actions on the resources of a pattern. The
 //! [`Identity`] of a connection holds the union of the user's privileges ([`Privileges`]). Each row
-//! of the command table declares the command's needs ([`Needs`]). The module `auth` compares both
+//! of the command table declares the command's needs ([`Requirements`]). The module `auth` compares both
 //! before the handler runs.
 
 pub(crate) mod action;
@@ -11,12 +11,12 @@ pub(crate) mod command;
 pub(crate) mod cursor;
 mod grants;
 mod identity;
-pub(crate) mod needs;
 pub(crate) mod privilege;
+pub(crate) mod requirements;
 pub(crate) mod resource;
 
 pub(crate) use action::Action;
 pub(crate) use identity::Identity;
-pub(crate) use needs::Needs;
 pub(crate) use privilege::Privileges;
+pub(crate) use requirements::Requirements;
 pub(crate) use resource::Resource;

@@ -4,8 +4,8 @@
 use super::{localhost_exception, redact};
 use crate::access::action::Actions;
 use crate::access::command::Command;
-use crate::access::needs::Asked;
 use crate::access::privilege::Privilege;
+use crate::access::requirements::Authorizer;
 use crate::access::resource::Pattern;
 use crate::access::{Action, Privileges, Resource};
 use crate::state::connection::ConnectionState;
@@ -43,17 +43,22 @@ pub(crate) fn privileges<'a>(server: &Server, state: &'a ConnectionState) -> &'a
 }
 
 /// Returns true if a connection may run an action. Always true without access control.
-pub(crate) fn may(server: &Server, state: &ConnectionState, resource: Resource<'_>, action: Action) -> bool {
+pub(crate) fn is_authorized(
+    server: &Server,
+    state: &ConnectionState,
+    resource: Resource<'_>,
+    action: Action,
+) -> bool {
     !is_asked(server, state) || privileges(server, state).allows(resource, action)
 }
 
 /// Returns a request with the identity of its connection; `None` without access control.
-pub(crate) fn asked<'a>(
+pub(crate) fn authorizer<'a>(
     server: &'a Server,
     state: &'a ConnectionState,
     request: &'a Request<'a>,
-) -> Option<Asked<'a>> {
-    is_asked(server, state).then(|| Asked {
+) -> Option<Authorizer<'a>> {
+    is_asked(server, state).then(|| Authorizer {
         privileges: privileges(server, state),
         identity: state.identity.as_deref(),
         body: request.body,
@@ -75,9 +80,9 @@ pub(crate) fn authorize(
     request: &Request<'_>,
     command: &Command,
 ) -> Result<()> {
-    let Some(mut asked) = asked(server, state, request) else { return Ok(()) };
+    let Some(mut authorizer) = authorizer(server, state, request) else { return Ok(()) };
     state.activity.belongs_to(state.identity.as_ref().map(|identity| &identity.user));
-    asked.check(&command.needs).map_err(|error| match error.code() {
+    authorizer.check(&command.requirements).map_err(|error| match error.code() {
         ErrorCode::Unauthorized => {
             let shown = redact::shown(command, request.body);
             err!(Unauthorized, "not authorized on {} to execute command {shown}", request.database)

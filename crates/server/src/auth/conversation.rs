@@ -14,7 +14,7 @@ use wire::scram::{Credential, First, Mechanism};
 use wire::secret;
 
 /// The first message of a client.
-pub(crate) struct Opening {
+pub(crate) struct ClientFirst {
     mechanism: Mechanism,
     /// Requested user.
     pub(crate) user: UserName,
@@ -26,14 +26,14 @@ pub(crate) struct Opening {
 }
 
 /// The server's next message.
-pub(crate) struct Said {
+pub(crate) struct ServerMessage {
     /// True if the conversation is complete and the client is authenticated.
     pub(crate) done: bool,
     /// Text of the message.
     pub(crate) message: String,
 }
 
-impl Opening {
+impl ClientFirst {
     /// Parses the first message for a mechanism.
     ///
     /// Errors: MechanismUnavailable; AuthenticationFailed.
@@ -43,7 +43,7 @@ impl Opening {
         (mechanism, db): (&str, &str),
         message: &[u8],
         (is_speculative, skips_empty): (bool, bool),
-    ) -> Result<Opening> {
+    ) -> Result<ClientFirst> {
         let enabled = Mechanism::of_name(mechanism).filter(|_| server.auth.takes(mechanism));
         let Some(found) = enabled else {
             let why = format!("Received authentication for mechanism {mechanism} which is not enabled");
@@ -59,7 +59,7 @@ impl Opening {
             )
         };
         let first = First::read(found, message).map_err(|refusal| failure("", &refusal.0))?;
-        Ok(Opening {
+        Ok(ClientFirst {
             mechanism: found,
             user: UserName::new(&first.user, db),
             is_speculative,
@@ -71,7 +71,7 @@ impl Opening {
     /// Begins a conversation on a connection and replaces an earlier one.
     ///
     /// Errors: AuthenticationFailed; the store's errors.
-    pub(crate) fn begin(self, server: &Server, state: &mut ConnectionState) -> Result<Said> {
+    pub(crate) fn begin(self, server: &Server, state: &mut ConnectionState) -> Result<ServerMessage> {
         state.conversation = None;
         let known = store::user(server, &self.user)?.and_then(|found| User::read(found.view()));
         let is_there = known.is_some();
@@ -82,10 +82,11 @@ impl Opening {
         }
         let shown = match &known {
             Some(credential) => Ok(credential.clone()),
-            None => credential_of_nobody(server, self.mechanism, &self.user),
+            None => dummy_credential(server, self.mechanism, &self.user),
         };
         let (mechanism, user) = (self.mechanism, self.user);
-        let replied = shown.map_err(wire::scram::Refusal).and_then(|credential| self.first.reply(credential));
+        let replied =
+            shown.map_err(wire::scram::ScramError).and_then(|credential| self.first.reply(credential));
         let (scram, message) = replied.map_err(|refusal| {
             let is_speculative = self.is_speculative;
             let failure =
@@ -99,7 +100,7 @@ impl Opening {
             skips_empty: self.skips_empty,
             step: Step::Proof(Box::new(scram), known),
         }));
-        Ok(Said { done: false, message })
+        Ok(ServerMessage { done: false, message })
     }
 }
 
@@ -107,13 +108,13 @@ impl Conversation {
     /// Handles the client's next message. A failed or complete conversation is removed.
     ///
     /// Errors: AuthenticationFailed; errors if the connection already has a user.
-    pub(crate) fn go_on(
+    pub(crate) fn sasl_continue(
         self,
         server: &Server,
         state: &mut ConnectionState,
         message: &[u8],
         api_strict: bool,
-    ) -> Result<Said> {
+    ) -> Result<ServerMessage> {
         let Conversation { mechanism, user, is_speculative, skips_empty, step } = self;
         let (credential, message) = match step {
             Step::Empty(credential) => (credential, None),
@@ -135,18 +136,18 @@ impl Conversation {
             let step = Step::Empty(credential);
             state.conversation =
                 Some(Box::new(Conversation { mechanism, user, is_speculative, skips_empty, step }));
-            return Ok(Said { done: false, message: message.clone() });
+            return Ok(ServerMessage { done: false, message: message.clone() });
         }
         let login = Login { user: &user, mechanism: mechanism.name(), is_speculative, api_strict };
         // The password may have changed since the conversation began.
-        login::enter(server, state, &login, |user| user.credential(mechanism) == Some(&credential))?;
-        Ok(Said { done: true, message: message.unwrap_or_default() })
+        login::authenticate(server, state, &login, |user| user.credential(mechanism) == Some(&credential))?;
+        Ok(ServerMessage { done: true, message: message.unwrap_or_default() })
     }
 }
 
 /// Returns a credential for an unknown user: a constant salt for each name, as for a known
 /// user. No proof matches it.
-pub(super) fn credential_of_nobody(
+pub(super) fn dummy_credential(
     server: &Server,
     mechanism: Mechanism,
     user: &UserName,

@@ -39,7 +39,7 @@ pub(crate) struct Failure<'a> {
 ///
 /// Errors: AuthenticationFailed; 5626701 to 5626703 if the connection already has a user; the
 /// store's errors.
-pub(crate) fn enter(
+pub(crate) fn authenticate(
     server: &Server,
     state: &mut ConnectionState,
     login: &Login<'_>,

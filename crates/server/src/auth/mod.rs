@@ -17,8 +17,8 @@ pub(crate) mod store;
 pub(crate) mod user;
 pub(crate) mod user_writes;
 
-pub(crate) use authorize::{asked, authorize, is_asked, may, privileges};
-pub(crate) use conversation::Opening;
+pub(crate) use authorize::{authorize, authorizer, is_asked, is_authorized, privileges};
+pub(crate) use conversation::ClientFirst;
 
 use crate::access::command::Command;
 use crate::protocol::names::UserName;
@@ -77,7 +77,7 @@ pub(crate) fn is_pointless(server: &Server) -> bool {
 ///
 /// Errors: Unauthorized.
 pub(crate) fn check(server: &Server, state: &ConnectionState, command: &Command) -> Result<()> {
-    match command.without_auth || !state.is_stranger(server) || localhost_exception(server, state) {
+    match command.without_auth || !state.is_unauthenticated(server) || localhost_exception(server, state) {
         true => Ok(()),
         false => Err(unauthorized(command)),
     }
@@ -97,24 +97,24 @@ pub(crate) fn localhost_exception(server: &Server, state: &ConnectionState) -> b
 /// document. Another server takes over an expired claim.
 ///
 /// Errors: Unauthorized if a user exists now or another server has the claim; errors of the work.
-pub(crate) fn make_first<T>(
+pub(crate) fn create_first_user<T>(
     server: &Server,
     state: &ConnectionState,
     command: &Command,
     make: impl FnOnce() -> Result<T>,
 ) -> Result<T> {
-    if !state.is_stranger(server) {
+    if !state.is_unauthenticated(server) {
         return make();
     }
     if !server.settings.shared {
         return check(server, state, command).and_then(|()| make());
     }
-    if !store::claim_first(server)? {
+    if !store::claim_first_user(server)? {
         return Err(unauthorized(command));
     }
     *server.auth.has_any.lock() = None;
     let made = check(server, state, command).and_then(|()| make());
-    store::release_first(server)?;
+    store::release_first_user(server)?;
     made
 }
 

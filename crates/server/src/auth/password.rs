@@ -1,6 +1,6 @@
 //! Authentication by a plain password, compared with the stored SCRAM keys.
 
-use super::conversation::credential_of_nobody;
+use super::conversation::dummy_credential;
 use super::login::{self, Failure, Login};
 use super::store;
 use super::user::User;
@@ -14,7 +14,7 @@ use wire::secret;
 /// Authenticates a user by password. An unknown user takes the same time as a known user.
 ///
 /// Errors: AuthenticationFailed; the store's errors.
-pub(crate) fn enter(
+pub(crate) fn authenticate(
     server: &Server,
     state: &mut ConnectionState,
     user: &UserName,
@@ -38,7 +38,7 @@ pub(crate) fn enter(
     server.counters.count_login(mechanism.name(), false, |tries| &tries.received);
     let shown = match &found {
         Some((_, credential)) => Ok(credential.clone()),
-        None => credential_of_nobody(server, mechanism, user),
+        None => dummy_credential(server, mechanism, user),
     };
     let shown = match shown {
         Ok(shown) => shown,
@@ -55,5 +55,5 @@ pub(crate) fn enter(
     }
     let login = Login { user, mechanism: mechanism.name(), is_speculative: false, api_strict: false };
     // The password may have changed since the read.
-    login::enter(server, state, &login, |user| user.credential(mechanism) == Some(&credential))
+    login::authenticate(server, state, &login, |user| user.credential(mechanism) == Some(&credential))
 }

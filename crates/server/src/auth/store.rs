@@ -49,7 +49,7 @@ const FIRST_LASTS: i64 = 30_000;
 /// Claims the creation of the first user; false if another server has the claim.
 ///
 /// Errors: the store's errors.
-pub(super) fn claim_first(server: &Server) -> Result<bool> {
+pub(super) fn claim_first_user(server: &Server) -> Result<bool> {
     let now = server.database.now_millis();
     let mut filter = Builder::new();
     filter.append(c"_id", FIRST).begin_document(c"at");
@@ -72,6 +72,6 @@ pub(super) fn claim_first(server: &Server) -> Result<bool> {
 /// Releases the claim.
 ///
 /// Errors: the store's errors.
-pub(super) fn release_first(server: &Server) -> Result<()> {
+pub(super) fn release_first_user(server: &Server) -> Result<()> {
     system_collections::delete(&server.database, &Namespace::new("admin", VERSIONS)?, FIRST)
 }

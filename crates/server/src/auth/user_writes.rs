@@ -1,6 +1,6 @@
 //! Check of `setUserWriteBlockMode` before a write. Users with `bypassWriteBlockingMode` pass.
 
-use super::{is_asked, may};
+use super::{is_asked, is_authorized};
 use crate::access::command::{Command, Kind};
 use crate::access::{self, Action};
 use crate::state::connection::ConnectionState;
@@ -8,7 +8,7 @@ use crate::state::server::Server;
 use base::bson::{Document, Value};
 use base::namespace::is_internal_database;
 use base::{Result, err};
-use database::language::{Asker, Resource, stages_of};
+use database::language::{Requester, Resource, stages_of};
 use wire::request::Request;
 
 /// Refuses a command that writes to a blocked user database.
@@ -24,7 +24,7 @@ pub(crate) fn check(
         return Ok(());
     }
     let bypasses = is_asked(server, state)
-        && may(server, state, access::Resource::Cluster, Action::BypassWriteBlockingMode);
+        && is_authorized(server, state, access::Resource::Cluster, Action::BypassWriteBlockingMode);
     match bypasses {
         true => Ok(()),
         false => Err(err!(UserWritesBlocked, "User writes blocked")),
@@ -67,8 +67,8 @@ fn documents(array: Option<Value<'_>>) -> impl Iterator<Item = Document<'_>> {
 fn output<'a>(request: &Request<'a>) -> Option<&'a str> {
     let pipeline = request.body.get("pipeline")?.as_array()?;
     let (stage, spec) = stages_of(pipeline).last().filter(|(stage, _)| stage.writes())?;
-    let asker = Asker { database: request.database, collection: None, is: &|_| false };
-    let mut targets = stage.rights(spec.value(), &asker).into_iter().filter_map(|right| match right.on {
+    let requester = Requester { database: request.database, collection: None, is: &|_| false };
+    let mut targets = stage.rights(spec.value(), &requester).into_iter().filter_map(|right| match right.on {
         Resource::Target(target) => target.as_document()?.get("db")?.as_str(),
         _ => None,
     });

@@ -5,7 +5,7 @@
 
 use crate::access::command::Command;
 use crate::call::transaction_rules::{self, Given, Part};
-use crate::protocol::read_concern::{Asked, ReadConcern};
+use crate::protocol::read_concern::{ReadConcern, RequestedReadConcern};
 use crate::protocol::read_preference::ReadPreference;
 use crate::protocol::session_id::{self, Named};
 use crate::protocol::write_concern::WriteConcern;
@@ -30,7 +30,7 @@ pub(crate) struct Arguments<'a> {
     pub(crate) statement_ids: Option<base::bson::Array<'a>>,
     /// Time limit. Zero means no limit and is `None`.
     pub(crate) max_time: Option<Duration>,
-    pub(crate) read_concern: Asked,
+    pub(crate) read_concern: RequestedReadConcern,
     /// Write concern, if given.
     pub(crate) write_concern: Option<WriteConcern>,
     pub(crate) read_preference: ReadPreference,
@@ -101,7 +101,7 @@ impl<'a> Arguments<'a> {
                 "maxTimeMS" => arguments.max_time = max_time(&element, command)?,
                 "readConcern" => {
                     let document = typed(&element, command, "object", value.as_document())?;
-                    arguments.read_concern = Asked::parse(document, command.name)?;
+                    arguments.read_concern = RequestedReadConcern::parse(document, command.name)?;
                 }
                 "writeConcern" => {
                     let document = typed(&element, command, "object", value.as_document())?;
@@ -152,7 +152,7 @@ impl<'a> Arguments<'a> {
 /// Checks the read concern of a command outside of a transaction.
 ///
 /// Errors: NotAReplicaSet and IllegalOperation on a standalone; InvalidOptions.
-fn check_read_concern(concern: &Asked, command: &Command, is_replica_set: bool) -> Result<()> {
+fn check_read_concern(concern: &RequestedReadConcern, command: &Command, is_replica_set: bool) -> Result<()> {
     match concern.level {
         _ if concern.after.is_some() && !is_replica_set => Err(err!(
             IllegalOperation,

@@ -35,7 +35,7 @@ pub(crate) struct Finished<'a> {
 
 /// Writes the entry of a finished operation to `system.profile` or the log. `setting` is the
 /// database's setting at the start of the operation.
-pub(crate) fn tell(server: &Server, setting: Option<&Setting>, finished: &Finished<'_>) {
+pub(crate) fn report(server: &Server, setting: Option<&Setting>, finished: &Finished<'_>) {
     let slow = |took: Duration| server.profiler.slow.logs(took, || server.random());
     let Some(setting) = setting else {
         // The operation is slow, otherwise the function has returned. The log may receive only a

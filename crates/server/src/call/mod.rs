@@ -55,20 +55,20 @@ pub(crate) struct Call<'a> {
     /// The settings of the query's shape.
     pub(crate) query_settings: Option<Arc<QuerySettings>>,
     /// Events that must happen before the reply is sent.
-    pub(crate) hold: Option<Hold>,
+    pub(crate) durability_wait: Option<DurabilityWait>,
 }
 
 /// Condition for sending a reply after its handler.
-pub(crate) struct Hold {
+pub(crate) struct DurabilityWait {
     /// Commit that must be in the journal.
     pub(crate) position: Position,
     /// Deadline, and the error for the reply after it: the write concern's `wtimeout`.
     pub(crate) timeout: Option<(Instant, Error)>,
 }
 
-impl Hold {
+impl DurabilityWait {
     /// Adds this condition to an existing condition.
-    pub(crate) fn join(self, other: &mut Option<Hold>) {
+    pub(crate) fn join(self, other: &mut Option<DurabilityWait>) {
         match other {
             Some(other) => {
                 other.position = other.position.max(self.position);
@@ -80,7 +80,7 @@ impl Hold {
 }
 
 /// Result of a handler or request, errors excepted.
-pub(crate) enum Answer {
+pub(crate) enum HandlerStatus {
     /// The reply is complete.
     Done,
     /// The handler must be called again after the event, and the request polled again.
@@ -143,9 +143,9 @@ impl<'a> Call<'a> {
         &mut self,
         at_most: Duration,
         ready: impl FnMut(&Waker) -> bool + Send + 'static,
-    ) -> Option<Answer> {
+    ) -> Option<HandlerStatus> {
         let now = Instant::now();
         let until = *self.progress.waiting_until.get_or_insert(now + at_most);
-        (now < until).then(|| Answer::Wait(Event::Other { until, ready: Box::new(ready) }))
+        (now < until).then(|| HandlerStatus::Wait(Event::Other { until, ready: Box::new(ready) }))
     }
 }

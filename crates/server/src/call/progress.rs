@@ -1,6 +1,6 @@
 //! State of a request between its waits, which handlers see.
 
-use crate::process::turn::Turn;
+use crate::process::session_queue::QueueTicket;
 use crate::session::Session;
 use crate::state::fail_point::Failure;
 use std::time::Instant;
@@ -11,7 +11,7 @@ pub(crate) struct Progress {
     /// Operation id and start, constant over all waits.
     pub(crate) began: Option<Began>,
     /// Place in the session's queue of statements.
-    pub(crate) turn: Option<Turn<Session>>,
+    pub(crate) ticket: Option<QueueTicket<Session>>,
     /// Deadline of the handler's wait, after its first call.
     pub(crate) waiting_until: Option<Instant>,
     /// Effect of fail points, kept during waits.

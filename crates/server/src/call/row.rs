@@ -1,12 +1,12 @@
 //! Row of the command table: a command and its handler.
 
-use crate::access::Needs;
+use crate::access::Requirements;
 use crate::access::command::{Command, Kind};
-use crate::call::{Answer, Call};
+use crate::call::{Call, HandlerStatus};
 use base::Result;
 
 /// A handler: takes its declared fields, makes one call, and writes its reply.
-pub(crate) type Handler = fn(&mut Call<'_>) -> Result<Answer>;
+pub(crate) type Handler = fn(&mut Call<'_>) -> Result<HandlerStatus>;
 
 /// Row of the command table.
 pub(crate) struct Row {
@@ -21,13 +21,13 @@ impl Row {
         kind: Kind,
         help: &'static str,
         run: Handler,
-        needs: Needs,
+        requirements: Requirements,
     ) -> Row {
         let command = Command {
             name,
             help,
             kind,
-            needs,
+            requirements,
             admin_only: false,
             without_auth: false,
             stable_api: false,
@@ -41,8 +41,8 @@ impl Row {
     }
 
     /// Returns the row of a MongoDB command that this server does not implement. `run` refuses it.
-    pub(crate) const fn refused(name: &'static str, run: Handler, needs: Needs) -> Row {
-        Row::new(name, Kind::Admin, "Not implemented.", run, needs)
+    pub(crate) const fn refused(name: &'static str, run: Handler, requirements: Requirements) -> Row {
+        Row::new(name, Kind::Admin, "Not implemented.", run, requirements)
     }
 
     /// Restricts the command to `admin`.

@@ -1,7 +1,7 @@
 //! Rules for commands with a transaction number: allowed commands, namespaces and concerns.
 
 use crate::access::command::Command;
-use crate::protocol::read_concern::{Asked, ReadConcern};
+use crate::protocol::read_concern::{ReadConcern, RequestedReadConcern};
 use base::{Result, err};
 
 /// Position of a command in its transaction.
@@ -122,14 +122,14 @@ pub(crate) fn check_namespace(database: &str, collection: &str, writes: bool) ->
 pub(crate) fn check_concerns(
     part: Part,
     command: &Command,
-    read: &Asked,
+    read: &RequestedReadConcern,
     has_write_concern: bool,
 ) -> Result<()> {
     if has_write_concern && !command.ends_transactions() {
         return Err(err!(InvalidOptions, "writeConcern is not allowed within a multi-statement transaction"));
     }
     match (part, read.level) {
-        (Part::Further, _) if read.says_something => {
+        (Part::Further, _) if read.is_given => {
             Err(err!(InvalidOptions, "Only the first command in a transaction may specify a readConcern"))
         }
         (Part::First, Some(ReadConcern::Available | ReadConcern::Linearizable)) => Err(err!(
@@ -211,7 +211,7 @@ mod tests {
     fn concerns_belong_to_the_first_statement_and_the_last() {
         let check = |part, name: &str, level, writes| {
             let command = crate::commands::table::find(name).unwrap();
-            let read = Asked { level, says_something: level.is_some(), at: None, after: None };
+            let read = RequestedReadConcern { level, is_given: level.is_some(), at: None, after: None };
             check_concerns(part, command, &read, writes).is_ok()
         };
         assert!(check(Part::First, "insert", Some(ReadConcern::Snapshot), false));

@@ -8,7 +8,7 @@ use crate::call::arguments::Arguments;
 use crate::call::progress::Progress;
 use crate::observe::activity::Activity;
 use crate::process::event::Event;
-use crate::process::turn::Turn;
+use crate::process::session_queue::QueueTicket;
 use crate::state::connection::ConnectionState;
 use crate::state::parameters::Setting;
 use crate::state::server::Server;
@@ -57,7 +57,7 @@ pub(crate) fn for_delay(delay: Duration) -> Event {
 /// wait if another statement has it.
 ///
 /// Errors: MaxTimeMSExpired.
-pub(crate) fn for_turn(
+pub(crate) fn for_session(
     state: &ConnectionState,
     progress: &mut Progress,
     arguments: &Arguments<'_>,
@@ -66,11 +66,11 @@ pub(crate) fn for_turn(
         return Ok(None);
     }
     let Some(session) = state.session.clone() else { return Ok(None) };
-    let turn = progress.turn.get_or_insert_with(|| Turn::line_up(session));
-    if turn.has_come(Waker::noop()) {
+    let ticket = progress.ticket.get_or_insert_with(|| QueueTicket::enqueue(session));
+    if ticket.is_admitted(Waker::noop()) {
         return Ok(None);
     }
-    let ready = Box::new(turn.asker());
+    let ready = Box::new(ticket.admission_check());
     Ok(Some(Event::Other { until: deadline(progress, arguments)?, ready }))
 }
 

@@ -1,10 +1,10 @@
 //! Commands for operators: log, profiler, feature version, shutdown.
 
 use crate::access::command::Kind;
-use crate::access::{Action, Needs, needs};
+use crate::access::{Action, Requirements, requirements};
 use crate::call::finished;
 use crate::call::row::Row;
-use crate::call::{Answer, Call};
+use crate::call::{Call, HandlerStatus};
 use crate::observe::profiler::{Filter, Setting};
 use crate::process::logging;
 use base::bson::Value;
@@ -18,11 +18,11 @@ pub(crate) const GET_LOG: Row = Row::new(
     Kind::Admin,
     "Shows the last lines of the log.",
     get_log,
-    Needs::Cluster(Action::GetLog),
+    Requirements::Cluster(Action::GetLog),
 )
 .admin_only();
 
-fn get_log(call: &mut Call<'_>) -> Result<Answer> {
+fn get_log(call: &mut Call<'_>) -> Result<HandlerStatus> {
     let mut fields = call.fields();
     let which = match fields.command_value() {
         Value::String(which) => which,
@@ -35,7 +35,7 @@ fn get_log(call: &mut Call<'_>) -> Result<Answer> {
     let (lines, written) = match which {
         "*" => {
             call.reply.begin_array(c"names").push("global").push("startupWarnings").end();
-            return Ok(Answer::Done);
+            return Ok(HandlerStatus::Done);
         }
         "global" => logging::recent(),
         // mongosh prints these warnings when it connects.
@@ -47,7 +47,7 @@ fn get_log(call: &mut Call<'_>) -> Result<Answer> {
         call.reply.push(line);
     }
     call.reply.end();
-    Ok(Answer::Done)
+    Ok(HandlerStatus::Done)
 }
 
 /// The row of `rotateCertificates`.
@@ -56,11 +56,11 @@ pub(crate) const ROTATE_CERTIFICATES: Row = Row::new(
     Kind::Admin,
     "Reads certificates and keys again, for the connections to come.",
     rotate_certificates,
-    Needs::Cluster(Action::RotateCertificates),
+    Requirements::Cluster(Action::RotateCertificates),
 )
 .admin_only();
 
-fn rotate_certificates(call: &mut Call<'_>) -> Result<Answer> {
+fn rotate_certificates(call: &mut Call<'_>) -> Result<HandlerStatus> {
     let mut fields = call.fields();
     fields.command_value();
     let message = fields.string("message")?.unwrap_or_default();
@@ -68,13 +68,13 @@ fn rotate_certificates(call: &mut Call<'_>) -> Result<Answer> {
     let Some(tls) = &call.server.settings.tls else {
         // MongoDB also has nothing to rotate without TLS, and reports success.
         log::info!(c = "NETWORK", message = message; "rotateCertificates: TLS is off, nothing to rotate");
-        return Ok(Answer::Done);
+        return Ok(HandlerStatus::Done);
     };
     let mut result = Ok(());
     crate::process::blocking::in_place(&mut || result = tls.rotate());
     result.map_err(|why| err!(InvalidSSLConfiguration, "{why}"))?;
     log::info!(id = 4988500, c = "COMMAND", message = message; "Certificate rotation completed successfully");
-    Ok(Answer::Done)
+    Ok(HandlerStatus::Done)
 }
 
 /// The row of `logRotate`.
@@ -83,11 +83,11 @@ pub(crate) const LOG_ROTATE: Row = Row::new(
     Kind::Admin,
     "Starts a new log file, where the log goes to one.",
     log_rotate,
-    Needs::Cluster(Action::LogRotate),
+    Requirements::Cluster(Action::LogRotate),
 )
 .admin_only();
 
-fn log_rotate(call: &mut Call<'_>) -> Result<Answer> {
+fn log_rotate(call: &mut Call<'_>) -> Result<HandlerStatus> {
     let mut fields = call.fields();
     match fields.command_value() {
         Value::String(_) => {}
@@ -109,7 +109,7 @@ fn log_rotate(call: &mut Call<'_>) -> Result<Answer> {
         }
         None => log::info!("logRotate: the log goes to no file, nothing to rotate"),
     }
-    Ok(Answer::Done)
+    Ok(HandlerStatus::Done)
 }
 
 /// The row of `profile`.
@@ -118,10 +118,10 @@ pub(crate) const PROFILE: Row = Row::new(
     Kind::Admin,
     "Sets which operations system.profile and the log tell of.",
     profile,
-    Needs::By(needs::profile),
+    Requirements::By(requirements::profile),
 );
 
-fn profile(call: &mut Call<'_>) -> Result<Answer> {
+fn profile(call: &mut Call<'_>) -> Result<HandlerStatus> {
     let mut fields = call.fields();
     let level = fields.command_value().as_i64();
     let threshold = fields.integer("slowms")?;
@@ -171,7 +171,7 @@ fn profile(call: &mut Call<'_>) -> Result<Answer> {
     }
     let level = if level < 0 { before.level } else { level };
     call.server.profiler.set(database, Setting { level, filter });
-    Ok(Answer::Done)
+    Ok(HandlerStatus::Done)
 }
 
 /// The row of `setFeatureCompatibilityVersion`.
@@ -180,12 +180,12 @@ pub(crate) const SET_FEATURE_COMPATIBILITY_VERSION: Row = Row::new(
     Kind::Admin,
     "Sets the feature compatibility version, on which no data depend.",
     set_feature_compatibility_version,
-    Needs::Cluster(Action::SetFeatureCompatibilityVersion),
+    Requirements::Cluster(Action::SetFeatureCompatibilityVersion),
 )
 .admin_only()
 .takes_write_concern();
 
-fn set_feature_compatibility_version(call: &mut Call<'_>) -> Result<Answer> {
+fn set_feature_compatibility_version(call: &mut Call<'_>) -> Result<HandlerStatus> {
     let mut fields = call.fields();
     let version = match fields.command_value() {
         Value::String(version) => version,
@@ -202,15 +202,15 @@ fn set_feature_compatibility_version(call: &mut Call<'_>) -> Result<Answer> {
     }
     call.server.set_feature_version(version)?;
     call.acknowledge(None)?;
-    Ok(Answer::Done)
+    Ok(HandlerStatus::Done)
 }
 
 /// The row of `shutdown`.
 pub(crate) const SHUTDOWN: Row =
-    Row::new("shutdown", Kind::Admin, "Stops the server.", shutdown, Needs::Cluster(Action::Shutdown))
+    Row::new("shutdown", Kind::Admin, "Stops the server.", shutdown, Requirements::Cluster(Action::Shutdown))
         .admin_only();
 
-fn shutdown(call: &mut Call<'_>) -> Result<Answer> {
+fn shutdown(call: &mut Call<'_>) -> Result<HandlerStatus> {
     let mut fields = call.fields();
     fields.command_value();
     fields.flag("force")?;
@@ -218,5 +218,5 @@ fn shutdown(call: &mut Call<'_>) -> Result<Answer> {
     fields.finish()?;
     log::info!("shutdown asked for by {}", call.connection.activity.client);
     call.server.stop();
-    Ok(Answer::Close)
+    Ok(HandlerStatus::Close)
 }

@@ -3,10 +3,10 @@
 use super::cursor_reply;
 use super::explain;
 use crate::access::command::Kind;
-use crate::access::{Needs, needs};
+use crate::access::{Requirements, requirements};
 use crate::call::arguments;
 use crate::call::row::Row;
-use crate::call::{Answer, Call};
+use crate::call::{Call, HandlerStatus};
 use crate::protocol::fields::Fields;
 use crate::protocol::read_concern::ReadConcern;
 use base::bson::{Array, Document, Value};
@@ -20,7 +20,7 @@ pub(crate) const AGGREGATE: Row = Row::new(
     Kind::Read,
     "Runs an aggregation pipeline.",
     aggregate,
-    Needs::By(needs::aggregate),
+    Requirements::By(requirements::aggregate),
 )
 .stable_api()
 .takes_read_concern()
@@ -41,7 +41,7 @@ pub(crate) struct Parts<'a> {
     has_cursor: bool,
 }
 
-fn aggregate(call: &mut Call<'_>) -> Result<Answer> {
+fn aggregate(call: &mut Call<'_>) -> Result<HandlerStatus> {
     let parts = Parts::read(&mut call.fields(), call.request.database)?;
     if parts.explain {
         call.plan_by_query_settings(call.request);
@@ -85,10 +85,10 @@ fn aggregate(call: &mut Call<'_>) -> Result<Answer> {
         // work to getMore, as in MongoDB.
         cursor_reply::first(call, cursor, parts.batch_size.unwrap_or(FIRST_BATCH), false)?;
         call.acknowledge(None)?;
-        return Ok(Answer::Done);
+        return Ok(HandlerStatus::Done);
     }
     cursor_reply::first(call, cursor, parts.batch_size.unwrap_or(FIRST_BATCH), false)?;
-    Ok(Answer::Done)
+    Ok(HandlerStatus::Done)
 }
 
 /// Refuses to explain an aggregate that has a write concern.

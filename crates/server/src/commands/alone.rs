@@ -3,9 +3,9 @@
 
 use super::replication::replica_set;
 use crate::access::command::Kind;
-use crate::access::{Action, Needs};
+use crate::access::{Action, Requirements};
 use crate::call::row::Row;
-use crate::call::{Answer, Call};
+use crate::call::{Call, HandlerStatus};
 use crate::protocol::fields::Fields;
 use base::Result;
 
@@ -15,11 +15,11 @@ pub(crate) const DROP_CONNECTIONS: Row = Row::new(
     Kind::Admin,
     "Closes connections to other servers, of which there are none.",
     drop_connections,
-    Needs::Cluster(Action::DropConnections),
+    Requirements::Cluster(Action::DropConnections),
 )
 .admin_only();
 
-fn drop_connections(call: &mut Call<'_>) -> Result<Answer> {
+fn drop_connections(call: &mut Call<'_>) -> Result<HandlerStatus> {
     let mut fields = call.fields();
     fields.command_value();
     let hosts = fields.required("hostAndPort", Fields::array)?;
@@ -27,7 +27,7 @@ fn drop_connections(call: &mut Call<'_>) -> Result<Answer> {
         return Err(fields.wrong_type("hostAndPort", other.kind(), "string"));
     }
     fields.finish()?;
-    Ok(Answer::Done)
+    Ok(HandlerStatus::Done)
 }
 
 /// The row of `invalidateUserCache`.
@@ -36,15 +36,15 @@ pub(crate) const INVALIDATE_USER_CACHE: Row = Row::new(
     Kind::Admin,
     "Forgets what is remembered of users, which is never behind here.",
     no_options,
-    Needs::Cluster(Action::InvalidateUserCache),
+    Requirements::Cluster(Action::InvalidateUserCache),
 )
 .admin_only();
 
-fn no_options(call: &mut Call<'_>) -> Result<Answer> {
+fn no_options(call: &mut Call<'_>) -> Result<HandlerStatus> {
     let mut fields = call.fields();
     fields.command_value();
     fields.finish()?;
-    Ok(Answer::Done)
+    Ok(HandlerStatus::Done)
 }
 
 /// The row of `replSetGetRBID`.
@@ -53,15 +53,15 @@ pub(crate) const GET_ROLLBACK_ID: Row = Row::new(
     Kind::Admin,
     "Tells the number of the latest rollback; the only member never rolls back.",
     rollback_id,
-    Needs::Cluster(Action::Internal),
+    Requirements::Cluster(Action::Internal),
 )
 .admin_only();
 
-fn rollback_id(call: &mut Call<'_>) -> Result<Answer> {
+fn rollback_id(call: &mut Call<'_>) -> Result<HandlerStatus> {
     no_options(call)?;
     replica_set(call)?;
     call.reply.append(c"rbid", 1);
-    Ok(Answer::Done)
+    Ok(HandlerStatus::Done)
 }
 
 /// The row of `shardingState`.
@@ -70,12 +70,12 @@ pub(crate) const SHARDING_STATE: Row = Row::new(
     Kind::Admin,
     "Tells whether this server is a shard, which it isn't.",
     sharding_state,
-    Needs::Cluster(Action::ShardingState),
+    Requirements::Cluster(Action::ShardingState),
 )
 .admin_only();
 
-fn sharding_state(call: &mut Call<'_>) -> Result<Answer> {
+fn sharding_state(call: &mut Call<'_>) -> Result<HandlerStatus> {
     no_options(call)?;
     call.reply.append(c"enabled", false);
-    Ok(Answer::Done)
+    Ok(HandlerStatus::Done)
 }

@@ -4,12 +4,12 @@
 //! user name, which then must equal the subject.
 
 use super::login::no_users;
-use crate::access::Needs;
+use crate::access::Requirements;
 use crate::access::command::Kind;
 use crate::auth::login::{self, Failure, Login};
 use crate::auth::{self, EXTERNAL, X509};
 use crate::call::row::Row;
-use crate::call::{Answer, Call};
+use crate::call::{Call, HandlerStatus};
 use crate::protocol::fields::Fields;
 use crate::protocol::names::UserName;
 use base::bson::Document;
@@ -17,31 +17,31 @@ use base::{Result, err};
 
 /// The row of `authenticate`.
 pub(crate) const AUTHENTICATE: Row =
-    Row::new("authenticate", Kind::Admin, "Logs in by a certificate.", authenticate, Needs::Nothing)
+    Row::new("authenticate", Kind::Admin, "Logs in by a certificate.", authenticate, Requirements::Nothing)
         .without_auth()
         .has_secrets();
 
-fn authenticate(call: &mut Call<'_>) -> Result<Answer> {
+fn authenticate(call: &mut Call<'_>) -> Result<HandlerStatus> {
     if auth::is_pointless(call.server) {
         return Err(no_users());
     }
     let mut fields = call.fields();
     fields.command_value();
-    let asked = Asked::read(fields, call.request.database)?;
+    let asked = Parts::read(fields, call.request.database)?;
     let name = enter(call, &asked, false)?;
     call.reply.append(c"dbname", EXTERNAL).append(c"user", &name);
-    Ok(Answer::Done)
+    Ok(HandlerStatus::Done)
 }
 
 /// Parsed fields of the request.
-struct Asked<'a> {
+struct Parts<'a> {
     mechanism: &'a str,
     user: Option<&'a str>,
     db: &'a str,
 }
 
-impl<'a> Asked<'a> {
-    fn read(mut fields: Fields<'a>, db: &'a str) -> Result<Asked<'a>> {
+impl<'a> Parts<'a> {
+    fn read(mut fields: Fields<'a>, db: &'a str) -> Result<Parts<'a>> {
         let mechanism = fields.string("mechanism")?.unwrap_or(X509);
         let user = fields.string("user")?.filter(|user| !user.is_empty());
         // Other mechanisms have other fields. The error below refuses the mechanism, not its
@@ -50,7 +50,7 @@ impl<'a> Asked<'a> {
             X509 => fields.finish()?,
             _ => drop(fields.rest()),
         }
-        Ok(Asked { mechanism, user, db })
+        Ok(Parts { mechanism, user, db })
     }
 }
 
@@ -58,8 +58,8 @@ impl<'a> Asked<'a> {
 ///
 /// Errors: MechanismUnavailable, ProtocolError, AuthenticationFailed; errors if the connection
 /// already has a user.
-fn enter(call: &mut Call<'_>, asked: &Asked<'_>, is_speculative: bool) -> Result<String> {
-    let Asked { mechanism, db, .. } = *asked;
+fn enter(call: &mut Call<'_>, asked: &Parts<'_>, is_speculative: bool) -> Result<String> {
+    let Parts { mechanism, db, .. } = *asked;
     if mechanism != X509 || !call.server.auth.takes(X509) {
         return Err(err!(
             MechanismUnavailable,
@@ -89,7 +89,7 @@ fn enter(call: &mut Call<'_>, asked: &Asked<'_>, is_speculative: bool) -> Result
         return Err(err!(AuthenticationFailed, "{why}"));
     }
     let login = Login { user: &user, mechanism: X509, is_speculative, api_strict: call.arguments.api_strict };
-    login::enter(call.server, call.connection, &login, |user| user.is_external)?;
+    login::authenticate(call.server, call.connection, &login, |user| user.is_external)?;
     Ok(user.name)
 }
 
@@ -100,7 +100,7 @@ pub(super) fn begin_early(call: &mut Call<'_>, asked: Document<'_>) {
     // PyMongo sends no database.
     let Ok(db) = fields.string("db").map(|db| db.unwrap_or(EXTERNAL)) else { return };
     let Ok(_) = fields.any("authenticate") else { return };
-    let Ok(asked) = Asked::read(fields, db) else { return };
+    let Ok(asked) = Parts::read(fields, db) else { return };
     if let Ok(name) = enter(call, &asked, true) {
         call.reply.begin_document(c"speculativeAuthenticate");
         call.reply.append(c"dbname", EXTERNAL).append(c"user", &name).end();

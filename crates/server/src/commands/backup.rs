@@ -2,9 +2,9 @@
 
 use super::cursor_reply;
 use crate::access::command::Kind;
-use crate::access::{Needs, needs};
+use crate::access::{Requirements, requirements};
 use crate::call::row::Row;
-use crate::call::{Answer, Call};
+use crate::call::{Call, HandlerStatus};
 use crate::protocol::fields::Fields;
 use base::Result;
 use database::FIRST_BATCH;
@@ -15,11 +15,11 @@ pub(crate) const BACKUP: Row = Row::new(
     Kind::Admin,
     "Sends a backup of all databases, or what has been committed since an earlier one, as a cursor of bytes.",
     backup,
-    Needs::By(needs::backup),
+    Requirements::By(requirements::backup),
 )
 .admin_only();
 
-fn backup(call: &mut Call<'_>) -> Result<Answer> {
+fn backup(call: &mut Call<'_>) -> Result<HandlerStatus> {
     let mut fields = call.fields();
     fields.command_value();
     let since = fields.document("since")?;
@@ -39,5 +39,5 @@ fn backup(call: &mut Call<'_>) -> Result<Answer> {
     let operation = call.operation();
     let cursor = call.server.database.backup_cursor(&operation, since)?;
     cursor_reply::first(call, cursor, batch_size.unwrap_or(FIRST_BATCH), false)?;
-    Ok(Answer::Done)
+    Ok(HandlerStatus::Done)
 }

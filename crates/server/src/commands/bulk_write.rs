@@ -4,10 +4,10 @@ use super::cursor_reply;
 use super::retry::Retryable;
 use super::update::Statement;
 use crate::access::command::Kind;
-use crate::access::{Needs, needs};
+use crate::access::{Requirements, requirements};
 use crate::call::row::Row;
 use crate::call::transaction_rules;
-use crate::call::{Answer, Call};
+use crate::call::{Call, HandlerStatus};
 use crate::protocol::fields::Fields;
 use crate::protocol::reply;
 use base::bson::{Builder, Document, DocumentBuf, FieldName, Value, ValueBuf};
@@ -25,7 +25,7 @@ pub(crate) const BULK_WRITE: Row = Row::new(
     Kind::Write,
     "Inserts, updates and deletes in several collections.",
     bulk_write,
-    Needs::By(needs::bulk_write),
+    Requirements::By(requirements::bulk_write),
 )
 .admin_only()
 .stable_api()
@@ -58,7 +58,7 @@ struct Totals {
     deleted: i32,
 }
 
-fn bulk_write(call: &mut Call<'_>) -> Result<Answer> {
+fn bulk_write(call: &mut Call<'_>) -> Result<HandlerStatus> {
     let mut fields = call.fields();
     fields.command_value();
     let operations = fields.required("ops", Fields::documents)?;
@@ -100,7 +100,7 @@ fn bulk_write(call: &mut Call<'_>) -> Result<Answer> {
             Operation::Insert(_) => false,
         };
         Retryable::check_single(retryable.as_ref(), is_multi)?;
-        let done = match retryable.as_mut().and_then(|retryable| retryable.answered(position)) {
+        let done = match retryable.as_mut().and_then(|retryable| retryable.recorded_result(position)) {
             Some(answer) => Ok(recalled(operation, answer.view())),
             None => {
                 let key = retryable.as_ref().map(|retryable| retryable.key(position));
@@ -137,7 +137,7 @@ fn bulk_write(call: &mut Call<'_>) -> Result<Answer> {
     totals.append_to(call.reply);
     Retryable::append_retried(retryable.as_ref(), call.reply);
     call.acknowledge(committed)?;
-    Ok(Answer::Done)
+    Ok(HandlerStatus::Done)
 }
 
 fn namespace(info: Document<'_>) -> Result<Namespace> {

@@ -3,9 +3,9 @@
 //! MongoDB's routers send this command. The check itself needs no shards.
 
 use crate::access::command::Kind;
-use crate::access::{Needs, needs};
+use crate::access::{Requirements, requirements};
 use crate::call::row::Row;
-use crate::call::{Answer, Call};
+use crate::call::{Call, HandlerStatus};
 use base::bson::{Document, Value, equal};
 use base::{Namespace, Result, err};
 use database::index::Index;
@@ -16,10 +16,10 @@ pub(crate) const CHECK_SHARDING_INDEX: Row = Row::new(
     Kind::Admin,
     "Tells whether a collection has an index for a shard key.",
     check_sharding_index,
-    Needs::By(needs::find_in_named),
+    Requirements::By(requirements::find_in_named),
 );
 
-fn check_sharding_index(call: &mut Call<'_>) -> Result<Answer> {
+fn check_sharding_index(call: &mut Call<'_>) -> Result<HandlerStatus> {
     let mut fields = call.fields();
     let namespace = match fields.command_value() {
         Value::String(name) => Namespace::parse(name)?,
@@ -33,7 +33,7 @@ fn check_sharding_index(call: &mut Call<'_>) -> Result<Answer> {
     }
     if key.iter().map(|part| part.name()).eq(["_id"]) {
         call.reply.append(c"idskip", true);
-        return Ok(Answer::Done);
+        return Ok(HandlerStatus::Done);
     }
     if bounds.0.is_some() != bounds.1.is_some() {
         return Err(err!(UnknownError, "either provide both min and max or leave both empty"));
@@ -41,7 +41,7 @@ fn check_sharding_index(call: &mut Call<'_>) -> Result<Answer> {
     let collection = call.server.database.collection(&namespace);
     let collection = collection.ok_or_else(|| err!(UnknownError, "ns not found"))?;
     match collection.data()?.indexes.iter().any(|index| suits(index, key)) {
-        true => Ok(Answer::Done),
+        true => Ok(HandlerStatus::Done),
         false => Err(err!(UnknownError, "couldn't find valid index for shard key")),
     }
 }

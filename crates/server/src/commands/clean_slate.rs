@@ -6,9 +6,9 @@
 //! exceptions.
 
 use crate::access::command::Kind;
-use crate::access::{Needs, needs};
+use crate::access::{Requirements, requirements};
 use crate::call::row::Row;
-use crate::call::{Answer, Call};
+use crate::call::{Call, HandlerStatus};
 use crate::protocol::fields::Fields;
 use base::Result;
 use base::bson::Value;
@@ -20,11 +20,11 @@ pub(crate) const FORK_DATABASE: Row = Row::new(
     Kind::Write,
     "Makes a copy-on-write twin of a database under another name.",
     fork,
-    Needs::By(needs::fork_database),
+    Requirements::By(requirements::fork_database),
 )
 .admin_only();
 
-fn fork(call: &mut Call<'_>) -> Result<Answer> {
+fn fork(call: &mut Call<'_>) -> Result<HandlerStatus> {
     let mut fields = call.fields();
     let from = own_database(&mut fields, "forkDatabase")?;
     let to = fields.required("to", Fields::string)?;
@@ -32,7 +32,7 @@ fn fork(call: &mut Call<'_>) -> Result<Answer> {
     fields.finish()?;
     let committed = call.server.database.fork_database(call.operation().as_ref(), from, to, replace)?;
     call.acknowledge(Some(committed))?;
-    Ok(Answer::Done)
+    Ok(HandlerStatus::Done)
 }
 
 /// The row of `snapshotDatabase`.
@@ -41,18 +41,18 @@ pub(crate) const SNAPSHOT_DATABASE: Row = Row::new(
     Kind::Write,
     "Keeps the state of a database under a name, to be restored.",
     snapshot,
-    Needs::By(needs::snapshot_database),
+    Requirements::By(requirements::snapshot_database),
 )
 .admin_only();
 
-fn snapshot(call: &mut Call<'_>) -> Result<Answer> {
+fn snapshot(call: &mut Call<'_>) -> Result<HandlerStatus> {
     let mut fields = call.fields();
     let name = state_name(&mut fields, "snapshotDatabase")?;
     let replace = fields.flag("replace")?.unwrap_or(false);
     fields.finish()?;
     let committed = call.server.database.snapshot_database(call.operation().as_ref(), &name, replace)?;
     call.acknowledge(Some(committed))?;
-    Ok(Answer::Done)
+    Ok(HandlerStatus::Done)
 }
 
 /// The row of `restoreDatabase`.
@@ -61,17 +61,17 @@ pub(crate) const RESTORE_DATABASE: Row = Row::new(
     Kind::Write,
     "Puts a database back into the state of a snapshot, which stays.",
     restore,
-    Needs::By(needs::restore_database),
+    Requirements::By(requirements::restore_database),
 )
 .admin_only();
 
-fn restore(call: &mut Call<'_>) -> Result<Answer> {
+fn restore(call: &mut Call<'_>) -> Result<HandlerStatus> {
     let mut fields = call.fields();
     let name = state_name(&mut fields, "restoreDatabase")?;
     fields.finish()?;
     let committed = call.server.database.restore_database(call.operation().as_ref(), &name)?;
     call.acknowledge(Some(committed))?;
-    Ok(Answer::Done)
+    Ok(HandlerStatus::Done)
 }
 
 /// The row of `dropSnapshot`.
@@ -80,17 +80,17 @@ pub(crate) const DROP_SNAPSHOT: Row = Row::new(
     Kind::Write,
     "Forgets a snapshot of a database.",
     drop_snapshot,
-    Needs::By(needs::snapshot_database),
+    Requirements::By(requirements::snapshot_database),
 )
 .admin_only();
 
-fn drop_snapshot(call: &mut Call<'_>) -> Result<Answer> {
+fn drop_snapshot(call: &mut Call<'_>) -> Result<HandlerStatus> {
     let mut fields = call.fields();
     let name = state_name(&mut fields, "dropSnapshot")?;
     fields.finish()?;
     let committed = call.server.database.drop_snapshot(call.operation().as_ref(), &name)?;
     call.acknowledge(Some(committed))?;
-    Ok(Answer::Done)
+    Ok(HandlerStatus::Done)
 }
 
 /// The row of `listSnapshots`.
@@ -99,11 +99,11 @@ pub(crate) const LIST_SNAPSHOTS: Row = Row::new(
     Kind::Read,
     "Lists the snapshots of all databases, or of one.",
     list,
-    Needs::By(needs::list_snapshots),
+    Requirements::By(requirements::list_snapshots),
 )
 .admin_only();
 
-fn list(call: &mut Call<'_>) -> Result<Answer> {
+fn list(call: &mut Call<'_>) -> Result<HandlerStatus> {
     let mut fields = call.fields();
     fields.command_value();
     let database = fields.string("db")?;
@@ -120,7 +120,7 @@ fn list(call: &mut Call<'_>) -> Result<Answer> {
         call.reply.append(c"documents", state.records()).append(c"dataSize", state.bytes()).end();
     }
     call.reply.end();
-    Ok(Answer::Done)
+    Ok(HandlerStatus::Done)
 }
 
 /// The row of `resetDatabase`.
@@ -129,18 +129,18 @@ pub(crate) const RESET_DATABASE: Row = Row::new(
     Kind::Write,
     "Empties every collection of a database; collections and indexes stay.",
     reset,
-    Needs::By(needs::reset_database),
+    Requirements::By(requirements::reset_database),
 )
 .admin_only();
 
-fn reset(call: &mut Call<'_>) -> Result<Answer> {
+fn reset(call: &mut Call<'_>) -> Result<HandlerStatus> {
     let mut fields = call.fields();
     let name = own_database(&mut fields, "resetDatabase")?;
     fields.finish()?;
     let (deleted, committed) = call.server.database.reset_database(call.operation().as_ref(), name)?;
     call.reply.append(c"n", deleted as i64);
     call.acknowledge(committed)?;
-    Ok(Answer::Done)
+    Ok(HandlerStatus::Done)
 }
 
 /// Takes the database name in the command's own field.

@@ -1,9 +1,9 @@
 //! `getClusterParameter` and `setClusterParameter`.
 
 use crate::access::command::Kind;
-use crate::access::{Action, Needs};
+use crate::access::{Action, Requirements};
 use crate::call::row::Row;
-use crate::call::{Answer, Call};
+use crate::call::{Call, HandlerStatus};
 use crate::state::cluster_parameters::{CHANGE_STREAM_OPTIONS, ChangeStreamOptions};
 use base::bson::Value;
 use base::{Result, err};
@@ -14,11 +14,11 @@ pub(crate) const GET: Row = Row::new(
     Kind::Admin,
     "Tells the value of parameters of the set.",
     get,
-    Needs::Cluster(Action::GetClusterParameter),
+    Requirements::Cluster(Action::GetClusterParameter),
 )
 .admin_only();
 
-fn get(call: &mut Call<'_>) -> Result<Answer> {
+fn get(call: &mut Call<'_>) -> Result<HandlerStatus> {
     let mut fields = call.fields();
     let wanted = match fields.command_value() {
         Value::String("*") => vec![CHANGE_STREAM_OPTIONS],
@@ -61,7 +61,7 @@ fn get(call: &mut Call<'_>) -> Result<Answer> {
         call.reply.end();
     }
     call.reply.end();
-    Ok(Answer::Done)
+    Ok(HandlerStatus::Done)
 }
 
 /// Checks the name of a parameter.
@@ -80,11 +80,11 @@ pub(crate) const SET: Row = Row::new(
     Kind::Write,
     "Changes a parameter of the set.",
     set,
-    Needs::Cluster(Action::SetClusterParameter),
+    Requirements::Cluster(Action::SetClusterParameter),
 )
 .admin_only();
 
-fn set(call: &mut Call<'_>) -> Result<Answer> {
+fn set(call: &mut Call<'_>) -> Result<HandlerStatus> {
     let mut fields = call.fields();
     let parameters = match fields.command_value() {
         Value::Document(parameters) => parameters,
@@ -113,5 +113,5 @@ fn set(call: &mut Call<'_>) -> Result<Answer> {
     let options = ChangeStreamOptions::parse(value)?;
     call.server.cluster_parameters.set_change_streams(&call.server.database, options)?;
     call.acknowledge(None)?;
-    Ok(Answer::Done)
+    Ok(HandlerStatus::Done)
 }

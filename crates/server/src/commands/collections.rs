@@ -1,21 +1,26 @@
 //! Commands on collections: create, drop, rename, modify, convert.
 
 use crate::access::command::Kind;
-use crate::access::{Action, Needs, needs};
+use crate::access::{Action, Requirements, requirements};
 use crate::call::row::Row;
-use crate::call::{Answer, Call};
+use crate::call::{Call, HandlerStatus};
 use crate::protocol::fields::{Fields, uuid};
 use base::bson::{Builder, Value};
 use base::{Namespace, Result, err};
 use database::RenameRequest;
 
 /// The row of `create`.
-pub(crate) const CREATE: Row =
-    Row::new("create", Kind::Write, "Creates a collection or a view.", create, Needs::By(needs::create))
-        .stable_api()
-        .in_transactions();
+pub(crate) const CREATE: Row = Row::new(
+    "create",
+    Kind::Write,
+    "Creates a collection or a view.",
+    create,
+    Requirements::By(requirements::create),
+)
+.stable_api()
+.in_transactions();
 
-fn create(call: &mut Call<'_>) -> Result<Answer> {
+fn create(call: &mut Call<'_>) -> Result<HandlerStatus> {
     let mut fields = call.fields();
     let namespace = fields.namespace()?;
     let mut options = Builder::new();
@@ -31,7 +36,7 @@ fn create(call: &mut Call<'_>) -> Result<Answer> {
     let committed =
         call.server.database.create_collection(&operation, &namespace, options.view(), &context)?;
     call.acknowledge(committed)?;
-    Ok(Answer::Done)
+    Ok(HandlerStatus::Done)
 }
 
 /// The row of `drop`.
@@ -40,11 +45,11 @@ pub(crate) const DROP: Row = Row::new(
     Kind::Write,
     "Drops a collection or a view.",
     drop_collection,
-    Needs::Collection(Action::DropCollection),
+    Requirements::Collection(Action::DropCollection),
 )
 .stable_api();
 
-fn drop_collection(call: &mut Call<'_>) -> Result<Answer> {
+fn drop_collection(call: &mut Call<'_>) -> Result<HandlerStatus> {
     let mut fields = call.fields();
     let namespace = fields.namespace()?;
     fields.finish()?;
@@ -55,14 +60,14 @@ fn drop_collection(call: &mut Call<'_>) -> Result<Answer> {
         call.server.database.drop_collection(call.operation().as_ref(), &namespace)?
     else {
         call.acknowledge(None)?;
-        return Ok(Answer::Done);
+        return Ok(HandlerStatus::Done);
     };
     if let Some(data) = &dropped.data {
         call.reply.append(c"nIndexesWas", data.indexes.len() as i32);
     }
     call.reply.append(c"ns", namespace.as_str());
     call.acknowledge(Some(committed))?;
-    Ok(Answer::Done)
+    Ok(HandlerStatus::Done)
 }
 
 /// The row of `dropDatabase`.
@@ -71,11 +76,11 @@ pub(crate) const DROP_DATABASE: Row = Row::new(
     Kind::Write,
     "Drops a database.",
     drop_database,
-    Needs::Database(Action::DropDatabase),
+    Requirements::Database(Action::DropDatabase),
 )
 .stable_api();
 
-fn drop_database(call: &mut Call<'_>) -> Result<Answer> {
+fn drop_database(call: &mut Call<'_>) -> Result<HandlerStatus> {
     let mut fields = call.fields();
     check_is_one(fields.command_value())?;
     fields.finish()?;
@@ -88,7 +93,7 @@ fn drop_database(call: &mut Call<'_>) -> Result<Answer> {
         call.reply.append(c"dropped", name);
     }
     call.acknowledge(committed)?;
-    Ok(Answer::Done)
+    Ok(HandlerStatus::Done)
 }
 
 fn check_is_one(value: Value<'_>) -> Result<()> {
@@ -108,11 +113,16 @@ fn check_is_one(value: Value<'_>) -> Result<()> {
 }
 
 /// The row of `renameCollection`.
-pub(crate) const RENAME_COLLECTION: Row =
-    Row::new("renameCollection", Kind::Write, "Renames a collection.", rename, Needs::By(needs::rename))
-        .admin_only();
+pub(crate) const RENAME_COLLECTION: Row = Row::new(
+    "renameCollection",
+    Kind::Write,
+    "Renames a collection.",
+    rename,
+    Requirements::By(requirements::rename),
+)
+.admin_only();
 
-fn rename(call: &mut Call<'_>) -> Result<Answer> {
+fn rename(call: &mut Call<'_>) -> Result<HandlerStatus> {
     let mut fields = call.fields();
     let from = match fields.command_value() {
         Value::String(from) => Namespace::parse(from)?,
@@ -140,7 +150,7 @@ fn rename(call: &mut Call<'_>) -> Result<Answer> {
     let request = RenameRequest { from, to, drop_target, uuid, target_uuid };
     let committed = call.server.database.rename_collection(operation.as_ref(), &request)?;
     call.acknowledge(Some(committed))?;
-    Ok(Answer::Done)
+    Ok(HandlerStatus::Done)
 }
 
 /// Takes `dropTarget`: true if the target is dropped, and its required UUID.
@@ -174,10 +184,10 @@ pub(crate) const CONVERT_TO_CAPPED: Row = Row::new(
     Kind::Write,
     "Makes a collection capped.",
     convert_to_capped,
-    Needs::Collection(Action::ConvertToCapped),
+    Requirements::Collection(Action::ConvertToCapped),
 );
 
-fn convert_to_capped(call: &mut Call<'_>) -> Result<Answer> {
+fn convert_to_capped(call: &mut Call<'_>) -> Result<HandlerStatus> {
     let mut fields = call.fields();
     let namespace = fields.namespace()?;
     let size = fields.required("size", Fields::integer)?;
@@ -189,7 +199,7 @@ fn convert_to_capped(call: &mut Call<'_>) -> Result<Answer> {
     let (operation, context) = call.surroundings();
     let committed = call.server.database.convert_to_capped(&operation, &namespace, size, &context)?;
     call.acknowledge(Some(committed))?;
-    Ok(Answer::Done)
+    Ok(HandlerStatus::Done)
 }
 
 /// The row of `cloneCollectionAsCapped`.
@@ -198,10 +208,10 @@ pub(crate) const CLONE_COLLECTION_AS_CAPPED: Row = Row::new(
     Kind::Write,
     "Copies a collection's newest documents into a new capped one.",
     clone_as_capped,
-    Needs::By(needs::clone_as_capped),
+    Requirements::By(requirements::clone_as_capped),
 );
 
-fn clone_as_capped(call: &mut Call<'_>) -> Result<Answer> {
+fn clone_as_capped(call: &mut Call<'_>) -> Result<HandlerStatus> {
     let mut fields = call.fields();
     let from = match fields.command_value() {
         Value::String(name) => Namespace::new(call.request.database, name)?,
@@ -222,7 +232,7 @@ fn clone_as_capped(call: &mut Call<'_>) -> Result<Answer> {
     }
     call.server.database.clone_as_capped(&from, &call.scope(to), size)?;
     call.acknowledge(None)?;
-    Ok(Answer::Done)
+    Ok(HandlerStatus::Done)
 }
 
 /// The row of `collMod`.
@@ -231,7 +241,7 @@ pub(crate) const COLL_MOD: Row = Row::new(
     Kind::Write,
     "Changes a collection, a view or an index.",
     coll_mod,
-    Needs::By(needs::coll_mod),
+    Requirements::By(requirements::coll_mod),
 )
 .stable_api();
 
@@ -254,7 +264,7 @@ fn expiry(value: Value<'_>) -> Result<Option<i64>> {
     }
 }
 
-fn coll_mod(call: &mut Call<'_>) -> Result<Answer> {
+fn coll_mod(call: &mut Call<'_>) -> Result<HandlerStatus> {
     let mut fields = call.fields();
     let namespace = fields.namespace()?;
     let validator = fields.document("validator")?;
@@ -318,5 +328,5 @@ fn coll_mod(call: &mut Call<'_>) -> Result<Answer> {
         committed = super::indexes::change(call, &namespace, index, dry_run)?;
     }
     call.acknowledge(committed)?;
-    Ok(Answer::Done)
+    Ok(HandlerStatus::Done)
 }

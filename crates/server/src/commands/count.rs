@@ -1,9 +1,9 @@
 //! `count`: the number of matching documents.
 
 use crate::access::command::Kind;
-use crate::access::{Action, Needs};
+use crate::access::{Action, Requirements};
 use crate::call::row::Row;
-use crate::call::{Answer, Call};
+use crate::call::{Call, HandlerStatus};
 use crate::protocol::fields::Fields;
 use base::bson::Document;
 use base::{Namespace, Result};
@@ -11,10 +11,15 @@ use database::Hint;
 use database::language::Collation;
 
 /// Position in the command table.
-pub(crate) const COUNT: Row =
-    Row::new("count", Kind::Read, "Counts the documents that match.", count, Needs::Collection(Action::Find))
-        .stable_api()
-        .takes_read_concern();
+pub(crate) const COUNT: Row = Row::new(
+    "count",
+    Kind::Read,
+    "Counts the documents that match.",
+    count,
+    Requirements::Collection(Action::Find),
+)
+.stable_api()
+.takes_read_concern();
 
 /// Parsed fields of the command. `explain` uses them too.
 pub(crate) struct Parts<'a> {
@@ -26,7 +31,7 @@ pub(crate) struct Parts<'a> {
     pub(crate) hint: Option<Hint>,
 }
 
-fn count(call: &mut Call<'_>) -> Result<Answer> {
+fn count(call: &mut Call<'_>) -> Result<HandlerStatus> {
     let parts = Parts::read(&mut call.fields())?;
     let scope = call.scope_to_read(&parts.namespace, parts.collation.as_ref(), None)?;
     let n = call.server.database.count(&scope, parts.query, parts.hint, parts.skip, parts.limit)?;
@@ -34,7 +39,7 @@ fn count(call: &mut Call<'_>) -> Result<Answer> {
         Ok(small) => call.reply.append(c"n", small),
         Err(_) => call.reply.append(c"n", n as i64),
     };
-    Ok(Answer::Done)
+    Ok(HandlerStatus::Done)
 }
 
 impl<'a> Parts<'a> {

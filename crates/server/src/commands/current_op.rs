@@ -1,10 +1,10 @@
 //! `currentOp` and `killOp`: the running operations, and their interruption.
 
 use crate::access::command::Kind;
-use crate::access::{self, Needs, needs};
+use crate::access::{self, Requirements, requirements};
 use crate::auth;
 use crate::call::row::Row;
-use crate::call::{Answer, Call};
+use crate::call::{Call, HandlerStatus};
 use crate::observe::activity::{Activity, Current};
 use crate::process::logging::{format_time, now_millis};
 use crate::protocol::fields::Fields;
@@ -24,11 +24,11 @@ pub(crate) const CURRENT_OP: Row = Row::new(
     Kind::Admin,
     "Lists the operations that run now.",
     current_op,
-    Needs::By(needs::current_op),
+    Requirements::By(requirements::current_op),
 )
 .admin_only();
 
-fn current_op(call: &mut Call<'_>) -> Result<Answer> {
+fn current_op(call: &mut Call<'_>) -> Result<HandlerStatus> {
     let mut fields = call.fields();
     fields.command_value();
     let idle_too = fields.flag("$all")?.unwrap_or(false);
@@ -70,7 +70,7 @@ fn current_op(call: &mut Call<'_>) -> Result<Answer> {
         call.reply.append(c"fsyncLock", true);
         call.reply.append(c"info", "use db.fsyncUnlock() to terminate the fsync write/snapshot lock");
     }
-    Ok(Answer::Done)
+    Ok(HandlerStatus::Done)
 }
 
 /// Returns the running operations in the form of the stage `$currentOp`.
@@ -253,16 +253,21 @@ fn operation_kind(command: &str) -> &'static str {
 }
 
 /// The row of `killOp`.
-pub(crate) const KILL_OP: Row =
-    Row::new("killOp", Kind::Admin, "Interrupts an operation.", kill_op, Needs::By(needs::kill_op))
-        .admin_only();
+pub(crate) const KILL_OP: Row = Row::new(
+    "killOp",
+    Kind::Admin,
+    "Interrupts an operation.",
+    kill_op,
+    Requirements::By(requirements::kill_op),
+)
+.admin_only();
 
-fn kill_op(call: &mut Call<'_>) -> Result<Answer> {
+fn kill_op(call: &mut Call<'_>) -> Result<HandlerStatus> {
     let mut fields = call.fields();
     fields.command_value();
     let operation = fields.required("op", |fields, name| fields.not_null(name, Fields::integer))?;
     fields.ignore_rest();
     call.server.activities.kill(operation as u64);
     call.reply.append(c"info", "attempting to kill op");
-    Ok(Answer::Done)
+    Ok(HandlerStatus::Done)
 }

@@ -1,6 +1,6 @@
 //! Shared parts of the commands on documents: operation, context, common fields.
 
-use crate::call::{Call, Hold};
+use crate::call::{Call, DurabilityWait};
 use crate::process::blocking;
 use crate::protocol::fields::Fields;
 use crate::protocol::read_concern::ReadConcern;
@@ -158,7 +158,7 @@ impl Call<'_> {
             // The reply already reports an unsatisfiable concern, so only the journal is awaited.
             let timeout = concern.timeout().filter(|_| unsatisfiable.is_none());
             let timeout = timeout.map(|timeout| (Instant::now() + timeout, concern.timed_out()));
-            Hold { position, timeout }.join(&mut self.hold);
+            DurabilityWait { position, timeout }.join(&mut self.durability_wait);
         }
         Ok(())
     }

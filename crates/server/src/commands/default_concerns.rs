@@ -2,9 +2,9 @@
 //! write concern.
 
 use crate::access::command::Kind;
-use crate::access::{Action, Needs};
+use crate::access::{Action, Requirements};
 use crate::call::row::Row;
-use crate::call::{Answer, Call};
+use crate::call::{Call, HandlerStatus};
 use crate::protocol::fields::Fields;
 use crate::protocol::read_concern::ReadConcern;
 use crate::protocol::write_concern::WriteConcern;
@@ -17,11 +17,11 @@ pub(crate) const GET: Row = Row::new(
     Kind::Admin,
     "Tells the default concerns.",
     show,
-    Needs::Cluster(Action::GetDefaultRWConcern),
+    Requirements::Cluster(Action::GetDefaultRWConcern),
 )
 .admin_only();
 
-fn show(call: &mut Call<'_>) -> Result<Answer> {
+fn show(call: &mut Call<'_>) -> Result<HandlerStatus> {
     let mut fields = call.fields();
     fields.command_value();
     let in_memory = fields.boolean("inMemory")?.unwrap_or(false);
@@ -31,7 +31,7 @@ fn show(call: &mut Call<'_>) -> Result<Answer> {
     if in_memory {
         call.reply.append(c"inMemory", true);
     }
-    Ok(Answer::Done)
+    Ok(HandlerStatus::Done)
 }
 
 /// The row of `setDefaultRWConcern`.
@@ -40,11 +40,11 @@ pub(crate) const SET: Row = Row::new(
     Kind::Write,
     "Changes the default concerns.",
     change,
-    Needs::Cluster(Action::SetDefaultRWConcern),
+    Requirements::Cluster(Action::SetDefaultRWConcern),
 )
 .admin_only();
 
-fn change(call: &mut Call<'_>) -> Result<Answer> {
+fn change(call: &mut Call<'_>) -> Result<HandlerStatus> {
     let mut fields = call.fields();
     fields.command_value();
     let read = fields.document("defaultReadConcern")?.map(level_of).transpose()?;
@@ -63,7 +63,7 @@ fn change(call: &mut Call<'_>) -> Result<Answer> {
     call.server.default_concerns.set(&call.server.database, custom)?;
     append_defaults(call);
     call.acknowledge_as(&concern, None)?;
-    Ok(Answer::Done)
+    Ok(HandlerStatus::Done)
 }
 
 /// Refuses the command on a standalone.

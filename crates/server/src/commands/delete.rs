@@ -3,9 +3,9 @@
 use super::retry::Retryable;
 use super::write_batch::WriteBatch;
 use crate::access::command::Kind;
-use crate::access::{Action, Needs};
+use crate::access::{Action, Requirements};
 use crate::call::row::Row;
-use crate::call::{Answer, Call};
+use crate::call::{Call, HandlerStatus};
 use crate::protocol::fields::Fields;
 use base::bson::Document;
 use base::{ErrorCode, Result, err};
@@ -16,7 +16,7 @@ use std::sync::Arc;
 
 /// Position in the command table.
 pub(crate) const DELETE: Row =
-    Row::new("delete", Kind::Write, "Removes documents.", delete, Needs::Collection(Action::Remove))
+    Row::new("delete", Kind::Write, "Removes documents.", delete, Requirements::Collection(Action::Remove))
         .stable_api()
         .retryable_write();
 
@@ -30,7 +30,7 @@ pub(crate) struct Statement<'a> {
     pub(crate) collation: Option<Collation>,
 }
 
-fn delete(call: &mut Call<'_>) -> Result<Answer> {
+fn delete(call: &mut Call<'_>) -> Result<HandlerStatus> {
     let mut fields = call.fields();
     let namespace = fields.writable_namespace()?;
     let statements = fields.required("deletes", Fields::documents)?;
@@ -50,7 +50,7 @@ fn delete(call: &mut Call<'_>) -> Result<Answer> {
     for (position, statement) in statements.iter().enumerate() {
         Retryable::check_single(batch.retryable.as_ref(), !statement.single)?;
         call.server.counters.deleted.add(1);
-        if let Some(answer) = batch.answered(position) {
+        if let Some(answer) = batch.recorded_result(position) {
             deleted += answer.view().get("n").and_then(|n| n.as_i64()).unwrap_or(0);
             continue;
         }
@@ -86,7 +86,7 @@ fn delete(call: &mut Call<'_>) -> Result<Answer> {
     }
     call.reply.append(c"n", deleted as i32);
     batch.finish(call)?;
-    Ok(Answer::Done)
+    Ok(HandlerStatus::Done)
 }
 
 /// Parses an element of `deletes`.

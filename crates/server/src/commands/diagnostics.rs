@@ -1,10 +1,10 @@
 //! Small commands about the server and the machine: ping, buildInfo, hostInfo, ….
 
 use crate::access::command::Kind;
-use crate::access::{Action, Needs, needs};
+use crate::access::{Action, Requirements, requirements};
 use crate::auth::role;
 use crate::call::row::Row;
-use crate::call::{Answer, Call};
+use crate::call::{Call, HandlerStatus};
 use crate::commands::table;
 use crate::process::logging::now_millis;
 use crate::protocol::names::UserName;
@@ -14,24 +14,34 @@ use std::collections::BTreeSet;
 use std::fs;
 
 /// The row of `ping`.
-pub(crate) const PING: Row =
-    Row::new("ping", Kind::Admin, "Answers, and so tells that the server is there.", ping, Needs::Nothing)
-        .stable_api()
-        .without_auth();
+pub(crate) const PING: Row = Row::new(
+    "ping",
+    Kind::Admin,
+    "Answers, and so tells that the server is there.",
+    ping,
+    Requirements::Nothing,
+)
+.stable_api()
+.without_auth();
 
-fn ping(call: &mut Call<'_>) -> Result<Answer> {
+fn ping(call: &mut Call<'_>) -> Result<HandlerStatus> {
     let mut fields = call.fields();
     fields.command_value();
     fields.finish()?;
-    Ok(Answer::Done)
+    Ok(HandlerStatus::Done)
 }
 
 /// The row of `buildInfo`.
-pub(crate) const BUILD_INFO: Row =
-    Row::new("buildInfo", Kind::Admin, "Tells the version and how it was built.", build_info, Needs::Nothing)
-        .without_auth();
+pub(crate) const BUILD_INFO: Row = Row::new(
+    "buildInfo",
+    Kind::Admin,
+    "Tells the version and how it was built.",
+    build_info,
+    Requirements::Nothing,
+)
+.without_auth();
 
-fn build_info(call: &mut Call<'_>) -> Result<Answer> {
+fn build_info(call: &mut Call<'_>) -> Result<HandlerStatus> {
     let mut fields = call.fields();
     fields.command_value();
     fields.finish()?;
@@ -52,7 +62,7 @@ fn build_info(call: &mut Call<'_>) -> Result<Answer> {
     reply.append(c"maxBsonObjectSize", MAX_DOCUMENT_SIZE as i32);
     reply.begin_array(c"storageEngines").push(engine).end();
     reply.append(c"vellum", env!("CARGO_PKG_VERSION"));
-    Ok(Answer::Done)
+    Ok(HandlerStatus::Done)
 }
 
 /// The row of `hostInfo`.
@@ -61,10 +71,10 @@ pub(crate) const HOST_INFO: Row = Row::new(
     Kind::Admin,
     "Tells about the machine.",
     host_info,
-    Needs::Cluster(Action::HostInfo),
+    Requirements::Cluster(Action::HostInfo),
 );
 
-fn host_info(call: &mut Call<'_>) -> Result<Answer> {
+fn host_info(call: &mut Call<'_>) -> Result<HandlerStatus> {
     let mut fields = call.fields();
     fields.command_value();
     fields.finish()?;
@@ -89,7 +99,7 @@ fn host_info(call: &mut Call<'_>) -> Result<Answer> {
         reply.append(c"pageSize", size).append_number(c"numPages", count);
     }
     reply.append_optional(c"maxOpenFiles", open_files_max()).end();
-    Ok(Answer::Done)
+    Ok(HandlerStatus::Done)
 }
 
 fn os_type() -> &'static str {
@@ -180,11 +190,11 @@ pub(crate) const GET_CMD_LINE_OPTS: Row = Row::new(
     Kind::Admin,
     "Tells how the server was started.",
     get_cmd_line_opts,
-    Needs::Cluster(Action::GetCmdLineOpts),
+    Requirements::Cluster(Action::GetCmdLineOpts),
 )
 .admin_only();
 
-fn get_cmd_line_opts(call: &mut Call<'_>) -> Result<Answer> {
+fn get_cmd_line_opts(call: &mut Call<'_>) -> Result<HandlerStatus> {
     let mut fields = call.fields();
     fields.command_value();
     fields.finish()?;
@@ -203,7 +213,7 @@ fn get_cmd_line_opts(call: &mut Call<'_>) -> Result<Answer> {
         call.reply.begin_document(c"security").append(c"authorization", "enabled").end();
     }
     call.reply.begin_document(c"storage").append(c"engine", settings.engine).end().end();
-    Ok(Answer::Done)
+    Ok(HandlerStatus::Done)
 }
 
 /// The row of `connectionStatus`.
@@ -212,11 +222,11 @@ pub(crate) const CONNECTION_STATUS: Row = Row::new(
     Kind::Admin,
     "Tells who is logged in here.",
     connection_status,
-    Needs::Nothing,
+    Requirements::Nothing,
 )
 .without_auth();
 
-fn connection_status(call: &mut Call<'_>) -> Result<Answer> {
+fn connection_status(call: &mut Call<'_>) -> Result<HandlerStatus> {
     let mut fields = call.fields();
     fields.command_value();
     let privileges = fields.flag("showPrivileges")?.unwrap_or(false);
@@ -238,7 +248,7 @@ fn connection_status(call: &mut Call<'_>) -> Result<Answer> {
         role::append_privileges(reply, "authenticatedUserPrivileges", list);
     }
     reply.end();
-    Ok(Answer::Done)
+    Ok(HandlerStatus::Done)
 }
 
 /// The row of `whatsmyuri`.
@@ -247,16 +257,16 @@ pub(crate) const WHATS_MY_URI: Row = Row::new(
     Kind::Admin,
     "Tells the client's address as seen from here.",
     whats_my_uri,
-    Needs::Nothing,
+    Requirements::Nothing,
 )
 .without_auth();
 
-fn whats_my_uri(call: &mut Call<'_>) -> Result<Answer> {
+fn whats_my_uri(call: &mut Call<'_>) -> Result<HandlerStatus> {
     let mut fields = call.fields();
     fields.command_value();
     fields.ignore_rest();
     call.reply.append(c"you", &call.connection.activity.client.to_string());
-    Ok(Answer::Done)
+    Ok(HandlerStatus::Done)
 }
 
 /// The row of `features`.
@@ -265,23 +275,23 @@ pub(crate) const FEATURES: Row = Row::new(
     Kind::Admin,
     "Tells which machinery this server has.",
     features,
-    Needs::By(needs::features),
+    Requirements::By(requirements::features),
 );
 
-fn features(call: &mut Call<'_>) -> Result<Answer> {
+fn features(call: &mut Call<'_>) -> Result<HandlerStatus> {
     let mut fields = call.fields();
     fields.command_value();
     fields.finish()?;
     call.reply.begin_document(c"oidMachine").end();
-    Ok(Answer::Done)
+    Ok(HandlerStatus::Done)
 }
 
 /// The row of `listCommands`.
 pub(crate) const LIST_COMMANDS: Row =
-    Row::new("listCommands", Kind::Admin, "Lists the commands.", list_commands, Needs::Nothing)
+    Row::new("listCommands", Kind::Admin, "Lists the commands.", list_commands, Requirements::Nothing)
         .without_auth();
 
-fn list_commands(call: &mut Call<'_>) -> Result<Answer> {
+fn list_commands(call: &mut Call<'_>) -> Result<HandlerStatus> {
     let mut fields = call.fields();
     fields.command_value();
     fields.ignore_rest();
@@ -299,5 +309,5 @@ fn list_commands(call: &mut Call<'_>) -> Result<Answer> {
         call.reply.end().end();
     }
     call.reply.end();
-    Ok(Answer::Done)
+    Ok(HandlerStatus::Done)
 }

@@ -4,9 +4,9 @@
 
 use super::{clean_slate, cursor_reply};
 use crate::access::command::Kind;
-use crate::access::{Needs, needs};
+use crate::access::{Requirements, requirements};
 use crate::call::row::Row;
-use crate::call::{Answer, Call};
+use crate::call::{Call, HandlerStatus};
 use base::{Result, err};
 use database::{FIRST_BATCH, Since, StateName};
 
@@ -16,11 +16,11 @@ pub(crate) const DIFF_DATABASE: Row = Row::new(
     Kind::Read,
     "Lists what has changed in a database since a snapshot of it, or since it was forked.",
     diff,
-    Needs::By(needs::diff_database),
+    Requirements::By(requirements::diff_database),
 )
 .admin_only();
 
-fn diff(call: &mut Call<'_>) -> Result<Answer> {
+fn diff(call: &mut Call<'_>) -> Result<HandlerStatus> {
     let mut fields = call.fields();
     let name = clean_slate::own_database(&mut fields, "diffDatabase")?;
     let snapshot = fields.string("since")?;
@@ -47,5 +47,5 @@ fn diff(call: &mut Call<'_>) -> Result<Answer> {
     let (operation, context) = call.surroundings();
     let cursor = call.server.database.diff_database(&operation, name, &since, &context)?;
     cursor_reply::first(call, cursor, batch_size.unwrap_or(FIRST_BATCH), false)?;
-    Ok(Answer::Done)
+    Ok(HandlerStatus::Done)
 }

@@ -1,9 +1,9 @@
 //! `distinct`: the distinct values of a field.
 
 use crate::access::command::Kind;
-use crate::access::{Action, Needs};
+use crate::access::{Action, Requirements};
 use crate::call::row::Row;
-use crate::call::{Answer, Call};
+use crate::call::{Call, HandlerStatus};
 use crate::protocol::fields::Fields;
 use base::bson::{Document, Value};
 use base::{Namespace, Result, err};
@@ -16,7 +16,7 @@ pub(crate) const DISTINCT: Row = Row::new(
     Kind::Read,
     "Lists the different values of a field.",
     distinct,
-    Needs::Collection(Action::Find),
+    Requirements::Collection(Action::Find),
 )
 .takes_read_concern()
 .in_transactions();
@@ -30,7 +30,7 @@ pub(crate) struct Parts<'a> {
     pub(crate) hint: Option<Hint>,
 }
 
-fn distinct(call: &mut Call<'_>) -> Result<Answer> {
+fn distinct(call: &mut Call<'_>) -> Result<HandlerStatus> {
     let parts = Parts::read(&mut call.fields())?;
     call.apply_query_settings()?;
     let scope = call.scope_to_read(&parts.namespace, parts.collation.as_ref(), None)?;
@@ -39,7 +39,7 @@ fn distinct(call: &mut Call<'_>) -> Result<Answer> {
     if let Some((time, _)) = scope.operation.snapshot() {
         call.reply.append(c"atClusterTime", Value::Timestamp(*time));
     }
-    Ok(Answer::Done)
+    Ok(HandlerStatus::Done)
 }
 
 impl<'a> Parts<'a> {

@@ -5,10 +5,10 @@
 
 use super::{aggregate as aggregation, count, delete, distinct, find, find_and_modify, update};
 use crate::access::command::Kind;
-use crate::access::{Needs, needs};
+use crate::access::{Requirements, requirements};
 use crate::call::arguments::is_generic;
 use crate::call::row::Row;
-use crate::call::{Answer, Call};
+use crate::call::{Call, HandlerStatus};
 use crate::commands::diagnostics::host_name;
 use crate::protocol::fields::Fields;
 use base::bson::{Document, DocumentBuf, Value};
@@ -25,12 +25,12 @@ pub(crate) const EXPLAIN: Row = Row::new(
     Kind::Read,
     "Tells how a command is carried out.",
     explain,
-    Needs::By(needs::explain),
+    Requirements::By(requirements::explain),
 )
 .stable_api()
 .takes_read_concern();
 
-fn explain(call: &mut Call<'_>) -> Result<Answer> {
+fn explain(call: &mut Call<'_>) -> Result<HandlerStatus> {
     let mut fields = call.fields();
     let inner = fields.required("explain", Fields::document)?;
     let verbosity = Verbosity::parse(fields.string("verbosity")?.unwrap_or(DEFAULT_VERBOSITY))?;
@@ -54,7 +54,7 @@ pub(crate) fn aggregate(
     call: &mut Call<'_>,
     parts: aggregation::Parts<'_>,
     verbosity: Verbosity,
-) -> Result<Answer> {
+) -> Result<HandlerStatus> {
     let explanation = explain_aggregate(call, &parts, verbosity)?;
     let body = call.request.body;
     finish(call, &explanation, body)
@@ -159,7 +159,7 @@ fn only<'a>(fields: &mut Fields<'a>, name: &str) -> Result<Document<'a>> {
 }
 
 /// Appends the explanation, the command and the server information.
-fn finish(call: &mut Call<'_>, explanation: &DocumentBuf, command: Document<'_>) -> Result<Answer> {
+fn finish(call: &mut Call<'_>, explanation: &DocumentBuf, command: Document<'_>) -> Result<HandlerStatus> {
     call.reply.append_all(explanation.view());
     call.reply.begin_document(c"command");
     for element in command.iter().filter(|element| !is_generic(element.name())) {
@@ -170,5 +170,5 @@ fn finish(call: &mut Call<'_>, explanation: &DocumentBuf, command: Document<'_>)
     call.reply.append(c"port", i32::from(call.connection.local.port()));
     let version = call.server.settings.compatible_with.version();
     call.reply.append(c"version", version).append(c"gitVersion", "unknown").end();
-    Ok(Answer::Done)
+    Ok(HandlerStatus::Done)
 }

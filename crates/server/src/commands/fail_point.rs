@@ -1,9 +1,9 @@
 //! `configureFailPoint`: injected failures for tests.
 
 use crate::access::command::Kind;
-use crate::access::{Action, Needs};
+use crate::access::{Action, Requirements};
 use crate::call::row::Row;
-use crate::call::{Answer, Call};
+use crate::call::{Call, HandlerStatus};
 use crate::protocol::fields::Fields;
 use base::bson::Document;
 use base::{Result, err};
@@ -14,12 +14,12 @@ pub(crate) const CONFIGURE_FAIL_POINT: Row = Row::new(
     Kind::Admin,
     "Makes commands fail on demand.",
     configure,
-    Needs::Cluster(Action::VellumSetFailPoint),
+    Requirements::Cluster(Action::VellumSetFailPoint),
 )
 .admin_only()
 .takes_write_concern();
 
-fn configure(call: &mut Call<'_>) -> Result<Answer> {
+fn configure(call: &mut Call<'_>) -> Result<HandlerStatus> {
     // MongoDB without test commands does not know this command either.
     if !call.server.fail_points.allowed() {
         return Err(err!(CommandNotFound, "no such command: '{}'", call.request.name()));
@@ -38,5 +38,5 @@ fn configure(call: &mut Call<'_>) -> Result<Answer> {
     fields.finish()?;
     let count = call.server.fail_points.configure(name, mode, data)?;
     call.reply.append(c"count", count);
-    Ok(Answer::Done)
+    Ok(HandlerStatus::Done)
 }

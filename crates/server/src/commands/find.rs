@@ -2,9 +2,9 @@
 
 use super::cursor_reply;
 use crate::access::command::Kind;
-use crate::access::{Action, Needs};
+use crate::access::{Action, Requirements};
 use crate::call::row::Row;
-use crate::call::{Answer, Call};
+use crate::call::{Call, HandlerStatus};
 use crate::protocol::fields::Fields;
 use crate::protocol::read_concern::ReadConcern;
 use base::bson::Document;
@@ -14,7 +14,7 @@ use database::{FIRST_BATCH, FindRequest};
 
 /// Position in the command table.
 pub(crate) const FIND: Row =
-    Row::new("find", Kind::Read, "Finds documents.", find, Needs::Collection(Action::Find))
+    Row::new("find", Kind::Read, "Finds documents.", find, Requirements::Collection(Action::Find))
         .stable_api()
         .takes_read_concern()
         .in_transactions();
@@ -30,7 +30,7 @@ pub(crate) struct Parts<'a> {
     no_timeout: bool,
 }
 
-fn find(call: &mut Call<'_>) -> Result<Answer> {
+fn find(call: &mut Call<'_>) -> Result<HandlerStatus> {
     let parts = Parts::read(&mut call.fields())?;
     call.apply_query_settings()?;
     let (collation, variables) = (parts.collation.as_ref(), parts.variables);
@@ -42,7 +42,7 @@ fn find(call: &mut Call<'_>) -> Result<Answer> {
     let mut cursor = call.server.database.find(&scope, &parts.request)?;
     if cursor.missing {
         cursor_reply::nothing(call, &cursor);
-        return Ok(Answer::Done);
+        return Ok(HandlerStatus::Done);
     }
     cursor.no_timeout = parts.no_timeout;
     // Other cursors read the view of their first batch to the end, and the first reply waits for
@@ -50,7 +50,7 @@ fn find(call: &mut Call<'_>) -> Result<Answer> {
     cursor.durable =
         cursor.tailable && call.arguments.read_concern.level.is_some_and(ReadConcern::is_durable);
     cursor_reply::first(call, cursor, parts.batch_size, parts.single_batch)?;
-    Ok(Answer::Done)
+    Ok(HandlerStatus::Done)
 }
 
 impl<'a> Parts<'a> {

@@ -3,9 +3,9 @@
 use super::retry::Retryable;
 use super::update::Statement;
 use crate::access::command::Kind;
-use crate::access::{Needs, needs};
+use crate::access::{Requirements, requirements};
 use crate::call::row::Row;
-use crate::call::{Answer, Call};
+use crate::call::{Call, HandlerStatus};
 use crate::protocol::fields::Fields;
 use base::bson::{Builder, Document, DocumentBuf, Value};
 use base::{Namespace, Result, err};
@@ -20,7 +20,7 @@ pub(crate) const FIND_AND_MODIFY: Row = Row::new(
     Kind::Write,
     "Changes or removes one document and returns it.",
     run,
-    Needs::By(needs::find_and_modify),
+    Requirements::By(requirements::find_and_modify),
 )
 .stable_api()
 .retryable_write();
@@ -41,14 +41,14 @@ pub(crate) struct Parts<'a> {
     keeps_timestamps: bool,
 }
 
-fn run(call: &mut Call<'_>) -> Result<Answer> {
+fn run(call: &mut Call<'_>) -> Result<HandlerStatus> {
     let parts = Parts::read(&mut call.fields())?;
     let mut retryable = Retryable::begin(call, 1)?;
-    if let Some(answer) = retryable.as_mut().and_then(|retryable| retryable.answered(0)) {
+    if let Some(answer) = retryable.as_mut().and_then(|retryable| retryable.recorded_result(0)) {
         call.reply.append_all(answer.view());
         Retryable::append_retried(retryable.as_ref(), call.reply);
         call.acknowledge(None)?;
-        return Ok(Answer::Done);
+        return Ok(HandlerStatus::Done);
     }
     let scope = call.scope_to_write(&parts.namespace, parts.collation.as_ref(), parts.variables)?;
     let scope = scope.keep_empty_timestamps(parts.keeps_timestamps);
@@ -74,7 +74,7 @@ fn run(call: &mut Call<'_>) -> Result<Answer> {
         retryable.record(0, answer);
     }
     call.acknowledge(outcome.committed)?;
-    Ok(Answer::Done)
+    Ok(HandlerStatus::Done)
 }
 
 impl<'a> Parts<'a> {

@@ -1,9 +1,9 @@
 //! `fsync` and `fsyncUnlock`: a sync of all data, and a lock of writes for file copies.
 
 use crate::access::command::Kind;
-use crate::access::{Action, Needs};
+use crate::access::{Action, Requirements};
 use crate::call::row::Row;
-use crate::call::{Answer, Call};
+use crate::call::{Call, HandlerStatus};
 use crate::process::blocking;
 use base::bson::Value;
 use base::{Result, err};
@@ -14,11 +14,11 @@ pub(crate) const FSYNC: Row = Row::new(
     Kind::Admin,
     "Writes everything down, and may lock writes.",
     fsync,
-    Needs::Cluster(Action::Fsync),
+    Requirements::Cluster(Action::Fsync),
 )
 .admin_only();
 
-fn fsync(call: &mut Call<'_>) -> Result<Answer> {
+fn fsync(call: &mut Call<'_>) -> Result<HandlerStatus> {
     let mut fields = call.fields();
     fields.command_value();
     let lock = fields.flag("lock")?.unwrap_or(false);
@@ -35,7 +35,7 @@ fn fsync(call: &mut Call<'_>) -> Result<Answer> {
     if !lock {
         blocking(|| database.checkpoint())?;
         call.reply.append(c"numFiles", 1);
-        return Ok(Answer::Done);
+        return Ok(HandlerStatus::Done);
     }
     if call.server.settings.shared {
         return Err(err!(
@@ -48,7 +48,7 @@ fn fsync(call: &mut Call<'_>) -> Result<Answer> {
     call.reply.append(c"info", "now locked against writes, use db.fsyncUnlock() to unlock");
     call.reply.append(c"lockCount", count as i64);
     call.reply.append(c"seeAlso", "http://dochub.mongodb.org/core/fsynccommand");
-    Ok(Answer::Done)
+    Ok(HandlerStatus::Done)
 }
 
 /// Runs disk waits without a delay for other clients of the network thread.
@@ -64,11 +64,11 @@ pub(crate) const FSYNC_UNLOCK: Row = Row::new(
     Kind::Admin,
     "Lets writes go on after fsync.",
     fsync_unlock,
-    Needs::Cluster(Action::Unlock),
+    Requirements::Cluster(Action::Unlock),
 )
 .admin_only();
 
-fn fsync_unlock(call: &mut Call<'_>) -> Result<Answer> {
+fn fsync_unlock(call: &mut Call<'_>) -> Result<HandlerStatus> {
     let mut fields = call.fields();
     fields.command_value();
     fields.ignore_rest();
@@ -79,5 +79,5 @@ fn fsync_unlock(call: &mut Call<'_>) -> Result<Answer> {
         call.server.unlocked.raise();
     }
     call.reply.append(c"info", "fsyncUnlock completed").append(c"lockCount", left as i64);
-    Ok(Answer::Done)
+    Ok(HandlerStatus::Done)
 }

@@ -1,10 +1,10 @@
 //! `getMore`: the next batch of a cursor. A tailable cursor may wait for it.
 
 use crate::access::command::Kind;
-use crate::access::{self, Needs};
+use crate::access::{self, Requirements};
 use crate::auth;
 use crate::call::row::Row;
-use crate::call::{Answer, Call};
+use crate::call::{Call, HandlerStatus};
 use crate::process::signal::{Listener, Signal};
 use crate::protocol::fields::Fields;
 use crate::state::fail_point::Target;
@@ -19,12 +19,12 @@ const AWAIT_DEFAULT: Duration = Duration::from_secs(1);
 
 /// Position in the command table.
 pub(crate) const GET_MORE: Row =
-    Row::new("getMore", Kind::Read, "Fetches the next batch of a cursor.", get_more, Needs::Nothing)
+    Row::new("getMore", Kind::Read, "Fetches the next batch of a cursor.", get_more, Requirements::Nothing)
         .stable_api()
         .takes_read_concern()
         .in_transactions();
 
-fn get_more(call: &mut Call<'_>) -> Result<Answer> {
+fn get_more(call: &mut Call<'_>) -> Result<HandlerStatus> {
     let mut fields = call.fields();
     let id = match fields.command_value() {
         Value::Int64(id) => id,
@@ -59,11 +59,11 @@ fn get_more(call: &mut Call<'_>) -> Result<Answer> {
         }
         Ok(Next::Open) => {
             call.server.database.cursors.put_back(id, cursor);
-            Ok(Answer::Done)
+            Ok(HandlerStatus::Done)
         }
         Ok(Next::Ended) => {
             call.server.database.cursors.close(id);
-            Ok(Answer::Done)
+            Ok(HandlerStatus::Done)
         }
         Err(error) => {
             call.server.database.cursors.close(id);
@@ -74,7 +74,7 @@ fn get_more(call: &mut Call<'_>) -> Result<Answer> {
 
 /// Checks that this request may read the cursor.
 fn check(call: &Call<'_>, id: i64, cursor: &Cursor) -> Result<()> {
-    if let Some(asked) = auth::asked(call.server, call.connection, call.request) {
+    if let Some(asked) = auth::authorizer(call.server, call.connection, call.request) {
         access::cursor::check(&asked, id, cursor)?;
     }
     if cursor.session != call.arguments.session && cursor.session.is_some() {
@@ -121,7 +121,7 @@ fn waits(cursor: &Cursor) -> bool {
 enum Next {
     Open,
     Ended,
-    Wait(Answer),
+    Wait(HandlerStatus),
 }
 
 fn answer(
@@ -196,7 +196,7 @@ impl InsertWatch {
     }
 
     /// Waits for a write; `None` after the timeout.
-    fn wait(self, call: &mut Call<'_>, at_most: Duration) -> Option<Answer> {
+    fn wait(self, call: &mut Call<'_>, at_most: Duration) -> Option<HandlerStatus> {
         let InsertWatch { mut change, watch } = self;
         call.wait(at_most, move |waker| {
             // The closure keeps the watch alive during the wait.

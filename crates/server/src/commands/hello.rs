@@ -4,10 +4,10 @@
 //! client allows exhaust replies, later replies follow without further requests.
 
 use super::login;
-use crate::access::Needs;
+use crate::access::Requirements;
 use crate::access::command::Kind;
 use crate::call::row::Row;
-use crate::call::{Answer, Call};
+use crate::call::{Call, HandlerStatus};
 use crate::process::logging::now_millis;
 use crate::protocol::fields::Fields;
 use crate::session::TIMEOUT_MINUTES;
@@ -31,67 +31,67 @@ const APP_NAME_MAX: usize = 128;
 
 /// The row of `hello`.
 pub(crate) const HELLO: Row =
-    Row::new("hello", Kind::Admin, "Tells who this server is and what it can.", hello, Needs::Nothing)
+    Row::new("hello", Kind::Admin, "Tells who this server is and what it can.", hello, Requirements::Nothing)
         .stable_api()
         .without_auth()
         .has_secrets();
 
 /// The row of `isMaster`, the older name of hello.
 pub(crate) const IS_MASTER: Row =
-    Row::new("isMaster", Kind::Admin, "The older name of hello.", is_master, Needs::Nothing)
+    Row::new("isMaster", Kind::Admin, "The older name of hello.", is_master, Requirements::Nothing)
         .without_auth()
         .has_secrets();
 
-fn hello(call: &mut Call<'_>) -> Result<Answer> {
+fn hello(call: &mut Call<'_>) -> Result<HandlerStatus> {
     answer(call, "isWritablePrimary")
 }
 
-fn is_master(call: &mut Call<'_>) -> Result<Answer> {
+fn is_master(call: &mut Call<'_>) -> Result<HandlerStatus> {
     answer(call, "ismaster")
 }
 
 /// Parsed fields of a hello.
-struct Greeting<'a> {
+struct HelloRequest<'a> {
     hello_ok: bool,
     client: Option<Document<'a>>,
     compression: Vec<Compressor>,
     mechanisms_of: Option<&'a str>,
     begins_login: Option<Document<'a>>,
-    awaits: Option<Awaits>,
+    awaits: Option<AwaitParameters>,
     /// True behind a load balancer. Such a client sees a single service instead of servers.
     load_balanced: bool,
 }
 
 /// Parameters of a hello that waits for a change.
-struct Awaits {
+struct AwaitParameters {
     is_this_process: bool,
     counter: i64,
     at_most: Duration,
 }
 
-fn answer(call: &mut Call<'_>, primary: &str) -> Result<Answer> {
-    let greeting = Greeting::read(call)?;
-    if let Some(client) = greeting.client {
+fn answer(call: &mut Call<'_>, primary: &str) -> Result<HandlerStatus> {
+    let hello_request = HelloRequest::read(call)?;
+    if let Some(client) = hello_request.client {
         remember_client(call, client)?;
     }
-    if let Some(awaits) = &greeting.awaits
-        && let Some(wait) = hold_back(call, awaits)?
+    if let Some(awaits) = &hello_request.awaits
+        && let Some(wait) = wait_for_change(call, awaits)?
     {
         return Ok(wait);
     }
-    if greeting.awaits.is_some() && call.exhaust_allowed {
+    if hello_request.awaits.is_some() && call.exhaust_allowed {
         call.streams = Some(topology_counter(call));
     }
-    append_reply(call, &greeting, primary);
-    append_login(call, &greeting)?;
-    Ok(Answer::Done)
+    append_reply(call, &hello_request, primary);
+    append_login(call, &hello_request)?;
+    Ok(HandlerStatus::Done)
 }
 
-impl<'a> Greeting<'a> {
-    fn read(call: &Call<'a>) -> Result<Greeting<'a>> {
+impl<'a> HelloRequest<'a> {
+    fn read(call: &Call<'a>) -> Result<HelloRequest<'a>> {
         let mut fields = call.fields();
         fields.command_value();
-        let greeting = Greeting {
+        let hello_request = HelloRequest {
             hello_ok: fields.flag("helloOk")?.unwrap_or(false),
             client: fields.document("client")?,
             compression: compressors(&mut fields)?,
@@ -103,7 +103,7 @@ impl<'a> Greeting<'a> {
         // MongoDB ignores unknown fields only in this command, because newer clients announce
         // features in it.
         drop(fields.rest());
-        Ok(greeting)
+        Ok(hello_request)
     }
 }
 
@@ -125,7 +125,7 @@ fn compressors(fields: &mut Fields<'_>) -> Result<Vec<Compressor>> {
     Ok(wanted.into_iter().filter_map(offered).collect())
 }
 
-fn awaits(call: &Call<'_>, fields: &mut Fields<'_>) -> Result<Option<Awaits>> {
+fn awaits(call: &Call<'_>, fields: &mut Fields<'_>) -> Result<Option<AwaitParameters>> {
     let version = fields.document("topologyVersion")?;
     let at_most = fields.integer("maxAwaitTimeMS")?;
     let (version, at_most) = match (version, at_most) {
@@ -145,7 +145,7 @@ fn awaits(call: &Call<'_>, fields: &mut Fields<'_>) -> Result<Option<Awaits>> {
     let counter = version.required("counter", Fields::integer)?;
     version.finish()?;
     let this = call.server.topology.process_id;
-    Ok(Some(Awaits {
+    Ok(Some(AwaitParameters {
         is_this_process: matches!(process, Value::ObjectId(id) if id == this),
         counter,
         at_most: Duration::from_millis(millis),
@@ -212,7 +212,7 @@ fn check_client(client: Document<'_>) -> Result<()> {
 }
 
 /// Returns the wait, or `None` if the reply must be sent at once.
-fn hold_back(call: &mut Call<'_>, awaits: &Awaits) -> Result<Option<Answer>> {
+fn wait_for_change(call: &mut Call<'_>, awaits: &AwaitParameters) -> Result<Option<HandlerStatus>> {
     let now = topology_counter(call);
     let told = match call.progress.stream {
         Some(stream) => stream.topology_version,
@@ -237,9 +237,9 @@ fn topology_counter(call: &Call<'_>) -> i64 {
     call.server.topology.changed.count() as i64
 }
 
-fn append_reply(call: &mut Call<'_>, greeting: &Greeting<'_>, primary: &str) {
+fn append_reply(call: &mut Call<'_>, hello_request: &HelloRequest<'_>, primary: &str) {
     let is_primary = call.server.is_primary();
-    if greeting.hello_ok {
+    if hello_request.hello_ok {
         call.reply.append(c"helloOk", true);
     }
     call.server.topology.append_version(call.reply);
@@ -251,7 +251,7 @@ fn append_reply(call: &mut Call<'_>, greeting: &Greeting<'_>, primary: &str) {
         // Drivers treat the server as one of several mongos: they balance load over them, pin
         // transactions, and switch after a failure.
         call.reply.append(c"msg", "isdbgrid");
-        if greeting.load_balanced {
+        if hello_request.load_balanced {
             // Identifies the server behind the load balancer that serves this connection.
             call.reply.append(c"serviceId", call.server.topology.process_id);
         }
@@ -270,9 +270,9 @@ fn append_reply(call: &mut Call<'_>, greeting: &Greeting<'_>, primary: &str) {
         .append(c"minWireVersion", 0)
         .append(c"maxWireVersion", call.server.settings.compatible_with.wire_version())
         .append(c"readOnly", false);
-    if !greeting.compression.is_empty() {
+    if !hello_request.compression.is_empty() {
         call.reply.begin_array(c"compression");
-        for compressor in &greeting.compression {
+        for compressor in &hello_request.compression {
             call.reply.push(compressor.name());
         }
         call.reply.end();
@@ -280,11 +280,11 @@ fn append_reply(call: &mut Call<'_>, greeting: &Greeting<'_>, primary: &str) {
 }
 
 /// Appends the login part: mechanisms and the speculative authentication.
-fn append_login(call: &mut Call<'_>, greeting: &Greeting<'_>) -> Result<()> {
-    if let Some(user) = greeting.mechanisms_of {
+fn append_login(call: &mut Call<'_>, hello_request: &HelloRequest<'_>) -> Result<()> {
+    if let Some(user) = hello_request.mechanisms_of {
         login::append_mechanisms(call, user)?;
     }
-    if let Some(asked) = greeting.begins_login {
+    if let Some(asked) = hello_request.begins_login {
         login::begin_early(call, asked);
     }
     Ok(())

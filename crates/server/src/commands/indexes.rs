@@ -2,9 +2,9 @@
 
 use super::cursor_reply;
 use crate::access::command::Kind;
-use crate::access::{Action, Needs};
+use crate::access::{Action, Requirements};
 use crate::call::row::Row;
-use crate::call::{Answer, Call};
+use crate::call::{Call, HandlerStatus};
 use crate::protocol::fields::Fields;
 use base::bson::{Builder, Document, Value};
 use base::{Namespace, Result, err};
@@ -17,12 +17,12 @@ pub(crate) const CREATE_INDEXES: Row = Row::new(
     Kind::Write,
     "Creates indexes.",
     create_indexes,
-    Needs::Collection(Action::CreateIndex),
+    Requirements::Collection(Action::CreateIndex),
 )
 .stable_api()
 .in_transactions();
 
-fn create_indexes(call: &mut Call<'_>) -> Result<Answer> {
+fn create_indexes(call: &mut Call<'_>) -> Result<HandlerStatus> {
     let mut fields = call.fields();
     let namespace = fields.named_collection()?;
     if fields.peek("indexes").is_some_and(|indexes| indexes.is_nullish()) {
@@ -59,7 +59,7 @@ fn create_indexes(call: &mut Call<'_>) -> Result<Answer> {
         call.reply.append(c"note", "all indexes already exist");
     }
     call.acknowledge(outcome.committed)?;
-    Ok(Answer::Done)
+    Ok(HandlerStatus::Done)
 }
 
 /// Checks `commitQuorum`. A single node is the majority and all voting members.
@@ -97,11 +97,11 @@ pub(crate) const DROP_INDEXES: Row = Row::new(
     Kind::Write,
     "Drops indexes.",
     drop_indexes,
-    Needs::Collection(Action::DropIndex),
+    Requirements::Collection(Action::DropIndex),
 )
 .stable_api();
 
-fn drop_indexes(call: &mut Call<'_>) -> Result<Answer> {
+fn drop_indexes(call: &mut Call<'_>) -> Result<HandlerStatus> {
     let mut fields = call.fields();
     let namespace = fields.named_collection()?;
     let index = fields.required("index", Fields::any)?;
@@ -135,7 +135,7 @@ fn drop_indexes(call: &mut Call<'_>) -> Result<Answer> {
         call.reply.append(c"msg", "non-_id indexes dropped for collection");
     }
     call.acknowledge(Some(committed))?;
-    Ok(Answer::Done)
+    Ok(HandlerStatus::Done)
 }
 
 /// The row of `listIndexes`.
@@ -144,11 +144,11 @@ pub(crate) const LIST_INDEXES: Row = Row::new(
     Kind::Read,
     "Lists the indexes of a collection.",
     list_indexes,
-    Needs::Collection(Action::ListIndexes),
+    Requirements::Collection(Action::ListIndexes),
 )
 .stable_api();
 
-fn list_indexes(call: &mut Call<'_>) -> Result<Answer> {
+fn list_indexes(call: &mut Call<'_>) -> Result<HandlerStatus> {
     let mut fields = call.fields();
     let namespace = fields.namespace()?;
     let batch_size = cursor_reply::batch_size(fields.document("cursor")?, "listIndexes")?;
@@ -170,7 +170,7 @@ fn list_indexes(call: &mut Call<'_>) -> Result<Answer> {
     };
     let documents = data.indexes.iter().map(|index| index.spec.to_document()).collect();
     cursor_reply::whole(call, namespace, documents, batch_size.unwrap_or(u64::MAX))?;
-    Ok(Answer::Done)
+    Ok(HandlerStatus::Done)
 }
 
 /// The row of `reIndex`.
@@ -179,10 +179,10 @@ pub(crate) const RE_INDEX: Row = Row::new(
     Kind::Write,
     "Rebuilds the indexes of a collection.",
     re_index,
-    Needs::Collection(Action::ReIndex),
+    Requirements::Collection(Action::ReIndex),
 );
 
-fn re_index(call: &mut Call<'_>) -> Result<Answer> {
+fn re_index(call: &mut Call<'_>) -> Result<HandlerStatus> {
     let mut fields = call.fields();
     let namespace = fields.namespace()?;
     fields.finish()?;
@@ -205,7 +205,7 @@ fn re_index(call: &mut Call<'_>) -> Result<Answer> {
     }
     call.reply.end();
     call.acknowledge(outcome.committed)?;
-    Ok(Answer::Done)
+    Ok(HandlerStatus::Done)
 }
 
 /// Applies the `index` part of collMod: hides or shows an index, changes its expiry, refuses new

@@ -2,9 +2,9 @@
 
 use super::write_batch::WriteBatch;
 use crate::access::command::Kind;
-use crate::access::{Needs, needs};
+use crate::access::{Requirements, requirements};
 use crate::call::row::Row;
-use crate::call::{Answer, Call};
+use crate::call::{Call, HandlerStatus};
 use crate::protocol::fields::Fields;
 use base::Result;
 use base::bson::{Document, DocumentBuf};
@@ -13,11 +13,11 @@ use smallvec::SmallVec;
 
 /// Position in the command table.
 pub(crate) const INSERT: Row =
-    Row::new("insert", Kind::Write, "Inserts documents.", insert, Needs::By(needs::insert))
+    Row::new("insert", Kind::Write, "Inserts documents.", insert, Requirements::By(requirements::insert))
         .stable_api()
         .retryable_write();
 
-fn insert(call: &mut Call<'_>) -> Result<Answer> {
+fn insert(call: &mut Call<'_>) -> Result<HandlerStatus> {
     let mut fields = call.fields();
     let namespace = fields.writable_namespace()?;
     let documents = fields.required("documents", Fields::documents)?;
@@ -35,14 +35,14 @@ fn insert(call: &mut Call<'_>) -> Result<Answer> {
     let mut all: SmallVec<[Document<'_>; 1]> = SmallVec::with_capacity(documents.len());
     all.extend(documents.iter());
     while position < all.len() {
-        if batch.answered(position).is_some() {
+        if batch.recorded_result(position).is_some() {
             inserted += 1;
             position += 1;
             continue;
         }
         // The documents before the next one that the retry record already contains.
         let unanswered = all.iter().enumerate().skip(position);
-        let unanswered = unanswered.take_while(|(at, _)| *at == position || !batch.is_answered(*at));
+        let unanswered = unanswered.take_while(|(at, _)| *at == position || !batch.has_result(*at));
         let mut insertions: SmallVec<[Insertion<'_>; 1]> = SmallVec::with_capacity(all.len() - position);
         insertions.extend(unanswered.map(|(at, document)| Insertion {
             request: InsertRequest { document: *document, bypass_validation },
@@ -63,5 +63,5 @@ fn insert(call: &mut Call<'_>) -> Result<Answer> {
     call.server.counters.inserted.add(position.min(all.len()) as u64 + u64::from(position < all.len()));
     call.reply.append(c"n", inserted);
     batch.finish(call)?;
-    Ok(Answer::Done)
+    Ok(HandlerStatus::Done)
 }

@@ -1,20 +1,25 @@
 //! `killCursors`: closes cursors of a client.
 
 use crate::access::command::Kind;
-use crate::access::{Needs, needs};
+use crate::access::{Requirements, requirements};
 use crate::call::row::Row;
-use crate::call::{Answer, Call};
+use crate::call::{Call, HandlerStatus};
 use crate::protocol::fields::Fields;
 use base::bson::{FieldName, Value};
 use base::{Namespace, Result, err};
 
 /// Position in the command table.
-pub(crate) const KILL_CURSORS: Row =
-    Row::new("killCursors", Kind::Admin, "Ends cursors.", kill_cursors, Needs::By(needs::kill_cursors))
-        .stable_api()
-        .in_transactions();
+pub(crate) const KILL_CURSORS: Row = Row::new(
+    "killCursors",
+    Kind::Admin,
+    "Ends cursors.",
+    kill_cursors,
+    Requirements::By(requirements::kill_cursors),
+)
+.stable_api()
+.in_transactions();
 
-fn kill_cursors(call: &mut Call<'_>) -> Result<Answer> {
+fn kill_cursors(call: &mut Call<'_>) -> Result<HandlerStatus> {
     let mut fields = call.fields();
     let namespace = match fields.command_value() {
         Value::String(name) => Namespace::new(call.request.database, name)?,
@@ -56,5 +61,5 @@ fn kill_cursors(call: &mut Call<'_>) -> Result<Answer> {
         }
         call.reply.end();
     }
-    Ok(Answer::Done)
+    Ok(HandlerStatus::Done)
 }

@@ -2,10 +2,10 @@
 
 use super::cursor_reply;
 use crate::access::command::Kind;
-use crate::access::{Action, Needs, Resource, needs};
+use crate::access::{Action, Requirements, Resource, requirements};
 use crate::auth;
 use crate::call::row::Row;
-use crate::call::{Answer, Call};
+use crate::call::{Call, HandlerStatus};
 use base::bson::{Builder, Document, DocumentBuf};
 use base::{Namespace, Result, err};
 use database::language::Matcher;
@@ -13,11 +13,11 @@ use std::collections::BTreeSet;
 
 /// The row of `listDatabases`.
 pub(crate) const LIST_DATABASES: Row =
-    Row::new("listDatabases", Kind::Read, "Lists the databases.", list_databases, Needs::Nothing)
+    Row::new("listDatabases", Kind::Read, "Lists the databases.", list_databases, Requirements::Nothing)
         .admin_only()
         .stable_api();
 
-fn list_databases(call: &mut Call<'_>) -> Result<Answer> {
+fn list_databases(call: &mut Call<'_>) -> Result<HandlerStatus> {
     let mut fields = call.fields();
     fields.command_value();
     let filter = fields.document("filter")?.unwrap_or(Document::EMPTY);
@@ -63,7 +63,7 @@ fn list_databases(call: &mut Call<'_>) -> Result<Answer> {
     if !name_only {
         call.reply.append(c"totalSize", total).append(c"totalSizeMb", total / (1024 * 1024));
     }
-    Ok(Answer::Done)
+    Ok(HandlerStatus::Done)
 }
 
 /// Returns true if the list is limited to databases on which the user has privileges. A user with
@@ -74,7 +74,8 @@ fn shows_only_own(call: &Call<'_>, authorized: Option<bool>) -> Result<bool> {
     if !auth::is_asked(call.server, call.connection) {
         return Ok(false);
     }
-    let sees_all = auth::may(call.server, call.connection, Resource::Cluster, Action::ListDatabases);
+    let sees_all =
+        auth::is_authorized(call.server, call.connection, Resource::Cluster, Action::ListDatabases);
     match authorized {
         Some(false) if !sees_all => Err(err!(Unauthorized, "Insufficient permissions to list all databases")),
         authorized => Ok(!sees_all || authorized == Some(true)),
@@ -92,11 +93,11 @@ pub(crate) const LIST_COLLECTIONS: Row = Row::new(
     Kind::Read,
     "Lists the collections and views of a database.",
     list_collections,
-    Needs::By(needs::list_collections),
+    Requirements::By(requirements::list_collections),
 )
 .stable_api();
 
-fn list_collections(call: &mut Call<'_>) -> Result<Answer> {
+fn list_collections(call: &mut Call<'_>) -> Result<HandlerStatus> {
     let mut fields = call.fields();
     fields.command_value();
     let filter = fields.document("filter")?.unwrap_or(Document::EMPTY);
@@ -135,7 +136,7 @@ fn list_collections(call: &mut Call<'_>) -> Result<Answer> {
     }
     let namespace = Namespace::new(call.request.database, "$cmd.listCollections")?;
     cursor_reply::whole(call, namespace, found, batch_size.unwrap_or(u64::MAX))?;
-    Ok(Answer::Done)
+    Ok(HandlerStatus::Done)
 }
 
 /// Describes the oplog as a capped collection without an index.

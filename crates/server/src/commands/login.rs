@@ -1,11 +1,11 @@
 //! Authentication commands: saslStart, saslContinue, logout, and the login part of hello.
 
 use super::authenticate;
-use crate::access::Needs;
+use crate::access::Requirements;
 use crate::access::command::Kind;
-use crate::auth::{self, Opening};
+use crate::auth::{self, ClientFirst};
 use crate::call::row::Row;
-use crate::call::{Answer, Call};
+use crate::call::{Call, HandlerStatus};
 use crate::protocol::fields::Fields;
 use crate::protocol::names::UserName;
 use base::bson::{Builder, Document, Value};
@@ -18,12 +18,13 @@ use std::time::{Duration, Instant};
 const CONVERSATION_ID: i32 = 1;
 
 /// The row of `saslStart`.
-pub(crate) const START: Row = Row::new("saslStart", Kind::Admin, "Begins to log in.", start, Needs::Nothing)
-    .without_auth()
-    .stable_api()
-    .has_secrets();
+pub(crate) const START: Row =
+    Row::new("saslStart", Kind::Admin, "Begins to log in.", start, Requirements::Nothing)
+        .without_auth()
+        .stable_api()
+        .has_secrets();
 
-fn start(call: &mut Call<'_>) -> Result<Answer> {
+fn start(call: &mut Call<'_>) -> Result<HandlerStatus> {
     if auth::is_pointless(call.server) {
         return Err(no_users());
     }
@@ -31,11 +32,11 @@ fn start(call: &mut Call<'_>) -> Result<Answer> {
     let opening = asked.open(call, call.request.database, false)?;
     let client = call.connection.activity.client.ip();
     let is_first = call.progress.waiting_until.is_none();
-    let turn = match is_first {
-        true => call.server.auth.delays.turn(&opening.user, client, Instant::now()),
+    let delay = match is_first {
+        true => call.server.auth.delays.reserve(&opening.user, client, Instant::now()),
         false => Some(Duration::ZERO),
     };
-    let Some(turn) = turn else {
+    let Some(delay) = delay else {
         log::info!(
             id = 5286307, c = "ACCESS", client = call.connection.activity.client.to_string().as_str(),
             user = opening.user.to_string().as_str(), result = 18;
@@ -43,14 +44,14 @@ fn start(call: &mut Call<'_>) -> Result<Answer> {
         );
         return Err(err!(AuthenticationFailed, "Authentication failed."));
     };
-    if (!is_first || !turn.is_zero())
-        && let Some(answer) = call.wait(turn, |_| false)
+    if (!is_first || !delay.is_zero())
+        && let Some(answer) = call.wait(delay, |_| false)
     {
         return Ok(answer);
     }
-    let said = opening.begin(call.server, call.connection)?;
-    append_said(call.reply, said.done, &said.message, asked.is_text);
-    Ok(Answer::Done)
+    let server_message = opening.begin(call.server, call.connection)?;
+    append_server_message(call.reply, server_message.done, &server_message.message, asked.is_text);
+    Ok(HandlerStatus::Done)
 }
 
 /// Fields of a `saslStart` command or of its form in hello.
@@ -85,9 +86,9 @@ impl<'a> Start<'a> {
         Ok(Start { mechanism, message, is_text, skips_empty })
     }
 
-    fn open(&self, call: &Call<'_>, db: &str, is_speculative: bool) -> Result<Opening> {
+    fn open(&self, call: &Call<'_>, db: &str, is_speculative: bool) -> Result<ClientFirst> {
         let manner = (is_speculative, self.skips_empty);
-        Opening::read(call.server, call.connection, (self.mechanism, db), &self.message, manner)
+        ClientFirst::read(call.server, call.connection, (self.mechanism, db), &self.message, manner)
     }
 }
 
@@ -104,7 +105,7 @@ fn payload(fields: &mut Fields<'_>) -> Result<(Vec<u8>, bool)> {
     }
 }
 
-fn append_said(reply: &mut Builder, done: bool, message: &str, is_text: bool) {
+fn append_server_message(reply: &mut Builder, done: bool, message: &str, is_text: bool) {
     reply.append(c"conversationId", CONVERSATION_ID).append(c"done", done);
     match is_text {
         true => reply.append(c"payload", &BASE64_STANDARD.encode(message)),
@@ -114,12 +115,12 @@ fn append_said(reply: &mut Builder, done: bool, message: &str, is_text: bool) {
 
 /// The row of `saslContinue`.
 pub(crate) const CONTINUE: Row =
-    Row::new("saslContinue", Kind::Admin, "Goes on logging in.", go_on, Needs::Nothing)
+    Row::new("saslContinue", Kind::Admin, "Goes on logging in.", sasl_continue, Requirements::Nothing)
         .without_auth()
         .stable_api()
         .has_secrets();
 
-fn go_on(call: &mut Call<'_>) -> Result<Answer> {
+fn sasl_continue(call: &mut Call<'_>) -> Result<HandlerStatus> {
     if auth::is_pointless(call.server) {
         return Err(no_users());
     }
@@ -133,9 +134,10 @@ fn go_on(call: &mut Call<'_>) -> Result<Answer> {
     if id != i64::from(CONVERSATION_ID) {
         return Err(err!(ProtocolError, "sasl: Mismatched conversation id"));
     }
-    let said = conversation.go_on(call.server, call.connection, &message, call.arguments.api_strict)?;
-    append_said(call.reply, said.done, &said.message, is_text);
-    Ok(Answer::Done)
+    let server_message =
+        conversation.sasl_continue(call.server, call.connection, &message, call.arguments.api_strict)?;
+    append_server_message(call.reply, server_message.done, &server_message.message, is_text);
+    Ok(HandlerStatus::Done)
 }
 
 /// Handles the `speculativeAuthenticate` of a hello. After a failure the client sends `saslStart`
@@ -155,9 +157,9 @@ pub(crate) fn begin_early(call: &mut Call<'_>, asked: Document<'_>) {
     if !call.server.auth.delays.is_free(&opening.user, client) {
         return;
     }
-    if let Ok(said) = opening.begin(call.server, call.connection) {
+    if let Ok(server_message) = opening.begin(call.server, call.connection) {
         call.reply.begin_document(c"speculativeAuthenticate");
-        append_said(call.reply, said.done, &said.message, start.is_text);
+        append_server_message(call.reply, server_message.done, &server_message.message, start.is_text);
         call.reply.end();
     }
 }
@@ -185,18 +187,18 @@ pub(crate) fn append_mechanisms(call: &mut Call<'_>, user: &str) -> Result<()> {
 
 /// The row of `logout`.
 pub(crate) const LOGOUT: Row =
-    Row::new("logout", Kind::Admin, "Forgets who is logged in.", logout, Needs::Nothing)
+    Row::new("logout", Kind::Admin, "Forgets who is logged in.", logout, Requirements::Nothing)
         .stable_api()
         .without_auth();
 
-fn logout(call: &mut Call<'_>) -> Result<Answer> {
+fn logout(call: &mut Call<'_>) -> Result<HandlerStatus> {
     let mut fields = call.fields();
     fields.command_value();
     fields.finish()?;
     if call.connection.identity.as_ref().is_some_and(|identity| identity.user.db == call.request.database) {
         call.connection.identity = None;
     }
-    Ok(Answer::Done)
+    Ok(HandlerStatus::Done)
 }
 
 /// Returns the error for a login while no users exist. The text explains what to do.

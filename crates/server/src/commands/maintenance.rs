@@ -2,9 +2,9 @@
 //! commands.
 
 use crate::access::command::Kind;
-use crate::access::{Action, Needs, needs};
+use crate::access::{Action, Requirements, requirements};
 use crate::call::row::Row;
-use crate::call::{Answer, Call};
+use crate::call::{Call, HandlerStatus};
 use crate::commands::diagnostics::host_name;
 use crate::protocol::fields::Fields;
 use base::bson::{Builder, FieldName, Value};
@@ -17,12 +17,12 @@ pub(crate) const COMPACT: Row = Row::new(
     Kind::Write,
     "Gives a collection's free space back, of which there is none.",
     compact,
-    Needs::Collection(Action::Compact),
+    Requirements::Collection(Action::Compact),
 )
 .without_write_concern();
 
 /// Frees nothing: trees release unused pages when they shrink.
-fn compact(call: &mut Call<'_>) -> Result<Answer> {
+fn compact(call: &mut Call<'_>) -> Result<HandlerStatus> {
     let mut fields = call.fields();
     let namespace = fields.namespace()?;
     fields.boolean("force")?;
@@ -36,7 +36,7 @@ fn compact(call: &mut Call<'_>) -> Result<Answer> {
         return Err(err!(CommandNotSupportedOnView, "can't compact a view"));
     }
     call.reply.append(c"bytesFreed", 0i32);
-    Ok(Answer::Done)
+    Ok(HandlerStatus::Done)
 }
 
 /// The row of `dbHash`.
@@ -45,10 +45,10 @@ pub(crate) const DB_HASH: Row = Row::new(
     Kind::Read,
     "Hashes the documents of a database.",
     db_hash,
-    Needs::Database(Action::DbHash),
+    Requirements::Database(Action::DbHash),
 );
 
-fn db_hash(call: &mut Call<'_>) -> Result<Answer> {
+fn db_hash(call: &mut Call<'_>) -> Result<HandlerStatus> {
     let mut fields = call.fields();
     fields.command_value();
     // Values of other types are ignored.
@@ -89,7 +89,7 @@ fn db_hash(call: &mut Call<'_>) -> Result<Answer> {
         reply.append(FieldName::known(name), Value::Binary { subtype: 4, bytes: uuid });
     }
     reply.end().append(c"md5", &all.hex()).append_number(c"timeMillis", began.elapsed().as_millis() as i64);
-    Ok(Answer::Done)
+    Ok(HandlerStatus::Done)
 }
 
 /// Returns the collection name in an entry of `collections`.
@@ -104,10 +104,15 @@ fn push(reply: &mut Builder, text: &str) {
 }
 
 /// The row of `filemd5`.
-pub(crate) const FILE_MD5: Row =
-    Row::new("filemd5", Kind::Read, "Hashes a file of GridFS.", file_md5, Needs::By(needs::file_md5));
+pub(crate) const FILE_MD5: Row = Row::new(
+    "filemd5",
+    Kind::Read,
+    "Hashes a file of GridFS.",
+    file_md5,
+    Requirements::By(requirements::file_md5),
+);
 
-fn file_md5(call: &mut Call<'_>) -> Result<Answer> {
+fn file_md5(call: &mut Call<'_>) -> Result<HandlerStatus> {
     let mut fields = call.fields();
     let id = fields.command_value().to_owned();
     let root = fields.string("root")?.unwrap_or("fs");
@@ -117,7 +122,7 @@ fn file_md5(call: &mut Call<'_>) -> Result<Answer> {
     let (operation, context) = call.surroundings();
     let (chunks, hash) = call.server.database.hash_file(&operation, &namespace, id.view(), &context)?;
     call.reply.append(c"numChunks", chunks).append(c"md5", &hash);
-    Ok(Answer::Done)
+    Ok(HandlerStatus::Done)
 }
 
 /// The row of `getDiagnosticData`.
@@ -126,15 +131,15 @@ pub(crate) const GET_DIAGNOSTIC_DATA: Row = Row::new(
     Kind::Admin,
     "Tells what has been collected for diagnoses, which is nothing.",
     get_diagnostic_data,
-    Needs::By(needs::diagnostic_data),
+    Requirements::By(requirements::diagnostic_data),
 )
 .admin_only();
 
 /// Returns MongoDB's reply for a server without diagnostic data collection.
-fn get_diagnostic_data(call: &mut Call<'_>) -> Result<Answer> {
+fn get_diagnostic_data(call: &mut Call<'_>) -> Result<HandlerStatus> {
     no_fields(call)?;
     call.reply.begin_document(c"data").end();
-    Ok(Answer::Done)
+    Ok(HandlerStatus::Done)
 }
 
 /// The row of `connPoolStats`.
@@ -143,10 +148,10 @@ pub(crate) const CONN_POOL_STATS: Row = Row::new(
     Kind::Admin,
     "Tells of connections to other servers, of which there are none.",
     conn_pool_stats,
-    Needs::Cluster(Action::ConnPoolStats),
+    Requirements::Cluster(Action::ConnPoolStats),
 );
 
-fn conn_pool_stats(call: &mut Call<'_>) -> Result<Answer> {
+fn conn_pool_stats(call: &mut Call<'_>) -> Result<HandlerStatus> {
     no_fields(call)?;
     let reply = &mut *call.reply;
     for count in ["numClientConnections", "numAScopedConnections"] {
@@ -158,7 +163,7 @@ fn conn_pool_stats(call: &mut Call<'_>) -> Result<Answer> {
     for part in ["pools", "hosts", "replicaSets"] {
         reply.begin_document(FieldName::literal(part)).end();
     }
-    Ok(Answer::Done)
+    Ok(HandlerStatus::Done)
 }
 
 /// The row of `lockInfo`.
@@ -167,14 +172,14 @@ pub(crate) const LOCK_INFO: Row = Row::new(
     Kind::Admin,
     "Lists locks, which nothing here holds.",
     lock_info,
-    Needs::Cluster(Action::ServerStatus),
+    Requirements::Cluster(Action::ServerStatus),
 )
 .admin_only();
 
-fn lock_info(call: &mut Call<'_>) -> Result<Answer> {
+fn lock_info(call: &mut Call<'_>) -> Result<HandlerStatus> {
     no_fields(call)?;
     call.reply.begin_array(c"lockInfo").end();
-    Ok(Answer::Done)
+    Ok(HandlerStatus::Done)
 }
 
 /// The row of `refreshLogicalSessionCacheNow`.
@@ -183,12 +188,12 @@ pub(crate) const REFRESH_SESSION_CACHE: Row = Row::new(
     Kind::Admin,
     "Has nothing to do: sessions are known where they are used.",
     refresh_session_cache,
-    Needs::Nothing,
+    Requirements::Nothing,
 );
 
-fn refresh_session_cache(call: &mut Call<'_>) -> Result<Answer> {
+fn refresh_session_cache(call: &mut Call<'_>) -> Result<HandlerStatus> {
     no_fields(call)?;
-    Ok(Answer::Done)
+    Ok(HandlerStatus::Done)
 }
 
 fn no_fields(call: &Call<'_>) -> Result<()> {

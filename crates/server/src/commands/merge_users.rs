@@ -2,10 +2,10 @@
 //! collections to the system collections.
 
 use crate::access::command::Kind;
-use crate::access::{Needs, needs};
+use crate::access::{Requirements, requirements};
 use crate::auth::store;
 use crate::call::row::Row;
-use crate::call::{Answer, Call};
+use crate::call::{Call, HandlerStatus};
 use crate::protocol::fields::Fields;
 use crate::state::system_collections;
 use base::bson::{Builder, Document, DocumentBuf, Value};
@@ -17,7 +17,7 @@ pub(crate) const MERGE: Row = Row::new(
     Kind::Write,
     "Takes over the users and roles of a dump.",
     merge,
-    Needs::By(needs::merge_users),
+    Requirements::By(requirements::merge_users),
 )
 .admin_only();
 
@@ -37,7 +37,7 @@ const USERS: Part =
 const ROLES: Part =
     Part { target: store::ROLES, name: "role", lists: &["roles", "privileges"], documents: &[] };
 
-fn merge(call: &mut Call<'_>) -> Result<Answer> {
+fn merge(call: &mut Call<'_>) -> Result<HandlerStatus> {
     let mut fields = call.fields();
     fields.command_value();
     let users = fields.string("tempUsersCollection")?.filter(|name| !name.is_empty());
@@ -58,7 +58,7 @@ fn merge(call: &mut Call<'_>) -> Result<Answer> {
         }
     }
     call.acknowledge(None)?;
-    Ok(Answer::Done)
+    Ok(HandlerStatus::Done)
 }
 
 /// Moves the documents of a collection to its target, limited to a database if one is named.

@@ -14,7 +14,7 @@
 //!            Kind::Read,
 //!            "Counts the documents that match.",
 //!            count,
-//!            Needs::Collection(Action::Find),              // the required privilege
+//!            Requirements::Collection(Action::Find),       // the required privilege
 //!        )
 //!        .stable_api();
 //!
@@ -29,7 +29,7 @@
 //!
 //!        let n = …one call into the database…;
 //!        call.reply.append(c"n", n);                        // `ok` and the rest are appended later
-//!        Ok(Answer::Done)
+//!        Ok(HandlerStatus::Done)
 //!    }
 //!    ```
 //!

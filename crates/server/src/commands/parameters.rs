@@ -1,9 +1,9 @@
 //! `getParameter` and `setParameter`.
 
 use crate::access::command::Kind;
-use crate::access::{Action, Needs};
+use crate::access::{Action, Requirements};
 use crate::call::row::Row;
-use crate::call::{Answer, Call};
+use crate::call::{Call, HandlerStatus};
 use crate::process::logging::components;
 use crate::state::parameters::{HISTORY_AGE, HISTORY_BYTES, SYNC_DELAY, SYNC_EVERY, Setting, elsewhere};
 use crate::state::tls::TlsMode;
@@ -33,11 +33,11 @@ pub(crate) const GET_PARAMETER: Row = Row::new(
     Kind::Admin,
     "Tells the value of server parameters.",
     get_parameter,
-    Needs::Cluster(Action::GetParameter),
+    Requirements::Cluster(Action::GetParameter),
 )
 .admin_only();
 
-fn get_parameter(call: &mut Call<'_>) -> Result<Answer> {
+fn get_parameter(call: &mut Call<'_>) -> Result<HandlerStatus> {
     let mut fields = call.fields();
     let mut set_at = None;
     let (all, details) = match fields.command_value() {
@@ -65,7 +65,7 @@ fn get_parameter(call: &mut Call<'_>) -> Result<Answer> {
         let known = wanted.iter().find_map(|name| elsewhere::not_told(name));
         return Err(known.unwrap_or_else(|| err!(InvalidOptions, "no option found to get")));
     }
-    Ok(Answer::Done)
+    Ok(HandlerStatus::Done)
 }
 
 /// Parses `setAt`. Returns true for parameters that can change at run time.
@@ -142,11 +142,11 @@ pub(crate) const SET_PARAMETER: Row = Row::new(
     Kind::Admin,
     "Changes a server parameter.",
     set_parameter,
-    Needs::Cluster(Action::SetParameter),
+    Requirements::Cluster(Action::SetParameter),
 )
 .admin_only();
 
-fn set_parameter(call: &mut Call<'_>) -> Result<Answer> {
+fn set_parameter(call: &mut Call<'_>) -> Result<HandlerStatus> {
     let mut fields = call.fields();
     fields.command_value();
     let wanted = fields.rest();
@@ -215,7 +215,7 @@ fn set_parameter(call: &mut Call<'_>) -> Result<Answer> {
             }
         }
     }
-    Ok(Answer::Done)
+    Ok(HandlerStatus::Done)
 }
 
 /// Returns the word for the current TLS mode.

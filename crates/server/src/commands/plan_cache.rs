@@ -4,9 +4,9 @@
 //! a shape after a trial between indexes.
 
 use crate::access::command::Kind;
-use crate::access::{Action, Needs};
+use crate::access::{Action, Requirements};
 use crate::call::row::Row;
-use crate::call::{Answer, Call};
+use crate::call::{Call, HandlerStatus};
 use crate::protocol::fields::Fields;
 use base::bson::{Document, DocumentBuf, Value};
 use base::{Result, err};
@@ -19,10 +19,10 @@ pub(crate) const CLEAR: Row = Row::new(
     Kind::Admin,
     "Forgets the plan kept for a shape, or all of a collection.",
     clear_plans,
-    Needs::Collection(Action::PlanCacheWrite),
+    Requirements::Collection(Action::PlanCacheWrite),
 );
 
-fn clear_plans(call: &mut Call<'_>) -> Result<Answer> {
+fn clear_plans(call: &mut Call<'_>) -> Result<HandlerStatus> {
     let mut fields = call.fields();
     let namespace = fields.namespace()?;
     // Values of other types are ignored, as in MongoDB.
@@ -35,7 +35,7 @@ fn clear_plans(call: &mut Call<'_>) -> Result<Answer> {
     };
     fields.ignore_rest();
     if call.server.database.collection(&namespace).is_none() {
-        return Ok(Answer::Done);
+        return Ok(HandlerStatus::Done);
     }
     if query.is_none() && (sort.is_some() || projection.is_some()) {
         return Err(err!(BadValue, "sort, projection, and collation are not allowed without query"));
@@ -44,7 +44,7 @@ fn clear_plans(call: &mut Call<'_>) -> Result<Answer> {
     let scope = call.scope_to_read_here(&namespace, shape.collation.as_ref(), None)?;
     let request = shape.request();
     call.server.database.clear_cached_plans(&namespace, request.as_ref(), &scope.context)?;
-    Ok(Answer::Done)
+    Ok(HandlerStatus::Done)
 }
 
 /// The row of `planCacheSetFilter`.
@@ -53,10 +53,10 @@ pub(crate) const SET_FILTER: Row = Row::new(
     Kind::Admin,
     "Says which indexes the queries of a shape may use.",
     set_filter,
-    Needs::Collection(Action::PlanCacheIndexFilter),
+    Requirements::Collection(Action::PlanCacheIndexFilter),
 );
 
-fn set_filter(call: &mut Call<'_>) -> Result<Answer> {
+fn set_filter(call: &mut Call<'_>) -> Result<HandlerStatus> {
     let mut fields = call.fields();
     let namespace = fields.namespace()?;
     let indexes = allowed_indexes(&mut fields)?;
@@ -65,7 +65,7 @@ fn set_filter(call: &mut Call<'_>) -> Result<Answer> {
     let request = shape.request().ok_or_else(|| err!(BadValue, "required field query missing"))?;
     let scope = call.scope_to_read_here(&namespace, shape.collation.as_ref(), None)?;
     call.server.database.set_index_filter(&namespace, &request, indexes, &scope.context)?;
-    Ok(Answer::Done)
+    Ok(HandlerStatus::Done)
 }
 
 /// Takes the indexes of a new filter: key patterns and names.
@@ -100,15 +100,15 @@ pub(crate) const CLEAR_FILTERS: Row = Row::new(
     Kind::Admin,
     "Forgets the index filter of a shape, or all of a collection.",
     clear_filters,
-    Needs::Collection(Action::PlanCacheIndexFilter),
+    Requirements::Collection(Action::PlanCacheIndexFilter),
 );
 
-fn clear_filters(call: &mut Call<'_>) -> Result<Answer> {
+fn clear_filters(call: &mut Call<'_>) -> Result<HandlerStatus> {
     let mut fields = call.fields();
     let namespace = fields.namespace()?;
     // MongoDB parses the shape only if the collection exists.
     if call.server.database.collection(&namespace).is_none() {
-        return Ok(Answer::Done);
+        return Ok(HandlerStatus::Done);
     }
     let shape = Shape::read(&mut fields)?;
     fields.ignore_rest();
@@ -120,7 +120,7 @@ fn clear_filters(call: &mut Call<'_>) -> Result<Answer> {
     let scope = call.scope_to_read_here(&namespace, shape.collation.as_ref(), None)?;
     let request = shape.request();
     call.server.database.clear_index_filters(&namespace, request.as_ref(), &scope.context)?;
-    Ok(Answer::Done)
+    Ok(HandlerStatus::Done)
 }
 
 /// The row of `planCacheListFilters`.
@@ -129,10 +129,10 @@ pub(crate) const LIST_FILTERS: Row = Row::new(
     Kind::Read,
     "Lists the index filters of a collection.",
     list_filters,
-    Needs::Collection(Action::PlanCacheIndexFilter),
+    Requirements::Collection(Action::PlanCacheIndexFilter),
 );
 
-fn list_filters(call: &mut Call<'_>) -> Result<Answer> {
+fn list_filters(call: &mut Call<'_>) -> Result<HandlerStatus> {
     let mut fields = call.fields();
     let namespace = fields.namespace()?;
     fields.finish()?;
@@ -150,7 +150,7 @@ fn list_filters(call: &mut Call<'_>) -> Result<Answer> {
         call.reply.end().end();
     }
     call.reply.end();
-    Ok(Answer::Done)
+    Ok(HandlerStatus::Done)
 }
 
 /// Fields that identify a query shape.

@@ -2,10 +2,10 @@
 
 use super::{aggregate, distinct, find};
 use crate::access::command::Kind;
-use crate::access::{Action, Needs};
+use crate::access::{Action, Requirements};
 use crate::call::arguments::is_generic;
 use crate::call::row::Row;
-use crate::call::{Answer, Call};
+use crate::call::{Call, HandlerStatus};
 use crate::protocol::fields::Fields;
 use crate::state::query_settings::hash_of;
 use base::bson::{Document, Value};
@@ -23,11 +23,11 @@ pub(crate) const SET: Row = Row::new(
     Kind::Admin,
     "Sets indexes or a refusal for all queries of one shape.",
     set,
-    Needs::Cluster(Action::QuerySettings),
+    Requirements::Cluster(Action::QuerySettings),
 )
 .admin_only();
 
-fn set(call: &mut Call<'_>) -> Result<Answer> {
+fn set(call: &mut Call<'_>) -> Result<HandlerStatus> {
     let mut fields = call.fields();
     let target = Target::read(fields.command_value())?;
     let settings = fields.required("settings", Fields::document)?;
@@ -41,7 +41,7 @@ fn set(call: &mut Call<'_>) -> Result<Answer> {
     let server = call.server;
     let shape = server.query_settings.set(&server.database, (target.hash, representative), settings)?;
     shape.append_to(call.reply);
-    Ok(Answer::Done)
+    Ok(HandlerStatus::Done)
 }
 
 /// The row of `removeQuerySettings`.
@@ -50,17 +50,17 @@ pub(crate) const REMOVE: Row = Row::new(
     Kind::Admin,
     "Removes the settings of a query shape.",
     remove,
-    Needs::Cluster(Action::QuerySettings),
+    Requirements::Cluster(Action::QuerySettings),
 )
 .admin_only();
 
-fn remove(call: &mut Call<'_>) -> Result<Answer> {
+fn remove(call: &mut Call<'_>) -> Result<HandlerStatus> {
     let mut fields = call.fields();
     let target = Target::read(fields.command_value())?;
     fields.finish()?;
     check_set(call)?;
     call.server.query_settings.remove(&call.server.database, &target.hash)?;
-    Ok(Answer::Done)
+    Ok(HandlerStatus::Done)
 }
 
 /// Errors: IllegalOperation on a standalone.

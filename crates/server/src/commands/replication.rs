@@ -2,9 +2,9 @@
 //! them.
 
 use crate::access::command::Kind;
-use crate::access::{Action, Needs};
+use crate::access::{Action, Requirements};
 use crate::call::row::Row;
-use crate::call::{Answer, Call};
+use crate::call::{Call, HandlerStatus};
 use crate::process::logging::now_millis;
 use crate::state::own_address::own_address;
 use crate::state::replica_set::ReplicaSet;
@@ -28,7 +28,7 @@ pub(crate) const GET_STATUS: Row = Row::new(
     Kind::Admin,
     "Tells how the set's members are.",
     get_status,
-    Needs::Cluster(Action::ReplSetGetStatus),
+    Requirements::Cluster(Action::ReplSetGetStatus),
 )
 .admin_only();
 
@@ -70,18 +70,18 @@ fn append_optime(out: &mut Builder, name: &str, time: u64, term: i64) {
     out.begin_document(FieldName::known(name)).append(c"ts", Value::Timestamp(time)).append(c"t", term).end();
 }
 
-fn get_status(call: &mut Call<'_>) -> Result<Answer> {
+fn get_status(call: &mut Call<'_>) -> Result<HandlerStatus> {
     let mut fields = call.fields();
     fields.command_value();
     fields.natural("initialSync")?;
     fields.finish()?;
     let set = replica_set(call)?;
     let primary = set.is_primary(&call.server.database);
-    let standing = set.standing();
+    let election_state = set.election_state();
     // Read first, so that the durable time is not later than the cluster time.
     let durable_time = call.server.database.durable_time();
     let time = call.server.cluster_time();
-    let status = Status { primary, time, term: standing.term, elected: standing.elected };
+    let status = Status { primary, time, term: election_state.term, elected: election_state.elected };
     let durable = Status { time: durable_time, ..status };
     let config = set.config();
     let address = own_address(call.server, call.connection.local);
@@ -127,7 +127,7 @@ fn get_status(call: &mut Call<'_>) -> Result<Answer> {
     reply.append(c"configVersion", config.version);
     reply.append(c"configTerm", i32::try_from(config.term).unwrap_or(i32::MAX));
     reply.append(c"self", true).append(c"lastHeartbeatMessage", "").end().end();
-    Ok(Answer::Done)
+    Ok(HandlerStatus::Done)
 }
 
 /// Appends metrics of the last election. With one voter it ends at once.
@@ -153,11 +153,11 @@ pub(crate) const GET_CONFIG: Row = Row::new(
     Kind::Admin,
     "Tells the set's configuration.",
     get_config,
-    Needs::Cluster(Action::ReplSetGetConfig),
+    Requirements::Cluster(Action::ReplSetGetConfig),
 )
 .admin_only();
 
-fn get_config(call: &mut Call<'_>) -> Result<Answer> {
+fn get_config(call: &mut Call<'_>) -> Result<HandlerStatus> {
     let mut fields = call.fields();
     fields.command_value();
     let commitment = fields.flag("commitmentStatus")?.unwrap_or(false);
@@ -170,5 +170,5 @@ fn get_config(call: &mut Call<'_>) -> Result<Answer> {
         // The only member has the configuration at once.
         call.reply.append(c"commitmentStatus", true);
     }
-    Ok(Answer::Done)
+    Ok(HandlerStatus::Done)
 }

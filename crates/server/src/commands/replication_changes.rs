@@ -2,9 +2,9 @@
 
 use super::replication::replica_set;
 use crate::access::command::Kind;
-use crate::access::{Action, Needs};
+use crate::access::{Action, Requirements};
 use crate::call::row::Row;
-use crate::call::{Answer, Call};
+use crate::call::{Call, HandlerStatus};
 use crate::commands::diagnostics::host_name;
 use crate::commands::table;
 use crate::process::logging::format_time;
@@ -23,11 +23,11 @@ pub(crate) const INITIATE: Row = Row::new(
     Kind::Admin,
     "Begins a set of one that was started as mongod's are.",
     initiate,
-    Needs::Cluster(Action::ReplSetConfigure),
+    Requirements::Cluster(Action::ReplSetConfigure),
 )
 .admin_only();
 
-fn initiate(call: &mut Call<'_>) -> Result<Answer> {
+fn initiate(call: &mut Call<'_>) -> Result<HandlerStatus> {
     let mut fields = call.fields();
     let given = fields.command_value().as_document().unwrap_or(Document::EMPTY);
     fields.finish()?;
@@ -57,7 +57,7 @@ fn initiate(call: &mut Call<'_>) -> Result<Answer> {
     let (config, host) =
         SetConfig::first(wanted, name, id, |host| is_own(call.server, call.connection.local, host))?;
     call.server.initiate(name, config, &host)?;
-    Ok(Answer::Done)
+    Ok(HandlerStatus::Done)
 }
 
 /// Returns the default address of the member.
@@ -80,11 +80,11 @@ pub(crate) const RECONFIG: Row = Row::new(
     Kind::Admin,
     "Changes the set's configuration.",
     reconfig,
-    Needs::Cluster(Action::ReplSetConfigure),
+    Requirements::Cluster(Action::ReplSetConfigure),
 )
 .admin_only();
 
-fn reconfig(call: &mut Call<'_>) -> Result<Answer> {
+fn reconfig(call: &mut Call<'_>) -> Result<HandlerStatus> {
     let mut fields = call.fields();
     let document = fields.command_value();
     let force = fields.flag("force")?.unwrap_or(false);
@@ -108,7 +108,7 @@ fn reconfig(call: &mut Call<'_>) -> Result<Answer> {
     let taken = old.become_other(new, &named, (&set.name, &address), skip)?;
     set.store(&taken, &address, &call.server.database)?;
     set.configure(taken);
-    Ok(Answer::Done)
+    Ok(HandlerStatus::Done)
 }
 
 /// The row of `replSetStepDown`.
@@ -117,11 +117,11 @@ pub(crate) const STEP_DOWN: Row = Row::new(
     Kind::Admin,
     "Makes the primary a secondary for a time.",
     step_down,
-    Needs::Cluster(Action::ReplSetStateChange),
+    Requirements::Cluster(Action::ReplSetStateChange),
 )
 .admin_only();
 
-fn step_down(call: &mut Call<'_>) -> Result<Answer> {
+fn step_down(call: &mut Call<'_>) -> Result<HandlerStatus> {
     let mut fields = call.fields();
     let seconds = match fields.command_value().as_number().map(|number| number.to_i64_clamped()) {
         None | Some(0) => 60,
@@ -161,7 +161,7 @@ fn step_down(call: &mut Call<'_>) -> Result<Answer> {
     let writes = |name: &str| table::find(name).is_some_and(|command| command.kind == Kind::Write);
     call.server.activities.kill_at_step_down(|current| writes(current.command) && !current.is_local());
     call.server.abort_transactions();
-    Ok(Answer::Done)
+    Ok(HandlerStatus::Done)
 }
 
 /// The row of `replSetFreeze`.
@@ -170,11 +170,11 @@ pub(crate) const FREEZE: Row = Row::new(
     Kind::Admin,
     "Keeps a secondary from becoming the primary.",
     freeze,
-    Needs::Cluster(Action::ReplSetStateChange),
+    Requirements::Cluster(Action::ReplSetStateChange),
 )
 .admin_only();
 
-fn freeze(call: &mut Call<'_>) -> Result<Answer> {
+fn freeze(call: &mut Call<'_>) -> Result<HandlerStatus> {
     let mut fields = call.fields();
     let value = fields.command_value();
     fields.finish()?;
@@ -193,5 +193,5 @@ fn freeze(call: &mut Call<'_>) -> Result<Answer> {
         1 => _ = call.reply.append(c"warning", "you really want to freeze for only 1 second?"),
         _ => {}
     }
-    Ok(Answer::Done)
+    Ok(HandlerStatus::Done)
 }

@@ -2,9 +2,9 @@
 
 use super::replication::replica_set;
 use crate::access::command::Kind;
-use crate::access::{Action, Needs};
+use crate::access::{Action, Requirements};
 use crate::call::row::Row;
-use crate::call::{Answer, Call};
+use crate::call::{Call, HandlerStatus};
 use crate::state::own_address::own_address;
 use base::{Result, err};
 
@@ -20,11 +20,11 @@ pub(crate) const ABORT_CATCH_UP: Row = Row::new(
     Kind::Admin,
     "Ends the catching up of a new primary, which has nobody to catch up with.",
     abort_catch_up,
-    Needs::Cluster(Action::ReplSetStateChange),
+    Requirements::Cluster(Action::ReplSetStateChange),
 )
 .admin_only();
 
-fn abort_catch_up(call: &mut Call<'_>) -> Result<Answer> {
+fn abort_catch_up(call: &mut Call<'_>) -> Result<HandlerStatus> {
     let mut fields = call.fields();
     fields.command_value();
     fields.finish()?;
@@ -38,11 +38,11 @@ pub(crate) const MAINTENANCE: Row = Row::new(
     Kind::Admin,
     "Takes a secondary out of service.",
     maintenance,
-    Needs::Cluster(Action::ReplSetStateChange),
+    Requirements::Cluster(Action::ReplSetStateChange),
 )
 .admin_only();
 
-fn maintenance(call: &mut Call<'_>) -> Result<Answer> {
+fn maintenance(call: &mut Call<'_>) -> Result<HandlerStatus> {
     let mut fields = call.fields();
     let begins = fields.command_value().is_truthy();
     fields.finish()?;
@@ -62,11 +62,11 @@ pub(crate) const SYNC_FROM: Row = Row::new(
     Kind::Admin,
     "Has a secondary follow another member.",
     sync_from,
-    Needs::Cluster(Action::ReplSetStateChange),
+    Requirements::Cluster(Action::ReplSetStateChange),
 )
 .admin_only();
 
-fn sync_from(call: &mut Call<'_>) -> Result<Answer> {
+fn sync_from(call: &mut Call<'_>) -> Result<HandlerStatus> {
     let mut fields = call.fields();
     let target = fields.command_value().as_str().unwrap_or_default();
     fields.finish()?;
@@ -89,11 +89,11 @@ pub(crate) const RESIZE_OPLOG: Row = Row::new(
     Kind::Admin,
     "Changes how much of the log is kept.",
     resize_oplog,
-    Needs::Cluster(Action::ReplSetResizeOplog),
+    Requirements::Cluster(Action::ReplSetResizeOplog),
 )
 .admin_only();
 
-fn resize_oplog(call: &mut Call<'_>) -> Result<Answer> {
+fn resize_oplog(call: &mut Call<'_>) -> Result<HandlerStatus> {
     let mut fields = call.fields();
     fields.command_value();
     let megabytes = fields.number("size")?;
@@ -106,7 +106,7 @@ fn resize_oplog(call: &mut Call<'_>) -> Result<Answer> {
             "BSON field 'replSetResizeOplog.minRetentionHours' is not implemented"
         ));
     }
-    let Some(megabytes) = megabytes else { return Ok(Answer::Done) };
+    let Some(megabytes) = megabytes else { return Ok(HandlerStatus::Done) };
     if megabytes.is_nan() || megabytes < OPLOG_MEGABYTES_MIN {
         return Err(err!(
             51024,
@@ -121,5 +121,5 @@ fn resize_oplog(call: &mut Call<'_>) -> Result<Answer> {
     }
     call.server.database.set_log_limit((megabytes * 1024.0 * 1024.0) as u64)?;
     log::info!("the log keeps {megabytes} MB until the next start");
-    Ok(Answer::Done)
+    Ok(HandlerStatus::Done)
 }

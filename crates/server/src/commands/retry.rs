@@ -43,17 +43,17 @@ impl Retryable {
         let session = &begun.session;
         let stored = || call.server.database.stored_retries(session.id, among);
         begun.again = match session.begin_write(number)? {
-            true => session.take_up(stored()?, number)?,
+            true => session.add_stored(stored()?, number)?,
             // On a shared store a remembered write may be lost. The stored record decides if it
             // runs again.
-            false if call.server.settings.shared => session.believe(stored()?, number)?,
+            false if call.server.settings.shared => session.replace_with_stored(stored()?, number)?,
             false => true,
         };
         Ok(Some(begun))
     }
 
     /// Returns the recorded result of the statement at this position.
-    pub(crate) fn answered(&mut self, position: usize) -> Option<DocumentBuf> {
+    pub(crate) fn recorded_result(&mut self, position: usize) -> Option<DocumentBuf> {
         if !self.again {
             return None;
         }
@@ -64,7 +64,7 @@ impl Retryable {
     }
 
     /// Returns true if the record has the statement at this position.
-    pub(crate) fn is_answered(&self, position: usize) -> bool {
+    pub(crate) fn has_result(&self, position: usize) -> bool {
         self.again && self.session.executed(self.number, self.statement(position)).is_some()
     }
 

@@ -2,11 +2,11 @@
 
 use crate::access::command::Kind;
 use crate::access::privilege::{self, Privilege};
-use crate::access::{Action, Needs, builtin, needs};
+use crate::access::{Action, Requirements, builtin, requirements};
 use crate::auth::store::{ROLES, USERS};
 use crate::auth::{restrictions, role};
 use crate::call::row::Row;
-use crate::call::{Answer, Call};
+use crate::call::{Call, HandlerStatus};
 use crate::protocol::fields::Fields;
 use crate::protocol::names::RoleName;
 use crate::state::server::Server;
@@ -15,9 +15,9 @@ use base::{ErrorCode, Result, err};
 
 /// The row of `createRole`.
 pub(crate) const CREATE: Row =
-    Row::new("createRole", Kind::Write, "Makes a role.", create, Needs::By(needs::create_role));
+    Row::new("createRole", Kind::Write, "Makes a role.", create, Requirements::By(requirements::create_role));
 
-fn create(call: &mut Call<'_>) -> Result<Answer> {
+fn create(call: &mut Call<'_>) -> Result<HandlerStatus> {
     let mut fields = call.fields();
     let role = own_role(call, &mut fields)?;
     let privileges = privileges(&mut fields)?.ok_or_else(|| missing(call, "privileges"))?;
@@ -52,14 +52,19 @@ fn create(call: &mut Call<'_>) -> Result<Answer> {
     };
     drop(changing);
     call.acknowledge(None)?;
-    Ok(Answer::Done)
+    Ok(HandlerStatus::Done)
 }
 
 /// The row of `updateRole`.
-pub(crate) const UPDATE: Row =
-    Row::new("updateRole", Kind::Write, "Changes a role.", update, Needs::By(needs::update_role));
+pub(crate) const UPDATE: Row = Row::new(
+    "updateRole",
+    Kind::Write,
+    "Changes a role.",
+    update,
+    Requirements::By(requirements::update_role),
+);
 
-fn update(call: &mut Call<'_>) -> Result<Answer> {
+fn update(call: &mut Call<'_>) -> Result<HandlerStatus> {
     let mut fields = call.fields();
     let role = own_role(call, &mut fields)?;
     let privileges = privileges(&mut fields)?;
@@ -85,7 +90,7 @@ fn update(call: &mut Call<'_>) -> Result<Answer> {
     change(call.server, &role, set.finish().view(), lifts)?;
     drop(changing);
     call.acknowledge(None)?;
-    Ok(Answer::Done)
+    Ok(HandlerStatus::Done)
 }
 
 /// The row of `dropRole`.
@@ -94,10 +99,10 @@ pub(crate) const DROP: Row = Row::new(
     Kind::Write,
     "Drops a role, and takes it from whoever has it.",
     drop_role,
-    Needs::Database(Action::DropRole),
+    Requirements::Database(Action::DropRole),
 );
 
-fn drop_role(call: &mut Call<'_>) -> Result<Answer> {
+fn drop_role(call: &mut Call<'_>) -> Result<HandlerStatus> {
     let mut fields = call.fields();
     let role = own_role(call, &mut fields)?;
     fields.finish()?;
@@ -108,7 +113,7 @@ fn drop_role(call: &mut Call<'_>) -> Result<Answer> {
     remove(call.server, granted.finish().view())?;
     drop(changing);
     call.acknowledge(None)?;
-    Ok(Answer::Done)
+    Ok(HandlerStatus::Done)
 }
 
 /// The row of `dropAllRolesFromDatabase`.
@@ -117,10 +122,10 @@ pub(crate) const DROP_ALL: Row = Row::new(
     Kind::Write,
     "Drops every role of a database that isn't built in.",
     drop_all,
-    Needs::Database(Action::DropRole),
+    Requirements::Database(Action::DropRole),
 );
 
-fn drop_all(call: &mut Call<'_>) -> Result<Answer> {
+fn drop_all(call: &mut Call<'_>) -> Result<HandlerStatus> {
     let mut fields = call.fields();
     fields.command_value();
     fields.finish()?;
@@ -131,7 +136,7 @@ fn drop_all(call: &mut Call<'_>) -> Result<Answer> {
     drop(changing);
     call.reply.append_number(c"n", dropped);
     call.acknowledge(None)?;
-    Ok(Answer::Done)
+    Ok(HandlerStatus::Done)
 }
 
 /// The row of `grantPrivilegesToRole`.
@@ -140,7 +145,7 @@ pub(crate) const GRANT_PRIVILEGES: Row = Row::new(
     Kind::Write,
     "Adds privileges to a role.",
     grant_privileges,
-    Needs::By(needs::grant_privileges),
+    Requirements::By(requirements::grant_privileges),
 );
 
 /// The row of `revokePrivilegesFromRole`.
@@ -149,18 +154,18 @@ pub(crate) const REVOKE_PRIVILEGES: Row = Row::new(
     Kind::Write,
     "Takes privileges from a role.",
     revoke_privileges,
-    Needs::By(needs::revoke_privileges),
+    Requirements::By(requirements::revoke_privileges),
 );
 
-fn grant_privileges(call: &mut Call<'_>) -> Result<Answer> {
+fn grant_privileges(call: &mut Call<'_>) -> Result<HandlerStatus> {
     change_privileges(call, true)
 }
 
-fn revoke_privileges(call: &mut Call<'_>) -> Result<Answer> {
+fn revoke_privileges(call: &mut Call<'_>) -> Result<HandlerStatus> {
     change_privileges(call, false)
 }
 
-fn change_privileges(call: &mut Call<'_>, grants: bool) -> Result<Answer> {
+fn change_privileges(call: &mut Call<'_>, grants: bool) -> Result<HandlerStatus> {
     let mut fields = call.fields();
     let role = own_role(call, &mut fields)?;
     let given = privileges(&mut fields)?.ok_or_else(|| missing(call, "privileges"))?;
@@ -184,7 +189,7 @@ fn change_privileges(call: &mut Call<'_>, grants: bool) -> Result<Answer> {
     change(call.server, &role, set.finish().view(), false)?;
     drop(changing);
     call.acknowledge(None)?;
-    Ok(Answer::Done)
+    Ok(HandlerStatus::Done)
 }
 
 /// The row of `grantRolesToRole`.
@@ -193,7 +198,7 @@ pub(crate) const GRANT_ROLES: Row = Row::new(
     Kind::Write,
     "Has a role inherit others.",
     grant_roles,
-    Needs::By(needs::grant_roles),
+    Requirements::By(requirements::grant_roles),
 );
 
 /// The row of `revokeRolesFromRole`.
@@ -202,18 +207,18 @@ pub(crate) const REVOKE_ROLES: Row = Row::new(
     Kind::Write,
     "Has a role no longer inherit others.",
     revoke_roles,
-    Needs::By(needs::revoke_roles),
+    Requirements::By(requirements::revoke_roles),
 );
 
-fn grant_roles(call: &mut Call<'_>) -> Result<Answer> {
+fn grant_roles(call: &mut Call<'_>) -> Result<HandlerStatus> {
     change_roles(call, true)
 }
 
-fn revoke_roles(call: &mut Call<'_>) -> Result<Answer> {
+fn revoke_roles(call: &mut Call<'_>) -> Result<HandlerStatus> {
     change_roles(call, false)
 }
 
-fn change_roles(call: &mut Call<'_>, grants: bool) -> Result<Answer> {
+fn change_roles(call: &mut Call<'_>, grants: bool) -> Result<HandlerStatus> {
     let mut fields = call.fields();
     let role = own_role(call, &mut fields)?;
     let given = roles(call, &mut fields)?.ok_or_else(|| missing(call, "roles"))?;
@@ -234,7 +239,7 @@ fn change_roles(call: &mut Call<'_>, grants: bool) -> Result<Answer> {
     change(call.server, &role, set.finish().view(), false)?;
     drop(changing);
     call.acknowledge(None)?;
-    Ok(Answer::Done)
+    Ok(HandlerStatus::Done)
 }
 
 /// Takes the role in the command's own field.

@@ -1,11 +1,11 @@
 //! `rolesInfo`: roles and their effective privileges.
 
 use crate::access::command::Kind;
-use crate::access::{Needs, builtin, needs};
+use crate::access::{Requirements, builtin, requirements};
 use crate::auth::role;
 use crate::auth::store::{self, ROLES};
 use crate::call::row::Row;
-use crate::call::{Answer, Call};
+use crate::call::{Call, HandlerStatus};
 use crate::protocol::fields::Fields;
 use crate::protocol::names::RoleName;
 use crate::state::server::Server;
@@ -14,7 +14,7 @@ use base::{Result, err};
 
 /// Position in the command table.
 pub(crate) const INFO: Row =
-    Row::new("rolesInfo", Kind::Read, "Tells of roles.", info, Needs::By(needs::roles_info));
+    Row::new("rolesInfo", Kind::Read, "Tells of roles.", info, Requirements::By(requirements::roles_info));
 
 /// Optional parts of a role's description.
 #[derive(Clone, Copy)]
@@ -23,7 +23,7 @@ struct Shown {
     restrictions: bool,
 }
 
-fn info(call: &mut Call<'_>) -> Result<Answer> {
+fn info(call: &mut Call<'_>) -> Result<HandlerStatus> {
     let mut fields = call.fields();
     let wanted = fields.command_value();
     let (privileges, as_fragment) = show_privileges(&mut fields)?;
@@ -42,7 +42,7 @@ fn info(call: &mut Call<'_>) -> Result<Answer> {
                 return Err(err!(IllegalOperation, "Cannot get user fragment for all roles in a database"));
             }
             append_all(call, shown, builtin_too)?;
-            return Ok(Answer::Done);
+            return Ok(HandlerStatus::Done);
         }
         other => {
             return Err(err!(
@@ -54,7 +54,7 @@ fn info(call: &mut Call<'_>) -> Result<Answer> {
     };
     if as_fragment {
         append_fragment(call, &roles, shown)?;
-        return Ok(Answer::Done);
+        return Ok(HandlerStatus::Done);
     }
     call.reply.begin_array(c"roles");
     for role in &roles {
@@ -64,7 +64,7 @@ fn info(call: &mut Call<'_>) -> Result<Answer> {
         }
     }
     call.reply.end();
-    Ok(Answer::Done)
+    Ok(HandlerStatus::Done)
 }
 
 /// Takes `showPrivileges`: true if they are shown, and true for the form of a user fragment.

@@ -2,9 +2,9 @@
 //! indexes.
 
 use crate::access::command::Kind;
-use crate::access::{Action, Needs};
+use crate::access::{Action, Requirements};
 use crate::call::row::Row;
-use crate::call::{Answer, Call};
+use crate::call::{Call, HandlerStatus};
 use base::{Result, err};
 
 const HELP: &str = "Search indexes: refused as by a MongoDB without a search process.";
@@ -15,22 +15,32 @@ pub(crate) const CREATE: Row = Row::new(
     Kind::Admin,
     HELP,
     refuse,
-    Needs::Collection(Action::CreateSearchIndexes),
+    Requirements::Collection(Action::CreateSearchIndexes),
 );
 /// The row of `dropSearchIndex`.
 pub(crate) const DROP: Row =
-    Row::new("dropSearchIndex", Kind::Admin, HELP, refuse, Needs::Collection(Action::DropSearchIndex));
+    Row::new("dropSearchIndex", Kind::Admin, HELP, refuse, Requirements::Collection(Action::DropSearchIndex));
 /// The row of `listSearchIndexes`.
-pub(crate) const LIST: Row =
-    Row::new("listSearchIndexes", Kind::Admin, HELP, refuse, Needs::Collection(Action::ListSearchIndexes));
+pub(crate) const LIST: Row = Row::new(
+    "listSearchIndexes",
+    Kind::Admin,
+    HELP,
+    refuse,
+    Requirements::Collection(Action::ListSearchIndexes),
+);
 /// The row of `updateSearchIndex`.
-pub(crate) const UPDATE: Row =
-    Row::new("updateSearchIndex", Kind::Admin, HELP, refuse, Needs::Collection(Action::UpdateSearchIndex));
+pub(crate) const UPDATE: Row = Row::new(
+    "updateSearchIndex",
+    Kind::Admin,
+    HELP,
+    refuse,
+    Requirements::Collection(Action::UpdateSearchIndex),
+);
 
 /// Refuses the command.
 ///
 /// Errors: SearchNotEnabled.
-fn refuse(_: &mut Call<'_>) -> Result<Answer> {
+fn refuse(_: &mut Call<'_>) -> Result<HandlerStatus> {
     Err(err!(
         SearchNotEnabled,
         "Using Atlas Search Database Commands and the $listSearchIndexes aggregation stage requires additional \

@@ -1,14 +1,14 @@
 //! `serverStatus` and `top`: counters of this server.
 
 use crate::access::command::Kind;
-use crate::access::{Action, Needs};
+use crate::access::{Action, Requirements};
 use crate::call::row::Row;
-use crate::call::{Answer, Call};
+use crate::call::{Call, HandlerStatus};
 use crate::commands::diagnostics::host_name;
 use crate::commands::hello;
 use crate::commands::table;
 use crate::observe::counters::{LOGINS, PROTOCOLS, TryCounter};
-use crate::observe::figures::{Collections, Connections, Process};
+use crate::observe::gauges::{Collections, Connections, Process};
 use crate::observe::usage::{KINDS, Sum};
 use crate::process::heap::process_bytes;
 use crate::process::logging::now_millis;
@@ -24,7 +24,7 @@ pub(crate) const SERVER_STATUS: Row = Row::new(
     Kind::Admin,
     "Tells counters and the state of the server.",
     server_status,
-    Needs::Cluster(Action::ServerStatus),
+    Requirements::Cluster(Action::ServerStatus),
 );
 
 /// A section of the reply: its name and the function that appends it.
@@ -55,7 +55,7 @@ fn transactions(server: &Server, section: &mut Builder) {
     server.transactions.append_to(section);
 }
 
-fn server_status(call: &mut Call<'_>) -> Result<Answer> {
+fn server_status(call: &mut Call<'_>) -> Result<HandlerStatus> {
     let mut fields = call.fields();
     fields.command_value();
     let mut wanted = Vec::new();
@@ -101,7 +101,7 @@ fn server_status(call: &mut Call<'_>) -> Result<Answer> {
         reply.append(c"ts", Value::Timestamp(latest)).append(c"t", 1i64).end();
         reply.append(c"earliestOptime", Value::Timestamp(earliest)).end();
     }
-    Ok(Answer::Done)
+    Ok(HandlerStatus::Done)
 }
 
 /// Counts the collections by kind.
@@ -237,7 +237,7 @@ fn security(server: &Server, reply: &mut Builder) {
     reply.end().end();
     let Some(tls) = &server.settings.tls else { return };
     let loaded = tls.loaded();
-    reply.append(c"SSLServerSubjectName", &loaded.facts.subject);
+    reply.append(c"SSLServerSubjectName", &loaded.certificate_info.subject);
     reply.append(c"SSLServerHasCertificateAuthority", tls.has_authority());
     reply.append(c"SSLServerCertificateExpirationDate", Value::DateTime(loaded.ends()));
 }
@@ -257,7 +257,7 @@ fn transport_security(server: &Server, reply: &mut Builder) {
 
 /// Appends the memory limit and the operations that it ended.
 fn memory_limit(server: &Server, reply: &mut Builder) {
-    let ended = &server.ended;
+    let ended = &server.memory_limit_stats;
     reply.begin_document(c"memory");
     if let Some(limit) = &server.settings.memory_limit {
         reply.append(c"limitBytes", limit.bytes as i64).append(c"limitFrom", &limit.from);
@@ -374,11 +374,11 @@ pub(crate) const TOP: Row = Row::new(
     Kind::Admin,
     "Tells the time spent in each collection.",
     top,
-    Needs::Cluster(Action::Top),
+    Requirements::Cluster(Action::Top),
 )
 .admin_only();
 
-fn top(call: &mut Call<'_>) -> Result<Answer> {
+fn top(call: &mut Call<'_>) -> Result<HandlerStatus> {
     let mut fields = call.fields();
     fields.command_value();
     fields.ignore_rest();
@@ -400,7 +400,7 @@ fn top(call: &mut Call<'_>) -> Result<Answer> {
         call.reply.end();
     }
     call.reply.end();
-    Ok(Answer::Done)
+    Ok(HandlerStatus::Done)
 }
 
 fn append_sum(reply: &mut Builder, name: &str, sum: Sum) {

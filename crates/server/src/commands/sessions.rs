@@ -1,10 +1,10 @@
 //! Logical sessions: start, refresh, end, kill.
 
 use crate::access::command::Kind;
-use crate::access::{Action, Needs, needs};
+use crate::access::{Action, Requirements, requirements};
 use crate::auth::session;
 use crate::call::row::Row;
-use crate::call::{Answer, Call};
+use crate::call::{Call, HandlerStatus};
 use crate::protocol::fields::Fields;
 use crate::protocol::session_id::{self, Named};
 use crate::session::TIMEOUT_MINUTES;
@@ -14,42 +14,43 @@ use database::SessionId;
 
 /// The row of `startSession`.
 pub(crate) const START_SESSION: Row =
-    Row::new("startSession", Kind::Admin, "Starts a logical session.", start, Needs::Nothing);
+    Row::new("startSession", Kind::Admin, "Starts a logical session.", start, Requirements::Nothing);
 
-fn start(call: &mut Call<'_>) -> Result<Answer> {
+fn start(call: &mut Call<'_>) -> Result<HandlerStatus> {
     let mut fields = call.fields();
     fields.command_value();
     fields.finish()?;
     let id = call.server.sessions.start(session::digest(call.server, call.connection))?;
     call.reply.begin_document(c"id").append(c"id", Value::Binary { subtype: 4, bytes: &id.uuid }).end();
     call.reply.append(c"timeoutMinutes", TIMEOUT_MINUTES);
-    Ok(Answer::Done)
+    Ok(HandlerStatus::Done)
 }
 
 /// The row of `refreshSessions`.
 pub(crate) const REFRESH_SESSIONS: Row =
-    Row::new("refreshSessions", Kind::Admin, "Marks sessions as used.", refresh, Needs::Nothing).stable_api();
+    Row::new("refreshSessions", Kind::Admin, "Marks sessions as used.", refresh, Requirements::Nothing)
+        .stable_api();
 
-fn refresh(call: &mut Call<'_>) -> Result<Answer> {
+fn refresh(call: &mut Call<'_>) -> Result<HandlerStatus> {
     for id in own_sessions(call, Action::Impersonate)? {
         call.server.sessions.touch(id)?;
     }
-    Ok(Answer::Done)
+    Ok(HandlerStatus::Done)
 }
 
 /// The row of `endSessions`.
 pub(crate) const END_SESSIONS: Row =
-    Row::new("endSessions", Kind::Admin, "Ends sessions.", end, Needs::Nothing)
+    Row::new("endSessions", Kind::Admin, "Ends sessions.", end, Requirements::Nothing)
         .stable_api()
         .without_auth()
         .takes_write_concern();
 
-fn end(call: &mut Call<'_>) -> Result<Answer> {
+fn end(call: &mut Call<'_>) -> Result<HandlerStatus> {
     for id in own_sessions(call, Action::Impersonate)? {
         call.server.end_session(&id);
         call.server.database.cursors.kill_session(&id);
     }
-    Ok(Answer::Done)
+    Ok(HandlerStatus::Done)
 }
 
 /// Interrupts the operations of the selected sessions and closes their cursors.
@@ -65,9 +66,9 @@ fn kill_sessions(call: &Call<'_>, is_wanted: impl Fn(&SessionId) -> bool) {
 
 /// The row of `killSessions`.
 pub(crate) const KILL_SESSIONS: Row =
-    Row::new("killSessions", Kind::Admin, "Stops what runs in sessions.", kill, Needs::Nothing);
+    Row::new("killSessions", Kind::Admin, "Stops what runs in sessions.", kill, Requirements::Nothing);
 
-fn kill(call: &mut Call<'_>) -> Result<Answer> {
+fn kill(call: &mut Call<'_>) -> Result<HandlerStatus> {
     let ids = own_sessions(call, Action::KillAnySession)?;
     let own = session::digest(call.server, call.connection);
     // An empty list selects the sessions of the current user.
@@ -75,7 +76,7 @@ fn kill(call: &mut Call<'_>) -> Result<Answer> {
         [] => *id.user() == own,
         ids => ids.contains(id),
     });
-    Ok(Answer::Done)
+    Ok(HandlerStatus::Done)
 }
 
 /// The row of `killAllSessions`.
@@ -84,10 +85,10 @@ pub(crate) const KILL_ALL_SESSIONS: Row = Row::new(
     Kind::Admin,
     "Stops what runs in the sessions of all users.",
     kill_all,
-    Needs::Cluster(Action::KillAnySession),
+    Requirements::Cluster(Action::KillAnySession),
 );
 
-fn kill_all(call: &mut Call<'_>) -> Result<Answer> {
+fn kill_all(call: &mut Call<'_>) -> Result<HandlerStatus> {
     let mut fields = call.fields();
     let users = fields.command_value();
     fields.ignore_rest();
@@ -98,7 +99,7 @@ fn kill_all(call: &mut Call<'_>) -> Result<Answer> {
         .map(|user| user_in(call.command.name, user))
         .collect::<Result<Vec<_>>>()?;
     kill_sessions(call, |id| users.is_empty() || users.contains(id.user()));
-    Ok(Answer::Done)
+    Ok(HandlerStatus::Done)
 }
 
 /// Returns the digest of a user in the form `{user: …, db: …}`.
@@ -145,10 +146,10 @@ pub(crate) const KILL_ALL_SESSIONS_BY_PATTERN: Row = Row::new(
     Kind::Admin,
     "Stops what runs in the sessions that match.",
     kill_by_pattern,
-    Needs::By(needs::kill_by_pattern),
+    Requirements::By(requirements::kill_by_pattern),
 );
 
-fn kill_by_pattern(call: &mut Call<'_>) -> Result<Answer> {
+fn kill_by_pattern(call: &mut Call<'_>) -> Result<HandlerStatus> {
     let mut fields = call.fields();
     let patterns = fields.command_value();
     fields.finish()?;
@@ -156,7 +157,7 @@ fn kill_by_pattern(call: &mut Call<'_>) -> Result<Answer> {
     let patterns =
         patterns.iter().map(|pattern| Pattern::in_list(call, pattern)).collect::<Result<Vec<_>>>()?;
     kill_sessions(call, |id| patterns.is_empty() || patterns.iter().any(|pattern| pattern.fits(id)));
-    Ok(Answer::Done)
+    Ok(HandlerStatus::Done)
 }
 
 /// Selects sessions by id or by user.

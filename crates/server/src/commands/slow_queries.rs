@@ -1,9 +1,9 @@
 //! `vellumSlowQueries`: slow operations by query shape, with their plans and suggested indexes.
 
 use crate::access::command::Kind;
-use crate::access::{Action, Needs};
+use crate::access::{Action, Requirements};
 use crate::call::row::Row;
-use crate::call::{Answer, Call};
+use crate::call::{Call, HandlerStatus};
 use base::Result;
 
 /// The row of `vellumSlowQueries`.
@@ -12,16 +12,16 @@ pub(crate) const SLOW_QUERIES: Row = Row::new(
     Kind::Admin,
     "Shows slow operations by shape, and indexes that would serve them.",
     slow_queries,
-    Needs::Cluster(Action::Inprog),
+    Requirements::Cluster(Action::Inprog),
 )
 .admin_only();
 
-fn slow_queries(call: &mut Call<'_>) -> Result<Answer> {
+fn slow_queries(call: &mut Call<'_>) -> Result<HandlerStatus> {
     let mut fields = call.fields();
     fields.command_value();
     fields.finish()?;
     let profiler = &call.server.profiler;
     call.reply.append(c"slowms", profiler.slow.threshold());
     profiler.shapes.append_to(call.reply, &call.server.database);
-    Ok(Answer::Done)
+    Ok(HandlerStatus::Done)
 }

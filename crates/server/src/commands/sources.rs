@@ -2,7 +2,7 @@
 
 use super::sessions::listed_users;
 use crate::auth::session;
-use crate::observe::usage::{CLASSES, Latency, Spent};
+use crate::observe::usage::{CLASSES, CollectionUsage, Latency};
 use crate::state::connection::ConnectionState;
 use crate::state::server::Server;
 use base::bson::{Array, Builder, DocumentBuf, FieldName};
@@ -40,15 +40,15 @@ pub(crate) fn for_server(server: &Server, state: &ConnectionState, pipeline: Arr
 
 /// Returns the number of operations on a collection and their time in microseconds, optionally as a
 /// histogram.
-fn latencies(spent: Option<&Spent>, with_spans: bool) -> DocumentBuf {
-    let spent = spent.cloned().unwrap_or_default();
+fn latencies(collection_usage: Option<&CollectionUsage>, with_histograms: bool) -> DocumentBuf {
+    let collection_usage = collection_usage.cloned().unwrap_or_default();
     let transactions = ("transactions", Latency::default());
     let mut out = Builder::new();
-    for (name, latency) in CLASSES.into_iter().zip(spent.classes).chain([transactions]) {
+    for (name, latency) in CLASSES.into_iter().zip(collection_usage.classes).chain([transactions]) {
         out.begin_document(FieldName::literal(name));
-        if with_spans {
+        if with_histograms {
             out.begin_array(c"histogram");
-            for (micros, count) in latency.spans.counts() {
+            for (micros, count) in latency.histogram.counts() {
                 out.push_document().append(c"micros", micros).append(c"count", count).end();
             }
             out.end();

@@ -1,9 +1,9 @@
 //! `collStats`, `dbStats` and `dataSize`.
 
 use crate::access::command::Kind;
-use crate::access::{Action, Needs, needs};
+use crate::access::{Action, Requirements, requirements};
 use crate::call::row::Row;
-use crate::call::{Answer, Call};
+use crate::call::{Call, HandlerStatus};
 use crate::protocol::fields::Fields;
 use base::bson::{Document, Value};
 use base::{Namespace, Result, err};
@@ -17,10 +17,10 @@ pub(crate) const COLL_STATS: Row = Row::new(
     Kind::Read,
     "Tells the sizes of a collection.",
     coll_stats,
-    Needs::Collection(Action::CollStats),
+    Requirements::Collection(Action::CollStats),
 );
 
-fn coll_stats(call: &mut Call<'_>) -> Result<Answer> {
+fn coll_stats(call: &mut Call<'_>) -> Result<HandlerStatus> {
     let mut fields = call.fields();
     let namespace = fields.namespace()?;
     let scale = scale(&mut fields)?;
@@ -32,7 +32,7 @@ fn coll_stats(call: &mut Call<'_>) -> Result<Answer> {
     let statistics = database.collection_statistics(&namespace)?;
     call.reply.append(c"ns", namespace.as_str());
     statistics.append_to(call.reply, scale);
-    Ok(Answer::Done)
+    Ok(HandlerStatus::Done)
 }
 
 fn scale(fields: &mut Fields<'_>) -> Result<i64> {
@@ -49,10 +49,10 @@ pub(crate) const DB_STATS: Row = Row::new(
     Kind::Read,
     "Tells the sizes of a database.",
     db_stats,
-    Needs::Database(Action::DbStats),
+    Requirements::Database(Action::DbStats),
 );
 
-fn db_stats(call: &mut Call<'_>) -> Result<Answer> {
+fn db_stats(call: &mut Call<'_>) -> Result<HandlerStatus> {
     let mut fields = call.fields();
     fields.command_value();
     let scale = scale(&mut fields)?;
@@ -96,7 +96,7 @@ fn db_stats(call: &mut Call<'_>) -> Result<Answer> {
     let disk = if call.server.settings.shared { None } else { disk_bytes(&database.directory()) };
     call.reply.append_optional(c"fsUsedSize", disk.map(|(used, _)| sized(used)));
     call.reply.append_optional(c"fsTotalSize", disk.map(|(_, all)| sized(all)));
-    Ok(Answer::Done)
+    Ok(HandlerStatus::Done)
 }
 
 /// Returns used and total bytes of the file system with this directory.
@@ -122,10 +122,10 @@ pub(crate) const DATA_SIZE: Row = Row::new(
     Kind::Read,
     "Tells the size of a collection's documents.",
     data_size,
-    Needs::By(needs::find_in_named),
+    Requirements::By(requirements::find_in_named),
 );
 
-fn data_size(call: &mut Call<'_>) -> Result<Answer> {
+fn data_size(call: &mut Call<'_>) -> Result<HandlerStatus> {
     let mut fields = call.fields();
     let namespace = match fields.command_value() {
         Value::String(name) => Namespace::parse(name)?,
@@ -156,5 +156,5 @@ fn data_size(call: &mut Call<'_>) -> Result<Answer> {
     };
     call.reply.append(c"estimate", estimate).append(c"size", size).append(c"numObjects", count);
     call.reply.append(c"millis", i32::try_from(began.elapsed().as_millis()).unwrap_or(i32::MAX));
-    Ok(Answer::Done)
+    Ok(HandlerStatus::Done)
 }

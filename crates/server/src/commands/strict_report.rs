@@ -1,9 +1,9 @@
 //! `strictReport`: the findings of `--strict` since the start.
 
 use crate::access::command::Kind;
-use crate::access::{Action, Needs};
+use crate::access::{Action, Requirements};
 use crate::call::row::Row;
-use crate::call::{Answer, Call};
+use crate::call::{Call, HandlerStatus};
 use base::{Result, err};
 
 /// The row of `strictReport`.
@@ -12,11 +12,11 @@ pub(crate) const STRICT_REPORT: Row = Row::new(
     Kind::Admin,
     "Shows collection scans, in-memory sorts, unused and duplicate indexes.",
     report,
-    Needs::Cluster(Action::VellumStrictReport),
+    Requirements::Cluster(Action::VellumStrictReport),
 )
 .admin_only();
 
-fn report(call: &mut Call<'_>) -> Result<Answer> {
+fn report(call: &mut Call<'_>) -> Result<HandlerStatus> {
     let mut fields = call.fields();
     fields.command_value();
     let reset = fields.flag("reset")?.unwrap_or(false);
@@ -29,5 +29,5 @@ fn report(call: &mut Call<'_>) -> Result<Answer> {
     if reset {
         database.forget_reads();
     }
-    Ok(Answer::Done)
+    Ok(HandlerStatus::Done)
 }

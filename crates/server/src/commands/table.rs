@@ -5,7 +5,7 @@
 
 use super::*;
 use crate::access::command::Command;
-use crate::access::{Action, Needs, needs};
+use crate::access::{Action, Requirements, requirements};
 use crate::call::row::Row;
 
 /// All commands, sorted by name.
@@ -13,20 +13,26 @@ pub(crate) static ROWS: &[Row] = &[
     merge_users::MERGE,
     transactions::ABORT_TRANSACTION,
     aggregate::AGGREGATE,
-    refused("appendOplogNote", Needs::Cluster(Action::AppendOplogNote)).admin_only(),
+    refused("appendOplogNote", Requirements::Cluster(Action::AppendOplogNote)).admin_only(),
     apply_ops::APPLY_OPS,
     authenticate::AUTHENTICATE,
-    refused("autoCompact", Needs::Cluster(Action::Compact)).admin_only(),
+    refused("autoCompact", Requirements::Cluster(Action::Compact)).admin_only(),
     diagnostics::BUILD_INFO,
     bulk_write::BULK_WRITE,
     check_sharding_index::CHECK_SHARDING_INDEX,
-    refused("cleanupStructuredEncryptionData", Needs::Collection(Action::CleanupStructuredEncryptionData)),
+    refused(
+        "cleanupStructuredEncryptionData",
+        Requirements::Collection(Action::CleanupStructuredEncryptionData),
+    ),
     collections::CLONE_COLLECTION_AS_CAPPED,
     collections::COLL_MOD,
     statistics::COLL_STATS,
     transactions::COMMIT_TRANSACTION,
     maintenance::COMPACT,
-    refused("compactStructuredEncryptionData", Needs::Collection(Action::CompactStructuredEncryptionData)),
+    refused(
+        "compactStructuredEncryptionData",
+        Requirements::Collection(Action::CompactStructuredEncryptionData),
+    ),
     fail_point::CONFIGURE_FAIL_POINT,
     maintenance::CONN_POOL_STATS,
     diagnostics::CONNECTION_STATUS,
@@ -39,7 +45,7 @@ pub(crate) static ROWS: &[Row] = &[
     users::CREATE,
     current_op::CURRENT_OP,
     statistics::DATA_SIZE,
-    refused("dbCheck", Needs::Database(Action::DbCheck)),
+    refused("dbCheck", Requirements::Database(Action::DbCheck)),
     maintenance::DB_HASH,
     statistics::DB_STATS,
     delete::DELETE,
@@ -61,7 +67,7 @@ pub(crate) static ROWS: &[Row] = &[
     maintenance::FILE_MD5,
     find::FIND,
     find_and_modify::FIND_AND_MODIFY,
-    refused("flushRouterConfig", Needs::Cluster(Action::FlushRouterConfig)).admin_only(),
+    refused("flushRouterConfig", Requirements::Cluster(Action::FlushRouterConfig)).admin_only(),
     clean_slate::FORK_DATABASE,
     fsync::FSYNC,
     fsync::FSYNC_UNLOCK,
@@ -72,7 +78,7 @@ pub(crate) static ROWS: &[Row] = &[
     admin::GET_LOG,
     get_more::GET_MORE,
     parameters::GET_PARAMETER,
-    refused("getShardMap", Needs::Cluster(Action::GetShardMap)).admin_only(),
+    refused("getShardMap", Requirements::Cluster(Action::GetShardMap)).admin_only(),
     roles::GRANT_PRIVILEGES,
     roles::GRANT_ROLES,
     user_roles::GRANT,
@@ -95,7 +101,7 @@ pub(crate) static ROWS: &[Row] = &[
     maintenance::LOCK_INFO,
     admin::LOG_ROTATE,
     login::LOGOUT,
-    refused("mapReduce", Needs::By(needs::map_reduce)),
+    refused("mapReduce", Requirements::By(requirements::map_reduce)),
     diagnostics::PING,
     plan_cache::CLEAR,
     plan_cache::CLEAR_FILTERS,
@@ -117,7 +123,7 @@ pub(crate) static ROWS: &[Row] = &[
     replication_changes::RECONFIG,
     replication_member::RESIZE_OPLOG,
     replication_changes::STEP_DOWN,
-    refused("replSetStepUp", Needs::Cluster(Action::ReplSetStateChange)).admin_only(),
+    refused("replSetStepUp", Requirements::Cluster(Action::ReplSetStateChange)).admin_only(),
     replication_member::SYNC_FROM,
     clean_slate::RESET_DATABASE,
     clean_slate::RESTORE_DATABASE,
@@ -132,16 +138,16 @@ pub(crate) static ROWS: &[Row] = &[
     cluster_parameters::SET,
     default_concerns::SET,
     admin::SET_FEATURE_COMPATIBILITY_VERSION,
-    refused("setIndexCommitQuorum", Needs::Collection(Action::CreateIndex)),
+    refused("setIndexCommitQuorum", Requirements::Collection(Action::CreateIndex)),
     parameters::SET_PARAMETER,
     query_settings::SET,
     user_write_block::SET,
     alone::SHARDING_STATE,
     admin::SHUTDOWN,
     clean_slate::SNAPSHOT_DATABASE,
-    refused("startRecordingTraffic", Needs::Cluster(Action::TrafficRecord)).admin_only(),
+    refused("startRecordingTraffic", Requirements::Cluster(Action::TrafficRecord)).admin_only(),
     sessions::START_SESSION,
-    refused("stopRecordingTraffic", Needs::Cluster(Action::TrafficRecord)).admin_only(),
+    refused("stopRecordingTraffic", Requirements::Cluster(Action::TrafficRecord)).admin_only(),
     strict_report::STRICT_REPORT,
     server_status::TOP,
     update::UPDATE,
@@ -171,8 +177,8 @@ static ALIASES: &[(&str, &str)] = &[
 ];
 
 /// Creates a row for a MongoDB command that is not implemented. Its handler refuses it by name.
-const fn refused(name: &'static str, needs: Needs) -> Row {
-    Row::refused(name, refused::not_implemented, needs)
+const fn refused(name: &'static str, requirements: Requirements) -> Row {
+    Row::refused(name, refused::not_implemented, requirements)
 }
 
 /// Returns all commands in the order of [`ROWS`].

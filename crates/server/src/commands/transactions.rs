@@ -1,28 +1,28 @@
 //! `commitTransaction` and `abortTransaction`.
 
-use crate::access::Needs;
+use crate::access::Requirements;
 use crate::access::command::Kind;
 use crate::call::row::Row;
-use crate::call::{Answer, Call};
+use crate::call::{Call, HandlerStatus};
 use crate::session::Session;
 use base::{ErrorCode, Result, err};
 use std::sync::Arc;
 
 /// The row of `commitTransaction`.
 pub(crate) const COMMIT_TRANSACTION: Row =
-    Row::new("commitTransaction", Kind::Write, "Commits a transaction.", commit, Needs::Nothing)
+    Row::new("commitTransaction", Kind::Write, "Commits a transaction.", commit, Requirements::Nothing)
         .admin_only()
         .stable_api()
         .in_transactions();
 
 /// The row of `abortTransaction`.
 pub(crate) const ABORT_TRANSACTION: Row =
-    Row::new("abortTransaction", Kind::Write, "Aborts a transaction.", abort, Needs::Nothing)
+    Row::new("abortTransaction", Kind::Write, "Aborts a transaction.", abort, Requirements::Nothing)
         .admin_only()
         .stable_api()
         .in_transactions();
 
-fn commit(call: &mut Call<'_>) -> Result<Answer> {
+fn commit(call: &mut Call<'_>) -> Result<HandlerStatus> {
     let (session, number) = transaction(call)?;
     let operation = call.operation();
     let (database, counters) = (&call.server.database, &call.server.transactions);
@@ -44,14 +44,14 @@ fn commit(call: &mut Call<'_>) -> Result<Answer> {
         }
         outcome => outcome?,
     }
-    Ok(Answer::Done)
+    Ok(HandlerStatus::Done)
 }
 
-fn abort(call: &mut Call<'_>) -> Result<Answer> {
+fn abort(call: &mut Call<'_>) -> Result<HandlerStatus> {
     let (session, number) = transaction(call)?;
     session.abort_transaction(&call.server.database, &call.server.transactions, number)?;
     call.acknowledge(None)?;
-    Ok(Answer::Done)
+    Ok(HandlerStatus::Done)
 }
 
 /// Returns the session and the number of the transaction to end.

@@ -3,9 +3,9 @@
 use super::retry::Retryable;
 use super::write_batch::WriteBatch;
 use crate::access::command::Kind;
-use crate::access::{Needs, needs};
+use crate::access::{Requirements, requirements};
 use crate::call::row::Row;
-use crate::call::{Answer, Call};
+use crate::call::{Call, HandlerStatus};
 use crate::protocol::fields::Fields;
 use base::bson::{Document, Value, ValueBuf};
 use base::{ErrorCode, Result, err};
@@ -17,7 +17,7 @@ use std::sync::Arc;
 
 /// Position in the command table.
 pub(crate) const UPDATE: Row =
-    Row::new("update", Kind::Write, "Updates documents.", update, Needs::By(needs::update))
+    Row::new("update", Kind::Write, "Updates documents.", update, Requirements::By(requirements::update))
         .stable_api()
         .retryable_write();
 
@@ -40,7 +40,7 @@ pub(crate) struct Statement<'a> {
     pub(crate) collation: Option<Collation>,
 }
 
-fn update(call: &mut Call<'_>) -> Result<Answer> {
+fn update(call: &mut Call<'_>) -> Result<HandlerStatus> {
     let mut fields = call.fields();
     let namespace = fields.writable_namespace()?;
     let statements = fields.required("updates", Fields::documents)?;
@@ -63,7 +63,7 @@ fn update(call: &mut Call<'_>) -> Result<Answer> {
     let mut upserted: Vec<(usize, ValueBuf)> = Vec::new();
     for (position, statement) in statements.iter().enumerate() {
         Retryable::check_single(batch.retryable.as_ref(), statement.multi)?;
-        let outcome = match batch.answered(position) {
+        let outcome = match batch.recorded_result(position) {
             Some(answer) => Ok(UpdateOutcome::from_answer(answer.view())),
             None => loop {
                 let own = statement.scope(&scope);
@@ -114,7 +114,7 @@ fn update(call: &mut Call<'_>) -> Result<Answer> {
     }
     call.reply.append(c"nModified", modified);
     batch.finish(call)?;
-    Ok(Answer::Done)
+    Ok(HandlerStatus::Done)
 }
 
 /// Returns true if a pipeline has an unknown stage. MongoDB then fails the whole command.

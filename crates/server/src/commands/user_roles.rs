@@ -2,11 +2,11 @@
 
 use super::users::{change_user, named_roles, named_user, not_found};
 use crate::access::command::Kind;
-use crate::access::{Needs, needs};
+use crate::access::{Requirements, requirements};
 use crate::auth::user::{User, append_roles};
 use crate::auth::{role, store};
 use crate::call::row::Row;
-use crate::call::{Answer, Call};
+use crate::call::{Call, HandlerStatus};
 use crate::protocol::fields::Fields;
 use crate::protocol::names::RoleName;
 use base::bson::Builder;
@@ -18,10 +18,10 @@ pub(crate) const GRANT: Row = Row::new(
     Kind::Write,
     "Gives roles to a user.",
     grant_roles,
-    Needs::By(needs::grant_roles),
+    Requirements::By(requirements::grant_roles),
 );
 
-fn grant_roles(call: &mut Call<'_>) -> Result<Answer> {
+fn grant_roles(call: &mut Call<'_>) -> Result<HandlerStatus> {
     change_roles(call, |roles, named| {
         for role in named {
             if !roles.contains(&role) {
@@ -37,17 +37,17 @@ pub(crate) const REVOKE: Row = Row::new(
     Kind::Write,
     "Takes roles from a user.",
     revoke_roles,
-    Needs::By(needs::revoke_roles),
+    Requirements::By(requirements::revoke_roles),
 );
 
-fn revoke_roles(call: &mut Call<'_>) -> Result<Answer> {
+fn revoke_roles(call: &mut Call<'_>) -> Result<HandlerStatus> {
     change_roles(call, |roles, named| roles.retain(|role| !named.contains(role)))
 }
 
 fn change_roles(
     call: &mut Call<'_>,
     change: impl FnOnce(&mut Vec<RoleName>, Vec<RoleName>),
-) -> Result<Answer> {
+) -> Result<HandlerStatus> {
     let mut fields = call.fields();
     let user = named_user(call, &mut fields)?;
     let named = fields.required("roles", Fields::array)?;

@@ -1,9 +1,9 @@
 //! `setUserWriteBlockMode`.
 
 use crate::access::command::Kind;
-use crate::access::{Action, Needs};
+use crate::access::{Action, Requirements};
 use crate::call::row::Row;
-use crate::call::{Answer, Call};
+use crate::call::{Call, HandlerStatus};
 use crate::protocol::fields::Fields;
 use crate::state::server::user_write_block::Reason;
 use base::{Result, err};
@@ -14,12 +14,12 @@ pub(crate) const SET: Row = Row::new(
     Kind::Admin,
     "Refuses the writes of users, or allows them again.",
     set,
-    Needs::Cluster(Action::SetUserWriteBlockMode),
+    Requirements::Cluster(Action::SetUserWriteBlockMode),
 )
 .admin_only()
 .takes_write_concern();
 
-fn set(call: &mut Call<'_>) -> Result<Answer> {
+fn set(call: &mut Call<'_>) -> Result<HandlerStatus> {
     let mut fields = call.fields();
     fields.command_value();
     let blocks = fields.required("global", Fields::boolean)?;
@@ -30,5 +30,5 @@ fn set(call: &mut Call<'_>) -> Result<Answer> {
     }
     call.server.block_user_writes(blocks, reason)?;
     call.acknowledge(None)?;
-    Ok(Answer::Done)
+    Ok(HandlerStatus::Done)
 }

@@ -1,11 +1,11 @@
 //! Commands that create, change and drop users: documents in `admin.system.users`.
 
 use crate::access::command::Kind;
-use crate::access::{Action, Needs, needs};
+use crate::access::{Action, Requirements, requirements};
 use crate::auth::user::{append_credential, append_roles};
 use crate::auth::{self, EXTERNAL, restrictions, role, store};
 use crate::call::row::Row;
-use crate::call::{Answer, Call};
+use crate::call::{Call, HandlerStatus};
 use crate::protocol::fields::Fields;
 use crate::protocol::names::{RoleName, UserName};
 use base::bson::{Array, Builder, Document, DocumentBuf, FieldName, Value};
@@ -18,10 +18,11 @@ const SCHEMA_VERSION: i32 = 5;
 
 /// The row of `createUser`.
 pub(crate) const CREATE: Row =
-    Row::new("createUser", Kind::Write, "Makes a user.", create, Needs::By(needs::create_user)).has_secrets();
+    Row::new("createUser", Kind::Write, "Makes a user.", create, Requirements::By(requirements::create_user))
+        .has_secrets();
 
 /// Parsed fields of a command about a user.
-struct Asked<'a> {
+struct Parts<'a> {
     user: UserName,
     password: Option<&'a str>,
     digests: bool,
@@ -31,8 +32,8 @@ struct Asked<'a> {
     restrictions: Option<Array<'a>>,
 }
 
-impl<'a> Asked<'a> {
-    fn read(call: &Call<'a>, needs_roles: bool) -> Result<Asked<'a>> {
+impl<'a> Parts<'a> {
+    fn read(call: &Call<'a>, needs_roles: bool) -> Result<Parts<'a>> {
         let mut fields = call.fields();
         let user = named_user(call, &mut fields)?;
         let password = fields.string("pwd")?;
@@ -42,7 +43,7 @@ impl<'a> Asked<'a> {
             None if needs_roles => Some(fields.required("roles", Fields::array)?),
             _ => fields.array("roles")?,
         };
-        let asked = Asked {
+        let parts = Parts {
             password,
             digests: fields.boolean("digestPassword")?.unwrap_or(true),
             mechanisms: fields.strings("mechanisms")?,
@@ -52,10 +53,10 @@ impl<'a> Asked<'a> {
             user,
         };
         fields.finish()?;
-        if asked.mechanisms.as_ref().is_some_and(Vec::is_empty) {
+        if parts.mechanisms.as_ref().is_some_and(Vec::is_empty) {
             return Err(err!(BadValue, "mechanisms field must not be empty"));
         }
-        Ok(asked)
+        Ok(parts)
     }
 
     /// Returns the credentials of the password, one for each mechanism.
@@ -131,16 +132,16 @@ pub(super) fn named_roles(roles: Array<'_>, db: &str) -> Result<Vec<RoleName>> {
     roles.iter().map(|name| role::read_name(name, db)).collect()
 }
 
-fn create(call: &mut Call<'_>) -> Result<Answer> {
-    let asked = Asked::read(call, true)?;
-    let user = &asked.user;
+fn create(call: &mut Call<'_>) -> Result<HandlerStatus> {
+    let parts = Parts::read(call, true)?;
+    let user = &parts.user;
     if user.db == "local" {
         return Err(err!(BadValue, "Cannot create users in the local database"));
     }
     if user.name.contains('\0') {
         return Err(err!(BadValue, "Username cannot contain NULL characters"));
     }
-    match (asked.password, user.db == EXTERNAL) {
+    match (parts.password, user.db == EXTERNAL) {
         (None, false) => {
             return Err(err!(
                 BadValue,
@@ -151,22 +152,22 @@ fn create(call: &mut Call<'_>) -> Result<Answer> {
         (Some(_), true) => return Err(external_password()),
         _ => {}
     }
-    let credentials = asked.credentials(call)?;
+    let credentials = parts.credentials(call)?;
     let mut document = Builder::new();
     document.append(c"_id", &user.id());
     document.append(c"userId", Value::Binary { subtype: 4, bytes: &uuid()? });
     document.append(c"user", &user.name).append(c"db", &user.db).append(c"credentials", &credentials);
-    if let Some(restrictions) = asked.restrictions.filter(|restrictions| !restrictions.is_empty()) {
+    if let Some(restrictions) = parts.restrictions.filter(|restrictions| !restrictions.is_empty()) {
         restrictions::append_checked(&mut document, "createUser", restrictions)?;
     }
-    document.append_optional(c"customData", asked.custom_data);
-    let wanted = asked.roles.unwrap_or_default();
+    document.append_optional(c"customData", parts.custom_data);
+    let wanted = parts.roles.unwrap_or_default();
     append_roles(&mut document, &wanted);
     if user.name.is_empty() {
         return Err(err!(BadValue, "User document needs 'user' field to be non-empty"));
     }
     let _changing = call.server.auth.changing.lock();
-    auth::make_first(call.server, call.connection, call.command, || {
+    auth::create_first_user(call.server, call.connection, call.command, || {
         role::check_exist(call.server, &wanted)?;
         prepare_store(call)?;
         let mut insert = Builder::new();
@@ -177,7 +178,7 @@ fn create(call: &mut Call<'_>) -> Result<Answer> {
         })
     })?;
     call.acknowledge(None)?;
-    Ok(Answer::Done)
+    Ok(HandlerStatus::Done)
 }
 
 /// Creates the unique index of user names and the schema version document if they are missing.
@@ -218,29 +219,34 @@ fn external_password() -> Error {
 }
 
 /// The row of `updateUser`.
-pub(crate) const UPDATE: Row =
-    Row::new("updateUser", Kind::Write, "Changes a user.", update, Needs::By(needs::update_user))
-        .has_secrets();
+pub(crate) const UPDATE: Row = Row::new(
+    "updateUser",
+    Kind::Write,
+    "Changes a user.",
+    update,
+    Requirements::By(requirements::update_user),
+)
+.has_secrets();
 
-fn update(call: &mut Call<'_>) -> Result<Answer> {
-    let asked = Asked::read(call, false)?;
+fn update(call: &mut Call<'_>) -> Result<HandlerStatus> {
+    let parts = Parts::read(call, false)?;
     let (mut set, mut unset) = (Builder::new(), Builder::new());
     let mut found_credentials = None;
-    if asked.password.is_some() {
-        if asked.user.db == EXTERNAL {
+    if parts.password.is_some() {
+        if parts.user.db == EXTERNAL {
             return Err(external_password());
         }
-        set.append(c"credentials", &asked.credentials(call)?);
-    } else if let Some(kept) = &asked.mechanisms {
-        found_credentials = Some(trim_credentials(call, &asked.user, kept, &mut unset)?);
+        set.append(c"credentials", &parts.credentials(call)?);
+    } else if let Some(kept) = &parts.mechanisms {
+        found_credentials = Some(trim_credentials(call, &parts.user, kept, &mut unset)?);
     }
-    set.append_optional(c"customData", asked.custom_data);
-    match asked.restrictions {
+    set.append_optional(c"customData", parts.custom_data);
+    match parts.restrictions {
         Some(none) if none.is_empty() => _ = unset.append(c"authenticationRestrictions", ""),
         Some(restrictions) => restrictions::append_checked(&mut set, "updateUser", restrictions)?,
         None => {}
     }
-    if let Some(roles) = &asked.roles {
+    if let Some(roles) = &parts.roles {
         append_roles(&mut set, roles);
     }
     let (set, unset) = (set.finish(), unset.finish());
@@ -248,7 +254,7 @@ fn update(call: &mut Call<'_>) -> Result<Answer> {
         return Err(err!(BadValue, "Must specify at least one field to update in updateUser"));
     }
     let _changing = call.server.auth.changing.lock();
-    if let Some(roles) = &asked.roles {
+    if let Some(roles) = &parts.roles {
         role::check_exist(call.server, roles)?;
     }
     prepare_store(call)?;
@@ -258,7 +264,7 @@ fn update(call: &mut Call<'_>) -> Result<Answer> {
             change.append(FieldName::literal(operator), fields);
         }
     }
-    change_user(call, &asked.user, found_credentials.as_ref(), change.finish().view())
+    change_user(call, &parts.user, found_credentials.as_ref(), change.finish().view())
 }
 
 /// Marks credentials for removal if `mechanisms` shrinks. Returns the existing mechanisms.
@@ -296,7 +302,7 @@ pub(super) fn change_user(
     user: &UserName,
     credentials: Option<&DocumentBuf>,
     change: Document<'_>,
-) -> Result<Answer> {
+) -> Result<HandlerStatus> {
     let mut update = Builder::new();
     update.append(c"update", store::USERS).begin_array(c"updates").push_document();
     update.begin_document(c"q").append(c"user", &user.name).append(c"db", &user.db);
@@ -307,7 +313,7 @@ pub(super) fn change_user(
         return Err(err!(UserNotFound, "User {user} not found"));
     }
     call.acknowledge(None)?;
-    Ok(Answer::Done)
+    Ok(HandlerStatus::Done)
 }
 
 fn count(reply: &DocumentBuf) -> i64 {
@@ -320,9 +326,9 @@ pub(super) fn not_found(user: &UserName) -> Error {
 
 /// The row of `dropUser`.
 pub(crate) const DROP: Row =
-    Row::new("dropUser", Kind::Write, "Drops a user.", drop_user, Needs::Database(Action::DropUser));
+    Row::new("dropUser", Kind::Write, "Drops a user.", drop_user, Requirements::Database(Action::DropUser));
 
-fn drop_user(call: &mut Call<'_>) -> Result<Answer> {
+fn drop_user(call: &mut Call<'_>) -> Result<HandlerStatus> {
     let mut fields = call.fields();
     let user = named_user(call, &mut fields)?;
     fields.finish()?;
@@ -330,7 +336,7 @@ fn drop_user(call: &mut Call<'_>) -> Result<Answer> {
         return Err(err!(UserNotFound, "User '{user}' not found"));
     }
     call.acknowledge(None)?;
-    Ok(Answer::Done)
+    Ok(HandlerStatus::Done)
 }
 
 /// The row of `dropAllUsersFromDatabase`.
@@ -339,17 +345,17 @@ pub(crate) const DROP_ALL: Row = Row::new(
     Kind::Write,
     "Drops all users of a database.",
     drop_all,
-    Needs::Database(Action::DropUser),
+    Requirements::Database(Action::DropUser),
 );
 
-fn drop_all(call: &mut Call<'_>) -> Result<Answer> {
+fn drop_all(call: &mut Call<'_>) -> Result<HandlerStatus> {
     let mut fields = call.fields();
     fields.command_value();
     fields.finish()?;
     let removed = remove(call, None)?;
     call.reply.append_number(c"n", removed);
     call.acknowledge(None)?;
-    Ok(Answer::Done)
+    Ok(HandlerStatus::Done)
 }
 
 /// Removes one user or all users of the command's database. Returns their number.

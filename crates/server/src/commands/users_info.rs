@@ -1,17 +1,22 @@
 //! `usersInfo`: documents of users, by default without credentials.
 
 use crate::access::command::Kind;
-use crate::access::{Needs, needs};
+use crate::access::{Requirements, requirements};
 use crate::auth::{role, store};
 use crate::call::row::Row;
-use crate::call::{Answer, Call};
+use crate::call::{Call, HandlerStatus};
 use crate::protocol::names::UserName;
 use base::bson::{Builder, Document, DocumentBuf, Value};
 use base::{Result, err};
 
 /// Position in the command table.
-pub(crate) const USERS_INFO: Row =
-    Row::new("usersInfo", Kind::Read, "Tells about users.", users_info, Needs::By(needs::users_info));
+pub(crate) const USERS_INFO: Row = Row::new(
+    "usersInfo",
+    Kind::Read,
+    "Tells about users.",
+    users_info,
+    Requirements::By(requirements::users_info),
+);
 
 /// The selected users.
 enum Whom {
@@ -24,7 +29,7 @@ enum Whom {
 }
 
 /// Parsed fields of the command.
-struct Asked<'a> {
+struct Parts<'a> {
     whom: Whom,
     credentials: bool,
     custom_data: bool,
@@ -33,8 +38,8 @@ struct Asked<'a> {
     filter: Option<Document<'a>>,
 }
 
-fn users_info(call: &mut Call<'_>) -> Result<Answer> {
-    let asked = Asked::read(call)?;
+fn users_info(call: &mut Call<'_>) -> Result<HandlerStatus> {
+    let asked = Parts::read(call)?;
     let users = match (&asked.whom, asked.privileges || asked.restrictions) {
         (Whom::Named(names), true) if asked.filter.is_none() => one_by_one(call, names, &asked)?,
         (_, true) => {
@@ -50,14 +55,14 @@ fn users_info(call: &mut Call<'_>) -> Result<Answer> {
         call.reply.push(user);
     }
     call.reply.end();
-    Ok(Answer::Done)
+    Ok(HandlerStatus::Done)
 }
 
-impl<'a> Asked<'a> {
-    fn read(call: &Call<'a>) -> Result<Asked<'a>> {
+impl<'a> Parts<'a> {
+    fn read(call: &Call<'a>) -> Result<Parts<'a>> {
         let mut fields = call.fields();
         let whom = Whom::read(fields.command_value(), call.request.database)?;
-        let asked = Asked {
+        let asked = Parts {
             whom,
             credentials: fields.flag("showCredentials")?.unwrap_or(false),
             custom_data: fields.flag("showCustomData")?.unwrap_or(true),
@@ -118,7 +123,7 @@ fn read_name(name: Value<'_>, db: &str) -> Result<UserName> {
 }
 
 /// Reads named users one by one, with the details that are available only for named users.
-fn one_by_one(call: &Call<'_>, names: &[UserName], asked: &Asked<'_>) -> Result<Vec<DocumentBuf>> {
+fn one_by_one(call: &Call<'_>, names: &[UserName], asked: &Parts<'_>) -> Result<Vec<DocumentBuf>> {
     let mut users = Vec::new();
     for name in names {
         let Some(found) = store::user(call.server, name)? else { continue };
@@ -131,7 +136,7 @@ fn one_by_one(call: &Call<'_>, names: &[UserName], asked: &Asked<'_>) -> Result<
 }
 
 /// Returns a user's document with the requested fields.
-fn shown(user: Document<'_>, asked: &Asked<'_>) -> DocumentBuf {
+fn shown(user: Document<'_>, asked: &Parts<'_>) -> DocumentBuf {
     let mut shown = Builder::new();
     for element in user {
         match element.name() {
@@ -161,7 +166,7 @@ fn append_mechanisms(shown: &mut Builder, credentials: Value<'_>) {
 }
 
 /// Reads users by an aggregation, as MongoDB does, so that `filter` applies to the output.
-fn by_pipeline(call: &Call<'_>, asked: &Asked<'_>) -> Result<Vec<DocumentBuf>> {
+fn by_pipeline(call: &Call<'_>, asked: &Parts<'_>) -> Result<Vec<DocumentBuf>> {
     let mut command = Builder::new();
     command.append(c"aggregate", store::USERS).begin_array(c"pipeline");
     match &asked.whom {

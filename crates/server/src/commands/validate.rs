@@ -4,9 +4,9 @@
 //! the log. `vellum --repair` repairs them.
 
 use crate::access::command::Kind;
-use crate::access::{Action, Needs};
+use crate::access::{Action, Requirements};
 use crate::call::row::Row;
-use crate::call::{Answer, Call};
+use crate::call::{Call, HandlerStatus};
 use base::bson::{Builder, FieldName, Value};
 use base::{Result, err};
 use database::validate::{Depth, IndexFindings};
@@ -17,10 +17,10 @@ pub(crate) const VALIDATE: Row = Row::new(
     Kind::Read,
     "Checks that documents and indexes agree.",
     validate,
-    Needs::Collection(Action::Validate),
+    Requirements::Collection(Action::Validate),
 );
 
-fn validate(call: &mut Call<'_>) -> Result<Answer> {
+fn validate(call: &mut Call<'_>) -> Result<HandlerStatus> {
     let mut fields = call.fields();
     let namespace = fields.namespace()?;
     // MongoDB checks only the truth of these options and ignores unknown options. Documents are
@@ -102,7 +102,7 @@ fn validate(call: &mut Call<'_>) -> Result<Answer> {
         call.reply.push(*record as i64);
     }
     call.reply.end();
-    Ok(Answer::Done)
+    Ok(HandlerStatus::Done)
 }
 
 fn details(reply: &mut Builder, index: &IndexFindings) {

@@ -1,9 +1,9 @@
 //! `validateDBMetadata`: checks that views and indexes use only a version of the stable API.
 
 use crate::access::command::Kind;
-use crate::access::{Needs, needs};
+use crate::access::{Requirements, requirements};
 use crate::call::row::Row;
-use crate::call::{Answer, Call};
+use crate::call::{Call, HandlerStatus};
 use crate::commands::aggregate;
 use crate::protocol::fields::Fields;
 use base::bson::Array;
@@ -19,10 +19,10 @@ pub(crate) const VALIDATE_METADATA: Row = Row::new(
     Kind::Read,
     "Tells which views and indexes a version of the stable API doesn't have.",
     validate_metadata,
-    Needs::By(needs::validate_metadata),
+    Requirements::By(requirements::validate_metadata),
 );
 
-fn validate_metadata(call: &mut Call<'_>) -> Result<Answer> {
+fn validate_metadata(call: &mut Call<'_>) -> Result<HandlerStatus> {
     let mut fields = call.fields();
     fields.command_value();
     let database = fields.string("db")?;
@@ -65,7 +65,7 @@ fn validate_metadata(call: &mut Call<'_>) -> Result<Answer> {
     if has_more {
         reply.append(c"hasMoreErrors", true);
     }
-    Ok(Answer::Done)
+    Ok(HandlerStatus::Done)
 }
 
 /// Returns the features of a collection or view that version 1 of the stable API lacks.

@@ -4,9 +4,9 @@
 //! session timeouts. The command requires test commands, because it can expire every document.
 
 use crate::access::command::Kind;
-use crate::access::{Action, Needs};
+use crate::access::{Action, Requirements};
 use crate::call::row::Row;
-use crate::call::{Answer, Call};
+use crate::call::{Call, HandlerStatus};
 use base::bson::Value;
 use base::{Result, err};
 use database::SettableClock;
@@ -17,11 +17,11 @@ pub(crate) const VELLUM_CLOCK: Row = Row::new(
     Kind::Admin,
     "Shows, sets, freezes and advances the clock.",
     clock,
-    Needs::Cluster(Action::VellumSetClock),
+    Requirements::Cluster(Action::VellumSetClock),
 )
 .admin_only();
 
-fn clock(call: &mut Call<'_>) -> Result<Answer> {
+fn clock(call: &mut Call<'_>) -> Result<HandlerStatus> {
     let no_such_command = || err!(CommandNotFound, "no such command: '{}'", call.request.name());
     if !call.server.fail_points.allowed() {
         return Err(no_such_command());
@@ -60,5 +60,5 @@ fn clock(call: &mut Call<'_>) -> Result<Answer> {
         call.reply.append(c"ttlDeleted", database.sweep_ttl() as i64);
     }
     call.reply.append(c"now", Value::DateTime(database.now_millis())).append(c"frozen", clock.is_frozen());
-    Ok(Answer::Done)
+    Ok(HandlerStatus::Done)
 }

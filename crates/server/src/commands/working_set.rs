@@ -2,9 +2,9 @@
 //! sizes.
 
 use crate::access::command::Kind;
-use crate::access::{Action, Needs};
+use crate::access::{Action, Requirements};
 use crate::call::row::Row;
-use crate::call::{Answer, Call};
+use crate::call::{Call, HandlerStatus};
 use base::Result;
 use base::bson::{Builder, FieldName};
 use database::{Reads, Span};
@@ -18,11 +18,11 @@ pub(crate) const WORKING_SET: Row = Row::new(
     Kind::Admin,
     "Shows how often reads would hit with other sizes of the cache, by collection and index.",
     working_set,
-    Needs::Cluster(Action::ServerStatus),
+    Requirements::Cluster(Action::ServerStatus),
 )
 .admin_only();
 
-fn working_set(call: &mut Call<'_>) -> Result<Answer> {
+fn working_set(call: &mut Call<'_>) -> Result<HandlerStatus> {
     let mut fields = call.fields();
     fields.command_value();
     fields.finish()?;
@@ -36,7 +36,7 @@ fn working_set(call: &mut Call<'_>) -> Result<Answer> {
             _ => "the store has no cache of this server's whose size could be chosen",
         };
         reply.append(c"bounded", false).append(c"reason", why);
-        return Ok(Answer::Done);
+        return Ok(HandlerStatus::Done);
     };
     let whole = &sets.whole;
     reply.append(c"bounded", true).append(c"cacheBytes", whole.cache_bytes as i64);
@@ -54,7 +54,7 @@ fn working_set(call: &mut Call<'_>) -> Result<Answer> {
     reply.begin_document(c"others");
     append(reply, &whole.others);
     reply.end();
-    Ok(Answer::Done)
+    Ok(HandlerStatus::Done)
 }
 
 fn append(out: &mut Builder, reads: &Reads) {

@@ -38,13 +38,13 @@ impl WriteBatch {
     }
 
     /// Returns the recorded result of a retried statement.
-    pub(crate) fn answered(&mut self, position: usize) -> Option<DocumentBuf> {
-        self.retryable.as_mut()?.answered(position)
+    pub(crate) fn recorded_result(&mut self, position: usize) -> Option<DocumentBuf> {
+        self.retryable.as_mut()?.recorded_result(position)
     }
 
     /// Returns true if the record has the statement.
-    pub(crate) fn is_answered(&self, position: usize) -> bool {
-        self.retryable.as_ref().is_some_and(|retryable| retryable.is_answered(position))
+    pub(crate) fn has_result(&self, position: usize) -> bool {
+        self.retryable.as_ref().is_some_and(|retryable| retryable.has_result(position))
     }
 
     /// Returns the key of the retry record for a statement.

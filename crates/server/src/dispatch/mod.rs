@@ -13,7 +13,7 @@ use crate::call::progress::{Began, Progress};
 use crate::call::row::{Handler, Row};
 use crate::call::transaction_rules::{self, Part};
 use crate::call::waits;
-use crate::call::{Answer, Call, Hold};
+use crate::call::{Call, DurabilityWait, HandlerStatus};
 use crate::commands::table;
 use crate::observe::profiler::{Notes, Setting};
 use crate::process::event::Event;
@@ -35,12 +35,12 @@ use std::time::Instant;
 use wire::request::Request;
 
 /// A command whose handler has finished while its commit is not yet in the journal.
-pub(crate) struct Held {
+pub(crate) struct PendingReply {
     /// Id of the reply message and the reply. Empty while the request is polled.
     pub(crate) reply: Option<(i32, Reply)>,
     result: Result<()>,
-    hold: Hold,
-    facts: Facts,
+    durability_wait: DurabilityWait,
+    record: CommandRecord,
 }
 
 /// Commands whose replies are never compressed, as the protocol requires.
@@ -51,24 +51,27 @@ pub(crate) fn run(
     state: &mut ConnectionState,
     server: &Server,
     request: &Request<'_>,
-    (progress, held): (&mut Progress, &mut Option<Box<Held>>),
+    (progress, pending_reply): (&mut Progress, &mut Option<Box<PendingReply>>),
     exhaust_allowed: bool,
     reply: &mut Reply,
-) -> Answer {
-    let was_held = held.take().map(|held| *held);
-    let at = was_held.as_ref().map(|held| held.facts.at).or_else(|| table::position(request.name()));
+) -> HandlerStatus {
+    let was_held = pending_reply.take().map(|pending_reply| *pending_reply);
+    let at = was_held
+        .as_ref()
+        .map(|pending_reply| pending_reply.record.at)
+        .or_else(|| table::position(request.name()));
     let Some((at, Row { command, run: handler })) = at.and_then(|at| Some((at, table::ROWS.get(at)?))) else {
         server.counters.requests.add(1);
         let error = err!(CommandNotFound, "no such command: '{}'", request.name());
         return refuse(server, state, reply, &error);
     };
     let handler = *handler;
-    let Some(Held { result, hold, facts, .. }) = was_held else {
+    let Some(PendingReply { result, durability_wait, record, .. }) = was_held else {
         server.counters.requests.add(u64::from(progress.began.is_none()));
         // Read before the handler runs: a change of the level does not apply to the command that
         // makes it.
         let setting = server.profiler.setting(request.database);
-        let facts = Facts {
+        let record = CommandRecord {
             at,
             began: Instant::now(),
             context: LabelContext::default(),
@@ -76,39 +79,51 @@ pub(crate) fn run(
             write_concern_error: None,
             notes: setting.as_ref().map(|_| Notes::default()),
             setting,
-            hold: None,
+            durability_wait: None,
             tail: 0,
         };
-        let mut run = Run { server, request, command, handler, exhaust_allowed, progress, held, facts };
+        let mut run =
+            Run { server, request, command, handler, exhaust_allowed, progress, pending_reply, record };
         return match run.checked(state, reply) {
-            Ok(Answer::Wait(event)) => Answer::Wait(waits::until_killed(event, &state.activity)),
-            Ok(Answer::Close) => {
-                run.tell(state, reply, &Ok(()));
-                Answer::Close
+            Ok(HandlerStatus::Wait(event)) => {
+                HandlerStatus::Wait(waits::until_killed(event, &state.activity))
             }
-            Ok(Answer::Done) => run.hold_or_end(state, reply, Ok(())),
-            Err(error) => run.hold_or_end(state, reply, Err(error)),
+            Ok(HandlerStatus::Close) => {
+                run.report(state, reply, &Ok(()));
+                HandlerStatus::Close
+            }
+            Ok(HandlerStatus::Done) => run.wait_or_finish(state, reply, Ok(())),
+            Err(error) => run.wait_or_finish(state, reply, Err(error)),
         };
     };
-    Run { server, request, command, handler, exhaust_allowed, progress, held, facts }
-        .release(state, reply, result, hold)
+    Run { server, request, command, handler, exhaust_allowed, progress, pending_reply, record }.release(
+        state,
+        reply,
+        result,
+        durability_wait,
+    )
 }
 
 /// Returns true if a database has a collection or is a system database.
-fn is_there(server: &Server, database: &str) -> bool {
+fn database_exists(server: &Server, database: &str) -> bool {
     is_internal_database(database) || server.database.catalog().collections(database).next().is_some()
 }
 
 /// Replies with an error to a request with an unknown command.
-pub(crate) fn refuse(server: &Server, state: &ConnectionState, reply: &mut Reply, error: &Error) -> Answer {
+pub(crate) fn refuse(
+    server: &Server,
+    state: &ConnectionState,
+    reply: &mut Reply,
+    error: &Error,
+) -> HandlerStatus {
     server.counters.user_asserts.add(1);
     reply::failure::<&str>(&mut reply.document, error, &[]);
     append_cluster_time(server, state, &mut reply.document);
-    Answer::Done
+    HandlerStatus::Done
 }
 
 /// Runs a handler until its plan uses the present catalog.
-fn run_handler(handler: Handler, call: &mut Call<'_>, before: Position) -> Result<Answer> {
+fn run_handler(handler: Handler, call: &mut Call<'_>, before: Position) -> Result<HandlerStatus> {
     loop {
         match handler(call) {
             // The plan used an old catalog of a shared store. Nothing has changed, so the command
@@ -131,12 +146,12 @@ struct Run<'a, 'r> {
     exhaust_allowed: bool,
     progress: &'r mut Progress,
     /// Place for the command while its reply waits for the journal.
-    held: &'r mut Option<Box<Held>>,
-    facts: Facts,
+    pending_reply: &'r mut Option<Box<PendingReply>>,
+    record: CommandRecord,
 }
 
 /// Results of a command: parts of its error labels, and input for profiler and log.
-struct Facts {
+struct CommandRecord {
     /// Position in the command table.
     at: usize,
     /// Time of the handler's latest call.
@@ -151,22 +166,27 @@ struct Facts {
     /// effects.
     write_concern_error: Option<Error>,
     /// Condition for sending the reply.
-    hold: Option<Hold>,
+    durability_wait: Option<DurabilityWait>,
     /// Length of the reply in bytes before the generic fields at its end.
     tail: usize,
 }
 
 impl<'a> Run<'a, '_> {
     /// Ends a command whose handler has finished, unless its reply must wait for the journal.
-    fn hold_or_end(self, state: &mut ConnectionState, reply: &mut Reply, result: Result<()>) -> Answer {
-        let Run { progress, held, mut facts, .. } = self;
-        let Some(hold) = facts.hold.take() else {
-            return Run { progress, held, facts, ..self }.end(state, reply, result);
+    fn wait_or_finish(
+        self,
+        state: &mut ConnectionState,
+        reply: &mut Reply,
+        result: Result<()>,
+    ) -> HandlerStatus {
+        let Run { progress, pending_reply, mut record, .. } = self;
+        let Some(durability_wait) = record.durability_wait.take() else {
+            return Run { progress, pending_reply, record, ..self }.end(state, reply, result);
         };
-        let until = hold.timeout.as_ref().map(|(until, _)| *until);
-        let event = Event::Journaled { position: hold.position, until };
-        *held = Some(Box::new(Held { reply: None, result, hold, facts }));
-        Answer::Wait(event)
+        let until = durability_wait.timeout.as_ref().map(|(until, _)| *until);
+        let event = Event::Journaled { position: durability_wait.position, until };
+        *pending_reply = Some(Box::new(PendingReply { reply: None, result, durability_wait, record }));
+        HandlerStatus::Wait(event)
     }
 
     /// Ends a command after its wait for the journal.
@@ -175,14 +195,14 @@ impl<'a> Run<'a, '_> {
         state: &mut ConnectionState,
         reply: &mut Reply,
         result: Result<()>,
-        hold: Hold,
-    ) -> Answer {
+        durability_wait: DurabilityWait,
+    ) -> HandlerStatus {
         let database = &self.server.database;
-        let is_late = !database.is_journaled(hold.position);
-        match hold.timeout {
+        let is_late = !database.is_journaled(durability_wait.position);
+        match durability_wait.timeout {
             Some((until, error)) if is_late && Instant::now() >= until => {
                 if result.is_ok() {
-                    reply.document.truncate(self.facts.tail);
+                    reply.document.truncate(self.record.tail);
                     reply::write_concern_error(&mut reply.document, &error);
                     self.append_tail(state, &mut reply.document);
                 }
@@ -190,47 +210,47 @@ impl<'a> Run<'a, '_> {
             }
             _ => {
                 // Returns at once, unless the journal is broken and the commit may be lost.
-                let journaled = database.wait_journaled(hold.position);
+                let journaled = database.wait_journaled(durability_wait.position);
                 self.end(state, reply, result.and(journaled))
             }
         }
     }
 
-    fn end(mut self, state: &mut ConnectionState, reply: &mut Reply, result: Result<()>) -> Answer {
-        self.tell(state, reply, &result);
+    fn end(mut self, state: &mut ConnectionState, reply: &mut Reply, result: Result<()>) -> HandlerStatus {
+        self.report(state, reply, &result);
         if let Err(error) = result {
             reply.clear();
             reply.streams = None;
             self.append_failure(state, &mut reply.document, &error);
         }
         reply.compressible = !UNCOMPRESSED.contains(&self.command.name);
-        Answer::Done
+        HandlerStatus::Done
     }
 
     /// Counts a finished command and passes it to the profiler if it is slow or profiled.
-    fn tell(&mut self, state: &mut ConnectionState, reply: &Reply, result: &Result<()>) {
-        let (server, request, took) = (self.server, self.request, self.facts.began.elapsed());
-        let exists = || is_there(server, request.database);
+    fn report(&mut self, state: &mut ConnectionState, reply: &Reply, result: &Result<()>) {
+        let (server, request, took) = (self.server, self.request, self.record.began.elapsed());
+        let exists = || database_exists(server, request.database);
         let counted = server.counters.operations.of(&mut state.counted, request.database, exists);
-        counted.note(self.facts.at, took, result.is_err());
-        let setting = self.facts.setting.as_deref();
+        counted.record(self.record.at, took, result.is_err());
+        let setting = self.record.setting.as_deref();
         if (setting.is_some() || server.profiler.slow.is_slow(took)) && !state.is_system {
-            let told = reply.document.so_far();
+            let written_reply = reply.document.so_far();
             let finished = Finished {
                 request,
                 command: self.command,
                 collection: self.collection(),
                 state,
-                outcome: result.as_ref().map(|()| told.view()),
-                notes: self.facts.notes.take(),
-                reply_length: told.bytes().len(),
+                outcome: result.as_ref().map(|()| written_reply.view()),
+                notes: self.record.notes.take(),
+                reply_length: written_reply.bytes().len(),
                 took,
             };
-            finished::tell(server, setting, &finished);
+            finished::report(server, setting, &finished);
         }
     }
 
-    fn checked(&mut self, state: &mut ConnectionState, reply: &mut Reply) -> Result<Answer> {
+    fn checked(&mut self, state: &mut ConnectionState, reply: &mut Reply) -> Result<HandlerStatus> {
         let (server, command) = (self.server, self.command);
         // `$external` is not a database. It contains the users of external authentication.
         if self.request.database != EXTERNAL {
@@ -248,7 +268,7 @@ impl<'a> Run<'a, '_> {
             arguments.session = auth::session::own(server, state, named)?;
         }
         let in_transaction = arguments.transaction.is_some();
-        self.facts.context = LabelContext {
+        self.record.context = LabelContext {
             retryable_write: arguments.transaction_number.is_some() && !in_transaction,
             in_transaction,
             ends_transaction: command.ends_transactions(),
@@ -279,7 +299,7 @@ impl<'a> Run<'a, '_> {
         };
         if let Some(delay) = failure.delay.take() {
             self.progress.failure = Some(Box::new(failure));
-            return Ok(Answer::Wait(waits::for_delay(delay)));
+            return Ok(HandlerStatus::Wait(waits::for_delay(delay)));
         }
         if !server.settings.shared {
             return self.run(state, reply, arguments, failure);
@@ -330,7 +350,7 @@ impl<'a> Run<'a, '_> {
         reply: &mut Reply,
         arguments: Arguments<'a>,
         mut failure: Failure,
-    ) -> Result<Answer> {
+    ) -> Result<HandlerStatus> {
         if let Some(result) = self.fail(&mut failure) {
             return result;
         }
@@ -338,9 +358,9 @@ impl<'a> Run<'a, '_> {
         user_writes::check(self.server, state, self.command, self.request)?;
         if let Some(event) = self.wait(state, &arguments)? {
             self.progress.failure = Some(Box::new(failure));
-            return Ok(Answer::Wait(event));
+            return Ok(HandlerStatus::Wait(event));
         }
-        if self.facts.context.retryable_write && self.server.fail_points.active() {
+        if self.record.context.retryable_write && self.server.fail_points.active() {
             let statements = self.new_statements(state, &arguments);
             let write = self.server.fail_points.check_retryable_write(statements);
             failure = write.unwrap_or(failure);
@@ -351,7 +371,7 @@ impl<'a> Run<'a, '_> {
         if self.command.kind == Kind::Write {
             let default = self.server.default_concerns.write(self.server.is_replicated());
             let concern = Effective::new(arguments.write_concern.as_ref(), default);
-            self.facts.write_concern_error = concern.unsatisfiable(|| self.server.members());
+            self.record.write_concern_error = concern.unsatisfiable(|| self.server.members());
         }
         let level = arguments.read_concern.level.or_else(|| self.default_level());
         let transaction = self.enter_transaction(state, &arguments)?;
@@ -369,21 +389,21 @@ impl<'a> Run<'a, '_> {
             exhaust_allowed: self.exhaust_allowed,
             operation_id,
             streams: None,
-            notes: self.facts.notes.take(),
+            notes: self.record.notes.take(),
             reads_stream: false,
             query_settings: None,
-            hold: None,
+            durability_wait: None,
             durable: false,
         };
         let before = self.server.database.latest_position();
         let answer = run_handler(self.handler, &mut call, before);
         let durable = call.durable || level.is_some_and(ReadConcern::is_durable);
-        self.facts.notes = call.notes.take();
-        self.facts.hold = call.hold.take();
-        self.facts.context.change_stream |= call.reads_stream;
+        self.record.notes = call.notes.take();
+        self.record.durability_wait = call.durability_wait.take();
+        self.record.context.change_stream |= call.reads_stream;
         let streams = call.streams;
         reply.streams = streams;
-        self.facts.context.no_writes &= answer.is_err() && self.server.database.latest_position() == before;
+        self.record.context.no_writes &= answer.is_err() && self.server.database.latest_position() == before;
         if in_transaction && let Some(session) = &state.session {
             let failed = std::mem::take(&mut self.progress.statement_failed) || answer.is_err();
             session.leave_transaction(&self.server.database, &self.server.transactions, failed);
@@ -392,28 +412,28 @@ impl<'a> Run<'a, '_> {
             }
         }
         match answer? {
-            Answer::Wait(event) => {
+            HandlerStatus::Wait(event) => {
                 self.progress.failure = Some(Box::new(failure));
-                Ok(Answer::Wait(event))
+                Ok(HandlerStatus::Wait(event))
             }
-            Answer::Done if !failure.close_after => {
-                self.facts.labels = failure.labels;
+            HandlerStatus::Done if !failure.close_after => {
+                self.record.labels = failure.labels;
                 self.append_write_concern_error(&mut reply.document, failure.write_concern_error);
-                self.facts.tail = reply.document.len();
+                self.record.tail = reply.document.len();
                 self.append_tail(state, &mut reply.document);
                 if durable {
-                    self.hold_shown();
+                    self.wait_for_visible_commits();
                 }
-                Ok(Answer::Done)
+                Ok(HandlerStatus::Done)
             }
-            Answer::Done | Answer::Close => Ok(Answer::Close),
+            HandlerStatus::Done | HandlerStatus::Close => Ok(HandlerStatus::Close),
         }
     }
 
     /// Appends the generic fields at the end of a reply.
     fn append_tail(&self, state: &ConnectionState, reply: &mut Builder) {
         reply.append(c"ok", 1.0);
-        if self.facts.context.in_transaction && self.server.settings.shared {
+        if self.record.context.in_transaction && self.server.settings.shared {
             // Drivers send this token with the commit, so that another router can find the outcome.
             // A front finds it by session and number. The token is not empty because PyMongo does
             // not send an empty token.
@@ -431,14 +451,14 @@ impl<'a> Run<'a, '_> {
     /// Holds the reply until the journal has all commits that it may show, including
     /// `operationTime`. Applies if commits are visible before they are in the journal. Reads over
     /// PostgreSQL have already waited (`Call::confirm_read`).
-    fn hold_shown(&mut self) {
+    fn wait_for_visible_commits(&mut self) {
         let database = &self.server.database;
         if self.server.settings.shared || !database.always_journals() {
             return;
         }
         let position = database.visible_position();
         if !database.is_journaled(position) {
-            Hold { position, timeout: None }.join(&mut self.facts.hold);
+            DurabilityWait { position, timeout: None }.join(&mut self.record.durability_wait);
         }
     }
 
@@ -487,12 +507,12 @@ impl<'a> Run<'a, '_> {
     }
 
     /// Applies fail points that replace the command's execution.
-    fn fail(&mut self, failure: &mut Failure) -> Option<Result<Answer>> {
+    fn fail(&mut self, failure: &mut Failure) -> Option<Result<HandlerStatus>> {
         if failure.close {
-            return Some(Ok(Answer::Close));
+            return Some(Ok(HandlerStatus::Close));
         }
         let error = failure.error.take()?;
-        self.facts.labels = failure.labels.take();
+        self.record.labels = failure.labels.take();
         Some(Err(error))
     }
 
@@ -500,7 +520,7 @@ impl<'a> Run<'a, '_> {
     ///
     /// Errors: MaxTimeMSExpired.
     fn wait(&mut self, state: &ConnectionState, arguments: &Arguments<'_>) -> Result<Option<Event>> {
-        if let Some(event) = waits::for_turn(state, self.progress, arguments)? {
+        if let Some(event) = waits::for_session(state, self.progress, arguments)? {
             return Ok(Some(event));
         }
         match self.command.kind {
@@ -514,7 +534,7 @@ impl<'a> Run<'a, '_> {
 
     /// Appends the reply of a failed command.
     fn append_failure(&self, state: &ConnectionState, reply: &mut Builder, error: &Error) {
-        let Facts { labels, write_concern_error, context, .. } = &self.facts;
+        let CommandRecord { labels, write_concern_error, context, .. } = &self.record;
         self.server.counters.user_asserts.add(1);
         log::debug!(c = "COMMAND"; "{} on {}: {error}", self.command.name, self.request.database);
         match labels {
@@ -612,9 +632,9 @@ impl<'a> Run<'a, '_> {
         let code = error.get("code").and_then(|code| code.as_i64()).and_then(|code| i32::try_from(code).ok());
         let code = ErrorCode::from_number(code.unwrap_or_default());
         reply.append(c"writeConcernError", error);
-        match &self.facts.labels {
+        match &self.record.labels {
             Some(labels) => reply::append_labels(reply, labels),
-            None => reply::append_labels(reply, reply::labels(None, Some(code), self.facts.context)),
+            None => reply::append_labels(reply, reply::labels(None, Some(code), self.record.context)),
         }
         self.append_topology_version(reply, code);
     }
@@ -648,7 +668,7 @@ fn use_session(state: &mut ConnectionState, server: &Server, arguments: &Argumen
 /// Unauthenticated clients do not get it: MongoDB sends them only a signed time, and this server
 /// has no keys.
 fn append_cluster_time(server: &Server, state: &ConnectionState, reply: &mut Builder) {
-    if (server.set().is_none() && !server.is_front_with_log()) || state.is_stranger(server) {
+    if (server.set().is_none() && !server.is_front_with_log()) || state.is_unauthenticated(server) {
         return;
     }
     let time = Value::Timestamp(server.cluster_time());

@@ -4,9 +4,9 @@
 //! event without a thread and polls again. A panic in a handler becomes an InternalError and ends
 //! the connection.
 
-use crate::call::Answer;
+use crate::call::HandlerStatus;
 use crate::call::progress::{Progress, Stream};
-use crate::dispatch::{self, Held};
+use crate::dispatch::{self, PendingReply};
 use crate::process::buffers;
 use crate::protocol::reply::{self, Reply};
 use crate::state::connection::ConnectionState;
@@ -16,8 +16,8 @@ use base::{Error, ErrorCode, err};
 use std::net::{Ipv4Addr, SocketAddr};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::Ordering;
-use wire::frame::{self, Envelope, Frame, Places};
-use wire::header::{Opcode, Trouble};
+use wire::frame::{self, Envelope, Frame, RequestRanges};
+use wire::header::{FrameError, Opcode};
 use wire::{compression, message, query};
 
 /// A request that waits or has further replies.
@@ -31,7 +31,7 @@ pub(crate) struct Request {
 struct Course {
     progress: Progress,
     /// The finished command, while its commit is not yet in the journal.
-    held: Option<Box<Held>>,
+    pending_reply: Option<Box<PendingReply>>,
 }
 
 impl Request {
@@ -44,20 +44,20 @@ impl Request {
         server: &Server,
         frame: Vec<u8>,
         out: &mut Vec<u8>,
-    ) -> Result<(Answer, Option<Box<Request>>), Trouble> {
+    ) -> Result<(HandlerStatus, Option<Box<Request>>), FrameError> {
         let mut bytes = frame;
         let compressor = frame::unpack(&mut bytes, state.largest_message(server))?;
         let (envelope, request) = frame::parse(&bytes, compressor)?;
         let mut course = Course::default();
         let parsed = Parsed { envelope: &envelope, request: request.as_ref() };
         let answer = parsed.poll(&mut course, state, server, out);
-        if !matches!(answer, Answer::Wait(_)) && course.progress.stream.is_none() {
+        if !matches!(answer, HandlerStatus::Wait(_)) && course.progress.stream.is_none() {
             drop(request);
             buffers::give(bytes);
             return Ok((answer, None));
         }
-        let places = request.map(|request| Places::of(&request, &bytes));
-        let frame = Frame { bytes, envelope, places };
+        let ranges = request.map(|request| RequestRanges::of(&request, &bytes));
+        let frame = Frame { bytes, envelope, ranges };
         Ok((answer, Some(Box::new(Request { frame, course }))))
     }
 
@@ -68,7 +68,12 @@ impl Request {
 
     /// Continues until the request is answered or must wait. `out` is empty before and receives the
     /// reply, unless the client requests none.
-    pub(crate) fn poll(&mut self, state: &mut ConnectionState, server: &Server, out: &mut Vec<u8>) -> Answer {
+    pub(crate) fn poll(
+        &mut self,
+        state: &mut ConnectionState,
+        server: &Server,
+        out: &mut Vec<u8>,
+    ) -> HandlerStatus {
         let Request { frame, course } = self;
         let request = frame.request();
         let request = request.as_ref().map_err(|error| *error);
@@ -89,19 +94,19 @@ impl Parsed<'_> {
         state: &mut ConnectionState,
         server: &Server,
         out: &mut Vec<u8>,
-    ) -> Answer {
-        let go_on = || self.advance(course, state, server, out);
-        let caught = catch_unwind(AssertUnwindSafe(go_on));
+    ) -> HandlerStatus {
+        let advance = || self.advance(course, state, server, out);
+        let caught = catch_unwind(AssertUnwindSafe(advance));
         let answer = caught.unwrap_or_else(|_| {
             server.counters.panics.add(1);
             log::error!("closing connection {} after a panic", state.activity.connection_id);
             panic_reply(self.envelope, server, out);
-            Answer::Close
+            HandlerStatus::Close
         });
-        if !matches!(answer, Answer::Wait(_)) {
+        if !matches!(answer, HandlerStatus::Wait(_)) {
             if let Some(stream) = course.progress.stream {
                 let progress = Progress { stream: Some(stream), ..Progress::default() };
-                *course = Course { progress, held: None };
+                *course = Course { progress, pending_reply: None };
             }
             state.activity.end();
         }
@@ -114,31 +119,37 @@ impl Parsed<'_> {
         state: &mut ConnectionState,
         server: &Server,
         out: &mut Vec<u8>,
-    ) -> Answer {
+    ) -> HandlerStatus {
         let Parsed { envelope, request } = self;
-        let Course { progress, held } = course;
-        let (reply_id, mut reply) = match held.as_mut().and_then(|held| held.reply.take()) {
-            Some(reply) => reply,
-            None => {
-                let reply_id = server.next_message_id();
-                let response_to = progress.stream.map_or(envelope.request_id, |stream| stream.last_reply);
-                match envelope.opcode {
-                    Opcode::Query => query::begin_reply(out, reply_id, response_to, false),
-                    // The flag for further replies is set at the end, when it is known.
-                    _ => message::begin_reply(out, reply_id, response_to),
+        let Course { progress, pending_reply } = course;
+        let (reply_id, mut reply) =
+            match pending_reply.as_mut().and_then(|pending_reply| pending_reply.reply.take()) {
+                Some(reply) => reply,
+                None => {
+                    let reply_id = server.next_message_id();
+                    let response_to = progress.stream.map_or(envelope.request_id, |stream| stream.last_reply);
+                    match envelope.opcode {
+                        Opcode::Query => query::begin_reply(out, reply_id, response_to, false),
+                        // The flag for further replies is set at the end, when it is known.
+                        _ => message::begin_reply(out, reply_id, response_to),
+                    }
+                    (reply_id, Reply::new(std::mem::take(out)))
                 }
-                (reply_id, Reply::new(std::mem::take(out)))
-            }
-        };
+            };
         let answer = match request {
-            Ok(request) => {
-                dispatch::run(state, server, request, (progress, held), envelope.exhaust_allowed, &mut reply)
-            }
+            Ok(request) => dispatch::run(
+                state,
+                server,
+                request,
+                (progress, pending_reply),
+                envelope.exhaust_allowed,
+                &mut reply,
+            ),
             Err(error) => dispatch::refuse(server, state, &mut reply, error),
         };
-        if !matches!(answer, Answer::Done) {
-            if let Some(held) = held {
-                held.reply = Some((reply_id, reply));
+        if !matches!(answer, HandlerStatus::Done) {
+            if let Some(pending_reply) = pending_reply {
+                pending_reply.reply = Some((reply_id, reply));
             }
             return answer;
         }
@@ -148,7 +159,7 @@ impl Parsed<'_> {
         }
         progress.stream = streams.map(|topology_version| Stream { last_reply: reply_id, topology_version });
         if envelope.more_to_come {
-            return Answer::Done;
+            return HandlerStatus::Done;
         }
         debug_assert!(base::bson::is_well_formed(reply.document.so_far().bytes()), "a reply is valid BSON");
         *out = reply.document.into_buffer();
@@ -159,7 +170,7 @@ impl Parsed<'_> {
         if let Some(compressor) = envelope.compressor.filter(|_| reply.compressible) {
             compression::pack(compressor, out);
         }
-        Answer::Done
+        HandlerStatus::Done
     }
 }
 
@@ -188,11 +199,11 @@ pub(crate) fn answer(
     let Ok((mut answer, mut request)) = Request::begin(state, server, frame, out) else { return false };
     loop {
         match (answer, &mut request) {
-            (Answer::Wait(event), Some(request)) => {
+            (HandlerStatus::Wait(event), Some(request)) => {
                 event.wait(&server.database);
                 answer = request.poll(state, server, out);
             }
-            (answer, _) => return matches!(answer, Answer::Done),
+            (answer, _) => return matches!(answer, HandlerStatus::Done),
         }
     }
 }

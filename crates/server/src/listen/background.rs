@@ -1,7 +1,7 @@
 //! Background work: TTL deletion, removal of idle cursors, sessions and views, and interruption of
 //! operations of disconnected clients.
 
-use crate::process::heap::{self, Held, Keeper};
+use crate::process::heap::{self, MemoryUsage, PurgePolicy};
 use crate::state::parameters::Setting;
 use crate::state::server::Server;
 use std::sync::Weak;
@@ -21,7 +21,7 @@ const REAP_EVERY: Duration = Duration::from_secs(300);
 
 /// Runs until the server is dropped. Needs a dedicated thread.
 pub(crate) fn run(server: &Weak<Server>) {
-    let mut keeper = Keeper::default();
+    let mut policy = PurgePolicy::default();
     let (mut swept, mut closed, mut reaped) = (Instant::now(), Instant::now(), Instant::now());
     loop {
         std::thread::sleep(TICK);
@@ -34,7 +34,7 @@ pub(crate) fn run(server: &Weak<Server>) {
             }
         }
         for activity in server.activities.all() {
-            activity.end_if_gone(LONG);
+            activity.interrupt_if_disconnected(LONG);
         }
         // The check each second also reports the end of a stepDown to waiting clients.
         let may_write = server.is_primary() && server.database.write_locks() == 0;
@@ -45,22 +45,22 @@ pub(crate) fn run(server: &Weak<Server>) {
                 log::debug!(c = "INDEX"; "TTL pass: {deleted} documents expired");
             }
         }
-        if keeper.is_due(server.held()) {
-            heap::give_back();
-            keeper.given_back(server.held());
+        if policy.is_due(server.memory_usage()) {
+            heap::purge();
+            policy.record_purge(server.memory_usage());
         }
         if closed.elapsed() >= IDLE_EVERY {
             closed = Instant::now();
             server.database.cursors.close_idle(server.parameters.cursor_timeout());
             server.database.forget_old_views();
-            for session in server.sessions.sweep() {
+            for session in server.sessions.remove_expired() {
                 session.abort_any_transaction(&server.database, &server.transactions);
                 server.database.cursors.kill_session(&session.id);
             }
         }
         if may_write && reaped.elapsed() >= REAP_EVERY {
             reaped = Instant::now();
-            if let Err(error) = server.database.reap_retries(&|key| server.sessions.remembers(key)) {
+            if let Err(error) = server.database.reap_retries(&|key| server.sessions.needs_record(key)) {
                 log::warn!("removing old records of retryable writes: {error}");
             }
         }
@@ -69,11 +69,11 @@ pub(crate) fn run(server: &Weak<Server>) {
 
 impl Server {
     /// Returns the memory in use.
-    fn held(&self) -> Held {
+    fn memory_usage(&self) -> MemoryUsage {
         let counted = self.database.engine().statistics();
         let engine =
             if self.settings.ephemeral { counted.bytes } else { counted.cache_bytes + counted.changed_bytes };
-        Held { engine, resident: heap::process_bytes().map_or(0, |(_, resident)| resident) }
+        MemoryUsage { engine, resident: heap::process_bytes().map_or(0, |(_, resident)| resident) }
     }
 
     /// Returns the time between two TTL passes: the present value of ttlMonitorSleepSecs.

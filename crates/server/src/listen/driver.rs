@@ -3,7 +3,7 @@
 //! [`Driver::advance`] continues until it needs the socket. Both network threads and dedicated
 //! threads drive it, and may alternate, because the driver holds all state of the connection.
 
-use crate::call::Answer;
+use crate::call::HandlerStatus;
 use crate::dispatch::request::Request;
 use crate::process::blocking::{in_place, network_threads};
 use crate::process::buffers;
@@ -12,10 +12,10 @@ use crate::state::connection::ConnectionState;
 use crate::state::server::Server;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use wire::header::{Trouble, frame_length};
+use wire::header::{FrameError, frame_length};
 
 /// Next action of the driver's caller.
-pub(crate) enum Next {
+pub(crate) enum DriverAction {
     /// Read more bytes into `input`.
     Read,
     /// Send the [`unsent`](Driver::unsent) bytes.
@@ -30,11 +30,11 @@ pub(crate) enum Next {
 
 /// Kind of thread that runs a driver.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum On {
+pub(crate) enum ThreadKind {
     /// A thread that also serves other connections.
-    SharedThread,
+    Shared,
     /// A thread dedicated to this connection.
-    OwnThread,
+    Dedicated,
 }
 
 /// Protocol state of a connection: received bytes, current request, unsent reply.
@@ -77,25 +77,25 @@ impl Driver {
     }
 
     /// Continues as far as possible.
-    pub(crate) fn advance(&mut self, on: On) -> Next {
+    pub(crate) fn advance(&mut self, thread_kind: ThreadKind) -> DriverAction {
         loop {
             if !self.unsent().is_empty() {
-                return Next::Send;
+                return DriverAction::Send;
             }
             if self.out.capacity() != 0 {
                 self.sent = 0;
                 buffers::give(std::mem::take(&mut self.out));
             }
             if self.closes {
-                return Next::Close;
+                return DriverAction::Close;
             }
             if let Some(event) = &self.event {
                 // A request that waits only for the journal will reply soon.
                 self.set_busy(matches!(event, Event::Journaled { .. }));
-                return Next::Wait;
+                return DriverAction::Wait;
             }
             let work = match self.request.take() {
-                Some(request) => Work::GoOn(request),
+                Some(request) => Work::Resume(request),
                 None => match self.frame() {
                     Ok(frame) => Work::Begin(frame),
                     Err(next) => {
@@ -107,25 +107,25 @@ impl Driver {
             self.set_busy(true);
             self.out = buffers::take();
             let Driver { server, state, out, .. } = self;
-            let done = match on {
-                On::OwnThread => work.run(state, server, out),
-                On::SharedThread => run_shared(work, state, server, out),
+            let done = match thread_kind {
+                ThreadKind::Dedicated => work.run(state, server, out),
+                ThreadKind::Shared => run_shared(work, state, server, out),
             };
             self.note(done);
         }
     }
 
     /// Returns the next frame of the input, or the action that it requires.
-    fn frame(&mut self) -> Result<Vec<u8>, Next> {
+    fn frame(&mut self) -> Result<Vec<u8>, DriverAction> {
         let rest = self.input.get(self.handled..).unwrap_or_default();
         let length = match frame_length(rest) {
             Ok(Some(length)) if length > self.state.largest_message(&self.server) => {
                 let why = "nobody has logged in, and a message of";
-                return Err(Next::Refuse(format!("{why} {length} bytes is too large for that")));
+                return Err(DriverAction::Refuse(format!("{why} {length} bytes is too large for that")));
             }
             Ok(length) => length.filter(|length| *length <= rest.len()),
-            Err(Trouble::Malformed(what)) => return Err(Next::Refuse(what)),
-            Err(Trouble::Refused(_)) => return Err(Next::Close),
+            Err(FrameError::Malformed(what)) => return Err(DriverAction::Refuse(what)),
+            Err(FrameError::Refused(_)) => return Err(DriverAction::Close),
         };
         match length {
             Some(length) if self.handled == 0 && length == self.input.len() => {
@@ -143,28 +143,28 @@ impl Driver {
                 if self.input.is_empty() && self.input.capacity() != 0 {
                     buffers::give(std::mem::take(&mut self.input));
                 }
-                Err(Next::Read)
+                Err(DriverAction::Read)
             }
         }
     }
 
     /// Stores the result of a request.
-    fn note(&mut self, done: Result<(Answer, Option<Box<Request>>), Trouble>) {
+    fn note(&mut self, done: Result<(HandlerStatus, Option<Box<Request>>), FrameError>) {
         let mut is_stopping = self.server.stopping.load(Ordering::Acquire);
         match done {
-            Ok((Answer::Done, request)) => self.request = request.filter(|request| request.streams()),
-            Ok((Answer::Wait(event), request)) => {
+            Ok((HandlerStatus::Done, request)) => self.request = request.filter(|request| request.streams()),
+            Ok((HandlerStatus::Wait(event), request)) => {
                 // A finished command still gets its reply during a shutdown.
                 is_stopping &= !matches!(event, Event::Journaled { .. });
                 self.event = Some(event);
                 self.request = request;
             }
-            Ok((Answer::Close, _)) => self.closes = true,
+            Ok((HandlerStatus::Close, _)) => self.closes = true,
             Err(trouble) => {
                 let activity = &self.state.activity;
                 let what = match trouble {
-                    Trouble::Malformed(what) => what,
-                    Trouble::Refused(error) => error.to_string(),
+                    FrameError::Malformed(what) => what,
+                    FrameError::Refused(error) => error.to_string(),
                 };
                 log::warn!("closing connection {} from {}: {what}", activity.connection_id, activity.client);
                 self.closes = true;
@@ -186,7 +186,7 @@ impl Driver {
     }
 
     /// Returns the memory of the buffers in bytes.
-    pub(crate) fn held(&self) -> usize {
+    pub(crate) fn buffered_bytes(&self) -> usize {
         self.out.capacity() + self.input.capacity()
     }
 
@@ -202,8 +202,8 @@ impl Driver {
 
     fn set_busy(&mut self, is_busy: bool) {
         match (self.is_busy, is_busy) {
-            (false, true) => _ = self.server.busy.fetch_add(1, Ordering::AcqRel),
-            (true, false) => _ = self.server.busy.fetch_sub(1, Ordering::AcqRel),
+            (false, true) => _ = self.server.active_requests.fetch_add(1, Ordering::AcqRel),
+            (true, false) => _ = self.server.active_requests.fetch_sub(1, Ordering::AcqRel),
             _ => {}
         }
         self.is_busy = is_busy;
@@ -219,7 +219,7 @@ impl Drop for Driver {
 /// The next work on a request.
 enum Work {
     Begin(Vec<u8>),
-    GoOn(Box<Request>),
+    Resume(Box<Request>),
 }
 
 impl Work {
@@ -228,10 +228,10 @@ impl Work {
         state: &mut ConnectionState,
         server: &Server,
         out: &mut Vec<u8>,
-    ) -> Result<(Answer, Option<Box<Request>>), Trouble> {
+    ) -> Result<(HandlerStatus, Option<Box<Request>>), FrameError> {
         match self {
             Work::Begin(frame) => Request::begin(state, server, frame, out),
-            Work::GoOn(mut request) => Ok((request.poll(state, server, out), Some(request))),
+            Work::Resume(mut request) => Ok((request.poll(state, server, out), Some(request))),
         }
     }
 }
@@ -245,16 +245,16 @@ fn run_shared(
     state: &mut ConnectionState,
     server: &Server,
     out: &mut Vec<u8>,
-) -> Result<(Answer, Option<Box<Request>>), Trouble> {
-    let others = server.occupied.fetch_add(1, Ordering::Relaxed);
+) -> Result<(HandlerStatus, Option<Box<Request>>), FrameError> {
+    let others = server.active_threads.fetch_add(1, Ordering::Relaxed);
     // A remote store always takes long.
     if others + 1 < network_threads() && !server.settings.shared {
         let done = work.run(state, server, out);
-        server.occupied.fetch_sub(1, Ordering::Relaxed);
+        server.active_threads.fetch_sub(1, Ordering::Relaxed);
         return done;
     }
-    server.occupied.fetch_sub(1, Ordering::Relaxed);
-    let (mut work, mut done) = (Some(work), Ok((Answer::Close, None)));
+    server.active_threads.fetch_sub(1, Ordering::Relaxed);
+    let (mut work, mut done) = (Some(work), Ok((HandlerStatus::Close, None)));
     in_place(&mut || {
         if let Some(work) = work.take() {
             done = work.run(state, server, out);

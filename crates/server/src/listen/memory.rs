@@ -35,13 +35,13 @@ const KEEP: Duration = Duration::from_millis(20);
 const KEEP_TIMES: u32 = 10;
 
 /// Divisor of the limit: smaller holders are not ended.
-const LEAST_SHARE: u64 = 128;
+const MIN_SHARE: u64 = 128;
 
 /// Divisor of the limit: operations, cursors and messages may always use this part.
 const OPERATIONS_SHARE: u64 = 4;
 
 /// Interval of the log line about memory that cannot be freed.
-const TELL_EVERY: Duration = Duration::from_secs(60);
+const REPORT_INTERVAL: Duration = Duration::from_secs(60);
 
 /// A holder of memory that can be ended.
 enum Holder {
@@ -54,18 +54,18 @@ enum Holder {
 struct Watcher {
     limit: MemoryLimit,
     /// Earliest time of the next return of free pages while memory is short.
-    give_back: Instant,
+    next_purge: Instant,
     /// Operation that was ended last and may not have noticed yet.
     ending: Option<(Weak<Operation>, Instant)>,
-    told: Option<Instant>,
+    last_report: Option<Instant>,
 }
 
 /// Runs until the server is dropped. Needs a dedicated thread.
 pub(crate) fn watch(server: &Weak<Server>, limit: MemoryLimit) {
-    let mut watcher = Watcher { limit, give_back: Instant::now(), ending: None, told: None };
+    let mut watcher = Watcher { limit, next_purge: Instant::now(), ending: None, last_report: None };
     loop {
         let Some(held) = server.upgrade() else { return };
-        let resident = watcher.look(&held);
+        let resident = watcher.check(&held);
         drop(held);
         let room = watcher.limit.bytes.saturating_sub(resident);
         std::thread::sleep(Duration::from_millis(room / BYTES_PER_MILLI).clamp(PAUSES.0, PAUSES.1));
@@ -79,15 +79,15 @@ fn resident() -> u64 {
 
 impl Watcher {
     /// Ends holders if necessary. Returns resident bytes.
-    fn look(&mut self, server: &Server) -> u64 {
+    fn check(&mut self, server: &Server) -> u64 {
         let mut now = resident();
         let begun = Instant::now();
-        if now > self.limit.of_data() && begun >= self.give_back {
-            heap::give_back();
+        if now > self.limit.of_data() && begun >= self.next_purge {
+            heap::purge();
             now = resident();
-            self.give_back = Instant::now() + (begun.elapsed() * KEEP_TIMES).max(KEEP);
+            self.next_purge = Instant::now() + (begun.elapsed() * KEEP_TIMES).max(KEEP);
         }
-        server.ended.resident.store(now, Relaxed);
+        server.memory_limit_stats.resident.store(now, Relaxed);
         // Stored data leaves less room for operations, but never less than their share.
         let kept = now.saturating_sub(server.database.memory_held());
         let room = self.limit.of_data().saturating_sub(kept).max(self.limit.bytes / OPERATIONS_SHARE);
@@ -136,9 +136,9 @@ impl Watcher {
         }
         self.ending = None;
         let most = holders.into_iter().max_by_key(|(held, _)| *held);
-        let Some((held, holder)) = most.filter(|(held, _)| *held >= self.limit.bytes / LEAST_SHARE) else {
-            if self.told.is_none_or(|told| told.elapsed() >= TELL_EVERY) {
-                self.told = Some(Instant::now());
+        let Some((held, holder)) = most.filter(|(held, _)| *held >= self.limit.bytes / MIN_SHARE) else {
+            if self.last_report.is_none_or(|last_report| last_report.elapsed() >= REPORT_INTERVAL) {
+                self.last_report = Some(Instant::now());
                 log::warn!(
                     "{} MB are resident, {} MB may be ({}), and there is no large operation to end",
                     now >> 20,
@@ -150,21 +150,21 @@ impl Watcher {
         };
         let what = match holder {
             Holder::Operation(activity, operation) => {
-                server.ended.operations.add(1);
+                server.memory_limit_stats.operations.add(1);
                 operation.kill_with(ErrorCode::ExceededMemoryLimit);
                 self.ending = Some((Arc::downgrade(&operation), Instant::now()));
                 format!("operation of connection {}", activity.connection_id)
             }
             Holder::Cursor => match server.database.cursors.end_largest(held) {
                 Some((namespace, _)) => {
-                    server.ended.cursors.add(1);
+                    server.memory_limit_stats.cursors.add(1);
                     format!("cursor on {namespace}, which nobody was reading,")
                 }
                 None => return,
             },
             Holder::Connection(activity) => {
-                server.ended.connections.add(1);
-                activity.cut();
+                server.memory_limit_stats.connections.add(1);
+                activity.disconnect();
                 format!("connection {}, whose message or reply was stuck,", activity.connection_id)
             }
         };

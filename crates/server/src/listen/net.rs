@@ -6,14 +6,14 @@
 //! [`in_place`](crate::process::blocking::in_place).
 
 #[cfg(unix)]
-mod brisk;
-mod first;
+mod pinned;
+mod protocol;
 mod stream;
 mod tls_stream;
 mod web;
 
 use crate::commands::diagnostics::host_name;
-use crate::listen::driver::{Driver, Next, On};
+use crate::listen::driver::{Driver, DriverAction, ThreadKind};
 use crate::observe::activity::Activity;
 use crate::process::blocking::{STACK_SIZE, network_threads, threads_most};
 use crate::process::event::Event;
@@ -22,7 +22,7 @@ use crate::state::own_address::dialled;
 use crate::state::server::Server;
 use crate::state::tls::{Tls, TlsMode};
 use database::{Database, threads};
-use first::First;
+use protocol::Protocol;
 use std::future::{pending, poll_fn};
 use std::io;
 use std::net::SocketAddr;
@@ -33,7 +33,7 @@ use std::sync::atomic::Ordering;
 use std::sync::mpsc::{Sender, channel};
 use std::task::Poll;
 use std::time::{Duration, Instant};
-use stream::{Line, Stream};
+use stream::{SocketHandle, Stream};
 use tls_stream::TlsStream;
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use tokio::runtime::{Builder, Runtime};
@@ -47,7 +47,7 @@ const BLOCKING_MIN: usize = 512;
 
 /// Idle limit before authentication, as a multiple of the handshake timeout. Drivers' monitors
 /// never authenticate and send a message every ten seconds.
-const IDLE_STRANGER: u32 = 20;
+const IDLE_UNAUTHENTICATED: u32 = 20;
 
 /// Time that a shutdown waits for replies before it interrupts operations.
 const GRACE: Duration = Duration::from_millis(500);
@@ -173,7 +173,7 @@ async fn finish_replies(server: &Server) {
     // Writes blocked by fsync would never finish.
     while server.database.unlock_writes().is_some() {}
     let idle = async || {
-        while server.busy.load(Ordering::Acquire) != 0 {
+        while server.active_requests.load(Ordering::Acquire) != 0 {
             tokio::time::sleep(Duration::from_millis(1)).await;
         }
     };
@@ -232,11 +232,11 @@ fn take_over(stream: TcpStream, registered: &Registered) -> io::Result<Stream> {
     #[cfg(unix)]
     if registered.server.settings.tls.is_none() {
         let stream = Arc::new(stream.into_std()?);
-        registered.activity.put_on(Box::new(Line(Arc::downgrade(&stream))));
-        return Ok(Stream::Brisk(Box::new(brisk::BriskStream::new(stream))));
+        registered.activity.set_handle(Box::new(SocketHandle(Arc::downgrade(&stream))));
+        return Ok(Stream::Pinned(Box::new(pinned::PinnedStream::new(stream))));
     }
     let stream = Arc::new(stream);
-    registered.activity.put_on(Box::new(Line(Arc::downgrade(&stream))));
+    registered.activity.set_handle(Box::new(SocketHandle(Arc::downgrade(&stream))));
     Ok(Stream::Plain(stream))
 }
 
@@ -248,7 +248,7 @@ struct Registered {
 
 impl Drop for Registered {
     fn drop(&mut self) {
-        self.activity.hold(0, &self.server.database);
+        self.activity.record_buffers(0, &self.server.database);
         self.server.activities.close(&self.activity);
     }
 }
@@ -267,30 +267,30 @@ impl Connection {
         }
         let mut complete_by = None;
         loop {
-            match self.driver.advance(On::SharedThread) {
-                Next::Send => self.send().await?,
-                Next::Wait => {
+            match self.driver.advance(ThreadKind::Shared) {
+                DriverAction::Send => self.send().await?,
+                DriverAction::Wait => {
                     // Boxed, since few connections ever wait.
                     if !Box::pin(self.pause()).await {
                         return Ok(());
                     }
                 }
-                Next::Read => {
+                DriverAction::Read => {
                     if !self.fill_in_time(&mut complete_by).await? {
                         return Ok(());
                     }
                     #[cfg(unix)]
-                    self.serve_on_own_thread()?;
+                    self.serve_on_dedicated_thread()?;
                 }
-                Next::Refuse(_) if First::of(&self.driver.input) == Some(First::Web) => {
-                    self.tell("Client sent an HTTP request over a native MongoDB connection");
-                    return self.stream.send(&first::web_answer()).await;
+                DriverAction::Refuse(_) if Protocol::of(&self.driver.input) == Some(Protocol::Http) => {
+                    self.log_close("Client sent an HTTP request over a native MongoDB connection");
+                    return self.stream.send(&protocol::http_response()).await;
                 }
-                Next::Refuse(what) => {
-                    self.tell(&what);
+                DriverAction::Refuse(what) => {
+                    self.log_close(&what);
                     return Ok(());
                 }
-                Next::Close => return Ok(()),
+                DriverAction::Close => return Ok(()),
             }
         }
     }
@@ -298,12 +298,12 @@ impl Connection {
     /// Sends the driver's pending bytes to the client.
     async fn send(&mut self) -> io::Result<()> {
         let Connection { stream, driver, .. } = self;
-        driver.state.activity.hold(driver.held(), &driver.server.database);
+        driver.state.activity.record_buffers(driver.buffered_bytes(), &driver.server.database);
         let unsent = driver.unsent();
         stream.send(unsent).await?;
         let bytes = unsent.len();
         driver.note_sent(bytes);
-        driver.state.activity.hold(0, &driver.server.database);
+        driver.state.activity.record_buffers(0, &driver.server.database);
         match driver.streams() {
             true => tokio::task::yield_now().await,
             // A client with many replies yields to other clients now and then.
@@ -324,36 +324,36 @@ impl Connection {
             happened.await;
             return true;
         }
-        let go_on = async {
+        let event_happened = async {
             happened.await;
             true
         };
         let end = async {
-            stream.gone().await;
+            stream.disconnected().await;
             false
         };
-        race(go_on, end).await
+        race(event_happened, end).await
     }
 
     /// Calls [`fill`](Connection::fill) with a limit for unauthenticated clients, on their silence
     /// and on the time of a whole message.
     async fn fill_in_time(&mut self, complete_by: &mut Option<Instant>) -> io::Result<bool> {
         let (driver, now) = (&self.driver, Instant::now());
-        if !driver.state.is_stranger(&driver.server) {
+        if !driver.state.is_unauthenticated(&driver.server) {
             return self.fill().await;
         }
         let time = driver.server.settings.handshake_timeout;
         let until = match driver.input.is_empty() {
             true => {
                 *complete_by = None;
-                now + time * IDLE_STRANGER
+                now + time * IDLE_UNAUTHENTICATED
             }
             false => *complete_by.get_or_insert(now + time),
         };
         match tokio::time::timeout_at(until.into(), self.fill()).await {
             Ok(filled) => filled,
             Err(_) => {
-                self.tell("nobody has logged in, and nothing has come for too long");
+                self.log_close("nobody has logged in, and nothing has come for too long");
                 Ok(false)
             }
         }
@@ -363,8 +363,8 @@ impl Connection {
     async fn fill(&mut self) -> io::Result<bool> {
         let Connection { stream, driver, busy_poll } = self;
         let Driver { state, server, input, .. } = driver;
-        state.activity.hold(input.capacity(), &server.database);
-        busy_poll.look(state.activity.connection_id, &server.latest, || stream.is_readable());
+        state.activity.record_buffers(input.capacity(), &server.database);
+        busy_poll.poll(state.activity.connection_id, &server.latest_connection, || stream.is_readable());
         let read = stream.fill(input).await?;
         server.counters.bytes_in.add(read as u64);
         Ok(read > 0)
@@ -376,60 +376,60 @@ impl Connection {
         let Driver { server, state, .. } = &self.driver;
         let tls = server.settings.tls.clone();
         let time = server.settings.handshake_timeout;
-        let is_stranger = state.is_stranger(server);
-        let begins = self.first();
+        let is_unauthenticated = state.is_unauthenticated(server);
+        let begins = self.protocol();
         // Without TLS and access control a silent client is harmless.
-        let first = match tls.is_some() || is_stranger {
+        let protocol = match tls.is_some() || is_unauthenticated {
             false => begins.await?,
             true => match tokio::time::timeout(time, begins).await {
-                Ok(first) => first?,
+                Ok(protocol) => protocol?,
                 Err(_) => {
-                    self.tell("it has sent nothing for too long");
+                    self.log_close("it has sent nothing for too long");
                     return Ok(false);
                 }
             },
         };
-        match (first, tls) {
+        match (protocol, tls) {
             (None, _) => Ok(false),
-            (Some(First::Tls), Some(tls)) => {
+            (Some(Protocol::Tls), Some(tls)) => {
                 let raw = std::mem::take(&mut self.driver.input);
                 match tokio::time::timeout(time, Box::pin(self.encrypt(&tls, raw))).await {
                     Ok(Ok(())) => Ok(true),
                     Ok(Err(error)) => {
-                        self.tell(&format!("the TLS handshake failed: {error}"));
+                        self.log_close(&format!("the TLS handshake failed: {error}"));
                         Ok(false)
                     }
                     Err(_) => {
-                        self.tell("the TLS handshake took too long");
+                        self.log_close("the TLS handshake took too long");
                         Ok(false)
                     }
                 }
             }
-            (Some(First::OldTls), Some(_)) => {
-                self.tell("SSL handshake failed, as client requested disabled protocol");
-                self.stream.send(&first::VERSION_ALERT).await?;
+            (Some(Protocol::OldTls), Some(_)) => {
+                self.log_close("SSL handshake failed, as client requested disabled protocol");
+                self.stream.send(&protocol::VERSION_ALERT).await?;
                 Ok(false)
             }
-            (Some(First::Tls | First::OldTls), None) => {
-                self.tell("SSL handshake received but server is started without SSL support");
+            (Some(Protocol::Tls | Protocol::OldTls), None) => {
+                self.log_close("SSL handshake received but server is started without SSL support");
                 Ok(false)
             }
-            (Some(First::Message), Some(tls)) if tls.mode() == TlsMode::Require => {
-                self.tell("The server is configured to only allow SSL connections");
+            (Some(Protocol::Message), Some(tls)) if tls.mode() == TlsMode::Require => {
+                self.log_close("The server is configured to only allow SSL connections");
                 Ok(false)
             }
-            (Some(First::Message | First::Web), _) => Ok(true),
+            (Some(Protocol::Message | Protocol::Http), _) => Ok(true),
         }
     }
 
     /// Reads until the client's protocol is known; `None` if the client disconnects first.
-    async fn first(&mut self) -> io::Result<Option<First>> {
+    async fn protocol(&mut self) -> io::Result<Option<Protocol>> {
         loop {
             if !self.fill().await? {
                 return Ok(None);
             }
-            if let Some(first) = First::of(&self.driver.input) {
-                return Ok(Some(first));
+            if let Some(protocol) = Protocol::of(&self.driver.input) {
+                return Ok(Some(protocol));
             }
         }
     }
@@ -452,9 +452,9 @@ impl Connection {
     }
 
     /// Logs why the connection is closed: a warning once for each address and reason, later debug records.
-    fn tell(&self, why: &str) {
+    fn log_close(&self, why: &str) {
         let activity = &self.driver.state.activity;
-        let level = match self.driver.server.told.is_new(activity.client.ip(), why) {
+        let level = match self.driver.server.reported.is_new(activity.client.ip(), why) {
             true => log::Level::Warn,
             false => log::Level::Debug,
         };

@@ -20,18 +20,18 @@ use std::time::{Duration, Instant};
 const READS: [&str; 7] = ["aggregate", "count", "dbHash", "distinct", "explain", "find", "getMore"];
 
 /// Buffers up to this size are not reported, in bytes.
-const FEW: usize = 64 * 1024;
+const UNREPORTED_MAX: usize = 64 * 1024;
 
 /// Maximum size of a command for currentOp, in bytes.
 const BODY_MAX: usize = 16 * 1024;
 
 /// A handle on a client's connection for code that neither reads nor writes.
-pub(crate) trait Link: Send + Sync {
+pub(crate) trait ConnectionHandle: Send + Sync {
     /// Returns true if the client has closed its sending side.
-    fn is_gone(&self) -> bool;
+    fn is_disconnected(&self) -> bool;
 
     /// Closes the connection. Reads and writes then find its end.
-    fn cut(&self);
+    fn disconnect(&self);
 }
 
 /// A connection and its current operation.
@@ -44,7 +44,7 @@ pub(crate) struct Activity {
     pub(crate) streams: AtomicBool,
     /// Bytes of an incomplete message or an unread reply. Zero for small buffers.
     pub(crate) buffered: AtomicU64,
-    link: OnceLock<Box<dyn Link>>,
+    handle: OnceLock<Box<dyn ConnectionHandle>>,
     current: Mutex<Current>,
     usage: Mutex<Usage>,
     /// Usage of closed connections.
@@ -106,21 +106,21 @@ impl Current {
 
 impl Activity {
     /// Sets the handle on the client's connection, once.
-    pub(crate) fn put_on(&self, link: Box<dyn Link>) {
-        let _ = self.link.set(link);
+    pub(crate) fn set_handle(&self, handle: Box<dyn ConnectionHandle>) {
+        let _ = self.handle.set(handle);
     }
 
     /// Closes the connection.
-    pub(crate) fn cut(&self) {
-        if let Some(link) = self.link.get() {
-            link.cut();
+    pub(crate) fn disconnect(&self) {
+        if let Some(handle) = self.handle.get() {
+            handle.disconnect();
         }
     }
 
     /// Records the bytes of the connection's buffers while it waits for its client. All connections
     /// count towards the total of the database.
-    pub(crate) fn hold(&self, bytes: usize, database: &Database) {
-        let many = if bytes > FEW { bytes as u64 } else { 0 };
+    pub(crate) fn record_buffers(&self, bytes: usize, database: &Database) {
+        let many = if bytes > UNREPORTED_MAX { bytes as u64 } else { 0 };
         let before = self.buffered.load(Ordering::Relaxed);
         if before != many {
             self.buffered.store(many, Ordering::Relaxed);
@@ -130,7 +130,7 @@ impl Activity {
 
     /// Interrupts the current operation if its client has gone, if it has run for this long, and if
     /// it has no side effects.
-    pub(crate) fn end_if_gone(&self, after: Duration) {
+    pub(crate) fn interrupt_if_disconnected(&self, after: Duration) {
         let runs = |current: &Current| {
             let is_read = READS.contains(&current.command)
                 && current.operation.as_ref().is_some_and(|operation| !operation.writes());
@@ -140,7 +140,7 @@ impl Activity {
             let current = self.current.lock();
             current.operation_id != 0 && current.killed.is_none() && runs(&current)
         };
-        if is_due && self.link.get().is_some_and(|link| link.is_gone()) {
+        if is_due && self.handle.get().is_some_and(|handle| handle.is_disconnected()) {
             self.kill_if(ErrorCode::ClientDisconnect, runs);
         }
     }
@@ -281,7 +281,7 @@ impl Activities {
             client,
             streams: AtomicBool::new(false),
             buffered: AtomicU64::new(0),
-            link: OnceLock::new(),
+            handle: OnceLock::new(),
             current: Mutex::new(Current {
                 operation_id: 0,
                 command: "",

@@ -15,60 +15,60 @@ const DATABASES_MAX: usize = 64;
 
 /// Number of duration buckets: below 16 microseconds, below each doubling up to 16.8 seconds, and
 /// longer.
-pub(crate) const SPANS: usize = 22;
+pub(crate) const BUCKETS: usize = 22;
 
 /// First bound as a power of two, in microseconds.
 pub(crate) const FIRST_BOUND: u32 = 4;
 
 /// Returns the bounds of all buckets but the last, in seconds.
 pub(crate) fn bounds() -> impl Iterator<Item = f64> {
-    (0..SPANS - 1).map(|at| (1u64 << (FIRST_BOUND as usize + at)) as f64 / 1e6)
+    (0..BUCKETS - 1).map(|at| (1u64 << (FIRST_BOUND as usize + at)) as f64 / 1e6)
 }
 
 /// A histogram of durations.
 #[derive(Default)]
-pub(crate) struct Times {
+pub(crate) struct LatencyHistogram {
     nanos: Counter,
-    counts: [Counter; SPANS],
+    counts: [Counter; BUCKETS],
 }
 
 /// A snapshot of a histogram.
 #[derive(Clone, Copy, Default)]
-pub(crate) struct TimesSoFar {
+pub(crate) struct HistogramSnapshot {
     /// Total time in nanoseconds.
     pub(crate) nanos: u64,
     /// Counts by the buckets of [`bounds`], then longer durations.
-    pub(crate) counts: [u64; SPANS],
+    pub(crate) counts: [u64; BUCKETS],
 }
 
-impl Times {
+impl LatencyHistogram {
     /// Counts a duration.
-    pub(crate) fn note(&self, took: Duration) {
+    pub(crate) fn record(&self, took: Duration) {
         self.nanos.add(u64::try_from(took.as_nanos()).unwrap_or(u64::MAX));
         let micros = u64::try_from(took.as_micros()).unwrap_or(u64::MAX).max(1 << (FIRST_BOUND - 1));
         let span = (micros.ilog2() - (FIRST_BOUND - 1)) as usize;
-        if let Some(count) = self.counts.get(span.min(SPANS - 1)) {
+        if let Some(count) = self.counts.get(span.min(BUCKETS - 1)) {
             count.add(1);
         }
     }
 
     /// Returns a snapshot.
-    pub(crate) fn so_far(&self) -> TimesSoFar {
-        let mut counts = [0; SPANS];
+    pub(crate) fn snapshot(&self) -> HistogramSnapshot {
+        let mut counts = [0; BUCKETS];
         for (sum, count) in counts.iter_mut().zip(&self.counts) {
             *sum = count.get() as u64;
         }
-        TimesSoFar { nanos: self.nanos.get() as u64, counts }
+        HistogramSnapshot { nanos: self.nanos.get() as u64, counts }
     }
 }
 
-impl TimesSoFar {
+impl HistogramSnapshot {
     /// Returns the number of durations.
     pub(crate) fn count(&self) -> u64 {
         self.counts.iter().sum()
     }
 
-    fn add(&mut self, other: &TimesSoFar) {
+    fn add(&mut self, other: &HistogramSnapshot) {
         self.nanos += other.nanos;
         for (sum, count) in self.counts.iter_mut().zip(other.counts) {
             *sum += count;
@@ -78,8 +78,8 @@ impl TimesSoFar {
 
 /// Counters of a command on a database.
 #[derive(Default)]
-pub(crate) struct CommandTimes {
-    pub(crate) times: Times,
+pub(crate) struct CommandCounters {
+    pub(crate) times: LatencyHistogram,
     pub(crate) failed: Counter,
 }
 
@@ -98,7 +98,7 @@ pub(crate) struct DatabaseOperations {
     /// Name of the database; empty for the shared counters.
     pub(crate) name: String,
     /// Counters in the order of the command table. A command that never ran takes one word.
-    commands: Box<[OnceLock<Box<CommandTimes>>]>,
+    commands: Box<[OnceLock<Box<CommandCounters>>]>,
 }
 
 impl DatabaseOperations {
@@ -108,17 +108,17 @@ impl DatabaseOperations {
     }
 
     /// Counts an execution of the command at this position in the table.
-    pub(crate) fn note(&self, at: usize, took: Duration, has_failed: bool) {
+    pub(crate) fn record(&self, at: usize, took: Duration, has_failed: bool) {
         let Some(command) = self.commands.get(at) else { return };
         let command = command.get_or_init(Box::default);
-        command.times.note(took);
+        command.times.record(took);
         if has_failed {
             command.failed.add(1);
         }
     }
 
     /// Returns the commands that have run, with their positions in the table.
-    pub(crate) fn commands(&self) -> impl Iterator<Item = (usize, &CommandTimes)> {
+    pub(crate) fn commands(&self) -> impl Iterator<Item = (usize, &CommandCounters)> {
         self.commands.iter().enumerate().filter_map(|(at, command)| Some((at, &**command.get()?)))
     }
 }
@@ -179,16 +179,16 @@ impl Operations {
 
     /// Returns the sums of each command over all databases.
     pub(crate) fn sums(&self) -> Vec<CommandSum> {
-        let mut sums = vec![(TimesSoFar::default(), 0); self.commands];
+        let mut sums = vec![(HistogramSnapshot::default(), 0); self.commands];
         for database in self.all() {
             for (at, command) in database.commands() {
                 if let Some((times, failed)) = sums.get_mut(at) {
-                    times.add(&command.times.so_far());
+                    times.add(&command.times.snapshot());
                     *failed += command.failed.get();
                 }
             }
         }
-        let sum = |(times, failed): (TimesSoFar, i64)| CommandSum {
+        let sum = |(times, failed): (HistogramSnapshot, i64)| CommandSum {
             total: times.count() as i64,
             failed,
             micros: (times.nanos / 1000) as i64,
@@ -203,15 +203,15 @@ mod tests {
 
     #[test]
     fn times_are_told_apart_by_doublings() {
-        let times = Times::default();
+        let times = LatencyHistogram::default();
         for micros in [0, 1, 15, 16, 31, 32, (1 << 24) - 1, 1 << 24, 1 << 50] {
-            times.note(Duration::from_micros(micros));
+            times.record(Duration::from_micros(micros));
         }
-        let so_far = times.so_far();
-        assert_eq!((so_far.counts[0], so_far.counts[1], so_far.counts[2]), (3, 2, 1));
-        assert_eq!((so_far.counts[SPANS - 2], so_far.counts[SPANS - 1], so_far.count()), (1, 2, 9));
+        let snapshot = times.snapshot();
+        assert_eq!((snapshot.counts[0], snapshot.counts[1], snapshot.counts[2]), (3, 2, 1));
+        assert_eq!((snapshot.counts[BUCKETS - 2], snapshot.counts[BUCKETS - 1], snapshot.count()), (1, 2, 9));
         let bounds: Vec<f64> = bounds().collect();
-        assert_eq!((bounds.len(), bounds[0], bounds[SPANS - 2]), (SPANS - 1, 0.000_016, 16.777_216));
+        assert_eq!((bounds.len(), bounds[0], bounds[BUCKETS - 2]), (BUCKETS - 1, 0.000_016, 16.777_216));
     }
 
     #[test]
@@ -219,16 +219,20 @@ mod tests {
         let operations = Operations::new(2);
         let mut last = None;
         for number in 0..DATABASES_MAX + 5 {
-            operations.of(&mut last, &format!("d{number}"), || true).note(0, Duration::from_micros(7), false);
+            operations.of(&mut last, &format!("d{number}"), || true).record(
+                0,
+                Duration::from_micros(7),
+                false,
+            );
         }
-        operations.of(&mut last, "nowhere", || false).note(0, Duration::from_micros(7), true);
-        operations.of(&mut last, "d0", || unreachable!()).note(1, Duration::from_millis(7), true);
+        operations.of(&mut last, "nowhere", || false).record(0, Duration::from_micros(7), true);
+        operations.of(&mut last, "d0", || unreachable!()).record(1, Duration::from_millis(7), true);
         assert_eq!(last.as_ref().unwrap().name, "d0");
         let all = operations.all();
         assert_eq!(all.len(), DATABASES_MAX + 1);
         assert_eq!(all.last().unwrap().name, "");
         let count =
-            |of: &DatabaseOperations| of.commands().map(|(_, one)| one.times.so_far().count()).sum::<u64>();
+            |of: &DatabaseOperations| of.commands().map(|(_, one)| one.times.snapshot().count()).sum::<u64>();
         assert_eq!((count(all.last().unwrap()), count(&all[0])), (6, 2));
         let sums = operations.sums();
         assert_eq!(

@@ -29,7 +29,7 @@ pub(crate) struct Sum {
 /// A histogram with MongoDB's buckets. Each bucket begins at twice the start of the bucket before.
 /// From 2 milliseconds to 2 seconds half steps exist too.
 #[derive(Clone, Default, Debug, PartialEq)]
-pub(crate) struct Spans(Vec<(u8, i64)>);
+pub(crate) struct Histogram(Vec<(u8, i64)>);
 
 /// Start of the last bucket as a power of two, in microseconds.
 const LAST_POWER: u8 = 40;
@@ -37,7 +37,7 @@ const LAST_POWER: u8 = 40;
 const HALVED: std::ops::RangeInclusive<u8> = 11..=20;
 
 /// Returns the bucket of a duration: twice the power of two of its start, plus 1 for a half step.
-fn span(micros: i64) -> u8 {
+fn bucket(micros: i64) -> u8 {
     let micros = u64::try_from(micros).unwrap_or(0);
     // Below 2 a single bucket begins at 0.
     let power = micros.checked_ilog2().unwrap_or(0).min(u32::from(LAST_POWER)) as u8;
@@ -46,28 +46,28 @@ fn span(micros: i64) -> u8 {
 }
 
 /// Returns the start of a bucket in microseconds.
-fn beginning(span: u8) -> i64 {
-    match (span / 2, span % 2) {
+fn bucket_start(bucket: u8) -> i64 {
+    match (bucket / 2, bucket % 2) {
         (0, _) => 0,
         (power, half) => (1 << power) + i64::from(half) * (1 << (power - 1)),
     }
 }
 
-impl Spans {
-    fn add(&mut self, span: u8, count: i64) {
-        match self.0.binary_search_by_key(&span, |entry| entry.0) {
+impl Histogram {
+    fn add(&mut self, bucket: u8, count: i64) {
+        match self.0.binary_search_by_key(&bucket, |entry| entry.0) {
             Ok(at) => {
                 if let Some(entry) = self.0.get_mut(at) {
                     entry.1 += count;
                 }
             }
-            Err(at) => self.0.insert(at, (span, count)),
+            Err(at) => self.0.insert(at, (bucket, count)),
         }
     }
 
     /// Returns the start of each filled bucket in microseconds, and its count.
     pub(crate) fn counts(&self) -> impl Iterator<Item = (i64, i64)> {
-        self.0.iter().map(|(span, count)| (beginning(*span), *count))
+        self.0.iter().map(|(bucket, count)| (bucket_start(*bucket), *count))
     }
 }
 
@@ -76,12 +76,12 @@ impl Spans {
 pub(crate) struct Latency {
     /// Sum of all durations.
     pub(crate) sum: Sum,
-    pub(crate) spans: Spans,
+    pub(crate) histogram: Histogram,
 }
 
 /// Operations on a collection.
 #[derive(Clone, Default)]
-pub(crate) struct Spent {
+pub(crate) struct CollectionUsage {
     /// By kind, in the order of [`KINDS`].
     pub(crate) kinds: [Sum; KINDS.len()],
     /// By class, in the order of [`CLASSES`].
@@ -95,7 +95,7 @@ pub(crate) struct Spent {
 /// Sums by `database.collection`.
 #[derive(Default)]
 pub(crate) struct Usage {
-    collections: HashMap<String, Spent>,
+    collections: HashMap<String, CollectionUsage>,
 }
 
 impl Sum {
@@ -108,11 +108,11 @@ impl Sum {
 impl Latency {
     fn add(&mut self, other: &Latency) {
         self.sum.add(other.sum);
-        other.spans.0.iter().for_each(|(span, count)| self.spans.add(*span, *count));
+        other.histogram.0.iter().for_each(|(bucket, count)| self.histogram.add(*bucket, *count));
     }
 }
 
-impl Spent {
+impl CollectionUsage {
     /// Returns the sum of all operations.
     pub(crate) fn total(&self) -> Sum {
         let mut total = self.reads;
@@ -120,7 +120,7 @@ impl Spent {
         total
     }
 
-    fn add(&mut self, other: &Spent) {
+    fn add(&mut self, other: &CollectionUsage) {
         for (sum, more) in self.kinds.iter_mut().zip(other.kinds) {
             sum.add(more);
         }
@@ -136,44 +136,48 @@ impl Usage {
     /// Counts a command. Returns true if the sums should be transferred.
     pub(crate) fn record(&mut self, namespace: &str, command: &str, micros: i64) -> bool {
         let one = Sum { micros, count: 1 };
-        let spent = match self.collections.get_mut(namespace) {
-            Some(spent) => spent,
+        let collection_usage = match self.collections.get_mut(namespace) {
+            Some(collection_usage) => collection_usage,
             None => self.collections.entry(namespace.to_string()).or_default(),
         };
         let (kind, writes) = kind(command);
-        if let Some(sum) = spent.kinds.get_mut(kind) {
+        if let Some(sum) = collection_usage.kinds.get_mut(kind) {
             sum.add(one);
         }
-        if let Some(latency) = spent.classes.get_mut(class(command)) {
+        if let Some(latency) = collection_usage.classes.get_mut(class(command)) {
             latency.sum.add(one);
-            latency.spans.add(span(micros), 1);
+            latency.histogram.add(bucket(micros), 1);
         }
         if writes {
-            spent.writes.add(one)
+            collection_usage.writes.add(one)
         } else {
-            spent.reads.add(one)
+            collection_usage.reads.add(one)
         }
         self.collections.len() >= OWN_MAX
     }
 
     pub(crate) fn add(&mut self, other: &Usage) {
-        for (namespace, spent) in &other.collections {
+        for (namespace, collection_usage) in &other.collections {
             if let Some(known) = self.collections.get_mut(namespace) {
-                known.add(spent);
+                known.add(collection_usage);
             } else if self.collections.len() < COLLECTIONS_MAX {
-                self.collections.insert(namespace.clone(), spent.clone());
+                self.collections.insert(namespace.clone(), collection_usage.clone());
             }
         }
     }
 
     /// Returns the sums of a collection.
-    pub(crate) fn of(&self, namespace: &str) -> Option<&Spent> {
+    pub(crate) fn of(&self, namespace: &str) -> Option<&CollectionUsage> {
         self.collections.get(namespace)
     }
 
     /// Returns the sums, sorted by name.
-    pub(crate) fn sorted(&self) -> Vec<(&str, &Spent)> {
-        let mut all: Vec<_> = self.collections.iter().map(|(name, spent)| (name.as_str(), spent)).collect();
+    pub(crate) fn sorted(&self) -> Vec<(&str, &CollectionUsage)> {
+        let mut all: Vec<_> = self
+            .collections
+            .iter()
+            .map(|(name, collection_usage)| (name.as_str(), collection_usage))
+            .collect();
         all.sort_unstable_by_key(|entry| entry.0);
         all
     }
@@ -215,18 +219,21 @@ mod tests {
         one.add(&other);
         let sorted = one.sorted();
         assert_eq!(sorted.iter().map(|entry| entry.0).collect::<Vec<_>>(), ["d.a", "d.c"]);
-        let spent = sorted[1].1;
-        assert_eq!(spent.kinds[0], Sum { micros: 7, count: 2 });
-        assert_eq!((spent.reads.count, spent.writes.count, spent.total().micros), (2, 1, 12));
-        assert_eq!(spent.classes[0].sum, Sum { micros: 7, count: 2 });
-        assert_eq!(spent.classes[0].spans.counts().collect::<Vec<_>>(), [(2, 1), (4, 1)]);
-        assert_eq!(spent.classes[1].spans.counts().collect::<Vec<_>>(), [(4, 1)]);
+        let collection_usage = sorted[1].1;
+        assert_eq!(collection_usage.kinds[0], Sum { micros: 7, count: 2 });
+        assert_eq!(
+            (collection_usage.reads.count, collection_usage.writes.count, collection_usage.total().micros),
+            (2, 1, 12)
+        );
+        assert_eq!(collection_usage.classes[0].sum, Sum { micros: 7, count: 2 });
+        assert_eq!(collection_usage.classes[0].histogram.counts().collect::<Vec<_>>(), [(2, 1), (4, 1)]);
+        assert_eq!(collection_usage.classes[1].histogram.counts().collect::<Vec<_>>(), [(4, 1)]);
     }
 
     #[test]
     fn spans_begin_where_mongodbs_do() {
-        let bounds: Vec<i64> = (0..=LAST_POWER * 2 + 1).map(beginning).collect();
-        let reached = |micros: &i64| beginning(span(*micros)) == *micros;
+        let bounds: Vec<i64> = (0..=LAST_POWER * 2 + 1).map(bucket_start).collect();
+        let reached = |micros: &i64| bucket_start(bucket(*micros)) == *micros;
         let mut bounds: Vec<i64> = bounds.into_iter().filter(reached).collect();
         bounds.dedup();
         assert_eq!(bounds.len(), 51);
@@ -235,10 +242,10 @@ mod tests {
         assert_eq!(bounds[28..33], [786_432, 1_048_576, 1_572_864, 2_097_152, 4_194_304]);
         assert_eq!(bounds[50], 1 << 40);
         for (at, bound) in bounds.iter().enumerate() {
-            assert_eq!(beginning(span(*bound)), *bound);
+            assert_eq!(bucket_start(bucket(*bound)), *bound);
             let end = bounds.get(at + 1).map_or(i64::MAX, |next| next - 1);
-            assert_eq!(beginning(span(end)), *bound, "{end}");
+            assert_eq!(bucket_start(bucket(end)), *bound, "{end}");
         }
-        assert_eq!(beginning(span(-1)), 0);
+        assert_eq!(bucket_start(bucket(-1)), 0);
     }
 }

@@ -5,24 +5,24 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 /// Maximum number of dedicated threads on a server with a remote store.
-const MOST_SHARED: usize = 256;
+const MAX_SHARED: usize = 256;
 
 /// Maximum number for each processor on a server with local data:
 /// [measured](../../../docs/performance.md#one-connection).
-const MOST_EACH: usize = 1;
+const MAX_PER_PROCESSOR: usize = 1;
 
 /// Time without dedicated threads after the limit was exceeded.
-const CROWDED: Duration = Duration::from_millis(100);
+const SATURATION_PAUSE: Duration = Duration::from_millis(100);
 
 /// The dedicated threads of a server.
 pub(crate) struct Threads {
     count: AtomicUsize,
-    most: usize,
+    limit: usize,
     /// True if clients give up their threads as soon as the limit is exceeded.
-    gives_way: bool,
+    yields_at_limit: bool,
     since: Instant,
     /// End of the time without dedicated threads, in milliseconds after `since`.
-    crowded_until: AtomicU64,
+    saturated_until: AtomicU64,
 }
 
 impl Threads {
@@ -30,13 +30,13 @@ impl Threads {
     pub(crate) fn new(is_shared: bool) -> Threads {
         let processors = std::thread::available_parallelism().map_or(1, |processors| processors.get());
         // Half of the threads that fit into the address space stay free for other clients.
-        let most = threads_most().map_or(MOST_SHARED, |most| (most / 2).min(MOST_SHARED));
+        let limit = threads_most().map_or(MAX_SHARED, |limit| (limit / 2).min(MAX_SHARED));
         Threads {
             count: AtomicUsize::new(0),
-            most: if is_shared { most } else { most.min(MOST_EACH * processors) },
-            gives_way: !is_shared,
+            limit: if is_shared { limit } else { limit.min(MAX_PER_PROCESSOR * processors) },
+            yields_at_limit: !is_shared,
             since: Instant::now(),
-            crowded_until: AtomicU64::new(0),
+            saturated_until: AtomicU64::new(0),
         }
     }
 
@@ -47,8 +47,8 @@ impl Threads {
     }
 
     /// Returns true if the limit was exceeded recently.
-    pub(crate) fn is_crowded(&self) -> bool {
-        let until = self.crowded_until.load(Ordering::Relaxed);
+    pub(crate) fn is_saturated(&self) -> bool {
+        let until = self.saturated_until.load(Ordering::Relaxed);
         until != 0 && self.milliseconds() < until
     }
 
@@ -57,26 +57,26 @@ impl Threads {
     }
 
     /// Counts a thread, unless the limit is reached.
-    pub(crate) fn enter(&self) -> Option<Entered<'_>> {
-        if self.is_crowded() {
+    pub(crate) fn acquire(&self) -> Option<ThreadPermit<'_>> {
+        if self.is_saturated() {
             return None;
         }
-        let entered = Entered(&self.count);
-        if self.count.fetch_add(1, Ordering::Relaxed) < self.most {
-            return Some(entered);
+        let permit = ThreadPermit(&self.count);
+        if self.count.fetch_add(1, Ordering::Relaxed) < self.limit {
+            return Some(permit);
         }
-        if self.gives_way {
-            let until = self.milliseconds() + CROWDED.as_millis() as u64;
-            self.crowded_until.store(until, Ordering::Relaxed);
+        if self.yields_at_limit {
+            let until = self.milliseconds() + SATURATION_PAUSE.as_millis() as u64;
+            self.saturated_until.store(until, Ordering::Relaxed);
         }
         None
     }
 }
 
 /// A counted thread. The count drops with it.
-pub(crate) struct Entered<'a>(&'a AtomicUsize);
+pub(crate) struct ThreadPermit<'a>(&'a AtomicUsize);
 
-impl Drop for Entered<'_> {
+impl Drop for ThreadPermit<'_> {
     fn drop(&mut self) {
         self.0.fetch_sub(1, Ordering::Relaxed);
     }

@@ -10,7 +10,7 @@ use std::{ffi::CStr, ptr::null_mut};
 
 /// Memory in use, in bytes.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
-pub(crate) struct Held {
+pub(crate) struct MemoryUsage {
     /// Memory of the engine: documents and indexes, or its cache.
     pub(crate) engine: u64,
     /// Resident memory of the process.
@@ -19,7 +19,7 @@ pub(crate) struct Held {
 
 /// Minimum amount that is worth returning, in bytes. A smaller amount is returned if it is most of
 /// the memory.
-const WORTH: u64 = 8 << 20;
+const MIN_PURGE: u64 = 8 << 20;
 
 /// Maximum change within a second on a quiet server, in bytes.
 const QUIET: u64 = 1 << 20;
@@ -29,33 +29,34 @@ const BUSY_SECONDS: u32 = 10;
 
 /// Number of further calls, one each second, after a call that returned much. Threads left by the
 /// work end in this time and release their own caches.
-const MORE: u32 = 15;
+const EXTRA_PURGES: u32 = 15;
 
 /// Decides once a second if free memory is returned.
 #[derive(Debug, Default)]
-pub(crate) struct Keeper {
+pub(crate) struct PurgePolicy {
     /// Memory in use a second ago.
-    before: Held,
+    before: MemoryUsage,
     /// Maximum memory of the engine since the last call.
     engine_max: u64,
     /// Resident memory after the last call.
-    resident_then: u64,
+    resident_after_purge: u64,
     /// Seconds since memory became worth returning.
     waited: u32,
     /// Remaining further calls, since dropped data is freed gradually.
-    more: u32,
+    extra_purges: u32,
 }
 
-impl Keeper {
+impl PurgePolicy {
     /// Returns true if memory should be returned now. Called once a second.
-    pub(crate) fn is_due(&mut self, now: Held) -> bool {
+    pub(crate) fn is_due(&mut self, now: MemoryUsage) -> bool {
         let before = std::mem::replace(&mut self.before, now);
         self.engine_max = self.engine_max.max(now.engine);
         let freed = self.engine_max - now.engine;
-        let has_freed = freed >= WORTH || freed >= WORTH / 4 && freed >= self.engine_max / 4 * 3;
+        let has_freed = freed >= MIN_PURGE || freed >= MIN_PURGE / 4 && freed >= self.engine_max / 4 * 3;
         // Some work allocates and frees memory outside of the engine.
-        let has_grown = now.resident >= self.resident_then + (self.resident_then / 8).max(2 * WORTH);
-        if !has_freed && !has_grown && self.more == 0 {
+        let has_grown =
+            now.resident >= self.resident_after_purge + (self.resident_after_purge / 8).max(2 * MIN_PURGE);
+        if !has_freed && !has_grown && self.extra_purges == 0 {
             self.waited = 0;
             return false;
         }
@@ -66,10 +67,16 @@ impl Keeper {
     }
 
     /// Records the memory in use after a call.
-    pub(crate) fn given_back(&mut self, now: Held) {
-        let brought_much = self.before.resident.saturating_sub(now.resident) >= WORTH;
-        let more = if brought_much { MORE } else { self.more.saturating_sub(1) };
-        *self = Keeper { before: now, engine_max: now.engine, resident_then: now.resident, waited: 0, more };
+    pub(crate) fn record_purge(&mut self, now: MemoryUsage) {
+        let brought_much = self.before.resident.saturating_sub(now.resident) >= MIN_PURGE;
+        let extra_purges = if brought_much { EXTRA_PURGES } else { self.extra_purges.saturating_sub(1) };
+        *self = PurgePolicy {
+            before: now,
+            engine_max: now.engine,
+            resident_after_purge: now.resident,
+            waited: 0,
+            extra_purges,
+        };
     }
 }
 
@@ -96,7 +103,7 @@ fn page_bytes() -> u64 {
 /// Returns all free pages of all heaps to the system.
 #[cfg(all(target_os = "linux", target_env = "gnu"))]
 #[allow(unsafe_code)]
-pub(crate) fn give_back() {
+pub(crate) fn purge() {
     for control in [FLUSH, PURGE] {
         // SAFETY: the name ends with a zero byte, and these controls neither read nor write a
         // value. jemalloc takes its own locks and changes only free memory. Without this call the
@@ -118,7 +125,7 @@ const PURGE: &CStr = c"arena.4096.purge";
 
 /// Allocators of other systems decide themselves.
 #[cfg(not(all(target_os = "linux", target_env = "gnu")))]
-pub(crate) fn give_back() {}
+pub(crate) fn purge() {}
 
 #[cfg(test)]
 mod tests {
@@ -126,51 +133,51 @@ mod tests {
 
     const MB: u64 = 1 << 20;
 
-    fn held(engine: u64, resident: u64) -> Held {
-        Held { engine: engine * MB, resident: resident * MB }
+    fn held(engine: u64, resident: u64) -> MemoryUsage {
+        MemoryUsage { engine: engine * MB, resident: resident * MB }
     }
 
     #[test]
     fn memory_is_given_back_once_much_was_freed_and_all_is_quiet() {
-        let mut keeper = Keeper::default();
-        keeper.given_back(held(0, 6));
-        assert!(!keeper.is_due(held(1, 8)), "little");
-        assert!(!keeper.is_due(held(60, 100)), "loading");
-        assert!(keeper.is_due(held(60, 100)), "quiet, and larger than before");
-        keeper.given_back(held(60, 98));
-        assert!(!keeper.is_due(held(60, 98)), "that was not worth it");
-        assert!(!keeper.is_due(held(20, 98)), "being dropped");
-        assert!(!keeper.is_due(held(0, 98)), "still");
-        assert!(keeper.is_due(held(0, 98)));
-        keeper.given_back(held(0, 50));
-        for _ in 0..MORE {
-            assert!(keeper.is_due(held(0, 50)), "more may have been freed meanwhile");
-            keeper.given_back(held(0, 50));
+        let mut policy = PurgePolicy::default();
+        policy.record_purge(held(0, 6));
+        assert!(!policy.is_due(held(1, 8)), "little");
+        assert!(!policy.is_due(held(60, 100)), "loading");
+        assert!(policy.is_due(held(60, 100)), "quiet, and larger than before");
+        policy.record_purge(held(60, 98));
+        assert!(!policy.is_due(held(60, 98)), "that was not worth it");
+        assert!(!policy.is_due(held(20, 98)), "being dropped");
+        assert!(!policy.is_due(held(0, 98)), "still");
+        assert!(policy.is_due(held(0, 98)));
+        policy.record_purge(held(0, 50));
+        for _ in 0..EXTRA_PURGES {
+            assert!(policy.is_due(held(0, 50)), "more may have been freed meanwhile");
+            policy.record_purge(held(0, 50));
         }
-        assert!(!keeper.is_due(held(0, 50)));
+        assert!(!policy.is_due(held(0, 50)));
     }
 
     #[test]
     fn little_is_given_back_where_it_was_nearly_all() {
-        let mut keeper = Keeper::default();
-        keeper.given_back(held(5, 60));
-        assert!(!keeper.is_due(held(3, 60)), "some of it");
-        assert!(!keeper.is_due(held(1, 60)), "being dropped");
-        assert!(keeper.is_due(held(1, 60)));
-        keeper.given_back(held(1, 20));
-        assert!(keeper.is_due(held(1, 20)), "more may have been freed meanwhile");
+        let mut policy = PurgePolicy::default();
+        policy.record_purge(held(5, 60));
+        assert!(!policy.is_due(held(3, 60)), "some of it");
+        assert!(!policy.is_due(held(1, 60)), "being dropped");
+        assert!(policy.is_due(held(1, 60)));
+        policy.record_purge(held(1, 20));
+        assert!(policy.is_due(held(1, 20)), "more may have been freed meanwhile");
     }
 
     #[test]
     fn a_server_that_is_never_quiet_gives_back_every_ten_seconds() {
-        let mut keeper = Keeper::default();
-        keeper.given_back(held(0, 6));
+        let mut policy = PurgePolicy::default();
+        policy.record_purge(held(0, 6));
         let due: Vec<u64> = (1..=25)
             .filter(|second| {
                 let now = held(if second % 2 == 0 { 0 } else { 50 }, 100 + second % 2 * 20);
-                let due = keeper.is_due(now);
+                let due = policy.is_due(now);
                 if due {
-                    keeper.given_back(now);
+                    policy.record_purge(now);
                 }
                 due
             })

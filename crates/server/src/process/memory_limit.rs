@@ -4,7 +4,7 @@ use crate::process::counter::Counter;
 use std::sync::atomic::AtomicU64;
 
 /// Maximum default memory of an operation.
-const OPERATION_MOST: u64 = 1 << 30;
+const OPERATION_MAX: u64 = 1 << 30;
 
 /// Memory limit of the process.
 #[derive(Clone, Debug, PartialEq)]
@@ -18,7 +18,7 @@ pub struct MemoryLimit {
 impl MemoryLimit {
     /// Returns the default memory limit of an operation in bytes.
     pub(crate) fn of_operation(limit: Option<&MemoryLimit>) -> u64 {
-        limit.map_or(OPERATION_MOST, |limit| (limit.bytes / 2).min(OPERATION_MOST))
+        limit.map_or(OPERATION_MAX, |limit| (limit.bytes / 2).min(OPERATION_MAX))
     }
 
     /// Returns the limit of the memory engine's data in bytes.
@@ -34,7 +34,7 @@ impl MemoryLimit {
 
 /// Counts of ended operations and cursors for serverStatus.
 #[derive(Default)]
-pub(crate) struct Ended {
+pub(crate) struct MemoryLimitStats {
     pub(crate) operations: Counter,
     pub(crate) cursors: Counter,
     pub(crate) connections: Counter,

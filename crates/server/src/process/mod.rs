@@ -2,6 +2,7 @@
 
 pub(crate) mod blocking;
 pub(crate) mod buffers;
+pub(crate) mod connection_limit;
 pub(crate) mod counter;
 #[cfg(unix)]
 pub(crate) mod dedicated_threads;
@@ -9,6 +10,5 @@ pub(crate) mod event;
 pub(crate) mod heap;
 pub mod logging;
 pub(crate) mod memory_limit;
-pub(crate) mod places;
+pub(crate) mod session_queue;
 pub(crate) mod signal;
-pub(crate) mod turn;

@@ -19,7 +19,7 @@ pub(crate) enum ReadConcern {
 
 /// The read concern of a command.
 #[derive(Clone, Copy, Default, Debug)]
-pub(crate) struct Asked {
+pub(crate) struct RequestedReadConcern {
     /// Level, if given.
     pub(crate) level: Option<ReadConcern>,
     /// Cluster time of a snapshot read.
@@ -27,7 +27,7 @@ pub(crate) struct Asked {
     /// Cluster time that the read must not precede.
     pub(crate) after: Option<u64>,
     /// True if the document has any field.
-    pub(crate) says_something: bool,
+    pub(crate) is_given: bool,
 }
 
 impl ReadConcern {
@@ -87,12 +87,13 @@ pub(crate) fn check_provenance(concern: &str, provenance: &str) -> Result<()> {
     }
 }
 
-impl Asked {
+impl RequestedReadConcern {
     /// Parses the `readConcern` of a command. `command` is its name for errors.
     ///
     /// Errors: TypeMismatch; IDLUnknownField; InvalidOptions; an invalid level.
-    pub(crate) fn parse(document: Document<'_>, command: &str) -> Result<Asked> {
-        let mut asked = Asked { says_something: !document.is_empty(), ..Asked::default() };
+    pub(crate) fn parse(document: Document<'_>, command: &str) -> Result<RequestedReadConcern> {
+        let mut asked =
+            RequestedReadConcern { is_given: !document.is_empty(), ..RequestedReadConcern::default() };
         for field in document {
             match (field.name(), field.value()) {
                 ("level", value) if value.is_nullish() => {}

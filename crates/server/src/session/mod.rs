@@ -5,7 +5,7 @@
 //! not run twice. The memory for results is limited. If results were dropped, a retry fails instead
 //! of running again.
 
-use crate::process::turn::{HasLine, Line};
+use crate::process::session_queue::{HasQueue, SessionQueue};
 use crate::protocol::session_id;
 use base::bson::{Builder, Document, DocumentBuf, Value};
 use base::random::Random;
@@ -32,10 +32,10 @@ const TIMEOUT_SECONDS: u64 = TIMEOUT_MINUTES as u64 * 60;
 const SESSIONS_MAX: usize = 1_000_000;
 
 /// Maximum memory of all results of retryable writes, in bytes.
-const ANSWERS_MAX: usize = 64 * 1024 * 1024;
+const RESULTS_MAX: usize = 64 * 1024 * 1024;
 
 /// Approximate overhead of a result in bytes.
-const ANSWER_OVERHEAD: usize = 40;
+const RESULT_OVERHEAD: usize = 40;
 
 /// A logical session.
 pub(crate) struct Session {
@@ -45,24 +45,24 @@ pub(crate) struct Session {
     last_use: AtomicU64,
     /// Set when the registry removes the session. Holders must look it up again.
     ended: AtomicBool,
-    writes: Mutex<Writes>,
+    writes: Mutex<RetryableWrite>,
     /// The latest transaction.
     pub(crate) transaction: Mutex<Transaction>,
     /// Queue of statements.
-    line: Line,
+    queue: SessionQueue,
     /// Bytes of results in all sessions.
-    answers: Arc<AtomicUsize>,
+    result_bytes: Arc<AtomicUsize>,
 }
 
 /// The retryable write with the highest number.
 #[derive(Default)]
-struct Writes {
+struct RetryableWrite {
     number: Option<i64>,
     /// Results by statement. `None` is the empty document, the result of inserts.
     statements: BTreeMap<i32, Option<Box<[u8]>>>,
     bytes: usize,
     /// True if results were dropped because of the memory limit.
-    forgotten: bool,
+    evicted: bool,
 }
 
 impl Session {
@@ -80,15 +80,15 @@ impl Session {
                  write with txnNumber {newest} has already started on this session.",
                 session_id::text(&self.id)
             )),
-            Some(newest) if newest == number && writes.forgotten => Err(err!(
+            Some(newest) if newest == number && writes.evicted => Err(err!(
                 IncompleteTransactionHistory,
                 "Incomplete history detected for transaction {number} on session {}",
                 session_id::text(&self.id)
             )),
             Some(newest) if newest == number => Ok(false),
             _ => {
-                self.forget(&mut writes);
-                *writes = Writes { number: Some(number), ..Writes::default() };
+                self.evict(&mut writes);
+                *writes = RetryableWrite { number: Some(number), ..RetryableWrite::default() };
                 Ok(true)
             }
         }
@@ -97,7 +97,7 @@ impl Session {
     /// Adds the records of other processes for this write. Returns true if any exist.
     ///
     /// Errors: TransactionTooOld if another process has a newer write.
-    pub(crate) fn take_up(&self, records: Vec<StoredRetry>, number: i64) -> Result<bool> {
+    pub(crate) fn add_stored(&self, records: Vec<StoredRetry>, number: i64) -> Result<bool> {
         let mut found = false;
         for StoredRetry { key, answer, .. } in records {
             if key.number > number {
@@ -115,13 +115,13 @@ impl Session {
     /// Replaces the session's results by the stored records of this write. Returns true if any
     /// exist.
     ///
-    /// Errors: as [`take_up`](Self::take_up).
-    pub(crate) fn believe(&self, records: Vec<StoredRetry>, number: i64) -> Result<bool> {
+    /// Errors: as [`add_stored`](Self::add_stored).
+    pub(crate) fn replace_with_stored(&self, records: Vec<StoredRetry>, number: i64) -> Result<bool> {
         let mut writes = self.writes.lock();
-        self.forget(&mut writes);
-        writes.forgotten = false;
+        self.evict(&mut writes);
+        writes.evicted = false;
         drop(writes);
-        self.take_up(records, number)
+        self.add_stored(records, number)
     }
 
     /// Returns the result of a statement that has run.
@@ -134,17 +134,17 @@ impl Session {
     /// Records the result of a statement.
     pub(crate) fn record(&self, number: i64, statement: i32, answer: DocumentBuf) {
         let mut writes = self.writes.lock();
-        if writes.number != Some(number) || writes.forgotten {
+        if writes.number != Some(number) || writes.evicted {
             return;
         }
         let answer = (answer.view() != Document::EMPTY).then(|| answer.into_bytes().into_boxed_slice());
-        let bytes = ANSWER_OVERHEAD + answer.as_ref().map_or(0, |bytes| bytes.len());
+        let bytes = RESULT_OVERHEAD + answer.as_ref().map_or(0, |bytes| bytes.len());
         writes.bytes += bytes;
         writes.statements.insert(statement, answer);
         // The registry frees memory once a second. Until then the results may take up to twice the
         // limit.
-        if self.answers.fetch_add(bytes, Ordering::Relaxed) > 2 * ANSWERS_MAX {
-            self.forget(&mut writes);
+        if self.result_bytes.fetch_add(bytes, Ordering::Relaxed) > 2 * RESULTS_MAX {
+            self.evict(&mut writes);
         }
     }
 
@@ -159,23 +159,23 @@ impl Session {
         writes.number == Some(number) && !writes.statements.is_empty()
     }
 
-    fn forget(&self, writes: &mut Writes) {
-        self.answers.fetch_sub(writes.bytes, Ordering::Relaxed);
-        writes.forgotten = !writes.statements.is_empty();
+    fn evict(&self, writes: &mut RetryableWrite) {
+        self.result_bytes.fetch_sub(writes.bytes, Ordering::Relaxed);
+        writes.evicted = !writes.statements.is_empty();
         writes.statements = BTreeMap::new();
         writes.bytes = 0;
     }
 }
 
-impl HasLine for Session {
-    fn line(&self) -> &Line {
-        &self.line
+impl HasQueue for Session {
+    fn queue(&self) -> &SessionQueue {
+        &self.queue
     }
 }
 
 impl Drop for Session {
     fn drop(&mut self) {
-        self.answers.fetch_sub(self.writes.get_mut().bytes, Ordering::Relaxed);
+        self.result_bytes.fetch_sub(self.writes.get_mut().bytes, Ordering::Relaxed);
     }
 }
 
@@ -185,7 +185,7 @@ pub(crate) struct Sessions {
     /// Clock of session timeouts, which tests may set.
     clock: Arc<dyn Clock>,
     sessions: Mutex<HashMap<SessionId, Arc<Session>>>,
-    answers: Arc<AtomicUsize>,
+    result_bytes: Arc<AtomicUsize>,
     random: Random,
 }
 
@@ -196,7 +196,7 @@ impl Sessions {
             start: Instant::now(),
             clock,
             sessions: Mutex::default(),
-            answers: Arc::default(),
+            result_bytes: Arc::default(),
             random: Random::new(seed),
         }
     }
@@ -240,7 +240,7 @@ impl Sessions {
 
     /// Returns true if the record of this statement is still needed. The record of a transaction is
     /// needed while its session exists.
-    pub(crate) fn remembers(&self, key: &RetryKey) -> bool {
+    pub(crate) fn needs_record(&self, key: &RetryKey) -> bool {
         let Some(session) = self.get(&key.session) else { return false };
         key.is_commit() || session.newest_write().is_some_and(|newest| newest <= key.number)
     }
@@ -264,8 +264,8 @@ impl Sessions {
             ended: AtomicBool::new(false),
             writes: Mutex::default(),
             transaction: Mutex::default(),
-            line: Line::default(),
-            answers: self.answers.clone(),
+            queue: SessionQueue::default(),
+            result_bytes: self.result_bytes.clone(),
         });
         sessions.insert(id, session.clone());
         Ok(session)
@@ -327,35 +327,35 @@ impl Sessions {
 
     /// Removes and returns expired sessions. Drops results above the memory limit, starting with
     /// the longest unused sessions.
-    pub(crate) fn sweep(&self) -> Vec<Arc<Session>> {
-        self.sweep_at(self.seconds())
+    pub(crate) fn remove_expired(&self) -> Vec<Arc<Session>> {
+        self.remove_expired_at(self.seconds())
     }
 
-    fn sweep_at(&self, now: u64) -> Vec<Arc<Session>> {
+    fn remove_expired_at(&self, now: u64) -> Vec<Arc<Session>> {
         let mut expired = Vec::new();
         let mut sessions = self.sessions.lock();
         sessions.retain(|_, session| {
             let in_use = session.last_use.load(Ordering::Relaxed) + TIMEOUT_SECONDS > now;
-            let lives = in_use || session.line.is_busy();
-            if !lives {
+            let is_alive = in_use || session.queue.is_busy();
+            if !is_alive {
                 session.ended.store(true, Ordering::Release);
                 expired.push(session.clone());
             }
-            lives
+            is_alive
         });
-        if self.answers.load(Ordering::Relaxed) > ANSWERS_MAX {
-            self.forget_answers(sessions.values().cloned().collect());
+        if self.result_bytes.load(Ordering::Relaxed) > RESULTS_MAX {
+            self.evict_results(sessions.values().cloned().collect());
         }
         expired
     }
 
-    fn forget_answers(&self, mut sessions: Vec<Arc<Session>>) {
+    fn evict_results(&self, mut sessions: Vec<Arc<Session>>) {
         sessions.sort_by_cached_key(|session| session.last_use.load(Ordering::Relaxed));
         for session in sessions {
-            if self.answers.load(Ordering::Relaxed) <= ANSWERS_MAX / 2 {
+            if self.result_bytes.load(Ordering::Relaxed) <= RESULTS_MAX / 2 {
                 return;
             }
-            session.forget(&mut session.writes.lock());
+            session.evict(&mut session.writes.lock());
         }
     }
 }
@@ -390,7 +390,7 @@ mod tests {
         assert_eq!(session.begin_write(4).unwrap_err().code().number(), 225);
         assert!(session.begin_write(6).unwrap());
         assert_eq!(session.executed(5, 0), None);
-        assert_eq!(sessions.answers.load(Ordering::Relaxed), 0);
+        assert_eq!(sessions.result_bytes.load(Ordering::Relaxed), 0);
     }
 
     #[test]
@@ -405,8 +405,8 @@ mod tests {
         sessions.touch(self::id(2)).unwrap();
         assert!(sessions.documents(Some(&[[1; 32]])).is_empty());
         assert!(sessions.documents(None)[0].view().find("lastUse").is_some());
-        assert!(sessions.sweep().is_empty());
-        let swept = sessions.sweep_at(sessions.seconds() + TIMEOUT_SECONDS + 1);
+        assert!(sessions.remove_expired().is_empty());
+        let swept = sessions.remove_expired_at(sessions.seconds() + TIMEOUT_SECONDS + 1);
         assert_eq!(swept.iter().map(|session| session.id).collect::<Vec<_>>(), [self::id(2)]);
         assert_eq!(sessions.len(), 0);
     }
@@ -430,9 +430,9 @@ mod tests {
         assert_eq!(session.executed(5, 1), Some(answer(1)));
         assert_eq!(session.executed(5, 2), None);
         assert!(session.begin_write(4).is_err());
-        assert!(sessions.remembers(&record(1, 5, 0, 2).key));
-        assert!(!sessions.remembers(&stale.key));
-        assert!(!sessions.remembers(&record(2, 9, 0, 31).key));
+        assert!(sessions.needs_record(&record(1, 5, 0, 2).key));
+        assert!(!sessions.needs_record(&stale.key));
+        assert!(!sessions.needs_record(&record(2, 9, 0, 31).key));
     }
 
     #[test]
@@ -444,11 +444,11 @@ mod tests {
         sessions.restore(vec![record.clone()], true);
         assert!(!sessions.touch(id(1)).unwrap().has_transaction());
         sessions.end(&id(1));
-        assert!(!sessions.remembers(&key));
+        assert!(!sessions.needs_record(&key));
         sessions.restore(vec![record], false);
         let session = sessions.touch(id(1)).unwrap();
         assert!(session.has_transaction() && session.newest_write().is_none());
-        assert!(sessions.remembers(&key));
+        assert!(sessions.needs_record(&key));
     }
 
     #[test]
@@ -458,10 +458,10 @@ mod tests {
             let session = sessions.touch(id(at)).unwrap();
             session.last_use.store(sessions.seconds() + u64::from(at), Ordering::Relaxed);
             session.begin_write(1).unwrap();
-            session.record(1, 0, answer(ANSWERS_MAX / 2 - 1000));
+            session.record(1, 0, answer(RESULTS_MAX / 2 - 1000));
         }
-        sessions.sweep();
-        assert!(sessions.answers.load(Ordering::Relaxed) <= ANSWERS_MAX);
+        sessions.remove_expired();
+        assert!(sessions.result_bytes.load(Ordering::Relaxed) <= RESULTS_MAX);
         let error = sessions.touch(id(0)).unwrap().begin_write(1).unwrap_err();
         assert_eq!(error.code().number(), 217);
         assert!(!sessions.touch(id(2)).unwrap().begin_write(1).unwrap());

@@ -6,7 +6,7 @@
 //! killSessions and the end of the session change the state concurrently.
 
 use super::Session;
-use crate::protocol::read_concern::{Asked, ReadConcern};
+use crate::protocol::read_concern::{ReadConcern, RequestedReadConcern};
 use crate::protocol::session_id;
 use base::bson::{Builder, Value};
 use base::{Error, Result, err};
@@ -57,7 +57,7 @@ pub(crate) struct TransactionCounters {
 
 /// A snapshot of the counters: open transactions, open transactions with a running statement, and
 /// totals.
-pub(crate) struct TransactionFigures {
+pub(crate) struct TransactionStats {
     pub(crate) open: i64,
     pub(crate) active: i64,
     pub(crate) started: i64,
@@ -86,7 +86,7 @@ impl Session {
         counters: &TransactionCounters,
         number: i64,
         starts: bool,
-        concern: &Asked,
+        concern: &RequestedReadConcern,
     ) -> Result<Arc<OpenTransaction>> {
         let mut own = self.transaction.lock();
         let newest = own.newest(self);
@@ -379,10 +379,10 @@ impl TransactionCounters {
     }
 
     /// Returns a snapshot of the counters.
-    pub(crate) fn figures(&self) -> TransactionFigures {
+    pub(crate) fn stats(&self) -> TransactionStats {
         let (open, active) = (self.open.load(Relaxed).max(0), self.active.load(Relaxed).max(0));
         let count = |counter: &AtomicU64| counter.load(Relaxed) as i64;
-        TransactionFigures {
+        TransactionStats {
             open,
             active: active.min(open),
             started: count(&self.started),
@@ -393,7 +393,7 @@ impl TransactionCounters {
 
     /// Appends the fields of serverStatus' section.
     pub(crate) fn append_to(&self, out: &mut Builder) {
-        let TransactionFigures { open, active, started, committed, aborted } = self.figures();
+        let TransactionStats { open, active, started, committed, aborted } = self.stats();
         out.append(c"retriedCommandsCount", 0i64).append(c"retriedStatementsCount", 0i64);
         out.append(c"transactionsCollectionWriteCount", 0i64);
         out.append(c"currentActive", active).append(c"currentInactive", open - active);

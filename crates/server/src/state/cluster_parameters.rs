@@ -4,7 +4,7 @@
 //! restarts.
 
 use crate::protocol::fields::Fields;
-use crate::state::system_collections::Place;
+use crate::state::system_collections::SettingLocation;
 use base::bson::{Builder, Document, Value};
 use base::{Error, Result, err};
 use database::Database;
@@ -14,7 +14,8 @@ use std::sync::Arc;
 /// Name of the only parameter.
 pub(crate) const CHANGE_STREAM_OPTIONS: &str = "changeStreamOptions";
 
-const PLACE: Place = Place { database: "config", collection: "clusterParameters", id: CHANGE_STREAM_OPTIONS };
+const LOCATION: SettingLocation =
+    SettingLocation { database: "config", collection: "clusterParameters", id: CHANGE_STREAM_OPTIONS };
 
 /// Value of `changeStreamOptions`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -110,7 +111,7 @@ fn wrong_type(found: Value<'_>) -> Error {
 impl ClusterParameters {
     /// Loads the stored value. An unreadable value is logged and counts as unset.
     pub(crate) fn load(&self, database: &Arc<Database>) {
-        let loaded = PLACE.read(database).and_then(|stored| {
+        let loaded = LOCATION.read(database).and_then(|stored| {
             let Some(stored) = &stored else { return Ok(ChangeStreamOptions::default()) };
             let stored = stored.view();
             let time = match stored.get("clusterParameterTime") {
@@ -134,7 +135,7 @@ impl ClusterParameters {
         options: ChangeStreamOptions,
     ) -> Result<()> {
         let options = ChangeStreamOptions { time: database.cluster_time(), ..options };
-        PLACE.write(database, |document| options.append_to(true, document))?;
+        LOCATION.write(database, |document| options.append_to(true, document))?;
         self.honour(database, options);
         Ok(())
     }

@@ -68,8 +68,9 @@ pub(crate) struct Peer {
 impl Peer {
     /// Reads the facts of a handshake.
     pub(crate) fn new(protocol: Option<ProtocolVersion>, certificate: Option<&CertificateDer<'_>>) -> Peer {
-        let facts = certificate.and_then(|certificate| wire::certificates::facts(certificate).ok());
-        let subject = facts.map(|facts| facts.subject);
+        let certificate_info =
+            certificate.and_then(|certificate| wire::certificates::certificate_info(certificate).ok());
+        let subject = certificate_info.map(|certificate_info| certificate_info.subject);
         log::debug!(
             c = "NETWORK";
             "encrypted by {protocol:?} for {}",
@@ -96,14 +97,14 @@ impl ConnectionState {
     }
 
     /// Returns true if access control is on and the connection has no user.
-    pub(crate) fn is_stranger(&self, server: &Server) -> bool {
+    pub(crate) fn is_unauthenticated(&self, server: &Server) -> bool {
         self.identity.is_none() && server.auth.enabled() && !self.is_system
     }
 
     /// Returns the maximum message size, which is lower before authentication.
     pub(crate) fn largest_message(&self, server: &Server) -> usize {
-        match self.is_stranger(server) {
-            true => server.parameters.stranger_message_max(),
+        match self.is_unauthenticated(server) {
+            true => server.parameters.unauthenticated_message_max(),
             false => MAX_MESSAGE_SIZE,
         }
     }

@@ -5,7 +5,7 @@
 
 use crate::protocol::read_concern::ReadConcern;
 use crate::protocol::write_concern::{Provenance, WriteConcern};
-use crate::state::system_collections::Place;
+use crate::state::system_collections::SettingLocation;
 use base::bson::{Builder, Document, Value};
 use base::{Result, err};
 use database::Database;
@@ -13,7 +13,8 @@ use parking_lot::RwLock;
 use std::sync::Arc;
 
 /// `_id` of the stored document.
-const PLACE: Place = Place { database: "config", collection: "settings", id: "ReadWriteConcernDefaults" };
+const LOCATION: SettingLocation =
+    SettingLocation { database: "config", collection: "settings", id: "ReadWriteConcernDefaults" };
 
 /// Values set by the command.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -56,7 +57,7 @@ impl DefaultConcerns {
 impl DefaultConcerns {
     /// Loads the stored defaults. An unreadable document is logged and counts as unset.
     pub(crate) fn load(&self, database: &Arc<Database>) {
-        let loaded = PLACE.read(database).and_then(|stored| match stored {
+        let loaded = LOCATION.read(database).and_then(|stored| match stored {
             Some(stored) => Custom::parse(stored.view()),
             None => Ok(Custom::default()),
         });
@@ -70,7 +71,7 @@ impl DefaultConcerns {
     ///
     /// Errors: errors of the write.
     pub(crate) fn set(&self, database: &Arc<Database>, custom: Custom) -> Result<()> {
-        PLACE.write(database, |document| custom.append_to(document))?;
+        LOCATION.write(database, |document| custom.append_to(document))?;
         *self.custom.write() = custom;
         Ok(())
     }

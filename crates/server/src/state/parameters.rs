@@ -106,7 +106,7 @@ const PARAMETERS: &[Parameter] = &[
     integer("maxTransactionLockRequestTimeoutMillis", 5, -1),
     integer(HISTORY_AGE, 300, 0),
     boolean(NO_TABLE_SCAN, false),
-    integer(STRANGER_MESSAGE_MAX, 16 * 1024, 1),
+    integer(UNAUTHENTICATED_MESSAGE_MAX, 16 * 1024, 1),
     boolean(QUIET, false),
     fixed("requireApiVersion", false),
     integer("scramIterationCount", 10_000, 5000),
@@ -157,7 +157,7 @@ const SYNC_EVERY_MAX: i64 = 500;
 const SYNC_DELAY_MAX: f64 = 9_000_000.0;
 
 /// Maximum message size before authentication, in bytes.
-const STRANGER_MESSAGE_MAX: &str = "preAuthMaximumMessageSizeBytes";
+const UNAUTHENTICATED_MESSAGE_MAX: &str = "preAuthMaximumMessageSizeBytes";
 
 /// The parameters of a server, with copies of values that each command reads.
 pub(crate) struct Parameters {
@@ -222,8 +222,8 @@ impl Parameters {
     }
 
     /// Returns the maximum message size before authentication.
-    pub(crate) fn stranger_message_max(&self) -> usize {
-        match self.get(STRANGER_MESSAGE_MAX) {
+    pub(crate) fn unauthenticated_message_max(&self) -> usize {
+        match self.get(UNAUTHENTICATED_MESSAGE_MAX) {
             Some(Setting::Integer(bytes)) => usize::try_from(bytes).unwrap_or(0),
             _ => 16 * 1024,
         }

@@ -4,7 +4,7 @@
 //! store read them at their start.
 
 use crate::protocol::fields::Fields;
-use crate::state::system_collections::Place;
+use crate::state::system_collections::SettingLocation;
 use base::bson::{Builder, Document, DocumentBuf, Value};
 use base::{Namespace, Result, err};
 use database::language::query_shape;
@@ -14,7 +14,8 @@ use sha2::{Digest, Sha256};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
-const PLACE: Place = Place { database: "config", collection: "clusterParameters", id: "querySettings" };
+const LOCATION: SettingLocation =
+    SettingLocation { database: "config", collection: "clusterParameters", id: "querySettings" };
 
 /// The settings of one shape.
 pub(crate) struct ShapeSettings {
@@ -114,7 +115,7 @@ impl AllQuerySettings {
 
     fn store(&self, database: &Arc<Database>, shapes: Vec<Arc<ShapeSettings>>) -> Result<()> {
         let time = database.cluster_time();
-        PLACE.write(database, |document| {
+        LOCATION.write(database, |document| {
             document.begin_array(c"settingsArray");
             for shape in &shapes {
                 shape.append_to(document.push_document());
@@ -128,7 +129,7 @@ impl AllQuerySettings {
 
     /// Takes up the settings that an earlier process stored. A setting that cannot be read is left out and logged.
     pub(crate) fn load(&self, database: &Arc<Database>) {
-        let stored = PLACE.read(database).unwrap_or_else(|error| {
+        let stored = LOCATION.read(database).unwrap_or_else(|error| {
             log::warn!("reading the query settings: {error}");
             None
         });

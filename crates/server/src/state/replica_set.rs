@@ -21,7 +21,7 @@ pub(crate) struct ReplicaSet {
     /// Name of the set.
     pub(crate) name: String,
     config: Mutex<SetConfig>,
-    standing: Mutex<Standing>,
+    election_state: Mutex<ElectionState>,
     /// True if the member is the primary. Each command reads it.
     primary: AtomicBool,
     /// Signal for changes of the `hello` reply.
@@ -30,7 +30,7 @@ pub(crate) struct ReplicaSet {
 
 /// Result of the last election, and the delay of the next.
 #[derive(Clone, Copy)]
-pub(crate) struct Standing {
+pub(crate) struct ElectionState {
     /// Term of the election.
     pub(crate) term: i64,
     /// Cluster time of the election, and its time in milliseconds since 1970.
@@ -40,22 +40,22 @@ pub(crate) struct Standing {
 }
 
 impl ReplicaSet {
-    /// Creates a set with this configuration, whose member is primary in the term after `latest`.
+    /// Creates a set with this configuration, whose member is primary in the term after `latest_connection`.
     /// Changes of the `hello` reply raise `changed`.
     pub(crate) fn begin(
         name: &str,
         mut config: SetConfig,
-        latest: i64,
+        latest_connection: i64,
         database: &Database,
         changed: Arc<Signal>,
     ) -> ReplicaSet {
         let elected = (database.cluster_time(), database.now_millis());
-        config.term = begin_term(database, latest);
-        let standing = Standing { term: config.term, elected, until: None };
+        config.term = begin_term(database, latest_connection);
+        let election_state = ElectionState { term: config.term, elected, until: None };
         ReplicaSet {
             name: name.to_string(),
             config: Mutex::new(config),
-            standing: Mutex::new(standing),
+            election_state: Mutex::new(election_state),
             primary: AtomicBool::new(true),
             changed,
         }
@@ -73,12 +73,12 @@ impl ReplicaSet {
             log::warn!("reading the configuration of replica set {name}: {error}");
             None
         });
-        let (config, latest) = match stored {
+        let (config, latest_connection) = match stored {
             Some(stored) => (stored.clone(), stored.term),
             None if awaits_initiation => return None,
             None => (SetConfig::new(database.new_object_id()), 0),
         };
-        Some(ReplicaSet::begin(name, config, latest, database, changed))
+        Some(ReplicaSet::begin(name, config, latest_connection, database, changed))
     }
 
     pub(crate) fn config(&self) -> SetConfig {
@@ -86,13 +86,13 @@ impl ReplicaSet {
     }
 
     /// Returns the last election.
-    pub(crate) fn standing(&self) -> Standing {
-        *self.standing.lock()
+    pub(crate) fn election_state(&self) -> ElectionState {
+        *self.election_state.lock()
     }
 
     /// Returns the present term.
     pub(crate) fn term(&self) -> i64 {
-        self.standing.lock().term
+        self.election_state.lock().term
     }
 
     /// Returns the id of the last election: the maximum timestamp, then the term. Clients order
@@ -107,15 +107,15 @@ impl ReplicaSet {
         if self.primary.load(Ordering::Acquire) {
             return true;
         }
-        let mut standing = self.standing.lock();
-        if standing.until.is_some_and(|until| Instant::now() < until) {
+        let mut election_state = self.election_state.lock();
+        if election_state.until.is_some_and(|until| Instant::now() < until) {
             return false;
         }
-        standing.until = None;
-        standing.term = begin_term(database, standing.term);
-        standing.elected = (database.cluster_time(), database.now_millis());
-        let term = standing.term;
-        drop(standing);
+        election_state.until = None;
+        election_state.term = begin_term(database, election_state.term);
+        election_state.elected = (database.cluster_time(), database.now_millis());
+        let term = election_state.term;
+        drop(election_state);
         self.config.lock().term = term;
         self.primary.store(true, Ordering::Release);
         log::info!("replica set {}: primary again, in term {term}", self.name);
@@ -127,12 +127,12 @@ impl ReplicaSet {
     ///
     /// Errors: NotWritablePrimary if it is already a secondary.
     pub(crate) fn step_down(&self, time: Duration) -> Result<()> {
-        let mut standing = self.standing.lock();
+        let mut election_state = self.election_state.lock();
         if !self.primary.swap(false, Ordering::AcqRel) {
             return Err(err!(NotWritablePrimary, "not primary so can't step down"));
         }
-        standing.until = Some(Instant::now() + time);
-        drop(standing);
+        election_state.until = Some(Instant::now() + time);
+        drop(election_state);
         log::info!("replica set {}: secondary for {} s", self.name, time.as_secs());
         self.changed.raise();
         Ok(())
@@ -142,7 +142,7 @@ impl ReplicaSet {
     ///
     /// Errors: NotSecondary.
     pub(crate) fn freeze(&self, database: &Database, time: Duration) -> Result<()> {
-        let mut standing = self.standing.lock();
+        let mut election_state = self.election_state.lock();
         if self.primary.load(Ordering::Acquire) {
             return Err(err!(
                 NotSecondary,
@@ -150,11 +150,11 @@ impl ReplicaSet {
             ));
         }
         let until = Instant::now() + time;
-        standing.until = match time.is_zero() {
+        election_state.until = match time.is_zero() {
             true => None,
-            false => standing.until.max(Some(until)),
+            false => election_state.until.max(Some(until)),
         };
-        drop(standing);
+        drop(election_state);
         self.is_primary(database);
         Ok(())
     }
@@ -177,8 +177,8 @@ impl ReplicaSet {
 
 /// Begins the term after this one, or after a later term in the oplog, and returns its number. The
 /// oplog records the term for later processes.
-fn begin_term(database: &Database, latest: i64) -> i64 {
-    let term = database.next_term(u32::try_from(latest).unwrap_or_default());
+fn begin_term(database: &Database, latest_connection: i64) -> i64 {
+    let term = database.next_term(u32::try_from(latest_connection).unwrap_or_default());
     if let Err(error) = database.begin_term(term) {
         log::error!("logging the beginning of term {term}: {error}");
     }

@@ -1,12 +1,12 @@
 //! State that all connections share: configuration, sessions, counters, fail points, cluster time.
 
-use crate::access::Needs;
+use crate::access::Requirements;
 use crate::observe::activity::Activities;
 use crate::observe::counters::Counters;
 use crate::observe::profiler::Profiler;
 use crate::process::blocking::in_place;
 use crate::process::logging::now_millis;
-use crate::process::memory_limit::{Ended, MemoryLimit};
+use crate::process::memory_limit::{MemoryLimit, MemoryLimitStats};
 use crate::process::signal::Signal;
 use crate::protocol::compatible_with::CompatibleWith;
 use crate::session::{Sessions, TransactionCounters};
@@ -19,7 +19,7 @@ use crate::state::parameters::{Parameters, Setting};
 use crate::state::query_settings::AllQuerySettings;
 use crate::state::replica_set::ReplicaSet;
 use crate::state::set_config::SetConfig;
-use crate::state::tls::{Tls, Told};
+use crate::state::tls::{ReportedErrors, Tls};
 use base::bson::{Builder, Document, DocumentBuf, ObjectId};
 use base::random::Random;
 use base::{Result, err};
@@ -27,7 +27,7 @@ use database::{Database, SessionId};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
-use wire::busy_poll::Latest;
+use wire::busy_poll::LatestConnection;
 
 mod feature_version;
 pub(crate) mod user_write_block;
@@ -117,7 +117,7 @@ impl Default for Settings {
             profiling: (0, None, None),
             tls: None,
             http: None,
-            busy_poll: wire::busy_poll::usual(),
+            busy_poll: wire::busy_poll::default_time(),
             handshake_timeout: Duration::from_secs(30),
             test_commands: true,
             compatible_with: CompatibleWith::default(),
@@ -134,7 +134,7 @@ pub(crate) struct Commands {
     /// Returns the number of sessions.
     pub(crate) count: usize,
     /// Returns the needs of the command with a name.
-    pub(crate) needs_of: fn(&str) -> Option<Needs>,
+    pub(crate) needs_of: fn(&str) -> Option<Requirements>,
     /// Runs a command as the server itself. The document includes `$db`.
     pub(crate) run: fn(&Server, Document<'_>) -> Result<DocumentBuf>,
 }
@@ -149,12 +149,12 @@ pub struct Server {
     /// True if empty client metadata has been logged.
     pub(crate) warned_of_empty_metadata: AtomicBool,
     /// Connection of the latest request.
-    pub(crate) latest: Latest,
+    pub(crate) latest_connection: LatestConnection,
     pub(crate) sessions: Arc<Sessions>,
     pub(crate) counters: Counters,
     pub(crate) http: Http,
     /// Counts of operations and cursors that the memory limit ended.
-    pub(crate) ended: Ended,
+    pub(crate) memory_limit_stats: MemoryLimitStats,
     pub(crate) transactions: TransactionCounters,
     pub(crate) fail_points: FailPoints,
     pub(crate) parameters: Parameters,
@@ -165,7 +165,7 @@ pub struct Server {
     /// State of setUserWriteBlockMode.
     pub(crate) user_write_block: UserWriteBlock,
     /// Addresses and reasons that the log has already reported.
-    pub(crate) told: Told,
+    pub(crate) reported: ReportedErrors,
     /// Raised by fsyncUnlock.
     pub(crate) unlocked: Arc<Signal>,
     pub(crate) topology: TopologyState,
@@ -175,12 +175,12 @@ pub struct Server {
     pub(crate) query_settings: AllQuerySettings,
     pub(crate) cluster_parameters: ClusterParameters,
     /// Network threads that handle a request.
-    pub(crate) occupied: AtomicUsize,
+    pub(crate) active_threads: AtomicUsize,
     /// Dedicated threads.
     #[cfg(unix)]
-    pub(crate) brisk: crate::process::dedicated_threads::Threads,
+    pub(crate) dedicated_threads: crate::process::dedicated_threads::Threads,
     /// Requests in progress, from frame to reply.
-    pub(crate) busy: AtomicUsize,
+    pub(crate) active_requests: AtomicUsize,
     /// Set when the server accepts no more requests.
     pub(crate) stopping: AtomicBool,
     /// Raised to stop the server.
@@ -225,11 +225,11 @@ impl Server {
             database,
             activities: Activities::default(),
             warned_of_empty_metadata: AtomicBool::new(false),
-            latest: Latest::default(),
+            latest_connection: LatestConnection::default(),
             sessions,
             counters,
             http: Http::default(),
-            ended: Ended::default(),
+            memory_limit_stats: MemoryLimitStats::default(),
             transactions: TransactionCounters::default(),
             parameters: Parameters::new(
                 MemoryLimit::of_operation(settings.memory_limit.as_ref()),
@@ -239,7 +239,7 @@ impl Server {
             default_concerns: DefaultConcerns::default(),
             feature_version: FeatureVersion::default(),
             user_write_block: UserWriteBlock::default(),
-            told: Told::default(),
+            reported: ReportedErrors::default(),
             unlocked: Arc::default(),
             topology: TopologyState {
                 process_id: ObjectId::from_parts(seconds, process, 0),
@@ -251,10 +251,10 @@ impl Server {
             fail_points,
             auth: Auth::new(settings.auth, settings.mechanisms.clone()),
             #[cfg(unix)]
-            brisk: crate::process::dedicated_threads::Threads::new(settings.shared),
+            dedicated_threads: crate::process::dedicated_threads::Threads::new(settings.shared),
             settings,
-            occupied: AtomicUsize::new(0),
-            busy: AtomicUsize::new(0),
+            active_threads: AtomicUsize::new(0),
+            active_requests: AtomicUsize::new(0),
             stopping: AtomicBool::new(false),
             stop: Arc::default(),
             started: Instant::now(),

@@ -120,14 +120,14 @@ fn by_id(id: &str) -> DocumentBuf {
 
 /// Location of a setting that has its own document.
 #[derive(Clone, Copy)]
-pub(crate) struct Place {
+pub(crate) struct SettingLocation {
     pub(crate) database: &'static str,
     pub(crate) collection: &'static str,
     /// `_id` of the document.
     pub(crate) id: &'static str,
 }
 
-impl Place {
+impl SettingLocation {
     /// Returns the stored document.
     ///
     /// Errors: the store's errors.

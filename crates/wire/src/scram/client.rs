@@ -2,7 +2,7 @@
 
 use super::keys::{Keys, prepared_password};
 use super::message::{decoded, encoded, escaped, text, value};
-use super::{Mechanism, Refusal, refusal};
+use super::{Mechanism, ScramError, scram_error};
 use crate::secret;
 
 /// Minimum iteration count that a client accepts, as in all drivers.
@@ -31,8 +31,8 @@ impl Client {
     /// Begins a conversation; send [`Client::first`] next.
     ///
     /// Errors: a password that SASLprep refuses, or a system without random numbers.
-    pub fn new(mechanism: Mechanism, user: &str, password: &str) -> Result<Client, Refusal> {
-        let random = secret::random::<NONCE_BYTES>().map_err(Refusal)?;
+    pub fn new(mechanism: Mechanism, user: &str, password: &str) -> Result<Client, ScramError> {
+        let random = secret::random::<NONCE_BYTES>().map_err(ScramError)?;
         Client::with_nonce(mechanism, user, password, encoded(&random))
     }
 
@@ -42,7 +42,7 @@ impl Client {
         user: &str,
         password: &str,
         nonce: String,
-    ) -> Result<Client, Refusal> {
+    ) -> Result<Client, ScramError> {
         let prepared = prepared_password(mechanism, user, password)?;
         let bare = format!("n={},r={nonce}", escaped(user));
         Ok(Client { mechanism, prepared, bare, nonce })
@@ -57,18 +57,18 @@ impl Client {
     /// server's final message.
     ///
     /// Errors: a message that does not answer this client, or an iteration count outside the limits.
-    pub fn reply(self, message: &[u8]) -> Result<(Verifier, String), Refusal> {
+    pub fn reply(self, message: &[u8]) -> Result<(Verifier, String), ScramError> {
         let message = text(message)?;
         let mut attributes = message.split(',');
         let nonce = value(attributes.next(), 'r')?;
         if !nonce.starts_with(&self.nonce) || nonce.len() == self.nonce.len() {
-            return refusal("the server answers another client's nonce");
+            return scram_error("the server answers another client's nonce");
         }
         let salt = decoded(value(attributes.next(), 's')?)?;
         let iterations = value(attributes.next(), 'i')?.parse::<u32>().ok();
         let iterations = match iterations {
             Some(number @ ITERATIONS_MIN..=ITERATIONS_MAX) => number,
-            _ => return refusal("the server asks for too few or too many iterations"),
+            _ => return scram_error("the server asks for too few or too many iterations"),
         };
         let keys = Keys::derive(self.mechanism, self.prepared.as_bytes(), &salt, iterations);
         let without_proof = format!("c=biws,r={nonce}");
@@ -86,11 +86,11 @@ impl Verifier {
     /// Checks the signature of the server's final message. Only a server with this user's keys can sign it.
     ///
     /// Errors: any other message.
-    pub fn check(self, message: &[u8]) -> Result<(), Refusal> {
+    pub fn check(self, message: &[u8]) -> Result<(), ScramError> {
         let signature = decoded(value(text(message)?.split(',').next(), 'v')?)?;
         match secret::equal(&signature, &self.signature) {
             true => Ok(()),
-            false => refusal("the server's signature is wrong: it doesn't know this user"),
+            false => scram_error("the server's signature is wrong: it doesn't know this user"),
         }
     }
 }

@@ -1,6 +1,6 @@
 //! Credentials: the keys that a server stores, and their derivation from a password.
 
-use super::{Mechanism, Refusal};
+use super::{Mechanism, ScramError};
 use hmac::{Hmac, KeyInit, Mac};
 use md5::{Digest, Md5};
 use sha1::Sha1;
@@ -53,7 +53,7 @@ impl Credential {
         password: &str,
         salt: Vec<u8>,
         iterations: u32,
-    ) -> Result<Credential, Refusal> {
+    ) -> Result<Credential, ScramError> {
         let prepared = prepared_password(mechanism, user, password)?;
         Ok(Credential::of_prepared(mechanism, prepared.as_bytes(), salt, iterations))
     }
@@ -82,7 +82,7 @@ pub(super) struct Keys {
 impl Keys {
     /// Derives the keys of a password with the server's iteration count.
     pub(super) fn derive(mechanism: Mechanism, prepared: &[u8], salt: &[u8], iterations: u32) -> Keys {
-        let salted = mechanism.stretch(prepared, salt, iterations);
+        let salted = mechanism.salted_password(prepared, salt, iterations);
         Keys {
             client_key: mechanism.sign(&salted, &[b"Client Key"]),
             server_key: mechanism.sign(&salted, &[b"Server Key"]),
@@ -99,18 +99,22 @@ pub fn digested_password(user: &str, password: &str) -> String {
 /// Prepares a password for hashing by the mechanism.
 ///
 /// Errors: characters that are not allowed in passwords.
-pub(super) fn prepared_password(mechanism: Mechanism, user: &str, password: &str) -> Result<String, Refusal> {
+pub(super) fn prepared_password(
+    mechanism: Mechanism,
+    user: &str,
+    password: &str,
+) -> Result<String, ScramError> {
     match mechanism {
         Mechanism::Sha1 => Ok(digested_password(user, password)),
         Mechanism::Sha256 => match stringprep::saslprep(password) {
             Ok(prepared) => Ok(prepared.into_owned()),
-            Err(_) => Err(Refusal("the password has characters that SASLprep prohibits".to_string())),
+            Err(_) => Err(ScramError("the password has characters that SASLprep prohibits".to_string())),
         },
     }
 }
 
 impl Mechanism {
-    fn stretch(self, password: &[u8], salt: &[u8], iterations: u32) -> Vec<u8> {
+    fn salted_password(self, password: &[u8], salt: &[u8], iterations: u32) -> Vec<u8> {
         let mut stretched = vec![0; self.key_size()];
         match self {
             Mechanism::Sha1 => pbkdf2::pbkdf2_hmac::<Sha1>(password, salt, iterations, &mut stretched),

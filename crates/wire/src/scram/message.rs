@@ -1,6 +1,6 @@
 //! Text format of SCRAM messages: attributes between commas, escaped names, binary data in base64.
 
-use super::{Refusal, refusal};
+use super::{ScramError, scram_error};
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
 
@@ -10,17 +10,17 @@ pub(super) const MESSAGE_MAX: usize = 16 * 1024;
 /// Decodes the text of a message.
 ///
 /// Errors: invalid UTF-8, or a message beyond the limit.
-pub(super) fn text(message: &[u8]) -> Result<&str, Refusal> {
+pub(super) fn text(message: &[u8]) -> Result<&str, ScramError> {
     if message.len() > MESSAGE_MAX {
-        return refusal("a message is too long");
+        return scram_error("a message is too long");
     }
-    std::str::from_utf8(message).map_err(|_| Refusal("a message is not UTF-8".to_string()))
+    std::str::from_utf8(message).map_err(|_| ScramError("a message is not UTF-8".to_string()))
 }
 
 /// Returns the value of an attribute that begins with `name=`.
-pub(super) fn value(attribute: Option<&str>, name: char) -> Result<&str, Refusal> {
+pub(super) fn value(attribute: Option<&str>, name: char) -> Result<&str, ScramError> {
     let value = attribute.and_then(|attribute| attribute.strip_prefix(name)?.strip_prefix('='));
-    value.ok_or_else(|| Refusal(format!("the attribute '{name}' is not where it belongs")))
+    value.ok_or_else(|| ScramError(format!("the attribute '{name}' is not where it belongs")))
 }
 
 /// Escapes a user's name for a message.
@@ -31,7 +31,7 @@ pub(super) fn escaped(name: &str) -> String {
 /// Unescapes a user's name from a message.
 ///
 /// Errors: an invalid escape.
-pub(super) fn unescaped(name: &str) -> Result<String, Refusal> {
+pub(super) fn unescaped(name: &str) -> Result<String, ScramError> {
     let mut plain = String::with_capacity(name.len());
     let mut parts = name.split('=');
     plain.push_str(parts.next().unwrap_or_default());
@@ -39,7 +39,7 @@ pub(super) fn unescaped(name: &str) -> Result<String, Refusal> {
         let (character, rest) = match (part.strip_prefix("2C"), part.strip_prefix("3D")) {
             (Some(rest), _) => (',', rest),
             (_, Some(rest)) => ('=', rest),
-            _ => return refusal("the user's name has an escape that is none"),
+            _ => return scram_error("the user's name has an escape that is none"),
         };
         plain.push(character);
         plain.push_str(rest);
@@ -53,8 +53,8 @@ pub(super) fn encoded(bytes: &[u8]) -> String {
 }
 
 /// Decodes base64.
-pub(super) fn decoded(text: &str) -> Result<Vec<u8>, Refusal> {
-    BASE64_STANDARD.decode(text).map_err(|_| Refusal("an attribute is not base64".to_string()))
+pub(super) fn decoded(text: &str) -> Result<Vec<u8>, ScramError> {
+    BASE64_STANDARD.decode(text).map_err(|_| ScramError("an attribute is not base64".to_string()))
 }
 
 #[cfg(test)]

@@ -65,16 +65,16 @@ impl Mechanism {
 
 /// Reason why authentication failed. For logs only: the client receives a generic error.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Refusal(pub String);
+pub struct ScramError(pub String);
 
-impl fmt::Display for Refusal {
+impl fmt::Display for ScramError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.0)
     }
 }
 
-impl std::error::Error for Refusal {}
+impl std::error::Error for ScramError {}
 
-fn refusal<T>(why: impl Into<String>) -> Result<T, Refusal> {
-    Err(Refusal(why.into()))
+fn scram_error<T>(why: impl Into<String>) -> Result<T, ScramError> {
+    Err(ScramError(why.into()))
 }

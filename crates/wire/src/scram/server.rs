@@ -1,7 +1,7 @@
 //! The server's side of SCRAM: reads the user's name, sends the salt and verifies the proof.
 
 use super::message::{decoded, encoded, text, unescaped, value};
-use super::{Credential, Mechanism, Refusal, refusal};
+use super::{Credential, Mechanism, ScramError, scram_error};
 use crate::secret;
 
 /// Minimum length of a client's nonce in characters, as in MongoDB.
@@ -35,33 +35,33 @@ impl First {
     /// Reads the client's first message.
     ///
     /// Errors: malformed messages, channel binding, mandatory extensions and authorization identities.
-    pub fn read(mechanism: Mechanism, message: &[u8]) -> Result<First, Refusal> {
+    pub fn read(mechanism: Mechanism, message: &[u8]) -> Result<First, ScramError> {
         let message = text(message)?;
         let mut parts = message.splitn(3, ',');
         let (flag, authority, bare) = match (parts.next(), parts.next(), parts.next()) {
             (Some(flag), Some(authority), Some(bare)) => (flag, authority, bare),
-            _ => return refusal("the first message is cut short"),
+            _ => return scram_error("the first message is cut short"),
         };
         match flag {
             "n" | "y" => {}
-            _ if flag.starts_with("p=") => return refusal("there is no channel binding"),
-            _ => return refusal("the first message begins with no header"),
+            _ if flag.starts_with("p=") => return scram_error("there is no channel binding"),
+            _ => return scram_error("the first message begins with no header"),
         }
         if bare.starts_with("m=") {
-            return refusal("there are no mandatory extensions");
+            return scram_error("there are no mandatory extensions");
         }
         let mut attributes = bare.split(',');
         let name = value(attributes.next(), 'n')?;
         let nonce = value(attributes.next(), 'r')?;
         let is_plain = nonce.bytes().all(|byte| byte.is_ascii_graphic());
         if nonce.len() < NONCE_MIN || !is_plain {
-            return refusal("the client's nonce is too short, or not made of printable characters");
+            return scram_error("the client's nonce is too short, or not made of printable characters");
         }
         if name.is_empty() {
-            return refusal("the user's name is missing");
+            return scram_error("the user's name is missing");
         }
         if !authority.is_empty() && authority.strip_prefix("a=") != Some(name) {
-            return refusal("nobody acts for somebody else");
+            return scram_error("nobody acts for somebody else");
         }
         Ok(First {
             mechanism,
@@ -75,8 +75,8 @@ impl First {
     /// Returns the reply for a user with this credential, and the next state.
     ///
     /// Errors: a system without random numbers.
-    pub fn reply(self, credential: Credential) -> Result<(Server, String), Refusal> {
-        let random = secret::random::<NONCE_BYTES>().map_err(Refusal)?;
+    pub fn reply(self, credential: Credential) -> Result<(Server, String), ScramError> {
+        let random = secret::random::<NONCE_BYTES>().map_err(ScramError)?;
         Ok(self.reply_with(credential, &encoded(&random)))
     }
 
@@ -100,29 +100,29 @@ impl Server {
     /// password or the client key passes.
     ///
     /// Errors: any other message.
-    pub fn finish(self, message: &[u8]) -> Result<String, Refusal> {
+    pub fn finish(self, message: &[u8]) -> Result<String, ScramError> {
         let message = text(message)?;
         let Some((without_proof, proof)) = message.rsplit_once(",p=") else {
-            return refusal("the final message has no proof");
+            return scram_error("the final message has no proof");
         };
         let mut attributes = without_proof.split(',');
         let header = decoded(value(attributes.next(), 'c')?)?;
         if header != self.header.as_bytes() {
-            return refusal("the final message is for another channel");
+            return scram_error("the final message is for another channel");
         }
         // A replayed message of another conversation has another nonce.
         if !secret::equal(value(attributes.next(), 'r')?.as_bytes(), self.nonce.as_bytes()) {
-            return refusal("the final message has another nonce");
+            return scram_error("the final message has another nonce");
         }
         let proof = decoded(proof)?;
         let transcript: [&[u8]; 3] = [self.transcript.as_bytes(), b",", without_proof.as_bytes()];
         let signature = self.mechanism.sign(&self.credential.stored_key, &transcript);
         if proof.len() != signature.len() {
-            return refusal("the proof has another length");
+            return scram_error("the proof has another length");
         }
         let client_key: Vec<u8> = proof.iter().zip(&signature).map(|(one, other)| one ^ other).collect();
         if !secret::equal(&self.mechanism.hash(&client_key), &self.credential.stored_key) {
-            return refusal("the proof is wrong");
+            return scram_error("the proof is wrong");
         }
         Ok(format!("v={}", encoded(&self.mechanism.sign(&self.credential.server_key, &transcript))))
     }

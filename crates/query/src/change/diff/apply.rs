@@ -9,7 +9,7 @@ use std::collections::HashMap;
 const PADDING_MAX: usize = 1_500_000;
 
 /// The change of one field.
-enum Fate<'a> {
+enum FieldChange<'a> {
     Delete,
     Update(Element<'a>),
     Insert,
@@ -17,7 +17,7 @@ enum Fate<'a> {
 }
 
 /// Changes by field name.
-type Fates<'a> = HashMap<&'a [u8], Fate<'a>, foldhash::fast::RandomState>;
+type FieldChanges<'a> = HashMap<&'a [u8], FieldChange<'a>, foldhash::fast::RandomState>;
 
 /// Returns the document after a diff from any source; applying it again changes nothing. If the diff was made for a
 /// document of another shape, mismatching values become null, because a later oplog entry will write them.
@@ -42,9 +42,9 @@ pub(in crate::change) fn carry_out(document: Document<'_>, diff: Document<'_>) -
 fn check(diff: &SubDiff<'_>) -> Result<()> {
     // The diff is validated BSON, whose depth bounds the recursion.
     match diff {
-        SubDiff::Document(diff) => fates(diff)?
+        SubDiff::Document(diff) => field_changes(diff)?
             .values()
-            .try_for_each(|fate| if let Fate::Sub(sub) = fate { check(sub) } else { Ok(()) }),
+            .try_for_each(|change| if let FieldChange::Sub(sub) = change { check(sub) } else { Ok(()) }),
         SubDiff::Array(diff) => diff
             .entries()
             .try_for_each(|entry| if let (_, ArrayEntry::Sub(sub)) = entry? { check(&sub) } else { Ok(()) }),
@@ -52,46 +52,46 @@ fn check(diff: &SubDiff<'_>) -> Result<()> {
 }
 
 /// Collects the change of each named field. Errors: 4728000 for a duplicate name.
-fn fates<'a>(diff: &DocumentDiff<'a>) -> Result<Fates<'a>> {
-    let mut fates = Fates::default();
-    let mut add = |name: &'a str, fate| match fates.insert(name.as_bytes(), fate) {
+fn field_changes<'a>(diff: &DocumentDiff<'a>) -> Result<FieldChanges<'a>> {
+    let mut field_changes = FieldChanges::default();
+    let mut add = |name: &'a str, change| match field_changes.insert(name.as_bytes(), change) {
         None => Ok(()),
         Some(_) => Err(err!(4728000, "duplicate field name in diff: {name}")),
     };
     for element in diff.deletes {
-        add(element.name(), Fate::Delete)?;
+        add(element.name(), FieldChange::Delete)?;
     }
     for element in diff.updates {
-        add(element.name(), Fate::Update(element))?;
+        add(element.name(), FieldChange::Update(element))?;
     }
     for element in diff.inserts {
-        add(element.name(), Fate::Insert)?;
+        add(element.name(), FieldChange::Insert)?;
     }
     for sub in diff.subs() {
         let (name, sub) = sub?;
-        add(name, Fate::Sub(sub))?;
+        add(name, FieldChange::Sub(sub))?;
     }
-    Ok(fates)
+    Ok(field_changes)
 }
 
 /// Writes the fields of a document after the diff. Inserted fields move to the end even if they exist.
 fn fields(before: Document<'_>, diff: &DocumentDiff<'_>, out: &mut Builder) -> Result<()> {
-    let mut fates = fates(diff)?;
+    let mut field_changes = field_changes(diff)?;
     for element in before {
         // A second field with an equal name is not changed, as in updates.
-        match fates.remove(element.name_bytes()) {
+        match field_changes.remove(element.name_bytes()) {
             None => {
                 out.append_element(&element);
             }
-            Some(Fate::Delete | Fate::Insert) => {}
-            Some(Fate::Update(value)) => {
+            Some(FieldChange::Delete | FieldChange::Insert) => {}
+            Some(FieldChange::Update(value)) => {
                 out.append_element(&value);
             }
-            Some(Fate::Sub(sub)) => within(element, &sub, out)?,
+            Some(FieldChange::Sub(sub)) => within(element, &sub, out)?,
         }
     }
     for element in diff.updates {
-        if fates.contains_key(element.name_bytes()) {
+        if field_changes.contains_key(element.name_bytes()) {
             out.append_element(&element);
         }
     }

@@ -159,16 +159,16 @@ pub(super) fn reverse<'a>(call: &Call<'_, 'a>) -> Computed<'a> {
     call.scope.array(builder)
 }
 
-/// Returns an operand that must be an array or null; `complaint` builds the error for another type's name.
+/// Returns an operand that must be an array or null; `error_template` builds the error for another type's name.
 pub(super) fn array_or_null<'a>(
     call: &Call<'_, 'a>,
     position: usize,
-    complaint: impl FnOnce(&str) -> Error,
+    error_template: impl FnOnce(&str) -> Error,
 ) -> Result<Option<Array<'a>>> {
     match call.get_non_null(position)? {
         None => Ok(None),
         Some(Value::Array(array)) => Ok(Some(array)),
-        Some(other) => Err(complaint(other.kind().alias())),
+        Some(other) => Err(error_template(other.kind().alias())),
     }
 }
 

@@ -5,7 +5,7 @@
 //! ```
 
 use super::super::evaluate::{Call, Computed};
-use super::super::named::{Named, Parameter, complaint, required};
+use super::super::named::{Named, Parameter, error_template, required};
 use super::super::show;
 use crate::sort_runs::sort_in_runs;
 use base::bson::{Builder, Value};
@@ -25,8 +25,8 @@ const PARAMETERS: &[Parameter] = &[
 const fn arguments(no_object: i32) -> Named {
     Named {
         parameters: PARAMETERS,
-        no_object: complaint(no_object, "specification must be an object; found {element}"),
-        unknown: complaint(5787901, "Unknown argument for 'n' operator: {}"),
+        no_object: error_template(no_object, "specification must be an object; found {element}"),
+        unknown: error_template(5787901, "Unknown argument for 'n' operator: {}"),
     }
 }
 

@@ -11,23 +11,23 @@ use base::bson::Builder;
 use base::{Error, ErrorCode, Result, err};
 
 /// Error codes and messages of one argument.
-struct Wording {
+struct ArgumentErrors {
     codes: (i32, i32),
     numeric: &'static str,
     whole: &'static str,
 }
 
-const START: Wording = Wording {
+const START: ArgumentErrors = ArgumentErrors {
     codes: (34443, 34444),
     numeric: "a numeric starting value, found value of type: ",
     whole: "a starting value that can be represented as a 32-bit integer, found value: ",
 };
-const END: Wording = Wording {
+const END: ArgumentErrors = ArgumentErrors {
     codes: (34445, 34446),
     numeric: "a numeric ending value, found value of type: ",
     whole: "an ending value that can be represented as a 32-bit integer, found value: ",
 };
-const STEP: Wording = Wording {
+const STEP: ArgumentErrors = ArgumentErrors {
     codes: (34447, 34448),
     numeric: "a numeric step value, found value of type:",
     whole: "a step value that can be represented as a 32-bit integer, found value: ",
@@ -37,18 +37,18 @@ const STEP: Wording = Wording {
 const BYTES_PER_ELEMENT: usize = 7;
 
 /// Evaluates an argument that must be an int32 in value.
-fn argument(call: &Call<'_, '_>, position: usize, wording: &Wording) -> Result<i64> {
+fn argument(call: &Call<'_, '_>, position: usize, errors: &ArgumentErrors) -> Result<i64> {
     let found = call.get(position)?;
     let error = |code, what: &str, detail: &str| {
         Error::new(ErrorCode::Location(code), format!("$range requires {what}{detail}"))
     };
     if found.and_then(|value| value.as_number()).is_none() {
-        return Err(error(wording.codes.0, wording.numeric, type_name(found)));
+        return Err(error(errors.codes.0, errors.numeric, type_name(found)));
     }
     found
         .and_then(as_int32)
         .map(i64::from)
-        .ok_or_else(|| error(wording.codes.1, wording.whole, &show::optional(found)))
+        .ok_or_else(|| error(errors.codes.1, errors.whole, &show::optional(found)))
 }
 
 /// Evaluates `$range`. Errors: 34443 to 34449 for the arguments, 146 for an array beyond 100 MB.

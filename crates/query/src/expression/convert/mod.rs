@@ -24,7 +24,7 @@ pub(super) use text::to_text;
 
 use super::date;
 use super::evaluate::{Call, Computed, Scope, null, type_name, value};
-use super::named::{Complaint, Named, Parameter, optional};
+use super::named::{ErrorTemplate, Named, Parameter, optional};
 use base::bson::{ObjectId, Type, Value};
 use base::{ErrorCode, Result, err};
 use binary::{Format, UUID};
@@ -41,16 +41,16 @@ pub(super) static ARGUMENTS: Named = Named {
         optional("format"),
         optional("byteOrder"),
     ],
-    no_object: Complaint(
+    no_object: ErrorTemplate(
         ErrorCode::FailedToParse,
         "$convert expects an object of named arguments but found: {}",
     ),
-    unknown: Complaint(ErrorCode::FailedToParse, "$convert found an unknown argument: {}"),
+    unknown: ErrorTemplate(ErrorCode::FailedToParse, "$convert found an unknown argument: {}"),
 };
 
 /// Defines a required argument, whose absence is FailedToParse.
 const fn needed(name: &'static str, message: &'static str) -> Parameter {
-    Parameter { name, missing: Some(Complaint(ErrorCode::FailedToParse, message)) }
+    Parameter { name, missing: Some(ErrorTemplate(ErrorCode::FailedToParse, message)) }
 }
 
 /// Evaluates `$convert`. Errors: errors of the target and the format; ConversionFailure without `onError`.

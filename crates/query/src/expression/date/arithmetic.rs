@@ -5,7 +5,7 @@
 //! ```
 
 use super::super::evaluate::{Call, Computed, null, value};
-use super::super::named::{Named, complaint, optional, required};
+use super::super::named::{Named, error_template, optional, required};
 use super::calendar::{Civil, DAY, days_in_month};
 use super::unit::{Length, Unit};
 use super::zone::Zone;
@@ -34,8 +34,11 @@ macro_rules! arguments {
                 ),
                 optional("timezone"),
             ],
-            no_object: complaint(5166400, concat!($operator, " expects an object as its argument.found {}")),
-            unknown: complaint(
+            no_object: error_template(
+                5166400,
+                concat!($operator, " expects an object as its argument.found {}"),
+            ),
+            unknown: error_template(
                 5166401,
                 concat!(
                     "Unrecognized argument to ",

@@ -5,7 +5,7 @@
 //! ```
 
 use super::super::evaluate::{Call, Computed, null, value};
-use super::super::named::{Named, complaint, optional, required};
+use super::super::named::{Named, error_template, optional, required};
 use super::calendar::{Civil, DAY, HOUR, MINUTE, SECOND};
 use super::unit::{self, Unit};
 use super::zone::Zone;
@@ -21,8 +21,8 @@ pub(in super::super) static ARGUMENTS: Named = Named {
         optional("timezone"),
         optional("startOfWeek"),
     ],
-    no_object: complaint(5166301, "$dateDiff only supports an object as its argument"),
-    unknown: complaint(5166302, "Unrecognized argument to $dateDiff: {}"),
+    no_object: error_template(5166301, "$dateDiff only supports an object as its argument"),
+    unknown: error_template(5166302, "Unrecognized argument to $dateDiff: {}"),
 };
 
 /// Evaluates `$dateDiff`. Errors: 5166307 for a value that is not a date, errors of units, zones and days of the week.

@@ -5,11 +5,11 @@
 
 use super::calendar::{HOUR, SECOND};
 use super::format::month_number;
-use super::from_string::{Mistake, Read, ZoneRead, mistake};
+use super::from_string::{ParseError, Read, ZoneRead, parse_error};
 use super::zone::parse_offset;
 
 /// Result of parsing a part of a date string.
-type Step<T> = std::result::Result<T, Mistake>;
+type Step<T> = std::result::Result<T, ParseError>;
 
 /// Abbreviations of zones, with their offset from UTC in tenths of hours.
 const ABBREVIATIONS: &[(&str, i64)] = &[
@@ -186,10 +186,10 @@ pub(super) fn read(text: &str) -> Step<Read> {
             }
             '+' | '-' => zone(&mut cursor, &mut read)?,
             'a'..='z' | 'A'..='Z' => word(&mut cursor, &mut read)?,
-            _ => return mistake(position, "Unexpected character"),
+            _ => return parse_error(position, "Unexpected character"),
         }
         if cursor.position == position {
-            return mistake(position, "Unexpected character");
+            return parse_error(position, "Unexpected character");
         }
     }
     Ok(read)
@@ -205,16 +205,16 @@ fn unix_time(cursor: &mut Cursor<'_>, read: &mut Read) -> Step<()> {
             read.instant = Some(sign * seconds * SECOND);
             Ok(())
         }
-        None => mistake(position, "Unexpected character"),
+        None => parse_error(position, "Unexpected character"),
     }
 }
 
 fn zone(cursor: &mut Cursor<'_>, read: &mut Read) -> Step<()> {
     let position = cursor.position;
     if read.zone.is_some() {
-        return mistake(position, "Double timezone specification");
+        return parse_error(position, "Double timezone specification");
     }
-    read.zone = Some(cursor.zone().map_err(|what| Mistake { position, what })?);
+    read.zone = Some(cursor.zone().map_err(|what| ParseError { position, what })?);
     Ok(())
 }
 
@@ -303,7 +303,7 @@ fn number(cursor: &mut Cursor<'_>, read: &mut Read) -> Step<()> {
         }
         (1 | 2, _) => {}
         (4, _) => return bare_four(read, start, value),
-        _ => return mistake(start, "Unexpected character"),
+        _ => return parse_error(start, "Unexpected character"),
     }
     let after = cursor.position;
     if meridiem(cursor).is_some() {
@@ -328,7 +328,7 @@ fn bare_four(read: &mut Read, start: usize, value: i64) -> Step<()> {
 /// Parses `4 July 2017`, `04-Jul-2017`.
 fn named_month_after_day(cursor: &mut Cursor<'_>, read: &mut Read, day: i64, start: usize) -> Step<()> {
     while cursor.take_any(" \t-.").is_some() {}
-    let Some(month) = month_number(cursor.word()) else { return mistake(start, "Unexpected character") };
+    let Some(month) = month_number(cursor.word()) else { return parse_error(start, "Unexpected character") };
     let end = cursor.position;
     while cursor.take_any(" \t-.,").is_some() {}
     let year = year_only(cursor);
@@ -343,7 +343,7 @@ fn year_first(cursor: &mut Cursor<'_>, read: &mut Read, year: i64, separator: ch
     cursor.position += 1;
     let position = cursor.position;
     if cursor.take('W') {
-        let Some(week) = cursor.number(2) else { return mistake(position, "Unexpected character") };
+        let Some(week) = cursor.number(2) else { return parse_error(position, "Unexpected character") };
         cursor.take('-');
         (read.iso_year, read.iso_week, read.iso_weekday) = (Some(year), Some(week), cursor.number(1));
         return Ok(());
@@ -352,10 +352,10 @@ fn year_first(cursor: &mut Cursor<'_>, read: &mut Read, year: i64, separator: ch
         Some(month) => Some(month),
         None => month_number(cursor.word()),
     };
-    let Some(month) = month else { return mistake(position, "Unexpected character") };
+    let Some(month) = month else { return parse_error(position, "Unexpected character") };
     let day = if cursor.take(separator) {
         let position = cursor.position;
-        Some(cursor.number(2).ok_or(Mistake { position, what: "Unexpected character" })?)
+        Some(cursor.number(2).ok_or(ParseError { position, what: "Unexpected character" })?)
     } else {
         Some(1)
     };
@@ -366,7 +366,7 @@ fn year_first(cursor: &mut Cursor<'_>, read: &mut Read, year: i64, separator: ch
 fn month_day_year(cursor: &mut Cursor<'_>, read: &mut Read, month: i64) -> Step<()> {
     cursor.position += 1;
     let position = cursor.position;
-    let Some(day) = cursor.number(2) else { return mistake(position, "Unexpected character") };
+    let Some(day) = cursor.number(2) else { return parse_error(position, "Unexpected character") };
     let year = if cursor.take('/') { year_of_century(cursor) } else { None };
     set_date(read, position, year, month, Some(day))
 }
@@ -380,7 +380,7 @@ fn day_first(cursor: &mut Cursor<'_>, read: &mut Read, day: i64) -> Step<()> {
         return named_month_after_day(cursor, read, day, start);
     };
     if cursor.take_any("-.").is_none() {
-        return mistake(start, "Unexpected character");
+        return parse_error(start, "Unexpected character");
     }
     let year = year_of_century(cursor);
     set_date(read, start, year, month, Some(day))
@@ -427,20 +427,21 @@ fn time(cursor: &mut Cursor<'_>, read: &mut Read) -> Step<()> {
         1 | 2 => [value, 0, 0, 0],
         4 => [value / 100, value % 100, 0, 0],
         6 => [value / 10_000, value / 100 % 100, value % 100, 0],
-        _ => return mistake(position, "Unexpected character"),
+        _ => return parse_error(position, "Unexpected character"),
     };
     if digits.len() <= 2 && cursor.take(':') {
         minute =
-            cursor.number(2).ok_or(Mistake { position: cursor.position, what: "Unexpected character" })?;
+            cursor.number(2).ok_or(ParseError { position: cursor.position, what: "Unexpected character" })?;
         if cursor.take_any(":.").is_some() {
             second = cursor
                 .number(2)
-                .ok_or(Mistake { position: cursor.position, what: "Unexpected character" })?;
+                .ok_or(ParseError { position: cursor.position, what: "Unexpected character" })?;
         }
     }
     if cursor.take_any(".,").is_some() {
-        milli =
-            cursor.fraction(9).ok_or(Mistake { position: cursor.position, what: "Unexpected character" })?;
+        milli = cursor
+            .fraction(9)
+            .ok_or(ParseError { position: cursor.position, what: "Unexpected character" })?;
     }
     if let Some(afternoon) = meridiem(cursor) {
         hour = hour % 12 + afternoon;
@@ -450,7 +451,7 @@ fn time(cursor: &mut Cursor<'_>, read: &mut Read) -> Step<()> {
 
 fn set_time(read: &mut Read, position: usize, [hour, minute, second, milli]: [i64; 4]) -> Step<()> {
     if read.hour.is_some() {
-        return mistake(position, "Double time specification");
+        return parse_error(position, "Double time specification");
     }
     (read.hour, read.minute, read.second, read.milli) = (Some(hour), Some(minute), Some(second), Some(milli));
     Ok(())
@@ -458,7 +459,7 @@ fn set_time(read: &mut Read, position: usize, [hour, minute, second, milli]: [i6
 
 fn set_date(read: &mut Read, position: usize, year: Option<i64>, month: i64, day: Option<i64>) -> Step<()> {
     if read.month.is_some() {
-        return mistake(position, "Double date specification");
+        return parse_error(position, "Double date specification");
     }
     (read.year, read.month, read.day) = (year.or(read.year), Some(month), day);
     Ok(())

@@ -9,7 +9,7 @@
 
 use super::super::arithmetic::divide::as_int32;
 use super::super::evaluate::{Call, Computed, null, value};
-use super::super::named::{self, Named, complaint, optional};
+use super::super::named::{self, Named, error_template, optional};
 use super::super::node::{CallNode, Node};
 use super::super::parse::Parser;
 use super::super::show;
@@ -38,8 +38,8 @@ pub(in super::super) static ARGUMENTS: Named = Named {
         optional("isoDayOfWeek"),
         optional("timezone"),
     ],
-    no_object: complaint(40519, "$dateFromParts only supports an object as its argument"),
-    unknown: complaint(40518, "Unrecognized argument to $dateFromParts: {}"),
+    no_object: error_template(40519, "$dateFromParts only supports an object as its argument"),
+    unknown: error_template(40518, "Unrecognized argument to $dateFromParts: {}"),
 };
 
 /// Parses `$dateFromParts`. Errors: 40516 without any year, 40489 and 40525 for a mix of the two calendars.

@@ -5,7 +5,7 @@
 //! ```
 
 use super::super::evaluate::{Call, Computed, null, type_name, value};
-use super::super::named::{Named, complaint, optional, required};
+use super::super::named::{Named, error_template, optional, required};
 use super::super::show;
 use super::calendar::{self, Civil, DAY, IsoDate, MINUTE};
 use super::format::{Piece, for_parsing, month_number};
@@ -23,8 +23,8 @@ pub(in super::super) static ARGUMENTS: Named = Named {
         optional("onError"),
         optional("onNull"),
     ],
-    no_object: complaint(40540, "$dateFromString only supports an object as an argument, found: {}"),
-    unknown: complaint(40541, "Unrecognized argument to $dateFromString: {}"),
+    no_object: error_template(40540, "$dateFromString only supports an object as an argument, found: {}"),
+    unknown: error_template(40541, "Unrecognized argument to $dateFromString: {}"),
 };
 
 /// Parsed fields of a date string.
@@ -112,7 +112,7 @@ fn read(text: &str, format: Option<&[Piece]>, zone: &Zone, zone_given: bool) -> 
         Some(pieces) => by_format(text, pieces),
         None => free_form::read(text),
     };
-    let found = found.map_err(|Mistake { position, what }| {
+    let found = found.map_err(|ParseError { position, what }| {
         // A C string ends with NUL, which MongoDB's messages show at the end too.
         let c = text.get(position..).and_then(|rest| rest.chars().next()).unwrap_or('\0');
         err!(ConversionFailure, "Error parsing date string '{text}'; {position}: {what} '{c}'")
@@ -137,18 +137,18 @@ fn read(text: &str, format: Option<&[Piece]>, zone: &Zone, zone_given: bool) -> 
 
 /// Parse error of a date string: the byte position and MongoDB's message.
 #[derive(Debug)]
-pub(super) struct Mistake {
+pub(super) struct ParseError {
     pub(super) position: usize,
     pub(super) what: &'static str,
 }
 
 /// Returns an error at this position.
-pub(super) fn mistake<T>(position: usize, what: &'static str) -> std::result::Result<T, Mistake> {
-    Err(Mistake { position, what })
+pub(super) fn parse_error<T>(position: usize, what: &'static str) -> std::result::Result<T, ParseError> {
+    Err(ParseError { position, what })
 }
 
 /// Parses a date string by a format. Calendar dates and ISO week dates cannot be mixed.
-fn by_format(text: &str, pieces: &[Piece]) -> std::result::Result<Read, Mistake> {
+fn by_format(text: &str, pieces: &[Piece]) -> std::result::Result<Read, ParseError> {
     // A NUL ends text and format, as in the library that MongoDB uses.
     let text = text.split('\0').next().unwrap_or(text);
     let pieces = pieces.split(|piece| *piece == Piece::Literal('\0')).next().unwrap_or(pieces);
@@ -156,37 +156,37 @@ fn by_format(text: &str, pieces: &[Piece]) -> std::result::Result<Read, Mistake>
     let mut read = Read::default();
     for piece in pieces {
         if cursor.at_end() {
-            return mistake(cursor.position(), "Data missing");
+            return parse_error(cursor.position(), "Data missing");
         }
         let position = cursor.position();
         match piece {
             Piece::Literal(wanted) => {
                 if !cursor.take(*wanted) {
-                    return mistake(position, "Format literal not found");
+                    return parse_error(position, "Format literal not found");
                 }
             }
             Piece::Specifier(letter) => specifier(*letter, &mut cursor, &mut read)?,
         }
     }
     if !cursor.at_end() {
-        return mistake(cursor.position(), "Trailing data");
+        return parse_error(cursor.position(), "Trailing data");
     }
     let natural = read.year.is_some() || read.month.is_some() || read.day.is_some();
     let iso = read.iso_year.is_some() || read.iso_week.is_some() || read.iso_weekday.is_some();
     if natural && iso {
-        return mistake(text.len(), "Mixing of ISO dates with natural dates is not allowed");
+        return parse_error(text.len(), "Mixing of ISO dates with natural dates is not allowed");
     }
     if iso && read.iso_year.is_none() {
-        return mistake(text.len(), "The parsed date was invalid");
+        return parse_error(text.len(), "The parsed date was invalid");
     }
     Ok(read)
 }
 
 /// Parses the text of one `%` specifier.
-fn specifier(letter: char, cursor: &mut Cursor<'_>, read: &mut Read) -> std::result::Result<(), Mistake> {
+fn specifier(letter: char, cursor: &mut Cursor<'_>, read: &mut Read) -> std::result::Result<(), ParseError> {
     let position = cursor.position();
     let digits = |most: usize, what: &'static str, cursor: &mut Cursor<'_>| {
-        cursor.number(most).map(Some).ok_or(Mistake { position, what })
+        cursor.number(most).map(Some).ok_or(ParseError { position, what })
     };
     match letter {
         'Y' => read.year = digits(4, "A four digit year could not be found", cursor)?,
@@ -203,22 +203,23 @@ fn specifier(letter: char, cursor: &mut Cursor<'_>, read: &mut Read) -> std::res
             read.milli = Some(
                 cursor
                     .fraction(3)
-                    .ok_or(Mistake { position, what: "A three digit millisecond could not be found" })?,
+                    .ok_or(ParseError { position, what: "A three digit millisecond could not be found" })?,
             );
         }
         'b' | 'B' => {
             let month = month_number(cursor.word());
-            read.month = Some(month.ok_or(Mistake { position, what: "A textual month could not be found" })?);
+            read.month =
+                Some(month.ok_or(ParseError { position, what: "A textual month could not be found" })?);
         }
         'Z' => {
             let minutes = cursor.signed_number(4);
             let minutes =
-                minutes.ok_or(Mistake { position, what: "The timezone offset could not be found" })?;
+                minutes.ok_or(ParseError { position, what: "The timezone offset could not be found" })?;
             read.zone = Some(ZoneRead { offset: minutes * MINUTE, numeric: true, name: ' ' });
         }
         _ => {
             cursor.skip_blanks();
-            let zone = cursor.zone().map_err(|what| Mistake { position, what })?;
+            let zone = cursor.zone().map_err(|what| ParseError { position, what })?;
             read.zone = Some(zone);
         }
     }

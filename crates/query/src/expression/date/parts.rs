@@ -1,7 +1,7 @@
 //! `$year`, `$hour`, `$isoWeek` and the other date parts; `$dateToParts`; the parts of a timestamp.
 
 use super::super::evaluate::{Call, Computed, null, value};
-use super::super::named::{Named, complaint, optional, required};
+use super::super::named::{Named, error_template, optional, required};
 use super::super::node::{CallNode, Node};
 use super::super::parse::Parser;
 use super::super::table::Operator;
@@ -118,8 +118,8 @@ pub(in super::super) static TO_PARTS: Named = Named {
         optional("timezone"),
         optional("iso8601"),
     ],
-    no_object: complaint(40524, "$dateToParts only supports an object as its argument"),
-    unknown: complaint(40520, "Unrecognized argument to $dateToParts: {}"),
+    no_object: error_template(40524, "$dateToParts only supports an object as its argument"),
+    unknown: error_template(40520, "Unrecognized argument to $dateToParts: {}"),
 };
 
 /// `$dateToParts`. Errors: 40521 if `iso8601` is not a boolean.

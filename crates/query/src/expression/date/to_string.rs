@@ -5,7 +5,7 @@
 //! ```
 
 use super::super::evaluate::{Call, Computed, null};
-use super::super::named::{Named, complaint, optional, required};
+use super::super::named::{Named, error_template, optional, required};
 use super::super::show;
 use super::calendar::{self, Civil, DAY, MINUTE};
 use super::format::{MONTHS, Piece, for_printing};
@@ -23,8 +23,8 @@ pub(in super::super) static ARGUMENTS: Named = Named {
         optional("timezone"),
         optional("onNull"),
     ],
-    no_object: complaint(18629, "$dateToString only supports an object as its argument"),
-    unknown: complaint(18534, "Unrecognized argument to $dateToString: {}"),
+    no_object: error_template(18629, "$dateToString only supports an object as its argument"),
+    unknown: error_template(18534, "Unrecognized argument to $dateToString: {}"),
 };
 
 /// Evaluates `$dateToString`.

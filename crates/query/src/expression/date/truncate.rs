@@ -8,7 +8,7 @@
 //! ```
 
 use super::super::evaluate::{Call, Computed, null, value};
-use super::super::named::{Named, complaint, optional, required};
+use super::super::named::{Named, error_template, optional, required};
 use super::super::show;
 use super::calendar::{Civil, DAY, to_days};
 use super::unit::{self, Length, Unit};
@@ -26,8 +26,8 @@ pub(in super::super) static ARGUMENTS: Named = Named {
         optional("timezone"),
         optional("startOfWeek"),
     ],
-    no_object: complaint(5439007, "$dateTrunc only supports an object as its argument"),
-    unknown: complaint(
+    no_object: error_template(5439007, "$dateTrunc only supports an object as its argument"),
+    unknown: error_template(
         5439008,
         "Unrecognized argument to $dateTrunc: {}. Expected arguments are date, unit, and optionally, binSize, timezone, startOfWeek",
     ),

@@ -5,7 +5,7 @@
 //! ```
 
 use super::super::evaluate::{Call, Computed, null, value};
-use super::super::named::{Named, complaint, optional, required};
+use super::super::named::{Named, error_template, optional, required};
 use crate::regex::{Captures, Regex};
 use base::bson::{Builder, Value};
 use base::{Error, ErrorCode, Result, err};
@@ -18,11 +18,11 @@ macro_rules! arguments {
                 required("regex", 31023, concat!($operator, " requires 'regex' parameter")),
                 optional("options"),
             ],
-            no_object: complaint(
+            no_object: error_template(
                 51103,
                 concat!($operator, " expects an object of named arguments but found: {}"),
             ),
-            unknown: complaint(31024, concat!($operator, " found an unknown argument: {}")),
+            unknown: error_template(31024, concat!($operator, " found an unknown argument: {}")),
         };
     };
 }

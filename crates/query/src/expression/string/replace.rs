@@ -5,7 +5,7 @@
 //! ```
 
 use super::super::evaluate::{Call, Computed, null};
-use super::super::named::{Named, complaint, required};
+use super::super::named::{Named, error_template, required};
 use base::bson::Value;
 use base::{Error, ErrorCode, Result};
 
@@ -17,8 +17,11 @@ macro_rules! arguments {
                 required("find", 51748, concat!($operator, " requires 'find' to be specified")),
                 required("replacement", 51747, concat!($operator, " requires 'replacement' to be specified")),
             ],
-            no_object: complaint(51751, concat!($operator, " requires an object as an argument, found: {}")),
-            unknown: complaint(51750, concat!($operator, " found an unknown argument: {}")),
+            no_object: error_template(
+                51751,
+                concat!($operator, " requires an object as an argument, found: {}"),
+            ),
+            unknown: error_template(51750, concat!($operator, " found an unknown argument: {}")),
         };
     };
 }

@@ -5,7 +5,7 @@
 //! ```
 
 use super::super::evaluate::{Call, Computed, null};
-use super::super::named::{Named, complaint, optional, required};
+use super::super::named::{Named, error_template, optional, required};
 use super::super::show;
 use base::bson::Value;
 use base::err;
@@ -17,11 +17,11 @@ macro_rules! arguments {
                 required("input", 50695, concat!($operator, " requires an 'input' field")),
                 optional("chars"),
             ],
-            no_object: complaint(
+            no_object: error_template(
                 50696,
                 concat!($operator, " only supports an object as an argument, found {}"),
             ),
-            unknown: complaint(50694, concat!($operator, " found an unknown argument: {}")),
+            unknown: error_template(50694, concat!($operator, " found an unknown argument: {}")),
         };
     };
 }

@@ -10,16 +10,16 @@ use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
 /// Maximum time that a pattern may spend on one string.
-const PATIENCE: Duration = Duration::from_millis(500);
+const PATTERN_TIMEOUT: Duration = Duration::from_millis(500);
 
 /// Deadline of a pattern. Schemas have no operation that could be interrupted. A pattern beyond the deadline fails like
 /// a pattern with too many steps.
 #[derive(Default)]
-struct Patience(OnceLock<Instant>);
+struct PatternDeadline(OnceLock<Instant>);
 
-impl Interrupt for Patience {
+impl Interrupt for PatternDeadline {
     fn check(&self) -> Result<()> {
-        if self.0.get_or_init(Instant::now).elapsed() < PATIENCE {
+        if self.0.get_or_init(Instant::now).elapsed() < PATTERN_TIMEOUT {
             return Ok(());
         }
         Err(err!(51156, "Error occurred while executing the regular expression. Result code: -47"))
@@ -123,7 +123,7 @@ impl Strings {
                 return Ok(false);
             }
         }
-        self.pattern.as_ref().map_or(Ok(true), |pattern| pattern.is_match(text, &Patience::default()))
+        self.pattern.as_ref().map_or(Ok(true), |pattern| pattern.is_match(text, &PatternDeadline::default()))
     }
 }
 
@@ -208,7 +208,7 @@ impl Objects {
         for element in document {
             let mut named = self.properties.iter().any(|(name, _)| name == element.name());
             for (pattern, schema) in &self.pattern_properties {
-                if pattern.is_match(element.name(), &Patience::default())? {
+                if pattern.is_match(element.name(), &PatternDeadline::default())? {
                     named = true;
                     if !schema.allows(element.value())? {
                         return Ok(false);

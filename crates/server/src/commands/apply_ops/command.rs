@@ -2,7 +2,7 @@
 
 use super::{Options, Results, checks, object, uuid};
 use crate::call::arguments::Arguments;
-use crate::call::{Answer, Call};
+use crate::call::{Call, HandlerStatus};
 use crate::commands::table;
 use crate::protocol::write_concern::WriteConcern;
 use base::bson::{Builder, Document, DocumentBuf, Element, Value};
@@ -91,12 +91,12 @@ fn run(call: &mut Call<'_>, database: &str, command: DocumentBuf) -> Result<()> 
         notes: None,
         reads_stream: false,
         query_settings: None,
-        hold: None,
+        durability_wait: None,
         durable: false,
     };
     match (row.run)(&mut inner)? {
-        Answer::Done => Ok(()),
-        Answer::Wait(_) | Answer::Close => {
+        HandlerStatus::Done => Ok(()),
+        HandlerStatus::Wait(_) | HandlerStatus::Close => {
             Err(err!(InternalError, "{} in applyOps didn't end at once", row.command.name))
         }
     }

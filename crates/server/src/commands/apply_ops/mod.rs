@@ -9,15 +9,20 @@ mod command;
 mod document;
 
 use crate::access::command::Kind;
-use crate::access::{Needs, needs};
+use crate::access::{Requirements, requirements};
 use crate::call::row::Row;
-use crate::call::{Answer, Call};
+use crate::call::{Call, HandlerStatus};
 use base::bson::{Builder, Document, Value};
 use base::{Error, ErrorCode, Result, err};
 
 /// Position in the command table.
-pub(crate) const APPLY_OPS: Row =
-    Row::new("applyOps", Kind::Write, "Applies entries of an oplog.", apply_ops, Needs::By(needs::apply_ops));
+pub(crate) const APPLY_OPS: Row = Row::new(
+    "applyOps",
+    Kind::Write,
+    "Applies entries of an oplog.",
+    apply_ops,
+    Requirements::By(requirements::apply_ops),
+);
 
 /// Options that apply to all operations of a command.
 #[derive(Clone, Copy)]
@@ -27,7 +32,7 @@ struct Options {
     always_upsert: bool,
 }
 
-fn apply_ops(call: &mut Call<'_>) -> Result<Answer> {
+fn apply_ops(call: &mut Call<'_>) -> Result<HandlerStatus> {
     let mut fields = call.fields();
     let operations = checks::operations(call.request.body)?;
     fields.command_value();
@@ -40,7 +45,7 @@ fn apply_ops(call: &mut Call<'_>) -> Result<Answer> {
     match outcome {
         Ok(results) => {
             results.append_to(call.reply);
-            Ok(Answer::Done)
+            Ok(HandlerStatus::Done)
         }
         Err(error) => Err(error),
     }

@@ -1,7 +1,7 @@
 //! Tests of invalid conversations. Their clients stay unauthenticated, and other clients are not
 //! affected.
 
-use crate::call::Answer;
+use crate::call::HandlerStatus;
 use crate::dispatch::local::LocalConnection;
 use crate::dispatch::request::Request;
 use crate::state::connection::ConnectionState;
@@ -69,7 +69,7 @@ impl Peer {
     fn command(&mut self, command: Document<'_>) -> Option<DocumentBuf> {
         let mut reply = Vec::new();
         match Request::begin(&mut self.state, &self.server, encode(1, 0, command), &mut reply) {
-            Ok((Answer::Done, _)) => document(&reply),
+            Ok((HandlerStatus::Done, _)) => document(&reply),
             _ => None,
         }
     }

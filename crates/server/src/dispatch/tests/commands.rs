@@ -1,6 +1,6 @@
 //! Tests of handlers through whole frames, without a socket.
 
-use crate::call::Answer;
+use crate::call::HandlerStatus;
 use crate::commands::table;
 use crate::dispatch::request::Request;
 use crate::process::event::Event;
@@ -42,27 +42,28 @@ impl Client {
     }
 
     /// Continues the current request, or begins this one.
-    fn frame(&mut self, frame: &[u8]) -> (Answer, Vec<u8>) {
+    fn frame(&mut self, frame: &[u8]) -> (HandlerStatus, Vec<u8>) {
         let mut out = Vec::new();
         let (answer, request) = match self.request.take() {
             Some(mut request) => (request.poll(&mut self.state, &self.server, &mut out), Some(request)),
             None => Request::begin(&mut self.state, &self.server, frame.to_vec(), &mut out)
-                .unwrap_or((Answer::Close, None)),
+                .unwrap_or((HandlerStatus::Close, None)),
         };
-        self.request = request.filter(|request| matches!(answer, Answer::Wait(_)) || request.streams());
+        self.request =
+            request.filter(|request| matches!(answer, HandlerStatus::Wait(_)) || request.streams());
         (answer, out)
     }
 
     /// Handles a frame that must wait. Returns the deadline.
     fn until(&mut self, frame: &[u8]) -> std::time::Instant {
-        let Answer::Wait(event) = self.frame(frame).0 else { panic!("nothing to wait for") };
+        let HandlerStatus::Wait(event) = self.frame(frame).0 else { panic!("nothing to wait for") };
         event.until().unwrap()
     }
 
     /// Runs a command on `admin` and returns its reply.
     fn run(&mut self, build: impl FnOnce(&mut Builder)) -> DocumentBuf {
         let (outcome, reply) = self.frame(&command(0, build));
-        assert!(matches!(outcome, Answer::Done));
+        assert!(matches!(outcome, HandlerStatus::Done));
         body(&reply).to_owned()
     }
 }
@@ -171,7 +172,7 @@ fn the_handshake_may_come_as_op_query() {
         let mut query = builder.into_buffer();
         header::finish(&mut query, 0);
         let (outcome, reply) = Client::standalone().frame(&query);
-        assert!(matches!(outcome, Answer::Done));
+        assert!(matches!(outcome, HandlerStatus::Done));
         let document = Document::from_valid(&reply[36..]).to_owned();
         assert_eq!(is_ok(&document), ok);
         assert_eq!(code(&document), (!ok).then_some(352));
@@ -227,12 +228,12 @@ fn an_awaitable_hello_waits_and_streams() {
     for _ in 0..2 {
         std::thread::sleep(client.until(&frame) - std::time::Instant::now());
         let (outcome, reply) = client.frame(&frame);
-        assert!(matches!(outcome, Answer::Done) && client.request.is_some());
+        assert!(matches!(outcome, HandlerStatus::Done) && client.request.is_some());
         assert_eq!(reply[16..20], 2u32.to_le_bytes(), "more to come");
     }
     client.server.topology.changed.raise();
-    assert!(matches!(client.frame(&frame).0, Answer::Done), "a change is told at once");
-    assert!(matches!(client.frame(&frame).0, Answer::Wait(_)), "and only once");
+    assert!(matches!(client.frame(&frame).0, HandlerStatus::Done), "a change is told at once");
+    assert!(matches!(client.frame(&frame).0, HandlerStatus::Wait(_)), "and only once");
 }
 
 #[test]
@@ -259,7 +260,7 @@ fn nobody_answers_who_wants_no_answer() {
             .end();
     });
     let (outcome, reply) = Client::standalone().frame(&frame);
-    assert!(matches!(outcome, Answer::Done) && reply.is_empty());
+    assert!(matches!(outcome, HandlerStatus::Done) && reply.is_empty());
 }
 
 #[test]
@@ -268,10 +269,10 @@ fn broken_bson_is_an_error_and_broken_framing_the_end() {
     let at = frame.windows(4).position(|bytes| bytes == b"text").unwrap();
     frame[at] = 0xFF;
     let (outcome, reply) = Client::standalone().frame(&frame);
-    assert!(matches!(outcome, Answer::Done));
+    assert!(matches!(outcome, HandlerStatus::Done));
     assert_eq!(code(&body(&reply).to_owned()), Some(22));
     frame[20] = 9;
-    assert!(matches!(Client::standalone().frame(&frame).0, Answer::Close));
+    assert!(matches!(Client::standalone().frame(&frame).0, HandlerStatus::Close));
 }
 
 #[test]
@@ -289,9 +290,9 @@ fn fail_points_fail_delay_and_hang_up() {
     };
     let (_, reply) = configure(&|b| _ = b.append(c"errorCode", 91));
     assert_eq!(code(&body(&reply).to_owned()), Some(91));
-    assert!(matches!(configure(&|b| _ = b.append(c"closeConnection", true)).0, Answer::Close));
+    assert!(matches!(configure(&|b| _ = b.append(c"closeConnection", true)).0, HandlerStatus::Close));
     let blocks = |b: &mut Builder| _ = b.append(c"blockConnection", true).append(c"blockTimeMS", 5);
-    assert!(matches!(configure(&blocks).0, Answer::Wait(_)));
+    assert!(matches!(configure(&blocks).0, HandlerStatus::Wait(_)));
     assert!(is_ok(&client.run(|b| _ = b.append(c"ping", 1))));
 }
 
@@ -364,7 +365,7 @@ fn a_client_that_waits_hears_of_a_step_down() {
         })
     };
     let now = client.server.topology.changed.count() as i64;
-    let Answer::Wait(Event::Other { mut ready, .. }) = client.frame(&waiting(now)).0 else {
+    let HandlerStatus::Wait(Event::Other { mut ready, .. }) = client.frame(&waiting(now)).0 else {
         panic!("nothing to wait for")
     };
     assert!(!ready(std::task::Waker::noop()));

@@ -4,7 +4,7 @@ use super::users::Guest;
 use super::{Answer, Peer, Request, Response, cookies, users};
 use crate::access::{Action, Resource};
 use crate::auth;
-use crate::call::Answer as Polled;
+use crate::call::HandlerStatus as Polled;
 use crate::dispatch::request::Request as Command;
 use crate::protocol::names::UserName;
 use crate::state::server::Server;
@@ -28,7 +28,7 @@ pub(super) fn session(server: &Server, request: &Request<'_>, peer: Peer) -> Ans
         }
         Err(answer) => return answer,
     };
-    let may = |action| auth::may(server, &guest.state, Resource::Cluster, action);
+    let may = |action| auth::is_authorized(server, &guest.state, Resource::Cluster, action);
     let mut out = Builder::new();
     out.append(c"users", server.auth.enabled());
     if let Some(identity) = &guest.state.identity {
@@ -54,7 +54,7 @@ pub(super) fn operations(server: &Server, request: &Request<'_>, peer: Peer) -> 
         Ok(guest) => guest,
         Err(answer) => return answer,
     };
-    let own_alone = !auth::may(server, &guest.state, Resource::Cluster, Action::Inprog);
+    let own_alone = !auth::is_authorized(server, &guest.state, Resource::Cluster, Action::Inprog);
     let mut command = Builder::new();
     command.append(c"currentOp", 1).append(c"$ownOps", own_alone).append(c"$db", "admin");
     let reply = match run(&mut guest, command.finish().view()) {
@@ -78,16 +78,16 @@ pub(super) fn operations(server: &Server, request: &Request<'_>, peer: Peer) -> 
 
 /// Returns slow operations by shape.
 pub(super) fn slow(server: &Server, request: &Request<'_>, peer: Peer) -> Answer {
-    told("vellumSlowQueries", server, request, peer)
+    run_json("vellumSlowQueries", server, request, peer)
 }
 
 /// Returns estimated hit ratios of other cache sizes.
 pub(super) fn working_set(server: &Server, request: &Request<'_>, peer: Peer) -> Answer {
-    told("vellumWorkingSet", server, request, peer)
+    run_json("vellumWorkingSet", server, request, peer)
 }
 
 /// Returns the reply of a command without arguments.
-fn told(name: &str, server: &Server, request: &Request<'_>, peer: Peer) -> Answer {
+fn run_json(name: &str, server: &Server, request: &Request<'_>, peer: Peer) -> Answer {
     let mut guest = match users::guest(server, request, peer) {
         Ok(guest) => guest,
         Err(answer) => return answer,

@@ -1,6 +1,6 @@
 //! Prometheus' text format, version 0.0.4. A metric family has a help text, a type and samples.
 
-use crate::observe::operations::{SPANS, bounds};
+use crate::observe::operations::{BUCKETS, bounds};
 use std::fmt::{Display, Write};
 
 /// Content-Type of the format.
@@ -63,7 +63,7 @@ impl Family<'_> {
 
     /// Writes the samples of a histogram: counts by the spans of [`bounds`], and the total time in
     /// seconds.
-    pub(super) fn histogram(&mut self, labels: Labels<'_>, counts: &[u64; SPANS], seconds: f64) {
+    pub(super) fn histogram(&mut self, labels: Labels<'_>, counts: &[u64; BUCKETS], seconds: f64) {
         let mut sum = 0;
         let bounds = bounds().map(|bound| bound.to_string()).chain(["+Inf".to_string()]);
         for (bound, count) in bounds.zip(counts) {
@@ -115,8 +115,8 @@ mod tests {
         let mut out = Exposition::default();
         out.single("a_total", Kind::Counter, "Help.", 3);
         out.family("b", Kind::Gauge, "Help.").sample(&[("x", "a\"b\\c\nd"), ("y", "z")], 0.5);
-        let mut counts = [0; SPANS];
-        (counts[0], counts[1], counts[SPANS - 1]) = (2, 3, 1);
+        let mut counts = [0; BUCKETS];
+        (counts[0], counts[1], counts[BUCKETS - 1]) = (2, 3, 1);
         out.family("c", Kind::Histogram, "Help.").histogram(&[("x", "1")], &counts, 20.25);
         let text = out.finish();
         assert!(text.starts_with("# HELP a_total Help.\n# TYPE a_total counter\na_total 3\n"), "{text}");

@@ -39,7 +39,7 @@ fn so_far(server: &Server) -> Counts {
             if MONITORING.contains(&name) {
                 continue;
             }
-            let times = one.times.so_far();
+            let times = one.times.snapshot();
             found.writes += if WRITES.contains(&name) { times.count() } else { 0 };
             found.durations.iter_mut().zip(times.counts).for_each(|(sum, count)| *sum += count);
         }
@@ -53,7 +53,7 @@ pub(super) fn answer(server: &Server, request: &Request<'_>, peer: Peer) -> Answ
         Ok(guest) => guest,
         Err(answer) => return answer,
     };
-    if !auth::may(server, &guest.state, Resource::Cluster, Action::ServerStatus) {
+    if !auth::is_authorized(server, &guest.state, Resource::Cluster, Action::ServerStatus) {
         return Response::text(403, "that takes the right to serverStatus, which clusterMonitor has").into();
     }
     let (seconds, samples) = server.http.history.samples();

@@ -8,8 +8,8 @@ use crate::access::{Action, Resource};
 use crate::auth;
 use crate::commands::table;
 use crate::observe::counters::{LOGINS, PROTOCOLS};
-use crate::observe::figures::{Collections, Connections, Process};
-use crate::observe::operations::{DatabaseOperations, SPANS};
+use crate::observe::gauges::{Collections, Connections, Process};
+use crate::observe::operations::{BUCKETS, DatabaseOperations};
 use crate::process::heap::process_bytes;
 use crate::process::logging::now_millis;
 use crate::state::http::PATHS;
@@ -29,7 +29,7 @@ const OTHERS: &str = "all others";
 
 /// Returns all metrics to a user with the serverStatus privilege.
 pub(super) fn answer(server: &Server, guest: &Guest<'_>) -> Response {
-    if !auth::may(server, &guest.state, Resource::Cluster, Action::ServerStatus) {
+    if !auth::is_authorized(server, &guest.state, Resource::Cluster, Action::ServerStatus) {
         return Response::text(403, "that takes the right to serverStatus, which clusterMonitor has");
     }
     let mut out = Exposition::default();
@@ -90,7 +90,7 @@ fn operations(server: &Server, out: &mut Exposition) {
     );
     for database in &all {
         for (at, one) in database.commands() {
-            let times = one.times.so_far();
+            let times = one.times.snapshot();
             let labels = [("database", &*name(database)), ("command", command(at))];
             family.histogram(&labels, &times.counts, times.nanos as f64 / 1e9);
         }
@@ -194,7 +194,7 @@ fn cursors(server: &Server, out: &mut Exposition) {
     );
     out.single("vellum_change_streams", Gauge, "Change streams that are open.", cursors.streams());
     out.single("vellum_sessions", Gauge, "Sessions that are remembered.", server.sessions.len());
-    let found = server.transactions.figures();
+    let found = server.transactions.stats();
     out.single("vellum_transactions", Gauge, "Transactions under way.", found.open);
     out.single("vellum_transactions_active", Gauge, "Those of them that a statement runs in.", found.active);
     out.single("vellum_transactions_started_total", Counter, "Transactions begun.", found.started);
@@ -266,7 +266,7 @@ fn storage(server: &Server, out: &mut Exposition) {
         out.single("vellum_journal_archive_failing", Gauge, what, u64::from(archive.failing));
     }
     out.single("vellum_checkpoints_total", Counter, "Checkpoints completed.", counted.checkpoints);
-    let mut spans = [0; SPANS];
+    let mut spans = [0; BUCKETS];
     for (span, count) in spans.iter_mut().zip(counted.sync_counts) {
         *span = count;
     }
@@ -301,7 +301,7 @@ fn collections(server: &Server, guest: &Guest<'_>, out: &mut Exposition) -> Resu
         family.sample(&[("kind", kind)], count);
     }
     let sees = |database: &str, name: &str| {
-        auth::may(server, &guest.state, Resource::Collection(database, name), Action::CollStats)
+        auth::is_authorized(server, &guest.state, Resource::Collection(database, name), Action::CollStats)
     };
     let mut shown: Vec<_> = catalog
         .all()
@@ -342,19 +342,24 @@ fn collections(server: &Server, guest: &Guest<'_>, out: &mut Exposition) -> Resu
 
 fn http(server: &Server, out: &mut Exposition) {
     let http = &server.http;
-    out.single("vellum_http_connections", Gauge, "Connections of HTTP that are open.", http.places.count());
+    out.single(
+        "vellum_http_connections",
+        Gauge,
+        "Connections of HTTP that are open.",
+        http.connection_limit.count(),
+    );
     out.single("vellum_http_rejected_total", Counter, "Those refused for their number.", http.rejected.get());
     let named = || PATHS.iter().copied().chain(["other"]).zip(&http.requests);
     let mut family =
         out.family("vellum_http_requests_total", Counter, "Requests of HTTP by what came of them.");
-    for (path, answers) in named() {
-        for (class, count) in ["2xx", "3xx", "4xx", "5xx"].iter().zip(&answers.by_class) {
+    for (path, counters) in named() {
+        for (class, count) in ["2xx", "3xx", "4xx", "5xx"].iter().zip(&counters.by_class) {
             family.sample(&[("path", path), ("code", class)], count.get());
         }
     }
     let mut family = out.family("vellum_http_request_duration_seconds", Histogram, "How long they took.");
-    for (path, answers) in named() {
-        let times = answers.times.so_far();
+    for (path, counters) in named() {
+        let times = counters.times.snapshot();
         family.histogram(&[("path", path)], &times.counts, times.nanos as f64 / 1e9);
     }
 }

@@ -7,10 +7,10 @@
 mod commands;
 mod cookies;
 mod exposition;
-mod gate;
 mod health;
 mod history;
 mod metrics;
+mod origin_check;
 mod page;
 mod request;
 mod response;
@@ -86,7 +86,7 @@ fn route(server: &Server, request: &Request<'_>, peer: Peer) -> Answer {
         _ => {}
     }
     let names = server.settings.http.as_ref().map_or(&[][..], |options| &options.names);
-    if let Err(refused) = gate::check(request, names) {
+    if let Err(refused) = origin_check::check(request, names) {
         return refused.into();
     }
     match request.path {

@@ -77,16 +77,16 @@ pub(super) fn log_in<'a>(
 ) -> Result<Guest<'a>, Answer> {
     let server = guest.server;
     if !peer.has_waited {
-        match server.auth.delays.turn(user, peer.client.ip(), Instant::now()) {
+        match server.auth.delays.reserve(user, peer.client.ip(), Instant::now()) {
             Some(Duration::ZERO) => {}
-            Some(turn) => return Err(Answer::Later(turn)),
+            Some(delay) => return Err(Answer::Later(delay)),
             None => {
                 let why = "too many tries for this user from this address wait already";
                 return Err(Response::text(429, why).into());
             }
         }
     }
-    match password::enter(server, &mut guest.state, user, password) {
+    match password::authenticate(server, &mut guest.state, user, password) {
         Ok(()) => Ok(guest),
         Err(error) => Err(unauthorized(request, error.message())),
     }

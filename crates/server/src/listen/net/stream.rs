@@ -3,9 +3,9 @@
 //! A plain connection pays only one match for the choice of its kind.
 
 #[cfg(unix)]
-use super::brisk::BriskStream;
+use super::pinned::PinnedStream;
 use super::tls_stream::TlsStream;
-use crate::observe::activity::Link;
+use crate::observe::activity::ConnectionHandle;
 use crate::process::buffers;
 use std::future::pending;
 use std::io::{self, ErrorKind};
@@ -22,7 +22,7 @@ pub(super) enum Stream {
     /// A plain stream whose client may have a dedicated thread. A server without TLS uses only this
     /// kind.
     #[cfg(unix)]
-    Brisk(Box<BriskStream>),
+    Pinned(Box<PinnedStream>),
     /// No stream: the handshake is in progress or has failed.
     Closed,
 }
@@ -35,7 +35,7 @@ impl Stream {
             Stream::Plain(stream) => fill(stream, input).await,
             Stream::Tls(stream) => stream.fill(input).await,
             #[cfg(unix)]
-            Stream::Brisk(stream) => stream.fill(input).await,
+            Stream::Pinned(stream) => stream.fill(input).await,
             Stream::Closed => Ok(0),
         }
     }
@@ -46,7 +46,7 @@ impl Stream {
             Stream::Plain(stream) => is_readable(&**stream),
             Stream::Tls(stream) => stream.is_readable(),
             #[cfg(unix)]
-            Stream::Brisk(stream) => stream.is_readable(),
+            Stream::Pinned(stream) => stream.is_readable(),
             Stream::Closed => true,
         }
     }
@@ -57,14 +57,14 @@ impl Stream {
             Stream::Plain(stream) => send(stream, bytes).await,
             Stream::Tls(stream) => stream.send(bytes).await,
             #[cfg(unix)]
-            Stream::Brisk(stream) => stream.send(bytes).await,
+            Stream::Pinned(stream) => stream.send(bytes).await,
             Stream::Closed => Err(ErrorKind::NotConnected.into()),
         }
     }
 
     /// Returns when the client has closed the connection. Never returns if the client sends bytes
     /// instead.
-    pub(super) async fn gone(&mut self) {
+    pub(super) async fn disconnected(&mut self) {
         match self {
             Stream::Plain(stream) => {
                 let mut byte = [0];
@@ -72,9 +72,9 @@ impl Stream {
                     pending::<()>().await;
                 }
             }
-            Stream::Tls(stream) => stream.gone().await,
+            Stream::Tls(stream) => stream.disconnected().await,
             #[cfg(unix)]
-            Stream::Brisk(stream) => stream.gone().await,
+            Stream::Pinned(stream) => stream.disconnected().await,
             Stream::Closed => {}
         }
     }
@@ -88,11 +88,11 @@ impl Stream {
 }
 
 /// A weak handle on a connection's socket for code that neither reads nor writes.
-pub(super) struct Line<S>(pub(super) Weak<S>);
+pub(super) struct SocketHandle<S>(pub(super) Weak<S>);
 
 #[cfg(unix)]
-impl<S: std::os::fd::AsFd + Send + Sync> Link for Line<S> {
-    fn is_gone(&self) -> bool {
+impl<S: std::os::fd::AsFd + Send + Sync> ConnectionHandle for SocketHandle<S> {
+    fn is_disconnected(&self) -> bool {
         use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
         let Some(stream) = self.0.upgrade() else { return true };
         #[cfg(target_os = "linux")]
@@ -104,7 +104,7 @@ impl<S: std::os::fd::AsFd + Send + Sync> Link for Line<S> {
         poll(&mut [PollFd::new(stream.as_fd(), ends)], PollTimeout::ZERO).is_ok_and(|ended| ended > 0)
     }
 
-    fn cut(&self) {
+    fn disconnect(&self) {
         if let Some(stream) = self.0.upgrade() {
             // Nothing to cut if the client has gone already or no descriptor is free.
             let _ = stream
@@ -117,12 +117,12 @@ impl<S: std::os::fd::AsFd + Send + Sync> Link for Line<S> {
 
 /// On other systems the write of the reply detects a closed connection.
 #[cfg(not(unix))]
-impl<S: Send + Sync> Link for Line<S> {
-    fn is_gone(&self) -> bool {
+impl<S: Send + Sync> ConnectionHandle for SocketHandle<S> {
+    fn is_disconnected(&self) -> bool {
         self.0.strong_count() == 0
     }
 
-    fn cut(&self) {}
+    fn disconnect(&self) {}
 }
 
 /// Waits for bytes of a socket and reads them.

@@ -161,7 +161,7 @@ impl TlsStream {
 
     /// Returns when the client has closed the connection. Never returns if the client sends bytes
     /// instead.
-    pub(super) async fn gone(&mut self) {
+    pub(super) async fn disconnected(&mut self) {
         loop {
             match self.decrypt() {
                 Ok(true) => return pending().await,

@@ -1,11 +1,11 @@
-//! Sockets of the HTTP server: few connections (`places.rs`), each with limits on memory and time.
+//! Sockets of the HTTP server: few connections (`connection_limit.rs`), each with limits on memory and time.
 
 use super::stream::Stream;
 use super::tls_stream::TlsStream;
 use super::{race, stream};
 use crate::listen::http::{self, Answer, Malformed, Peer, Request, Response};
 use crate::process::blocking::in_place;
-use crate::process::places::Place;
+use crate::process::connection_limit::Permit;
 use crate::state::http as http_state;
 use crate::state::server::Server;
 use std::io;
@@ -76,55 +76,55 @@ async fn accept(listener: TcpListener, server: Arc<Server>) {
 }
 
 fn admit(socket: TcpStream, client: SocketAddr, server: &Arc<Server>) {
-    let Some(place) = server.http.places.take(client.ip()) else {
+    let Some(permit) = server.http.connection_limit.acquire(client.ip()) else {
         server.http.rejected.add(1);
         return;
     };
-    let taken = Taken { place, server: server.clone() };
+    let guard = PermitGuard { permit, server: server.clone() };
     let Ok(local) = socket.local_addr() else { return };
     if let Err(error) = socket.set_nodelay(true) {
         log::debug!("TCP_NODELAY for {client}: {error}");
     }
     tokio::spawn(async move {
         let peer = Peer { client, local, is_encrypted: false, has_waited: false };
-        let (place, server) = (&*taken.place, &*taken.server);
+        let (permit, server) = (&*guard.permit, &*guard.server);
         let stream = Stream::Plain(Arc::new(socket));
-        let mut visit = Visit { stream, peer, server, place, input: Vec::new() };
+        let mut connection = HttpConnection { stream, peer, server, permit, input: Vec::new() };
         let lost = async {
-            place.lost().await;
+            permit.evicted().await;
             server.http.rejected.add(1);
             Err(io::Error::other("another connection has its place"))
         };
-        if let Err(error) = race(visit.run(), lost).await {
+        if let Err(error) = race(connection.run(), lost).await {
             log::debug!("HTTP from {client}: {error}");
         }
-        visit.stream.close();
+        connection.stream.close();
     });
 }
 
 /// A connection's place, released when dropped.
-struct Taken {
-    place: Arc<Place>,
+struct PermitGuard {
+    permit: Arc<Permit>,
     server: Arc<Server>,
 }
 
-impl Drop for Taken {
+impl Drop for PermitGuard {
     fn drop(&mut self) {
-        self.server.http.places.leave(&self.place);
+        self.server.http.connection_limit.release(&self.permit);
     }
 }
 
 /// A connection.
-struct Visit<'a> {
+struct HttpConnection<'a> {
     stream: Stream,
     peer: Peer,
     server: &'a Server,
-    place: &'a Place,
+    permit: &'a Permit,
     /// Received bytes without a response.
     input: Vec<u8>,
 }
 
-impl Visit<'_> {
+impl HttpConnection<'_> {
     async fn run(&mut self) -> io::Result<()> {
         if !self.begin().await? {
             return Ok(());
@@ -168,7 +168,7 @@ impl Visit<'_> {
                 return Ok(false);
             }
         };
-        if !self.place.answer() {
+        if !self.permit.begin_request() {
             return Ok(false);
         }
         let bytes: Vec<u8> = self.input.drain(..length).collect();
@@ -218,7 +218,7 @@ impl Visit<'_> {
     }
 
     async fn send(&mut self, bytes: &[u8]) -> io::Result<()> {
-        if !self.place.wait() {
+        if !self.permit.begin_wait() {
             return Ok(());
         }
         timeout(STEP_MAX, self.stream.send(bytes)).await.map_err(|_| io::ErrorKind::TimedOut)?

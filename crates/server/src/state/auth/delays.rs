@@ -55,7 +55,7 @@ impl Failures {
 
 impl Delays {
     /// Reserves the next attempt and returns its delay; `None` if too many attempts already wait.
-    pub(crate) fn turn(&self, user: &UserName, client: IpAddr, now: Instant) -> Option<Duration> {
+    pub(crate) fn reserve(&self, user: &UserName, client: IpAddr, now: Instant) -> Option<Duration> {
         let mut failures = self.failures.lock();
         let Some(known) = failures.get_mut(&self.key(user, client)) else { return Some(Duration::ZERO) };
         let step = known.step();
@@ -120,21 +120,21 @@ mod tests {
         let (here, there) = ("10.0.0.1".parse().unwrap(), "10.0.0.2".parse().unwrap());
         let now = Instant::now();
         for _ in 0..FREE {
-            assert_eq!(delays.turn(&user, here, now), Some(Duration::ZERO));
+            assert_eq!(delays.reserve(&user, here, now), Some(Duration::ZERO));
             delays.failed(&user, here, now);
         }
         // Concurrent attempts queue behind each other.
-        assert_eq!(delays.turn(&user, here, now), Some(FIRST));
-        assert_eq!(delays.turn(&user, here, now), Some(2 * FIRST));
+        assert_eq!(delays.reserve(&user, here, now), Some(FIRST));
+        assert_eq!(delays.reserve(&user, here, now), Some(2 * FIRST));
         assert!(!delays.is_free(&user, here));
         assert!(delays.is_free(&user, there) && delays.is_free(&other, here));
         for _ in 0..50 {
             delays.failed(&user, here, now);
         }
-        let waits: Vec<_> = std::iter::from_fn(|| delays.turn(&user, here, now)).collect();
+        let waits: Vec<_> = std::iter::from_fn(|| delays.reserve(&user, here, now)).collect();
         assert!(waits.len() <= 6 && waits.iter().all(|wait| *wait <= WAIT_MAX), "{waits:?}");
         delays.succeeded(&user, here);
-        assert_eq!(delays.turn(&user, here, now), Some(Duration::ZERO));
+        assert_eq!(delays.reserve(&user, here, now), Some(Duration::ZERO));
     }
 
     #[test]

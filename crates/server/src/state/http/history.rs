@@ -2,7 +2,7 @@
 //!
 //! The memory is bounded. Once the ring is full, pairs of samples are merged, and each sample covers twice the time.
 
-use crate::observe::operations::{FIRST_BOUND, SPANS};
+use crate::observe::operations::{BUCKETS, FIRST_BOUND};
 use parking_lot::Mutex;
 use std::time::Duration;
 
@@ -17,7 +17,7 @@ const SAMPLES_MAX: usize = 300;
 pub(crate) struct Counts {
     pub(crate) writes: u64,
     /// Operations by duration.
-    pub(crate) durations: [u64; SPANS],
+    pub(crate) durations: [u64; BUCKETS],
 }
 
 impl Counts {

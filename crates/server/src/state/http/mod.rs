@@ -3,9 +3,9 @@
 mod history;
 mod sessions;
 
-use crate::observe::operations::Times;
+use crate::observe::operations::LatencyHistogram;
+use crate::process::connection_limit::ConnectionLimit;
 use crate::process::counter::Counter;
-use crate::process::places::Places;
 use history::History;
 pub(crate) use history::{Counts, INTERVAL};
 use sessions::Sessions;
@@ -32,11 +32,11 @@ pub(crate) struct Http {
     /// Operations over time.
     pub(crate) history: History,
     /// Connection limit.
-    pub(crate) places: Places,
+    pub(crate) connection_limit: ConnectionLimit,
     /// Connections refused by the limit.
     pub(crate) rejected: Counter,
     /// Responses by path, in the order of [`PATHS`], with one entry for other paths.
-    pub(crate) requests: [Answers; PATHS.len() + 1],
+    pub(crate) requests: [ResponseCounters; PATHS.len() + 1],
     /// Token that authorizes changes while access control is off.
     token: OnceLock<String>,
     /// Sessions of the page's users.
@@ -45,11 +45,11 @@ pub(crate) struct Http {
 
 /// Responses to requests for one path.
 #[derive(Default)]
-pub(crate) struct Answers {
+pub(crate) struct ResponseCounters {
     /// Counts by status class, from 2xx.
     pub(crate) by_class: [Counter; 4],
     /// Latencies of the answers.
-    pub(crate) times: Times,
+    pub(crate) times: LatencyHistogram,
 }
 
 /// Valid paths.
@@ -72,9 +72,9 @@ impl Http {
     /// Counts a response.
     pub(crate) fn count(&self, path: &str, status: u16, took: Duration) {
         let at = PATHS.iter().position(|known| *known == path).unwrap_or(PATHS.len());
-        let Some(answers) = self.requests.get(at) else { return };
-        answers.times.note(took);
-        if let Some(count) = answers.by_class.get(usize::from(status / 100).saturating_sub(2)) {
+        let Some(counters) = self.requests.get(at) else { return };
+        counters.times.record(took);
+        if let Some(count) = counters.by_class.get(usize::from(status / 100).saturating_sub(2)) {
             count.add(1);
         }
     }

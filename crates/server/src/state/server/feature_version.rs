@@ -3,12 +3,12 @@
 
 use crate::protocol::compatible_with::CompatibleWith;
 use crate::state::server::Server;
-use crate::state::system_collections::Place;
+use crate::state::system_collections::SettingLocation;
 use base::{Result, err};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
-const PLACE: Place =
-    Place { database: "admin", collection: "system.version", id: "featureCompatibilityVersion" };
+const LOCATION: SettingLocation =
+    SettingLocation { database: "admin", collection: "system.version", id: "featureCompatibilityVersion" };
 
 /// True if the version is lowered to MongoDB 8.0's.
 #[derive(Default)]
@@ -25,7 +25,7 @@ impl Server {
 
     /// Loads the stored version. An unreadable document is logged and counts as unset.
     pub(crate) fn load_feature_version(&self) {
-        match PLACE.read(&self.database) {
+        match LOCATION.read(&self.database) {
             Ok(stored) => {
                 let version = stored.as_ref().and_then(|stored| stored.view().get("version")?.as_str());
                 let lowered = version == Some(CompatibleWith::V8_0.feature_version());
@@ -48,7 +48,7 @@ impl Server {
                 "Invalid feature compatibility version value '{version}'; expected '{lowest}' or '{own}'"
             ));
         }
-        PLACE.write(&self.database, |document| _ = document.append(c"version", version))?;
+        LOCATION.write(&self.database, |document| _ = document.append(c"version", version))?;
         self.feature_version.0.store(version == lowest, Relaxed);
         Ok(())
     }

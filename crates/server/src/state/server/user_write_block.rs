@@ -3,13 +3,14 @@
 //! It is stored in `config.user_writes_critical_sections`, as MongoDB keeps it.
 
 use crate::state::server::Server;
-use crate::state::system_collections::Place;
+use crate::state::system_collections::SettingLocation;
 use base::bson::Document;
 use base::{Result, err};
 use parking_lot::Mutex;
 use std::sync::atomic::{AtomicU8, Ordering::Relaxed};
 
-const PLACE: Place = Place { database: "config", collection: "user_writes_critical_sections", id: "" };
+const LOCATION: SettingLocation =
+    SettingLocation { database: "config", collection: "user_writes_critical_sections", id: "" };
 
 /// Reasons of a block. The numbers are stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -65,7 +66,7 @@ impl UserWriteBlock {
 impl Server {
     /// Loads the stored state. An unreadable document is logged and counts as unset.
     pub(crate) fn load_user_write_block(&self) {
-        match PLACE.read(&self.database) {
+        match LOCATION.read(&self.database) {
             Ok(stored) => self.user_write_block.set(stored.and_then(|stored| reason_in(stored.view()))),
             Err(error) => log::warn!("reading whether the writes of users are blocked: {error}"),
         }
@@ -87,7 +88,7 @@ impl Server {
             before if before.is_some() == blocks => return Ok(()),
             _ => {}
         }
-        PLACE.write(&self.database, |document| {
+        LOCATION.write(&self.database, |document| {
             document.append(c"blockNewUserShardedDDL", false).append(c"blockUserWrites", blocks);
             document.append(c"blockUserWritesReason", reason as i32);
         })?;

@@ -2,10 +2,11 @@
 //!
 //! Open connections keep their certificate. New connections use the current certificate.
 
-mod told;
+mod reported;
 
 use crate::process::logging::now_millis;
 use parking_lot::RwLock;
+pub(crate) use reported::ReportedErrors;
 use rustls::server::{NoClientAuth, ServerSessionMemoryCache, WebPkiClientVerifier};
 use rustls::sign::SingleCertAndKey;
 use rustls::version::{TLS12, TLS13};
@@ -13,8 +14,7 @@ use rustls::{ServerConfig, SupportedProtocolVersion};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
-pub(crate) use told::Told;
-use wire::certificates::{self, Facts};
+use wire::certificates::{self, CertificateInfo};
 
 /// Number of sessions that can be resumed without a full handshake.
 const RESUMABLE: usize = 4096;
@@ -100,7 +100,7 @@ pub(crate) struct Loaded {
     /// Configuration for new connections.
     pub(crate) config: Arc<ServerConfig>,
     /// Facts of the server's certificate.
-    pub(crate) facts: Facts,
+    pub(crate) certificate_info: CertificateInfo,
 }
 
 impl Tls {
@@ -158,7 +158,7 @@ impl Tls {
                     .to_string(),
             );
         }
-        let left = millis(self.loaded().facts.ends).saturating_sub(now_millis());
+        let left = millis(self.loaded().certificate_info.ends).saturating_sub(now_millis());
         if left < ENDS_SOON {
             let days = left / (24 * 60 * 60 * 1000);
             warnings.push(format!(
@@ -173,7 +173,7 @@ impl Tls {
 impl Loaded {
     /// Returns the end of the certificate's validity, in milliseconds since 1970.
     pub(crate) fn ends(&self) -> i64 {
-        millis(self.facts.ends)
+        millis(self.certificate_info.ends)
     }
 }
 
@@ -187,9 +187,9 @@ fn load(options: &TlsOptions) -> Result<Loaded, String> {
     let pair = certificates::key_pair(path, options.password.as_deref())?;
     let named = |why: String| format!("{}: {why}", path.display());
     let first = pair.cert.first().ok_or_else(|| named("there is no certificate in it".to_string()))?;
-    let facts = certificates::facts(first).map_err(named)?;
+    let certificate_info = certificates::certificate_info(first).map_err(named)?;
     let now = SystemTime::now();
-    if now < facts.begins || now > facts.ends {
+    if now < certificate_info.begins || now > certificate_info.ends {
         return Err(named("the certificate is expired or not yet valid".to_string()));
     }
     let provider = certificates::provider();
@@ -217,5 +217,5 @@ fn load(options: &TlsOptions) -> Result<Loaded, String> {
         .with_client_cert_verifier(verifier)
         .with_cert_resolver(Arc::new(SingleCertAndKey::from(pair)));
     config.session_storage = ServerSessionMemoryCache::new(RESUMABLE);
-    Ok(Loaded { config: Arc::new(config), facts })
+    Ok(Loaded { config: Arc::new(config), certificate_info })
 }

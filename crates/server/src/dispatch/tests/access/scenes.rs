@@ -325,34 +325,34 @@ fn changes_of_a_role_show_in_what_it_grants() {
         assert_eq!(code, 0, "{text}: {message}");
     };
     run(r#"{createRole: "r", privileges: [], roles: [], $db: "d"}"#);
-    let may = |find: bool, insert: bool| {
+    let is_authorized = |find: bool, insert: bool| {
         let mut client = Client::user(&server, "one", &["r@d"]);
         let code = |allowed: bool| if allowed { 0 } else { UNAUTHORIZED };
         assert_eq!(client.code(r#"{find: "c", $db: "d"}"#).0, code(find));
         assert_eq!(client.code(r#"{insert: "c", documents: [{}], $db: "d"}"#).0, code(insert));
     };
-    may(false, false);
+    is_authorized(false, false);
     let both = r#"[{resource: {db: "d", collection: "c"}, actions: ["find", "insert"]}]"#;
     run(&format!(r#"{{grantPrivilegesToRole: "r", privileges: {both}, $db: "d"}}"#));
-    may(true, true);
+    is_authorized(true, true);
     run(
         r#"{revokePrivilegesFromRole: "r", privileges: [{resource: {db: "d", collection: "c"}, actions: ["insert"]}],
             $db: "d"}"#,
     );
-    may(true, false);
+    is_authorized(true, false);
     run(r#"{grantRolesToRole: "r", roles: ["readWrite"], $db: "d"}"#);
-    may(true, true);
+    is_authorized(true, true);
     run(r#"{revokeRolesFromRole: "r", roles: ["readWrite"], $db: "d"}"#);
     run(r#"{updateRole: "r", privileges: [], $db: "d"}"#);
-    may(false, false);
+    is_authorized(false, false);
     run(r#"{grantRolesToRole: "r", roles: ["read"], $db: "d"}"#);
     system(
         &server,
         r#"{insert: "system.users", documents: [{_id: "d.u", user: "u", db: "d", roles: [{role: "r", db: "d"}]}], $db: "admin"}"#,
     );
-    may(true, false);
+    is_authorized(true, false);
     run(r#"{dropRole: "r", $db: "d"}"#);
-    may(false, false);
+    is_authorized(false, false);
     let user = system(&server, r#"{find: "system.users", $db: "admin"}"#);
     assert!(user.view().to_string().contains("roles: []"), "{}", user.view());
 }

@@ -3,7 +3,7 @@
 use super::samples::{SAMPLES, held};
 use super::{Client, guarded, parse, system};
 use crate::access::builtin::{BUILTIN, Builtin};
-use crate::access::needs::Needed;
+use crate::access::requirements::RequiredPrivilege;
 use crate::access::resource::OwnedResource;
 use crate::auth;
 use crate::commands::table;
@@ -38,13 +38,13 @@ fn furnished() -> Arc<Server> {
 }
 
 /// Returns true if the connection may run a sample, with the needed privileges.
-fn declared(client: &Client, sample: &str) -> (bool, Vec<Needed>) {
+fn declared(client: &Client, sample: &str) -> (bool, Vec<RequiredPrivilege>) {
     let sample = parse(sample);
     let request = Request::new(sample.view(), Sequences::default()).unwrap();
-    let mut asked = auth::asked(&client.server, &client.state, &request).unwrap();
-    asked.record = Some(Vec::new());
-    let allowed = asked.check(&table::find(request.name()).unwrap().needs).is_ok();
-    (allowed, asked.record.unwrap_or_default())
+    let mut authorizer = auth::authorizer(&client.server, &client.state, &request).unwrap();
+    authorizer.record = Some(Vec::new());
+    let allowed = authorizer.check(&table::find(request.name()).unwrap().requirements).is_ok();
+    (allowed, authorizer.record.unwrap_or_default())
 }
 
 #[test]
@@ -246,8 +246,8 @@ fn roles_may_do_what_mongodb_lets_them() {
         BUILTIN.iter().map(|role| (role.name, Client::user(&server, role.name, &[&held(role)]))).collect();
     for (name, roles) in expected {
         let sample = SAMPLES.iter().find(|sample| sample.0 == *name).unwrap().1;
-        let may = |client: &&(&'static str, Client)| declared(&client.1, sample).0;
-        let allowed: Vec<&str> = clients.iter().filter(may).map(|client| client.0).collect();
+        let is_authorized = |client: &&(&'static str, Client)| declared(&client.1, sample).0;
+        let allowed: Vec<&str> = clients.iter().filter(is_authorized).map(|client| client.0).collect();
         assert_eq!(allowed, *roles, "{name}");
     }
 }
@@ -307,7 +307,7 @@ fn tables() -> String {
             }
         }
         let [of_database, of_admin] = roles;
-        let key = [needs(needed), of_database.join(", "), of_admin.join(", ")];
+        let key = [requirements(needed), of_database.join(", "), of_admin.join(", ")];
         match groups.iter_mut().find(|group| group.0 == key) {
             Some(group) => group.1.push(shown(name)),
             None => groups.push((key, vec![shown(name)])),
@@ -318,8 +318,8 @@ fn tables() -> String {
         out,
         "| commands on `d` | privileges | roles of `d` | roles of `admin` |\n|---|---|---|---|"
     );
-    for ([needs, of_database, of_admin], names) in &groups {
-        let _ = writeln!(out, "| {} | {needs} | {of_database} | {of_admin} |", names.join(", "));
+    for ([requirements, of_database, of_admin], names) in &groups {
+        let _ = writeln!(out, "| {} | {requirements} | {of_database} | {of_admin} |", names.join(", "));
     }
     out
 }
@@ -332,8 +332,8 @@ fn shown(name: &str) -> String {
     }
 }
 
-fn needs(needed: &[Needed]) -> String {
-    let one = |needed: &Needed| {
+fn requirements(needed: &[RequiredPrivilege]) -> String {
+    let one = |needed: &RequiredPrivilege| {
         let actions: Vec<String> =
             needed.actions.iter().map(|action| format!("`{}`", action.name())).collect();
         let place = match &needed.resource {

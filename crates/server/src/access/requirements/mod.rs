@@ -31,7 +31,7 @@ use wire::request::Sequences;
 
 /// The needs of a command, as declared in its row.
 #[derive(Clone, Copy)]
-pub(crate) enum Needs {
+pub(crate) enum Requirements {
     /// No privilege. Authentication is required unless the row allows the command without it.
     Nothing,
     /// An action on the server.
@@ -41,19 +41,19 @@ pub(crate) enum Needs {
     /// An action on the collection in the command's own field.
     Collection(Action),
     /// The needs that the function derives from the request.
-    By(fn(&mut Asked<'_>) -> Result<()>),
+    By(fn(&mut Authorizer<'_>) -> Result<()>),
 }
 
 /// A privilege that a request needed.
 #[derive(Clone, PartialEq, Eq)]
-pub(crate) struct Needed {
+pub(crate) struct RequiredPrivilege {
     /// Resource of the privilege.
     pub(crate) resource: OwnedResource,
     pub(crate) actions: Actions,
 }
 
 /// A request and its user, during the check of its privileges.
-pub(crate) struct Asked<'a> {
+pub(crate) struct Authorizer<'a> {
     /// Privileges of the user.
     pub(crate) privileges: &'a Privileges,
     /// Identity of the user; `None` before authentication.
@@ -69,9 +69,9 @@ pub(crate) struct Asked<'a> {
     /// The open cursors.
     pub(crate) store: &'a Database,
     /// Needs of the command with a name, for commands that contain others.
-    pub(crate) needs_of: fn(&str) -> Option<Needs>,
+    pub(crate) needs_of: fn(&str) -> Option<Requirements>,
     /// Records the needed privileges, if requested.
-    pub(crate) record: Option<Vec<Needed>>,
+    pub(crate) record: Option<Vec<RequiredPrivilege>>,
 }
 
 /// Returns the refusal without the command's text, which the caller adds.
@@ -79,29 +79,29 @@ pub(crate) fn refused() -> base::Error {
     err!(Unauthorized, "unauthorized")
 }
 
-impl<'a> Asked<'a> {
+impl<'a> Authorizer<'a> {
     pub(crate) fn user(&self) -> Option<&'a UserName> {
         self.identity.map(|identity| &identity.user)
     }
 
     /// Returns true if an action is allowed.
-    pub(crate) fn may(&self, resource: Resource<'_>, action: Action) -> bool {
+    pub(crate) fn is_authorized(&self, resource: Resource<'_>, action: Action) -> bool {
         self.privileges.allows(resource, action)
     }
 
     /// Requires an action on a resource.
     ///
     /// Errors: Unauthorized.
-    pub(crate) fn need(&mut self, resource: Resource<'_>, action: Action) -> Result<()> {
-        self.need_all(resource, Actions::one(action))
+    pub(crate) fn require(&mut self, resource: Resource<'_>, action: Action) -> Result<()> {
+        self.require_all(resource, Actions::one(action))
     }
 
     /// Requires several actions on a resource.
     ///
     /// Errors: Unauthorized.
-    pub(crate) fn need_all(&mut self, resource: Resource<'_>, actions: Actions) -> Result<()> {
+    pub(crate) fn require_all(&mut self, resource: Resource<'_>, actions: Actions) -> Result<()> {
         if let Some(record) = &mut self.record {
-            record.push(Needed { resource: resource.to_owned(), actions });
+            record.push(RequiredPrivilege { resource: resource.to_owned(), actions });
         }
         match self.privileges.allows_all(resource, actions) {
             true => Ok(()),
@@ -144,13 +144,13 @@ impl<'a> Asked<'a> {
     /// Checks the declared needs against this request.
     ///
     /// Errors: Unauthorized; errors of a needs function.
-    pub(crate) fn check(&mut self, needs: &Needs) -> Result<()> {
-        match *needs {
-            Needs::Nothing => Ok(()),
-            Needs::Cluster(action) => self.need(Resource::Cluster, action),
-            Needs::Database(action) => self.need(Resource::Database(self.database), action),
-            Needs::Collection(action) => self.need(self.collection(), action),
-            Needs::By(function) => function(self),
+    pub(crate) fn check(&mut self, requirements: &Requirements) -> Result<()> {
+        match *requirements {
+            Requirements::Nothing => Ok(()),
+            Requirements::Cluster(action) => self.require(Resource::Cluster, action),
+            Requirements::Database(action) => self.require(Resource::Database(self.database), action),
+            Requirements::Collection(action) => self.require(self.collection(), action),
+            Requirements::By(function) => function(self),
         }
     }
 
@@ -160,9 +160,9 @@ impl<'a> Asked<'a> {
     pub(crate) fn check_other(&mut self, database: &str, body: Document<'_>) -> Result<()> {
         let name = body.first().map_or("", |first| first.name());
         // The handler refuses an unknown command.
-        let Some(needs) = (self.needs_of)(name) else { return Ok(()) };
+        let Some(requirements) = (self.needs_of)(name) else { return Ok(()) };
         let none = Sequences::default();
-        let mut other = Asked {
+        let mut other = Authorizer {
             privileges: self.privileges,
             identity: self.identity,
             body,
@@ -173,7 +173,7 @@ impl<'a> Asked<'a> {
             needs_of: self.needs_of,
             record: self.record.take(),
         };
-        let checked = other.check(&needs);
+        let checked = other.check(&requirements);
         let record = other.record;
         self.record = record;
         checked

@@ -5,7 +5,7 @@
 
 use super::super::action::Action::{self, *};
 use super::super::resource::{Pattern, Resource};
-use super::{Asked, values};
+use super::{Authorizer, values};
 use base::Result;
 use base::bson::{Document, Value};
 
@@ -16,22 +16,22 @@ fn listed<'a>(document: Document<'a>, name: &str) -> Vec<Value<'a>> {
 }
 
 /// Returns the database of a role or user, given as `{role, db}` or as a name.
-fn database_of<'a>(asked: &Asked<'a>, named: Value<'a>) -> Vec<&'a str> {
+fn database_of<'a>(authorizer: &Authorizer<'a>, named: Value<'a>) -> Vec<&'a str> {
     match named {
         Value::Document(named) => values(named, "db").filter_map(|name| name.as_str()).collect(),
-        _ => vec![asked.database],
+        _ => vec![authorizer.database],
     }
 }
 
-fn own_database<'a>(asked: &Asked<'a>) -> Resource<'a> {
-    Resource::Database(asked.database)
+fn own_database<'a>(authorizer: &Authorizer<'a>) -> Resource<'a> {
+    Resource::Database(authorizer.database)
 }
 
 /// Requires an action in the databases of all roles in the list `roles`.
-fn on_roles(asked: &mut Asked<'_>, action: Action) -> Result<()> {
-    for role in listed(asked.body, "roles") {
-        for database in database_of(asked, role) {
-            asked.need(Resource::Database(database), action)?;
+fn on_roles(authorizer: &mut Authorizer<'_>, action: Action) -> Result<()> {
+    for role in listed(authorizer.body, "roles") {
+        for database in database_of(authorizer, role) {
+            authorizer.require(Resource::Database(database), action)?;
         }
     }
     Ok(())
@@ -39,139 +39,143 @@ fn on_roles(asked: &mut Asked<'_>, action: Action) -> Result<()> {
 
 /// Requires an action in the databases of the resources in the list `privileges`. A resource in
 /// more than one database requires it in `admin`.
-fn on_privileges(asked: &mut Asked<'_>, action: Action) -> Result<()> {
-    for privilege in listed(asked.body, "privileges") {
+fn on_privileges(authorizer: &mut Authorizer<'_>, action: Action) -> Result<()> {
+    for privilege in listed(authorizer.body, "privileges") {
         let Some(privilege) = privilege.as_document() else { continue };
         for resource in values(privilege, "resource").filter_map(|resource| resource.as_document()) {
             match Pattern::parse(resource) {
                 Ok(Pattern::Database(database) | Pattern::Collection(database, _)) => {
-                    asked.need(Resource::Database(&database), action)?;
+                    authorizer.require(Resource::Database(&database), action)?;
                 }
-                _ => asked.need(Resource::Database("admin"), action)?,
+                _ => authorizer.require(Resource::Database("admin"), action)?,
             }
         }
     }
     Ok(())
 }
 
-fn on_restrictions(asked: &mut Asked<'_>) -> Result<()> {
-    match asked.body.find("authenticationRestrictions") {
-        Some(_) => asked.need(own_database(asked), SetAuthenticationRestriction),
+fn on_restrictions(authorizer: &mut Authorizer<'_>) -> Result<()> {
+    match authorizer.body.find("authenticationRestrictions") {
+        Some(_) => authorizer.require(own_database(authorizer), SetAuthenticationRestriction),
         None => Ok(()),
     }
 }
 
 /// `createUser`: also requires the rights to grant its roles and to set its restrictions.
-pub(crate) fn create_user(asked: &mut Asked<'_>) -> Result<()> {
-    asked.need(own_database(asked), CreateUser)?;
-    on_roles(asked, GrantRole)?;
-    on_restrictions(asked)
+pub(crate) fn create_user(authorizer: &mut Authorizer<'_>) -> Result<()> {
+    authorizer.require(own_database(authorizer), CreateUser)?;
+    on_roles(authorizer, GrantRole)?;
+    on_restrictions(authorizer)
 }
 
 /// `updateUser`: users may change their own password and data with separate actions. A change of
 /// roles requires the right to revoke any role, since the revoked roles are unknown here.
-pub(crate) fn update_user(asked: &mut Asked<'_>) -> Result<()> {
-    let name = asked.value().and_then(|name| name.as_str());
-    let is_own = asked.user().is_some_and(|own| Some(own.name.as_str()) == name && own.db == asked.database);
+pub(crate) fn update_user(authorizer: &mut Authorizer<'_>) -> Result<()> {
+    let name = authorizer.value().and_then(|name| name.as_str());
+    let is_own =
+        authorizer.user().is_some_and(|own| Some(own.name.as_str()) == name && own.db == authorizer.database);
     for (field, others, own) in [
         ("pwd", ChangePassword, ChangeOwnPassword),
         // A change of mechanisms removes credentials, like a change of the password.
         ("mechanisms", ChangePassword, ChangeOwnPassword),
         ("customData", ChangeCustomData, ChangeOwnCustomData),
     ] {
-        if asked.body.find(field).is_some() && !(is_own && asked.may(own_database(asked), own)) {
-            asked.need(own_database(asked), others)?;
+        if authorizer.body.find(field).is_some()
+            && !(is_own && authorizer.is_authorized(own_database(authorizer), own))
+        {
+            authorizer.require(own_database(authorizer), others)?;
         }
     }
-    if asked.body.find("roles").is_some() {
-        asked.need(Resource::AnyNormal, RevokeRole)?;
-        on_roles(asked, GrantRole)?;
+    if authorizer.body.find("roles").is_some() {
+        authorizer.require(Resource::AnyNormal, RevokeRole)?;
+        on_roles(authorizer, GrantRole)?;
     }
-    on_restrictions(asked)
+    on_restrictions(authorizer)
 }
 
 /// `_mergeAuthzCollections`: requires the rights to create all users and roles, and to read the
 /// dump's collections.
-pub(crate) fn merge_users(asked: &mut Asked<'_>) -> Result<()> {
+pub(crate) fn merge_users(authorizer: &mut Authorizer<'_>) -> Result<()> {
     let made = [CreateUser, CreateRole, GrantRole, RevokeRole];
     let dropped = [DropUser, DropRole];
-    let dropped = dropped.iter().filter(|_| asked.has("drop"));
+    let dropped = dropped.iter().filter(|_| authorizer.has("drop"));
     for action in made.iter().chain(dropped).copied().collect::<Vec<_>>() {
-        asked.need(Resource::AnyNormal, action)?;
+        authorizer.require(Resource::AnyNormal, action)?;
     }
     for name in ["tempUsersCollection", "tempRolesCollection"] {
-        for from in values(asked.body, name).filter_map(|from| from.as_str()).collect::<Vec<_>>() {
+        for from in values(authorizer.body, name).filter_map(|from| from.as_str()).collect::<Vec<_>>() {
             let (database, collection) = from.split_once('.').unwrap_or((from, ""));
-            asked.need(Resource::named(database, Some(collection)), Find)?;
+            authorizer.require(Resource::named(database, Some(collection)), Find)?;
         }
     }
     Ok(())
 }
 
 /// `grantRolesToUser` and `grantRolesToRole`: require grantRole in the databases of the roles.
-pub(crate) fn grant_roles(asked: &mut Asked<'_>) -> Result<()> {
-    on_roles(asked, GrantRole)
+pub(crate) fn grant_roles(authorizer: &mut Authorizer<'_>) -> Result<()> {
+    on_roles(authorizer, GrantRole)
 }
 
 /// `revokeRolesFromUser` and `revokeRolesFromRole`: require revokeRole in the databases of the
 /// roles.
-pub(crate) fn revoke_roles(asked: &mut Asked<'_>) -> Result<()> {
-    on_roles(asked, RevokeRole)
+pub(crate) fn revoke_roles(authorizer: &mut Authorizer<'_>) -> Result<()> {
+    on_roles(authorizer, RevokeRole)
 }
 
 /// `grantPrivilegesToRole`: requires grantRole in the databases of the privileges.
-pub(crate) fn grant_privileges(asked: &mut Asked<'_>) -> Result<()> {
-    on_privileges(asked, GrantRole)
+pub(crate) fn grant_privileges(authorizer: &mut Authorizer<'_>) -> Result<()> {
+    on_privileges(authorizer, GrantRole)
 }
 
 /// `revokePrivilegesFromRole`: requires revokeRole in the databases of the privileges.
-pub(crate) fn revoke_privileges(asked: &mut Asked<'_>) -> Result<()> {
-    on_privileges(asked, RevokeRole)
+pub(crate) fn revoke_privileges(authorizer: &mut Authorizer<'_>) -> Result<()> {
+    on_privileges(authorizer, RevokeRole)
 }
 
 /// `createRole`: also requires the rights to grant its roles and privileges, and to set its
 /// restrictions.
-pub(crate) fn create_role(asked: &mut Asked<'_>) -> Result<()> {
-    asked.need(own_database(asked), CreateRole)?;
-    on_roles(asked, GrantRole)?;
-    on_privileges(asked, GrantRole)?;
-    on_restrictions(asked)
+pub(crate) fn create_role(authorizer: &mut Authorizer<'_>) -> Result<()> {
+    authorizer.require(own_database(authorizer), CreateRole)?;
+    on_roles(authorizer, GrantRole)?;
+    on_privileges(authorizer, GrantRole)?;
+    on_restrictions(authorizer)
 }
 
 /// `updateRole`: requires the right to revoke any role, since the revoked roles and privileges are
 /// unknown here.
-pub(crate) fn update_role(asked: &mut Asked<'_>) -> Result<()> {
-    asked.need(Resource::AnyNormal, RevokeRole)?;
-    on_roles(asked, GrantRole)?;
-    on_privileges(asked, GrantRole)?;
-    on_restrictions(asked)
+pub(crate) fn update_role(authorizer: &mut Authorizer<'_>) -> Result<()> {
+    authorizer.require(Resource::AnyNormal, RevokeRole)?;
+    on_roles(authorizer, GrantRole)?;
+    on_privileges(authorizer, GrantRole)?;
+    on_restrictions(authorizer)
 }
 
 /// `usersInfo`: users may always read their own document.
-pub(crate) fn users_info(asked: &mut Asked<'_>) -> Result<()> {
-    let Some(wanted) = asked.value() else { return Ok(()) };
+pub(crate) fn users_info(authorizer: &mut Authorizer<'_>) -> Result<()> {
+    let Some(wanted) = authorizer.value() else { return Ok(()) };
     if let Value::Document(wanted) = wanted
         && wanted.find("forAllDBs").is_some()
     {
-        return asked.need(Resource::Cluster, ViewUser);
+        return authorizer.require(Resource::Cluster, ViewUser);
     }
     for user in each(wanted) {
-        let is_own =
-            asked.user().is_some_and(|own| is_named(user, "user", &own.name, &own.db, asked.database));
+        let is_own = authorizer
+            .user()
+            .is_some_and(|own| is_named(user, "user", &own.name, &own.db, authorizer.database));
         if !is_own {
-            on_named(asked, user, ViewUser)?;
+            on_named(authorizer, user, ViewUser)?;
         }
     }
     Ok(())
 }
 
 /// `rolesInfo`: users may always read their own roles.
-pub(crate) fn roles_info(asked: &mut Asked<'_>) -> Result<()> {
-    let Some(wanted) = asked.value() else { return Ok(()) };
+pub(crate) fn roles_info(authorizer: &mut Authorizer<'_>) -> Result<()> {
+    let Some(wanted) = authorizer.value() else { return Ok(()) };
     for role in each(wanted) {
-        let mut own = asked.identity.into_iter().flat_map(|identity| &identity.roles);
-        if !own.any(|own| is_named(role, "role", &own.role, &own.db, asked.database)) {
-            on_named(asked, role, ViewRole)?;
+        let mut own = authorizer.identity.into_iter().flat_map(|identity| &identity.roles);
+        if !own.any(|own| is_named(role, "role", &own.role, &own.db, authorizer.database)) {
+            on_named(authorizer, role, ViewRole)?;
         }
     }
     Ok(())
@@ -185,12 +189,12 @@ fn each(wanted: Value<'_>) -> Vec<Value<'_>> {
     }
 }
 
-fn on_named(asked: &mut Asked<'_>, named: Value<'_>, action: Action) -> Result<()> {
-    let databases = database_of(asked, named);
+fn on_named(authorizer: &mut Authorizer<'_>, named: Value<'_>, action: Action) -> Result<()> {
+    let databases = database_of(authorizer, named);
     if databases.is_empty() {
-        return asked.need(own_database(asked), action);
+        return authorizer.require(own_database(authorizer), action);
     }
-    databases.into_iter().try_for_each(|database| asked.need(Resource::Database(database), action))
+    databases.into_iter().try_for_each(|database| authorizer.require(Resource::Database(database), action))
 }
 
 /// Returns true if the value names exactly this user or role of a database.

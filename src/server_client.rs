@@ -4,14 +4,14 @@
 //! health check. A hello needs no user. If the connection string has a user, ping also
 //! authenticates.
 
-use crate::cli::{Asked, PingOptions};
+use crate::cli::{PingOptions, TargetServer};
 use base::bson::Builder;
 use std::time::{Duration, Instant};
 use wire::client::{Client, NO_SERVER};
 use wire::uri::ConnectionString;
 
 /// Connects to the server in the options. Also returns its name.
-pub(crate) fn asked(options: &Asked) -> Result<(Client, String), String> {
+pub(crate) fn asked(options: &TargetServer) -> Result<(Client, String), String> {
     connect(&ConnectionString::parse(&options.uri)?, options.timeout)
 }
 
@@ -76,14 +76,14 @@ fn ask(host: &str, uri: &ConnectionString, deadline: Instant) -> Result<String, 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cli::Asked;
+    use crate::cli::TargetServer;
     use std::io::Write;
     use std::net::TcpListener;
 
     #[test]
     fn what_does_not_answer_or_not_well_is_told() {
         let options =
-            |uri: String| PingOptions { asked: Asked { uri, timeout: 300 }, quiet: false, help: None };
+            |uri: String| PingOptions { asked: TargetServer { uri, timeout: 300 }, quiet: false, help: None };
         let silent = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = silent.local_addr().unwrap();
         assert!(ping(&options(format!("mongodb://{address}/"))).is_err());

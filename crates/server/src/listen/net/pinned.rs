@@ -11,10 +11,10 @@
 
 use super::Connection;
 use super::stream::{Stream, is_readable};
-use crate::listen::driver::{Driver, Next, On};
+use crate::listen::driver::{Driver, DriverAction, ThreadKind};
 use crate::process::blocking::in_place;
 use crate::process::buffers;
-use crate::process::dedicated_threads::{Entered, Threads};
+use crate::process::dedicated_threads::{ThreadPermit, Threads};
 use crate::process::event::Event;
 use rustix::buffer::spare_capacity;
 use std::future::pending;
@@ -26,26 +26,26 @@ use tokio::io::unix::AsyncFd;
 use wire::busy_poll::BusyPoll;
 
 /// A client that sends its next request within this time gets a dedicated thread.
-const SOON: Duration = Duration::from_millis(5);
+const PIN_THRESHOLD: Duration = Duration::from_millis(5);
 
 /// Time for which a dedicated thread waits for the next request.
-const PAUSE: Duration = Duration::from_millis(10);
+const READ_TIMEOUT: Duration = Duration::from_millis(10);
 
 /// Timeout for writing a reply to a client that does not read.
-const PATIENCE: Duration = Duration::from_millis(100);
+const WRITE_TIMEOUT: Duration = Duration::from_millis(100);
 
 /// A socket that is registered with the poller only while no thread serves its client.
-pub(super) struct BriskStream {
+pub(super) struct PinnedStream {
     socket: Arc<TcpStream>,
     watched: Option<AsyncFd<Arc<TcpStream>>>,
     /// Time of the last reply.
-    answered: Option<Instant>,
+    last_reply: Option<Instant>,
 }
 
-impl BriskStream {
+impl PinnedStream {
     /// Takes a nonblocking socket.
-    pub(super) fn new(socket: Arc<TcpStream>) -> BriskStream {
-        BriskStream { socket, watched: None, answered: None }
+    pub(super) fn new(socket: Arc<TcpStream>) -> PinnedStream {
+        PinnedStream { socket, watched: None, last_reply: None }
     }
 
     #[allow(unsafe_code)]
@@ -96,13 +96,13 @@ impl BriskStream {
                 Err(error) => return Err(error),
             }
         }
-        self.answered = Some(Instant::now());
+        self.last_reply = Some(Instant::now());
         Ok(())
     }
 
     /// Returns when the client has closed the connection. Never returns if the client sends bytes
     /// instead.
-    pub(super) async fn gone(&mut self) {
+    pub(super) async fn disconnected(&mut self) {
         let Ok(watched) = self.watch() else { return };
         loop {
             let Ok(mut ready) = watched.readable().await else { return };
@@ -121,29 +121,29 @@ impl BriskStream {
 
     /// Returns true if the client's request follows the last reply so soon that the client gets a
     /// thread.
-    pub(super) fn is_soon(&self) -> bool {
-        self.answered.is_some_and(|answered| answered.elapsed() < SOON)
+    pub(super) fn should_pin(&self) -> bool {
+        self.last_reply.is_some_and(|last_reply| last_reply.elapsed() < PIN_THRESHOLD)
     }
 
     /// Returns the socket for use by a dedicated thread; `None` if too many clients have threads.
-    pub(super) fn occupy<'a>(&'a mut self, threads: &'a Threads) -> io::Result<Option<Occupied<'a>>> {
-        let Some(entered) = threads.enter() else { return Ok(None) };
-        let occupied = Occupied { stream: self, _entered: entered };
-        occupied.stream.watched = None;
-        occupied.stream.socket.set_nonblocking(false)?;
-        occupied.stream.socket.set_read_timeout(Some(PAUSE))?;
-        occupied.stream.socket.set_write_timeout(Some(PATIENCE))?;
-        Ok(Some(occupied))
+    pub(super) fn pin<'a>(&'a mut self, threads: &'a Threads) -> io::Result<Option<BlockingSocket<'a>>> {
+        let Some(permit) = threads.acquire() else { return Ok(None) };
+        let blocking = BlockingSocket { stream: self, _permit: permit };
+        blocking.stream.watched = None;
+        blocking.stream.socket.set_nonblocking(false)?;
+        blocking.stream.socket.set_read_timeout(Some(READ_TIMEOUT))?;
+        blocking.stream.socket.set_write_timeout(Some(WRITE_TIMEOUT))?;
+        Ok(Some(blocking))
     }
 }
 
 /// A socket that a dedicated thread reads.
-pub(super) struct Occupied<'a> {
-    stream: &'a mut BriskStream,
-    _entered: Entered<'a>,
+pub(super) struct BlockingSocket<'a> {
+    stream: &'a mut PinnedStream,
+    _permit: ThreadPermit<'a>,
 }
 
-impl Occupied<'_> {
+impl BlockingSocket<'_> {
     /// Waits briefly for bytes and reads them. Returns their number; `None` if no bytes arrive.
     pub(super) fn fill(&mut self, input: &mut Vec<u8>) -> io::Result<Option<usize>> {
         if input.capacity() == 0 {
@@ -168,12 +168,12 @@ impl Occupied<'_> {
                 Err(error) => return Err(error),
             }
         }
-        self.stream.answered = Some(Instant::now());
+        self.stream.last_reply = Some(Instant::now());
         Ok(sent)
     }
 }
 
-impl Drop for Occupied<'_> {
+impl Drop for BlockingSocket<'_> {
     fn drop(&mut self) {
         // If this fails, the next read fails too and reports the error.
         let _ = self.stream.socket.set_nonblocking(true);
@@ -183,14 +183,14 @@ impl Drop for Occupied<'_> {
 impl Connection {
     /// Serves a client on a dedicated thread while its requests follow quickly and need only a
     /// reply.
-    pub(super) fn serve_on_own_thread(&mut self) -> io::Result<()> {
-        let Connection { stream: Stream::Brisk(stream), driver, busy_poll } = self else { return Ok(()) };
+    pub(super) fn serve_on_dedicated_thread(&mut self) -> io::Result<()> {
+        let Connection { stream: Stream::Pinned(stream), driver, busy_poll } = self else { return Ok(()) };
         // A client without a finished request may stay silent for long.
-        if !stream.is_soon() || driver.state.is_stranger(&driver.server) {
+        if !stream.should_pin() || driver.state.is_unauthenticated(&driver.server) {
             return Ok(());
         }
         let server = driver.server.clone();
-        let Some(mut socket) = stream.occupy(&server.brisk)? else { return Ok(()) };
+        let Some(mut socket) = stream.pin(&server.dedicated_threads)? else { return Ok(()) };
         let mut served = Ok(());
         in_place(&mut || served = serve(&mut socket, driver, busy_poll));
         served
@@ -199,34 +199,34 @@ impl Connection {
 
 /// Serves one client on this thread. Returns when no request arrives, or when a request needs more
 /// than a reply.
-fn serve(socket: &mut Occupied<'_>, driver: &mut Driver, busy_poll: &mut BusyPoll) -> io::Result<()> {
+fn serve(socket: &mut BlockingSocket<'_>, driver: &mut Driver, busy_poll: &mut BusyPoll) -> io::Result<()> {
     loop {
-        match driver.advance(On::OwnThread) {
-            Next::Send => {
-                driver.state.activity.hold(driver.held(), &driver.server.database);
+        match driver.advance(ThreadKind::Dedicated) {
+            DriverAction::Send => {
+                driver.state.activity.record_buffers(driver.buffered_bytes(), &driver.server.database);
                 let sent = socket.send(driver.unsent())?;
-                driver.state.activity.hold(0, &driver.server.database);
+                driver.state.activity.record_buffers(0, &driver.server.database);
                 driver.note_sent(sent);
                 if !driver.unsent().is_empty() {
                     return Ok(());
                 }
             }
-            Next::Wait => match driver.event.take() {
+            DriverAction::Wait => match driver.event.take() {
                 Some(event @ Event::Journaled { .. }) => event.wait(&driver.server.database),
                 event => {
                     driver.event = event;
                     return Ok(());
                 }
             },
-            Next::Read => {
+            DriverAction::Read => {
                 let Driver { server, state, input, .. } = driver;
-                if server.brisk.is_crowded() {
+                if server.dedicated_threads.is_saturated() {
                     return Ok(());
                 }
-                state.activity.hold(input.capacity(), &server.database);
+                state.activity.record_buffers(input.capacity(), &server.database);
                 if !server.settings.shared {
                     let id = state.activity.connection_id;
-                    busy_poll.look(id, &server.latest, || socket.stream.is_readable());
+                    busy_poll.poll(id, &server.latest_connection, || socket.stream.is_readable());
                 }
                 match socket.fill(input)? {
                     Some(0) => driver.close(),
@@ -234,7 +234,7 @@ fn serve(socket: &mut Occupied<'_>, driver: &mut Driver, busy_poll: &mut BusyPol
                     None => return Ok(()),
                 }
             }
-            Next::Refuse(_) | Next::Close => return Ok(()),
+            DriverAction::Refuse(_) | DriverAction::Close => return Ok(()),
         }
     }
 }

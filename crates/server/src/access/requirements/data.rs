@@ -2,55 +2,55 @@
 
 use super::super::action::{Action, Actions};
 use super::super::resource::Resource;
-use super::{Asked, is_set, values};
+use super::{Authorizer, is_set, values};
 use base::Result;
 use base::bson::{Document, Value};
 
 const BYPASS: &str = "bypassDocumentValidation";
 
 /// Adds the action to bypass validation if the request has the flag.
-fn with_bypass(asked: &Asked<'_>, actions: Actions) -> Actions {
-    match asked.has(BYPASS) {
+fn with_bypass(authorizer: &Authorizer<'_>, actions: Actions) -> Actions {
+    match authorizer.has(BYPASS) {
         true => actions.and(Actions::one(Action::BypassDocumentValidation)),
         false => actions,
     }
 }
 
 /// `insert`: requires insert, and the action to bypass validation if the request has the flag.
-pub(crate) fn insert(asked: &mut Asked<'_>) -> Result<()> {
-    let actions = with_bypass(asked, Actions::one(Action::Insert));
-    asked.need_all(asked.collection(), actions)
+pub(crate) fn insert(authorizer: &mut Authorizer<'_>) -> Result<()> {
+    let actions = with_bypass(authorizer, Actions::one(Action::Insert));
+    authorizer.require_all(authorizer.collection(), actions)
 }
 
 /// `update`: also requires insert if a statement has `upsert`.
-pub(crate) fn update(asked: &mut Asked<'_>) -> Result<()> {
-    let mut actions = with_bypass(asked, Actions::one(Action::Update));
-    if asked.documents("updates").iter().any(|statement| is_set(*statement, "upsert")) {
+pub(crate) fn update(authorizer: &mut Authorizer<'_>) -> Result<()> {
+    let mut actions = with_bypass(authorizer, Actions::one(Action::Update));
+    if authorizer.documents("updates").iter().any(|statement| is_set(*statement, "upsert")) {
         actions = actions.and(Actions::one(Action::Insert));
     }
-    asked.need_all(asked.collection(), actions)
+    authorizer.require_all(authorizer.collection(), actions)
 }
 
 /// `findAndModify`: requires find, and the actions of `remove`, `update` and `upsert`.
-pub(crate) fn find_and_modify(asked: &mut Asked<'_>) -> Result<()> {
-    let mut actions = with_bypass(asked, Actions::one(Action::Find));
-    if asked.has("remove") {
+pub(crate) fn find_and_modify(authorizer: &mut Authorizer<'_>) -> Result<()> {
+    let mut actions = with_bypass(authorizer, Actions::one(Action::Find));
+    if authorizer.has("remove") {
         actions = actions.and(Actions::one(Action::Remove));
     }
-    if asked.body.get("update").is_some() {
+    if authorizer.body.get("update").is_some() {
         actions = actions.and(Actions::one(Action::Update));
     }
-    if asked.has("upsert") {
+    if authorizer.has("upsert") {
         actions = actions.and(Actions::one(Action::Insert));
     }
-    asked.need_all(asked.collection(), actions)
+    authorizer.require_all(authorizer.collection(), actions)
 }
 
 /// `bulkWrite`: requires on each namespace the actions of its operations.
-pub(crate) fn bulk_write(asked: &mut Asked<'_>) -> Result<()> {
-    let namespaces = asked.documents("nsInfo");
+pub(crate) fn bulk_write(authorizer: &mut Authorizer<'_>) -> Result<()> {
+    let namespaces = authorizer.documents("nsInfo");
     let mut actions = vec![Actions::NONE; namespaces.len()];
-    for operation in asked.documents("ops") {
+    for operation in authorizer.documents("ops") {
         let Some(first) = operation.first() else { continue };
         let index = first.value().as_number().and_then(|index| usize::try_from(index.to_i64_clamped()).ok());
         // The handler refuses an operation without a valid namespace before the first write.
@@ -64,9 +64,9 @@ pub(crate) fn bulk_write(asked: &mut Asked<'_>) -> Result<()> {
         *needed = needed.and(one);
     }
     for (information, actions) in namespaces.into_iter().zip(actions) {
-        let actions = if actions.is_empty() { actions } else { with_bypass(asked, actions) };
+        let actions = if actions.is_empty() { actions } else { with_bypass(authorizer, actions) };
         for name in values(information, "ns").filter_map(|name| name.as_str()) {
-            asked.need_all(full(name), actions)?;
+            authorizer.require_all(full(name), actions)?;
         }
     }
     Ok(())
@@ -79,45 +79,48 @@ pub(super) fn full(name: &str) -> Resource<'_> {
 }
 
 /// `dataSize` and `checkShardingIndex`: require find on the full name in the command's own field.
-pub(crate) fn find_in_named(asked: &mut Asked<'_>) -> Result<()> {
-    let resource = match asked.value().and_then(|value| value.as_str()) {
+pub(crate) fn find_in_named(authorizer: &mut Authorizer<'_>) -> Result<()> {
+    let resource = match authorizer.value().and_then(|value| value.as_str()) {
         Some(name) => full(name),
-        None => Resource::Database(asked.database),
+        None => Resource::Database(authorizer.database),
     };
-    asked.need(resource, Action::Find)
+    authorizer.require(resource, Action::Find)
 }
 
 /// `filemd5`: reads the chunks of a file.
-pub(crate) fn file_md5(asked: &mut Asked<'_>) -> Result<()> {
-    let root = asked.body.get("root").and_then(|root| root.as_str()).unwrap_or("fs");
+pub(crate) fn file_md5(authorizer: &mut Authorizer<'_>) -> Result<()> {
+    let root = authorizer.body.get("root").and_then(|root| root.as_str()).unwrap_or("fs");
     let chunks = format!("{root}.chunks");
-    asked.need(Resource::Collection(asked.database, &chunks), Action::Find)
+    authorizer.require(Resource::Collection(authorizer.database, &chunks), Action::Find)
 }
 
 /// `explain`: requires the privileges of the explained command.
-pub(crate) fn explain(asked: &mut Asked<'_>) -> Result<()> {
-    let inner = asked.value().and_then(|inner| inner.as_document()).unwrap_or(Document::EMPTY);
-    asked.check_other(asked.database, inner)
+pub(crate) fn explain(authorizer: &mut Authorizer<'_>) -> Result<()> {
+    let inner = authorizer.value().and_then(|inner| inner.as_document()).unwrap_or(Document::EMPTY);
+    authorizer.check_other(authorizer.database, inner)
 }
 
 /// `mapReduce`: reads, and writes if it has a target.
-pub(crate) fn map_reduce(asked: &mut Asked<'_>) -> Result<()> {
-    asked.need(asked.collection(), Action::Find)?;
-    let targets: Vec<Value<'_>> = values(asked.body, "out").collect();
+pub(crate) fn map_reduce(authorizer: &mut Authorizer<'_>) -> Result<()> {
+    authorizer.require(authorizer.collection(), Action::Find)?;
+    let targets: Vec<Value<'_>> = values(authorizer.body, "out").collect();
     for target in targets {
         match target {
             Value::String(name) => {
                 let actions = Actions::of(&[Action::Insert, Action::Remove]);
-                asked.need_all(Resource::named(asked.database, Some(name)), with_bypass(asked, actions))?;
+                authorizer.require_all(
+                    Resource::named(authorizer.database, Some(name)),
+                    with_bypass(authorizer, actions),
+                )?;
             }
             Value::Document(target) => {
-                let database = target.get("db").and_then(|name| name.as_str()).unwrap_or(asked.database);
+                let database = target.get("db").and_then(|name| name.as_str()).unwrap_or(authorizer.database);
                 for (mode, action) in
                     [("replace", Action::Remove), ("merge", Action::Update), ("reduce", Action::Update)]
                 {
                     let Some(name) = target.get(mode).and_then(|name| name.as_str()) else { continue };
-                    let actions = with_bypass(asked, Actions::of(&[Action::Insert, action]));
-                    asked.need_all(Resource::named(database, Some(name)), actions)?;
+                    let actions = with_bypass(authorizer, Actions::of(&[Action::Insert, action]));
+                    authorizer.require_all(Resource::named(database, Some(name)), actions)?;
                 }
             }
             _ => {}

@@ -10,20 +10,20 @@ const REMEMBERED: usize = 4096;
 
 /// Reported addresses and reasons.
 #[derive(Default)]
-pub(crate) struct Told {
+pub(crate) struct ReportedErrors {
     /// Texts are stored as hashes. On a collision a reason is logged only at the debug level.
-    told: Mutex<HashSet<(IpAddr, u64)>>,
+    reported: Mutex<HashSet<(IpAddr, u64)>>,
     hasher: RandomState,
 }
 
-impl Told {
+impl ReportedErrors {
     /// Returns true for the first report.
     pub(crate) fn is_new(&self, address: IpAddr, what: &str) -> bool {
-        let mut told = self.told.lock();
-        if told.len() >= REMEMBERED {
-            told.clear();
+        let mut reported = self.reported.lock();
+        if reported.len() >= REMEMBERED {
+            reported.clear();
         }
-        told.insert((address, self.hasher.hash_one(what)))
+        reported.insert((address, self.hasher.hash_one(what)))
     }
 }
 
@@ -33,18 +33,18 @@ mod tests {
 
     #[test]
     fn each_address_is_told_once_of_each_trouble() {
-        let told = Told::default();
+        let reported = ReportedErrors::default();
         let (one, other) = ([127, 0, 0, 1].into(), [127, 0, 0, 2].into());
-        assert!(told.is_new(one, "a") && told.is_new(one, "b") && told.is_new(other, "a"));
-        assert!(!told.is_new(one, "a"));
+        assert!(reported.is_new(one, "a") && reported.is_new(one, "b") && reported.is_new(other, "a"));
+        assert!(!reported.is_new(one, "a"));
     }
 
     #[test]
     fn what_is_remembered_is_bounded() {
-        let told = Told::default();
+        let reported = ReportedErrors::default();
         for number in 0..2 * REMEMBERED as u32 {
-            told.is_new(IpAddr::V4(number.into()), "a");
+            reported.is_new(IpAddr::V4(number.into()), "a");
         }
-        assert!(told.told.lock().len() <= REMEMBERED);
+        assert!(reported.reported.lock().len() <= REMEMBERED);
     }
 }
