@@ -15,10 +15,10 @@ use std::sync::LazyLock;
 use wire::request::Request;
 
 /// Privileges without authentication.
-static NOBODY: LazyLock<Privileges> = LazyLock::new(Privileges::default);
+static NO_PRIVILEGES: LazyLock<Privileges> = LazyLock::new(Privileges::default);
 
 /// Privileges of the localhost exception: a local client, while no user exists.
-static FIRST: LazyLock<Privileges> = LazyLock::new(|| {
+static LOCALHOST_EXCEPTION: LazyLock<Privileges> = LazyLock::new(|| {
     use Action::*;
     let granted: [(Pattern, &[Action]); 3] = [
         (Pattern::Database("admin".into()), &[CreateUser, GrantRole]),
@@ -29,7 +29,7 @@ static FIRST: LazyLock<Privileges> = LazyLock::new(|| {
 });
 
 /// Returns true if access control applies to this connection.
-pub(crate) fn is_asked(server: &Server, state: &ConnectionState) -> bool {
+pub(crate) fn is_access_controlled(server: &Server, state: &ConnectionState) -> bool {
     server.auth.enabled() && !state.is_system
 }
 
@@ -37,8 +37,8 @@ pub(crate) fn is_asked(server: &Server, state: &ConnectionState) -> bool {
 pub(crate) fn privileges<'a>(server: &Server, state: &'a ConnectionState) -> &'a Privileges {
     match &state.identity {
         Some(identity) => &identity.privileges,
-        None if localhost_exception(server, state) => &FIRST,
-        None => &NOBODY,
+        None if localhost_exception(server, state) => &LOCALHOST_EXCEPTION,
+        None => &NO_PRIVILEGES,
     }
 }
 
@@ -49,7 +49,7 @@ pub(crate) fn is_authorized(
     resource: Resource<'_>,
     action: Action,
 ) -> bool {
-    !is_asked(server, state) || privileges(server, state).allows(resource, action)
+    !is_access_controlled(server, state) || privileges(server, state).allows(resource, action)
 }
 
 /// Returns a request with the identity of its connection; `None` without access control.
@@ -58,7 +58,7 @@ pub(crate) fn authorizer<'a>(
     state: &'a ConnectionState,
     request: &'a Request<'a>,
 ) -> Option<Authorizer<'a>> {
-    is_asked(server, state).then(|| Authorizer {
+    is_access_controlled(server, state).then(|| Authorizer {
         privileges: privileges(server, state),
         identity: state.identity.as_deref(),
         body: request.body,
@@ -66,7 +66,7 @@ pub(crate) fn authorizer<'a>(
         sequences: &request.sequences,
         activities: &server.activities,
         store: &server.database,
-        needs_of: server.commands.needs_of,
+        requirements_of: server.commands.requirements_of,
         record: None,
     })
 }

@@ -1,6 +1,6 @@
 //! Check of `setUserWriteBlockMode` before a write. Users with `bypassWriteBlockingMode` pass.
 
-use super::{is_asked, is_authorized};
+use super::{is_access_controlled, is_authorized};
 use crate::access::command::{Command, Kind};
 use crate::access::{self, Action};
 use crate::state::connection::ConnectionState;
@@ -23,7 +23,7 @@ pub(crate) fn check(
     if server.user_write_block.reason().is_none() || state.is_system || !writes_for_user(command, request) {
         return Ok(());
     }
-    let bypasses = is_asked(server, state)
+    let bypasses = is_access_controlled(server, state)
         && is_authorized(server, state, access::Resource::Cluster, Action::BypassWriteBlockingMode);
     match bypasses {
         true => Ok(()),

@@ -55,8 +55,8 @@ pub(crate) fn run(
     exhaust_allowed: bool,
     reply: &mut Reply,
 ) -> HandlerStatus {
-    let was_held = pending_reply.take().map(|pending_reply| *pending_reply);
-    let at = was_held
+    let resumed = pending_reply.take().map(|pending_reply| *pending_reply);
+    let at = resumed
         .as_ref()
         .map(|pending_reply| pending_reply.record.at)
         .or_else(|| table::position(request.name()));
@@ -66,7 +66,7 @@ pub(crate) fn run(
         return refuse(server, state, reply, &error);
     };
     let handler = *handler;
-    let Some(PendingReply { result, durability_wait, record, .. }) = was_held else {
+    let Some(PendingReply { result, durability_wait, record, .. }) = resumed else {
         server.counters.requests.add(u64::from(progress.began.is_none()));
         // Read before the handler runs: a change of the level does not apply to the command that
         // makes it.

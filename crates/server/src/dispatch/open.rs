@@ -11,7 +11,7 @@ impl Server {
     pub fn new(settings: Settings, database: Arc<Database>) -> Server {
         let commands = Commands {
             count: table::ROWS.len(),
-            needs_of: |name| table::find(name).map(|command| command.requirements),
+            requirements_of: |name| table::find(name).map(|command| command.requirements),
             run: command_of_server,
         };
         Server::with_commands(commands, settings, database)

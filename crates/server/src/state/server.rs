@@ -134,7 +134,7 @@ pub(crate) struct Commands {
     /// Returns the number of sessions.
     pub(crate) count: usize,
     /// Returns the needs of the command with a name.
-    pub(crate) needs_of: fn(&str) -> Option<Requirements>,
+    pub(crate) requirements_of: fn(&str) -> Option<Requirements>,
     /// Runs a command as the server itself. The document includes `$db`.
     pub(crate) run: fn(&Server, Document<'_>) -> Result<DocumentBuf>,
 }

@@ -69,7 +69,7 @@ pub(crate) struct Authorizer<'a> {
     /// The open cursors.
     pub(crate) store: &'a Database,
     /// Needs of the command with a name, for commands that contain others.
-    pub(crate) needs_of: fn(&str) -> Option<Requirements>,
+    pub(crate) requirements_of: fn(&str) -> Option<Requirements>,
     /// Records the needed privileges, if requested.
     pub(crate) record: Option<Vec<RequiredPrivilege>>,
 }
@@ -160,7 +160,7 @@ impl<'a> Authorizer<'a> {
     pub(crate) fn check_other(&mut self, database: &str, body: Document<'_>) -> Result<()> {
         let name = body.first().map_or("", |first| first.name());
         // The handler refuses an unknown command.
-        let Some(requirements) = (self.needs_of)(name) else { return Ok(()) };
+        let Some(requirements) = (self.requirements_of)(name) else { return Ok(()) };
         let none = Sequences::default();
         let mut other = Authorizer {
             privileges: self.privileges,
@@ -170,7 +170,7 @@ impl<'a> Authorizer<'a> {
             sequences: &none,
             activities: self.activities,
             store: self.store,
-            needs_of: self.needs_of,
+            requirements_of: self.requirements_of,
             record: self.record.take(),
         };
         let checked = other.check(&requirements);

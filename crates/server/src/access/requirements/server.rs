@@ -158,7 +158,7 @@ fn applied(authorizer: &mut Authorizer<'_>, kind: &str, name: &str, operation: D
                     let collection = command.first().and_then(|first| first.value().as_str());
                     authorizer.require(Resource::named(database, collection), Action::DropIndex)
                 }
-                name if (authorizer.needs_of)(name).is_none() => {
+                name if (authorizer.requirements_of)(name).is_none() => {
                     authorizer.require(Resource::Cluster, Action::Internal)
                 }
                 _ => authorizer.check_other(database, command),
