@@ -124,6 +124,7 @@ A write with `w: 0` returns no result.
 - A geospatial search near a point reads rings that do not overlap. Its explain has other `searchIntervals` and numbers of keys.
 - A covered plan reads the document if an index key is null, and returns no null for a missing field.
 - explain shows a `$group` directly behind a plan in `winningPlan.queryPlan` with `explainVersion` \"2\", as in MongoDB. No slot-based engine exists: `slotBasedPlan` is missing, and `executionStages` has the stages of the plan. Stages that the plan does not execute, `$lookup` for example, follow `$cursor` in `stages`. A projection to the fields that these stages read is shown, but they get whole documents. `$merge` is shown as the client sent it.
+- `queryFramework` of query settings is stored and shown, and chooses nothing: Vellum has one executor.
 - explain shows a find with `limit: 1` by a non-unique index as LIMIT over FETCH. MongoDB may show EXPRESS_IXSCAN.
 
 ### Diagnostics and parameters
@@ -354,14 +355,18 @@ fn collect(
             _ => place.extend(argument(method[method_name.len()..].trim_start_matches('('), &body[..at])),
         }
     }
-    let called = |other: &&String| {
-        body.contains(&format!("{other}("))
-            || body.contains(&format!("({other})"))
-            || body.contains(&format!("::{other})"))
-    };
-    for other in functions.keys().filter(called) {
+    for other in functions.keys().filter(|other| is_called(other, body)) {
         collect(other, functions, seen, taken, refused);
     }
+}
+
+/// Returns true if a body calls a function or passes it on. Longer names that end alike do not count.
+fn is_called(function: &str, body: &str) -> bool {
+    body.match_indices(function).any(|(at, _)| {
+        let (before, after) = (&body[..at], &body[at + function.len()..]);
+        let is_whole = !before.ends_with(|c: char| c.is_alphanumeric() || c == '_');
+        is_whole && (after.starts_with('(') || after.starts_with(')') && before.ends_with(['(', ':']))
+    })
 }
 
 /// Returns the field names in a call's argument: a literal, or each literal of the surrounding loop's list.

@@ -1,6 +1,6 @@
 //! The log window: errors for streams that start earlier, and the growth of terms.
 
-use crate::ask::{run, succeed};
+use crate::ask::{code, run, succeed};
 use crate::change_streams::Stream;
 use crate::client::Client;
 use crate::server::{Scratch, Server};
@@ -11,6 +11,8 @@ use std::thread;
 const SMALL: [&str; 4] = ["--replset", "rs0", "--oplog-size", "16M"];
 
 const TOO_OLD: i64 = 286;
+/// QueryRejectedBySettings.
+const REJECTED: i64 = 411;
 
 fn is_remote() -> bool {
     std::env::var_os("VELLUM_SERVER").is_some()
@@ -167,7 +169,7 @@ fn each_election_begins_a_term() {
 }
 
 #[test]
-fn the_expiry_of_pre_images_outlives_the_process() {
+fn cluster_parameters_outlive_the_process() {
     if is_remote() {
         return;
     }
@@ -176,9 +178,12 @@ fn the_expiry_of_pre_images_outlives_the_process() {
     let server = start();
     let set = "{setClusterParameter: {changeStreamOptions: {preAndPostImages: {expireAfterSeconds: 77}}}, $db: 'admin'}";
     succeed(&mut server.connect().unwrap(), set);
+    let set = "{setQuerySettings: {find: 'c', filter: {a: 1}, $db: 'test'}, settings: {reject: true}, $db: 'admin'}";
+    succeed(&mut server.connect().unwrap(), set);
     drop(server);
     let server = start();
-    let told =
-        succeed(&mut server.connect().unwrap(), "{getClusterParameter: 'changeStreamOptions', $db: 'admin'}");
-    assert!(told.view().to_string().contains("expireAfterSeconds: 77"), "{told:?}");
+    let mut client = server.connect().unwrap();
+    let reply = succeed(&mut client, "{getClusterParameter: 'changeStreamOptions', $db: 'admin'}");
+    assert!(reply.view().to_string().contains("expireAfterSeconds: 77"), "{reply:?}");
+    assert_eq!(code(&run(&mut client, "{find: 'c', filter: {a: 5}, $db: 'test'}")), REJECTED);
 }

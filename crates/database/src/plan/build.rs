@@ -132,11 +132,14 @@ pub(crate) fn plan(
     let natural = read.sort.as_ref().and_then(|sort| sort.natural());
     let plan_with = |indexes: &[Arc<Index>], restricted: bool| {
         let planning = Planning { indexes, read: &read, snapshot, context, trials: &trials };
-        let hint = read.hint.as_ref().filter(|hint| is_heeded(hint, &read, restricted));
+        let hint = read.hint.as_ref().filter(|hint| hint_applies(hint, &read, restricted));
         sources(&planning, data, hint, (near, searched), describe)
     };
-    let hinted = match &operation.query_settings {
-        Some(settings) => planned_by_hints(hint::allowed_indexes(settings, collection), plan_with)?,
+    let settings = operation.query_settings.as_deref();
+    let hinted = match settings.and_then(|settings| hint::allowed_indexes(settings, collection)) {
+        // Settings that leave a scan which they do not allow have no effect, as in MongoDB.
+        Some((indexes, scans)) => Some(plan_with(&indexes, true)?)
+            .filter(|(source, ..)| scans || !matches!(source, Source::Collection { .. })),
         None => None,
     };
     let index_filter = match &hinted {
@@ -181,20 +184,9 @@ pub(crate) fn plan(
     Ok(Plan { read, tree, rejected, filtered, kept, trial, exec_context })
 }
 
-/// What the indexes that query settings allow lead to. Returns `None` without settings, and if only a scan that they do
-/// not allow is left: MongoDB then plans as without them.
-fn planned_by_hints(
-    allowed: Option<(Vec<Arc<Index>>, bool)>,
-    plan_with: impl FnOnce(&[Arc<Index>], bool) -> Result<Sources>,
-) -> Result<Option<Sources>> {
-    let Some((indexes, scans)) = allowed else { return Ok(None) };
-    let planned = plan_with(&indexes, true)?;
-    Ok(Some(planned).filter(|(source, ..)| scans || !matches!(source, Source::Collection { .. })))
-}
-
 /// Returns true if a hint applies. An index filter overrides hints, except for `min`, `max` and
 /// `$natural`.
-fn is_heeded(hint: &Hint, read: &Read, filtered: bool) -> bool {
+fn hint_applies(hint: &Hint, read: &Read, filtered: bool) -> bool {
     !filtered || read.min.is_some() || read.max.is_some() || matches!(hint, Hint::Natural { .. })
 }
 

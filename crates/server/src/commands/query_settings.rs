@@ -32,7 +32,7 @@ fn set(call: &mut Call<'_>) -> Result<HandlerStatus> {
     let target = Target::read(fields.command_value())?;
     let settings = fields.required("settings", Fields::document)?;
     fields.finish()?;
-    check_set(call)?;
+    refuse_standalone(call)?;
     if settings.is_empty() {
         return Err(err!(8727502, "settings field in setQuerySettings command cannot be empty"));
     }
@@ -58,13 +58,13 @@ fn remove(call: &mut Call<'_>) -> Result<HandlerStatus> {
     let mut fields = call.fields();
     let target = Target::read(fields.command_value())?;
     fields.finish()?;
-    check_set(call)?;
+    refuse_standalone(call)?;
     call.server.query_settings.remove(&call.server.database, &target.hash)?;
     Ok(HandlerStatus::Done)
 }
 
 /// Errors: IllegalOperation on a standalone.
-fn check_set(call: &Call<'_>) -> Result<()> {
+fn refuse_standalone(call: &Call<'_>) -> Result<()> {
     match call.server.is_replica_set() {
         true => Ok(()),
         false => Err(err!(

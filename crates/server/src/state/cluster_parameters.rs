@@ -121,7 +121,7 @@ impl ClusterParameters {
             Ok(ChangeStreamOptions { time, ..ChangeStreamOptions::parse(stored)? })
         });
         match loaded {
-            Ok(options) => self.honour(database, options),
+            Ok(options) => self.publish(database, options),
             Err(error) => log::warn!("reading the parameter {CHANGE_STREAM_OPTIONS}: {error}"),
         }
     }
@@ -136,11 +136,11 @@ impl ClusterParameters {
     ) -> Result<()> {
         let options = ChangeStreamOptions { time: database.cluster_time(), ..options };
         LOCATION.write(database, |document| options.append_to(true, document))?;
-        self.honour(database, options);
+        self.publish(database, options);
         Ok(())
     }
 
-    fn honour(&self, database: &Arc<Database>, options: ChangeStreamOptions) {
+    fn publish(&self, database: &Arc<Database>, options: ChangeStreamOptions) {
         *self.change_streams.write() = options;
         database.keep_images_for(options.expire_after_seconds);
     }

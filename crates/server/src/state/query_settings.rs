@@ -74,7 +74,7 @@ impl AllQuerySettings {
 
     /// Adds settings to those of a shape and stores the result.
     ///
-    /// Errors: those of [`Settings::read`] and [`Settings::check`]; those of the write.
+    /// Errors: those of [`Settings::read`] and [`Settings::simplified`]; those of the write.
     pub(crate) fn set(
         &self,
         database: &Arc<Database>,
@@ -88,11 +88,10 @@ impl AllQuerySettings {
             Some(before) => new.over(Settings::read(before.settings.document.view())?),
             None => new,
         };
-        let merged = merged.simplified();
-        merged.check()?;
+        let merged = merged.simplified()?;
         let representative =
             representative.or_else(|| before.as_ref().and_then(|before| before.representative.clone()));
-        let shape = Arc::new(merged.into_shape(hash, representative)?);
+        let shape = Arc::new(merged.into_shape(hash, representative));
         let mut shapes = self.shapes.read().clone();
         match shapes.iter_mut().find(|other| other.hash == shape.hash) {
             Some(other) => *other = shape.clone(),
@@ -123,7 +122,7 @@ impl AllQuerySettings {
             }
             document.end().append(c"clusterParameterTime", Value::Timestamp(time));
         })?;
-        self.honour(shapes);
+        self.publish(shapes);
         Ok(())
     }
 
@@ -139,9 +138,10 @@ impl AllQuerySettings {
         let read = |shape: Document<'_>| {
             let text = |name| shape.get(name).and_then(|value| value.as_str());
             let inner = |name| shape.get(name).and_then(|value| value.as_document());
-            let settings = Settings::read(inner("settings").unwrap_or(Document::EMPTY))?;
+            let hash = text("queryShapeHash").unwrap_or("").to_string();
             let representative = inner("representativeQuery").map(|query| query.to_owned());
-            settings.into_shape(text("queryShapeHash").unwrap_or("").to_string(), representative)
+            let settings = Settings::read(inner("settings").unwrap_or(Document::EMPTY));
+            settings.map(|settings| settings.into_shape(hash, representative))
         };
         let kept = shapes.filter_map(|shape| match read(shape) {
             Ok(shape) => Some(Arc::new(shape)),
@@ -150,10 +150,10 @@ impl AllQuerySettings {
                 None
             }
         });
-        self.honour(kept.collect());
+        self.publish(kept.collect());
     }
 
-    fn honour(&self, shapes: Vec<Arc<ShapeSettings>>) {
+    fn publish(&self, shapes: Vec<Arc<ShapeSettings>>) {
         let count = shapes.len();
         *self.shapes.write() = shapes;
         self.count.store(count, Relaxed);
@@ -239,29 +239,25 @@ impl Settings {
         }
     }
 
-    /// Without the fields that say nothing.
-    fn simplified(mut self) -> Settings {
+    /// Drops fields that have no effect.
+    ///
+    /// Errors: 7746604 if no field is left besides the comment.
+    fn simplified(mut self) -> Result<Settings> {
         self.reject = self.reject.filter(|reject| *reject);
         let hints = self.index_hints.map(|mut hints| {
             hints.retain(|spec| !spec.hints.is_empty());
             hints
         });
         self.index_hints = hints.filter(|hints| !hints.is_empty());
-        self
-    }
-
-    /// Errors: 7746604 if nothing is set.
-    fn check(&self) -> Result<()> {
         match self.index_hints.is_some() || self.query_framework.is_some() || self.reject.is_some() {
-            true => Ok(()),
+            true => Ok(self),
             false => {
                 Err(err!(7746604, "the resulting settings cannot be empty or contain only default values"))
             }
         }
     }
 
-    /// Errors: 10334 for settings that are too large.
-    fn into_shape(self, hash: String, representative: Option<DocumentBuf>) -> Result<ShapeSettings> {
+    fn into_shape(self, hash: String, representative: Option<DocumentBuf>) -> ShapeSettings {
         let mut out = Builder::new();
         let hints = self.index_hints.unwrap_or_default();
         if !hints.is_empty() {
@@ -278,7 +274,7 @@ impl Settings {
         out.append_all(self.comment.as_ref().map_or(Document::EMPTY, DocumentBuf::view));
         let index_hints = hints.into_iter().map(|spec| (spec.namespace, spec.hints)).collect();
         let settings = Arc::new(QuerySettings { document: out.finish(), index_hints });
-        Ok(ShapeSettings { hash, representative, reject: self.reject == Some(true), settings })
+        ShapeSettings { hash, representative, reject: self.reject == Some(true), settings }
     }
 }
 
