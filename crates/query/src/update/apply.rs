@@ -106,13 +106,10 @@ impl<'c> Walk<'c> {
         let mut seen = vec![false; fields.children.len()];
         let mut length = 0;
         for element in holder.fields {
-            let found = fields.children.iter().position(|child| {
-                if holder.is_array {
-                    child.index == Some(length)
-                } else {
-                    child.name.as_bytes() == element.name_bytes()
-                }
-            });
+            let found = match holder.is_array {
+                true => fields.find_element(length),
+                false => fields.find(element.name_bytes()),
+            };
             length += 1;
             match found.and_then(|at| Some((seen.get_mut(at)?, fields.children.get(at)?))) {
                 // A second field with an equal name is not updated, as in MongoDB.

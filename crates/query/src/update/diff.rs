@@ -11,6 +11,7 @@ use crate::Context;
 use crate::change::diff::{ArrayNode, DocumentNode, Node as DiffNode, between, same_value};
 use base::Result;
 use base::bson::{Array, Document, DocumentBuf, Element, Value};
+use std::collections::HashMap;
 
 impl Update {
     /// Returns the diff from a document to the result of [`apply`](Update::apply) with an equal `position`. `None` if
@@ -48,6 +49,34 @@ struct Written<'w, 'c> {
     rewritten: bool,
 }
 
+/// Finds fields of a document by name. Many searches use a hash table.
+struct Names<'a> {
+    document: Document<'a>,
+    all: Option<HashMap<&'a [u8], Element<'a>>>,
+}
+
+impl<'a> Names<'a> {
+    /// Prepares for this number of searches.
+    fn new(document: Document<'a>, searches: usize) -> Names<'a> {
+        let all = (searches > 16).then(|| {
+            let mut all = HashMap::new();
+            for element in document {
+                all.entry(element.name_bytes()).or_insert(element);
+            }
+            all
+        });
+        Names { document, all }
+    }
+
+    /// Returns the first field with this name.
+    fn find(&self, name: &str) -> Option<Element<'a>> {
+        match &self.all {
+            Some(all) => all.get(name.as_bytes()).copied(),
+            None => self.document.find(name),
+        }
+    }
+}
+
 /// Change of a field that exists in both states.
 enum Change<'a> {
     None,
@@ -72,8 +101,10 @@ impl Written<'_, '_> {
     ) -> Result<DocumentNode<'a>> {
         let fields = self.walk.positioned(fields, path)?;
         let mut node = DocumentNode::new();
+        let (old, new) =
+            (Names::new(before, fields.children.len()), Names::new(after, fields.children.len()));
         for child in &fields.children {
-            match (before.find(&child.name), after.find(&child.name)) {
+            match (old.find(&child.name), new.find(&child.name)) {
                 (None, None) => {}
                 (None, Some(new)) => node.insert(new),
                 (Some(old), None) => node.delete(old.field_name()),
@@ -131,8 +162,11 @@ impl Written<'_, '_> {
         let mut node = ArrayNode::new();
         // Children are sorted by name, numbers by value, so positions ascend.
         let positions = fields.children.iter().filter_map(|child: &Child| Some((child, child.index?)));
+        let last = positions.clone().map(|(_, position)| position).max().unwrap_or(0);
+        let first = |array: Array<'a>| array.elements().take(last + 1).collect::<Vec<_>>();
+        let (before, after) = (first(before), first(after));
         for (child, position) in positions {
-            match (before.elements().nth(position), after.elements().nth(position)) {
+            match (before.get(position).copied(), after.get(position).copied()) {
                 (None, Some(new)) => node.set(position, new),
                 (Some(old), Some(new)) => {
                     let change = self.change(&child.node, old, new, &join(path, &child.name))?;

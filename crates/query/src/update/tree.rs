@@ -8,7 +8,11 @@ use super::operators::Operator;
 use base::bson::{FieldName, FieldNameBuf};
 use base::{Result, err};
 use std::cmp::Ordering;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
+
+/// Number of children up to which linear search is faster than hashing.
+const FEW: usize = 16;
 
 /// Maximum number of components of a path, as in MongoDB.
 const COMPONENTS_MAX: usize = 255;
@@ -27,8 +31,10 @@ pub(crate) enum Node {
 /// Operators below a document, or below an array addressed by position.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Fields {
-    /// Sorted by [`compare_names`].
+    /// In the order of the update, and sorted by [`compare_names`] after [`sort`](Fields::sort).
     pub(crate) children: Vec<Child>,
+    /// The position of each child by name; empty while they are few.
+    places: HashMap<FieldNameBuf, usize>,
     /// Operators at the position of `$`.
     pub(crate) positional: Option<Box<Node>>,
 }
@@ -113,38 +119,97 @@ impl Fields {
             self.positional = Some(Box::new(rest.chain(operator)));
             return Ok(());
         }
-        match self.children.binary_search_by(|child| compare_names(&child.name, name)) {
-            Ok(at) => match self.children.get_mut(at) {
-                Some(child) => child.node.add(rest, operator),
-                None => Ok(()),
-            },
-            Err(at) => {
-                self.children.insert(at, Child::new(name, rest.chain(operator)));
+        match self.find(name.as_bytes()).and_then(|at| self.children.get_mut(at)) {
+            Some(child) => child.node.add(rest, operator),
+            None => {
+                self.push(Child::new(name, rest.chain(operator)));
                 Ok(())
             }
         }
+    }
+
+    /// Appends a child whose name is new.
+    fn push(&mut self, child: Child) {
+        self.children.push(child);
+        match self.children.last() {
+            Some(child) if self.children.len() > FEW + 1 => {
+                self.places.insert(child.name.clone(), self.children.len() - 1);
+            }
+            _ => self.index(),
+        }
+    }
+
+    /// Builds the index of the children if they are many.
+    fn index(&mut self) {
+        self.places.clear();
+        if self.children.len() > FEW {
+            let places = self.children.iter().enumerate().map(|(at, child)| (child.name.clone(), at));
+            self.places.extend(places);
+        }
+    }
+
+    /// The position of a child by name.
+    #[inline]
+    pub(crate) fn find(&self, name: &[u8]) -> Option<usize> {
+        if self.children.len() > FEW {
+            return self.find_hashed(name);
+        }
+        self.children.iter().position(|child| child.name.as_bytes() == name)
+    }
+
+    /// The position of the child for an element of an array.
+    #[inline]
+    pub(crate) fn find_element(&self, index: usize) -> Option<usize> {
+        if self.children.len() > FEW {
+            return self.find_hashed(FieldNameBuf::of_number(index).as_bytes());
+        }
+        self.children.iter().position(|child| child.index == Some(index))
+    }
+
+    #[cold]
+    fn find_hashed(&self, name: &[u8]) -> Option<usize> {
+        self.places.get(std::str::from_utf8(name).ok()?).copied()
+    }
+
+    /// Sorts the children here and below.
+    pub(crate) fn sort(&mut self) {
+        self.children.iter_mut().for_each(|child| child.node.sort());
+        if let Some(node) = &mut self.positional {
+            node.sort();
+        }
+        self.sort_children();
+    }
+
+    fn sort_children(&mut self) {
+        if self.children.is_sorted_by(|a, b| compare_names(&a.name, &b.name).is_le()) {
+            return;
+        }
+        // The order is not transitive for names such as `5x` among numbers. The standard sort may panic then.
+        let mut sorted = BTreeMap::new();
+        for child in std::mem::take(&mut self.children) {
+            sorted.insert(ByName(child.name.clone()), child);
+        }
+        self.children = sorted.into_values().collect();
+        self.index();
     }
 
     /// Returns the fields with the node of `$` moved to its position.
     ///
     /// Errors: ConflictingUpdateOperators if that position is also updated by number.
     pub(crate) fn with_position(&self, position: usize, path: &str) -> Result<Fields> {
-        let mut fields = Fields { children: self.children.clone(), positional: None };
+        let mut fields = Fields { positional: None, ..self.clone() };
         if let Some(node) = &self.positional {
             fields.merge_child(&Child::new(&position.to_string(), (**node).clone()), path)?;
         }
+        fields.sort_children();
         Ok(fields)
     }
 
-    /// Merges one child into these fields.
+    /// Merges one child into these fields, which must be sorted again.
     fn merge_child(&mut self, other: &Child, path: &str) -> Result<()> {
-        match self.children.binary_search_by(|child| compare_names(&child.name, &other.name)) {
-            Ok(at) => {
-                if let Some(child) = self.children.get_mut(at) {
-                    child.node = child.node.merge(&other.node, &join(path, &other.name))?;
-                }
-            }
-            Err(at) => self.children.insert(at, other.clone()),
+        match self.find(other.name.as_bytes()).and_then(|at| self.children.get_mut(at)) {
+            Some(child) => child.node = child.node.merge(&other.node, &join(path, &other.name))?,
+            None => self.push(other.clone()),
         }
         Ok(())
     }
@@ -155,6 +220,7 @@ impl Fields {
         for child in &other.children {
             merged.merge_child(child, path)?;
         }
+        merged.sort_children();
         merged.positional = match (&self.positional, &other.positional) {
             (Some(a), Some(b)) => Some(Box::new(a.merge(b, &join(path, "$"))?)),
             (a, b) => a.clone().or_else(|| b.clone()),
@@ -194,6 +260,14 @@ impl Node {
             (Node::Fields(fields), None) => fields.add_at(cursor, operator),
             (Node::Elements(elements), Some(name)) => elements.add_at(name, rest, operator),
             _ => Err(cursor.conflict()),
+        }
+    }
+
+    fn sort(&mut self) {
+        match self {
+            Node::Leaf(_) => {}
+            Node::Fields(fields) => fields.sort(),
+            Node::Elements(elements) => elements.children.iter_mut().for_each(|(_, node)| node.sort()),
         }
     }
 
@@ -279,6 +353,22 @@ impl Child {
     }
 }
 
+/// A name in the order of [`compare_names`].
+#[derive(PartialEq, Eq)]
+struct ByName(FieldNameBuf);
+
+impl PartialOrd for ByName {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Ord for ByName {
+    fn cmp(&self, other: &Self) -> Ordering {
+        compare_names(&self.0, &other.0)
+    }
+}
+
 /// A path on its way into the tree: the length already used and the remaining components.
 #[derive(Clone, Copy)]
 struct PathCursor<'p> {
@@ -302,10 +392,10 @@ impl<'p> PathCursor<'p> {
             node = match identifier(component) {
                 Some(name) => Node::Elements(Elements { children: vec![(name.into(), node)] }),
                 None if *component == "$" => {
-                    Node::Fields(Fields { children: Vec::new(), positional: Some(Box::new(node)) })
+                    Node::Fields(Fields { positional: Some(Box::new(node)), ..Fields::default() })
                 }
                 None => {
-                    Node::Fields(Fields { children: vec![Child::new(component, node)], positional: None })
+                    Node::Fields(Fields { children: vec![Child::new(component, node)], ..Fields::default() })
                 }
             };
         }
@@ -348,13 +438,39 @@ fn compare_names(a: &str, b: &str) -> Ordering {
 
 #[cfg(test)]
 mod tests {
+    use super::super::operators;
     use super::*;
+    use crate::Context;
+    use base::bson::extended_json::parse;
 
     #[test]
     fn names_order_as_mongodb_creates_fields() {
         let mut names = ["b", "10", "a", "9", "010", ""];
         names.sort_by(|a, b| compare_names(a, b));
         assert_eq!(names, ["", "010", "9", "10", "a", "b"]);
+    }
+
+    #[test]
+    fn many_children_are_found_and_sorted() {
+        let mut names: Vec<String> = (0..100).map(|number| (number * 37 % 100).to_string()).collect();
+        names.extend(["5x", "b", "a", "010"].map(String::from));
+        let set = names.iter().map(|name| format!("'x.{name}': 1")).collect::<Vec<_>>().join(", ");
+        let parsed = |unset: &str| {
+            let update = parse(&format!("{{$set: {{{set}}}, $unset: {{{unset}}}}}")).unwrap();
+            operators::parse(update.view(), &Context::for_tests())
+        };
+        for name in &names {
+            let error = parsed(&format!("'x.{name}': 1")).unwrap_err();
+            assert_eq!(error.code().number(), 40, "{name} twice");
+        }
+        let fields = parsed("y: 1").unwrap();
+        let Some(Child { node: Node::Fields(inner), .. }) = fields.children.first() else { panic!("no x") };
+        assert_eq!(inner.children.len(), names.len());
+        for (at, child) in inner.children.iter().enumerate() {
+            assert_eq!(inner.find(child.name.as_bytes()), Some(at));
+            assert_eq!(child.index.and_then(|index| inner.find_element(index)), child.index.map(|_| at));
+        }
+        assert_eq!((inner.find(b"c"), inner.find_element(100)), (None, None));
     }
 
     #[test]

@@ -132,6 +132,7 @@ pub(crate) fn parse(update: Document<'_>, context: &Context) -> Result<Fields> {
             add(&mut tree, entry, &argument, context)?;
         }
     }
+    tree.sort();
     Ok(tree)
 }
 
