@@ -10,9 +10,9 @@ use super::Accumulation;
 use crate::accumulator_state::{Accumulator, absorb_each, check_memory, only_value};
 use crate::tick::Tick;
 use crate::{Collation, Context};
-use base::bson::{Builder, Document, DocumentBuf, Element, Value, ValueBuf};
+use base::bson::{Builder, Element, FieldNameBuf, Value, ValueBuf};
 use base::{Result, err};
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 
 pub(super) fn parse_push(name: &'static str, spec: &Element<'_>, context: &Context) -> Result<Accumulation> {
     let limit = context.limits.push;
@@ -250,13 +250,45 @@ pub(super) fn parse_merge_objects(
     context: &Context,
 ) -> Result<Accumulation> {
     let limit = context.limits.push;
-    Accumulation::unary(name, spec, context, move || Box::new(Merged { fields: DocumentBuf::empty(), limit }))
+    Accumulation::unary(name, spec, context, move || Box::new(Merged { limit, ..Merged::default() }))
 }
 
-/// The state of `$mergeObjects`: the merged document so far.
+/// The state of `$mergeObjects`: the merged fields so far.
+#[derive(Default)]
 struct Merged {
-    fields: DocumentBuf,
+    fields: Vec<(FieldNameBuf, ValueBuf)>,
+    places: HashMap<FieldNameBuf, usize, foldhash::fast::RandomState>,
+    /// Bytes of names and values.
+    bytes: usize,
     limit: usize,
+}
+
+impl Merged {
+    fn set(&mut self, field: &Element<'_>) {
+        let value = field.value().to_owned();
+        self.bytes += field.value_bytes().len();
+        match self.places.get(field.name()).and_then(|place| self.fields.get_mut(*place)) {
+            Some((_, old)) => {
+                self.bytes -= old.bytes().len();
+                *old = value;
+            }
+            None => {
+                let name = field.field_name().to_owned();
+                self.bytes += 2 + name.len();
+                self.places.insert(name.clone(), self.fields.len());
+                self.fields.push((name, value));
+            }
+        }
+    }
+
+    fn document(&self) -> ValueBuf {
+        let mut builder = Builder::new();
+        builder.begin_document(c"");
+        for (name, value) in &self.fields {
+            builder.append(name, value);
+        }
+        only_value(builder)
+    }
 }
 
 impl Accumulator for Merged {
@@ -265,7 +297,7 @@ impl Accumulator for Merged {
         match argument {
             None | Some(Value::Null | Value::Undefined) => Ok(()),
             Some(Value::Document(document)) => {
-                self.fields = merge(self.fields.view(), document);
+                document.iter().for_each(|field| self.set(&field));
                 check_memory("$mergeObjects", self.memory(), self.limit)
             }
             Some(other) => Err(err!(
@@ -277,13 +309,11 @@ impl Accumulator for Merged {
     }
 
     fn finish(&self) -> Result<ValueBuf> {
-        let mut builder = Builder::new();
-        builder.append(c"", &self.fields);
-        Ok(only_value(builder))
+        Ok(self.document())
     }
 
     fn save(&self) -> ValueBuf {
-        Value::Document(self.fields.view()).to_owned()
+        self.document()
     }
 
     fn absorb(&mut self, saved: Value<'_>) -> Result<()> {
@@ -291,22 +321,8 @@ impl Accumulator for Merged {
     }
 
     fn memory(&self) -> usize {
-        size_of::<Merged>() + self.fields.bytes().len()
+        size_of::<Merged>() + self.bytes
     }
-}
-
-/// Merges two documents. Fields of `over` win, in the position of `base`; new fields follow at the end.
-fn merge(base: Document<'_>, over: Document<'_>) -> DocumentBuf {
-    let mut builder = Builder::new();
-    for element in base {
-        builder.append_element(&over.find(element.name()).unwrap_or(element));
-    }
-    for element in over {
-        if base.find(element.name()).is_none() {
-            builder.append_element(&element);
-        }
-    }
-    builder.finish()
 }
 
 #[cfg(test)]
@@ -354,6 +370,11 @@ mod merge_objects_tests {
     fn later_documents_win_in_the_earlier_place() {
         folds("{$mergeObjects: '$a'}", "[{x: 1, y: 2}, null, {z: 3, x: 4}]", "{x: 4, y: 2, z: 3}");
         folds("{$mergeObjects: '$a'}", "[]", "{}");
+        folds(
+            "{$mergeObjects: '$a'}",
+            "[{x: 1, y: 'long'}, {y: null, z: {}}, {x: [1]}]",
+            "{x: [1], y: null, z: {}}",
+        );
         folding_fails("{$mergeObjects: '$a'}", "[1]", 5911200);
     }
 }
