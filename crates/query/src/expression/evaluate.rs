@@ -150,6 +150,11 @@ impl<'e, 'a> Call<'e, 'a> {
         self.node.operands.len()
     }
 
+    /// Whether the second operand, a constant array, contains a value; `None` if it must be scanned.
+    pub(crate) fn has_member(&self, value: Value<'_>) -> Option<bool> {
+        self.node.members.as_ref()?.contains(value, self.collation())
+    }
+
     /// Whether a named argument was given.
     pub(crate) fn given(&self, position: usize) -> bool {
         !matches!(self.node.operands.get(position), None | Some(Node::Absent))

@@ -5,10 +5,12 @@
 
 use super::boolean::truthy;
 use super::evaluate::{Call, Scope};
+use super::members::Members;
 use super::node::Node;
 use crate::{Arena, Context};
 use base::Result;
-use base::bson::Document;
+use base::bson::{Document, Value};
+use std::sync::Arc;
 
 /// Replaces constant nodes by their values, from the leaves up. A failing node stays unchanged if the context defers
 /// errors of constants.
@@ -32,6 +34,18 @@ pub(super) fn fold(node: &mut Node, context: &Context) -> Result<()> {
         if let Some(value) = deferred(value, context)? {
             *node = Node::Constant(value.map(|value| value.to_owned()));
         }
+    }
+    sort_members(node, context)
+}
+
+/// Sorts the constant array that an operator searches. Errors: interruption.
+fn sort_members(node: &mut Node, context: &Context) -> Result<()> {
+    if let Node::Call(call) = node
+        && matches!(call.operator.name, "$in" | "$setIsSubset")
+        && let Some(Node::Constant(Some(constant))) = call.operands.get(1)
+        && let Value::Array(array) = constant.view()
+    {
+        call.members = Members::new(array, context)?.map(Arc::new);
     }
     Ok(())
 }

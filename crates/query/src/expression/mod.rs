@@ -24,6 +24,7 @@ mod evaluate;
 mod field_path;
 mod fold;
 mod literal;
+mod members;
 mod misc;
 mod named;
 mod node;

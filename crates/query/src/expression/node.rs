@@ -1,7 +1,9 @@
 //! The tree of a parsed expression: a few kinds of nodes for all operators.
 
+use super::members::Members;
 use super::table::Operator;
 use base::bson::{FieldNameBuf, Path, ValueBuf};
+use std::sync::Arc;
 
 /// One node of a parsed expression.
 #[derive(Clone, Debug)]
@@ -53,6 +55,8 @@ pub(crate) struct CallNode {
     pub(crate) operands: Vec<Node>,
     /// The variables that the call binds while it evaluates some operands.
     pub(crate) bindings: Bindings,
+    /// The sorted elements of the second operand, if the operator searches a long constant array.
+    pub(crate) members: Option<Arc<Members>>,
 }
 
 /// Variables bound by `$let`, `$map`, `$filter`, `$reduce`: consecutive slots from `first`.
@@ -65,7 +69,7 @@ pub(crate) struct Bindings {
 impl Node {
     /// Builds a call without bindings.
     pub(crate) fn call(operator: &'static Operator, operands: Vec<Node>) -> Node {
-        Node::Call(CallNode { operator, operands, bindings: Bindings::default() })
+        Node::Call(CallNode { operator, operands, bindings: Bindings::default(), members: None })
     }
 
     /// Whether the value is known without a document.

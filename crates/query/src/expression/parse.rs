@@ -143,7 +143,7 @@ impl<'c> Parser<'c> {
 
     /// Builds a call that binds variables.
     pub(crate) fn binding_call(operator: &'static Operator, operands: Vec<Node>, bindings: Bindings) -> Node {
-        Node::Call(CallNode { operator, operands, bindings })
+        Node::Call(CallNode { operator, operands, bindings, members: None })
     }
 }
 

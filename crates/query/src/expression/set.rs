@@ -129,10 +129,16 @@ pub(super) fn is_subset<'a>(call: &Call<'_, 'a>) -> Computed<'a> {
     let message = "both operands of $setIsSubset must be arrays. First argument is of type: ";
     let left = array(call.get(0)?, 17046, message)?;
     let message = "both operands of $setIsSubset must be arrays. Second argument is of type: ";
-    let right = set(call, array(call.get(1)?, 17042, message)?)?;
+    let right = array(call.get(1)?, 17042, message)?;
+    let mut sorted = None;
     for element in left.iter() {
         call.scope.context.steps(1)?;
-        if !right.contains(&Ordered(element, call.collation())) {
+        let found = match (call.has_member(element), &mut sorted) {
+            (Some(found), _) => found,
+            (None, Some(sorted)) => Set::contains(sorted, &Ordered(element, call.collation())),
+            (None, sorted) => sorted.insert(set(call, right)?).contains(&Ordered(element, call.collation())),
+        };
+        if !found {
             return value(false);
         }
     }

@@ -105,6 +105,9 @@ pub(super) fn contains<'a>(call: &Call<'_, 'a>) -> Computed<'a> {
         return Err(err!(40081, "$in requires an array as a second argument, found: {found}"));
     };
     let Some(wanted) = wanted else { return value(false) };
+    if let Some(found) = call.has_member(wanted) {
+        return value(found);
+    }
     for element in array.iter() {
         call.scope.context.steps(1)?;
         if call.collation().equal(element, wanted) {

@@ -1,0 +1,78 @@
+//! The elements of a constant array, sorted once for `$in` and `$setIsSubset`.
+
+use crate::sort_runs::sort_in_runs;
+use crate::{Collation, Context};
+use base::Result;
+use base::bson::{Array, Value, ValueBuf};
+
+/// Number of elements from which a binary search is faster than a scan.
+const MANY: usize = 16;
+
+/// The elements of a constant array in the order of a collation.
+#[derive(Debug)]
+pub(crate) struct Members {
+    sorted: Vec<ValueBuf>,
+    collation: Collation,
+}
+
+impl Members {
+    /// Sorts the elements; `None` for a short array. Errors: interruption.
+    pub(super) fn new(array: Array<'_>, context: &Context) -> Result<Option<Members>> {
+        if array.iter().nth(MANY - 1).is_none() {
+            return Ok(None);
+        }
+        let collation = context.collation.clone();
+        let mut sorted: Vec<ValueBuf> = array.iter().map(|element| element.to_owned()).collect();
+        sort_in_runs(&mut sorted, &*context.interrupt, |a, b| collation.compare(a.view(), b.view()))?;
+        Ok(Some(Members { sorted, collation }))
+    }
+
+    /// Whether the array contains a value; `None` if the members are sorted for another collation.
+    pub(super) fn contains(&self, value: Value<'_>, collation: &Collation) -> Option<bool> {
+        let found = || self.sorted.binary_search_by(|member| collation.compare(member.view(), value)).is_ok();
+        (self.collation == *collation).then(found)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use base::bson::extended_json::parse;
+    use proptest::prelude::*;
+
+    /// Values that compare equal across types, and neighbours of them.
+    const VALUES: [&str; 18] = [
+        "null",
+        "1",
+        "1.0",
+        "NumberLong(1)",
+        "NumberDecimal('1.0')",
+        "2",
+        "NaN",
+        "'a'",
+        "'A'",
+        "''",
+        "[]",
+        "[1]",
+        "[1.0]",
+        "{a: 1}",
+        "{a: 1.0}",
+        "{b: 1}",
+        "true",
+        "/a/",
+    ];
+
+    proptest! {
+        #[test]
+        fn a_search_equals_a_scan(members in prop::collection::vec(0..VALUES.len(), 16..60), wanted in 0..VALUES.len()) {
+            let list: Vec<&str> = members.iter().map(|at| VALUES[*at]).collect();
+            let document = parse(&format!("{{w: {}, m: [{}]}}", VALUES[wanted], list.join(", "))).unwrap();
+            let (wanted, array) = (document.view().get("w").unwrap(), document.view().get("m").unwrap());
+            let Value::Array(array) = array else { panic!("no array") };
+            let context = Context::for_tests();
+            let members = Members::new(array, &context).unwrap().unwrap();
+            let scanned = array.iter().any(|element| context.collation.equal(element, wanted));
+            prop_assert_eq!(members.contains(wanted, &context.collation), Some(scanned));
+        }
+    }
+}
