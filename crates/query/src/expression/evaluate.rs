@@ -181,9 +181,31 @@ impl<'e, 'a> Call<'e, 'a> {
         'a: 'b,
     {
         let Some(node) = self.node.operands.get(position) else { return Ok(None) };
+        self.with(values, arena, |scope| node.evaluate(scope))
+    }
+
+    /// Calls `evaluate` with a scope in which the variables of this call are bound to `values`.
+    pub(crate) fn with<'b, T>(
+        &self,
+        values: &[Option<Value<'b>>],
+        arena: &'b Arena,
+        evaluate: impl FnOnce(&Scope<'_, 'b>) -> T,
+    ) -> T
+    where
+        'a: 'b,
+    {
         let frame = Frame { first: self.node.bindings.first, values, parent: self.scope.frame };
-        let scope = Scope { root: self.scope.root, context: self.scope.context, arena, frame: Some(&frame) };
-        node.evaluate(&scope)
+        evaluate(&Scope { root: self.scope.root, context: self.scope.context, arena, frame: Some(&frame) })
+    }
+
+    /// The slot of the last variable that the call binds.
+    pub(crate) fn last_slot(&self) -> usize {
+        (self.node.bindings.first + self.node.bindings.names.len()).saturating_sub(1)
+    }
+
+    /// The operand at a position.
+    pub(crate) fn operand(&self, position: usize) -> Option<&'a Node> {
+        self.node.operands.get(position)
     }
 
     /// Evaluates all operands in order.

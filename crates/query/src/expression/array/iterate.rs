@@ -8,14 +8,14 @@
 
 use super::super::arithmetic::divide::as_int32;
 use super::super::boolean::truthy;
-use super::super::evaluate::{Call, Computed, null};
-use super::super::node::{CallNode, Node};
+use super::super::evaluate::{Call, Computed, Scope, null};
+use super::super::node::{CallNode, FieldNode, Node, Source};
 use super::super::parse::Parser;
 use super::super::table::Operator;
 use super::super::{show, variables};
 use super::array_or_null;
 use crate::Arena;
-use base::bson::{Builder, FieldName, MAX_DEPTH, Type, Value, nests_deeper};
+use base::bson::{Array, Builder, FieldName, FieldNameBuf, MAX_DEPTH, Type, Value, nests_deeper};
 use base::{Result, err};
 use std::ffi::CStr;
 
@@ -175,7 +175,7 @@ pub(in super::super) fn parse_reduce(
 }
 
 /// Evaluates `$reduce`. The accumulated value alternates between two buffers, so memory does not grow with the
-/// iterations.
+/// iterations. An array that only grows at its end stays in its buffer, so `$concatArrays` takes linear time.
 ///
 /// Errors: 40080 for a value that is not an array, Overflow if the value nests too deeply.
 pub(in super::super) fn reduce<'a>(call: &Call<'_, 'a>) -> Computed<'a> {
@@ -186,14 +186,71 @@ pub(in super::super) fn reduce<'a>(call: &Call<'_, 'a>) -> Computed<'a> {
     let mut held = Held::default();
     held.set(call.get(1)?);
     let (mut next, mut arena) = (Held::default(), Arena::new());
+    let Some(body) = call.operand(2) else { return Ok(None) };
     for element in input.iter() {
         call.scope.context.steps(1)?;
-        next.set(call.get_with(2, &[Some(element), held.get()], &arena)?);
-        check_depth(next.get())?;
-        std::mem::swap(&mut held, &mut next);
+        let variables = [Some(element), held.get()];
+        let step = call.with(&variables, &arena, |scope| step(body, call.last_slot(), scope))?;
+        let (mut appended, mut replaced) = (None, false);
+        match step {
+            Step::Keep => {}
+            Step::Append(arrays) => appended = Some(held.following(call, &arrays)?),
+            Step::Replace(value) => {
+                next.set(value);
+                replaced = true;
+            }
+        }
+        if let Some((elements, length)) = appended {
+            held.extend(&elements, length);
+            call.scope.check_room(held.bytes.len())?;
+        }
+        if replaced {
+            check_depth(next.get())?;
+            std::mem::swap(&mut held, &mut next);
+        }
         arena.reset();
     }
     held.get().map(|value| call.scope.keep(value)).transpose()
+}
+
+/// What one iteration of `$reduce` does to the accumulated value.
+enum Step<'b> {
+    Keep,
+    /// The elements of these arrays follow the elements of the accumulated array.
+    Append(Vec<Array<'b>>),
+    Replace(Option<Value<'b>>),
+}
+
+/// Evaluates the body of `$reduce`; `$$value` has this slot. `$$value`, `{$concatArrays: ["$$value", …]}` and a `$cond`
+/// of them do not copy the accumulated value.
+fn step<'b>(body: &'b Node, slot: usize, scope: &Scope<'_, 'b>) -> Result<Step<'b>> {
+    let is_value = |node: &Node| matches!(node, Node::Field(FieldNode { source: Source::Slot(at), path: None, .. }) if *at == slot);
+    if is_value(body) {
+        return Ok(Step::Keep);
+    }
+    let evaluated = || body.evaluate(scope).map(Step::Replace);
+    let Node::Call(call) = body else { return evaluated() };
+    match (call.operator.name, call.operands.as_slice()) {
+        ("$cond", [condition, then, otherwise]) => {
+            scope.context.steps(1)?;
+            let chosen = if truthy(condition.evaluate(scope)?) { then } else { otherwise };
+            step(chosen, slot, scope)
+        }
+        ("$concatArrays", [first, rest @ ..]) if is_value(first) => {
+            let Some(Value::Array(_)) = scope.slot(slot) else { return evaluated() };
+            scope.context.steps(1)?;
+            let mut arrays = Vec::new();
+            for operand in rest {
+                match operand.evaluate(scope)? {
+                    Some(Value::Array(array)) => arrays.push(array),
+                    // Null, and the error of another type.
+                    _ => return evaluated(),
+                }
+            }
+            Ok(Step::Append(arrays))
+        }
+        _ => evaluated(),
+    }
 }
 
 /// A value copied into a reusable buffer.
@@ -201,14 +258,50 @@ pub(in super::super) fn reduce<'a>(call: &Call<'_, 'a>) -> Computed<'a> {
 struct Held {
     kind: Option<Type>,
     bytes: Vec<u8>,
+    /// Number of elements of an array, once it has grown.
+    length: Option<usize>,
 }
 
 impl Held {
     fn set(&mut self, value: Option<Value<'_>>) {
         self.bytes.clear();
+        self.length = None;
         self.kind = value.map(|value| value.kind());
         if let Some(value) = value {
             value.write_to(&mut self.bytes);
+        }
+    }
+
+    /// Returns the elements of these arrays as they follow the held array, and the length of the whole array.
+    ///
+    /// Errors: Overflow if an element nests too deeply, interruption.
+    fn following(&self, call: &Call<'_, '_>, arrays: &[Array<'_>]) -> Result<(Vec<u8>, usize)> {
+        let mut length = match (self.length, self.get()) {
+            (Some(length), _) => length,
+            (None, Some(Value::Array(held))) => held.len(),
+            (None, _) => 0,
+        };
+        let mut elements = Builder::new();
+        for array in arrays {
+            check_depth(Some(Value::Array(*array)))?;
+            for element in array.iter() {
+                call.scope.context.steps(1)?;
+                elements.append(&FieldNameBuf::of_number(length), element);
+                length += 1;
+            }
+        }
+        Ok((elements.into_buffer(), length))
+    }
+
+    /// Appends the elements of a document to the held array.
+    fn extend(&mut self, elements: &[u8], length: usize) {
+        self.length = Some(length);
+        // A document is its size, its elements and a zero byte.
+        self.bytes.pop();
+        self.bytes.extend_from_slice(elements.get(4..).unwrap_or_default());
+        let size = self.bytes.len() as i32;
+        if let Some(prefix) = self.bytes.first_chunk_mut() {
+            *prefix = size.to_le_bytes();
         }
     }
 
@@ -306,6 +399,37 @@ mod tests {
             "[1, 2, 3]",
         );
         check("{$reduce: {input: [], initialValue: 5, in: 1}}", "{}", "5");
+        for (append, expected) in [
+            ("{$concatArrays: ['$$value', '$$value', ['$$this']]}", "[0, 0, 1, 0, 0, 1, 2]"),
+            ("{$concatArrays: ['$$value']}", "[0]"),
+            ("{$concatArrays: ['$$value', null]}", "null"),
+            (
+                "{$concatArrays: ['$$value', [{$size: '$$value'}], ['$$this', [9]]]}",
+                "[0, 1, 1, [9], 4, 2, [9]]",
+            ),
+            (
+                "{$cond: [{$in: ['$$this', '$$value']}, '$$value', {$concatArrays: ['$$value', ['$$this']]}]}",
+                "[0, 1, 2]",
+            ),
+            ("{$cond: [{$eq: ['$$this', 1]}, {$concatArrays: ['$$value', [7]]}, {$size: '$$value'}]}", "2"),
+            ("{$cond: [{$eq: ['$$this', 1]}, [5], {$concatArrays: ['$$value', ['$$this']]}]}", "[5, 2]"),
+        ] {
+            check(
+                &format!("{{$reduce: {{input: '$a', initialValue: [0], in: {append}}}}}"),
+                "{a: [1, 2]}",
+                expected,
+            );
+        }
+        check_error(
+            "{$reduce: {input: [1], initialValue: [], in: {$concatArrays: ['$$value', 1]}}}",
+            "{}",
+            28664,
+        );
+        check_error(
+            "{$reduce: {input: [1], initialValue: 1, in: {$concatArrays: ['$$value', []]}}}",
+            "{}",
+            28664,
+        );
         check("{$reduce: {input: null, initialValue: 5, in: 1}}", "{}", "null");
         check_error("{$reduce: {input: 'x', initialValue: 5, in: 1}}", "{}", 40080);
         check_error("{$reduce: {input: {$range: [0, 5000]}, initialValue: 1, in: ['$$value']}}", "{}", 15);
