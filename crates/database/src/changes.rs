@@ -167,7 +167,7 @@ impl Changes {
             for key in &new.keys {
                 let is_new = old.keys.binary_search(key).is_err();
                 // An equal value of another type: the record already has the key.
-                let is_own = old.keys.iter().any(|old| old.key_string == key.key_string);
+                let is_own = old.has_key_string(&key.key_string);
                 if is_new && !is_own {
                     self.expect_free(collection, data, index, key)?;
                 }

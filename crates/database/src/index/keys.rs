@@ -32,6 +32,13 @@ pub struct DocumentKeys {
     pub multikey: Vec<u32>,
 }
 
+impl DocumentKeys {
+    /// Whether a key has these values, of any types.
+    pub(crate) fn has_key_string(&self, key_string: &[u8]) -> bool {
+        self.keys.binary_search_by(|key| key.key_string.as_slice().cmp(key_string)).is_ok()
+    }
+}
+
 impl IndexSpec {
     /// Returns the number of words of multikey bits.
     pub(crate) fn multikey_words(&self) -> usize {
