@@ -78,7 +78,7 @@ pub use strict::{StrictReport, filter_shape};
 pub use watch::{Interest, Wake, Watch};
 pub use write::{
     Action, AnswerOf, DeleteRequest, FindAndModifyOutcome, FindAndModifyRequest, InsertRequest, Inserted,
-    Insertion, UpdateOutcome, UpdateRequest, delete_answer,
+    Insertion, Pace, UpdateOutcome, UpdateRequest, delete_answer,
 };
 
 /// The parts of the query language that this crate's calls take: a caller needs no other crate.

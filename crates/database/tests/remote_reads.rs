@@ -50,8 +50,11 @@ impl Place {
         };
         let insertions: Vec<_> = documents.iter().map(|document| insertion(document.view())).collect();
         let operation = self.operation();
-        let done =
-            self.database.insert_many(&Scope::new(&operation, &self.namespace, &self.context), &insertions);
+        let done = self.database.insert_many(
+            &Scope::new(&operation, &self.namespace, &self.context),
+            &insertions,
+            &mut Default::default(),
+        );
         assert_eq!(done.count, documents.len());
     }
 

@@ -5,8 +5,8 @@
 use base::bson::{Builder, DocumentBuf, Value, extended_json};
 use base::{ErrorCode, Namespace, Result};
 use database::{
-    AggregateRequest, Database, DeleteRequest, FindRequest, InsertRequest, ManualClock, Operation, Scope,
-    UpdateRequest, index::IndexSpec,
+    AggregateRequest, Database, DeleteRequest, FindRequest, InsertRequest, Insertion, ManualClock, Operation,
+    Pace, Scope, UpdateRequest, index::IndexSpec,
 };
 use query::context::Uninterrupted;
 use query::matcher::Matcher;
@@ -200,4 +200,35 @@ fn a_view_reads_its_collection() {
     let request = AggregateRequest::new(empty.view().get("pipeline").unwrap().as_array().unwrap());
     let cursor = s.database.aggregate(&Scope::new(&s.operation, &view, &s.context), &request).unwrap();
     assert_eq!(show(cursor), r#"{"_id":2,"a":2}"#);
+}
+
+#[test]
+fn an_unordered_insert_skips_exactly_the_duplicates() {
+    let s = Session::new();
+    let mut documents: Vec<DocumentBuf> = Vec::new();
+    // Runs of duplicates and of new documents, of all lengths.
+    for run in 0..30 {
+        documents.extend((0..run).map(|at| json(&format!("{{_id: {}}}", 1000 * run + at))));
+        documents.extend((0..run % 7).map(|at| json(&format!("{{_id: {}}}", 1000 * run + at))));
+    }
+    let insertions: Vec<Insertion<'_>> = documents
+        .iter()
+        .map(|document| InsertRequest { document: document.view(), bypass_validation: false })
+        .map(|request| Insertion { request, record: None })
+        .collect();
+    let scope = Scope::new(&s.operation, &s.namespace, &s.context);
+    let (mut pace, mut position, mut refused) = (Pace::default(), 0, Vec::new());
+    while position < insertions.len() {
+        let inserted = s.database.insert_many(&scope, &insertions[position..], &mut pace);
+        position += inserted.count;
+        if let Some(error) = inserted.error {
+            assert_eq!(error.code(), ErrorCode::DuplicateKey);
+            refused.push(position);
+            position += 1;
+        }
+    }
+    let mut seen = std::collections::HashSet::new();
+    let is_duplicate = |at: &usize| !seen.insert(documents[*at].bytes().to_vec());
+    assert_eq!(refused, (0..documents.len()).filter(is_duplicate).collect::<Vec<_>>());
+    s.check();
 }

@@ -259,8 +259,11 @@ fn a_statement_makes_few_calls([a, b]: &[Front; 2]) {
         })
         .collect();
     let calls = b.calls(|| {
-        let inserted =
-            b.database.insert_many(&Scope::new(&b.operation(), &b.namespace, &b.context), &insertions);
+        let inserted = b.database.insert_many(
+            &Scope::new(&b.operation(), &b.namespace, &b.context),
+            &insertions,
+            &mut Default::default(),
+        );
         assert_eq!((inserted.count, inserted.error.is_none()), (1000, true));
     });
     assert!(calls <= 5, "{calls} calls");

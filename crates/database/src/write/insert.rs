@@ -45,6 +45,31 @@ pub struct Inserted {
     pub committed: Option<Committed>,
 }
 
+/// Number of documents for the next commit. A refused document repeats the work for its commit, so the commit after an
+/// error has one document, and each successful commit doubles the number. Many duplicates thus take linear time.
+#[derive(Clone, Copy)]
+pub struct Pace(usize);
+
+impl Default for Pace {
+    fn default() -> Pace {
+        Pace(OPERATIONS_MAX)
+    }
+}
+
+impl Pace {
+    fn of<'i, 'a>(self, insertions: &'i [Insertion<'a>]) -> &'i [Insertion<'a>] {
+        insertions.get(..self.0).unwrap_or(insertions)
+    }
+
+    fn quicken(&mut self, inserted: usize) {
+        self.0 = self.0.max(2 * inserted).min(OPERATIONS_MAX);
+    }
+
+    fn slow_down(&mut self) {
+        self.0 = 1;
+    }
+}
+
 /// Most changes of documents and indexes in one commit. A larger commit would delay other clients,
 /// and the engine would apply the batch to a copy.
 const OPERATIONS_MAX: usize = 400;
@@ -68,19 +93,21 @@ impl Database {
         request: InsertRequest<'_>,
         record: Option<(RetryKey, Document<'_>)>,
     ) -> Result<Committed> {
-        let inserted = self.insert_many(scope, &[Insertion { request, record }]);
+        let inserted = self.insert_many(scope, &[Insertion { request, record }], &mut Pace::default());
         match inserted.error {
             Some(error) => Err(error),
             None => Ok(inserted.committed.unwrap_or_default()),
         }
     }
 
-    /// Inserts documents in order, several in each commit, up to the first error.
-    pub fn insert_many(&self, scope: &Scope, insertions: &[Insertion<'_>]) -> Inserted {
+    /// Inserts documents in order, several in each commit, up to the first error. A caller that goes on after an error
+    /// passes the same `pace` again.
+    pub fn insert_many(&self, scope: &Scope, insertions: &[Insertion<'_>], pace: &mut Pace) -> Inserted {
         let mut inserted = Inserted::default();
         while let Some(rest) = insertions.get(inserted.count..).filter(|rest| !rest.is_empty()) {
-            match self.insert_group(scope, rest) {
+            match self.insert_group(scope, pace.of(rest)) {
                 Ok(group) => {
+                    pace.quicken(group.count);
                     inserted.count += group.count;
                     inserted.committed = group.committed.or(inserted.committed);
                     inserted.error = group.error;
@@ -88,6 +115,7 @@ impl Database {
                 Err(error) => inserted.error = Some(error),
             }
             if inserted.error.is_some() {
+                pace.slow_down();
                 break;
             }
         }

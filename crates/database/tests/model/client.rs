@@ -342,7 +342,11 @@ impl Session {
                 };
                 let views = documents.iter().map(DocumentBuf::view);
                 let insertions: Vec<Insertion<'_>> = views.map(insert).collect();
-                let inserted = database.insert_many(&Scope::new(operation, namespace, context), &insertions);
+                let inserted = database.insert_many(
+                    &Scope::new(operation, namespace, context),
+                    &insertions,
+                    &mut Default::default(),
+                );
                 let time = told(inserted.committed);
                 match inserted.error {
                     // Earlier inserts remain.

@@ -8,7 +8,7 @@ use crate::call::{Call, HandlerStatus};
 use crate::protocol::fields::Fields;
 use base::Result;
 use base::bson::{Document, DocumentBuf};
-use database::{InsertRequest, Insertion};
+use database::{InsertRequest, Insertion, Pace};
 use smallvec::SmallVec;
 
 /// Position in the command table.
@@ -34,21 +34,25 @@ fn insert(call: &mut Call<'_>) -> Result<HandlerStatus> {
     let mut position = 0;
     let mut all: SmallVec<[Document<'_>; 1]> = SmallVec::with_capacity(documents.len());
     all.extend(documents.iter());
+    let mut insertions: SmallVec<[Insertion<'_>; 1]> = SmallVec::with_capacity(all.len());
+    let mut pace = Pace::default();
     while position < all.len() {
         if batch.recorded_result(position).is_some() {
             inserted += 1;
             position += 1;
             continue;
         }
-        // The documents before the next one that the retry record already contains.
-        let unanswered = all.iter().enumerate().skip(position);
-        let unanswered = unanswered.take_while(|(at, _)| *at == position || !batch.has_result(*at));
-        let mut insertions: SmallVec<[Insertion<'_>; 1]> = SmallVec::with_capacity(all.len() - position);
-        insertions.extend(unanswered.map(|(at, document)| Insertion {
-            request: InsertRequest { document: *document, bypass_validation },
-            record: batch.key(at).map(|key| (key, Document::EMPTY)),
-        }));
-        let outcome = call.server.database.insert_many(&scope, &insertions);
+        if insertions.len() <= position {
+            // The documents before the next one that the retry record already contains. Earlier ones are not read again.
+            let unanswered = all.iter().enumerate().skip(insertions.len());
+            let unanswered = unanswered.take_while(|(at, _)| *at <= position || !batch.has_result(*at));
+            insertions.extend(unanswered.map(|(at, document)| Insertion {
+                request: InsertRequest { document: *document, bypass_validation },
+                record: batch.key(at).map(|key| (key, Document::EMPTY)),
+            }));
+        }
+        let rest = insertions.get(position..).unwrap_or_default();
+        let outcome = call.server.database.insert_many(&scope, rest, &mut pace);
         inserted += outcome.count as i32;
         batch.committed(outcome.committed);
         (position..position + outcome.count).for_each(|at| batch.record(at, DocumentBuf::empty));
