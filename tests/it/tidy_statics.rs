@@ -19,6 +19,7 @@ const STATICS: &[(&str, &str)] = &[
     ("crates/query/src/text/tokens.rs: WORDS", "words that text indexes leave out, read once"),
     ("crates/server/src/auth/authorize.rs: LOCALHOST_EXCEPTION", "privileges that create the first user"),
     ("crates/server/src/auth/authorize.rs: NO_PRIVILEGES", "no rights at all"),
+    ("crates/server/src/commands/table.rs: POSITIONS", "the table's names"),
     ("crates/server/src/process/blocking.rs: THREADS", "how many threads the machine runs at a time"),
     ("crates/server/src/process/buffers.rs: KEPT", "a thread's buffers"),
     ("crates/server/src/process/logging/components.rs: LEVELS", "how much that log tells, by part"),

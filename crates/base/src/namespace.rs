@@ -67,7 +67,7 @@ pub fn is_internal_database(name: &str) -> bool {
 pub fn check_database_name(name: &str) -> Result<()> {
     let bad = name.is_empty()
         || name.len() > DATABASE_NAME_MAX
-        || name.contains(['\0', '/', '\\', '.', ' ', '"', '$']);
+        || name.bytes().any(|byte| matches!(byte, b'\0' | b'/' | b'\\' | b'.' | b' ' | b'"' | b'$'));
     if bad {
         return Err(err!(InvalidNamespace, "Invalid namespace specified '{name}'"));
     }

@@ -1,6 +1,7 @@
 //! Field names: text without a zero byte, because BSON terminates names with one.
 
 use super::Element;
+use super::value::utf8;
 use crate::{Error, err};
 use std::borrow::Borrow;
 use std::ffi::CStr;
@@ -76,7 +77,7 @@ impl<'a> FieldName<'a> {
 
     /// The name as text; empty if it is not UTF-8, which validation excludes.
     pub fn as_str(self) -> &'a str {
-        std::str::from_utf8(self.0).unwrap_or("")
+        utf8(self.0).unwrap_or("")
     }
 
     /// A copy that owns its bytes.

@@ -3,6 +3,7 @@
 //! The bytes must have passed [`validate`](super::validate) or come from [`Builder`](super::Builder). Reading never
 //! panics nevertheless: a view of broken bytes ends early.
 
+use super::value::utf8;
 use super::{FieldName, Type, Value};
 use std::fmt;
 
@@ -194,7 +195,7 @@ impl<'a> Element<'a> {
     /// The field's name.
     pub fn name(&self) -> &'a str {
         // Validation guarantees UTF-8. A broken name reads as empty instead of panicking.
-        std::str::from_utf8(self.name).unwrap_or("")
+        utf8(self.name).unwrap_or("")
     }
 
     /// The field's name for a [`Builder`](super::Builder). It ends at its first zero byte.

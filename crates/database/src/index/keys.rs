@@ -74,6 +74,18 @@ impl IndexSpec {
         Ok(found)
     }
 
+    /// Returns true if two versions of a document agree in all fields that decide its keys. May return false although
+    /// the keys are the same.
+    pub(crate) fn are_keys_same(&self, before: Document<'_>, after: Document<'_>) -> bool {
+        if self.partial.is_some() || self.text.is_some() || self.wildcard.is_some() {
+            return false;
+        }
+        self.parts.iter().all(|part| match (before.find(part.path.first()), after.find(part.path.first())) {
+            (Some(a), Some(b)) => a.kind() == b.kind() && a.value_bytes() == b.value_bytes(),
+            (a, b) => a.is_none() && b.is_none(),
+        })
+    }
+
     /// Adds the keys of an ordinary or compound index.
     fn plain_keys(&self, document: Document<'_>, found: &mut DocumentKeys) -> Result<()> {
         found.multikey = vec![0; self.parts.len()];
@@ -208,5 +220,54 @@ impl IndexSpec {
         }
         let mut decoder = Decoder::new(key_string, type_bits).collated();
         self.ascending().iter().map(|ascending| decoder.next(*ascending)).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use base::Namespace;
+    use base::bson::extended_json;
+
+    #[test]
+    fn keys_are_same_if_all_their_fields_are() {
+        let specs = [
+            ("{a: 1}", ""),
+            ("{'a.b': 1, c: -1}", ""),
+            ("{a: 'hashed'}", ""),
+            ("{a: '2d', c: 1}", ""),
+            ("{a: '2dsphere', c: 1}", ""),
+            ("{a: 'text'}", ""),
+            ("{'$**': 1}", ""),
+            ("{a: 1}", ", partialFilterExpression: {c: {$gt: 1}}"),
+        ];
+        let documents = [
+            "{}",
+            "{a: 1}",
+            "{a: 1.0}",
+            "{a: 1, c: 1}",
+            "{a: 1, c: 2}",
+            "{c: 2, a: 1, d: 3}",
+            "{a: [1, 2]}",
+            "{a: {b: 1}}",
+        ];
+        let documents = documents.map(|document| extended_json::parse(document).unwrap());
+        let mut found = 0;
+        for (key, options) in specs {
+            let spec = extended_json::parse(&format!("{{name: 'n', key: {key}{options}}}")).unwrap();
+            let namespace = Namespace::parse("test.c").unwrap();
+            let spec = IndexSpec::parse(spec.view(), &namespace, &Context::for_tests()).unwrap();
+            let keys = |document: &base::bson::DocumentBuf| {
+                spec.keys_of(document.view(), &Context::for_tests()).ok().map(|keys| keys.keys)
+            };
+            for (before, after) in documents.iter().flat_map(|a| documents.iter().map(move |b| (a, b))) {
+                if spec.are_keys_same(before.view(), after.view()) {
+                    found += 1;
+                    assert_eq!(keys(before), keys(after), "{key}: {before:?} {after:?}");
+                }
+            }
+        }
+        // Each document with itself in five indexes, and those that differ in other fields.
+        assert!(found > 5 * documents.len(), "{found}");
     }
 }

@@ -9,7 +9,9 @@ use crate::operation::Operation;
 use crate::retry_record::RetryKey;
 use crate::scope::Scope;
 use crate::storage_error;
-use base::bson::{Builder, Document, MAX_DOCUMENT_SIZE, MAX_STORED_DEPTH, Type, Value, nests_deeper};
+use base::bson::{
+    Builder, Document, Element, MAX_DOCUMENT_SIZE, MAX_STORED_DEPTH, Type, Value, nests_deeper,
+};
 use base::{Error, Namespace, Result, err};
 use query::{Context, Interrupt};
 use std::sync::Arc;
@@ -249,37 +251,41 @@ impl Database {
     /// Returns the document for storage: `_id` is first and generated if missing. Empty timestamps
     /// at the top level get a value, unless the context keeps them.
     fn prepare(&self, document: Document<'_>, context: &Context) -> Result<Arc<[u8]>> {
-        let first_is_id = document.first().is_some_and(|element| element.name_bytes() == b"_id");
-        let fills_in = !context.keep_empty_timestamps;
-        let (mut ids, mut has_empty_time) = (0, false);
-        for element in document {
-            let is_id = element.name_bytes() == b"_id";
-            ids += usize::from(is_id);
-            has_empty_time |= !is_id && element.kind() == Type::Timestamp && element.value_bytes() == [0; 8];
-        }
-        if ids > 1 {
-            return Err(err!(BadValue, "can't have multiple _id fields in one document"));
-        }
-        let stored: Arc<[u8]> = if first_is_id && !(fills_in && has_empty_time) {
-            document.bytes().into()
-        } else {
-            let mut out = Builder::with_buffer(Vec::with_capacity(document.bytes().len() + 17));
-            match document.find("_id") {
-                Some(id) => out.append_element(&id),
-                None => out.append(c"_id", self.new_object_id()),
-            };
-            for element in document.iter().filter(|element| element.name_bytes() != b"_id") {
-                match element.value() {
-                    Value::Timestamp(0) if fills_in => out.append(
-                        element.field_name(),
-                        Value::Timestamp(
-                            context.stamps.next(self.cluster_time().max(self.earliest_cluster_time())),
-                        ),
-                    ),
-                    _ => out.append_element(&element),
-                };
+        let is_id = |element: &Element<'_>| element.name_bytes() == b"_id";
+        let is_empty_time =
+            |element: &Element<'_>| element.kind() == Type::Timestamp && element.value_bytes() == [0; 8];
+        let (mut id, mut fills_in) = (None, false);
+        for (at, element) in document.iter().enumerate() {
+            if !is_id(&element) {
+                fills_in |= is_empty_time(&element) && !context.keep_empty_timestamps;
+            } else if id.replace((at, element)).is_some() {
+                return Err(err!(BadValue, "can't have multiple _id fields in one document"));
             }
-            out.finish().into_bytes().into()
+        }
+        let out = || Builder::with_buffer(Vec::with_capacity(document.bytes().len() + 17));
+        let stored: Arc<[u8]> = match id {
+            Some((0, _)) if !fills_in => document.bytes().into(),
+            None if !fills_in => {
+                let mut out = out();
+                out.append(c"_id", self.new_object_id()).append_all(document);
+                out.finish().into_bytes().into()
+            }
+            _ => {
+                let mut out = out();
+                match &id {
+                    Some((_, id)) => out.append_element(id),
+                    None => out.append(c"_id", self.new_object_id()),
+                };
+                for element in document.iter().filter(|element| !is_id(element)) {
+                    if fills_in && is_empty_time(&element) {
+                        let now = self.cluster_time().max(self.earliest_cluster_time());
+                        out.append(element.field_name(), Value::Timestamp(context.stamps.next(now)));
+                    } else {
+                        out.append_element(&element);
+                    }
+                }
+                out.finish().into_bytes().into()
+            }
         };
         let document = Document::from_valid(&stored);
         check_stored(document)?;

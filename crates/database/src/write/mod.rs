@@ -46,6 +46,26 @@ pub(crate) fn keys_of(
     data.written_indexes().map(|index| index.spec.keys_of(document, context)).collect()
 }
 
+/// Returns the keys of a document before and after an update, in every index of a collection, in the order of writing.
+/// Both lists are empty for an index whose fields the update left alone.
+pub(crate) fn changed_keys_of(
+    collection: &Collection,
+    before: Document<'_>,
+    after: Document<'_>,
+    context: &Context,
+) -> Result<(Vec<DocumentKeys>, Vec<DocumentKeys>)> {
+    let data = collection.data()?;
+    let keys = |(at, index): (usize, &Arc<Index>)| {
+        // An index build may not have the entries yet.
+        let is_built = at < data.indexes.len();
+        if is_built && index.spec.are_keys_same(before, after) {
+            return Ok(Default::default());
+        }
+        Ok((index.spec.keys_of(before, context)?, index.spec.keys_of(after, context)?))
+    };
+    data.written_indexes().enumerate().map(keys).collect()
+}
+
 impl Database {
     /// Records new multikey paths in the indexes of a collection before the document is written.
     /// Later plans take them into account.

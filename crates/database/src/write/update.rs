@@ -2,7 +2,9 @@
 
 use super::insert::check_stored;
 use super::retryable::{Remember, nothing};
-use super::{Found, InsertRequest, RETRIES_MAX, check_writable_within, during, keys_of, too_many_retries};
+use super::{
+    Found, InsertRequest, RETRIES_MAX, changed_keys_of, check_writable_within, during, too_many_retries,
+};
 use crate::changes::Changes;
 use crate::collection::Collection;
 use crate::commit::Committed;
@@ -190,8 +192,7 @@ impl Database {
             {
                 validator.check(after.view(), Some(before), context)?;
             }
-            let old_keys = keys_of(collection, before, context)?;
-            let new_keys = keys_of(collection, after.view(), context)?;
+            let (old_keys, new_keys) = changed_keys_of(collection, before, after.view(), context)?;
             check_writable_within(operation, collection)?;
             self.learn_multikey(operation, collection, &new_keys)?;
             let diff = match self.logs() {

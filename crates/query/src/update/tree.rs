@@ -72,6 +72,10 @@ pub(crate) fn check_path(path: &str) -> Result<()> {
     if path.is_empty() {
         return Err(err!(EmptyFieldName, "An empty update path is not valid."));
     }
+    // Most paths are one name.
+    if !path.bytes().any(|byte| matches!(byte, b'.' | b'$')) {
+        return Ok(());
+    }
     if path.split('.').any(str::is_empty) {
         return Err(err!(
             EmptyFieldName,

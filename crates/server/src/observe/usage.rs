@@ -95,7 +95,7 @@ pub(crate) struct CollectionUsage {
 /// Sums by `database.collection`.
 #[derive(Default)]
 pub(crate) struct Usage {
-    collections: HashMap<String, CollectionUsage>,
+    collections: HashMap<String, CollectionUsage, foldhash::fast::RandomState>,
 }
 
 impl Sum {

@@ -21,6 +21,8 @@ pub(crate) struct Listener {
     signal: Arc<Signal>,
     number: u64,
     seen: u64,
+    /// True if a waker may be registered.
+    waits: bool,
 }
 
 impl Signal {
@@ -42,7 +44,7 @@ impl Signal {
     /// Returns a listener for the first event after `seen` events.
     pub(crate) fn listen(self: &Arc<Signal>, seen: u64) -> Listener {
         let number = self.listeners.fetch_add(1, Ordering::Relaxed);
-        Listener { signal: self.clone(), number, seen }
+        Listener { signal: self.clone(), number, seen, waits: false }
     }
 }
 
@@ -54,13 +56,16 @@ impl Listener {
             return true;
         }
         waiting.insert(self.number, waker.clone());
+        self.waits = true;
         false
     }
 }
 
 impl Drop for Listener {
     fn drop(&mut self) {
-        self.signal.waiting.lock().remove(&self.number);
+        if self.waits {
+            self.signal.waiting.lock().remove(&self.number);
+        }
     }
 }
 

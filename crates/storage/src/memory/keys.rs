@@ -268,11 +268,9 @@ fn head(rest: &[u8]) -> u32 {
     if let Some(four) = rest.first_chunk::<4>() {
         return u32::from_be_bytes(*four);
     }
-    let mut four = [0; 4];
-    for (to, from) in four.iter_mut().zip(rest) {
-        *to = *from;
-    }
-    u32::from_be_bytes(four)
+    // A copy of so few bytes into an array would be a call.
+    let padding = 8 * (size_of::<u32>() - rest.len());
+    rest.iter().fold(0, |head, byte| head << 8 | u32::from(*byte)).checked_shl(padding as u32).unwrap_or(0)
 }
 
 #[inline]

@@ -50,7 +50,7 @@ struct Writer {
     claims: WriteIntents,
     recent: RecentWrites,
     /// Generation of the latest catalog change of each collection, by tree.
-    generations: HashMap<Ident, u64>,
+    generations: HashMap<Ident, u64, foldhash::fast::RandomState>,
     log: Option<Log>,
     /// Commits whose log entries may not survive a crash, by position and time.
     unsynced: VecDeque<(Position, u64)>,
