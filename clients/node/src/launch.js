@@ -5,7 +5,7 @@ const { spawn } = require("node:child_process");
 const { findBinary } = require("./binary");
 
 /** Advice for a missing program. */
-const MISSING = `npm i -D @vellum/${process.platform}-${process.arch} brings the program, and VELLUM_BINARY names one that is elsewhere`;
+const MISSING = `the package @vellum/${process.platform}-${process.arch} is not installed; set VELLUM_BINARY to a program that "cargo build --release" made`;
 const STOP_MILLIS = 10_000;
 const MESSAGE_MAX = 64 * 1024;
 
