@@ -9,7 +9,8 @@ use base::bson::{Builder, DocumentBuf};
 use database::index::IndexSpec;
 use database::language::{Context, Matcher, Update};
 use database::{
-    Database, FindRequest, InsertRequest, Insertion, Operation, Scope, SystemClock, UpdateRequest,
+    Database, DeleteRequest, FindRequest, InsertRequest, Insertion, Operation, Scope, SystemClock,
+    UpdateRequest,
 };
 use postgres::PostgresStore;
 use postgres::testing::Cluster;
@@ -171,6 +172,7 @@ fn finds_take_few_round_trips() {
         }
     }
     in_a_transaction(&far, &near, &trips);
+    deletes(&far, &near, &trips);
     assert!(failed.is_empty(), "{failed:#?}");
 }
 
@@ -217,4 +219,22 @@ fn in_a_transaction(far: &Place, near: &Place, trips: &dyn Fn() -> u64) {
     for (place, operation) in [(far, &there), (near, &here)] {
         place.database.abort_transaction(operation.transaction().unwrap());
     }
+}
+
+/// A delete of many documents commits groups of documents.
+fn deletes(far: &Place, near: &Place, trips: &dyn Fn() -> u64) {
+    let filter = parse("{_id: {$lt: 100}}").unwrap();
+    let before = trips();
+    for place in [far, near] {
+        let operation = place.operation();
+        let matcher = Arc::new(Matcher::parse(filter.view(), &place.context).unwrap());
+        let request = DeleteRequest { matcher, single: false, hint: None };
+        let scope = Scope::new(&operation, &place.namespace, &place.context);
+        assert_eq!(place.database.delete(&scope, &request).unwrap().0, 100);
+    }
+    let taken = trips() - before;
+    println!("{taken:3} for a delete of 100 documents");
+    assert!(taken <= 8, "{taken} round trips for a delete of 100 documents");
+    let all = "{filter: {}}";
+    assert_eq!(far.find(&far.operation(), all), near.find(&near.operation(), all));
 }

@@ -1,11 +1,13 @@
 //! Deletes of one document, of many documents, or of a whole collection at once.
 
+use super::insert::{BYTES_MAX, OPERATIONS_MAX};
 use super::retryable::{Remember, delete_answer, nothing};
 use super::{Found, RETRIES_MAX, check_writable_within, keys_of, too_many_retries};
 use crate::changes::Changes;
 use crate::collection::Collection;
 use crate::commit::Committed;
 use crate::database::Database;
+use crate::exec::RecordStream;
 use crate::operation::Operation;
 use crate::plan::{Hint, Read, refuse_missing};
 use crate::retry_record::RetryKey;
@@ -64,18 +66,58 @@ impl Database {
         drop(view);
         let (mut deleted, mut last) = (0, None);
         operation.run(|| {
-            while let Some(record) = records.next()? {
+            loop {
+                let (group, next) = next_group(&mut *records, &collection);
                 operation.check()?;
-                let gone = self.delete_record(scope, &collection, &record, &request.matcher, &nothing)?;
-                if let Some((_, committed)) = gone {
-                    deleted += 1;
-                    last = Some(committed);
+                let (gone, committed) = self.delete_group(scope, &collection, &group, &request.matcher)?;
+                deleted += gone;
+                last = committed.or(last);
+                if !next? {
+                    return Ok(());
                 }
             }
-            Ok(())
         })?;
         self.counters.documents_deleted.fetch_add(deleted, Relaxed);
         Ok((deleted, last))
+    }
+
+    /// Deletes a group of records that a plan found, in one commit if none of them has changed since. Returns the
+    /// number of deleted documents and the last commit.
+    fn delete_group(
+        &self,
+        scope: &Scope,
+        planned: &Arc<Collection>,
+        group: &[Row],
+        matcher: &Matcher,
+    ) -> Result<(u64, Option<Committed>)> {
+        if group.len() > 1
+            && let Ok(changes) = self.deletes_of(scope, planned, group)
+            && let Some(committed) = self.apply(&scope.operation, changes)?
+        {
+            return Ok((group.len() as u64, Some(committed)));
+        }
+        let (mut deleted, mut last) = (0, None);
+        for record in group {
+            scope.operation.check()?;
+            if let Some((_, committed)) = self.delete_record(scope, planned, record, matcher, &nothing)? {
+                deleted += 1;
+                last = Some(committed);
+            }
+        }
+        Ok((deleted, last))
+    }
+
+    /// Returns the changes that delete several records.
+    fn deletes_of(&self, scope: &Scope, planned: &Arc<Collection>, group: &[Row]) -> Result<Changes> {
+        let Scope { operation, context, .. } = scope;
+        check_writable_within(operation, planned)?;
+        let mut changes = Changes::new(self.logs());
+        for record in group {
+            let found = Found::new(planned, record);
+            let keys = keys_of(planned, Document::from_valid(&found.document), context)?;
+            changes.delete(planned, found.id, &found.document, &keys)?;
+        }
+        Ok(changes)
     }
 
     fn delete_one(
@@ -162,6 +204,23 @@ impl Database {
             found.lost();
         }
     }
+}
+
+/// Reads the records that one commit deletes. The second result is true if more records may follow.
+fn next_group(records: &mut dyn RecordStream, collection: &Collection) -> (Vec<Row>, Result<bool>) {
+    let indexes = collection.data.as_ref().map_or(0, |data| data.indexes.len());
+    let (mut group, mut bytes) = (Vec::new(), 0);
+    while group.len() < (OPERATIONS_MAX / (1 + indexes)).max(1) && bytes <= BYTES_MAX {
+        match records.next() {
+            Ok(Some(record)) => {
+                bytes += record.document.view().bytes().len();
+                group.push(record);
+            }
+            Ok(None) => return (group, Ok(false)),
+            Err(error) => return (group, Err(error)),
+        }
+    }
+    (group, Ok(true))
 }
 
 impl DeleteRequest {

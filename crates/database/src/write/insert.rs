@@ -74,10 +74,10 @@ impl Pace {
 
 /// Most changes of documents and indexes in one commit. A larger commit would delay other clients,
 /// and the engine would apply the batch to a copy.
-const OPERATIONS_MAX: usize = 400;
+pub(super) const OPERATIONS_MAX: usize = 400;
 
 /// Most bytes of documents in one commit.
-const BYTES_MAX: usize = 512 * 1024;
+pub(super) const BYTES_MAX: usize = 512 * 1024;
 
 impl Database {
     /// Inserts a document. Creates the collection if it does not exist.

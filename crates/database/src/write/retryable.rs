@@ -152,6 +152,13 @@ impl Database {
             return Ok(Vec::new());
         }
         let snapshot = self.engine().snapshot();
+        if let Some(remote) = snapshot.remote().filter(|_| first == last) {
+            let key = RetryKey { session, number: 0, statement: first }.to_key();
+            let value = remote.get_alone(RETRIES, &key).map_err(storage_error)?;
+            let found = value.as_ref().map(|value| from_entry(&key, value)).transpose()?;
+            self.seen_retries.lock().insert(session, value.map(|value| (key, value)).into_iter().collect());
+            return Ok(found.into_iter().collect());
+        }
         let place = |statement: i32| [&session.uuid[..], &statement.to_be_bytes()].concat();
         let range = match last.checked_add(1) {
             Some(end) if first >= 0 => Range::half_open(place(first), place(end)),

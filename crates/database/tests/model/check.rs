@@ -553,7 +553,7 @@ impl<'a> Checker<'a> {
         let stored = self.transactions.iter().filter(|own| own.has_stored);
         let committed: BTreeSet<u64> = stored.filter_map(|own| own.committed).collect();
         let mut written: HashMap<i64, BTreeSet<i64>> = HashMap::new();
-        let mut gone: Vec<(usize, String, Doc)> = Vec::new();
+        let mut gone: Vec<(usize, String, Vec<Doc>)> = Vec::new();
         let mut multiple: HashMap<i64, u64> = HashMap::new();
         for (number, diffs) in self.replay.diffs.iter().enumerate().skip(self.before) {
             let time = self.replay.entries[number].time;
@@ -577,16 +577,16 @@ impl<'a> Checker<'a> {
             let [Diff { namespace, changes }] = &**diffs else {
                 return Err(format!("nobody has made commit {number}: {diffs:?}"));
             };
-            let [(id, before, after)] = &**changes else {
+            // A multiple delete commits several documents at once.
+            if changes.iter().all(|(_, before, after)| before.is_some() && after.is_none()) {
+                let docs = changes.iter().filter_map(|(_, before, _)| before.clone()).collect();
+                gone.push((number, namespace.clone(), docs));
+                continue;
+            }
+            let [(id, before, Some(after))] = &**changes else {
                 return Err(format!("nobody has made commit {number}: {diffs:?}"));
             };
-            let (Some(before), Some(after)) = (before, after) else {
-                match before {
-                    Some(before) => gone.push((number, namespace.clone(), before.clone())),
-                    None => return Err(format!("nobody has inserted {after:?}")),
-                }
-                continue;
-            };
+            let Some(before) = before else { return Err(format!("nobody has inserted {after:?}")) };
             // A multiple update writes its number into each document, or toggles it.
             let owner = self.multiple_update(&statements, number, namespace, before, after);
             let Some(owner) = owner else {
@@ -669,7 +669,7 @@ impl<'a> Checker<'a> {
     }
 
     /// Checks that the number of removed documents matches the results of multiple deletes.
-    fn deleted(&self, gone: &[(usize, String, Doc)]) -> Check {
+    fn deleted(&self, gone: &[(usize, String, Vec<Doc>)]) -> Check {
         let multiple: Vec<(&Event, &Statement)> = self
             .events
             .iter()
@@ -679,14 +679,14 @@ impl<'a> Checker<'a> {
             })
             .filter(|(_, statement)| matches!(statement.stmt, Stmt::Delete { multi: true, .. }))
             .collect();
-        for (number, namespace, doc) in gone {
+        for (number, namespace, docs) in gone {
             let could = |(event, statement): &&(&Event, &Statement)| {
                 NAMESPACES[statement.namespace] == namespace
                     && (event.least..event.most).contains(number)
-                    && statement.stmt.filter().matches(doc)
+                    && docs.iter().all(|doc| statement.stmt.filter().matches(doc))
             };
             if !multiple.iter().any(|statement| could(&statement)) {
-                return Err(format!("nobody has deleted {doc:?} in commit {number}"));
+                return Err(format!("nobody has deleted {docs:?} in commit {number}"));
             }
         }
         let certain = multiple.iter().all(|(_, statement)| statement.outcome.is_ok());
@@ -700,9 +700,10 @@ impl<'a> Checker<'a> {
         let one_by_one = multiple.iter().filter(|statement| !cleared(statement));
         let told: u64 =
             one_by_one.filter_map(|(_, statement)| Some(statement.outcome.as_ref().ok()?.n)).sum();
-        match !certain || told == gone.len() as u64 {
+        let gone: usize = gone.iter().map(|(_, _, docs)| docs.len()).sum();
+        match !certain || told == gone as u64 {
             true => Ok(()),
-            false => Err(format!("{told} documents were said to be deleted, and {} are gone", gone.len())),
+            false => Err(format!("{told} documents were said to be deleted, and {gone} are gone")),
         }
     }
 }
