@@ -119,14 +119,15 @@ fn with_record(named: Named, most: &str, records: &str) -> (String, String) {
     )
 }
 
-/// Returns the SQL for one range in a direction.
+/// Returns the SQL for one range in a direction. The outer order names the key alone: with the tree's number, which is a
+/// constant in the subquery only, PostgreSQL would sort the page.
 fn range(way: &str, named: Named) -> String {
     let (columns, record) = with_record(named, "$5::int8", "$6::int8");
     format!(
         "select {columns} from (select ident, key, value, long from SCHEMA.kv \
          where ident = $1::int8 and key >= $2::bytea and key < $3::bytea \
          and value is not null order by ident {way}, key {way} limit $4::int8) e{record} \
-         order by e.ident {way}, e.key {way}"
+         order by e.key {way}"
     )
 }
 
