@@ -119,11 +119,10 @@ impl Barriers {
     /// Returns once everything committed in this incarnation before the call survives a crash of the server.
     pub(crate) fn wait_local(
         &self,
-        front: &Front,
         incarnation: u64,
         should_continue: &mut dyn FnMut() -> bool,
     ) -> Answer<WriteConcernStatus> {
-        self.local.wait(front, incarnation, should_continue)
+        self.local.wait(incarnation, should_continue)
     }
 
     /// Returns once everything committed in this incarnation before the call survives the loss of the server, as far as
@@ -136,9 +135,9 @@ impl Barriers {
     ) -> Answer<WriteConcernStatus> {
         // Read before the message is sent: everything up to this time is committed.
         let known = front.times.known();
-        let reached = self.standbys.wait(front, incarnation, should_continue)?;
+        let reached = self.standbys.wait(incarnation, should_continue)?;
         if reached == WriteConcernStatus::Satisfied && front.times.hear_durable(known) {
-            front.follower.ask();
+            front.follower.notify(front);
         }
         Ok(reached)
     }
@@ -150,7 +149,7 @@ impl Barriers {
         (incarnation, members): (u64, usize),
         should_continue: &mut dyn FnMut() -> bool,
     ) -> Answer<WriteConcernStatus> {
-        match self.local.wait(front, incarnation, should_continue)? {
+        match self.local.wait(incarnation, should_continue)? {
             WriteConcernStatus::Satisfied => {}
             other => return Ok(other),
         }
@@ -193,7 +192,6 @@ impl Barrier {
     /// the answer, and others sleep.
     fn wait(
         &self,
-        front: &Front,
         incarnation: u64,
         should_continue: &mut dyn FnMut() -> bool,
     ) -> Answer<WriteConcernStatus> {
@@ -227,7 +225,7 @@ impl Barrier {
             }
             let number = inner.begun;
             drop(inner);
-            let outcome = self.attend(front, incarnation, left, connection, should_continue);
+            let outcome = self.attend(incarnation, left, connection, should_continue);
             inner = self.inner.lock();
             inner.attended = false;
             self.passed.notify_all();
@@ -249,7 +247,6 @@ impl Barrier {
     /// Sends a message, unless one is already sent, and reads the answer.
     fn attend(
         &self,
-        front: &Front,
         incarnation: u64,
         left: Option<Sent>,
         connection: Option<PooledConnection>,
@@ -260,7 +257,7 @@ impl Barrier {
         loop {
             let sent = match left.take() {
                 Some(sent) => Ok(sent),
-                None => self.send(front, incarnation, connection.take(), should_continue),
+                None => self.send(incarnation, connection.take(), should_continue),
             };
             let mut sent = match sent {
                 Ok(sent) => sent,
@@ -283,7 +280,6 @@ impl Barrier {
     /// Errors: `Interrupted` if `should_continue` returned false before a connection was available.
     fn send(
         &self,
-        front: &Front,
         incarnation: u64,
         connection: Option<PooledConnection>,
         should_continue: &mut dyn FnMut() -> bool,
@@ -300,9 +296,7 @@ impl Barrier {
         if connection.incarnation != incarnation {
             return Err(replaced());
         }
-        connection.call(&front.statements.begin_write, &[])?;
         connection.call(&self.message, &[])?;
-        connection.call(&front.statements.commit, &[])?;
         match connection.flush() {
             // The read of the answer reports this failure.
             Err(failure) if !is_old => Err(failure),

@@ -36,7 +36,7 @@ impl PostgresEngine {
 impl PostgresEngine {
     /// Waits until everything committed in an incarnation is on the server's disk.
     fn on_disk(&self, incarnation: u64) -> Answer<()> {
-        match self.barriers.wait_local(&self.front, incarnation, &mut || should_continue().is_ok())? {
+        match self.barriers.wait_local(incarnation, &mut || should_continue().is_ok())? {
             WriteConcernStatus::Satisfied => Ok(()),
             WriteConcernStatus::Interrupted => {
                 Err(should_continue().err().unwrap_or_else(|| Failure::Lost("nobody waited".to_string())))

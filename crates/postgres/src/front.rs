@@ -1,6 +1,6 @@
 //! A front: one process of a store. It holds connections, a lease, and the numbers that it hands out.
 //!
-//! A follower thread reads the entries of other fronts from the log, and local commits wake it.
+//! A follower thread reads the entries of other fronts from the log.
 //!
 //! A background thread deletes the rows of dropped trees in batches, one front at a time.
 //!
@@ -22,8 +22,8 @@ use crate::schema::{self, IDENTS, Statements};
 use crate::session::{Known, Sessions};
 use crate::times::{Times, signed, time_in};
 use parking_lot::{Condvar, Mutex};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use storage::{Ident, threads};
 
@@ -312,6 +312,16 @@ pub(crate) struct Follower {
     pub(crate) wake: Condvar,
     /// Time up to which waiting streams have been notified.
     pub(crate) told: AtomicU64,
+    /// The streams of this front, once the thread has started.
+    pub(crate) watchers: OnceLock<Watchers>,
+}
+
+/// The streams that wait for entries.
+pub(crate) struct Watchers {
+    /// Returns true if a stream waits.
+    pub(crate) any: Arc<dyn Fn() -> bool + Send + Sync>,
+    /// Wakes all streams, since more entries are visible.
+    pub(crate) wake: Arc<dyn Fn() + Send + Sync>,
 }
 
 impl Follower {

@@ -7,7 +7,7 @@
 use crate::barrier::Barriers;
 use crate::connection::Param;
 use crate::failure::Answer;
-use crate::front::{Follower, Front};
+use crate::front::{Follower, Front, Watchers};
 use crate::keys;
 use crate::schema::Statements;
 use crate::times::{Entry, signed, time_in};
@@ -100,54 +100,44 @@ pub(crate) fn scan_of(statements: &Statements, direction: Direction) -> &Arc<cra
 }
 
 impl Follower {
-    /// Starts the follower thread, which runs until the front is closed. `has_watchers` returns true if a stream waits.
-    /// `grown` is called when more entries are visible.
-    pub(crate) fn start(
-        self: &Arc<Self>,
-        front: &Arc<Front>,
-        barriers: &Arc<Barriers>,
-        has_watchers: Arc<dyn Fn() -> bool + Send + Sync>,
-        grown: Arc<dyn Fn() + Send + Sync>,
-    ) {
+    /// Starts the follower thread, which runs until the front is closed.
+    pub(crate) fn start(self: &Arc<Self>, front: &Arc<Front>, barriers: &Arc<Barriers>, watchers: Watchers) {
+        _ = self.watchers.set(watchers);
         let (follower, front, barriers) = (self.clone(), Arc::downgrade(front), barriers.clone());
-        let follow = move || {
-            while follower.round(&front, &barriers, &*has_watchers, &*grown).is_some() {}
-        };
+        let follow = move || while follower.round(&front, &barriers).is_some() {};
         if let Err(error) = threads::spawn("postgres-log", None, follow) {
             log::error!("nobody looks for what other fronts write: {error}");
         }
     }
 
     /// Waits, then polls once. Returns `None` if the front is closed.
-    fn round(
-        &self,
-        front: &Weak<Front>,
-        barriers: &Barriers,
-        has_watchers: &dyn Fn() -> bool,
-        grown: &dyn Fn(),
-    ) -> Option<()> {
+    fn round(&self, front: &Weak<Front>, barriers: &Barriers) -> Option<()> {
         let mut asked = self.asked.lock();
         if !*asked {
-            self.wake.wait_for(&mut asked, if has_watchers() { POLL } else { IDLE });
+            self.wake.wait_for(&mut asked, if self.has_watchers() { POLL } else { IDLE });
         }
         let is_asked = std::mem::take(&mut *asked);
         drop(asked);
         let front = front.upgrade()?;
-        // Writers also make entries durable by their own waits.
-        self.tell(&front, grown);
-        if let Err(failure) = Follower::look(&front, barriers, is_asked || has_watchers()) {
+        if let Err(failure) = Follower::look(&front, barriers, is_asked || self.has_watchers()) {
             log::warn!("the log in PostgreSQL can't be followed: {failure:?}");
             std::thread::sleep(IDLE);
         }
-        self.tell(&front, grown);
+        self.notify(&front);
         Some(())
     }
 
-    /// Notifies the waiting streams if more entries are visible.
-    fn tell(&self, front: &Front, grown: &dyn Fn()) {
+    /// Returns true if a stream waits.
+    fn has_watchers(&self) -> bool {
+        self.watchers.get().is_some_and(|watchers| (watchers.any)())
+    }
+
+    /// Notifies the waiting streams if more entries are visible. Writers call it too: their waits make entries durable.
+    pub(crate) fn notify(&self, front: &Front) {
+        let Some(watchers) = self.watchers.get().filter(|watchers| (watchers.any)()) else { return };
         let durable = front.times.durable();
-        if self.told.swap(durable, Ordering::AcqRel) < durable {
-            grown();
+        if self.told.fetch_max(durable, Ordering::AcqRel) < durable {
+            (watchers.wake)();
         }
     }
 

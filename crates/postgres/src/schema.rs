@@ -71,6 +71,10 @@ statements! {
     next_generation =>
         "update SCHEMA.catalog set generation = generation + 1 where one = 1 returning generation",
     get => "select value from SCHEMA.kv where ident = $1::int8 and key = $2::bytea and value is not null",
+    /// As `get`, with the generation of the catalog, in the snapshot of this one statement.
+    get_alone =>
+        "select t.value, null::bytea, c.generation from SCHEMA.catalog c left join SCHEMA.kv t \
+        on t.ident = $1::int8 and t.key = $2::bytea and t.value is not null where c.one = 1",
     get_many =>
         "select k.nth, t.value from unnest($2::bytea[]) with ordinality k(key, nth) \
         join SCHEMA.kv t on t.ident = $1::int8 and t.key = k.key where t.value is not null",

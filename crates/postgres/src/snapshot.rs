@@ -91,6 +91,13 @@ impl Snapshot for PostgresSnapshot {
 }
 
 impl RemoteHints for PostgresSnapshot {
+    fn get_alone(&self, ident: Ident, key: &[u8]) -> Result<Option<Value>> {
+        let params = [Param::Int(keys::ident(ident)), Param::Bytes(&stored(key))];
+        let statements = (&*self.statements.get, &*self.statements.get_alone);
+        let rows = self.session.run_alone(statements, &params).map_err(Error::from)?;
+        Ok(rows.first().and_then(|row| row.bytes(0)).map(Value::from))
+    }
+
     fn scan_hinted(
         &self,
         ident: Ident,

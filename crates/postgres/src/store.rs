@@ -11,7 +11,7 @@ use crate::connection::{Param, Row};
 use crate::engine::PostgresEngine;
 use crate::exclusive::Held;
 use crate::failure::Answer;
-use crate::front::{Front, Limits};
+use crate::front::{Front, Limits, Watchers};
 use crate::incarnations::{incarnation_of, position};
 use crate::keys::{ident, stored};
 use crate::open_transactions::OpenTransactions;
@@ -238,7 +238,7 @@ impl Replication for PostgresStore {
     ) -> Result<WriteConcernStatus> {
         let (front, barriers, incarnation) = (&self.front, &self.barriers, incarnation_of(position));
         let waited = match by {
-            Acknowledged::Journal => barriers.wait_local(front, incarnation, should_continue),
+            Acknowledged::Journal => barriers.wait_local(incarnation, should_continue),
             Acknowledged::Majority => barriers.wait_standbys(front, incarnation, should_continue),
             Acknowledged::Members(members) => {
                 barriers.wait_members(front, (incarnation, members), should_continue)
@@ -368,7 +368,8 @@ impl ChangeLog for PostgresStore {
         grown: Arc<dyn Fn() + Send + Sync>,
     ) {
         if self.front.times.is_kept() {
-            self.front.follower.start(&self.front, &self.barriers, has_watchers, grown);
+            let watchers = Watchers { any: has_watchers, wake: grown };
+            self.front.follower.start(&self.front, &self.barriers, watchers);
         }
     }
 

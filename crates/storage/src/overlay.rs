@@ -180,6 +180,10 @@ impl Snapshot for Overlay {
 }
 
 impl RemoteHints for Overlay {
+    fn get_alone(&self, ident: Ident, key: &[u8]) -> Result<Option<Value>> {
+        self.get(ident, key)
+    }
+
     fn scan_hinted(
         &self,
         ident: Ident,

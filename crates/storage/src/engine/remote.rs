@@ -41,6 +41,10 @@ pub trait RemoteHints: Send + Sync {
         direction: Direction,
     ) -> Result<Box<dyn Cursor>>;
 
+    /// [`get`](crate::Snapshot::get) as the only read of this state. The store need not keep the state then, and a later
+    /// read may be of a later state.
+    fn get_alone(&self, ident: Ident, key: &[u8]) -> Result<Option<Value>>;
+
     /// Several cursors in one direction. The first read of any of them reads the first page of all.
     fn scan_together(
         &self,

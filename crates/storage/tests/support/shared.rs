@@ -337,6 +337,10 @@ impl Snapshot for CountedSnapshot {
 }
 
 impl RemoteHints for CountedSnapshot {
+    fn get_alone(&self, ident: Ident, key: &[u8]) -> Result<Option<Value>> {
+        self.get(ident, key)
+    }
+
     fn scan_hinted(
         &self,
         ident: Ident,

@@ -211,6 +211,9 @@ impl Ranges for Lower {
 fn check_hints(snapshot: &dyn Snapshot, tree: Ident) {
     let Some(remote) = snapshot.remote() else { return };
     remote.confirm().unwrap();
+    for key in [&b"key 007"[..], b"key 7"] {
+        assert_eq!(remote.get_alone(tree, key), snapshot.get(tree, key));
+    }
     let index = Range::prefix(b"key");
     let plain = scanned(snapshot, tree, index.clone(), Direction::Forward);
     let records = || Hints { prefetch_records: Some((tree, true)), ..Hints::default() };
