@@ -416,3 +416,52 @@ impl Front {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::commit::SideEffectRows;
+    use crate::front::Limits;
+    use crate::state::PostgresStore;
+    use crate::testing::Cluster;
+    use storage::store::Expect;
+    use storage::{Batch, Ident, Key, Value};
+
+    #[test]
+    fn a_commit_found_missing_never_happens() {
+        let Some(cluster) = Cluster::start().unwrap() else { return };
+        let store = PostgresStore::open(cluster.config().unwrap(), "lost", Limits::default(), None).unwrap();
+        cluster.run(&["insert into lost.generations values (64, 1)"]).unwrap();
+        let front = &store.front;
+        let expect = [Expect::Generation { ident: Ident(64), generation: 1 }];
+        let beside = SideEffectRows::new(&[], 0, &|_| None, &|_| None);
+        let failure = Failure::Lost("the answer is lost".to_string());
+        // A short entry is in the row of its time. A long one has pages.
+        for value in [Value::from(&b"short"[..]), Value::from(vec![7; 100_000])] {
+            let parts = [(0, value)];
+            let entry = || Entry {
+                body: front.new_record() as i64,
+                since: front.times.known(),
+                parts: &parts,
+                ticks: 1,
+                earliest: 0,
+            };
+            let commit = |entry: &Entry<'_>, directly| {
+                let mut batch = Batch::new();
+                batch.put(Ident(64), Key::from(entry.body.to_be_bytes()), Value::from(&b"value"[..]));
+                front.commit_change(batch, (&expect, &beside), Some(entry), directly).unwrap()
+            };
+            for directly in [true, false] {
+                let missing = entry();
+                assert!(matches!(front.find_out(&missing, &failure).unwrap(), Attempt::Undone));
+                assert!(matches!(commit(&missing, directly), Attempt::Refused));
+                assert!(matches!(front.find_out(&missing, &failure).unwrap(), Attempt::Undone));
+                let made = entry();
+                let Attempt::Done(done) = commit(&made, directly) else { panic!("it is refused") };
+                let Attempt::Done(found) = front.find_out(&made, &failure).unwrap() else { panic!() };
+                assert_eq!(found, done);
+                assert!(done.time.is_some());
+            }
+        }
+    }
+}

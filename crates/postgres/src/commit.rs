@@ -119,7 +119,12 @@ impl Front {
             if directly {
                 let direct = &self.statements.direct;
                 let sent = direct.with(sorted, &side_effect_rows.extras, entry, |statement, params| {
-                    lent.call(&self.statements.share_fence, &[])?;
+                    match entry {
+                        Some(entry) => {
+                            lent.call(&self.statements.share_fence_and_entry, &[Param::Int(entry.body)])?;
+                        }
+                        None => lent.call(&self.statements.share_fence, &[])?,
+                    }
                     lent.call(statement, params)
                 });
                 match sent {

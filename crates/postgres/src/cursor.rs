@@ -9,6 +9,7 @@ use crate::log::{is_log, log_bounds, scan_of};
 use crate::pages::{Named, PAGE_BYTES, PageLimits, column};
 use crate::scan_group::{FirstPage, ScanGroup};
 use crate::session::{PostgresSnapshot, value};
+use crate::times::unpack;
 use std::collections::VecDeque;
 use std::ops::Bound;
 use std::sync::Arc;
@@ -149,10 +150,23 @@ impl PostgresCursor {
         let bytes: usize = rows.iter().map(|row| row.bytes(column::VALUE).map_or(0, <[u8]>::len)).sum();
         self.ended = rows.len() < limit && bytes < PAGE_BYTES;
         self.next_page = (limit * 8).min(PAGES.1);
+        let mut passed = None;
         for row in &rows {
-            self.take(entry(row, column::VALUE));
+            let time = row.bytes(column::KEY).unwrap_or_default();
+            let parts = unpack(row.bytes(column::VALUE).unwrap_or_default());
+            let mut parts =
+                parts.ok_or_else(|| Error::Corrupted("a page of the change log is damaged".to_string()))?;
+            if self.direction == Direction::Backward {
+                parts.reverse();
+            }
+            for (part, value) in parts {
+                let key = Key::from([time, &part.to_be_bytes()].concat());
+                let value = Value::from(value);
+                self.take(Entry { key: key.clone(), value, record: None, left: Left::Nothing });
+                passed = Some(key);
+            }
         }
-        self.pass_row(rows.last());
+        passed.into_iter().for_each(|key| self.pass(key));
         Ok(())
     }
 

@@ -20,19 +20,21 @@ const DELETE: usize = 2;
 const REMOVE: usize = 4;
 const FREE: usize = 8;
 const COUNT: usize = 16;
+/// A log entry, in the row of its time or in pages.
 const LOG: usize = 32;
+const PAGED: usize = 64;
 
 /// The statements, each made at its first use.
 pub(crate) struct Direct {
     /// Name of the schema, quoted.
     schema: String,
-    made: [OnceLock<Arc<Statement>>; 64],
+    made: [OnceLock<Arc<Statement>>; 128],
 }
 
 impl Direct {
     /// Creates the table of statements for a quoted schema name.
     pub(crate) fn new(schema: &str) -> Direct {
-        Direct { schema: schema.to_string(), made: [const { OnceLock::new() }; 64] }
+        Direct { schema: schema.to_string(), made: [const { OnceLock::new() }; 128] }
     }
 
     /// Calls `work` with the statement for a change and its parameters. Returns the change if no statement fits.
@@ -51,6 +53,8 @@ impl Direct {
         if is_more || sorted.remove.compares() || !extras.marks.is_empty() || extras.counts.len() > 1 {
             return Err(sorted);
         }
+        let pages = entry.map(|entry| (entry, entry.pages()));
+        let inline = pages.as_ref().and_then(|(_, pages)| pages.inline());
         let Sorted { free, put, update, delete, remove, .. } = &*sorted;
         let count = extras.counts.first_key_value();
         let parts = [
@@ -59,7 +63,8 @@ impl Direct {
             (REMOVE, !remove.is_empty()),
             (FREE, !free.is_empty() || !put.is_empty()),
             (COUNT, count.is_some()),
-            (LOG, entry.is_some()),
+            (LOG, inline.is_some()),
+            (PAGED, entry.is_some() && inline.is_none()),
         ];
         let shape = parts.iter().filter(|(_, is_there)| *is_there).map(|(bit, _)| bit).sum::<usize>();
         let Some(made) = self.made.get(shape) else { return Err(sorted) };
@@ -84,9 +89,15 @@ impl Direct {
         if let Some((of, (records, bytes))) = count {
             params.extend([*of, extras.slot, *records, *bytes].map(Param::Int));
         }
-        let told = entry.map(|entry| (entry, entry.parts()));
-        if let Some((entry, (numbers, values))) = &told {
-            params.extend([Param::Int(entry.body), Param::Ints(numbers), Param::Many(values)]);
+        let values = pages.as_ref().map(|(_, pages)| pages.values()).unwrap_or_default();
+        if let Some((entry, pages)) = &pages {
+            params.push(Param::Int(entry.body));
+            match inline {
+                Some(page) => params.push(Param::Bytes(page)),
+                None => {
+                    params.extend([Param::Ints(&pages.first), Param::Ints(&pages.last), Param::Many(&values)])
+                }
+            }
             params.extend(entry.place().map(Param::Int));
         }
         Ok(work(statement, &params))
@@ -150,13 +161,24 @@ impl Direct {
         }
         let mut end = "select 1".to_string();
         let mut given = "";
-        if shape & LOG != 0 {
-            let (body, parts) = (next("int8"), [next("int8[]"), next("bytea[]")].join(", "));
-            let sql = format!("insert into SCHEMA.log select {body}, x.* from unnest({parts}) x");
-            add("told", sql, "> 0".to_string());
+        if shape & (LOG | PAGED) != 0 {
+            let body = next("int8");
+            let mut value = "null::bytea".to_string();
+            if shape & LOG != 0 {
+                value = next("bytea");
+            } else {
+                let pages = [next("int8[]"), next("int8[]"), next("bytea[]")].join(", ");
+                let sql = format!("insert into SCHEMA.log select {body}, x.* from unnest({pages}) x");
+                add("told", sql, "> 0".to_string());
+            }
             let (earliest, ticks, bytes) = (next("int8"), next("int8"), next("int8"));
+            if shape & LOG != 0 {
+                // `find_out` may have decided that this commit does not exist.
+                conditions.push(format!("not exists (select from SCHEMA.log where body = {body})"));
+            }
             end = format!(
-                "insert into SCHEMA.log_order select SCHEMA.next_time({earliest}, {ticks}), {body}, {bytes}"
+                "insert into SCHEMA.log_order \
+                 select SCHEMA.next_time({earliest}, {ticks}), {body}, {bytes}, {value}"
             );
             given = " returning time";
         }

@@ -9,7 +9,7 @@ use crate::pages::{PAGE_BYTES, Pages};
 use std::sync::Arc;
 
 /// Version of the schema that this code creates and uses.
-const VERSION: i64 = 6;
+const VERSION: i64 = 7;
 
 /// Number of tree numbers that a front reserves at a time: the increment of their sequence.
 pub(crate) const IDENTS: u64 = 64;
@@ -45,15 +45,18 @@ macro_rules! statements {
     };
 }
 
-/// A page of the log in one direction. Keys are those of the log's trees: time and part, big-endian.
+/// A page of the log in one direction. A row has the time, big-endian as in the keys of the log's trees, and the packed
+/// parts of an entry or of a page of it. The first and last row may have parts outside of the range.
 fn log_scan(way: &str) -> String {
     format!(
-        "select int8send(time # (-9223372036854775808)::int8) || int4send(part), value, null::bytea from \
+        "select int8send(time # (-9223372036854775808)::int8), value from \
          (select time, part, value, sum(octet_length(value)) over \
          (order by time {way}, part {way} rows unbounded preceding) - octet_length(value) as before from \
-         (select o.time, l.part, l.value from SCHEMA.log_order o join SCHEMA.log l on l.body = o.body \
+         (select o.time, l.part, coalesce(o.value, l.value) as value from SCHEMA.log_order o \
+         left join SCHEMA.log l on l.body = case when o.value is null then o.body end \
          where o.time >= $1::int8 and o.time <= $3::int8 \
-         and (o.time > $1::int8 or l.part >= $2::int8) and (o.time < $3::int8 or l.part < $4::int8) \
+         and (o.time > $1::int8 or o.value is not null or l.last >= $2::int8) \
+         and (o.time < $3::int8 or o.value is not null and $4::int8 > 0 or l.part < $4::int8) \
          order by o.time {way}, l.part {way} limit $5::int8) page) sized \
          where before < {PAGE_BYTES} order by time {way}, part {way}"
     )
@@ -103,6 +106,9 @@ statements! {
     apply => APPLY,
     /// Takes the fence shared, before a statement of `direct`.
     share_fence => "select pg_advisory_xact_lock_shared(FENCE)",
+    /// The same with the lock of a log entry, for which `find_out` waits.
+    share_fence_and_entry =>
+        "select pg_advisory_xact_lock_shared(FENCE), pg_advisory_xact_lock_shared($1::int8 # FENCE)",
     /// Locks keys for a transaction. Inserts rows without a value for absent keys.
     claim => "select SCHEMA.claim($1::int8[], $2::bytea[], $3::bytea[])",
     /// Takes the lock that `apply` takes before it looks for keys with this prefix.
@@ -207,7 +213,8 @@ statements! {
     /// Advances the clock.
     tick => "select SCHEMA.tick($1::int8)",
     /// Writes a log entry, takes the queue lock and assigns the time.
-    record => "select SCHEMA.record($1::int8, $2::int8, $3::int8[], $4::bytea[], $5::int8, $6::int8)",
+    record =>
+        "select SCHEMA.record($1::int8, $2::int8, $3::int8[], $4::int8[], $5::bytea[], $6::int8, $7::int8)",
     log_first => "select time from SCHEMA.log_order order by time limit 1",
     log_last => "select time from SCHEMA.log_order order by time desc limit 1",
     /// Removes the oldest stretch of the log if the size exceeds the limit.

@@ -171,19 +171,21 @@ end $$;
 
 -- The log of changes, read by change streams.
 --
--- A logged commit first writes its entry under a number of its own. It then enters the queue, an advisory lock
--- that it holds until its end. In the queue it receives its time and records the number of its entry. A commit
--- therefore receives its time only when every earlier commit is visible. A reader of the log sees all entries
--- up to a time, and no earlier entry is added afterwards.
+-- A logged commit enters the queue, an advisory lock that it holds until its end. In the queue it receives its time
+-- and records the number of its entry. A commit therefore receives its time only when every earlier commit is
+-- visible. A reader of the log sees all entries up to a time, and no earlier entry is added afterwards.
+--
+-- A short entry is in the row of its time. A longer entry is written before the commit enters the queue, in pages
+-- of packed parts under the number of the entry.
 --
 -- Times are times of the oplog minus 2^63: seconds since 1970 in the high half.
 
 create table SCHEMA.log (
-    body int8, part int4, value bytea not null, primary key (body, part)
+    body int8, part int4, last int4 not null, value bytea not null, primary key (body, part)
 ) with (autovacuum_vacuum_scale_factor = 0.1);
 
 create table SCHEMA.log_order (
-    time int8 primary key, body int8 not null, bytes int8 not null
+    time int8 primary key, body int8 not null, bytes int8 not null, value bytea
 ) with (autovacuum_vacuum_scale_factor = 0.1);
 
 -- Segments of the log, each up to a time, for trimming.
@@ -254,8 +256,8 @@ begin
             where upto < (select max(upto) from SCHEMA.log_stretches) order by upto
         loop
             exit when held <= most;
-            with gone as (delete from SCHEMA.log_order where time <= oldest.upto returning body)
-            delete from SCHEMA.log l using gone where l.body = gone.body;
+            with gone as (delete from SCHEMA.log_order where time <= oldest.upto returning body, value)
+            delete from SCHEMA.log l using gone where l.body = gone.body and gone.value is null;
             delete from SCHEMA.log_stretches where upto = oldest.upto;
             held := held - oldest.bytes;
         end loop;
@@ -284,32 +286,38 @@ begin
     end loop;
 end $$;
 
--- Writes a log entry of `size` bytes. Returns the last of the `ticks` times that it takes. In a transaction, only
--- the commit may follow.
+-- Writes a log entry of `size` bytes in pages. Returns the last of the `ticks` times that it takes. In a
+-- transaction, only the commit may follow.
 -- The entry has the number `own`, assigned by the process.
-create function SCHEMA.record(earliest int8, ticks int8, parts int8[], vals bytea[], size int8, own int8)
+create function SCHEMA.record(
+    earliest int8, ticks int8, parts int8[], lasts int8[], vals bytea[], size int8, own int8
+)
 returns int8 language plpgsql as $$
 declare
     at int8;
 begin
-    insert into SCHEMA.log select own, x.p, x.v from unnest(parts, vals) x(p, v);
+    insert into SCHEMA.log select own, x.* from unnest(parts, lasts, vals) x;
     perform pg_advisory_xact_lock(QUEUE);
     at := nextval('SCHEMA.clock');
     if at < earliest or ticks > 1 then
         at := setval('SCHEMA.clock', greatest(at, earliest) + ticks - 1);
     end if;
-    insert into SCHEMA.log_order values (at, own, size);
+    insert into SCHEMA.log_order values (at, own, size, null);
     return at;
 end $$;
 
 -- Returns the time of the entry with this number, which was given after `since`. Returns null if its commit does
--- not exist: the row inserted here prevents it permanently. Waits for a running commit.
+-- not exist: the row inserted here prevents it permanently. Waits for a running commit, which holds the lock of its
+-- entry or has inserted its pages.
 create function SCHEMA.find_out(own int8, first int8, since int8) returns int8 language plpgsql as $$
 declare
     at int8;
 begin
+    perform pg_advisory_xact_lock(own # FENCE);
+    select time into at from SCHEMA.log_order where time >= since and body = own;
+    if found then return at; end if;
     begin
-        insert into SCHEMA.log values (own, first::int4, '');
+        insert into SCHEMA.log values (own, first::int4, first::int4, '');
         return null;
     exception when unique_violation then
         null;
@@ -375,4 +383,4 @@ begin
     return case when is_idle then -1 else gone end;
 end $$;
 
-insert into SCHEMA.version values (1, 6);
+insert into SCHEMA.version values (1, 7);

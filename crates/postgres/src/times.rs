@@ -76,6 +76,48 @@ impl Times {
     }
 }
 
+/// Maximum size of an entry that is stored in the row of its time. PostgreSQL stores a longer row in several pieces.
+const INLINE: usize = 1900;
+
+/// Approximate maximum size of a page of a longer entry.
+const PAGE: usize = 32 * 1024;
+
+/// The parts of a log entry, packed: number, length and bytes of each part.
+#[derive(Default)]
+pub(crate) struct LogPages {
+    /// Number of the first part in each page.
+    pub(crate) first: Vec<i64>,
+    /// Number of the last part in each page.
+    pub(crate) last: Vec<i64>,
+    values: Vec<Vec<u8>>,
+}
+
+impl LogPages {
+    /// Returns the pages.
+    pub(crate) fn values(&self) -> Vec<Option<&[u8]>> {
+        self.values.iter().map(|page| Some(&**page)).collect()
+    }
+
+    /// Returns the only page of a short entry.
+    pub(crate) fn inline(&self) -> Option<&[u8]> {
+        let [page] = &self.values[..] else { return None };
+        (page.len() <= INLINE).then_some(page)
+    }
+}
+
+/// Returns the number and the bytes of each part in a page; `None` if the page is damaged.
+pub(crate) fn unpack(mut page: &[u8]) -> Option<Vec<(u32, &[u8])>> {
+    let mut parts = Vec::new();
+    while !page.is_empty() {
+        let (number, rest) = page.split_first_chunk::<4>()?;
+        let (length, rest) = rest.split_first_chunk::<4>()?;
+        let (value, rest) = rest.split_at_checked(u32::from_be_bytes(*length) as usize)?;
+        parts.push((u32::from_be_bytes(*number), value));
+        page = rest;
+    }
+    Some(parts)
+}
+
 /// The log entry of a commit.
 pub(crate) struct Entry<'a> {
     /// Unique number of the entry.
@@ -92,16 +134,30 @@ pub(crate) struct Entry<'a> {
 impl Entry<'_> {
     /// Queues the write of the entry. The answer contains its time. Only the commit may follow.
     pub(crate) fn call(&self, lent: &mut PooledConnection, record: &Statement) -> Answer<()> {
-        let (numbers, values) = self.parts();
+        let pages = self.pages();
         let [earliest, ticks, bytes] = self.place().map(Param::Int);
-        let params =
-            [earliest, ticks, Param::Ints(&numbers), Param::Many(&values), bytes, Param::Int(self.body)];
-        lent.call(record, &params)
+        let (first, last, values) = (Param::Ints(&pages.first), Param::Ints(&pages.last), pages.values());
+        lent.call(record, &[earliest, ticks, first, last, Param::Many(&values), bytes, Param::Int(self.body)])
     }
 
-    /// Returns the numbers and the contents of the parts.
-    pub(crate) fn parts(&self) -> (Vec<i64>, Vec<Option<&[u8]>>) {
-        self.parts.iter().map(|(number, value)| (i64::from(*number), Some(&**value))).unzip()
+    /// Packs the parts into pages.
+    pub(crate) fn pages(&self) -> LogPages {
+        let mut pages = LogPages::default();
+        for (number, value) in self.parts {
+            let fits = pages.values.last().is_some_and(|page| page.len() + 8 + value.len() <= PAGE);
+            if !fits {
+                pages.first.push(i64::from(*number));
+                pages.last.push(0);
+                pages.values.push(Vec::new());
+            }
+            if let (Some(last), Some(page)) = (pages.last.last_mut(), pages.values.last_mut()) {
+                *last = i64::from(*number);
+                page.extend_from_slice(&number.to_be_bytes());
+                page.extend_from_slice(&(value.len() as u32).to_be_bytes());
+                page.extend_from_slice(value);
+            }
+        }
+        pages
     }
 
     /// Returns the inputs of its order: earliest allowed time, number of ticks, size in bytes.
@@ -124,6 +180,23 @@ pub(crate) fn time_given(rows: Option<&Vec<Row>>) -> Option<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn pages_hold_the_parts_of_an_entry() {
+        let long = Value::from(vec![7; PAGE]);
+        let parts = [(0, Value::from(&b"a"[..])), (1, Value::empty()), (2, long.clone()), (5, long)];
+        let packed = |parts| Entry { body: 1, since: 0, parts, ticks: 1, earliest: 0 }.pages();
+        let pages = packed(&parts);
+        assert_eq!((&pages.first[..], &pages.last[..]), (&[0, 2, 5][..], &[1, 2, 5][..]));
+        assert!(pages.inline().is_none() && packed(&parts[2..3]).inline().is_none());
+        let found: Vec<_> = pages.values.iter().flat_map(|page| unpack(page).unwrap()).collect();
+        let expected: Vec<_> = parts.iter().map(|(number, value)| (*number, &**value)).collect();
+        assert_eq!(found, expected);
+        let short = packed(&parts[..2]);
+        let page = short.inline().unwrap();
+        assert_eq!(unpack(page).unwrap(), [(0, &b"a"[..]), (1, &b""[..])]);
+        assert!(unpack(&page[..page.len() - 1]).is_none());
+    }
 
     #[test]
     fn times_keep_their_order() {
