@@ -32,58 +32,46 @@ pub(super) struct Found<'a> {
 }
 
 /// Passes the values at a path to `visit` until it returns true; returns that result.
-pub(super) fn walk<'a, V>(
+pub(super) fn walk<'a>(
     components: &[PathComponent],
     document: Document<'a>,
     leaf: LeafArrays,
-    visit: &mut V,
-) -> Result<bool>
-where
-    V: FnMut(Found<'a>) -> Result<bool>,
-{
+    visit: &mut impl FnMut(Found<'a>) -> Result<bool>,
+) -> Result<bool> {
     in_document(components, document, leaf, None, visit)
 }
 
 /// As [`walk`], from the value of the path's first component; `components` are the components after it.
-pub(super) fn walk_from<'a, V>(
+pub(super) fn walk_from<'a>(
     components: &[PathComponent],
     element: Element<'a>,
     leaf: LeafArrays,
-    visit: &mut V,
-) -> Result<bool>
-where
-    V: FnMut(Found<'a>) -> Result<bool>,
-{
+    visit: &mut impl FnMut(Found<'a>) -> Result<bool>,
+) -> Result<bool> {
     at_value(components, element, leaf, None, visit)
 }
 
 /// Descends into a document by the first component.
-fn in_document<'a, V>(
+fn in_document<'a>(
     components: &[PathComponent],
     document: Document<'a>,
     leaf: LeafArrays,
     position: Option<&'a [u8]>,
-    visit: &mut V,
-) -> Result<bool>
-where
-    V: FnMut(Found<'a>) -> Result<bool>,
-{
+    visit: &mut impl FnMut(Found<'a>) -> Result<bool>,
+) -> Result<bool> {
     let Some((first, rest)) = components.split_first() else { return Ok(false) };
     walk_found(rest, document.find(first.name()), leaf, position, visit)
 }
 
 /// As [`walk`], with the element of the path's first component; `components` are the components after it.
 #[inline]
-pub(super) fn walk_found<'a, V>(
+pub(super) fn walk_found<'a>(
     components: &[PathComponent],
     found: Option<Element<'a>>,
     leaf: LeafArrays,
     position: Option<&'a [u8]>,
-    visit: &mut V,
-) -> Result<bool>
-where
-    V: FnMut(Found<'a>) -> Result<bool>,
-{
+    visit: &mut impl FnMut(Found<'a>) -> Result<bool>,
+) -> Result<bool> {
     match found {
         Some(element) => at_value(components, element, leaf, position, visit),
         None => visit(Found { element: None, position }),
@@ -91,16 +79,13 @@ where
 }
 
 /// Visits a value at the end of the path, or descends into it.
-fn at_value<'a, V>(
+fn at_value<'a>(
     rest: &[PathComponent],
     element: Element<'a>,
     leaf: LeafArrays,
     position: Option<&'a [u8]>,
-    visit: &mut V,
-) -> Result<bool>
-where
-    V: FnMut(Found<'a>) -> Result<bool>,
-{
+    visit: &mut impl FnMut(Found<'a>) -> Result<bool>,
+) -> Result<bool> {
     use base::bson::Type;
     match element.kind() {
         // The empty component after `a.` is not a name: the array is the end of the path.
@@ -116,10 +101,11 @@ where
 }
 
 /// Visits each element of an array at the end of the path, then the array itself.
-fn leaf_array<'a, V>(array: Element<'a>, position: Option<&'a [u8]>, visit: &mut V) -> Result<bool>
-where
-    V: FnMut(Found<'a>) -> Result<bool>,
-{
+fn leaf_array<'a>(
+    array: Element<'a>,
+    position: Option<&'a [u8]>,
+    visit: &mut impl FnMut(Found<'a>) -> Result<bool>,
+) -> Result<bool> {
     for element in nested(array) {
         let found = Found { element: Some(element), position: position.or(Some(element.name_bytes())) };
         if visit(found)? {
@@ -131,16 +117,13 @@ where
 
 /// Descends into an array on the path: into each document, and into the element that the next component selects by
 /// position.
-fn in_array<'a, V>(
+fn in_array<'a>(
     rest: &[PathComponent],
     array: Element<'a>,
     leaf: LeafArrays,
     position: Option<&'a [u8]>,
-    visit: &mut V,
-) -> Result<bool>
-where
-    V: FnMut(Found<'a>) -> Result<bool>,
-{
+    visit: &mut impl FnMut(Found<'a>) -> Result<bool>,
+) -> Result<bool> {
     use base::bson::Type;
     let Some((next, after)) = rest.split_first() else { return Ok(false) };
     let wanted = next.index().map(|_| next.name().as_bytes());

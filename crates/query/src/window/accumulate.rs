@@ -4,15 +4,15 @@
 //! frame receive only that. Results as long as the frame are folded again for each frame, unless the frame only grew at
 //! its end.
 
-use super::frame::{Bounds, window_of};
+use super::frame::{Bounds, bounds_of};
 use super::sliding::{self, Fold, Sliding};
-use super::{Function, Partition, Results, SortBy};
+use super::{Function, FunctionSpec, Partition, Results};
 use crate::accumulator::Accumulation;
 use crate::accumulator_state::{Accumulator, Folding};
 use crate::tick::Tick;
 use crate::{Arena, Context};
 use base::Result;
-use base::bson::{Decimal128, DecimalParts, Document, Element, Number, Value, ValueBuf};
+use base::bson::{Decimal128, DecimalParts, Number, Value, ValueBuf};
 use std::ops::Range;
 
 /// An accumulator over a window.
@@ -22,16 +22,9 @@ struct Accumulate {
 }
 
 /// Parses an accumulator with its window; the whole partition by default.
-pub(super) fn parse(
-    function: &Element<'_>,
-    spec: Document<'_>,
-    sort_by: Option<&SortBy>,
-    context: &Context,
-) -> Result<Box<dyn Function>> {
-    let bounds = match window_of(spec, true)? {
-        Some(window) => Bounds::parse(window, sort_by)?,
-        None => Bounds::ALL,
-    };
+pub(super) fn parse(given: &FunctionSpec<'_>) -> Result<Box<dyn Function>> {
+    let FunctionSpec { function, spec, sort_by, context } = *given;
+    let bounds = bounds_of(spec, sort_by)?;
     let accumulation = Accumulation::parse_in_window(function, context)?;
     Ok(Box::new(Accumulate { accumulation, bounds }))
 }

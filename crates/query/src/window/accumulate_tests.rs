@@ -10,7 +10,7 @@ use std::cell::Cell;
 fn both(function: &str, window: &str, documents: &[String]) -> (Vec<ValueBuf>, Vec<ValueBuf>) {
     let context = Context::for_tests();
     let sort = extended_json::parse("{x: 1}").unwrap();
-    let sort_by = SortBy { pattern: crate::SortPattern::parse(sort.view()).unwrap() };
+    let sort_by = crate::window::SortBy { pattern: crate::SortPattern::parse(sort.view()).unwrap() };
     let mut gathered = Gathered::default();
     for document in documents {
         gathered.add(extended_json::parse(document).unwrap().into(), usize::MAX, true).unwrap();

@@ -7,13 +7,13 @@
 //! {$covariancePop: [<expression>, <expression>], window: <window>}
 //! ```
 
-use super::frame::{Bounds, window_of};
-use super::{Function, Partition, SortBy};
+use super::frame::{Bounds, bounds_of};
+use super::{Function, FunctionSpec, Partition};
+use crate::Expression;
 use crate::accumulator_state::Total;
 use crate::tick::Tick;
-use crate::{Context, Expression};
 use base::Result;
-use base::bson::{Decimal128, Document, Element, Number, Value, ValueBuf};
+use base::bson::{Decimal128, Number, Value, ValueBuf};
 
 /// A parsed `$covariancePop` or `$covarianceSamp`.
 struct Covariance {
@@ -23,16 +23,9 @@ struct Covariance {
 }
 
 /// Parses the function. Errors: errors of bounds and expressions. An argument that is not a pair of numbers is ignored.
-pub(super) fn parse(
-    function: &Element<'_>,
-    spec: Document<'_>,
-    sort_by: Option<&SortBy>,
-    context: &Context,
-) -> Result<Box<dyn Function>> {
-    let bounds = match window_of(spec, true)? {
-        Some(window) => Bounds::parse(window, sort_by)?,
-        None => Bounds::ALL,
-    };
+pub(super) fn parse(given: &FunctionSpec<'_>) -> Result<Box<dyn Function>> {
+    let FunctionSpec { function, spec, sort_by, context } = *given;
+    let bounds = bounds_of(spec, sort_by)?;
     let input = Expression::parse(function.value(), context)?;
     Ok(Box::new(Covariance { sample: function.name() == "$covarianceSamp", input, bounds }))
 }

@@ -7,10 +7,10 @@
 //! The unit, of constant length, is required if the sort field is a date. The window is required.
 
 use super::frame::{Bounds, window_of};
-use super::{Function, Partition, SortBy, Unit};
+use super::{Function, FunctionSpec, Partition, SortBy, Unit};
 use crate::tick::Tick;
 use crate::{Context, Expression};
-use base::bson::{Document, Element, Number, Path, Value, ValueBuf};
+use base::bson::{Element, Number, Path, Value, ValueBuf};
 use base::{Result, err};
 
 /// A parsed `$derivative`.
@@ -29,12 +29,8 @@ pub(super) struct Rate {
 }
 
 /// Parses the function. Errors: FailedToParse for bad arguments or a missing window.
-pub(super) fn parse(
-    function: &Element<'_>,
-    spec: Document<'_>,
-    sort_by: Option<&SortBy>,
-    context: &Context,
-) -> Result<Box<dyn Function>> {
+pub(super) fn parse(given: &FunctionSpec<'_>) -> Result<Box<dyn Function>> {
+    let FunctionSpec { function, spec, sort_by, context } = *given;
     let rate = Rate::parse("$derivative", function, sort_by, context)?;
     let Some(window) = window_of(spec, true)? else {
         return Err(err!(FailedToParse, "$derivative requires explicit window bounds"));

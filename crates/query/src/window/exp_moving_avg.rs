@@ -6,10 +6,10 @@
 //! ```
 
 use super::frame::window_of;
-use super::{Function, Partition, SortBy};
+use super::{Function, FunctionSpec, Partition};
+use crate::Expression;
 use crate::tick::Tick;
-use crate::{Context, Expression};
-use base::bson::{Decimal128, Document, Element, Number, Value, ValueBuf};
+use base::bson::{Decimal128, Number, Value, ValueBuf};
 use base::{Result, err};
 
 /// A parsed `$expMovingAvg` with its smoothing factor.
@@ -19,12 +19,8 @@ struct ExpMovingAvg {
 }
 
 /// Parses the function. Errors: FailedToParse for bad and missing arguments.
-pub(super) fn parse(
-    function: &Element<'_>,
-    spec: Document<'_>,
-    sort_by: Option<&SortBy>,
-    context: &Context,
-) -> Result<Box<dyn Function>> {
+pub(super) fn parse(given: &FunctionSpec<'_>) -> Result<Box<dyn Function>> {
+    let FunctionSpec { function, spec, sort_by, context } = *given;
     if spec.find("window").is_some() {
         return Err(err!(FailedToParse, "$expMovingAvg does not accept a 'window' field"));
     }

@@ -6,22 +6,18 @@
 //! ```
 
 use super::frame::window_of;
-use super::{Function, Partition, SortBy};
+use super::{Function, FunctionSpec, Partition, SortBy};
+use crate::Expression;
 use crate::tick::Tick;
-use crate::{Context, Expression};
-use base::bson::{Decimal128, Document, Element, Number, Path, Value, ValueBuf};
+use base::bson::{Decimal128, Document, Number, Path, Value, ValueBuf};
 use base::{Result, err};
 
 /// A parsed `$locf`: the last observation carried forward.
 struct Locf(Expression);
 
 /// Parses `$locf`. Errors: FailedToParse for a window.
-pub(super) fn parse_locf(
-    function: &Element<'_>,
-    spec: Document<'_>,
-    _sort_by: Option<&SortBy>,
-    context: &Context,
-) -> Result<Box<dyn Function>> {
+pub(super) fn parse_locf(given: &FunctionSpec<'_>) -> Result<Box<dyn Function>> {
+    let FunctionSpec { function, spec, context, .. } = *given;
     check_no_window("$locf", spec)?;
     Ok(Box::new(Locf(Expression::parse(function.value(), context)?)))
 }
@@ -58,12 +54,8 @@ struct LinearFill {
 }
 
 /// Parses `$linearFill`. Errors: 605001 unless sorted by one ascending field.
-pub(super) fn parse_linear(
-    function: &Element<'_>,
-    spec: Document<'_>,
-    sort_by: Option<&SortBy>,
-    context: &Context,
-) -> Result<Box<dyn Function>> {
+pub(super) fn parse_linear(given: &FunctionSpec<'_>) -> Result<Box<dyn Function>> {
+    let FunctionSpec { function, spec, sort_by, context } = *given;
     check_no_window("$linearFill", spec)?;
     let Some(path) = sort_by.and_then(SortBy::single) else {
         return Err(err!(

@@ -248,6 +248,13 @@ fn shifted(value: Value<'_>, bound: &Bound<ValueBuf>, unit: Option<Unit>) -> Res
     Ok(Some(shifted.to_owned()))
 }
 
+/// Parses the window of a specification; the whole partition by default.
+///
+/// Errors: as [`window_of`] and [`Bounds::parse`].
+pub(super) fn bounds_of(spec: Document<'_>, sort_by: Option<&SortBy>) -> Result<Bounds> {
+    window_of(spec, true)?.map_or(Ok(Bounds::ALL), |window| Bounds::parse(window, sort_by))
+}
+
 /// Returns the window of a specification. Errors: FailedToParse for a field other than the function and `window`.
 pub(super) fn window_of<'a>(spec: Document<'a>, takes_window: bool) -> Result<Option<Value<'a>>> {
     for field in spec {

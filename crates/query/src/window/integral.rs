@@ -5,13 +5,12 @@
 //! ```
 
 use super::derivative::{Rate, divide};
-use super::frame::{Bounds, window_of};
+use super::frame::{Bounds, bounds_of};
 use super::sliding::{Fold, Sliding};
-use super::{Function, Partition, SortBy};
-use crate::Context;
+use super::{Function, FunctionSpec, Partition};
 use crate::tick::Tick;
 use base::Result;
-use base::bson::{Document, Element, Number, Value, ValueBuf};
+use base::bson::{Number, Value, ValueBuf};
 
 /// A parsed `$integral`.
 struct Integral {
@@ -20,17 +19,10 @@ struct Integral {
 }
 
 /// Parses the function. Errors: FailedToParse for bad arguments.
-pub(super) fn parse(
-    function: &Element<'_>,
-    spec: Document<'_>,
-    sort_by: Option<&SortBy>,
-    context: &Context,
-) -> Result<Box<dyn Function>> {
+pub(super) fn parse(given: &FunctionSpec<'_>) -> Result<Box<dyn Function>> {
+    let FunctionSpec { function, spec, sort_by, context } = *given;
     let rate = Rate::parse("$integral", function, sort_by, context)?;
-    let bounds = match window_of(spec, true)? {
-        Some(window) => Bounds::parse(window, sort_by)?,
-        None => Bounds::ALL,
-    };
+    let bounds = bounds_of(spec, sort_by)?;
     Ok(Box::new(Integral { rate, bounds }))
 }
 

@@ -6,12 +6,12 @@
 //!
 //! The range is 0 to 1 by default.
 
-use super::frame::{Bounds, window_of};
+use super::frame::{Bounds, bounds_of};
 use super::sliding::{Fold, Sliding};
-use super::{Function, Partition, SortBy};
+use super::{Function, FunctionSpec, Partition};
 use crate::tick::Tick;
 use crate::{Context, Expression};
-use base::bson::{Document, Element, Value, ValueBuf};
+use base::bson::{Element, Value, ValueBuf};
 use base::{Result, err};
 
 /// A parsed `$minMaxScaler` with the range of its results.
@@ -23,12 +23,8 @@ struct MinMaxScaler {
 }
 
 /// Parses the function. Errors: FailedToParse and 40414 for bad and missing arguments.
-pub(super) fn parse(
-    function: &Element<'_>,
-    spec: Document<'_>,
-    sort_by: Option<&SortBy>,
-    context: &Context,
-) -> Result<Box<dyn Function>> {
+pub(super) fn parse(given: &FunctionSpec<'_>) -> Result<Box<dyn Function>> {
+    let FunctionSpec { function, spec, sort_by, context } = *given;
     let Value::Document(arguments) = function.value() else {
         return Err(err!(FailedToParse, "$minMaxScaler expects an object, but got {}", function.value()));
     };
@@ -48,10 +44,7 @@ pub(super) fn parse(
     if min >= max {
         return Err(err!(FailedToParse, "$minMaxScaler requires 'max' to be strictly greater than 'min'"));
     }
-    let bounds = match window_of(spec, true)? {
-        Some(window) => Bounds::parse(window, sort_by)?,
-        None => Bounds::ALL,
-    };
+    let bounds = bounds_of(spec, sort_by)?;
     let input = input.ok_or_else(|| err!(FailedToParse, "$minMaxScaler requires an 'input' expression"))?;
     Ok(Box::new(MinMaxScaler { input, min, max, bounds }))
 }

@@ -24,14 +24,26 @@ pub(crate) use partition::{Partition, Results, SortBy};
 pub(crate) use table::parse_output;
 pub(crate) use unit::Unit;
 
+use crate::Context;
 use crate::tick::Tick;
 use base::Result;
-use base::bson::ValueBuf;
+use base::bson::{Document, Element, ValueBuf};
 
 /// A parsed window function.
 pub(crate) trait Function: Send + Sync {
     /// Returns a value for each document of the partition, in order.
     fn compute(&self, partition: &Partition<'_>, tick: &mut Tick) -> Result<Vec<ValueBuf>>;
+}
+
+/// A window function to parse.
+#[derive(Clone, Copy)]
+struct FunctionSpec<'a> {
+    /// The function's own element.
+    function: &'a Element<'a>,
+    /// The whole output field, which also has the window.
+    spec: Document<'a>,
+    sort_by: Option<&'a SortBy>,
+    context: &'a Context,
 }
 
 /// The names of all window functions, sorted.

@@ -6,10 +6,9 @@
 //!
 //! A sort pattern of one field is required, and a window is not allowed.
 
-use super::{Function, Partition, SortBy};
-use crate::Context;
+use super::{Function, FunctionSpec, Partition};
 use crate::tick::Tick;
-use base::bson::{Document, Element, Value, ValueBuf};
+use base::bson::{Value, ValueBuf};
 use base::{Result, err};
 
 /// The kind of rank.
@@ -26,12 +25,8 @@ enum Rank {
 /// Parses the function.
 ///
 /// Errors: 5371603 for arguments, 5371601 for a window or another field, 5371602 without a sort pattern of one field.
-pub(super) fn parse(
-    function: &Element<'_>,
-    spec: Document<'_>,
-    sort_by: Option<&SortBy>,
-    _context: &Context,
-) -> Result<Box<dyn Function>> {
+pub(super) fn parse(given: &FunctionSpec<'_>) -> Result<Box<dyn Function>> {
+    let FunctionSpec { function, spec, sort_by, .. } = *given;
     let rank = match function.name() {
         "$rank" => Rank::Standard,
         "$denseRank" => Rank::Dense,

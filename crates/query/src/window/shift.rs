@@ -7,10 +7,10 @@
 //! The default is null. A sort pattern is required, and a window is not allowed.
 
 use super::frame::window_of;
-use super::{Function, Partition, SortBy};
+use super::{Function, FunctionSpec, Partition};
 use crate::tick::Tick;
 use crate::{Context, Expression};
-use base::bson::{Document, Element, Value, ValueBuf};
+use base::bson::{Value, ValueBuf};
 use base::{Result, err};
 
 /// A parsed `$shift`. `by` is negative for earlier documents.
@@ -21,12 +21,8 @@ struct Shift {
 }
 
 /// Parses the function. Errors: FailedToParse for bad and missing arguments.
-pub(super) fn parse(
-    function: &Element<'_>,
-    spec: Document<'_>,
-    sort_by: Option<&SortBy>,
-    context: &Context,
-) -> Result<Box<dyn Function>> {
+pub(super) fn parse(given: &FunctionSpec<'_>) -> Result<Box<dyn Function>> {
+    let FunctionSpec { function, spec, sort_by, context } = *given;
     if spec.find("window").is_some() {
         return Err(err!(FailedToParse, "$shift does not accept a 'window' field"));
     }

@@ -1,15 +1,15 @@
 //! The table of window functions, sorted by name.
 
 use super::{
-    Function, SortBy, accumulate, covariance, derivative, exp_moving_avg, fill, integral, min_max_scaler,
-    rank, shift,
+    Function, FunctionSpec, SortBy, accumulate, covariance, derivative, exp_moving_avg, fill, integral,
+    min_max_scaler, rank, shift,
 };
 use crate::Context;
-use base::bson::{Document, Element, Value};
+use base::bson::{Element, Value};
 use base::{Result, err};
 
-/// Parses a window function, given its element, the whole output field and the sort pattern.
-type Parse = fn(&Element<'_>, Document<'_>, Option<&SortBy>, &Context) -> Result<Box<dyn Function>>;
+/// Parses a window function.
+type Parse = fn(&FunctionSpec<'_>) -> Result<Box<dyn Function>>;
 
 /// All window functions, sorted by name.
 const FUNCTIONS: &[(&str, Parse)] = &[
@@ -77,7 +77,7 @@ pub(crate) fn parse_output(
     }
     let known = FUNCTIONS.binary_search_by_key(&function.name(), |(name, _)| name).ok();
     match known.and_then(|at| FUNCTIONS.get(at)) {
-        Some((_, parse)) => parse(&function, spec, sort_by, context),
+        Some((_, parse)) => parse(&FunctionSpec { function: &function, spec, sort_by, context }),
         None => Err(err!(FailedToParse, "Unrecognized window function, {}", function.name())),
     }
 }
