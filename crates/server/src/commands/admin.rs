@@ -61,8 +61,7 @@ pub(crate) const ROTATE_CERTIFICATES: Row = Row::new(
 .admin_only();
 
 fn rotate_certificates(call: &mut Call<'_>) -> Result<HandlerStatus> {
-    let mut fields = call.fields();
-    fields.command_value();
+    let mut fields = call.fields().after_name();
     let message = fields.string("message")?.unwrap_or_default();
     fields.finish()?;
     let Some(tls) = &call.server.settings.tls else {
@@ -201,8 +200,7 @@ fn set_feature_compatibility_version(call: &mut Call<'_>) -> Result<HandlerStatu
         ));
     }
     call.server.set_feature_version(version)?;
-    call.acknowledge(None)?;
-    Ok(HandlerStatus::Done)
+    call.acknowledge(None)
 }
 
 /// The row of `shutdown`.
@@ -211,8 +209,7 @@ pub(crate) const SHUTDOWN: Row =
         .admin_only();
 
 fn shutdown(call: &mut Call<'_>) -> Result<HandlerStatus> {
-    let mut fields = call.fields();
-    fields.command_value();
+    let mut fields = call.fields().after_name();
     fields.flag("force")?;
     fields.natural("timeoutSecs")?;
     fields.finish()?;

@@ -20,8 +20,7 @@ pub(crate) const DROP_CONNECTIONS: Row = Row::new(
 .admin_only();
 
 fn drop_connections(call: &mut Call<'_>) -> Result<HandlerStatus> {
-    let mut fields = call.fields();
-    fields.command_value();
+    let mut fields = call.fields().after_name();
     let hosts = fields.required("hostAndPort", Fields::array)?;
     if let Some(other) = hosts.iter().find(|host| host.as_str().is_none() && !host.is_nullish()) {
         return Err(fields.wrong_type("hostAndPort", other.kind(), "string"));
@@ -41,9 +40,7 @@ pub(crate) const INVALIDATE_USER_CACHE: Row = Row::new(
 .admin_only();
 
 fn no_options(call: &mut Call<'_>) -> Result<HandlerStatus> {
-    let mut fields = call.fields();
-    fields.command_value();
-    fields.finish()?;
+    call.fields().after_name().finish()?;
     Ok(HandlerStatus::Done)
 }
 

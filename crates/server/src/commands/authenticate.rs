@@ -25,8 +25,7 @@ fn authenticate(call: &mut Call<'_>) -> Result<HandlerStatus> {
     if auth::is_pointless(call.server) {
         return Err(no_users());
     }
-    let mut fields = call.fields();
-    fields.command_value();
+    let fields = call.fields().after_name();
     let asked = Parts::read(fields, call.request.database)?;
     let name = enter(call, &asked, false)?;
     call.reply.append(c"dbname", EXTERNAL).append(c"user", &name);

@@ -20,8 +20,7 @@ pub(crate) const BACKUP: Row = Row::new(
 .admin_only();
 
 fn backup(call: &mut Call<'_>) -> Result<HandlerStatus> {
-    let mut fields = call.fields();
-    fields.command_value();
+    let mut fields = call.fields().after_name();
     let since = fields.document("since")?;
     let batch_size = cursor_reply::batch_size(fields.document("cursor")?, "vellumBackup")?;
     fields.finish()?;

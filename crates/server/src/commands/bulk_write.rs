@@ -59,8 +59,7 @@ struct Totals {
 }
 
 fn bulk_write(call: &mut Call<'_>) -> Result<HandlerStatus> {
-    let mut fields = call.fields();
-    fields.command_value();
+    let mut fields = call.fields().after_name();
     let operations = fields.required("ops", Fields::documents)?;
     let namespaces = fields.required("nsInfo", Fields::documents)?;
     let ordered = fields.boolean("ordered")?.unwrap_or(true);
@@ -136,8 +135,7 @@ fn bulk_write(call: &mut Call<'_>) -> Result<HandlerStatus> {
     cursor_reply::whole(call, whole, replies, batch_size.unwrap_or(u64::MAX))?;
     totals.append_to(call.reply);
     Retryable::append_retried(retryable.as_ref(), call.reply);
-    call.acknowledge(committed)?;
-    Ok(HandlerStatus::Done)
+    call.acknowledge(committed)
 }
 
 fn namespace(info: Document<'_>) -> Result<Namespace> {

@@ -31,8 +31,7 @@ fn fork(call: &mut Call<'_>) -> Result<HandlerStatus> {
     let replace = fields.flag("replace")?.unwrap_or(false);
     fields.finish()?;
     let committed = call.server.database.fork_database(call.operation().as_ref(), from, to, replace)?;
-    call.acknowledge(Some(committed))?;
-    Ok(HandlerStatus::Done)
+    call.acknowledge(Some(committed))
 }
 
 /// The row of `snapshotDatabase`.
@@ -51,8 +50,7 @@ fn snapshot(call: &mut Call<'_>) -> Result<HandlerStatus> {
     let replace = fields.flag("replace")?.unwrap_or(false);
     fields.finish()?;
     let committed = call.server.database.snapshot_database(call.operation().as_ref(), &name, replace)?;
-    call.acknowledge(Some(committed))?;
-    Ok(HandlerStatus::Done)
+    call.acknowledge(Some(committed))
 }
 
 /// The row of `restoreDatabase`.
@@ -70,8 +68,7 @@ fn restore(call: &mut Call<'_>) -> Result<HandlerStatus> {
     let name = state_name(&mut fields, "restoreDatabase")?;
     fields.finish()?;
     let committed = call.server.database.restore_database(call.operation().as_ref(), &name)?;
-    call.acknowledge(Some(committed))?;
-    Ok(HandlerStatus::Done)
+    call.acknowledge(Some(committed))
 }
 
 /// The row of `dropSnapshot`.
@@ -89,8 +86,7 @@ fn drop_snapshot(call: &mut Call<'_>) -> Result<HandlerStatus> {
     let name = state_name(&mut fields, "dropSnapshot")?;
     fields.finish()?;
     let committed = call.server.database.drop_snapshot(call.operation().as_ref(), &name)?;
-    call.acknowledge(Some(committed))?;
-    Ok(HandlerStatus::Done)
+    call.acknowledge(Some(committed))
 }
 
 /// The row of `listSnapshots`.
@@ -104,8 +100,7 @@ pub(crate) const LIST_SNAPSHOTS: Row = Row::new(
 .admin_only();
 
 fn list(call: &mut Call<'_>) -> Result<HandlerStatus> {
-    let mut fields = call.fields();
-    fields.command_value();
+    let mut fields = call.fields().after_name();
     let database = fields.string("db")?;
     fields.finish()?;
     let catalog = call.server.database.catalog();
@@ -139,8 +134,7 @@ fn reset(call: &mut Call<'_>) -> Result<HandlerStatus> {
     fields.finish()?;
     let (deleted, committed) = call.server.database.reset_database(call.operation().as_ref(), name)?;
     call.reply.append(c"n", deleted as i64);
-    call.acknowledge(committed)?;
-    Ok(HandlerStatus::Done)
+    call.acknowledge(committed)
 }
 
 /// Takes the database name in the command's own field.

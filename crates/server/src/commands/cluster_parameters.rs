@@ -112,6 +112,5 @@ fn set(call: &mut Call<'_>) -> Result<HandlerStatus> {
     };
     let options = ChangeStreamOptions::parse(value)?;
     call.server.cluster_parameters.set_change_streams(&call.server.database, options)?;
-    call.acknowledge(None)?;
-    Ok(HandlerStatus::Done)
+    call.acknowledge(None)
 }

@@ -35,8 +35,7 @@ fn create(call: &mut Call<'_>) -> Result<HandlerStatus> {
     let options = options.finish();
     let committed =
         call.server.database.create_collection(&operation, &namespace, options.view(), &context)?;
-    call.acknowledge(committed)?;
-    Ok(HandlerStatus::Done)
+    call.acknowledge(committed)
 }
 
 /// The row of `drop`.
@@ -66,8 +65,7 @@ fn drop_collection(call: &mut Call<'_>) -> Result<HandlerStatus> {
         call.reply.append(c"nIndexesWas", data.indexes.len() as i32);
     }
     call.reply.append(c"ns", namespace.as_str());
-    call.acknowledge(Some(committed))?;
-    Ok(HandlerStatus::Done)
+    call.acknowledge(Some(committed))
 }
 
 /// The row of `dropDatabase`.
@@ -92,8 +90,7 @@ fn drop_database(call: &mut Call<'_>) -> Result<HandlerStatus> {
     if committed.is_some() {
         call.reply.append(c"dropped", name);
     }
-    call.acknowledge(committed)?;
-    Ok(HandlerStatus::Done)
+    call.acknowledge(committed)
 }
 
 fn check_is_one(value: Value<'_>) -> Result<()> {
@@ -149,8 +146,7 @@ fn rename(call: &mut Call<'_>) -> Result<HandlerStatus> {
     let operation = call.operation();
     let request = RenameRequest { from, to, drop_target, uuid, target_uuid };
     let committed = call.server.database.rename_collection(operation.as_ref(), &request)?;
-    call.acknowledge(Some(committed))?;
-    Ok(HandlerStatus::Done)
+    call.acknowledge(Some(committed))
 }
 
 /// Takes `dropTarget`: true if the target is dropped, and its required UUID.
@@ -198,8 +194,7 @@ fn convert_to_capped(call: &mut Call<'_>) -> Result<HandlerStatus> {
     }
     let (operation, context) = call.surroundings();
     let committed = call.server.database.convert_to_capped(&operation, &namespace, size, &context)?;
-    call.acknowledge(Some(committed))?;
-    Ok(HandlerStatus::Done)
+    call.acknowledge(Some(committed))
 }
 
 /// The row of `cloneCollectionAsCapped`.
@@ -231,8 +226,7 @@ fn clone_as_capped(call: &mut Call<'_>) -> Result<HandlerStatus> {
         return Err(err!(InvalidOptions, "Capped collection size must be greater than zero"));
     }
     call.server.database.clone_as_capped(&from, &call.scope(to), size)?;
-    call.acknowledge(None)?;
-    Ok(HandlerStatus::Done)
+    call.acknowledge(None)
 }
 
 /// The row of `collMod`.
@@ -327,6 +321,5 @@ fn coll_mod(call: &mut Call<'_>) -> Result<HandlerStatus> {
     if let Some(index) = index {
         committed = super::indexes::change(call, &namespace, index, dry_run)?;
     }
-    call.acknowledge(committed)?;
-    Ok(HandlerStatus::Done)
+    call.acknowledge(committed)
 }

@@ -29,8 +29,7 @@ pub(crate) const CURRENT_OP: Row = Row::new(
 .admin_only();
 
 fn current_op(call: &mut Call<'_>) -> Result<HandlerStatus> {
-    let mut fields = call.fields();
-    fields.command_value();
+    let mut fields = call.fields().after_name();
     let idle_too = fields.flag("$all")?.unwrap_or(false);
     let own_only = fields.flag("$ownOps")?.unwrap_or(false);
     fields.flag("$truncateOps")?;
@@ -263,8 +262,7 @@ pub(crate) const KILL_OP: Row = Row::new(
 .admin_only();
 
 fn kill_op(call: &mut Call<'_>) -> Result<HandlerStatus> {
-    let mut fields = call.fields();
-    fields.command_value();
+    let mut fields = call.fields().after_name();
     let operation = fields.required("op", |fields, name| fields.not_null(name, Fields::integer))?;
     fields.ignore_rest();
     call.server.activities.kill(operation as u64);

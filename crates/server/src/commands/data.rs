@@ -1,6 +1,6 @@
 //! Shared parts of the commands on documents: operation, context, common fields.
 
-use crate::call::{Call, DurabilityWait};
+use crate::call::{Call, DurabilityWait, HandlerStatus};
 use crate::process::blocking;
 use crate::protocol::fields::Fields;
 use crate::protocol::read_concern::ReadConcern;
@@ -116,14 +116,14 @@ impl Call<'_> {
     /// are an update without changes and a retry that the retry record answers.
     ///
     /// The wait for the journal starts after the handler returns and before the reply is sent. It
-    /// holds no thread.
-    pub(crate) fn acknowledge(&mut self, committed: Option<Committed>) -> Result<()> {
+    /// holds no thread. The result is the status of a handler that ends here.
+    pub(crate) fn acknowledge(&mut self, committed: Option<Committed>) -> Result<HandlerStatus> {
         // A statement of a transaction does not wait. The commit of the transaction waits.
-        if self.transaction.is_some() {
-            return Ok(());
+        if self.transaction.is_none() {
+            let concern = self.write_concern();
+            self.acknowledge_as(&concern, committed)?;
         }
-        let concern = self.write_concern();
-        self.acknowledge_as(&concern, committed)
+        Ok(HandlerStatus::Done)
     }
 
     /// Does the work of `acknowledge` for a write concern that was read earlier.

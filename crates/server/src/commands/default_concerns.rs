@@ -22,8 +22,7 @@ pub(crate) const GET: Row = Row::new(
 .admin_only();
 
 fn show(call: &mut Call<'_>) -> Result<HandlerStatus> {
-    let mut fields = call.fields();
-    fields.command_value();
+    let mut fields = call.fields().after_name();
     let in_memory = fields.boolean("inMemory")?.unwrap_or(false);
     fields.finish()?;
     refuse_on_standalone(call)?;
@@ -45,8 +44,7 @@ pub(crate) const SET: Row = Row::new(
 .admin_only();
 
 fn change(call: &mut Call<'_>) -> Result<HandlerStatus> {
-    let mut fields = call.fields();
-    fields.command_value();
+    let mut fields = call.fields().after_name();
     let read = fields.document("defaultReadConcern")?.map(level_of).transpose()?;
     let write = fields.document("defaultWriteConcern")?.map(WriteConcern::parse).transpose()?;
     fields.finish()?;

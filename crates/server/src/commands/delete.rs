@@ -85,8 +85,7 @@ fn delete(call: &mut Call<'_>) -> Result<HandlerStatus> {
         }
     }
     call.reply.append(c"n", deleted as i32);
-    batch.finish(call)?;
-    Ok(HandlerStatus::Done)
+    batch.finish(call)
 }
 
 /// Parses an element of `deletes`.

@@ -25,9 +25,7 @@ pub(crate) const PING: Row = Row::new(
 .without_auth();
 
 fn ping(call: &mut Call<'_>) -> Result<HandlerStatus> {
-    let mut fields = call.fields();
-    fields.command_value();
-    fields.finish()?;
+    call.fields().after_name().finish()?;
     Ok(HandlerStatus::Done)
 }
 
@@ -42,9 +40,7 @@ pub(crate) const BUILD_INFO: Row = Row::new(
 .without_auth();
 
 fn build_info(call: &mut Call<'_>) -> Result<HandlerStatus> {
-    let mut fields = call.fields();
-    fields.command_value();
-    fields.finish()?;
+    call.fields().after_name().finish()?;
     let (engine, compatible_with) = (call.server.settings.engine, call.server.settings.compatible_with);
     let reply = &mut call.reply;
     reply.append(c"version", compatible_with.version()).append(c"gitVersion", "unknown");
@@ -75,9 +71,7 @@ pub(crate) const HOST_INFO: Row = Row::new(
 );
 
 fn host_info(call: &mut Call<'_>) -> Result<HandlerStatus> {
-    let mut fields = call.fields();
-    fields.command_value();
-    fields.finish()?;
+    call.fields().after_name().finish()?;
     let cores = std::thread::available_parallelism().map_or(1, |cores| cores.get()) as i32;
     let memory = memory_megabytes();
     let kernel = read_line("/proc/sys/kernel/osrelease");
@@ -195,9 +189,7 @@ pub(crate) const GET_CMD_LINE_OPTS: Row = Row::new(
 .admin_only();
 
 fn get_cmd_line_opts(call: &mut Call<'_>) -> Result<HandlerStatus> {
-    let mut fields = call.fields();
-    fields.command_value();
-    fields.finish()?;
+    call.fields().after_name().finish()?;
     let settings = &call.server.settings;
     call.reply.begin_array(c"argv");
     for argument in &settings.arguments {
@@ -227,8 +219,7 @@ pub(crate) const CONNECTION_STATUS: Row = Row::new(
 .without_auth();
 
 fn connection_status(call: &mut Call<'_>) -> Result<HandlerStatus> {
-    let mut fields = call.fields();
-    fields.command_value();
+    let mut fields = call.fields().after_name();
     let privileges = fields.flag("showPrivileges")?.unwrap_or(false);
     fields.finish()?;
     let identity = call.connection.identity.clone();
@@ -262,8 +253,7 @@ pub(crate) const WHATS_MY_URI: Row = Row::new(
 .without_auth();
 
 fn whats_my_uri(call: &mut Call<'_>) -> Result<HandlerStatus> {
-    let mut fields = call.fields();
-    fields.command_value();
+    let fields = call.fields().after_name();
     fields.ignore_rest();
     call.reply.append(c"you", &call.connection.activity.client.to_string());
     Ok(HandlerStatus::Done)
@@ -279,9 +269,7 @@ pub(crate) const FEATURES: Row = Row::new(
 );
 
 fn features(call: &mut Call<'_>) -> Result<HandlerStatus> {
-    let mut fields = call.fields();
-    fields.command_value();
-    fields.finish()?;
+    call.fields().after_name().finish()?;
     call.reply.begin_document(c"oidMachine").end();
     Ok(HandlerStatus::Done)
 }
@@ -292,8 +280,7 @@ pub(crate) const LIST_COMMANDS: Row =
         .without_auth();
 
 fn list_commands(call: &mut Call<'_>) -> Result<HandlerStatus> {
-    let mut fields = call.fields();
-    fields.command_value();
+    let fields = call.fields().after_name();
     fields.ignore_rest();
     call.reply.begin_document(c"commands");
     for command in table::commands() {

@@ -73,8 +73,7 @@ fn run(call: &mut Call<'_>) -> Result<HandlerStatus> {
     if let Some(retryable) = &retryable {
         retryable.record(0, answer);
     }
-    call.acknowledge(outcome.committed)?;
-    Ok(HandlerStatus::Done)
+    call.acknowledge(outcome.committed)
 }
 
 impl<'a> Parts<'a> {

@@ -19,8 +19,7 @@ pub(crate) const FSYNC: Row = Row::new(
 .admin_only();
 
 fn fsync(call: &mut Call<'_>) -> Result<HandlerStatus> {
-    let mut fields = call.fields();
-    fields.command_value();
+    let mut fields = call.fields().after_name();
     let lock = fields.flag("lock")?.unwrap_or(false);
     fields.flag("async")?;
     fields.flag("forBackup")?;
@@ -69,8 +68,7 @@ pub(crate) const FSYNC_UNLOCK: Row = Row::new(
 .admin_only();
 
 fn fsync_unlock(call: &mut Call<'_>) -> Result<HandlerStatus> {
-    let mut fields = call.fields();
-    fields.command_value();
+    let fields = call.fields().after_name();
     fields.ignore_rest();
     let left = call.server.database.unlock_writes();
     let left = left.ok_or_else(|| err!(IllegalOperation, "fsyncUnlock called when not locked"))?;

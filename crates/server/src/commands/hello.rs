@@ -89,8 +89,7 @@ fn answer(call: &mut Call<'_>, primary: &str) -> Result<HandlerStatus> {
 
 impl<'a> HelloRequest<'a> {
     fn read(call: &Call<'a>) -> Result<HelloRequest<'a>> {
-        let mut fields = call.fields();
-        fields.command_value();
+        let mut fields = call.fields().after_name();
         let hello_request = HelloRequest {
             hello_ok: fields.flag("helloOk")?.unwrap_or(false),
             client: fields.document("client")?,

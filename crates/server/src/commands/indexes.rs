@@ -58,8 +58,7 @@ fn create_indexes(call: &mut Call<'_>) -> Result<HandlerStatus> {
     if outcome.before == outcome.after {
         call.reply.append(c"note", "all indexes already exist");
     }
-    call.acknowledge(outcome.committed)?;
-    Ok(HandlerStatus::Done)
+    call.acknowledge(outcome.committed)
 }
 
 /// Checks `commitQuorum`. A single node is the majority and all voting members.
@@ -134,8 +133,7 @@ fn drop_indexes(call: &mut Call<'_>) -> Result<HandlerStatus> {
     if matches!(index, Value::String("*")) {
         call.reply.append(c"msg", "non-_id indexes dropped for collection");
     }
-    call.acknowledge(Some(committed))?;
-    Ok(HandlerStatus::Done)
+    call.acknowledge(Some(committed))
 }
 
 /// The row of `listIndexes`.
@@ -204,8 +202,7 @@ fn re_index(call: &mut Call<'_>) -> Result<HandlerStatus> {
         call.reply.push(&spec.to_document());
     }
     call.reply.end();
-    call.acknowledge(outcome.committed)?;
-    Ok(HandlerStatus::Done)
+    call.acknowledge(outcome.committed)
 }
 
 /// Applies the `index` part of collMod: hides or shows an index, changes its expiry, refuses new

@@ -66,6 +66,5 @@ fn insert(call: &mut Call<'_>) -> Result<HandlerStatus> {
     }
     call.server.counters.inserted.add(position.min(all.len()) as u64 + u64::from(position < all.len()));
     call.reply.append(c"n", inserted);
-    batch.finish(call)?;
-    Ok(HandlerStatus::Done)
+    batch.finish(call)
 }

@@ -18,8 +18,7 @@ pub(crate) const LIST_DATABASES: Row =
         .stable_api();
 
 fn list_databases(call: &mut Call<'_>) -> Result<HandlerStatus> {
-    let mut fields = call.fields();
-    fields.command_value();
+    let mut fields = call.fields().after_name();
     let filter = fields.document("filter")?.unwrap_or(Document::EMPTY);
     let name_only = fields.flag("nameOnly")?.unwrap_or(false);
     let authorized = fields.boolean("authorizedDatabases")?;
@@ -98,8 +97,7 @@ pub(crate) const LIST_COLLECTIONS: Row = Row::new(
 .stable_api();
 
 fn list_collections(call: &mut Call<'_>) -> Result<HandlerStatus> {
-    let mut fields = call.fields();
-    fields.command_value();
+    let mut fields = call.fields().after_name();
     let filter = fields.document("filter")?.unwrap_or(Document::EMPTY);
     let name_only = fields.boolean("nameOnly")?.unwrap_or(false);
     let authorized = fields.boolean("authorizedCollections")?.unwrap_or(false);

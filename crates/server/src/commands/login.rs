@@ -124,8 +124,7 @@ fn sasl_continue(call: &mut Call<'_>) -> Result<HandlerStatus> {
     if auth::is_pointless(call.server) {
         return Err(no_users());
     }
-    let mut fields = call.fields();
-    fields.command_value();
+    let mut fields = call.fields().after_name();
     let id = fields.required("conversationId", Fields::integer)?;
     let (message, is_text) = payload(&mut fields)?;
     fields.finish()?;
@@ -192,9 +191,7 @@ pub(crate) const LOGOUT: Row =
         .without_auth();
 
 fn logout(call: &mut Call<'_>) -> Result<HandlerStatus> {
-    let mut fields = call.fields();
-    fields.command_value();
-    fields.finish()?;
+    call.fields().after_name().finish()?;
     if call.connection.identity.as_ref().is_some_and(|identity| identity.user.db == call.request.database) {
         call.connection.identity = None;
     }

@@ -49,8 +49,7 @@ pub(crate) const DB_HASH: Row = Row::new(
 );
 
 fn db_hash(call: &mut Call<'_>) -> Result<HandlerStatus> {
-    let mut fields = call.fields();
-    fields.command_value();
+    let mut fields = call.fields().after_name();
     // Values of other types are ignored.
     let only = match fields.any("collections")? {
         Some(Value::Array(names)) => Some(names.iter().map(collection_name).collect::<Result<Vec<_>>>()?),

@@ -38,8 +38,7 @@ const ROLES: Part =
     Part { target: store::ROLES, name: "role", lists: &["roles", "privileges"], documents: &[] };
 
 fn merge(call: &mut Call<'_>) -> Result<HandlerStatus> {
-    let mut fields = call.fields();
-    fields.command_value();
+    let mut fields = call.fields().after_name();
     let users = fields.string("tempUsersCollection")?.filter(|name| !name.is_empty());
     let roles = fields.string("tempRolesCollection")?.filter(|name| !name.is_empty());
     let db = fields.required("db", Fields::string)?;
@@ -57,8 +56,7 @@ fn merge(call: &mut Call<'_>) -> Result<HandlerStatus> {
             take_over(call, &part, &Namespace::parse(from)?, db, drops)?;
         }
     }
-    call.acknowledge(None)?;
-    Ok(HandlerStatus::Done)
+    call.acknowledge(None)
 }
 
 /// Moves the documents of a collection to its target, limited to a database if one is named.

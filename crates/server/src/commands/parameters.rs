@@ -147,8 +147,7 @@ pub(crate) const SET_PARAMETER: Row = Row::new(
 .admin_only();
 
 fn set_parameter(call: &mut Call<'_>) -> Result<HandlerStatus> {
-    let mut fields = call.fields();
-    fields.command_value();
+    let fields = call.fields().after_name();
     let wanted = fields.rest();
     let first = wanted
         .first()

@@ -71,8 +71,7 @@ fn append_optime(out: &mut Builder, name: &str, time: u64, term: i64) {
 }
 
 fn get_status(call: &mut Call<'_>) -> Result<HandlerStatus> {
-    let mut fields = call.fields();
-    fields.command_value();
+    let mut fields = call.fields().after_name();
     fields.natural("initialSync")?;
     fields.finish()?;
     let set = replica_set(call)?;
@@ -158,8 +157,7 @@ pub(crate) const GET_CONFIG: Row = Row::new(
 .admin_only();
 
 fn get_config(call: &mut Call<'_>) -> Result<HandlerStatus> {
-    let mut fields = call.fields();
-    fields.command_value();
+    let mut fields = call.fields().after_name();
     let commitment = fields.flag("commitmentStatus")?.unwrap_or(false);
     fields.finish()?;
     let set = replica_set(call)?;

@@ -25,9 +25,7 @@ pub(crate) const ABORT_CATCH_UP: Row = Row::new(
 .admin_only();
 
 fn abort_catch_up(call: &mut Call<'_>) -> Result<HandlerStatus> {
-    let mut fields = call.fields();
-    fields.command_value();
-    fields.finish()?;
+    call.fields().after_name().finish()?;
     replica_set(call)?;
     Err(err!(IllegalOperation, "The node is not in catch-up mode."))
 }
@@ -94,8 +92,7 @@ pub(crate) const RESIZE_OPLOG: Row = Row::new(
 .admin_only();
 
 fn resize_oplog(call: &mut Call<'_>) -> Result<HandlerStatus> {
-    let mut fields = call.fields();
-    fields.command_value();
+    let mut fields = call.fields().after_name();
     let megabytes = fields.number("size")?;
     let hours = fields.number("minRetentionHours")?;
     fields.finish()?;

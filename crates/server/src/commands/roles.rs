@@ -51,8 +51,7 @@ fn create(call: &mut Call<'_>) -> Result<HandlerStatus> {
         written => written?,
     };
     drop(changing);
-    call.acknowledge(None)?;
-    Ok(HandlerStatus::Done)
+    call.acknowledge(None)
 }
 
 /// The row of `updateRole`.
@@ -89,8 +88,7 @@ fn update(call: &mut Call<'_>) -> Result<HandlerStatus> {
     let lifts = restrictions.is_some_and(|restrictions| restrictions.is_empty());
     change(call.server, &role, set.finish().view(), lifts)?;
     drop(changing);
-    call.acknowledge(None)?;
-    Ok(HandlerStatus::Done)
+    call.acknowledge(None)
 }
 
 /// The row of `dropRole`.
@@ -112,8 +110,7 @@ fn drop_role(call: &mut Call<'_>) -> Result<HandlerStatus> {
     granted.append(c"role", &role.role).append(c"db", &role.db);
     remove(call.server, granted.finish().view())?;
     drop(changing);
-    call.acknowledge(None)?;
-    Ok(HandlerStatus::Done)
+    call.acknowledge(None)
 }
 
 /// The row of `dropAllRolesFromDatabase`.
@@ -126,17 +123,14 @@ pub(crate) const DROP_ALL: Row = Row::new(
 );
 
 fn drop_all(call: &mut Call<'_>) -> Result<HandlerStatus> {
-    let mut fields = call.fields();
-    fields.command_value();
-    fields.finish()?;
+    call.fields().after_name().finish()?;
     let changing = call.server.auth.changing.lock();
     let mut granted = Builder::new();
     granted.append(c"db", call.request.database);
     let dropped = remove(call.server, granted.finish().view())?;
     drop(changing);
     call.reply.append_number(c"n", dropped);
-    call.acknowledge(None)?;
-    Ok(HandlerStatus::Done)
+    call.acknowledge(None)
 }
 
 /// The row of `grantPrivilegesToRole`.
@@ -188,8 +182,7 @@ fn change_privileges(call: &mut Call<'_>, grants: bool) -> Result<HandlerStatus>
     role::append_privileges(&mut set, "privileges", &privileges);
     change(call.server, &role, set.finish().view(), false)?;
     drop(changing);
-    call.acknowledge(None)?;
-    Ok(HandlerStatus::Done)
+    call.acknowledge(None)
 }
 
 /// The row of `grantRolesToRole`.
@@ -238,8 +231,7 @@ fn change_roles(call: &mut Call<'_>, grants: bool) -> Result<HandlerStatus> {
     role::append_names(&mut set, "roles", &roles);
     change(call.server, &role, set.finish().view(), false)?;
     drop(changing);
-    call.acknowledge(None)?;
-    Ok(HandlerStatus::Done)
+    call.acknowledge(None)
 }
 
 /// Takes the role in the command's own field.

@@ -56,8 +56,7 @@ fn transactions(server: &Server, section: &mut Builder) {
 }
 
 fn server_status(call: &mut Call<'_>) -> Result<HandlerStatus> {
-    let mut fields = call.fields();
-    fields.command_value();
+    let mut fields = call.fields().after_name();
     let mut wanted = Vec::new();
     for section in SECTIONS {
         if fields.any(section.0)?.is_none_or(|value| value.is_truthy()) {
@@ -379,8 +378,7 @@ pub(crate) const TOP: Row = Row::new(
 .admin_only();
 
 fn top(call: &mut Call<'_>) -> Result<HandlerStatus> {
-    let mut fields = call.fields();
-    fields.command_value();
+    let fields = call.fields().after_name();
     fields.ignore_rest();
     let usage = call.server.activities.usage();
     let catalog = call.server.database.catalog();

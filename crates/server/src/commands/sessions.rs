@@ -17,9 +17,7 @@ pub(crate) const START_SESSION: Row =
     Row::new("startSession", Kind::Admin, "Starts a logical session.", start, Requirements::Nothing);
 
 fn start(call: &mut Call<'_>) -> Result<HandlerStatus> {
-    let mut fields = call.fields();
-    fields.command_value();
-    fields.finish()?;
+    call.fields().after_name().finish()?;
     let id = call.server.sessions.start(session::digest(call.server, call.connection))?;
     call.reply.begin_document(c"id").append(c"id", Value::Binary { subtype: 4, bytes: &id.uuid }).end();
     call.reply.append(c"timeoutMinutes", TIMEOUT_MINUTES);

@@ -17,9 +17,7 @@ pub(crate) const SLOW_QUERIES: Row = Row::new(
 .admin_only();
 
 fn slow_queries(call: &mut Call<'_>) -> Result<HandlerStatus> {
-    let mut fields = call.fields();
-    fields.command_value();
-    fields.finish()?;
+    call.fields().after_name().finish()?;
     let profiler = &call.server.profiler;
     call.reply.append(c"slowms", profiler.slow.threshold());
     profiler.shapes.append_to(call.reply, &call.server.database);

@@ -53,8 +53,7 @@ pub(crate) const DB_STATS: Row = Row::new(
 );
 
 fn db_stats(call: &mut Call<'_>) -> Result<HandlerStatus> {
-    let mut fields = call.fields();
-    fields.command_value();
+    let mut fields = call.fields().after_name();
     let scale = scale(&mut fields)?;
     let free_storage = fields.flag("freeStorage")?.unwrap_or(false);
     fields.finish()?;

@@ -17,8 +17,7 @@ pub(crate) const STRICT_REPORT: Row = Row::new(
 .admin_only();
 
 fn report(call: &mut Call<'_>) -> Result<HandlerStatus> {
-    let mut fields = call.fields();
-    fields.command_value();
+    let mut fields = call.fields().after_name();
     let reset = fields.flag("reset")?.unwrap_or(false);
     fields.finish()?;
     if !call.server.settings.strict {

@@ -38,26 +38,23 @@ fn commit(call: &mut Call<'_>) -> Result<HandlerStatus> {
         // The commit may be lost with the servers that had it. The remaining records decide.
         Err(error) if error.code() == ErrorCode::HostUnreachable && call.server.settings.shared => {
             match database.find_transaction(&operation, session.id, number)? {
-                Some(found) => call.acknowledge(Some(found))?,
-                None => return Err(err!(NoSuchTransaction, "the transaction was lost: {}", error.message())),
+                Some(found) => call.acknowledge(Some(found)),
+                None => Err(err!(NoSuchTransaction, "the transaction was lost: {}", error.message())),
             }
         }
-        outcome => outcome?,
+        outcome => outcome,
     }
-    Ok(HandlerStatus::Done)
 }
 
 fn abort(call: &mut Call<'_>) -> Result<HandlerStatus> {
     let (session, number) = transaction(call)?;
     session.abort_transaction(&call.server.database, &call.server.transactions, number)?;
-    call.acknowledge(None)?;
-    Ok(HandlerStatus::Done)
+    call.acknowledge(None)
 }
 
 /// Returns the session and the number of the transaction to end.
 fn transaction(call: &mut Call<'_>) -> Result<(Arc<Session>, i64)> {
-    let mut fields = call.fields();
-    fields.command_value();
+    let mut fields = call.fields().after_name();
     // A token for mongos, which locates the members of a transaction.
     fields.any("recoveryToken")?;
     fields.refuse_unless_default("commitTimestamp")?;

@@ -113,8 +113,7 @@ fn update(call: &mut Call<'_>) -> Result<HandlerStatus> {
         call.reply.end();
     }
     call.reply.append(c"nModified", modified);
-    batch.finish(call)?;
-    Ok(HandlerStatus::Done)
+    batch.finish(call)
 }
 
 /// Returns true if a pipeline has an unknown stage. MongoDB then fails the whole command.

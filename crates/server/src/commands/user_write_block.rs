@@ -20,8 +20,7 @@ pub(crate) const SET: Row = Row::new(
 .takes_write_concern();
 
 fn set(call: &mut Call<'_>) -> Result<HandlerStatus> {
-    let mut fields = call.fields();
-    fields.command_value();
+    let mut fields = call.fields().after_name();
     let blocks = fields.required("global", Fields::boolean)?;
     let reason = fields.string("reason")?.map_or(Ok(Reason::Unspecified), Reason::parse)?;
     fields.finish()?;
@@ -29,6 +28,5 @@ fn set(call: &mut Call<'_>) -> Result<HandlerStatus> {
         return Err(err!(IllegalOperation, "setUserWriteBlockMode cannot be run on standalones"));
     }
     call.server.block_user_writes(blocks, reason)?;
-    call.acknowledge(None)?;
-    Ok(HandlerStatus::Done)
+    call.acknowledge(None)
 }

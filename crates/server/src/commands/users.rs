@@ -9,6 +9,7 @@ use crate::call::{Call, HandlerStatus};
 use crate::protocol::fields::Fields;
 use crate::protocol::names::{RoleName, UserName};
 use base::bson::{Array, Builder, Document, DocumentBuf, FieldName, Value};
+use base::random::Random;
 use base::{Error, ErrorCode, Result, err};
 use wire::scram::{Credential, Mechanism};
 use wire::secret;
@@ -155,7 +156,8 @@ fn create(call: &mut Call<'_>) -> Result<HandlerStatus> {
     let credentials = parts.credentials(call)?;
     let mut document = Builder::new();
     document.append(c"_id", &user.id());
-    document.append(c"userId", Value::Binary { subtype: 4, bytes: &uuid()? });
+    document
+        .append(c"userId", Value::Binary { subtype: 4, bytes: &Random::new(call.server.random()).uuid() });
     document.append(c"user", &user.name).append(c"db", &user.db).append(c"credentials", &credentials);
     if let Some(restrictions) = parts.restrictions.filter(|restrictions| !restrictions.is_empty()) {
         restrictions::append_checked(&mut document, "createUser", restrictions)?;
@@ -177,8 +179,7 @@ fn create(call: &mut Call<'_>) -> Result<HandlerStatus> {
             _ => error,
         })
     })?;
-    call.acknowledge(None)?;
-    Ok(HandlerStatus::Done)
+    call.acknowledge(None)
 }
 
 /// Creates the unique index of user names and the schema version document if they are missing.
@@ -205,13 +206,6 @@ fn prepare_store(call: &Call<'_>) -> Result<()> {
 fn admin(mut command: Builder) -> DocumentBuf {
     command.begin_document(c"writeConcern").append(c"w", 1).end().append(c"$db", "admin");
     command.finish()
-}
-
-fn uuid() -> Result<[u8; 16]> {
-    let mut uuid = secret::random::<16>().map_err(|why| err!(InternalError, "{why}"))?;
-    uuid[6] = (uuid[6] & 0x0F) | 0x40;
-    uuid[8] = (uuid[8] & 0x3F) | 0x80;
-    Ok(uuid)
 }
 
 fn external_password() -> Error {
@@ -312,8 +306,7 @@ pub(super) fn change_user(
     if count(&reply) == 0 {
         return Err(err!(UserNotFound, "User {user} not found"));
     }
-    call.acknowledge(None)?;
-    Ok(HandlerStatus::Done)
+    call.acknowledge(None)
 }
 
 fn count(reply: &DocumentBuf) -> i64 {
@@ -335,8 +328,7 @@ fn drop_user(call: &mut Call<'_>) -> Result<HandlerStatus> {
     if remove(call, Some(&user.name))? == 0 {
         return Err(err!(UserNotFound, "User '{user}' not found"));
     }
-    call.acknowledge(None)?;
-    Ok(HandlerStatus::Done)
+    call.acknowledge(None)
 }
 
 /// The row of `dropAllUsersFromDatabase`.
@@ -349,13 +341,10 @@ pub(crate) const DROP_ALL: Row = Row::new(
 );
 
 fn drop_all(call: &mut Call<'_>) -> Result<HandlerStatus> {
-    let mut fields = call.fields();
-    fields.command_value();
-    fields.finish()?;
+    call.fields().after_name().finish()?;
     let removed = remove(call, None)?;
     call.reply.append_number(c"n", removed);
-    call.acknowledge(None)?;
-    Ok(HandlerStatus::Done)
+    call.acknowledge(None)
 }
 
 /// Removes one user or all users of the command's database. Returns their number.

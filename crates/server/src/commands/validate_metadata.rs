@@ -23,8 +23,7 @@ pub(crate) const VALIDATE_METADATA: Row = Row::new(
 );
 
 fn validate_metadata(call: &mut Call<'_>) -> Result<HandlerStatus> {
-    let mut fields = call.fields();
-    fields.command_value();
+    let mut fields = call.fields().after_name();
     let database = fields.string("db")?;
     let name = fields.string("collection")?;
     let parameters = fields.required("apiParameters", Fields::document)?;

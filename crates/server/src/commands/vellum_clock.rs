@@ -28,8 +28,7 @@ fn clock(call: &mut Call<'_>) -> Result<HandlerStatus> {
     }
     let database = call.server.database.clone();
     let clock = database.clock().settable().ok_or_else(no_such_command)?;
-    let mut fields = call.fields();
-    fields.command_value();
+    let mut fields = call.fields().after_name();
     let set = match fields.any("set")? {
         None => None,
         Some(Value::DateTime(millis)) if (0..=SettableClock::MAX_MILLIS).contains(&millis) => Some(millis),

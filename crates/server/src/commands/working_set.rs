@@ -23,9 +23,7 @@ pub(crate) const WORKING_SET: Row = Row::new(
 .admin_only();
 
 fn working_set(call: &mut Call<'_>) -> Result<HandlerStatus> {
-    let mut fields = call.fields();
-    fields.command_value();
-    fields.finish()?;
+    call.fields().after_name().finish()?;
     let database = &call.server.database;
     let engine = call.server.settings.engine;
     let reply = &mut *call.reply;

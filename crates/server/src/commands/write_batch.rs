@@ -1,7 +1,7 @@
 //! Shared parts of insert, update and delete: statements in order, errors by position, one reply.
 
 use super::retry::Retryable;
-use crate::call::Call;
+use crate::call::{Call, HandlerStatus};
 use crate::protocol::reply;
 use base::bson::DocumentBuf;
 use base::{Error, ErrorCode, Result, err};
@@ -85,7 +85,7 @@ impl WriteBatch {
     }
 
     /// Appends `writeErrors`, waits for the write concern and appends its outcome.
-    pub(crate) fn finish(self, call: &mut Call<'_>) -> Result<()> {
+    pub(crate) fn finish(self, call: &mut Call<'_>) -> Result<HandlerStatus> {
         if !self.errors.is_empty() {
             // A failed statement fails the whole transaction.
             call.progress.statement_failed = self.in_transaction;

@@ -262,6 +262,12 @@ impl<'a> Fields<'a> {
         }
     }
 
+    /// Skips the command's own field, whose value has no meaning for many commands.
+    pub(crate) fn after_name(mut self) -> Fields<'a> {
+        self.command_value();
+        self
+    }
+
     /// Takes the value of the command's own field, which is always present.
     pub(crate) fn command_value(&mut self) -> Value<'a> {
         match self.elements.is_empty() {
