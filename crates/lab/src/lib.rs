@@ -29,12 +29,18 @@ pub use options::Options;
 pub use target::null_server::run as null_server;
 
 use std::fmt;
+use std::hash::{BuildHasher, RandomState};
 use std::process::ExitCode;
 
 /// Runs the command line. The exit code is 0 only if everything was measured. For `compare` it is 0 only if no limit of
 /// `--fail-if` was exceeded.
 pub fn run(options: Options) -> ExitCode {
     run::verb(options.verb)
+}
+
+/// Returns an unpredictable number: the standard library seeds its hasher from the system.
+fn random() -> u64 {
+    RandomState::new().hash_one(std::process::id())
 }
 
 /// A result of the lab.

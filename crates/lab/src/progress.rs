@@ -17,9 +17,7 @@ const EVERY: Duration = Duration::from_secs(10);
 pub(crate) struct Progress {
     bar: ProgressBar,
     state: Arc<Mutex<State>>,
-    stop: watch::Receiver<bool>,
-    // Keeps the channel open for its receivers.
-    sender: Arc<watch::Sender<bool>>,
+    stop: Arc<watch::Sender<bool>>,
 }
 
 struct State {
@@ -40,11 +38,10 @@ impl Progress {
         let bar = ProgressBar::with_draw_target(Some(0), target);
         let style = ProgressStyle::with_template("{elapsed:>4} [{bar:24}] {pos}/{len} {prefix}\n{msg}");
         bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()).progress_chars("=> "));
-        let (sender, stop) = watch::channel(false);
         let began = Instant::now();
         let due = (!quiet && !draws).then_some(began);
         let state = State { began, due, target: String::new(), what: String::new(), last: BTreeMap::new() };
-        Progress { bar, state: Arc::new(Mutex::new(state)), stop, sender: Arc::new(sender) }
+        Progress { bar, state: Arc::new(Mutex::new(state)), stop: Arc::default() }
     }
 
     /// Adds a number of expected measurements.
@@ -113,7 +110,7 @@ impl Progress {
 
     /// Requests an early end. Results so far are kept.
     pub(crate) fn stop(&self) {
-        self.sender.send_replace(true);
+        self.stop.send_replace(true);
     }
 
     /// Returns true if an early end was requested.
@@ -123,9 +120,8 @@ impl Progress {
 
     /// Waits for a request to end early.
     pub(crate) async fn until_stopped(&self) {
-        let mut stop = self.stop.clone();
         // Cannot fail: the sender lives as long as this value.
-        let _ = stop.wait_for(|stopped| *stopped).await;
+        let _ = self.stop.subscribe().wait_for(|stopped| *stopped).await;
     }
 
     /// Makes SIGINT and SIGTERM end the run early. The second signal ends the process.

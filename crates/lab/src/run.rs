@@ -11,7 +11,6 @@ use crate::target::{self, Scratch, Target, Workspace};
 use crate::{Error, Result, record, report};
 use base::random::Random;
 use jiff::Timestamp;
-use std::hash::{BuildHasher, RandomState};
 use std::io::Write as _;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
@@ -24,72 +23,52 @@ const REMOVAL: Duration = Duration::from_secs(60);
 
 /// Runs a subcommand.
 pub(crate) fn verb(verb: Verb) -> ExitCode {
-    let runtime = match tokio::runtime::Builder::new_multi_thread().enable_all().build() {
-        Ok(runtime) => runtime,
-        Err(error) => return complain(&Error::Input(format!("the runtime can't be started: {error}"))),
-    };
-    runtime.block_on(async {
-        match verb {
-            Verb::Run { workload, common } => read(experiment::Run::open(&workload), common).await,
-            Verb::Clean(common) => read(experiment::Run::own("clean"), common).await,
-            Verb::WriteConcern(common) => read(experiment::Run::own("write-concern"), common).await,
-            Verb::Inserts(common) => read(experiment::Run::own("inserts"), common).await,
-            Verb::WorkingSet(common) => read(experiment::Run::own("working-set"), common).await,
-            Verb::ErrorTracker(common) => read(experiment::Run::own("error-tracker"), common).await,
-            Verb::Micro(common) => read(experiment::Run::own("micro"), common).await,
-            Verb::Workload { name } => show(&name),
-            Verb::All(common) => run(common, experiment::All).await,
-            Verb::Suite { command, common } => run(common, experiment::Suite::new(command)).await,
-            Verb::Record(record) => match record::run(&record).await {
-                Ok(code) => code,
-                Err(error) => complain(&error),
-            },
-            Verb::Replay { recording, replay, common } => {
-                read(Replay::open(&recording, replay), common).await
-            }
-            Verb::Compare(compare) => report::compare::run(&compare),
-        }
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
+    let done = runtime
+        .map_err(|error| Error::Input(format!("the runtime can't be started: {error}")))
+        .and_then(|runtime| runtime.block_on(run_verb(verb)));
+    done.unwrap_or_else(|error| {
+        // Standard error may be closed.
+        let _ = writeln!(std::io::stderr(), "vellum lab: {error}");
+        ExitCode::from(WRONG_INPUT)
     })
 }
 
-/// Runs an experiment read from a file.
-async fn read<E: Experiment>(experiment: Result<E>, common: Common) -> ExitCode {
-    match experiment {
-        Ok(experiment) => run(common, experiment).await,
-        Err(error) => complain(&error),
-    }
-}
-
-/// Prints the workload file of one of the lab's own experiments.
-fn show(name: &str) -> ExitCode {
-    let printed =
-        experiment::Run::own(name).and_then(|own| report::print(&mut std::io::stdout(), own.text()));
-    printed.map_or_else(|error| complain(&error), |()| ExitCode::SUCCESS)
-}
-
-/// Prints on standard error why no measurement took place.
-fn complain(error: &Error) -> ExitCode {
-    let _ = writeln!(std::io::stderr(), "vellum lab: {error}");
-    ExitCode::from(WRONG_INPUT)
+/// Returns the exit code. An error means that nothing was measured, recorded or compared.
+async fn run_verb(verb: Verb) -> Result<ExitCode> {
+    let (name, common) = match verb {
+        Verb::Clean(common) => ("clean", common),
+        Verb::WriteConcern(common) => ("write-concern", common),
+        Verb::Inserts(common) => ("inserts", common),
+        Verb::WorkingSet(common) => ("working-set", common),
+        Verb::ErrorTracker(common) => ("error-tracker", common),
+        Verb::Micro(common) => ("micro", common),
+        Verb::Run { workload, common } => return run(common, experiment::Run::open(&workload)?).await,
+        Verb::Workload { name } => {
+            report::print(&mut std::io::stdout(), experiment::Run::own(&name)?.text())?;
+            return Ok(ExitCode::SUCCESS);
+        }
+        Verb::All(common) => return run(common, experiment::All).await,
+        Verb::Suite { command, common } => return run(common, experiment::Suite::new(command)).await,
+        Verb::Record(record) => return record::run(&record).await,
+        Verb::Replay { recording, replay, common } => {
+            return run(common, Replay::open(&recording, replay)?).await;
+        }
+        Verb::Compare(compare) => return report::compare::run(&compare),
+    };
+    run(common, experiment::Run::own(name)?).await
 }
 
 /// Runs one experiment, from its targets to its report.
-async fn run<E: Experiment>(common: Common, experiment: E) -> ExitCode {
+async fn run<E: Experiment>(common: Common, experiment: E) -> Result<ExitCode> {
+    common.check().and_then(|()| experiment.check(&common))?;
     let progress = Progress::new(common.quiet);
-    let result = match common.check().and_then(|()| experiment.check(&common)) {
-        Ok(()) => measured(&common, experiment, &progress).await,
-        Err(error) => Err(error),
-    };
+    let measured = measured(&common, experiment, &progress).await;
     progress.clear();
-    let report = match result {
-        Ok(report) => report,
-        Err(error) => return complain(&error),
-    };
-    if let Err(error) = report::finish(&report, &common) {
-        return complain(&error);
-    }
+    let report = measured?;
+    report::finish(&report, &common)?;
     let partial = report.sections.iter().flat_map(|section| &section.rows).any(|row| row.partial);
-    if report.errors.is_empty() && !partial { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+    Ok(if report.errors.is_empty() && !partial { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
 /// Measures an experiment.
@@ -98,7 +77,8 @@ async fn run<E: Experiment>(common: Common, experiment: E) -> ExitCode {
 /// No measurement was possible: an unreachable target, or wrong input.
 async fn measured<E: Experiment>(common: &Common, experiment: E, progress: &Progress) -> Result<Report> {
     let began = Instant::now();
-    let seed = common.seed.unwrap_or_else(fresh);
+    // Short enough to type.
+    let seed = common.seed.unwrap_or_else(|| crate::random() % 1_000_000_000);
     let id = run_id();
     let scratch = Scratch::temporary()?;
     progress.begin("targets", "starting".to_string());
@@ -269,14 +249,9 @@ fn quoted(word: &str) -> String {
     format!("'{}'", word.replace('\'', "'\\''"))
 }
 
-/// Returns a random seed, short enough to type.
-fn fresh() -> u64 {
-    RandomState::new().hash_one(std::process::id()) % 1_000_000_000
-}
-
 /// Returns a run id: date, time, and letters that distinguish runs of the same second.
 fn run_id() -> String {
-    let random = Random::new(RandomState::new().hash_one("run"));
+    let random = Random::new(crate::random());
     let letters: String = (0..4).map(|_| char::from(b'a' + (random.draw() % 26) as u8)).collect();
     format!("{}_{letters}", Timestamp::now().strftime("%Y%m%d_%H%M%S"))
 }

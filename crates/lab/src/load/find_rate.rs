@@ -8,6 +8,7 @@ use super::measure::{Bench, Case, Prepared, Visit, add_round};
 use super::{Load, Pace, Until, Worker};
 use crate::Result;
 use crate::load::Lab;
+use crate::progress::Progress;
 use crate::report::figures::plural;
 use crate::result::{Kind, Row};
 use crate::target::{Target, Usage};
@@ -69,7 +70,7 @@ fn holds(outcome: &Outcome, limit_milliseconds: f64) -> bool {
 /// Trials of rates with the workers of one target. Operation numbers continue between trials, so that inserts do not
 /// repeat keys.
 struct Trials<'a, W> {
-    lab: &'a Lab,
+    progress: Progress,
     target: &'a Target,
     workers: Vec<W>,
     seconds: f64,
@@ -81,7 +82,7 @@ impl<W: Worker> Trials<'_, W> {
     async fn drive(&mut self, pace: Pace) -> Result<Outcome> {
         self.number += 1;
         let load = Load { pace, until: Until::Seconds(self.seconds), first: self.number << 32 };
-        let outcome = drive(&mut self.workers, load, &self.lab.progress).await;
+        let outcome = drive(&mut self.workers, load, &self.progress).await;
         match (outcome.ended, &outcome.first_error) {
             (Ended::Broken, Some(error)) => Err(error.clone()),
             (Ended::Broken | Ended::Hung, _) => Err(self.target.error("doesn't answer any more")),
@@ -93,7 +94,7 @@ impl<W: Worker> Trials<'_, W> {
     async fn search(&mut self, limit: f64) -> Result<Option<f64>> {
         let closed = self.drive(Pace::Closed).await?;
         let mut search = Search::from(closed.operations() as f64 / closed.seconds.max(1e-9));
-        while let Some(rate) = search.rate().filter(|_| !self.lab.progress.stopped()) {
+        while let Some(rate) = search.rate().filter(|_| !self.progress.stopped()) {
             // A second try, since one hiccup of a busy machine must not halve the result.
             let first = self.drive(Pace::Open { rate }).await?;
             let held = holds(&first, limit) || holds(&self.drive(Pace::Open { rate }).await?, limit);
@@ -155,16 +156,15 @@ impl Lab {
             Prepared::Cannot(_) => return Ok(0.0),
         };
         let seconds = self.common.duration.unwrap_or(3.0 * self.common.scale.min(1.0)).max(0.3);
-        let mut trials = Trials { lab: self, target, workers, seconds, number: 0 };
+        let mut trials = Trials { progress: self.progress.clone(), target, workers, seconds, number: 0 };
         let highest = trials.search(limit).await?;
         let Some(highest) = highest else {
             let (name, case) = (&target.name, &case.name);
             self.warn(format!("{name}, {case}: no rate was found at which p99 stays within {limit} ms"));
             return Ok(0.0);
         };
-        let mut ladder = Vec::new();
         for share in LADDER {
-            if trials.lab.progress.stopped() {
+            if self.progress.stopped() {
                 break;
             }
             let rate = highest * share;
@@ -178,9 +178,6 @@ impl Lab {
             );
             row.x = Some(rate);
             add_round(&mut row, &outcome, cpu);
-            ladder.push((row, rate, outcome, cpu));
-        }
-        for (row, rate, outcome, cpu) in ladder {
             let load = Load { pace: Pace::Open { rate }, until: Until::Seconds(seconds), first: 0 };
             self.suspect(target, &row.case, load, &outcome, cpu);
             self.report.sections[section].rows.push(row);

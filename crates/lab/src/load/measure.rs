@@ -82,30 +82,10 @@ impl<B> Case<B> {
         Case { name: name.into(), connections: 1, x: None, until, exact: false, paced: false, warm_up, bench }
     }
 
-    /// Sets the number of connections.
-    pub(crate) fn on(self, connections: u32) -> Case<B> {
-        Case { connections, ..self }
-    }
-
     /// Fixes the numbers of operations and of warm-up operations, whatever the options are.
     pub(crate) fn exactly(self, operations: u64, warm_up: u64) -> Case<B> {
         let (until, warm_up) = (Until::Operations(operations), Until::Operations(warm_up));
         Case { until, warm_up, exact: true, ..self }
-    }
-
-    /// Fixes the number of operations, at the rate of the options.
-    pub(crate) fn paced(self) -> Case<B> {
-        Case { paced: true, ..self }
-    }
-
-    /// Returns true if the rate of the options applies to the case.
-    fn takes_a_rate(&self) -> bool {
-        !self.exact || self.paced
-    }
-
-    /// Sets the position on the section's axis.
-    pub(crate) fn at(self, x: f64) -> Case<B> {
-        Case { x: Some(x), ..self }
     }
 }
 
@@ -173,7 +153,7 @@ impl Lab {
 
     /// Returns the case at each rate of the options, or without a rate.
     fn paced<'a, B>(&self, case: &'a Case<B>) -> Vec<Paced<'a, B>> {
-        if self.common.rate.is_empty() || !case.takes_a_rate() {
+        if self.common.rate.is_empty() || (case.exact && !case.paced) {
             return vec![(case, None)];
         }
         self.common.rate.iter().map(|rate| (case, Some(*rate))).collect()

@@ -15,9 +15,7 @@ use crate::target::{Target, Usage, restored};
 use crate::{Error, Result};
 use base::random::Random;
 use replay::{Grouping, Observation, Recording, Round, Script, Speed, Tally};
-use std::collections::hash_map::RandomState;
 use std::fs::File;
-use std::hash::BuildHasher;
 use std::io::BufReader;
 use std::path::Path;
 use std::sync::Arc;
@@ -62,7 +60,7 @@ impl Replay {
     }
 
     /// Plays one round on a target, and removes the data that it created.
-    async fn round(&self, lab: &mut Lab, target: &Target, round: u32, start: Option<&Target>) -> Result<()> {
+    async fn round(&self, lab: &mut Lab, target: &Target, start: Option<&Target>) -> Result<()> {
         let is_given = !target.is_started();
         if is_given && !self.options.in_place {
             self.refuse_databases(target).await?;
@@ -74,7 +72,7 @@ impl Replay {
             let copied = tokio::task::block_in_place(|| replay::copy(&from, &to, &self.script().databases));
             copied.map_err(|why| target.error(format!("the start could not be copied: {why}")))?;
         }
-        let salt = Random::new(RandomState::new().hash_one((lab.seed, round, &target.name))).uuid();
+        let salt = Random::new(crate::random()).uuid();
         let before = target.usage();
         let judged = !target.is_floor;
         let how = Round { speed: self.options.speed, check: self.options.check && judged, judged, salt };
@@ -188,7 +186,7 @@ impl Experiment for Replay {
                     continue;
                 }
                 lab.progress.begin(&target.name, format!("round {} of {}", round + 1, lab.common.rounds));
-                if let Err(error) = self.round(lab, target, round, start.as_ref()).await {
+                if let Err(error) = self.round(lab, target, start.as_ref()).await {
                     lab.lose(target, "it failed before");
                     lab.fail(error);
                 }

@@ -57,30 +57,33 @@ impl Line {
 }
 
 impl Grid {
+    /// Creates a table without lines.
+    pub(crate) fn new(heads: impl Iterator<Item = String>) -> Grid {
+        Grid { heads: heads.collect(), lines: Vec::new(), notes: Vec::new() }
+    }
+
+    /// Adds a line.
+    pub(crate) fn push(&mut self, case: String, target: String, cells: Vec<String>, note: Option<usize>) {
+        let opens = self.lines.last().is_none_or(|last| last.case != case);
+        self.lines.push(Line { case, opens, target, cells, note });
+    }
+
     /// Creates the table of a section.
-    pub(crate) fn new(report: &Report, section: &Section, detail: Detail) -> Grid {
-        let baseline = baseline(report);
-        let columns = columns(section, baseline, detail);
-        let used = columns.into_iter().filter(|column| {
+    pub(crate) fn of_section(report: &Report, section: &Section, detail: Detail) -> Grid {
+        let mut columns = columns(section, baseline(report), detail);
+        columns.retain(|column| {
             section.rows.iter().any(|row| row.operations > 0 && !(column.cell)(row).is_empty())
         });
-        let columns: Vec<Column> = used.collect();
-        let mut grid =
-            Grid { heads: columns.iter().map(|c| c.head.clone()).collect(), lines: vec![], notes: vec![] };
+        let mut grid = Grid::new(columns.iter().map(|column| column.head.clone()));
         for group in groups(section) {
-            for (at, row) in group.rows.iter().enumerate() {
+            for row in &group.rows {
                 let cell = |column: &Column| match (column.cell)(row) {
                     text if text.is_empty() || row.operations == 0 => NOTHING.to_string(),
                     text => text,
                 };
-                let line = Line {
-                    case: group.label.clone(),
-                    opens: at == 0,
-                    target: marked(report, section, row),
-                    cells: columns.iter().map(cell).collect(),
-                    note: grid.note(row, noise(report, section, row)),
-                };
-                grid.lines.push(line);
+                let note = grid.note(row, noise(report, section, row));
+                let cells = columns.iter().map(cell).collect();
+                grid.push(group.label.clone(), marked(report, section, row), cells, note);
             }
         }
         grid
@@ -260,7 +263,7 @@ mod tests {
     fn grid(section: usize, detail: Detail) -> Grid {
         {
             let report = testing::report();
-            Grid::new(&report, &report.sections[section], detail)
+            Grid::of_section(&report, &report.sections[section], detail)
         }
     }
 

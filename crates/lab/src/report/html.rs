@@ -82,7 +82,7 @@ fn section(report: &Report, section: &Section) -> Value {
         "kind": section.kind,
         "experiment": section.experiment,
         "rows": rows.map(|each| row(report, section, each)).collect::<Vec<_>>(),
-        "table": table(&Grid::new(report, section, Detail::Full)),
+        "table": table(&Grid::of_section(report, section, Detail::Full)),
     })
 }
 

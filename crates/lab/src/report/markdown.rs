@@ -14,7 +14,7 @@ pub(crate) fn render(report: &Report) -> String {
     list(&mut text, "Errors", &report.errors);
     for section in &report.sections {
         let _ = writeln!(text, "\n## {}\n\n{}\n", escape(&section.title), escape(&section.about));
-        text += &table(&Grid::new(report, section, Detail::Brief));
+        text += &table(&Grid::of_section(report, section, Detail::Brief));
     }
     let targets = report.targets.iter();
     let targets: Vec<_> =

@@ -17,7 +17,6 @@ pub(crate) mod tests;
 use crate::options::Common;
 use crate::result::{DurabilityGuarantee, FORMAT, Report};
 use crate::{Error, Result};
-use serde::Deserialize;
 use std::io::{self, Write};
 use std::path::Path;
 use terminal::Page;
@@ -95,12 +94,6 @@ fn to_json(report: &Report) -> Result<String> {
     text.map(|text| text + "\n").map_err(|error| Error::File(format!("the report can't be JSON: {error}")))
 }
 
-/// The fields common to all versions of the file.
-#[derive(Deserialize)]
-struct Head {
-    format: u32,
-}
-
 /// Reads a report written by `--json`.
 ///
 /// # Errors
@@ -114,11 +107,11 @@ fn read_json(path: &Path) -> Result<Report> {
 fn parse_json(text: &str) -> std::result::Result<Report, String> {
     let value: serde_json::Value =
         serde_json::from_str(text).map_err(|error| format!("not JSON: {error}"))?;
-    let head = if value.is_object() { Head::deserialize(&value).ok() } else { None };
-    let head =
-        head.ok_or_else(|| "JSON, but not a report of the lab: it has no format number".to_string())?;
-    if head.format != FORMAT {
-        return Err(format!("a report of format {}, but this version reads format {FORMAT}", head.format));
+    // All versions of the file have this field.
+    let format =
+        value["format"].as_u64().ok_or("JSON, but not a report of the lab: it has no format number")?;
+    if format != u64::from(FORMAT) {
+        return Err(format!("a report of format {format}, but this version reads format {FORMAT}"));
     }
     serde_json::from_value(value).map_err(|error| format!("not a whole report of the lab: {error}"))
 }

@@ -62,7 +62,7 @@ pub(crate) fn render(report: &Report, page: Page) -> String {
         for line in wrap(&section.about, page.width) {
             let _ = writeln!(text, "{}", page.dim(&line));
         }
-        text += &table(&Grid::new(report, section, Detail::Brief), page);
+        text += &table(&Grid::of_section(report, section, Detail::Brief), page);
     }
     text += &page.list("Errors", "✗", Style::new().red(), &report.errors);
     text

@@ -7,15 +7,9 @@ use std::time::Duration;
 use tokio::net::{TcpStream, UnixStream};
 use tokio_postgres::config::Host;
 
-/// Default port of a PostgreSQL connection string.
+/// Default ports of connection strings.
+const MONGO_PORT: u16 = 27017;
 const POSTGRES_PORT: u16 = 5432;
-
-/// Listen address of a server.
-#[derive(Clone, Debug, PartialEq)]
-pub(super) enum Address {
-    Tcp(String, u16),
-    Unix(PathBuf),
-}
 
 /// A socket of this machine.
 #[derive(Clone, Debug, PartialEq)]
@@ -24,48 +18,32 @@ pub(crate) enum Local {
     Unix(PathBuf),
 }
 
-impl std::fmt::Display for Address {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            Address::Tcp(host, port) => write!(f, "{host}:{port}"),
-            Address::Unix(path) => write!(f, "{}", path.display()),
-        }
-    }
-}
-
-/// Returns the addresses of a MongoDB connection string.
-pub(super) fn of_mongo(hosts: &[ServerAddress]) -> Vec<Address> {
-    let address = |host: &ServerAddress| match host {
-        ServerAddress::Tcp { host, port } => Some(Address::Tcp(host.clone(), port.unwrap_or(27017))),
-        ServerAddress::Unix { path } => Some(Address::Unix(path.clone())),
-        _ => None,
-    };
-    hosts.iter().filter_map(address).collect()
-}
-
 /// Returns the addresses of a PostgreSQL connection string.
-pub(super) fn of_postgres(config: &tokio_postgres::Config) -> Vec<Address> {
+pub(super) fn of_postgres(config: &tokio_postgres::Config) -> Vec<ServerAddress> {
     let ports = config.get_ports();
     let hosts = config.get_hosts().iter().enumerate();
     let address = |(index, host): (usize, &Host)| {
         // A single port applies to all hosts without a port.
         let port = ports.get(index).or(ports.first()).copied().unwrap_or(POSTGRES_PORT);
         match host {
-            Host::Tcp(name) => Address::Tcp(name.clone(), port),
-            Host::Unix(directory) => Address::Unix(directory.join(format!(".s.PGSQL.{port}"))),
+            Host::Tcp(name) => ServerAddress::Tcp { host: name.clone(), port: Some(port) },
+            Host::Unix(directory) => ServerAddress::Unix { path: directory.join(format!(".s.PGSQL.{port}")) },
         }
     };
     hosts.map(address).collect()
 }
 
 /// Returns once one address accepts connections. The error is that of the last address.
-pub(super) async fn reach(addresses: &[Address], within: Duration) -> Result<(), String> {
+pub(super) async fn reach(addresses: &[ServerAddress], within: Duration) -> Result<(), String> {
     let mut failed = "its connection string names no host".to_string();
     for address in addresses {
         let attempt = async {
             match address {
-                Address::Tcp(host, port) => TcpStream::connect((host.as_str(), *port)).await.map(drop),
-                Address::Unix(path) => UnixStream::connect(path).await.map(drop),
+                ServerAddress::Tcp { host, port } => {
+                    TcpStream::connect((host.as_str(), port.unwrap_or(MONGO_PORT))).await.map(drop)
+                }
+                ServerAddress::Unix { path } => UnixStream::connect(path).await.map(drop),
+                _ => Err(std::io::ErrorKind::Unsupported.into()),
             }
         };
         match tokio::time::timeout(within, attempt).await {
@@ -78,15 +56,17 @@ pub(super) async fn reach(addresses: &[Address], within: Duration) -> Result<(),
 }
 
 /// Returns the addresses of this machine.
-pub(super) fn local(addresses: &[Address]) -> Vec<Local> {
+pub(super) fn local(addresses: &[ServerAddress]) -> Vec<Local> {
     let mut found = Vec::new();
     for address in addresses {
         match address {
-            Address::Unix(path) => found.push(Local::Unix(path.clone())),
-            Address::Tcp(host, port) => {
-                let resolved = (host.as_str(), *port).to_socket_addrs().into_iter().flatten();
+            ServerAddress::Unix { path } => found.push(Local::Unix(path.clone())),
+            ServerAddress::Tcp { host, port } => {
+                let address = (host.as_str(), port.unwrap_or(MONGO_PORT));
+                let resolved = address.to_socket_addrs().into_iter().flatten();
                 found.extend(resolved.filter(|socket| is_ours(socket.ip())).map(Local::Tcp));
             }
+            _ => {}
         }
     }
     found
@@ -132,10 +112,13 @@ mod tests {
     #[test]
     fn ports_of_postgres_are_shared_or_each_hosts_own() {
         let config: tokio_postgres::Config = "postgresql://a:1,b:2/x".parse().unwrap();
-        let tcp = |host: &str, port| Address::Tcp(host.to_string(), port);
+        let tcp = |host: &str, port| ServerAddress::Tcp { host: host.to_string(), port: Some(port) };
         assert_eq!(of_postgres(&config), [tcp("a", 1), tcp("b", 2)]);
         let config: tokio_postgres::Config = "host=/run,b port=7".parse().unwrap();
-        assert_eq!(of_postgres(&config), [Address::Unix("/run/.s.PGSQL.7".into()), tcp("b", 7)]);
+        assert_eq!(
+            of_postgres(&config),
+            [ServerAddress::Unix { path: "/run/.s.PGSQL.7".into() }, tcp("b", 7)]
+        );
         let config: tokio_postgres::Config = "postgresql://a/x".parse().unwrap();
         assert_eq!(of_postgres(&config), [tcp("a", 5432)]);
     }
@@ -143,7 +126,8 @@ mod tests {
     #[test]
     fn loopback_is_local_and_others_are_not() {
         // 192.0.2.0/24 is reserved for documentation: no machine has it.
-        let addresses = [Address::Tcp("192.0.2.7".to_string(), 1), Address::Tcp("127.0.0.1".to_string(), 2)];
+        let address = |host: &str, port| ServerAddress::Tcp { host: host.to_string(), port: Some(port) };
+        let addresses = [address("192.0.2.7", 1), address("127.0.0.1", 2)];
         assert_eq!(local(&addresses), [Local::Tcp(([127, 0, 0, 1], 2).into())]);
     }
 }

@@ -316,14 +316,16 @@ pub(crate) async fn restored(backup: &Path) -> Result<Target> {
 /// Runs the server's program with these arguments. Blocks. An error contains its output.
 fn run(words: &[&OsStr]) -> std::result::Result<(), String> {
     let program = server();
-    let done =
-        tokio::task::block_in_place(|| Command::new(&program).args(words).stdin(Stdio::null()).output());
+    let done = tokio::task::block_in_place(|| complete(Command::new(&program).args(words)));
     let done = done.map_err(|error| format!("{}: {error}; {SERVER} names a server", program.display()))?;
-    if done.status.success() {
-        return Ok(());
-    }
+    done.map_err(|why| why.trim_start_matches("vellum: ").to_string())
+}
+
+/// Runs a program to its end. Returns the error text of a failed program.
+pub(super) fn complete(command: &mut Command) -> io::Result<std::result::Result<(), String>> {
+    let done = command.stdin(Stdio::null()).output()?;
     let said = String::from_utf8_lossy(&done.stderr);
-    Err(said.trim().trim_start_matches("vellum: ").to_string())
+    Ok(if done.status.success() { Ok(()) } else { Err(said.trim().to_string()) })
 }
 
 /// Timeout for mongod to listen.

@@ -27,10 +27,9 @@ pub(crate) use workspace::{Scratch, Workspace};
 use crate::options::TargetArgument;
 use crate::result::TargetInfo;
 use crate::{Error, Result};
-use address::Address;
 use launch::Started;
 use mongodb::bson::{Bson, Document, doc};
-use mongodb::options::{ClientOptions, ServerMonitoringMode, Tls};
+use mongodb::options::{ClientOptions, ServerAddress, ServerMonitoringMode, Tls};
 use std::fmt::Display;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -231,9 +230,9 @@ impl Target {
     }
 
     /// Returns the addresses in the connection string.
-    fn addresses(&self) -> Vec<Address> {
+    fn addresses(&self) -> Vec<ServerAddress> {
         match &*self.client {
-            ClientSettings::Mongo(options) => address::of_mongo(&options.hosts),
+            ClientSettings::Mongo(options) => options.hosts.clone(),
             ClientSettings::Postgres(config) => address::of_postgres(config),
         }
     }

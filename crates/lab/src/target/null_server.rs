@@ -11,7 +11,7 @@
 //! The baseline of a scan returns as many documents of equal size, in batches as large as MongoDB's.
 
 use base::bson::extended_json::parse;
-use base::bson::{Builder, DocumentBuf};
+use base::bson::{Array, Builder, DocumentBuf, FieldName};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use parking_lot::RwLock;
 use std::io::{self, Read, Write};
@@ -211,10 +211,9 @@ pub(crate) const COMMAND: &str = "floorAnswers";
 const FIRST: u64 = 101;
 const BATCH_BYTES: usize = 16 << 20;
 
-/// BSON types: 64-bit integer, document, array.
+/// BSON types.
 const INT64: u8 = 0x12;
 const DOCUMENT: u8 = 0x03;
-const ARRAY: u8 = 0x04;
 
 /// The answer to a find and its getMores.
 #[derive(Debug)]
@@ -264,32 +263,14 @@ impl Documents {
         let end = usize::try_from(count).ok().and_then(|count| count.checked_sub(1));
         let end = end.and_then(|last| self.ends.get(last)).copied().unwrap_or(0);
         let elements = self.elements.get(..end).unwrap_or_default();
-        let mut cursor = Vec::with_capacity(elements.len() + 64);
-        cursor.push(INT64);
-        cursor.extend_from_slice(b"id\0");
-        cursor.extend_from_slice(&(left - count).to_le_bytes());
-        cursor.extend_from_slice(b"\x02ns\0\x0c\0\0\0floor.floor\0");
-        embed(&mut cursor, ARRAY, name, elements);
-        let mut body = Vec::with_capacity(cursor.len() + 64);
-        embed(&mut body, DOCUMENT, "cursor", &cursor);
-        body.extend_from_slice(b"\x01ok\0");
-        body.extend_from_slice(&1.0_f64.to_le_bytes());
-        let mut whole = Vec::with_capacity(body.len() + 5);
-        whole.extend_from_slice(&((body.len() + 5) as u32).to_le_bytes());
-        whole.extend_from_slice(&body);
-        whole.push(0);
-        whole
+        let mut array = ((elements.len() + 5) as u32).to_le_bytes().to_vec();
+        array.extend_from_slice(elements);
+        array.push(0);
+        let mut reply = Builder::with_buffer(Vec::with_capacity(array.len() + 64));
+        reply.begin_document(c"cursor").append(c"id", (left - count) as i64).append(c"ns", "floor.floor");
+        reply.append(FieldName::known(name), Array::from_valid(&array)).end().append(c"ok", 1.0);
+        reply.into_buffer()
     }
-}
-
-/// Appends an element that contains others.
-fn embed(to: &mut Vec<u8>, kind: u8, name: &str, elements: &[u8]) {
-    to.push(kind);
-    to.extend_from_slice(name.as_bytes());
-    to.push(0);
-    to.extend_from_slice(&((elements.len() + 5) as u32).to_le_bytes());
-    to.extend_from_slice(elements);
-    to.push(0);
 }
 
 /// Returns a 64-bit number of a command at any position. Only the lab and the driver send such commands.
@@ -302,11 +283,11 @@ fn number(body: &[u8], name: &[u8]) -> Option<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use base::bson::{Builder, Document};
+    use base::bson::Document;
 
     fn asking(flags: u32, command: &str) -> Vec<u8> {
         let mut body = Builder::new();
-        body.append(base::bson::FieldName::known(command), 1).append(c"$db", "x");
+        body.append(FieldName::known(command), 1).append(c"$db", "x");
         let body = body.finish();
         message::encode(77, flags, body.view())
     }
@@ -354,7 +335,6 @@ mod tests {
 #[cfg(test)]
 mod documents_tests {
     use super::*;
-    use base::bson::FieldName;
 
     fn command(name: &str, value: i64) -> Vec<u8> {
         let mut body = Builder::new();

@@ -8,11 +8,10 @@
 //! `--members-here`: a server with members, for w: 2 and majority. It is a Vellum front over a PostgreSQL with one
 //! standby. `synchronous_standby_names` makes every commit that asks for durability wait for the standby.
 
-use super::launch::{Place, ProcessData, Started, front};
-use super::workspace::fresh;
+use super::launch::{Place, ProcessData, Started, complete, front};
 use super::{Scratch, Target};
 use crate::options::TargetArgument;
-use crate::{Error, Result};
+use crate::{Error, Result, random};
 use nix::unistd::{Uid, User};
 use std::ffi::{OsStr, OsString};
 use std::fs;
@@ -181,7 +180,7 @@ pub(super) async fn cluster(cluster: &Cluster, parts: &Parts, place: &Place) -> 
     let journal = place.journal()?;
     let log_to = journal.as_ref().map(Scratch::path);
     let directory = scratch.path().to_path_buf();
-    let password = format!("{:016x}{:016x}", fresh(), fresh());
+    let password = format!("{:016x}{:016x}", random(), random());
     let prepared = tokio::task::block_in_place(|| {
         prepare(&directory, user).map_err(|error| error.to_string())?;
         log_to.map_or(Ok(()), |path| prepare(path, user)).map_err(|error| error.to_string())?;
@@ -234,13 +233,10 @@ fn initialise(
         command.arg("-X").arg(path.join("wal"));
     }
     as_user(&mut command, user);
-    let output = command.stdin(Stdio::null()).output().map_err(|error| format!("initdb: {error}"))?;
+    let done = complete(&mut command).unwrap_or_else(|error| Err(error.to_string()));
     // initdb has read it.
     let _ = fs::remove_file(&file);
-    if output.status.success() {
-        return Ok(());
-    }
-    Err(format!("initdb: {}", String::from_utf8_lossy(&output.stderr).trim()))
+    done.map_err(|why| format!("initdb: {why}"))
 }
 
 /// Returns the arguments of the server: port, directories, and settings of the cluster.
@@ -342,11 +338,7 @@ fn copy_primary(parts: &Parts, directory: &Path, primary: &Address) -> Result<()
     let mut command = Command::new(parts.programs.join("pg_basebackup"));
     let words = "-R -X stream -c fast --no-sync -d".split(' ');
     command.arg("-D").arg(directory.join("data")).args(words);
-    command.arg(primary.without_password()).env("PGPASSWORD", &primary.password).stdin(Stdio::null());
+    command.arg(primary.without_password()).env("PGPASSWORD", &primary.password);
     as_user(&mut command, parts.user);
-    let output = command.output().map_err(standby_failed)?;
-    match output.status.success() {
-        true => Ok(()),
-        false => Err(standby_failed(String::from_utf8_lossy(&output.stderr).trim())),
-    }
+    complete(&mut command).map_err(standby_failed)?.map_err(standby_failed)
 }

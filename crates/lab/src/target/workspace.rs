@@ -7,10 +7,8 @@
 
 use super::{ErrorChain, Protocol, Target};
 use crate::{Error, Result};
-use std::fs;
-use std::hash::{BuildHasher, RandomState};
-use std::io::ErrorKind;
-use std::path::{Path, PathBuf};
+use std::path::Path;
+use tempfile::TempDir;
 
 /// Prefix of the lab's database names, before the run's id.
 const PREFIX: &str = "vellum_lab_";
@@ -117,7 +115,7 @@ async fn execute(target: &Target, statement: &str) -> Result<()> {
 
 /// A temporary directory, removed when this value is dropped.
 #[derive(Debug)]
-pub(crate) struct Scratch(PathBuf);
+pub(crate) struct Scratch(TempDir);
 
 impl Scratch {
     /// Creates a directory below `parent`.
@@ -125,15 +123,9 @@ impl Scratch {
     /// # Errors
     /// The directory cannot be created.
     pub(crate) fn below(parent: &Path) -> Result<Scratch> {
-        loop {
-            let path = parent.join(format!("vellum-lab-{:016x}", fresh()));
-            match fs::create_dir(&path) {
-                Ok(()) => return Ok(Scratch(path)),
-                // A collision is so unlikely that one retry suffices.
-                Err(error) if error.kind() == ErrorKind::AlreadyExists => {}
-                Err(error) => return Err(Error::File(format!("can't make {}: {error}", path.display()))),
-            }
-        }
+        let made = tempfile::Builder::new().prefix("vellum-lab-").tempdir_in(parent);
+        made.map(Scratch)
+            .map_err(|error| Error::File(format!("can't make a directory in {}: {error}", parent.display())))
     }
 
     /// Creates a directory in the folder of temporary files.
@@ -146,20 +138,8 @@ impl Scratch {
 
     /// Returns its path.
     pub(crate) fn path(&self) -> &Path {
-        &self.0
+        self.0.path()
     }
-}
-
-impl Drop for Scratch {
-    fn drop(&mut self) {
-        // Leftovers remain for the system's cleanup of temporary files.
-        let _ = fs::remove_dir_all(&self.0);
-    }
-}
-
-/// Returns an unpredictable number: the standard library seeds its hasher from the system.
-pub(super) fn fresh() -> u64 {
-    RandomState::new().hash_one(std::process::id())
 }
 
 #[cfg(test)]
@@ -190,7 +170,7 @@ mod scratch_tests {
     fn it_goes_with_all_that_is_in_it() {
         let scratch = Scratch::temporary().unwrap();
         let path = scratch.path().to_path_buf();
-        fs::write(path.join("file"), "x").unwrap();
+        std::fs::write(path.join("file"), "x").unwrap();
         drop(scratch);
         assert!(!path.exists());
         assert!(matches!(Scratch::below(&path), Err(Error::File(_))));

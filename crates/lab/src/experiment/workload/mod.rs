@@ -150,7 +150,8 @@ fn cases(lab: &Lab, section: &Section, shared: &Arc<Shared>) -> Vec<Case<Mix>> {
         for block in 0..section.blocks.max(1) {
             for (at, operation) in section.kinds.iter().enumerate() {
                 let case = shared.case(operation.name(), Some(at), block, connections);
-                cases.push(if section.shape == Shape::Growth { case.at(shared.x(block)) } else { case });
+                let x = (section.shape == Shape::Growth).then(|| shared.x(block));
+                cases.push(Case { x, ..case });
             }
         }
     }
@@ -229,14 +230,13 @@ impl Shared {
             state: Arc::default(),
             rows: Arc::default(),
         };
-        let case = Case::new(name, self.section.until(self.size), mix).on(connections);
+        let case = Case { connections, ..Case::new(name, self.section.until(self.size), mix) };
         let operation = at.and_then(|at| self.section.kinds.get(at));
         let exactly = operation.and_then(|operation| operation.exactly(self.size));
         let exactly = exactly.or((self.section.blocks > 0).then(|| self.block()));
         let Some(exactly) = exactly else { return case };
         let warm_up = operation.and_then(|operation| operation.warm_up).unwrap_or(exactly / 10);
-        let case = case.exactly(exactly, warm_up);
-        if self.section.blocks > 0 { case.paced() } else { case }
+        Case { paced: self.section.blocks > 0, ..case.exactly(exactly, warm_up) }
     }
 
     /// Returns the operations of a case.

@@ -8,7 +8,7 @@ mod statistics;
 pub(super) use difference::{Comparison, Verdict};
 pub(super) use limit::Metric;
 
-use super::grid::{Grid, Line, NOTHING};
+use super::grid::{Grid, NOTHING};
 use super::terminal::{self, Page};
 use super::{figures, grid, html, print, read_json, save};
 use crate::options::Compare;
@@ -25,20 +25,13 @@ use std::process::ExitCode;
 /// Mark before a difference that the rounds do not prove.
 const UNSURE: &str = "≈";
 
-/// Exit code for invalid limits or files: nothing was compared.
-const WRONG_INPUT: u8 = 2;
-
-/// Prints and draws the differences. The exit code is 1 if a limit was exceeded, 2 if the comparison was impossible.
-pub(crate) fn run(options: &Compare) -> ExitCode {
-    match compare(options, &mut std::io::stdout()) {
-        Ok(passed) if passed.is_empty() => ExitCode::SUCCESS,
-        Ok(_) => ExitCode::FAILURE,
-        Err(error) => {
-            // Standard error may be closed.
-            let _ = writeln!(std::io::stderr(), "vellum lab: {error}");
-            ExitCode::from(WRONG_INPUT)
-        }
-    }
+/// Prints and draws the differences. The exit code is 1 if a limit was exceeded.
+///
+/// # Errors
+/// Invalid limits or files: nothing was compared.
+pub(crate) fn run(options: &Compare) -> Result<ExitCode> {
+    let passed = compare(options, &mut std::io::stdout())?;
+    Ok(if passed.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
 /// Returns the rows beyond a limit.
@@ -103,23 +96,12 @@ pub(super) fn grid(pairs: &[Pair], metrics: &[Metric]) -> Grid {
             [difference.before, difference.after].map(|value| difference.metric.text(value));
         format!("{before} → {after} {unsure}{}", figures::change(difference.ratio()))
     };
-    let lines = pairs.iter().map(|pair| {
+    let mut grid = Grid::new(metrics.iter().map(|metric| metric.figure().title.to_string()));
+    for pair in pairs {
         let cells = metrics.iter().map(|metric| pair.difference(*metric).map_or(NOTHING.to_string(), cell));
-        (pair.label.clone(), pair.target.clone(), cells.collect())
-    });
-    let heads = metrics.iter().map(|metric| metric.figure().title.to_string()).collect();
-    Grid { heads, lines: opened(lines), notes: Vec::new() }
-}
-
-/// Returns lines of case, target and cells.
-fn opened(lines: impl Iterator<Item = (String, String, Vec<String>)>) -> Vec<Line> {
-    let mut last = String::new();
-    let line = |(case, target, cells): (String, String, Vec<String>)| {
-        let opens = last != case;
-        last.clone_from(&case);
-        Line { case, opens, target, cells, note: None }
-    };
-    lines.map(line).collect()
+        grid.push(pair.label.clone(), pair.target.clone(), cells.collect(), None);
+    }
+    grid
 }
 
 /// Compares several runs, one column each.
@@ -140,7 +122,11 @@ fn several(options: &Compare, out: &mut dyn Write) -> Result<()> {
     for section in reports.first().map_or(&[][..], |first| &first.sections) {
         let others: Vec<_> =
             reports.iter().map(|report| report.sections.iter().find(|s| s.id == section.id)).collect();
-        let lines = section.rows.iter().map(|row| {
+        let heads = Metric::SHOWN.into_iter().flat_map(|metric| {
+            (1..=reports.len()).map(move |number| format!("{} ({number})", metric.figure().title))
+        });
+        let mut grid = Grid::new(heads);
+        for row in &section.rows {
             let found = others.iter().map(|other| other.and_then(|other| difference::measured(other, row)));
             let found: Vec<_> = found.collect();
             let cell = |metric: Metric| {
@@ -149,12 +135,8 @@ fn several(options: &Compare, out: &mut dyn Write) -> Result<()> {
                 found.iter().map(move |row| text(row).unwrap_or(NOTHING.to_string())).collect::<Vec<_>>()
             };
             let cells = Metric::SHOWN.into_iter().flat_map(cell).collect();
-            (difference::label_at(grid::label(section, row), row), row.target.clone(), cells)
-        });
-        let heads = Metric::SHOWN.into_iter().flat_map(|metric| {
-            (1..=reports.len()).map(move |number| format!("{} ({number})", metric.figure().title))
-        });
-        let grid = Grid { heads: heads.collect(), lines: opened(lines), notes: Vec::new() };
+            grid.push(difference::label_at(grid::label(section, row), row), row.target.clone(), cells, None);
+        }
         let _ = writeln!(text, "\n{}", page.bold(&section.title));
         text += &terminal::table(&grid, page);
     }

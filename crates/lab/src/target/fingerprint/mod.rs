@@ -15,7 +15,6 @@ mod mongo;
 use super::{Protocol, Target};
 use crate::result::{DurabilityGuarantee, Fingerprint};
 use std::collections::HashMap;
-use std::fs::File;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -64,9 +63,9 @@ async fn probed(learnt: &mut ReportedProperties, directory: &Path) {
         learnt.detail("file system", kind);
     }
     let place = directory.to_path_buf();
-    match tokio::task::spawn_blocking(move || sync_microseconds(&place)).await {
-        Ok(Ok(median)) => learnt.fingerprint.sync_microseconds = Some(median),
-        Ok(Err(error)) => learnt.detail("fdatasync", format!("could not be timed: {error}")),
+    let timed = tokio::task::spawn_blocking(move || sync_microseconds(&place)).await;
+    match timed.unwrap_or_else(|error| Err(error.into())) {
+        Ok(median) => learnt.fingerprint.sync_microseconds = Some(median),
         Err(error) => learnt.detail("fdatasync", format!("could not be timed: {error}")),
     }
 }
@@ -96,7 +95,7 @@ const AT_MOST: Duration = Duration::from_secs(2);
 /// Returns the median time of fdatasync after a small append in this directory, in microseconds. The file has no name,
 /// so a server that scans its directory finds no new file.
 fn sync_microseconds(directory: &Path) -> io::Result<f64> {
-    let mut file = unnamed(directory)?;
+    let mut file = tempfile::tempfile_in(directory)?;
     let begin = Instant::now();
     let mut times = Vec::with_capacity(SAMPLES);
     while times.len() < SAMPLES && (times.len() < 3 || begin.elapsed() < AT_MOST) {
@@ -108,18 +107,6 @@ fn sync_microseconds(directory: &Path) -> io::Result<f64> {
     times.sort_unstable();
     let median = times.get(times.len() / 2).copied().unwrap_or_default();
     Ok(median.as_secs_f64() * 1e6)
-}
-
-#[cfg(target_os = "linux")]
-fn unnamed(directory: &Path) -> io::Result<File> {
-    use std::os::unix::fs::OpenOptionsExt;
-    let flags = nix::fcntl::OFlag::O_TMPFILE.bits();
-    File::options().read(true).write(true).custom_flags(flags).mode(0o600).open(directory)
-}
-
-#[cfg(not(target_os = "linux"))]
-fn unnamed(_: &Path) -> io::Result<File> {
-    Err(io::ErrorKind::Unsupported.into())
 }
 
 /// Settings that decide the durability and cost of a commit.
