@@ -4,6 +4,7 @@
 
 use super::Decimal128;
 use super::rounding::digits;
+use dashu_int::UBig;
 use std::cmp::Ordering;
 
 /// Compares two non-zero magnitudes, each coefficient × 10^exponent.
@@ -40,62 +41,11 @@ fn compare_with_double(coefficient: u128, exponent: i32, double: f64) -> Orderin
         biased => (fraction | 1 << 52, biased - 1075),
     };
     // decimal = c × 5^e × 2^e, double = m × 2^p. Both are scaled up to integers.
-    let mut decimal = Wide::from(coefficient);
-    let mut binary = Wide::from(mantissa);
-    let fives = if exponent >= 0 { &mut decimal } else { &mut binary };
-    fives.multiply_by_power_of_five(exponent.unsigned_abs());
-    if exponent >= power {
-        decimal.shift_left(exponent.abs_diff(power));
-    } else {
-        binary.shift_left(exponent.abs_diff(power));
-    }
-    decimal.compare(&binary)
-}
-
-/// A natural number of any size, least significant limb first.
-struct Wide(Vec<u64>);
-
-impl From<u128> for Wide {
-    fn from(value: u128) -> Wide {
-        Wide(vec![value as u64, (value >> 64) as u64])
-    }
-}
-
-impl Wide {
-    fn multiply_by_power_of_five(&mut self, mut power: u32) {
-        while power > 0 {
-            let step = power.min(27);
-            self.multiply(5u64.pow(step));
-            power -= step;
-        }
-    }
-
-    /// Multiplies by a factor in place.
-    fn multiply(&mut self, factor: u64) {
-        let mut carry = 0;
-        for limb in &mut self.0 {
-            let product = u128::from(*limb) * u128::from(factor) + carry;
-            *limb = product as u64;
-            carry = product >> 64;
-        }
-        if carry != 0 {
-            self.0.push(carry as u64);
-        }
-    }
-
-    fn shift_left(&mut self, bits: u32) {
-        self.multiply(1 << (bits % 64));
-        self.0.splice(0..0, std::iter::repeat_n(0, (bits / 64) as usize));
-    }
-
-    fn compare(&self, other: &Wide) -> Ordering {
-        let limb = |number: &Wide, at: usize| number.0.get(at).copied().unwrap_or(0);
-        (0..self.0.len().max(other.0.len()))
-            .rev()
-            .map(|at| limb(self, at).cmp(&limb(other, at)))
-            .find(|order| order.is_ne())
-            .unwrap_or(Ordering::Equal)
-    }
+    let fives = UBig::from(5u8).pow(exponent.unsigned_abs() as usize);
+    let (mut decimal, mut binary) = (UBig::from(coefficient), UBig::from(mantissa));
+    *(if exponent >= 0 { &mut decimal } else { &mut binary }) *= fives;
+    *(if exponent >= power { &mut decimal } else { &mut binary }) <<= exponent.abs_diff(power) as usize;
+    decimal.cmp(&binary)
 }
 
 impl Decimal128 {

@@ -1,347 +1,116 @@
-//! Trigonometric and hyperbolic functions to all 34 digits.
+//! Trigonometric and hyperbolic functions, correctly rounded to 34 digits.
 //!
-//! The decNumber library has exponentials, logarithms and roots of any precision, but no trigonometric functions. This
-//! module computes them from those and from Taylor series. Extra digits make up for cancellation: 150 while a multiple
-//! of π is subtracted, which covers operands up to 10^60. Neighbouring decimals beyond 10^60 are many turns apart, so a
-//! double's result is as good.
+//! The decNumber library has no such functions. dashu-float computes them to any precision, for operands of any size.
 
-use super::library::{from_library, to_library};
-use super::{Decimal128, Parts};
-use dec::{Context, Decimal};
+use super::rounding::{digits, pack};
+use super::{DIGITS_MAX, Decimal128, Parts};
+use dashu_float::round::mode::HalfEven;
+use dashu_float::{ConstCache, Context, FBig, FpError, FpResult, Repr};
+use dashu_int::{IBig, Sign, UBig};
 
-/// Holds 150 digits.
-type Wide = Decimal<50>;
+/// A function of the library: precision, operand, and a cache of constants, which is not used.
+type Function = fn(&Context<HalfEven>, &Repr<10>, Option<&mut ConstCache>) -> FpResult<FBig<HalfEven, 10>>;
 
-const PI: &str = "3.14159265358979323846264338327950288419716939937510582097494459230781640628620899862803482534211706798214808651328230664709384460955058223172535940812848";
+/// Most digits before the point of an angle. The library needs 0.2 s for one of 6145 digits, and 1 ms for this limit.
+const HUGE: i32 = 400;
 
-/// Digits for subtracting multiples of π.
-const REDUCING: usize = 150;
-/// Digits for all other steps. Cancellation leaves more than twice the needed digits, because operands below [`TINY`]
-/// take a separate path.
-const WORKING: usize = 100;
-/// Operands with smaller exponents use two terms of the series.
-const TINY: i32 = -20;
-/// Operands with greater exponents are not reduced.
-const HUGE: i32 = 60;
-/// Upper bound of a series' terms; about thirty are needed.
-const TERMS_MAX: u32 = 400;
+/// The multiples of π/4 up to π.
+const EIGHTHS: [&str; 5] = [
+    "0",
+    "0.7853981633974483096156608458198757",
+    "1.570796326794896619231321691639751",
+    "2.356194490192344928846982537459627",
+    "3.141592653589793238462643383279503",
+];
 
-/// The library's functions on values instead of references.
-struct Calculator(Context<Wide>);
-
-impl Calculator {
-    fn new(digits: usize) -> Calculator {
-        let mut context = Context::<Wide>::default();
-        // The limits of the library's exponentials and logarithms. All three values are within its bounds.
-        let limited = context.set_precision(digits).is_ok()
-            && context.set_max_exponent(99_999).is_ok()
-            && context.set_min_exponent(-99_999).is_ok();
-        debug_assert!(limited);
-        Calculator(context)
-    }
-
-    fn integer(&mut self, value: i32) -> Wide {
-        self.0.from_i32(value)
-    }
-
-    fn pi(&mut self) -> Wide {
-        self.0.parse(PI).unwrap_or_else(|_| Wide::nan())
-    }
-
-    fn add(&mut self, mut a: Wide, b: &Wide) -> Wide {
-        self.0.add(&mut a, b);
-        a
-    }
-
-    fn subtract(&mut self, mut a: Wide, b: &Wide) -> Wide {
-        self.0.sub(&mut a, b);
-        a
-    }
-
-    fn multiply(&mut self, mut a: Wide, b: &Wide) -> Wide {
-        self.0.mul(&mut a, b);
-        a
-    }
-
-    fn divide(&mut self, mut a: Wide, b: &Wide) -> Wide {
-        self.0.div(&mut a, b);
-        a
-    }
-
-    fn divide_by(&mut self, a: Wide, b: i32) -> Wide {
-        let b = self.integer(b);
-        self.divide(a, &b)
-    }
-
-    fn square(&mut self, a: Wide) -> Wide {
-        self.multiply(a, &a)
-    }
-
-    fn root(&mut self, mut a: Wide) -> Wide {
-        self.0.sqrt(&mut a);
-        a
-    }
-
-    fn exponential(&mut self, mut a: Wide) -> Wide {
-        self.0.exp(&mut a);
-        a
-    }
-
-    fn logarithm(&mut self, mut a: Wide) -> Wide {
-        self.0.ln(&mut a);
-        a
-    }
-
-    fn negate(&mut self, mut a: Wide) -> Wide {
-        self.0.minus(&mut a);
-        a
-    }
-
-    /// Sums a series from `first`. `next` makes each term from the preceding term and its number. The sum ends when a
-    /// term no longer changes it.
-    fn series(
-        &mut self,
-        first: Wide,
-        mut next: impl FnMut(&mut Calculator, Wide, i32) -> (Wide, Wide),
-    ) -> Wide {
-        let (mut sum, mut term) = (first, first);
-        for number in 1..TERMS_MAX as i32 {
-            let (following, addend) = next(self, term, number);
-            let more = self.add(sum, &addend);
-            if self.0.partial_cmp(&more, &sum).is_none_or(|order| order.is_eq()) {
-                break;
-            }
-            (sum, term) = (more, following);
+/// Converts a number that is not NaN.
+fn to_library(value: Decimal128) -> Repr<10> {
+    match value.parts() {
+        Parts::Finite { negative, coefficient, exponent } => {
+            let sign = if negative { Sign::Negative } else { Sign::Positive };
+            Repr::new(IBig::from_parts(sign, UBig::from(coefficient)), exponent as isize)
         }
-        sum
-    }
-
-    /// The sine (`odd` is 1) or cosine (0) of at most a quarter turn.
-    fn circular(&mut self, x: Wide, odd: i32) -> Wide {
-        let square = self.square(x);
-        let square = self.negate(square);
-        let first = if odd == 1 { x } else { self.integer(1) };
-        self.series(first, |this, term, number| {
-            let term = this.multiply(term, &square);
-            let term = this.divide_by(term, (2 * number + odd) * (2 * number + odd - 1));
-            (term, term)
-        })
-    }
-
-    /// Subtracts quarter turns until at most half of one remains. Returns the remainder and the number of quarter turns
-    /// modulo four.
-    fn reduce(&mut self, x: Wide) -> (Wide, i32) {
-        let pi = self.pi();
-        let quarter = self.divide_by(pi, 2);
-        let mut turns = self.divide(x, &quarter);
-        self.0.round(&mut turns);
-        let away = self.multiply(turns, &quarter);
-        let left = self.subtract(x, &away);
-        let four = self.integer(4);
-        self.0.rem(&mut turns, &four);
-        // Earlier operations were inexact, and the conversion would report that status as an error.
-        self.0.clear_status();
-        let turns = self.0.try_into_i32(turns).unwrap_or(0);
-        (left, turns.rem_euclid(4))
-    }
-
-    /// Returns sine and cosine of any angle: reduces it to half a quarter turn, then swaps and negates by quadrant.
-    fn sine_and_cosine(x: Wide) -> (Wide, Wide) {
-        let (left, turns) = Calculator::new(REDUCING).reduce(x);
-        let mut this = Calculator::new(WORKING);
-        let (sine, cosine) = (this.circular(left, 1), this.circular(left, 0));
-        match turns {
-            0 => (sine, cosine),
-            1 => (cosine, this.negate(sine)),
-            2 => (this.negate(sine), this.negate(cosine)),
-            _ => (this.negate(cosine), sine),
-        }
-    }
-
-    /// The arc tangent of any magnitude, in the first quadrant.
-    fn arc_tangent(&mut self, x: Wide) -> Wide {
-        let one = self.integer(1);
-        if self.0.partial_cmp(&x, &one).is_some_and(|order| order.is_gt()) {
-            let inverse = self.divide(one, &x);
-            let rest = self.arc_tangent_of_small(inverse);
-            let pi = self.pi();
-            let quarter = self.divide_by(pi, 2);
-            return self.subtract(quarter, &rest);
-        }
-        self.arc_tangent_of_small(x)
-    }
-
-    /// Computes a small arc tangent: halves the angle four times before summing the series.
-    fn arc_tangent_of_small(&mut self, mut x: Wide) -> Wide {
-        let one = self.integer(1);
-        for _ in 0..4 {
-            let square = self.square(x);
-            let hypotenuse = self.add(square, &one);
-            let hypotenuse = self.root(hypotenuse);
-            let below = self.add(hypotenuse, &one);
-            x = self.divide(x, &below);
-        }
-        let square = self.square(x);
-        let square = self.negate(square);
-        let angle = self.series(x, |this, power, number| {
-            let power = this.multiply(power, &square);
-            let term = this.divide_by(power, 2 * number + 1);
-            (power, term)
-        });
-        let sixteen = self.integer(16);
-        self.multiply(angle, &sixteen)
-    }
-
-    /// Returns `1 - x` and `1 + x`.
-    fn around_one(&mut self, x: &Wide) -> (Wide, Wide) {
-        let one = self.integer(1);
-        (self.subtract(one, x), self.add(one, x))
-    }
-
-    /// Returns `x + x³ / by`, the approximation of every odd function near zero.
-    fn nearly(&mut self, x: Wide, by: i32) -> Wide {
-        let square = self.square(x);
-        let cube = self.multiply(square, &x);
-        let bend = self.divide_by(cube, by);
-        self.add(x, &bend)
-    }
-
-    /// Returns e to the powers of `x` and `-x`.
-    fn exponentials(&mut self, x: Wide) -> (Wide, Wide) {
-        let up = self.exponential(x);
-        let minus = self.negate(x);
-        (up, self.exponential(minus))
-    }
-
-    fn hyperbolic_sine(&mut self, x: Wide) -> Wide {
-        let (up, down) = self.exponentials(x);
-        let twice = self.subtract(up, &down);
-        self.divide_by(twice, 2)
-    }
-
-    fn hyperbolic_cosine(&mut self, x: Wide) -> Wide {
-        let (up, down) = self.exponentials(x);
-        let twice = self.add(up, &down);
-        self.divide_by(twice, 2)
-    }
-
-    /// Returns ln(x + √(x² + offset)).
-    fn inverse_hyperbolic(&mut self, x: Wide, offset: i32) -> Wide {
-        let square = self.square(x);
-        let offset = self.integer(offset);
-        let other = self.add(square, &offset);
-        let other = self.root(other);
-        let sum = self.add(x, &other);
-        self.logarithm(sum)
+        _ if value.is_negative() => Repr::neg_infinity(),
+        _ => Repr::infinity(),
     }
 }
 
-fn widen(value: Decimal128) -> Wide {
-    Wide::from(to_library(value, &mut Context::default()))
+/// Converts a result, which has all its digits. Operands outside of the domain yield NaN.
+fn from_library(result: FpResult<FBig<HalfEven, 10>>) -> Decimal128 {
+    let value = match result {
+        Ok(value) => value.value(),
+        Err(FpError::Overflow(sign)) => return infinity(sign),
+        Err(FpError::Underflow(sign)) => return pack(sign == Sign::Negative, 0, 0, false),
+        Err(_) => return Decimal128::NAN,
+    };
+    if value.repr().is_infinite() {
+        return infinity(value.repr().sign());
+    }
+    let (significand, exponent) = value.into_repr().into_parts();
+    let (sign, magnitude) = significand.into_parts();
+    let Ok(coefficient) = u128::try_from(magnitude) else { return Decimal128::NAN };
+    let exponent = exponent.clamp(i32::MIN as isize, i32::MAX as isize) as i32;
+    pack(sign == Sign::Negative, coefficient, exponent, false).with_all_digits()
 }
 
-fn narrow(value: &Wide) -> Decimal128 {
-    from_library(Context::<dec::Decimal128>::default().from_decimal(value))
+fn infinity(sign: Sign) -> Decimal128 {
+    Decimal128::from_parts(Parts::Infinity { negative: sign == Sign::Negative })
 }
 
-fn compute(value: Decimal128, function: impl Fn(&mut Calculator, Wide) -> Wide) -> Decimal128 {
-    narrow(&function(&mut Calculator::new(WORKING), widen(value)))
+fn context() -> Context<HalfEven> {
+    Context::new(DIGITS_MAX as usize)
 }
 
 impl Decimal128 {
-    /// The exponent of the first digit; the least possible for zero.
-    fn magnitude_of_ten(self) -> i32 {
-        match self.parts() {
-            Parts::Finite { coefficient, exponent, .. } => {
-                coefficient.checked_ilog10().map_or(i32::MIN, |digits| digits as i32 + exponent)
-            }
-            _ => i32::MAX,
-        }
-    }
-
     /// Returns a zero without decimal places, of the same sign.
     fn plain_zero(self) -> Decimal128 {
         if self.is_negative() { Decimal128::ZERO.negate() } else { Decimal128::ZERO }
     }
 
-    /// Applies an odd function to the absolute value and restores the sign. Near zero the function is `x + x³ / near`.
-    fn odd(self, near: i32, function: impl Fn(&mut Calculator, Wide) -> Wide) -> Decimal128 {
-        if self.is_nan() {
-            return self;
-        }
-        let result = match self.abs().magnitude_of_ten() {
-            i32::MIN => return self.plain_zero(),
-            small if small < TINY => compute(self.abs(), |this, x| this.nearly(x, near)),
-            _ => compute(self.abs(), function),
-        };
-        if self.is_negative() { result.negate() } else { result }
+    fn compute(self, function: Function) -> Decimal128 {
+        if self.is_nan() { self } else { from_library(function(&context(), &to_library(self), None)) }
     }
 
-    /// Applies a periodic function; NaN for infinities.
-    fn turning(self, double: fn(f64) -> f64, choose: impl Fn(Wide, Wide) -> Wide) -> Decimal128 {
-        if self.is_nan() || self.is_infinite() {
-            return Decimal128::NAN;
-        }
-        if self.magnitude_of_ten() >= HUGE {
-            return Decimal128::from_f64_exact(double(self.to_f64()));
-        }
-        let (sine, cosine) = Calculator::sine_and_cosine(widen(self));
-        narrow(&choose(sine, cosine))
+    /// Applies a periodic function; NaN for infinities and for huge operands.
+    fn periodic(self, function: Function) -> Decimal128 {
+        let (coefficient, exponent) = self.magnitude();
+        let is_huge = exponent + digits(coefficient) as i32 > HUGE;
+        if is_huge { Decimal128::NAN } else { self.compute(function) }
+    }
+
+    /// Applies a function that is zero at zero.
+    fn odd(self, function: Function) -> Decimal128 {
+        if self.is_zero() { self.plain_zero() } else { self.compute(function) }
     }
 
     /// The sine of an angle in radians; NaN for infinities.
     pub fn sine(self) -> Decimal128 {
-        if self.is_zero() { self.plain_zero() } else { self.turning(f64::sin, |sine, _| sine) }
+        if self.is_zero() { self.plain_zero() } else { self.periodic(Context::sin) }
     }
 
     /// The cosine of an angle in radians; NaN for infinities.
     pub fn cosine(self) -> Decimal128 {
-        self.turning(f64::cos, |_, cosine| cosine)
+        if self.is_zero() { Decimal128::from_i64(1) } else { self.periodic(Context::cos) }
     }
 
     /// The tangent of an angle in radians; NaN for infinities.
     pub fn tangent(self) -> Decimal128 {
-        if self.is_zero() {
-            return self.plain_zero();
-        }
-        self.turning(f64::tan, |sine, cosine| Calculator::new(WORKING).divide(sine, &cosine))
+        if self.is_zero() { self.plain_zero() } else { self.periodic(Context::tan) }
     }
 
     /// The arc sine in radians; NaN outside −1 to 1.
     pub fn arc_sine(self) -> Decimal128 {
-        self.odd(6, |this, x| {
-            let (below, above) = this.around_one(&x);
-            let square = this.multiply(below, &above);
-            let other = this.root(square);
-            if other.is_zero() {
-                let pi = this.pi();
-                return this.divide_by(pi, 2);
-            }
-            let tangent = this.divide(x, &other);
-            this.arc_tangent(tangent)
-        })
+        self.odd(Context::asin)
     }
 
     /// The arc cosine in radians; NaN outside −1 to 1.
     pub fn arc_cosine(self) -> Decimal128 {
-        compute(self, |this, x| {
-            let (below, above) = this.around_one(&x);
-            if above.is_zero() {
-                return this.pi();
-            }
-            let square = this.divide(below, &above);
-            let tangent = this.root(square);
-            let half = this.arc_tangent(tangent);
-            this.add(half, &half)
-        })
+        self.compute(Context::acos)
     }
 
     /// The arc tangent in radians.
     pub fn arc_tangent(self) -> Decimal128 {
-        if self.is_infinite() {
-            return self.angle(Decimal128::from_i64(1));
-        }
-        self.odd(-3, |this, x| this.arc_tangent(x))
+        if self.is_infinite() { self.angle(Decimal128::from_i64(1)) } else { self.odd(Context::atan) }
     }
 
     /// The angle of the point `(x, self)`, from −π to π (atan2).
@@ -349,74 +118,59 @@ impl Decimal128 {
         if self.is_nan() || x.is_nan() {
             return Decimal128::NAN;
         }
-        if self.is_zero() && !x.is_negative() {
-            return self.plain_zero();
-        }
-        let mut this = Calculator::new(WORKING);
-        let pi = this.pi();
-        let steep = if self.is_infinite() && x.is_infinite() {
-            this.divide_by(pi, 4)
-        } else if self.is_infinite() || x.is_zero() && !self.is_zero() {
-            this.divide_by(pi, 2)
-        } else if x.is_infinite() || self.is_zero() {
-            this.integer(0)
-        } else {
-            let tangent = this.divide(widen(self.abs()), &widen(x.abs()));
-            this.arc_tangent(tangent)
+        let eighths = match (self.is_infinite(), x.is_infinite()) {
+            (true, true) => {
+                if x.is_negative() {
+                    3
+                } else {
+                    1
+                }
+            }
+            (true, false) => 2,
+            (false, false) if x.is_zero() && !self.is_zero() => 2,
+            (false, false) if !self.is_zero() => {
+                return from_library(context().atan2(&to_library(self), &to_library(x), None));
+            }
+            _ => {
+                if x.is_negative() {
+                    4
+                } else {
+                    0
+                }
+            }
         };
-        let angle = if x.is_negative() { this.subtract(pi, &steep) } else { steep };
-        let angle = narrow(&angle);
+        let angle = Decimal128::parse(EIGHTHS[eighths]).unwrap_or(Decimal128::NAN);
         if self.is_negative() { angle.negate() } else { angle }
     }
 
     /// The hyperbolic sine.
     pub fn hyperbolic_sine(self) -> Decimal128 {
-        self.odd(6, Calculator::hyperbolic_sine)
+        self.odd(Context::sinh)
     }
 
     /// The hyperbolic cosine.
     pub fn hyperbolic_cosine(self) -> Decimal128 {
-        compute(self, Calculator::hyperbolic_cosine)
+        if self.is_zero() { Decimal128::from_i64(1) } else { self.compute(Context::cosh) }
     }
 
     /// The hyperbolic tangent.
     pub fn hyperbolic_tangent(self) -> Decimal128 {
-        self.odd(-3, |this, x| {
-            // All 34 digits are those of one from here on, and nothing overflows.
-            let hundred = this.integer(100);
-            if this.0.partial_cmp(&x, &hundred).is_some_and(|order| order.is_gt()) {
-                // Written with all its digits, because the result is inexact.
-                let one = this.integer(1);
-                let mut tiny = this.integer(1);
-                tiny.set_exponent(-60);
-                return this.subtract(one, &tiny);
-            }
-            let (sine, cosine) = (this.hyperbolic_sine(x), this.hyperbolic_cosine(x));
-            this.divide(sine, &cosine)
-        })
+        self.odd(Context::tanh)
     }
 
     /// The inverse of the hyperbolic sine.
     pub fn inverse_hyperbolic_sine(self) -> Decimal128 {
-        self.odd(-6, |this, x| this.inverse_hyperbolic(x, 1))
+        self.odd(Context::asinh)
     }
 
     /// The inverse of the hyperbolic cosine; NaN below one.
     pub fn inverse_hyperbolic_cosine(self) -> Decimal128 {
-        compute(self, |this, x| this.inverse_hyperbolic(x, -1))
+        self.compute(Context::acosh)
     }
 
     /// The inverse of the hyperbolic tangent: infinite for −1 and 1, NaN outside.
     pub fn inverse_hyperbolic_tangent(self) -> Decimal128 {
-        self.odd(3, |this, x| {
-            let (below, above) = this.around_one(&x);
-            if below.is_zero() {
-                return Wide::infinity();
-            }
-            let ratio = this.divide(above, &below);
-            let twice = this.logarithm(ratio);
-            this.divide_by(twice, 2)
-        })
+        self.odd(Context::atanh)
     }
 }
 
@@ -586,6 +340,20 @@ mod tests {
         ];
         for (place, (function, operand, expected)) in cases.iter().enumerate() {
             assert_eq!(function(parse(operand)).to_string(), *expected, "case {place}: of {operand}");
+        }
+    }
+
+    #[test]
+    fn ends_of_the_range_are_possible() {
+        for (function, operand, expected) in [
+            (Decimal128::sine as fn(Decimal128) -> Decimal128, "1E-6176", "1E-6176"),
+            (Decimal128::cosine, "3E-17", "0.9999999999999999999999999999999996"),
+            (Decimal128::sine, "1E308", "-0.7876066562047353370150861650681681"),
+            (Decimal128::cosine, "1E6144", "NaN"),
+            (Decimal128::hyperbolic_cosine, "9E6144", "Infinity"),
+            (Decimal128::hyperbolic_tangent, "9E6144", "1.000000000000000000000000000000000"),
+        ] {
+            assert_eq!(function(parse(operand)).to_string(), expected, "of {operand}");
         }
     }
 }
