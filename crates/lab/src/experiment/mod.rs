@@ -18,7 +18,7 @@ use crate::options::Common;
 use crate::result::Part;
 use crate::target::{ErrorChain, Target};
 use mongodb::bson::{Document, doc};
-use mongodb::{Client, Collection, Database};
+use mongodb::{Collection, Database};
 use parking_lot::Mutex;
 use std::collections::BTreeSet;
 use std::fmt::Display;
@@ -92,16 +92,14 @@ impl Experiment for All {
 #[derive(Clone)]
 pub(super) struct Link {
     pub(super) target: Target,
-    pub(super) client: Client,
     pub(super) database: Database,
 }
 
 impl Link {
     /// Opens a new connection.
     pub(super) async fn open(target: &Target) -> Result<Link> {
-        let client = target.mongo().await?;
-        let database = client.database(target.database()?);
-        Ok(Link { target: target.clone(), client, database })
+        let database = target.mongo().await?.database(target.database()?);
+        Ok(Link { target: target.clone(), database })
     }
 
     pub(super) fn collection<T: Send + Sync>(&self, name: &str) -> Collection<T> {
@@ -120,7 +118,7 @@ impl Link {
 
     /// Runs a command on `admin`.
     pub(super) async fn admin(&self, command: Document) -> Result<Document> {
-        self.named(self.client.database("admin").run_command(command).await)
+        self.named(self.database.client().database("admin").run_command(command).await)
     }
 
     /// Fills a collection with documents numbered from 0, in batches of 1,000.

@@ -9,9 +9,8 @@ use super::{Load, Pace, Until, Worker};
 use crate::load::Lab;
 use crate::report::figures::plural;
 use crate::result::{Kind, Row, Section};
-use crate::target::{Counters, Protocol, Target, Usage};
+use crate::target::{Counters, Target, Usage};
 use crate::{Error, Result};
-use mongodb::bson::doc;
 use std::time::Duration;
 
 /// Timeout of the preparation of a case.
@@ -341,13 +340,7 @@ impl Lab {
 
 /// Returns true if the target answers.
 async fn is_alive(target: &Target) -> bool {
-    let asked = async {
-        match target.protocol {
-            Protocol::Mongo => target.ask(doc! { "ping": 1 }).await.map(drop),
-            Protocol::Postgres => target.postgres().await.map(drop),
-        }
-    };
-    matches!(tokio::time::timeout(Duration::from_secs(10), asked).await, Ok(Ok(())))
+    matches!(tokio::time::timeout(Duration::from_secs(10), target.greet()).await, Ok(Ok(())))
 }
 
 /// Adds the result of a drive to its row.

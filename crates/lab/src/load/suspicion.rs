@@ -11,21 +11,9 @@ use crate::target::machine::{Clocks, clocks};
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
-/// Kinds of doubt, each with the places of its occurrence.
+/// Warnings, each with the places of its occurrence.
 #[derive(Debug, Default)]
-pub(crate) struct Suspicions(BTreeMap<Doubt, Vec<String>>);
-
-#[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
-enum Doubt {
-    /// The generator sent operations late though a connection was free.
-    Lagging,
-    /// The generator used nearly all processors.
-    OwnLimit,
-    /// In an open loop, no processor time was left on this machine.
-    MachineFull,
-    /// Other processes used this machine's processors.
-    Others,
-}
+pub(crate) struct Suspicions(BTreeMap<&'static str, Vec<String>>);
 
 /// Shares of processor time from which on figures are doubtful.
 const OWN_SHARE: f64 = 0.85;
@@ -34,17 +22,10 @@ const OTHERS_SHARE: f64 = 0.2;
 /// The share of operations that the generator may send late.
 const LAGGING_SHARE: f64 = 0.01;
 
-impl Doubt {
-    /// Returns the warning text.
-    fn says(self) -> &'static str {
-        match self {
-            Doubt::Lagging => "The load generator sent operations late (latencies are upper limits)",
-            Doubt::OwnLimit => "The load generator used nearly all processors (rates are lower limits)",
-            Doubt::MachineFull => "No processor time was left on this machine",
-            Doubt::Others => "Other processes used much of this machine's processor time",
-        }
-    }
-}
+const LAGGING: &str = "The load generator sent operations late (latencies are upper limits)";
+const OWN_LIMIT: &str = "The load generator used nearly all processors (rates are lower limits)";
+const MACHINE_FULL: &str = "No processor time was left on this machine";
+const OTHERS: &str = "Other processes used much of this machine's processor time";
 
 impl Lab {
     /// Checks an outcome for reasons to doubt it.
@@ -59,11 +40,11 @@ impl Lab {
         let open = matches!(load.pace, Pace::Open { .. });
         let attempts = (outcome.operations() + outcome.failures) as f64;
         let doubts = [
-            (Doubt::Lagging, outcome.lagging as f64 > attempts * LAGGING_SHARE),
+            (LAGGING, outcome.lagging as f64 > attempts * LAGGING_SHARE),
             // The floor exists to show the limit of the generator.
-            (Doubt::OwnLimit, outcome.shares.own > OWN_SHARE && !target.is_floor),
-            (Doubt::Others, others(target, outcome, cpu).is_some_and(|share| share > OTHERS_SHARE)),
-            (Doubt::MachineFull, open && outcome.shares.machine > MACHINE_SHARE),
+            (OWN_LIMIT, outcome.shares.own > OWN_SHARE && !target.is_floor),
+            (OTHERS, others(target, outcome, cpu).is_some_and(|share| share > OTHERS_SHARE)),
+            (MACHINE_FULL, open && outcome.shares.machine > MACHINE_SHARE),
         ];
         for (doubt, _) in doubts.into_iter().filter(|(_, found)| *found) {
             let places = self.suspicions.0.entry(doubt).or_default();
@@ -77,7 +58,7 @@ impl Lab {
     /// Moves the doubts into the report.
     pub(super) fn tell_suspicions(&mut self) {
         for (doubt, places) in std::mem::take(&mut self.suspicions).0 {
-            self.warn(format!("{}: {}", doubt.says(), list(&places)));
+            self.warn(format!("{doubt}: {}", list(&places)));
         }
     }
 }

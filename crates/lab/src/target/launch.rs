@@ -305,12 +305,8 @@ pub(crate) async fn restored(backup: &Path) -> Result<Target> {
     run(&words).map_err(|why| Error::Input(format!("--start: {why}")))?;
     let mut command = serve();
     command.arg("--data").arg(&data);
-    start(
-        "start",
-        command,
-        ProcessData { _scratch: Some(scratch), data: Some(data), ..ProcessData::default() },
-    )
-    .await
+    let kept = ProcessData { _scratch: Some(scratch), data: Some(data), ..ProcessData::default() };
+    start("start", command, kept).await
 }
 
 /// Runs the server's program with these arguments. Blocks. An error contains its output.

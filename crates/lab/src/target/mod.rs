@@ -114,15 +114,17 @@ impl Target {
         if let Err(why) = address::reach(&addresses, REACH).await {
             return Err(self.error(why));
         }
-        let greeted = tokio::time::timeout(REACH, async {
-            match self.protocol {
-                Protocol::Mongo => self.mongo().await.map(drop),
-                Protocol::Postgres => self.postgres().await.map(drop),
-            }
-        });
-        greeted.await.unwrap_or_else(|_| {
+        tokio::time::timeout(REACH, self.greet()).await.unwrap_or_else(|_| {
             Err(self.error(format!("takes connections but doesn't answer within {} s", REACH.as_secs())))
         })
+    }
+
+    /// Opens a connection and waits until the server answers on it.
+    pub(crate) async fn greet(&self) -> Result<()> {
+        match self.protocol {
+            Protocol::Mongo => self.mongo().await.map(drop),
+            Protocol::Postgres => self.postgres().await.map(drop),
+        }
     }
 
     /// Returns a client with exactly one open connection, for one worker. It retries nothing, so every timed operation

@@ -76,8 +76,7 @@ fn null_server() -> Fingerprint {
         server: "floor".to_string(),
         engine: "canned replies".to_string(),
         promise: DurabilityGuarantee::Nothing,
-        details: Vec::new(),
-        sync_microseconds: None,
+        ..Fingerprint::default()
     }
 }
 
