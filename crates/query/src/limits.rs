@@ -33,6 +33,8 @@ pub struct Limits {
     pub graph_lookup: usize,
     /// Memory for the groups of a `$group` before they spill.
     pub group: usize,
+    /// Memory of the hash table of a `$lookup` without an index. A larger collection is read for each document.
+    pub hash_lookup: usize,
     /// Size of the matches that `$lookup` adds to one document.
     pub lookup: usize,
     /// Memory of `$addToSet` and `$setUnion` for one group.
@@ -66,6 +68,7 @@ impl Limits {
             facet_output: bytes,
             graph_lookup: bytes,
             group: bytes,
+            hash_lookup: bytes,
             lookup: bytes,
             add_to_set: bytes,
             push: bytes,
@@ -81,6 +84,7 @@ impl Limits {
             &mut self.bucket_auto,
             &mut self.facet_buffer,
             &mut self.group,
+            &mut self.hash_lookup,
             &mut self.sort,
             &mut self.window,
         ];

@@ -5,11 +5,12 @@ use super::{Documents, Nothing, with_metadata};
 use crate::database::Database;
 use crate::ddl::Resolved;
 use crate::history::View;
+use crate::index::IndexSpec;
 use crate::operation::Operation;
 use crate::plan::Read;
 use crate::scope::{Scope, check_view};
 use crate::write::{InsertRequest, UpdateRequest};
-use base::bson::{Document, DocumentBuf, Value};
+use base::bson::{Document, DocumentBuf, Path, Value};
 use base::{ErrorCode, Namespace, Result, err};
 use parking_lot::Mutex;
 use query::matcher::Matcher;
@@ -145,6 +146,29 @@ impl Collections for OtherCollections {
                 Ok(Box::new(Documents(records)))
             }
         }
+    }
+
+    fn scan(
+        &self,
+        from: &Named,
+        paths: &[Path],
+        environment: &Environment,
+    ) -> Result<Option<Box<dyn Stage>>> {
+        let context = &environment.context;
+        let namespace = self.resolve(from)?;
+        if self.resolve_view(&namespace, &context.collation)?.pipeline.is_some() {
+            return Ok(None);
+        }
+        let Some(collection) = self.view.catalog.get(&namespace) else { return Ok(None) };
+        let may_serve = |spec: &IndexSpec| {
+            spec.wildcard.is_some() || spec.parts.first().is_some_and(|part| paths.contains(&part.path))
+        };
+        if collection.data()?.indexes.iter().any(|index| may_serve(&index.spec)) {
+            return Ok(None);
+        }
+        let read = Read::new(Arc::new(Matcher::parse(Document::EMPTY, context)?));
+        let records = self.database.read(&self.operation, &self.view, collection, read, context)?;
+        Ok(Some(Box::new(Documents(records))))
     }
 
     fn aggregate(

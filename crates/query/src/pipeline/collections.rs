@@ -5,7 +5,7 @@
 
 use super::{External, Pipeline, Stream};
 use crate::{Collation, Context, Matcher, Sorter};
-use base::bson::{Document, DocumentBuf, DocumentCow, Value};
+use base::bson::{Document, DocumentBuf, DocumentCow, Path, Value};
 use base::{Result, err};
 use std::sync::Arc;
 
@@ -34,6 +34,12 @@ pub trait Collections: Send + Sync {
     /// Returns the documents that match a filter, through an index if possible: `$lookup` by equality, `$graphLookup`.
     /// Views are resolved; a missing collection is empty.
     fn find(&self, from: &Namespace, matcher: Arc<Matcher>, environment: &Environment) -> Result<Stream>;
+
+    /// Returns all documents of a collection in the order of a scan, for a join in memory; `None` for a view, or if an
+    /// index may serve a condition on one of the paths.
+    fn scan(&self, _from: &Namespace, _paths: &[Path], _environment: &Environment) -> Result<Option<Stream>> {
+        Ok(None)
+    }
 
     /// Runs a parsed pipeline over a collection; a plan may execute its leading stages. Used by `$lookup` with a
     /// pipeline and `$unionWith`.

@@ -2,6 +2,7 @@
 //!
 //! The join is by equality (`localField`, `foreignField`), by a pipeline with variables (`let`), or both; the equality
 //! then comes first in the pipeline. The equality is a normal filter, so the foreign collection's indexes serve it.
+//! Without an index, a table joins ([`lookup_table`](super::lookup_table)).
 //!
 //! ```text
 //! {$lookup: {
@@ -17,7 +18,8 @@
 use super::collections::Namespace;
 use super::definition::Inputs;
 use super::fields::{set_path, text_option, visit_values};
-use super::r#match::Match;
+use super::lookup_table::{Equality, Join};
+use super::r#match::{Match, matching};
 use super::operator::{Effect, Operator, Reads};
 use super::parse::{Outer, Parsed, Scope};
 use super::source::from_documents;
@@ -35,10 +37,12 @@ use std::sync::Arc;
 #[derive(Clone)]
 pub(super) struct Lookup {
     /// The foreign collection; `None` if the pipeline begins with `$documents`.
-    from: Option<Namespace>,
+    pub(super) from: Option<Namespace>,
     output: Path,
     equality: Option<(Path, Path)>,
     pipeline: Option<Pipeline>,
+    /// The equality by which a table may join.
+    pub(super) hashed: Option<Equality>,
     variables: Let,
     /// The specification as given.
     spec: ValueBuf,
@@ -83,8 +87,9 @@ pub(crate) fn parse(spec: &Element<'_>, scope: &Scope<'_>) -> Result<Parsed> {
         return Err(err!(FailedToParse, "missing 'from' option to $lookup stage specification: {spec}"));
     }
     let from = from.filter(|_| !generates_documents).map(Namespace::local);
+    let hashed = Equality::of(equality.as_ref(), pipeline.as_ref(), &variables.declare(scope.context));
     let (output, spec) = (checked_path(output)?, spec.value().to_owned());
-    Ok(Parsed::one(Lookup { from, output, equality, pipeline, variables, spec, unwind: None }))
+    Ok(Parsed::one(Lookup { from, output, equality, pipeline, hashed, variables, spec, unwind: None }))
 }
 
 pub(crate) fn inputs(specification: Value<'_>) -> Inputs<'_> {
@@ -218,6 +223,7 @@ impl Operator for Lookup {
             tick: Tick::new(&environment.context),
             environment: environment.clone(),
             arena: Arena::new(),
+            join: Join::Reads(0),
         };
         match self.unwind.clone() {
             Some(unwind) => Ok(lookup_unwind::start(self, unwind, input, search)),
@@ -240,6 +246,7 @@ pub(super) struct Search {
     environment: Environment,
     pub(super) tick: Tick,
     arena: Arena,
+    join: Join,
 }
 
 impl Search {
@@ -250,8 +257,12 @@ impl Search {
             stage.equality.as_ref().map(|(local, foreign)| equality_filter(row.document, local, foreign));
         match (&stage.pipeline, &stage.from, filter) {
             (None, Some(from), Some(filter)) => {
-                let matcher = Matcher::parse(filter.view(), &environment.context)?;
-                environment.collections.find(from, Arc::new(matcher), environment)
+                let context = &environment.context;
+                let matcher = Arc::new(Matcher::parse(filter.view(), context)?);
+                match self.join.candidates(stage, row.document, context, environment)? {
+                    Some(candidates) => Ok(matching(from_documents(candidates), matcher, context.clone())),
+                    None => environment.collections.find(from, matcher, environment),
+                }
             }
             (Some(pipeline), from, filter) => {
                 let context = stage.variables.set(row, &environment.context, &self.arena)?;
@@ -261,10 +272,12 @@ impl Search {
                     let at = usize::from(from.is_none());
                     pipeline.steps.insert(at, Match::step(filter.view(), &context)?);
                 }
+                let candidates = self.join.candidates(stage, row.document, &context, environment)?;
                 let environment = environment.with_context(context);
-                match from {
-                    Some(from) => environment.collections.aggregate(from, &pipeline, &environment),
-                    None => pipeline.run(from_documents(Vec::new()), &environment),
+                match (candidates, from) {
+                    (Some(candidates), _) => pipeline.run(from_documents(candidates), &environment),
+                    (None, Some(from)) => environment.collections.aggregate(from, &pipeline, &environment),
+                    (None, None) => pipeline.run(from_documents(Vec::new()), &environment),
                 }
             }
             _ => Ok(from_documents(Vec::new())),

@@ -56,6 +56,11 @@ impl Match {
         Ok(Match { filter: filter.to_owned(), conditions, matcher })
     }
 
+    /// The conditions that must all match, as written.
+    pub(super) fn written(&self) -> impl Iterator<Item = Document<'_>> {
+        self.conditions.iter().map(|condition| condition.written.view())
+    }
+
     /// Returns a step for another stage.
     pub(crate) fn step(filter: Document<'_>, context: &Context) -> Result<Step> {
         Ok(Match::new(filter, context)?.into_step(registry::find("$match")?))

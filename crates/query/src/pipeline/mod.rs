@@ -35,6 +35,7 @@ mod limit;
 mod list_cluster_catalog;
 mod list_local_sessions;
 mod lookup;
+mod lookup_table;
 mod lookup_unwind;
 mod r#match;
 mod merge;

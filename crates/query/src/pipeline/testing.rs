@@ -1,12 +1,13 @@
 //! Test helpers: pipelines over documents in the shell's notation, with collections in memory.
 
 use super::{Collections, Environment, External, Namespace, Pipeline, Sink, Stream, from_documents};
-use crate::{Context, Matcher};
-use base::bson::{Array, Document, DocumentBuf, DocumentCow, Value, extended_json};
+use crate::{Collation, Context, Matcher};
+use base::bson::{Array, Document, DocumentBuf, DocumentCow, Path, Value, extended_json};
 use base::{Error, Result, err};
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 pub(crate) fn parse(text: &str) -> DocumentBuf {
     extended_json::parse(text).unwrap_or_else(|error| panic!("{text}: {error}"))
@@ -31,9 +32,15 @@ pub(crate) struct Memory {
     collections: Arc<Mutex<BTreeMap<String, Vec<DocumentBuf>>>>,
     pub(crate) log: Mutex<Vec<String>>,
     unique: Mutex<Vec<Vec<String>>>,
+    /// Whether collections can be scanned for a join.
+    scans: AtomicBool,
 }
 
 impl Memory {
+    pub(crate) fn allow_scans(&self) {
+        self.scans.store(true, Relaxed);
+    }
+
     fn all(&self, from: &Namespace) -> Vec<DocumentBuf> {
         self.collections.lock().get(&from.collection).cloned().unwrap_or_default()
     }
@@ -79,6 +86,14 @@ impl Collections for Memory {
             }
         }
         Ok(from_documents(found))
+    }
+
+    fn scan(&self, from: &Namespace, _paths: &[Path], _environment: &Environment) -> Result<Option<Stream>> {
+        if !self.scans.load(Relaxed) {
+            return Ok(None);
+        }
+        self.log.lock().push(format!("scan {}", from.collection));
+        Ok(Some(from_documents(self.all(from))))
     }
 
     fn aggregate(&self, from: &Namespace, pipeline: &Pipeline, environment: &Environment) -> Result<Stream> {
@@ -163,6 +178,8 @@ pub(crate) struct Run {
     memory: usize,
     computed: usize,
     disk: bool,
+    joined: usize,
+    collation: Collation,
     pub(crate) collections: Arc<Memory>,
 }
 
@@ -174,6 +191,8 @@ impl Run {
             memory: crate::limits::DEFAULT_BYTES,
             computed: crate::limits::DEFAULT_BYTES,
             disk: true,
+            joined: crate::limits::DEFAULT_BYTES,
+            collation: Collation::SIMPLE,
             collections: Arc::default(),
         }
     }
@@ -185,6 +204,11 @@ impl Run {
     /// Limits the size of computed values.
     pub(crate) fn computed(self, computed: usize) -> Run {
         Run { computed, ..self }
+    }
+
+    /// Limits the table of a `$lookup`, and sets the collation.
+    pub(crate) fn joined(self, joined: usize, collation: Collation) -> Run {
+        Run { joined, collation, ..self }
     }
 
     pub(crate) fn no_disk(self) -> Run {
@@ -212,7 +236,9 @@ impl Run {
     fn context(&self) -> Context {
         let mut context = Context::for_tests();
         context.limits = crate::Limits::all(self.memory);
+        context.limits.hash_lookup = self.joined;
         context.limits.expression = self.computed;
+        context.collation = self.collation.clone();
         context.limits.document = self.computed;
         context
     }
