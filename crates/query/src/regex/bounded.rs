@@ -175,7 +175,7 @@ impl Compiled {
                 outcome => return outcome.map_err(matching_error),
             }
         }
-        self.search_windows(text, start, locations, interrupt)
+        self.search_windows(text, (start, utf), locations, interrupt)
     }
 
     /// Searches window by window, with an interruption check before each. A window with too many steps is divided; a
@@ -183,11 +183,12 @@ impl Compiled {
     fn search_windows(
         &self,
         text: &str,
-        start: usize,
+        (start, utf): (usize, bool),
         mut locations: Option<&mut Groups>,
         interrupt: &dyn Interrupt,
     ) -> Result<bool> {
-        let utf = !(text.is_ascii() && self.works_on_bytes());
+        // A caller that searches a text repeatedly has looked at it once.
+        let utf = utf && !(text.is_ascii() && self.works_on_bytes());
         let steps = steps_for(text.len(), utf);
         let most = (text.len() / 256).clamp(WINDOW_MAX, WINDOW_MOST);
         let most = (steps / 4).clamp(1, most);
