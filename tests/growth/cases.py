@@ -17,7 +17,7 @@ class Case:
     prepare: Callable
     measure: Callable
     n: int = 500
-    most: int = 200_000
+    most: int = 60_000
     sorts: bool = False
     known: str | None = None
 
@@ -183,7 +183,7 @@ OF_TEXT = {
     "$toHashedIndexKey of text": {"$toHashedIndexKey": "$s"},
 }
 for name, expression in OF_TEXT.items():
-    case(f"expression {name}", text, lambda n, e=expression: aggregate({"$project": {"r": e}}), n=20_000, most=4_000_000)
+    case(f"expression {name}", text, lambda n, e=expression: aggregate({"$project": {"r": e}}), n=20_000, most=1_000_000)
 
 # Expressions with n operands.
 OPERANDS = {
@@ -323,7 +323,7 @@ case("update upsert of n conditions", empty, lambda n: update({"$set": {"x": 1}}
 case("update $[x]", array, lambda n: update({"$inc": {"a.$[x]": 1}}, arrayFilters=[{"x": {"$gt": 1000}}]))
 case("update n array filters", array, lambda n: update(
     {"$inc": {f"a.$[x{at}]": 1 for at in range(n)}}, arrayFilters=[{f"x{at}": -at - 1} for at in range(n)]),
-    n=8, most=100)
+    n=2, most=16)
 case("update n documents", many, lambda n: update({"$inc": {"a": 1}}, multi=True))
 case("update n documents with index", indexed(many, {"a": 1}), lambda n: update({"$inc": {"a": 1}}, multi=True), sorts=True)
 case("update of one of n elements, multikey", indexed(array, {"a": 1}),
@@ -551,11 +551,37 @@ case("drop n collections", lambda n: [{"create": f"c{at}"} for at in range(n)],
      lambda n: [{"drop": f"c{at}"} for at in range(n)], n=100, most=5_000)
 case("create n views on views", empty, lambda n: [
     {"create": f"v{at}", "viewOn": f"v{at - 1}" if at else "c", "pipeline": [{"$match": {"a": at}}]} for at in range(n)],
-    n=2, most=20)
+    n=2, most=19)
 case("explain of n conditions", one, lambda n: [{"explain": find({"a": {"$in": numbers(n)}})[0]}], sorts=True, most=50_000)
 case("validate", indexed(many, {"a": 1}), lambda n: [{"validate": "c"}], sorts=True)
 case("$geoNear", indexed(lambda n: insert([{"_id": at, "p": [mixed(at) % 360 - 180, mixed(at) % 179 - 89]}
                                            for at in range(n)]), {"p": "2d"}),
      lambda n: aggregate({"$geoNear": {"near": [0, 0], "distanceField": "d"}}), sorts=True, most=20_000)
 case("names of n bytes", empty, lambda n: [{"insert": "c", "documents": [{"a" * n: 1}]}], n=20_000,
-     most=4_000_000)
+     most=1_000_000)
+
+# Cases that are slow today, by the reason.
+KNOWN = {
+    "each iteration copies the value so far": [
+        "expression $reduce $concatArrays in front", "expression $reduce $concat", "expression $reduce $setUnion",
+        "expression $reduce $mergeObjects"],
+    "the array is scanned for each document": [
+        "constant of n for n documents: $indexOfArray", "constant of n for n documents: $getField",
+        "constant of n for n documents: $arrayElemAt"],
+    "each path is searched in the document": [
+        "filter $or of fields", "filter fields", "filter $jsonSchema properties", "filter $jsonSchema required",
+        "filter $jsonSchema no additionalProperties", "insert with a validator of n fields",
+        "specification of $project renamed", "specification of $group by n fields"],
+    "each value is compared with all elements": ["filter $all of n for an array of n"],
+    "each condition is added to the new document by a search": ["update upsert of n conditions"],
+    "variables are found by a search": ["operands of $let that uses all", "specification of $lookup let"],
+    "values are inserted into a sorted array": ["stage $group $maxN", "stage $group $bottomN"],
+    "each output copies the document": ["specification of $setWindowFields"],
+    "a $switch has a branch for each boundary": ["specification of $bucket for n documents"],
+    "a long text is searched in windows, whose size depends on time": ["expression $regexMatch"],
+    "each document of the output has the other fields": ["stage $unwind"],
+}
+for reason, names in KNOWN.items():
+    for each in CASES:
+        if each.name in names:
+            each.known = reason
