@@ -4,7 +4,7 @@ use crate::access::command::Kind;
 use crate::access::{Action, Requirements};
 use crate::call::row::Row;
 use crate::call::{Call, HandlerStatus};
-use crate::state::cluster_parameters::{CHANGE_STREAM_OPTIONS, ChangeStreamOptions};
+use crate::state::cluster_parameters::{CHANGE_STREAM_OPTIONS, ChangeStreamOptions, PLAIN, PlainParameter};
 use base::bson::Value;
 use base::{Result, err};
 
@@ -21,7 +21,10 @@ pub(crate) const GET: Row = Row::new(
 fn get(call: &mut Call<'_>) -> Result<HandlerStatus> {
     let mut fields = call.fields();
     let wanted = match fields.command_value() {
-        Value::String("*") => vec![CHANGE_STREAM_OPTIONS],
+        Value::String("*") => {
+            let plain = PLAIN.iter().map(|parameter| parameter.name);
+            [CHANGE_STREAM_OPTIONS].into_iter().chain(plain).collect()
+        }
         Value::String(name) => vec![name],
         Value::Array(names) => {
             let text = |name: Value<'_>| {
@@ -43,7 +46,7 @@ fn get(call: &mut Call<'_>) -> Result<HandlerStatus> {
             ));
         }
     };
-    // The only parameter is also in MongoDB's diagnostic data.
+    // All parameters are also in MongoDB's diagnostic data.
     fields.boolean("omitInFTDC")?;
     fields.ignore_rest();
     if wanted.is_empty() {
@@ -56,8 +59,12 @@ fn get(call: &mut Call<'_>) -> Result<HandlerStatus> {
     let has_time = call.server.is_replica_set();
     let options = call.server.cluster_parameters.change_streams();
     call.reply.begin_array(c"clusterParameters");
-    for _ in wanted {
-        options.append_to(has_time, call.reply.push_document().append(c"_id", CHANGE_STREAM_OPTIONS));
+    for name in wanted {
+        let out = call.reply.push_document().append(c"_id", name);
+        match PlainParameter::named(name) {
+            Some(parameter) => call.server.cluster_parameters.append_plain(parameter, has_time, out),
+            None => options.append_to(has_time, out),
+        }
         call.reply.end();
     }
     call.reply.end();
@@ -68,7 +75,7 @@ fn get(call: &mut Call<'_>) -> Result<HandlerStatus> {
 ///
 /// Errors: NoSuchKey.
 fn check_known(name: &str) -> Result<()> {
-    match name == CHANGE_STREAM_OPTIONS {
+    match name == CHANGE_STREAM_OPTIONS || PlainParameter::named(name).is_some() {
         true => Ok(()),
         false => Err(err!(NoSuchKey, "Unknown server parameter: {name}")),
     }
@@ -110,7 +117,10 @@ fn set(call: &mut Call<'_>) -> Result<HandlerStatus> {
     let Value::Document(value) = parameter.value() else {
         return Err(err!(IllegalOperation, "Cluster parameter value must be an object"));
     };
-    let options = ChangeStreamOptions::parse(value)?;
-    call.server.cluster_parameters.set_change_streams(&call.server.database, options)?;
+    let parameters = &call.server.cluster_parameters;
+    match PlainParameter::named(parameter.name()) {
+        Some(plain) => parameters.set_plain(&call.server.database, plain, value)?,
+        None => parameters.set_change_streams(&call.server.database, ChangeStreamOptions::parse(value)?)?,
+    }
     call.acknowledge(None)
 }
