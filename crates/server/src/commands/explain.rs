@@ -11,13 +11,26 @@ use crate::call::row::Row;
 use crate::call::{Call, HandlerStatus};
 use crate::commands::diagnostics::host_name;
 use crate::protocol::fields::Fields;
+use crate::state::query_settings::hash_of;
 use base::bson::{Document, DocumentBuf, Value};
 use base::{Result, err};
 use database::Verbosity;
+use database::language::query_shape;
 use wire::request::{Request, Sequences};
 
 /// MongoDB's default verbosity.
 pub(crate) const DEFAULT_VERBOSITY: &str = "allPlansExecution";
+
+/// Parameters that change plans, which the reply shows.
+const SHOWN: [&str; 7] = [
+    "internalDocumentSourceGroupMaxMemoryBytes",
+    "internalDocumentSourceSetWindowFieldsMaxMemoryBytes",
+    "internalLookupStageIntermediateDocumentMaxSizeBytes",
+    "internalQueryFacetBufferSizeBytes",
+    "internalQueryFacetMaxOutputDocSizeBytes",
+    "internalQueryFrameworkControl",
+    "internalQueryMaxBlockingSortMemoryUsageBytes",
+];
 
 /// Position in the command table.
 pub(crate) const EXPLAIN: Row = Row::new(
@@ -170,5 +183,15 @@ fn finish(call: &mut Call<'_>, explanation: &DocumentBuf, command: Document<'_>)
     call.reply.append(c"port", i32::from(call.connection.local.port()));
     let version = call.server.settings.compatible_with.version();
     call.reply.append(c"version", version).append(c"gitVersion", "unknown").end();
+    call.reply.begin_document(c"serverParameters");
+    for (name, value, _) in call.server.parameters.all() {
+        if SHOWN.contains(&name) {
+            value.append_to(call.reply, name);
+        }
+    }
+    call.reply.end();
+    if let Some(shape) = query_shape::of_command(call.request.database, command) {
+        call.reply.append(c"queryShapeHash", hash_of(shape.view()).as_str());
+    }
     Ok(HandlerStatus::Done)
 }

@@ -143,6 +143,21 @@ fn ping_and_unknown_commands() {
 }
 
 #[test]
+fn explain_shows_parameters_and_the_shape() {
+    let explained = |filter: i32| {
+        let reply = Client::standalone().run(|b| {
+            b.begin_document(c"explain").append(c"find", "c").begin_document(c"filter");
+            b.append(c"a", filter).end().end();
+        });
+        let parameters = reply.view().get("serverParameters").and_then(|value| value.as_document());
+        assert!(parameters.is_some_and(|all| all.find("internalQueryFrameworkControl").is_some()));
+        text(&reply, "queryShapeHash").map(str::to_string)
+    };
+    assert_eq!(explained(1).map(|hash| hash.len()), Some(64));
+    assert_eq!(explained(1), explained(2));
+}
+
+#[test]
 fn hello_shows_a_standalone_or_a_primary() {
     let alone = Client::standalone().run(|b| _ = b.append(c"hello", 1).append(c"helloOk", true));
     assert!(
