@@ -56,7 +56,7 @@ impl Row {
     /// Borrows the row.
     #[inline]
     pub fn view(&self) -> RowView<'_> {
-        RowView { document: self.document.view(), row: Some(self) }
+        RowView { document: self.document.view(), row: Some(self), whole: None }
     }
 
     /// Returns metadata of one kind.
@@ -101,19 +101,31 @@ pub struct RowView<'a> {
     /// The document.
     pub document: Document<'a>,
     row: Option<&'a Row>,
+    /// The whole document, if `document` is a part of it.
+    whole: Option<Document<'a>>,
 }
 
 impl<'a> From<Document<'a>> for RowView<'a> {
     #[inline]
     fn from(document: Document<'a>) -> RowView<'a> {
-        RowView { document, row: None }
+        RowView { document, row: None, whole: None }
     }
 }
 
 impl<'a> RowView<'a> {
     /// Replaces the document.
-    pub(crate) fn with(self, document: Document<'a>) -> RowView<'a> {
+    fn with(self, document: Document<'a>) -> RowView<'a> {
         RowView { document, ..self }
+    }
+
+    /// Returns a view of a part of the document.
+    pub(crate) fn part(self, part: Document<'a>) -> RowView<'a> {
+        RowView { document: part, row: self.row, whole: Some(self.root()) }
+    }
+
+    /// Returns the whole document, `$$ROOT`.
+    pub(crate) fn root(self) -> Document<'a> {
+        self.whole.unwrap_or(self.document)
     }
 
     /// Returns metadata of one kind.

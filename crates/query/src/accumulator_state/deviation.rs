@@ -8,6 +8,8 @@ use base::bson::{Value, ValueBuf};
 #[derive(Default)]
 pub(crate) struct Deviation {
     sample: bool,
+    /// True for a frame of a window that loses documents.
+    removes: bool,
     count: u64,
     mean: f64,
     /// The sum of squared distances from the mean.
@@ -34,10 +36,18 @@ impl Accumulator for Deviation {
 
     fn finish(&self) -> Result<ValueBuf> {
         let over = self.count.saturating_sub(u64::from(self.sample));
-        if over == 0 {
-            return Ok(ValueBuf::null());
-        }
-        Ok(Value::Double((self.squares / over as f64).sqrt()).to_owned())
+        let deviation = (self.squares / over as f64).sqrt();
+        Ok(match self.removes {
+            _ if over == 0 => ValueBuf::null(),
+            // MongoDB's sliding windows have these results of their own.
+            true if !deviation.is_finite() => ValueBuf::null(),
+            true if self.count == 1 => Value::Int32(0).to_owned(),
+            _ => Value::Double(deviation).to_owned(),
+        })
+    }
+
+    fn expect_removals(&mut self) {
+        self.removes = true;
     }
 
     fn save(&self) -> ValueBuf {

@@ -46,8 +46,8 @@ pub(crate) trait Accumulator: Send {
     /// Adds a saved state, as if its arguments had been added after the present ones.
     fn absorb(&mut self, saved: Value<'_>) -> Result<()>;
 
-    /// Announces, before any argument is added, that arguments will be removed and intermediate results read. Only for
-    /// accumulators that [fold](Self::folding) by removing.
+    /// Announces, before any argument is added, the frames of a sliding window: arguments will be removed and intermediate
+    /// results read.
     fn expect_removals(&mut self) {}
 
     /// Removes the oldest argument. Only for accumulators that [fold](Self::folding) by removing.

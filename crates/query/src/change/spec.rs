@@ -94,11 +94,11 @@ impl Scope {
 impl Spec {
     /// Parses the specification of the stage.
     ///
-    /// Errors: 50808 if it is not a document, 40415 for unknown fields, TypeMismatch, BadValue for unknown modes,
+    /// Errors: 6188500 if it is not a document, 40415 for unknown fields, TypeMismatch, BadValue for unknown modes,
     /// errors of resume tokens.
     pub fn parse(spec: &Element<'_>) -> Result<Spec> {
         let Value::Document(fields) = spec.value() else {
-            return Err(err!(50808, "$changeStream stage expects a document as argument"));
+            return Err(err!(6188500, "$changeStream stage expects a document as argument"));
         };
         let mut parsed = Spec::default();
         for field in fields {

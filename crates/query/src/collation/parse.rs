@@ -43,7 +43,7 @@ fn parse_new(document: Document<'_>, place: &str) -> Result<Option<Arc<Collator>
         let is_null = element.value().is_nullish();
         match element.name() {
             "caseLevel" | "strength" | "numericOrdering" | "alternate" | "maxVariable" | "normalization"
-            | "backwards" | "caseFirst" | "version"
+            | "caseFirst" | "version"
                 if is_null => {}
             "locale" => locale = Some(text(&element, place)?),
             "caseLevel" => requested.case_level = Some(flag(&element, place)?),
@@ -109,8 +109,12 @@ fn strength(element: &Element<'_>, place: &str) -> Result<u8> {
     let Some(number) = element.value().as_number() else {
         return Err(wrong_type(element, place, "expected types '[long, int, decimal, double]'"));
     };
-    // Fractions are truncated, also of decimals.
-    match number.to_f64().trunc() as i64 {
+    // Fractions of doubles are truncated, those of decimals are rounded.
+    let number = match element.value() {
+        Value::Decimal128(_) => number.to_f64().round_ties_even(),
+        _ => number.to_f64().trunc(),
+    };
+    match number as i64 {
         strength @ 1..=5 => Ok(strength as u8),
         _ => Err(unknown_value(element, place, &element.value().to_string())),
     }

@@ -21,6 +21,11 @@ pub(super) fn of(node: &Node) -> Dependencies {
 /// Collects paths; returns false if the whole document is read.
 fn collect(node: &Node, paths: &mut Vec<Path>) -> bool {
     if let Node::Field(field) = node
+        && field.source == Source::Whole
+    {
+        return false;
+    }
+    if let Node::Field(field) = node
         && field.source == Source::Root
     {
         let Some(path) = &field.path else { return false };

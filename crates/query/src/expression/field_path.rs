@@ -11,6 +11,7 @@ use base::err;
 pub(super) fn evaluate<'a>(field: &'a FieldNode, scope: &Scope<'_, 'a>) -> Computed<'a> {
     let start = match field.source {
         Source::Root => Some(Value::Document(scope.root.document)),
+        Source::Whole => Some(Value::Document(scope.root.root())),
         Source::Slot(slot) => scope.slot(slot),
         Source::Let(position) => {
             scope.context.variables.get(position).and_then(|(_, value)| value.as_ref()).map(ValueBuf::view)

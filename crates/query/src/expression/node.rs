@@ -36,6 +36,8 @@ pub(crate) struct FieldNode {
 pub(crate) enum Source {
     /// The document: plain paths, `$$ROOT` and `$$CURRENT`.
     Root,
+    /// `$$ROOT` in `$redact`, where plain paths read a part of the document.
+    Whole,
     /// A variable bound within the expression, by slot.
     Slot(usize),
     /// A variable of the command's `let`, by its position in the context.

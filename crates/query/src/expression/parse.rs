@@ -109,6 +109,7 @@ impl<'c> Parser<'c> {
     fn variable(&mut self, name: &str, path: Option<Path>) -> Result<Node> {
         let source = match (self.slot(name), name) {
             (Some(slot), _) => Source::Slot(slot),
+            (None, "ROOT") if self.redact => Source::Whole,
             (None, "ROOT" | "CURRENT") => Source::Root,
             (None, "REMOVE") => return Ok(Node::Constant(None)),
             (None, "NOW") => Source::Now,

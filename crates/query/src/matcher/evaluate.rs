@@ -106,8 +106,8 @@ impl<'c> Evaluation<'c> {
         }
     }
 
-    /// Evaluates a condition that combines other conditions. Positions found by failing branches or under a negation
-    /// are discarded.
+    /// Evaluates a condition that combines other conditions. Positions found by failing branches, within `$or` or
+    /// under a negation are discarded.
     fn combine(
         &mut self,
         node: &Node,
@@ -116,7 +116,11 @@ impl<'c> Evaluation<'c> {
         let before = self.position;
         let matched = match node {
             Node::And(children) => all(children, |child| matches(self, child))?,
-            Node::Or(children) => !all(children, |child| Ok(!matches(self, child)?))?,
+            Node::Or(children) => {
+                let any = !all(children, |child| Ok(!matches(self, child)?))?;
+                self.position = before;
+                any
+            }
             Node::Nor(children) => {
                 let none = all(children, |child| Ok(!matches(self, child)?))?;
                 self.position = before;

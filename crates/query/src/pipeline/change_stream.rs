@@ -5,7 +5,7 @@ use super::operator::{Kind, Operator};
 use super::parse::{Parsed, Scope};
 use super::{Environment, Pipeline, Step, Stream};
 use crate::change::Spec;
-use base::bson::{Element, Value};
+use base::bson::{Document, Element, Value};
 use base::{Result, err};
 use std::sync::Arc;
 
@@ -19,6 +19,11 @@ pub(crate) fn parse(spec: &Element<'_>, scope: &Scope<'_>) -> Result<Parsed> {
         return Err(err!(40573, "The $changeStream stage is only supported on replica sets"));
     }
     Ok(Parsed::one(ChangeStream))
+}
+
+/// Whether the stable API contains the options: `showExpandedEvents` is not a part of it.
+pub(crate) fn is_stable(options: Document<'_>) -> bool {
+    options.find("showExpandedEvents").is_none()
 }
 
 /// Returns the rights to read the watched collection, database or all databases.

@@ -110,6 +110,9 @@ fn distance(name: &str, given: &Expression, code: i32, context: &Context) -> Res
 /// Errors: 40227, 50856 to 50858 for options of older versions, 5860400 without a point, 16606 without a field for the
 /// distance; the errors of each option, BadValue for an unknown option.
 pub(crate) fn parse(spec: &Element<'_>, scope: &Scope<'_>) -> Result<Parsed> {
+    if let Value::Array(_) = spec.value() {
+        return Err(err!(5860400, "$geoNear requires a 'near' argument"));
+    }
     let Value::Document(options) = spec.value() else {
         return Err(err!(10065, "invalid parameter: expected an object ($geoNear)"));
     };

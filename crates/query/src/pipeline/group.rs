@@ -18,7 +18,7 @@ use crate::expression::{Dependencies, Expression};
 use crate::tick::Tick;
 use crate::{Arena, Row, Sorter};
 use base::bson::{Builder, DocumentBuf, DocumentCow, Element, FieldNameBuf, Value, ValueBuf};
-use base::{Result, err};
+use base::{Error, ErrorCode, Result, err};
 use std::collections::HashMap;
 use std::sync::Arc;
 
@@ -160,7 +160,7 @@ impl Running {
                 None => self.table.insert(&key, self.begin(id)?),
             };
             for (at, (_, accumulation)) in stage.fields.iter().enumerate() {
-                let argument = accumulation.argument(root, &context, &arena)?;
+                let argument = accumulation.argument(root, &context, &arena).map_err(division)?;
                 self.add(position, at, argument)?;
             }
             if self.table.held > self.limit {
@@ -284,6 +284,15 @@ impl Stage for Running {
             None => self.give_spilled()?,
         };
         Ok(group.map(Row::from))
+    }
+}
+
+/// Replaces the codes of divisions by zero, which differ in the accumulators of MongoDB's `$group`.
+fn division(error: Error) -> Error {
+    match (error.code(), error.message()) {
+        (ErrorCode::BadValue, message @ "can't $divide by zero") => err!(4848401, "{message}"),
+        (ErrorCode::Location(16610), message) => err!(4848403, "{message}"),
+        _ => error,
     }
 }
 

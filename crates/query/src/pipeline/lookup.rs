@@ -16,7 +16,7 @@
 //! ```
 
 use super::collections::Namespace;
-use super::definition::Inputs;
+use super::definition::{Inputs, RunsOn};
 use super::fields::{set_path, text_option, visit_values};
 use super::lookup_table::{Equality, Join};
 use super::r#match::{Match, matching};
@@ -65,6 +65,8 @@ pub(crate) fn parse(spec: &Element<'_>, scope: &Scope<'_>) -> Result<Parsed> {
             "let" => variables = Some(parse_let("$lookup", &option, scope.context)?),
             "from" => from = Some(from_option(&option)?),
             "as" => output = Some(text_option("$lookup", &option)?),
+            // Null means an absent option.
+            "localField" | "foreignField" if option.value().is_nullish() => {}
             "localField" => local = Some(field_option(&option)?),
             "foreignField" => foreign = Some(field_option(&option)?),
             other => return Err(err!(FailedToParse, "unknown argument to $lookup: {other}")),
@@ -85,6 +87,12 @@ pub(crate) fn parse(spec: &Element<'_>, scope: &Scope<'_>) -> Result<Parsed> {
         pipeline.as_ref().is_some_and(|pipeline| !pipeline.is_empty() && !pipeline.reads_collection());
     if from.is_none() && !generates_documents {
         return Err(err!(FailedToParse, "missing 'from' option to $lookup stage specification: {spec}"));
+    }
+    let runs_on = pipeline.as_ref().and_then(|pipeline| pipeline.first());
+    if let Some(first) = runs_on.filter(|first| from.is_some() && first.name != "$documents")
+        && matches!(first.runs_on, RunsOn::Admin | RunsOn::Database)
+    {
+        return Err(err!(InvalidNamespace, "{} can only be run with {{aggregate: 1}}", first.name));
     }
     let from = from.filter(|_| !generates_documents).map(Namespace::local);
     let hashed = Equality::of(equality.as_ref(), pipeline.as_ref(), &variables.declare(scope.context));

@@ -62,7 +62,7 @@ impl Redact {
                 for element in level.document {
                     match element.value() {
                         Value::Document(inner) => {
-                            let kept = self.document(level.with(inner), depth + 1, context)?;
+                            let kept = self.document(level.part(inner), depth + 1, context)?;
                             builder.append_optional(element.field_name(), kept.as_ref());
                         }
                         Value::Array(array) => {
@@ -94,7 +94,7 @@ impl Redact {
         for value in array.iter() {
             match value {
                 Value::Document(inner) => {
-                    if let Some(kept) = self.document(level.with(inner), depth + 1, context)? {
+                    if let Some(kept) = self.document(level.part(inner), depth + 1, context)? {
                         builder.push(&kept);
                     }
                 }

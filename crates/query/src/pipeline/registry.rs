@@ -48,6 +48,7 @@ pub(crate) static STAGES: &[StageDefinition] = &[
         .not_in_joins()
         .not_in_transactions()
         .only_read_concern("majority")
+        .stable(Stable::If(change_stream::is_stable))
         .requires(Rights::By(change_stream::rights)),
     stage("$changeStreamSplitLargeEvent", change_stream_split_large_event::parse).only_in_streams(),
     external("$collStats", coll_stats::parse)

@@ -59,7 +59,8 @@ impl TextQuery {
         let search = text("$search")?.ok_or_else(|| err!(NoSuchKey, "Missing expected field \"$search\""))?;
         let query = TextQuery {
             search,
-            language: text("$language")?,
+            // An empty name means the language of the index.
+            language: text("$language")?.filter(|language| !language.is_empty()),
             index_language: OnceLock::new(),
             case_sensitive: flag("$caseSensitive")?,
             diacritic_sensitive: flag("$diacriticSensitive")?,

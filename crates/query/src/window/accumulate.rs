@@ -34,11 +34,14 @@ struct Arguments<'a> {
     accumulation: &'a Accumulation,
     context: &'a Context,
     values: Vec<Option<ValueBuf>>,
+    /// True if frames lose documents.
+    removes: bool,
 }
 
 impl<'a> Arguments<'a> {
     /// Computes the argument of each document.
-    fn of(accumulation: &'a Accumulation, partition: &Partition<'a>) -> Result<Arguments<'a>> {
+    fn of(of: &'a Accumulate, partition: &Partition<'a>) -> Result<Arguments<'a>> {
+        let accumulation = &of.accumulation;
         let mut arena = Arena::new();
         let mut values = Vec::with_capacity(partition.len());
         partition.each(&mut |row| {
@@ -49,7 +52,7 @@ impl<'a> Arguments<'a> {
             values.push(argument);
             Ok(())
         })?;
-        Ok(Arguments { accumulation, context: partition.context, values })
+        Ok(Arguments { accumulation, context: partition.context, values, removes: of.bounds.has_start() })
     }
 
     fn get(&self, at: usize) -> Option<Value<'_>> {
@@ -57,7 +60,11 @@ impl<'a> Arguments<'a> {
     }
 
     fn start(&self) -> Result<Box<dyn Accumulator>> {
-        self.accumulation.start(Value::Null, self.context)
+        let mut running = self.accumulation.start(Value::Null, self.context)?;
+        if self.removes && matches!(running.folding(), Folding::Joins) {
+            running.expect_removals();
+        }
+        Ok(running)
     }
 
     /// Folds each frame from scratch, unless it only grew at its end.
@@ -180,7 +187,7 @@ impl Fold for &Arguments<'_> {
 
 impl Function for Accumulate {
     fn compute(&self, partition: &Partition<'_>, tick: &mut Tick) -> Result<Vec<ValueBuf>> {
-        let arguments = Arguments::of(&self.accumulation, partition)?;
+        let arguments = Arguments::of(self, partition)?;
         let mut frames = self.bounds.frames(partition)?;
         let folding = arguments.start()?.folding();
         match folding {

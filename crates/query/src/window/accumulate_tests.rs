@@ -23,15 +23,15 @@ fn both(function: &str, window: &str, documents: &[String]) -> (Vec<ValueBuf>, V
     let window = extended_json::parse(window).unwrap();
     let bounds = Bounds::parse(Value::Document(window.view()), Some(&sort_by)).unwrap();
     let mut naive = Vec::new();
-    let arguments = Arguments::of(&accumulation, &partition).unwrap();
-    for frame in bounds.frames(&partition).unwrap() {
+    let function = Accumulate { accumulation, bounds };
+    let arguments = Arguments::of(&function, &partition).unwrap();
+    for frame in function.bounds.frames(&partition).unwrap() {
         let mut running = arguments.start().unwrap();
         for at in frame {
             running.add(arguments.get(at)).unwrap();
         }
         naive.push(running.finish().unwrap());
     }
-    let function = Accumulate { accumulation, bounds };
     (function.compute(&partition, &mut Tick::new(&context)).unwrap(), naive)
 }
 

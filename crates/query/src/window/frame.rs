@@ -32,6 +32,14 @@ pub(super) enum Bound<T> {
 
 impl Bounds {
     /// The whole partition.
+    /// Returns true unless all frames begin with their partition.
+    pub(super) fn has_start(&self) -> bool {
+        match self {
+            Bounds::Documents(lower, _) => !matches!(lower, Bound::Unbounded),
+            Bounds::Range { lower, .. } => !matches!(lower, Bound::Unbounded),
+        }
+    }
+
     pub(super) const ALL: Bounds = Bounds::Documents(Bound::Unbounded, Bound::Unbounded);
 
     /// Parses `window`.

@@ -35,7 +35,7 @@ pub(in super::super) fn floor<'a>(call: &Call<'_, 'a>) -> Computed<'a> {
 fn whole(operand: Number, doubles: fn(f64) -> f64, rounding: Rounding) -> Number {
     match operand {
         Number::Double(value) => Number::Double(doubles(value)),
-        Number::Decimal128(value) => Number::Decimal128(value.round_to_integer(rounding)),
+        Number::Decimal128(value) => Number::Decimal128(value.quantize(0, rounding)),
         integer => integer,
     }
 }
