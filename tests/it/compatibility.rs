@@ -131,7 +131,8 @@ A write with `w: 0` returns no result.
 - `serverStatus` has no `locks`, `wiredTiger` or `tcmalloc` sections.
 - `dbStats` returns the sizes of the file system of the data, or of temporary files if the data are in memory. With PostgreSQL it returns none.
 - `getDiagnosticData`, `lockInfo` and `connPoolStats` have no entries. `compact` and `refreshLogicalSessionCacheNow` have no effect. `collStats` returns of each index only its size.
-- `$collStats` has no `queryExecStats`. The options `verbose`, `waitForLock` and `numericOnly` of its `storageStats` change nothing.
+- The options `verbose`, `waitForLock` and `numericOnly` of `storageStats` in `$collStats` change nothing.
+- The cluster parameters `changeStreams` and `pauseMigrationsDuringMultiUpdates` have no effect. A positive `defaultMaxTimeMS` is refused.
 - Entries of `system.profile` have an `_id`, and no `locks`, `execStats`, inserted keys or wait times. `bulkWrite` writes one entry.
 - `admin.system.version` has the feature compatibility version only after `setFeatureCompatibilityVersion`. `local.startup_log` is empty.
 - `logComponentVerbosity` accepts all of MongoDB's components. Only `command`, `network` and `index` log lines above level 0.

@@ -323,6 +323,7 @@ pub(crate) fn from_entry(entry: Document<'_>, context: &Context) -> Result<Colle
             building: Vec::new(),
             counts: Arc::default(),
             index_filters: Arc::default(),
+            scans: Arc::default(),
             cached_plans: Arc::default(),
         }),
     };

@@ -119,7 +119,15 @@ impl Database {
                 }
                 let counts = self.new_counts(ident);
                 let (index_filters, cached_plans) = (Arc::default(), Arc::default());
-                Some(Data { ident, indexes, building: Vec::new(), counts, index_filters, cached_plans })
+                Some(Data {
+                    ident,
+                    indexes,
+                    building: Vec::new(),
+                    counts,
+                    index_filters,
+                    cached_plans,
+                    scans: Arc::default(),
+                })
             }
         };
         let (namespace, uuid) = (namespace.clone(), self.random.uuid());

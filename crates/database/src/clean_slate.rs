@@ -189,7 +189,15 @@ impl CatalogChange<'_> {
         counts.bytes.store(origin.counts.bytes.load(Relaxed), Relaxed);
         counts.next_record.store(origin.counts.next_record.load(Relaxed), Relaxed);
         let (index_filters, cached_plans) = (Arc::default(), Arc::default());
-        Data { ident, indexes, building: Vec::new(), counts, index_filters, cached_plans }
+        Data {
+            ident,
+            indexes,
+            building: Vec::new(),
+            counts,
+            index_filters,
+            cached_plans,
+            scans: Arc::default(),
+        }
     }
 
     /// Clears the multikey bits of an emptied collection's indexes, so that the plans of the next test do not depend on

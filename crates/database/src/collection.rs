@@ -13,7 +13,7 @@ use base::{Namespace, Result, err};
 use query::Collation;
 use std::ffi::CStr;
 use std::sync::Arc;
-use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use storage::Ident;
 
 /// A collection or view in the catalog. Immutable except for its counts; a change of options or
@@ -48,6 +48,17 @@ pub struct Data {
     pub index_filters: Arc<IndexFilters>,
     /// Plan cache, shared in the same way.
     pub cached_plans: Arc<PlanCache>,
+    /// Numbers of collection scans, shared in the same way.
+    pub scans: Arc<CollectionScans>,
+}
+
+/// Numbers of scans of a collection since the server started, for `$collStats`.
+#[derive(Debug, Default)]
+pub struct CollectionScans {
+    /// All scans.
+    pub total: AtomicU64,
+    /// Scans of tailable cursors.
+    pub tailable: AtomicU64,
 }
 
 /// Options of a collection or view.
@@ -153,6 +164,11 @@ impl Collection {
 }
 
 impl Data {
+    /// Returns the number of indexes as in the reply of createIndexes, without the clustered index.
+    pub(crate) fn listed_indexes(&self) -> usize {
+        self.indexes.len() - usize::from(self.clustered_index().is_some())
+    }
+
     /// Returns the index with this name.
     pub fn index(&self, name: &str) -> Option<&Arc<Index>> {
         self.indexes.iter().find(|index| index.spec.name == name)

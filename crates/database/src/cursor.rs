@@ -201,6 +201,10 @@ impl Cursor {
         let start = out.len();
         let mut appended = 0;
         while appended < count {
+            // A tailable cursor stays open after its limit.
+            if self.wanted == Some(0) {
+                return Ok((appended, true));
+            }
             let next = match self.pending.take() {
                 Some(document) => Some(document),
                 None => self.source.next()?.map(|row| row.document),

@@ -506,7 +506,7 @@ impl Database {
             return Ok(found);
         }
         let plan = plan::plan(operation, view, collection, read, context)?;
-        plan.note_uses();
+        plan.note_uses(collection);
         plan.keep(collection, self.now_millis());
         operation.note_plan(plan.uses().into_iter());
         if self.strict.is_on() {

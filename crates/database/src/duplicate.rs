@@ -9,6 +9,13 @@ use query::Collation;
 /// E11000 with keyPattern and keyValue.
 pub(crate) fn duplicate_key(namespace: &Namespace, index: &Index, key: &KeyOf) -> Error {
     let value = key_value(index, key);
+    // MongoDB 8.2 fails with these codes while it describes the key of a clustered collection.
+    let number = value.view().first().and_then(|field| field.value().as_number());
+    match number.map(|number| number.to_f64()).filter(|_| index.spec.clustered) {
+        Some(number) if number.is_nan() => return err!(50819, "_id is not a number in {namespace}"),
+        Some(number) if number.is_infinite() => return err!(50826, "_id is infinite in {namespace}"),
+        _ => {}
+    }
     let mut info = Builder::new();
     info.append(c"keyPattern", &index.spec.key).append(c"keyValue", &value);
     info.append_optional(c"collation", index.spec.collation.document());

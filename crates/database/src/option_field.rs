@@ -47,6 +47,97 @@ pub(crate) fn count(name: &str, value: Value<'_>) -> Result<i64> {
     }
 }
 
+/// Checks the options of storage engines, which are stored and have no effect. The known engine is WiredTiger.
+///
+/// Errors: InvalidOptions for an unknown engine or field, BadValue for an invalid value, FailedToParse for a NUL byte.
+pub(crate) fn check_storage_engine(engines: Document<'_>) -> Result<()> {
+    for engine in engines {
+        let name = engine.name();
+        if name != "wiredTiger" {
+            return Err(err!(InvalidOptions, "{name} is not a registered storage engine for this server"));
+        }
+        let Value::Document(options) = engine.value() else {
+            return Err(err!(BadValue, "'storageEngine.{name}' has to be an embedded document."));
+        };
+        for option in options {
+            match (option.name(), option.value()) {
+                ("configString", Value::String(config)) => check_config(config)?,
+                ("configString", _) => return Err(err!(TypeMismatch, "'configString' must be a string.")),
+                (other, _) => {
+                    return Err(err!(
+                        InvalidOptions,
+                        "'{other}' is not a supported option in {name} options"
+                    ));
+                }
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Checks the names in a configuration of WiredTiger: `name=value` or `name=(…)`, separated by commas.
+fn check_config(config: &str) -> Result<()> {
+    if config.contains('\0') {
+        return Err(err!(FailedToParse, "'configString' must not contain NUL bytes"));
+    }
+    let mut depth = 0usize;
+    let options = config.split(|c: char| {
+        match c {
+            '(' | '[' => depth += 1,
+            ')' | ']' => depth = depth.saturating_sub(1),
+            _ => {}
+        }
+        c == ',' && depth == 0
+    });
+    for option in options.map(str::trim).filter(|option| !option.is_empty()) {
+        let name = option.split(['=', ':']).next().unwrap_or_default().trim();
+        if !WIRED_TIGER.contains(&name) {
+            return Err(err!(BadValue, "unknown configuration key '{name}': Invalid argument"));
+        }
+    }
+    Ok(())
+}
+
+/// Options of a table of WiredTiger.
+const WIRED_TIGER: [&str; 36] = [
+    "access_pattern_hint",
+    "allocation_size",
+    "app_metadata",
+    "assert",
+    "block_allocation",
+    "block_compressor",
+    "cache_resident",
+    "checksum",
+    "colgroups",
+    "collator",
+    "columns",
+    "dictionary",
+    "encryption",
+    "exclusive",
+    "extractor",
+    "format",
+    "huffman_key",
+    "huffman_value",
+    "ignore_in_memory_cache_size",
+    "immutable",
+    "import",
+    "internal_key_max",
+    "internal_key_truncate",
+    "internal_page_max",
+    "key_format",
+    "leaf_key_max",
+    "leaf_page_max",
+    "leaf_value_max",
+    "log",
+    "memory_page_max",
+    "prefix_compression",
+    "prefix_compression_min",
+    "split_pct",
+    "type",
+    "value_format",
+    "write_timestamp_usage",
+];
+
 /// The error for a value of another type.
 pub(crate) fn wrong_type(name: &str, value: Value<'_>, expected: &str) -> base::Error {
     err!(

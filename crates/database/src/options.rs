@@ -1,7 +1,7 @@
 //! Parsing and checks of the create command's options.
 
 use crate::collection::{Capped, Options, View, clustered_expiry, parse_clustered};
-use crate::option_field::{count, flag, object, text, wrong_type};
+use crate::option_field::{check_storage_engine, count, flag, object, text, wrong_type};
 use crate::validator::Validator;
 use base::bson::{Builder, Document, FieldName, Value, ValueBuf};
 use base::{Namespace, Result, err};
@@ -45,8 +45,20 @@ pub(crate) fn parse(options: Document<'_>, namespace: &Namespace, context: &Cont
     seen.finish(namespace, context)
 }
 
+/// Checks the options of a storage engine in a new collection. Stored ones need not follow, since earlier versions did
+/// not check them.
+///
+/// Errors: InvalidOptions, BadValue and FailedToParse as in MongoDB.
+pub(crate) fn check_new(options: Document<'_>) -> Result<()> {
+    let defaults = options.get("indexOptionDefaults").and_then(|defaults| defaults.as_document());
+    let engines = [Some(options), defaults].into_iter().flatten().filter_map(|all| all.get("storageEngine"));
+    engines.filter_map(|engines| engines.as_document()).try_for_each(check_storage_engine)
+}
+
 #[derive(Default)]
 struct Seen<'a> {
+    /// True if the option is given, also as `false`.
+    has_clustered: bool,
     clustered: Option<String>,
     expire_after_seconds: Option<i64>,
     id_index: bool,
@@ -70,7 +82,10 @@ impl<'a> Seen<'a> {
         match name {
             // As in all commands, null means absent, except for options with several types.
             _ if value.is_nullish() && OPTIONS.contains(&name) => {}
-            "clusteredIndex" => self.clustered = parse_clustered(value)?,
+            "clusteredIndex" => {
+                self.has_clustered = true;
+                self.clustered = parse_clustered(value)?;
+            }
             "expireAfterSeconds" => {
                 self.expire_after_seconds = Some(clustered_expiry(count(name, value)?)?);
             }
@@ -169,10 +184,8 @@ impl<'a> Seen<'a> {
             }
             (None, None) => None,
         };
-        if view.is_some() && (capped.is_some() || self.validator.is_some()) {
-            let option = if capped.is_some() { "capped" } else { "validator" };
-            return Err(err!(InvalidOptions, "the field '{option}' is not valid for a view"));
-        }
+        // MongoDB checks these options of a view too, and creates the view without them.
+        let capped = capped.filter(|_| view.is_none());
         let has_validator = self.validator.is_some() || self.level.is_some() || self.action.is_some();
         let validator = match has_validator {
             true => {
@@ -185,7 +198,8 @@ impl<'a> Seen<'a> {
                 let filter = self.validator.unwrap_or(Document::EMPTY);
                 // Validation uses the collection's collation, independent of the writing command.
                 let context = context.with_collation(self.collation.clone());
-                Some(Arc::new(Validator::parse(filter, self.level, self.action, &context)?))
+                let validator = Validator::parse(filter, self.level, self.action, &context)?;
+                view.is_none().then(|| Arc::new(validator))
             }
             false => None,
         };
@@ -204,7 +218,7 @@ impl<'a> Seen<'a> {
 
     /// Checks the combinations of options with `clusteredIndex`.
     fn check_clustered(&self) -> Result<()> {
-        if self.clustered.is_none() {
+        if !self.has_clustered {
             return match self.expire_after_seconds {
                 None => Ok(()),
                 Some(_) => Err(err!(

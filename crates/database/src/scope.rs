@@ -6,6 +6,7 @@ use crate::history::View;
 use crate::operation::Operation;
 use base::bson::{Document, ValueBuf};
 use base::{Namespace, Result, err};
+use query::expression::{Dependencies, check_name_for_binding};
 use query::{Arena, Collation, Context, Expression};
 use std::borrow::Cow;
 use std::sync::{Arc, OnceLock};
@@ -152,20 +153,22 @@ fn in_force(
     context.own_collation = requested.is_some();
     context.collation = requested.or(own).cloned().unwrap_or_default();
     for variable in variables.into_iter().flatten() {
-        check_variable_name(variable.name())?;
+        if matches!(variable.name(), "NOW" | "CLUSTER_TIME" | "JS_SCOPE" | "IS_MR") {
+            return Err(err!(4738901, "Attempt to set internal constant: {}", variable.name()));
+        }
+        check_name_for_binding(variable.name())?;
         let expression = Expression::parse(variable.value(), &context)?;
+        if expression.dependencies() != Dependencies::Paths(Vec::new()) {
+            return Err(err!(
+                4890500,
+                "The command's 'let' reads a field, but it is evaluated before all documents"
+            ));
+        }
         let arena = Arena::new();
         let value = expression.evaluate(Document::EMPTY, &context, &arena)?.map(|value| value.to_owned());
         context.variables.push((variable.name().to_string(), value));
     }
     Ok(context)
-}
-
-fn check_variable_name(name: &str) -> Result<()> {
-    if name.starts_with(|first: char| first.is_ascii_lowercase() || !first.is_ascii()) {
-        return Ok(());
-    }
-    Err(err!(FailedToParse, "'{name}' starts with an invalid character for a user variable name"))
 }
 
 /// Errors: OptionNotSupportedOnView for a view whose collation differs from its reader's.

@@ -143,6 +143,17 @@ impl Database {
             must_be_there("count")?;
             out.append_number(c"count", statistics.count);
         }
+        if asked.scans {
+            must_be_there("queryExecStats")?;
+            let collection = self.collection(namespace);
+            let scans =
+                collection.as_ref().and_then(|collection| collection.data.as_ref()).map(|data| &data.scans);
+            let (total, tailable) =
+                scans.map_or((0, 0), |scans| (scans.total.load(Relaxed), scans.tailable.load(Relaxed)));
+            out.begin_document(c"queryExecStats").begin_document(c"collectionScans");
+            out.append(c"total", total as i64).append(c"nonTailable", (total - tailable) as i64);
+            out.end().end();
+        }
         Ok(out.finish())
     }
 

@@ -60,6 +60,7 @@ impl Database {
         uuid: Option<[u8; 16]>,
         context: &Context,
     ) -> Result<Option<Committed>> {
+        options::check_new(options)?;
         let options = options::parse(options, namespace, context)?;
         if let Some(transaction) = operation.transaction() {
             let view = transaction.view();

@@ -128,7 +128,7 @@ impl Database {
                 new.push(IndexSpec::clone(spec));
             }
         }
-        let before = data.indexes.len();
+        let before = data.listed_indexes();
         let after = before + new.len();
         if !new.is_empty() {
             self.index_within(transaction, &collection, new)?;
@@ -176,8 +176,11 @@ impl Database {
             };
             before = data.indexes.len();
             if let Some(names) = names {
-                for name in names {
+                for (at, name) in names.iter().enumerate() {
                     check_droppable(data, name)?;
+                    if names.iter().take(at).any(|earlier| earlier == name) {
+                        return Err(no_index(name));
+                    }
                 }
             }
             let goes = |index: &Arc<Index>| match names {
@@ -266,8 +269,12 @@ fn check_droppable(data: &Data, name: &str) -> Result<()> {
     }
     match data.index(name).or_else(|| data.written_indexes().find(|index| index.spec.name == name)) {
         Some(_) => Ok(()),
-        None => Err(err!(IndexNotFound, "index not found with name [{name}]")),
+        None => Err(no_index(name)),
     }
+}
+
+fn no_index(name: &str) -> base::Error {
+    err!(IndexNotFound, "index not found with name [{name}]")
 }
 
 fn index_by_key(data: &Data, key: Document<'_>) -> Result<String> {
@@ -415,7 +422,7 @@ impl CatalogChange<'_> {
         let Some(data) = &mut changed.data else {
             return Err(err!(CommandNotSupportedOnView, "Cannot create indexes on a view: {namespace}"));
         };
-        outcome.before = data.indexes.len();
+        outcome.before = data.listed_indexes();
         let is_empty = self
             .snapshot()
             .contains(data.ident)
@@ -460,7 +467,7 @@ impl CatalogChange<'_> {
                 false => builds.push(self.register_build(data, index)),
             }
         }
-        outcome.after = data.indexes.len() + builds.len();
+        outcome.after = data.listed_indexes() + builds.len();
         if outcome.after == outcome.before && !outcome.created_collection && !has_dropped {
             return Ok(Registered::Nothing);
         }

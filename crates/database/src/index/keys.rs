@@ -104,7 +104,9 @@ impl IndexSpec {
         )
     }
 
-    /// Adds a key for each leaf, combined with each key of the other parts.
+    /// Adds a key for each leaf, combined with the key of the other parts.
+    ///
+    /// Errors: 7246301 for an array in another part.
     fn wildcard_keys(
         &self,
         wildcard: &Wildcard,
@@ -123,8 +125,10 @@ impl IndexSpec {
         compound_keys(
             document,
             others.map(|(_, part)| &part.path),
-            &mut |other, behind| {
-                self.note_array(other + usize::from(other >= wildcard.part), behind, multikey)
+            &mut |other, _| {
+                let part = self.parts.get(other + usize::from(other >= wildcard.part));
+                let path = part.map_or("", |part| part.path.as_str());
+                Err(err!(7246301, "The field '{path}' of a compound wildcard index cannot be an array"))
             },
             &mut |values| {
                 let (before, after) = values.split_at(wildcard.part.min(values.len()));

@@ -126,9 +126,9 @@ const LONGEST: usize = 512;
 pub(crate) struct KnownSpecs(Mutex<HashMap<Box<[u8]>, Arc<IndexSpec>, RandomState>>);
 
 impl KnownSpecs {
-    /// Returns the result of [`IndexSpec::parse`].
+    /// Returns the result of [`IndexSpec::parse`], checked as a new index.
     ///
-    /// Errors: errors of `parse`.
+    /// Errors: errors of `parse` and of [`IndexSpec::check_new`].
     pub(crate) fn parse(
         &self,
         specification: Document<'_>,
@@ -137,12 +137,14 @@ impl KnownSpecs {
     ) -> Result<Arc<IndexSpec>> {
         let bytes = specification.bytes();
         if !context.collation.is_simple() || bytes.len() > LONGEST {
-            return IndexSpec::parse(specification, namespace, context).map(Arc::new);
+            let spec = IndexSpec::parse(specification, namespace, context)?;
+            return spec.check_new(specification).map(|()| Arc::new(spec));
         }
         if let Some(known) = self.0.lock().get(bytes) {
             return Ok(known.clone());
         }
         let spec = Arc::new(IndexSpec::parse(specification, namespace, context)?);
+        spec.check_new(specification)?;
         if spec.partial.is_none() {
             let mut known = self.0.lock();
             if known.len() >= MOST {

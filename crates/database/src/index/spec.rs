@@ -3,6 +3,7 @@
 use super::geo::GeoIndex;
 use super::text::{self as text_index, TextIndex};
 use super::wildcard::{Wildcard, is_wildcard};
+use crate::option_field::check_storage_engine;
 use base::bson::{Builder, Document, DocumentBuf, Element, FieldName, Path, Value};
 use base::{ErrorCode, Namespace, Result, err};
 use query::matcher::Matcher;
@@ -136,6 +137,20 @@ impl IndexSpec {
         parser.finish(specification, context)
     }
 
+    /// Checks rules that stored specifications need not follow, since earlier versions did not check them.
+    ///
+    /// Errors: CannotCreateIndex for weights of another index than a text index, errors of the options of a storage
+    /// engine.
+    pub(crate) fn check_new(&self, specification: Document<'_>) -> Result<()> {
+        if self.text.is_none() && specification.get("weights").is_some() {
+            return Err(err!(CannotCreateIndex, "'weights' is an option of text indexes"));
+        }
+        match specification.get("storageEngine") {
+            Some(Value::Document(engines)) => check_storage_engine(engines),
+            _ => Ok(()),
+        }
+    }
+
     /// Returns a specification without unknown fields, for `ignoreUnknownIndexOptions`.
     pub fn without_unknown(specification: Document<'_>) -> DocumentBuf {
         let is_known = |element: &Element<'_>| {
@@ -183,10 +198,10 @@ impl IndexSpec {
     }
 
     /// Returns true if two specifications define one index: equal keys, collation, uniqueness, sparseness and filter.
+    /// All text indexes with the same other fields have one signature; their weights and languages are options.
     pub fn same_signature(&self, other: &IndexSpec) -> bool {
-        let filter = |spec: &IndexSpec| spec.partial.as_ref().map(|partial| partial.filter.clone());
+        let filter = |spec: &IndexSpec| spec.partial.as_ref().map(|partial| clauses(partial.filter.view()));
         self.parts == other.parts
-            && self.text == other.text
             && self.wildcard == other.wildcard
             && self.collation == other.collation
             && self.is_unique() == other.is_unique()
@@ -202,6 +217,7 @@ impl IndexSpec {
     pub fn same_options(&self, other: &IndexSpec) -> bool {
         self.prepare_unique == other.prepare_unique
             && self.expire_after_seconds == other.expire_after_seconds
+            && self.text == other.text
             && GeoIndex::same_options(self.geo.as_ref(), other.geo.as_ref())
             && self.same_signature(other)
     }
@@ -279,7 +295,8 @@ impl Parser {
                 let background = flag(name, value)?;
                 self.options.append(FieldName::new(name)?, background);
             }
-            "hidden" => self.hidden = flag(name, value)?,
+            // Numbers are not booleans here, other than in the older options.
+            "hidden" => self.hidden = value.as_bool().ok_or_else(|| wrong_type(name, "a bool", value))?,
             "expireAfterSeconds" => self.expire_after_seconds = Some(expiry(value)?),
             "partialFilterExpression" => {
                 let filter = document(name, value)?;
@@ -306,7 +323,11 @@ impl Parser {
                 self.options.append(FieldName::new(name)?, value);
             }
             "2dsphereIndexVersion" => _ = self.options.append(FieldName::new(name)?, value),
-            "bits" | "min" | "max" | "finestIndexedLevel" | "coarsestIndexedLevel" => {
+            "min" | "max" => {
+                let bound = value.as_number().ok_or_else(|| wrong_type(name, "a number", value))?;
+                self.options.append(FieldName::new(name)?, bound.to_f64());
+            }
+            "bits" | "finestIndexedLevel" | "coarsestIndexedLevel" => {
                 if value.as_number().is_none() {
                     return Err(wrong_type(name, "a number", value));
                 }
@@ -405,7 +426,7 @@ fn check(spec: &IndexSpec, whole: Document<'_>) -> Result<()> {
         return Err(err!(CannotCreateIndex, "index name cannot contain NUL bytes"));
     }
     if spec.wildcard.is_some() {
-        check_wildcard(spec)?;
+        check_wildcard(spec, whole)?;
     }
     if spec.partial.is_some() && spec.sparse {
         return Err(err!(CannotCreateIndex, "cannot mix \"partialFilterExpression\" and \"sparse\" options"));
@@ -450,7 +471,7 @@ fn check(spec: &IndexSpec, whole: Document<'_>) -> Result<()> {
 }
 
 /// Checks the rules of wildcard indexes.
-fn check_wildcard(spec: &IndexSpec) -> Result<()> {
+fn check_wildcard(spec: &IndexSpec, whole: Document<'_>) -> Result<()> {
     if spec.sparse {
         return Err(err!(CannotCreateIndex, "Index type 'wildcard' does not support the sparse option"));
     }
@@ -460,15 +481,15 @@ fn check_wildcard(spec: &IndexSpec) -> Result<()> {
     if spec.expire_after_seconds.is_some() {
         return Err(err!(CannotCreateIndex, "Index type 'wildcard' cannot be a TTL index"));
     }
+    if whole.get("v").and_then(|version| version.as_i64()) == Some(1) {
+        return Err(err!(CannotCreateIndex, "Index type 'wildcard' requires version 2, not 1"));
+    }
     Ok(())
 }
 
 /// Checks that the index on `_id` has no options.
 fn check_id(spec: &IndexSpec, whole: Document<'_>) -> Result<()> {
     const FIELDS: [&str; 5] = ["collation", "key", "name", "ns", "v"];
-    if spec.hidden {
-        return Err(err!(BadValue, "can't hide _id index"));
-    }
     let option = whole.iter().find(|option| !FIELDS.contains(&option.name()));
     if let Some(option) = option.filter(|_| !spec.clustered) {
         return Err(err!(
@@ -549,6 +570,9 @@ fn key_part(name: &str, value: Value<'_>) -> Result<KeyPart> {
         }
         Value::String("2dsphere") => KeyKind::Sphere,
         Value::String("2d") => KeyKind::Flat,
+        Value::String("wildcard") if !is_wildcard(name) => {
+            return Err(err!(7246202, "The key '{name}' of a wildcard index must be '$**' or end in '.$**'"));
+        }
         Value::String("") => return Err(err!(CannotCreateIndex, "Empty string index value not allowed")),
         Value::String(plugin) => return Err(err!(CannotCreateIndex, "Unknown index plugin '{plugin}'")),
         _ => match value.as_number() {
@@ -625,6 +649,8 @@ fn check_partial_operators(operators: Document<'_>) -> Result<()> {
     for element in operators {
         match element.name() {
             "$eq" | "$gt" | "$gte" | "$lt" | "$lte" | "$in" | "$type" => {}
+            // A conjunction of equalities.
+            "$all" if is_plain(element.value()) => {}
             "$geoWithin" | "$within" | "$geoIntersects" => {}
             "$exists" if element.value().is_truthy() => {}
             name if name.starts_with('$') => return Err(unsupported_partial(name)),
@@ -632,6 +658,38 @@ fn check_partial_operators(operators: Document<'_>) -> Result<()> {
         }
     }
     Ok(())
+}
+
+/// Returns true if the operand of `$all` has values only, neither patterns nor `$elemMatch`.
+fn is_plain(operand: Value<'_>) -> bool {
+    let is_operator = |value: Value<'_>| {
+        value.as_document().and_then(|inner| inner.first()).is_some_and(|field| field.name().starts_with('$'))
+    };
+    let is_value = |value: Value<'_>| !matches!(value, Value::Regex { .. }) && !is_operator(value);
+    operand.as_array().is_some_and(|values| values.iter().all(is_value))
+}
+
+/// Returns the clauses of a filter in an order that does not depend on the given order.
+fn clauses(filter: Document<'_>) -> Vec<String> {
+    let mut all = Vec::new();
+    for element in filter {
+        match (element.name(), element.value()) {
+            (name @ ("$and" | "$or"), Value::Array(parts)) => {
+                let parts = parts.iter().filter_map(|part| part.as_document()).map(clauses);
+                match name {
+                    "$and" => all.extend(parts.flatten()),
+                    _ => {
+                        let mut parts: Vec<_> = parts.map(|part| part.join(" and ")).collect();
+                        parts.sort_unstable();
+                        all.push(format!("({})", parts.join(" or ")));
+                    }
+                }
+            }
+            _ => all.push(element.to_string()),
+        }
+    }
+    all.sort_unstable();
+    all
 }
 
 fn unsupported_partial(what: &str) -> base::Error {
@@ -677,8 +735,10 @@ fn expiry(value: Value<'_>) -> Result<f64> {
             "TTL index 'expireAfterSeconds' option must be within an acceptable range, try a lower number"
         ));
     }
-    // NaN means the greatest expiry, as in MongoDB.
-    Ok(if seconds.is_nan() { f64::from(i32::MAX) } else { seconds.trunc() })
+    if seconds.is_nan() {
+        return Err(err!(CannotCreateIndex, "TTL index 'expireAfterSeconds' option cannot be NaN"));
+    }
+    Ok(seconds.trunc())
 }
 
 /// Checks the version of an index. MongoDB has 1 and 2, which are alike here.

@@ -169,6 +169,9 @@ fn weights(fields: Vec<String>, given: Option<Value<'_>>) -> Result<DocumentBuf>
         Some(Value::String("$**")) => {
             weights.insert("$**".to_string(), 1);
         }
+        Some(Value::String(_) | Value::Array(_)) => {
+            return Err(err!(CannotCreateIndex, "text index option 'weights' must be an object"));
+        }
         Some(_) => return Err(err!(TypeMismatch, "text index option 'weights' must be an object")),
     }
     if weights.is_empty() {

@@ -43,8 +43,8 @@ pub(crate) struct Leaves<'a> {
 impl Wildcard {
     /// Parses the wildcard of a key pattern, if any.
     ///
-    /// Errors: CannotCreateIndex for several wildcards or overlapping parts; BadValue and FailedToParse for a
-    /// projection that does not fit the key pattern.
+    /// Errors: 7246201 for several wildcards; CannotCreateIndex for hashed or overlapping parts, 7246209 for an overlap
+    /// with a projection; BadValue, FailedToParse, 31249 and 51271 for an invalid projection.
     pub(super) fn parse(
         parts: &[KeyPart],
         projection: Option<&DocumentBuf>,
@@ -61,10 +61,7 @@ impl Wildcard {
             };
         };
         if found.next().is_some() {
-            return Err(err!(
-                CannotCreateIndex,
-                "wildcard indexes do not allow more than one wildcard field"
-            ));
+            return Err(err!(7246201, "wildcard indexes do not allow more than one wildcard field"));
         }
         let below = key.path.as_str().strip_suffix(".$**").map(|path| Path::new(FieldName::known(path)));
         if below.is_some() && projection.is_some() {
@@ -77,7 +74,7 @@ impl Wildcard {
         if let Some(projection) = projection {
             wildcard.project(projection.view(), context)?;
         }
-        wildcard.check_others(parts)?;
+        wildcard.check_others(parts, projection.is_some())?;
         Ok(Some(wildcard))
     }
 
@@ -86,10 +83,15 @@ impl Wildcard {
         if projection.is_empty() {
             return Err(err!(FailedToParse, "The 'wildcardProjection' field can't be an empty object"));
         }
-        // Checks for the errors of any projection.
-        Projection::parse_find(projection, context)?;
         let mut fields = Vec::new();
         flatten(projection, "", &mut fields)?;
+        for (at, (path, _)) in fields.iter().enumerate() {
+            if fields.iter().take(at).any(|(other, _)| path.starts_with(other) && path != other) {
+                return Err(err!(31249, "Path collision at {path}"));
+            }
+        }
+        // Checks for the errors of any projection.
+        Projection::parse_find(projection, context)?;
         for (path, wanted) in fields {
             if path.as_str() == "_id" {
                 self.id = wanted;
@@ -103,18 +105,18 @@ impl Wildcard {
     }
 
     /// Checks the other parts of a compound wildcard index: no hashed part, and no path that the wildcard covers.
-    fn check_others(&self, parts: &[KeyPart]) -> Result<()> {
+    fn check_others(&self, parts: &[KeyPart], has_projection: bool) -> Result<()> {
         for (place, part) in parts.iter().enumerate().filter(|(place, _)| *place != self.part) {
             if part.kind == KeyKind::Hashed {
                 return Err(err!(CannotCreateIndex, "wildcard indexes do not allow hashed fields"));
             }
             let within = self.below.iter().chain(self.paths.iter().filter(|_| self.includes));
             if self.covers(&part.path) || within.into_iter().any(|path| path.starts_with(&part.path)) {
-                return Err(err!(
-                    CannotCreateIndex,
-                    "wildcard index field and field {place}, '{}', overlap",
-                    part.path
-                ));
+                let message = format!("wildcard index field and field {place}, '{}', overlap", part.path);
+                return Err(match has_projection {
+                    true => err!(7246209, "{message}"),
+                    false => err!(CannotCreateIndex, "{message}"),
+                });
             }
         }
         Ok(())
@@ -201,7 +203,7 @@ fn flatten(projection: Document<'_>, above: &str, fields: &mut Vec<(Path, bool)>
             }
             _ => {
                 return Err(err!(
-                    FailedToParse,
+                    51271,
                     "wildcardProjection only includes or excludes fields, found '{path}'"
                 ));
             }
@@ -352,8 +354,11 @@ mod tests {
     fn other_parts_stand_around_the_path() {
         let spec = parse("{name: 'n', key: {x: 1, 'a.$**': -1, y: 1}}").unwrap();
         let document = extended_json::parse("{x: [1, 2], a: {b: 3, c: 4}}").unwrap();
+        let error = spec.keys_of(document.view(), &Context::for_tests()).unwrap_err();
+        assert_eq!(error.code().number(), 7_246_301);
+        let document = extended_json::parse("{x: 1, a: {b: 3, c: 4}}").unwrap();
         let keys = spec.keys_of(document.view(), &Context::for_tests()).unwrap();
-        assert_eq!((keys.keys.len(), &keys.multikey[..3]), (4, &[1, 0, 0][..]));
+        assert_eq!((keys.keys.len(), &keys.multikey[..3]), (2, &[0, 0, 0][..]));
         let on = |bits: &[u32], path: &str| {
             let index = Index::new(spec.clone(), storage::Ident(1), bits, 0);
             let path = index.on_path(
@@ -364,7 +369,7 @@ mod tests {
             (path.spec.key.to_string(), path.multikey_bits())
         };
         let of = "{ x: 1, $_path: 1, a.b: -1, y: 1 }".to_string();
-        assert_eq!(on(&keys.multikey, "a.b"), (of.clone(), vec![1, 0, 0, 0]));
+        assert_eq!(on(&keys.multikey, "a.b"), (of.clone(), vec![0, 0, 0, 0]));
         // Without records by path, arrays may be anywhere.
         assert_eq!(on(&[1, 1, 0], "a.b"), (of.clone(), vec![1, 0, 3, 0]));
         let arrays = extended_json::parse("{a: {b: [1, 2], c: 3}}").unwrap();
@@ -384,16 +389,17 @@ mod tests {
             ("key: {'$**': 1}, expireAfterSeconds: 1", 67),
             ("key: {'$**': 'hashed'}", 67),
             ("key: {'$**': 1, a: 1}", 67),
+            ("key: {'$**': 1, a: 1}, wildcardProjection: {b: 0}", 7246209),
             ("key: {'a.$**': 1, 'a.b': 1}", 67),
             ("key: {'a.b.$**': 1, a: 1}", 67),
-            ("key: {'a.$**': 1, 'b.$**': 1}", 67),
+            ("key: {'a.$**': 1, 'b.$**': 1}", 7246201),
             ("key: {'a.$**': 1, b: 'hashed'}", 67),
             ("key: {'$**': 1}, wildcardProjection: {}", 9),
             ("key: {'a.$**': 1}, wildcardProjection: {a: 1}", 9),
             ("key: {a: 1}, wildcardProjection: {a: 1}", 2),
             ("key: {'$**': 1}, wildcardProjection: 1", 14),
             ("key: {'$**': 1}, wildcardProjection: {a: 1, b: 0}", 31254),
-            ("key: {'$**': 1}, wildcardProjection: {a: 'x'}", 9),
+            ("key: {'$**': 1}, wildcardProjection: {a: 'x'}", 51271),
         ] {
             assert_eq!(code(spec), Some(expected), "{spec}");
         }

@@ -316,8 +316,13 @@ impl Plan {
         scans && collection.records() > documents && !ends_early
     }
 
-    /// Counts the use of the plan's indexes for `$indexStats`.
-    pub(crate) fn note_uses(&self) {
+    /// Counts the use of the plan's indexes for `$indexStats`, and a collection scan for `$collStats`.
+    pub(crate) fn note_uses(&self, collection: &Collection) {
+        let mut scans = 0;
+        self.tree.each_leaf(&mut |(stage, _)| scans += u64::from(stage == "COLLSCAN"));
+        if let Some(data) = collection.data.as_ref().filter(|_| scans > 0) {
+            data.scans.total.fetch_add(scans, Relaxed);
+        }
         self.each_index(|index| {
             index.uses.fetch_add(1, Relaxed);
         });

@@ -75,6 +75,9 @@ impl Hint {
 
     fn parse_key(key: Document<'_>) -> Result<Hint> {
         let Some(natural) = key.get("$natural") else { return Ok(Hint::Key(key.to_owned())) };
+        if key.iter().count() > 1 {
+            return Err(err!(BadValue, "$natural must be the only field of a hint: {key}"));
+        }
         match natural.as_number().map(|number| number.to_f64()) {
             Some(1.0) => Ok(Hint::Natural { forward: true }),
             Some(-1.0) => Ok(Hint::Natural { forward: false }),

@@ -16,12 +16,13 @@ use crate::plan::{Hint, Read, note_sort_key, refuse_missing, wanted};
 use crate::scope::Scope;
 use crate::storage_error;
 use crate::watch::Interest;
-use base::bson::{Builder, Document, DocumentBuf, DocumentCow, FieldName};
+use base::bson::{Builder, Document, DocumentBuf, DocumentCow, Element, FieldName};
 use base::{Namespace, Result, err};
 use query::matcher::Matcher;
 use query::{Arena, Context, Interrupt, MetaKind, Projection, Row, SortPattern, Stage};
 use std::ops::Bound;
 use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
 use storage::{Direction, Range};
 
 /// A find with unparsed parts.
@@ -120,6 +121,12 @@ impl<'a> FindRequest<'a> {
         }
         if self.min.is_some() || self.max.is_some() || self.return_key || self.show_record_id {
             return unsupported("min, max, returnKey and showRecordId");
+        }
+        let is_match = |field: Element<'_>| {
+            field.value().as_document().is_some_and(|projected| projected.find("$elemMatch").is_some())
+        };
+        if self.projection.iter().any(is_match) {
+            return unsupported("$elemMatch of a projection");
         }
         let mut out = Builder::new();
         out.begin_array(c"pipeline");
@@ -263,6 +270,10 @@ impl Database {
         }
         if read.sort.as_ref().is_some_and(|sort| sort.natural() != Some(true)) {
             return Err(unsorted_tail());
+        }
+        if let Some(data) = &collection.data {
+            data.scans.total.fetch_add(1, Relaxed);
+            data.scans.tailable.fetch_add(1, Relaxed);
         }
         Ok(Tail::new(self.clone(), operation.clone(), collection, (read.matcher, read.skip), context.clone()))
     }

@@ -38,6 +38,8 @@ pub(crate) enum Action {
     /// Refuses the write with DocumentValidationFailure.
     #[default]
     Error,
+    /// As `Error`, and logs the refusal.
+    ErrorAndLog,
     /// Writes the document and logs a warning.
     Warn,
 }
@@ -66,6 +68,7 @@ impl Validator {
         };
         let action = match action {
             "error" => Action::Error,
+            "errorAndLog" => Action::ErrorAndLog,
             "warn" => Action::Warn,
             _ => {
                 return Err(err!(
@@ -94,7 +97,11 @@ impl Validator {
 
     /// Returns the action's name.
     pub fn action_name(&self) -> &'static str {
-        if self.action == Action::Error { "error" } else { "warn" }
+        match self.action {
+            Action::Error => "error",
+            Action::ErrorAndLog => "errorAndLog",
+            Action::Warn => "warn",
+        }
     }
 
     /// Checks a document before its write. `before` is the old version in an update.
@@ -114,9 +121,13 @@ impl Validator {
         {
             return Ok(());
         }
-        if self.action == Action::Warn {
-            log::warn!("Document would fail validation: {document}");
-            return Ok(());
+        match self.action {
+            Action::Error => {}
+            Action::ErrorAndLog => log::warn!("Document failed validation: {document}"),
+            Action::Warn => {
+                log::warn!("Document would fail validation: {document}");
+                return Ok(());
+            }
         }
         let mut info = Builder::new();
         info.begin_document(c"errInfo");

@@ -52,7 +52,11 @@ impl Database {
         let source = view.catalog.get(from).cloned();
         let source =
             source.ok_or_else(|| err!(NamespaceNotFound, "source collection {from} does not exist"))?;
-        if view.catalog.get(to).is_some() {
+        let target = view.catalog.get(to);
+        if target.is_some_and(|target| target.is_view()) {
+            return Err(err!(CommandNotSupportedOnView, "cloneCollectionAsCapped to the view {to}"));
+        }
+        if target.is_some() {
             return Err(err!(
                 NamespaceExists,
                 "cloneCollectionAsCapped failed - destination collection {to} already exists. source collection: {from}"

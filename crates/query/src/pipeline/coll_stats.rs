@@ -5,10 +5,11 @@
 //!     latencyStats: {histograms: <boolean>},
 //!     storageStats: {scale: <number>},
 //!     count: {},
+//!     queryExecStats: {},
 //! }}
 //! ```
 //!
-//! All parts are optional.
+//! All parts are optional, and null means an absent part.
 
 use super::external::External;
 use base::bson::{Document, Element, Value};
@@ -23,12 +24,14 @@ pub struct CollStats {
     pub scale: Option<i64>,
     /// The number of documents.
     pub count: bool,
+    /// The number of collection scans.
+    pub scans: bool,
 }
 
 /// Parses `$collStats`.
 ///
 /// Errors: 5447000 unless the options are a document, TypeMismatch, 40415 and BadValue for invalid options,
-/// InvalidOptions for an unexpected argument, NotImplemented for counts that are not recorded.
+/// 31170 for an unexpected argument.
 pub(crate) fn parse(spec: &Element<'_>) -> Result<External> {
     let Value::Document(options) = spec.value() else {
         return Err(err!(5447000, "$collStats must take a nested object but found: {spec}"));
@@ -47,21 +50,15 @@ impl CollStats {
         let mut asked = CollStats::default();
         for element in spec {
             match element.name() {
-                "count" => {
-                    let argument = object(&element)?;
-                    if !argument.is_empty() {
-                        return Err(err!(InvalidOptions, "sub-object must be empty"));
-                    }
-                    asked.count = true;
-                }
+                "count" | "storageStats" | "latencyStats" | "queryExecStats"
+                    if element.value().is_nullish() => {}
+                "count" => asked.count = empty(&element)?,
+                "queryExecStats" => asked.scans = empty(&element)?,
                 "storageStats" => {
                     asked.scale = Some(parse_storage_stats(object(&element)?)?);
                 }
                 "latencyStats" => {
                     asked.latencies = Some(parse_latency_stats(object(&element)?)?);
-                }
-                "queryExecStats" => {
-                    return Err(err!(NotImplemented, "$collStats: 'queryExecStats' is not supported"));
                 }
                 name => return Err(err!(40415, "BSON field '$collStats.{name}' is an unknown field.")),
             }
@@ -71,7 +68,7 @@ impl CollStats {
 }
 
 /// Returns the divisor of sizes. The other options concern sections of WiredTiger, and locks that this server does not
-/// take.
+/// take. MongoDB ignores unknown options here.
 fn parse_storage_stats(argument: Document<'_>) -> Result<i64> {
     let mut scale = 1;
     for element in argument {
@@ -85,10 +82,7 @@ fn parse_storage_stats(argument: Document<'_>) -> Result<i64> {
                     element.kind().alias()
                 ));
             }
-            ("verbose" | "waitForLock" | "numericOnly", _) => {}
-            (name, _) => {
-                return Err(err!(40415, "BSON field '$collStats.storageStats.{name}' is an unknown field."));
-            }
+            _ => {}
         }
     }
     Ok(scale)
@@ -113,6 +107,14 @@ fn parse_latency_stats(argument: Document<'_>) -> Result<bool> {
         }
     }
     Ok(histograms)
+}
+
+/// Checks a part without arguments. Errors: TypeMismatch, 31170 for an argument.
+fn empty(element: &Element<'_>) -> Result<bool> {
+    match object(element)?.is_empty() {
+        true => Ok(true),
+        false => Err(err!(31170, "{} argument must be an empty object", element.name())),
+    }
 }
 
 /// Returns the argument of an option. Errors: TypeMismatch unless it is a document.

@@ -122,7 +122,8 @@ pub(crate) const PROFILE: Row = Row::new(
 
 fn profile(call: &mut Call<'_>) -> Result<HandlerStatus> {
     let mut fields = call.fields();
-    let level = fields.command_value().as_i64();
+    // Fractions are truncated.
+    let level = fields.command_value().as_number().map(|level| level.to_i64_coerced());
     let threshold = fields.integer("slowms")?;
     let sample_rate = fields.number("sampleRate")?;
     let filter = fields.any("filter")?;

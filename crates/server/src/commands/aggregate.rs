@@ -178,7 +178,7 @@ impl<'a> Parts<'a> {
             bypass_validation: fields.flag("bypassDocumentValidation")?.unwrap_or(false),
             collation: fields.collation()?,
             variables: fields.document("let")?,
-            explain: fields.boolean("explain")?.unwrap_or(false),
+            explain: fields.strict_boolean("explain")?.unwrap_or(false),
             batch_size: cursor_reply::batch_size(cursor, "aggregate")?,
             has_cursor: cursor.is_some(),
         };

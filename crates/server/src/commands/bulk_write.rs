@@ -76,10 +76,10 @@ fn bulk_write(call: &mut Call<'_>) -> Result<HandlerStatus> {
             operations.len()
         ));
     }
-    let namespaces: Vec<Namespace> = namespaces.iter().map(namespace).collect::<Result<_>>()?;
+    let namespaces: Vec<Target> = namespaces.iter().map(namespace).collect::<Result<_>>()?;
     let in_transaction = call.arguments.transaction.is_some();
     if in_transaction {
-        namespaces.iter().try_for_each(|namespace| {
+        namespaces.iter().try_for_each(|Target { namespace, .. }| {
             transaction_rules::check_namespace(namespace.database(), namespace.collection(), true)
         })?;
     }
@@ -92,7 +92,7 @@ fn bulk_write(call: &mut Call<'_>) -> Result<HandlerStatus> {
     let mut totals = Totals::default();
     let mut replies = Vec::new();
     let mut committed = None;
-    for (position, (namespace, operation)) in operations.iter().enumerate() {
+    for (position, (target, operation)) in operations.iter().enumerate() {
         let is_multi = match operation {
             Operation::Update(statement) => statement.multi,
             Operation::Delete { single, .. } => !single,
@@ -103,7 +103,7 @@ fn bulk_write(call: &mut Call<'_>) -> Result<HandlerStatus> {
             Some(answer) => Ok(recalled(operation, answer.view())),
             None => {
                 let key = retryable.as_ref().map(|retryable| retryable.key(position));
-                let run = || operation.run(call, namespace, &scope, bypass_validation, key);
+                let run = || operation.run(call, target, &scope, bypass_validation, key);
                 call.server.database.by_latest_catalog(run)
             }
         };
@@ -138,21 +138,28 @@ fn bulk_write(call: &mut Call<'_>) -> Result<HandlerStatus> {
     call.acknowledge(committed)
 }
 
-fn namespace(info: Document<'_>) -> Result<Namespace> {
+/// An entry of `nsInfo`.
+#[derive(Clone)]
+struct Target {
+    namespace: Namespace,
+    uuid: Option<[u8; 16]>,
+}
+
+fn namespace(info: Document<'_>) -> Result<Target> {
     let mut fields = Fields::of_document("bulkWrite.nsInfo", info);
     let namespace = Namespace::parse(fields.required("ns", Fields::string)?)?;
-    fields.refuse_unless_default("collectionUUID")?;
+    let uuid = fields.uuid("collectionUUID")?;
     fields.refuse_unless_default("encryptionInformation")?;
     fields.refuse_unless_default("isTimeseriesNamespace")?;
     fields.finish()?;
-    Ok(namespace)
+    Ok(Target { namespace, uuid })
 }
 
-fn read<'a>(operation: Document<'a>, namespaces: &[Namespace]) -> Result<(Namespace, Operation<'a>)> {
+fn read<'a>(operation: Document<'a>, namespaces: &[Target]) -> Result<(Target, Operation<'a>)> {
     let kind = operation.first().map_or("", |element| element.name());
     let mut fields = Fields::of_document(format!("bulkWrite.ops.{kind}"), operation);
     let index = fields.required(kind, Fields::natural)?;
-    let namespace = namespaces
+    let target = namespaces
         .get(index as usize)
         .cloned()
         .ok_or_else(|| err!(BadValue, "BulkWrite ops entry {operation} has an invalid nsInfo index."))?;
@@ -169,7 +176,7 @@ fn read<'a>(operation: Document<'a>, namespaces: &[Namespace]) -> Result<(Namesp
         _ => return Err(err!(IDLUnknownField, "BSON field 'bulkWrite.ops.{kind}' is an unknown field.")),
     };
     fields.finish()?;
-    Ok((namespace, read))
+    Ok((target, read))
 }
 
 fn read_update<'a>(fields: &mut Fields<'a>) -> Result<Operation<'a>> {
@@ -205,13 +212,16 @@ impl Operation<'_> {
     fn run(
         &self,
         call: &Call<'_>,
-        namespace: &Namespace,
+        Target { namespace, uuid }: &Target,
         scope: &Scope,
         bypass_validation: bool,
         retry: Option<RetryKey>,
     ) -> Result<Done> {
         check_writable(namespace)?;
         let database = &call.server.database;
+        if uuid.is_some() {
+            database.catalog().check_uuid(namespace, *uuid)?;
+        }
         let scope = &database.scope_within(scope, namespace, self.collation())?;
         match self {
             Operation::Insert(document) => {

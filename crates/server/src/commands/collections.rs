@@ -142,6 +142,12 @@ fn rename(call: &mut Call<'_>) -> Result<HandlerStatus> {
     }
     for namespace in [&from, &to] {
         check_renamable(namespace)?;
+        if namespace.as_str().len() > RENAMED_MAX {
+            return Err(err!(
+                IllegalOperation,
+                "Fully qualified namespace is too long to rename. Namespace: {namespace} Max: {RENAMED_MAX}"
+            ));
+        }
     }
     let operation = call.operation();
     let request = RenameRequest { from, to, drop_target, uuid, target_uuid };
@@ -161,6 +167,9 @@ fn drop_target(fields: &mut Fields<'_>) -> Result<(bool, Option<[u8; 16]>)> {
         Some(other) => Err(fields.wrong_type("dropTarget", other.kind(), "[bool, binData']")),
     }
 }
+
+/// The longest namespace of a rename, in bytes. MongoDB reserves the rest of 255 bytes for a temporary name.
+const RENAMED_MAX: usize = 218;
 
 /// Refuses to rename system collections and the oplog.
 ///
@@ -185,7 +194,7 @@ pub(crate) const CONVERT_TO_CAPPED: Row = Row::new(
 
 fn convert_to_capped(call: &mut Call<'_>) -> Result<HandlerStatus> {
     let mut fields = call.fields();
-    let namespace = fields.namespace()?;
+    let namespace = fields.existing_namespace()?;
     let size = fields.required("size", Fields::integer)?;
     // MongoDB ignores other fields of this command.
     fields.rest();

@@ -100,6 +100,16 @@ pub(crate) const DROP_INDEXES: Row = Row::new(
 )
 .stable_api();
 
+/// Returns true for `"*"` and `["*"]`, which name all indexes.
+fn is_all(index: Value<'_>) -> bool {
+    match index {
+        Value::Array(names) => {
+            names.iter().count() == 1 && names.iter().all(|name| name.as_str() == Some("*"))
+        }
+        _ => index.as_str() == Some("*"),
+    }
+}
+
 fn drop_indexes(call: &mut Call<'_>) -> Result<HandlerStatus> {
     let mut fields = call.fields();
     let namespace = fields.named_collection()?;
@@ -108,7 +118,7 @@ fn drop_indexes(call: &mut Call<'_>) -> Result<HandlerStatus> {
     let operation = call.operation();
     let database = &call.server.database;
     let (before, committed) = match index {
-        Value::String("*") => database.drop_indexes(operation.as_ref(), &namespace, None)?,
+        _ if is_all(index) => database.drop_indexes(operation.as_ref(), &namespace, None)?,
         Value::Array(names) => {
             let names = names
                 .iter()
@@ -130,7 +140,7 @@ fn drop_indexes(call: &mut Call<'_>) -> Result<HandlerStatus> {
         }
     };
     call.reply.append(c"nIndexesWas", before as i32);
-    if matches!(index, Value::String("*")) {
+    if is_all(index) {
         call.reply.append(c"msg", "non-_id indexes dropped for collection");
     }
     call.acknowledge(Some(committed))

@@ -22,7 +22,7 @@ pub(crate) const VALIDATE: Row = Row::new(
 
 fn validate(call: &mut Call<'_>) -> Result<HandlerStatus> {
     let mut fields = call.fields();
-    let namespace = fields.namespace()?;
+    let namespace = fields.existing_namespace()?;
     // MongoDB checks only the truth of these options and ignores unknown options. Documents are
     // always read, and counts are always compared. No validation blocks other clients.
     fields.truthy("scandata")?;

@@ -286,12 +286,26 @@ impl<'a> Fields<'a> {
         }
     }
 
+    /// Takes the collection in the command's own field. A name with a dollar is no collection.
+    ///
+    /// Errors: NamespaceNotFound for a dollar, else as [`namespace`](Self::namespace).
+    pub(crate) fn existing_namespace(&mut self) -> Result<Namespace> {
+        let database = self.database;
+        match self.elements.first().and_then(|element| element.value().as_str()) {
+            Some(name) if name.contains('$') => {
+                Err(err!(NamespaceNotFound, "Collection '{database}.{name}' does not exist"))
+            }
+            _ => self.namespace(),
+        }
+    }
+
     /// Takes the collection in the command's own field, with the errors of MongoDB's IDL parser.
     ///
-    /// Errors: BadValue if the value is not a string; InvalidNamespace if it is not a valid name.
+    /// Errors: BadValue if the value is not a string, InvalidNamespace if it is a document or not a valid name.
     pub(crate) fn named_collection(&mut self) -> Result<Namespace> {
         match self.command_value() {
             Value::String(name) => Namespace::new(self.database, name),
+            Value::Document(_) => Err(err!(InvalidNamespace, "collection name has invalid type object")),
             other => Err(err!(BadValue, "collection name has invalid type {}", other.kind().alias())),
         }
     }
